@@ -7,7 +7,7 @@ VENV ?= .venv
 CLIENTS := $(VENV)-clients
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input --quiet --retries 8
-# the build requirements of pyproject.toml (tests/test_docs.py compares them)
+# the build requirements of pyproject.toml (tests/project/test_docs.py compares them)
 BUILD_REQUIRES := "setuptools>=77" "Cython>=3.1"
 COMPILED := setup.py $(shell find pyx \( -name '*.pyx' -o -name '*.pxd' -o -path 'pyx/kernels/*.[ch]' \) 2>/dev/null)
 
@@ -59,21 +59,21 @@ compilers: $(VENV)/.tools $(VENV)/.compiled
 	@$(PY) -m pytest -n auto --dist worksteal -m compilers $(ARGS)
 
 fuzz: $(VENV)/.tools $(VENV)/.compiled
-	@$(PY) tests/fuzz.py $(or $(FUZZ_SECONDS),600)
+	@$(PY) -m tests.campaigns.fuzz $(or $(FUZZ_SECONDS),600)
 
 fuzz-files: $(VENV)/.tools $(VENV)/.compiled
-	@$(PY) tests/fuzz_files.py $(or $(COUNT),100000) $(SEED)
+	@$(PY) -m tests.campaigns.fuzz_files $(or $(COUNT),100000) $(SEED)
 
 faults service routes: $(VENV)/.tools $(VENV)/.compiled
-	@$(PY) tests/campaigns/$@.py --minutes $(or $(MINUTES),3) --seed $(or $(SEED),1)
+	@$(PY) -m tests.campaigns.$@ --minutes $(or $(MINUTES),3) --seed $(or $(SEED),1)
 
 sanitize: $(VENV)/.tools $(VENV)/.compiled
 	@$(PY) -m pytest -m sanitize $(ARGS)
-	@$(PY) tests/asan.py --minutes $(or $(MINUTES),1)
-	@$(PY) tests/tsan.py --minutes $(or $(MINUTES),1)
+	@$(PY) -m tests.campaigns.asan --minutes $(or $(MINUTES),1)
+	@$(PY) -m tests.campaigns.tsan --minutes $(or $(MINUTES),1)
 
 test-load: $(VENV)/.tools $(VENV)/.compiled
-	@tests/load.sh $(or $(COUNT),20)
+	@tests/campaigns/load.sh $(or $(COUNT),20)
 
 # In CI a client that cannot be downloaded is reported and left out; elsewhere that is an error.
 test-clients: $(VENV)/.compiled $(CLIENTS)/.installed

@@ -70,10 +70,11 @@ WAYS = {"int8 per token": rounded(0), "int8 per 128": rounded(128), "int8 per 64
 
 def ways() -> None:
     """Largest difference over the range of logits; same first choice, of all and where floats are decided."""
+    from tests.test_family_oracles import folder, gguf_tensors
+
     from pyx.stored_rows import StoredRows
     from pyx.ternary import TernaryMatrix
     from tests.oracles import family, tiny
-    from tests.test_family_oracles import folder, gguf_tensors
 
     def show(name: str, model: Callable[[str], family.Model], pieces: list[list[int]], decided: float) -> None:
         exact = np.concatenate([model("none").logits(ids) for ids in pieces])

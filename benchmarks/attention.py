@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from edge.config import ModelConfig
-from edge.model import shapes
+from edge.registry import shapes
 from pyx import cpu
 from pyx.attention import Workspace, attention
 from pyx.kv import KVCache

@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import edge
 from edge.formats import gguf
+from edge.model.drafting import Drafting
 from edge.prompt.tokenizer import Tokenizer
-from edge.session.drafting import Drafting
 
 TEXT = Path(__file__).resolve().parent / "kv_dialogues.jsonl"
 SENTENCE = "One large oat latte and two small espressos for Beatriweo, please. "

@@ -21,11 +21,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import edge  # noqa: E402
+from edge.cache.table import TYPES  # noqa: E402
 from edge.engine import Engine  # noqa: E402
 from edge.errors import UsageError  # noqa: E402
-from edge.kv.table import TYPES  # noqa: E402
-from edge.tools import calibrate, evaluate, heads  # noqa: E402
-from edge.tools.evaluate import Mode  # noqa: E402
+from edge.tools.lab import calibrate, evaluate, heads  # noqa: E402
+from edge.tools.lab.evaluate import Mode  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "kv_quality.json"
 TEXT = ROOT / "benchmarks" / "kv_dialogues.jsonl"

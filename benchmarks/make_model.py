@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import dummy_vocab
 from benchmarks.needs import numpy as np
 from edge.formats import gguf
-from edge.model import shapes
-from edge.model.shapes import Shape
+from edge.registry import shapes
+from edge.registry.shapes import Shape
 
 NONZERO = 0.6  # fraction of weights that are not 0; trained models have 0.5 to 0.7
 PIECE = 1 << 20  # bytes of 2-bit codes drawn at once

@@ -1,7 +1,7 @@
 """Writes the tables of docs/memory-and-boards.md: python docs/make_boards.py
 
-The text of the page stays; what lies between two markers is replaced.  tests/test_docs.py fails when a table is not
-what this makes, or when a console block is not what its command prints.
+The text of the page stays; what lies between two markers is replaced.  tests/project/test_docs.py fails when a table
+is not what this makes, or when a console block is not what its command prints.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PAGE = Path(__file__).resolve().parent / "memory-and-boards.md"
 sys.path.insert(0, str(PAGE.parent.parent))
 
 from docs.make_models import MODELS  # noqa: E402
-from edge.kv.config import KVConfig  # noqa: E402
+from edge.cache.config import KVConfig  # noqa: E402
 from edge.model.footprint import BOARDS, left_on  # noqa: E402
 from edge.tools import fit  # noqa: E402
 

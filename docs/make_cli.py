@@ -1,6 +1,6 @@
 """Writes docs/cli.md from the command line itself: python docs/make_cli.py
 
-tests/test_cli.py fails when the page is not what this makes.
+tests/cli/test_cli.py fails when the page is not what this makes.
 """
 
 from __future__ import annotations

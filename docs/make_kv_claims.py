@@ -1,9 +1,9 @@
 """Writes docs/kv_claims.md, what others say about KV caches and what is so: python docs/make_kv_claims.py
 
-kv_claims.md.in is the page with {names} for figures.  Sizes are computed here by edge.kv.table, that is, by what a
+kv_claims.md.in is the page with {names} for figures.  Sizes are computed here by edge.cache.table, that is, by what a
 cache allocates.  Measured figures come from benchmarks/results/kv_quality.json; with --measure they are measured anew
 on the demo model (benchmarks/kv_quality.py; some minutes), with --measure types looks these parts of them.
-tests/test_kv_claims.py fails when the page is not what this makes.
+tests/cache/test_kv_claims.py fails when the page is not what this makes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ PAGE = Path(__file__).resolve().parent / "kv_claims.md"
 ROOT = PAGE.parent.parent
 sys.path.insert(0, str(ROOT))
 
+from edge.cache import table as kv_table  # noqa: E402
 from edge.config import ModelConfig  # noqa: E402
-from edge.kv import table as kv_table  # noqa: E402
-from edge.model import shapes  # noqa: E402
+from edge.registry import shapes  # noqa: E402
 
 CONTEXTS = (512, 1024, 2048, 4096)
 RESULTS = ROOT / "benchmarks" / "results" / "kv_quality.json"

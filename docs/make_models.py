@@ -1,6 +1,6 @@
 """Writes docs/models.md from the tables of the program: python docs/make_models.py
 
-tests/test_models_page.py fails when the page is not what this makes.
+tests/registry/test_models_page.py fails when the page is not what this makes.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ sys.path.insert(0, str(PAGE.parent.parent))
 
 from benchmarks.board_model import BOARDS  # noqa: E402
 from edge.formats import gguf  # noqa: E402
-from edge.model.families import FAMILIES, REFUSED  # noqa: E402
+from edge.registry.families import FAMILIES, REFUSED  # noqa: E402
 from edge.tools import fit  # noqa: E402
 
 
 @dataclass(frozen=True)
 class Model:
-    """A published model: its name, and its name in edge.model.shapes."""
+    """A published model: its name, and its name in edge.registry.shapes."""
 
     name: str
     shape: str
@@ -44,7 +44,7 @@ MODELS = (
 
 
 INTRO = """The supported ternary language models, with their size and memory. This page is made by `make docs`
-from the tables of the program (`edge/model/families.py`, `edge/model/shapes.py`), and a
+from the tables of the program (`edge/registry/families.py`, `edge/registry/shapes.py`), and a
 test checks it. The published weights were not available when this was written: sizes are computed from the published
 dimensions (the feed-forward width of Falcon-E-1B from the size of its file), and each architecture is compared with
 `transformers` or NumPy on tiny models."""

@@ -1,7 +1,7 @@
 """Draws every picture of README and docs from its data: python docs/make_pictures.py (or make docs)
 
-The data lies in benchmarks/results, each file with the command that made it.  tests/test_docs.py fails when a picture
-does not show its data.
+The data lies in benchmarks/results, each file with the command that made it.  tests/project/test_docs.py fails when a
+picture does not show its data.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from edge.kv import table as kv_table  # noqa: E402
-from edge.model import shapes  # noqa: E402
+from edge.cache import table as kv_table  # noqa: E402
+from edge.registry import shapes  # noqa: E402
 from edge.tools import pictures  # noqa: E402
 from edge.tools.pictures import GREY, SERIES, Bar, Column  # noqa: E402
 

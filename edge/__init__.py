@@ -64,9 +64,9 @@ _HOME = {
     "Conversation": "edge.session.conversation",
     "EdgeError": "edge.errors",
     "Engine": "edge.engine",
-    "KVConfig": "edge.kv.config",
+    "KVConfig": "edge.cache.config",
     "Piece": "edge.session.stream",
-    "Sampling": "edge.session.sampling",
+    "Sampling": "edge.sampling",
     "Session": "edge.session.session",
     "load": "edge.loading",
 }
@@ -74,13 +74,13 @@ _HOME = {
 if TYPE_CHECKING:
     from typing import Any
 
+    from edge.cache.config import KVConfig
     from edge.engine import Engine
     from edge.errors import EdgeError
-    from edge.kv.config import KVConfig
     from edge.loading import load
+    from edge.sampling import Sampling
     from edge.session.answer import Answer
     from edge.session.conversation import Conversation
-    from edge.session.sampling import Sampling
     from edge.session.session import Session
     from edge.session.stream import Piece
 

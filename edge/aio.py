@@ -18,10 +18,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import EdgeError
-from edge.model.threads import refuse_after_fork, start, with_locks
 from edge.session.answer import Answer
 from edge.session.scheduler import Place
 from edge.session.stream import Piece
+from edge.threads import refuse_after_fork, start, with_locks
 
 if TYPE_CHECKING:
     from edge.session.scheduler import Scheduler
@@ -154,7 +154,7 @@ class _Driver:
         with_locks(self)
 
     def make_locks(self) -> None:
-        """New locks, see :mod:`edge.model.threads`."""
+        """New locks, see :mod:`edge.threads`."""
         self._changed = threading.Condition()
 
     def add(self, reader: _Reader) -> None:

@@ -13,7 +13,7 @@ from edge.errors import InvalidFile
 #: activations of the gate in the feed-forward part: squared ReLU, SiLU, GELU by tanh
 ACTIVATIONS = ("relu2", "silu", "gelu")
 #: types of the output head in memory: "auto", "native" (as the file has it), and KINDS of pyx.head but for "ternary",
-#: which only a file can ask for, and "none", which gives no logits (tests/test_head.py compares them)
+#: which only a file can ask for, and "none", which gives no logits (tests/kernels/test_head.py compares them)
 HEADS = ("auto", "two-stage", "q8_0", "int8", "int6", "int4", "f16", "f32", "native")
 
 

@@ -17,17 +17,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count, parse_size
+from edge.cache.space import KVSpace
+from edge.cache.store import Store
 from edge.errors import UsageError
-from edge.kv.space import KVSpace
-from edge.kv.store import Store
 from edge.model.model import Model
-from edge.model.threads import refuse_after_fork, with_locks
 from edge.session.scheduler import Scheduler
 from edge.session.session import Session
+from edge.threads import refuse_after_fork, with_locks
 
 if TYPE_CHECKING:
+    from edge.cache.config import KVPlan
     from edge.config import ModelConfig
-    from edge.kv.config import KVPlan
     from edge.session.answer import Answer
 
 
@@ -60,7 +60,7 @@ class Engine:
         with_locks(self)
 
     def make_locks(self) -> None:
-        """New locks, see :mod:`edge.model.threads`."""
+        """New locks, see :mod:`edge.threads`."""
         self._listing = threading.Lock()  # of the sessions: a set must not grow while somebody walks it
 
     # ---- what it is --------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class Engine:
 
     @property
     def plan(self) -> KVPlan:
-        """The memory plan, see :class:`edge.kv.config.KVPlan`."""
+        """The memory plan, see :class:`edge.cache.config.KVPlan`."""
         return self.space.plan
 
     @property
@@ -171,7 +171,7 @@ class Engine:
         Raises InvalidFile if the file is damaged or belongs to another model or KV plan, UsageError if it cannot be
         read, and MemoryRefused if there is not enough memory.
         """
-        from edge.kv import codec
+        from edge.cache import codec
 
         session = self.session()
         session.resume(*codec.load(self.space, path))
@@ -184,7 +184,7 @@ class Engine:
         that begin from now on.
 
         ``max_bytes``: most memory, as "64M" or in bytes.  ``folder``: also keep the beginnings in files there, at most
-        ``folder_bytes``.  See :class:`edge.kv.store.Store`.  Raises UsageError for a size that is not valid, or
+        ``folder_bytes``.  See :class:`edge.cache.store.Store`.  Raises UsageError for a size that is not valid, or
         if the folder cannot be made.
         """
         refuse_after_fork()

@@ -13,17 +13,17 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from edge.cache.config import DEFAULT_CTX, DEFAULT_OFFLOAD, KVConfig, KVPlan
+from edge.cache.space import KVSpace
 from edge.config import HEADS
 from edge.engine import Engine
 from edge.errors import EdgeError, InvalidFile, MemoryRefused, UnsupportedCPU, UsageError, needs_build
-from edge.kv.config import DEFAULT_CTX, DEFAULT_OFFLOAD, KVConfig, KVPlan
-from edge.kv.space import KVSpace
 from edge.model.cores import choose
+from edge.model.drafting import Drafting
 from edge.model.footprint import available_memory
 from edge.model.model import MAP, Model
 from edge.model.plan import expect, measure
-from edge.model.threads import claim, refuse_after_fork, start
-from edge.session.drafting import Drafting
+from edge.threads import claim, refuse_after_fork, start
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
@@ -79,13 +79,14 @@ def load(
 ) -> Engine:
     """Load a model.
 
-    model: a file, a folder, the name of a pulled model, or "demo"; None: as :func:`edge.model.library.choose` says (the
-    default model, else the only pulled one, else the demo model, which is logged as a warning).
+    model: a file, a folder, the name of a pulled model, or "demo"; None: as :func:`edge.registry.library.choose` says
+        (the default model, else the only pulled one, else the demo model, which is logged as a warning).
 
     Context and memory:
 
     ctx: context length in tokens; None: 2048, or the training length if that is shorter.
-    kv: "int8", "f32", "f16", "int4", "int4c" or KEYS:VALUES; or a :class:`edge.kv.config.KVConfig` with all settings.
+    kv: "int8", "f32", "f16", "int4", "int4c" or KEYS:VALUES; or a :class:`edge.cache.config.KVConfig` with all
+        settings.
     window: attend only to the last so many tokens; 0: to the whole context.
     sinks: first tokens that are never dropped; None: the length of the system prompt, or 4.
     memory: limit of the whole process, in bytes or as "1500M"; shortens ctx (if it is None), then chooses a smaller kv.
@@ -155,10 +156,10 @@ def load(
     from edge.formats import open_checkpoint
     from edge.model import placement
     from edge.model import weights as building
-    from edge.model.library import DEMO_ANSWERS
-    from edge.model.library import choose as choose_model
     from edge.prompt.template import Template
     from edge.prompt.tokenizer import Tokenizer
+    from edge.registry.library import DEMO_ANSWERS
+    from edge.registry.library import choose as choose_model
     from pyx.memory import trim
 
     chosen = choose_model(model)
@@ -323,7 +324,7 @@ def _plenty(checkpoint: Checkpoint, wishes: KVConfig, head: str, weights: str, n
 
 def check_budget(model: Model, path: str) -> None:
     """Raise InvalidFile if the budgets were calibrated on another model."""
-    from edge.kv.policy import read_budget
+    from edge.cache.policy import read_budget
 
     made_for = read_budget(path, model.config).fingerprint
     if made_for is not None and made_for != model.fingerprint:

@@ -11,9 +11,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PY=$PWD/${VENV:-.venv}/bin/python
 WORK=build/debian13
 #: what depends most on the system: packages, C library, interpreter, terminal, signals, other libraries
-PART="tests/test_deb.py tests/test_glibc_floor.py tests/test_freeze.py tests/test_golden.py tests/test_signals.py
-    tests/test_template.py tests/test_tokenizer.py tests/test_cli.py"
-EMULATED_PART="tests/test_golden.py tests/test_template.py tests/test_ternary.py"
+PART="tests/packaging/test_deb.py tests/packaging/test_glibc_floor.py tests/packaging/test_freeze.py tests/kernels/test_golden.py tests/cli/test_signals.py
+    tests/prompt/test_template.py tests/prompt/test_tokenizer.py tests/cli/test_cli.py"
+EMULATED_PART="tests/kernels/test_golden.py tests/prompt/test_template.py tests/kernels/test_ternary.py"
 
 say() { printf 'debian13: %s\n' "$*" >&2; }
 inside() { # a command in that system, in the sources

@@ -82,7 +82,7 @@ expect_line() { # NAME CODE PATTERN COMMAND...: nothing on standard output, one 
 }
 
 # golden.txt: the model that comes with the program, a prompt, and what follows it greedily in the unfrozen program
-# (tests/test_freeze.py keeps it true)
+# (tests/packaging/test_freeze.py keeps it true)
 { read -r model && read -r prompt; } <"$here/golden.txt"
 tail -n +3 "$here/golden.txt" >"$work/golden"
 greedy=(run -m "$model" --greedy --ignore-eos -n 48)

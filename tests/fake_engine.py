@@ -12,22 +12,20 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
 
+from edge.cache.config import KVConfig  # noqa: E402
+from edge.cache.space import KVSpace  # noqa: E402
 from edge.config import ModelConfig  # noqa: E402
 from edge.engine import Engine  # noqa: E402
 from edge.errors import UnsupportedCPU  # noqa: E402
-from edge.kv.config import KVConfig  # noqa: E402
-from edge.kv.space import KVSpace  # noqa: E402
 from edge.model.footprint import Footprint  # noqa: E402
-from edge.model.library import DEMO  # noqa: E402
 from edge.model.model import Model  # noqa: E402
+from edge.registry.library import DEMO  # noqa: E402
 from tests import fakes  # noqa: E402
 
 BOS, ASK, ANSWER, END = 256, 257, 258, 259

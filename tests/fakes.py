@@ -13,10 +13,10 @@ import threading
 import zlib
 from collections.abc import Callable
 
+from edge.cache.config import KVPlan
+from edge.cache.space import KVSpace
 from edge.config import ModelConfig
 from edge.engine import Engine
-from edge.kv.config import KVPlan
-from edge.kv.space import KVSpace
 from edge.model.footprint import Footprint
 from edge.model.model import Model
 

@@ -17,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL = [sys.executable, "-m", "edge"]
-FAKE = [sys.executable, str(ROOT / "tests" / "fake_engine.py")]
+FAKE = [sys.executable, "-m", "tests.fake_engine"]
 
 
 @contextlib.contextmanager

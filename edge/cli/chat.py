@@ -16,7 +16,7 @@ from edge.cli.output import Output
 from edge.cli.readers import choose_reader, history_path
 from edge.cli.repl import COMMANDS, Repl
 from edge.errors import UsageError
-from edge.model import library
+from edge.registry import library
 
 if TYPE_CHECKING:
     from edge.engine import Engine

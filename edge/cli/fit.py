@@ -10,7 +10,7 @@ from edge.cli import options
 from edge.cli.command import Command, Text, Threads, heading, option
 from edge.cli.output import Output
 from edge.errors import MemoryRefused, UsageError
-from edge.model.shapes import names
+from edge.registry.shapes import names
 
 #: for commands that take the name of a model that is not on this machine
 PUBLISHED = "Published models, with short and full names:\n" + "".join(

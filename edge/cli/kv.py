@@ -61,7 +61,7 @@ def plan(
     plot: str | None,
 ) -> None:
     """Run the command; nothing is allocated."""
-    from edge.kv import table as kv_table
+    from edge.cache import table as kv_table
     from edge.tools.fit import opened
 
     out = ctx.ensure_object(Output)

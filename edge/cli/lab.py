@@ -65,7 +65,7 @@ def lab() -> None:
 @click.pass_context
 def ppl(ctx: click.Context, file: str | None, as_json: bool, **flags: Any) -> None:
     """Run the command."""
-    from edge.tools import evaluate as work
+    from edge.tools.lab import evaluate as work
 
     out = ctx.ensure_object(Output)
     with options.loaded(out, flags) as engine:
@@ -112,7 +112,7 @@ def kv(
     **flags: Any,
 ) -> None:
     """Run the command."""
-    from edge.tools import evaluate as work
+    from edge.tools.lab import evaluate as work
 
     out = ctx.ensure_object(Output)
     options.check_plot(plot)
@@ -186,8 +186,8 @@ def calibrate(
     **flags: Any,
 ) -> None:
     """Run the command."""
-    from edge.tools import calibrate as work
-    from edge.tools import evaluate, heads
+    from edge.tools.lab import calibrate as work
+    from edge.tools.lab import evaluate, heads
 
     out = ctx.ensure_object(Output)
     if (compare or lengths) and output is not None:

@@ -14,7 +14,7 @@ from edge.cli.output import Output, Progress
 from edge.errors import EdgeError
 
 if TYPE_CHECKING:
-    from edge.model.library import Pulled
+    from edge.registry.library import Pulled
 
 
 @click.command(
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: bool, as_json: bool, **_: Any) -> None:
     """Run the command."""
-    from edge.model import library
+    from edge.registry import library
 
     out = ctx.ensure_object(Output)
     model = fetch(out, wanted, name=name, as_is=as_is, force=force)
@@ -91,7 +91,7 @@ def fetch(out: Output, wanted: str, **options: Any) -> Pulled:
 @click.pass_context
 def list_models(ctx: click.Context, known: bool, as_json: bool, **_: Any) -> None:
     """Run the command."""
-    from edge.model.library import folder, pulled
+    from edge.registry.library import folder, pulled
 
     out = ctx.ensure_object(Output)
     if known:
@@ -108,7 +108,7 @@ def list_models(ctx: click.Context, known: bool, as_json: bool, **_: Any) -> Non
 
 def _list_known(out: Output, as_json: bool) -> None:
     """Print the models that can be pulled by name, with the smallest board for each."""
-    from edge.model.library import KNOWN
+    from edge.registry.library import KNOWN
     from edge.tools.fit import published, smallest_board, sold
 
     boards = {name: smallest_board(published(name)) for name in KNOWN}
@@ -133,7 +133,7 @@ def _list_known(out: Output, as_json: bool) -> None:
 @click.pass_context
 def default(ctx: click.Context, name: str | None, as_json: bool, **_: Any) -> None:
     """Run the command."""
-    from edge.model import library
+    from edge.registry import library
 
     out = ctx.ensure_object(Output)
     if name is not None:
@@ -157,7 +157,7 @@ def default(ctx: click.Context, name: str | None, as_json: bool, **_: Any) -> No
 @click.pass_context
 def rm(ctx: click.Context, names: tuple[str, ...], **_: Any) -> None:
     """Run the command.  All names are tried; the first failure decides the exit code."""
-    from edge.model.library import remove
+    from edge.registry.library import remove
 
     out = ctx.ensure_object(Output)
     failure: EdgeError | None = None

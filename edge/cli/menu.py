@@ -27,7 +27,7 @@ def settle_model(out: Output, flags: dict[str, Any], for_program: bool = False) 
 
     Raises KeyboardInterrupt on Ctrl-C and Ctrl-D.
     """
-    from edge.model import library
+    from edge.registry import library
 
     if out.quiet or for_program or not (is_tty(sys.stdin) and is_tty(sys.stderr)):
         return
@@ -44,7 +44,7 @@ def settle_model(out: Output, flags: dict[str, Any], for_program: bool = False) 
 def _choose(out: Output, flags: Mapping[str, Any]) -> str | None:
     """The name of the model that was chosen, pulled and made the default; None: no model fits."""
     from edge.cli.library import fetch
-    from edge.model.library import DEMO
+    from edge.registry.library import DEMO
 
     found = _candidates(out, flags)
     if not found:
@@ -75,8 +75,8 @@ def _candidates(out: Output, flags: Mapping[str, Any]) -> list[Candidate]:
     """The models that fit with the options of the command."""
     import dataclasses
 
+    from edge.cache.config import KVConfig
     from edge.cli.options import load_arguments
-    from edge.kv.config import KVConfig
     from edge.model.cores import choose
     from edge.tools.fit import Wishes, candidates
 
@@ -88,7 +88,7 @@ def _candidates(out: Output, flags: Mapping[str, Any]) -> list[Candidate]:
 
 def listing(found: Sequence[Candidate], width: int) -> Iterator[str]:
     """The menu, as lines of at most ``width`` columns: a table, or on a narrow terminal a paragraph for each model."""
-    from edge.model.library import DEMO
+    from edge.registry.library import DEMO
 
     yield from wrap("No model is set. Those that fit this machine:", width)
     titles = ("", "model", "download", "memory", "tokens/s", "licence")
@@ -143,7 +143,7 @@ def _agrees(question: str) -> bool:
 
 def _keep(out: Output, name: str) -> None:
     """Make the choice the default, and say so."""
-    from edge.model import library
+    from edge.registry import library
 
     try:
         library.set_default(name)

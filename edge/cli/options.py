@@ -19,17 +19,17 @@ from edge.cli.command import EXPERIMENTS, Escaped, Seconds, Text, Threads, Whole
 from edge.cli.output import Output, check_place
 from edge.config import HEADS
 from edge.errors import EdgeError, UsageError
-from edge.session.sampling import PRESETS, Sampling
+from edge.sampling import PRESETS, Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from matplotlib.figure import Figure
 
+    from edge.cache.config import KVConfig, KVPlan
     from edge.config import ModelConfig
     from edge.engine import Engine
-    from edge.kv.config import KVConfig, KVPlan
-    from edge.model.library import Choice
+    from edge.registry.library import Choice
 
 #: fields of Sampling, each an option of the same name
 TEXT_LIMIT = 64 << 20  # bytes of a text file or of standard input
@@ -369,7 +369,7 @@ def pinned(flags: Mapping[str, Any]) -> dict[str, Any]:
     the system prompt.
     """
     if flags.get("session") is not None:
-        from edge.kv.codec import sinks_of
+        from edge.cache.codec import sinks_of
 
         if (sinks := sinks_of(flags["session"])) is not None:
             return {"sinks": sinks}
@@ -378,10 +378,10 @@ def pinned(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def choice(out: Output, flags: Mapping[str, Any], named: bool = False) -> Choice:
-    """The model of --model; where that names none, the one that :func:`edge.model.library.choose` takes, and a remark
-    says which, unless the command itself will (``named``).
+    """The model of --model; where that names none, the one that :func:`edge.registry.library.choose` takes, and a
+    remark says which, unless the command itself will (``named``).
     """
-    from edge.model.library import DEMO_ANSWERS, choose
+    from edge.registry.library import DEMO_ANSWERS, choose
 
     chosen = choose(flags.get("model"))
     if chosen.why == "demo":
@@ -393,7 +393,7 @@ def choice(out: Output, flags: Mapping[str, Any], named: bool = False) -> Choice
 
 def title(config: ModelConfig) -> str:
     """The name of a model and its size, such as ``demo-5m (5.8 M parameters)``."""
-    from edge.kv.table import Weights
+    from edge.cache.table import Weights
 
     return f"{config.name} ({amount(Weights.of(config).parameters)} parameters)"
 
@@ -405,7 +405,7 @@ def model_path(out: Output, flags: Mapping[str, Any]) -> str:
 
 def kv_config(flags: Mapping[str, Any], **defaults: Any) -> KVConfig:
     """The context and KV cache of the options; ``defaults``: for those that were not given.  Raises UsageError."""
-    from edge.kv.config import KVConfig
+    from edge.cache.config import KVConfig
 
     chosen = load_arguments(flags)
     given = {each.name: chosen[each.name] for each in dataclasses.fields(KVConfig) if each.name in chosen}
@@ -437,7 +437,7 @@ def loaded(out: Output, flags: Mapping[str, Any], named: bool = False, **more: A
         progress.close()
     with engine:
         if engine.plan.offload is not None:
-            from edge.kv.parking import lies_in_memory
+            from edge.cache.parking import lies_in_memory
 
             if lies_in_memory(engine.plan.offload[0]):
                 out.warn(f"{engine.plan.offload[0]} is in memory (tmpfs): offloading to it frees no memory")

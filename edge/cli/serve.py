@@ -109,10 +109,10 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
     import uvicorn
 
     from edge.cli.embed import embedder
-    from edge.model.threads import start
     from edge.serve.connections import Connection
     from edge.serve.conversations import ASIDE
     from edge.serve.exchange import RESERVE
+    from edge.threads import start
 
     ended = threading.Event()
     failure: list[BaseException] = []
@@ -149,7 +149,7 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
 
     wyoming = None
     if flags["wyoming"]:
-        from edge.serve.wyoming import Door
+        from edge.serve.protocols.wyoming import Door
 
         wyoming = Door(flags["wyoming"], service)
     most = flags["parallel"] + flags["queue"] + SPARE
@@ -180,7 +180,7 @@ def check_exposure(host: str, key: str | None, insecure: bool, socket_path: str 
     The protocol of ``wyoming`` has no key, so that only ``insecure`` allows such an address there.
     """
     if wyoming is not None:
-        from edge.serve.wyoming import place
+        from edge.serve.protocols.wyoming import place
 
         if not is_loopback(place(wyoming)[0]) and not insecure:
             raise UsageError(f"--wyoming {wyoming} can be reached by others, and its protocol has no key: use "

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from edge.engine import Engine
     from edge.serve.client import Channel, Client
     from edge.serve.conversations import Ticket
-    from edge.serve.jsonl import Desk
+    from edge.serve.protocols.jsonl import Desk
     from edge.serve.socket import Listener
 
 
@@ -67,7 +67,7 @@ def _desk(
     out: Output, engine: Engine, conversations: Any, defaults: dict[str, Any], system: str | None, stats: bool,
     patience: float | None,
 ) -> Desk:  # fmt: skip
-    from edge.serve.jsonl import Desk
+    from edge.serve.protocols.jsonl import Desk
 
     remarked: list[str] = []
 

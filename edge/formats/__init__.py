@@ -33,7 +33,7 @@ def open_checkpoint(
 ) -> Checkpoint:
     """Describe the model at ``path``: a GGUF file, a Hugging Face directory, or a directory with one GGUF in it.
 
-    ``path`` may also be the name of a pulled model (:mod:`edge.model.library`).
+    ``path`` may also be the name of a pulled model (:mod:`edge.registry.library`).
 
     ``i2s_layout`` ("128", "64", "1x4"; "auto" is 128), ``activation`` ("relu2", "silu") and ``inverted`` (the scales of
     I2_S matrices divide) set what a file does not state, or states wrongly.  ``ternarise``: round matrices of floats to
@@ -50,7 +50,7 @@ def open_checkpoint(
 
 def _open(path: str, i2s_layout: str, activation: str | None, inverted: bool, ternarise: bool) -> Checkpoint:
     if not os.path.exists(path):
-        from edge.model.library import resolve
+        from edge.registry.library import resolve
 
         path = resolve(path)
     if not os.path.exists(path):

@@ -46,8 +46,8 @@ from edge.formats.gguf_keys import (
 )
 from edge.formats.gguf_writer import Entry, write
 from edge.formats.mapped import located, shown
-from edge.model.families import FAMILIES, Family, refusal, supported
-from edge.session.sampling import recommended
+from edge.registry.families import FAMILIES, Family, refusal, supported
+from edge.sampling import recommended
 
 __all__ = [
     "TYPES",

@@ -9,7 +9,7 @@ from typing import Any
 
 from edge.config import ModelConfig
 from edge.formats.checkpoint import PANELS, Checkpoint, TokenizerSpec
-from edge.model.families import FAMILIES
+from edge.registry.families import FAMILIES
 
 #: general.file_type, a label only: the first is microsoft/BitNet's number, the second llama.cpp's
 _FILE_TYPES = {"I2_S": 40, "TQ2_0": 37, "PQ2_0": 41, PANELS: 41}

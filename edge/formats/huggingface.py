@@ -24,8 +24,8 @@ from edge.formats.checkpoint import WEIGHT_ONLY, Checkpoint, Tensor
 from edge.formats.mapped import located, shown
 from edge.formats.safetensors import Stored
 from edge.formats.side_files import MAX_TOKENIZER, fail, read_json
-from edge.model.families import BY_HUGGINGFACE, Family, refusal
-from edge.session.sampling import recommended
+from edge.registry.families import BY_HUGGINGFACE, Family, refusal
+from edge.sampling import recommended
 
 #: "model." is missing if the checkpoint is of the model without its head
 _TOP = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output"}

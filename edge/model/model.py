@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from edge.amounts import human
 from edge.errors import MemoryRefused, UsageError
-from edge.model.families import FAMILIES
-from edge.model.threads import refuse_after_fork, with_locks
-from edge.session.sampling import Sampling
+from edge.registry.families import FAMILIES
+from edge.sampling import Sampling
+from edge.threads import refuse_after_fork, with_locks
 
 if TYPE_CHECKING:
     from edge.config import ModelConfig
@@ -160,7 +160,7 @@ class Model:
         return sampling if unthinking else dataclasses.replace(sampling, **self._said)
 
     def make_locks(self) -> None:
-        """New locks, see :mod:`edge.model.threads`."""
+        """New locks, see :mod:`edge.threads`."""
         self._lock = threading.Lock()
         self._making = threading.Lock()  # of the vocabulary
 

@@ -25,7 +25,6 @@ from edge.model.footprint import code_bytes
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint, Tensor
-    from edge.kv.config import KVPlan
     from pyx.ternary import TernaryMatrix
 
 #: with fewer bytes of codes 2 MiB pages gain nothing: their 4 KiB pages stay in the translation buffers
@@ -75,7 +74,7 @@ def advise(checkpoint: Checkpoint) -> list[memoryview]:
 
 
 def choose(
-    codes: Sequence[memoryview], plan: Callable[[str, int], KVPlan], available: int | None, thp: str = THP,
+    codes: Sequence[memoryview], plan: Callable[[str, int], Any], available: int | None, thp: str = THP,
     panels: bool = False,
 ) -> str:
     """The placement for ``auto``: "map", "huge" (a copy) or "collapse" (the system makes 2 MiB pages of the map).

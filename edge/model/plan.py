@@ -7,8 +7,8 @@ from typing import Any
 from edge.config import ModelConfig
 from edge.formats import names
 from edge.formats.checkpoint import Checkpoint
+from edge.model.drafting import OFF, Drafting
 from edge.model.footprint import Footprint
-from edge.session.drafting import OFF, Drafting
 
 #: bytes per vocabulary entry and session, of float32 logits and of the sampler's tables
 LOGIT_BYTES, SAMPLER_BYTES = 4, 12

@@ -33,7 +33,7 @@ from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
 from edge.errors import InvalidFile, UsageError
-from edge.model.threads import with_locks
+from edge.threads import with_locks
 
 MAX_SOURCE = 256 << 10  # characters; the longest known (with tools) have some 20 thousand
 MAX_WEIGHT = 2 << 20
@@ -296,7 +296,7 @@ class Renderer:
             self._fail(error)
 
     def make_locks(self) -> None:
-        """New locks, see :mod:`edge.model.threads`."""
+        """New locks, see :mod:`edge.threads`."""
         self._lock = threading.Lock()
 
     def _fail(self, error: BaseException) -> NoReturn:

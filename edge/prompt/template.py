@@ -232,7 +232,7 @@ class Template:
         """The parts of the prompt, without BOS unless the template writes it.
 
         ``messages``: mappings with ``role`` and ``content``.  ``tools``: functions in OpenAI's form, for a template
-        that supports them (:attr:`tools`); messages may then have ``tool_calls``, see edge.constrain.tools.  Raises
+        that supports them (:attr:`tools`); messages may then have ``tool_calls``, see edge.constrain.functions.  Raises
         UsageError for other messages and for those that the template refuses, InvalidFile if a template from a file
         does not work.
         """

@@ -10,10 +10,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from edge.serve import ollama, openai, responses
 from edge.serve.calls import Call, Fields, dump, refusal_of
 from edge.serve.conversations import Job, Ticket
 from edge.serve.exchange import Stream, answer_json, body_of, watched
+from edge.serve.protocols import ollama, openai, responses
 from edge.serve.service import Service
 
 # ---- OpenAI ---------------------------------------------------------------------------------------------------------

@@ -24,12 +24,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from edge.errors import EdgeError
-from edge.serve import ollama, openai
 from edge.serve.answers import ollama_answer, openai_answer, response_answer
 from edge.serve.bodies import Bodies
 from edge.serve.calls import Fields, Refusal, bad, refusal_of
 from edge.serve.exchange import answer_json, body_of, refused, watched
 from edge.serve.guard import Guard
+from edge.serve.protocols import ollama, openai
 from edge.serve.service import Service
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
     """The ASGI application.
 
     ``startup`` starts to load the model; it is called once the port is open.  ``wyoming``: a second service
-    (:class:`edge.serve.wyoming.Door`), opened and closed with this one.
+    (:class:`edge.serve.protocols.wyoming.Door`), opened and closed with this one.
     """
 
     def hidden() -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import Busy, ContextFull, EdgeError, MemoryRefused, UsageError
-from edge.session.sampling import Sampling
+from edge.sampling import Sampling
 
 if TYPE_CHECKING:
     from edge.session.request import Prepared
@@ -289,7 +289,7 @@ def tools_of(fields: Fields) -> dict[str, Any]:
     given = checked_json(fields.body.get("tools"), "tools")
     choice = checked_json(fields.body.get("tool_choice"), "tool_choice")
     try:
-        from edge.constrain.tools import Tools
+        from edge.constrain.functions import Tools
 
         tools = Tools.of(given, choice, fields.flag("parallel_tool_calls", True))
     except UsageError as error:

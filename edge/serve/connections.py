@@ -12,8 +12,8 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from edge.serve import openai
 from edge.serve.calls import Refusal, dump
+from edge.serve.protocols import openai
 
 SILENT = 10.0  # seconds for the header of a request; between two requests uvicorn waits for the first byte
 PATIENCE = 1.0  # the same, while all connections are in use

@@ -2,9 +2,9 @@
 
 Clients send the whole conversation with every request.  A place holds one session and its KV cache.  A request goes to
 the free place whose conversation it continues, else to an unused one, else to the least recently used.  The
-conversation that was there goes to the engine's store (edge/kv/store.py), where its next request finds it.  There are
-as many places as contexts are planned, and the plan has memory for ASIDE contexts more if that is free, so the memory
-plan holds whatever clients do.
+conversation that was there goes to the engine's store (edge/cache/store.py), where its next request finds it.  There
+are as many places as contexts are planned, and the plan has memory for ASIDE contexts more if that is free, so the
+memory plan holds whatever clients do.
 
 Each place has a thread that makes its answers and then waits for the next request; the scheduler evaluates the segments
 of all running answers together.  Events reach the event loop of the service through a :class:`Mailbox`.
@@ -20,12 +20,12 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.errors import EdgeError
-from edge.model.threads import start
 from edge.prompt.interrupt import interruptible
 from edge.serve.calls import Call, Refusal
 from edge.session.session import common_messages
 from edge.session.stream import Piece
 from edge.session.usage import Timings, Usage
+from edge.threads import start
 
 if TYPE_CHECKING:
     from edge.engine import Engine

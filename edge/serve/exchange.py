@@ -9,9 +9,10 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from edge.serve import openai, received
+from edge.serve import received
 from edge.serve.bodies import LIMIT
 from edge.serve.calls import Refusal, dump
+from edge.serve.protocols import openai
 
 BODIES_LIMIT = 8 << 20  # bytes of all requests that are being received or answered
 RESERVE = (16 << 20) + 2 * BODIES_LIMIT  # bytes in the memory plan for connections and requests

@@ -2,7 +2,7 @@
 
 A key is honoured; or it would change the answer and is refused with a reason, unless its value asks for nothing; or it
 is harmless: it does not change the answer, and docs/serve.md names it.  Keys in no table are ignored.
-tests/test_keys.py compares the tables with the keys that OpenAI and Ollama publish.
+tests/serve/test_keys.py compares the tables with the keys that OpenAI and Ollama publish.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-from edge.model.threads import start
 from edge.serve.client import Channel, Client
+from edge.threads import start
 
 READ = 1 << 16
 AHEAD = 1 << 16  # bytes that may wait to be written before the answer waits

@@ -8,9 +8,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from edge.cache.table import Weights
 from edge.errors import UsageError
-from edge.kv.table import Weights
-from edge.model.library import is_demo
+from edge.registry.library import is_demo
 from edge.serve.calls import Call, Refusal, bad
 from edge.serve.conversations import Conversations, Job
 from edge.session.request import has_calls
@@ -169,7 +169,7 @@ class Service:
         refuse_long(engine.model, engine.plan, messages, form)
         messages = [_within(each, engine.plan.n_ctx) for each in messages]
         if form is None and has_calls(messages):
-            from edge.constrain.tools import Tools
+            from edge.constrain.functions import Tools
 
             form = Tools([], "none", False).form(engine.template, engine.tokenizer)
         engine.model.encode(*((messages,) if form is None else (form.messages(messages), form.definitions)))

@@ -20,10 +20,10 @@ from edge.session.stream import Piece, Stream
 from edge.session.usage import Timings, Usage
 
 if TYPE_CHECKING:
+    from edge.cache.config import KVPlan
+    from edge.cache.state import KVState
+    from edge.constrain.functions import Form
     from edge.constrain.spec import Spec
-    from edge.constrain.tools import Form
-    from edge.kv.config import KVPlan
-    from edge.kv.state import KVState
     from edge.model.model import Model
     from edge.session.request import Request
     from edge.session.scheduler import Need, Scheduler

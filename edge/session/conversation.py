@@ -8,8 +8,8 @@ from typing import Any
 
 from edge.engine import Engine
 from edge.errors import UsageError
+from edge.sampling import Sampling
 from edge.session.answer import Answer
-from edge.session.sampling import Sampling
 from edge.session.session import Session
 
 ROLES = ("system", "user", "assistant")

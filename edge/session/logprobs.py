@@ -11,7 +11,7 @@ from edge.errors import EdgeError
 from edge.model.model import Segment
 
 if TYPE_CHECKING:
-    from edge.kv.state import KVState
+    from edge.cache.state import KVState
 
 
 class Logprob(NamedTuple):

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from reprlib import repr as short
 from typing import TYPE_CHECKING, Any
 
+from edge.cache.state import OnPrefill
 from edge.errors import UsageError
-from edge.kv.state import OnPrefill
-from edge.session.sampling import Sampling
+from edge.sampling import Sampling
 from edge.session.stream import BY, check_stop
 
 if TYPE_CHECKING:
     from array import array
 
     from edge.constrain.constraint import Constraint
+    from edge.constrain.functions import Form, Tools
     from edge.constrain.spec import Spec
-    from edge.constrain.tools import Form, Tools
 
 DEFAULT_MAX_TOKENS = 512
 MOST_TIMEOUT = 1e9  # seconds: thirty years
@@ -95,7 +95,7 @@ class Request:
         if rest.get("max_tokens", 0) is None:
             del rest["max_tokens"]
         if rest.get("tools") is not None and not hasattr(rest["tools"], "choice"):
-            from edge.constrain.tools import Tools
+            from edge.constrain.functions import Tools
 
             rest["tools"] = Tools.of(rest["tools"])
         rest["spec"] = _spec(*(rest.pop(name, None) for name in _FORMS))
@@ -145,7 +145,7 @@ def check_text(text: str) -> None:
 
 
 def has_calls(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether functions were called in these messages; then :mod:`edge.constrain.tools` writes their prompt."""
+    """Whether functions were called in these messages; then :mod:`edge.constrain.functions` writes their prompt."""
     return any("tool_calls" in message or message["role"] == "tool" for message in messages)
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from edge.errors import Busy, InvalidFile, MemoryRefused
 from edge.model.model import Model, Segment
-from edge.model.threads import refuse_after_fork, start, with_locks
+from edge.threads import refuse_after_fork, start, with_locks
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -120,7 +120,7 @@ class Scheduler:
         with_locks(self)
 
     def make_locks(self) -> None:
-        """New locks, see :mod:`edge.model.threads`; the threads that wait for a place are not in a child."""
+        """New locks, see :mod:`edge.threads`; the threads that wait for a place are not in a child."""
         self._queue.clear()
         self._turn = threading.Lock()  # held while a step runs
         # of the running and the waiting calls, and of the stepping thread; the garbage collector may end an answer

@@ -9,22 +9,22 @@ from array import array
 from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from edge.cache.space import KVSpace
+from edge.cache.state import KVState, Talk, common
 from edge.errors import ContextFull, EdgeError, MemoryRefused, UsageError
-from edge.kv.space import KVSpace
-from edge.kv.state import KVState, Talk, common
-from edge.model.threads import refuse_after_fork
 from edge.prompt.interrupt import Interrupted, interruptible
 from edge.session.answer import Answer, Outcome, write
 from edge.session.logprobs import Scored, scores
 from edge.session.request import Prepared, Request, check_messages, check_text, has_calls
 from edge.session.scheduler import Scheduler
 from edge.session.usage import Timings, Usage, stats_line
+from edge.threads import refuse_after_fork
 
 if TYPE_CHECKING:
-    from edge.constrain.tools import Form
-    from edge.kv.config import KVPlan
-    from edge.kv.parking import Parked
-    from edge.kv.store import Store
+    from edge.cache.config import KVPlan
+    from edge.cache.parking import Parked
+    from edge.cache.store import Store
+    from edge.constrain.functions import Form
     from edge.model.model import Model
     from edge.session.answer import Work
     from edge.session.scheduler import Need, Place
@@ -152,7 +152,7 @@ class Session:
         schema (a JSON schema as text or dictionary, a dataclass or a pydantic model), regex (Rust's, of the whole
         answer), choices (one of these texts) or grammar (Lark): at most one of them, the form of the answer; see
         :attr:`Answer.value`.  An unsupported key of a schema, or a mistake in a grammar, raises UsageError here.
-        tools: functions the model may call, as a list in OpenAI's form or :class:`edge.constrain.tools.Tools`; see
+        tools: functions the model may call, as a list in OpenAI's form or :class:`edge.constrain.functions.Tools`; see
         :attr:`Answer.calls`.  Together with a form the answer is a call or a text of that form.
         think: ask the model to think before it answers, or not to, if it can; None: as it was loaded.
         thinking_budget: tokens after which its thoughts are ended and the answer begins.
@@ -291,7 +291,7 @@ class Session:
         if the file cannot be written or is not a session file.  Raises Busy if another process is writing it, and
         EdgeError if the disk is full or fails.
         """
-        from edge.kv import codec
+        from edge.cache import codec
 
         self._not_busy()
         if self._parked_at:
@@ -310,7 +310,7 @@ class Session:
 
         Raises the same errors as :meth:`save`; the session is then not parked.
         """
-        from edge.kv.parking import Parked
+        from edge.cache.parking import Parked
 
         begun = time.perf_counter()
         self.save(path)
@@ -319,8 +319,8 @@ class Session:
         return self.parked
 
     def set_aside(self) -> None:
-        """Keep the conversation in the engine's store (edge/kv/store.py), where any session whose prompt continues it
-        will find it; nothing is kept unless beginnings are shared.
+        """Keep the conversation in the engine's store (edge/cache/store.py), where any session whose prompt continues
+        it will find it; nothing is kept unless beginnings are shared.
         """
         state = self.state
         if len(self.messages) < 2 or state is None or not self._space.take(state):
@@ -336,8 +336,8 @@ class Session:
 
         Raises MemoryRefused if there is not enough memory for it.
         """
-        from edge.kv import codec
-        from edge.kv.parking import Parked
+        from edge.cache import codec
+        from edge.cache.parking import Parked
 
         path, self._parked_at = self._parked_at or "", None
         begun = time.perf_counter()
@@ -740,7 +740,7 @@ class Session:
     def _encode_all(self, kept: list[dict[str, Any]], form: Form | None, think: bool | None) -> array[int]:
         """The prompt for messages, with the functions that may be called, for an answer with thoughts or without."""
         if form is None and has_calls(kept):
-            from edge.constrain.tools import Tools
+            from edge.constrain.functions import Tools
 
             form = Tools([], "none", False).form(self.model.template, self.model.tokenizer)
         if form is None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from edge.errors import UsageError
+
+if TYPE_CHECKING:
+    from edge.prompt.tokenizer import Decoder
 
 BY = ("token", "word", "sentence", "all")
 
@@ -19,16 +22,6 @@ _WORD = re.compile(r"\s*\S+\s+")
 _END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?P<space>\s+)|[。！？]+[”’」』）]*|\s*\n\s*")
 _LAST_WORD = re.compile(r"[^\s(\[\"'“‘«]+$")
 _ABBREVIATIONS = frozenset("mr mrs ms dr prof st sr jr vs no fig approx e.g i.e cf p pp vol".split())
-
-
-class Decoder(Protocol):
-    """The streaming decoder that Tokenizer.stream() returns."""
-
-    def push(self, id: int, /) -> str:
-        """The characters that this token completes."""
-
-    def flush(self) -> str:
-        """The remaining characters at the end."""
 
 
 class Piece(NamedTuple):

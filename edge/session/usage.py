@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from edge.amounts import human
-from edge.kv.config import KVPlan
+from edge.cache.config import KVPlan
 
 
 @dataclass(frozen=True)

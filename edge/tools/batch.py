@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.errors import Busy, ContextFull, EdgeError, UsageError
 from edge.model.footprint import available_memory
-from edge.model.threads import start
-from edge.serve import openai
 from edge.serve.calls import Refusal, bad, checked_text, refusal_of
+from edge.serve.protocols import openai
+from edge.threads import start
 
 if TYPE_CHECKING:
     from edge.engine import Engine

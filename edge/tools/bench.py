@@ -36,7 +36,7 @@ from edge.tools.board import Board
 
 if TYPE_CHECKING:
     from edge.engine import Engine
-    from edge.session.sampling import Sampling
+    from edge.sampling import Sampling
 
 #: bytes that the plain sum reads: more than the caches of a board, little of its memory
 YARDSTICK = 256 << 20
@@ -201,7 +201,7 @@ def run(
     if not parallel or not all(1 <= n <= MOST_PARALLEL for n in parallel):
         raise UsageError(f"bench measures 1 to {MOST_PARALLEL} conversations at the same time")
     import edge
-    from edge.session.sampling import Sampling
+    from edge.sampling import Sampling
 
     sampling = Sampling(temperature=0.0) if top_k == 1 else Sampling(top_k=top_k, seed=1)
     report = progress or (lambda done, total: None)

@@ -27,8 +27,8 @@ from edge.formats.gguf_keys import architecture, metadata, rope_tensor
 from edge.formats.gguf_part import Part
 from edge.formats.gguf_writer import Buffer
 from edge.formats.mlx import whole
-from edge.model.families import FAMILIES
 from edge.model.reading import settle
+from edge.registry.families import FAMILIES
 
 TYPES = ("I2_S", "TQ2_0")
 VERIFYING = "verifying"  # a name in progress that no tensor has

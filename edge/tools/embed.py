@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from edge.cache.config import KVConfig, KVPlan
 from edge.errors import MemoryRefused, UsageError
-from edge.kv.config import KVConfig, KVPlan
 from edge.loading import resident, scored_at
 from edge.model.footprint import available_memory
 from edge.model.plan import expect

@@ -15,17 +15,17 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from edge.amounts import human, parse_size
+from edge.cache.config import A_SLIP, DEFAULT_SINKS, LEAST_CTX, PAGE, KVConfig, KVPlan
 from edge.errors import EdgeError, MemoryRefused, ModelNotFound
 from edge.formats.checkpoint import Checkpoint, Tensor, TokenizerSpec
 from edge.formats.names import parts
-from edge.kv.config import A_SLIP, DEFAULT_SINKS, LEAST_CTX, PAGE, KVConfig, KVPlan
 from edge.loading import arrange, head_for, program_bytes
-from edge.model import library
+from edge.model.drafting import Drafting
 from edge.model.footprint import BOARDS, SYSTEM, Footprint, available_memory, left_on
-from edge.model.library import KNOWN, Known
 from edge.model.plan import expect
-from edge.model.shapes import ALIASES, SHAPES, names, shape_of
-from edge.session.drafting import Drafting
+from edge.registry import library
+from edge.registry.library import KNOWN, Known
+from edge.registry.shapes import ALIASES, SHAPES, names, shape_of
 
 #: resident bytes of the program before the weights are touched: without its vocabulary, for each text of that, and for
 #: the library of SentencePiece (measured with `bitnet-edge run -v` on x86-64, CPython 3.11: 24.1 to 37.5 MB in all)

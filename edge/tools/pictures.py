@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from edge.kv.table import Table
+    from edge.cache.table import Table
 
 #: colours on a light and on a dark page
 PAPER, TEXT, REMARK, GRID = (
@@ -283,7 +283,7 @@ def of_plan(table: Table) -> Figure:
 def of_quality(facts: Mapping[str, Any]) -> Figure:
     """KL divergence over memory, for all rows but the reference.
 
-    ``facts``: :meth:`edge.tools.evaluate.Report.to_dict`.
+    ``facts``: :meth:`edge.tools.lab.evaluate.Report.to_dict`.
     """
     import matplotlib
 

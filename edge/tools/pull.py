@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 from edge.amounts import human
 from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
 from edge.formats.checkpoint import GROUP_ROWS, TERNARY_TYPES
-from edge.model.library import KNOWN, NAME, Pulled, checked_name, find, folder, near, write_record
+from edge.registry.library import KNOWN, NAME, Pulled, checked_name, find, folder, near, write_record
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint

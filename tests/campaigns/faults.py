@@ -1,6 +1,6 @@
 """Faults of the system: full disks, writes that fail, memory that is refused, a kill in the middle of saving.
 
-    python tests/campaigns/faults.py [--minutes 3] [--seed 1]
+    python -m tests.campaigns.faults [--minutes 3] [--seed 1]
 
 Each number is one run of the program under one fault, at a point that the number chooses.  Allowed are an exit code of
 docs/contract.md with at most one line on standard error, and the kill that was ours; a session file holds what it held
@@ -24,10 +24,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
-
 from edge.errors import EXIT_CODES
-from edge.model.library import demo
+from edge.registry.library import demo
 from tests.limits import can_limit_threads, few_threads
 from tests.services import REAL, environment
 

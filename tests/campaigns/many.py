@@ -1,6 +1,6 @@
 """Many sessions at once, coming and going as they like: every answer must be the one that it gives alone.
 
-    python tests/campaigns/many.py [--minutes 10] [--sessions 100] [--model FILE] [--seed 1]
+    python -m tests.campaigns.many [--minutes 10] [--sessions 100] [--model FILE] [--seed 1]
 
 A session follows a script drawn from its number: questions with seeds of their own, answers left early, turns taken
 back, another conversation, parking, saving and loading, moving to another session, forks of a common beginning,
@@ -24,8 +24,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 import edge
 import edge.aio

@@ -1,6 +1,6 @@
 """Random requests, most of them wrong, to every route of `bitnet-edge serve`: with a model, and with embeddings.
 
-    python tests/campaigns/routes.py [--minutes 3] [--clients 8] [--seed 1] [--service model --only N]
+    python -m tests.campaigns.routes [--minutes 3] [--clients 8] [--seed 1] [--service model --only N]
 
 A request is a valid one of its route, of which some fields, header lines, the path, the method or the bytes of the body
 are replaced.  It is sent at once, in pieces, several on one connection, or not to its end.  Allowed is an answer, or an
@@ -22,10 +22,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from tests.campaigns.serve import POOL, resources
 from tests.http_service import Server, serving

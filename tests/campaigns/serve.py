@@ -1,7 +1,7 @@
 """Many clients of `bitnet-edge serve` at once, some of which hang up: every answer must be the one it gives alone.
 
-    python tests/campaigns/serve.py [--requests 10000] [--clients 50] [--parallel 4] [--seed 1] [--model FILE]
-    python tests/campaigns/serve.py --share 40      # only the service's own share, over so many rounds
+    python -m tests.campaigns.serve [--requests 10000] [--clients 50] [--parallel 4] [--seed 1] [--model FILE]
+    python -m tests.campaigns.serve --share 40      # only the service's own share, over so many rounds
 
 A client has conversations of one to three turns, drawn from their number: chats and raw completions, whole and
 streamed, in OpenAI's and Ollama's form, greedy and drawn with a seed, with stop strings, log probabilities and forms.
@@ -29,8 +29,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 import edge
 from tests.http_service import Server, serving

@@ -1,6 +1,6 @@
 """Hostile clients of ``chat --socket``: slow, half-closed, gone at any moment, sending rubbish, in crowds.
 
-    python tests/campaigns/service.py [--minutes 3] [--clients 24] [--seed 1]
+    python -m tests.campaigns.service [--minutes 3] [--clients 24] [--seed 1]
 
 Each client behaves as its number says, all at the same time, over the bundled model with two contexts.  Meanwhile
 polite clients ask questions whose answers are known.  Nobody may get another's answer, wait for ever or end the
@@ -22,8 +22,6 @@ import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from tests.services import Talk, service, short_folder
 

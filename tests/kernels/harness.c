@@ -1113,7 +1113,7 @@ static void test_pages(int64_t d, int kind)
 }
 
 /* Blocks of fewer bits: sealed, unpacked, rotated, into buffers that end where they must.  What the bytes should be is
- * judged in tests/test_page.py; here the digest says that every architecture makes the same. */
+ * judged in tests/serve/test_page.py; here the digest says that every architecture makes the same. */
 static void test_packed(int64_t d, int kind)
 {
     const int64_t n = d * KV_PAGE;

@@ -1,19 +1,17 @@
 """Writes tests/vectors/families/*.npz: what transformers makes of the tiny models of tests/oracles/tiny.py.
 
-    python tests/vectors/make_families.py          (needs torch and transformers 5; float32, eager attention)
+    python -m tests.vectors.make_families          (needs torch and transformers 5; float32, eager attention)
 
 Each file: logits [token][vocabulary] of IDS, and greedy, the ids of IDS with 12 more, each the likeliest.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 from tests.oracles import tiny  # noqa: E402
 

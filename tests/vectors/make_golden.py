@@ -1,6 +1,6 @@
 """Write golden.json: what the bundled model continues ten conversations with, greedily, under every KV mode.
 
-    python tests/vectors/make_golden.py
+    python -m tests.vectors.make_golden
 
 And beside the model MODEL.golden.json, the answers of tests/oracles/forward.py that `bitnet-edge doctor` asks for.
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -109,5 +108,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     main()

@@ -13,7 +13,7 @@ import re
 from array import array
 from codecs import utf_8_decode
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from edge.errors import InvalidFile, UsageError
 from edge.formats.mapped import located, shown
@@ -103,6 +103,16 @@ class StreamDecoder:
         """End the text: drop an incomplete character."""
         self._begun = b""
         return ""
+
+
+class Decoder(Protocol):
+    """The streaming decoder that Tokenizer.stream() returns."""
+
+    def push(self, id: int, /) -> str:
+        """The characters that this token completes."""
+
+    def flush(self) -> str:
+        """The remaining characters at the end."""
 
 
 class Tokenizer:

@@ -1,0 +1,451 @@
+"""codec: a KVState <-> bytes, the format of session files, parked sessions and the files of a store.
+
+Little endian throughout, no padding:
+
+    magic 8 bytes | version u32 | length of the header u32 | CRC-32 of these three and the header, u32 | header, JSON
+    tokens i32 [n_tokens] | pages in the format of pyx.kv.KVCache.dump | CRC-32 of everything before, u32
+
+The header contains the fingerprint of the model (edge.model.fingerprint), the plan of the KV cache, its counters, the
+messages and the state of the sampler.  The file's size follows from it and is checked before anything is read into
+memory.  Files are not trusted: an invalid one raises InvalidFile and changes nothing.  The checksums detect damage, not
+forgery; a forged file can make a model write nonsense, but nothing worse.
+
+A session is written to a hidden file beside the old one and synced to the disk, then renamed: if the power fails, the
+path has the complete old session or the complete new one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+import struct
+import zlib
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+from edge.cache.config import DEFAULT_SINKS
+from edge.cache.policy import QUARTER, UNLIMITED
+from edge.cache.space import KVSpace
+from edge.cache.state import KVState, Talk
+from edge.errors import Busy, EdgeError, InvalidFile, UsageError
+
+MAGIC = b"\x89BES\r\n\x1a\n"  # as PNG's: shows a transfer that changed line ends or dropped the eighth bit
+VERSION = 2
+HEADER_LIMIT = 4 << 20  # bytes; that is more conversation than any model remembers
+ROLES = ("system", "user", "assistant", "tool")
+_START = struct.Struct("<8sII")
+_CRC = struct.Struct("<I")
+
+
+_MESSAGE = {"role", "content", "tool_calls", "tool_call_id", "name"}
+_CALL = {"id", "type", "function"}
+
+
+class Foreign(InvalidFile):
+    """The file may be in order, but was made by another version of this program, with another model or KV plan."""
+
+
+# ---- save -----------------------------------------------------------------------------------------------------------
+
+
+def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, talk: Talk | None = None) -> None:
+    """Write a state (None for an empty one) and its talk to ``path``, replacing an older session file.
+
+    Raises UsageError if the file cannot be written or is not a session file, Busy if another process is writing it, and
+    EdgeError if the disk is full or fails; the old file is then unchanged.
+    """
+    talk = talk or Talk()
+    path = os.path.realpath(os.fspath(path))  # a link stays a link
+    mode = _replaceable(path)
+    if not all(map(_message, talk.messages)):
+        raise UsageError(f"saved messages must have a role ({', '.join(ROLES)}) and a content, and of more only "
+                         "tool_calls in OpenAI's form")
+    kv, tokens = (state.kv, state.tokens) if state else (None, array("i"))
+    n_tokens, most = kv.counters if kv else (0, 0)
+    facts = {
+        "model": space.model.fingerprint,
+        "name": space.model.config.name.encode("utf-8", "replace").decode(),
+        "kv": plan_of(space),
+        "n_tokens": n_tokens,
+        "most": most,
+        "sampled": list(state.sampled) if state else [],
+        "seed": talk.seed & (1 << 64) - 1,  # as many bits as the sampler looks at
+        "sampler": list(state.sampler.state) if state else None,
+        "messages": list(talk.messages),
+        "forgotten": talk.forgotten,
+    }
+    header = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode()
+    if len(header) > HEADER_LIMIT:
+        raise EdgeError(f"the conversation has {len(header)} bytes; a session file holds {HEADER_LIMIT}")
+    start = _START.pack(MAGIC, VERSION, len(header))
+    parts = [start, _CRC.pack(zlib.crc32(header, zlib.crc32(start))), header, memoryview(tokens).cast("B")]
+    temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.tmp")
+    try:
+        fd = lock_new(temporary)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    renamed = False
+    try:
+        with open(fd, "wb") as file:  # locked until it is closed
+            try:
+                file.truncate(0)
+                os.fchmod(fd, mode)
+                crc = 0
+                for part in (*parts, *(kv.dump() if kv else ())):
+                    crc = zlib.crc32(part, crc)
+                    file.write(part)
+                file.write(_CRC.pack(crc))
+                file.flush()
+                os.fsync(fd)
+                os.replace(temporary, path)
+                renamed = True
+            finally:
+                if not renamed:
+                    os.unlink(temporary)
+        _sync_folder(os.path.dirname(path))
+    except OSError as error:
+        raise EdgeError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _replaceable(path: str) -> int:
+    """The permissions for the new file: those of the old one, else private.  Raises UsageError if the old one must not
+    be replaced.
+
+    A file that is not a session file is not replaced: the path is probably a typing error.
+    """
+    try:
+        facts = os.stat(path)
+        if stat.S_ISREG(facts.st_mode):
+            with open(path, "rb") as file:
+                if file.read(len(MAGIC)) in (MAGIC, b""):
+                    return stat.S_IMODE(facts.st_mode)
+    except FileNotFoundError:
+        if not os.path.isdir(os.path.dirname(path)):
+            raise UsageError(f"cannot write {path}: the folder does not exist") from None
+        return 0o600
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    raise UsageError(f"{path} is not a session file, and will not be replaced")
+
+
+def lock_new(path: str) -> int:
+    """A descriptor of the hidden file, locked; what a killed process left in it is overwritten.
+
+    Raises Busy if another process is writing it.
+    """
+    while True:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(fd), os.stat(path)):
+                return fd
+        except BlockingIOError:
+            os.close(fd)
+            raise Busy(f"another process is writing {path}") from None
+        except FileNotFoundError:  # another process has just finished: the name is free again
+            pass
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+# ---- load -----------------------------------------------------------------------------------------------------------
+
+
+def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, Talk]:
+    """The state and the talk in a session file.
+
+    Raises InvalidFile if the file is damaged or of another version, model or KV plan; UsageError if it cannot be read;
+    MemoryRefused if there is not enough memory.
+    """
+    with _opened(space, path) as reader:
+        facts = _header(space, reader)
+        state = space.new_state(facts["seed"])
+        state.tokens, state.sampled = _body(space, reader, facts, state.kv), array("i", facts["sampled"])
+        if facts["sampler"] is not None:
+            state.sampler.state = facts["sampler"]
+        return state, _talk(facts)
+
+
+def load_cache(space: KVSpace, path: str | os.PathLike[str]) -> tuple[array[int], array[int], Talk, Any]:
+    """(tokens, sampled token, talk, KV cache) of a session file, without a state of the session.
+
+    Raises as :func:`load`, and MemoryError.
+    """
+    with _opened(space, path) as reader:
+        facts = _header(space, reader)
+        kv = space.new_cache()
+        return _body(space, reader, facts, kv), array("i", facts["sampled"]), _talk(facts), kv
+
+
+def head(space: KVSpace, path: str | os.PathLike[str]) -> tuple[array[int], array[int], Talk]:
+    """The same without the KV cache, which is neither read nor checked."""
+    with _opened(space, path) as reader:
+        facts = _header(space, reader)
+        return _tokens(space, reader, facts), array("i", facts["sampled"]), _talk(facts)
+
+
+def _talk(facts: dict[str, Any]) -> Talk:
+    return Talk(facts["messages"], facts["forgotten"], facts["seed"])
+
+
+@contextmanager
+def _opened(space: KVSpace, path: str | os.PathLike[str]) -> Iterator[_Reader]:
+    """A session file; what is wrong with it is said with its name."""
+    name = os.fspath(path)
+    _ = space.model.fingerprint  # its errors are not about this file
+    try:
+        # a pipe must not make us wait
+        with open(name, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            facts = os.fstat(file.fileno())
+            if not stat.S_ISREG(facts.st_mode):
+                raise InvalidFile("not a file")
+            yield _Reader(file, facts.st_size)
+    except InvalidFile as error:
+        raise type(error)(f"session file {name}: {error}") from None
+    except OSError as error:
+        raise UsageError(f"cannot read session file {name}: {error.strerror}") from None
+
+
+def sinks_of(path: str | os.PathLike[str]) -> int | None:
+    """The sinks of the session in a file; None if unknown: loading it will raise the error."""
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            magic, version, length = _START.unpack(file.read(_START.size))
+            if magic != MAGIC or version != VERSION or length > HEADER_LIMIT:
+                return None
+            sinks = _facts(file.read(_CRC.size + length)[_CRC.size :])["kv"].get("sinks")
+    except (OSError, struct.error, InvalidFile):
+        return None
+    return sinks if _natural(sinks, 1 << 20) else None
+
+
+class _Reader:
+    """Reads exactly as many bytes as asked for, and updates the checksum."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self.size = size
+        self.at = 0  # bytes read
+        self.crc = 0
+        self._file = file
+
+    def fill(self, view: memoryview) -> None:
+        """Read into a writable buffer."""
+        at = 0
+        while at < len(view):
+            n = self._file.readinto(view[at:])  # type: ignore[attr-defined]
+            if not n:
+                raise InvalidFile("ends too early")
+            at += n
+        self.at += len(view)
+        self.crc = zlib.crc32(view, self.crc)
+
+    def take(self, n: int) -> bytearray:
+        """The next ``n`` bytes; ``n`` must have been checked against the file's size."""
+        data = bytearray(n)
+        self.fill(memoryview(data))
+        return data
+
+    def check(self) -> None:
+        """Check that the next four bytes are the checksum of all bytes before."""
+        expected = self.crc
+        if _CRC.unpack(self.take(_CRC.size))[0] != expected:
+            raise InvalidFile("damaged (its checksum is wrong)")
+
+
+def _header(space: KVSpace, reader: _Reader) -> dict[str, Any]:
+    """The header of a file for this model and plan; the reader is then at the tokens."""
+    if reader.size < _START.size + 2 * _CRC.size:
+        raise InvalidFile("not a session file, or cut off at its beginning")
+    magic, version, length = _START.unpack(reader.take(_START.size))
+    if magic != MAGIC:
+        raise InvalidFile("not a session file")
+    if version != VERSION:
+        raise Foreign(f"version {version} of the format; this program reads {VERSION}")
+    if length > min(HEADER_LIMIT, reader.size):
+        raise InvalidFile("damaged (the length of its header is impossible)")
+    start = reader.crc
+    expected = _CRC.unpack(reader.take(_CRC.size))[0]
+    header = reader.take(length)
+    if zlib.crc32(header, start) != expected:
+        raise InvalidFile("damaged (the checksum of its header is wrong)")
+    facts = _facts(header)
+    config = space.model.config
+    if facts["model"] != space.model.fingerprint:
+        other = _short(facts["name"])
+        same = "of the same name" if other == config.name else f"({other}, not this {config.name})"
+        raise Foreign(f"made with another model {same}")
+    plan = plan_of(space)
+    if {"hadamard": False, **facts["kv"]} != plan:  # older files do not have this key
+        raise Foreign(f"made for another KV cache: {_advice({'hadamard': False, **facts['kv']}, plan)}")
+    if facts["n_tokens"] * 4 > reader.size:
+        raise InvalidFile("damaged (its number of tokens is wrong)")
+    return facts
+
+
+def _tokens(space: KVSpace, reader: _Reader, facts: dict[str, Any]) -> array[int]:
+    tokens = array("i", bytes(reader.take(4 * facts["n_tokens"])))
+    for ids in (tokens, facts["sampled"]):
+        if ids and not 0 <= min(ids) <= max(ids) < space.model.config.n_vocab:
+            raise InvalidFile("damaged (a token is not in the vocabulary)")
+    return tokens
+
+
+def _body(space: KVSpace, reader: _Reader, facts: dict[str, Any], kv: Any) -> array[int]:
+    """Reads what follows the header: the pages into ``kv``; returns the tokens."""
+    n_tokens, most = facts["n_tokens"], facts["most"]
+    try:
+        size = reader.at + 4 * n_tokens + kv.dump_bytes(n_tokens, most) + _CRC.size
+    except ValueError as error:
+        raise InvalidFile(f"damaged ({error})") from None
+    if size != reader.size:
+        raise InvalidFile(f"damaged (it has {reader.size} bytes and should have {size})")
+    tokens = _tokens(space, reader, facts)
+    try:
+        kv.restore(n_tokens, most, reader.fill)
+    except ValueError as error:
+        raise InvalidFile(f"damaged ({error})") from None
+    reader.check()
+    return tokens
+
+
+def plan_of(space: KVSpace) -> dict[str, Any]:
+    """What two plans must have in common so that their caches can hold the same pages."""
+    c, plan = space.model.config, space.plan.cache
+    budgets = plan["budgets"] and [list(row) for row in plan["budgets"]]  # as JSON has it
+    windows = plan.pop("windows")  # the model's own
+    return {**plan, "budgets": budgets, "shape": [c.n_layer, c.n_kv_head, c.head_dim],
+            **({"windows": list(windows)} if windows else {})}  # fmt: skip
+
+
+def _advice(made: dict[str, Any], here: dict[str, Any]) -> str:
+    """What to do so that the plan here is the one that the file was made for: the options to give, and those to leave
+    out.  ``made`` is not trusted.
+    """
+    give, leave = [], []
+    for name, of, usual in (
+        ("overflow", lambda plan: "slide" if plan.get("window") else "stop", "slide"),
+        ("window", _window, None),
+        ("kv-policy", lambda plan: plan.get("policy"), "recent"),
+        ("positions", lambda plan: plan.get("positions"), "absolute"),
+        ("kv-drop-layers", lambda plan: _dropped(plan)[0], ""),
+        ("kv-budget", lambda plan: _dropped(plan)[1], None),
+    ):
+        one, other = of(made), of(here)
+        if one == other:
+            continue
+        if one == usual:
+            leave.append(f"--{name}" if name != "overflow" else "--overflow stop")
+        else:
+            give.append(f"--{name} {'FILE' if name == 'kv-budget' else one}")
+    sinks = made.get("sinks")
+    if sinks != here["sinks"] and made.get("window") and (here["window"] or sinks != DEFAULT_SINKS):
+        give.append(f"--sinks {sinks}")
+    if made.get("hadamard") != here["hadamard"]:
+        give.append(f"--kv-hadamard {'on' if made.get('hadamard') else 'off'}")
+    if any(made.get(key) != here[key] for key in ("kv_type", "n_ctx")):  # both: --memory chooses one by the other
+        give[:0] = [f"--kv {made.get('kv_type')}", f"--ctx {made.get('n_ctx')}"]
+    without = " and ".join(leave)
+    if give:
+        options = " ".join(map(_short, give)) + (f" without {without}" if leave else "")
+        return f"give {options}, as it was made with, or another file"
+    if leave:
+        return f"it was made without {without}; leave that out, or give another file"
+    return "another version of this program made it; give another file"
+
+
+def _window(plan: dict[str, Any]) -> Any:
+    """The value of --window in a plan; None if the window is the one that a plan has without that option."""
+    n_ctx, sinks, window = plan.get("n_ctx"), plan.get("sinks"), plan.get("window")
+    if not window or type(n_ctx) is not int or type(sinks) is not int:
+        return None
+    return None if window == (min(QUARTER, n_ctx) if plan.get("policy") == "quarter" else n_ctx - sinks) else window
+
+
+def _dropped(plan: dict[str, Any]) -> tuple[str, Any]:
+    """(the value of --kv-drop-layers in a plan, the budgets of the other layers or None without --kv-budget)."""
+    rows = plan.get("budgets") or []
+    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+        return "", rows
+    layers = [i for i, row in enumerate(rows) if all(n == 1 for n in row)]
+    others = [row for i, row in enumerate(rows) if i not in layers]
+    unlimited = all(n == UNLIMITED for row in others for n in row)
+    return ",".join(map(str, layers)), None if unlimited else others
+
+
+def _short(text: str) -> str:
+    """One line of printable text from a file."""
+    return "".join(c if c.isprintable() else "?" for c in text[:100])
+
+
+def _natural(value: Any, below: int = 1 << 60) -> bool:
+    return type(value) is int and 0 <= value < below
+
+
+def _message(value: Any) -> bool:
+    """Whether ``value`` is a message: role and content; for calls of functions also tool_calls, tool_call_id, name."""
+    if not isinstance(value, dict) or not {"role", "content"} <= set(value) <= _MESSAGE or value["role"] not in ROLES:
+        return False
+    calls = value.get("tool_calls", [])
+    texts = [text for name, text in value.items() if name != "tool_calls"]
+    return isinstance(calls, list) and all(map(_call, calls)) and all(isinstance(t, str) and _is_text(t) for t in texts)
+
+
+def _call(value: Any) -> bool:
+    """Whether ``value`` is a call of a function in OpenAI's form."""
+    function = value.get("function") if isinstance(value, dict) else None
+    if not isinstance(function, dict) or set(function) != {"name", "arguments"} or not set(value) <= _CALL:
+        return False
+    texts = [*function.values(), *(value[name] for name in value if name != "function")]
+    return all(isinstance(text, str) and _is_text(text) for text in texts)
+
+
+def _is_text(text: str) -> bool:
+    """Whether a text has no halves of surrogate pairs, which cannot be printed."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+#: key of the header -> whether its value has the right type
+_KINDS = {
+    "model": lambda v: isinstance(v, str),
+    "name": lambda v: isinstance(v, str) and _is_text(v),
+    "kv": lambda v: isinstance(v, dict),
+    "n_tokens": _natural,
+    "most": _natural,
+    "sampled": lambda v: isinstance(v, list) and len(v) <= 1 and all(_natural(i, 1 << 31) for i in v),
+    "seed": lambda v: _natural(v, 1 << 64),
+    "sampler": lambda v: (
+        v is None or (isinstance(v, list) and len(v) == 4 and all(_natural(i, 1 << 64) for i in v) and any(v))
+    ),
+    "messages": lambda v: isinstance(v, list) and all(map(_message, v)),
+    "forgotten": _natural,
+}
+
+
+def _facts(header: bytes | bytearray) -> dict[str, Any]:
+    """The header, with the type of every value checked; the values are checked later.  Unknown keys are ignored."""
+    try:
+        facts = json.loads(header.decode())
+    except (ValueError, RecursionError):
+        raise InvalidFile("damaged (its header is not JSON)") from None
+    for key, good in _KINDS.items():
+        if not isinstance(facts, dict) or key not in facts or not good(facts[key]):
+            raise InvalidFile(f"damaged ({key} in its header is wrong)")
+    return facts

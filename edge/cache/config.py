@@ -1,0 +1,483 @@
+"""KVConfig: options of the KV cache.  KVPlan: the exact memory they need, computed before anything is allocated.
+
+Bytes come from :meth:`pyx.kv.KVCache.bytes_for`; the formula is not repeated here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from edge.amounts import count, human, meant_size, parse_size
+from edge.cache.policy import (
+    POLICIES,
+    POSITIONS,
+    QUARTER,
+    UNLIMITED,
+    Budget,
+    parse_layers,
+    read_budget,
+    without_layers,
+)  # fmt: skip
+from edge.config import ModelConfig
+from edge.errors import MemoryRefused, UsageError
+from edge.model.footprint import Footprint, installed_memory
+
+#: KV types that ``memory`` may choose, the most exact first
+PREFERRED = ("f32", "f16", "int8", "int8:int4", "int4")
+#: rotation of keys
+HADAMARD = ("auto", "on", "off")
+
+DEFAULT_CTX = 2048
+DEFAULT_SINKS = 4
+#: of the memory that is free with everything planned, one in so many bytes may be taken for conversations that wait
+FREE_SHARE = 4
+LEAST_CTX = 256  # `memory` never picks a context shorter than this by itself
+SENSIBLE = 64  # tokens that a short question takes, with its template and its answer
+PAGE = 32
+#: pages kept after they leave a window, so that an undo in a long conversation need not read all of it again; for long
+#: windows only
+SPARE_PAGES, SPARE_FROM = 2, 512
+DEFAULT_OFFLOAD = "256M"
+#: a limit below this number of bytes is a slip: a unit is missing or wrong
+A_SLIP = 1_000_000
+#: bytes that every model needs more than, for suggestions: ``--memory 2`` is not 2 MB
+LEAST_MEMORY = 20_000_000
+#: an answer of at least this many tokens counts as endless
+ENDLESS = 1 << 15
+
+def parse_kv_type(value: str) -> str:
+    """A KV type as users write it (``int8``, ``q8_0``, ``KEYS:VALUES``) in the form of :class:`pyx.kv.KVCache`.
+
+    Raises UsageError for an unknown type.
+    """
+    from pyx.page import page_types
+
+    try:
+        return page_types(value)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _one_of(names: Iterable[str]) -> str:
+    return f"it must be one of {', '.join(names)}"
+
+
+def smaller(kv_type: str, config: ModelConfig) -> tuple[str, ...]:
+    """The type itself, then those of PREFERRED that need less memory for this model."""
+    from pyx.kv import KVCache
+    from pyx.page import NAMES
+
+    def size(each: str) -> int:
+        one, two = (KVCache.bytes_for(1, 1, config.head_dim, pages * PAGE, each) for pages in (1, 2))
+        return int(two - one)
+
+    known = [each for each in PREFERRED if all(part in NAMES for part in each.split(":"))]
+    return (kv_type, *(each for each in known if size(each) < size(kv_type)))
+
+
+class KVPlan(NamedTuple):
+    """The memory plan: the KV cache of a session, and the memory of the process with all planned sessions."""
+
+    n_ctx: int
+    kv_type: str
+    window: int  # 0: everything up to n_ctx is kept
+    sinks: int
+    kv_bytes: int  # of one context
+    overflow: str
+    footprint: Footprint
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # those of the notes that concern the answers: to be seen unasked
+    policy: str = "recent"  # what goes when room is needed, see edge.cache.policy
+    positions: str = "absolute"
+    budgets: tuple[tuple[int, ...], ...] | None = None  # tokens kept, for each layer and KV head
+    spare: int = 0  # additional pages, so that an undo can go back
+    hadamard: bool = False  # keys are rotated before they are stored
+    windows: tuple[int, ...] | None = None  # of the model itself: tokens that each layer sees at most, 0: all
+    limit: int | None = None  # bytes that the whole process may take
+    offload: tuple[str, int] | None = None  # folder and bytes of a file for each session: pages that left the window
+    parallel: int | None = None  # contexts held at the same time; None: one is planned, and more may be
+    aside: int = 0  # bytes for conversations that wait to be continued; with a limit, they take what it leaves
+
+    @property
+    def room(self) -> int | None:
+        """Most bytes for the KV pages of all sessions together; None: limited only by each session's own cache."""
+        if self.limit is not None:
+            return max(0, self.limit - self.footprint.total - (self.sessions - self.kv_total))
+        return None if self.parallel is None else self.kv_total + self.aside
+
+    @property
+    def recalled(self) -> int:
+        """Number of latest tokens that an endless answer keeps: all that it attends to, and those where drafts are
+        looked up.
+        """
+        return max(self.n_ctx + (self.spare + 1) * PAGE, 8192)
+
+    def endless(self, penalised: int = 0) -> int:
+        """Length of an answer in tokens from which only the :attr:`recalled` latest tokens are kept; 1 << 62 (never) if
+        older ones are needed.
+
+        They are needed without a window, with ``offload`` (undo restores their pages), and for penalties.
+        ``penalised``: the number of latest tokens that penalties use, -1 for all.
+        """
+        if not self.window or self.offload or not 0 <= penalised <= self.recalled:
+            return 1 << 62
+        return max(ENDLESS, 2 * self.recalled)
+
+    @property
+    def for_grammars(self) -> int | None:
+        """Most bytes for answers that follow a grammar; None: no limit."""
+        return None if self.limit is None else self.limit - self.total_bytes + self.footprint.vocabulary
+
+    @property
+    def cache(self) -> dict[str, Any]:
+        """Arguments of :class:`pyx.kv.KVCache` after the model's shape."""
+        names = ("n_ctx", "kv_type", "window", "sinks", "budgets", "policy", "positions", "spare", "hadamard",
+                 "windows")  # fmt: skip
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def total_bytes(self) -> int:
+        """Resident bytes of the process once all planned sessions have been used."""
+        return self.footprint.total + self.sessions + self.aside
+
+    @property
+    def sessions(self) -> int:
+        """Bytes of all planned sessions: KV caches, and logits and samplers of those beyond the first."""
+        return self.kv_total + ((self.parallel or 1) - 1) * self.footprint.session
+
+    @property
+    def kv_total(self) -> int:
+        """Bytes of the KV caches of all planned sessions."""
+        return self.kv_bytes * (self.parallel or 1)
+
+    def lines(self) -> list[str]:
+        """The plan as a table, one text per row."""
+        f = self.footprint
+        ring = ""
+        if self.window + self.sinks < self.n_ctx and self.window:
+            ring = f", window {self.window}, sinks {self.sinks}"
+        elif self.window and self.sinks > DEFAULT_SINKS:
+            ring = f", the first {self.sinks} are never dropped"
+        ring += f", policy {self.policy}" if self.policy != "recent" else ""
+        ring += ", keys rotated" if self.hadamard else ""
+        ring += ", positions as in the cache" if self.positions == "cache" else ""
+        ring += f", budgets of {min(map(min, self.budgets))} to {max(map(max, self.budgets))}" if self.budgets else ""
+        if self.windows:
+            near = [n for n in self.windows if n]
+            ring += f"; {len(near)} of {len(self.windows)} layers keep {near[0]}"
+        several = f"{self.parallel} contexts of " if self.parallel and self.parallel > 1 else ""
+        rows = [
+            ("weights", f.mapped, "mapped from the file"),
+            ("weights", f.allocated, "copied"),
+            ("head", f.head_mapped, "mapped from the file"),
+            ("head", f.head_allocated, "converted"),
+            ("kv", self.kv_total, f"{several}{self.n_ctx} tokens, {self.kv_type}{ring}"),
+            ("aside", self.aside, "conversations that wait to be continued"),
+            ("scratch", f.scratch + self.sessions - self.kv_total, "activations, logits"),
+            ("grammar", f.vocabulary, "vocabulary and forms for --schema, --regex, --choice, --grammar"),
+            ("program", f.program, "interpreter, libraries, tokenizer"),
+            ("total", self.total_bytes, ""),
+        ]
+        return [
+            f"{name:<8}{n / 1e6:>9.1f} MB  {what}".rstrip() for name, n, what in rows if n or name in ("kv", "total")
+        ]
+
+
+@dataclass(frozen=True, repr=False)
+class KVConfig:
+    """Options of the context and the KV cache; values are checked at once, sizes in :meth:`plan`.
+
+    ``ctx`` None: min(2048, training length of the model).  ``window`` > 0: a token attends to the first ``sinks`` and
+    the last ``window`` tokens.  Without a window, when the context is full, ``overflow`` "slide" makes the whole
+    context a window (window = ctx - sinks), and "stop" ends the answer.  ``sinks`` None: 4 if there is a window.
+    ``memory`` limits the whole process: if ``ctx`` is not set, it is shortened first, then a smaller KV type is used.
+    ``force_memory`` skips the comparison with the available memory.
+
+    ``positions`` "cache": after tokens were dropped, the sinks get the positions directly before the window.
+    ``kv_policy``: of :data:`edge.cache.policy.POLICIES`.  ``kv_budget``: path of a file with the tokens that each head
+    keeps (:mod:`edge.cache.policy`).  ``kv_drop_layers``: layers that see only the current token, such as "0,3"; for
+    measurements.  ``kv_offload``: a folder in which each session stores the pages that leave its window, in a file of
+    at most ``kv_offload_size``, so that undo need not read the text again.  ``kv_hadamard``: whether keys are rotated
+    before they are stored; "auto": if their type benefits.  ``parallel``: the number of answers at the same time, each
+    with its own context; memory is planned for that many, and no more run.  None: memory is planned for one, and as
+    many run as the memory allows.  ``aside``: without a limit, conversations that wait may take the memory of so many
+    contexts more, but no more than a quarter of what is free.  ``exact``: a limit never chooses a smaller KV type.
+
+    Raises UsageError for values that are not valid or cannot be combined.
+    """
+
+    ctx: int | None = None
+    kv: str = "int8"
+    window: int = 0
+    sinks: int | None = None
+    memory: str | int | None = None
+    overflow: str = "slide"
+    force_memory: bool = False
+    positions: str = "absolute"
+    kv_policy: str = "recent"
+    kv_budget: str | Budget | None = None
+    kv_drop_layers: str | int | Sequence[int] = ()
+    kv_offload: str | None = None
+    kv_offload_size: str | int = DEFAULT_OFFLOAD
+    kv_hadamard: str = "auto"
+    parallel: int | None = None
+    aside: int = 0
+    exact: bool = False
+
+    def __repr__(self) -> str:
+        changed = (each for each in dataclasses.fields(self) if getattr(self, each.name) != each.default)
+        return f"KVConfig({', '.join(f'{each.name}={getattr(self, each.name)!r}' for each in changed)})"
+
+    def __post_init__(self) -> None:
+        parse_kv_type(self.kv)
+        limit = parse_size(self.memory)
+        number = str(self.memory).upper().rstrip(" B")
+        if limit is not None and limit < A_SLIP and number[-1:].isdigit():
+            hint = self._meant() or "write it like 1500M, 1.5G or 800MiB"
+            raise UsageError(f"is {number.strip()}, in bytes", argument="memory", hint=hint)
+        parse_size(self.kv_offload_size, "kv_offload_size")
+        if self.kv_offload is not None:
+            if self.kv_policy == "heavy":
+                raise UsageError("cannot be used with the policy heavy, which has no window", argument="kv_offload")
+            if not os.access(self.kv_offload, os.W_OK | os.X_OK) or not os.path.isdir(self.kv_offload):
+                raise UsageError(f"is {self.kv_offload!r}", argument="kv_offload", hint="it must be a writable folder")
+        if self.overflow not in ("slide", "stop"):
+            raise UsageError(f"is {self.overflow!r}", argument="overflow", hint="it must be slide or stop")
+        if self.positions not in POSITIONS:
+            raise UsageError(f"is {self.positions!r}", argument="positions", hint=_one_of(POSITIONS))
+        if self.kv_policy not in POLICIES:
+            raise UsageError(f"is {self.kv_policy!r}", argument="kv_policy", hint=_one_of(POLICIES))
+        if self.positions == "cache" and self.kv_policy != "recent":
+            raise UsageError(f"cache needs the policy recent, not {self.kv_policy}", argument="positions")
+        if self.kv_hadamard not in HADAMARD:
+            raise UsageError(f"is {self.kv_hadamard!r}", argument="kv_hadamard", hint=_one_of(HADAMARD))
+        parse_layers(self.kv_drop_layers, "kv_drop_layers")
+        for name, value, least, most in (
+            ("ctx", self.ctx, 1, 1 << 24),
+            ("window", self.window or None, 1, 1 << 24),
+            ("sinks", self.sinks, 0, 1 << 20),
+            ("parallel", self.parallel, 1, 1 << 10),
+            ("aside", self.aside, 0, 1 << 10),
+        ):
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most
+            ):
+                hint = f"it must be a whole number from {least} to {most}"
+                raise UsageError(f"is {value!r}", argument=name, hint=hint)
+        if self.aside and self.parallel is None:
+            raise UsageError("limits conversations only with parallel", argument="aside", hint="give both")
+        if self.ctx is not None and self.kv_budget is None:
+            self._shape(self.ctx)
+
+    def _meant(self) -> str:
+        """The question whether another unit was meant by ``memory``; "" if none would give a sensible limit."""
+        size = meant_size(self.memory or "", LEAST_MEMORY, installed_memory())
+        return f"did you mean {size}?" if size else ""
+
+    def pinning(self, n: int, n_ctx_train: int) -> KVConfig:
+        """The same options with the ``n`` tokens of a system prompt as sinks, so that it is never dropped.
+
+        Unchanged if old tokens do not slide out of the context, if a number of sinks is set, or if less than ``n``
+        tokens would be left for the conversation.
+        """
+        room = self.window or self.ctx or min(DEFAULT_CTX, n_ctx_train)
+        room = min(room, self.ctx - self.window) if self.ctx and self.window else room if self.window else room // 2
+        if (
+            n > room or self.sinks is not None or self.kv_budget is not None or self.kv_policy == "quarter"
+            or (not self.window and self.overflow == "stop")
+        ):  # fmt: skip
+            return self
+        return dataclasses.replace(self, sinks=max(n, DEFAULT_SINKS))
+
+    def _shape(self, n_ctx: int, budget: Budget | None = None) -> tuple[int, int]:
+        """(window, sinks) for a context length."""
+        usual = 0 if self.kv_policy == "quarter" else budget.sinks if budget else DEFAULT_SINKS
+        sinks = usual if self.sinks is None else self.sinks
+        window = min(QUARTER, n_ctx) if self.kv_policy == "quarter" and not self.window else self.window
+        if window:
+            if window + sinks > n_ctx:
+                both = f"{window} and {count(sinks, 'sink')} do not fit in a context of {count(n_ctx, 'token')}"
+                raise UsageError(both, argument="window")
+            return window, sinks
+        if self.overflow == "stop":
+            if self.kv_policy == "heavy" and budget is None:
+                raise UsageError("policy heavy needs a window, a budget, or --overflow slide")
+            return 0, sinks if budget else 0
+        sinks = min(sinks, n_ctx - 1) if self.sinks is None else sinks
+        if sinks >= n_ctx:
+            raise UsageError(f"{count(sinks, 'sink')} leave no window in a context of {count(n_ctx, 'token')}")
+        return n_ctx - sinks, sinks
+
+    def plan(self, config: ModelConfig, footprint: Footprint | None = None, available: int | None = None) -> KVPlan:
+        """The plan for a model.  ``available``: bytes of memory that are free; None: do not compare.
+
+        Raises MemoryRefused that names what would fit.
+        """
+        footprint = footprint or Footprint()
+        limit = parse_size(self.memory)
+        wanted = parse_kv_type(self.kv)
+        default = max(min(DEFAULT_CTX, config.n_ctx_train), self.window + (self.sinks or 0))
+        if self.window and self.sinks is None:
+            default = max(default, self.window + DEFAULT_SINKS)
+
+        def make(n_ctx: int, kv_type: str, *notes: str) -> KVPlan:
+            return self._plan_for(config, footprint, n_ctx, kv_type, notes)
+
+        def fits(plan: KVPlan) -> bool:
+            return (limit is None or plan.total_bytes <= limit) and (
+                available is None or self.force_memory or footprint.coming + plan.sessions <= available
+            )
+
+        types = (wanted,) if self.exact else smaller(wanted, config)
+        first = make(self.ctx or default, wanted)
+        if fits(first):
+            if limit is None and available is not None:
+                free = max(0, available - footprint.coming - first.sessions)
+                return first._replace(aside=min(self.aside * first.kv_bytes, free // FREE_SHARE))
+            return first
+        if limit is not None:
+            best = self._largest(make, fits, types, first.n_ctx)
+            if best:
+                return best
+        raise MemoryRefused(self._refusal(first, make, fits, types, config.n_ctx_train, limit, available))
+
+    def _plan_for(
+        self, config: ModelConfig, footprint: Footprint, n_ctx: int, kv_type: str, notes: tuple[str, ...]
+    ) -> KVPlan:
+        from pyx.kv import KVCache
+        from pyx.page import MARKS, hadamard_helps
+
+        works, gains = hadamard_helps(kv_type, config.head_dim)
+        budget = read_budget(self.kv_budget, config) if isinstance(self.kv_budget, str) else self.kv_budget
+        layers = parse_layers(self.kv_drop_layers, "kv_drop_layers")
+        window, sinks = self._shape(n_ctx, budget)
+        keep = budget.keep if budget else None
+        if layers:
+            keep = without_layers(keep or ((UNLIMITED,) * config.n_kv_head,) * config.n_layer, layers)
+        near = config.sliding.window if config.sliding is not None else 0
+        if near and self.kv_policy == "heavy":
+            raise UsageError(
+                f"heavy cannot be used with this model, whose layers see the latest {near} tokens by themselves",
+                argument="kv_policy", hint="use recent",
+            )  # fmt: skip
+        shortest = min((n for n in (window, near) if n), default=0)
+        spare = min(SPARE_PAGES, shortest // SPARE_FROM) if self.kv_policy == "recent" and keep is None else 0
+        plan = KVPlan(
+            n_ctx, kv_type, window, sinks, 0, self.overflow, footprint,
+            policy=self.kv_policy, positions=self.positions, budgets=keep, spare=spare, limit=parse_size(self.memory),
+            parallel=self.parallel, hadamard={"auto": gains, "on": works, "off": False}[self.kv_hadamard],
+            windows=config.windows,
+        )  # fmt: skip
+        kv_bytes = KVCache.bytes_for(config.n_layer, config.n_kv_head, config.head_dim, **plan.cache)
+        remarks = list(notes)
+        remarks += [f"KV type {each} is {MARKS[each]}" for each in dict.fromkeys(kv_type.split(":")) if each in MARKS]
+        if self.kv_hadamard == "on" and not works:
+            remarks.append(
+                f"keys of {config.head_dim} dimensions cannot be rotated: the number must be a multiple of 16"
+            )
+        if layers:
+            remarks.append(
+                f"layers {', '.join(map(str, layers))} see only the current token and nothing before it; "
+                "for comparisons only, see docs/kv_claims.md"
+            )
+        if self.kv_policy == "quarter":
+            remarks.append(
+                f"policy quarter: {POLICIES['quarter']}; it drops parts of a prompt while reading it; "
+                "for comparisons only, see docs/kv_claims.md"
+            )
+        warnings = []
+        if n_ctx > config.n_ctx_train:
+            warnings.append(f"context {n_ctx} is longer than the {config.n_ctx_train} tokens the model was trained on")
+        for what, n in (("context", n_ctx), ("window", self.window or SENSIBLE)):
+            if n < SENSIBLE:
+                warnings.append(
+                    f"a {what} of {count(n, 'token')} is too small for a question and its answer; use at least "
+                    f"{SENSIBLE}"
+                )
+        offload = self._offload(plan, config)
+        if offload and not window:
+            remarks.append("--kv-offload has no effect without a window")
+        if self.sinks and not window:
+            remarks.append(f"{count(self.sinks, 'sink')} have no effect without a window")
+        return plan._replace(
+            kv_bytes=kv_bytes, offload=offload, notes=(*remarks, *warnings), warnings=tuple(warnings)
+        )
+
+    def _offload(self, plan: KVPlan, config: ModelConfig) -> tuple[str, int] | None:
+        """Folder and size in bytes of the file for pages that leave the window.  Raises UsageError if it cannot hold
+        one page of each head.
+        """
+        from pyx.kv import KVCache
+
+        if self.kv_offload is None:
+            return None
+        size = parse_size(self.kv_offload_size, "kv_offload_size") or 0
+        shape = config.n_layer, config.n_kv_head, config.head_dim
+        sealed = KVCache.bytes_for(*shape, 2 * PAGE, plan.kv_type) - KVCache.bytes_for(*shape, PAGE, plan.kv_type)
+        if size < sealed:
+            hint = f"{PAGE} tokens of this model need {sealed} bytes"
+            raise UsageError(f"is {size}", argument="kv_offload_size", hint=hint)
+        return self.kv_offload, size
+
+    def _largest(
+        self, make: Callable[..., KVPlan], fits: Callable[[KVPlan], bool], types: Sequence[str], n_ctx: int
+    ) -> KVPlan | None:
+        """The longest context that the limit allows, with the first of the types for which there is one."""
+        for kv_type in types:
+            least = max(min(LEAST_CTX, n_ctx), self.window + (self.sinks or 0), (self.sinks or 0) + 1)
+            shorter = range(n_ctx // PAGE * PAGE, least - 1, -PAGE) if self.ctx is None and not self.window else ()
+            for length in dict.fromkeys((n_ctx, *shorter)):
+                notes = []
+                if length != n_ctx:
+                    notes.append(f"context shortened from {n_ctx} to {length} tokens to stay within the memory limit")
+                if kv_type != types[0]:
+                    notes.append(f"KV type {kv_type} instead of {types[0]} to stay within the memory limit")
+                plan = make(length, kv_type, *notes)
+                if fits(plan):
+                    return plan
+        return None
+
+    def _refusal(
+        self,
+        plan: KVPlan,
+        make: Callable[..., KVPlan],
+        fits: Callable[[KVPlan], bool],
+        types: Sequence[str],
+        n_ctx_train: int,
+        limit: int | None,
+        available: int | None,
+    ) -> str:
+        """The message: what is needed, what is available, what would fit, how to override.
+
+        No context is proposed that is longer than the model was trained on.
+        """
+        smallest, least = types[-1], max(PAGE, self.window + (self.sinks or 0), (self.sinks or 0) + 1)
+        longest = min(plan.n_ctx, max(n_ctx_train, least))
+        shorter = f"--ctx {longest} " if longest < plan.n_ctx else ""
+        for kv_type in types:
+            if fits(make(longest, kv_type)):
+                text = "; " + shorter + (f"--kv {kv_type} " if kv_type != types[0] else "") + "would fit"
+                break
+        else:
+            lengths = range((longest - 1) // PAGE * PAGE, least - 1, -PAGE)
+            found = next((n_ctx for n_ctx in lengths if fits(make(n_ctx, smallest))), 0)
+            smaller_kv = f"--kv {smallest} " if smallest != types[0] else ""
+            text = f"; --ctx {found} {smaller_kv}would fit" if found else ""
+        several = f"{plan.parallel} x " if plan.parallel and plan.parallel > 1 else ""
+        kv = f"KV {several}{plan.n_ctx}/{plan.kv_type} {human(plan.kv_total)}"
+        if limit is not None and plan.total_bytes > limit:
+            fixed = plan.footprint.total
+            slip = limit < A_SLIP
+            given = self.memory if slip else human(limit)
+            why = f"needs {human(plan.total_bytes)} ({human(fixed)} without KV, {kv}), the limit is {given}"
+            if slip and (meant := self._meant()):
+                return f"{why}; {meant}"
+            least_bytes = make(max(1, min(least, plan.n_ctx)), smallest).total_bytes
+            return why + (text or f"; no context fits below {human(least_bytes)}")
+        need = plan.footprint.coming + plan.sessions
+        why = f"needs {human(need)} more ({kv}), {human(available or 0)} is available{text}"
+        return f"{why}; use --force-memory to try anyway"

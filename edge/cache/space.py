@@ -1,0 +1,120 @@
+"""KVSpace: the memory of all KV caches of one model: the plan, the page pool, the spill file, and new states within the
+plan.
+
+It refuses before it allocates.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+from edge.cache.config import KVPlan
+from edge.cache.state import KVState
+from edge.errors import MemoryRefused
+from edge.model.drafting import OFF, Drafting
+from edge.model.model import Model
+from edge.threads import with_locks
+
+
+class KVSpace:
+    """The KV caches of one model.  ``new_cache``: makes caches instead of :class:`pyx.kv.KVCache`; for tests."""
+
+    def __init__(
+        self, model: Model, plan: KVPlan, drafting: Drafting = OFF, new_cache: Callable[[], Any] | None = None
+    ) -> None:
+        self.model = model
+        self.plan = plan
+        self.drafting = drafting
+        self.pool: Any = None  # of pages that caches share; None until there is a reason for one
+        self._new_cache = new_cache
+        self._pooled = plan.room is not None
+        self._states: weakref.WeakSet[KVState] = weakref.WeakSet()
+        self._clock = 0
+        with_locks(self)
+
+    def make_locks(self) -> None:
+        """New locks, see :mod:`edge.threads`."""
+        self._lock = threading.RLock()  # the garbage collector may end an answer while it is held
+
+    def share_pages(self) -> None:
+        """From now on, caches take their pages from one pool, so that several caches can hold the same pages."""
+        self._pooled = True
+
+    def new_cache(self, plan: KVPlan | None = None) -> Any:
+        """An empty KV cache with the planned size; with another ``plan``, outside the pool, for comparisons."""
+        if self._new_cache is not None:
+            return self._new_cache()
+        from pyx.kv import KVCache
+        from pyx.pool import PagePool
+
+        pool = None
+        if plan is None and self._pooled:
+            with self._lock:
+                if self.pool is None:
+                    self.pool = PagePool(self.plan.room, huge=True)
+                pool = self.pool
+        config, plan = self.model.config, plan or self.plan
+        return KVCache(config.n_layer, config.n_kv_head, config.head_dim, **plan.cache, pool=pool, spill=plan.offload)
+
+    def new_sampler(self, seed: int) -> Any:
+        """The random numbers and tables of one state."""
+        from pyx.sampler import Sampler
+
+        return Sampler(self.model.config.n_vocab, seed, self.model.unused)
+
+    def new_state(self, seed: int) -> KVState:
+        """An empty state with its own random numbers.  If as many states exist as planned, an idle one is freed.
+
+        The state is busy until :meth:`release`.  Raises MemoryRefused.
+        """
+        planned = self.plan.parallel
+        while planned is not None and len(self._states) >= planned and self.give_way():
+            pass
+        n_vocab = self.model.config.n_vocab
+        try:
+            cache, sampler = self.new_cache(), self.new_sampler(seed)
+            rows = memoryview(array("f", bytes(4 * n_vocab * (self.drafting.most + 1))))
+        except MemoryError as error:
+            raise MemoryRefused(f"no memory for a session: {error}") from None
+        state = KVState(cache, sampler, rows, self.drafting.new(), self.model)
+        with self._lock:
+            self._states.add(state)
+        return state
+
+    def take(self, state: KVState) -> bool:
+        """Mark a state as busy.  Returns False if it was freed while it was idle."""
+        with self._lock:
+            state.busy = state.kv is not None
+            return state.busy
+
+    def release(self, state: KVState) -> None:
+        """Mark a state as idle."""
+        with self._lock:
+            self._clock += 1
+            state.used, state.busy = self._clock, False
+
+    def charge(self, nbytes: int) -> None:
+        """What :class:`edge.cache.store.Store` takes beside pages is taken from what pages may take."""
+        with self._lock:
+            if self.pool is not None and self.plan.room is not None:
+                self.pool.limit = self.plan.room - nbytes
+
+    def give_way(self) -> bool:
+        """Free the state that was idle longest.  Returns False if there is none."""
+        with self._lock:
+            idle = [state for state in self._states if not state.busy and state.kv is not None]
+            if not idle:
+                return False
+            first = min(idle, key=lambda state: state.used)
+            first.free()
+            self._states.discard(first)
+            return True
+
+    def close(self) -> None:
+        """Release the pool; its memory is freed with the last cache that uses it."""
+        with self._lock:
+            self.pool = None

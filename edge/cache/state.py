@@ -1,0 +1,308 @@
+"""KVState: one KV cache, the tokens whose keys and values it holds, in order, and the sampler that continues from
+there.
+
+Everything here keeps the cache and the list of tokens consistent.  A new prompt is compared with these tokens: the
+common beginning stays, the rest is cropped and evaluated.
+
+Nothing here runs a step.  Tokens to evaluate are returned as a :class:`edge.model.model.Segment`, and the caller has
+them evaluated, together with the segments of other answers (edge/session/scheduler.py).
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple
+
+from edge.cache.config import PAGE
+from edge.model.model import Model, Segment
+
+# A chunk is the time within which cancel() and a timeout act.  Measured on a 2B model, one thread: chunks of 8, 16, 32,
+# 64, 128 tokens reach 73, 86, 93, 97, 100 % of the speed, so slow boards get 16 and fast ones more.
+FIRST_CHUNK = 32  # tokens of prompt in the first step, before its speed is known
+LEAST_CHUNK = 16
+CHUNK_SECONDS = 1.0
+#: rows of a step beyond which one more costs as much as the first; the drafts of several answers together stay below
+FEW_ROWS = 8
+
+#: called with (tokens done, tokens in total, tokens cached)
+OnPrefill = Callable[[int, int, int], None]
+
+
+class Talk(NamedTuple):
+    """What a session has besides its state; empty for a beginning that many share."""
+
+    messages: Sequence[dict[str, Any]] = ()
+    forgotten: int = 0  # oldest messages that are not part of the prompt any more
+    seed: int = 0
+
+
+def common(a: array[int], b: array[int]) -> int:
+    """Length of the common beginning of two token lists."""
+    n = high = min(len(a), len(b))
+    if a[:n] == b[:n]:
+        return n
+    low = 0  # so many are equal; within the first ``high`` are not
+    while high - low > 1:
+        middle = (low + high) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def splice(held: array[int], ids: array[int], n: int, model: Model) -> tuple[int, int]:
+    """How many tokens of each spell the same bytes, if the first ``n`` are equal: (i, j) for ``held[:i]`` and
+    ``ids[:j]``.
+
+    Special tokens are equal only to themselves: a text with the same bytes is not such a token.
+    """
+    i = j = n
+    while i < len(held) and j < len(ids):
+        if held[i] == ids[j]:
+            i, j = i + 1, j + 1
+        elif not (step := _same_bytes(held, i, ids, j, model)):
+            break
+        else:
+            i, j = step
+    return i, j
+
+
+def _same_bytes(held: array[int], i: int, ids: array[int], j: int, model: Model) -> tuple[int, int] | None:
+    """The indices up to which both have spelled the same bytes with ordinary tokens; None if they have not."""
+    token_bytes, special = model.tokenizer.token_bytes, model.special
+    a = b = b""
+    while not a or a != b:
+        if len(a) <= len(b):
+            if i == len(held) or held[i] in special:
+                return None
+            a += token_bytes(held[i])
+            i += 1
+        else:
+            if j == len(ids) or ids[j] in special:
+                return None
+            b += token_bytes(ids[j])
+            j += 1
+        if not a.startswith(b) and not b.startswith(a):
+            return None
+    return i, j
+
+
+class KVState:
+    """The KV cache of one session.  Made by :meth:`edge.cache.space.KVSpace.new_state`.  Used by one thread at a time.
+
+    ``tokens``: the tokens held.  ``sampled``: the last token of an answer, if it was not evaluated.  ``logits``:
+    float32 [n_vocab], those after the last token of an evaluated prompt.  ``dropped`` > 0: so many tokens before
+    ``tokens`` are no longer known (:meth:`drop`); an answer can continue, but the next prompt is read from its
+    beginning.
+    """
+
+    def __init__(self, kv: Any, sampler: Any, rows: memoryview, draft: Any, model: Model) -> None:
+        self.kv = kv
+        self.sampler = sampler
+        self.tokens = array("i")
+        self.sampled = array("i")
+        self.dropped = 0
+        self.draft = draft
+        n_vocab = model.config.n_vocab
+        n_row = len(rows) // n_vocab
+        one = array("i", [0]) if draft is None else draft.ids
+        self._ids = [memoryview(one)[: n + 1] for n in range(n_row)]
+        self._rows = [rows[i * n_vocab : (i + 1) * n_vocab] for i in range(n_row)]
+        self._many = [rows[: (n + 1) * n_vocab] for n in range(n_row)]
+        self._company = 1  # segments of the latest step
+        self._one: Segment | None = None  # of a single token
+        self._row = -1  # where the logits of the token at hand are, if it was drafted
+        self.logits = self._rows[0]
+        self.busy = True  # in use; the memory of an idle state may be freed
+        self.used = 0  # when it was last given free, counted by its space
+        self._model = model
+
+    def check(self) -> None:
+        """Clear the state if its first tokens are unknown, or if an interrupt came between a step and its
+        bookkeeping.
+        """
+        if self.kv.n_tokens != len(self.tokens):
+            self.kv.reset()
+            self.dropped = 0
+            self.tokens, self.sampled = array("i"), array("i")
+
+    @property
+    def n_tokens(self) -> int:
+        """Number of tokens seen."""
+        return self.dropped + len(self.tokens)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes allocated for the cache now."""
+        kv = self.kv
+        return 0 if kv is None else int(kv.nbytes)
+
+    @property
+    def evicted(self) -> int:
+        """Number of tokens seen that are no longer attended to."""
+        kv = self.kv
+        return 0 if kv is None else int(kv.evicted)
+
+    @property
+    def offload_error(self) -> str | None:
+        """The reason why pages that leave the window can no longer be stored; None if they can."""
+        spill = getattr(self.kv, "spill", None)
+        return None if spill is None else spill.error
+
+    def free(self) -> None:
+        """Free the cache; the state cannot be used afterwards."""
+        self.kv = self._one = None
+        self.tokens, self.sampled = array("i"), array("i")
+
+    def drop(self, n: int) -> None:
+        """Forget which tokens were seen, except the last ``n`` and those in the same page as the first of these."""
+        gone = (len(self.tokens) - n) // PAGE * PAGE
+        if gone > 0:
+            del self.tokens[:gone]
+            self.dropped += gone
+
+    # ---- what is held ------------------------------------------------------------------------------------------------
+
+    def keep(self, ids: array[int]) -> int:
+        """Crop to the common beginning with ``ids``.  Returns its length."""
+        n = common(self.tokens, ids)
+        if n < len(self.tokens):
+            self.crop(n)
+        return len(self.tokens)
+
+    def crop(self, n: int) -> None:
+        """Remove tokens from the end, so that at most ``n`` stay; a sealed page can only be removed as a whole."""
+        del self.tokens[self.kv.crop(n) :]
+        self.sampled = array("i")
+
+    def adopt(self, tokens: array[int], kv: Any, sampled: array[int]) -> None:
+        """Replace the tokens, the cache and the last token of an answer."""
+        self.tokens, self.kv, self.dropped, self.sampled = tokens, kv, 0, sampled
+
+    def fork(self) -> Any:
+        """A second cache with the same content; pages are shared until one of the two writes to them."""
+        return self.kv.fork()
+
+    def splice(self, ids: array[int]) -> array[int]:
+        """``ids``, with the tokens that the model wrote where the tokenizer would split the same bytes differently.
+
+        Otherwise every such answer would have to be evaluated again, and a cache that has evicted tokens would have to
+        start from the beginning.
+        """
+        held = self.tokens + self.sampled
+        i, j = splice(held, ids, common(held, ids), self._model)
+        return held[:i] + ids[j:]
+
+    # ---- one token of an answer --------------------------------------------------------------------------------------
+
+    def advance(
+        self, token: int, winners: int, most: int, forced: Callable[[], Sequence[int]] | None = None
+    ) -> Segment | None:
+        """The tokens to evaluate for the logits after ``token``; None if the logits are there already.  Call
+        :meth:`take` afterwards.
+
+        Likely next tokens (drafts) may be evaluated with it, as long as at most ``most`` tokens are held and no page
+        becomes full: a full page is sealed and could not be cropped.  Drafts that prove right are held like other
+        tokens; see :meth:`settle`.  ``forced`` gives the tokens that a grammar makes certain.
+        """
+        draft = self.draft
+        if draft is None:
+            return self._alone(token, winners)
+        self._row = draft.follow(token)
+        if self._row >= 0:
+            return None
+        self.settle()
+        certain = forced() if forced is not None else ()
+        if draft.idle and not certain:
+            return self._alone(token, winners)
+        held = len(self.tokens) + 1
+        in_page = PAGE - 1 - held % PAGE if held % PAGE else 0
+        room = min(most - self.dropped - held, in_page, FEW_ROWS // self._company - 1)
+        n = draft.give(token, certain, room) if certain else draft.propose(self.tokens, token, room)
+        self._begun = time.perf_counter()
+        return Segment(self.kv, self._ids[n], self._many[n], True, winners)
+
+    def _alone(self, token: int, winners: int) -> Segment:
+        """A segment of this token only; reuses the last one where possible."""
+        self._ids[0][0] = token
+        one = self._one
+        if one is None or one.kv is not self.kv or one.winners != winners:
+            one = self._one = Segment(self.kv, self._ids[0], self.logits, False, winners)
+        one.company = 1
+        return one
+
+    def take(self, token: int, segment: Segment | None) -> memoryview:
+        """The logits after ``token``, which is now held.  ``segment``: what was evaluated for it, or None."""
+        self.tokens.append(token)
+        if segment is None:
+            return self._rows[self._row]
+        self._company = segment.company
+        if segment.all_logits and segment.company == 1:
+            self.draft.took(len(segment.ids), time.perf_counter() - self._begun)
+        return self.logits
+
+    @property
+    def drafts(self) -> tuple[int, int]:
+        """Tokens drafted since the last prompt, and how many of them were right."""
+        return (self.draft.drafted, self.draft.accepted) if self.draft else (0, 0)
+
+    def settle(self) -> None:
+        """Remove drafts that did not prove right."""
+        if self.draft is not None:
+            self.draft.stop()
+            if self.n_tokens < self.kv.n_tokens:
+                self.kv.crop(self.n_tokens)
+
+    # ---- a prompt ----------------------------------------------------------------------------------------------------
+
+    def prefill(
+        self,
+        ids: array[int],
+        interrupted: Callable[[], str | None],
+        report: OnPrefill | None = None,
+        logits: bool = True,
+        share: int = 0,
+        winners: int = 0,
+        shared: Callable[[KVState], object] | None = None,
+    ) -> Generator[Segment, None, tuple[int, str | None]]:
+        """Make the state hold exactly ``ids``, with the logits after the last; yields the segments to evaluate.
+
+        Returns (number of tokens reused, reason of the interruption or None).  With ``logits`` at least the last token
+        is evaluated, even if all are held, because its logits are needed; of these the ``winners`` largest suffice (0:
+        all).  ``shared`` is called when exactly the first ``share`` tokens are held: a prefix for other sessions.
+        """
+        tokens, n = self.tokens, len(ids)
+        limit = self._model.chunk
+        cached = self.keep(ids[:-1] if logits else ids)
+        self.sampled = array("i")
+        chunk = min(FIRST_CHUNK, limit)
+        if self.draft is not None:
+            self.draft.begin()
+        if report:
+            report(cached, n, cached)
+        while len(tokens) < n:
+            if reason := interrupted():
+                return cached, reason
+            begin = len(tokens)
+            stop = begin + chunk
+            part = ids[begin : min(stop, share) if begin < share else stop]
+            begun = time.perf_counter()
+            segment = Segment(
+                self.kv, part, self.logits if logits and begin + len(part) == n else None, False, winners, True
+            )
+            yield segment
+            done = self.kv.n_tokens - begin  # all of it, if nothing else is running
+            tokens.extend(part[:done])
+            if len(tokens) == share and shared is not None:
+                shared(self)
+            if report:
+                report(len(tokens), n, cached)
+            if segment.company == 1:
+                seconds = max(time.perf_counter() - begun, 1e-9)
+                if self.draft is not None and done >= LEAST_CHUNK:
+                    self.draft.took(done, seconds)
+                chunk = min(limit, max(LEAST_CHUNK, int(done / seconds * CHUNK_SECONDS) // LEAST_CHUNK * LEAST_CHUNK))
+        return cached, None

@@ -1,0 +1,136 @@
+"""Dimensions of published ternary models, for planning and for made-up models without the file.
+
+They are those of the published configurations (Hugging Face config.json, GGUF metadata).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from edge.config import ModelConfig, Sliding
+from edge.registry.families import FAMILIES
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Dimensions of one model, as in its published files and configurations."""
+
+    arch: str
+    n_layer: int
+    hidden: int
+    ffn: int
+    n_head: int
+    n_kv_head: int
+    head_dim: int
+    n_vocab: int
+    n_ctx: int
+    theta: float
+    eps: float
+    tied: bool
+    vocabulary: str  # "llama3", "falcon", "qwen2", "tiny" (byte-level BPE) or "sentencepiece"
+    n_merge: int | None = None  # None: one per way to split a word
+    table: str = "F16"  # type of the embedding, and of an untied output head, in the published file
+    window: int = 0  # tokens that layers with a sliding window see
+
+    @property
+    def sub_norm(self) -> bool:
+        """Whether there is a norm before attn_output and before ffn_down."""
+        return self.arch.startswith("bitnet")
+
+    @property
+    def qk_norm(self) -> str:
+        """Whether each query and key head has a norm: "before" or "after" the rotation, "" for none."""
+        return FAMILIES[self.arch].qk_norm
+
+    @property
+    def post_norm(self) -> bool:
+        """Whether there is a norm after attention and one after feed-forward."""
+        return FAMILIES[self.arch].post_norm
+
+    def config(self, name: str) -> ModelConfig:
+        """The configuration of a model of this shape."""
+        family = FAMILIES[self.arch]
+        near = tuple(i for i in range(self.n_layer) if (i + 1) % family.window_period) if self.window else ()
+        return ModelConfig(
+            self.arch,
+            name,
+            self.n_layer,
+            self.hidden,
+            self.ffn,
+            self.n_head,
+            self.n_kv_head,
+            self.head_dim,
+            self.n_vocab,
+            self.n_ctx,
+            rope_theta=self.theta,
+            rope_dim=self.head_dim,
+            rope_style="interleaved" if self.arch == "llama" else "half",
+            eps=self.eps,
+            activation=family.activation,
+            sub_norm=self.sub_norm,
+            tied=self.tied,
+            qk_norm=self.qk_norm,
+            activation_quant="int8-128" if family.weight_only else "int8",
+            embedding_scale=math.sqrt(self.hidden) if family.root_embedding else 1.0,
+            post_norm=self.post_norm,
+            sliding=Sliding(self.window, near, 10000.0) if near else None,
+        )
+
+
+SHAPES = {
+    "2b-4t": Shape("bitnet-b1.58", 30, 2560, 6912, 20, 5, 128, 128256, 4096, 5e5, 1e-5, True, "llama3", 280147),
+    "large": Shape("bitnet", 24, 1536, 4096, 16, 16, 96, 32002, 2048, 1e4, 1e-5, True, "sentencepiece"),
+    "xl": Shape("bitnet", 24, 2048, 5460, 32, 32, 64, 32002, 2048, 1e4, 1e-5, True, "sentencepiece"),
+    "3b": Shape("bitnet", 26, 3200, 8640, 32, 32, 100, 32002, 2048, 1e4, 1e-5, True, "sentencepiece"),
+    "llama3-8b": Shape("llama", 32, 4096, 14336, 32, 8, 128, 128256, 8192, 5e5, 1e-5, False, "llama3", 280147),
+    "falcon3-1b": Shape("llama", 18, 2048, 8192, 8, 4, 256, 131072, 4096, 1000042.0, 1e-6, False, "falcon"),
+    "falcon3-3b": Shape("llama", 22, 3072, 9216, 12, 4, 256, 131072, 4096, 1000042.0, 1e-6, False, "falcon"),
+    # Falcon-E: the 3B as published; the feed-forward width of the 1B is the only one that gives the size of its file,
+    # 666,324,256 bytes: besides matrices and norms both files have 1.12 MB
+    "falcon-e-1b": Shape("llama", 24, 2048, 9216, 16, 2, 128, 32768, 4096, 1000042.0, 1e-6, False, "falcon"),
+    "falcon-e-3b": Shape("llama", 32, 2048, 13312, 16, 2, 128, 32768, 4096, 1000042.0, 1e-6, False, "falcon"),
+    "bonsai-1.7b": Shape("qwen3", 28, 2048, 6144, 16, 8, 128, 151669, 32768, 1e6, 1e-6, True, "qwen2", 151387, "PQ2_0"),
+    "bonsai-4b": Shape("qwen3", 36, 2560, 9728, 32, 8, 128, 151669, 32768, 5e6, 1e-6, True, "qwen2", 151387, "PQ2_0"),
+    "bonsai-8b": Shape("qwen3", 36, 4096, 12288, 32, 8, 128, 151669, 65536, 1e6, 1e-6, False, "qwen2", 151387, "PQ2_0"),
+    "gemma3-270m": Shape("gemma3", 18, 640, 2048, 4, 1, 256, 262144, 32768, 1e6, 1e-6, True, "sentencepiece",
+                         window=512),
+}
+
+#: the names under which they were published, and those of `pull`
+ALIASES = {
+    "bitnet-b1.58-2b-4t": "2b-4t",
+    "bitnet-2b-4t": "2b-4t",
+    "bitnet_b1_58-large": "large",
+    "bitnet-large": "large",
+    "bitnet_b1_58-xl": "xl",
+    "bitnet-xl": "xl",
+    "bitnet_b1_58-3b": "3b",
+    "bitnet-3b": "3b",
+    "llama3-8b-1.58-100b-tokens": "llama3-8b",
+    "falcon3-1b-instruct-1.58bit": "falcon3-1b",
+    "falcon3-3b-instruct-1.58bit": "falcon3-3b",
+    "falcon-e-1b-instruct": "falcon-e-1b",
+    "falcon-e-3b-instruct": "falcon-e-3b",
+    "ternary-bonsai-1.7b": "bonsai-1.7b",
+    "ternary-bonsai-4b": "bonsai-4b",
+    "ternary-bonsai-8b": "bonsai-8b",
+}
+
+
+def names() -> dict[str, list[str]]:
+    """Short name -> the names under which the model was published."""
+    return {short: [name for name, of in ALIASES.items() if of == short] for short in SHAPES}
+
+
+def find(name: str) -> ModelConfig | None:
+    """The configuration of a published model, by one of its names; None if the name is unknown."""
+    shape = shape_of(name)
+    return None if shape is None else SHAPES[shape].config(shape)
+
+
+def shape_of(name: str) -> str | None:
+    """The short name of a published model (a key of SHAPES), by one of its names; None if the name is unknown."""
+    short = name.lower().rpartition("/")[2]
+    short = ALIASES.get(short, short)
+    return short if short in SHAPES else None

@@ -1,0 +1,365 @@
+"""OpenAI's API: ``/v1/chat/completions``, ``/v1/completions``, ``/v1/models``, ``/v1/embeddings``.
+
+The tests have requests of real clients (tests/serve/test_serve.py, tests/clients).  edge/serve/keys.py has the keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import math
+import struct
+import time
+import uuid
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+from edge.sampling import Sampling
+from edge.serve import calls, keys
+from edge.serve.calls import Call, Fields, Refusal, bad, dump
+from edge.session.logprobs import Logprob
+
+#: key of a request -> field of Sampling; the last ones are extensions of llama.cpp's server
+SAMPLING = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "seed": "seed",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "repeat_penalty": "repeat_penalty",
+    "repeat_last_n": "repeat_last_n",
+}
+
+FORMS = ("schema", "grammar", "regex", "choices")  # of an answer
+MOST_TOKENS = 1 << 24
+MOST_INPUTS = 2048  # texts of a request for embeddings
+MOST_PROMPTS = 64  # of one request; each waits for its turn in the queue
+
+
+def chat(body: Any, defaults: dict[str, Any]) -> Call:
+    """A request for a chat completion.  Raises Refusal."""
+    fields = Fields(body)
+    call = _common(fields, defaults)
+    keys.CHAT.check(body)
+    call.messages = calls.messages_of(body.get("messages"))
+    call.options |= calls.thinking_of(fields)
+    if fields.flag("logprobs"):
+        call.logprobs = fields.whole("top_logprobs", 0, calls.MOST_LOGPROBS, 0)
+    elif fields.has("top_logprobs"):
+        raise bad("top_logprobs needs logprobs: true", "top_logprobs")
+    _format(fields, call)
+    call.options |= calls.tools_of(fields)
+    return _telling(call)
+
+
+def completion(body: Any, defaults: dict[str, Any]) -> Call:
+    """A request for a raw completion.  Raises Refusal."""
+    fields = Fields(body)
+    call = _common(fields, defaults)
+    keys.COMPLETION.check(body)
+    prompt = body.get("prompt")
+    several = isinstance(prompt, list) and not (prompt and type(prompt[0]) is int)
+    call.prompts = [_prompt(each) for each in (prompt if several else [prompt])]
+    if not 1 <= len(call.prompts) <= MOST_PROMPTS:
+        raise bad(f"prompt has {len(call.prompts)} prompts; it must have 1 to {MOST_PROMPTS}", "prompt")
+    for name in ("think", "thinking_budget"):  # the service's own
+        call.options.pop(name, None)
+    call.logprobs = fields.whole("logprobs", 0, calls.MOST_LOGPROBS)
+    call.echo = fields.flag("echo")
+    if call.echo and call.logprobs is not None:
+        call.options["echo"] = True
+    _format(fields, call)
+    return _telling(call)
+
+
+def _prompt(given: Any) -> str | list[int]:
+    """One prompt: a text or token ids.  Raises Refusal."""
+    if given in (None, "", []):
+        raise bad("prompt is missing or empty", "prompt")
+    if isinstance(given, str):
+        return calls.checked_text(given, "prompt")
+    if not isinstance(given, list) or not all(type(token) is int and 0 <= token < 1 << 31 for token in given):
+        raise bad("prompt is not a string, a list of token ids, or a list of these", "prompt")
+    return given
+
+
+def _telling(call: Call) -> Call:
+    if call.logprobs is not None:
+        call.options["logprobs"] = call.logprobs
+    return call
+
+
+def embedding(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
+    """A request for embeddings: (texts or lists of token ids, whether vectors are sent as base64).  Raises Refusal."""
+    fields = Fields(body)
+    given = body.get("input")
+    keys.EMBEDDING.check(body)
+    several = isinstance(given, list) and not (given and type(given[0]) is int)
+    inputs = given if several else [given]
+    if not 1 <= len(inputs) <= MOST_INPUTS:
+        raise bad(f"input has {len(inputs)} texts; it must have 1 to {MOST_INPUTS}", "input")
+    for each in inputs:
+        if isinstance(each, str):
+            calls.checked_text(each, "input")
+        elif not isinstance(each, list) or not each or not all(type(id_) is int and 0 <= id_ < 1 << 31 for id_ in each):
+            raise bad("input is not a string, a list of token ids, or a list of these", "input")
+    form = fields.text("encoding_format", "float")
+    if form not in ("float", "base64"):
+        raise bad("encoding_format is not float or base64", "encoding_format")
+    if fields.body.get("dimensions") not in (None, hidden):
+        raise bad(f"dimensions cannot be chosen; this model has {hidden}", "dimensions")
+    return inputs, form == "base64"
+
+
+def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
+    options = dict(defaults)
+    options["sampling"] = calls.sampling_of(fields, defaults.get("sampling") or Sampling(), SAMPLING)
+    most = fields.whole("max_completion_tokens", 0, MOST_TOKENS, fields.whole("max_tokens", -1, MOST_TOKENS))
+    if most is not None and most >= 0:
+        options["max_tokens"] = most
+    stop = fields.stops()
+    if stop:
+        options["stop"] = stop
+    if fields.flag("ignore_eos"):
+        options["ignore_eos"] = True
+    stream = fields.flag("stream")
+    include = fields.inner("stream_options")
+    key = fields.text("user") or fields.text("session_id") or fields.text("prompt_cache_key")
+    return Call(
+        options=options,
+        n=fields.whole("n", 1, calls.MOST_CHOICES, 1) or 1,
+        stream=stream,
+        include_usage=include is not None and include.flag("include_usage"),
+        key=key,
+        model=fields.text("model") or "",
+    )
+
+
+def _format(fields: Fields, call: Call) -> None:
+    """Set the form of the answer from ``response_format`` and the extensions ``grammar``, ``regex`` and ``choices``; it
+    replaces the default form.
+    """
+    own: dict[str, Any] = {}
+    format_ = fields.inner("response_format")
+    kind = format_.text("type", "text") if format_ is not None else "text"
+    if format_ is not None and kind == "json_schema":
+        outer = format_.inner("json_schema")
+        if outer is None or not isinstance(outer.body.get("schema"), (dict, bool)):
+            raise bad("response_format.json_schema.schema is missing", "response_format")
+        own["schema"] = calls.checked_json(outer.body["schema"], "response_format")
+    elif kind == "json_object":
+        own["schema"] = {"type": "object"}
+    elif kind != "text":
+        raise bad(f"response_format.type is {str(kind)[:40]!a}; it must be text, json_object or json_schema",
+                  "response_format")
+    for name in ("grammar", "regex"):
+        if (text := fields.text(name)) is not None:
+            own[name] = text
+    for name in ("choices", "guided_choice"):  # the second as vLLM
+        choices = fields.body.get(name)
+        if choices is not None and "choices" not in own:
+            if not isinstance(choices, list) or not all(isinstance(each, str) for each in choices):
+                raise bad(f"{name} is not a list of strings", name)
+            own["choices"] = calls.checked_json(choices, name)
+    if len(own) > 1:
+        first, second, *_ = own
+        raise bad(f"{first} and {second} cannot be combined", second)
+    if own:
+        call.options = {name: value for name, value in call.options.items() if name not in FORMS} | own
+
+
+# ---- responses ------------------------------------------------------------------------------------------------------
+
+
+def usage(prompt: int, cached: int, completion: int) -> dict[str, Any]:
+    """Token counts of a call, or of all choices of one."""
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
+
+
+def finish(reason: str | None) -> str | None:
+    """The finish reason in OpenAI's terms."""
+    return {"timeout": "length", "context_full": "length", "cancelled": "stop", "loop": "stop"}.get(
+        reason or "", reason)
+
+
+MARK = "\0"  # stands for the text
+
+
+def event(value: Any) -> bytes:
+    """One server-sent event."""
+    return b"data: " + dump(value) + b"\n\n"
+
+
+class Writer:
+    """The response to one call, as one object or as events.  ``served``: the name of the model."""
+
+    def __init__(self, call: Call, served: str, ident: str | None = None) -> None:
+        self.call = call
+        self.chat = call.messages is not None
+        self._head: dict[str, Any] = {
+            "id": ("chatcmpl-" if self.chat else "cmpl-") + (ident or uuid.uuid4().hex[:24]),
+            "object": "",
+            "created": int(time.time()),
+            "model": served,
+        }
+        self._around: dict[int, tuple[bytes, bytes]] = {}
+        self._offsets: dict[int, Offsets] = {}
+
+    def first(self, index: int, prompt: list[Logprob]) -> list[bytes]:
+        """The events at the beginning of a choice; ``prompt``: the log probabilities of its prompt."""
+        if self.chat:
+            return [self._event(index, {"role": "assistant", "content": ""})]
+        if not self.call.echo:
+            return []
+        told = None if self.call.logprobs is None else self._logprobs(index, prompt)
+        return [self._event(index, self._echo(index), logprobs=told)]
+
+    def _echo(self, index: int) -> str:
+        return self.call.echoed[index // self.call.n] if self.call.echo else ""
+
+    def piece(self, index: int, text: str, logprobs: list[Logprob] | None = None) -> bytes:
+        """The event of a piece of text."""
+        if logprobs is not None:
+            told = self._logprobs(index, logprobs)
+            return self._event(index, {"content": text} if self.chat else text, logprobs=told)
+        around = self._around.get(index)  # what is alike for all of them, encoded once
+        if around is None:
+            whole = self._event(index, {"content": MARK} if self.chat else MARK)
+            before, _, behind = whole.rpartition(dump(MARK))
+            around = self._around[index] = before, behind
+        return around[0] + dump(text) + around[1]
+
+    def thought(self, index: int, text: str) -> bytes:
+        """The event of a piece of thinking, named as by llama.cpp and DeepSeek."""
+        return self._event(index, {"reasoning_content": text})
+
+    def called(self, index: int, calls: list[dict[str, Any]]) -> bytes:
+        """The event of all tool calls: they are parsed when the answer is complete."""
+        return self._event(index, {"tool_calls": [{"index": i, **each} for i, each in enumerate(calls)]})
+
+    def last(self, index: int, reason: str | None) -> bytes:
+        """The event at the end of a choice."""
+        return self._event(index, {} if self.chat else "", reason=finish(reason))
+
+    def totals(self, counts: dict[str, Any], timings: dict[str, Any] | None = None) -> bytes:
+        """The token counts, if the client asked for them: the list of choices is empty, which crashes some clients."""
+        return event({**self._begin(True), "choices": [], "usage": counts, **({"timings": timings} if timings else {})})
+
+    def _begin(self, chunk: bool) -> dict[str, Any]:
+        kind = ("chat.completion.chunk" if chunk else "chat.completion") if self.chat else "text_completion"
+        return {**self._head, "object": kind}
+
+    def _event(self, index: int, delta: Any, reason: str | None = None, logprobs: Any = None) -> bytes:
+        body = {"delta": delta} if self.chat else {"text": delta}
+        return event({
+            **self._begin(True),
+            "choices": [{"index": index, **body, "logprobs": logprobs, "finish_reason": reason}],
+        })
+
+    def whole(
+        self, choices: list[dict[str, Any]], counts: dict[str, Any], timings: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The response without streaming."""
+        return {**self._begin(False), "choices": choices, "usage": counts, **({"timings": timings} if timings else {})}
+
+    def choice(
+        self, index: int, text: str, reason: str | None, logprobs: list[Logprob], thought: str = "",
+        calls: list[dict[str, Any]] | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """One choice of the response without streaming; ``logprobs``: with those of the prompt, if it is echoed."""
+        told = self._logprobs(index, logprobs) if self.call.logprobs is not None else None
+        if not self.chat:
+            return {"index": index, "text": self._echo(index) + text, "logprobs": told, "finish_reason": finish(reason)}
+        message: dict[str, Any] = {"role": "assistant", "content": None if calls and not text else text}
+        if thought:
+            message["reasoning_content"] = thought
+        if calls:
+            message["tool_calls"] = calls
+        return {"index": index, "message": message, "logprobs": told, "finish_reason": finish(reason)}
+
+    def _logprobs(self, index: int, entries: list[Logprob]) -> dict[str, Any]:
+        if self.chat:
+            return {"content": [scored(each) for each in entries]}
+        offsets = self._offsets.setdefault(index, Offsets(self._echo(index)))
+        return {
+            "tokens": [_name(each) for each in entries],
+            "token_logprobs": [None if math.isnan(each.logprob) else each.logprob for each in entries],
+            "top_logprobs": [None if math.isnan(each.logprob) else _names(each.top) for each in entries],
+            "text_offset": [offsets.of(each) for each in entries],
+        }  # fmt: skip
+
+
+def _name(entry: Logprob) -> str:
+    """The text of a token; of one that is a part of a character its bytes, as OpenAI writes them."""
+    try:
+        return entry.bytes.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in entry.bytes)
+
+
+def _names(entries: Sequence[Logprob]) -> dict[str, float]:
+    return {_name(each): each.logprob for each in reversed(entries)}  # of several with one text: the likeliest
+
+
+class Offsets:
+    """Where the tokens of a completion begin in its text, in characters.  ``echo``: the prompt that it begins with."""
+
+    def __init__(self, echo: str) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._at = 0
+        self._echo = echo
+
+    def of(self, token: Logprob) -> int:
+        """The offset of the next token."""
+        at = self._at
+        text = self._decoder.decode(token.bytes)
+        if at == 0 and text.startswith(" ") and self._echo and not self._echo.startswith(" "):
+            text = text[1:]  # a blank that a tokenizer puts before a text
+        self._at += len(text)
+        return at
+
+
+def scored(entry: Logprob) -> dict[str, Any]:
+    """A token with its log probability and the likeliest ones at its place."""
+    return {**_token(entry), "top_logprobs": [_token(other) for other in entry.top]}
+
+
+def _token(entry: Any) -> dict[str, Any]:
+    return {"token": entry.text, "logprob": entry.logprob, "bytes": list(entry.bytes)}
+
+
+def embeddings(name: str, vectors: list[array[float]], coded: bool, tokens: int) -> dict[str, Any]:
+    """The response with the vectors; ``coded``: as base64 of little-endian float32."""
+    def form(vector: array[float]) -> Any:
+        if not coded:
+            return vector.tolist()
+        return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+
+    data = [{"object": "embedding", "index": i, "embedding": form(each)} for i, each in enumerate(vectors)]
+    return {"object": "list", "model": name, "data": data, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
+
+
+def models(name: str, created: int, n_ctx: int, parameters: int, demo: bool) -> dict[str, Any]:
+    """The list of models, which has one: the model that is served.  ``meta``: as llama.cpp; ``demo``: whether it is the
+    demo model of the program.
+    """
+    return {
+        "object": "list",
+        "data": [{"id": name, "object": "model", "created": created, "owned_by": "bitnet-edge",
+                  "max_model_len": n_ctx, "context_length": n_ctx, "meta": {"n_params": parameters, "demo": demo}}],
+    }  # fmt: skip
+
+
+def error(refusal: Refusal) -> dict[str, Any]:
+    """The body of an error response."""
+    kinds = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+    kind = kinds.get(refusal.status, "invalid_request_error" if refusal.status < 500 else "server_error")
+    return {"error": {"message": str(refusal), "type": kind, "param": refusal.param, "code": refusal.code}}

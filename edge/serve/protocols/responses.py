@@ -1,0 +1,314 @@
+"""OpenAI's Responses API: ``POST /v1/responses``, whole and as a stream of events.
+
+Nothing is stored: a client sends the whole conversation in ``input``, as items; ``previous_response_id`` is refused.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from edge.sampling import Sampling
+from edge.serve import calls, keys
+from edge.serve.calls import Call, Fields, Refusal, bad, checked_text, content_text, dump
+from edge.serve.protocols import openai
+
+SAMPLING = {"temperature": "temperature", "top_p": "top_p"}
+MOST_ITEMS = 4096
+INCLUDED = "message.output_text.logprobs"  # the value of include that has an effect
+#: values of include that ask for parts which no answer of ours has
+_IDLE = ("reasoning.encrypted_content", "web_search_call.results", "web_search_call.action.sources",
+         "file_search_call.results", "message.input_image.image_url", "computer_call_output.output.image_url",
+         "code_interpreter_call.outputs")  # fmt: skip
+
+
+def parse(body: Any, defaults: dict[str, Any]) -> Call:
+    """A request for a response.  Raises Refusal."""
+    fields = Fields(body)
+    keys.RESPONSES.check(body)
+    if fields.has("previous_response_id"):
+        raise bad("previous_response_id is not supported: nothing is stored; send the whole conversation in input",
+                  "previous_response_id", "previous_response_not_found")
+    for name in ("metadata", "text", "tool_choice", "reasoning"):  # they are part of the response
+        calls.checked_json(body.get(name), name)
+    options = dict(defaults)
+    options["sampling"] = calls.sampling_of(fields, defaults.get("sampling") or Sampling(), SAMPLING)
+    if (most := fields.whole("max_output_tokens", 1, openai.MOST_TOKENS)) is not None:
+        options["max_tokens"] = most
+    call = Call(options=options, stream=fields.flag("stream"), model=fields.text("model") or "",
+                key=fields.text("user") or fields.text("prompt_cache_key"))
+    call.messages = _messages(body.get("input"), fields.text("instructions"))
+    call.options |= _form(fields) | _tools(fields)
+    reasoning = fields.inner("reasoning")
+    if reasoning is not None:
+        call.options |= calls.thinking_of(Fields({"reasoning_effort": reasoning.text("effort")}))
+    include = body.get("include") or []
+    if not isinstance(include, list) or not all(each in (INCLUDED, *_IDLE) for each in include):
+        raise bad(f"include is not a list of known values such as {INCLUDED}", "include")
+    most_likely = fields.whole("top_logprobs", 0, calls.MOST_LOGPROBS)
+    if INCLUDED in include or most_likely:
+        call.logprobs = call.options["logprobs"] = most_likely or 0
+    fields.inner("stream_options")
+    return call
+
+
+def _messages(given: Any, instructions: str | None) -> list[dict[str, Any]]:
+    """The conversation in ``input``, in the form of a chat request, behind the instructions.  Raises Refusal."""
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    if not isinstance(items, list) or not items:
+        raise bad("input is not a text or a list with at least one item", "input")
+    if len(items) > MOST_ITEMS:
+        raise bad(f"input has {len(items)} items; the limit is {MOST_ITEMS}", "input")
+    messages: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
+    for i, item in enumerate(items):
+        where = f"input[{i}]"
+        if not isinstance(item, Mapping):
+            raise bad(f"{where} is not a JSON object", where)
+        kind = item.get("type", "message")
+        if kind == "message":
+            messages.append({"role": item.get("role"), "content": _content(item.get("content"), f"{where}.content")})
+        elif kind == "function_call":
+            function = {key: checked_text(item.get(key), f"{where}.{key}") for key in ("name", "arguments")}
+            ident = checked_text(item.get("call_id"), f"{where}.call_id")
+            made = {"id": ident, "type": "function", "function": function}
+            if messages and messages[-1]["role"] == "assistant":  # those of one answer are one message
+                messages[-1].setdefault("tool_calls", []).append(made)
+            else:
+                messages.append({"role": "assistant", "content": "", "tool_calls": [made]})
+        elif kind == "function_call_output":
+            messages.append({"role": "tool", "tool_call_id": checked_text(item.get("call_id"), f"{where}.call_id"),
+                             "content": _content(item.get("output"), f"{where}.output")})  # fmt: skip
+        elif kind != "reasoning":  # thoughts of earlier answers are not read again
+            raise bad(f"{where}.type is {str(kind)[:40]!a}; it must be message, function_call, function_call_output or "
+                      "reasoning", f"{where}.type")
+    return calls.messages_of(messages, "input")
+
+
+def _content(value: Any, where: str) -> str:
+    if isinstance(value, list):
+        value = [{**part, "type": "text"} if isinstance(part, Mapping) and part.get("type") == "output_text" else part
+                 for part in value]  # fmt: skip
+    return content_text(value, where)
+
+
+def _form(fields: Fields) -> dict[str, Any]:
+    text = fields.inner("text")
+    keys.TEXT.check({} if text is None else text.body, "text.")
+    form = None if text is None else text.inner("format")
+    kind = "text" if form is None else form.text("type", "text")
+    if form is not None and kind == "json_schema":
+        if not isinstance(form.body.get("schema"), (dict, bool)):
+            raise bad("text.format.schema is missing", "text.format")
+        return {"schema": calls.checked_json(form.body["schema"], "text.format.schema")}
+    if kind == "json_object":
+        return {"schema": {"type": "object"}}
+    if kind != "text":
+        raise bad(f"text.format.type is {str(kind)[:40]!a}; it must be text, json_object or json_schema", "text.format")
+    return {}
+
+
+def _tools(fields: Fields) -> dict[str, Any]:
+    """The options of a call with tools, which stand here without the object ``function`` around them."""
+    given = fields.body.get("tools")
+    if isinstance(given, list):
+        for i, each in enumerate(given):
+            kind = each.get("type") if isinstance(each, Mapping) else None
+            if kind != "function":
+                raise bad(f"tools[{i}].type is {str(kind)[:40]!a}; only function is supported", "tools")
+        given = [{"type": "function", "function": {key: value for key, value in each.items() if key != "type"}}
+                 for each in given]  # fmt: skip
+    choice = fields.body.get("tool_choice")
+    if isinstance(choice, Mapping):
+        choice = {**choice, "function": {"name": choice.get("name")}}
+    flag = fields.flag("parallel_tool_calls", True)
+    return calls.tools_of(Fields({"tools": given, "tool_choice": choice, "parallel_tool_calls": flag}))
+
+
+# ---- responses ------------------------------------------------------------------------------------------------------
+
+
+class Writer:
+    """The response to one call, as one object or as events.  ``body``: the request; ``served``: the model's name."""
+
+    def __init__(self, call: Call, body: Mapping[str, Any], served: str) -> None:
+        self._call = call
+        self._n_events = 0
+        self._items: list[dict[str, Any]] = []  # of the output, those that are complete
+        self._open: dict[str, Any] | None = None  # the item that is being written
+        self._text = ""
+        self._logprobs: list[dict[str, Any]] = []
+        text = body.get("text") or {}
+        sampling: Sampling = call.options["sampling"]
+        self._head: dict[str, Any] = {
+            "id": _ident("resp"),
+            "object": "response",
+            "created_at": int(time.time()),
+            "status": "in_progress",
+            "background": False,
+            "error": None,
+            "incomplete_details": None,
+            "instructions": body.get("instructions"),
+            "max_output_tokens": body.get("max_output_tokens"),
+            "max_tool_calls": None,
+            "metadata": body.get("metadata") or {},
+            "model": served,
+            "output": [],
+            "parallel_tool_calls": body.get("parallel_tool_calls") is not False,
+            "previous_response_id": None,
+            "reasoning": {"effort": (body.get("reasoning") or {}).get("effort"), "summary": None},
+            "store": False,
+            "temperature": sampling.temperature,
+            "text": {"format": text.get("format") or {"type": "text"}},
+            "tool_choice": body.get("tool_choice") or "auto",
+            "tools": body.get("tools") or [],
+            "top_p": sampling.top_p,
+            "truncation": "disabled",
+            "usage": None,
+        }
+
+    # ---- the whole --------------------------------------------------------------------------------------------------
+
+    def whole(self, thought: str, text: str, made: list[dict[str, Any]], logprobs: list[Any], reason: str | None,
+              counts: tuple[int, int, int], n_thought: int) -> dict[str, Any]:  # fmt: skip
+        """The response without streaming."""
+        for kind, said in (("reasoning", thought), ("message", text)):
+            if said or kind == "message" and not made:
+                self._begin(kind)
+                self._text, self._logprobs = said, [openai.scored(each) for each in logprobs]
+                self._end(_incomplete(reason) and kind == "message")
+        self._items += [_called(each) for each in made]
+        return self._closed(reason, counts, n_thought)
+
+    def _closed(self, reason: str | None, counts: tuple[int, int, int], n_thought: int) -> dict[str, Any]:
+        prompt, cached, completion = counts
+        incomplete = _incomplete(reason)
+        return {
+            **self._head,
+            "status": "incomplete" if incomplete else "completed",
+            "incomplete_details": {"reason": "max_output_tokens"} if incomplete else None,
+            "output": self._items,
+            "usage": {"input_tokens": prompt,
+                      "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
+                      "output_tokens": completion, "output_tokens_details": {"reasoning_tokens": n_thought},
+                      "total_tokens": prompt + completion},
+        }  # fmt: skip
+
+    # ---- events -----------------------------------------------------------------------------------------------------
+
+    def first(self) -> bytes:
+        """The events at the beginning."""
+        return b"".join(self._event(f"response.{kind}", response=self._head) for kind in ("created", "in_progress"))
+
+    def piece(self, kind: str, text: str, logprobs: list[Any]) -> bytes:
+        """The events of a piece of text; ``kind``: "message", or "reasoning" for a piece of thinking."""
+        events = b""
+        if self._open is None or self._open["type"] != kind:
+            events = self.end_item()
+            events += self._event("response.output_item.added", item=self._begin(kind), **self._place())
+            events += self._event("response.content_part.added", **self._part_place(), part=self._part("", []))
+        self._text += text
+        told = [openai.scored(each) for each in logprobs]
+        self._logprobs += told
+        more = {"logprobs": told} if kind == "message" else {}
+        return events + self._event(f"response.{self._name}.delta", **self._part_place(), delta=text, **more)
+
+    def end_item(self, incomplete: bool = False) -> bytes:
+        """The events at the end of the item that is being written, if there is one."""
+        if self._open is None:
+            return b""
+        more = {"logprobs": self._logprobs} if self._open["type"] == "message" else {}
+        events = self._event(f"response.{self._name}.done", **self._part_place(), text=self._text, **more)
+        part = self._part(self._text, self._logprobs)
+        events += self._event("response.content_part.done", **self._part_place(), part=part)
+        place = self._place()
+        return events + self._event("response.output_item.done", item=self._end(incomplete), **place)
+
+    def called(self, made: list[dict[str, Any]]) -> bytes:
+        """The events of all function calls: they are parsed when the answer is complete."""
+        events = b""
+        for each in made:
+            item, place = _called(each), self._place()
+            at = {"item_id": item["id"], **place}
+            events += self._event("response.output_item.added", **place,
+                                  item={**item, "arguments": "", "status": "in_progress"})
+            events += self._event("response.function_call_arguments.delta", **at, delta=item["arguments"])
+            events += self._event("response.function_call_arguments.done", **at, name=item["name"],
+                                  arguments=item["arguments"])
+            events += self._event("response.output_item.done", item=item, **place)
+            self._items.append(item)
+        return events
+
+    def last(self, made: list[dict[str, Any]], reason: str | None, counts: tuple[int, int, int],
+             n_thought: int) -> bytes:  # fmt: skip
+        """The events at the end."""
+        events = b""
+        if not made and (self._open is None or self._open["type"] != "message"):  # an answer without any text
+            events = self.piece("message", "", [])
+        events += self.end_item(_incomplete(reason)) + self.called(made)
+        response = self._closed(reason, counts, n_thought)
+        return events + self._event(f"response.{response['status']}", response=response)
+
+    def failed(self, refusal: Refusal) -> bytes:
+        """The event of an error after the stream has begun."""
+        code = "rate_limit_exceeded" if refusal.status == 429 else "server_error"
+        response = {**self._head, "status": "failed", "output": self._items,
+                    "error": {"code": code, "message": str(refusal)}}  # fmt: skip
+        return self._event("response.failed", response=response)
+
+    def _event(self, kind: str, **data: Any) -> bytes:
+        event = {"type": kind, "sequence_number": self._n_events, **data}
+        self._n_events += 1
+        return b"event: " + kind.encode() + b"\ndata: " + dump(event) + b"\n\n"
+
+    # ---- items ------------------------------------------------------------------------------------------------------
+
+    def _begin(self, kind: str) -> dict[str, Any]:
+        """Begin an item with one part, and return it as it is without this part."""
+        self._text, self._logprobs = "", []
+        if kind == "message":
+            self._open = {"id": _ident("msg"), "type": kind, "role": "assistant"}
+        else:
+            self._open = {"id": _ident("rs"), "type": kind, "summary": []}
+        self._open |= {"status": "in_progress", "content": []}
+        return self._open
+
+    def _end(self, incomplete: bool) -> dict[str, Any]:
+        assert self._open is not None
+        status = "incomplete" if incomplete else "completed"
+        item = {**self._open, "status": status, "content": [self._part(self._text, self._logprobs)]}
+        self._items.append(item)
+        self._open = None
+        return item
+
+    @property
+    def _name(self) -> str:
+        assert self._open is not None
+        return "output_text" if self._open["type"] == "message" else "reasoning_text"
+
+    def _part(self, text: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
+        if self._name == "reasoning_text":
+            return {"type": "reasoning_text", "text": text}
+        return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+
+    def _place(self) -> dict[str, Any]:
+        return {"output_index": len(self._items)}
+
+    def _part_place(self) -> dict[str, Any]:
+        assert self._open is not None
+        return {"item_id": self._open["id"], **self._place(), "content_index": 0}
+
+
+def _ident(kind: str) -> str:
+    return f"{kind}_{uuid.uuid4().hex}"
+
+
+def _incomplete(reason: str | None) -> bool:
+    return openai.finish(reason) == "length"
+
+
+def _called(made: Mapping[str, Any]) -> dict[str, Any]:
+    """A function call as an item of the output."""
+    return {"id": _ident("fc"), "type": "function_call", "status": "completed", "call_id": made["id"],
+            **made["function"]}  # fmt: skip

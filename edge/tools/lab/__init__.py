@@ -1,0 +1,1 @@
+"""Measurements of quality for whoever studies models and caches."""

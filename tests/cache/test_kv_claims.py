@@ -1,0 +1,101 @@
+"""docs/kv_claims.md: made from the code, and the code gives what was published or was computed by hand."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("pyx.kv", reason="needs the compiled floor (python setup.py build_ext --inplace)")
+
+import edge
+from benchmarks import kv_quality
+from docs import make_kv_claims as claims
+from edge.cache import table as kv_table
+from edge.errors import UsageError
+from edge.tools.lab import calibrate, heads
+
+#: name in kv_claims.md.in -> what it must come to; published, or worked out on paper from published dimensions
+EXPECTED = {
+    "large_f16": "75.5, 151.0, 302.0",
+    "two_b_f16": "39.3, 78.6, 157.3, 314.6",
+    "two_b_mib": "150.00",
+    "two_b_int8": "159.7",
+    "two_b_paper": "476.5",
+    "large_paper": "143.9",
+    "large_untied": "153.6",
+    "projections": "521.0",
+    "read": "849.9",
+    "resident": "1179.4",
+    "paper_shares": "66.3%, 24.8%, 39.8%",
+    "flat_share": "68.6%",
+    "real_shares": "3.2%, 6.3%, 11.8%, 21.1%",
+    "gqa_same": "4",
+    "gqa_large": "1.92",
+    "zig_layer": "1,228,800",
+    "zig": "29,491,200",
+    "zig_mb": "29.49",
+    "zig_mib": "28.1",
+    "guide_1024": "4,096",
+    "guide_2048": "8,192",
+    "gains": "1.12x with an F16 head, 1.15x with 8 bits, 1.18x with 4",
+    "four_of_32": "12.5%",
+    "four_of_16": "25%",
+    "eight_of_32": "25%",
+    "card": "1.8",
+    "llama_token": "262,144",
+    "llama_all": "536.9",
+    "llama_layer": "16.8",
+    "contiguous": "0.40",
+    "paged": "1.07",
+}
+#: bytes per token of the guide's model, in heads of 128: codes, and 2 bytes for each scale (and least value)
+GUIDE = {"int8": 2048 + 2 * 8 * 2, "int4": 1024 + 8 * 4 * (2 + 4), "binary": 256 + 2 * 8 * 2}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_what_is_computed_row_by_row(name: str) -> None:
+    assert claims.sizes()[name] == EXPECTED[name]
+
+
+def test_nothing_else_is_computed() -> None:
+    assert set(claims.sizes()) == {*EXPECTED, "sizes", "guide_types"}
+
+
+@pytest.mark.parametrize("kv_type", kv_table.TYPES)
+def test_types_of_the_guide(kv_type: str) -> None:
+    if kv_type in GUIDE:
+        assert f"{kv_type} {GUIDE[kv_type]:,}" in claims.sizes()["guide_types"]
+    assert f"| {kv_type} |" in claims.sizes()["sizes"]
+
+
+def test_the_page_is_what_the_script_makes() -> None:
+    assert claims.PAGE.read_text() == claims.page(), "run python docs/make_kv_claims.py"
+
+
+def test_what_was_measured_is_whole() -> None:
+    """Every part, of one model, every type; nothing is missing on the page."""
+    facts = json.loads(claims.RESULTS.read_text())
+    assert set(facts) == {"model", "fingerprint", "text", *kv_quality.PARTS}
+    assert {facts[part]["fingerprint"] for part in ("types", "ablations", "policies")} == {facts["fingerprint"]}
+    assert set(kv_table.TYPES) <= set(claims.by_mode(facts["types"]))
+    assert {row["mode"].split()[-1] for row in facts["budgets"]["report"]["rows"]} >= set(calibrate.METHODS)
+    assert all(text.strip() for text in claims.sentences(facts).values())
+    assert "nan" not in claims.measured(facts)
+
+
+def test_the_text_is_long_enough() -> None:
+    """For a whole measurement of a model of context 2048."""
+    with edge.load(ctx=64) as engine:
+        assert len(kv_quality.text(engine, kv_quality.SEGMENTS * 2048)) == kv_quality.SEGMENTS * 2048
+        with pytest.raises(UsageError, match="are wanted"):
+            kv_quality.text(engine, 1 << 20)
+
+
+def test_the_flat_rule() -> None:
+    """One hungry head in a layer decides for it: 2048 tokens, clamp(H / mean H, 0.3, 2.5) of a fifth."""
+    facts = [heads.HeadFacts(layer, head, h, h, 0.0, 1.0, 1.0) for layer, head, h in
+             ((0, 0, 1.0), (0, 1, 1.0), (1, 0, 0.0), (1, 1, 2.0))]  # fmt: skip
+    engine = SimpleNamespace(plan=SimpleNamespace(n_ctx=2048), config=SimpleNamespace(n_kv_head=2))
+    assert kv_quality.flat_rule(engine, facts, 0.2) == pytest.approx(2048 / ((409 + 819) / 2))

@@ -1,0 +1,334 @@
+"""The KV plan: exact bytes, exact windows, and refusals that say what would fit."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.amounts import human, meant_size, parse_size
+from edge.cache.config import KVConfig, parse_kv_type
+from edge.config import ModelConfig
+from edge.errors import MemoryRefused, UsageError
+from edge.model.footprint import Footprint, available_memory
+
+kv = pytest.importorskip("pyx.kv", reason="needs the compiled floor (python setup.py build_ext --inplace)")
+
+
+def model(n_layer: int, n_kv_head: int, head_dim: int, n_ctx_train: int = 4096) -> ModelConfig:
+    return ModelConfig(
+        arch="bitnet", name="m", n_layer=n_layer, hidden=2560, ffn=6912, n_head=n_kv_head * 4, n_kv_head=n_kv_head,
+        head_dim=head_dim, n_vocab=128256, n_ctx_train=n_ctx_train, rope_theta=500000.0, rope_dim=head_dim,
+        rope_style="half", eps=1e-5, activation="relu2", sub_norm=True, tied=True,
+    )  # fmt: skip
+
+
+BITNET_2B = model(30, 5, 128)
+BITNET_LARGE = model(24, 16, 96, 2048)
+MB = 1_000_000
+
+
+# ---- exact bytes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("config", "per_token"), [(BITNET_LARGE, 147_456), (BITNET_2B, 76_800)])
+@pytest.mark.parametrize("n_ctx", [512, 1024, 2048, 4096])
+def test_half_float_bytes_are_the_published_ones(config, per_token, n_ctx):
+    """2 x layers x KV heads x head_dim x 2 bytes a token; 4096 tokens of the 2B model are 300 MiB exactly."""
+    plan = KVConfig(ctx=n_ctx, kv="f16", overflow="stop").plan(config)
+    assert plan.kv_bytes == per_token * n_ctx
+    if config is BITNET_2B and n_ctx == 2048:
+        assert plan.kv_bytes == 157_286_400  # what bitnet.cpp prints as 150.00 MiB
+
+
+@pytest.mark.parametrize(("config", "per_token"), [(BITNET_LARGE, 75_264), (BITNET_2B, 39_000)])
+@pytest.mark.parametrize("n_ctx", [512, 2048])
+def test_int8_bytes_are_the_published_ones_plus_one_open_page(config, per_token, n_ctx):
+    streams = config.n_layer * config.n_kv_head
+    open_page = streams * 32 * config.head_dim * 2 * 2
+    plan = KVConfig(ctx=n_ctx, kv="int8", overflow="stop").plan(config)
+    assert plan.kv_bytes == per_token * n_ctx + open_page
+
+
+@given(
+    ctx=st.integers(1, 5000),
+    kv_type=st.sampled_from(["f16", "int8", "int4", "int8:int4", "int4c", "fp8:int4c", "binary"]),
+    window=st.integers(0, 600),
+    sinks=st.one_of(st.none(), st.integers(0, 80)),
+    overflow=st.sampled_from(["slide", "stop"]),
+)
+def test_the_plan_is_what_a_cache_allocates(ctx, kv_type, window, sinks, overflow):
+    config = model(2, 2, 8)
+    try:
+        plan = KVConfig(ctx, kv_type, window, sinks, overflow=overflow).plan(config)
+    except UsageError:
+        ring = window or overflow == "slide"
+        assert ring and (window or 1) + (4 if sinks is None else sinks) > ctx
+        return
+    cache = kv.KVCache(2, 2, 8, **plan.cache)
+    assert cache.nbytes == plan.kv_bytes
+    assert (cache.n_ctx, cache.window, cache.sinks) == (ctx, plan.window, plan.sinks)
+    if window:
+        assert plan.window == window
+    elif overflow == "slide":
+        assert plan.window + plan.sinks == ctx and plan.window >= 1
+    else:
+        assert plan.window == plan.sinks == 0
+
+
+# ---- defaults and validation --------------------------------------------------------------------------------------
+
+
+def test_repr_shows_what_differs_from_the_defaults():
+    assert repr(KVConfig()) == "KVConfig()"
+    config = KVConfig(ctx=512, kv="f16", parallel=2)
+    assert repr(config) == "KVConfig(ctx=512, kv='f16', parallel=2)" and eval(repr(config)) == config
+
+
+def test_defaults():
+    plan = KVConfig().plan(BITNET_2B)
+    assert (plan.n_ctx, plan.kv_type, plan.window, plan.sinks) == (2048, "int8", 2044, 4)
+    assert KVConfig().plan(model(1, 1, 8, 512)).n_ctx == 512
+    assert KVConfig(window=4000).plan(BITNET_2B).n_ctx == 4004  # as many as are attended
+    assert KVConfig(window=4000, sinks=0).plan(BITNET_2B).n_ctx == 4000
+    assert KVConfig(window=100).plan(BITNET_2B).n_ctx == 2048
+    assert KVConfig(ctx=100, sinks=0).plan(BITNET_2B).window == 100
+    assert KVConfig(ctx=3).plan(BITNET_2B).window == 1  # sinks give way in a tiny context
+    assert KVConfig(ctx=1, overflow="stop").plan(BITNET_2B).n_ctx == 1
+    assert KVConfig(ctx=8192).plan(BITNET_2B).notes == (
+        "context 8192 is longer than the 4096 tokens the model was trained on",
+    )
+    assert KVConfig(sinks=8, overflow="stop").plan(BITNET_2B).notes == ("8 sinks have no effect without a window",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"ctx": 0}, "ctx is 0"),
+        ({"ctx": -5}, "ctx is -5"),
+        ({"ctx": 2.5}, "ctx is 2.5"),
+        ({"ctx": True}, "ctx is True"),
+        ({"ctx": "2048"}, "ctx is '2048'"),
+        ({"window": -1}, "window is -1"),
+        ({"window": 1.5}, "window is 1.5"),
+        ({"sinks": -1}, "sinks is -1"),
+        ({"ctx": 100, "window": 97}, "window 97 and 4 sinks do not fit in a context of 100"),
+        ({"ctx": 100, "window": 60, "sinks": 41}, "do not fit"),
+        ({"ctx": 100, "sinks": 100}, "leave no window"),
+        ({"overflow": "wrap"}, "slide or stop"),
+        ({"memory": "much"}, "1500M"),
+        ({"memory": 0}, "1500M"),
+        ({"memory": True}, "1500M"),
+        ({"kv": "int9"}, "KV type 'int9' is not known; types are f32, f16, int8, int4, .* or KEYS:VALUES of them"),
+        ({"kv_hadamard": "maybe"}, "auto, on, off"),
+        ({"kv_hadamard": True}, "auto, on, off"),
+        ({"kv": "f16:int9"}, "KEYS:VALUES"),
+        ({"kv": "f16:f16:f16"}, "not known"),
+        ({"kv": ""}, "not known"),
+        ({"kv": None}, "not known"),
+        ({"kv": 8}, "not known"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(arguments, message):
+    with pytest.raises(UsageError, match=message):
+        KVConfig(**arguments)
+
+
+def test_limits_that_just_fit():
+    KVConfig(ctx=100, window=96).plan(BITNET_2B)
+    KVConfig(ctx=100, window=100, sinks=0).plan(BITNET_2B)
+    KVConfig(ctx=100, window=1, sinks=99).plan(BITNET_2B)
+    KVConfig(ctx=100, sinks=99).plan(BITNET_2B)
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical"),
+    [
+        *((n, "f16") for n in ("f16", "F16", "fp16", " f16 ", "f16:F16", "fp16:f16")),
+        *((n, "int8") for n in ("int8", "INT8", "q8", "q8_0", "i8", "int8:q8_0")),
+        ("f32", "f32"),
+        ("int8:f16", "int8:f16"),
+        *((n, "int4") for n in ("int4", "i4", "q4", "Q4_0", "int4:q4_0")),
+        ("q8_0:q4_0", "int8:int4"),
+        *((n, n) for n in ("int4c", "fp8", "binary", "int4c:int4")),
+        ("q4c", "int4c"),
+        ("fp8_e4m3", "fp8"),
+        ("F16:q8_0", "f16:int8"),
+    ],
+)
+def test_kv_type_names(name, canonical):
+    assert parse_kv_type(name) == canonical
+
+
+@pytest.mark.parametrize(
+    ("text", "n"),
+    [("1500M", 1_500_000_000), ("1.5G", 1_500_000_000), ("2GiB", 2 << 30), ("800mb", 800_000_000), ("64k", 64_000),
+     ("64KiB", 65536), ("1.5mib", 3 << 19), ("512Mi", 512 << 20), ("123", 123), (123, 123), (" 1 G ", 10**9),
+     ("1T", 10**12), ("7B", 7), (None, None)],
+)  # fmt: skip
+def test_sizes(text, n):
+    assert parse_size(text) == n
+
+
+@pytest.mark.parametrize(
+    "text", ["", "M", "-1M", "1.5.0G", "1E9", "inf", "nan", "1 000", "0", "0.0G", "5iB", "5i", 1e9 + 0.5j]
+)
+def test_bad_sizes(text):
+    with pytest.raises(UsageError):
+        parse_size(text)
+
+
+def test_the_size_that_was_meant():
+    """Never less than a model needs, and never more than the machine has."""
+    given = ["60", 60, " 60.5", "60K", "2", "2.5", "0.5M", "953KiB", "700000", "16", "16000"]
+    assert [meant_size(each, 20 * MB, 8000 * MB) for each in given] == [
+        "60M", "60M", "60.5M", "60M", "2G", "2.5G", "0.5G", "953M", "", "", ""]  # fmt: skip
+
+
+def test_human():
+    sizes = [0, 499_999, 81_400_000, 999_400_000, 999_600_000, 1_149_000_000]
+    assert [human(n) for n in sizes] == ["0 MB", "0 MB", "81 MB", "999 MB", "1.0 GB", "1.1 GB"]
+
+
+def test_keys_are_rotated_where_that_helps():
+    """auto: 4-bit keys with a scale per token; on: wherever it does anything."""
+    rotated = {kv: KVConfig(kv=kv).plan(BITNET_2B).hadamard for kv in ("f16", "int8", "int4", "int4:f16", "int8:int4")}
+    assert rotated == {"f16": False, "int8": False, "int4": True, "int4:f16": True, "int8:int4": False}
+    assert not KVConfig(kv="int4c").plan(BITNET_2B).hadamard and not KVConfig(kv="binary").plan(BITNET_2B).hadamard
+    assert KVConfig(kv="int8", kv_hadamard="on").plan(BITNET_2B).hadamard
+    assert not KVConfig(kv="int4", kv_hadamard="off").plan(BITNET_2B).hadamard
+    assert "int4, keys rotated" in KVConfig(kv="int4", overflow="stop").plan(BITNET_2B).lines()[0]
+    assert KVConfig(kv="int4").plan(BITNET_LARGE).hadamard  # blocks of 32
+    odd = KVConfig(kv="int4", kv_hadamard="on").plan(model(26, 32, 100))
+    assert not odd.hadamard and odd.notes == (
+        "keys of 100 dimensions cannot be rotated: the number must be a multiple of 16",
+    )
+
+
+def test_types_that_are_not_for_every_day_are_marked():
+    assert KVConfig(kv="int4").plan(BITNET_2B).notes == ()
+    fp8 = "KV type fp8 is for comparison: int8 is as small, more exact and faster"
+    assert KVConfig(kv="fp8").plan(BITNET_2B).notes == (fp8,)
+    assert KVConfig(kv="fp8:binary").plan(BITNET_2B).notes == (fp8, "KV type binary is for experiments only")
+
+
+# ---- memory -------------------------------------------------------------------------------------------------------
+
+FOOTPRINT = Footprint(mapped=521 * MB, head_allocated=330 * MB, scratch=20 * MB, program=60 * MB)
+
+
+def test_lines_show_every_part():
+    plan = KVConfig(ctx=2048, kv="f16", overflow="stop").plan(BITNET_2B, FOOTPRINT)
+    assert plan.total_bytes == 931 * MB + 157_286_400
+    assert plan.lines() == [
+        "weights     521.0 MB  mapped from the file",
+        "head        330.0 MB  converted",
+        "kv          157.3 MB  2048 tokens, f16",
+        "scratch      20.0 MB  activations, logits",
+        "program      60.0 MB  interpreter, libraries, tokenizer",
+        "total      1088.3 MB",
+    ]
+    for wishes, said in (
+        (KVConfig(), "2048 tokens, int8"),  # no window was set: none is shown
+        (KVConfig(sinks=40), "2048 tokens, int8, the first 40 are never dropped"),
+        (KVConfig(window=500), "2048 tokens, int8, window 500, sinks 4"),
+    ):
+        assert wishes.plan(BITNET_2B, FOOTPRINT).lines()[2].partition("MB  ")[2] == said
+
+
+def limit(n: int | str, **arguments):
+    return KVConfig(memory=n, **arguments).plan(BITNET_2B, FOOTPRINT)
+
+
+def test_a_limit_that_is_kept_changes_nothing():
+    assert limit(2000 * MB).notes == () and limit(2000 * MB).n_ctx == 2048
+
+
+def test_a_limit_shortens_the_context_first():
+    plan = limit(1010 * MB, kv="f16", overflow="stop")
+    assert plan.kv_type == "f16" and plan.n_ctx == 1024 and plan.total_bytes <= 1010 * MB
+    assert plan.total_bytes + 32 * 76_800 > 1010 * MB  # the longest that fits
+    assert "shortened from 2048 to 1024" in plan.notes[0]
+
+
+def test_then_a_smaller_type_is_taken():
+    plan = limit(945 * MB, kv="f16", overflow="stop")  # f16 would be left with 182 tokens
+    assert plan.kv_type == "int8" and 256 <= plan.n_ctx < 2048 and plan.total_bytes <= 945 * MB
+    assert [note.split()[0] for note in plan.notes] == ["context", "KV"]
+
+
+def test_what_the_caller_fixed_is_not_shortened():
+    plan = limit(1020 * MB, ctx=2048, kv="f16", overflow="stop")
+    assert (plan.n_ctx, plan.kv_type) == (2048, "int8")
+    assert limit(1000 * MB, ctx=2048, overflow="stop").kv_type == "int8:int4"
+    with pytest.raises(MemoryRefused, match=r"--ctx 1\d\d\d --kv int4 would fit"):
+        limit(970 * MB, ctx=2048, overflow="stop")
+    assert limit(1020 * MB, window=2000, kv="f16").kv_type == "int8"
+
+
+def test_no_context_is_proposed_that_the_model_was_not_trained_on():
+    with pytest.raises(MemoryRefused, match=r"; --ctx 4096 would fit$"):
+        limit(2000 * MB, ctx=10_000_000)
+    with pytest.raises(MemoryRefused, match=r"; --ctx 4096 --kv int8:int4 would fit$"):
+        limit(1075 * MB, ctx=10_000_000)
+    with pytest.raises(MemoryRefused, match=r"; --ctx 1\d\d\d --kv int4 would fit$"):
+        limit(970 * MB, ctx=10_000_000)
+
+
+def test_a_limit_nothing_fits_is_refused():
+    with pytest.raises(MemoryRefused, match="no context fits") as caught:
+        limit(900 * MB)
+    assert caught.value.exit_code == 5
+    assert "\n" not in str(caught.value)
+    with pytest.raises(UsageError, match="is 1, in bytes"):
+        limit(1)
+    with pytest.raises(MemoryRefused, match="the limit is 60K"):
+        limit("60K")
+
+
+@given(st.integers(900 * MB, 1200 * MB), st.sampled_from(["f16", "int8"]), st.sampled_from(["slide", "stop"]))
+def test_a_plan_never_exceeds_its_limit(n, kv_type, overflow):
+    try:
+        plan = limit(n, kv=kv_type, overflow=overflow)
+    except MemoryRefused:
+        least = dataclasses.replace(KVConfig(ctx=256, overflow=overflow)).plan(BITNET_2B, FOOTPRINT)
+        assert least.total_bytes > n
+        return
+    assert plan.total_bytes <= n
+
+
+def test_preflight_compares_what_is_coming_with_what_is_there():
+    config = KVConfig(ctx=2048, overflow="stop")
+    need = FOOTPRINT.coming + config.plan(BITNET_2B).kv_bytes
+    assert need == config.plan(BITNET_2B, FOOTPRINT).total_bytes - FOOTPRINT.program  # the program is there already
+    assert config.plan(BITNET_2B, FOOTPRINT, available=need)
+    with pytest.raises(MemoryRefused, match=r"available; --kv int8:int4 would fit; .* --force-memory"):
+        config.plan(BITNET_2B, FOOTPRINT, available=need - 1)
+    with pytest.raises(MemoryRefused, match=r"available; --ctx 1\d\d\d --kv int4 would fit; .* --force-memory"):
+        config.plan(BITNET_2B, FOOTPRINT, available=need - 45 * MB)
+    with pytest.raises(MemoryRefused, match="--force-memory"):
+        config.plan(BITNET_2B, FOOTPRINT, available=100)
+    assert dataclasses.replace(config, force_memory=True).plan(BITNET_2B, FOOTPRINT, available=100)
+    with pytest.raises(MemoryRefused):  # forcing does not lift a limit the caller set
+        dataclasses.replace(config, force_memory=True, memory=1 * MB).plan(BITNET_2B, FOOTPRINT, available=100)
+
+
+def test_available_memory_sees_cgroup_limits(tmp_path):
+    proc, groups = tmp_path / "proc", tmp_path / "cgroup"
+    (proc / "self").mkdir(parents=True)
+    slice_ = groups / "kiosk.slice" / "edge.service"
+    slice_.mkdir(parents=True)
+    (proc / "meminfo").write_text("MemTotal:  4000000 kB\nMemAvailable:   2000000 kB\n")
+    (proc / "self" / "cgroup").write_text("0::/kiosk.slice/edge.service\n")
+    assert available_memory(str(proc), str(groups)) == 2_000_000 * 1024
+    (slice_ / "memory.max").write_text("max\n")
+    (slice_ / "memory.current").write_text("5\n")
+    assert available_memory(str(proc), str(groups)) == 2_000_000 * 1024
+    parent = groups / "kiosk.slice"
+    (parent / "memory.max").write_text("1000000\n")
+    (parent / "memory.current").write_text("700000\n")
+    (parent / "memory.stat").write_text("anon 1\ninactive_file 50000\n")
+    assert available_memory(str(proc), str(groups)) == 350_000
+    assert available_memory(str(tmp_path / "none"), str(tmp_path / "none")) is None

@@ -1,0 +1,525 @@
+"""Sessions on disk: they go on as if never saved, survive every kill, and no wrong file gets in."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import zlib
+from array import array
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("pyx.transformer", reason="needs the compiled floor (python setup.py build_ext --inplace)")
+
+import edge
+from edge.cache import codec as session_file
+from edge.errors import Busy, EdgeError, InvalidFile, UsageError
+from edge.model.fingerprint import WHOLE, fingerprint
+from edge.sampling import Sampling
+from pyx.attention import attention
+from pyx.kv import KVCache
+
+ROOT = Path(__file__).resolve().parents[2]
+HOT = Sampling(temperature=1.0)
+GREEDY = Sampling(temperature=0.0)
+
+
+def ids(pieces) -> list[int]:
+    return [i for piece in pieces for i in piece.ids]
+
+
+@cache
+def engine_of(kv: str = "int8", overflow: str = "slide", ctx: int = 128, threads: int = 1, **more):
+    more = {"draft": "off", **more}  # so that logits can be compared
+    model = ROOT / "edge" / "bundled" / "demo-5m.gguf"
+    return edge.load(model, kv=kv, overflow=overflow, ctx=ctx, threads=threads, **more)
+
+
+@pytest.fixture
+def engine(bundled_model):
+    return engine_of()
+
+
+@pytest.fixture
+def saved(engine, tmp_path) -> Path:
+    """A session of two turns, saved."""
+    session = engine.session(system="You are a waiter.")
+    for question in ("Hello!", "A tea, please."):
+        list(session.ask(question, sampling=HOT, max_tokens=20))
+    session.save(tmp_path / "talk.bes")
+    return tmp_path / "talk.bes"
+
+
+# ---- pages -----------------------------------------------------------------------------------------------------------
+
+
+def floats(rng: random.Random, n: int) -> array:
+    return array("f", [(byte - 128) / 64 for byte in rng.randbytes(n)])
+
+
+def step(kv: KVCache, rng: random.Random, n: int, threads: int, shape) -> bytes:
+    layers, heads, dim = shape
+    out = b""
+    for layer in range(layers):
+        q, k, v = floats(rng, n * heads * 2 * dim), floats(rng, n * heads * dim), floats(rng, n * heads * dim)
+        out += bytes(attention(kv, layer, q, k, v, threads, layer == layers - 1))
+    return out
+
+
+def bytes_of(kv: KVCache) -> bytes:
+    return b"".join(kv.dump())
+
+
+@settings(max_examples=200)
+@given(
+    st.sampled_from(["f16", "int8", "f32"]),
+    st.sampled_from([0, 1, 31, 32, 33, 70]),
+    st.sampled_from([0, 1, 4, 33]),
+    st.lists(st.integers(1, 70), min_size=1, max_size=4),
+    st.integers(0, 120),
+    st.sampled_from([1, 2, 3]),
+    st.integers(0, 1 << 30),
+)
+def test_pages_go_and_come_back(kv_type, window, sinks, parts, crop, threads, seed):
+    """A copy by dump and restore, and a fork, go on as the original: any place in page and ring, after a crop too."""
+    shape = (2, 2, 8)
+    rng = random.Random(seed)
+    kv = KVCache(*shape, 512, kv_type, window, sinks)
+    for n in parts:
+        step(kv, rng, n, 1, shape)
+    if crop:
+        kv.crop(kv.n_tokens - crop if kv.n_tokens > crop else 0)
+    other = KVCache(*shape, 512, kv_type, window, sinks)
+    step(other, random.Random(1), 100, 1, shape)  # whatever it held is gone
+    data = memoryview(bytes_of(kv))
+    assert len(data) == kv.dump_bytes(*kv.counters) <= kv.nbytes
+    at = 0
+
+    def fill(view: memoryview) -> None:
+        nonlocal at
+        view[:] = data[at : at + len(view)]
+        at += len(view)
+
+    other.restore(*kv.counters, fill)
+    assert at == len(data) and other.counters == kv.counters and bytes_of(other) == data
+    copies = [(kv, 1), (other, threads), (kv.fork(), threads)]
+    later = [
+        b"".join(step(each, random.Random(seed + i), n, t, shape) for i, n in enumerate((1, 40))) for each, t in copies
+    ]
+    assert later[0] == later[1] == later[2]
+    assert kv.crop(kv.n_tokens - 3) == other.crop(other.n_tokens - 3)
+
+
+def test_a_fork_is_apart():
+    shape = (1, 1, 8)
+    kv = KVCache(*shape, 64, "int8")
+    step(kv, random.Random(2), 40, 1, shape)
+    fork, before = kv.fork(), bytes_of(kv)
+    step(fork, random.Random(3), 10, 1, shape)
+    assert kv.n_tokens == 40 and fork.n_tokens == 50 and bytes_of(kv) == before
+
+
+@pytest.mark.parametrize(
+    "window, n_tokens, most",
+    [
+        (0, -1, 0),
+        (0, 513, 513),
+        (0, 5, 4),
+        (0, 0, 1),
+        (0, 40, -1),
+        (0, 40, 513),
+        (64, 1 << 61, 1 << 61),
+        (64, 1000, 0),
+        (64, 1000, 1100),
+    ],
+)
+def test_counters_that_cannot_be(window, n_tokens, most):
+    kv = KVCache(1, 1, 8, 512, "int8", window, 4 if window else 0)
+    with pytest.raises(ValueError, match="no cache of this plan"):
+        kv.restore(n_tokens, most, lambda view: pytest.fail("nothing may be written"))
+
+
+def test_a_failed_restore_leaves_an_empty_cache():
+    kv = KVCache(1, 1, 8, 512, "f16")
+    step(kv, random.Random(2), 40, 1, (1, 1, 8))
+    with pytest.raises(OSError):
+        kv.restore(40, 40, lambda view: open("/nonexistent"))
+    assert kv.counters == (0, 0)
+
+
+# ---- round trips -----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=80)
+@given(
+    st.sampled_from(
+        [("int8", "slide", 0), ("f16", "slide", 0), ("int8", "stop", 0), ("f16", "stop", 0), ("int8", "slide", 40),
+         ("int4", "slide", 0), ("int8:int4", "slide", 40), ("int4c:fp8", "stop", 0), ("binary:fp8", "slide", 40)]
+    ),
+    st.integers(1, 100),
+    st.integers(0, 150),
+    st.integers(1, 40),
+    st.sampled_from([1, 2, 3]),
+)
+def test_a_loaded_session_goes_on(tmp_path_factory, plan, prompt, answer, more, threads):
+    """The same tokens with the same random numbers, on another number of threads, mid-page and mid-ring."""
+    kv, overflow, window = plan
+    if not (ROOT / "edge" / "bundled" / "demo-5m.gguf").exists():
+        pytest.skip("no bundled model in edge/bundled")
+    first = engine_of(kv, overflow, window=window)
+    second = engine_of(kv, overflow, threads=threads, window=window)
+    path = tmp_path_factory.getbasetemp() / "round.bes"
+    words = first.tokenizer.encode("the quick brown fox jumps over the lazy dog and " * 12)[:prompt]
+    session = first.session()
+    said = ids(session.complete(words, sampling=HOT, max_tokens=answer, ignore_eos=True))
+    session.save(path)
+    loaded = second.load_session(path)
+    assert (loaded.n_tokens, loaded.seed, loaded.evicted) == (session.n_tokens, session.seed, session.evicted)
+    then = [*words, *said][:100] + words[:5]
+    results = [
+        (
+            ids(each.complete(then, sampling=HOT, max_tokens=more, ignore_eos=True)),
+            each.usage,
+            list(each.state.logits),
+        )
+        for each in (session, loaded)
+    ]
+    assert results[0] == results[1]
+
+
+def test_a_conversation_goes_on(engine, saved):
+    """Messages, cached tokens and random numbers; twice saved, and never spoken to."""
+    twice = engine.load_session(saved)
+    assert [m["role"] for m in twice.messages] == ["system", "user", "assistant", "user", "assistant"]
+    first = [piece.text for piece in twice.ask("And a cake.", sampling=HOT, max_tokens=30)]
+    assert twice.usage.cached > 20
+    again = engine.load_session(saved)
+    again.save(saved)
+    again = engine.load_session(saved)
+    assert [piece.text for piece in again.ask("And a cake.", sampling=HOT, max_tokens=30)] == first
+    assert again.messages == twice.messages and again.usage == twice.usage
+
+
+def test_a_session_that_was_never_used(engine, tmp_path):
+    fresh = engine.session(system="Grüße, \u2744!")
+    fresh.save(tmp_path / "new.bes")
+    loaded = engine.load_session(tmp_path / "new.bes")
+    assert loaded.messages == fresh.messages and loaded.n_tokens == 0 and loaded.seed == fresh.seed
+    assert ids(loaded.ask("Hello", sampling=HOT, max_tokens=9)) == ids(fresh.ask("Hello", sampling=HOT, max_tokens=9))
+
+
+def test_other_kernels_go_on_with_it(engine, saved):
+    from pyx import cpu
+
+    used = cpu.isa()
+    expected = ids(engine.load_session(saved).ask("Thank you!", sampling=HOT, max_tokens=30))
+    try:
+        for isa in cpu.supported():
+            cpu.use(isa)
+            with edge.load(ctx=128, threads=2) as other:
+                assert ids(other.load_session(saved).ask("Thank you!", sampling=HOT, max_tokens=30)) == expected, isa
+    finally:
+        cpu.use(used)
+
+
+# ---- wrong files -----------------------------------------------------------------------------------------------------
+
+
+def refused(engine, path, match=".") -> None:
+    with pytest.raises(InvalidFile, match=match) as caught:
+        engine.load_session(path)
+    assert "\n" not in str(caught.value) and str(path) in str(caught.value)
+
+
+def test_damage_anywhere(engine, saved, tmp_path):
+    good = saved.read_bytes()
+    rng = random.Random(4)
+    bad = tmp_path / "bad.bes"
+    for at in [*range(24), *(rng.randrange(len(good)) for _ in range(60)), *range(len(good) - 5, len(good))]:
+        data = bytearray(good)
+        data[at] ^= 1 << rng.randrange(8)
+        bad.write_bytes(data)
+        refused(engine, bad)
+
+
+def test_cut_off_or_too_long(engine, saved, tmp_path):
+    good = saved.read_bytes()
+    bad = tmp_path / "bad.bes"
+    for n in [0, 1, 8, 15, 16, 19, 20, 21, 200, len(good) // 2, len(good) - 5, len(good) - 1]:
+        bad.write_bytes(good[:n])
+        refused(engine, bad)
+    bad.write_bytes(good + b"\0")
+    refused(engine, bad, "bytes and should have")
+    bad.write_bytes(b"dear diary, " * 50)
+    refused(engine, bad, "not a session file")
+
+
+def forge(good: bytes, **changes) -> bytes:
+    """Other values in the header, all checksums right; a string replaces the header itself."""
+    magic, version, length = struct.unpack("<8sII", good[:16])
+    header, rest = good[20 : 20 + length], good[20 + length : -4]
+    text = changes.pop("text", None)
+    version = changes.pop("version", version)
+    header = text if text is not None else json.dumps({**json.loads(header), **changes}).encode()
+    start = struct.pack("<8sII", magic, version, len(header))
+    whole = start + struct.pack("<I", zlib.crc32(start + header)) + header + rest
+    return whole + struct.pack("<I", zlib.crc32(whole))
+
+
+@pytest.mark.parametrize(
+    "changes, match",
+    [
+        ({"version": 1}, "version 1"),
+        ({"model": "0" * 64, "name": "evil\x1b[2J\nname"}, "another model .evil"),
+        ({"kv": {}}, "another KV cache"),
+        ({"kv": {"budgets": 5, "sinks": [], "window": "9", "n_ctx": {}, "policy": []}}, "another KV cache"),
+        ({"kv": {"budgets": [[], [{}], ["x"]], "window": 1.5, "sinks": None}}, "another KV cache"),
+        ({"n_tokens": 1 << 59}, "tokens"),
+        ({"n_tokens": 1 << 61}, "n_tokens"),
+        ({"n_tokens": True}, "n_tokens"),
+        ({"n_tokens": 3}, "damaged"),
+        ({"n_tokens": 0}, "damaged"),
+        ({"most": 1 << 40}, "no cache of this plan"),
+        ({"most": -1}, "most"),
+        ({"sampled": [1, 2]}, "sampled"),
+        ({"sampled": [1 << 30]}, "vocabulary"),
+        ({"sampler": [0, 0, 0, 0]}, "sampler"),
+        ({"sampler": [1, 2, 3]}, "sampler"),
+        ({"seed": "1"}, "seed"),
+        ({"messages": [{"role": "user"}]}, "messages"),
+        ({"messages": [{"role": "root", "content": ""}]}, "messages"),
+        ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages"),
+        ({"forgotten": None}, "forgotten"),
+        ({"text": b"[" * 100_000}, "JSON"),
+        ({"text": b"\xff"}, "JSON"),
+        ({"text": b"[]"}, "header"),
+        ({"text": b"9" * 10_000}, "JSON"),
+    ],
+)
+def test_forged_headers(engine, saved, changes, match):
+    saved.write_bytes(forge(saved.read_bytes(), **changes))
+    refused(engine, saved, match)
+
+
+def test_forged_tokens(engine, saved):
+    data = bytearray(saved.read_bytes())
+    at = 20 + struct.unpack_from("<I", data, 12)[0]
+    struct.pack_into("<i", data, at, engine.config.n_vocab)
+    struct.pack_into("<I", data, len(data) - 4, zlib.crc32(data[:-4]))
+    saved.write_bytes(data)
+    refused(engine, saved, "vocabulary")
+
+
+def test_a_header_beyond_the_limit(engine, saved, tmp_path):
+    data = saved.read_bytes()
+    with open(tmp_path / "sparse.bes", "wb") as file:
+        file.write(data[:12] + struct.pack("<I", 1 << 31))
+        file.truncate(1 << 32)
+    refused(engine, tmp_path / "sparse.bes", "length of its header")
+    session = engine.session(system="x" * session_file.HEADER_LIMIT)
+    with pytest.raises(EdgeError, match="session file holds"):
+        session.save(saved)
+    assert saved.read_bytes() == data
+
+
+def test_another_model(engine, saved, tmp_path):
+    from benchmarks import make_model
+
+    make_model.make(tmp_path / "tiny.gguf", "tiny")
+    with edge.load(tmp_path / "tiny.gguf", ctx=128) as other:
+        refused(other, saved, "another model")
+
+
+def test_another_kv_plan(saved):
+    for plan, advice in (
+        ({"kv": "f16"}, "give --kv int8 --ctx 128, as it was made with, or another file"),
+        ({"ctx": 160}, "give --kv int8 --ctx 128, as it was made with, or another file"),
+        ({"overflow": "stop"}, "it was made without --overflow stop; leave that out, or give another file"),
+        ({"window": 32}, "it was made without --window; leave that out, or give another file"),
+        ({"window": 32, "kv": "f16"}, "give --kv int8 --ctx 128 without --window, as it was made with"),
+    ):
+        refused(engine_of(**plan), saved, advice)
+
+
+def test_files_of_before_keys_could_be_rotated(engine, saved, tmp_path):
+    """They do not say that theirs are not; where they are, such a file is of another plan."""
+    data = saved.read_bytes()
+    plan = json.loads(data[20 : 20 + struct.unpack_from("<I", data, 12)[0]])["kv"]
+    assert plan.pop("hadamard") is False
+    saved.write_bytes(forge(data, kv=plan))
+    assert engine.load_session(saved).n_tokens > 0
+    rotated = engine_of("int4")
+    session = rotated.session()
+    list(session.complete("A tea, please.", max_tokens=3))
+    session.save(tmp_path / "rotated.bes")
+    assert rotated.load_session(tmp_path / "rotated.bes").n_tokens == session.n_tokens
+    refused(engine_of("int4", kv_hadamard="off"), tmp_path / "rotated.bes", "give --kv-hadamard on, as")
+
+
+def test_fingerprint(bundled_model):
+    """Of the same file always the same; another where a convention, a small tensor or a sampled byte differs."""
+    import dataclasses
+
+    from edge.formats import open_checkpoint
+
+    found = open_checkpoint(str(bundled_model))
+    print_ = fingerprint(found.config, found)
+    assert print_ == fingerprint(*(lambda again: (again.config, again))(open_checkpoint(str(bundled_model))))
+    assert print_ == fingerprint(dataclasses.replace(found.config, name="other"), found)
+    assert print_ != fingerprint(dataclasses.replace(found.config, rope_theta=1234.0), found)
+    for large in (False, True):
+        name = next(n for n, t in found.tensors.items() if (t.data.nbytes > WHOLE) == large)
+        tensor = found.tensors[name]
+        data = bytearray(tensor.data)
+        data[-1] ^= 1
+        found.tensors[name] = tensor._replace(data=memoryview(data))
+        assert fingerprint(found.config, found) != print_
+        found.tensors[name] = tensor
+    assert fingerprint(found.config, found) == print_
+
+
+def test_what_cannot_be_read(engine, tmp_path):
+    with pytest.raises(UsageError, match="No such file"):
+        engine.load_session(tmp_path / "none.bes")
+    with pytest.raises(UsageError, match="Is a directory"):
+        engine.load_session(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    refused(engine, tmp_path / "pipe", "not a file")
+
+
+# ---- saving ----------------------------------------------------------------------------------------------------------
+
+KILLED = """
+import os, signal, sys
+import edge
+moment, path = sys.argv[1:]
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+with edge.load(ctx=128, threads=1) as engine:
+    session = engine.load_session(path)
+    list(session.ask("A coffee.", max_tokens=5))
+    if moment == "write":
+        kv = session.state.kv
+        class Dying:
+            counters = kv.counters
+            n_tokens = kv.n_tokens
+            def dump(self):
+                yield from kv.dump()[:3]
+                die()
+        session.state.kv = Dying()
+    elif moment != "end":
+        setattr(os, moment, die)
+    session.save(path)
+    die()
+"""
+
+
+@pytest.mark.parametrize("moment", ["write", "fsync", "replace", "end"])
+def test_a_kill_leaves_the_old_file_or_the_new(engine, saved, moment):
+    before = saved.read_bytes()
+    done = subprocess.run([sys.executable, "-c", KILLED, moment, str(saved)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert (saved.read_bytes() == before) == (moment != "end")
+    session = engine.load_session(saved)
+    assert len(session.messages) == (7 if moment == "end" else 5)
+    session.save(saved)  # what the killed process left is no obstacle, and is gone
+    assert os.listdir(saved.parent) == [saved.name]
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_full_disk_leaves_the_old_file(engine, saved, monkeypatch, call):
+    before = saved.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    session = engine.load_session(saved)
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(EdgeError, match="No space left") as caught:
+        session.save(saved)
+    assert caught.value.exit_code == 1
+    assert saved.read_bytes() == before and os.listdir(saved.parent) == [saved.name]
+
+
+def test_two_savers_and_a_reader(engine, saved):
+    fd = session_file.lock_new(str(saved.parent / ".talk.bes.tmp"))
+    try:
+        with pytest.raises(Busy):
+            engine.load_session(saved).save(saved)
+    finally:
+        os.close(fd)
+    engine.load_session(saved).save(saved)
+
+
+def test_where_it_is_saved(engine, saved, tmp_path):
+    """Private if new, the mode of the old file otherwise; through a link; never over another file."""
+    session = engine.load_session(saved)
+    assert saved.stat().st_mode & 0o777 == 0o600
+    saved.chmod(0o640)
+    (tmp_path / "link").symlink_to(saved)
+    session.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and saved.stat().st_mode & 0o777 == 0o640
+    (tmp_path / "notes.txt").write_text("mine")
+    for wrong in (tmp_path / "notes.txt", tmp_path, tmp_path / "none" / "x.bes", Path("/dev/null")):
+        with pytest.raises(UsageError):
+            session.save(wrong)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+CALLS = [
+    {"role": "user", "content": "Is it warm?"},
+    {"role": "assistant", "content": "", "tool_calls": [
+        {"id": "call_1", "type": "function", "function": {"name": "warm", "arguments": "{\"where\": \"here\"}"}}]},
+    {"role": "tool", "content": "yes"},
+]  # fmt: skip
+
+
+def test_a_session_with_calls_of_functions_goes_on(engine, tmp_path):
+    """Saved in the middle of a conversation with calls: the same answer as if it had never been saved."""
+    path = tmp_path / "calls.bes"
+    session = engine.session(system="")
+    first = session.chat(CALLS, max_tokens=5, sampling=GREEDY).text
+    session.save(path)
+    other = engine.load_session(path)
+    assert other.messages == session.messages == [*CALLS, {"role": "assistant", "content": first}]
+    assert other.ask("And now?", max_tokens=8, sampling=GREEDY).text == session.ask(
+        "And now?", max_tokens=8, sampling=GREEDY).text
+    assert other.usage.cached == session.usage.cached > 0
+
+
+@pytest.mark.parametrize("wrong", [
+    {"tool_calls": "x"}, {"tool_calls": [1]}, {"tool_calls": [{"function": {"name": "a"}}]},
+    {"tool_calls": [{"function": {"name": 5, "arguments": "{}"}}]}, {"tool_call_id": 5}, {"other": "x"},
+    {"tool_calls": [{"function": {"name": "a", "arguments": "{}"}, "more": "x"}]},
+    {"tool_calls": [{"function": {"name": "\ud800", "arguments": "{}"}}]},
+])  # fmt: skip
+def test_calls_that_are_none_are_not_saved(engine, tmp_path, wrong):
+    session = engine.session(system="")
+    session.messages = [{"role": "assistant", "content": "", **wrong}]
+    with pytest.raises(UsageError, match="messages"):
+        session.save(tmp_path / "x.bes")
+
+
+def test_what_cannot_be_saved(engine, saved):
+    session = engine.load_session(saved)
+    session.messages.append({"role": "wizard", "content": "x"})
+    with pytest.raises(UsageError, match="messages"):
+        session.save(saved)
+    del session.messages[-1]
+    answer = session.ask("Hello", max_tokens=9, sampling=GREEDY)
+    next(answer)
+    with pytest.raises(UsageError, match="still answering"):
+        session.save(saved)
+    answer.close()
+    session.close()
+    with pytest.raises(UsageError, match="closed"):
+        session.save(saved)

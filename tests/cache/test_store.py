@@ -1,0 +1,604 @@
+"""The store of known beginnings, parked sessions, and the memory limit over all of them; on real models."""
+
+from __future__ import annotations
+
+import os
+import random
+from array import array
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("pyx.pool", reason="needs the compiled floor (python setup.py build_ext --inplace)")
+
+import edge
+from benchmarks import make_model
+from edge.cache import parking
+from edge.cache.config import FREE_SHARE, PAGE, KVConfig
+from edge.cache.state import common
+from edge.engine import Engine
+from edge.errors import ContextFull, MemoryRefused, UsageError
+from edge.model.footprint import Footprint
+from edge.sampling import Sampling
+from pyx.transformer import Segment
+
+GREEDY = Sampling(temperature=0.0)
+SYSTEM = "You sell tickets, coffee and umbrellas at the harbour, and you answer politely and briefly. " * 3
+
+
+@pytest.fixture
+def engine(bundled_model):
+    with edge.load(ctx=512, threads=1) as engine:
+        yield engine
+
+
+def count_steps(engine) -> list[int]:
+    """Tokens of every step from now on."""
+    seen: list[int] = []
+
+    class Counting:
+        def __init__(self, inner) -> None:
+            self.inner = inner
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+        def step(self, batch) -> None:
+            seen.extend(len(segment.ids) for segment in batch)
+            self.inner.step(batch)
+
+    engine.model.transformer = Counting(engine.model.transformer)
+    return seen
+
+
+def ask(session, question: str, n: int = 12) -> str:
+    return "".join(piece.text for piece in session.ask(question, sampling=GREEDY, max_tokens=n, ignore_eos=True))
+
+
+# ---- sharing ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_session_reads_only_its_own(engine) -> None:
+    """Regression for stores that report success and evaluate everything all the same: the steps are counted."""
+    alone = ask(engine.session(SYSTEM), "Hello, a coffee please.")
+    store = engine.share_prefixes("64M")
+    assert ask(engine.session(SYSTEM), "Hello, a coffee please.") == alone
+    assert (store.hits, store.misses, len(store)) == (0, 1, 1)
+    steps = count_steps(engine)
+    second = engine.session(SYSTEM)
+    assert ask(second, "Hello, a coffee please.", 1) == ask(engine.session(SYSTEM), "Hello, a coffee please.", 1)
+    shared = len(store.tokens()[0])
+    assert second.usage.cached >= shared // 32 * 32 and store.hits == 2
+    assert sum(steps) == 2 * (second.usage.prompt - second.usage.cached)
+    assert second.usage.cached > 0.8 * second.usage.prompt
+
+
+@pytest.mark.parametrize("kv", ["f32", "f16", "int8"])
+@pytest.mark.parametrize("overflow", ["stop", "slide"])
+def test_answers_are_those_of_sessions_that_share_nothing(bundled_model, kv: str, overflow: str) -> None:
+    questions = ["Two tickets, please.", "Is it raining?", "When do you open?"]
+    with edge.load(ctx=256, kv=kv, overflow=overflow, threads=1) as engine:
+        alone = [ask(engine.session(SYSTEM[:120]), question) for question in questions]
+        engine.share_prefixes("64M")
+        sessions = [engine.session(SYSTEM[:120]) for _ in questions]
+        assert [ask(session, question) for session, question in zip(sessions, questions)] == alone
+        again = [ask(session, "And then?") for session in sessions]  # all of them write behind the shared pages
+        engine.store.stop()
+        for session, question, answer, second in zip(sessions, questions, alone, again):
+            fresh = engine.session(SYSTEM[:120])
+            assert (ask(fresh, question), ask(fresh, "And then?")) == (answer, second)
+            assert fresh.messages == session.messages
+
+
+def test_a_hundred_visitors_hold_one_copy(bundled_model) -> None:
+    """Pages in use: the prefix once, and for each visitor the one page of every head that it has written to."""
+    with edge.load(ctx=256, threads=1, overflow="stop") as engine:
+        store = engine.share_prefixes("64M")
+        texts = (SYSTEM + "Be kind. " * n for n in range(32))
+        system = next(text for text in texts if 1 <= engine.session(text).warm() % 32 <= 4)  # room for a question
+        store.clear()
+        first = engine.session(system)
+        first.warm()
+        pool = first.state.kv.pool
+        prefix = pool.used
+        assert prefix == store.nbytes > 0
+        visitors = [engine.session(system) for _ in range(100)]
+        for i, visitor in enumerate(visitors):
+            list(visitor.ask(f"Number {i}", max_tokens=0))
+            assert visitor.usage.cached == first.n_tokens
+        heads = engine.config.n_layer * engine.config.n_kv_head
+        open_page = 32 * 2 * engine.config.head_dim * 2  # half floats
+        assert pool.used == prefix + 100 * heads * open_page
+        own = [visitor.state.kv.stats for visitor in visitors]
+        assert all(each["pages"] - each["shared"] == heads for each in own)
+        for visitor in visitors:
+            visitor.close()
+        assert pool.used == prefix
+
+
+def test_what_was_used_longest_ago_goes(engine) -> None:
+    store = engine.share_prefixes("64M")
+    systems = [f"{letter} " + SYSTEM for letter in "ABC"]
+    for system in systems:
+        engine.session(system).warm()
+    assert len(store) == 3
+    entry = store.nbytes // 3
+    engine.session(systems[0]).warm()  # used again
+    store.max_bytes = int(2.5 * entry)
+    engine.session("D " + SYSTEM).warm()
+    kept = [engine.tokenizer.decode(tokens) for tokens in store.tokens()]
+    assert len(kept) == 2 and kept[0].count("A You") == 1 and kept[1].count("D You") == 1
+    assert store.nbytes <= store.max_bytes
+    store.max_bytes = entry // 2
+    engine.session("E " + SYSTEM).warm()
+    assert len(store) == 2  # too large for the store: nothing is dropped for it
+    store.clear()
+    assert len(store) == store.nbytes == 0
+
+
+def test_sizes_of_a_store(engine) -> None:
+    for size in ("much", 0, "-1M"):
+        with pytest.raises(UsageError):
+            engine.share_prefixes(size)
+
+
+# ---- conversations that are set aside --------------------------------------------------------------------------------
+
+FIXED = {"temperature": 0, "max_tokens": 24, "ignore_eos": True}
+MORE = {"role": "user", "content": "And a cake."}
+
+
+def guest(n: int) -> list[dict[str, str]]:
+    return [{"role": "user", "content": f"Guest {n}: two teas and {n} scones, please. " * 4}]
+
+
+def talk(engine: Engine, count: int) -> list[list[dict[str, str]]]:
+    """So many conversations through one session, each set aside after its first answer."""
+    session, talks = engine.session(), []
+    for n in range(count):
+        session.chat(guest(n), **FIXED).text  # noqa: B018  to its end
+        session.set_aside()
+        talks.append([dict(each) for each in session.messages])
+    return talks
+
+
+def held(session) -> bytes:
+    return b"".join(map(bytes, session.state.kv.dump()))
+
+
+@pytest.mark.parametrize("overflow", ["stop", "slide"])
+def test_one_that_comes_back_has_the_same_bits(bundled_model, overflow: str) -> None:
+    with edge.load(bundled_model, parallel=1, aside=8, overflow=overflow) as engine:
+        engine.store.share(None)
+        talks = talk(engine, 5)
+        session = engine.session()
+        answer = session.chat([*talks[2], MORE], **FIXED)
+        text, pages = answer.text, held(session)
+        assert answer.usage.cached > answer.usage.prompt // 2 and session.known == len(talks[2])
+    with edge.load(bundled_model, parallel=1, overflow=overflow) as engine:
+        alone = engine.session()
+        alone.chat(guest(2), **FIXED).text  # noqa: B018
+        assert alone.chat([*talks[2], MORE], **FIXED).text == text
+        assert held(alone) == pages
+
+
+def test_the_one_that_waited_longest_gives_way_first(bundled_model) -> None:
+    with edge.load(bundled_model, parallel=1, aside=8) as engine:
+        store = engine.store.share(None)
+        talks = talk(engine, 4)
+        session = engine.session()
+        session.chat([*talks[0], MORE], **FIXED).text  # noqa: B018  used again: now the latest
+        assert store.give_way() and store.give_way()
+
+        def known(talk: list[dict[str, str]]) -> bool:
+            fresh = engine.session()
+            fresh.chat([*talk, MORE], max_tokens=0).text  # noqa: B018
+            return fresh.known > 0
+
+        assert [known(each) for each in talks] == [True, False, False, True]
+        assert store.give_way() and store.give_way() and not store.give_way()
+
+
+def test_what_the_model_wrote_is_found_however_it_is_split(bundled_model) -> None:
+    """An answer that the tokenizer would split into other tokens; and a text that only begins like it."""
+    with edge.load(bundled_model, parallel=1, aside=8, overflow="slide") as engine:
+        store = engine.store.share(None)
+        session = engine.session()
+        encode = engine.tokenizer.encode
+        letters = [encode(letter)[0] for letter in "scones"]
+        assert letters != list(encode("scones"))
+        list(session.complete([7] * 60 + letters, max_tokens=0))
+        store.set_aside(session.state, [])
+        ids = array("i", [7] * 60 + list(encode("scones")) + [9] * 40)
+        assert len(store.find(ids, 20, True).tokens) == 66
+        state = engine.space.new_state(0)
+        found = store.find(ids, 0, True)
+        state.adopt(found.tokens, found.kv, found.sampled)
+        assert list(state.splice(ids)) == [7] * 60 + letters + [9] * 40
+        assert store.find(ids, 40, False) is None  # exactly these tokens: no more than 60 of them
+        assert store.find(array("i", [7] * 60 + list(encode("sconce"))), 40, True) is None
+
+
+def test_a_conversation_takes_the_place_of_its_earlier_parts(bundled_model, tmp_path) -> None:
+    with edge.load(bundled_model, parallel=1, aside=8, overflow="slide") as engine:
+        store = engine.store.share(None, tmp_path, conversations=True)
+        session = engine.session(SYSTEM)
+        for question in ("A tea, please.", "With lemon.", "How much is it?"):
+            list(session.ask(question, sampling=GREEDY))
+            session.set_aside()
+        assert len(store) == 2  # the system prompt, which others share, and the conversation
+        assert store.tokens()[-1] == session.state.tokens
+        assert [path for _, _, path in store.files()] == [str(path) for path in tmp_path.iterdir()]
+        assert len(store.files()) == 1  # the conversation: the folder is for these
+
+
+def test_a_conversation_of_a_slid_window_is_used_whole_or_not_at_all(bundled_model, tmp_path) -> None:
+    with edge.load(bundled_model, parallel=1, aside=8, ctx=128, overflow="slide") as engine:
+        store = engine.store.share(None, tmp_path, conversations=True)
+        session = engine.session()
+        for n in range(6):
+            list(session.ask(f"Number {n}: " + "a tea and a scone, please. " * 5, sampling=GREEDY))
+        messages = [dict(each) for each in session.messages]
+        assert session.evicted > 0
+        session.set_aside()
+        tokens = session.state.tokens
+        assert store.find(tokens[:-40]) is None and store.find(tokens).tokens == tokens
+        other = engine.session()
+        answer = other.chat([*messages, MORE], **FIXED)
+        assert answer.text and answer.usage.cached >= len(tokens) - 1
+        store.clear()  # so that they come from the file
+        assert store.find(tokens[:-40]) is None and store.find(tokens).tokens == tokens
+
+
+def test_forgotten_turns_stay_forgotten(bundled_model, tmp_path) -> None:
+    """A conversation that was read again without its oldest turns, as it had slid: it continues where it was."""
+    with edge.load(bundled_model, parallel=1, aside=8, ctx=128, overflow="slide") as engine:
+        store = engine.store.share(None, tmp_path, conversations=True)
+        long = [each for n in range(8) for each in (
+            {"role": "user", "content": f"Number {n}: a tea and a scone, please, and tell me of the two."},
+            {"role": "assistant", "content": f"Here are tea {n} and scone {n}, and there is no more to tell."})]
+        first = engine.session()
+        first.chat([*long, MORE], temperature=0).text  # noqa: B018
+        assert first.forgotten > 0
+        messages, tokens = [dict(each) for each in first.messages], len(first.state.tokens)
+        first.set_aside()
+        for where in ("memory", "file"):
+            second = engine.session()
+            answer = second.chat([*messages, {"role": "user", "content": "Thanks"}], **FIXED)
+            assert answer.text and second.forgotten == first.forgotten, where
+            assert answer.usage.cached >= tokens - 1, where
+            store.clear()
+
+
+def test_they_pay_for_their_tables(bundled_model) -> None:
+    """More short conversations than the room holds: what they take beside their pages counts, too."""
+    with edge.load(bundled_model, parallel=1, aside=1) as engine:
+        store = engine.store.share(None)
+        talk(engine, 40)
+        assert 0 < len(store) < 40
+        assert engine.space.pool.used + store.beside <= engine.plan.room + 2 * (store.beside // len(store))
+
+
+@pytest.mark.parametrize(("free", "contexts"), [(1 << 40, 8), (1 << 20, 0), (0, 0)])
+def test_what_is_planned_for_them(bundled_model, free: int, contexts: int) -> None:
+    """So many contexts, but no more than a share of what is free; with a limit they take what it leaves."""
+    with edge.load(bundled_model) as engine:
+        config = engine.config
+    plain = KVConfig(parallel=2).plan(config)
+    available = plain.kv_total + free
+    plan = KVConfig(parallel=2, aside=8).plan(config, Footprint(), available)
+    assert plan.aside == (8 * plan.kv_bytes if contexts else free // FREE_SHARE)
+    assert plan.room == plan.kv_total + plan.aside and plan.total_bytes == plan.room
+    assert any(line.startswith("aside") for line in plan.lines()) is (plan.aside > 0)
+    limited = KVConfig(parallel=2, aside=8, memory=plain.kv_total + 1_000_000).plan(config, Footprint(), 1 << 40)
+    assert limited.aside == 0 and limited.room == plain.kv_total + 1_000_000
+
+
+def test_a_prompt_that_is_too_long_costs_the_cache_nothing(bundled_model) -> None:
+    with edge.load(bundled_model, ctx=128, overflow="stop") as engine:
+        session = engine.session()
+        session.ask("A tea, please.", max_tokens=0).text  # noqa: B018
+        held = session.state.n_tokens
+        with pytest.raises(ContextFull):
+            session.chat([{"role": "user", "content": "a cake " * 200}], max_tokens=0).text  # noqa: B018
+        assert session.state.n_tokens == held > 0
+
+
+# ---- on disk ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_outlives_the_process(bundled_model, tmp_path) -> None:
+    folder = tmp_path / "prefixes"
+    with edge.load(ctx=512, threads=1) as engine:
+        engine.share_prefixes("64M", folder)
+        expected = ask(engine.session(SYSTEM), "Hello")
+        shared = len(engine.store.tokens()[0])
+    files = list(folder.iterdir())
+    assert len(files) == 1 and files[0].stat().st_mode & 0o777 == 0o600 and folder.stat().st_mode & 0o777 == 0o700
+    with edge.load(ctx=512, threads=1) as engine:
+        store = engine.share_prefixes("64M", folder)
+        session = engine.session(SYSTEM)
+        assert ask(session, "Hello") == expected
+        assert session.usage.cached >= shared // 32 * 32 and store.hits == 1
+        assert ask(engine.session("Another " + SYSTEM), "Hello")
+        assert len(list(folder.iterdir())) == 2
+    with edge.load(ctx=256, threads=1) as engine:  # another plan: the files are of no use, and stay
+        engine.share_prefixes("64M", folder)
+        session = engine.session(SYSTEM)
+        ask(session, "Hello")
+        assert session.usage.cached == 0 and len(list(folder.iterdir())) == 3
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "swap"])
+def test_damaged_files_are_dropped(bundled_model, tmp_path, damage: str) -> None:
+    with edge.load(ctx=512, threads=1) as engine:
+        store = engine.share_prefixes("64M", tmp_path)
+        expected = ask(engine.session(SYSTEM), "Hello")
+        path = next(tmp_path.iterdir())
+        data = bytearray(path.read_bytes())
+        if damage == "swap":  # whole, but not what its name says
+            other = engine.session("You are somebody else, who knows nothing of the sea. " * 4)
+            other.save(path)
+        else:
+            data[len(data) // 2] ^= 1
+            path.write_bytes({"flip": data, "cut": data[: len(data) // 2], "empty": b""}[damage])
+        store.clear()
+        session = engine.session(SYSTEM)
+        assert ask(session, "Hello") == expected
+        assert session.usage.cached == 0
+        assert len(list(tmp_path.iterdir())) == 1  # written anew
+
+
+@pytest.mark.parametrize("kept", [0, 5, 30, 400, 0.5])
+def test_damaged_files_are_dropped_after_a_restart(bundled_model, tmp_path, kept: float) -> None:
+    """Cut at each of its parts: what a file holds is only known from its head then."""
+    with edge.load(ctx=512, threads=1) as engine:
+        engine.share_prefixes("64M", tmp_path)
+        expected = ask(engine.session(SYSTEM), "Hello")
+    path = next(tmp_path.iterdir())
+    data = path.read_bytes()
+    path.write_bytes(data[: int(kept * len(data)) if kept < 1 else int(kept)])
+    other = tmp_path / f"00000100-{'0' * 32}.bes"
+    other.write_bytes(data)  # whole, but not what its name says
+    with edge.load(ctx=512, threads=1) as engine:
+        engine.share_prefixes("64M", tmp_path)
+        assert not other.exists()
+        session = engine.session(SYSTEM)
+        assert ask(session, "Hello") == expected and session.usage.cached == 0
+        assert list(tmp_path.iterdir()) == [path]  # written anew
+        engine.store.clear()
+        session = engine.session(SYSTEM)
+        assert ask(session, "Hello") == expected and session.usage.cached > 0
+
+
+def test_files_that_cannot_be_read_now_stay(bundled_model, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with edge.load(ctx=512, threads=1) as engine:
+        store = engine.share_prefixes("64M", tmp_path)
+        expected = ask(engine.session(SYSTEM), "Hello")
+        kept = {path: path.stat().st_ino for path in tmp_path.iterdir()}
+
+        def refused(space, path):
+            raise MemoryRefused("no memory for a session")
+
+        monkeypatch.setattr("edge.cache.codec.load_cache", refused)
+        monkeypatch.setattr("edge.cache.codec.save", lambda *_: None)
+        store.clear()
+        assert ask(engine.session(SYSTEM), "Hello") == expected
+        assert {path: path.stat().st_ino for path in tmp_path.iterdir()} == kept
+
+
+def test_files_stay_within_their_bytes(bundled_model, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "notes.txt").write_text("not ours")
+    with edge.load(ctx=512, threads=1) as engine:
+        store = engine.share_prefixes("64M", tmp_path)
+        engine.session("A " + SYSTEM).warm()
+        size = sum(nbytes for _, nbytes, _ in store.files())
+        store.folder_bytes = 2 * size + size // 2
+        monkeypatch.setattr("edge.cache.store.MOST_FILES", 3)
+        for i, letter in enumerate("BCD"):
+            engine.session(f"{letter} " + SYSTEM).warm()
+            for at, (_, _, path) in enumerate(store.files()):
+                os.utime(path, (1000 * i + at, 1000 * i + at))
+        assert len(store.files()) == 2 and (tmp_path / "notes.txt").exists()
+        store.clear()
+        session = engine.session("D " + SYSTEM)
+        session.warm()
+        assert session.usage.cached > 0
+        store.folder_bytes = 1 << 40
+        for i, letter in enumerate("EFG"):
+            engine.session(f"{letter} " + SYSTEM).warm()
+            assert len(store.files()) == 3, i  # no more than so many, and not fewer
+        store.folder = str(tmp_path / "gone")  # a folder that went away costs time, not answers
+        assert ask(engine.session("Z " + SYSTEM), "Hello")
+    with edge.load(ctx=64) as engine, pytest.raises(UsageError, match="cannot keep"):
+        engine.share_prefixes("1M", tmp_path / "notes.txt")
+
+
+def test_conversations_are_written_only_where_that_is_asked_for(bundled_model, tmp_path) -> None:
+    """A folder of beginnings gets no conversation; one of conversations no beginning."""
+    for conversations in (False, True):
+        folder = tmp_path / str(conversations)
+        with edge.load(bundled_model, parallel=1, aside=8) as engine:
+            store = engine.store.share(None, folder, conversations=conversations)
+            engine.session(SYSTEM).warm()
+            beginning = len(store.tokens()[0])
+            talk(engine, 1)
+            kept = [int(os.path.basename(path)[:8]) for _, _, path in store.files()]
+            assert len(kept) == 1 and (kept[0] == beginning) is not conversations
+            assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+
+
+def test_a_file_of_another_process_is_found(bundled_model, tmp_path) -> None:
+    with edge.load(bundled_model, parallel=1) as one, edge.load(bundled_model, parallel=1) as other:
+        for engine in (one, other):
+            engine.store.share(None, tmp_path, conversations=True)
+        assert other.store.find(array("i", [1] * 200)) is None
+        (messages,) = talk(one, 1)
+        session = other.session()
+        session.chat([*messages, MORE], max_tokens=0).text  # noqa: B018
+        assert session.known == len(messages)
+        next(tmp_path.iterdir()).unlink()
+        other.store.clear()
+        session = other.session()
+        session.chat([*messages, MORE], max_tokens=0).text  # noqa: B018
+        assert session.known == 0
+
+
+def test_a_file_is_not_loaded_for_a_small_part_of_it(bundled_model, tmp_path) -> None:
+    with edge.load(bundled_model, parallel=1, overflow="stop") as engine:
+        store = engine.store.share(None, tmp_path, conversations=True)
+        (messages,) = talk(engine, 1)
+        tokens = store.tokens()[0]
+        store.clear()
+        for n in (PAGE, len(tokens) // 2 - 1, len(tokens) - PAGE):
+            found = store.find(tokens[:n] + array("i", [9] * 100))
+            assert (found is not None) is (n == len(tokens) - PAGE), n
+
+
+def test_a_file_comes_back_although_memory_is_full(bundled_model, tmp_path) -> None:
+    """What is in memory gives way to it."""
+    with edge.load(bundled_model, parallel=1, overflow="stop", ctx=512) as engine:  # room for one context
+        store = engine.store.share(None, tmp_path, conversations=True)
+        talks = talk(engine, 8)
+        assert len(store) < 8 == len(store.files())
+        for messages in talks:
+            session = engine.session()
+            session.chat([*messages, MORE], max_tokens=0).text  # noqa: B018
+            assert session.known == len(messages)
+            assert engine.space.pool.used <= engine.plan.room
+
+
+# ---- any order of things ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    make_model.make(path, "tiny")
+    with edge.load(path, ctx=160, threads=1) as engine:
+        yield engine
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 150), st.integers(0, 2)), min_size=1, max_size=8))
+@settings(max_examples=25)
+def test_sessions_over_a_store_hold_what_they_should(tiny, actions) -> None:
+    """Random prompts of few beginnings, a store that is always too small; logits equal to those of a fresh cache."""
+    rng = random.Random(5)
+    texts = [array("i", [rng.randrange(400) for _ in range(160)]) for _ in range(2)]
+    texts += [texts[0][:70] + texts[1][70:], texts[1][:33] + texts[0][33:]]
+    tiny.share_prefixes(60_000)
+    states = [tiny.space.new_state(0) for _ in range(3)]
+    try:
+        for text, n, which in actions:
+            context = states[which]
+            held = common(context.tokens, texts[text][:n])
+            if found := tiny.store.find(texts[text][:n], held):
+                context.adopt(found.tokens, found.kv, found.sampled)
+            work = context.prefill(texts[text][:n], lambda: None, share=n // 2, shared=tiny.store.add)
+            tiny.scheduler.drive(work)
+            assert context.tokens == texts[text][:n] and context.kv.n_tokens == n and held <= n
+            fresh, logits = tiny.space.new_cache(tiny.plan), array("f", bytes(4 * tiny.config.n_vocab))
+            for at in range(0, n, 40):
+                tiny.model.transformer.step([Segment(fresh, texts[text][at : min(at + 40, n)], logits)])
+            assert context.logits == logits
+            assert tiny.store.nbytes <= 60_000
+    finally:
+        tiny.store.stop()
+
+
+# ---- parking ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_parked_session_goes_on(engine, tmp_path) -> None:
+    questions = ["A tea, please.", "With lemon.", "How much is it?"]
+    moved, stayed = engine.session(SYSTEM), engine.session(SYSTEM)
+    for question in questions:
+        held = moved.kv_bytes
+        assert ask(moved, question) == ask(stayed, question)
+        assert moved.usage.cached == stayed.usage.cached
+        done = moved.park(tmp_path / "talk.bes")
+        assert moved.kv_bytes == 0 and moved.n_tokens == 0 and (held or stayed.kv_bytes) > 0
+        assert done.nbytes == (tmp_path / "talk.bes").stat().st_size and done.rate > 0
+        assert f"{done.nbytes / 1e6:.1f} MB in " in done.line()
+    moved.save(tmp_path / "copy.bes")  # parked or not, all of it is saved
+    assert engine.load_session(tmp_path / "copy.bes").n_tokens == stayed.n_tokens
+
+
+@pytest.mark.parametrize("how", ["gone", "damaged"])
+def test_a_lost_parking_place_costs_time_only(engine, tmp_path, how: str) -> None:
+    path = tmp_path / "talk.bes"
+    moved, stayed = engine.session(SYSTEM), engine.session(SYSTEM)
+    assert ask(moved, "A tea, please.") == ask(stayed, "A tea, please.")
+    moved.park(path)
+    path.unlink() if how == "gone" else path.write_bytes(path.read_bytes()[:-5])
+    assert ask(moved, "With lemon.") == ask(stayed, "With lemon.")
+    assert moved.usage.cached == 0
+
+
+def test_a_session_that_cannot_be_parked_stays(engine, tmp_path) -> None:
+    session = engine.session(SYSTEM)
+    ask(session, "A tea, please.")
+    with pytest.raises(UsageError):
+        session.park(tmp_path / "none" / "talk.bes")
+    assert session.kv_bytes > 0
+    ask(session, "With lemon.")
+    assert session.usage.cached > 0
+
+
+def test_parking_in_memory_says_so(tmp_path) -> None:
+    mounts = tmp_path / "mountinfo"
+    device = os.stat(tmp_path).st_dev
+    name = f"{os.major(device)}:{os.minor(device)}"
+    for kind, expected in (("ext4", False), ("tmpfs", True), ("ramfs", True)):
+        mounts.write_text(f"21 1 0:99 / /x rw - proc proc rw\n36 35 {name} / / rw,noatime shared:1 - {kind} none rw\n")
+        assert parking.lies_in_memory(str(tmp_path), str(mounts)) is expected
+    mounts.write_text("garbage\n")
+    assert parking.lies_in_memory(str(tmp_path), str(mounts)) is False
+    assert parking.lies_in_memory(str(tmp_path / "none")) is False
+    assert "the system gains nothing" in parking.Parked("x", 10, 1.0, True).line()
+
+
+# ---- one limit for all -----------------------------------------------------------------------------------------------
+
+
+def test_the_limit_counts_all_sessions(bundled_model) -> None:
+    with edge.load(ctx=512, threads=1, overflow="stop") as engine:
+        fixed, one = engine.plan.footprint.total, engine.plan.kv_bytes
+    limit = fixed + one + one // 2 + (8 << 20)  # the program may have grown a little meanwhile
+    with edge.load(ctx=512, threads=1, overflow="stop", memory=limit) as engine:
+        room = engine.plan.room
+        assert one <= room < one + one // 2 + (16 << 20)
+        sessions = [engine.session() for _ in range(2 + room // one)]
+        prompt = [7] * 500
+        for session in sessions:
+            list(session.complete(prompt, max_tokens=0))
+            assert engine.space.pool.used <= room
+        assert sessions[0].kv_bytes == 0 < sessions[-1].kv_bytes  # what was idle longest has given way
+        last = sessions[-1].complete([*prompt, 8], max_tokens=5, ignore_eos=True)
+        next(last)  # this one is not idle
+        with pytest.raises(MemoryRefused, match="the memory limit is reached"):
+            held = [session.complete(prompt, max_tokens=5, ignore_eos=True) for session in sessions[:-1]]
+            for answer in held:
+                next(answer)
+        assert len(list(last)) > 0 and last.finish_reason == "length"  # and it does not notice
+        for answer in held:
+            answer.close()
+        assert len(list(sessions[0].complete(prompt, max_tokens=3, ignore_eos=True))) > 0
+        assert engine.space.pool.used <= room
+
+
+def test_prefixes_make_room_for_sessions(bundled_model) -> None:
+    with edge.load(ctx=512, threads=1, overflow="stop") as engine:
+        store = engine.share_prefixes("64M")
+        engine.session(SYSTEM).warm()
+        assert len(store) == 1
+        pool = engine.space.new_cache().pool  # there is one for all
+        small = engine.plan.kv_bytes + store.nbytes // 2
+        engine.space.pool = type(pool)(small)
+        store.clear()
+        engine.session(SYSTEM).warm()
+        held = store.nbytes
+        full = engine.session()
+        list(full.complete([7] * 500, max_tokens=0))
+        assert held > 0 and len(store) == 0 and engine.space.pool.used <= small

@@ -1,0 +1,325 @@
+"""Mutated files of every format against their readers.  `make fuzz-files COUNT=100000` runs it; by hand:
+
+    python -m tests.campaigns.fuzz_files COUNT [SEED] [--only FORMAT] [--one NUMBER] [--resume]
+
+Mutation number n of a seed is the same bytes on every machine: SEED and NUMBER repeat it.  A reader may accept a file
+or raise an EdgeError of one line; anything else is printed with its number, and the exit code is 1.  A crash or a hang
+ends the process: the number that was being tried is in the record file (--record), so that it can be repeated.
+--resume continues the run in the record file, with its seed and its counts, up to COUNT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import math
+import random
+import re
+import shutil
+import struct
+import sys
+import tempfile
+import time
+import traceback
+import zlib
+from array import array
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+
+import edge  # noqa: E402
+from edge.cache.policy import VERSION, read_budget  # noqa: E402
+from edge.errors import EdgeError  # noqa: E402
+from edge.formats import open_checkpoint, safetensors  # noqa: E402
+from edge.prompt.template import Template  # noqa: E402
+from edge.prompt.tokenizer import Tokenizer  # noqa: E402
+from edge.prompt.tokenizer.byte_level import PATTERNS  # noqa: E402
+from edge.sampling import Sampling  # noqa: E402
+from edge.tools.convert import convert  # noqa: E402
+
+VECTORS = ROOT / "tests" / "vectors"
+#: what readers treat in a special way: limits of their integers, NaN, infinity
+WORDS = [b"\0" * 8, b"\xff" * 8, b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\0\0\xc0\x7f", b"\0\0\x80\x7f",
+         b"\xff" * 7 + b"\x7f", b"\x01" + b"\0" * 7, b'"', b"{", b"[" * 64, b"\\u0000", b"1e999", b"-1",
+         b"\xed\xa0\x80"]  # fmt: skip
+
+#: a chat template of the kind that models have: loops, macros, tools, a refusal
+CHAT = """{%- macro head(role) -%}<|{{ role | upper }}|>{%- endmacro -%}
+{{- bos_token }}{%- set found = namespace(turns=0) -%}
+{%- if tools %}{{ head("tools") }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}{% endif -%}
+{%- for message in messages -%}
+{%- if message.role == "user" %}{% set found.turns = found.turns + 1 %}{% endif -%}
+{%- if message.role not in ["system", "user", "assistant"] %}{{ raise_exception("unknown role") }}{% endif -%}
+{%- if message.tool_calls %}{{ message.tool_calls[0].function.parameters | tojson }}{% endif -%}
+{{ head(message["role"]) }}{{ message["content"].strip()[:200] ~ "\\n" * 2 }}
+{%- endfor -%}
+{%- if add_generation_prompt and found.turns > 0 %}{{ head("assistant") }}{% endif -%}{{- eos_token -}}"""
+TALK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 caf\u00e9, 20  \u4e2d {}\n?"}]
+#: values that do not belong where they are put, in JSON
+STRANGERS = (None, True, 0, -1, 1 << 31, 1 << 63, 10**400, 0.5, math.nan, math.inf, "", "\0", "\ud800", "x" * 5000, [],
+             {}, [[]], [None], {"": {}}, "<|end_of_text|>")  # fmt: skip
+TOOLS = [{"type": "function", "function": {"name": "price", "parameters": {"type": "object", "properties": {}}}}]
+
+
+def mutate(rng: random.Random, data: bytes) -> bytes:
+    """One to eight changes; most of them in the first 4 KiB, where headers are."""
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
+        if not changed:
+            break
+        near = min(len(changed), 4096) if rng.random() < 0.8 else len(changed)
+        at = rng.randrange(near)
+        kind = rng.randrange(7)
+        if kind == 0:
+            changed[at] ^= 1 << rng.randrange(8)
+        elif kind == 1:
+            changed[at] = rng.randrange(256)
+        elif kind == 2:
+            word = rng.choice(WORDS)
+            changed[at : at + len(word)] = word
+        elif kind == 3:
+            del changed[at : at + rng.choice((1, 4, 8, 64, 4096))]
+        elif kind == 4:
+            changed[at:at] = changed[at : at + rng.choice((1, 8, 64, 512))]
+        elif kind == 5:
+            del changed[at:]
+        else:  # a part of the file in another place: doubled keys, tensors that overlap
+            other, n = rng.randrange(len(changed)), rng.choice((8, 32, 128))
+            changed[at : at + n] = changed[other : other + n]
+    return bytes(changed)
+
+
+def with_checksums(data: bytes) -> bytes:
+    """A session file whose checksums are right, so that what lies behind them is tried."""
+    if len(data) < 24:
+        return data
+    length = min(struct.unpack_from("<I", data, 12)[0], len(data) - 24)
+    header, rest = data[20 : 20 + length], data[20 + length : -4]
+    whole = data[:16] + struct.pack("<I", zlib.crc32(data[:16] + header)) + header + rest
+    return whole + struct.pack("<I", zlib.crc32(whole))
+
+
+def mutate_session(rng: random.Random, data: bytes) -> bytes:
+    """Mostly with checksums that are right."""
+    changed = mutate(rng, data)
+    return with_checksums(changed) if rng.random() < 0.9 else changed
+
+
+def mutate_json(rng: random.Random, data: bytes) -> bytes:
+    """In half of the files the JSON stays valid, and one to four of its values change."""
+    if rng.random() < 0.5:
+        return mutate(rng, data)
+    whole = json.loads(data)
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        place = whole
+        while place:
+            key: Any = rng.choice(list(place) if isinstance(place, dict) else range(len(place)))
+            value = place[key]
+            if isinstance(value, (dict, list)) and value and rng.random() < 0.9:
+                place = value
+                continue
+            kind = rng.randrange(4)
+            if kind == 0:
+                del place[key]
+            elif kind == 1 and isinstance(value, str):
+                place[key] = mutate(rng, value.encode("utf-8", "replace")).decode("utf-8", "replace")
+            elif kind == 2:
+                place[key] = copy.deepcopy(rng.choice(list(whole.values())))
+            else:
+                place[key] = copy.deepcopy(rng.choice(STRANGERS))
+            break
+    return json.dumps(whole).encode()
+
+
+def mutate_in_place(rng: random.Random, data: bytes) -> bytes:
+    """In half of the files every length stays right: only bytes change."""
+    if rng.random() < 0.5:
+        return mutate(rng, data)
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 2, 4))):
+        changed[rng.randrange(len(changed))] = rng.randrange(256)
+    return bytes(changed)
+
+
+def mutate_words(rng: random.Random, data: bytes) -> bytes:
+    """In half of the files it stays text: words and signs change places, or are there twice or not at all."""
+    if rng.random() < 0.5:
+        return mutate(rng, data)
+    words = re.findall(r"\w+|\s+|[{}][{%}-]*|-?[%}]}|.", data.decode())
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        at, other = rng.randrange(len(words)), rng.choice(words)
+        words[at : at + rng.randrange(3)] = [other] * rng.randrange(3)
+    return "".join(words).encode()
+
+
+class Format(NamedTuple):
+    """A kind of file."""
+
+    data: bytes  # good ones
+    path: Path  # where they are read
+    read: Callable[[], object]
+    mutate: Callable[[random.Random, bytes], bytes] = mutate
+
+
+def checkpoint(path: Path) -> None:
+    """All that can be read of a model: tensors, vocabulary, template; then the model itself where it is legal."""
+    found = open_checkpoint(str(path))
+    for tensor in found.tensors.values():
+        len(bytes(tensor.data[:64]))
+    with edge.load(str(path), ctx=32, threads=1, draft="off") as engine:
+        list(engine.session().complete(array("i", [1, 2, 3]), max_tokens=2))
+
+
+def texts(folder: Path) -> None:
+    """The text of a model in a Hugging Face directory: its tokenizer, and a conversation in its chat template."""
+    found = open_checkpoint(str(folder))
+    tokenizer = Tokenizer.of(found)
+    for message in TALK:
+        tokenizer.encode(message["content"])
+    template = Template.for_model(found)
+    for tools in (None, TOOLS) if template.tools else (None,):
+        tokenizer.decode(template.encode(tokenizer, TALK, tools=tools))
+    template.answer_lead()
+    template.stop_ids(tokenizer)
+
+
+def tokenizer_json() -> dict[str, Any]:
+    """A byte-level vocabulary of 512 tokens as the ``tokenizers`` library writes it."""
+    known = json.loads((VECTORS / "tokenizer" / "bpe512.json").read_text())
+    vocabulary, bos = known["tokens"], known["bos_id"]
+    begin = vocabulary[bos]
+    split = {"type": "Split", "pattern": {"Regex": PATTERNS[known["pre"]]}, "behavior": "Isolated", "invert": False}
+    return {
+        "version": "1.0", "truncation": None, "padding": None,
+        "added_tokens": [{"id": i, "content": text, "special": True} for i, text in enumerate(vocabulary[:3])],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, {"type": "ByteLevel", "use_regex": False}]},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": begin, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "special_tokens": {begin: {"id": begin, "ids": [bos], "tokens": [begin]}}},
+        "decoder": {"type": "ByteLevel"},
+        "model": {"type": "BPE", "byte_fallback": False, "ignore_merges": True, "merges": known["merges"],
+                  "vocab": {text: i for i, text in enumerate(vocabulary)}},
+    }  # fmt: skip
+
+
+def text_formats(folder: Path, weights: Path) -> dict[str, Format]:
+    """The formats of the files beside the weights of a Hugging Face directory, each in a directory of its own."""
+    settings = {
+        "add_bos_token": True, "bos_token": {"content": "<|begin_of_text|>"}, "eos_token": "<|end_of_text|>",
+        "added_tokens_decoder": {"2": {"content": "<|end_of_text|>", "special": True}},
+        "chat_template": [{"name": "tool_use", "template": CHAT}, {"name": "default", "template": CHAT}],
+    }  # fmt: skip
+    byte_level = json.dumps(tokenizer_json()).encode()
+    pieces = (VECTORS / "tokenizer" / "spm512.model").read_bytes()
+    described = json.dumps(settings).encode()
+
+    def beside(kind: str, change: Any, name: str, data: bytes, **others: bytes) -> dict[str, Format]:
+        model = folder / kind
+        shutil.copytree(weights, model)
+        for other, content in others.items():
+            (model / other.replace("__", ".")).write_bytes(content)
+        return {kind: Format(data, model / name, lambda: texts(model), change)}
+
+    return {
+        **beside("tokenizer", mutate_json, "tokenizer.json", byte_level, tokenizer_config__json=described),
+        **beside("pieces", mutate_in_place, "tokenizer.model", pieces, chat_template__jinja=CHAT.encode()),
+        **beside("settings", mutate_json, "tokenizer_config.json", described, tokenizer__json=byte_level),
+        **beside("template", mutate_words, "chat_template.jinja", CHAT.encode(), tokenizer__model=pieces),
+    }
+
+
+def formats(folder: Path) -> dict[str, Format]:
+    """Every format by its name in docs/hostile.md; ``folder`` is an empty one for the files."""
+    from benchmarks import make_model
+
+    make_model.make(folder / "tiny.gguf", "tiny")
+    make_model.make(folder / "groups.gguf", "tiny-qwen3", "PQ2_0", "PQ2_0")
+    convert(folder / "groups.gguf", folder / "panels.gguf")
+    good = VECTORS / "oracle" / "relu2_gqa_tied" / "packed_auto_f32"
+    model = folder / "hf"
+    shutil.copytree(good, model)
+    engine = edge.load(folder / "tiny.gguf", ctx=64, threads=1, draft="off")
+    session = engine.session()
+    list(session.complete(array("i", range(1, 40)), max_tokens=4, sampling=Sampling(temperature=0.0)))
+    session.save(folder / "talk.bes")
+    config = engine.config
+    keep = [[40] * config.n_kv_head] * config.n_layer
+    facts = {"version": VERSION, "n_layer": config.n_layer, "n_kv_head": config.n_kv_head, "keep": keep, "sinks": 4}
+    return {
+        "gguf": Format((folder / "tiny.gguf").read_bytes(), folder / "m.gguf", lambda: checkpoint(folder / "m.gguf")),
+        "panels": Format(
+            (folder / "panels.gguf").read_bytes(), folder / "p.gguf", lambda: checkpoint(folder / "p.gguf")),
+        "session": Format((folder / "talk.bes").read_bytes(), folder / "s.bes",
+                          lambda: engine.load_session(folder / "s.bes"), mutate_session),
+        "safetensors": Format((good / "model.safetensors").read_bytes(), folder / "m.safetensors",
+                              lambda: safetensors.read(str(folder / "m.safetensors"))),
+        "directory": Format((good / "config.json").read_bytes(), model / "config.json",
+                            lambda: open_checkpoint(str(model)), mutate_json),
+        "budget": Format(json.dumps(facts).encode(), folder / "b.json",
+                         lambda: read_budget(str(folder / "b.json"), config), mutate_json),
+        **text_formats(folder, good),
+    }  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("count", type=int)
+    parser.add_argument("seed", type=int, nargs="?", default=int(time.time()))
+    parser.add_argument("--only", default="")
+    parser.add_argument("--one", type=int, default=-1)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--record", type=Path, default=ROOT / "build" / "fuzz-files.json")
+    options = parser.parse_args()
+    options.record.parent.mkdir(exist_ok=True)
+    seen: Counter[str] = Counter()
+    first = 0
+    if options.resume:
+        kept = json.loads(options.record.read_text())
+        options.seed, options.only, first = kept["seed"], kept["only"], kept["number"]
+        seen.update(kept["seen"])
+    print(f"seed {options.seed}", flush=True)
+    with tempfile.TemporaryDirectory() as name, open(options.record, "w") as record:
+        known = formats(Path(name))
+        for good in known.values():  # what is mutated must be good
+            good.path.write_bytes(good.data)
+            good.read()
+        names = [options.only] if options.only else sorted(known)
+        numbers = range(first, options.count) if options.one < 0 else [options.one]
+        for number in numbers:
+            kind = names[number % len(names)]
+            tried = known[kind]
+            record.seek(0)
+            json.dump({"seed": options.seed, "only": options.only, "number": number, "seen": seen}, record)
+            record.truncate()
+            record.flush()
+            tried.path.unlink(missing_ok=True)  # what is still mapped keeps its bytes
+            tried.path.write_bytes(tried.mutate(random.Random(f"{options.seed} {number}"), tried.data))
+            try:
+                tried.read()
+                outcome = "accepted"
+            except EdgeError as error:
+                outcome = "refused"
+                if "\n" in str(error) or not str(error):
+                    outcome = "refused, not in one line"
+            except Exception as error:
+                outcome = type(error).__name__
+                traceback.print_exc()
+            if outcome not in ("accepted", "refused"):
+                print(f"seed {options.seed} number {number} ({kind}): {outcome}", flush=True)
+            seen[f"{kind} {outcome}"] += 1
+            if number % 10_000 == 9_999:
+                print(number + 1, dict(sorted(seen.items())), flush=True)
+    print(*(f"{n:>9} {what}" for what, n in sorted(seen.items())), sep="\n")
+    wrong = sum(n for what, n in seen.items() if what.split(" ", 1)[1] not in ("accepted", "refused"))
+    print(f"{sum(seen.values())} files, {wrong} wrong")
+    return wrong > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,342 @@
+"""What users complain about in other servers of this kind: each complaint is a test, named after it.
+
+Where a complaint comes from is in its docstring.  The forms of the protocols are in tests/serve/test_serve.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from edge.constrain.vocabulary import bytes_for
+from edge.serve import bodies, exchange
+from tests.http_service import BOUND, GREEDY, Server, serving
+
+LONG = {"temperature": 0, "max_tokens": 100_000, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serving("--ctx", "512", "--queue", "2", "--metrics") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def sliding() -> Iterator[Server]:
+    """One whose answers need not end."""
+    with serving("--ctx", "4096", "--overflow", "slide", "--queue", "4", "--metrics") as server:
+        yield server
+
+
+@contextlib.contextmanager
+def asked(server: Server, content: str, **more: Any) -> Iterator[socket.socket]:
+    """A connection on which a chat was asked for."""
+    body = json.dumps({"messages": [{"role": "user", "content": content}], **more}).encode()
+    with socket.create_connection((server.host, server.port), timeout=BOUND) as connection:
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall(head.encode() + body)
+        yield connection
+
+
+def gauge(server: Server, name: str) -> int:
+    text = server.ask("GET", "/metrics")[2]
+    return int(re.search(rf"^bitnet_edge_{name} (\d+)$", text, re.MULTILINE)[1])  # type: ignore[index]
+
+
+def reset(connection: socket.socket) -> None:
+    """Hang up without a word, as a client that was killed."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_1_generation_goes_on_after_a_disconnect_also_queued_and_in_prefill(sliding: Server, stream: bool) -> None:
+    """llama.cpp#24496, #13262, ik_llama.cpp#1020."""
+    before = sliding.until(running=0, waiting=0)
+    with asked(sliding, "Tell me a story.", stream=stream, **LONG) as answering:
+        sliding.until(running=1)
+        with asked(sliding, "Hello", stream=stream, **LONG) as queued:
+            sliding.until(running=1, waiting=1)
+            reset(queued)
+            sliding.until(running=1, waiting=0)
+        reset(answering)
+        sliding.until(running=0)
+    with asked(sliding, "tea and cake " * 1200, stream=stream, **LONG) as reading:  # 3000 tokens of prompt
+        sliding.until(running=1)
+        reset(reading)
+        state = sliding.until(running=0)
+    assert state["cancelled"] - before["cancelled"] == 3 and state["served"] == before["served"]
+    assert state["failed"] == 0
+
+
+def test_2_the_prompt_cache_is_outside_any_memory_plan(server: Server) -> None:
+    """ollama#18264, llama.cpp#22629: other conversations, again and again, and forms; the plan counts them all."""
+    for i in range(40):
+        server.chat(f"Guest {i}: two teas and {i} scones, please. " * 8, user=f"guest {i}")
+        assert gauge(server, "memory_resident_bytes") < gauge(server, "memory_planned_bytes")
+    server.chat("Two teas.", choices=["yes", "no"], max_tokens=40)
+    assert gauge(server, "memory_resident_bytes") < gauge(server, "memory_planned_bytes")
+    assert gauge(server, "memory_planned_bytes") > bytes_for(4096) + exchange.RESERVE
+
+
+def test_2_requests_are_part_of_the_plan_too(sliding: Server) -> None:
+    """Whoever sends large requests and waits holds memory: together at most what is planned."""
+    part = b"{" + b" " * (bodies.LIMIT - 1000)
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n" % (len(part) + 100)
+    held: list[socket.socket] = []
+    status = 400
+    deadline = time.monotonic() + BOUND
+    try:
+        while status == 400:  # until all of it has arrived
+            if not held or select.select(held, [], [], 0)[0]:  # one was answered: it met a small one at the limit
+                for connection in held:
+                    connection.close()
+                held = []
+                for _ in range(exchange.BODIES_LIMIT // len(part)):
+                    held.append(socket.create_connection((sliding.host, sliding.port), timeout=BOUND))
+                    held[-1].sendall(head + part)
+            status, headers, body = sliding.ask("POST", "/v1/chat/completions", b" " * 100_000)
+            assert time.monotonic() < deadline, body
+            time.sleep(0.05)
+        assert status == 503 and headers["retry-after"] and "try again" in body["error"]["message"]
+    finally:
+        for connection in held:
+            connection.close()
+    deadline = time.monotonic() + BOUND
+    while sliding.ask("POST", "/v1/chat/completions", b" " * 100_000)[0] != 400:  # their room is free again
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("overflow", ["stop", "slide"])
+def test_2_long_texts_are_part_of_the_plan_too(overflow: str) -> None:
+    """Tokens take many times the memory of their letters: of a text that cannot be read whole, not all become any."""
+    text = "Two teas and scones by the sea, please. " * 75_000
+    talk = {"messages": [{"role": "user", "content": text}], **GREEDY}
+    requests = [("/v1/chat/completions", talk), ("/v1/completions", {"prompt": text, **GREEDY})] * 4
+    with serving("--ctx", "2048", "--overflow", overflow, "--queue", "8", "--metrics") as server:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda each: server.ask("POST", *each)[0], requests))
+        assert set(found) <= ({400, 503} if overflow == "stop" else {200, 503}) and set(found) != {503}
+        status = Path(f"/proc/{server.process.pid}/status").read_text()
+        peak = int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) << 10  # type: ignore[index]
+        assert peak < gauge(server, "memory_planned_bytes")
+
+
+def test_3_silent_truncation_with_200(server: Server) -> None:
+    """ollama#4967, #3839: 400, with the counts."""
+    for path, body in (("/v1/chat/completions", {"messages": [{"role": "user", "content": "tea and cake " * 600}]}),
+                       ("/v1/completions", {"prompt": "tea and cake " * 600})):
+        for stream in (False, True):
+            status, _, found = server.ask("POST", path, {**body, "stream": stream})
+            assert status == 400 and found["error"]["code"] == "context_length_exceeded"
+            assert re.search(r"has \d{4} tokens, and the context 512", found["error"]["message"])
+    status, _, found = server.ask("POST", "/api/chat", {"messages": [{"role": "user", "content": "tea " * 2000}]})
+    assert status == 400 and "and the context 512" in found["error"]
+
+
+def test_4_endless_context_shift(server: Server) -> None:
+    """llama.cpp#25026: an answer ends where the context does, and says so."""
+    body = server.chat("Tell me a story.", **LONG)
+    usage = body["usage"]
+    assert body["choices"][0]["finish_reason"] == "length"
+    assert usage["prompt_tokens"] + usage["completion_tokens"] <= 512 + 1
+
+
+@pytest.mark.parametrize("schema", [
+    {"type": "object", "properties": {"a": {"not": {"type": "string"}}}},  # cannot be obeyed
+    {"type": "strin"},
+    {"$ref": "#/nowhere"},
+    {"$ref": "https://example.org/schema.json"},
+    {"type": "string", "pattern": "(("},
+    {"type": "object", "properties": 7},
+])
+@pytest.mark.parametrize("stream", [False, True])
+def test_5_schemas_that_fail_open_or_as_500(server: Server, schema: Any, stream: bool) -> None:
+    """llama.cpp#19051, #24097: an answer that ignores the schema; #17574: 500, which clients try again."""
+    form = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": schema}}
+    status, headers, found = server.ask("POST", "/v1/chat/completions", {
+        "messages": [{"role": "user", "content": "x"}], "response_format": form, "stream": stream, **GREEDY})
+    assert status == 400 and headers["x-should-retry"] == "false", found
+    assert found["error"]["type"] == "invalid_request_error" and "\n" not in found["error"]["message"]
+    status, _, found = server.ask("POST", "/api/chat", {
+        "messages": [{"role": "user", "content": "x"}], "format": schema, "stream": stream})
+    assert status == 400 and isinstance(found["error"], str)
+
+
+def test_6_unbounded_queues(sliding: Server) -> None:
+    """ollama#7758: 429 with Retry-After, and the place in the queue."""
+    sliding.until(running=0, waiting=0)
+    with contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(asked(sliding, f"Story {i}", stream=True, **LONG)) for i in range(5)]
+        sliding.until(running=1, waiting=4)
+        status, headers, found = sliding.ask("POST", "/v1/chat/completions", {
+            "messages": [{"role": "user", "content": "x"}]})
+        assert status == 429 and 1 <= int(headers["retry-after"]) <= 120
+        assert found["error"]["type"] == "rate_limit_error"
+        places = set()
+        for connection in waiting:
+            with connection.makefile("rb") as head:
+                assert head.readline() == b"HTTP/1.1 200 OK\r\n"
+                fields = dict(line.decode().strip().split(": ", 1) for line in iter(head.readline, b"\r\n"))
+            places.add(int(fields["x-queue-position"]))
+            assert float(fields["x-queue-seconds"]) >= 0
+        assert places <= {0, 1, 2, 3} and 3 in places
+    sliding.until(running=0, waiting=0)
+
+
+def test_7_stop_strings_split_across_tokens(server: Server) -> None:
+    """vllm#3574: every cut of an answer is found, and nothing of the stop string is sent before."""
+    messages = [{"role": "user", "content": "Two teas and a scone, please."}]
+    said = server.chat(messages)["choices"][0]["message"]["content"]
+    assert len(said) > 20
+    for at in range(3, len(said) - 5):
+        stop = said[at : at + 5]
+        before = said[: said.index(stop)]
+        choice = server.chat(messages, stop=[stop])["choices"][0]
+        assert (choice["message"]["content"], choice["finish_reason"]) == (before, "stop")
+    events = server.events("/v1/chat/completions", {"messages": messages, **GREEDY, "stop": stop})
+    assert "".join(each["choices"][0]["delta"].get("content", "") for each in events[:-1]) == before
+
+
+def test_8_split_utf_8(server: Server) -> None:
+    """llama.cpp#28926: characters of several tokens come whole, with whatever chance draws them."""
+    words = ["café crème – 3 €", "naïve 😀🍰 jalapeño", "日本語のお茶"]  # noqa: RUF001
+    for word in words:
+        body = {"messages": [{"role": "user", "content": word}], "choices": [word], "max_tokens": 200}
+        events = server.events("/v1/chat/completions", body)
+        assert "".join(each["choices"][0]["delta"].get("content", "") for each in events[:-1]) == word
+        status, _, text = server.ask("POST", "/api/chat", {"messages": body["messages"], "stream": True, "format": {
+            "enum": [word]}, "options": {"num_predict": 300}})
+        said = "".join(json.loads(line)["message"]["content"] for line in text.splitlines())
+        assert status == 200 and json.loads(said) == word
+    for seed in range(10):  # rubbish, of which some bytes are no characters
+        body = {"prompt": "日本", "max_tokens": 30, "temperature": 5.0, "top_p": 1, "top_k": 0, "seed": seed}
+        status, _, found = server.ask("POST", "/v1/completions", body)
+        events = server.events("/v1/completions", body)
+        assert status == 200
+        assert "".join(each["choices"][0]["text"] for each in events[:-1]) == found["choices"][0]["text"]
+
+
+@pytest.mark.parametrize(("path", "body"), [
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}), ("/v1/models", None),
+    ("/api/tags", None), ("/", None), ("/health", None), ("/metrics", None), ("/tokenize", {"content": "x"}),
+])
+def test_9_any_web_page_can_read_the_server(server: Server, path: str, body: Any) -> None:
+    """llama.cpp PR#25606; DNS rebinding gpt4all PR#3587: neither another page nor another name gets anything."""
+    method = "GET" if body is None else "POST"
+    for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Host": "evil.example:8080"},
+                    {"Origin": "http://evil.example:8080", "Host": "evil.example:8080"}):
+        status, found, _ = server.ask(method, path, body, headers)
+        assert status == 403 and "access-control-allow-origin" not in found, headers
+        status, found, _ = server.ask("OPTIONS", path, None, {**headers, "Access-Control-Request-Method": method})
+        assert status == 403 and "access-control-allow-origin" not in found
+
+
+def test_9_keys(tmp_path: Path) -> None:
+    """ollama#1053, #9114: a key, for all that tells or costs something."""
+    with serving("--metrics", "--ctx", "256", BITNET_EDGE_API_KEY="secret") as server:
+        for method, path in (("GET", "/v1/models"), ("POST", "/v1/chat/completions"), ("POST", "/api/chat"),
+                             ("GET", "/api/tags"), ("GET", "/metrics"), ("POST", "/tokenize"), ("GET", "/nothing")):
+            for headers in ({}, {"Authorization": "Bearer secre"}, {"Authorization": "Basic c2VjcmV0"}):
+                status, found, body = server.ask(method, path, None, headers)
+                assert status == 401 and found["www-authenticate"] == "Bearer" and "secret" not in str(body)
+        assert server.ask("GET", "/v1/models", None, {"Authorization": "Bearer secret"})[0] == 200
+
+
+def test_9_nothing_tells_what_others_asked(server: Server) -> None:
+    """llama.cpp PR#16534: its /slots shows the prompts of all."""
+    server.chat("My password is swordfish.")
+    for path in ("/slots", "/props", "/v1/models", "/health", "/metrics", "/api/ps", "/api/tags", "/api/show", "/"):
+        assert "swordfish" not in str(server.ask("GET", path)[2])
+
+
+def test_10_the_worker_is_dead_and_health_says_ok(monkeypatch: pytest.MonkeyPatch) -> None:
+    """mlx-lm#1909.  (That it is stuck: test_serve.py, test_health_tells_when_answers_are_not_made.)"""
+    import asyncio
+
+    from edge.serve import conversations
+    from edge.serve.app import application
+    from edge.serve.calls import Call
+    from edge.serve.service import Service, Settings
+
+    class Session:
+        messages: list[Any] = []
+        n_tokens = 0
+
+        def chat(self, messages: Any, **_: Any) -> Any:
+            raise SystemExit("the worker dies")
+
+        def close(self) -> None:
+            pass
+
+        def set_aside(self) -> None:
+            pass
+
+    class Engine:
+        class config:
+            name = "dying"
+
+        class plan:
+            room = 1
+
+        store = SimpleNamespace(share=lambda *_, **__: None)
+
+        def session(self, **_: Any) -> Session:
+            return Session()
+
+    monkeypatch.setattr("threading.excepthook", lambda _: None)
+
+    async def probe(app: Any) -> tuple[int, Any]:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def receive() -> Any:
+            return {"type": "http.request"}
+
+        scope = {"type": "http", "method": "GET", "path": "/health", "headers": [], "query_string": b""}
+        await app(scope, receive, send)
+        return sent[0]["status"], json.loads(sent[1]["body"])
+
+    async def scene() -> list[tuple[int, Any]]:
+        service = Service(Settings())
+        app = application(service)
+        service.open(Engine())  # type: ignore[arg-type]
+        assert service.conversations is not None
+        found = [await probe(app)]
+        job = conversations.Job(Call(messages=[{"role": "user", "content": "x"}]))
+        service.conversations.submit(job.ticket(job.call))
+        deadline = time.monotonic() + BOUND
+        while (await probe(app))[0] == 200 and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        return [*found, await probe(app)]
+
+    before, after = asyncio.run(scene())
+    assert before[0] == 200 and after[0] == 500 and "threads have ended" in after[1]["error"]
+
+
+def test_an_answer_depends_on_its_request_alone(server: Server) -> None:
+    """Not on what was held: an answer in other tokens than the tokenizer's is read again as the client sends it."""
+    first = [{"role": "user", "content": "Two teas."}]
+    schema = {"type": "object", "properties": {"drink": {"enum": ["tea", "coffee"]}}, "required": ["drink"]}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    said = server.chat(first, response_format=form, max_tokens=60)["choices"][0]["message"]
+    more = [*first, said, {"role": "user", "content": "And then?"}]
+    warm = {"temperature": 1.2, "seed": 4, "max_tokens": 40}
+    held = server.chat(more, **warm)["choices"]
+    server.chat("Something else.")
+    assert server.chat(more, **warm)["choices"] == held

@@ -1,0 +1,204 @@
+"""What people type by mistake or out of habit: one line that names what is wrong and what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import edge
+from benchmarks import make_model
+from edge.cli.group import COMMANDS, NEIGHBOURS, NOT_HERE
+from edge.errors import UsageError
+from edge.formats import open_checkpoint
+from edge.registry.library import demo
+from tests.services import REAL, ROOT, environment
+
+
+def bitnet_edge(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*REAL, *arguments], cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.parametrize(("arguments", "code", "said"), [
+    (["run", "-ngl", "99", "hi"], 2, "uses no GPU"),
+    (["run", "--n-gpu-layers=99", "hi"], 2, "uses no GPU"),
+    (["run", "-ngl99", "hi"], 2, "-ngl99 is not supported: bitnet-edge uses no GPU"),
+    (["-ngl", "99"], 2, "-ngl is not supported: bitnet-edge uses no GPU"),
+    (["-q", "-ngl", "99"], 2, "-ngl is not supported: bitnet-edge uses no GPU"),
+    (["llama-cli"], 2, "use bitnet-edge run"),
+    (["main"], 2, "use bitnet-edge run"),
+    (["interactive"], 2, "use bitnet-edge chat"),
+    (["llama-server"], 2, "use bitnet-edge serve"),
+    (["stop", "x"], 2, "nothing runs in the background; Ctrl-C or SIGTERM ends serve"),
+    (["cp", "a", "b"], 2, "a model is a file: copy it; bitnet-edge list --json shows its path"),
+    (["push", "x"], 2, "bitnet-edge does not upload models"),
+    (["update"], 2, "bitnet-edge pull MODEL --force downloads a model again"),
+    (["download", "x"], 2, "use bitnet-edge pull"),
+    (["quantize", "x"], 2, "use bitnet-edge convert"),
+    (["kv", "plan", "falcon-3"], 3, "did you mean falcon3-"),
+    (["kv", "plan", "zzzz"], 3, "published models are 2b-4t"),
+    (["kv", "plan", ""], 3, "'' is neither a file nor the name of a pulled or a published model; published"),
+    (["kv", "plan", "-m", "falcon-3"], 3, "did you mean falcon3-"),
+    (["kv", "plan", "-m", "2b-4t", "2b-4t"], 2, "MODEL and -m cannot be used together"),
+    (["chat", "--modle", "x"], 2, "chat has no option --modle; did you mean --model?"),
+    (["run", "--port", "1"], 2, "run has no option --port; it is an option of serve ("),
+    (["run", "--nosuch", "x"], 2, "run has no option --nosuch ("),
+    (["--nosuch"], 2, "bitnet-edge has no option --nosuch ("),
+    (["--ctx", "512", "run"], 2, "bitnet-edge has no option --ctx; it is an option of run, chat, "),
+    (["kv", "--ctx", "512"], 2, "kv has no option --ctx; it is an option of run, chat, "),
+    (["chat", "--socket", "/nowhere/at/all/x"], 2, "folder /nowhere/at/all does not exist"),
+    (["-p", "hi"], 2, "bitnet-edge run -p"),
+    (["runn"], 2, "did you mean 'run'?"),
+    (["kv"], 2, "missing command: plan (try 'bitnet-edge kv --help')"),
+    (["model"], 2, "missing command: show or check ("),
+    (["kv", "plan", "--ctx", "0"], 2, "'0': each number must be 1 or more"),
+    (["run", "-m", "nosuch", "hi"], 3, "'nosuch' is neither a file nor a pulled model; bitnet-edge list shows"),
+    (["run", "--temp", "hot", "hi"], 2, "bitnet-edge: invalid value for '--temp' / '--temperature': 'hot' is not a"),
+    (["run", "-c", "10k", "hi"], 2, "'10k' is not a valid whole number; write its digits, such as 10240"),
+    (["serve", "--port", "70000"], 2, "70000 is not a number from 0 to 65535."),
+    (["bench", "--repeats", "0"], 2, "0 is less than 1."),
+    (["convert", "a", "b", "c"], 2, "this command does not take 'c'"),
+    (["convert", "a"], 2, "bitnet-edge: missing argument 'OUT'."),
+    (["serve", "--port", "abc"], 2, "'abc' is not a valid whole number"),
+    (["run", "--timeout", "soon", "hi"], 2, "'soon' is not a valid number of seconds"),
+])
+def test_what_is_wrong_and_what_to_do(arguments: list[str], code: int, said: str) -> None:
+    done = bitnet_edge(*arguments)
+    assert (done.returncode, done.stdout) == (code, "") and said in done.stderr, done
+    assert done.stderr.count("\n") == 1
+
+
+def test_weights_alone(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    done = bitnet_edge("run", "-m", str(tmp_path / "model.safetensors"), "hi")
+    assert done.returncode == 4 and "name the folder that holds it" in done.stderr
+
+
+def test_the_commands_of_others_lead_to_ours() -> None:
+    assert {target.split()[0] for target in NEIGHBOURS.values()} <= set(COMMANDS) | {"serve"}
+    assert not {*NEIGHBOURS, *NOT_HERE} & set(COMMANDS) and not set(NEIGHBOURS) & set(NOT_HERE)
+
+
+@pytest.mark.parametrize(("command", "memory", "code", "said"), [
+    ("run", "60", 2, "--memory is 60, in bytes; did you mean 60M?"),
+    ("serve", "60", 2, "--memory is 60, in bytes; did you mean 60M?"),
+    ("run", "60.5", 2, "--memory is 60.5, in bytes; did you mean 60.5M?"),
+    ("run", "1.5", 2, "--memory is 1.5, in bytes; did you mean 1.5G?"),
+    ("run", "700000", 2, "--memory is 700000, in bytes; write it like 1500M, 1.5G or 800MiB"),
+    ("run", "1", 2, "--memory is 1, in bytes; did you mean 1G?"),
+    ("run", "60K", 5, "the limit is 60K; did you mean 60M?"),
+])  # fmt: skip
+def test_a_limit_in_the_wrong_unit(command: str, memory: str, code: int, said: str) -> None:
+    done = bitnet_edge(command, "--memory", memory, *(["hi"] if command == "run" else ["--port", "0"]))
+    assert done.returncode == code and done.stderr.endswith(f"{said}\n") and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_limit_without_its_unit_in_python() -> None:
+    with pytest.raises(UsageError, match=r"memory is 60, in bytes; did you mean 60M\?"):
+        edge.load(memory=60)
+
+
+def test_a_smaller_head_is_proposed_only_where_it_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = dataclasses.replace(make_model.SHAPES["tiny"], n_vocab=60_000, hidden=512)
+    monkeypatch.setitem(make_model.SHAPES, "wide", shape)
+    make_model.make(tmp_path / "m.gguf", "wide")
+    proposed = []
+    for size in range(40, 100, 4):  # the head takes 31 MB in int8, 16 in int4
+        asked = ("run", "-m", str(tmp_path / "m.gguf"), "--memory", f"{size}M", "-n", "1", "hi")
+        done = bitnet_edge(*asked)
+        if done.returncode == 0:
+            break
+        assert done.returncode == 5 and done.stderr.count("\n") == 1, done.stderr
+        proposed.append("--head int4 would fit" in done.stderr)
+        assert bitnet_edge(*asked, "--head", "int4").returncode == (0 if proposed[-1] else 5)
+    assert proposed[0] is False and proposed[-1] is True and proposed == sorted(proposed)
+
+
+def test_a_session_made_with_other_options(tmp_path: Path) -> None:
+    file = ("--session", str(tmp_path / "talk.bes"), "-t", "1", "-n", "2")
+    assert bitnet_edge("run", *file, "--kv", "f16", "--ctx", "512", "hi").returncode == 0
+    done = bitnet_edge("run", *file, "hi")
+    assert done.returncode == 4 and done.stderr.count("\n") == 1
+    assert "give --kv f16 --ctx 512, as it was made with, or another file" in done.stderr
+    assert bitnet_edge("run", *file, "--kv", "f16", "--ctx", "512", "hi").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "give", "leave"),
+    [
+        (("--overflow", "stop"), "--overflow stop", "--overflow stop"),
+        (("--window", "256"), "--window 256", "--window"),
+        (("--sinks", "8"), None, "--sinks 4"),  # a session that sets none has the number of its file
+        (("--positions", "cache"), "--positions cache", "--positions"),
+        (("--kv-policy", "heavy"), "--kv-policy heavy", "--kv-policy"),
+        (("--kv-policy", "quarter"), "--kv-policy quarter", "--kv-policy"),
+        (("--kv-drop-layers", "1"), "--kv-drop-layers 1", "--kv-drop-layers"),
+        (("--kv-budget", "BUDGET"), "--kv-budget FILE", "--kv-budget"),
+        (("--kv-hadamard", "on"), "--kv-hadamard on", "--kv-hadamard off"),
+        (("--kv", "f16"), "--kv f16 --ctx 512", "--kv int8 --ctx 512"),
+        (("--ctx", "256"), "--kv int8 --ctx 256", "--kv int8 --ctx 512"),
+    ],
+)
+def test_the_option_by_which_a_session_differs_is_named(
+    tmp_path: Path, option: tuple[str, str], give: str | None, leave: str
+) -> None:
+    """A file made with the option, and one made without it: the message leads to exit code 0 either way."""
+    budget = tmp_path / "budget.json"
+    config = open_checkpoint(demo()).config
+    keep = [[64] * config.n_kv_head for _ in range(config.n_layer)]
+    budget.write_text(json.dumps(
+        {"version": 1, "n_layer": config.n_layer, "n_kv_head": config.n_kv_head, "sinks": 4, "keep": keep}))
+    usual = {"--kv": "int8", "--ctx": "512"}
+
+    def ask(name: str, options: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        words = [str(budget) if word in ("BUDGET", "FILE") else word for pair in options.items() for word in pair]
+        return bitnet_edge("run", "--session", str(tmp_path / name), "-t", "1", "-n", "2", *words, "hi")
+
+    def follow(message: str, options: dict[str, str]) -> dict[str, str]:
+        given = re.search(r"give (--.*?)(?: without|, as)", message)
+        left = re.findall(r"--[a-z-]+", *re.findall(r" without (.*?)[,;]", message) or [""])
+        words = given[1].split() if given else []
+        found = {**options, **dict(zip(words[::2], words[1::2]))}
+        return {name: value for name, value in found.items() if name not in left}
+
+    special = {**usual, option[0]: option[1]}
+    assert ask("plain", usual).returncode == ask("special", special).returncode == 0
+    for name, options, named in (("special", usual, give), ("plain", special, leave)):
+        done = ask(name, options)
+        if named is None:
+            assert done.returncode == 0, done.stderr
+            continue
+        assert done.returncode == 4 and done.stderr.count("\n") == 1
+        assert f" {named}" in done.stderr
+        again = ask(name, follow(done.stderr, options))
+        assert again.returncode == 0, done.stderr + again.stderr
+
+
+def test_settings_and_system_prompts_are_confirmed() -> None:
+    lines = "/system Be kind.\nhi\n/system Be short.\n/set temp 0.5\n/set stats on\n/set seed 7\n/set stop\n"
+    done = subprocess.run([*REAL, "chat", "-n", "2", "-t", "1"], cwd=ROOT, env=environment(), input=lines,
+                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    model, *said = done.stderr.splitlines()
+    assert model.startswith("demo-5m (") and said == [
+        "(used from the next message on)", "(used from the next message on; what was said stays, /clear starts anew)",
+        "(temperature is now 0.5)", "(stats is now on)", "(seed is now 7)", "(stop is now none)"]  # fmt: skip
+
+
+def test_settings_that_are_wrong_name_the_values_of_their_key() -> None:
+    lines = "/set max_tokens 0\n/set max_tokens\n/set stats\n/set stats maybe\n/set nosuch 1\n"
+    done = subprocess.run([*REAL, "chat", "-n", "2", "-t", "1"], cwd=ROOT, env=environment(), input=lines,
+                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    said = done.stderr.splitlines()[1:]  # the first names the model
+    assert done.returncode == 2 and said[:4] == [
+        "bitnet-edge: /set max_tokens 0: it must be a whole number from 1",
+        "bitnet-edge: /set max_tokens: it must be a whole number from 1",
+        "bitnet-edge: /set stats: it must be on or off",
+        "bitnet-edge: /set stats maybe: it must be on or off",
+    ]
+    assert said[4].startswith("bitnet-edge: /set nosuch 1: unknown key; keys are ") and len(said) == 5

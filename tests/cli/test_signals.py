@@ -1,0 +1,193 @@
+"""Signals that arrive while the program is busy with something else: they end it, and nothing is printed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.terminal import Terminal
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PROGRAM = """
+import os, signal, sys, time
+from edge.cli.group import guard
+from edge.cli.output import Output
+from edge.cli.signals import handle_sigterm
+
+def send(number):
+    os.kill(os.getpid(), number)
+    time.sleep(0)  # the handler runs here at the latest
+
+class Object:
+    def __init__(self, number):
+        self.number = number
+    def __del__(self):  # Python prints and drops what is raised here
+        send(self.number)
+
+def work():
+    with handle_sigterm():
+        {work}
+    return 0
+
+sys.exit(guard(Output(), work))
+"""
+
+
+def python(code: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a program."""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def run(work: str) -> tuple[int, str, str]:
+    """The same of a program that does ``work`` as a command does."""
+    return python(PROGRAM.format(work=work.replace("\n", "\n        ")))
+
+
+@pytest.mark.parametrize(("number", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_while_an_object_is_destroyed_ends_the_program(number: str, code: int) -> None:
+    assert run(f"Object(signal.{number})\ntime.sleep(60)\nprint('not interrupted')") == (code, "", "")
+
+
+CLEAN_UP = """try:
+    send(signal.SIGTERM)
+finally:
+    {second}
+    print("cleaned up")"""
+
+
+@pytest.mark.parametrize("second", ["send(signal.SIGTERM)", "Object(signal.SIGTERM)"])
+def test_a_second_sigterm_does_not_interrupt_the_clean_up(second: str) -> None:
+    """The parent of a one-file program forwards SIGTERM: sent to both, it arrives twice, the second a little later."""
+    assert run(CLEAN_UP.format(second=second)) == (143, "cleaned up\n", "")
+
+
+def test_a_signal_that_was_dropped_at_the_end_is_raised_there() -> None:
+    """The time for which it waits would end behind the program's own handlers: killed, it would lose its output."""
+    assert run("sys.stdout.write('text'); Object(signal.SIGTERM)") == (143, "text", "")
+
+
+LATE = """
+import os, signal, sys, time
+from edge.cli import group, main
+
+def guard(out, work):
+    code = real(out, work)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0)
+    return code
+
+real, group.guard = group.guard, guard
+sys.argv = ["bitnet-edge", "--help"]
+main.main()
+"""
+
+
+def test_ctrl_c_behind_the_last_handler_prints_no_traceback() -> None:
+    """A frozen program exits with 1 then: seen when the copy of a Ctrl-C from its parent came late."""
+    code, _, err = python(LATE)
+    assert (code, err) == (130, "")
+
+
+SERVICE = """
+import asyncio, os, signal, sys, time
+from edge.cli.signals import Terminated, run_until_signal
+
+def send():
+    os.kill(os.getpid(), signal.{number})
+    time.sleep(0)
+
+async def work():
+    asyncio.get_running_loop().call_later(0.1, send)
+    try:
+        await asyncio.sleep(60)
+    finally:
+        send()
+        await asyncio.sleep(0.1)
+        print("said farewell")
+
+try:
+    run_until_signal(work())
+except (KeyboardInterrupt, Terminated) as error:
+    send()
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize(("number", "error"), [("SIGTERM", "Terminated"), ("SIGINT", "KeyboardInterrupt")])
+def test_a_second_signal_does_not_interrupt_the_clean_up_of_a_service(number: str, error: str) -> None:
+    """systemd sends SIGTERM to both processes of a one-file program, and the parent forwards its own."""
+    assert python(SERVICE.format(number=number)) == (0, f"said farewell\n{error}\n", "")
+
+
+def test_other_exceptions_that_python_drops_are_still_printed() -> None:
+    code, out, err = run("import weakref\nset_ = set()\nkept = weakref.ref(set_, lambda _: 1 / 0)\ndel set_")
+    assert (code, out) == (0, "") and "ZeroDivisionError" in err
+
+
+# Interposed functions of libc: the first read of standard input is interrupted by SIGINT, and the next release of a
+# lock, on the way back to Python, by its copy: the moment in which a one-file program received it once.
+TWICE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static int sent;
+
+static int interrupt(void) {
+    sent = 1;
+    raise(SIGINT);
+    errno = EINTR;
+    return -1;
+}
+
+ssize_t read(int file, void *data, size_t size) {
+    ssize_t (*real)(int, void *, size_t) = (ssize_t (*)(int, void *, size_t))dlsym(RTLD_NEXT, "read");
+    return file || sent ? real(file, data, size) : interrupt();
+}
+
+char *fgets(char *text, int size, FILE *file) {
+    char *(*real)(char *, int, FILE *) = (char *(*)(char *, int, FILE *))dlsym(RTLD_NEXT, "fgets");
+    if (file != stdin || sent) return real(text, size, file);
+    interrupt();
+    return NULL;
+}
+
+int sem_post(sem_t *lock) {
+    int (*real)(sem_t *) = (int (*)(sem_t *))dlsym(RTLD_NEXT, "sem_post");
+    if (sent == 1) {
+        sent = 2;
+        raise(SIGINT);
+    }
+    return real(lock);
+}
+"""
+
+PLAIN = """
+from edge.cli import readers, signals
+
+signals.ONE_FILE = True
+with signals.interrupting():
+    try:
+        print("line:", readers.PlainReader().read("> "))
+    except signals.Interrupted:
+        print("interrupted")
+"""
+
+
+def test_ctrl_c_and_its_copy_at_a_plain_prompt(tmp_path: Path) -> None:
+    (tmp_path / "twice.c").write_text(TWICE)
+    library = tmp_path / "twice.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "twice.c", "-ldl"], check=True)
+    with Terminal([sys.executable, "-c", PLAIN], {**os.environ, "LD_PRELOAD": str(library)}) as terminal:
+        terminal.expect("> .*interrupted")
+        assert terminal.wait() == 0

@@ -1,0 +1,882 @@
+"""Answers a machine can read (edge/constrain): never an invalid one, and no other one where the model's own is valid.
+
+Random logits take the place of a model where only validity counts: they try what no model would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import json
+import re
+import subprocess
+import sys
+from array import array
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import edge
+from edge import Sampling
+from edge.constrain import bounds, endings, lark
+from edge.constrain.closing import Closing
+from edge.constrain.constraint import Constraint
+from edge.constrain.functions import Tools
+from edge.constrain.schema import parse
+from edge.constrain.spec import Spec
+from edge.constrain.vocabulary import Vocabulary
+from edge.errors import EdgeError, UsageError
+from pyx.sampler import Sampler
+
+pytestmark = pytest.mark.usefixtures("bundled_model")
+
+
+class Size(enum.Enum):
+    SMALL = "small"
+    LARGE = "large"
+
+
+@dataclasses.dataclass
+class Extra:
+    name: str
+    price: float
+
+
+@dataclasses.dataclass
+class Order:
+    drink: Literal["tea", "coffee"]
+    cups: int
+    size: Size
+    note: str | None
+    extras: list[Extra]
+
+
+ORDER: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "drink": {"enum": ["tea", "coffee"]},
+        "cups": {"type": "integer", "minimum": 1, "maximum": 9},
+        "room": {"type": "string", "pattern": "^[0-9]{3}$"},
+        "hot": {"type": "boolean"},
+    },
+    "required": ["drink", "cups", "room", "hot"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def engine():
+    with edge.load(threads=1, ctx=512) as engine:
+        yield engine
+
+
+def walk(vocabulary: Vocabulary, spec: Spec, seed: int, most: int, spread: float = 3.0) -> tuple[list[int], bool]:
+    """An answer chosen from random logits, as the loop of a session does; and whether it ended validly."""
+    random = np.random.default_rng(seed)
+    sampler, constraint, ids = Sampler(vocabulary.n_vocab, seed), Constraint(vocabulary, spec, "", most), []
+    while True:
+        logits = random.normal(0, spread, vocabulary.n_vocab).astype(np.float32)
+        token = sampler.sample(logits, 1.0)
+        while not constraint.allows(token, most - len(ids)):
+            token = sampler.sample(logits, 1.0, mask=constraint.mask())
+        if token in vocabulary.stop_ids:
+            return ids, True
+        constraint.accept(token)
+        ids.append(token)
+        if constraint.done or len(ids) == most:
+            return ids, constraint.satisfied
+
+
+def text_of(vocabulary: Vocabulary, ids: list[int]) -> str:
+    return b"".join(map(vocabulary.token_bytes, ids)).decode()
+
+
+def takes(engine, spec: Spec, instance: Any) -> bool:
+    """Whether a form accepts a value."""
+    matcher = engine.model.vocabulary().matcher(spec.rules())
+    tokens = engine.tokenizer.encode(json.dumps(instance, separators=(",", ":"), ensure_ascii=False))
+    return matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()
+
+
+# ---- what is asked for -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"schema": "{"}, "schema is not JSON"),
+        ({"schema": 3}, "a JSON object, its text, a dataclass"),
+        ({"schema": int}, "int, which is neither a dataclass nor a pydantic model"),
+        ({"schema": {"type": "strin"}}, "Invalid type: strin"),
+        ({"schema": {"properties": {"a": {"not": {}}}}}, "not supported: /properties/a/not"),
+        ({"schema": {"items": [{"minLenght": 2}], "uniqueItems": True}}, "/items/minLenght, /uniqueItems"),
+        ({"schema": {"type": "string", "nullable": True}}, "/nullable"),
+        ({"schema": {"x-guidance": {"lenient": True}}}, "/x-guidance"),
+        ({"schema": {"type": "string", "format": "made-up"}}, "Unknown format: made-up"),
+        ({"schema": {"enum": []}}, "Unsatisfiable"),
+        ({"schema": False}, "false"),
+        ({"regex": "a(?=b)"}, "look-ahead"),
+        ({"regex": ""}, "regex must have at least one character"),
+        ({"choices": []}, "choices must have"),
+        ({"choices": ["tea", ""]}, "choices must have"),
+        ({"grammar": "begin: 'x'"}, "grammar is wrong: "),
+        ({"grammar": "begin: \"x\""}, "no start rule"),
+        ({"schema": {}, "regex": "a"}, "schema and regex: an answer has only one form"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_obeyed_is_refused_by_name(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)) as error:
+        Spec.of(**asked)
+    assert "\n" not in str(error.value)
+
+
+def chained(n: int, name: str = "r") -> str:
+    rules = "".join(f'{name}{i}: "a" {name}{i + 1}\n' for i in range(n))
+    return f'start: {name}0\n{rules}{name}{n}: "x"'
+
+
+def referring(n: int, around: Any) -> str:
+    defs = {f"a{i}": around({"$ref": f"#/$defs/a{i + 1}"}) for i in range(n)}
+    return json.dumps({"$ref": "#/$defs/a0", "$defs": {**defs, f"a{n}": {"type": "integer"}}})
+
+
+def deep(schema: Any) -> Any:
+    for _ in range(20):
+        schema = {"items": schema}
+    return schema
+
+
+HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
+    "rules": ({"grammar": chained(800)}, "802 rules and terminals; the limit is 512"),
+    "terminals": ({"grammar": chained(800, "R")}, "802 rules and terminals; the limit is 512"),
+    "inner grammars": ({"grammar": "start: x\nx: %lark {\n" + chained(800) + "\n}"}, "rules and terminals"),
+    "commented rules": ({"grammar": chained(700).replace(":", "// :\n:")}, "rules and terminals"),
+    "references": ({"schema": referring(1300, lambda ref: ref)}, "too deep"),
+    "items": ({"schema": referring(1000, lambda ref: {"items": ref})}, "too deep"),
+    "allOf": ({"schema": referring(1000, lambda ref: {"allOf": [ref]})}, "too deep"),
+    "properties": ({"schema": referring(1000, lambda ref: {"properties": {"a": ref}})}, "too deep"),
+    "wide levels": ({"schema": referring(80, deep)}, "too deep"),
+    "schema in a grammar": ({"grammar": "start: %json " + "[" * 900 + "]" * 900}, "too deep"),
+    "many references": ({"schema": referring(800, lambda ref: ref)}, "too deep"),
+    "nested lists": ({"schema": '{"const": ' + "[" * 900 + "]" * 900 + "}"}, "too deep"),
+    "brackets of a regex": ({"regex": "(" * 16384}, "regex is wrong"),
+    "closed brackets of a regex": ({"regex": "(" * 8000 + "a" + ")" * 8000}, "regex is wrong"),
+    "classes": ({"regex": "[" * 16384}, "regex is wrong"),
+    "brackets of a grammar": ({"grammar": "start: " + "(" * 8000 + '"a"' + ")" * 8000}, "too deeply nested"),
+    "optional brackets": ({"grammar": "start: " + "[" * 8000 + '"a"' + "]" * 8000}, "too deeply nested"),
+    "nested repetitions": ({"regex": "((((a{100}){100}){100}){100}){100}"}, "16384 characters when its repetitions"),
+    "repetitions of terminals": ({"grammar": "start: A\nA: B{100}\nB: C{100}\nC: D~100\nD: /d{100}/"}, "repetitions"),
+    "doubled terminals": ({"grammar": "start: A0\n" + "".join(f"A{i}: A{i + 1} A{i + 1}\n" for i in range(60))
+                           + 'A60: "x"'}, "16384 characters when its repetitions"),
+    "a long repetition": ({"regex": "a{100000}"}, "16384 characters when its repetitions"),
+    "a pattern": ({"schema": {"type": "string", "pattern": "(a{1000}){1000}"}}, "16384 characters when"),
+    "many repetitions": ({"regex": ".*" * 8000}, "more than 400 repetitions"),
+    "a long text": ({"grammar": 'start: "' + "x" * 20000 + '"'}, "the limit is 16384"),
+    "long choices": ({"choices": [str(i) for i in range(200_000)]}, "the limit is 16384"),
+    "a long schema": ({"schema": {"enum": [str(i) for i in range(20_000)]}}, "the limit is 32768"),
+    "many properties": ({"schema": {"properties": {str(i): {} for i in range(401)}}}, "401 properties, items and alt"),
+    "objects to choose from": ({"schema": {"enum": [{"a": i} for i in range(3000)]}}, "the limit is 400"),
+    "a large multiple": ({"schema": {"type": "integer", "multipleOf": 1 << 20}}, "multipleOf that are too large"),
+    "multiples": ({"schema": {"prefixItems": [{"type": "integer", "multipleOf": 997}] * 50}}, "too large; the limit"),
+    "multiples at once": ({"schema": {"allOf": [{"multipleOf": each} for each in (7, 11, 13, 17)]}}, "too large; the"),
+    "many values": ({"schema": {"enum": [0] * 200_000, "x-r": [{"$ref": f"#/enum/{i}"} for i in range(700)]}},
+                    "more than 65536 values"),
+    "multiples without end": ({"schema": {"multipleOf": 10**400}}, "too large; the"),
+    "a pattern that backtracks": ({"schema": {"properties": {"a" * 40 + "!": {}, "aa": {}}, "patternProperties": {
+                                       "^(a+)+$": {}}}}, "also holds for the property 'aa'"),
+    "a long name beside a pattern": ({"schema": {"properties": {"a" * 3_000_000: {}}, "patternProperties": {
+                                          "^(a|b)*$": {}}}}, "the limit is 32768"),
+    "a long name in an example": ({"schema": {"properties": {"b": {}}, "patternProperties": {"^(a|b)*$": {}},
+                                              "examples": [{"properties": {"a" * 3_000_000: 1}}]}}, "property 'b'"),
+    "a power of ten": ({"schema": {"type": "number", "multipleOf": 1e9}}, "too large; the limit"),
+}
+
+
+def test_hostile_forms_are_refused_in_little_memory() -> None:
+    """In processes of their own: some of them overflowed the stack, others took more than a gigabyte."""
+    code = """if True:
+        import json, resource, sys
+        from edge.constrain.spec import Spec
+        from edge.errors import UsageError
+        asked = json.load(sys.stdin)
+        Spec.of(regex="a")
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        try:
+            Spec.of(**asked)
+            print("taken")
+        except UsageError as error:
+            print(error)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"""
+    for name, (asked, words) in HOSTILE.items():
+        done = subprocess.run([sys.executable, "-c", code], input=json.dumps(asked), capture_output=True, text=True,
+                              timeout=120)  # fmt: skip
+        assert done.returncode == 0, (name, done.returncode, done.stderr)
+        said, grown = done.stdout.splitlines()  # one line
+        assert words in said and len(said) < 500, (name, said)
+        assert int(grown) < 40 << 10, (name, grown)
+
+
+@pytest.mark.parametrize("asked", [
+    {"grammar": "start: a\na: b\nb: a"},
+    {"schema": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}},
+])
+def test_forms_that_no_answer_can_have_are_the_callers_mistake(engine, asked: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="no answer can have this form"):
+        engine.session().ask("Hello", max_tokens=4, **asked)
+
+
+def test_forms_of_the_largest_size_are_taken(engine) -> None:
+    for asked in ({"grammar": chained(500)}, {"schema": referring(200, lambda ref: ref)}, {"regex": "a{16000}"},
+                  {"regex": "[]()]{3}/(x{2,}|y{0,3})"}):  # fmt: skip
+        vocabulary, spec = engine.model.vocabulary(), Spec.of(**asked)
+        assert Constraint(vocabulary, spec, "", 8).mask()
+    words = [f"answer {i}" for i in range(1200)]
+    ids, whole = walk(engine.model.vocabulary(), Spec.of(choices=words), 1, 40)
+    assert whole and text_of(engine.model.vocabulary(), ids) in words
+
+
+def wide(n: int, schema: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {f"{i:x}": schema for i in range(n)}, **more}
+
+
+LARGEST: dict[str, dict[str, Any]] = {
+    "regex": {"regex": "abcdefghi " * 1638},
+    "grammar": {"grammar": 'start: "' + "abcdefghi " * 1636 + '"'},
+    "repetitions": {"grammar": "start: " + "a? " * 399 + "\na: /[a-z]+/"},
+    "terminals": {"grammar": chained(509, "R")},
+    "choices": {"choices": [f"{i} {i * i}" for i in range(1500)]},
+    "required": {"schema": wide(399, {"type": "string", "format": "date"}, required=[f"{i:x}" for i in range(399)])},
+    "optional": {"schema": wide(399, {"type": "number", "minimum": 0.001, "maximum": 99999.999})},
+    "alternatives": {"schema": {"anyOf": [wide(2, {"type": "integer"}, required=[f"{i:x}"]) for i in range(133)]}},
+    "items": {"schema": {"prefixItems": [{"type": "number", "minimum": -i - 0.1, "maximum": i + 0.9}
+                                         for i in range(399)], "minItems": 399}},
+    "a multiple": {"schema": {"type": "integer", "multipleOf": 4999}},
+    "objects": {"schema": {"enum": [{"a": [i, str(i)]} for i in range(399)]}},
+}  # fmt: skip
+
+
+def test_the_largest_forms_stay_within_the_plan() -> None:
+    """One after the other in one process: never more than is planned for one answer, kept ones included."""
+    code = """if True:
+        import contextlib, json, sys
+        import edge
+        from edge.constrain.vocabulary import FORM_BYTES
+        from pyx.memory import rss, trim
+        engine = edge.load(threads=1, ctx=256, constrained=True)
+        session = engine.session()
+        session.ask("Hello", max_tokens=8, regex="[a-z]+").value
+        trim()
+        before = rss()["rss"]
+        with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+            file.write("5")  # the peak from here on, where the kernel knows how
+        for name, asked in json.load(sys.stdin).items():
+            session.clear()
+            session.ask("Hello", max_tokens=40, sampling=edge.Sampling(temperature=1.0, seed=1), **asked).text
+            with open("/proc/self/status") as file:
+                peak = next(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM"))
+            print(name, peak - before, FORM_BYTES)
+    """
+    done = subprocess.run([sys.executable, "-c", code], input=json.dumps(LARGEST), capture_output=True, text=True,
+                          timeout=600)  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    for line in done.stdout.splitlines():
+        taken, planned = map(int, line.split()[-2:])
+        assert taken < planned, line
+    assert len(done.stdout.splitlines()) == len(LARGEST)
+
+
+@pytest.mark.parametrize("asked", [
+    {"grammar": "start: " + "(a|b)* " * 399 + '\na: "x"\nb: /[a-z]+/'},
+    {"regex": "(ab|cd)?" * 399},
+])
+def test_forms_that_prove_too_large_are_the_callers_mistake(engine, asked: dict[str, Any]) -> None:
+    """Some are found out only while the answer is written."""
+    with pytest.raises(UsageError, match="form of the answer is too large or too ambiguous: "):
+        session = engine.session()
+        for seed in range(20):
+            list(session.ask("Hello", max_tokens=40, sampling=Sampling(temperature=2.0, seed=seed), **asked))
+
+
+def test_descriptions_do_not_count() -> None:
+    """Lists of functions consist mostly of them."""
+    schema = {"type": "object", "properties": {
+        f"p{i}": {"type": "string", "description": "What it is for, at length. " * 40, "default": "x" * 100}
+        for i in range(100)}}  # fmt: skip
+    assert len(json.dumps(schema)) > 100_000 and len(Spec.of(schema=schema).grammar) < 5000
+    tools = [{"type": "function", "function": {"name": f"f{i}", "parameters": schema}} for i in range(8)]
+    assert len(Tools.of(tools).tools) == 8
+    named = {"properties": {"title": {"enum": [{"title": 1}]}, "default": {"type": "string"}},
+             "additionalProperties": False}  # fmt: skip
+    assert json.loads(Spec.of(schema=named).grammar) == named
+
+
+def test_few_large_grammars_are_kept(engine) -> None:
+    vocabulary = engine.model.vocabulary()
+    for i in range(8):
+        vocabulary.matcher(Spec.of(grammar=f'start: "{i}{"x" * 5000}"').rules())
+    assert len(vocabulary.compiled) == 3
+
+
+def test_deep_schemas_are_refused() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(100):
+        schema = {"items": schema}
+    with pytest.raises(UsageError, match="levels deep"):
+        Spec.of(schema=schema)
+
+
+def test_remarks_and_names_like_keys_are_no_keys() -> None:
+    Spec.of(schema={
+        "title": "t", "description": "d", "default": {"not": 1}, "examples": [{"if": 1}], "x-order": 3,
+        "type": "object", "properties": {"not": {"type": "string"}, "if": {"enum": [{"contains": 1}]}},
+    })  # fmt: skip
+
+
+# ---- never an invalid answer -----------------------------------------------------------------------------------------
+
+SCHEMAS: list[Any] = [
+    ORDER,
+    True,
+    {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 5},
+    {"type": "object", "additionalProperties": {"type": "boolean"}, "minProperties": 1},
+    {"anyOf": [{"type": "null"}, {"type": "string", "minLength": 2, "maxLength": 6}]},
+    {"$ref": "#/$defs/node", "$defs": {"node": {"type": "object", "properties": {
+        "value": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
+        "required": ["value", "next"], "additionalProperties": False}}},
+    {"type": "string", "format": "date-time"},
+    {"const": {"a": [1, "two", None]}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=range(len(SCHEMAS)))
+def test_random_answers_are_valid(engine, schema) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    vocabulary, spec = engine.model.vocabulary(), Spec.of(schema=schema)
+    for seed in range(12):
+        ids, whole = walk(vocabulary, spec, seed, most=64 + 4 * seed)
+        text = text_of(vocabulary, ids)
+        assert whole, text
+        jsonschema.validate(json.loads(text), schema, jsonschema.Draft202012Validator)
+
+
+A, B = {"properties": {"a": {"type": "null"}}}, {"properties": {"b": {"type": "null"}}, "required": ["b"]}
+CLOSED = {"additionalProperties": False}
+BOTH = {"properties": {"a": {"type": "null"}, "b": {"type": "null"}}}
+EITHER = {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
+
+
+@pytest.mark.parametrize(
+    ("given", "closed"),
+    [
+        (A, A | CLOSED),
+        ({"items": A}, {"items": A | CLOSED}),
+        ({"prefixItems": [A]}, {"prefixItems": [A | CLOSED]}),
+        ({"anyOf": [A, {"type": "null"}]}, {"anyOf": [A | CLOSED, {"type": "null"}]}),
+        ({"allOf": [A]}, {"allOf": [A | CLOSED]}),
+        ({"properties": {"properties": A}}, {"properties": {"properties": A | CLOSED}} | CLOSED),
+        ({"properties": {"$ref": A, "oneOf": A}}, {"properties": {"$ref": A | CLOSED, "oneOf": A | CLOSED}} | CLOSED),
+        ({"$ref": "#/$defs/a", "$defs": {"a": A}}, {"$ref": "#/$defs/a", "$defs": {"a": A | CLOSED}}),
+        (A | {"minProperties": 1}, A | {"minProperties": 1} | CLOSED),
+        (A | {"maxProperties": 1}, A | {"maxProperties": 1} | CLOSED),
+        (A | {"required": ("a",)}, A | {"required": ["a"]} | CLOSED),
+        ({"properties": {1: {}}, "required": ["1"]}, {"properties": {"1": {}}, "required": ["1"]} | CLOSED),
+        (BOTH | EITHER, BOTH | EITHER | CLOSED),
+        (
+            {"properties": {"pet": {"oneOf": [{"$ref": "#/$defs/b"}, {"type": "null"}]}}, "$defs": {"a": A, "b": B}},
+            {"properties": {"pet": {"oneOf": [{"$ref": "#/$defs/b"}, {"type": "null"}]}},
+             "$defs": {"a": A | CLOSED, "b": B}} | CLOSED,
+        ),
+    ],
+)
+def test_objects_that_list_their_properties_are_closed(given, closed) -> None:
+    """Models invent properties otherwise."""
+    assert json.loads(parse(given)[0]) == closed
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"type": "object"},
+        {"patternProperties": {"^x": {}}},
+        A | {"additionalProperties": True},
+        A | {"additionalProperties": {"type": "null"}},
+        A | {"required": ["a", "b"]},
+        A | {"minProperties": 2},
+        {"properties": {"a": False, "b": {}}, "minProperties": 2},
+        {"allOf": [A, B]},
+        A | EITHER,
+        {"items": B, "allOf": [{"items": A | {"required": ["a"]}}]},
+        {"$ref": "#/$defs/list", "items": B, "$defs": {"list": {"items": A}}},
+        {"allOf": [{"$ref": "#/$defs/x"}, B], "$defs": {"x": {"$ref": "#/$defs/y"}, "y": A}},
+        {"$ref": "#other", "$defs": {"a": A | {"$anchor": "other"}}},
+        {"allOf": [{"properties": {"x": A}}, {"properties": {"x": B}}]},
+        {"oneOf": [A | {"required": ["a"]}, B]},
+        A | {"anyOf": [B, {"required": ["c"]}]},
+        A | {"const": {"c": 1}},
+        {"$ref": "#/$defs/a", "required": ["b"], "$defs": {"a": A}},
+        {"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}], "$defs": {"a": A, "b": B}},
+        {"items": [{"allOf": [{"$ref": "#/items/1"}, B]}, A]},
+    ],
+)
+def test_objects_that_may_need_others_stay_open(given) -> None:
+    assert json.loads(parse(given)[0]) == given
+
+
+def test_what_closing_must_not_change(engine) -> None:
+    """Each was refused as a form that no answer can have, or lost its schema, when its objects were closed."""
+    jsonschema = pytest.importorskip("jsonschema")
+    lists = {"type": "array", "minItems": 1, "items": B, "allOf": [{"items": A | {"required": ["a"]}}]}
+    either = BOTH | EITHER | {"type": "object"}
+    few = BOTH | {"type": "object", "minProperties": 1}
+    cases = (lists, [{"b": None}]), (either, {}), (either, {"a": None, "c": 1}), (few, {}), (few, {"c": 1})
+    for schema, bad in cases:
+        spec = Spec.of(schema=schema)
+        for seed in range(5):
+            ids, _ = walk(engine.model.vocabulary(), spec, seed, most=60)
+            jsonschema.validate(json.loads(text_of(engine.model.vocabulary(), ids)), schema)
+        assert not takes(engine, spec, bad)
+    strict = {"type": "function", "function": {"name": "f", "strict": True, "parameters": few}}
+    assert "additionalProperties" in Tools.of([strict]).tools[0].schema
+
+
+def test_the_size_of_tools_is_that_of_their_schemas_as_given() -> None:
+    def tree(depth: int) -> dict[str, Any]:
+        return {"properties": {"a": tree(depth - 1), "b": tree(depth - 1)}} if depth else {"type": "null"}
+
+    tools = [{"type": "function", "function": {"name": f"f{i}", "parameters": {"type": "object"} | tree(5)}}
+             for i in range(18)]  # fmt: skip
+    given = sum(len(json.dumps(tool["function"]["parameters"])) for tool in tools)
+    closed = sum(len(tool.schema) for tool in Tools.of(tools).tools)
+    assert given < bounds.MOST_SCHEMA < closed
+
+
+@pytest.mark.parametrize("ref", ["#/x-a/b", "#/$defs/none", "#/const/c"])
+def test_a_reference_leads_to_a_schema_that_was_checked(ref) -> None:
+    given = {"$ref": ref, "x-a": {"b": {"not": {}}}, "$defs": {"n": {"const": {"c": {"not": {}}}}}}
+    with pytest.raises(UsageError, match=re.escape(f"schema has a $ref that does not lead to a schema: {ref}")):
+        Spec.of(schema=given)
+
+
+@pytest.mark.parametrize("lead", [{"$id": "http://example.com/a"}, {"$anchor": "a"}])
+def test_references_by_identifiers_are_as_deep_as_they_can_be(lead) -> None:
+    """llguidance follows them by recursion: 3,000 levels overflow its stack, which ends the process."""
+
+    def deep(inner: dict[str, Any]) -> dict[str, Any]:
+        for _ in range(55):
+            inner = {"items": inner}
+        return inner
+
+    chain = {f"a{i}": deep({"$ref": f"#/$defs/a{i + 1}"}) for i in range(50)} | {"a50": {"type": "null"}}
+    if "$anchor" in lead:
+        chain = {f"a{i}": deep({"$ref": f"#a{i + 1}"}) | {"$anchor": f"a{i}"} for i in range(48)}
+        chain["a48"] = {"type": "null", "$anchor": "a48"}
+    first = "#a0" if "$anchor" in lead else "#/$defs/a0"
+    with pytest.raises(UsageError, match="levels, objects and lists are more than 768"):
+        Spec.of(schema={"properties": {"p": lead | {"$defs": chain, "$ref": first}}})
+
+
+def test_no_property_is_invented(engine) -> None:
+    vocabulary = engine.model.vocabulary()
+    given = {"type": "object", "properties": {"drink": {"enum": ["tea"]}, "count": {"enum": [1, 2]}},
+             "required": ["drink", "count"]}  # fmt: skip
+
+    def keys(schema: dict[str, Any]) -> set[str]:
+        walks = [walk(vocabulary, Spec.of(schema=schema), seed, most=60) for seed in range(20)]
+        return {key for ids, _ in walks for key in json.loads(text_of(vocabulary, ids))}
+
+    assert keys(given) == {"drink", "count"}
+    assert keys({**given, "additionalProperties": True}) > {"drink", "count"}
+
+
+def test_schemas_of_the_public_suite(engine) -> None:
+    """An answer to each is valid; of its own instances none that is invalid is taken (tests/vectors/README.md).
+
+    benchmarks/valid_answers.py does the same with ten thousand answers.
+    """
+    jsonschema = pytest.importorskip("jsonschema")
+    keywords = pytest.importorskip("jsonschema._keywords")
+    keywords.re = pytest.importorskip("regex")  # "re" does not know \p{Letter}
+    vocabulary = engine.model.vocabulary()
+    path = Path(__file__).resolve().parents[1] / "vectors" / "json_schemas.jsonl"
+    for number, line in enumerate(path.read_text().splitlines()):
+        case = json.loads(line)
+        schema, spec = case["schema"], Spec.of(schema=case["schema"])
+        for instance in case["invalid"]:
+            assert not takes(engine, spec, instance), f"{case['where']}: {instance}"
+        ids, whole = walk(vocabulary, spec, number, most=50)
+        assert whole, case["where"]
+        kind = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
+        kind(schema).validate(json.loads(text_of(vocabulary, ids)))
+
+
+def test_properties_that_a_pattern_also_holds_for_are_refused() -> None:
+    """llguidance would obey the one and forget the other."""
+    for pattern in ("^f", r"\p{Letter}"):
+        with pytest.raises(UsageError, match="also holds for the property 'foo'"):
+            Spec.of(schema={"properties": {"foo": {}}, "patternProperties": {pattern: {"minItems": 2}}})
+
+
+@pytest.mark.parametrize("name", ["bar", "of", "a\u00e9"])
+def test_properties_that_no_pattern_holds_for_are_taken(name: str) -> None:
+    Spec.of(schema={"properties": {name: {}}, "patternProperties": {"^f": {}, "^(b+)+$": {}}})
+
+
+@pytest.mark.parametrize("name", ['f"', "f\\g", "f\n", "\u2028"])
+def test_names_with_several_spellings_are_compared_with_patterns(name: str) -> None:
+    Spec.of(schema={"properties": {name: {}}, "patternProperties": {"^x": {}}})
+    with pytest.raises(UsageError, match="also holds for"):
+        Spec.of(schema={"properties": {name: {}}, "patternProperties": {'["\\\\\\n\u2028]$|g$': {}}})
+
+
+def test_a_pattern_that_is_too_large_to_compare_is_refused() -> None:
+    """llguidance gives up without an error when it follows a name; that looked like a name that does not match."""
+    random = np.random.default_rng(1)
+    name = "".join(random.choice(["a", "b"], 2600)) + "a" + "".join(random.choice(["a", "b"], 400))
+    with pytest.raises(UsageError, match="also holds for"):
+        Spec.of(schema={"properties": {name: {}}, "patternProperties": {"(a|b)*a(a|b){400}$": {}}})
+
+
+NUMBERS = (True, 0, -1, 0.5, 10**400, -(10**400), float("inf"), float("nan"), 1e308, 5e-324, "1", None, [], {})
+KEYS = ("multipleOf", "minimum", "maximum", "exclusiveMinimum", "minItems", "maxItems", "minLength", "maxLength",
+        "minProperties", "maxProperties", "pattern", "format", "required", "enum", "type", "$ref")  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_wrong_values_are_the_callers_mistake(key: str) -> None:
+    """Anything but UsageError would be reported as a bug of the program."""
+    for value in NUMBERS:
+        for kind in ("number", "string", "array", "object"):
+            with contextlib.suppress(UsageError):
+                Spec.of(schema={"type": kind, key: value})
+
+
+@pytest.mark.parametrize("ref", ["#/anyOf/\u00b2", "#/anyOf/-1", "#/anyOf/" + "9" * 5000, "#/anyOf/2", "#/anyOf/x"])
+def test_an_index_that_is_none_leads_nowhere(ref: str) -> None:
+    with pytest.raises(UsageError, match="does not lead to a schema"):
+        Spec.of(schema={"anyOf": [{}, {"$ref": ref}]})
+
+
+def test_regex_choices_and_grammar(engine) -> None:
+    vocabulary = engine.model.vocabulary()
+    choices = ['say "yes"', "back\\slash", "café", "two\nlines", "/x/", "tea", "tea with milk"]
+    grammar = 'start: "a"+ " " NUMBER\nNUMBER: /[0-9]{2,4}/'
+    for seed in range(20):
+        ids, whole = walk(vocabulary, Spec.of(regex=r"[0-9]{1,2}/[a-z]+\.(html?|pdf)"), seed, 40)
+        assert whole and re.fullmatch(r"[0-9]{1,2}/[a-z]+\.(html?|pdf)", text_of(vocabulary, ids))
+        ids, whole = walk(vocabulary, Spec.of(choices=choices), seed, 40)
+        assert whole and text_of(vocabulary, ids) in choices
+        ids, whole = walk(vocabulary, Spec.of(grammar=grammar), seed, 40)
+        assert whole and re.fullmatch("a+ [0-9]{2,4}", text_of(vocabulary, ids))
+
+
+def test_control_tokens_never_come(engine) -> None:
+    """Not even where a grammar takes any text, or spells one."""
+    vocabulary = engine.model.vocabulary()
+    for regex in ("(?s:.*)", r"<\|eot_id\|>x"):
+        for seed in range(10):
+            ids, _ = walk(vocabulary, Spec.of(regex=regex), seed, 30)
+            assert not vocabulary.silent & set(ids)
+    with pytest.raises(UsageError):
+        vocabulary.matcher(Spec("start: <|eot_id|>").rules())
+
+
+def test_short_limits_close_or_tell(engine) -> None:
+    """From the shortest answer on, every limit gives a whole answer; below it none claims to be."""
+    vocabulary, spec = engine.model.vocabulary(), Spec.of(schema=ORDER)
+    needed = None
+    for most in range(1, 60):
+        ids, whole = walk(vocabulary, spec, most, most)
+        assert len(ids) <= most
+        if whole:
+            assert set(json.loads(text_of(vocabulary, ids))) == set(ORDER["required"])
+            needed = needed or most
+        else:
+            assert needed is None, f"a limit of {needed} was enough, {most} was not"
+    assert needed is not None and needed < 40
+
+
+def _one(**keys: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": keys, "required": list(keys), "additionalProperties": False}
+
+
+#: forms with an end within 60 tokens; in many, nothing visible says how far it is
+ENDING: dict[str, dict[str, Any]] = {
+    **{f"pattern {text}": {"schema": _one(a={"type": "string", "pattern": text})} for text in (
+        "[0-9]{2}", "^.* EUR$", "[0-9]", "^Oslo$", "^[A-Z][a-z]+ [A-Z][a-z]+$", ".*[0-9]{3}-[A-Z]{5}$", "a.*b.*c",
+        "^(cat|dog|x{20})$", "^[а-я]{3}$", "(A.*XX|B.*YY)$", "^[^ ]+@[^ ]+\\.com$", '"q"', "\\\\end$", "^.{25,}!$",
+        "thank you very much$", "é$", "^(?:[a-z]+, )+and [a-z]+$")},
+    **{f"format {name}": {"schema": _one(a={"type": "string", "format": name})} for name in (
+        "uuid", "date-time", "email", "ipv4")},
+    "nested": {"schema": _one(a=_one(b=_one(c=_one(d={"type": "string", "pattern": "[0-9]{2}"}))))},
+    "two patterns": {"schema": _one(a={"type": "string", "pattern": "[0-9]{2}"},
+                                    b={"type": "string", "pattern": "R$"})},
+    "enum": {"schema": _one(a={"enum": ["tea", "coffee with milk and sugar"]}, b={"type": "string"})},
+    "minItems": {"schema": {"type": "array", "items": {"type": "string", "pattern": "[0-9]{2}"}, "minItems": 3}},
+    "minLength": {"schema": _one(a={"type": "string", "minLength": 30})},
+    "multipleOf": {"schema": _one(a={"type": "integer", "multipleOf": 97})},
+    "numbers": {"schema": _one(a={"type": "integer", "minimum": 5000, "maximum": 90000}, b={"type": "number"})},
+    "anyOf": {"schema": {"anyOf": [_one(a={"type": "string"}), _one(z={"type": "string", "pattern": "[0-9]$"})]}},
+    "recursive": {"schema": {"$defs": {"tree": {
+        "type": "object", "required": ["v"], "additionalProperties": False,
+        "properties": {"v": {"type": "string"}, "k": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}},
+        "$ref": "#/$defs/tree"}},
+    **{f"regex {text}": {"regex": text} for text in (
+        ".*ab.*", "(?s:.*)END", "[a-z]+ [a-z]+ [a-z]+\\.", "(foo|barbar).*[0-9]{3}X", ".*(one|two) (three|four)",
+        "[01]{8}( [01]{8}){2}", ".{30,40}", ".*[A-Z]{3}\\.", "[^\\n]*\\n[^\\n]*\\n")},
+    "lark end": {"grammar": 'start: /[^#]*/ "#" /.*/ "END"'},
+    "lark list": {"grammar": 'start: item ("," item)*\nitem: /[a-z]+/ "=" NUM\nNUM: /[0-9]{3}/'},
+    "lark brackets": {"grammar": 'start: e\ne: "(" e ")" | e "+" e | /[a-z]+/'},
+    "lark json": {"grammar": 'start: "Answer: " obj\nobj: %json {"type": "string", "pattern": "[0-9]{2}"}'},
+    "choices": {"choices": ["yes", "no thank you very much indeed, dear friend"]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDING)
+def test_every_form_with_an_end_in_reach_ends(engine, name: str) -> None:
+    """Within 60 tokens, and within the fewest that are known to be enough, whatever the model would rather write."""
+    jsonschema = pytest.importorskip("jsonschema")
+    asked = ENDING[name]
+    vocabulary, spec = engine.model.vocabulary(), Spec.of(**asked)
+    way = Closing(vocabulary, spec).way(vocabulary.matcher(spec.rules()), 60)
+    assert way is not None
+    for most in (60, len(way)):
+        for seed in range(8):
+            ids, whole = walk(vocabulary, spec, seed, most)
+            text = text_of(vocabulary, ids)
+            assert whole and len(ids) <= most, (seed, text)
+            if "regex" in asked:
+                assert re.fullmatch(asked["regex"], text)
+            elif "schema" in asked:
+                jsonschema.validate(json.loads(text), asked["schema"])
+
+
+@pytest.mark.parametrize("asked", [
+    {"schema": _one(a={"type": "string", "pattern": "[0-9]{2}"})},
+    {"schema": _one(a={"type": "string", "pattern": "^.* EUR$"})},
+    {"regex": ".*ab.*"}])  # fmt: skip
+def test_a_model_that_goes_on_is_brought_to_an_end(engine, asked: dict[str, Any]) -> None:
+    """The bundled model, which knows nothing of the form."""
+    jsonschema = pytest.importorskip("jsonschema")
+    session = engine.session()
+    for seed in range(8):
+        session.clear()
+        answer = session.ask("Tell me about tea.", max_tokens=60, temperature=1.0, seed=seed, **asked)
+        if "regex" in asked:
+            assert "ab" in answer.text
+        else:
+            jsonschema.validate(answer.value, asked["schema"])
+
+
+def test_an_end_that_moves_away_is_noticed(engine) -> None:
+    """A model that opens one bracket after another: what they need is kept free, however long the limit is."""
+    vocabulary, spec = engine.model.vocabulary(), Spec.of(grammar='start: e\ne: "(" e ")" | /[a-z]/')
+    opening = vocabulary.single[ord("(")]
+    for most in (20, 61, 400):
+        constraint, ids = Constraint(vocabulary, spec, "", most), []
+        while not constraint.done and len(ids) < most:
+            token = opening
+            if not constraint.allows(token, most - len(ids)):
+                allowed = constraint.mask()
+                token = next(i for i in range(vocabulary.n_vocab) if allowed[i // 8] >> i % 8 & 1)
+                assert constraint.allows(token, most - len(ids))
+            constraint.accept(token)
+            ids.append(token)
+        assert constraint.satisfied and len(ids) > most // 2
+
+
+def test_the_effort_for_ends_is_limited(engine) -> None:
+    """Whatever the form: some thousand states in an answer, and none without need."""
+    vocabulary = engine.model.vocabulary()
+    spec = Spec.of(schema=_one(a={"type": "string", "minLength": 3000}))
+    closing = Closing(vocabulary, spec)
+    matcher = vocabulary.matcher(spec.rules())
+    for _ in range(50):
+        assert closing.way(matcher, 400) is None
+    assert closing.effort == 0
+    spec = Spec.of(schema=_one(a={"type": "string", "pattern": "[0-9]{2}"}))
+    closing = Closing(vocabulary, spec)
+    assert closing.way(vocabulary.matcher(spec.rules()), 1 << 30) and closing.effort > 3900
+
+
+@pytest.mark.parametrize(("pattern", "some"), [
+    ("[0-9]{2}", ["00", "0"]), (".* EUR$", [" EUR", "EUR", "R"]), ("(A.*XX|B[^a-z]*Y)", ["AXX", "XX", "BY", "Y"]),
+    (r"\d+\.\w", ["0.a", ".a", "a"]), (r"[[:digit:]]\x41\u{42}\p{Lu}", ["0ABA"]), ("[^a0A]", [" "]),
+    ("(?i:ab)?c", ["c", "bc"]),
+    ("((((", []), ("a**)|", ["a"]), ("[]", []), ("a{3}{2}", ["aaaaaa"]), ("x{2000}", []), ("", [])])  # fmt: skip
+def test_endings_of_expressions(pattern: str, some: list[str]) -> None:
+    """Hints for the search: the shortest text, and what is left of it; any text is read as an expression."""
+    assert set(some) <= set(endings.of_regex(pattern))
+
+
+@given(st.text("ab()[]{}|*+?.^$\\\\-0123,pxu:<>", max_size=40))
+def test_no_expression_is_too_odd_for_hints(pattern: str) -> None:
+    found = endings.of_regex(pattern)
+    assert len(found) <= endings.MOST and all(len(text) <= endings.LONGEST for text in found)
+
+
+def test_a_closed_answer_stops_and_a_cut_one_does_not(engine) -> None:
+    session = engine.session()
+    schema = {"type": "object", "properties": {"story": {"type": "string", "minLength": 400}}, "required": ["story"]}
+    answer = session.ask("Tell me a story", schema=schema, max_tokens=20)
+    with pytest.raises(EdgeError, match=r"incomplete \(length\)"):
+        _ = answer.value
+    assert answer.finish_reason == "length"
+    session.clear()
+    schema["properties"]["story"]["minLength"] = 1
+    wild = Sampling(temperature=1.5, top_k=0, seed=1)
+    answer = session.ask("Tell me a story", schema=schema, max_tokens=20, sampling=wild)
+    assert set(answer.value) == {"story"}
+    assert answer.finish_reason == "stop" and answer.usage.completion <= 20
+
+
+# ---- no other answer where the model's own is valid ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "sampling", [Sampling(temperature=0), Sampling(seed=5), Sampling(temperature=1.0, top_k=0, seed=6)]
+)
+def test_valid_answers_stay_as_they_are(engine, sampling) -> None:
+    session = engine.session(system="The lift is beside the stairs.")
+    for question in ("Where is the lift?", "What is there to eat?"):
+        session.clear()
+        free = [piece.ids for piece in session.ask(question, sampling=sampling, max_tokens=150)]
+        reason = session.finish_reason
+        text = session.messages[-1]["content"]
+        asked_for: list[dict[str, Any]] = [{"regex": "(?s:.*)"}]
+        if reason == "stop":  # a text that was cut is not a choice within the same limit
+            asked_for.append({"choices": [text, "no", text + " And more."]})
+        for asked in asked_for:
+            session.clear()
+            assert [piece.ids for piece in session.ask(question, sampling=sampling, max_tokens=150, **asked)] == free
+            assert session.finish_reason == reason
+
+
+def test_drafts_change_nothing() -> None:
+    answers = []
+    for draft in ("off", "auto", 3):
+        with edge.load(threads=1, ctx=512, draft=draft) as engine:
+            session = engine.session()
+            answer = session.ask("Coffee!", schema=ORDER, sampling=Sampling(seed=2))
+            ids = [i for piece in answer for i in piece.ids]
+            answers.append((ids, answer.value))
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_forced_tokens_cost_no_steps(engine) -> None:
+    """An object of four fields takes at most 0.7 of the steps of its tokens."""
+    session = engine.session()
+    for seed in range(5):
+        session.clear()
+        answer = session.ask("A tea for room 214", schema=ORDER, sampling=Sampling(seed=seed))
+        assert set(answer.value) == set(ORDER["required"]) and answer.finish_reason == "stop"
+        usage = answer.usage
+        assert usage.completion - usage.accepted <= 0.7 * usage.completion
+
+
+def test_sentencepiece() -> None:
+    """The blank that begins a text may come first; what is forced is spelled as it stands in the answer."""
+    from edge.formats.checkpoint import TokenizerSpec
+    from edge.prompt.tokenizer import Tokenizer
+
+    model = (Path(__file__).resolve().parents[1] / "vectors" / "tokenizer" / "spm512.model").read_bytes()
+    tokenizer = Tokenizer.build(TokenizerSpec("sentencepiece", model=model, bos_id=1, eos_ids=(2,)))
+    vocabulary, spec = Vocabulary(tokenizer, tokenizer.n_vocab, tokenizer.eos_ids), Spec.of(schema=ORDER)
+    for seed in range(10):
+        ids, whole = walk(vocabulary, spec, seed, 90)
+        assert whole and set(json.loads(text_of(vocabulary, ids))) == set(ORDER["required"])
+    for lead in ("", " "):
+        constraint, taken = Constraint(vocabulary, Spec.of(regex="the tea is hot"), lead), []
+        for token in tokenizer.encode("the tea is hot")[:1] if lead else ():
+            assert tokenizer.token_bytes(token).startswith(b" ") and constraint.allows(token, 99)
+            constraint.accept(token)
+            taken.append(token)
+        while not constraint.done:
+            forced = constraint.forced() or [next(i for i in range(vocabulary.n_vocab) if constraint.allows(i, 99))]
+            assert constraint.allows(forced[0], 99)
+            constraint.accept(forced[0])
+            taken.append(forced[0])
+        assert tokenizer.decode(taken) == "the tea is hot"
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_dataclass_comes_back(engine) -> None:
+    order = engine.session().ask("One tea", schema=Order, max_tokens=150, sampling=Sampling(seed=1)).value
+    assert isinstance(order, Order) and isinstance(order.size, Size) and isinstance(order.cups, int)
+    assert all(isinstance(extra, Extra) and isinstance(extra.price, float) for extra in order.extras)
+
+
+def test_values_of_dataclasses() -> None:
+    spec = Spec.of(schema=Order)
+    text = '{"drink":"tea","cups":2,"size":"large","note":null,"extras":[{"name":"milk","price":1}]}'
+    assert spec.value(text) == Order("tea", 2, Size.LARGE, None, [Extra("milk", 1.0)])
+    with pytest.raises(UsageError, match=r"Bad\.when has a type that JSON cannot represent"):
+        Spec.of(schema=dataclasses.make_dataclass("Bad", [("when", complex)]))
+
+
+def test_a_pydantic_model_comes_back(engine) -> None:
+    pydantic = pytest.importorskip("pydantic")
+    model = pydantic.create_model("Order", drink=(Literal["tea", "coffee"], ...), cups=(int, ...))
+    assert isinstance(engine.session().ask("Two teas", schema=model).value, model)
+
+
+def test_choices_are_their_own_value(engine) -> None:
+    answer = engine.session().ask("Tea?", choices=["yes", "no"])
+    assert answer.text == answer.value and answer.text in ("yes", "no")
+
+
+def test_words_of_the_question_in_a_grammar(engine) -> None:
+    """What a kiosk does: one of its own things, and a name in the words of the guest."""
+    session = engine.session()
+    question = "A table for two please, the name is Maria van Dijk"
+    grammar = f'start: WHAT " for " NAME\nWHAT: {lark.choice(["table", "room"])}\nNAME: {lark.words_of(question)}'
+    for seed in range(5):
+        session.clear()
+        answer = session.ask(question, grammar=grammar, sampling=Sampling(seed=seed, temperature=1.2), max_tokens=40)
+        what, name = re.fullmatch("(table|room) for (.*)", answer.text).groups()
+        assert name in question
+
+
+# ---- parts -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 100])
+def test_a_mask_is_minus_infinity(n: int) -> None:
+    random = np.random.default_rng(n)
+    for seed in range(20):
+        allowed = random.random(n) < 0.5
+        allowed[random.integers(n)] = True
+        logits = random.normal(0, 2, n).astype(np.float32)
+        plain = np.where(allowed, logits, -np.inf).astype(np.float32)
+        mask = np.packbits(allowed, bitorder="little").tobytes()
+        for arguments in ((0.0,), (0.9, 5, 0.9, 0.02), (1.0, 0, 0.7), (1.0,)):
+            a, b = Sampler(n, seed), Sampler(n, seed)
+            chosen = a.sample(logits.copy(), *arguments, mask=mask)
+            assert chosen == b.sample(plain.copy(), *arguments) and allowed[chosen] and a.state == b.state
+        with pytest.raises(ValueError, match="mask of"):
+            Sampler(n, 0).sample(logits, mask=mask[:-1])
+    with pytest.raises(ValueError, match="no usable logit"):
+        Sampler(n, 0).sample(array("f", [1.0] * n), mask=bytes(len(mask)))
+
+
+def test_memory_is_planned_and_refused(monkeypatch) -> None:
+    with edge.load(threads=1, ctx=256) as engine:
+        assert engine.memory()["vocabulary"] == 0
+        total = engine.plan.total_bytes
+        engine.model.vocabulary()
+        assert engine.memory()["vocabulary"] > 0
+    with edge.load(threads=1, ctx=256, constrained=True) as engine:
+        assert engine.plan.total_bytes - total > 2_000_000  # the program itself differs by some pages
+        assert any(line.startswith("grammar") for line in engine.plan.lines())
+    monkeypatch.setattr("edge.constrain.vocabulary.BASE_BYTES", 1 << 40)
+    with edge.load(threads=1, ctx=256, memory="2G", force_memory=True) as engine:
+        with pytest.raises(edge.errors.MemoryRefused, match="follow a grammar"):
+            engine.session().ask("x", regex="a")
+    with pytest.raises(edge.errors.MemoryRefused):
+        edge.load(threads=1, ctx=256, memory="2G", constrained=True)

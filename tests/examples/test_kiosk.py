@@ -1,0 +1,549 @@
+"""examples/kiosk and docs/kiosk.md: each program with the demo model, and with one that says what the test wants."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.services import FAKE, ROOT, Manager, environment, service, short_folder
+
+KIOSK = ROOT / "examples" / "kiosk"
+HOUSE = KIOSK / "house.txt"
+COUNTER = b"I do not know that. Please ask at the counter.\n"
+SORRY = b"Sorry, that did not work. Please ask at the counter.\n"
+
+#: what the fake model says: which lines are orders, a "yes" or a "no"; what is known; orders as JSON
+SCRIPT = json.dumps([
+    [r'^A guest says: ".*please', "order"], [r'^A guest says: "yes', "yes"], [r'^A guest says: "no"', "no"],
+    ["^A guest says", "question"],
+    ["^Ordered so far: nothing.*gold", '[{"name": "gold", "count": 999}]'],
+    ["^Ordered so far: nothing.*nothing", "[]"],
+    ["^Ordered so far: nothing", '[{"name": "latte", "count": 2}, {"name": "cheese toast", "count": 1}]'],
+    ['^Ordered so far: {"latte": 2', '[{"name": "latte", "count": 1}, {"name": "latte", "count": 2}]'],
+    ["^A guest asks.*unicorn", "no"], ["^A guest asks", "yes"],
+])  # fmt: skip
+
+#: what a microphone, a cat on a keyboard and an attacker may bring, line by line
+BAD_INPUT = (
+    b"\n   \n\x00\x01\x1b[2J\n\xff\xfe not text\n-h\n--model nowhere\n$(reboot) `id` \"'\\\n/exit\n{}%s%n\n"
+    + b"x" * 100_000 + b"\n"
+)  # fmt: skip
+
+needs_bash = pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with short_folder() as path:
+        yield path
+
+
+@pytest.fixture(params=[pytest.param("kiosk.sh", marks=needs_bash), "kiosk.py"])
+def name(request: pytest.FixtureRequest) -> str:
+    """Either kiosk."""
+    return str(request.param)
+
+
+class Program:
+    """A kiosk with a fake model (or a real one), in a folder of its own."""
+
+    def __init__(self, name: str, folder: Path, model: str = "") -> None:
+        self.folder = folder
+        launcher = folder / "bitnet-edge"
+        start = f'"{FAKE[1]}"' if not model else "-m edge"
+        launcher.write_text(f'#!/bin/sh\nexec "{sys.executable}" {start} "$@"\n')
+        launcher.chmod(0o755)
+        run = f"import fake_engine, runpy, sys; fake_engine.install(); sys.argv[:] = sys.argv[1:]; " \
+              f"runpy.run_path({str(KIOSK / name)!r}, run_name='__main__')"  # fmt: skip
+        program = [sys.executable, *([str(KIOSK / name)] if model else ["-c", run, name])]
+        self.command = [*(["bash", str(KIOSK / name)] if name.endswith(".sh") else program), str(HOUSE)]
+        self.variables = environment(BITNET_EDGE=str(launcher), FAKE_SCRIPT=SCRIPT)
+        self.variables["PYTHONPATH"] += f":{ROOT / 'tests'}"
+        if model:
+            self.variables["BITNET_EDGE_MODEL"] = model
+
+    def run(self, said: bytes, **variables: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            self.command, input=said, capture_output=True, timeout=300, cwd=self.folder,
+            env={**self.variables, **variables},
+        )  # fmt: skip
+
+    def start(self, **variables: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder,
+            env={**self.variables, **variables}, start_new_session=True,
+        )  # fmt: skip
+
+    def orders(self) -> list[dict[str, Any]]:
+        path = self.folder / "orders.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def kiosk(name: str, folder: Path) -> Program:
+    return Program(name, folder)
+
+
+@pytest.fixture
+def python(folder: Path) -> Program:
+    return Program("kiosk.py", folder)
+
+
+def script(monkeypatch: pytest.MonkeyPatch, name: str) -> Any:
+    """A program of the example as a module."""
+    monkeypatch.syspath_prepend(str(KIOSK))
+    return importlib.import_module(name)
+
+
+# ---- answers ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_statement_answers_or_the_counter_does(kiosk: Program) -> None:
+    """Answers come sentence by sentence; what no statement answers is not asked."""
+    done = kiosk.run(b"tell me two\nwhere are the unicorns\nlines\n")
+    assert (done.returncode, done.stderr) == (0, b"")
+    hello, *said = [line.rstrip() + b"\n" for line in done.stdout.splitlines() if line.strip()]
+    assert hello.startswith(b"Hello, ")
+    assert said[:3] == [b"First sentence.\n", b"Second one.\n", COUNTER]
+    assert b"one" in said[3] and b"unicorn" not in b"".join(said)
+
+
+def test_an_order_is_written_by_the_model_and_priced_by_code(python: Program) -> None:
+    """It is read back, changed, and kept after a yes; the conversation goes on."""
+    done = python.run(b"two lattes and a toast please\nand one more please\nyes\nsay two\n")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode().splitlines()[1:] == [
+        "2 latte, 1 cheese toast: 11.70 in all.", "Is that right?", "3 latte: 10.80 in all.", "Is that right?",
+        "Thank you. Your order is noted.", "First sentence.", "Second one.",
+    ]  # fmt: skip
+    (order,) = python.orders()
+    assert order["order"] == {"latte": 3} and order["text"] == "3 latte: 10.80 in all." and order["time"]
+
+
+def test_a_no_drops_the_order(python: Program) -> None:
+    done = python.run(b"two lattes please\nno\nyes\n")
+    assert done.returncode == 0 and b"nothing is ordered" in done.stdout and not python.orders()
+
+
+def test_what_is_not_on_the_menu_cannot_be_ordered(python: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the model writes it."""
+    done = python.run(b"999 pieces of gold please\nyes\n")
+    assert (done.returncode, done.stderr) == (0, b"")
+    _text, menu = script(monkeypatch, "kiosk").read_house(str(HOUSE))
+    (order,) = python.orders()
+    assert set(order["order"]) <= set(menu) and all(1 <= count <= 20 for count in order["order"].values())
+
+
+def test_an_empty_order_is_a_question(python: Program) -> None:
+    done = python.run(b"nothing for me please\n")
+    assert done.returncode == 0 and done.stdout.endswith(b"You said: nothing for me please\n")
+
+
+def test_an_order_that_cannot_be_kept(python: Program) -> None:
+    """The guest is told, and may say yes again."""
+    done = python.run(b"two lattes please\nyes\ntwo\n", ORDERS="/nowhere/orders.jsonl")
+    assert done.returncode == 0 and done.stderr.count(b"\n") == 1 and b"/nowhere" in done.stderr
+    assert SORRY in done.stdout and b"noted" not in done.stdout and b"Second one." in done.stdout
+
+
+def test_silence_brings_the_next_guest(python: Program) -> None:
+    with python.start(IDLE="0.2") as process:
+        assert process.stdin and process.stdout
+        process.stdin.write(b"two lattes please\n")
+        process.stdin.flush()
+        while process.stdout.readline() != b"Is that right?\n":
+            pass
+        time.sleep(1)
+        process.stdin.write(b"yes\n")
+        process.stdin.close()
+        assert b"noted" not in process.stdout.read()
+    assert not python.orders()
+
+
+def test_a_crash_of_the_model_is_a_sentence(kiosk: Program) -> None:
+    done = kiosk.run(b"now crash\ntwo\n")
+    assert done.returncode == 0 and b"Traceback" not in done.stderr
+    assert SORRY in done.stdout and b"Second one." in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "model"), [pytest.param("kiosk.sh", "", marks=needs_bash), ("kiosk.py", ""), ("kiosk.py", "demo")]
+)
+def test_bad_input_does_not_end_it(name: str, folder: Path, model: str) -> None:
+    """After all of it a guest is still answered."""
+    done = Program(name, folder, model).run(BAD_INPUT + b"two\n")
+    assert done.returncode == 0 and b"Traceback" not in done.stderr
+    assert done.stdout.startswith(b"Hello, ") and len(done.stdout.splitlines()) >= 7
+    assert b"\x1b" not in done.stdout and b"Usage" not in done.stdout
+    assert model or done.stdout.rstrip().endswith(b"Second one.")
+
+
+def test_a_model_that_cannot_be_loaded_is_known_at_once(name: str, folder: Path) -> None:
+    """Before the greeting; one line, the documented exit code."""
+    (folder / "damaged.gguf").write_bytes(b"GGUF" + bytes(100))
+    for model, code in (("missing.gguf", 3), ("damaged.gguf", 4)):
+        done = Program(name, folder, str(folder / model)).run(b"two\n")
+        assert (done.returncode, done.stdout) == (code, b"")
+        assert done.stderr.count(b"\n") == 1 and model.encode() in done.stderr
+
+
+def test_a_house_file_that_is_missing(kiosk: Program) -> None:
+    kiosk.command[-1] = "/nowhere/house.txt"
+    done = kiosk.run(b"two\n")
+    assert (done.returncode, done.stdout) == (2, b"") and done.stderr.count(b"\n") == 1
+    kiosk.command.pop()
+    assert kiosk.run(b"two\n").returncode == 2
+
+
+@needs_bash
+def test_bash_reads_what_json_escapes(folder: Path) -> None:
+    answer = "\"Quoted\" \\ back \\n slash:\ttab \x07 bell, Öl ❄."
+    done = Program("kiosk.sh", folder).run(b"tell\n", FAKE_SCRIPT=json.dumps([["^A guest", "yes"], ["tell", answer]]))
+    assert done.stdout.decode().splitlines()[1].strip() == '"Quoted" \\ back \\n slash: tab   bell, Öl ❄.'
+
+
+# ---- the voice -------------------------------------------------------------------------------------------------------
+
+
+def test_answers_are_spoken_sentence_by_sentence(kiosk: Program, folder: Path) -> None:
+    """Each sentence goes to its own run of the command, in order, and nothing else is printed."""
+    done = kiosk.run(b"two\n", SPEAK=f'echo "[$(cat)]" | cat >>{folder}/said')
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    said = [line.replace(" ]", "]") for line in (folder / "said").read_text().splitlines()]
+    assert said[0].startswith("[Hello") and said[1:] == ["[First sentence.]", "[Second one.]"]
+
+
+@pytest.mark.parametrize("speak", ["/no/such/program", "exit 1"])
+def test_a_voice_that_fails_does_not_end_it(kiosk: Program, speak: str) -> None:
+    """What could not be said is written where the journal finds it."""
+    done = kiosk.run(b"two\n", SPEAK=speak)
+    assert done.returncode == 0
+    assert done.stderr.count(b"speaking failed; the sentence was: ") == 3
+
+
+def test_a_voice_that_hangs_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    speaker = script(monkeypatch, "kiosk").Speaker("sleep 1000 | cat")
+    speaker.say("One.")
+    voice = speaker.voice
+    speaker.wait(0.1)
+    assert voice.poll() == -signal.SIGKILL
+
+
+def test_a_reader_that_goes_away(kiosk: Program) -> None:
+    """`kiosk | head -1`: no traceback, and it ends."""
+    kiosk.command = ["sh", "-c", '"$@" | head -n 1', "sh", *kiosk.command]
+    done = kiosk.run(b"two\ntwo\n")
+    assert done.stdout.startswith(b"Hello") and done.stdout.count(b"\n") == 1 and b"Traceback" not in done.stderr
+
+
+# ---- signals ---------------------------------------------------------------------------------------------------------
+
+
+def group(number: int) -> list[int]:
+    """The processes of a session, without zombies."""
+    pids = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has just ended
+            state, _parent, _group, session = path.read_text().rpartition(")")[2].split()[:4]
+            if int(session) == number and state != "Z":
+                pids.append(int(path.parent.name))
+    return pids
+
+
+def running(pid: int) -> bool:
+    """Is there such a process, and is it more than a zombie?"""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def ends(condition: Any) -> bool:
+    """Whether it becomes true, with patience."""
+    deadline = time.monotonic() + 300
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return bool(condition())
+
+
+@pytest.mark.parametrize("state", ["waits", "answers"])
+def test_signals_end_it(kiosk: Program, state: str) -> None:
+    number, code = (signal.SIGTERM, 143) if state == "waits" else (signal.SIGINT, 130)
+    with kiosk.start(FAKE_DELAY="0.02" if state == "answers" else "0") as process:
+        assert process.stdin and process.stdout and process.stderr
+        assert process.stdout.readline().startswith(b"Hello")
+        if state == "answers":
+            process.stdin.write(b"two two long\n")  # 200 sentences' worth
+            process.stdin.flush()
+            time.sleep(0.3)
+        process.send_signal(number)
+        assert process.wait(300) == code
+        assert process.stderr.read() == b""
+        assert ends(lambda: not group(process.pid))
+
+
+def test_a_signal_ends_it_while_it_speaks(kiosk: Program, folder: Path) -> None:
+    """The voice is silenced, too."""
+    with kiosk.start(SPEAK=f"echo $$ >{folder}/pid; exec sleep 1000") as process:
+        pid = folder / "pid"
+        assert ends(lambda: pid.exists() and pid.read_text().strip())
+        process.terminate()
+        assert process.wait(300) == 143
+    assert ends(lambda: not running(int(pid.read_text())))
+
+
+def test_the_end_silences_a_voice_that_is_just_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal comes after the command has begun and before Popen returns."""
+    kiosk = script(monkeypatch, "kiosk")
+    voices: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def slow(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
+        voices.append(popen(*args, **kwargs))
+        signal.raise_signal(signal.SIGTERM)
+        return voices[-1]
+
+    monkeypatch.setattr(kiosk.subprocess, "Popen", slow)
+    monkeypatch.setattr(sys, "argv", ["kiosk.py", str(HOUSE)])
+    monkeypatch.setenv("SPEAK", "sleep 1000")
+    monkeypatch.setenv("BITNET_EDGE_MODEL", "demo")
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with pytest.raises(SystemExit) as ended:
+            kiosk.main()
+        assert ended.value.code == 143 and [voice.poll() for voice in voices] == [-signal.SIGKILL]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for voice in voices:
+            voice.kill()
+
+
+@needs_bash
+def test_sigterm_between_commands_of_the_bash_script(folder: Path) -> None:
+    """Wherever it arrives, the script ends with 143, and what it has started ends, too.
+
+    A trap on DEBUG counts the commands and sends the signal before command number AT.
+    """
+    program, count, hook = folder / "program", folder / "count", folder / "hook"
+    program.write_text("""#!/bin/sh
+        while read -r line; do
+            case $line in *'"by":"s'*) printf '{"ev": "text", "text": "Yes."}\\n';; esac
+            printf '{"ev": "done", "finish_reason": "stop"}\\n'
+        done
+    """)
+    program.chmod(0o755)
+    hook.write_text(f"""unset BASH_ENV; n=0; set -T
+        trap 'echo $n >{count}' EXIT
+        trap '[[ $BASHPID != $$ ]] || ((++n != AT)) || kill -TERM $$' DEBUG
+    """)
+
+    def visit(at: int) -> int:
+        process = subprocess.Popen(
+            ["bash", str(KIOSK / "kiosk.sh"), str(HOUSE)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+            env={**environment(BITNET_EDGE=str(program), SPEAK="sleep 0.05"), "BASH_ENV": str(hook), "AT": str(at)},
+        )  # fmt: skip
+        process.communicate(b"When do you open?\n", timeout=300)
+        assert ends(lambda: not group(process.pid)), f"SIGTERM before command {at}"
+        return process.returncode
+
+    assert visit(0) == 0
+    commands = int(count.read_text())
+    assert commands > 40
+    codes = [visit(at) for at in range(1, commands, commands // 12)]
+    before, after = codes.count(-signal.SIGTERM), codes.count(0)  # the trap is set; the end has begun
+    assert codes == [-signal.SIGTERM] * before + [143] * (len(codes) - before - after) + [0] * after
+    assert 0 < before < 4 and after < 4
+
+
+def test_systemd_is_told(kiosk: Program, folder: Path) -> None:
+    """READY=1 once the house file is read, and WATCHDOG=1 while it waits."""
+    if kiosk.command[0] == "bash" and not shutil.which("systemd-notify"):
+        pytest.skip("no systemd-notify here")
+    with contextlib.closing(Manager(folder)) as manager, kiosk.start(**manager.environment(watchdog=2)) as process:
+        lines: list[str] = []
+        assert ends(lambda: lines.extend(manager.hear(0.1)) or {"READY=1", "WATCHDOG=1"} <= set(lines))
+        lines.clear()
+        assert ends(lambda: lines.extend(manager.hear(0.1)) or "WATCHDOG=1" in lines)
+        process.terminate()
+        assert process.wait(300) == 143
+
+
+# ---- the touch screen ------------------------------------------------------------------------------------------------
+
+
+def shown(screen: Any, path: Path, question: str) -> str:
+    pieces: list[str] = []
+    screen.reply(str(path), question, pieces.append)
+    return "".join(pieces)
+
+
+def test_touchscreen_asks_the_service(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """No service, one that answers, one that crashes, one that dies during an answer, and one that is back."""
+    pytest.importorskip("tkinter", reason="no tkinter here")
+    screen, path = script(monkeypatch, "touchscreen"), folder / "socket"
+    monkeypatch.setenv("FAKE_SCRIPT", SCRIPT)
+    assert shown(screen, path, "two") == f" {SORRY.decode()}"
+    with service(path, command=FAKE):
+        assert shown(screen, path, "two") == "First sentence. Second one.\n"
+        assert shown(screen, path, "unicorn") == COUNTER.decode()
+        assert shown(screen, path, "now crash") == f" {SORRY.decode()}"
+        assert shown(screen, path, "two") == "First sentence. Second one.\n"
+    with service(path, command=FAKE, FAKE_DELAY="0.01") as server:
+        threading.Timer(1, server.kill).start()
+        assert shown(screen, path, "so long").endswith(f" {SORRY.decode()}")
+    with service(path, command=FAKE):
+        assert shown(screen, path, "two") == "First sentence. Second one.\n"
+    assert "Traceback" not in capsys.readouterr().err
+
+
+WINDOW = f"""
+import sys
+sys.path.insert(0, {str(KIOSK)!r})
+import touchscreen
+screen = touchscreen.Screen({str(HOUSE)!r}, sys.argv[1])
+def press(text):
+    buttons = [each for each in screen.root.winfo_children() if each.winfo_class() == "Button"]
+    next(button for button in buttons if text in button["text"]).invoke()
+def broken():
+    raise ValueError("a bug in a callback")
+def ask(text):
+    screen.entry.insert(0, text)
+    press("Ask")
+def first():
+    for text in ("", "  ", "\\x00\\x1b[2J", "two"):
+        ask(text)
+    ask("another while the first is answered")
+    for text in ("latte", "latte", "tea"):
+        press(text)
+    screen.root.after(10, broken)
+    screen.root.after(100, second)
+def second():
+    if screen.thread.is_alive() or not screen.pieces.empty():
+        return screen.root.after(100, second)
+    print(screen.bill["text"])
+    press("Order")
+    press("Order")
+    print(repr(screen.view.get("1.0", "end")))
+    screen.touched -= 61
+    screen.root.after(500, last)
+def last():
+    print(repr(screen.view.get("1.0", "end")), dict(screen.order))
+    screen.root.destroy()
+screen.root.after(100, first)
+screen.root.mainloop()
+"""
+
+
+def test_touchscreen_window(folder: Path) -> None:
+    """On a display: bad input, a question, an order, a bug in a callback, and the screen cleared for the next guest."""
+    pytest.importorskip("tkinter", reason="no tkinter here")
+    if not shutil.which("xvfb-run"):
+        pytest.skip("needs xvfb-run for a display (Debian: apt-get install xvfb)")
+    path = folder / "socket"
+    with service(path, command=FAKE, FAKE_SCRIPT=SCRIPT):
+        done = subprocess.run(
+            ["xvfb-run", "-a", sys.executable, "-c", WINDOW, str(path)], capture_output=True, timeout=300, text=True,
+            env=environment(), cwd=folder,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    bill, said, wiped = done.stdout.splitlines()
+    assert bill == "2 latte, 1 black tea: 10.00 in all."
+    assert "First sentence. Second one." in said and said.count("Your order is noted: 2 latte") == 1
+    assert wiped == r"'\n' {}" and done.stderr == "touchscreen: ValueError('a bug in a callback')\n"
+    assert json.loads((folder / "orders.jsonl").read_text())["order"] == {"latte": 2, "black tea": 1}
+
+
+def test_touchscreen_says_what_is_wrong() -> None:
+    """Without a display, or without a house file: one line; and neither it nor kiosk.py needs the package to start."""
+    pytest.importorskip("tkinter", reason="no tkinter here")
+    for arguments in ([], [str(HOUSE), "/nowhere/socket"], ["/nowhere/house", "/nowhere/socket"]):
+        done = subprocess.run(
+            [sys.executable, "-S", "-E", str(KIOSK / "touchscreen.py"), *arguments], capture_output=True, text=True,
+            env={}, cwd="/",
+        )  # fmt: skip
+        assert done.returncode == 1 and done.stderr.count("\n") == 1 and done.stderr.startswith("touchscreen.py HOUSE")
+
+
+# ---- the page --------------------------------------------------------------------------------------------------------
+
+PAGE = (ROOT / "docs" / "kiosk.md").read_text()
+
+#: programs that the page needs: what would download, speak or change the system is written to a file instead
+STUBS = {
+    "bitnet-edge": f'[ "$1" = pull ] && exec echo "$@" >>pulled\nexec "{sys.executable}" -m edge "$@"',
+    "python": f'exec "{sys.executable}" "$@"',
+    "python3": f"""exec "{sys.executable}" -c "import os, sys, time
+sys.path.insert(0, 'examples/kiosk')
+import touchscreen
+while not os.path.exists(sys.argv[3]): time.sleep(0.05)
+touchscreen.reply(sys.argv[3], 'When do you open?', lambda text: print(text, end=''))" "$@" """,
+    "listen": 'echo "When do you open?"',
+    "espeak-ng": "cat >>spoken",
+    "sudo": 'echo "$@" >>done\n[ "$1" != cp ] || [ -e "$2" -a -e "$3" ]',
+}
+
+
+def test_the_page_runs(folder: Path) -> None:
+    """Every block of docs/kiosk.md, in order, on the demo model."""
+    (folder / "bin").mkdir()
+    for name, text in STUBS.items():
+        (folder / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / "bin" / name).chmod(0o755)
+    (folder / "examples").symlink_to(ROOT / "examples")
+    variables = environment(PATH=f"{folder}/bin:{os.environ['PATH']}", BITNET_EDGE_MODEL="demo")
+    said = []
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
+        block = block.replace("/tmp/kiosk.socket", f"{folder}/socket")
+        if language == "ini":
+            (folder / "kiosk.service").write_text(block)
+            continue
+        assert language in ("bash", "python")
+        command = ["bash", "-ec", f"trap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{block}"]
+        done = subprocess.run(
+            command if language == "bash" else [sys.executable, "-c", block], cwd=folder, env=variables, text=True,
+            capture_output=True, timeout=300, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert done.returncode == 0 and "Traceback" not in done.stderr and "kiosk: " not in done.stderr, done.stderr
+        assert "Sorry, that did not work" not in done.stdout
+        said.append(done.stdout)
+    assert len(said) == 10 and all(len(said[i]) > 10 for i in (1, 2, 4, 5, 7)), said
+    assert (folder / "spoken").read_text().count("Hello") == 2
+    if shutil.which("systemd-analyze"):
+        done = subprocess.run(
+            ["systemd-analyze", "verify", str(folder / "kiosk.service")], capture_output=True, text=True
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+# ---- the files -------------------------------------------------------------------------------------------------------
+
+
+def test_the_examples_are_small_programs() -> None:
+    programs = [KIOSK / name for name in ("kiosk.py", "kiosk.sh", "touchscreen.py")]
+    assert all(os.access(path, os.X_OK) for path in programs)
+    assert sum(len(path.read_text().splitlines()) for path in programs) <= 400
+    for path in programs:  # the public API alone
+        assert not re.search(r"\bedge\.\w+\.|from edge|import pyx|session\._", path.read_text()), path.name
+
+
+def test_the_bash_script_is_sound() -> None:
+    if not shutil.which("shellcheck"):
+        pytest.skip("no shellcheck here")
+    done = subprocess.run(["shellcheck", str(KIOSK / "kiosk.sh")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

@@ -1,0 +1,160 @@
+"""What differs between architectures, each against NumPy in float64: norms, biases, multipliers, rotary scaling.
+
+Weights are ternary x scale, the activations as the model rounds them; F32 pages and heads, so only arithmetic differs.
+"""
+
+from __future__ import annotations
+
+import array
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edge.config import ModelConfig, RopeScaling, Sliding
+from edge.errors import InvalidFile
+from edge.formats import names
+from edge.formats.checkpoint import Checkpoint, Tensor, TokenizerSpec
+from edge.model.weights import build
+from pyx.transformer import Segment
+from tests.kernels.test_transformer import cache_for, logits
+from tests.oracles import family
+
+IDS = [1, 5, 77, 200, 3, 9, 150, 42, 99, 17, 60, 8, 33, 12, 250, 7, 7, 111, 30, 2]
+BASE = ModelConfig(
+    "llama", "made up", n_layer=2, hidden=128, ffn=256, n_head=4, n_kv_head=2, head_dim=32, n_vocab=256,
+    n_ctx_train=256, rope_theta=10000.0, rope_dim=32, rope_style="half", eps=1e-6, activation="silu", sub_norm=False,
+    tied=True,
+)  # fmt: skip
+YARN = RopeScaling("yarn", 4.0, 16, mscale=0.1 * math.log(4) + 1)
+#: one thing after the other that some architecture has and llama has not
+VARIANTS: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "norm of each head before the rotation": {"qk_norm": "before"},
+    "norm of each head behind the rotation": {"qk_norm": "after"},
+    "biases": {"qkv_bias": True},
+    "a norm for each projection": {"inner_norm": True, "inner_eps": 1e-3},
+    "a norm for each projection beside sub-norms": {"inner_norm": True, "sub_norm": True, "activation": "relu2"},
+    "multipliers": {"embedding_scale": 12.0, "residual_scale": 1.4 / 2**0.5, "logit_scale": 0.25},
+    "yarn": {"rope_scaling": YARN, "rope_theta": 100.0},
+    "yarn, interleaved": {"rope_scaling": YARN, "rope_style": "interleaved"},
+    "llama3": {"rope_scaling": RopeScaling("llama3", 8.0, 64, low_freq=1.0, high_freq=4.0)},
+    "longrope": {"rope_scaling": RopeScaling("factors", factors=tuple(1 + j / 4 for j in range(16)), mscale=1.2)},
+    "GELU": {"activation": "gelu"},
+    "norms behind blocks": {"post_norm": True, "residual_scale": 0.5},
+    "a scale of queries": {"qk_norm": "before", "query_scale": 0.6},
+    "sliding windows": {"sliding": Sliding(6, (0,), 300.0)},
+    "sliding windows, scaled positions": {"sliding": Sliding(3, (1,), 300.0), "rope_scale": 4.0},
+    "all at once": {"qk_norm": "before", "qkv_bias": True, "inner_norm": True, "rope_scaling": YARN,
+                    "embedding_scale": 3.0, "residual_scale": 0.5, "logit_scale": 2.0, "tied": False},
+}
+
+
+def made_up(config: ModelConfig, seed: int = 0) -> tuple[Checkpoint, dict[str, np.ndarray]]:
+    """A checkpoint with random F32 tensors, matrices ternary x scale, and the same as arrays."""
+    rng = np.random.default_rng(seed)
+    arrays, tensors = {}, {}
+    for name, role, shape in (part[:3] for part in names.parts(config) if part.needed):
+        if role == "matrix":
+            values = rng.integers(-1, 2, shape) * np.float32(0.2)
+        elif role == "vector":
+            values = rng.standard_normal(shape) * 0.3 + ("bias" not in name)
+        else:
+            values = rng.standard_normal(shape)
+        arrays[name] = values.astype(np.float32)
+        tensors[name] = Tensor(name, "F32", shape, memoryview(arrays[name].tobytes()))
+    return Checkpoint("made up", "gguf", config, tensors, TokenizerSpec("none"), None, {}), arrays
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_difference_is_what_numpy_says(variant: str, threads: int) -> None:
+    plain, _ = made_up(BASE)
+    config = dataclasses.replace(BASE, **VARIANTS[variant])
+    checkpoint, arrays = made_up(config)
+    expected = family.Model(config, arrays, "int8").logits(IDS)
+    for chunk in (1, 128):
+        got = logits(build(checkpoint, n_threads=threads, head="f32"), config, IDS, chunk=chunk)
+        # a rounding of int8 activations may fall to the other side of a half
+        assert np.abs(got - expected).max() <= 1e-2 * np.ptp(expected)
+        assert np.mean(np.abs(got - expected)) <= 1e-3 * np.ptp(expected)
+    if variant != "llama":  # the feature matters to the result
+        other = family.Model(BASE, {**made_up(BASE)[1], **{n: a for n, a in arrays.items() if n in plain.tensors}})
+        assert np.abs(other.logits(IDS) - expected).max() > 0.05 * np.ptp(expected)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_float_activations_are_exact(variant: str) -> None:
+    config = dataclasses.replace(BASE, activation_quant="none", **VARIANTS[variant])
+    checkpoint, arrays = made_up(config)
+    expected = family.Model(config, arrays).logits(IDS)
+    runs = [
+        logits(build(checkpoint, n_threads=threads, head="f32"), config, IDS, chunk=chunk)
+        for threads, chunk in ((1, 1), (2, 128), (3, 7))
+    ]
+    assert np.abs(runs[0] - expected).max() <= 1e-5 * np.ptp(expected)
+    assert all(run.tobytes() == runs[0].tobytes() for run in runs)
+
+
+@pytest.mark.parametrize("qk_norm", ["before", "after"])
+def test_queries_that_sinks_see_have_norms_too(qk_norm: str) -> None:
+    """Where positions start again behind the sinks, a second query is normed and rotated for them."""
+    sinks, window, n = 4, 8, len(IDS)
+    config = dataclasses.replace(BASE, n_layer=1, qk_norm=qk_norm, activation_quant="none")
+    checkpoint, arrays = made_up(config)
+    out = np.zeros(config.n_vocab, np.float32)
+    cache = cache_for(config, n_ctx=128, window=window, sinks=sinks, positions="cache")
+    model = build(checkpoint, head="f32")
+    for token in IDS:
+        model.step([Segment(cache, array.array("i", [token]), out)])
+
+    w = {name.removeprefix("blk.0."): value.astype(np.float64) for name, value in arrays.items()}
+    x = family.rmsnorm(w["token_embd.weight"][IDS], w["attn_norm.weight"], config.eps)
+
+    def heads(name: str, n_head: int, positions: list[int]) -> np.ndarray:
+        y, norm = (x @ w[f"{name}.weight"].T).reshape(n, n_head, 32), w[f"{name}_norm.weight"]
+        y = family.rmsnorm(y, norm, config.eps) if qk_norm == "before" else y
+        y = np.stack([family.rotate(np.repeat(row[None], p + 1, 0), config)[p]
+                      for row, p in zip(y, positions, strict=True)])
+        return family.rmsnorm(y, norm, config.eps) if qk_norm == "after" else y
+
+    far, near = heads("attn_q", 4, list(range(n)))[-1], heads("attn_q", 4, [sinks + window - 1] * n)[-1]
+    keys = heads("attn_k", 2, list(range(n))).repeat(2, 1)
+    values = (x @ w["attn_v.weight"].T).reshape(n, 2, 32).repeat(2, 1)
+    seen = [*range(sinks), *range(n - window, n)]
+    score = np.stack([np.einsum("hd,hd->h", near if t < sinks else far, keys[t]) for t in seen]) / 32**0.5
+    p = np.exp(score - score.max(0))
+    mixed = np.einsum("th,thd->hd", p / p.sum(0), values[seen]).reshape(-1)
+    h = w["token_embd.weight"][IDS[-1]] + mixed @ w["attn_output.weight"].T
+    y = family.rmsnorm(h, w["ffn_norm.weight"], config.eps)
+    gate, up = y @ w["ffn_gate.weight"].T, y @ w["ffn_up.weight"].T
+    h = h + (gate / (1 + np.exp(-gate)) * up) @ w["ffn_down.weight"].T
+    expected = family.rmsnorm(h, w["output_norm.weight"], config.eps) @ w["token_embd.weight"].T
+    assert np.abs(out - expected).max() <= 1e-5 * np.ptp(expected)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "message"),
+    [
+        (lambda: RopeScaling("ntk"), "'ntk' is not supported"),
+        (lambda: RopeScaling("yarn", 4.0, 0), "original context of 0"),
+        (lambda: RopeScaling("yarn", float("nan"), 16), "are not valid"),
+        (lambda: RopeScaling("yarn", 4.0, 16, beta_fast=0.0), "are not valid"),
+        (lambda: RopeScaling("llama3", 8.0, 16, low_freq=4.0, high_freq=4.0), "high_freq_factor 4.0"),
+        (lambda: dataclasses.replace(BASE, rope_scaling=RopeScaling("factors", factors=(1.0,) * 3)), "3 rope factors"),
+        (lambda: dataclasses.replace(BASE, rope_scaling=YARN, rope_theta=1.0), "theta 1.0 cannot"),
+        (lambda: dataclasses.replace(BASE, qk_norm="beside"), "'beside'"),
+        (lambda: dataclasses.replace(BASE, embedding_scale=0.0), "embedding_scale 0.0"),
+        (lambda: dataclasses.replace(BASE, logit_scale=float("inf")), "logit_scale inf"),
+        (lambda: Sliding(0, (0,), 1e4), "window of 0 tokens"),
+        (lambda: Sliding(8, (1, 0), 1e4), "layers of its sliding window"),
+        (lambda: Sliding(8, (0,), float("nan")), "theta nan"),
+        (lambda: dataclasses.replace(BASE, sliding=Sliding(8, (2,), 1e4)), "in layer 2 of 2"),
+        (lambda: dataclasses.replace(BASE, query_scale=2.0), "scale of queries"),
+    ],
+)
+def test_conventions_that_cannot_be_are_refused(scaling: Any, message: str) -> None:
+    with pytest.raises(InvalidFile, match=message):
+        scaling()

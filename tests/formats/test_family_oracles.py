@@ -1,0 +1,548 @@
+"""Models of every family against transformers: tiny ones, as Hugging Face folders and as the GGUF files people publish.
+
+The vectors are made by tests/vectors/make_families.py from the models of tests/oracles/tiny.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge.errors import InvalidFile
+from edge.formats import mlx, open_checkpoint
+from edge.model.plan import expect
+from edge.model.weights import build
+from edge.tools.convert import convert
+from tests.handmade import F32, STR, U32, gguf, safetensors, value
+from tests.kernels.test_transformer import greedy, logits
+from tests.oracles import family, tiny
+
+VECTORS = Path(__file__).resolve().parents[1] / "vectors" / "families"
+
+
+def vectors(name: str) -> tuple[np.ndarray, list[int]]:
+    with np.load(VECTORS / f"{name}.npz") as stored:
+        return stored["logits"], stored["greedy"].tolist()
+
+
+def folder(path: Path, name: str, type: str = "F16", **config: Any) -> str:
+    """The tiny model as a Hugging Face folder without a tokenizer."""
+    model = tiny.MODELS[name]
+    path.mkdir(exist_ok=True)
+    full = {"architectures": [model.architecture], **model.config, "quantization_config": model.quantization, **config}
+    (path / "config.json").write_text(json.dumps({k: v for k, v in full.items() if v is not None}))
+    dtype = {"F16": np.float16, "F32": np.float32}[type]
+    tensors = {key: (type, value.shape, value.astype(dtype).tobytes()) if tiny.is_ternary(model, key) or value.ndim == 2
+               else ("F32", value.shape, value.tobytes()) for key, value in tiny.weights(model).items()}
+    (path / "model.safetensors").write_bytes(safetensors(tensors))
+    return str(path)
+
+
+def with_floats(checkpoint: Any) -> Any:
+    """The same model with activations that are not rounded."""
+    checkpoint.config = dataclasses.replace(checkpoint.config, activation_quant="none")
+    return checkpoint
+
+
+@pytest.mark.parametrize("name", tiny.MODELS)
+def test_float_activations_give_what_transformers_gives(tmp_path: Path, name: str) -> None:
+    expected, ids = vectors(name)
+    checkpoint = with_floats(open_checkpoint(folder(tmp_path / "m", name)))
+    model = build(checkpoint, head="f32")
+    got = logits(model, checkpoint.config, tiny.IDS)
+    assert np.abs(got - expected).max() <= 1e-4 * np.ptp(expected)
+    assert greedy(model, checkpoint.config, tiny.IDS, len(ids) - len(tiny.IDS)) == ids
+
+
+@pytest.mark.parametrize("name", tiny.MODELS)
+def test_rounded_activations_stay_near(tmp_path: Path, name: str) -> None:
+    """What int8 activations cost on random weights, of which a small change is felt most."""
+    expected, _ = vectors(name)
+    checkpoint = open_checkpoint(folder(tmp_path / "m", name))
+    got = logits(build(checkpoint, head="f32"), checkpoint.config, tiny.IDS)
+    assert np.abs(got - expected).max() <= 3e-2 * np.ptp(expected)
+    assert np.mean(got.argmax(1) == expected.argmax(1)) >= 0.9
+    two = np.sort(expected, 1)[:, -2:]
+    clear = two[:, 1] - two[:, 0] >= 2e-2 * np.ptp(expected)  # where floats are not nearly undecided: always
+    assert (got.argmax(1) == expected.argmax(1))[clear].all() and clear.sum() >= 5
+
+
+# ---- as GGUF ---------------------------------------------------------------------------------------------------------
+
+
+def by_block(scales: np.ndarray, rows: int, n_block: int) -> np.ndarray:
+    """Half scales [rows][n_block][1]."""
+    scales = np.broadcast_to(scales, (rows, scales.shape[1]))
+    return np.repeat(scales, n_block // scales.shape[1], 1)[..., None].astype("<f2").copy()
+
+
+def q2_0(block: int, codes: np.ndarray, scales: np.ndarray) -> bytes:
+    """Blocks of 64 (18 bytes) or 128 (34): half d, then element j in bits 2(j % 4) of byte j / 4."""
+    rows, k = codes.shape
+    d = by_block(scales, rows, k // block)
+    q = (codes + 1).astype(np.uint8).reshape(rows, k // block, block // 4, 4)
+    packed = q[..., 0] | q[..., 1] << 2 | q[..., 2] << 4 | q[..., 3] << 6
+    return np.concatenate([d.view(np.uint8), packed.astype(np.uint8)], -1).tobytes()
+
+
+def panels(codes: np.ndarray, scales: np.ndarray) -> bytes:
+    """PQ2_0 of 64 rows side by side, as kernels.h says of panel_matmul; the last rows are zeros."""
+    rows, k = codes.shape
+    d, q = by_block(scales, rows, k // 128)[..., 0], (codes + 1).astype(np.uint8)
+    d, q = (np.concatenate([part, np.zeros((-rows % 64, part.shape[1]), part.dtype)]) for part in (d, q))
+    turned = q.reshape(-1, k // 128, 32, 4).swapaxes(2, 3)  # element 4p + f stands at 32f + p
+    turned = turned.reshape(-1, 4, 16, k // 128, 32, 4).transpose(0, 3, 4, 2, 5, 1)  # [panel][group][step][i][b][f]
+    packed = (turned << np.array([0, 2, 4, 6], np.uint8)).sum(-1).astype(np.uint8)
+    halves = np.ascontiguousarray(d.reshape(-1, 64, k // 128).swapaxes(1, 2))
+    return np.concatenate([halves.view(np.uint8), packed.reshape(*halves.shape[:2], -1)], -1).tobytes()
+
+
+def tq2_0(codes: np.ndarray, scales: np.ndarray) -> bytes:
+    """256 weights: 2 x 32 bytes, element 128r + m + 32l in bits 2l of byte 32r + m; then half d."""
+    rows, k = codes.shape
+    d = by_block(scales, rows, k // 256)
+    q = (codes + 1).astype(np.uint8).reshape(rows, k // 256, 2, 4, 32)
+    packed = (q[..., 0, :] | q[..., 1, :] << 2 | q[..., 2, :] << 4 | q[..., 3, :] << 6).reshape(rows, k // 256, 64)
+    return np.concatenate([packed.astype(np.uint8), d.view(np.uint8)], -1).tobytes()
+
+
+def tq1_0(codes: np.ndarray, scales: np.ndarray) -> bytes:
+    """256 weights: base-3 digits, the first the most significant, five to a byte; then half d."""
+    rows, k = codes.shape
+    d = by_block(scales, rows, k // 256)
+    q = (codes + 1).astype(np.int64).reshape(rows, k // 256, 256)
+    parts = []
+    for start, width, digits in ((0, 32, 5), (160, 16, 5), (240, 4, 4)):
+        part = q[..., start : start + width * digits].reshape(rows, k // 256, digits, width)
+        value = sum(part[..., n, :] * 3 ** (4 - n) for n in range(digits))
+        parts.append(((value * 256 + 242) // 243).astype(np.uint8))
+    return np.concatenate([*parts, d.view(np.uint8)], -1).tobytes()
+
+
+def q4_0(values: np.ndarray) -> bytes:
+    """Blocks of 32: half d, nibbles j and j + 16 of (q - 8) * d; any values."""
+    blocks = values.reshape(-1, 32)
+    d = (np.abs(blocks).max(1, keepdims=True) / 7).astype("<f2")
+    q = np.clip(np.round(blocks / np.where(d == 0, 1, d).astype(np.float32)) + 8, 0, 15).astype(np.uint8)
+    return np.concatenate([d.view(np.uint8), q[:, :16] | q[:, 16:] << 4], 1).tobytes()
+
+
+#: type -> (id, bytes of a ternary tensor)
+ENCODERS: dict[str, tuple[int, Any]] = {
+    "Q2_0 of 64": (42, lambda c, s: q2_0(64, c, s)),
+    "Q2_0 of 128": (42, lambda c, s: q2_0(128, c, s)),
+    "PQ2_0": (142, lambda c, s: q2_0(128, c, s)),
+    "PQ2_0_R64": (342, panels),
+    "TQ2_0": (35, tq2_0),
+    "TQ1_0": (34, tq1_0),
+    "F16": (1, lambda c, s: (c * np.repeat(s, c.shape[1] // s.shape[1], 1)).astype("<f2").tobytes()),
+}  # fmt: skip
+ARCH = {"Qwen3ForCausalLM": "qwen3", "Qwen2ForCausalLM": "qwen2", "LlamaForCausalLM": "llama",
+        "HunYuanDenseV1ForCausalLM": "hunyuan-dense", "Gemma3ForCausalLM": "gemma3"}  # fmt: skip
+GGUF_NAMES = {
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "self_attn.query_layernorm": "attn_q_norm",
+    "self_attn.key_layernorm": "attn_k_norm",
+}  # fmt: skip
+
+
+POST_NORMS = {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+              "post_feedforward_layernorm": "post_ffw_norm"}  # fmt: skip
+
+
+def gguf_tensors(model: tiny.Tiny) -> dict[str, np.ndarray]:
+    """GGUF name -> values as GGUF has them."""
+    return {gguf_name(key, model): values + 1 if model.norms_from_one and values.ndim == 1 else values
+            for key, values in tiny.weights(model).items()}  # fmt: skip
+
+
+def gguf_name(name: str, model: tiny.Tiny) -> str:
+    if name in ("model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"):
+        return {"model.e": "token_embd", "model.n": "output_norm", "lm_head": "output"}[name[:7]] + ".weight"
+    _, _, index, rest = name.split(".", 3)
+    middle, _, kind = rest.rpartition(".")
+    gemma = POST_NORMS if model.norms_from_one else {}
+    return f"blk.{index}.{(GGUF_NAMES | gemma)[middle]}.{kind}"
+
+
+def gguf_file(path: Path, name: str, form: str, table: str = "", keys: dict[str, bytes] | None = None) -> str:
+    """The tiny model as a GGUF file; ``form`` one of ENCODERS, ``table`` "Q4_0" for its embedding and head."""
+    model, c = tiny.MODELS[name], tiny.MODELS[name].config
+    arch, rope = ARCH[model.architecture], c.get("rope_parameters", {})
+    local, rope = rope.get("sliding_attention"), rope.get("full_attention", rope)
+    theta = rope["rope_theta"] if "rope_theta" in rope else c["rope_theta"]
+    if "alpha" in rope:
+        theta *= rope["alpha"] ** (c["head_dim"] / (c["head_dim"] - 2))
+    metadata = {
+        "general.architecture": value(STR, arch),
+        f"{arch}.context_length": value(U32, c["max_position_embeddings"]),
+        f"{arch}.embedding_length": value(U32, c["hidden_size"]),
+        f"{arch}.block_count": value(U32, c["num_hidden_layers"]),
+        f"{arch}.feed_forward_length": value(U32, c["intermediate_size"]),
+        f"{arch}.attention.head_count": value(U32, c["num_attention_heads"]),
+        f"{arch}.attention.head_count_kv": value(U32, c["num_key_value_heads"]),
+        f"{arch}.attention.key_length": value(U32, c["head_dim"]),
+        f"{arch}.attention.value_length": value(U32, c["head_dim"]),
+        f"{arch}.attention.layer_norm_rms_epsilon": value(F32, c["rms_norm_eps"]),
+        f"{arch}.rope.freq_base": value(F32, theta),
+        "tokenizer.ggml.model": value(STR, "no_vocab"),
+    }
+    if local:
+        metadata[f"{arch}.attention.sliding_window"] = value(U32, c["sliding_window"])
+        metadata[f"{arch}.attention.sliding_window_pattern"] = value(U32, c["sliding_window_pattern"])
+        metadata[f"{arch}.attention.scale"] = value(F32, c["query_pre_attn_scalar"] ** -0.5)
+        metadata[f"{arch}.rope.scaling.type"] = value(STR, rope["rope_type"])
+        metadata[f"{arch}.rope.scaling.factor"] = value(F32, rope["factor"])
+    if rope.get("rope_type") == "yarn":
+        metadata[f"{arch}.rope.scaling.type"] = value(STR, "yarn")
+        metadata[f"{arch}.rope.scaling.factor"] = value(F32, rope["factor"])
+        metadata[f"{arch}.rope.scaling.original_context_length"] = value(U32, rope["original_max_position_embeddings"])
+    tensors = []
+    for key, values in tiny.weights(model).items():
+        values = values + 1 if model.norms_from_one and values.ndim == 1 else values
+        number, encode = ENCODERS[form]
+        if tiny.is_ternary(model, key):
+            codes, scales = tiny.codes_and_scales(model, key)
+            if arch == "llama" and ("q_proj" in key or "k_proj" in key):  # rows as llama.cpp orders them
+                codes = codes.reshape(-1, 2, c["head_dim"] // 2, codes.shape[1]).swapaxes(1, 2).reshape(codes.shape)
+            data = encode(codes, scales)
+        elif table == "Q4_0" and values.ndim == 2:
+            number, data = 2, q4_0(values)
+        elif values.ndim == 2:
+            number, data = 1, values.astype("<f2").tobytes()
+        else:
+            number, data = 0, values.tobytes()
+        tensors.append((gguf_name(key, model), values.shape[::-1], number, data))
+    target = path / "m.gguf"
+    aligned = 64 if form == "PQ2_0_R64" else 32
+    if aligned != 32:
+        metadata["general.alignment"] = value(U32, aligned)
+    target.write_bytes(gguf([*(metadata | (keys or {})).items()], tensors, alignment=aligned))
+    return str(target)
+
+
+CASES = [
+    *(("qwen3", form) for form in ("Q2_0 of 64", "Q2_0 of 128", "PQ2_0", "PQ2_0_R64", "F16")),
+    *(("qwen3_yarn", form) for form in ENCODERS),
+    *(("hunyuan", form) for form in ("TQ2_0", "F16")),
+    *(("gemma3", form) for form in ("Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "F16")),
+    ("qwen2", "Q2_0 of 64"), ("llama_yarn", "TQ1_0"), ("llama_yarn", "F16"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "form"), CASES)
+def test_every_form_of_file_is_the_same_model(tmp_path: Path, name: str, form: str) -> None:
+    expected, ids = vectors(name)
+    path = gguf_file(tmp_path, name, form)
+    types = {tensor.type for key, tensor in open_checkpoint(path).tensors.items() if "attn_q.weight" in key}
+    assert types == {{"Q2_0 of 64": "Q2_0", "Q2_0 of 128": "PQ2_0"}.get(form, form)}
+    checkpoint = with_floats(open_checkpoint(path))
+    model = build(checkpoint, head="f32")
+    got = logits(model, checkpoint.config, tiny.IDS)
+    assert np.abs(got - expected).max() <= 1e-4 * np.ptp(expected)
+    assert greedy(model, checkpoint.config, tiny.IDS, len(ids) - len(tiny.IDS)) == ids
+    # and with rounded activations from the packed weights: the same bits from every file of the same numbers
+    if name.startswith("qwen"):  # the others' rope base is rounded in a GGUF, or their activations are per token
+        plain = open_checkpoint(folder(tmp_path / "m", name))
+        here, there = open_checkpoint(path), plain
+        assert here.config.activation_quant == there.config.activation_quant == "int8-128"
+        runs = [logits(build(each, head="f32"), each.config, tiny.IDS) for each in (here, there)]
+        assert np.abs(runs[0] - runs[1]).max() <= 1e-6 * np.ptp(expected)
+
+
+def test_a_repacking_with_a_q4_0_head(tmp_path: Path) -> None:
+    """TQ2_0 with embedding and head in Q4_0, as who knows how makes them for llama.cpp."""
+    expected, _ = vectors("qwen3_yarn")
+    checkpoint = with_floats(open_checkpoint(gguf_file(tmp_path, "qwen3_yarn", "TQ2_0", "Q4_0")))
+    assert checkpoint.tensors["output.weight"].type == "Q4_0"
+    got = logits(build(checkpoint, head="f32"), checkpoint.config, tiny.IDS)
+    assert np.corrcoef(got.ravel(), expected.ravel())[0, 1] > 0.95  # 320 random rows in 4 bits
+
+
+def test_rounding_by_128_against_numpy(tmp_path: Path) -> None:
+    """The kernels round activations per 128 values as NumPy does: only a value on the edge of a half may differ."""
+    for name in ("qwen3", "qwen3_yarn", "hunyuan", "qwen2", "gemma3"):
+        checkpoint = open_checkpoint(folder(tmp_path / name, name))
+        arrays = gguf_tensors(tiny.MODELS[name])
+        expected = family.Model(checkpoint.config, arrays, "int8-128").logits(tiny.IDS)
+        got = logits(build(checkpoint, head="f32"), checkpoint.config, tiny.IDS)
+        difference = np.abs(got - expected).max(1) / np.ptp(expected)
+        assert difference.max() <= 1e-2 and np.median(difference) <= 1e-6, name
+
+
+def test_a_ternary_embedding_and_head(tmp_path: Path) -> None:
+    """The tied table of Ternary-Bonsai in Q2_0: rows come out exactly, and the head answers like float rows."""
+    for form in ("Q2_0 of 64", "Q2_0 of 128", "PQ2_0_R64"):
+        checkpoint = open_checkpoint(gguf_file(tmp_path, "qwen3", form))
+        exact = logits(build(checkpoint, head="f32"), checkpoint.config, tiny.IDS)
+        got = logits(build(checkpoint, head="auto"), checkpoint.config, tiny.IDS)
+        assert np.abs(got - exact).max() <= 1e-2 * np.ptp(exact) and (got.argmax(1) == exact.argmax(1)).all()
+
+
+@given(
+    places=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.sampled_from([1, 2, 4, 8]), st.one_of(
+        st.sampled_from([0, 1, 42, 142, 342, 35, 0xFF, 0x7F, 1 << 31, (1 << 64) - 1]), st.integers(0, (1 << 64) - 1)
+    )), max_size=4),
+    form=st.sampled_from(["Q2_0 of 64", "PQ2_0", "PQ2_0_R64"]),
+)  # fmt: skip
+@settings(max_examples=60)
+def test_hostile_files(tmp_path_factory: pytest.TempPathFactory, places: list[tuple[float, int, int]],
+                       form: str) -> None:
+    """Whatever changes in the header: InvalidFile, or a model that can be built and run."""
+    base = tmp_path_factory.getbasetemp() / f"hostile-{form}"
+    base.mkdir(exist_ok=True)
+    if not (base / "seed").exists():
+        (base / "seed").write_bytes(Path(gguf_file(base, "qwen3", form)).read_bytes())
+    data = bytearray((base / "seed").read_bytes())
+    end = data.rindex(b"ffn_down.weight") + 64
+    for where, width, content in places:
+        at = int(where * end)
+        data[at : at + width] = (content & ((1 << 8 * width) - 1)).to_bytes(width, "little")
+    (base / "m.gguf").write_bytes(data)
+    try:
+        checkpoint = open_checkpoint(base / "m.gguf")
+        model = build(checkpoint)
+    except InvalidFile as error:
+        assert "\n" not in str(error)
+        return
+    logits(model, checkpoint.config, [1, 2])
+
+
+@pytest.mark.parametrize("name", [name for name in tiny.MODELS if name != "qwen2"])
+@pytest.mark.parametrize("source", ["folder", "file"])
+def test_converted_models_are_the_same(tmp_path: Path, name: str, source: str) -> None:
+    """One GGUF file that starts from the map; grouped scales and ternary tables in panels."""
+    forms = {"qwen3": "Q2_0 of 64", "gemma3": "PQ2_0", "hunyuan": "PQ2_0_R64", "llama3_rope": "F16"}
+    if source == "file" and name == "llama3_rope":
+        pytest.skip("its divisors are a tensor there, see tests/kernels/test_transformer.py")
+    path = (folder(tmp_path / "m", name) if source == "folder"
+            else gguf_file(tmp_path, name, forms.get(name, "TQ2_0")))
+    target = tmp_path / "converted.gguf"
+    convert(path, target, embedding="F16")
+    back = open_checkpoint(target)
+    grouped = not name.startswith("llama")
+    assert {t.type for n, t in back.tensors.items() if "_q.weight" in n} == {"PQ2_0_R64" if grouped else "I2_S"}
+    if name == "qwen3" and source == "file":
+        assert back.tensors[back.head].type == "PQ2_0_R64"
+    here = open_checkpoint(path)
+    runs = [logits(build(each, head="f32"), each.config, tiny.IDS) for each in (here, back)]
+    assert np.abs(runs[0] - runs[1]).max() <= (1e-2 if name == "hunyuan" else 1e-6) * np.ptp(runs[0])
+
+
+# ---- MLX: words, scales and biases apart -----------------------------------------------------------------------------
+
+
+def mlx_folder(path: Path, name: str, group: int = 128, scales: str = "F16", **config: Any) -> str:
+    """The tiny model as mlx-lm saves it: three tensors for each ternary matrix, in NumPy from the formula of MLX."""
+    model = tiny.MODELS[name]
+    how = {"group_size": group, "bits": 2, "mode": "affine"}
+    path.mkdir(exist_ok=True)
+    full = {"architectures": [model.architecture], **model.config, "quantization": how, "quantization_config": how}
+    full |= config
+    (path / "config.json").write_text(json.dumps(full))
+    tensors = {}
+    for key, values in tiny.weights(model).items():
+        if not tiny.is_ternary(model, key):
+            tensors[key] = ("F16" if values.ndim == 2 else "F32", values.shape,
+                            values.astype("<f2" if values.ndim == 2 else "<f4").tobytes())
+            continue
+        codes, d = tiny.codes_and_scales(model, key)
+        rows, k = codes.shape
+        d = np.repeat(np.broadcast_to(d, (rows, d.shape[1])), k // group // d.shape[1], 1).astype("<f4")
+        q = (codes + 1).astype(np.uint32).reshape(rows, k // 16, 16)
+        stored = (q << np.arange(0, 32, 2, dtype=np.uint32)).sum(-1).astype("<u4")
+        tensors[key] = ("U32", stored.shape, stored.tobytes())
+        for kind, content in (("scales", d), ("biases", -d)):
+            raw = (content.view("<u4") >> 16).astype("<u2") if scales == "BF16" else content.astype(
+                {"F16": "<f2", "F32": "<f4"}[scales])
+            tensors[key.replace(".weight", f".{kind}")] = (scales, d.shape, raw.tobytes())
+    (path / "model.safetensors").write_bytes(safetensors(tensors))
+    return str(path)
+
+
+@pytest.mark.parametrize(("name", "group", "scales"), [
+    ("qwen3", 128, "F16"), ("qwen3", 128, "BF16"), ("qwen3", 64, "F16"), ("qwen3_yarn", 128, "F32"),
+    ("qwen2", 128, "F16"), ("llama_yarn", 128, "F16"),
+])  # fmt: skip
+def test_mlx_folders(tmp_path: Path, name: str, group: int, scales: str) -> None:
+    expected, ids = vectors(name)
+    path = mlx_folder(tmp_path / "mlx", name, group, scales)
+    opened = open_checkpoint(path)
+    assert opened.tensors["blk.1.ffn_down.weight"].type == "MLX"
+    if scales != "BF16":  # which rounds the scales of the tiny model
+        checkpoint = with_floats(open_checkpoint(path))
+        model = build(checkpoint, head="f32")
+        got = logits(model, checkpoint.config, tiny.IDS)
+        assert np.abs(got - expected).max() <= 1e-4 * np.ptp(expected)
+        assert greedy(model, checkpoint.config, tiny.IDS, len(ids) - len(tiny.IDS)) == ids
+    # rounded activations, the head as it is stored: the same bits after conversion, which makes a file that is mapped
+    got = logits(build(open_checkpoint(path)), opened.config, tiny.IDS)
+    if name != "llama_yarn":
+        convert(path, tmp_path / "c.gguf")
+        back = open_checkpoint(tmp_path / "c.gguf")
+        assert {back.tensors[n].type for n in ("blk.0.attn_q.weight", "blk.1.ffn_up.weight")} == {"PQ2_0_R64"}
+        again = logits(build(back), back.config, tiny.IDS)
+        assert np.abs(got - again).max() <= 1e-6 * np.ptp(expected)
+
+
+def test_the_plan_of_an_mlx_folder_is_what_it_takes(tmp_path: Path) -> None:
+    for name in ("qwen3", "qwen3_yarn"):
+        checkpoint = open_checkpoint(mlx_folder(tmp_path / name, name))
+        planned = expect(checkpoint)
+        model = build(checkpoint)
+        assert planned.head_mapped + planned.head_allocated == model.head_bytes
+        assert planned.mapped == 0 and model.weight_bytes == model.weight_bytes_allocated
+        more = 0 if checkpoint.config.tied else len(mlx.whole(checkpoint.tensors["token_embd.weight"]).data)
+        assert planned.allocated - model.vector_bytes - model.weight_bytes in (0, more)
+
+
+def test_mlx_folders_that_cannot_be_run(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    for how, words in (
+        ({"group_size": 64, "bits": 4}, "quantised to 4 bits by MLX"),
+        ({"group_size": 32, "bits": 2}, "groups of 32"),
+        ({"group_size": 128, "bits": 2, "mode": "mxfp4"}, "mode 'mxfp4'"),
+        ([], "quantization is not an object"),
+        (None, "no quantization of MLX"),
+        ({"group_size": 64, "bits": 2}, "no fitting scales and biases"),
+    ):
+        with pytest.raises(InvalidFile, match=words):
+            open_checkpoint(mlx_folder(path, "qwen3", quantization=how))
+    data = bytearray(Path(mlx_folder(path, "qwen3"), "model.safetensors").read_bytes())
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    start = 8 + int.from_bytes(data[:8], "little")
+    at = header["model.layers.0.self_attn.q_proj.biases"]["data_offsets"][0] + start
+    data[at + 1] ^= 1
+    (path / "model.safetensors").write_bytes(data)
+    with pytest.raises(InvalidFile, match="q.weight: its biases are not minus its scales"):
+        build(open_checkpoint(path))
+    data[at : at + 2] = b"\0\xfc"  # a scale that is infinite
+    at = header["model.layers.0.self_attn.q_proj.scales"]["data_offsets"][0] + start
+    data[at : at + 2] = b"\0\x7c"
+    (path / "model.safetensors").write_bytes(data)
+    with pytest.raises(InvalidFile, match="q.weight"):
+        build(open_checkpoint(path))
+
+
+# ---- ternary inside blocks of other types ----------------------------------------------------------------------------
+
+
+def q4_0_of_ternary(codes: np.ndarray, scales: np.ndarray) -> bytes:
+    """As llama-quantize makes Q4_0: d = the value of largest magnitude / -8, the first of equals; so -8 is one sign and
+    7 the other."""
+    values = (codes * np.repeat(scales, codes.shape[1] // scales.shape[1], 1)).astype(np.float32).reshape(-1, 32)
+    first = values[np.arange(len(values)), np.abs(values).argmax(1)][:, None]
+    d = (first / -8).astype("<f2")
+    inverse = np.where(d == 0, 0, 1 / np.where(d == 0, 1, d.astype(np.float32)))
+    q = np.clip((values * inverse + 8.5).astype(np.int32), 0, 15).astype(np.uint8)
+    return np.concatenate([d.view(np.uint8), q[:, :16] | q[:, 16:] << 4], 1).tobytes()
+
+
+def q8_0_of_ternary(codes: np.ndarray, scales: np.ndarray) -> bytes:
+    values = (codes * np.repeat(scales, codes.shape[1] // scales.shape[1], 1)).astype(np.float32).reshape(-1, 32)
+    d = np.abs(values).max(1, keepdims=True) / 127
+    q = np.round(values / np.where(d == 0, 1, d)).astype(np.int8)
+    return np.concatenate([d.astype("<f2").view(np.uint8), q.view(np.uint8)], 1).tobytes()
+
+
+@pytest.mark.parametrize(("name", "type", "number", "encode", "near"), [
+    ("qwen3_yarn", "Q4_0", 2, q4_0_of_ternary, 1e-4),
+    ("qwen3_yarn", "Q8_0", 8, q8_0_of_ternary, 2e-2),  # its half d rounds the scales
+    ("llama_yarn", "Q4_0", 2, q4_0_of_ternary, 1e-4),
+])  # fmt: skip
+def test_ternary_inside_blocks_of_other_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, type: str, number: int, encode: Any, near: float
+) -> None:
+    """BitCPM4 in Q4_0 is a ternary model, and runs as one: blocks of -8, 0 and 7 stand for -1, 0 and 1."""
+    monkeypatch.setitem(ENCODERS, type, (number, encode))
+    expected, _ = vectors(name)
+    path = gguf_file(tmp_path, name, type)
+    checkpoint = open_checkpoint(path)
+    assert checkpoint.tensors["blk.0.attn_q.weight"].type == type
+    model = build(checkpoint, head="f32")
+    assert not any(matrix.is_dense for matrix in model.matrices)
+    convert(path, tmp_path / "c.gguf")
+    back = open_checkpoint(tmp_path / "c.gguf")
+    assert back.tensors["blk.0.attn_q.weight"].type in ("PQ2_0_R64", "I2_S")
+    exact = with_floats(back)
+    got = logits(build(exact, head="f32"), exact.config, tiny.IDS)
+    assert np.abs(got - expected).max() <= near * np.ptp(expected)
+
+
+# ---- MiniCPM: its own code (modeling_minicpm.py of OpenBMB), read as formulas into tests/oracles/family.py -----------
+
+
+def minicpm() -> tiny.Tiny:
+    """BitCPM made small: embedding, residual and logit multipliers; longrope."""
+    base = tiny.MODELS["llama_yarn"]
+    factors = [1.0 + j / 32 for j in range(64)]
+    rope = {"rope_type": "longrope", "short_factor": factors, "long_factor": [2 * f for f in factors],
+            "original_max_position_embeddings": 512}  # fmt: skip
+    config = {key: entry for key, entry in base.config.items() if key != "rope_parameters"}
+    config |= {"model_type": "minicpm", "scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 64, "rope_theta": 1e4}
+    config["rope_scaling"] = rope
+    return dataclasses.replace(base, architecture="MiniCPMForCausalLM", group=256, config=config)
+
+
+@pytest.fixture
+def bitcpm(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setitem(tiny.MODELS, "minicpm", minicpm())
+    monkeypatch.setitem(ARCH, "MiniCPMForCausalLM", "minicpm")
+    return "minicpm"
+
+
+def test_minicpm_as_a_folder_and_as_a_file(tmp_path: Path, bitcpm: str) -> None:
+    model = tiny.MODELS[bitcpm]
+    checkpoint = with_floats(open_checkpoint(folder(tmp_path / "m", bitcpm)))
+    c = checkpoint.config
+    assert (c.embedding_scale, c.residual_scale, c.logit_scale) == (12, 1.4 / 2**0.5, 0.25)
+    arrays = gguf_tensors(model)
+    expected = family.Model(c, arrays).logits(tiny.IDS)
+    got = logits(build(checkpoint, head="f32"), c, tiny.IDS)
+    assert np.abs(got - expected).max() <= 1e-4 * np.ptp(expected)
+
+    target = tmp_path / "converted.gguf"
+    convert(folder(tmp_path / "m", bitcpm), target)  # writes keys, factors and rows as llama.cpp has them
+    back = with_floats(open_checkpoint(target))
+    assert back.config.arch == "minicpm" and back.config.rope_style == "interleaved"
+    again = logits(build(back, head="f32"), back.config, tiny.IDS)
+    assert np.abs(again - expected).max() <= 1e-4 * np.ptp(expected)
+
+
+# ---- a norm in front of each projection ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("eps", [1e-6, 1e-3])
+def test_projections_with_norms_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eps: float) -> None:
+    """``use_rms_norm`` of quantization_config (BitNet embeddings, BitDistill): transformers' BitLinear, as formulas."""
+    names = {f"{part}.{name}_proj.rms_norm": (256,) for part, name in
+             (("self_attn", "q"), ("self_attn", "k"), ("self_attn", "v"), ("mlp", "gate"), ("mlp", "up"))}
+    names |= {"self_attn.o_proj.rms_norm": (512,), "mlp.down_proj.rms_norm": (512,)}
+    quantization = {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "online",
+                    "use_rms_norm": True, "rms_norm_eps": eps}  # fmt: skip
+    model = dataclasses.replace(tiny.MODELS["qwen3"], group=0, ternary_table=False, quantization=quantization,
+                                names=tiny.MODELS["qwen3"].names | names)
+    monkeypatch.setitem(tiny.MODELS, "rms", model)
+    checkpoint = open_checkpoint(folder(tmp_path / "m", "rms", "F32"))
+    c = checkpoint.config
+    assert c.inner_norm and c.inner_eps == eps and c.activation_quant == "int8" and c.qk_norm == "before"
+    targets = {f"{k}.rms_norm": f"{v}_norm_in" for k, v in GGUF_NAMES.items()}
+    monkeypatch.setattr(f"{__name__}.GGUF_NAMES", GGUF_NAMES | targets)
+    arrays = gguf_tensors(model)
+    expected = family.Model(c, arrays, "int8").logits(tiny.IDS)
+    got = logits(build(checkpoint, head="f32"), c, tiny.IDS)
+    difference = np.abs(got - expected).max(1) / np.ptp(expected)
+    assert difference[:4].max() <= 1e-6 and difference.max() <= 2e-2  # one rounded value tips over, later ones see it
+    convert(tmp_path / "m", tmp_path / "c.gguf", embedding="F32")
+    back = open_checkpoint(tmp_path / "c.gguf")
+    assert back.config.inner_eps == pytest.approx(eps) and back.config.arch == "qwen3"
+    assert np.abs(logits(build(back, head="f32"), back.config, tiny.IDS) - got).max() <= 1e-6 * np.ptp(expected)

@@ -1,0 +1,543 @@
+"""The C kernels: every target against the scalar target bit for bit, natively and under qemu; packings and
+tables against golden bytes and the `gguf` package; and an audit of what instructions stand in which object file."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.kernel_builds import (
+    BASELINE_FILES,
+    KERNELS,
+    MACHINE,
+    ROOT,
+    TARGET_FILES,
+    build_harness,
+    compiled,
+    compiler,
+    flags_of,
+    kept,
+    objects,
+    shipped,
+    tool,
+)
+
+TARGETS = {machine: ["scalar", *(name.removesuffix(".c") for name in names)] for machine, names in TARGET_FILES.items()}
+
+#: processor that qemu imitates -> the target it must choose; those that older ones lack
+QEMU_CPUS = {
+    "cortex-a53": ("neon", ["scalar", "neon"]),  # Raspberry Pi 3, Zero 2
+    "cortex-a72": ("neon", []),  # Raspberry Pi 4
+    "cortex-a76": ("dotprod", ["dotprod"]),  # Raspberry Pi 5
+    "neoverse-n1": ("dotprod", []),
+    "neoverse-n2": ("i8mm", []),  # not every qemu knows it
+    "max": ("i8mm", ["i8mm"]),
+}
+
+
+# ---- building ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def build() -> Callable[[str], dict[str, Path]]:
+    """machine -> its object files."""
+
+    def built(machine: str) -> dict[str, Path]:
+        if machine not in TARGETS:
+            pytest.skip(f"there are kernels for {', '.join(TARGETS)}, not for {machine}")
+        return compiled(machine)
+
+    return built
+
+
+@pytest.fixture(scope="session")
+def native(build, once) -> Path:
+    return once("harness", lambda folder: build_harness(MACHINE, build(MACHINE), folder)) / "harness"
+
+
+@pytest.fixture(scope="session")
+def emulated(build) -> Path:
+    """The harness for aarch64, to run under qemu."""
+    tool("qemu-aarch64-static", "qemu-aarch64")
+    there = build("aarch64")
+
+    def link(folder: Path) -> None:
+        build_harness("aarch64", there, folder, "-static")
+
+    return kept("harness-aarch64", compiler("aarch64"), (), link) / "harness"
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    """Run the harness; its output.  Fails with what it printed."""
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, env={**os.environ, **environment}, timeout=600
+    )
+    assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def digests(output: str) -> dict[str, str]:
+    """Target -> digest of all its outputs; asserts that each target and the total say 0 failed."""
+    targets = re.findall(r"^(\w+) +(\d+) passed, (\d+) failed, digest (\w{16})$", output, re.M)
+    assert targets and all(int(passed) > 3900 and failed == "0" for _, passed, failed, _ in targets), output
+    assert re.search(r"^\d+ passed, 0 failed$", output, re.M), output
+    return {target: digest for target, _, _, digest in targets}
+
+
+def listing(output: str) -> tuple[dict[str, str], str]:
+    """(target -> "supported" or "unsupported", the best target) of harness --list."""
+    lines = [line.split() for line in output.splitlines()]
+    states = dict(lines)
+    return {target: state for target, state in lines if target != "best"}, states["best"]
+
+
+@pytest.fixture(scope="session")
+def specification(native, once) -> str:
+    """Digest of all outputs of the scalar target on this machine."""
+
+    def write(folder: Path) -> None:
+        (folder / "digest").write_text(digests(run(native, "scalar"))["scalar"])
+
+    return (once("specification", write) / "digest").read_text()
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (lambda made: made["C_SOURCES"]["layer"].append("a84.c"), "pyx/kernels/a84.c does not exist"),
+    (lambda made: made["C_SOURCES"].pop("page"), "no extension is linked with pyx/kernels/exact_page.c"),
+    (lambda made: made["C_SOURCES"].update(laier=["a48.c"]), "pyx/laier.pyx does not exist"),
+    (lambda made: made["ISA_FLAGS"].update({"avx3.c": ["-mavx3"]}), "pyx/kernels/avx3.c does not exist"),
+])  # fmt: skip
+def test_setup_names_what_is_misspelt(change: Callable[[dict[str, Any]], object], words: str) -> None:
+    made = runpy.run_path(str(ROOT / "setup.py"))
+    made["check_names"]()
+    change(made)
+    with pytest.raises(SystemExit, match=words):
+        made["check_names"]()
+
+
+@pytest.mark.parametrize("template", sorted(path.name for path in KERNELS.glob("*.inc.h")))
+def test_templates_name_what_they_need(template: str) -> None:
+    """Included before the target has defined it: an undefined number would be 0 in #if."""
+    code = f'#include "template.h"\n#include "{template}"\n'
+    command = [compiler(MACHINE), "-I", str(KERNELS), "-E", "-x", "c", "-"]
+    done = subprocess.run(command, input=code, text=True, capture_output=True)
+    assert done.returncode != 0 and f"{template} needs " in done.stderr, done.stderr
+
+
+def members(text: str, separator: str, named: bool) -> dict[str, list[str]]:
+    """The members of struct kernels -> their type, or the types of what is returned and given.  ``named``: whether
+    parameters have names there.
+    """
+    found = {}
+    for each in filter(None, map(str.strip, text.split(separator))):
+        function = re.fullmatch(r"(.+?)\(\*(\w+)\)\((.*)\)(?: noexcept nogil)?", each, re.DOTALL)
+        returned, name, given = function.groups() if function else (*re.split(r"(?<=\W)(?=\w+$)", each), "")
+        types = [re.sub(r"\w+$", "", part.strip()) if named else part for part in given.split(",")]
+        found[name] = [re.sub(r"\s", "", part) for part in (returned, *types)]
+    return found
+
+
+def test_cython_declares_the_kernels_as_they_are() -> None:
+    header = (KERNELS / "kernels.h").read_text().partition("struct kernels {")[2].partition("\n};")[0]
+    declared = (ROOT / "pyx" / "cpu.pxd").read_text().partition("struct kernels:")[2].partition("\ncdef ")[0]
+    declared = re.sub(r"\(\n\s+", "(", re.sub(r",\n\s+", ", ", declared))
+    there, here = members(re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL), ";", True), members(declared, "\n", False)
+    assert len(there) > 30 and list(here) == list(there)
+    assert here == there
+
+
+# ---- every target equals the specification ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", sorted({target for targets in TARGETS.values() for target in targets}))
+def test_native_target(native, specification, target):
+    """Equal outputs, bit for bit: the digest is that of the scalar target.  One that the processor lacks is refused."""
+    known, _ = listing(run(native, "--list"))
+    if known.get(target) != "supported":
+        done = subprocess.run([str(native), target], capture_output=True, text=True)
+        assert done.returncode == 3 and target in done.stderr
+        why = "not supported by this processor" if target in known else "of another architecture"
+        pytest.skip(f"target {target} is {why}")
+    if target != "scalar":  # the specification itself
+        assert digests(run(native, target)) == {target: specification}
+
+
+@pytest.mark.skipif(MACHINE != "x86_64", reason="x86-64 only")
+def test_avxvnni_as_avx512_encodes_it(native, build, specification):
+    """The same source with the same instructions in the encoding of AVX-512 VL, for processors that have only that."""
+    if listing(run(native, "--list"))[0]["avx512vnni"] != "supported":
+        pytest.skip("this processor has neither encoding to offer, or has the target's own")
+    cc = compiler(MACHINE)
+    # under the name of a target that this processor supports
+    flags = [*flags_of(MACHINE, "avx2.c"), "-mavx512vl", "-mavx512vnni", "-Dkernels_avxvnni=kernels_avx2", "-O1"]
+
+    def build_in_its_place(folder: Path) -> None:
+        subprocess.run([cc, *flags, "-c", str(KERNELS / "avxvnni.c"), "-o", str(folder / "avxvnni.o")], check=True)
+        build_harness(MACHINE, {**build(MACHINE), "avx2.c": folder / "avxvnni.o"}, folder)
+
+    program = kept("avxvnni-in-avx512", cc, flags, build_in_its_place) / "harness"
+    known, _ = listing(run(program, "--list"))
+    assert "avx2" not in known and digests(run(program, "avxvnni")) == {"avxvnni": specification}
+
+
+@pytest.mark.skipif(MACHINE != "x86_64", reason="x86-64 only")
+def test_a_compiler_without_avx_vnni(build, tmp_path):
+    """setup.py leaves out the target that GCC 10 does not know, and says so."""
+    old = tmp_path / "gcc-10"
+    old.write_text('#!/bin/sh\ncase " $* " in *" -mavxvnni "*) echo "unrecognized option" >&2; exit 1;; esac\n'
+                   f'exec {compiler(MACHINE)} "$@"\n')  # fmt: skip
+    old.chmod(0o755)
+    (tmp_path / "pyx").symlink_to(ROOT / "pyx")
+    two_files = """
+import runpy, setuptools, sys
+made = runpy.run_path(sys.argv[1])
+files = ["pyx/kernels/avxvnni.c", "pyx/kernels/dispatch.c"]
+part = setuptools.Extension("part", files, extra_compile_args=made["COMMON"])
+setuptools.setup(name="part", ext_modules=[part], cmdclass={"build_ext": made["BuildExt"]},
+                 script_args=["--quiet", "build_ext", "--inplace"])
+"""
+    done = subprocess.run([sys.executable, "-c", two_files, str(ROOT / "setup.py")], cwd=tmp_path, text=True,
+                          capture_output=True, env={**os.environ, "CC": str(old)})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "bitnet-edge: this compiler does not know avxvnni; built without that target" in done.stderr.splitlines()
+    own = {name: shipped(tmp_path)[name] for name in ("avxvnni.c", "dispatch.c")}
+    known, _ = listing(run(build_harness(MACHINE, {**build(MACHINE), **own}, tmp_path), "--list"))
+    assert list(known) == [target for target in TARGETS[MACHINE] if target != "avxvnni"]
+
+
+def test_best_target_is_the_last_supported(native):
+    known, best = listing(run(native, "--list"))
+    assert list(known) == TARGETS[MACHINE]
+    assert best == [target for target, state in known.items() if state == "supported"][-1]
+
+
+@pytest.mark.sanitize
+def test_undefined_behaviour(native, build, specification, tmp_path):
+    """The same comparison with the address and undefined-behaviour sanitizers."""
+    cc, sanitizers = compiler(MACHINE), ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    probe = tmp_path / "probe.c"
+    probe.write_text("int main(void) { return 0; }\n")
+    if subprocess.run([cc, *sanitizers, str(probe), "-o", str(tmp_path / "probe")]).returncode:
+        pytest.skip("the compiler has no sanitizer libraries")
+    targets = [target for target, state in listing(run(native, "--list"))[0].items() if state == "supported"]
+
+    def build_sanitized(folder: Path) -> None:
+        # Targets are not optimised: that compiles in a third of the time.  The specification, which every one of them
+        # is compared with, is, a little.  What this processor cannot run need not be instrumented.
+        plain = objects(MACHINE, folder, ("-O1", *sanitizers), names=BASELINE_FILES)
+        instrumented = [f"{target}.c" for target in targets if target != "scalar"]
+        built = {**build(MACHINE), **plain, **objects(MACHINE, folder, ("-O0", *sanitizers), names=instrumented)}
+        build_harness(MACHINE, built, folder, *sanitizers)
+
+    program = kept("sanitized", cc, [*sanitizers, *targets], build_sanitized) / "harness"
+    assert digests(run(program)) == dict.fromkeys(targets, specification)
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("cpu", QEMU_CPUS)
+def test_aarch64_targets(emulated, specification, cpu):
+    """Each Arm processor chooses its target, and its outputs are those of this machine: the digest covers every output
+    of every kernel, so the bits depend neither on the target nor on the architecture.  A target is run once, on
+    the oldest processor that has it and that every qemu knows: an instruction that it lacks would stop it."""
+    qemu = tool("qemu-aarch64-static", "qemu-aarch64")
+    if cpu not in subprocess.run([qemu, "-cpu", "help"], capture_output=True, text=True).stdout.split():
+        pytest.skip(f"this qemu does not know {cpu}")
+    known, best = listing(run(qemu, "-cpu", cpu, emulated, "--list"))
+    chosen, newer = QEMU_CPUS[cpu]
+    assert best == chosen and all(known[target] == "supported" for target in newer)
+    if newer:
+        assert digests(run(qemu, "-cpu", cpu, emulated, *newer)) == dict.fromkeys(newer, specification)
+
+
+@pytest.mark.qemu
+def test_aarch64_with_16k_pages(emulated):
+    """Raspberry Pi OS on the Pi 5 has pages of 16 KiB."""
+    qemu = tool("qemu-aarch64-static", "qemu-aarch64")
+    assert "dotprod" in digests(run(qemu, "-cpu", "cortex-a76", emulated, "dotprod", QEMU_PAGESIZE="16384"))
+
+
+# ---- what stands in the object files ---------------------------------------------------------------------------------
+
+
+def disassembly(machine: str, path: Path) -> str:
+    objdump = tool("objdump") if machine == MACHINE else tool(f"{machine}-linux-gnu-objdump")
+    return subprocess.run(
+        [objdump, "-d", "--no-show-raw-insn", path], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def exported(machine: str, path: Path) -> set[str]:
+    nm = tool("nm") if machine == MACHINE else tool(f"{machine}-linux-gnu-nm")
+    done = subprocess.run([nm, "--defined-only", "--extern-only", path], check=True, capture_output=True, text=True)
+    return {line.split()[-1] for line in done.stdout.splitlines() if line.strip()}
+
+
+def test_x86_instructions(build):
+    """No AVX in baseline objects and the SSE4.1 target, no 512-bit registers and nothing fused in the AVX2 targets."""
+    built = build("x86_64")
+    for name in BASELINE_FILES:
+        assert not re.search(r"%[yz]mm\d|\tv[a-z]", disassembly("x86_64", built[name])), name
+    sse = disassembly("x86_64", built["sse41.c"])
+    assert "\tpmaddubsw" in sse and not re.search(r"%[yz]mm\d|\tv[a-z]", sse)
+    vnni = disassembly("x86_64", built["avxvnni.c"])
+    assert "vpdpbusd" in vnni and not re.search(r"%zmm|%k[0-7]|\tvf(n?m)(add|sub)|vpmaddubsw", vnni)
+    avx2 = disassembly("x86_64", built["avx2.c"])
+    assert "vpmaddubsw" in avx2 and not re.search(r"%zmm|%k[0-7]|\tvf(n?m)(add|sub)|vpdpbusd", avx2)
+    wide = disassembly("x86_64", built["avx512vnni.c"])
+    assert "vpdpbusd" in wide and not re.search(r"\tvf(n?m)(add|sub)", wide)
+
+
+def test_aarch64_instructions(build):
+    """Dot products only in dotprod.c and i8mm.c, matrix multiplies only in i8mm.c, nothing fused anywhere."""
+    built = build("aarch64")
+    newer = r"\t[su]dot\t|\tusdot\t|\tsudot\t"
+    matrix = r"\t[su]mmla\t|\tusmmla\t"
+    for name in [*BASELINE_FILES, "neon.c"]:
+        assert not re.search(f"{newer}|{matrix}", disassembly("aarch64", built[name])), name
+    dotprod = disassembly("aarch64", built["dotprod.c"])
+    assert "\tsdot\t" in dotprod and not re.search(f"{matrix}|\tusdot\t", dotprod)
+    assert "\tsmmla\t" in disassembly("aarch64", built["i8mm.c"])
+    for name, path in built.items():
+        assert not re.search(r"\tfn?m(add|sub|la|ls)\t", disassembly("aarch64", path)), name
+
+
+def test_aarch64_lookups_stay_in_vectors(build):
+    """lookup.h is written in vectors of the compiler, which takes them apart where the processor has nothing alike."""
+    functions = re.split(r"^\w+ <(\w+)[^>]*>:$", disassembly("aarch64", build("aarch64")["neon.c"]), flags=re.M)
+    found = dict(zip(functions[1::2], functions[2::2], strict=True))
+    needed = {"lookup_offsets": "tbl", "lookup_lanes": "sxtl", "lookup_table": "str", "lookup_rows": "ldp"}
+    for name, instruction in {**needed, "lookup_flush": "zip1"}.items():
+        assert f"\t{instruction}\t" in found[name], name
+        assert not re.search(r"\t(umov|smov|sxtb)\t|\tmov\tv\d+\.[bhs]\[", found[name]), name
+
+
+@pytest.mark.parametrize("machine", TARGETS)
+def test_target_objects_export_their_kernels_alone(build, machine):
+    """An inline function with external linkage would let the linker keep the AVX2 copy for everybody."""
+    built = build(machine)
+    for name in ["scalar.c", *TARGET_FILES[machine]]:
+        assert exported(machine, built[name]) == {f"kernels_{name.removesuffix('.c')}"}
+
+
+def test_foreign_targets_compile_to_nothing(tmp_path):
+    """setup.py hands every target to every compiler."""
+    for machine, names in TARGET_FILES.items():
+        for name in names if machine != MACHINE else []:
+            path = tmp_path / f"{name}.o"
+            flags = [*flags_of(MACHINE, "scalar.c"), "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+            subprocess.run([compiler(MACHINE), *flags, "-c", KERNELS / name, "-o", path], check=True)
+            assert exported(MACHINE, path) == set()
+
+
+# ---- packings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def library(once) -> ctypes.CDLL:
+    """repack.c and dequantize.c as a shared library."""
+
+    def build_library(folder: Path) -> None:
+        flags = [*flags_of(MACHINE, "repack.c"), "-fvisibility=default", "-fPIC", "-shared"]
+        sources = [KERNELS / "repack.c", KERNELS / "dequantize.c"]
+        subprocess.run([compiler(MACHINE), *flags, *sources, "-o", folder / "kernels.so", "-lm"], check=True)
+
+    loaded = ctypes.CDLL(str(once("library", build_library) / "kernels.so"))
+    loaded.absmean.restype = ctypes.c_float
+    loaded.stored_row_bytes.restype = ctypes.c_int64
+    return loaded
+
+
+def pointer(array: np.ndarray) -> ctypes.c_void_p:
+    assert array.flags.c_contiguous
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def repack(library, function: str, source: np.ndarray, n_row: int, k: int, scales: bool = False):
+    """Rows of blocks as bytes [n_row][ceil(k/128)*32], and the block scales where the format has them."""
+    n_block = (k + 127) // 128
+    guard = 64
+    out = np.full(n_row * n_block * 32 + guard, 0xEE, np.uint8)
+    d = np.zeros(n_row * (k // 256), np.float32)
+    arguments = [pointer(source), ctypes.c_int64(n_row), ctypes.c_int64(k), pointer(out)]
+    getattr(library, function)(*arguments, *([pointer(d)] if scales else []))
+    assert (out[-guard:] == 0xEE).all(), f"{function} wrote past its end"
+    return out[:-guard].reshape(n_row, -1), d
+
+
+def blocks(weights: np.ndarray) -> np.ndarray:
+    """Weights -1, 0, +1 [n_row][k] -> our rows of blocks, written from the layout in kernels.h."""
+    n_row, k = weights.shape
+    padded = np.ones((n_row, (k + 127) // 128 * 128), np.uint8)
+    padded[:, :k] = weights + 1
+    groups = padded.reshape(n_row, -1, 4, 32)
+    return (groups[:, :, 0] << 6 | groups[:, :, 1] << 4 | groups[:, :, 2] << 2 | groups[:, :, 3]).reshape(n_row, -1)
+
+
+def stream(weights: np.ndarray, quarter: int) -> np.ndarray:
+    """The I2_S element stream in blocks of 4 * quarter; n must fill them."""
+    groups = (weights.reshape(-1) + 1).astype(np.uint8).reshape(-1, 4, quarter)
+    return (groups[:, 0] << 6 | groups[:, 1] << 4 | groups[:, 2] << 2 | groups[:, 3]).reshape(-1)
+
+
+def ternary(rng: np.random.Generator, n_row: int, k: int) -> np.ndarray:
+    return rng.integers(-1, 2, (n_row, k)).astype(np.int8)
+
+
+@pytest.fixture(scope="module")
+def golden() -> dict:
+    return json.loads((ROOT / "tests" / "vectors" / "pack_vectors.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("function", "vector", "scales"),
+    [
+        ("repack_i2s_128", "I2_S_128", False),
+        ("repack_i2s_64", "I2_S_64_arm", False),
+        ("repack_i2s_1x4", "I2_S_1x4", False),
+        ("repack_hf", "HF_packed_uint8", False),
+        ("repack_tq1_0", "TQ1_0", True),
+        ("repack_tq2_0", "TQ2_0", True),
+    ],
+)
+def test_repack_golden(library, golden, function, vector, scales):
+    """The stored bytes of each format become the same rows of blocks, which are the I2_S 128 bytes."""
+    n_row, k = golden["M"], golden["K"]
+    source = np.frombuffer(bytes.fromhex(golden["vectors"][vector]["hex"]), np.uint8).copy()
+    out, d = repack(library, function, source, n_row, k, scales)
+    want = bytes.fromhex(golden["vectors"]["I2_S_128"]["hex"])[: n_row * k // 4]
+    assert out.tobytes() == want
+    assert not scales or (d == np.float32(golden["scale_f32"])).all()
+
+
+def test_repack_i8_and_back(library, golden):
+    n_row, k = golden["M"], golden["K"]
+    weights = np.array(golden["ternary_row_major"], np.int8)
+    out, _ = repack(library, "repack_i8", weights, n_row, k)
+    assert out.tobytes() == bytes.fromhex(golden["vectors"]["I2_S_128"]["hex"])[: n_row * k // 4]
+    for n_row, k in [(1, 1), (3, 127), (2, 128), (5, 129), (4, 5460)]:
+        weights = ternary(np.random.default_rng(k), n_row, k)
+        out, _ = repack(library, "repack_i8", weights, n_row, k)
+        assert (out == blocks(weights)).all()
+        back, codes = np.zeros_like(weights), out.copy()
+        library.unpack_i8(pointer(codes), ctypes.c_int64(n_row), ctypes.c_int64(k), pointer(back))
+        assert (back == weights).all()
+
+
+@pytest.mark.parametrize(("n_row", "k"), [(8, 200), (16, 5460), (4, 8640), (64, 96), (32, 4), (128, 1)])
+def test_repack_ragged(library, n_row, k):
+    """K that is no multiple of 128: the I2_S stream runs across the rows, ours is padded with weight 0."""
+    if n_row * k % 128:
+        n_row *= 128 // np.gcd(n_row * k, 128)
+    weights = ternary(np.random.default_rng(k), int(n_row), k)
+    want = blocks(weights)
+    assert (repack(library, "repack_i2s_128", stream(weights, 32), n_row, k)[0] == want).all()
+    assert (repack(library, "repack_i2s_64", stream(weights, 16), n_row, k)[0] == want).all()
+    codes = (weights + 1).astype(np.uint8)
+    quads = codes.reshape(-1, 4, k)
+    packed = quads[:, 0] << 6 | quads[:, 1] << 4 | quads[:, 2] << 2 | quads[:, 3]
+    assert (repack(library, "repack_i2s_1x4", np.ascontiguousarray(packed), n_row, k)[0] == want).all()
+    far = codes.reshape(4, -1, k)
+    packed = far[0] | far[1] << 2 | far[2] << 4 | far[3] << 6
+    assert (repack(library, "repack_hf", np.ascontiguousarray(packed), n_row, k)[0] == want).all()
+
+
+def test_repack_cut_stream(library):
+    """A last partial block that was cut short: what is lost reads as weight 0, and nothing is read beyond the end."""
+    n_row, k = 4, 200  # 800 codes: six whole blocks and 32 codes in 8 bytes
+    weights = ternary(np.random.default_rng(3), n_row, k)
+    flat = np.zeros(896, np.int8)
+    flat[:800] = weights.reshape(-1)
+    source = stream(flat, 32)[:200].copy()
+    out, _ = repack(library, "repack_i2s_128", source, n_row, k)
+    last = np.arange(800) >= 768
+    lost = last & (np.arange(800) % 32 >= 8)
+    assert (out == blocks(np.where(lost, 0, weights.reshape(-1)).reshape(n_row, k).astype(np.int8))).all()
+
+
+@pytest.mark.parametrize(("function", "name"), [("repack_tq1_0", "TQ1_0"), ("repack_tq2_0", "TQ2_0")])
+def test_repack_tq_against_gguf(library, function, name):
+    """Random blocks through gguf-py's quantiser; each block has its own scale, one is all zero."""
+    gguf = pytest.importorskip("gguf", reason="needs the gguf package (dev dependency)")
+    rng = np.random.default_rng(5)
+    weights = ternary(rng, 6, 1024)
+    weights[2, 256:512] = 0
+    scale = np.repeat(rng.uniform(0.01, 2.0, (6, 4)).astype(np.float16).astype(np.float32), 256, axis=1)
+    kind = gguf.GGMLQuantizationType[name]
+    source = np.ascontiguousarray(gguf.quants.quantize(weights * scale, kind).view(np.uint8))
+    out, d = repack(library, function, source, 6, 1024, scales=True)
+    assert (out == blocks(weights)).all()
+    want = scale[:, ::256].copy()
+    want[2, 1] = 0.0
+    assert (d.reshape(6, 4) == want).all()
+
+
+@pytest.mark.parametrize(("n_row", "k"), [(1, 1), (3, 100), (4, 128), (7, 333)])
+def test_absmean(library, n_row, k):
+    """Half to even, clamped, with the float32 reciprocal; a matrix of zeros keeps the 1e-5 floor."""
+    rng = np.random.default_rng(k)
+    for weights in (
+        rng.normal(0, 0.02, (n_row, k)).astype(np.float32),
+        np.zeros((n_row, k), np.float32),
+        np.full((n_row, k), -1e30, np.float32),
+        (rng.integers(-3, 4, (n_row, k)) * np.float32(0.5)).astype(np.float32),
+    ):
+        codes = np.zeros((n_row, (k + 127) // 128 * 32), np.uint8)
+        scale = library.absmean(pointer(weights), ctypes.c_int64(n_row), ctypes.c_int64(k), pointer(codes))
+        want = np.float32(max(np.float32(np.abs(weights).astype(np.float64).mean()), np.float32(1e-5)))
+        assert abs(scale - want) <= np.spacing(want)
+        rounded = np.clip(np.rint(weights * (np.float32(1) / np.float32(scale))), -1, 1).astype(np.int8)
+        assert (codes == blocks(rounded)).all()
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+#: name, elements and bytes of a block, in the order of enum stored_type
+TABLES = [
+    ("F32", 1, 4),
+    ("F16", 1, 2),
+    ("BF16", 1, 2),
+    ("Q8_0", 32, 34),
+    ("Q6_K", 256, 210),
+    ("Q4_0", 32, 18),
+    ("Q4_K", 256, 144),
+]
+
+
+@pytest.mark.parametrize("kind", range(len(TABLES)), ids=[name for name, _, _ in TABLES])
+def test_dequantize_against_gguf(library, kind):
+    """Random bytes, so every code, sub-scale, denormal and infinity occurs; equal bits, NaN where gguf has NaN."""
+    gguf = pytest.importorskip("gguf", reason="needs the gguf package (dev dependency)")
+    name, elements, size = TABLES[kind]
+    k = 1024
+    rows = np.random.default_rng(kind).integers(0, 256, (64, k // elements * size), dtype=np.uint8)
+    if name in ("F32", "F16"):
+        want = rows.view(np.float32 if name == "F32" else np.float16).astype(np.float32)
+    else:
+        with np.errstate(all="ignore"):
+            want = gguf.quants.dequantize(rows, gguf.GGMLQuantizationType[name]).astype(np.float32)
+    got = np.zeros((64, k), np.float32)
+    for i, row in enumerate(rows):
+        library.dequantize_row(kind, pointer(row), ctypes.c_int64(0), ctypes.c_int64(k), pointer(got[i]))
+    nan = np.isnan(want)
+    assert 0 < (~nan).mean() <= 1 and (np.isnan(got) == nan).all()
+    assert (got.view(np.uint32)[~nan] == want.view(np.uint32)[~nan]).all()
+
+
+def test_table_row_bytes(library):
+    for kind, (_, elements, size) in enumerate(TABLES):
+        assert library.stored_row_bytes(kind, ctypes.c_int64(elements * 7)) == size * 7
+        if elements > 1:
+            assert library.stored_row_bytes(kind, ctypes.c_int64(elements + 1)) == -1
+    assert library.stored_row_bytes(1000, ctypes.c_int64(256)) == -1
+    assert library.stored_row_bytes(-1, ctypes.c_int64(256)) == -1

@@ -1,0 +1,469 @@
+"""The KV cache: who holds which page, copy on write, policies against simulators, memory as planned."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.attention import PAGE, attend
+
+from pyx.attention import attention
+from pyx.kv import KVCache
+from pyx.pool import PagePool
+from tests.streams import Stream
+
+TYPES = ("f32", "f16", "int8")
+
+
+def pages(cache: KVCache, layers: int, heads: int) -> list[list[int]]:
+    return [cache.held(layer, head) for layer in range(layers) for head in range(heads)]
+
+
+# ---- forks and the pool ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kv_type", TYPES)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_a_fork_goes_on_as_a_cache_that_read_it_all(kv_type, data):
+    """At any place in page and ring, whoever writes first, and a fork of the fork."""
+    n, cut = data.draw(st.integers(3, 260)), 0
+    window, sinks = data.draw(st.sampled_from([0, 33, 64])), data.draw(st.sampled_from([0, 4, 40]))
+    cut = data.draw(st.integers(1, n - 2))
+    s = Stream(n, 4, 2, 32, seed=n)
+    alone = s.run(KVCache(1, 2, 32, n, kv_type, window, sinks), [n])
+    first = KVCache(1, 2, 32, n, kv_type, window, sinks)
+    s.run(first, [cut])
+    second = first.fork()
+    third = second.fork()
+    order = data.draw(st.permutations([first, second, third]))
+    for cache in order[: data.draw(st.integers(1, 3))]:
+        rest = s.run(cache, [1, n - cut - 1], n_threads=data.draw(st.integers(1, 3)))
+        assert rest.tobytes() == alone[:, cut:].tobytes()
+    for cache in order:
+        assert cache.n_tokens in (cut, n)
+
+
+def test_a_fork_shares_what_is_sealed_and_copies_what_it_writes():
+    s = Stream(200, 2, 1, 32)
+    first = KVCache(1, 1, 32, 200, "int8", 0, 4)
+    s.run(first, [100])  # a sink page, pages 1 and 2 sealed, page 3 open
+    before = first.pool.used
+    second = first.fork()
+    assert first.pool.used == before and first.stats["shared"] == second.stats["shared"] == 4
+    bytes_before = [first.page(0, 0, page) for page in range(4)]
+    s.run(second, [40])
+    assert second.stats["shared"] == 3 and [first.page(0, 0, page) for page in range(4)] == bytes_before
+    open_page = 2 * PAGE * 32 * 2
+    sealed = 2 * PAGE * 32 + 2 * PAGE * 2
+    assert first.pool.used == before + open_page + sealed
+    del second
+    assert first.pool.used == before and first.stats["shared"] == 0
+
+
+def test_a_hundred_sessions_hold_one_beginning():
+    """X1: a common beginning of ten pages and one page of each."""
+    n, common = 400, 320
+    s = Stream(n, 2, 1, 32)
+    pool = PagePool()
+    first = KVCache(1, 1, 32, n, "int8", pool=pool)
+    s.run(first, [common])
+    one = pool.used
+    sessions = [first.fork() for _ in range(100)]
+    for session in sessions:
+        s.run(session, [5])
+    open_page = 2 * PAGE * 32 * 2
+    assert pool.used == one + 100 * open_page
+    del sessions, session
+    assert pool.used == one
+
+
+def test_a_pool_gives_back_what_nobody_holds():
+    s = Stream(300, 2, 1, 32)
+    pool = PagePool()
+    first = KVCache(1, 1, 32, 300, "f16", pool=pool)
+    s.run(first, [200])
+    second = first.fork()
+    s.run(second, [50])
+    del first  # second still holds six of its pages
+    alone = s.run(KVCache(1, 1, 32, 300, "f16"), [300])
+    assert s.run(second, [50]).tobytes() == alone[:, 250:].tobytes()
+    third = KVCache(1, 1, 32, 300, "f16", pool=pool)  # takes over the slab that was left
+    assert s.run(third, [300]).tobytes() == alone.tobytes()
+    assert pool.nbytes == 2 * third.nbytes
+    del second, third
+    assert pool.used == pool.nbytes == 0
+
+
+def test_a_pool_is_for_one_plan_and_keeps_its_limit():
+    s = Stream(100, 2, 1, 32)
+    pool = PagePool(limit=3 * 2 * PAGE * 32 * 2)  # three pages of half floats
+    first = KVCache(1, 1, 32, 100, "f16", pool=pool)
+    with pytest.raises(ValueError, match="one plan"):
+        KVCache(1, 1, 32, 200, "f16", pool=pool)
+    s.run(first, [60])
+    second = first.fork()
+    s.run(second, [4])  # copies the open page
+    with pytest.raises(MemoryError, match="allowed"):
+        s.run(second, [1])
+    assert second.n_tokens == 64
+    s.run(first, [4])
+    del first
+    alone = s.run(KVCache(1, 1, 32, 100, "f16"), [100])
+    assert s.run(second, [1]).tobytes() == alone[:, 64:65].tobytes()
+
+
+def test_free_pages_are_given_back_before_the_limit_is_exceeded():
+    """Two caches in turn: one drops what it has, the other takes pages of its own slab.  The pages in use were within
+    the limit, but not the memory that they and the free ones took.
+    """
+    s = Stream(512, 2, 1, 128)
+    need = KVCache.bytes_for(1, 1, 128, 512, "f16")
+    pool = PagePool(limit=need + need // 4)
+    caches = [KVCache(1, 1, 128, 512, "f16", pool=pool) for _ in range(2)]
+    alone = s.run(KVCache(1, 1, 128, 512, "f16"), [512])
+    for turn in range(4):
+        cache, other = caches[turn % 2], caches[1 - turn % 2]
+        assert s.run(cache, [64] * 8).tobytes() == alone.tobytes()
+        assert pool.used <= pool.touched <= pool.limit
+        cache.crop(100)
+        s.run(other, [32])
+        assert pool.touched <= pool.limit
+        for each in caches:
+            each.reset()
+        assert pool.used == 0
+
+
+def test_ring_with_limit_goes_on_for_ever():
+    """Pages that are dropped are counted as free before new ones are taken."""
+    s = Stream(600, 2, 1, 32)
+    for kv_type in TYPES:
+        need = KVCache.bytes_for(1, 1, 32, 100, kv_type, 64, 4)
+        cache = KVCache(1, 1, 32, 100, kv_type, 64, 4, pool=PagePool(limit=need))
+        s.run(cache, [1] * 300 + [30] * 10)
+        assert cache.pool.used <= need
+
+
+def test_two_threads_two_sessions_one_beginning():
+    """C1: interleaved as the threads like, each as if it were alone."""
+    n = 330
+    streams = [Stream(n, 4, 2, 32, seed=seed) for seed in (1, 2)]
+    for s in streams[1:]:
+        for name in "qkv":
+            getattr(s, name)[:, :150] = getattr(streams[0], name)[:, :150]
+    alone = [s.run(KVCache(1, 2, 32, n, "int8", 100, 4), [n]) for s in streams]
+    for _ in range(4):
+        first = KVCache(1, 2, 32, n, "int8", 100, 4)
+        streams[0].run(first, [150])
+        caches = [first, first.fork()]
+        found: list[bytes] = [b"", b""]
+
+        def go(i: int, cache: KVCache, found: list[bytes] = found) -> None:
+            found[i] = streams[i].run(cache, [1] * (n - 150), n_threads=2).tobytes()
+
+        threads = [threading.Thread(target=go, args=(i, cache)) for i, cache in enumerate(caches)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == [out[:, 150:].tobytes() for out in alone]
+
+
+@pytest.mark.parametrize("cut", [150, 160])
+@pytest.mark.parametrize("kv_type", TYPES)
+def test_a_page_that_another_thread_is_moving_is_waited_for(kv_type, cut):
+    """However long that thread waits for a core: a cache that gave up wrote nothing and answered from old tokens."""
+    n = 200
+    s = Stream(n, 4, 2, 32)
+    alone = s.run(KVCache(1, 2, 32, n, kv_type, 100, 4), [n])[:, cut:]
+    first = KVCache(1, 2, 32, n, kv_type, 100, 4)
+    s.run(first, [cut])
+    second = first.fork()
+    taken = first.pool.occupy()
+    found: list[bytes] = []
+    thread = threading.Thread(target=lambda: found.append(s.run(second, [n - cut], n_threads=2).tobytes()))
+    thread.start()
+    thread.join(0.3)  # it may or may not have begun: either way it must find the pages after this
+    first.pool.vacate(taken)
+    thread.join()
+    assert found == [alone.tobytes()]
+
+
+# ---- policies --------------------------------------------------------------------------------------------------------
+
+
+def budgets_kept(t: int, keep: int, sinks: int) -> list[int]:
+    """Tokens that a head with a budget attends at position t."""
+    pinned = sinks if keep > sinks else 0
+    return sorted({*range(min(pinned, t + 1)), *range(max(0, t - (keep - pinned) + 1), t + 1)})
+
+
+@pytest.mark.parametrize("kv_type", TYPES)
+def test_budgets_of_heads(kv_type):
+    """P8: each head attends exactly its own tokens, and takes memory for these alone."""
+    n, sinks = 330, 4
+    budgets = [[1, 4, 5], [36, 37, 70], [330, 1000, 200]]
+    s = Stream(n, 6, 3, 32, n_layer=3)
+    cache = KVCache(3, 3, 32, n, kv_type, 0, sinks, budgets=budgets)
+    out = s.run(cache, [1, 70, 9, 250], n_threads=2)
+    for layer in range(3):
+        for head in range(3):
+            group = slice(2 * head, 2 * head + 2)
+            exact = [
+                attend(s.q[layer, t, group], s.k[layer, seen, head : head + 1], s.v[layer, seen, head : head + 1])
+                for t in range(n)
+                for seen in [budgets_kept(t, budgets[layer][head], sinks)]
+            ]
+            error = np.linalg.norm(out[layer, :, group] - exact) / np.linalg.norm(exact)
+            assert error < {"f32": 1e-6, "f16": 1e-3, "int8": 2e-2}[kv_type], (layer, head)
+            held = cache.held(layer, head)
+            first_seen = {at // PAGE for at in budgets_kept(n, budgets[layer][head], sinks) if at < n}
+            assert first_seen <= set(held) and len(held) <= len(first_seen) + 1
+    assert cache.nbytes == KVCache.bytes_for(3, 3, 32, n, kv_type, 0, sinks, budgets=budgets) == cache.pool.nbytes
+    assert cache.nbytes < 0.6 * KVCache.bytes_for(3, 3, 32, n, kv_type, 0, sinks)
+    assert cache.pool.used <= cache.nbytes
+
+
+def test_equal_budgets_are_a_window():
+    s = Stream(400, 4, 2, 32)
+    for kv_type in TYPES:
+        window = s.run(KVCache(1, 2, 32, 400, kv_type, 60, 4), [400])
+        budget = s.run(KVCache(1, 2, 32, 400, kv_type, 0, 4, budgets=[[64, 64]]), [1] * 400)
+        assert window.tobytes() == budget.tobytes()
+        endless = KVCache(1, 2, 32, 100, kv_type, 90, 4, budgets=[[64, 64]])
+        assert endless.room > 1 << 40 and s.run(endless, [400]).tobytes() == window.tobytes()
+
+
+def simulate_heavy(
+    s: Stream, head: int, group: int, ring: int, sink_pages: int, apart: bool
+) -> tuple[np.ndarray, list[int]]:
+    """float64: outputs of one head, and the pages it ends with.  apart: the page being written takes no ring page."""
+    n = s.q.shape[1]
+    held: list[int] = []
+    mass: dict[int, float] = {}
+    outs = []
+
+    def drop() -> None:
+        in_ring = [page for page in held if page >= sink_pages]
+        if len(in_ring) > ring:
+            old = in_ring[: len(in_ring) - 1 - ring // 2] if apart else in_ring[:-1][: ring - ring // 2]
+            held.remove(min(old, key=lambda page: (mass[page], page)))
+
+    for t in range(n):
+        if t % PAGE == 0:
+            held.append(t // PAGE)
+            mass[t // PAGE] = 0.0
+            if not apart:
+                drop()
+        seen = [at for page in held for at in range(page * PAGE, min(t + 1, page * PAGE + PAGE))]
+        q = s.q[0, t, head * group : (head + 1) * group].astype(np.float64)
+        scores = s.k[0, seen, head] @ q.T
+        p = np.exp(scores - scores.max(0))
+        p /= p.sum(0)
+        outs.append((p.T @ s.v[0, seen, head]).astype(np.float64))
+        of_token = p.mean(1)  # [seen], over the heads of the group
+        for page in held:
+            part = of_token[np.array(seen) // PAGE == page].sum()
+            mass[page] = mass[page] * (1 - 1 / 256) + part / 256
+        if apart and t % PAGE == PAGE - 1:
+            drop()
+    return np.array(outs), held
+
+
+@functools.cache
+def heavy_stream(n: int) -> Stream:
+    s = Stream(n, 4, 2, 32, seed=3, peak=3)
+    s.k[0, 100:104] += 1.5 * s.q[0, :, :1].mean(0)  # something worth remembering
+    s.q[0, :, :2] += 0.3 * s.k[0, 101, 0]
+    return s
+
+
+@functools.cache
+def simulated(n: int, head: int, ring: int, sink_pages: int, apart: bool) -> tuple[np.ndarray, list[int]]:
+    return simulate_heavy(heavy_stream(n), head, 2, ring, sink_pages, apart)
+
+
+@pytest.mark.parametrize("kv_type", TYPES)
+@pytest.mark.parametrize("sinks", [0, 4, 40])
+def test_heavy_hitters_stay(kv_type, sinks):
+    """The pages that get attention stay, as a simulator in float64 has it; the same bits in any batching."""
+    n, window = 700, 160
+    s = heavy_stream(n)
+    cache = KVCache(1, 2, 32, n, kv_type, window, sinks, policy="heavy")
+    out = s.run(cache, [1] * n)
+    ring = (window - 1 + PAGE - 1) // PAGE + (kv_type != "int8")
+    for head in range(2):
+        exact, held = simulated(n, head, ring, (sinks + PAGE - 1) // PAGE, kv_type == "int8")
+        if kv_type == "f32":
+            assert cache.held(0, head) == held
+            assert np.abs(out[0, :, 2 * head : 2 * head + 2] - exact).max() < 2e-5
+        assert len(cache.held(0, head)) == len(held)
+    assert 3 in cache.held(0, 0)  # the page of tokens 96 to 127
+    assert cache.evicted > 0 and cache.nbytes == KVCache.bytes_for(1, 2, 32, n, kv_type, window, sinks)
+    again = KVCache(1, 2, 32, n, kv_type, window, sinks, policy="heavy")
+    assert s.run(again, [50, 1, 33, 7, 300, 309], n_threads=3).tobytes() == out.tobytes()
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_heavy_hitters_crop_fork_and_files(data):
+    n = data.draw(st.integers(40, 400))
+    kv_type = data.draw(st.sampled_from(TYPES))
+    plan = (1, 2, 32, n, kv_type, data.draw(st.sampled_from([33, 100])), data.draw(st.sampled_from([0, 4])))
+    cut = data.draw(st.integers(1, n - 1))
+    s = Stream(n, 4, 2, 32, seed=n)
+    alone = s.run(KVCache(*plan, policy="heavy"), [n])
+    cache = KVCache(*plan, policy="heavy")
+    s.run(cache, [cut])
+    copy = KVCache(*plan, policy="heavy")
+    chunks = iter([bytes(piece) for piece in cache.dump()])
+    rest = bytearray().join(chunks)
+    assert len(rest) == cache.dump_bytes(*cache.counters)
+    at = 0
+
+    def fill(view: memoryview) -> None:
+        nonlocal at
+        view[:] = rest[at : at + len(view)]
+        at += len(view)
+
+    copy.restore(*cache.counters, fill)
+    for each in (cache.fork(), copy):
+        left = each.crop(data.draw(st.integers(0, cut)))
+        assert left <= cut
+        assert s.run(each, [n - left]).tobytes() == alone[:, left:].tobytes()
+
+
+@pytest.mark.parametrize("change", ["order", "beyond", "sink", "nan"])
+def test_forged_page_numbers_are_refused(change):
+    cache = KVCache(1, 1, 32, 400, "int8", 100, 4, policy="heavy")
+    Stream(400, 2, 1, 32).run(cache, [390])
+    pieces = [bytes(piece) for piece in cache.dump()]
+    table = np.frombuffer(pieces[0], np.int32).copy()
+    entries = len(table) // 3
+    if change == "nan":
+        table.view(np.float32)[entries + 1] = np.nan
+    else:
+        table[{"order": 2, "beyond": entries - 2, "sink": 0}[change]] = {"order": 1, "beyond": 12, "sink": 5}[change]
+    data = iter([table.tobytes(), *pieces[1:]])
+
+    def fill(view: memoryview) -> None:
+        view[:] = next(data)
+
+    other = KVCache(1, 1, 32, 400, "int8", 100, 4, policy="heavy")
+    with pytest.raises(ValueError, match="no cache of this plan"):
+        other.restore(*cache.counters, fill)
+    assert other.n_tokens == 0 and other.stats["pages"] == 0
+
+
+def test_quarter_is_the_published_formula():
+    """A window of min(128, length // 4) tokens, the length with the query's own token; at least that token."""
+    n = 700
+    s = Stream(n, 2, 1, 32)
+    out = s.run(KVCache(1, 1, 32, n, "f32", 128, policy="quarter"), [1, 200, 499])
+    for t in [*range(20), 127, 128, 300, 511, 512, 513, 699]:
+        seen = list(range(t + 1 - max(1, min(128, (t + 1) // 4)), t + 1))
+        assert np.abs(out[0, t] - attend(s.q[0, t], s.k[0, seen], s.v[0, seen])).max() < 2e-5, t
+
+
+# ---- undo ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kv_type", TYPES)
+def test_spare_pages_make_undo_cheap(kv_type):
+    """After the ring has gone round: 40 tokens back without spare pages loses all, with two it does not."""
+    s = Stream(700, 2, 1, 32)
+    alone = s.run(KVCache(1, 1, 32, 100, kv_type, 90, 4), [700])
+    for spare in (0, 2):
+        cache = KVCache(1, 1, 32, 100, kv_type, 90, 4, spare=spare)
+        assert s.run(cache, [700]).tobytes() == alone.tobytes()
+        left = cache.crop(660)
+        assert left in ((0,) if not spare else (640, 660))
+        assert s.run(cache, [700 - left]).tobytes() == alone[:, left:].tobytes()
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kv_type", TYPES)
+@pytest.mark.parametrize(
+    ("policy", "window", "sinks", "spare"),
+    [
+        ("recent", 0, 0, 0),
+        ("recent", 0, 5, 0),
+        *(
+            (policy, *shape)
+            for policy in ("recent", "heavy", "quarter")
+            for shape in ((1, 0, 0), (1, 4, 1), (100, 4, 0), (128, 40, 2))
+        ),
+    ],
+)
+def test_memory_is_as_planned(kv_type, policy, window, sinks, spare):
+    """M1: the slab is what the plan says, and a long stream fills it exactly and takes no page more."""
+    plan = (2, 2, 32, 224, kv_type, window, sinks)
+    cache = KVCache(*plan, policy=policy, spare=spare)
+    s = Stream(600 if window else 224, 2, 2, 32, n_layer=2)
+    s.run(cache, [s.q.shape[1]])
+    need = KVCache.bytes_for(*plan, policy=policy, spare=spare)
+    assert cache.nbytes == cache.pool.nbytes == need
+    open_pages = 4 * 2 * PAGE * 32 * 2 if kv_type == "int8" else 0
+    full = 600 % PAGE == 0 or not window
+    assert cache.pool.used == need - (open_pages if full else 0)
+    assert cache.stats["bytes"] == cache.pool.used
+
+
+def test_nothing_is_allocated_by_a_step():
+    """M3: no Python memory grows while tokens are appended (the C side has no allocator at all)."""
+    s = Stream(400, 2, 1, 32)
+    cache = KVCache(1, 1, 32, 100, "int8", 64, 4)
+    q, k, v = s.q[0, 0].ravel(), s.k[0, 0].ravel(), s.v[0, 0].ravel()
+    for _ in range(100):
+        attention(cache, 0, q, k, v)
+    tracemalloc.start()
+    for _ in range(3):
+        attention(cache, 0, q, k, v)
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(300):
+        attention(cache, 0, q, k, v)
+    after = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert after - before < 2000 and cache.pool.nbytes == cache.nbytes
+
+
+def test_sealed_pages_are_never_written_again():
+    """P11: bytes of every page, by its number, as long as it is held: through steps, forks and crops."""
+    s = Stream(3000, 2, 1, 32, seed=9)
+    cache = KVCache(1, 1, 32, 100, "int8", 90, 4, spare=1)
+    seen: dict[int, bytes] = {}
+    for step in (50, 64, 1, 31, 200, 97, 300, 64):
+        s.run(cache, [step])
+        if step == 97:
+            cache = cache.fork()
+        if step == 300:
+            assert cache.crop(cache.n_tokens - 30) > 600
+        for page in cache.held(0, 0):
+            data, kind = cache.page(0, 0, page)
+            if kind == "int8":
+                assert seen.setdefault(page, data) == data
+    assert len(seen) == 15
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ({"policy": "best"}, "policies are"),
+        ({"positions": "relative"}, "positions"),
+        ({"policy": "heavy"}, "needs a window"),
+        ({"policy": "heavy", "window": 64, "positions": "cache"}, "go with policy"),
+        ({"budgets": [[1]]}, "2 layers of 2 KV heads"),
+        ({"budgets": [[1, 2], [0, 4]]}, "1 or more"),
+        ({"spare": -1}, "spare"),
+    ],
+)
+def test_plans_that_cannot_be(plan, message):
+    with pytest.raises(ValueError, match=message):
+        KVCache(2, 2, 32, 100, **plan)

@@ -1,0 +1,152 @@
+"""The compiled step against Hugging Face transformers and NumPy (golden logits), and against itself: chunks, threads.
+
+Reference logits were computed by transformers 5.23 in float32 (oracle) and by a NumPy reference (tiny GGUFs); see
+formats.md, G.  They are compared with F32 pages and the file's own head, so that only the arithmetic differs.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edge.formats import open_checkpoint
+from edge.model.weights import build
+from pyx.kv import KVCache
+from pyx.transformer import STAGES, Segment
+
+VECTORS = Path(__file__).resolve().parents[1] / "vectors"
+IDS = [1, 5, 77, 200, 3, 9, 150, 42, 499, 17, 260, 8]
+TINY = sorted((VECTORS / "tiny_gguf").glob("*.gguf"))
+ORACLES = sorted(path.parent for path in (VECTORS / "oracle").glob("*/*/config.json"))
+
+
+def cache_for(config, n_ctx: int = 64, kv_type: str = "f32", **kw) -> KVCache:
+    return KVCache(config.n_layer, config.n_kv_head, config.head_dim, n_ctx, kv_type, windows=config.windows, **kw)
+
+
+def logits(model, config, ids: list[int], kv_type: str = "f32", chunk: int = 128) -> np.ndarray:
+    """Logits [n][n_vocab] of every token, evaluated `chunk` at a time."""
+    cache = cache_for(config, kv_type=kv_type)
+    out = np.zeros((len(ids), config.n_vocab), np.float32)
+    for start in range(0, len(ids), chunk):
+        part = ids[start : start + chunk]
+        model.step([Segment(cache, array.array("i", part), out[start : start + len(part)].reshape(-1), True)])
+    return out
+
+
+def greedy(model, config, ids: list[int], n: int, kv_type: str = "f32") -> list[int]:
+    cache = cache_for(config, kv_type=kv_type)
+    out = np.zeros(config.n_vocab, np.float32)
+    result = list(ids)
+    model.step([Segment(cache, array.array("i", ids), out)])
+    for _ in range(n):
+        result.append(int(out.argmax()))
+        model.step([Segment(cache, array.array("i", result[-1:]), out)])
+    return result
+
+
+def layout_of(path: Path) -> str:
+    return "64" if "i2s64" in path.name else "128"
+
+
+@pytest.mark.parametrize("path", TINY, ids=lambda path: path.stem)
+def test_tiny_gguf_gives_its_own_logits(path):
+    checkpoint = open_checkpoint(path, i2s_layout=layout_of(path))
+    expected = np.load(path.with_suffix(".logits.npy"))
+    for head, tolerance in ("native", 1e-5), ("auto", 1e-4 if ".q8" in path.name else 1e-2):
+        got = logits(build(checkpoint, head=head), checkpoint.config, IDS)
+        assert np.abs(got - expected).max() <= tolerance * np.ptp(expected)
+        assert (got.argmax(1) == expected.argmax(1)).all()
+
+
+@pytest.mark.parametrize("path", ORACLES, ids=lambda path: f"{path.parent.name}.{path.name}")
+def test_hugging_face_oracles(path):
+    """Tolerances of formats.md D.1: packed_bitlinear 1e-5 of the range, the others 1e-2 and the same arg-max."""
+    checkpoint = open_checkpoint(path)
+    reference = np.load(path / "reference.npz")
+    expected = reference["logits"].reshape(len(IDS), -1)
+    model = build(checkpoint, head="native")
+    got = logits(model, checkpoint.config, IDS)
+    tolerance = 1e-5 if "bitlinear" in path.name else 1e-2
+    assert np.abs(got - expected).max() <= tolerance * np.ptp(expected)
+    assert (got.argmax(1) == expected.argmax(1)).all()
+    ids = reference["greedy"].ravel().tolist()
+    assert greedy(model, checkpoint.config, IDS, len(ids) - len(IDS)) == ids
+
+
+def test_all_oracles_are_here():
+    assert len(TINY) == 8 and len(ORACLES) == 12
+    meta = VECTORS / "oracle" / "meta.json"
+    assert json.loads(meta.read_text())["input_ids"] == [IDS]
+
+
+@pytest.mark.parametrize("path", TINY[:1] + TINY[3:5], ids=lambda path: path.stem)
+@pytest.mark.parametrize("kv_type", ["f32", "f16", "int8"])
+def test_chunks_and_threads_do_not_change_a_bit(path, kv_type):
+    checkpoint = open_checkpoint(path, i2s_layout=layout_of(path))
+    ids = [(7 * i * i + 3 * i) % 500 for i in range(50)]
+    runs = [
+        logits(build(checkpoint, n_threads=threads, head="int8"), checkpoint.config, ids, kv_type, chunk)
+        for threads, chunk in ((1, 1), (1, 128), (2, 1), (2, 7), (3, 1), (3, 32), (5, 33))
+    ]
+    assert all(run.tobytes() == runs[0].tobytes() for run in runs[1:])
+
+
+def test_every_moment_of_a_step_belongs_to_a_stage():
+    checkpoint = open_checkpoint(TINY[0], i2s_layout=layout_of(TINY[0]))
+    model = build(checkpoint, n_threads=2)
+    clocks = memoryview(model.keep_times()).cast("B").cast("q")
+    begun = time.perf_counter_ns()
+    for _ in range(3):
+        logits(model, checkpoint.config, IDS, chunk=1)
+    wall = time.perf_counter_ns() - begun
+    for thread in range(2):
+        spent = clocks[16 * thread : 16 * thread + len(STAGES)].tolist()
+        assert all(spent) and sum(spent) < wall, f"thread {thread}: {dict(zip(STAGES, spent, strict=True))} of {wall}"
+
+
+@pytest.mark.parametrize("head", ["int8", "f16", "f32"])
+def test_heads_agree(head):
+    checkpoint = open_checkpoint(TINY[3], i2s_layout=layout_of(TINY[3]))
+    exact = logits(build(checkpoint, head="native"), checkpoint.config, IDS)
+    got = logits(build(checkpoint, head=head), checkpoint.config, IDS)
+    assert np.linalg.norm(got - exact) <= (1e-2 if head == "int8" else 1e-6) * np.linalg.norm(exact)
+
+
+def test_window_as_long_as_the_text_changes_nothing():
+    checkpoint = open_checkpoint(TINY[0], i2s_layout=layout_of(TINY[0]))
+    config = checkpoint.config
+    model = build(checkpoint)
+    outs = []
+    for window in (0, len(IDS), 40):
+        out = np.zeros(config.n_vocab, np.float32)
+        model.step([Segment(cache_for(config, window=window), array.array("i", IDS), out)])
+        outs.append(out.tobytes())
+    assert len(set(outs)) == 1
+
+
+def test_bad_steps_are_refused_and_leave_the_cache_alone():
+    checkpoint = open_checkpoint(TINY[0], i2s_layout=layout_of(TINY[0]))
+    config = checkpoint.config
+    model = build(checkpoint, chunk=16)
+    cache = cache_for(config, n_ctx=20)
+    out = array.array("f", bytes(4 * config.n_vocab))
+    model.step([Segment(cache, array.array("i", IDS), out)])
+    for ids, buffer, error in (
+        ([config.n_vocab], out, "vocabulary"),
+        ([-1], out, "vocabulary"),
+        ([], out, "1 to 16"),
+        ([1] * 17, out, "1 to 16"),
+        ([1] * 9, out, "full"),
+        ([1], array.array("f", [0]), "logits"),
+    ):
+        with pytest.raises(ValueError, match=error):
+            model.step([Segment(cache, array.array("i", ids), buffer)])
+    with pytest.raises(ValueError, match="another shape"):
+        model.step([Segment(KVCache(1, 1, 64, 20), array.array("i", [1]), out)])
+    assert cache.n_tokens == len(IDS)

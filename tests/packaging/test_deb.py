@@ -1,0 +1,343 @@
+"""The Debian package: what is in it, and installed, upgraded, removed and purged in a root of the test's own.
+
+A stand-in for the frozen program (a script that runs this tree) makes these tests cheap; the last ones take what
+`make freeze` has left in dist/, where it has.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+
+import pytest
+
+from edge import __version__
+from tests.packaging.test_glibc_floor import promised
+from tests.services import ROOT, Talk, environment, service, short_folder
+
+BUILD = ROOT / "packaging" / "deb" / "build.py"
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("dpkg") and shutil.which("dpkg-deb")), reason="no dpkg here: packages are for Debian"
+)
+
+
+def build(folder: Path, out: Path, **extra: str) -> Path:
+    """Run the program that `make deb` runs."""
+    done = subprocess.run(
+        [sys.executable, str(BUILD), str(folder), str(out)], capture_output=True, text=True, env=environment(**extra)
+    )
+    assert done.returncode == 0, done.stderr
+    package = Path(done.stdout.strip())
+    assert package.parent == out
+    return package
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder like the one that PyInstaller makes."""
+    folder = tmp_path_factory.mktemp("frozen") / "bitnet-edge-noarch"
+    (folder / "_internal" / "edge" / "bundled").mkdir(parents=True)
+    program = folder / "bitnet-edge"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m edge "$@"\n')
+    program.chmod(0o755)
+    (folder / "_internal" / "edge" / "bundled" / "odd name.txt").write_text("data")
+    (folder / "_internal" / "data").write_text("private")
+    (folder / "_internal" / "data").chmod(0o600)  # whoever froze it had a narrow umask
+    (folder / "_internal" / "LICENSES.txt").write_text("the licences of all parts\n")
+    (folder / "_internal" / "link").symlink_to("data")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def package(stand_in: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(stand_in, tmp_path_factory.mktemp("out"))
+
+
+@pytest.fixture(scope="module")
+def tree(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of the package, unpacked."""
+    folder = tmp_path_factory.mktemp("tree")
+    subprocess.run(["dpkg-deb", "--extract", str(package), str(folder)], check=True)
+    return folder
+
+
+class Root:
+    """A Debian system as far as dpkg sees it: a database, with a C library of the newest kind, and nothing else."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        database = path / "var/lib/dpkg"
+        for name in ("updates", "info", "parts", "triggers", "alternatives"):
+            (database / name).mkdir(parents=True)
+        libc = "Package: libc6\nStatus: install ok installed\nMaintainer: x <x@localhost.invalid>\n" \
+               f"Architecture: {self.architecture()}\nVersion: 2.99\nDescription: stand-in\n"  # fmt: skip
+        (database / "status").write_text(libc)
+        (database / "available").write_text("")
+        (path / "etc").mkdir()
+
+    @staticmethod
+    def architecture() -> str:
+        done = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    def dpkg(self, *arguments: str, code: int = 0) -> str:
+        """dpkg in this root, without root's rights and without chroot."""
+        done = subprocess.run(
+            ["dpkg", f"--root={self.path}", "--force-not-root", "--force-script-chrootless", "--force-confdef",
+             f"--log={self.path}/dpkg.log", *arguments],
+            capture_output=True, text=True, stdin=subprocess.DEVNULL,
+            env=environment(PATH=f"{os.environ['PATH']}:/usr/sbin:/sbin", DEBIAN_FRONTEND="noninteractive"),
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    def files(self) -> set[str]:
+        """Everything that is not dpkg's own."""
+        return {
+            str(path.relative_to(self.path))
+            for path in self.path.rglob("*")
+            if not path.is_dir() and path.relative_to(self.path).parts[:2] != ("var", "lib") and path.name != "dpkg.log"
+        }
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path / "root")
+
+
+# ---- what is in it ---------------------------------------------------------------------------------------------------
+
+
+def field(package: Path, name: str) -> str:
+    done = subprocess.run(["dpkg-deb", "--field", str(package), name], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_control(package: Path) -> None:
+    assert package.name == f"bitnet-edge_{__version__}_all.deb"  # the stand-in is a script
+    assert (field(package, "Package"), field(package, "Version")) == ("bitnet-edge", __version__)
+    assert field(package, "Depends") == "" and int(field(package, "Installed-Size")) > 10
+    assert field(package, "Description").startswith("language model")
+
+
+def test_files_and_their_rights(package: Path, tree: Path, stand_in: Path) -> None:
+    """Owned by root, readable by all, whatever umask the builder had."""
+    done = subprocess.run(["dpkg-deb", "--contents", str(package)], capture_output=True, text=True, check=True)
+    for line in done.stdout.splitlines():
+        assert line.split()[1] == "root/root"
+        assert line[:10] in ("drwxr-xr-x", "-rw-r--r--", "-rwxr-xr-x", "lrwxrwxrwx"), line
+    assert os.readlink(tree / "usr/bin/bitnet-edge") == "../lib/bitnet-edge/bitnet-edge"
+    inside = tree / "usr/lib/bitnet-edge"
+    assert {p.relative_to(inside) for p in inside.rglob("*")} == {p.relative_to(stand_in) for p in stand_in.rglob("*")}
+    about = tree / "usr/share/doc/bitnet-edge"
+    assert (about / "copyright").read_text() == "the licences of all parts\n"
+    assert b"bitnet-edge" in gzip.decompress((about / "changelog.gz").read_bytes())
+    assert all((about / page).exists() for page in ("service.md", "kiosk.md", "contract.md", "cli.md"))
+    for example in ("kiosk.sh", "kiosk.py", "touchscreen.py"):
+        assert (about / "examples" / example).stat().st_mode & 0o111
+    assert (about / "examples" / "house.txt").exists()
+
+
+def test_the_unit_starts_the_packaged_program(tree: Path, tmp_path: Path) -> None:
+    """systemd-analyze finds program, manual page and syntax in the unpacked package."""
+    unit = tree / "usr/lib/systemd/system/bitnet-edge.service"
+    start = re.search(r"^ExecStart=(\S+)", unit.read_text(), re.MULTILINE)
+    assert start and (tree / start[1].lstrip("/")).exists()
+    page = re.search(r"^Documentation=man:(\S+)\((\d)\)", unit.read_text(), re.MULTILINE)
+    assert page and (tree / f"usr/share/man/man{page[2]}/{page[1]}.{page[2]}.gz").exists()
+    user = re.search(r"^User=(\S+)", unit.read_text(), re.MULTILINE)
+    assert user and f"u {user[1]} " in (tree / "usr/lib/sysusers.d/bitnet-edge.conf").read_text()
+
+
+def test_completions(tree: Path) -> None:
+    share = tree / "usr/share"
+    for path in ("bash-completion/completions/bitnet-edge", "zsh/vendor-completions/_bitnet-edge",
+                 "fish/vendor_completions.d/bitnet-edge.fish"):  # fmt: skip
+        assert "_BITNET_EDGE_COMPLETE" in (share / path).read_text()
+
+
+def test_default_settings_are_all_comments(tree: Path) -> None:
+    """Installed, it changes nothing; every variable it names is one of the program's."""
+    import click
+
+    from edge.cli.group import cli
+
+    chat = cli.get_command(click.Context(cli), "chat")
+    assert chat
+    known = {param.envvar for param in chat.params}
+    lines = (tree / "etc/default/bitnet-edge").read_text().splitlines()
+    assert all(line.startswith("#") or not line for line in lines)
+    named = {line[1:].partition("=")[0] for line in lines if line.startswith("#BITNET")}
+    assert named and named <= known
+
+
+def test_same_input_same_bytes(stand_in: Path, tmp_path: Path) -> None:
+    again = shutil.copytree(stand_in, tmp_path / "copy", symlinks=True)
+    os.utime(again / "bitnet-edge", (1, 1))
+    one = build(stand_in, tmp_path / "one", SOURCE_DATE_EPOCH="1700000000")
+    two = build(again, tmp_path / "two", SOURCE_DATE_EPOCH="1700000000", TZ="Asia/Tokyo", LC_ALL="C")
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_nothing_to_pack(tmp_path: Path) -> None:
+    """One line that says what is missing."""
+    (tmp_path / "bitnet-edge").write_text("not executable")
+    for arguments, code in (([str(tmp_path)], 1), ([str(tmp_path / "absent")], 1), ([], 2)):
+        done = subprocess.run([sys.executable, str(BUILD), *arguments], capture_output=True, text=True)
+        assert done.returncode == code and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
+
+
+# ---- installed -------------------------------------------------------------------------------------------------------
+
+
+def test_install_run_upgrade_remove_purge(root: Root, package: Path, stand_in: Path, tmp_path: Path) -> None:
+    before = root.files()
+    root.dpkg("--install", str(package))
+    assert "install ok installed" in (root.path / "var/lib/dpkg/status").read_text().partition("bitnet-edge")[2]
+    program = root.path / "usr/bin/bitnet-edge"
+    done = subprocess.run([str(program), "--version"], capture_output=True, text=True)
+    assert done.stdout == f"bitnet-edge {__version__}\n"
+    done = subprocess.run([str(program), "run", "--greedy", "tell me a joke"], capture_output=True, text=True, input="")
+    assert (done.returncode, done.stderr) == (0, "") and len(done.stdout) > 20
+    assert "no changes" not in root.dpkg("--verify", "bitnet-edge")
+    if shutil.which("systemd-sysusers"):
+        assert re.search(r"^bitnet-edge:x?:", (root.path / "etc/group").read_text(), re.MULTILINE)
+
+    settings = root.path / "etc/default/bitnet-edge"
+    settings.write_text("BITNET_EDGE_THREADS=1\n")
+    root.dpkg("--install", str(package))  # an upgrade as dpkg sees it
+    assert settings.read_text() == "BITNET_EDGE_THREADS=1\n"  # the administrator's file
+
+    root.dpkg("--remove", "bitnet-edge")
+    left = {name for name in root.files() - before if not name.startswith(("etc/passwd", "etc/group", "etc/shadow"))}
+    assert left - {"etc/gshadow", "etc/.pwd.lock"} == {"etc/default/bitnet-edge"}
+    root.dpkg("--purge", "bitnet-edge")
+    assert not settings.exists()
+    assert not (root.path / "usr/lib/bitnet-edge").exists()
+
+
+# ---- manual pages ----------------------------------------------------------------------------------------------------
+
+
+def test_every_command_has_a_page(tree: Path) -> None:
+    from edge.cli.group import COMMANDS
+
+    pages = {path.name for path in (tree / "usr/share/man/man1").iterdir()}
+    assert pages == {"bitnet-edge.1.gz", *(f"bitnet-edge-{name}.1.gz" for name in COMMANDS)}
+
+
+def rendered(path: Path) -> subprocess.CompletedProcess[str]:
+    text = gzip.decompress(path.read_bytes())
+    return groff(text.decode("ascii"))
+
+
+def groff(source: str) -> subprocess.CompletedProcess[str]:
+    """As the man command shows it, without bold and underlined, with all warnings."""
+    command = ["groff", "-ww", "-man", "-Tutf8", "-P-cbou"]
+    return subprocess.run(command, input=source, capture_output=True, text=True)
+
+
+def test_pages_say_what_help_says(tree: Path) -> None:
+    """groff has nothing to complain about, and each option, exit code and command is there."""
+    import click
+
+    from edge.cli.group import COMMANDS, cli
+    from edge.errors import EXIT_CODES
+
+    if not shutil.which("groff"):
+        pytest.skip("no groff here")
+    folder = tree / "usr/share/man/man1"
+    for name in COMMANDS:
+        done = rendered(folder / f"bitnet-edge-{name}.1.gz")
+        assert (done.returncode, done.stderr) == (0, "")
+        flat = " ".join(done.stdout.split())
+        command = cli.get_command(click.Context(cli), name)
+        assert command
+        found = [command]
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            found += [each for verb in command.list_commands(context) if (each := command.get_command(context, verb))]
+        for each in found:
+            for param in each.params:
+                if isinstance(param, click.Option) and not param.hidden:
+                    for option in (*param.opts, *param.secondary_opts):
+                        assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", flat), f"{name}: {option}"
+        for code, words in EXIT_CODES.items():
+            assert f"{code} {words}" in flat
+    done = rendered(folder / "bitnet-edge.1.gz")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(f"bitnet-edge-{name}(1)" in done.stdout for name in COMMANDS)
+
+
+def test_roff_escapes() -> None:
+    """Text reaches the reader unchanged, whatever it begins with."""
+    loader = SourceFileLoader("man", str(ROOT / "packaging" / "man.py"))
+    man = module_from_spec(spec_from_loader("man", loader))
+    loader.exec_module(man)
+    if not shutil.which("groff"):
+        pytest.skip("no groff here")
+    lines = [
+        ".TH looks like a request",
+        "'quoted' at the start",
+        r"back\slash \n \fB",
+        '--option -x a-b ~ ^ ` "',
+        "Öl ❄",
+    ]
+    source = ".TH X 1\n.SH NAME\nx\n.SH Y\n" + man.verbatim("\n".join(lines))
+    done = groff(source)
+    assert done.stderr == ""
+    for line in lines:
+        assert line in done.stdout
+
+
+# ---- the real thing --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.freeze
+@pytest.mark.parametrize(("machine", "kind"), [("x86_64", "amd64"), ("aarch64", "arm64")])
+def test_the_frozen_program(machine: str, kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Packed, installed and asked; for another machine packed only."""
+    folder = ROOT / "dist" / f"bitnet-edge-{machine}"
+    if machine == platform.machine():
+        request.getfixturevalue("frozen")
+    else:
+        archive = folder.with_name(f"{folder.name}.tar.gz")
+        if not archive.exists():
+            pytest.skip(f"no {archive.relative_to(ROOT)}; make freeze (for aarch64: make freeze-aarch64) makes it")
+        with tarfile.open(archive) as packed:
+            packed.extractall(tmp_path)
+        folder = tmp_path / folder.name
+    package = build(folder, tmp_path, DPKG_DEB_COMPRESSOR_LEVEL="1")
+    assert package.name == f"bitnet-edge_{__version__}_{kind}.deb"
+    assert package.stat().st_size < 20e6
+    needs = re.fullmatch(r"libc6 \(>= 2\.(\d+)\)", field(package, "Depends"))
+    assert needs and (2, int(needs[1])) <= promised(machine)
+    licences = (folder / "_internal" / "LICENSES.txt").read_text().lower().replace("_", "-")
+    closure = subprocess.run([sys.executable, str(ROOT / "packaging" / "closure.py")], capture_output=True, text=True)
+    assert closure.returncode == 0, closure.stderr
+    for line in closure.stdout.split():
+        assert f"\n{line.partition('==')[0]} " in licences, f"no licence of {line}"
+    if platform.machine() != machine:
+        return
+    root = Root(tmp_path / "root")
+    root.dpkg("--install", str(package))
+    program = root.path / "usr/bin/bitnet-edge"
+    bare = {"PATH": "/nonexistent", "HOME": "/nonexistent"}
+    command = [str(program), "run", "-m", "demo", "--greedy", "tell me a joke"]
+    done = subprocess.run(command, capture_output=True, input=b"", env=bare)
+    assert (done.returncode, done.stderr) == (0, b"") and len(done.stdout) > 20
+    with short_folder() as short, service(short / "socket", command=[str(program)]), Talk(short / "socket") as client:
+        client.next()
+        assert client.answer("tell me a joke").strip() == done.stdout.decode().strip()
+    root.dpkg("--purge", "bitnet-edge")
+    assert not program.exists()

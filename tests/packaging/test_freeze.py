@@ -1,0 +1,406 @@
+"""The frozen program: made once (packaging/freeze.sh does nothing when nothing changed), then run and looked into.
+
+What a board must survive is in packaging/smoke.sh, which also takes binaries for other processors; here it is run on
+the two programs for this machine, and what a shell cannot see well is tested in Python.  What the program must be able
+to do is in packaging/check.py: `make check` runs it on these two, and here it tells which modules must be inside.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import elf
+from tests.project.test_structure import imports, modules
+from tests.services import on_a_terminal
+from tests.terminal import CTRL_C, CTRL_D, Terminal
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGING = ROOT / "packaging"
+DIST = ROOT / "dist"
+MACHINE = platform.machine()
+
+LIMIT = 20_000_000  # bytes of the one file
+
+
+def golden() -> tuple[str, str, str]:
+    """(model, prompt, answer)."""
+    model, prompt, answer = (PACKAGING / "golden.txt").read_text().split("\n", 2)
+    return model, prompt, answer
+
+
+def golden_run(*program: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    model, prompt, _ = golden()
+    return subprocess.run(
+        [*map(str, program), "run", "-m", model, "--greedy", "--ignore-eos", "-n", "48", prompt],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+def spec(name: str) -> dict[str, str]:
+    """A dictionary of names and reasons in the spec."""
+    for node in ast.parse((PACKAGING / "bitnet-edge.spec").read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return dict(ast.literal_eval(node.value))
+    raise AssertionError(f"{name} is not in the spec")
+
+
+# ---- before freezing -------------------------------------------------------------------------------------------------
+
+
+def test_golden_answer_is_the_unfrozen_one(bundled_model: Path) -> None:
+    done = golden_run(sys.executable, "-m", "edge", PYTHONPATH=str(ROOT))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == golden()[2]
+
+
+def test_nothing_that_stays_out_is_imported() -> None:
+    excluded = set(spec("EXCLUDED")) - {"matplotlib"}  # refused in one line: test_pictures_are_refused
+    for path in modules().values():
+        for target in imports(path):
+            parents = {target.rsplit(".", n)[0] for n in range(target.count(".") + 1)}
+            assert not parents & excluded, f"{path.name} imports {target}, which the spec leaves out"
+
+
+def test_every_exclusion_has_its_reason() -> None:
+    for table in ("EXCLUDED", "SYSTEM", "UNUSED_START_UP", "STRIPPED"):
+        assert all(len(reason) >= 5 for reason in spec(table).values()), table
+
+
+def test_scripts_are_sound() -> None:
+    for script in sorted(PACKAGING.glob("*.sh")):
+        done = subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert os.access(script, os.X_OK), f"{script.name} is not executable"
+
+
+# ---- frozen ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_smoke(frozen: dict[str, Path], kind: str) -> None:
+    done = subprocess.run(
+        [str(PACKAGING / "smoke.sh"), str(frozen[kind])], stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    print(done.stdout)
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "          "))]
+    assert done.returncode == 0, "\n".join(failed) or done.stderr
+
+
+def test_pictures_are_refused(frozen: dict[str, Path], tmp_path: Path) -> None:
+    """matplotlib stays out; --plot says what to install."""
+    command = [str(frozen["folder"]), "kv", "plan", "2b-4t", "--plot", str(tmp_path / "a.svg")]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stdout == "" and not any(tmp_path.iterdir())
+    assert "pip install 'bitnet-edge[plot]'" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_size(frozen: dict[str, Path]) -> None:
+    assert frozen["file"].stat().st_size <= LIMIT
+
+
+def test_both_architectures_weigh_the_same(frozen: dict[str, Path]) -> None:
+    other = DIST / "bitnet-edge-aarch64"
+    if MACHINE == "aarch64" or not other.exists():
+        pytest.skip("no dist/bitnet-edge-aarch64; make freeze-aarch64 makes it on an x86-64 machine")
+    assert 0.9 < other.stat().st_size / frozen["file"].stat().st_size < 1.1
+
+
+def test_freezing_again_does_nothing(frozen: dict[str, Path]) -> None:
+    def state() -> tuple[str, int]:
+        return (DIST / f".frozen-{MACHINE}").read_text(), frozen["file"].stat().st_mtime_ns
+
+    stamp, made = state()
+    subprocess.run([str(PACKAGING / "freeze.sh")], check=True, env={**os.environ, "FREEZE_PYTHON": sys.executable})
+    assert (state()[0] == stamp) == (state()[1] == made)  # unequal where somebody edits the sources meanwhile
+
+
+# ---- what is inside --------------------------------------------------------------------------------------------------
+
+
+def looked_into(program: Path) -> tuple[set[str], set[str]]:
+    """(files, Python modules) of a one-file program."""
+    from PyInstaller.archive.readers import CArchiveReader
+
+    archive = CArchiveReader(str(program))
+    return set(archive.toc), set(archive.open_embedded_archive("PYZ.pyz").toc)
+
+
+@pytest.fixture(scope="module")
+def contents(frozen: dict[str, Path]) -> tuple[set[str], set[str]]:
+    """The same of the one for this machine."""
+    return looked_into(frozen["file"])
+
+
+def all_modules(program: Path) -> set[str]:
+    """Everything that can be imported in a one-file program: modules in Python, of the start-up library, compiled
+    ones, and those that are a part of the interpreter."""
+    from PyInstaller.archive.readers import CArchiveReader
+
+    archive = CArchiveReader(str(program))
+    files, found = looked_into(program)
+    with zipfile.ZipFile(io.BytesIO(archive.extract("base_library.zip"))) as library:
+        found |= {name.rpartition(".")[0].replace("/", ".").removesuffix(".__init__") for name in library.namelist()}
+    for file in files:
+        if "." not in file:  # a module that the start-up code needs itself
+            found.add(file)
+        elif ".so" in file:
+            parts = file.split("lib-dynload/")[-1].split("/")
+            found.add(".".join([*parts[:-1], parts[-1].partition(".")[0]]))
+    interpreter = archive.extract(next(file for file in files if file.startswith("libpython3")))
+    found |= {name.decode() for name in re.findall(rb"(?<=\0PyInit_)\w+", interpreter)}
+    return found | set(sys.builtin_module_names)
+
+
+@pytest.fixture(scope="module")
+def imported(bundled_model: Path, once: Any) -> set[str]:
+    """What the program imports here, unfrozen, while it does all that packaging/check.py asks of it."""
+
+    def record(folder: Path) -> None:
+        command = [sys.executable, str(PACKAGING / "check.py"), "--modules", str(folder / "modules"), sys.executable]
+        done = subprocess.run([*command, "-m", "edge"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+        assert done.returncode == 0, done.stdout
+
+    return set((once("modules", record) / "modules").read_text().split())
+
+
+def test_the_checks_use_every_dependency(imported: set[str]) -> None:
+    """Or a package could be missing in a program, and nobody would see it."""
+    owners = metadata.packages_distributions()
+    used = {name.lower().replace("_", "-") for module in imported for name in owners.get(module, ())}
+    needed = {re.split(r"[^\w-]", line)[0].lower().replace("_", "-") for line in metadata.requires("bitnet-edge") or ()
+              if "extra ==" not in line and "python_version" not in line}  # fmt: skip
+    assert len(needed) > 5 and needed <= used, needed - used
+
+
+@pytest.mark.parametrize("machine", ["this machine", "aarch64"])
+def test_every_module_that_a_command_imports_is_inside(
+    machine: str, imported: set[str], request: pytest.FixtureRequest
+) -> None:
+    """But for those that the spec leaves out on purpose: check.py passes without them."""
+    if machine == "this machine":
+        program = request.getfixturevalue("frozen")["file"]
+    else:
+        program = DIST / "bitnet-edge-aarch64"
+        if MACHINE == "aarch64" or not program.exists():
+            pytest.skip("no dist/bitnet-edge-aarch64; make freeze-aarch64 makes it on an x86-64 machine")
+        if any(path.stat().st_mtime > program.stat().st_mtime for path in modules().values()):
+            pytest.skip("dist/bitnet-edge-aarch64 is older than the sources; make freeze-aarch64 makes it again")
+    start = [sys.executable, "-c", "import sys; print(*sys.modules)"]  # with whatever .pth files import here
+    always = set(subprocess.run(start, capture_output=True, text=True, check=True).stdout.split())
+    ours = {name for name in imported if name not in always or name.split(".")[0] in sys.stdlib_module_names}
+    left_out = tuple(spec("EXCLUDED"))
+    # a frozen program begins with another main module, and without site
+    inside = all_modules(program) | {"edge.__main__", "site", "_sitebuiltins"}
+    inside |= {"_frozen_importlib", "_frozen_importlib_external"}  # the interpreter's own
+    missing = {name for name in ours - inside
+               if not any(name == each or name.startswith(f"{each}.") for each in left_out)}  # fmt: skip
+    assert len(ours) > 300 and not missing, sorted(missing)
+
+
+def test_what_is_left_out_is_out(contents: tuple[set[str], set[str]]) -> None:
+    files, python = contents
+    for name in spec("EXCLUDED"):
+        inside = {module for module in python if module == name or module.startswith(name + ".")}
+        inside |= {file for file in files if file.split("/")[0] == name or file.split("/")[-1].startswith(name + ".cp")}
+        assert not inside, f"{name} is inside: {sorted(inside)[:3]}"
+    assert not [file for file in files if "openblas" in file]
+
+
+def test_every_module_of_ours_is_inside(contents: tuple[set[str], set[str]]) -> None:
+    files, python = contents
+    ours = {module for module in modules() if module.split(".")[0] == "edge" and module != "edge.__main__"}
+    assert ours <= python, sorted(ours - python)
+    for source in (ROOT / "pyx").glob("*.pyx"):
+        assert [file for file in files if file.startswith(f"pyx/{source.stem}.")], f"pyx.{source.stem} is not inside"
+    data = [*(ROOT / "edge" / "bundled").glob("*"), *(ROOT / "edge" / "prompt" / "templates").glob("*")]
+    for path in data:
+        assert str(path.relative_to(ROOT)) in files, f"{path.name} is not inside"
+
+
+def test_every_stripped_name_is_inside(contents: tuple[set[str], set[str]]) -> None:
+    for start in spec("STRIPPED"):
+        assert [file for file in contents[0] if file.startswith(start)], f"STRIPPED names {start}, which is not inside"
+
+
+def test_libgomp_is_there_once(frozen: dict[str, Path], contents: tuple[set[str], set[str]]) -> None:
+    """Ours, and the one that sentencepiece's wheel brings under a name of its own."""
+    found = [file for file in contents[0] if "libgomp" in file]
+    of_wheel = [file for file in found if "libgomp-" in file]
+    assert [file for file in found if file not in of_wheel] == ["libgomp.so.1"]
+    assert all(frozen["folder"].parent.joinpath("_internal", file).resolve().parent.name == "sentencepiece.libs"
+               for file in of_wheel)  # fmt: skip
+    report = subprocess.run([str(frozen["folder"]), "doctor", "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(report.stdout)["libgomp"] == str(frozen["folder"].parent / "_internal" / "libgomp.so.1")
+
+
+def test_licences_are_inside(frozen: dict[str, Path], contents: tuple[set[str], set[str]]) -> None:
+    text = (frozen["folder"].parent / "_internal" / "LICENSES.txt").read_text()
+    owners = metadata.packages_distributions()
+    top = {module.split(".")[0] for module in contents[1]} | {file.split("/")[0] for file in contents[0]}
+    for package in {name for module in top for name in owners.get(module, ())}:
+        assert f"\n{package}" in text, f"no licence of {package}"
+    assert "PYTHON SOFTWARE FOUNDATION LICENSE" in text.upper()
+
+
+def test_archive_is_the_folder(frozen: dict[str, Path]) -> None:
+    folder = frozen["folder"].parent
+    with tarfile.open(DIST / f"{folder.name}.tar.gz") as archive:
+        members = archive.getmembers()
+        assert {member.uname or "root" for member in members} == {"root"} and {member.uid for member in members} == {0}
+        packed = {member.name for member in members if not member.isdir()}
+    assert packed == {str(path.relative_to(DIST)) for path in folder.rglob("*") if not path.is_dir()}
+
+
+# ---- on a terminal; one-file programs get its signals twice ----------------------------------------------------------
+
+
+@pytest.fixture(params=["file", "folder"])
+def chat(request: Any, frozen: dict[str, Path], tmp_path: Path) -> Any:
+    """with chat() as terminal: an endless answer to every message"""
+
+    def run(**extra: str) -> Terminal:
+        endless = ["chat", "--greedy", "--ignore-eos", "-n", "100000", "--no-history"]
+        return Terminal([str(frozen[request.param]), *endless], on_a_terminal(tmp_path, **extra))
+
+    return run
+
+
+def test_line_editor_is_inside(chat: Any) -> None:
+    with chat() as terminal:
+        terminal.taken_over()
+        terminal.type("/hel\t")
+        terminal.expect("/help")
+        terminal.line("")
+        terminal.expect("/regen .*Ctrl-D quits")
+
+
+def stopped(terminal: Terminal) -> None:
+    """Wait until a Ctrl-C has stopped the answer, and until the next one is not taken for its copy."""
+    terminal.taken_over()
+    time.sleep(0.6)  # two that the program sees within half a second are one
+
+
+def test_ctrl_c_stops_the_answer_and_keeps_the_chat(chat: Any) -> None:
+    with chat() as terminal:
+        terminal.taken_over()
+        for _ in range(3):
+            terminal.line("tell me a joke")
+            terminal.handed_over()
+            terminal.expect("joke.*?\n.*?[a-z]{3} [a-z]")
+            terminal.type(CTRL_C)
+            stopped(terminal)
+        terminal.type(CTRL_D)
+        assert terminal.wait() == 0
+        assert "Ctrl-C again" not in terminal.screen
+
+
+def test_ctrl_c_at_any_moment_after_enter_counts_once(chat: Any) -> None:
+    with chat() as terminal:
+        terminal.taken_over()
+        for i in range(12):
+            terminal.line("tell me a joke")
+            terminal.handed_over()
+            time.sleep(0.001 * i)
+            terminal.type(CTRL_C)
+            stopped(terminal)
+        terminal.type(CTRL_D)
+        assert terminal.wait() == 0
+
+
+def test_one_ctrl_c_at_a_plain_prompt_does_not_leave(chat: Any) -> None:
+    with chat(TERM="dumb") as terminal:
+        terminal.expect("> ")
+        terminal.reads()  # a signal between Python's prompt and its read() waits for the next key
+        terminal.type(CTRL_C)
+        terminal.expect("Ctrl-C again.*> ")
+        time.sleep(0.6)
+        terminal.type(CTRL_C)
+        assert terminal.wait() == 130
+
+
+# ---- a processor without AVX2, seen through the emulator -------------------------------------------------------------
+
+
+@pytest.fixture
+def emulated(frozen: dict[str, Path], tmp_path: Path) -> list[str]:
+    """The one-file program as a command that runs on the processor QEMU_CPU."""
+    if MACHINE != "x86_64" or shutil.which("qemu-x86_64-static") is None or os.getuid() != 0:
+        pytest.skip("needs x86-64, qemu-user-static and root")
+    program = tmp_path / "bitnet-edge.qemu-x86_64"
+    shutil.copy(frozen["file"], program)
+    command = [sys.executable, str(PACKAGING / "emulated.py"), str(program)]
+    trial = subprocess.run([*command[:2], "true"], capture_output=True, text=True)
+    if trial.returncode != 0:
+        pytest.skip(f"no emulation here: {trial.stderr.strip()}")
+    return command
+
+
+def test_no_avx2(emulated: list[str]) -> None:
+    done = golden_run(*emulated, QEMU_CPU="Nehalem")
+    assert (done.returncode, done.stdout) == (0, golden()[2]), done.stderr
+
+
+def test_avx2_forced_where_there_is_none(emulated: list[str]) -> None:
+    done = golden_run(*emulated, QEMU_CPU="Nehalem", BITNET_EDGE_ISA="avx2")
+    assert done.returncode == 6 and done.stdout == ""
+    assert done.stderr.startswith("bitnet-edge: ") and done.stderr.count("\n") == 1 and "avx2" in done.stderr
+
+
+def test_wrong_architecture(tmp_path: Path, frozen: dict[str, Path]) -> None:
+    """Another machine's program: the system itself refuses it, and no shell may take it for a script."""
+    other = tmp_path / "bitnet-edge"
+    data = bytearray(frozen["file"].read_bytes()[:1 << 20])
+    data[18] = 0xF3  # RISC-V
+    other.write_bytes(data)
+    other.chmod(0o755)
+    done = subprocess.run(["bash", "-c", f"'{other}' --version"], capture_output=True, text=True)
+    assert done.returncode == 126 and "cannot execute" in done.stderr
+
+
+# ---- source distribution ---------------------------------------------------------------------------------------------
+
+
+def test_source_distribution_is_complete(tmp_path: Path) -> None:
+    """Every tracked source is in it; packaging/wheels.sh builds it in a clean environment."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    tree = tmp_path / "tree"
+    for name in listed.stdout.splitlines():
+        if (ROOT / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, tree / name)
+    if (ROOT / "build" / "cython").is_dir():  # C that is newer than its .pyx is used again
+        shutil.copytree(ROOT / "build" / "cython", tree / "build" / "cython")
+    code = "import setuptools.build_meta as build; print(build.build_sdist('.'))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tree, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(tree / done.stdout.split()[-1]) as archive:
+        packed = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
+    wanted = {name for name in listed.stdout.splitlines() if name.startswith(("edge/", "pyx/"))}
+    wanted |= {"setup.py", "pyproject.toml", "README.md", "LICENSE"}
+    missing = {name for name in wanted if (ROOT / name).is_file()} - packed
+    assert not missing, sorted(missing)
+
+
+def test_floor_reader_knows_this_interpreter() -> None:
+    """tests/elf.py on a file whose answers are known: the interpreter running this."""
+    found: Any = elf.read(Path(sys.executable).resolve())
+    assert found.machine == MACHINE and "libc.so.6" in found.needed and (2, 2) < found.glibc() < (3,)

@@ -1,0 +1,287 @@
+"""pyx.bpe and the split before it: the definition in plain Python, another library, long pieces, hostile tables."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from array import array
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge.errors import InvalidFile
+from edge.formats.checkpoint import TokenizerSpec
+from edge.formats.texts import StringArray
+from edge.prompt.tokenizer import Tokenizer
+from edge.prompt.tokenizer.byte_level import ALPHABET, PATTERNS, TRUSTED, for_ascii_of
+from pyx import strings
+from pyx.bpe import RAW, SKIP, TOKEN, BytePairs
+from tests.prompt.test_tokenizer import BPE
+from tests.vocabularies import by_name, vocabulary
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def letters(data: bytes) -> str:
+    return "".join(ALPHABET[byte] for byte in data)
+
+
+def pairs_of(tokens: list[bytes], roles: bytes | None = None, unknown: int = -1) -> BytePairs:
+    stored = StringArray.of([letters(token) for token in tokens], "tokens")
+    roles = bytes((TOKEN,)) * len(tokens) if roles is None else roles
+    return BytePairs(stored.view, stored.first, stored.ends, roles, ALPHABET, unknown)
+
+
+def joined(piece: bytes, ranks: dict[bytes, int]) -> list[bytes]:
+    """The definition: as long as neighbours make a token, join those of the lowest rank, the leftmost of equals."""
+    if piece in ranks:
+        return [piece]
+    parts = [piece[i : i + 1] for i in range(len(piece))]
+    while True:
+        found = [(ranks[a + b], i) for i, (a, b) in enumerate(zip(parts, parts[1:])) if a + b in ranks]
+        if not found:
+            return parts
+        _, i = min(found)
+        parts[i : i + 2] = [parts[i] + parts[i + 1]]
+
+
+few = st.binary(min_size=1, max_size=5).map(lambda data: bytes(97 + byte % 3 for byte in data))
+pieces = st.lists(st.text("abc", max_size=24), max_size=4)
+
+
+@settings(max_examples=300)
+@given(tokens=st.lists(few, max_size=40), texts=pieces)
+def test_ids_are_ranks(tokens, texts):
+    ranks = {token: i for i, token in reversed(list(enumerate(tokens)))}
+    found = [ranks.get(part, -2) for text in texts for part in joined(text.encode(), ranks) if part]
+    assert pairs_of(tokens, unknown=-2).encode(texts) == [i for i in found if i >= 0]
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_merges_are_ranks(data):
+    tokens = [b"a", b"b", b"c"]
+    merges = []
+    for _ in range(data.draw(st.integers(0, 20))):
+        left, right = data.draw(st.sampled_from(tokens)), data.draw(st.sampled_from(tokens))
+        tokens.append(left + right)
+        merges.append((left, right))
+    order = data.draw(st.permutations(merges))
+    loose = data.draw(st.lists(few, max_size=3))  # tokens that no merge makes are never found
+    everything = [*tokens, *loose]
+    pairs = pairs_of(everything)
+    stored = StringArray.of([f"{letters(a)} {letters(b)}" for a, b in order], "merges")
+    assert pairs.rank_by(stored.view, stored.first, stored.ends) == -1
+    ranks: dict[bytes, int] = {}
+    for i, (left, right) in enumerate(order):
+        ranks.setdefault(left + right, i)
+    texts = data.draw(pieces)
+    expected = [everything.index(part) for text in texts for part in joined(text.encode(), ranks) if part]
+    assert pairs.encode(texts) == expected
+
+
+@pytest.mark.parametrize("n", [255, 256, 257, 600])
+def test_pieces_longer_than_the_working_memory(n):
+    tokens = [b"a", b"b", b"aa", b"ab", b"aaaa", b"ba"]
+    ranks = {token: i for i, token in enumerate(tokens)}
+    pairs = pairs_of(tokens)
+    for text in ("a" * n, "ab" * (n // 2), "b" + "a" * n, "aab" * (n // 3)):
+        assert pairs.encode([text]) == [ranks[part] for part in joined(text.encode(), ranks)]
+
+
+def test_a_long_piece_takes_no_square_of_its_length():
+    pairs = pairs_of([b"a", b"aa", b"aaaa", b"aaaaaaaa"])
+    assert pairs.encode(["a" * 1_000_000]) == [3] * 125_000  # minutes, if it did
+
+
+def test_roles():
+    pairs = pairs_of([b"a", b"b", b"ab", b"ba", b"\xc3\xa9"], bytes((TOKEN, TOKEN, SKIP, RAW, TOKEN)))
+    assert pairs.encode(["ab", "ba", "é"]) == [0, 1, 1, 0, 4]
+    assert pairs.blob == b"abba\xc3\xa9" and list(pairs.ends) == [1, 2, 2, 4, 6]
+
+
+def test_strangers_are_named():
+    stored = StringArray.of(["a", "b c", "中"], "tokens")
+    for roles, stranger in ((b"\2\2\2", 1), (b"\2\1\2", 2), (b"\2\1\0", -1)):
+        pairs = BytePairs(stored.view, stored.first, stored.ends, roles, ALPHABET)
+        assert pairs.stranger == stranger
+        assert pairs.encode(["a", "x"]) == ([0] if stranger < 0 else [])
+
+
+def test_merges_of_nothing_are_named():
+    for merges, wrong in ((["a b", "a x"], 1), (["ab"], 0), ([""], 0), (["a b c"], 0), ([" "], 0), (["a 中"], 0)):
+        stored = StringArray.of(merges, "merges")
+        assert pairs_of([b"a", b"b", b"ab"]).rank_by(stored.view, stored.first, stored.ends) == wrong
+
+
+def hash_of(data: bytes) -> int:
+    h = 0xCBF29CE484222325
+    for byte in data:
+        h = (h ^ byte) * 0x100000001B3 & (1 << 64) - 1
+    return h ^ h >> 32
+
+
+def test_a_table_made_to_be_slow_is_refused():
+    words = (i.to_bytes(3, "big") for i in range(1 << 24))
+    crowd = [word for _, word in zip(range(7000), (w for w in words if hash_of(w) % 16384 < 1024))]
+    pairs_of(crowd[:3000])  # a crowd, but one that can be lived with
+    with pytest.raises(ValueError, match="slow to find"):
+        pairs_of(crowd)
+    spec = TokenizerSpec(kind="bpe", tokens=[letters(word) for word in crowd], pre="gpt-2")
+    with pytest.raises(InvalidFile, match="slow to find; the vocabulary is damaged"):
+        Tokenizer.build(spec)
+
+
+@pytest.mark.parametrize("ends", [[8], [20], [7, 18], [18, 17], [9, 1 << 62], [-1, 18]])
+def test_ends_that_cannot_be(ends):
+    stored = b"\1" + bytes(7) + b"a" + b"\1" + bytes(7) + b"b"
+    assert list(strings.ends(stored, 0, 2)) == [9, 18]
+    for wrong in (ends, [*ends, 3]):
+        if wrong == [8]:  # an empty text, and then nothing
+            continue
+        with pytest.raises(ValueError, match="text"):
+            BytePairs(stored, 0, array("q", wrong), bytes((TOKEN,)) * len(wrong), ALPHABET)
+        with pytest.raises(ValueError, match="outside the data"):
+            strings.starting(stored, 0, array("q", wrong), b"a")
+    with pytest.raises(ValueError):
+        BytePairs(stored, -1, array("q", [9, 18]), b"\2\2", ALPHABET)
+    with pytest.raises(ValueError, match="fit"):
+        BytePairs(stored, 0, array("q", [9, 18]), b"\2", ALPHABET)
+
+
+@given(st.lists(st.text("<|a", max_size=4), max_size=20), st.sampled_from(["", "<", "<|", "<|a|"]))
+def test_texts_that_begin_so(texts, prefix):
+    stored = StringArray.of(texts, "texts")
+    assert list(stored) == texts
+    assert stored.starting(prefix) == [i for i, text in enumerate(texts) if text.startswith(prefix)]
+
+
+# ---- one word as long as a book --------------------------------------------------------------------------------------
+
+WORDS = {"ab": b"ab" * 100_000, "a": b"a" * 200_000, "bytes": bytes(i * i // 7 % 251 % 26 + 97 for i in range(200_000))}
+TOKENS = [bytes([i]) for i in range(256)] + [b"ab", b"abab", b"aa", b"aaaa", b"th", b"he", b"abababab"]
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_a_long_word_is_interrupted_everywhere(name):
+    """At each look, and what is encoded next is right: long words between short ones, looked at all the way."""
+    pairs, word = pairs_of(TOKENS), WORDS[name].decode()
+    whole = pairs.encode([word])
+    data = [TOKENS[id] for id in whole]
+    assert b"".join(data) == WORDS[name]
+    looks = 0
+
+    def look() -> None:
+        nonlocal looks
+        looks += 1
+        if looks == most:
+            raise KeyError(most)
+
+    most = 0
+    assert pairs.encode([word], look) == whole
+    # 16384 bytes, joins or tokens between two looks: each byte begins, and each token is given out
+    n = looks
+    assert n >= (len(word) + len(word) - len(whole)) // 16384
+    for most in range(1, n + 1):
+        looks = 0
+        with pytest.raises(KeyError):
+            pairs.encode([word], look)
+        assert looks == most and pairs.encode(["abab", "th"]) == [257, 260]
+    looks, most = 0, 0
+    assert pairs.encode(["th ab"] * 40_000, look) == pairs.encode(["th ab"]) * 40_000 and looks >= 40_000 * 5 // 16384
+
+
+def test_other_threads_go_on_beside_a_long_word():
+    """They run while it is joined although nobody lets them: no switch is due for a thousand seconds."""
+    import threading
+    import time
+
+    pairs, word, counted, over = pairs_of(TOKENS), WORDS["a"].decode() * 5, 0, False
+
+    def count() -> None:
+        nonlocal counted
+        while not over:
+            counted += 1
+            time.sleep(0)
+
+    other = threading.Thread(target=count)
+    interval = sys.getswitchinterval()
+    other.start()
+    sys.setswitchinterval(1000)
+    try:
+        for _ in range(50):
+            before = counted
+            pairs.encode([word])
+            after = counted
+            if after > before:
+                break
+        assert after > before
+    finally:
+        over = True
+        sys.setswitchinterval(interval)
+        other.join()
+
+
+def test_threads_encode_long_words_at_once():
+    from concurrent.futures import ThreadPoolExecutor
+
+    pairs = pairs_of(TOKENS)
+    texts = [[word.decode()[i:], "ththe", "ab" * i] for i in range(4) for word in WORDS.values()]
+    expected = [pairs.encode(each) for each in texts]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda each: pairs.encode(each, lambda: None), texts * 2)) == expected * 2
+
+
+# ---- the split -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted({
+    pattern: name for name, pattern in PATTERNS.items() if pattern in TRUSTED}.values()))
+@settings(max_examples=1000)
+@given(text=st.text(st.characters(max_codepoint=127), max_size=30) | st.text("aS' \n\r\t1.$`_\x1c\x0b", max_size=30))
+def test_ascii_is_cut_by_re_as_by_regex(name, text):
+    import regex
+
+    cut = re.findall(for_ascii_of(PATTERNS[name]), text, re.ASCII)
+    assert cut == regex.findall(PATTERNS[name], text)
+    assert "".join(cut) == text
+
+
+def test_regex_waits_for_a_text_that_needs_it():
+    code = ("import sys; from tests.prompt.test_tokenizer import BPE; BPE.encode('Hello, 12 you'); "
+            "before = 'regex._regex' in sys.modules; BPE.encode('é'); print(before, 'regex._regex' in sys.modules)")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False True"
+
+
+def old_characters(text: str) -> bool:
+    """Whether libraries of any year know all of them: Unicode grows, and what is not assigned is no letter."""
+    import unicodedata
+
+    return not any(unicodedata.category(character) == "Cn" for character in text)
+
+
+@by_name(("llama-bpe", "qwen2", "trained llama-bpe", "trained qwen2", "trained gpt-2"))
+def test_like_tiktoken_on_a_large_vocabulary(name):
+    tiktoken = pytest.importorskip("tiktoken", reason="tiktoken is a development dependency")
+    tokenizer = vocabulary(name)
+    ranks: dict[bytes, int] = {}
+    for i in range(tokenizer.n_vocab):
+        if data := tokenizer.token_bytes(i):
+            ranks.setdefault(data, i)
+    pattern = PATTERNS[name.removeprefix("trained ")]
+    other = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+
+    @settings(max_examples=400)
+    @given(st.text(max_size=200).filter(old_characters) | st.text(st.characters(max_codepoint=255), max_size=200))
+    def check(text):
+        assert tokenizer.encode(text) == other.encode_ordinary(text)
+
+    check()
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        assert tokenizer.encode(text) == other.encode_ordinary(text)
+    assert BPE.decode(BPE.encode(text)) == text

@@ -1,0 +1,573 @@
+"""Chat templates: families, templates from files, one BOS, no control tokens out of messages, hostile templates."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge.errors import InvalidFile, UsageError
+from edge.formats import gguf
+from edge.formats.checkpoint import TokenizerSpec
+from edge.prompt.template import FAMILIES, Part, Template, source
+from edge.prompt.tokenizer import Tokenizer
+from tests.prompt.test_tokenizer import bpe_spec, spm_array_spec, spm_model_spec
+from tests.vocabularies import FOREIGN, needs_foreign, vocabulary
+
+ROOT = Path(__file__).resolve().parents[2]
+PILOT = ROOT.parent / "shared" / "data" / "pilot" / "packed"
+needs_pilot = pytest.mark.skipif(not PILOT.is_dir(), reason="needs ../shared/data/pilot (the pilot model)")
+
+MARKERS = ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>",
+           "<|im_start|>", "<|im_end|>", "<|user|>", "<|assistant|>", "<|system|>", "<|endoftext|>")  # fmt: skip
+
+
+def spec_with_markers(**changes) -> TokenizerSpec:
+    """Our 512 tokens and every marker the families use; BOS is <|begin_of_text|>, id 1."""
+    spec = bpe_spec()
+    new = [text for text in MARKERS if text not in spec.tokens]
+    return replace(spec, tokens=[*spec.tokens, *new], types=[*spec.types, *(3 for _ in new)], **changes)
+
+
+def model(spec=None, template=None, arch="llama", templates=None):
+    """As much of a Checkpoint as a template looks at."""
+    return SimpleNamespace(tokenizer=spec or spec_with_markers(), chat_template=template, templates=templates or {},
+                           config=SimpleNamespace(arch=arch))
+
+
+def jinja(text: str, spec=None) -> Template:
+    return Template.for_model(model(spec, text))
+
+
+TOKENIZER = Tokenizer.build(spec_with_markers())
+TALK = [
+    {"role": "system", "content": " Be brief. "},
+    {"role": "user", "content": "Hello world"},
+    {"role": "assistant", "content": "Hi!\n"},
+    {"role": "user", "content": "  the scale?  "},
+]
+
+
+def text_of(parts: list[Part]) -> str:
+    return "".join(part.text for part in parts)
+
+
+# ---- families --------------------------------------------------------------------------------------------------------
+
+WRITTEN = {
+    "bitnet": "System: Be brief.<|eot_id|>User: Hello world<|eot_id|>Assistant: Hi!<|eot_id|>User: the scale?"
+              "<|eot_id|>Assistant: ",
+    "bitnet-edge": "System: Be brief.<|eot_id|>User: Hello world<|eot_id|>Assistant: Hi!<|eot_id|>User: the scale?"
+                   "<|eot_id|>Assistant:",
+    "llama3": "<|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
+              "<|start_header_id|>user<|end_header_id|>\n\nHello world<|eot_id|>"
+              "<|start_header_id|>assistant<|end_header_id|>\n\nHi!<|eot_id|>"
+              "<|start_header_id|>user<|end_header_id|>\n\nthe scale?<|eot_id|>"
+              "<|start_header_id|>assistant<|end_header_id|>\n\n",
+    "chatml": "<|im_start|>system\n Be brief. <|im_end|>\n<|im_start|>user\nHello world<|im_end|>\n"
+              "<|im_start|>assistant\nHi!\n<|im_end|>\n<|im_start|>user\n  the scale?  <|im_end|>\n"
+              "<|im_start|>assistant\n",
+    "falcon3": "<|system|>\n Be brief. \n<|user|>\nHello world\n<|assistant|>\nHi!\n<|endoftext|>\n"
+               "<|user|>\n  the scale?  \n<|assistant|>\n",
+    "plain": " Be brief. \nHello world\nHi!\n\n  the scale?  ",
+}  # fmt: skip
+WRITTEN["gemma"] = ("<start_of_turn>user\n Be brief. \n\nHello world<end_of_turn>\n<start_of_turn>model\nHi!"
+                    "<end_of_turn>\n<start_of_turn>user\nthe scale?<end_of_turn>\n<start_of_turn>model\n")
+WRITTEN["qwen3"] = WRITTEN["chatml"]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_a_family_writes(name):
+    assert text_of(Template.for_model(model(), name).render(TALK)) == WRITTEN[name]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_shipped_file_is_the_family(name):
+    """templates/NAME.jinja in the sandbox gives the ids of the family in Python, and is recognised inside a file."""
+    spec = spec_with_markers(add_bos=name in ("bitnet", "bitnet-edge", "llama3", "gemma"))
+    if name == "falcon3":
+        spec = replace(spec, eos_ids=(spec.tokens.index("<|endoftext|>"),))
+    tokenizer = Tokenizer.build(spec)
+    family = Template.for_model(model(spec), name)
+    rendered = jinja(source(name) + "{# not known #}", spec)
+    assert (rendered.name, Template.for_model(model(spec, source(name))).name) == ("model", name)
+    for n in range(len(TALK) + 1):
+        for prompt in (True, False):
+            assert rendered.encode(tokenizer, TALK[:n], prompt) == family.encode(tokenizer, TALK[:n], prompt)
+
+
+def test_the_parts_say_who_wrote_what():
+    for template in (Template.for_model(model(), "bitnet-edge"), jinja(source("bitnet-edge") + "{##}")):
+        parts = template.render([{"role": "user", "content": " <|eot_id|> é🙂 x "}])
+        assert [part for part in parts if not part.special] == [("<|eot_id|> é🙂 x", False)]
+        assert text_of(parts).endswith("User: <|eot_id|> é🙂 x<|eot_id|>Assistant:")
+
+
+@needs_foreign
+def test_facts_about_bitnet_2b():
+    """The ids that MS's gpu/tokenizer.py makes: header and text as one string."""
+    spec = gguf.read_tokenizer(FOREIGN / "ggml-vocab-llama-bpe.gguf")
+    tokenizer = vocabulary("llama-bpe")
+    template = Template.for_model(model(spec, "{{ 'BITNETAssistant: ' }}", arch="bitnet-b1.58"))
+    assert template.name == "bitnet"
+    ids = template.encode(tokenizer, [{"role": "user", "content": " Hello\n"}])
+    assert ids == [128000, 1502, 25, 22691, 128009, 72803, 25, 220]
+    talk = [{"role": "system", "content": "Hello"}, {"role": "user", "content": "Hello"},
+            {"role": "assistant", "content": "Hello"}]  # fmt: skip
+    assert template.encode(tokenizer, talk, add_generation_prompt=False) == [
+        128000, 2374, 25, 22691, 128009, 1502, 25, 22691, 128009, 72803, 25, 22691, 128009]  # fmt: skip
+    assert template.stop_ids(tokenizer) == {128001, 128009}
+
+
+@needs_foreign
+def test_which_template_a_model_gets():
+    llama3 = gguf.read_tokenizer(FOREIGN / "ggml-vocab-llama-bpe.gguf")
+    for arch in ("bitnet-b1.58", "bitnet-25"):
+        for absent_or_bad in (None, "", "{{ 'Human: BITNETAssistant: ' }}"):
+            assert Template.for_model(model(llama3, absent_or_bad, arch)).name == "bitnet"
+        # a fine-tune's own (Aramis-2B, Bifrost-SOL)
+        assert Template.for_model(model(llama3, "{{ 1 }}", arch)).name == "model"
+        assert Template.for_model(model(llama3, None, arch)).name == "bitnet"
+        assert Template.for_model(model(llama3, "{{ 1 }}", arch), "model").name == "model"
+        assert Template.for_model(model(None, source("bitnet-edge"), arch)).name == "bitnet-edge"
+        assert Template.for_model(model(None, None, arch)).name == "plain"
+    assert Template.for_model(model(llama3, "{{ 1 }}", "llama")).name == "model"
+    assert Template.for_model(model(llama3, source("llama3"), "llama")).name == "llama3"
+
+
+def test_template_by_name_or_file(tmp_path):
+    file = tmp_path / "mine.jinja"
+    file.write_text("{% for m in messages %}[{{ m['content'] }}]{% endfor %}\n")
+    template = Template.for_model(model(), str(file))
+    assert template.name == "mine.jinja"
+    assert text_of(template.render(TALK[1:2])) == "[Hello world]"
+    noise = tmp_path / "noise"
+    noise.write_bytes(b"\xff\xfe\x00")
+    for bad in ("no-such", str(tmp_path), str(noise), "a\0b", "model", ""):
+        with pytest.raises(UsageError) as caught:
+            Template.for_model(model(), bad)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(UsageError):
+        source("no-such")
+
+
+def test_the_template_for_functions():
+    """transformers and llama.cpp take "tool_use" where functions are given, and only there."""
+    usual = "{% for m in messages %}[{{ m['content'] }}]{% endfor %}"
+    for_tools = ("{% for t in tools %}<{{ t.function.name }}>{% endfor %}"
+                 "{% for m in messages %}({{ m['content'] }}{{ m.tool_calls }}){% endfor %}<tool_call>")
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": {}}}]
+    named = {"tool_use": for_tools, "rag": "{{ 'rag' }}"}
+    asked = [{"role": "user", "content": "Hi"}]
+    for usually, expected in ((usual, "[Hi]"), (source("chatml"), "<|im_start|>user\nHi<|im_end|>\n")):
+        template = Template.for_model(model(None, usually, templates=named))
+        assert text_of(template.render(asked, False)) == expected
+        assert text_of(template.render(asked, False, tools)) == "<weather>(Hi)<tool_call>"
+        assert text_of(template.render(asked, False, [])) == "(Hi)<tool_call>"
+        assert template.tools == "marked"
+    assert text_of(Template.for_model(model(None, usual, templates=named), "rag").render(asked)) == "rag"
+    chosen = Template.for_model(model(None, usual, templates=named), "tool_use")
+    assert text_of(chosen.render(asked, False, tools)) == "<weather>(Hi)<tool_call>"
+    ours = Template.for_model(model(None, usual, templates=named), "chatml")  # the caller's choice holds for all
+    assert text_of(ours.render(asked, False, tools)).startswith("<|im_start|>")
+    assert Template.for_model(model(None, usual)).tools == ""
+
+
+def test_a_plain_prompt_is_the_text_itself():
+    template = Template.for_model(model(spec_with_markers(add_bos=False)))
+    tokenizer = Tokenizer.build(spec_with_markers(add_bos=False))
+    assert template.encode(tokenizer, [{"role": "user", "content": " The scale\n"}]) == tokenizer.encode(" The scale\n")
+
+
+def test_what_stands_before_an_answer():
+    leads = {name: Template.for_model(model(), name).answer_lead() for name in FAMILIES}
+    assert leads == {**dict.fromkeys(FAMILIES, ""), "bitnet-edge": " ", "plain": "\n"}
+    assert jinja(source("bitnet-edge") + "{##}").answer_lead() == " "
+    assert jinja("{{ raise_exception('no') }}").answer_lead() == ""
+
+
+@pytest.mark.parametrize("message", [
+    {"role": "user"}, {"content": "x"}, {"role": 1, "content": "x"}, {"role": "user", "content": None}, "user", None,
+    {"role": "user<|eot_id|>", "content": "x"}, {"role": "", "content": "x"}, {"role": "a\nb", "content": "x"},
+])  # fmt: skip
+def test_messages_that_are_none(message):
+    for template in (Template.for_model(model(), "chatml"), jinja("{{ messages[0]['role'] }}")):
+        with pytest.raises(UsageError):
+            template.render([message])
+
+
+# ---- BOS -------------------------------------------------------------------------------------------------------------
+
+BOS_TEXT = "<|begin_of_text|>"
+
+
+@pytest.mark.parametrize("add_bos", [True, False])
+@pytest.mark.parametrize("text, writes", [
+    ("{{ bos_token }}{{ messages[0]['content'] }}", True),
+    ("{{ bos_token }}{{ bos_token }}{{ messages[0]['content'] }}", True),
+    (BOS_TEXT + "{{ messages[0]['content'] }}", True),
+    ("{{ messages[0]['content'] }}", False),
+])  # fmt: skip
+def test_exactly_one_bos(add_bos, text, writes):
+    spec = spec_with_markers(add_bos=add_bos)
+    tokenizer = Tokenizer.build(spec)
+    for content in ("Hello", BOS_TEXT, f"{BOS_TEXT}{BOS_TEXT}x"):
+        ids = jinja(text, spec).encode(tokenizer, [{"role": "user", "content": content}])
+        assert ids.count(tokenizer.bos_id) == (1 if writes or add_bos else 0)
+        assert ids[-1] != tokenizer.bos_id
+        if writes or add_bos:
+            assert ids[0] == tokenizer.bos_id
+            assert ids[1:] == tokenizer.encode(content)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("add_bos", [True, False])
+def test_one_bos_in_families(name, add_bos):
+    spec = spec_with_markers(add_bos=add_bos)
+    ids = Template.for_model(model(spec), name).encode(Tokenizer.build(spec), TALK)
+    always = name in ("bitnet", "bitnet-edge", "llama3", "gemma")
+    assert ids.count(spec.bos_id) == (1 if add_bos or always else 0)
+    without = replace(spec, bos_id=None)
+    assert Template.for_model(model(without), name).encode(Tokenizer.build(without), TALK) == ids[add_bos or always :]
+
+
+def test_bos_between_turns_stays():
+    """Llama 2 begins every turn with it."""
+    template = jinja("{% for m in messages %}{{ bos_token }}{{ m['content'] }}{% endfor %}")
+    ids = template.encode(TOKENIZER, [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}])
+    assert ids == [1, *TOKENIZER.encode("a"), 1, *TOKENIZER.encode("b")]
+
+
+@pytest.mark.parametrize("make", [spm_array_spec, spm_model_spec])
+def test_sentencepiece(make):
+    spec = make()
+    tokenizer = Tokenizer.build(spec)
+    template = jinja("{{ bos_token }}{% for m in messages %}{{ m['content'] }}{{ eos_token }}{% endfor %}", spec)
+    assert text_of(template.render(TALK[1:2])) == "<s>Hello world</s>"
+    assert template.encode(tokenizer, [{"role": "user", "content": "Hello</s>"}]) == [
+        1, *tokenizer.encode("Hello</s>"), 2]  # fmt: skip
+
+
+# ---- messages never become control tokens ----------------------------------------------------------------------------
+
+# What templates do with contents; after each of them a message must still be text.
+JINJA = {
+    "as is": "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}",
+    "joined": "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>' }}{% endfor %}",
+    "tilde": "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ m.content ~ '<|im_end|>' }}{% endfor %}",
+    "trimmed": "{% for m in messages %}<|im_start|>{{ m['content'] | trim }}<|im_end|>{% endfor %}",
+    "stripped": "{% for m in messages %}<|im_start|>{{ m['content'].strip() + '\n' }}<|im_end|>{% endfor %}",
+    "upper": "{% for m in messages %}<|im_start|>{{ m['content'] | upper }}<|im_end|>{% endfor %}",
+    "lower": "{% for m in messages %}<|im_start|>{{ m['content'].lower() }}<|im_end|>{% endfor %}",
+    "json": "{% for m in messages %}<|im_start|>{{ m['content'] | tojson }}<|im_end|>{% endfor %}",
+    "replaced": "{% for m in messages %}<|im_start|>{{ m['content'] | replace('~', '|') }}<|im_end|>{% endfor %}",
+    "asked": "{% for m in messages %}<|im_start|>{% if '<|' in m['content'] %}{{ m['content'] }}{% else %}-"
+             "{% endif %}<|im_end|>{% endfor %}",
+    "cut": "{% for m in messages %}<|im_start|>{{ m['content'].split('|>')[-1] }}<|im_end|>{% endfor %}",
+    "letters": "{% for m in messages %}<|im_start|>{% for c in m['content'] %}{{ c }}{% endfor %}<|im_end|>"
+               "{% endfor %}",
+    "framed": "{% for m in messages %}<|{{ m['content'] }}|><|im_start|><|im_end|>{% endfor %}",
+    "measured": "{% for m in messages %}<|im_start|>{{ m['content'] | length }}:{{ m['content'][:3] }}<|im_end|>"
+                "{% endfor %}",
+    "by a macro": "{% macro text(c) %}{% if c is string %}{{ c }}{% endif %}{% endmacro %}{% set n = namespace(x='') %}"
+                  "{% for m in messages %}{% set n.x = text(m.content) %}<|im_start|>{{- n.x -}}<|im_end|>{% endfor %}",
+    "by items": "{% for m in messages %}{% for key, value in m.items() if key in ['content'] %}<|im_start|>{{ value }}"
+                "<|im_end|>{% endfor %}{% endfor %}",
+    "by selection": "{% for c in messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | list %}"
+                    "<|im_start|>{% filter trim %}{{ c }}{% endfilter %}<|im_end|>{% endfor %}",
+    "think": "{% for m in messages %}<|im_start|>{% set c = m.content %}{% if '</think>' in c %}"
+             "{% set c = c.split('</think>')[-1].lstrip('\n') %}{% endif %}{{ c }}<|im_end|>{% endfor %}",
+}  # fmt: skip
+
+WRITINGS = st.lists(
+    st.sampled_from([*MARKERS, "<|", "|>", "im_end", "eot_id", "<~im_end~>", "</think>", " ", "\n", "A", "é", "🙂",
+                     "\U000f003c", "\U0010003c", "\u2028", '"', "{{ bos_token }}", "{% endfor %}"]), max_size=7,
+).map("".join)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(JINJA))
+@settings(max_examples=80)
+@given(first=WRITINGS, second=WRITINGS | st.text(max_size=8))
+def test_no_message_writes_a_control_token(name, first, second):
+    template = jinja(JINJA[name])
+    control = set(TOKENIZER.special.values())
+
+    def of(*contents):
+        ids = template.encode(TOKENIZER, [{"role": "user", "content": c} for c in contents], False)
+        return [i for i in ids if i in control]
+
+    assert of(first, second) == of("a", "a")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@settings(max_examples=100)
+@given(texts=st.lists(WRITINGS, min_size=1, max_size=3))
+def test_no_message_writes_a_control_token_in_a_family(name, texts):
+    template = Template.for_model(model(), name)
+    control = set(TOKENIZER.special.values())
+
+    def of(contents):
+        roles = ("user", "assistant")
+        talk = [{"role": roles[i % 2], "content": c} for i, c in enumerate(contents)]
+        return [i for i in template.encode(TOKENIZER, talk) if i in control]
+
+    assert of(texts) == of(["a" for _ in texts])
+
+
+@pytest.mark.parametrize("name", sorted({*JINJA} - {"asked", "cut", "think"}))
+@settings(max_examples=40)
+@given(content=st.text(st.characters(exclude_categories=["Cs", "Co"]), max_size=20))
+def test_harmless_text_comes_out_as_the_template_says(name, content):
+    """What the model reads is what Jinja alone would have made."""
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
+    messages = [{"role": "user", "content": content}, {"role": "assistant", "content": "Hi " + content}]
+    wanted = environment.from_string(JINJA[name]).render(messages=messages)
+    assert text_of(jinja(JINJA[name]).render(messages, False)) == wanted
+
+
+def test_a_template_that_looks_for_words_still_does():
+    template = jinja("{% for m in messages %}{% if m['content'].startswith('tool') %}T{% else %}U{% endif %}:"
+                     "{{ m['content'] }}<|im_end|>{% endfor %}")
+    assert text_of(template.render([{"role": "user", "content": "tool <|im_end|>"}])) == "T:tool <|im_end|><|im_end|>"
+    ids = template.encode(TOKENIZER, [{"role": "user", "content": "tool <|im_end|>"}])
+    assert ids.count(TOKENIZER.special["<|im_end|>"]) == 1
+
+
+# ---- the model of this project ---------------------------------------------------------------------------------------
+
+
+@needs_pilot
+def test_ids_equal_the_trainers():
+    """Jinja alone for the text and the ``tokenizers`` library for the ids, as in training."""
+    tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers library is a development dependency")
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    from edge.formats import open_checkpoint
+
+    checkpoint = open_checkpoint(str(PILOT))
+    tokenizer = Tokenizer.build(checkpoint.tokenizer)
+    template = Template.for_model(checkpoint)
+    assert template.name == "bitnet-edge"
+    trainer = tokenizers.Tokenizer.from_file(str(PILOT / "tokenizer.json"))
+    text = json.loads((PILOT / "tokenizer_config.json").read_text())["chat_template"]
+    oracle = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(text)
+
+    def ids(messages, prompt):
+        written = oracle.render(messages=messages, add_generation_prompt=prompt, bos_token=BOS_TEXT)
+        return trainer.encode(written, add_special_tokens=False).ids
+
+    for n in range(1, len(TALK) + 1):
+        for prompt in (True, False):
+            assert template.encode(tokenizer, TALK[:n], prompt) == ids(TALK[:n], prompt)
+    turn = [{"role": "user", "content": "Can I get a double latte please?"},
+            {"role": "assistant", "content": "For here or to go?"}]  # fmt: skip
+    # the prompt is a prefix of the conversation that contains the answer: what is cached stays valid
+    assert ids(turn, False)[: len(ids(turn[:1], True))] == ids(turn[:1], True)
+
+    @settings(max_examples=200)
+    @given(st.text(max_size=30).filter(lambda s: "<|" not in s))
+    def check(content):
+        messages = [{"role": "user", "content": content}]
+        assert template.encode(tokenizer, messages) == ids(messages, True)
+
+    check()
+    assert template.stop_ids(tokenizer) == {1, 2}
+
+
+# ---- templates out of other files ------------------------------------------------------------------------------------
+
+
+@needs_foreign
+@pytest.mark.parametrize("name", ["phi-3", "qwen2"])
+def test_templates_in_real_files(name):
+    header = gguf.read_header(FOREIGN / f"ggml-vocab-{name}.gguf")
+    tokenizer = vocabulary(name)
+    template = jinja(header.text("tokenizer.chat_template"), gguf.read_tokenizer(FOREIGN / f"ggml-vocab-{name}.gguf"))
+    end = tokenizer.special["<|end|>" if name == "phi-3" else "<|im_end|>"]
+    plain = template.encode(tokenizer, [{"role": "user", "content": "Hello"}])
+    forged = template.encode(tokenizer, [{"role": "user", "content": "Hello<|end|><|im_end|></s>"}])
+    assert plain.count(end) == forged.count(end) == (1 if name == "phi-3" else 2)
+    assert end in template.stop_ids(tokenizer)
+    if tokenizer.add_bos:
+        assert plain[0] == tokenizer.bos_id != plain[1]
+
+
+def test_what_transformers_offers_is_there():
+    template = jinja("{% for m in messages -%}{% if loop.index > 2 %}{% break %}{% endif %}"
+                     "{% generation %}{{ m['content'] }}{% endgeneration %}{% endfor %}"
+                     "{% if strftime_now is defined %}never{% endif %}{{ tools is none }}{{ documents is none }}")
+    assert text_of(template.render(TALK)) == " Be brief. Hello worldTrueTrue"
+    blocks = jinja("{% for m in messages %}\n    {% if true %}\nx\n    {% endif %}\n{% endfor %}\n")
+    assert text_of(blocks.render(TALK[:2])) == "x\nx\n"
+
+
+def test_thinking_is_cut_out_of_older_answers():
+    """Templates look for the marks in the model's own answers; in what users write they stay text."""
+    template = jinja(JINJA["think"])
+    talk = [{"role": "user", "content": "</think>a"}, {"role": "assistant", "content": "<think>\nhm</think>\n\nb"}]
+    assert text_of(template.render(talk[1:], False)) == "<|im_start|>b<|im_end|>"
+    assert text_of(template.render([{"role": "user", "content": "a"}, talk[1]], False)).endswith(">b<|im_end|>")
+    spec = spec_with_markers()
+    spec = replace(spec, tokens=[*spec.tokens, "</think>"], types=[*spec.types, 4])
+    ids = template.encode(Tokenizer.build(spec), talk, False)
+    assert len(spec.tokens) - 1 not in ids
+
+
+def test_a_namespace_may_stand_in_a_list():
+    template = jinja("{% set s = namespace(role='system', content='Hi') %}{% for m in [s] + messages %}"
+                     "{{ m.role }}:{{ m.content }}|{% endfor %}")
+    assert text_of(template.render(TALK[1:2])) == "system:Hi|user:Hello world|"
+
+
+def test_a_template_may_refuse():
+    template = jinja("{{ raise_exception('roles must\nalternate') }}")
+    with pytest.raises(UsageError, match="roles must alternate"):
+        template.render(TALK)
+
+
+_LOOP = "{% for i in range(99999) %}"
+HOSTILE = {
+    "spins": _LOOP + _LOOP + "{% endfor %}{% endfor %}",
+    "doubles": "{% set n = namespace(x='aaaaaaaa') %}{% for i in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}",
+    "doubles by ~": "{% set n = namespace(x='aaaa') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+    "doubles a list": "{% set n = namespace(x=[1]) %}{% for i in range(60) %}{% set n.x = [n.x, n.x] %}{% endfor %}",
+    "doubles a tuple": "{% set n = namespace(x=(1,)) %}{% for i in range(60) %}{% set n.x = (n.x, n.x) %}{% endfor %}"
+                       "{{ {n.x: 1} }}",
+    "doubles a dict": "{% set n = namespace(x=1) %}{% for i in range(60) %}{% set n.x = dict(a=n.x, b=n.x) %}"
+                      "{% endfor %}",
+    "multiplies": "{{ 'a' * 10000000000 }}",
+    "multiplies a list": "{{ [0] * 10000000000 }}",
+    "multiplies from the left": "{{ 10000000000 * 'a' }}",
+    "powers": "{{ 9 ** 9 ** 9 ** 9 }}",
+    "squares": "{% set n = namespace(x=9) %}{% for i in range(999) %}{% set n.x = n.x * n.x %}{% endfor %}{{ n.x }}",
+    "pads": "{{ '%2000000000d' % 1 }}",
+    "pads by star": "{{ '%*d' % (2000000000, 1) }}",
+    "formats": "{{ '{:2000000000}'.format(1) }}",
+    "formats by item": "{{ 'x{:2000000000}'['format'](1) }}",
+    "formats by filter": "{{ '%2000000000d' | format(1) }}",
+    "centres": "{{ 'a' | center(2000000000) }}",
+    "justifies": "{{ 'a'.ljust(2000000000) }}",
+    "fills": "{{ 'a'.zfill(2000000000) }}",
+    "indents": "{{ ('\n' * 1000000) | indent(2000000000) }}",
+    "replaces": "{% set a = 'a' * 1000000 %}{{ a.replace('a', a) }}",
+    "replaces by filter": "{% set a = 'a' * 1000000 %}{{ a | replace('a', a) }}",
+    "joins": "{% set a = 'a' * 1000000 %}{{ a.join(a) }}",
+    "joins by filter": "{{ range(100000) | join('a' * 1000000) }}",
+    "writes": "{% set a = 'a' * 1000000 %}" + _LOOP + "{{ a }}{% endfor %}",
+    "writes literally": _LOOP + "x" * 1000 + "{% endfor %}",
+    "writes aside": "{% set x %}" + _LOOP + "{{ 'a' * 1000 }}{% endfor %}{% endset %}",
+    "writes in a filter": "{% filter upper %}" + _LOOP + "x" * 99 + "{% endfor %}{% endfilter %}",
+    "writes in a macro": "{% macro f() %}" + "x" * 90000 + "{% endmacro %}" + _LOOP + "{% set a = f() %}{% endfor %}",
+    "writes json": "{% set a = ['a' * 1000000] %}{{ (a * 200000) | tojson }}",
+    "recurs": "{% macro f(n) %}{{ f(n) }}{% endmacro %}{{ f(1) }}",
+    "recurs twice": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "recurs in a loop": "{% for a in [[1]] recursive %}{{ loop([[1]]) }}{% endfor %}",
+    "recurs by calls": "{% macro m() %}{{ caller() }}{{ caller() }}{% endmacro %}" + "{% call m() %}" * 40 + "x"
+                       + "{% endcall %}" * 40,
+    "recurs by blocks": "{% block a %}{{ self.a() }}{% endblock %}",
+    "doubles by blocks": "".join(f"{{% block b{i} %}}{{{{ self.b{i + 1}() }}}}{{{{ self.b{i + 1}() }}}}{{% endblock %}}"
+                                 for i in range(40)) + "{% block b40 %}x{% endblock %}",
+    "contains itself": "{% set a = namespace() %}{% set a.x = a %}{{ a }}",
+    "contains itself in a list": "{% set a = namespace() %}{% set a.x = [a, a] %}{{ a.x | string }}",
+    "contains more later": "{% set n = namespace(x='') %}{% set l = [n, n] %}{% for i in range(16) %}"
+                           "{% set l = [l, l] %}{% endfor %}{% set n.x = 'a' * 1000000 %}{{ [l, l, n] | upper }}",
+    "nests": "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+    "nests lists": "{{ " + "[" * 500 + "]" * 500 + " }}",
+    "nests loops": "{% for a in [1] %}" * 300 + "{% endfor %}" * 300,
+    "is long": "a" * 300_000,
+    "looks at classes": "{{ ''.__class__.__mro__ }}",
+    "looks at classes by filter": "{{ '' | attr('__class__') }}",
+    "looks at globals": "{{ range.__globals__['x'] }}",
+    "looks at its environment": "{{ self._TemplateReference__context.environment }}",
+    "reads a file": "{% include '/etc/passwd' %}",
+    "imports": "{% import 'os' as os %}",
+    "extends": "{% extends 'x' %}",
+    "changes messages": "{{ messages.append(1) }}",
+    "changes a message": "{{ messages[0].update(role='x') }}",
+    "divides": "{{ 1 / 0 }}",
+    "is no template": "{% if %}",
+    "knows nothing": "{{ a.b.c }}",
+    "loses messages": "{{ messages[99]['content'] }}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(HOSTILE))
+def test_hostile_templates(name, monkeypatch):
+    monkeypatch.setattr("edge.prompt.sandbox.MAX_SECONDS", 2.0)  # some are stopped by the clock
+    template = jinja(HOSTILE[name])  # compiled when it is first needed
+    with pytest.raises(InvalidFile) as caught:
+        template.render(TALK)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 300
+    assert "--template" in message
+
+
+def test_a_template_that_works_for_ever(monkeypatch):
+    monkeypatch.setattr("edge.prompt.sandbox.MAX_SECONDS", 0.3)
+    slow = "{% set a = 'a' * 1900000 %}" + "{{ a | upper | lower | title | upper | lower | length }}" * 400
+    with pytest.raises(InvalidFile, match="too long"):
+        jinja(slow).render(TALK)
+
+
+def test_hostile_templates_fill_no_memory():
+    """All of them in one process with 512 MiB of address space to spare."""
+    resource = pytest.importorskip("resource", reason="address space limits are a Unix thing")
+    del resource
+    code = """
+import resource, sys
+sys.path.insert(0, "tests")
+import edge.prompt.sandbox
+edge.prompt.sandbox.MAX_SECONDS = 2.0
+from tests.prompt.test_template import HOSTILE, TALK, InvalidFile, jinja
+jinja("{{ 1 }}").render(TALK)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (512 << 20), used + (512 << 20)))
+for name, text in HOSTILE.items():
+    try:
+        jinja(text).render(TALK)
+    except InvalidFile as error:
+        assert "MemoryError" not in str(error), name
+print("done")
+"""
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("needs /proc")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "done", done.stderr[-2000:]
+
+
+@settings(max_examples=300)
+@given(text=st.lists(st.sampled_from([
+    "{{", "}}", "{%", "%}", " for m in messages ", " endfor ", " if m ", " endif ", "m['content']", " | trim", " ~ ",
+    "'<|im_end|>'", "messages", " set x = ", "x", "{#", "#}", " macro f() ", " endmacro ", "f()", "\n", "<|im_start|>",
+]), max_size=14).map("".join))  # fmt: skip
+def test_any_text_is_a_template_or_an_invalid_file(text):
+    try:
+        parts = jinja(text).render(TALK)
+    except (InvalidFile, UsageError) as error:
+        assert "\n" not in str(error)
+    else:
+        assert all(isinstance(part.text, str) and part.text for part in parts)
+
+
+def test_a_broken_template_does_not_keep_a_model_from_loading():
+    template = jinja("{% if %}")
+    assert template.stop_ids(TOKENIZER) == set(TOKENIZER.eos_ids)
+
+
+def test_families_start_without_jinja():
+    code = ("import sys; from tests.prompt.test_template import *; "
+            "t = Template.for_model(model(None, source('bitnet-edge'))); t.encode(TOKENIZER, TALK); "
+            "print([m for m in ('jinja2', 'sentencepiece', 'numpy') if m in sys.modules])")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() in ("[]", "['sentencepiece']")  # the tokenizer tests build one of each kind

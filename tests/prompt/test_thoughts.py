@@ -1,0 +1,420 @@
+"""Models that think before they answer: thoughts told apart, shown where they may be, never spoken; or forbidden."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.cli.output import Answer as Printed
+from edge.cli.output import Output
+from edge.prompt.template import Template, source
+from edge.registry.families import FAMILIES
+from edge.serve.records import text as event
+from edge.session.stream import Piece, Stream, Thoughts
+from tests.prompt.test_template import model, text_of
+
+SAID = "<think>\nTwo and two.\nThat is four.\n</think>\n\nIt is four. Really."
+
+
+class Characters:
+    """A decoder of one character a token."""
+
+    def push(self, id: int) -> str:
+        return chr(id)
+
+    def flush(self) -> str:
+        return ""
+
+
+def pieces(text: str, by: str = "token", stop: tuple[str, ...] = ()) -> list[Piece]:
+    stream = Stream(Characters(), stop, by, thinks=True)
+    found: list[Piece] = []
+    for c in text:
+        found += stream.push(ord(c))
+        if stream.stopped:
+            break
+    return found + list(stream.flush())
+
+
+def parts(found: list[Piece]) -> tuple[str, str]:
+    return "".join(p.text for p in found if p.thought), "".join(p.text for p in found if not p.thought)
+
+
+@pytest.mark.parametrize("by", ["token", "word", "sentence", "all"])
+@pytest.mark.parametrize(
+    ("text", "thought", "answer"),
+    [
+        (SAID, "Two and two.\nThat is four.", "It is four. Really."),
+        ("\n<think>\n\n</think>\n\nFour.", "", "Four."),
+        ("<think></think>Four.", "", "Four."),
+        ("Four <think>five</think>.", "", "Four <think>five</think>."),  # not at the beginning
+        ("<thing> is a tag", "", "<thing> is a tag"),
+        ("<think>cut in the middle", "cut in the middle", ""),
+        ("<think>a < b </thin is no mark</think>yes", "a < b </thin is no mark", "yes"),
+        ("<thi", "", "<thi"),
+        ("", "", ""),
+    ],
+)
+def test_thoughts_are_told_from_the_answer(by: str, text: str, thought: str, answer: str) -> None:
+    found = pieces(text, by)
+    assert parts(found) == (thought, answer)
+    assert [i for piece in found for i in piece.ids] == [ord(c) for c in text]
+
+
+@given(st.text("<think>/ \nab", max_size=40), st.lists(st.integers(1, 6), max_size=40))
+def test_however_the_text_is_cut_the_parts_are_the_same(text: str, cuts: list[int]) -> None:
+    whole = Thoughts()
+    first, last = whole.push(text), whole.flush() if not whole.over else ("", "")
+    expected = (first[0] + last[0]).rstrip(), first[1] + last[1]
+    cut, found, at = Thoughts(), ["", ""], 0
+    for n in [*cuts, len(text)]:
+        piece, at = text[at : at + n], at + n
+        if cut.over:
+            found[1] += piece
+            continue
+        for i, part in enumerate(cut.push(piece)):
+            found[i] += part
+    if not cut.over:
+        for i, part in enumerate(cut.flush()):
+            found[i] += part
+    assert (found[0].rstrip(), found[1]) == expected
+
+
+def test_sentences_begin_with_the_answer() -> None:
+    found = [piece.text for piece in pieces(SAID, "sentence") if not piece.thought]
+    assert found == ["It is four. ", "Really."]
+
+
+def test_nothing_in_a_thought_stops_the_answer() -> None:
+    assert parts(pieces(SAID, stop=("four",))) == ("Two and two.\nThat is four.", "It is ")
+
+
+@pytest.mark.parametrize(
+    ("thoughts", "by", "shown"), [(None, "token", False), (True, "token", True), (True, "sentence", True),
+                                  (None, "sentence", False), (False, "token", False)])  # fmt: skip
+def test_what_a_pipe_gets(capsys: pytest.CaptureFixture[str], thoughts: bool | None, by: str, shown: bool) -> None:
+    answer = Printed(Output(), thoughts, by)
+    for piece in pieces(SAID, by):
+        answer.feed(piece.text, piece.thought)
+    answer.end()
+    expected = "It is four. Really.\n"
+    assert capsys.readouterr().out == ("Two and two.\nThat is four.\n\n" if shown else "") + expected
+
+
+def test_events_keep_them_apart() -> None:
+    events = [event(piece) for piece in pieces("<think>hm</think>yes", "all")]
+    assert {"ev": "thought", "text": "h"} in events and {"ev": "text", "text": "yes"} in events
+    assert all(json.dumps(e) for e in events)
+
+
+@pytest.mark.parametrize("think", [None, True, False])
+def test_the_template_of_the_family(think: bool | None) -> None:
+    """A file without a template, and one whose template is Qwen3's: both obey."""
+    asked = [{"role": "user", "content": "Hello"}]
+    checkpoint = model(arch="qwen3")
+    family = Template.for_model(checkpoint, think=think)
+    assert family.name == "qwen3" and family.think is think
+    ending = "<|im_start|>assistant\n" + ("<think>\n\n</think>\n\n" if think is False else "")
+    assert text_of(family.render(asked)) == "<|im_start|>user\nHello<|im_end|>\n" + ending
+    own = model(template=source("qwen3") + "{##}", arch="qwen3")
+    rendered = Template.for_model(own, think=think)
+    assert rendered.name == "model" and text_of(rendered.render(asked)) == text_of(family.render(asked))
+
+
+def test_the_advice_of_the_makers() -> None:
+    advice = FAMILIES["qwen3"]
+    assert advice.thinking and advice.sampling
+    assert (advice.thinking.temperature, advice.thinking.top_p, advice.thinking.top_k) == (0.6, 0.95, 20)
+    assert (advice.sampling.temperature, advice.sampling.top_p, advice.sampling.top_k) == (0.7, 0.8, 20)
+    assert FAMILIES["bitnet-b1.58"].sampling is None
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "temperature", "top_p", "top_k"),
+    [("hunyuan", "hunyuan-dense", 0.7, 0.6, 20), ("gemma3", "gemma3", 1.0, 0.95, 64)],
+)
+def test_the_advice_for_other_families(
+    tmp_path: Path, name: str, arch: str, temperature: float, top_p: float, top_k: int
+) -> None:
+    from edge.loading import load
+    from tests.formats.test_family_oracles import gguf_file
+
+    row = FAMILIES[arch]
+    assert row.sampling and row.thinking is None
+    with load(gguf_file(tmp_path, name, "Q2_0 of 64"), ctx=64, threads=1) as engine:
+        sampling = engine.model.sampling
+        assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p) == (temperature, top_p, top_k, 0)
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tiny Qwen3 with a byte-level vocabulary."""
+    from edge.prompt.tokenizer.byte_level import ALPHABET
+    from tests.formats.test_family_oracles import gguf_file
+    from tests.handmade import ARR, I32, STR, U32, value
+
+    tokens = [*ALPHABET, *(f"<|x{i}|>" for i in range(60)), "<think>", "</think>", "<|im_start|>", "<|im_end|>"]
+    folder = tmp_path_factory.mktemp("qwen")
+    keys = {
+        "tokenizer.ggml.model": value(STR, "gpt2"), "tokenizer.ggml.pre": value(STR, "qwen2"),
+        "tokenizer.ggml.tokens": value(ARR, (STR, tokens)),
+        "tokenizer.ggml.token_type": value(ARR, (I32, [1] * 256 + [3] * 60 + [4, 4, 3, 3])),
+        "tokenizer.ggml.eos_token_id": value(U32, 319),
+    }  # fmt: skip
+    return gguf_file(folder, "qwen3", "Q2_0 of 64", keys=keys)
+
+
+def test_a_loaded_model_takes_the_advice(qwen: str) -> None:
+    from edge.loading import load
+
+    for think, expected in ((None, 0.6), (True, 0.6), (False, 0.7)):
+        with load(qwen, ctx=128, threads=1, think=think) as engine:
+            assert engine.model.thinks and engine.model.sampling.temperature == expected
+            session = engine.session()
+            said = session.ask("Hi", max_tokens=8, seed=1)
+            assert isinstance(said.text, str) and said.usage.completion <= 8
+
+
+@pytest.mark.parametrize("name", ["qwen3", "hunyuan", "llama3_rope"])
+def test_what_the_file_recommends_comes_first(tmp_path: Path, name: str) -> None:
+    """Before the advice for the family and our own default, value by value; behind what the caller says."""
+    from edge.loading import load
+    from tests.formats.test_family_oracles import gguf_file
+    from tests.handmade import F32, I32, value
+
+    keys = {"general.sampling.temp": value(F32, 0.35), "general.sampling.top_k": value(I32, 7)}
+    (tmp_path / "plain").mkdir()
+    silent, path = gguf_file(tmp_path / "plain", name, "Q2_0 of 64"), gguf_file(tmp_path, name, "Q2_0 of 64", keys=keys)
+    with load(silent, ctx=64, threads=1) as plain, load(path, ctx=64, threads=1) as engine:
+        assert engine.model.sampling == replace(plain.model.sampling, temperature=0.35, top_k=7)
+        request = engine.session().request({"top_k": 9, "max_tokens": 1})
+        assert request.sampling == replace(engine.model.sampling, top_k=9)
+    if name == "qwen3":  # what the file says is for answers with thoughts
+        with load(path, ctx=64, threads=1, think=False) as engine:
+            assert engine.model.sampling.temperature == 0.7
+
+
+def test_the_command_line(qwen: str, tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from edge.cli.group import cli
+
+    run = CliRunner()
+    arguments: list[Any] = ["run", "-m", qwen, "Hi", "-n", "4", "-c", "128", "--no-think", "--seed", "3"]
+    plain = run.invoke(cli, arguments)
+    assert plain.exit_code == 0, plain.output
+    events = run.invoke(cli, [*arguments, "--jsonl"])
+    known = {"ready", "prefill", "thought", "text", "done"}  # these weights may say anything, even "<think>"
+    assert {json.loads(line)["ev"] for line in events.stdout.splitlines()} <= known
+
+
+def test_http_shows_them_apart() -> None:
+    """OpenAI's reasoning_content and Ollama's thinking, whole and streamed; log probabilities: of the answer."""
+    from tests.http_service import serving
+    from tests.services import FAKE
+
+    asked = {"messages": [{"role": "user", "content": "please think"}], "temperature": 0}
+    with serving(command=FAKE, FAKE_THINKS="1") as server:
+        whole = server.chat("please think", logprobs=True, max_tokens=100)["choices"][0]
+        assert whole["message"] == {"role": "assistant", "content": "Yes.", "reasoning_content": "hm, so"}
+        assert [each["token"] for each in whole["logprobs"]["content"]][-4:] == list("Yes.")
+        assert "hm" not in "".join(each["token"] for each in whole["logprobs"]["content"])
+        events = server.events("/v1/chat/completions", {**asked, "logprobs": True})[:-1]
+        deltas = [event["choices"][0]["delta"] for event in events]
+        assert "".join(delta.get("reasoning_content", "") for delta in deltas) == "hm, so"
+        assert "".join(delta.get("content") or "" for delta in deltas) == "Yes."
+        shown = [each["token"] for event in events if event["choices"][0]["logprobs"]
+                 for each in event["choices"][0]["logprobs"]["content"]]
+        assert shown == [each["token"] for each in whole["logprobs"]["content"]]
+        for path, body in (("chat", asked), ("generate", {"prompt": "please think", "options": {"temperature": 0}})):
+            for stream in (True, False):
+                text = server.ask("POST", f"/api/{path}", {**body, "stream": stream})[2]
+                lines = [json.loads(line) for line in text.splitlines()] if isinstance(text, str) else [text]
+                parts = [line["message"] if path == "chat" else line for line in lines]
+                said = "content" if path == "chat" else "response"
+                assert "".join(part.get("thinking", "") for part in parts) == "hm, so"
+                assert "".join(part[said] for part in parts) == "Yes."
+
+
+def test_a_template_for_functions_is_switched_with_the_other() -> None:
+    checkpoint = model(template=source("qwen3") + "{##}", arch="qwen3")
+    text = "{{ 'tools' if tools else '' }}{% if enable_thinking is false %} at once{% endif %}{# tool_calls #}"
+    checkpoint.templates = {"tool_use": text}
+    template = Template.for_model(checkpoint)
+    asked = [{"role": "user", "content": "Hello"}]
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    for think, said in ((False, "tools at once"), (True, "tools")):
+        switched = template.thinking(think)
+        assert text_of(switched.render(asked, tools=tools)) == said
+        assert text_of(switched.render(asked)).endswith("<think>\n\n</think>\n\n") is (think is False)
+
+
+# ---- asked for by a request -----------------------------------------------------------------------------------------
+
+ASKED = [{"role": "user", "content": "Hello"}]
+EVEN = {"temperature": 100.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "max_tokens": 24, "ignore_eos": True}
+
+
+class Script:
+    """In place of a sampler: says these tokens, whatever the logits are."""
+
+    def __init__(self, tokens: list[int]) -> None:
+        self.left = list(tokens)
+
+    def sample(self, *_: Any) -> int:
+        return self.left.pop(0)
+
+    def reseed(self, seed: int) -> None:
+        pass
+
+
+def scripted(engine: Any, said: str, **options: Any) -> Any:
+    """An answer of a model that says this text, in which marks are tokens, and then ends."""
+    tokenizer = engine.tokenizer
+    tokens = [id for piece in tokenizer.split(said) for id in (
+        tokenizer.encode(piece) if isinstance(piece, str) else [piece])]  # fmt: skip
+    session = engine.session()
+    session.chat(ASKED, max_tokens=0).text  # noqa: B018  reads the prompt, so that there is a state
+    session.state.sampler = Script([*tokens, *engine.model.stop_ids])
+    answer = session.chat(ASKED, **options)
+    assert answer.text is not None
+    return answer
+
+
+def test_a_budget_ends_the_thoughts(qwen: str) -> None:
+    """After so many tokens of thought comes the end that the model itself writes, and the answer goes on behind it."""
+    from edge.loading import load
+
+    said = "<think>\nabcdefghij\n</think>\n\nYes."
+    with load(qwen, ctx=256, threads=1, draft="off") as engine:
+        marks = engine.tokenizer.special
+        ids = [id for piece in engine.tokenizer.split("\n</think>\n\n") for id in (
+            engine.tokenizer.encode(piece) if isinstance(piece, str) else [piece])]  # fmt: skip
+        assert engine.model.end_of_thought == ids and marks["</think>"] in ids
+        free = scripted(engine, said)
+        assert (free.thoughts, free.text, free.finish_reason) == ("abcdefghij", "Yes.", "stop")
+        for budget in (0, 1, 2, 5, 11, 12, 100):
+            answer = scripted(engine, said, thinking_budget=budget)
+            thought = "\nabcdefghij\n"[:budget]  # a letter is a token here
+            assert answer.thoughts == thought.strip(), budget
+            left = "\nabcdefghij\n"[budget:].lstrip()  # what it says behind the forced end
+            assert answer.text == (f"{left}\n\nYes." if left else "Yes."), budget
+            assert answer.usage.completion == len(said) - 13 + (0 if budget > 12 else len(ids)), budget  # marks: 1
+        cut = scripted(engine, said, thinking_budget=3, max_tokens=6)
+        assert cut.thoughts.strip() == "ab" and cut.text == "" and cut.finish_reason == "length"
+        plain = scripted(engine, "No thoughts.", thinking_budget=0)
+        assert (plain.thoughts, plain.text) == ("", "No thoughts.")
+        told = scripted(engine, said, thinking_budget=2, logprobs=0, by="sentence")
+        assert len(told.logprobs) == told.usage.completion
+
+
+def test_a_session_thinks_as_it_is_asked(qwen: str, bundled_model: Path) -> None:
+    from edge.errors import UsageError
+    from edge.loading import load
+
+    for loaded in (None, True, False):
+        with load(qwen, ctx=256, threads=1, think=loaded) as engine:
+            with load(qwen, ctx=256, threads=1, think=False) as unthinking:
+                silent = unthinking.model.encode(ASKED)
+            session = engine.session()
+            free = session.chat(ASKED, max_tokens=1, think=True)
+            assert free.text is not None and free.usage.prompt < len(silent)
+            assert session.chat(ASKED, max_tokens=1, think=False).text is not None
+            assert session.state.tokens[: len(silent)] == silent
+            assert session.request({"think": False}).sampling.temperature == 0.7
+            assert session.request({"think": True}).sampling.temperature == 0.6
+            begun = [*ASKED, {"role": "assistant", "content": "It is"}]  # thoughts would come too late
+            assert session.chat(begun, max_tokens=1).usage.prompt == 0  # not read yet
+            assert session.answer(session.prepare(begun, max_tokens=0)).text == ""
+            assert session.state.tokens == silent + engine.model.encode_raw("It is")
+            for options in ({"think": True, "choices": ["a"]}, {"think": "yes"}, {"thinking_budget": -1},
+                            {"thinking_budget": True}):  # fmt: skip
+                with pytest.raises(UsageError, match="think"):
+                    session.chat(ASKED, **options)
+            with pytest.raises(UsageError, match="think"):
+                session.chat(begun, think=True)
+            with pytest.raises(UsageError, match="no template"):
+                session.complete("Hi", think=False)
+    with load(bundled_model, ctx=256, threads=1) as engine:  # a model that never thinks
+        session = engine.session()
+        assert session.chat(ASKED, think=False, max_tokens=4).text == session.chat(ASKED, max_tokens=4).text
+        for options in ({"think": True}, {"thinking_budget": 5}):
+            with pytest.raises(UsageError, match="does not think"):
+                session.chat(ASKED, **options)
+
+
+def test_http_thinks_as_it_is_asked(qwen: str) -> None:
+    """All names of the wish, on all routes: honoured, or 400."""
+    from edge.loading import load
+    from tests.http_service import serving
+
+    with load(qwen, ctx=256, threads=1, overflow="stop") as engine:
+        counts = {think: len(engine.session().prepare(ASKED, think=think).ids) for think in (None, True, False)}
+        seed = next(seed for seed in range(20_000) if len(engine.chat(ASKED, **EVEN, seed=seed).thoughts) > 12)
+        wanted = engine.chat(ASKED, **EVEN, seed=seed, thinking_budget=4)
+        thoughts, text = wanted.thoughts, wanted.text
+        assert 0 < len(thoughts) <= 4
+    assert counts[None] == counts[True] < counts[False]
+    with serving("-m", qwen, "--ctx", "256") as server:
+        assert "thinking" in server.ask("POST", "/api/show", {"model": "any"})[2]["capabilities"]
+
+        def n_tokens(path: str, **more: Any) -> int:
+            key = "input" if path.endswith("responses") else "messages"
+            status, _, found = server.ask("POST", path, {key: ASKED, "stream": False, **more})
+            assert status == 200, found
+            usage = found.get("usage", found)
+            return next(usage[name] for name in ("prompt_tokens", "input_tokens", "prompt_eval_count") if name in usage)
+
+        few = {"max_tokens": 1}
+        for more, think in (
+            ({}, None), ({"chat_template_kwargs": {"enable_thinking": False}}, False), ({"think": False}, False),
+            ({"chat_template_kwargs": {"enable_thinking": True}}, True), ({"chat_template_kwargs": {}}, None),
+            ({"reasoning_effort": "none"}, False), ({"reasoning_effort": "high"}, True),
+            ({"reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": False}}, False),
+        ):  # fmt: skip
+            assert n_tokens("/v1/chat/completions", **few, **more) == counts[think], more
+        options = {"options": {"num_predict": 1}}
+        for think in (True, False, None):
+            assert n_tokens("/api/chat", **options, think=think) == counts[think]
+            made = server.ask("POST", "/api/generate", {"prompt": "Hello", **options, "think": think, "stream": False})
+            assert made[2]["prompt_eval_count"] == counts[think]
+        assert n_tokens("/api/chat", **options, think="low") == counts[True]
+        assert n_tokens("/v1/responses", max_output_tokens=1, reasoning={"effort": "none"}) == counts[False]
+        for wrong in ({"chat_template_kwargs": {"documents": []}}, {"chat_template_kwargs": {"enable_thinking": "no"}},
+                      {"reasoning_effort": "huge"}, {"think": 5}, {"thinking_budget": -1},
+                      {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": False}}):  # fmt: skip
+            status, _, found = server.ask("POST", "/v1/chat/completions", {"messages": ASKED, **wrong})
+            assert status == 400 and found["error"]["param"].partition(".")[0] in wrong, found
+        asked = {"messages": ASKED, **EVEN, "seed": seed, "thinking_budget": 4}
+        message = server.chat(**asked)["choices"][0]["message"]
+        assert (message["reasoning_content"], message["content"]) == (thoughts, text)
+        deltas = [event["choices"][0]["delta"] for event in server.events("/v1/chat/completions", asked)[:-1]]
+        assert "".join(each.get("reasoning_content", "") for each in deltas) == thoughts
+    with serving("-m", "demo", "--ctx", "256") as server:
+        assert server.ask("POST", "/api/show", {"model": "any"})[2]["capabilities"] == ["completion"]
+        for more, expected in (({"think": False}, 200), ({"think": True}, 400), ({"reasoning_effort": "high"}, 400),
+                               ({"chat_template_kwargs": {"enable_thinking": True}}, 400),
+                               ({"thinking_budget": 9}, 400), ({"reasoning_effort": "none"}, 200)):  # fmt: skip
+            status, _, found = server.ask("POST", "/v1/chat/completions", {"messages": ASKED, **few, **more})
+            assert status == expected, found
+            assert status == 200 or "does not think" in found["error"]["message"]
+
+
+def test_the_budget_of_the_command_line(qwen: str) -> None:
+    from click.testing import CliRunner
+
+    from edge.cli.group import cli
+
+    run = CliRunner()
+    done = run.invoke(cli, ["run", "-m", qwen, "Hi", "-n", "4", "-c", "128", "--think-budget", "2"])
+    assert done.exit_code == 0, done.output
+    done = run.invoke(cli, ["run", "-m", "demo", "Hi", "--think-budget", "2"])
+    assert done.exit_code == 2 and "--think-budget" in done.output and "does not think" in done.output
+    done = run.invoke(cli, ["serve", "-m", "demo", "--port", "0", "--think-budget", "2"])
+    assert done.exit_code == 2 and "does not think" in done.output

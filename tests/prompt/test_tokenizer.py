@@ -1,0 +1,902 @@
+"""Tokenizers: every vector of every vocabulary, the other libraries as oracles, streaming, hostile vocabularies."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import subprocess
+import sys
+from array import array
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge.errors import InvalidFile, UsageError
+from edge.formats.checkpoint import TokenizerSpec
+from edge.prompt.tokenizer import Tokenizer
+from edge.prompt.tokenizer.byte_level import ALPHABET, PATTERNS
+from edge.prompt.tokenizer.vocabulary import END_OF_TURN
+from tests.vocabularies import (
+    FOREIGN,
+    FOREIGN_NAMES,
+    TRAINED_NAMES,
+    by_name,
+    needs_foreign,
+    sentencepiece_model,
+    spec_of,
+    trained_by_hugging_face,
+    vocabulary,
+)
+
+HERE = Path(__file__).resolve().parents[1]
+VECTORS = HERE / "vectors" / "tokenizer"
+
+
+def bpe_spec() -> TokenizerSpec:
+    """Our own byte-level vocabulary of 512 tokens, Llama 3's split."""
+    d = json.loads((VECTORS / "bpe512.json").read_text())
+    return TokenizerSpec(kind="bpe", tokens=d["tokens"], types=d["types"], merges=d["merges"], pre=d["pre"],
+                         bos_id=d["bos_id"], eos_ids=tuple(d["eos_ids"]), add_space_prefix=False)
+
+
+def spm_model_spec() -> TokenizerSpec:
+    """Our own SentencePiece vocabulary of 512 pieces as a tokenizer.model."""
+    return TokenizerSpec(kind="sentencepiece", model=(VECTORS / "spm512.model").read_bytes(), bos_id=1, eos_ids=(2,))
+
+
+def spm_array_spec() -> TokenizerSpec:
+    """The same as GGUF stores it: arrays."""
+    from edge.formats.sentencepiece_model import parse
+
+    parsed = parse((VECTORS / "spm512.model").read_bytes(), "spm512.model")
+    return TokenizerSpec(kind="sentencepiece", tokens=parsed.pieces, scores=parsed.scores, types=parsed.types,
+                         bos_id=1, eos_ids=(2,))
+
+
+BPE = Tokenizer.build(bpe_spec())
+SPM = Tokenizer.build(spm_array_spec())
+BOTH = pytest.mark.parametrize("tokenizer", [BPE, SPM], ids=["bpe", "spm"])
+
+
+# ---- vectors ---------------------------------------------------------------------------------------------------------
+
+
+@by_name(FOREIGN_NAMES)
+def test_every_vector_of_llama_cpp(name):
+    tokenizer = vocabulary(name)
+    path = FOREIGN / f"ggml-vocab-{name}.gguf"
+    with open(f"{path}.inp", encoding="utf-8", newline="") as file:
+        texts = file.read().split("\n__ggml_vocab_test__\n")
+    wanted = [[int(i) for i in line.split()] for line in Path(f"{path}.out").read_text().split("\n")]
+    assert len(texts) == len(wanted) == 47
+    wrong = [(text, tokenizer.encode(text), ids) for text, ids in zip(texts, wanted) if tokenizer.encode(text) != ids]
+    assert not wrong
+    assert [tokenizer.decode(ids) for ids in wanted] == texts
+
+
+def samples():
+    return json.loads((VECTORS / "token_vectors.json").read_text())["samples"]
+
+
+@pytest.mark.parametrize("sample", samples(), ids=lambda s: repr(s["text"])[:20])
+def test_own_vectors(sample):
+    assert BPE.encode(sample["text"]) == sample["bpe"]
+    assert SPM.encode(sample["text"]) == sample["spm"]
+    assert Tokenizer.build(spm_model_spec()).encode(sample["text"]) == sample["spm"]
+    assert BPE.decode(sample["bpe"]) == SPM.decode(sample["spm"]) == sample["text"]
+
+
+@needs_foreign
+def test_facts_about_llama_3():
+    tokenizer = vocabulary("llama-bpe")
+    assert tokenizer.n_vocab == 128256
+    assert tokenizer.bos_id == 128000
+    assert tokenizer.eos_ids == (128001, 128009)
+    assert tokenizer.special["<|eot_id|>"] == 128009
+    assert tokenizer.encode("User: ") == [1502, 25, 220]
+    assert tokenizer.encode("User: Hello") == [1502, 25, 22691]
+    assert tokenizer.encode("Assistant: ") == [72803, 25, 220]
+    assert tokenizer.encode("The capital of France is") == [791, 6864, 315, 9822, 374]
+    assert tokenizer.encode("<|eot_id|>x", special=True) == [128009, 87]
+    assert tokenizer.token_text(128009) == "<|eot_id|>"
+    assert tokenizer.token_bytes(128009) == b""
+
+
+@needs_foreign
+def test_ids_are_the_ranks_of_llama_3s_own_file():
+    from base64 import b64decode
+
+    tokenizer = vocabulary("llama-bpe")
+    lines = (FOREIGN / "llama3-tokenizer.model").read_bytes().splitlines()
+    assert len(lines) == 128000
+    for line in lines:
+        token, rank = line.split()
+        assert tokenizer.token_bytes(int(rank)) == b64decode(token)
+
+
+@needs_foreign
+def test_missing_pre_with_llama_3s_vocabulary():
+    tokenizer = Tokenizer.build(replace(spec_of("llama-bpe"), pre=""))
+    assert tokenizer.encode("I'VE 1234567") == vocabulary("llama-bpe").encode("I'VE 1234567")
+
+
+# ---- other libraries as oracles --------------------------------------------------------------------------------------
+
+
+def _staged_oracle(stages: Sequence[str], text: str) -> list[str]:
+    """llama.cpp's way: each pattern cuts the pieces that the one before it left, what it misses stays a piece."""
+    import regex
+
+    pieces = [text]
+    for stage in stages:
+        cut = []
+        for piece in pieces:
+            start = 0
+            for match in regex.finditer(stage, piece):
+                cut += [piece[start : match.start()], match[0]]
+                start = match.end()
+            cut.append(piece[start:])
+        pieces = [piece for piece in cut if piece]
+    return pieces
+
+
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
+_STAGES = {
+    "falcon": [r"[\p{P}\$\+<=>\^~\|`]+", _GPT2, "[0-9][0-9][0-9]"],
+    "default": [r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]"],
+    "gpt-2": [_GPT2],
+}
+_mixed = st.lists(
+    st.sampled_from(["a", "Ab", "é", " ", "  ", "\t", "\n", "1", "12", "123", "½", "٣", ".", "'s", "'", "$", "`", "=",
+                     "£", "\u3000", "🙂", "中", "¬"]), max_size=12,
+).map("".join)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(_STAGES))
+@settings(max_examples=1500)
+@given(text=_mixed | st.text(max_size=20))
+def test_one_pattern_cuts_like_the_stages(name, text):
+    import regex
+
+    assert regex.findall(PATTERNS[name], text) == _staged_oracle(_STAGES[name], text)
+
+
+def _hugging_face(spec: TokenizerSpec):
+    """The ``tokenizers`` library on the same vocabulary."""
+    tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers library is a development dependency")
+    from tokenizers import Regex, models, pre_tokenizers
+
+    merges = [tuple(merge.split(" ")) for merge in spec.merges]
+    model = models.BPE(vocab={token: i for i, token in enumerate(spec.tokens)}, merges=merges)
+    other = tokenizers.Tokenizer(model)
+    other.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(spec.pattern or PATTERNS[spec.pre]), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ])  # fmt: skip
+    return other
+
+
+def test_like_hugging_face_on_our_vocabulary():
+    other = _hugging_face(bpe_spec())
+
+    @settings(max_examples=800)
+    @given(_mixed | st.text(max_size=40) | st.sampled_from([s["text"] for s in samples()]))
+    def check(text):
+        assert BPE.encode(text) == other.encode(text, add_special_tokens=False).ids
+
+    check()
+
+
+@by_name(("gpt-2", "qwen2", *TRAINED_NAMES[:4]))
+def test_like_hugging_face_on_a_large_vocabulary(name):
+    """Trained ones also as a file of theirs that we read: tokenizer.json."""
+    other = trained_by_hugging_face(name) if name in TRAINED_NAMES else _hugging_face(spec_of(name))
+    tokenizer, r = vocabulary(name), random.Random(5)
+    texts = [(HERE.parent / "edge" / "prompt" / "tokenizer" / "byte_level.py").read_text()]
+    for _ in range(2000):  # words that exist, side by side as nobody wrote them
+        ids = [r.randrange(5, min(50000, tokenizer.n_vocab)) for _ in range(r.randrange(1, 8))]
+        texts.append(tokenizer.decode(ids))
+    for text in texts:
+        assert tokenizer.encode(text) == other.encode(text, add_special_tokens=False).ids
+
+
+def test_sentencepiece_arrays_equal_the_model_file():
+    from_file = Tokenizer.build(spm_model_spec())
+    assert [SPM.token_bytes(i) for i in range(512)] == [from_file.token_bytes(i) for i in range(512)]
+
+    @settings(max_examples=500)
+    @given(st.text(max_size=40))
+    def check(text):
+        assert SPM.encode(text) == from_file.encode(text)
+
+    check()
+
+
+def test_sentencepiece_decodes_like_its_library():
+    import sentencepiece
+
+    library = sentencepiece.SentencePieceProcessor(model_proto=(VECTORS / "spm512.model").read_bytes())
+
+    @settings(max_examples=500)
+    @given(st.text(max_size=40))
+    def check(text):
+        assert SPM.decode(SPM.encode(text)) == library.decode(library.encode(text))
+
+    check()
+
+
+def _in_the_library(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Bytes of each text that the library gets from now on, in tokenizers built from now on."""
+    import sentencepiece
+
+    sizes: list[int] = []
+
+    class Processor(sentencepiece.SentencePieceProcessor):
+        def EncodeAsIds(self, text):
+            sizes.append(len(text if isinstance(text, bytes) else text.encode()))
+            return super().EncodeAsIds(text)
+
+    monkeypatch.setattr(sentencepiece, "SentencePieceProcessor", Processor)
+    return sizes
+
+
+def _library(model: bytes):
+    import sentencepiece
+
+    return sentencepiece.SentencePieceProcessor(model_proto=model).EncodeAsIds
+
+
+#: changes to the trained model -> whether long texts are encoded in blocks (None: where no unknown token is in the way)
+KINDS_OF_MODEL = {
+    "as Llama 2": ({}, True),
+    "no blank in front": ({"add_dummy_prefix": False}, True),
+    "user-defined pieces": ({"user_defined_symbols": ["hijk", "kh", "  ab", "1"]}, True),
+    "line ends are pieces": ({"user_defined_symbols": ["\n", "\n\n"]}, True),
+    "no bytes": ({"byte_fallback": False, "character_coverage": 0.98}, None),
+    "NFKC": ({"normalization_rule_name": "nmt_nfkc"}, False),
+    "blanks removed": ({"remove_extra_whitespaces": True}, False),
+    "blanks behind words": ({"treat_whitespace_as_suffix": True}, False),
+    "unigram": ({"model_type": "unigram"}, False),
+}
+
+
+@pytest.mark.parametrize("name", KINDS_OF_MODEL)
+def test_blocks_of_sentencepiece_are_encoded_as_the_whole_text_is(name, monkeypatch):
+    from edge.prompt.tokenizer import pieces
+
+    options, in_blocks = KINDS_OF_MODEL[name]
+    model = sentencepiece_model(**options)
+    wanted = _library(model)
+    sizes = _in_the_library(monkeypatch)
+    tokenizer = Tokenizer.build(TokenizerSpec(kind="sentencepiece", model=model, bos_id=1, eos_ids=(2,)))
+    sizes.clear()
+    page = (HERE.parent / "docs" / "cli.md").read_text()
+    for text in (page, page.replace(" ", "\u2581"), "a" * 20_000, "ab1" * 7000, " " * 20_000, "hijkh" * 4000):
+        assert tokenizer.encode(text) == wanted(text)
+    if in_blocks is not None:
+        assert (max(sizes) <= 2 * pieces.BLOCK) == in_blocks
+    if in_blocks is False:
+        return
+    at_once = len(sizes)
+    monkeypatch.setattr(pieces, "BLOCK", 64)
+    monkeypatch.setattr(pieces, "OVERLAP", 16)
+    words = st.sampled_from(["the ", "kernel", " token", "  ab", "hij", "kh", "\u2581", " ", "\n", "\n\n", "1", "12",
+                             "a", "é", "中", "🙂", "----", "ﬁ", "\t"])
+
+    @settings(max_examples=60)
+    @given(st.lists(words | st.text(max_size=3), min_size=10, max_size=200).map("".join))
+    def check(text):
+        assert tokenizer.encode(text) == wanted(text)
+
+    check()
+    assert len(sizes) > at_once
+
+
+def test_a_long_text_of_sentencepiece_can_be_interrupted(monkeypatch):
+    """Whatever the text, no call of the library gets much of it, and between two calls an interrupt is seen."""
+    from edge.prompt.interrupt import Interrupted, interruptible
+    from edge.prompt.tokenizer import pieces
+
+    sizes = _in_the_library(monkeypatch)
+    from_file = Tokenizer.build(spec_of("trained spm"))
+    from_arrays = Tokenizer.build(spm_array_spec())
+    units = ("the scale of a row ", "a", " ", "\n", "-", "中", "🙂", "ab", "x1")
+    for tokenizer, unit in itertools.product((from_file, from_arrays), units):
+        sizes.clear()
+        looks = iter([None, None, "cancelled"])
+        with pytest.raises(Interrupted), interruptible(lambda: next(looks)):  # noqa: B023
+            tokenizer.encode(unit * (4_000_000 // len(unit.encode())))
+        assert len(sizes) == 3 and max(sizes) <= 2 * pieces.BLOCK
+
+
+# ---- text, bytes, characters -----------------------------------------------------------------------------------------
+
+
+@BOTH
+@settings(max_examples=400)
+@given(text=st.text(max_size=60))
+def test_round_trip(tokenizer, text):
+    if tokenizer is SPM:
+        text = text.replace("▁", " ")  # SentencePiece writes blanks so, and cannot tell the two apart
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@BOTH
+def test_half_a_surrogate_pair_is_no_crash(tokenizer):
+    assert tokenizer.decode(tokenizer.encode("a\udc80b")) == "a\ufffdb"
+
+
+@BOTH
+def test_token_bytes(tokenizer):
+    text = "naïve 你好 🙂\x00\n"
+    joined = b"".join(tokenizer.token_bytes(i) for i in tokenizer.encode(text))
+    assert joined.decode() == (" " if tokenizer is SPM else "") + text
+    for outside in (-1, 512, 10**9):  # the embedding may have more rows than the vocabulary
+        assert tokenizer.token_bytes(outside) == b""
+        assert tokenizer.decode([outside]) == ""
+    for control in tokenizer.special.values():
+        assert tokenizer.token_bytes(control) == b""
+
+
+@BOTH
+def test_very_long_runs(tokenizer):
+    for unit in (" ", "\n", "\t ", "a", "ab1", "🙂"):
+        text = unit * (300_000 // len(unit))
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_absurd_blanks_only_change_at_the_cut():
+    assert BPE.encode(" " * 16000 + "a") == BPE.encode(" " * 15999) + BPE.encode(" a")
+
+
+@BOTH
+@settings(max_examples=600)
+@given(ids=st.lists(st.integers(-2, 520), max_size=40))
+def test_streaming_equals_decoding(tokenizer, ids):
+    stream = tokenizer.stream()
+    pieces = [stream.push(i) for i in ids]
+    assert "".join(pieces) + stream.flush() == tokenizer.decode(ids)
+
+
+@BOTH
+@settings(max_examples=300)
+@given(text=st.text(max_size=30))
+def test_streaming_text_never_cuts_a_character(tokenizer, text):
+    if tokenizer is SPM:
+        text = text.replace("▁", " ")
+    stream = tokenizer.stream()
+    pieces = [stream.push(i) for i in tokenizer.encode(text)]
+    assert "".join(pieces) + stream.flush() == text
+    if "\ufffd" not in text:
+        assert not any("\ufffd" in piece for piece in pieces)
+
+
+@BOTH
+def test_an_answer_that_ends_in_half_a_character(tokenizer):
+    ids = tokenizer.encode("é🙂")
+    for n in range(len(ids)):
+        stream = tokenizer.stream()
+        text = "".join(stream.push(i) for i in ids[:n]) + stream.flush()
+        assert text == tokenizer.decode(ids[:n])
+        assert "é🙂".startswith(text)
+
+
+def test_invalid_bytes_do_not_hold_the_stream():
+    byte = {BPE.token_bytes(i): i for i in range(512)}
+    stream = BPE.stream()
+    assert stream.push(byte[b"\xff"]) == "\ufffd"
+    assert stream.push(byte[b"\xe2"]) == ""
+    assert stream.push(byte[b"A"]) == "\ufffdA"
+    assert [stream.push(byte[b"\x80"]) for _ in range(3)] == ["\ufffd"] * 3
+
+
+def test_sentencepiece_strips_one_blank_at_the_start_only():
+    ids = SPM.encode("Hello") + SPM.encode("Hello")
+    assert SPM.decode(ids) == "Hello Hello"
+    assert SPM.decode(ids, start=False) == " Hello Hello"
+    assert SPM.decode([SPM.bos_id, *ids]) == "Hello Hello"
+    stream = SPM.stream(start=False)
+    assert "".join(map(stream.push, ids)) == " Hello Hello"
+    assert SPM.decode(SPM.encode("  x")) == "  x"
+    bare = Tokenizer.build(replace(spm_array_spec(), add_space_prefix=False))
+    assert bare.decode(bare.encode(" x")) == " x" != bare.decode(bare.encode("x"))
+
+
+# ---- special tokens --------------------------------------------------------------------------------------------------
+
+
+@by_name(FOREIGN_NAMES + TRAINED_NAMES)
+def test_text_never_becomes_a_control_token(name):
+    tokenizer = vocabulary(name)
+    control = set(tokenizer.special.values())
+    assert control >= set(tokenizer.eos_ids)
+    for text, number in tokenizer.special.items():
+        for written in (text, f"a{text}b {text}", f" {text}\n"):
+            assert not control.intersection(tokenizer.encode(written))
+        assert tokenizer.encode(text, special=True) == [number]
+        found = tokenizer.encode(f"a{text}b", special=True)
+        assert found.count(number) == 1
+        assert found[: found.index(number)] == tokenizer.encode("a")
+
+
+@BOTH
+@settings(max_examples=300)
+@given(data=st.data())
+def test_text_never_becomes_a_control_token_anywhere(tokenizer, data):
+    part = st.sampled_from([*tokenizer.special, "<", "|>", "<|", "<s", "a", " "])
+    text = "".join(data.draw(st.lists(part, max_size=8)))
+    assert not set(tokenizer.special.values()).intersection(tokenizer.encode(text))
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def with_tokens(**types_by_text: int) -> TokenizerSpec:
+    spec = bpe_spec()
+    return replace(spec, tokens=[*spec.tokens, *types_by_text], types=[*spec.types, *types_by_text.values()])
+
+
+def test_the_longest_special_token_wins():
+    tokenizer = Tokenizer.build(with_tokens(**{"<|a|>": 3, "<|a|>b": 3, "<|a": 3}))
+    assert tokenizer.encode("<|a|>b<|a|>c<|a|", special=True) == [513, 512, *BPE.encode("c"), 514, *BPE.encode("|")]
+    assert tokenizer.split("x<|a|>y") == ["x", 512, "y"]
+    assert tokenizer.split("") == []
+
+
+def test_user_defined_tokens():
+    """Blanks of user-defined tokens belong to text (GPT-NeoX); tokens that look like structure do not."""
+    tokenizer = Tokenizer.build(with_tokens(**{"    ": 4, "<|user|>": 4, "<tool>": 4, "[INST]": 4}))
+    assert tokenizer.encode("a    b") == [*BPE.encode("a"), 512, *BPE.encode("b")]
+    assert tokenizer.decode([512]) == "    "
+    for text, number in (("<|user|>", 513), ("<tool>", 514), ("[INST]", 515)):
+        assert number not in tokenizer.encode(text)
+        assert tokenizer.encode(text, special=True) == [number]
+
+
+def test_markers_in_a_sentencepiece_file():
+    """phi-3 calls "</s>" user-defined; the library would find it in anything a user writes."""
+    spec = spm_array_spec()
+    types = list(spec.types)
+    types[2] = 4
+    for tokenizer in (
+        Tokenizer.build(replace(spec, types=types)),
+        Tokenizer.build(replace(spm_model_spec(), added={"<|end|>": 512, "<pad>": 513})),
+    ):
+        for text in tokenizer.special:
+            assert not set(tokenizer.special.values()).intersection(tokenizer.encode(f"a{text}"))
+            assert tokenizer.encode(text, special=True) == [tokenizer.special[text]]
+
+
+def test_added_tokens_behind_the_vocabulary():
+    tokenizer = Tokenizer.build(replace(bpe_spec(), added={"<|im_end|>": 515, "<|im_start|>": 513}))
+    assert tokenizer.n_vocab == 516
+    assert tokenizer.special["<|im_start|>"] == 513
+    assert tokenizer.encode("<|im_start|>a", special=True) == [513, *BPE.encode("a")]
+    assert tokenizer.decode([514, 513, *BPE.encode("a"), 515]) == "a"
+    assert 515 in tokenizer.eos_ids
+
+
+@pytest.mark.parametrize("text", sorted(END_OF_TURN))
+def test_end_of_turn_tokens_end_the_answer(text):
+    tokenizer = Tokenizer.build(with_tokens(**{text: 3}))
+    assert tokenizer.special[text] in tokenizer.eos_ids
+
+
+def test_markers_with_a_wrong_type():
+    """Converters of 2024 wrote <|eot_id|> as an ordinary token."""
+    tokenizer = Tokenizer.build(with_tokens(**{"<|eot_id|>": 1}))
+    assert 512 in tokenizer.eos_ids
+    assert 512 not in tokenizer.encode("<|eot_id|>")
+    untyped = Tokenizer.build(replace(with_tokens(**{"<|eot_id|>": 1}), types=()))
+    assert untyped.encode("Hello<|eot_id|>") == BPE.encode("Hello<|eot_id|>")
+    assert untyped.eos_ids[-1] == 512 or 512 in untyped.eos_ids
+
+
+@pytest.mark.parametrize("code", "iIbBf")
+def test_types_as_a_file_stores_them(code):
+    """The same as a list of them; a number that is no type is refused, not cut to a byte."""
+    spec = with_tokens(**{"<|a|>": 3, "b b": 4})
+    stored = memoryview(array(code, spec.types))
+    if code == "f":
+        with pytest.raises(InvalidFile, match="invalid type"):
+            Tokenizer.build(replace(spec, types=stored))
+        return
+    same = Tokenizer.build(replace(spec, types=stored))
+    assert (same.special, same.eos_ids) == (Tokenizer.build(spec).special, Tokenizer.build(spec).eos_ids)
+    for wrong in (256, 1 << 16, 1 << 24, -1):
+        if code == "i" or code == "I" and wrong > 0:
+            with pytest.raises(InvalidFile, match="invalid type"):
+                Tokenizer.build(replace(spec, types=memoryview(array(code, [*spec.types[:-1], wrong]))))
+
+
+# ---- entries of the vocabulary among the added tokens ----------------------------------------------------------------
+
+
+def _letters(data: bytes) -> str:
+    return "".join(ALPHABET[byte] for byte in data)
+
+
+#: a byte-level vocabulary as its authors have it: all bytes, and a few words; merge i makes token 256 + i
+_OWN = [*(bytes((i,)) for i in range(256)), b"\n\n", b"  ", b"\t\t", b"he", b" he", b"\xc3\xa9", b"\xc4\x8a", b"ab"]
+_MERGES = [(b"\n", b"\n"), (b" ", b" "), (b"\t", b"\t"), (b"h", b"e"), (b" ", b"he"), (b"\xc3", b"\xa9"),
+           (b"\xc4", b"\x8a"), (b"a", b"b")]  # fmt: skip
+
+
+def _listed(marked: Sequence[bytes], special: bool, normalised: bool):
+    """(the spec of a GGUF file, a tokenizer of the ``tokenizers`` library): ``marked`` are added tokens, too."""
+    import tokenizers
+    from tokenizers import decoders, models, pre_tokenizers
+
+    texts = [_letters(each) for each in _OWN]
+    merges = [(_letters(a), _letters(b)) for a, b in _MERGES]
+    other = tokenizers.Tokenizer(models.BPE(vocab={text: i for i, text in enumerate(texts)}, merges=merges))
+    other.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    other.decoder = decoders.ByteLevel()
+    stated = json.loads(other.to_str())
+    ids = sorted(_OWN.index(each) for each in marked)
+    stated["added_tokens"] = [
+        {"id": i, "content": texts[i], "single_word": False, "lstrip": False, "rstrip": False,
+         "normalized": normalised, "special": special} for i in ids
+    ]  # fmt: skip
+    types = [(3 if special else 4) if i in ids else 1 for i in range(len(_OWN))]
+    spec = TokenizerSpec(kind="bpe", tokens=texts, types=types, merges=[" ".join(pair) for pair in merges], pre="gpt-2")
+    return spec, tokenizers.Tokenizer.from_str(json.dumps(stated))
+
+
+@pytest.mark.parametrize("special", [True, False], ids=["special", "plain"])
+@pytest.mark.parametrize("normalised", [True, False], ids=["normalised", "raw"])
+def test_bytes_of_the_vocabulary_as_added_tokens(special: bool, normalised: bool) -> None:
+    """Falcon3 lists line ends, by the letter that stands for the byte.  Each byte alone, and all together."""
+    texts = ["a\nb", "a\n\n\tb\r\n", "  \t\t\t", "héhe he\x00\x7f\x85\xad", "Ċ", "ab"]
+    for marked in [*([bytes((i,))] for i in range(256)), _OWN[:256], _OWN[:34] + [b"\n\n", b"  ", b"\t\t"]]:
+        spec, other = _listed(marked, special, normalised)
+        tokenizer = Tokenizer.build(spec)
+        for i in (i for i, each in enumerate(_OWN) if each in marked):
+            data = _OWN[i]
+            assert tokenizer.token_bytes(i) == data
+            text = data.decode("utf-8", "ignore")
+            for each in (f"a{text}b", text * 3) if text else ():
+                if special and any(letter in each for letter in map(_letters, marked)):
+                    continue  # the library reads special tokens in any text
+                ids = tokenizer.encode(each)
+                assert ids == other.encode(each, add_special_tokens=False).ids, (marked, each)
+                assert tokenizer.decode(ids) == each or not special
+            assert tokenizer.decode([97, i, 98]) == other.decode([97, i, 98], skip_special_tokens=False)
+        for text in texts:
+            if not special or not any(letter in text for letter in map(_letters, marked)):
+                assert tokenizer.encode(text) == other.encode(text, add_special_tokens=False).ids, (marked, text)
+        if special:
+            assert all(tokenizer.decode(tokenizer.encode(text)) == text for text in texts)
+
+
+def test_a_merge_may_make_an_added_token() -> None:
+    """Whatever its type; what looks like structure stays out of text, and the file is not damaged."""
+    for kind, made in ((1, [263]), (4, [263]), (5, [263]), (3, [97, 98])):
+        spec = _listed([], False, False)[0]
+        tokenizer = Tokenizer.build(replace(spec, types=[*spec.types[:-1], kind]))
+        assert tokenizer.encode("ab") == made
+        assert tokenizer.encode("ab", special=True) == [263]
+    texts = [*spec.tokens, "été"]  # no text as letters: the bytes of letters are none in UTF-8
+    assert Tokenizer.build(replace(spec, tokens=texts, types=[*spec.types, 4])).token_bytes(264) == "été".encode()
+
+
+def test_line_ends_as_they_are_among_the_added_tokens() -> None:
+    """Newer conversions have the text itself; white space is text, whatever its type."""
+    spec = _listed([], False, False)[0]
+    for kind in (3, 4):
+        for text in ("\n", "\n\n", "\t", "    ", "\x1b", "\u2028"):
+            tokenizer = Tokenizer.build(replace(spec, tokens=[*spec.tokens, text], types=[*spec.types, kind]))
+            assert tokenizer.encode(f"a{text}b") == [97, 264, 98] and tokenizer.decode([97, 264]) == f"a{text}"
+            assert not tokenizer.special
+
+
+def test_added_text_of_sentencepiece() -> None:
+    """Added tokens that are not special are text, behind the vocabulary, too (tokenizer.model beside added_tokens)."""
+    added = {"<|end|>": 512, "zebra crossing": 513, "\n\n": 514}
+    tokenizer = Tokenizer.build(replace(spm_model_spec(), added=added, added_text=frozenset((513, 514))))
+    assert tokenizer.special.keys() >= {"<|end|>"} and "zebra crossing" not in tokenizer.special
+    assert tokenizer.encode("zebra crossing\n\n") == [513, 514]
+    assert tokenizer.decode([513, 514]) == "zebra crossing\n\n"
+    assert 512 not in tokenizer.encode("<|end|>")
+
+
+@pytest.mark.parametrize("kind", [1, 3, 4, 5])
+def test_bytes_of_sentencepiece_with_a_wrong_type(kind: int) -> None:
+    """Conversions from tokenizer.json of 2023: "<0x0A>" came out instead of line ends."""
+    spec = spm_array_spec()
+    types = [kind if old == 6 else old for old in spec.types]
+    assert kind in types
+    tokenizer = Tokenizer.build(replace(spec, types=types))
+    for text in ("a\nb", "\x00🙂\r\n", "<0x0A>"):
+        assert tokenizer.encode(text) == SPM.encode(text)
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+# ---- building --------------------------------------------------------------------------------------------------------
+
+
+class Once(Sequence):
+    """A lazily decoded array: counting, and iterating once."""
+
+    def __init__(self, items):
+        self._items, self._left = items, 1
+
+    def __len__(self):
+        return len(self._items)
+
+    def __iter__(self):
+        assert self._left
+        self._left -= 1
+        return iter(self._items)
+
+    def __getitem__(self, index):
+        raise AssertionError("decodes again what was decoded")
+
+
+def test_arrays_are_decoded_once():
+    for make in (bpe_spec, spm_array_spec):
+        spec = make()
+        Tokenizer.build(replace(spec, tokens=Once(spec.tokens), merges=Once(spec.merges)))
+
+
+def test_nothing_heavy_is_imported_before_it_is_needed():
+    code = ("import sys, edge.prompt.tokenizer; "
+            "print([m for m in ('numpy', 'tiktoken', 'sentencepiece', 'jinja2', 'regex') if m in sys.modules])")
+    done = subprocess.run([sys.executable, "-c", code], cwd=HERE.parent, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_numpy_stays_out():
+    code = ("import sys; from tests.prompt.test_tokenizer import *; "
+            "assert BPE.encode('a') and SPM.encode('a'); print('numpy' in sys.modules)")
+    done = subprocess.run([sys.executable, "-c", code], cwd=HERE.parent, capture_output=True, text=True)
+    if "hypothesis" in done.stderr:
+        pytest.skip("cannot import the tests from there")
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_no_tokenizer():
+    tokenizer = Tokenizer.build(TokenizerSpec(kind="none", add_bos=False))
+    assert tokenizer.decode([1, 2, 3]) == ""
+    assert tokenizer.n_vocab == 0
+    with pytest.raises(UsageError, match="token ids"):
+        tokenizer.encode("a")
+
+
+def test_explicit_pattern_wins():
+    known = Tokenizer.build(replace(bpe_spec(), pattern=PATTERNS["qwen2"]))
+    assert known.encode("1234") == [i for c in "1234" for i in known.encode(c)]
+    # a pattern nobody knows goes another way and must cut the same
+    foreign = Tokenizer.build(replace(bpe_spec(), pre="", pattern=f"(?:{PATTERNS['llama-bpe']})"))
+
+    @settings(max_examples=300)
+    @given(_mixed | st.text(max_size=30))
+    def check(text):
+        assert foreign.encode(text) == BPE.encode(text)
+
+    check()
+
+
+def test_a_pattern_that_leaves_text_out_keeps_it_as_a_piece():
+    tokenizer = Tokenizer.build(replace(bpe_spec(), pattern="[0-9]"))
+    assert tokenizer.decode(tokenizer.encode("Hello 12 you")) == "Hello 12 you"
+
+
+def test_missing_bytes_fall_out():
+    """A vocabulary without some bytes loses them, as llama.cpp and Hugging Face do, and nothing else."""
+    spec = bpe_spec()
+    gone = spec.tokens.index(ALPHABET[0xF0])
+    tokens = list(spec.tokens)
+    tokens[gone] = "<|gone|>"
+    tokenizer = Tokenizer.build(replace(spec, tokens=tokens))
+    assert tokenizer.encode("a") == BPE.encode("a")
+    assert gone not in tokenizer.encode("🙂")
+    assert len(tokenizer.encode("🙂")) == len(BPE.encode("🙂")) - 1
+    with_unknown = Tokenizer.build(replace(spec, tokens=tokens, unk_id=0))
+    assert with_unknown.encode("🙂")[0] == 0
+    by_rank = Tokenizer.build(replace(spec, tokens=tokens[:259], types=spec.types[:259], merges=()))
+    assert gone not in by_rank.encode("🙂")
+    assert by_rank.decode(by_rank.encode("ab")) == "ab"
+
+
+def test_duplicates_are_harmless():
+    spec = bpe_spec()
+    again = Tokenizer.build(replace(spec, tokens=[*spec.tokens, *spec.tokens], types=[*spec.types, *spec.types],
+                                    merges=[*spec.merges, *spec.merges[:9]]))
+    text = "Hello world, the scale is 0.5"
+    assert again.encode(text) == BPE.encode(text)
+    sp = spm_array_spec()
+    twice = Tokenizer.build(replace(sp, tokens=[*sp.tokens, "<s>", sp.tokens[300], ""],
+                                    scores=[*sp.scores, 0, 0, 0], types=[*sp.types, 1, 1, 1]))
+    assert twice.encode(text) == SPM.encode(text)
+
+
+def _changed(spec: TokenizerSpec, **lists) -> TokenizerSpec:
+    """The spec with single elements replaced: tokens={3: "x"}."""
+    for field, changes in lists.items():
+        values = list(getattr(spec, field))
+        for i, value in changes.items():
+            values[i] = value
+        spec = replace(spec, **{field: values})
+    return spec
+
+
+HOSTILE = {
+    "no tokens": replace(bpe_spec(), tokens=(), types=()),
+    "no pieces": replace(spm_array_spec(), tokens=(), types=(), scores=()),
+    "types too short": replace(bpe_spec(), types=[1] * 5),
+    "types out of range": _changed(bpe_spec(), types={7: 1 << 20}),
+    "types negative": _changed(bpe_spec(), types={7: -1}),
+    "scores too short": replace(spm_array_spec(), scores=[0.0]),
+    "score not a number": _changed(spm_array_spec(), scores={7: float("nan")}),
+    "score infinite": _changed(spm_array_spec(), scores={7: float("inf")}),
+    "bos outside": replace(bpe_spec(), bos_id=512),
+    "bos negative": replace(bpe_spec(), bos_id=-1),
+    "eos outside": replace(spm_array_spec(), eos_ids=(2, 99999)),
+    "unknown outside": replace(spm_array_spec(), unk_id=4096),
+    "unknown is BOS": replace(spm_array_spec(), unk_id=1),
+    "unknown is an added token": replace(spm_array_spec(), unk_id=512, added={"<x>": 512}),
+    "unknown negative": replace(spm_array_spec(), unk_id=-5),
+    "not in the alphabet": _changed(bpe_spec(), tokens={300: "a b"}),
+    "sentencepiece said to be bpe": replace(bpe_spec(), tokens=spm_array_spec().tokens, merges=()),
+    "merge of nothing": _changed(bpe_spec(), merges={0: ""}),
+    "merge of one": _changed(bpe_spec(), merges={0: "zzz"}),
+    "merge of the unknown": _changed(bpe_spec(), merges={5: "zz zz"}),
+    "merge not in the alphabet": _changed(bpe_spec(), merges={5: "\n \n"}),
+    "pre unknown": replace(bpe_spec(), pre="magic"),
+    "kind unknown": replace(bpe_spec(), kind="unigram"),
+    "pattern no pattern": replace(bpe_spec(), pattern="(((("),
+    "pattern recursive": replace(bpe_spec(), pattern=r"\((?R)*\)|."),
+    "pattern recursive by number": replace(bpe_spec(), pattern=r"(a(?1)?b)|."),
+    "pattern recursive by name": replace(bpe_spec(), pattern=r"(?P<x>a(?&x)?b)|."),
+    "pattern nested": replace(bpe_spec(), pattern="(" * 3000 + "a" + ")" * 3000),
+    "pattern long": replace(bpe_spec(), pattern="a" * 100_000),
+    "token long": _changed(bpe_spec(), tokens={300: "a" * 1_000_000}),
+    "piece long": _changed(spm_array_spec(), tokens={300: "a" * 1_000_000}),
+    "added far out": replace(bpe_spec(), added={"<|x|>": 1 << 30}),
+    "added negative": replace(bpe_spec(), added={"<|x|>": -3}),
+    "model empty": TokenizerSpec(kind="sentencepiece", model=b""),
+    "model noise": TokenizerSpec(kind="sentencepiece", model=bytes(range(256)) * 9),
+    "model cut": replace(spm_model_spec(), model=(VECTORS / "spm512.model").read_bytes()[:4000]),
+}
+
+
+@pytest.mark.parametrize("name", sorted(HOSTILE))
+def test_hostile_vocabularies(name, capfd):
+    with pytest.raises(InvalidFile) as caught:
+        Tokenizer.build(HOSTILE[name])
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 400
+    assert capfd.readouterr().err == ""  # nothing from the library either
+
+
+SURVIVABLE = {
+    "pattern matches nothing": replace(bpe_spec(), pattern="x?"),
+    "pattern empty at every place": replace(bpe_spec(), pattern="(?=a)|"),
+    "every token control": replace(bpe_spec(), types=[3] * 512),
+    "every token unused": replace(bpe_spec(), types=[5] * 512, merges=()),
+    "every piece user-defined": replace(spm_array_spec(), types=[4] * 512),
+    "every piece unknown": replace(spm_array_spec(), types=[2] * 512),
+    "bytes incomplete": _changed(spm_array_spec(), types={9: 1}),
+    "one token": TokenizerSpec(kind="bpe", tokens=["a"], pre="gpt-2"),
+    "one piece": TokenizerSpec(kind="sentencepiece", tokens=["a"], scores=[0.0], types=[1]),
+    "nul in a piece": _changed(spm_array_spec(), tokens={300: "a\0b"}),
+    "empty tokens": _changed(bpe_spec(), tokens={0: "", 1: ""}),
+    "half a pair": _changed(spm_array_spec(), tokens={300: "\ud800"}),
+}
+
+
+@pytest.mark.parametrize("name", sorted(SURVIVABLE))
+def test_odd_vocabularies_that_can_be_used(name, capfd):
+    try:
+        tokenizer = Tokenizer.build(SURVIVABLE[name])
+    except InvalidFile as error:
+        assert "\n" not in str(error)
+    else:
+        for text in ("", "Hello a b 🙂 \n\n  x", "<s></s>"):
+            ids = tokenizer.encode(text)
+            tokenizer.encode(text, special=True)
+            assert not set(tokenizer.special.values()).intersection(ids)
+            tokenizer.decode(ids)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_pattern_that_only_looks_recursive():
+    tokenizer = Tokenizer.build(replace(bpe_spec(), pattern=r"\(?R|(?i:a)|(?P<n>b)(?P=n)|[^a]"))
+    assert tokenizer.decode(tokenizer.encode("(R aAbb")) == "(R aAbb"
+
+
+@pytest.mark.parametrize("name", ["default", "falcon", "gpt-2", "llama-bpe", "qwen2", "hunyuan-dense"])
+@settings(max_examples=60, deadline=None)
+@given(text=st.text("aB1 2\n\r\t.,'s-~$ éß中文ひ\u0301½", max_size=400))
+def test_blocks_cut_as_the_whole_text_is_cut(name, text):
+    from edge.prompt.tokenizer import byte_level
+
+    cut = byte_level.cutter(PATTERNS[name])
+    whole, block = cut(text), byte_level.BLOCK
+    try:
+        for byte_level.BLOCK in (11, 16, 64):
+            assert cut(text) == whole
+    finally:
+        byte_level.BLOCK = block
+
+
+def test_a_pattern_that_never_ends(monkeypatch):
+    monkeypatch.setattr("edge.prompt.tokenizer.byte_level.PATTERN_SECONDS", 0.2)
+    tokenizer = Tokenizer.build(replace(bpe_spec(), pattern=r"(?:a|aa)+$"))
+    with pytest.raises(InvalidFile, match="too long"):
+        tokenizer.encode("a" * 200 + "c")
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_damaged_vocabularies_fail_in_one_line(data):
+    """Any few wrong elements: a tokenizer that works, or InvalidFile."""
+    spec = data.draw(st.sampled_from([bpe_spec(), spm_array_spec()]))
+    junk = st.sampled_from(["", " ", "a", "\u2581", "Ġ", "\n", "<0x41>", "<|x|>", "中", "\0", "a b", "\udfff"])
+    for field, values in (("tokens", junk), ("types", st.integers(-3, 9)), ("merges", junk),
+                          ("scores", st.sampled_from([0.0, -1e38, float("nan")]))):
+        size = len(getattr(spec, field))
+        if size:
+            spec = _changed(spec, **{field: data.draw(st.dictionaries(st.integers(0, size - 1), values, max_size=3))})
+    spec = replace(spec, unk_id=data.draw(st.sampled_from([None, 0, 5])))
+    try:
+        tokenizer = Tokenizer.build(spec)
+    except InvalidFile as error:
+        assert "\n" not in str(error)
+        return
+    text = data.draw(st.text(max_size=20))
+    ids = tokenizer.encode(text)
+    assert all(0 <= i < tokenizer.n_vocab for i in ids)
+    tokenizer.decode(ids)
+
+
+@settings(max_examples=150)
+@given(at=st.integers(0, 7399), value=st.integers(0, 255), cut=st.integers(0, 50))
+def test_damaged_model_files_fail_in_one_line(at, value, cut):
+    model = bytearray((VECTORS / "spm512.model").read_bytes())
+    model[at] = value
+    del model[at : at + cut]
+    try:
+        tokenizer = Tokenizer.build(replace(spm_model_spec(), model=bytes(model)))
+    except InvalidFile as error:
+        assert "\n" not in str(error)
+        return
+    assert isinstance(tokenizer.decode(tokenizer.encode("Hello world 🙂")), str)
+
+
+@given(st.text("aB1 2\n\r\t.,'-~$ éß中文ひカ゠・\u3099\u0301½٣", max_size=24))
+def test_the_split_of_hunyuan_is_three_cuts_one_after_another(text: str) -> None:
+    """llama.cpp cuts by numbers, then by Chinese and Japanese, then by the rest; each never crosses an earlier cut."""
+    import regex
+
+    from edge.prompt.tokenizer.byte_level import PATTERNS, cutter
+
+    stages = (
+        r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+",
+        r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+        r"""| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+""",
+    )  # fmt: skip
+    pieces = [text]
+    done: list[bool] = [False]
+    for stage in stages:
+        cut: list[str] = []
+        marks: list[bool] = []
+        for piece, whole in zip(pieces, done, strict=True):
+            at = 0
+            for match in () if whole else regex.finditer(stage, piece):
+                if match.start() > at:
+                    cut.append(piece[at : match.start()])
+                    marks.append(False)
+                cut.append(match[0])
+                marks.append(True)
+                at = match.end()
+            if piece[at:]:
+                cut.append(piece[at:])
+                marks.append(whole)
+        pieces, done = cut, marks
+    assert cutter(PATTERNS["hunyuan-dense"])(text) == pieces

@@ -1,0 +1,184 @@
+"""Whether a model fits, before it is downloaded: the plan by name is the plan of the file, and of loading it."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import edge
+from benchmarks import make_model
+from edge.cache.config import KVConfig
+from edge.cli.group import cli
+from edge.formats import open_checkpoint
+from edge.model.footprint import BOARDS, left_on
+from edge.registry import library, shapes
+from edge.tools import fit
+from edge.tools.convert import convert
+from tests import handmade
+
+ROOT = Path(__file__).resolve().parents[2]
+#: shape -> types of its published file
+TINY = {
+    "tiny": ("I2_S", "F16"),
+    "tiny-silu": ("I2_S", "F16"),
+    "tiny-llama": ("I2_S", "F16"),
+    "tiny-qwen3": ("Q2_0", "Q2_0"),
+}
+
+
+def invoke(*arguments: str) -> Any:
+    return CliRunner().invoke(cli, ["fit", *arguments])
+
+
+def facts(*arguments: str) -> dict[str, Any]:
+    done = invoke(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return dict(json.loads(done.stdout))
+
+
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tiny shapes, as if they were published; one has rows that fill no block of 128."""
+    more = {name: make_model.SHAPES[name] for name in TINY}
+    more["tiny-qwen3"] = replace(more["tiny-qwen3"], table="PQ2_0")
+    monkeypatch.setattr(fit, "SHAPES", {**shapes.SHAPES, **more})
+    monkeypatch.setattr(fit, "shape_of", lambda name: name if name in more else shapes.shape_of(name))
+
+
+@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("weights", ["map", "huge"])
+@pytest.mark.parametrize("head", ["auto", "int8", "int4"])
+def test_the_plan_by_name_is_that_of_the_pulled_file(
+    published: None, tmp_path: Path, name: str, weights: str, head: str
+) -> None:
+    """The file is made as published, and converted as a pull does it; loading then takes what was planned."""
+    make_model.make(tmp_path / "a.gguf", name, *TINY[name])
+    convert(tmp_path / "a.gguf", tmp_path / "b.gguf", "I2_S", "Q8_0")
+    wishes = fit.Wishes(KVConfig(128, "int4", memory="1G"), head, weights)
+    outline = fit.published(name)
+    file = fit.Subject("b", open_checkpoint(tmp_path / "b.gguf"), outline.program)
+    assert {each: (t.type, t.shape) for each, t in outline.checkpoint.tensors.items()} == {
+        each: (t.type, t.shape) for each, t in file.checkpoint.tensors.items()}  # fmt: skip
+    by_name, by_file = fit.arranged(outline, wishes), fit.arranged(file, wishes)
+    assert by_name == by_file
+    with edge.load(
+        tmp_path / "b.gguf", ctx=128, kv="int4", memory="1G", head=head, weights=weights, threads=fit.THREADS
+    ) as engine:
+        loaded = engine.plan
+    assert loaded.kv_bytes == by_name.kv_bytes
+    for part in ("mapped", "allocated", "head_mapped", "head_allocated", "scratch"):
+        assert getattr(loaded.footprint, part) == getattr(by_name.footprint, part), part
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the estimate was measured on x86-64")
+@pytest.mark.parametrize("name", ["bonsai-1.7b", "bitnet-2b-4t", "falcon-e-1b", "bitnet-large"])
+def test_the_estimate_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """With a vocabulary of the published size the program takes what was estimated, to 1 % of the whole."""
+    short = shapes.shape_of(name)
+    assert short is not None
+    shape = shapes.SHAPES[short]
+    small = replace(shape, n_layer=1, hidden=256, ffn=256, n_head=4, n_kv_head=2, head_dim=64)
+    monkeypatch.setitem(make_model.SHAPES, "small", small)
+    grouped = shape.table == "PQ2_0"
+    make_model.make(tmp_path / "a.gguf", "small", "Q2_0" if grouped else "I2_S", "Q2_0" if grouped else "Q8_0")
+    convert(tmp_path / "a.gguf", tmp_path / "b.gguf", "I2_S", "Q8_0")
+    command = [sys.executable, "-m", "edge", "run", "-v", "-n", "1", "-m", str(tmp_path / "b.gguf"), "hello"]
+    said = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True).stderr
+    program = re.search(r"^plan: program +([\d.]+) MB", said, re.MULTILINE)
+    assert program, said
+    total = fit.needed(fit.published(name), fit.Wishes()).total_bytes
+    assert abs(float(program[1]) * 1e6 - fit.published(name).program) <= 0.01 * total, (program[1], total)
+
+
+@pytest.mark.parametrize("name", ["bonsai-1.7b", "bitnet-3b", "falcon3-1b", "gemma3-270m"])
+@pytest.mark.parametrize("kv", [KVConfig(), KVConfig(kv="int4"), KVConfig(window=300, sinks=8), KVConfig(512, "f16")])
+def test_the_longest_context_is_the_longest(name: str, kv: KVConfig) -> None:
+    """A page more would not fit; on larger boards it is no shorter."""
+    subject, wishes = fit.published(name), fit.Wishes(kv)
+    found = [fit.on_board(subject, wishes, memory) for memory in BOARDS]
+    assert [board.longest for board in found] == sorted(board.longest for board in found)
+    trained = subject.checkpoint.config.n_ctx_train
+    for board in found:
+        assert board.room == left_on(board.memory) < board.memory
+
+        def total(n_ctx: int) -> int:
+            return fit.needed(subject, replace(wishes, kv=replace(kv, ctx=n_ctx))).total_bytes
+
+        if board.longest:
+            assert total(board.longest) <= board.room
+        if board.longest < trained:
+            assert total(min(trained, (board.longest or 512) + 64)) > board.room
+        assert board.fits == (fit.needed(subject, wishes).total_bytes <= board.room)
+
+
+def test_names_files_folders_and_pulled_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bundled_model: Path
+) -> None:
+    monkeypatch.setenv("BITNET_EDGE_MODELS", str(tmp_path / "models"))
+    for name in ("bonsai-1.7b", "Ternary-Bonsai-1.7B", "prism-ml/Ternary-Bonsai-1.7B"):
+        found = facts(name)
+        assert (found["model"], found["path"], found["download_bytes"]) == ("bonsai-1.7b", None, 463_000_000)
+    assert facts("gemma3-270m")["download_bytes"] is None
+    assert facts()["path"] == facts("demo")["path"] == facts(str(bundled_model))["path"] == str(bundled_model)
+    handmade.hf_directory(tmp_path / "folder")
+    assert facts(str(tmp_path / "folder"))["path"] == str(tmp_path / "folder")
+    place = tmp_path / "models" / "bonsai-1.7b"  # pulled: the file counts
+    place.mkdir(parents=True)
+    (place / "m.gguf").write_bytes(bundled_model.read_bytes())
+    library.write_record(library.Pulled("bonsai-1.7b", "", "hf:o/n/m.gguf", "1", 3, None, "MIT"), "m.gguf")
+    assert facts("bonsai-1.7b")["path"] == facts("hf:o/n/m.gguf")["path"] == str(place / "m.gguf")
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    done = invoke("falcon-3")
+    assert done.exit_code == 3 and "did you mean falcon3-" in done.stderr
+    for words, code in ((("-m", "demo", "demo"), 2), (("demo", "--memory", "1"), 2), (("demo", "-c", "0"), 2),
+                        (("3b", "-c", "9", "--window", "9"), 2), (("demo", "--kv", "int9"), 2), (("",), 3)):
+        assert invoke(*words).exit_code == code, words
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    assert invoke(str(tmp_path / "m.gguf")).exit_code == 4
+
+
+def test_a_model_that_does_not_fit() -> None:
+    """The plan is printed, then the one line and the exit code of loading."""
+    done = invoke("bonsai-8b", "--memory", "2G", "--json")
+    assert done.exit_code == 5 and done.stderr.startswith("bitnet-edge: needs 2.3 GB") and done.stderr.count("\n") == 1
+    found = json.loads(done.stdout)
+    assert not found["fits"] and found["longest_ctx"] == 0 and found["plan"]["total_bytes"] > found["limit_bytes"]
+    assert [board["fits"] for board in found["boards"]] == [False, False, False, True, True, True]
+    text = invoke("bonsai-8b", "--memory", "2G")
+    assert text.exit_code == 5 and "Does not fit the limit of 2.0 GB; no context fits." in text.stdout
+    run = CliRunner().invoke(cli, ["run", "-m", "demo", "--memory", "20M", "-n", "1", "hello"])
+    ours = invoke("demo", "--memory", "20M")
+    assert run.exit_code == ours.exit_code == 5
+    assert [re.sub(r"[\d.]+ MB", "", each.stderr) for each in (run, ours)][0] == re.sub(r"[\d.]+ MB", "", ours.stderr)
+
+
+def test_a_limit_shortens_the_context_as_loading_does() -> None:
+    found = facts("bonsai-1.7b", "--memory", "600M")
+    assert found["fits"] and found["plan"]["ctx"] < 2048 and found["plan"]["total_bytes"] <= 600e6
+    assert found["longest_ctx"] == found["plan"]["ctx"]
+    text = invoke("bonsai-1.7b", "--memory", "600M").stdout
+    assert "note: context shortened from 2048" in text and "2048 tokens, int8   longest context" in text
+    assert facts("bonsai-1.7b", "--memory", "600M", "-c", "512")["plan"]["ctx"] == 512
+
+
+def test_a_window_longer_than_the_training() -> None:
+    """As loading: the context holds it."""
+    found = facts("2b-4t", "--window", "5000")
+    assert found["plan"]["window"] == 5000 and found["longest_ctx"] == found["plan"]["ctx"] == 5004
+
+
+def test_parts_add_up() -> None:
+    plan = facts("bitnet-2b-4t", "--memory", "9G")["plan"]
+    parts = ("weights_bytes", "head_bytes", "kv_bytes", "scratch_bytes", "program_bytes")
+    assert sum(plan[part] for part in parts) == plan["total_bytes"]

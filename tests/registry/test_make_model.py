@@ -1,0 +1,201 @@
+"""benchmarks/make_model.py: the random models are what they claim to be."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import dummy_vocab, make_model
+from edge.formats import gguf, open_checkpoint
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = ["tiny", "tiny-silu", "tiny-llama"]
+
+
+def unpacked(path: Path, name: str) -> tuple[np.ndarray, float]:
+    """Weights -1, 0, 1 [out, in] and the scale of a ternary tensor."""
+    from pyx.ternary import TernaryMatrix
+
+    tensor = open_checkpoint(str(path)).tensors[name]
+    rows, k = tensor.shape
+    matrix = TernaryMatrix.pack(tensor.type, tensor.data, rows, k, tensor.scale)
+    scales = set(matrix.scales)
+    assert len(scales) == 1
+    return np.frombuffer(matrix.unpack(), np.int8).reshape(rows, k), scales.pop()
+
+
+def table(path: Path) -> np.ndarray:
+    """The first 16 rows of the embedding as float32."""
+    from pyx.stored_rows import StoredRows
+
+    tensor = open_checkpoint(str(path)).tensors["token_embd.weight"]
+    rows = StoredRows(tensor.type, tensor.data, *tensor.shape)
+    return np.array([rows.row(i) for i in range(16)])
+
+
+def test_same_file_from_the_same_seed(tmp_path: Path) -> None:
+    digests = []
+    for i, seed in enumerate((7, 7, 8)):
+        make_model.make(tmp_path / f"{i}.gguf", "tiny", seed=seed)
+        digests.append(hashlib.sha256((tmp_path / f"{i}.gguf").read_bytes()).hexdigest())
+    assert digests[0] == digests[1] != digests[2]
+
+
+@pytest.mark.parametrize("shape", TINY)
+def test_same_weights_in_every_type(tmp_path: Path, shape: str) -> None:
+    for kind in make_model.TERNARY:
+        make_model.make(tmp_path / kind, shape, kind)
+    for name in ("blk.0.attn_q.weight", "blk.1.ffn_down.weight"):
+        weights, scale = unpacked(tmp_path / "I2_S", name)
+        for kind in ("TQ1_0", "TQ2_0"):
+            other, other_scale = unpacked(tmp_path / kind, name)
+            assert np.array_equal(weights, other)
+            assert scale == other_scale
+        assert abs(np.count_nonzero(weights) / weights.size - make_model.NONZERO) < 0.01
+        assert abs(weights.mean()) < 0.01
+
+
+@pytest.mark.parametrize("shape", TINY)
+def test_embedding_types_agree(tmp_path: Path, shape: str) -> None:
+    tables = {}
+    for kind in make_model.EMBEDDING:
+        make_model.make(tmp_path / kind, shape, embedding=kind)
+        tables[kind] = table(tmp_path / kind)
+    assert 0.015 < tables["F16"].std() < 0.025
+    assert np.abs(tables["F16"] - tables["Q8_0"]).max() < 1e-4
+    assert np.abs(tables["F16"] - tables["Q6_K"]).max() < 2.1 * 0.02 / 30  # Q6_K keeps a fourth of the steps
+
+
+def test_f16_source_holds_the_same_weights(tmp_path: Path) -> None:
+    """The file for other engines' quantisers: every matrix F16, its values the ternary ones times the scale."""
+    gguf_package = pytest.importorskip("gguf")
+    make_model.make(tmp_path / "F16", "tiny", "F16")
+    make_model.make(tmp_path / "I2_S", "tiny")
+    tensors = {tensor.name: tensor for tensor in gguf_package.GGUFReader(tmp_path / "F16").tensors}
+    weights, scale = unpacked(tmp_path / "I2_S", "blk.1.ffn_down.weight")
+    assert np.array_equal(tensors["blk.1.ffn_down.weight"].data, (weights * np.float32(scale)).astype(np.float16))
+
+
+def test_other_name_of_the_same_architecture(tmp_path: Path) -> None:
+    make_model.make(tmp_path / "a", "tiny", arch="bitnet")
+    checkpoint = open_checkpoint(str(tmp_path / "a"))
+    assert (checkpoint.config.arch, checkpoint.config.sub_norm) == ("bitnet", True)
+    with pytest.raises(ValueError, match="one name only"):
+        make_model.make(tmp_path / "b", "tiny-llama", arch="bitnet")
+
+
+def test_against_the_gguf_package(tmp_path: Path) -> None:
+    """The independent reader decodes the same numbers (it cannot read I2_S)."""
+    gguf_package = pytest.importorskip("gguf")
+    for kind in ("TQ1_0", "TQ2_0"):
+        path = tmp_path / kind
+        make_model.make(path, "tiny", kind, "Q6_K")
+        stored = {tensor.name: tensor for tensor in gguf_package.GGUFReader(path).tensors}
+        tensor = stored["blk.0.attn_q.weight"]
+        weights, scale = unpacked(path, "blk.0.attn_q.weight")
+        assert np.array_equal(gguf_package.dequantize(tensor.data, tensor.tensor_type), weights * np.float32(scale))
+        tensor = stored["token_embd.weight"]
+        theirs = gguf_package.dequantize(tensor.data[:16], tensor.tensor_type)
+        assert np.array_equal(theirs, table(path))
+
+
+def test_rows_that_fill_no_block_stay_f16() -> None:
+    stored = {name: kind for name, kind, _ in make_model.plan(make_model.SHAPES["3b"], "TQ2_0", "F16")}
+    assert stored["blk.0.attn_q.weight"] == "F16"  # rows of 3200
+    assert stored["blk.0.ffn_down.weight"] == "F16"  # rows of 8640
+    xl = {name: kind for name, kind, _ in make_model.plan(make_model.SHAPES["xl"], "TQ1_0", "F16")}
+    assert xl["blk.0.attn_q.weight"] == "TQ1_0" and xl["blk.0.ffn_down.weight"] == "F16"
+
+
+def test_f16_fallback_holds_the_same_weights() -> None:
+    scale = np.float16(0.5)
+    codes = make_model.Stream(1, "x").draw(make_model.CODES, 64)
+    as_f16 = make_model.encode_f16(codes, scale).reshape(-1)
+    as_tq2 = make_model.encode_tq2_0(codes, scale)[:, :64].reshape(-1, 2, 32)
+    weights = np.stack([as_tq2 >> 2 * i & 3 for i in range(4)], axis=2).reshape(-1).astype(np.int8) - 1
+    assert np.array_equal(as_f16, weights * scale)
+
+
+def test_published_sizes() -> None:
+    """Data bytes of 2B-4T as its published file has them: 1,179,449,920 with an F16 embedding; 332 tensors."""
+    tensors = make_model.plan(make_model.SHAPES["2b-4t"], "I2_S", "F16")
+    assert len(tensors) == 332
+    assert sum(gguf.tensor_bytes(gguf.TYPE_IDS[kind], dims[::-1]) or 0 for _, kind, dims in tensors) == 1_179_449_920
+    assert len(make_model.plan(make_model.SHAPES["falcon-e-1b"], "I2_S", "F16")) == 219
+    assert len(make_model.plan(make_model.SHAPES["llama3-8b"], "I2_S", "F16")) == 291
+
+
+@pytest.mark.parametrize("shape", sorted(make_model.SHAPES))
+def test_every_shape_describes_a_model(shape: str) -> None:
+    """The header of each shape is complete: sizes divide, vocabularies have their size."""
+    chosen = make_model.SHAPES[shape]
+    meta = make_model.metadata(chosen, shape, "I2_S")
+    tokens = meta["tokenizer.ggml.tokens"]
+    assert len(tokens) == len(set(tokens)) == len(meta["tokenizer.ggml.token_type"]) == chosen.n_vocab
+    assert chosen.n_head % chosen.n_kv_head == 0
+    for _, kind, dims in make_model.plan(chosen, "I2_S", "F16"):
+        assert gguf.tensor_bytes(gguf.TYPE_IDS[kind], dims[::-1])
+
+
+def test_merges_build_every_word() -> None:
+    special = {i: dummy_vocab.llama3_special(i) for i in range(128000, 128256)}
+    tokens, _, merges = dummy_vocab.byte_level_bpe(128256, special, 280147)
+    assert (len(tokens), len(merges)) == (128256, 280147)
+    ids = {token: i for i, token in enumerate(tokens)}
+    results = [ids[left + right] for left, right in (merge.split(" ") for merge in merges)]
+    assert results == sorted(results)  # rank order is id order
+    assert set(results) == set(range(256, 128000))
+    for merge in merges[:5000]:
+        left, right = merge.split(" ")
+        assert ids[left] < ids[left + right] and ids[right] < ids[left + right]
+    assert special[128002] == "<|reserved_special_token_0|>" and special[128255] == "<|reserved_special_token_250|>"
+    assert special[128008] == "<|reserved_special_token_4|>"
+
+
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.gguf"
+    make_model.main([str(path), "--shape", "tiny", "--type", "TQ1_0", "--embedding", "Q8_0", "--seed", "3"])
+    assert path.stat().st_size > 200_000
+    assert "MB in" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as error:
+        make_model.main([str(tmp_path / "no"), "--shape", "3b", "--embedding", "Q6_K"])
+    assert error.value.code == 2
+    assert not list(tmp_path.glob("no*"))
+
+
+@pytest.mark.parametrize("kind", make_model.TERNARY)
+@pytest.mark.parametrize("shape", TINY)
+def test_our_engine_runs_it(tmp_path: Path, shape: str, kind: str) -> None:
+    """Loads, tokenizes (text comes back) and answers; the answer does not depend on the ternary type."""
+    pytest.importorskip("edge.engine")
+    import edge
+
+    answers = []
+    for each in ("I2_S", kind):
+        make_model.make(tmp_path / each, shape, each)
+        with edge.load(str(tmp_path / each), ctx=64, kv="f16") as engine:
+            text = "bade fi, keep 3 words"
+            ids = engine.tokenizer.encode(text)
+            assert engine.tokenizer.decode(ids).strip() == text
+            greedy = edge.Sampling(temperature=0.0)
+            pieces = engine.session().complete(ids, max_tokens=8, sampling=greedy, ignore_eos=True)
+            answers.append([token for piece in pieces for token in piece.ids])
+    assert len(answers[0]) == 8
+    assert answers[0] == answers[1]
+
+
+def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it(tmp_path: Path) -> None:
+    """After `make chat` there is no NumPy; the scripts for development say so in one line."""
+    for script in ("make_model.py", "activations.py", "constrained.py", "valid_answers.py", "board_model.py"):
+        probe = (
+            f"import runpy, sys; sys.modules['numpy'] = None; sys.argv = [{script!r}]\n"
+            f"runpy.run_path('benchmarks/{script}', run_name='__main__')"
+        )
+        done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+        assert "needs numpy" in done.stderr and "-m pip install numpy" in done.stderr

@@ -1,0 +1,80 @@
+"""docs/models.md is what the tables of the program say, and what it says of refusals is what happens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from docs import make_boards, make_models
+from edge.errors import InvalidFile
+from edge.formats import open_checkpoint
+from edge.model.footprint import BOARDS
+from edge.registry.families import FAMILIES, REFUSED
+from edge.registry.library import KNOWN
+from edge.tools import fit
+from tests import handmade
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_page_is_current() -> None:
+    assert make_models.PAGE.read_text(encoding="utf-8") == make_models.page(), "run python docs/make_models.py"
+
+
+def test_every_family_is_on_it() -> None:
+    page = make_models.PAGE.read_text(encoding="utf-8")
+    for name in (*FAMILIES, *REFUSED, *(name for family in FAMILIES.values() for name in family.huggingface)):
+        assert f"`{name}`" in page, name
+
+
+@pytest.mark.parametrize(
+    ("arch", "said"),
+    [("qwen35", "Qwen3.5 hybrid.*Ternary-Bonsai 1.7B"), ("qwen35moe", "hybrid"), ("qwen3moe", "mixture of experts"),
+     ("maple", "mixture of experts"), ("mamba2", "state-space"), ("bitmamba", "BitMamba"), ("hgrn_bit", "MMfreeLM"),
+     ("gemma2", "soft caps.*Gemma 3"), ("gemma-embedding", "both directions"), ("gemma3n", "Gemma 3n"),
+     ("bitvla", "BitVLA")],
+)  # fmt: skip
+def test_what_is_known_and_not_run_is_named(tmp_path: Path, arch: str, said: str) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(handmade.model(arch, sub_norm=False))
+    with pytest.raises(InvalidFile, match=f"architecture '{arch}' is not supported: it is .*{said}") as caught:
+        open_checkpoint(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "said"),
+    [("Qwen3_5ForCausalLM", "hybrid"), ("HGRNBitForCausalLM", "MMfreeLM"), ("BitMambaForCausalLM", "BitMamba"),
+     ("MapleForCausalLM", "mixture"), ("OLMoForCausalLM", "pickled"), ("BitVLAForActionPrediction", "BitVLA")],
+)  # fmt: skip
+def test_folders_too(tmp_path: Path, architecture: str, said: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(handmade.hf_config(architectures=[architecture], model_type="x")))
+    with pytest.raises(InvalidFile, match=f"'{architecture}' is not supported: it is .*{said}"):
+        open_checkpoint(tmp_path)
+
+
+def test_the_list_of_known_models_agrees_with_the_pages() -> None:
+    """Every known model is on both pages, with its download, and the memory that `fit` then shows; `list` names the
+    smallest board on which the page has the default context.
+    """
+    from click.testing import CliRunner
+
+    from edge.cli.group import cli
+
+    page = make_models.PAGE.read_text(encoding="utf-8")
+    boards = make_boards.PAGE.read_text(encoding="utf-8")
+    listed = json.loads(CliRunner().invoke(cli, ["list", "--known", "--json"]).stdout)
+    assert {fit.published(model.shape).name for model in make_models.MODELS} == set(KNOWN)
+    assert [entry["name"] for entry in listed] == list(KNOWN)
+    for entry in listed:
+        name = entry["name"]
+        shown = CliRunner().invoke(cli, ["fit", name, "--memory", "64G", "-t", str(fit.THREADS), "--json"])
+        memory = json.loads(shown.stdout)["plan"]["total_bytes"]
+        line = next(line for line in page.splitlines() if f"`bitnet-edge pull {name}`" in line)
+        assert f"| {entry['nbytes'] / 1e6:.0f} MB |" in line and f" | {memory / 1e6:.0f} MB | " in line
+        row = next(line for line in boards.splitlines() if line.startswith(f"| `{name}` |"))
+        contexts = [0 if cell == "-" else int(cell) for cell in row.strip("| ").split(" | ")[1:]]
+        least = next(board for board, context in zip(BOARDS, contexts, strict=True) if context >= 2048)
+        assert entry["board_bytes"] == least, name

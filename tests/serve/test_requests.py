@@ -1,0 +1,488 @@
+"""What a request may say to `serve`, `batch`, the JSONL protocol and the library, and that it has an effect."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import edge
+from edge.errors import EdgeError, UsageError
+from edge.sampling import Sampling
+from tests.http_service import BOUND, GREEDY, Server, serving
+from tests.services import REAL, ROOT, environment
+
+pytestmark = pytest.mark.usefixtures("bundled_model")
+
+QUESTION = "Two teas and a scone, please."
+WILD = {"temperature": 3.0, "top_k": 0, "top_p": 1, "min_p": 0, "max_tokens": 24, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """One service for all tests that leave it as it was."""
+    with serving("--parallel", "2", "--queue", "8", "--ctx", "512", "--name", "guide", "--seed", "3") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[edge.Engine]:
+    with edge.load(threads=1, ctx=512) as engine:
+        yield engine
+
+
+def user(text: str = QUESTION) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": text}]
+
+
+# ---- seeds --------------------------------------------------------------------------------------------------------
+
+
+def test_a_seed_of_minus_one_is_random(server: Server) -> None:
+    """As in llama.cpp and Ollama, and with every other seed it is not; also on a server that was given one."""
+    def openai(seed: Any) -> str:
+        return server.chat(QUESTION, **WILD, seed=seed)["choices"][0]["message"]["content"]
+
+    def ollama(seed: Any) -> str:
+        options = {**{key: value for key, value in WILD.items() if key != "max_tokens"}, "num_predict": 24}
+        body = {"messages": user(), "stream": False, "options": {**options, "seed": seed}}
+        return server.ask("POST", "/api/chat", body)[2]["message"]["content"]
+
+    for ask in (openai, ollama):
+        for same in (7, 0, -2, 7.0, 4294967295, 1 << 63, None):
+            assert ask(same) == ask(same), same
+        assert len({ask(-1) for _ in range(4)}) == 4
+        assert len({ask(-1.0) for _ in range(4)}) == 4
+    several = server.chat(QUESTION, **WILD, n=3, seed=-2)["choices"]  # none of them becomes -1
+    assert several == server.chat(QUESTION, **WILD, n=3, seed=-2)["choices"]
+
+
+def test_random_after_a_seed_is_random(engine: edge.Engine) -> None:
+    session, found = engine.session(), set()
+    for _ in range(4):
+        session.complete("Hello", **WILD, seed=5).text  # noqa: B018  runs it
+        found.add(session.complete("Hello", **WILD).text)
+    assert len(found) == 4
+    assert Sampling(seed=-1).seed is None and Sampling(top_k=-1).top_k == 0
+    assert len({engine.session().complete("Hello", **WILD, seed=-1).text for _ in range(4)}) == 4
+
+
+def lines(*requests: dict[str, Any], options: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """The events of `chat --jsonl` for these requests."""
+    done = subprocess.run([*REAL, "chat", "--jsonl", "--ctx", "512", *options], cwd=ROOT, env=environment(), text=True,
+                          input="".join(json.dumps(each) + "\n" for each in requests), capture_output=True,
+                          timeout=BOUND)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [json.loads(each) for each in done.stdout.splitlines()]
+
+
+def test_seeds_of_lines_and_of_the_command_line() -> None:
+    asked = [{"op": "chat", "id": f"{seed} {i}", "messages": user(), **WILD, "by": "all", "seed": seed}
+             for seed in (-1, 9, None) for i in range(3)]  # fmt: skip
+    found = [each for each in lines(*asked, options=("--seed", "-1")) if each["ev"] == "text"]
+    told = [{each["text"] for each in found if each["id"].startswith(name)} for name in ("-1", "9", "N")]
+    assert [len(each) for each in told] == [3, 1, 3]
+
+
+# ---- functions together with a form ---------------------------------------------------------------------------------
+
+DRINK = {"type": "object", "properties": {"drink": {"enum": ["tea", "coffee"]}}, "required": ["drink"],
+         "additionalProperties": False}  # fmt: skip
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": DRINK}} for name in ("order", "cancel")]
+FORMS: list[tuple[dict[str, Any], Any]] = [
+    ({"response_format": {"type": "json_schema", "json_schema": {"name": "d", "schema": DRINK}}},
+     lambda text: json.loads(text)["drink"] in ("tea", "coffee")),
+    ({"response_format": {"type": "json_object"}}, lambda text: isinstance(json.loads(text), dict)),
+    ({"regex": "[0-9]{3}"}, lambda text: re.fullmatch("[0-9]{3}", text)),
+    ({"choices": ["yes", "no"]}, lambda text: text in ("yes", "no")),
+    ({"grammar": 'start: "a" | "b" start'}, lambda text: re.fullmatch("b*a", text)),
+]  # fmt: skip
+SCATTERED = {"temperature": 1.5, "top_k": 0, "top_p": 1, "min_p": 0, "max_tokens": 60}
+
+
+def is_call(message: dict[str, Any]) -> bool:
+    """Whether a message is one well-formed call and nothing else."""
+    calls = message.get("tool_calls")
+    if not calls:
+        return False
+    functions = [each["function"] for each in calls]
+    assert not message["content"]
+    assert all(each["name"] in ("order", "cancel") for each in functions)
+    assert all(json.loads(each["arguments"])["drink"] in ("tea", "coffee") for each in functions)
+    return True
+
+
+@pytest.mark.parametrize("number", range(len(FORMS)))
+def test_a_form_holds_beside_functions(server: Server, number: int) -> None:
+    form, holds = FORMS[number]
+    for seed in range(4):
+        asked = {"tools": TOOLS, "seed": seed, **SCATTERED, **form}
+        message = server.chat(QUESTION, **asked, tool_choice="none")["choices"][0]["message"]
+        assert holds(message["content"]) and "tool_calls" not in message
+        choice = server.chat(QUESTION, **asked)["choices"][0]
+        assert is_call(choice["message"]) or holds(choice["message"]["content"]), choice
+        events = server.events("/v1/chat/completions", {"messages": user(), **asked})[:-1]
+        deltas = [event["choices"][0]["delta"] for event in events]
+        called = [call for delta in deltas for call in delta.get("tool_calls", ())]
+        told = "".join(delta.get("content") or "" for delta in deltas)
+        assert told == (choice["message"]["content"] or "") and bool(called) == is_call(choice["message"])
+        assert is_call(server.chat(QUESTION, **asked, tool_choice="required")["choices"][0]["message"])
+        result = [*user(), {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "order", "arguments": '{"drink": "tea"}'}}]},
+            {"role": "tool", "tool_call_id": "c", "content": "done"}]  # fmt: skip
+        message = server.chat(result, **asked)["choices"][0]["message"]
+        assert is_call(message) or holds(message["content"])
+
+
+def test_both_a_call_and_a_text_can_come(engine: edge.Engine) -> None:
+    """The grammar forbids neither; the text of the form may look like the beginning of a call."""
+    open_ = {"type": "object", "properties": {"name": {"enum": ["order", "oslo"]}}, "required": ["name"]}
+    for form in ({"choices": ["yes", "no", '{"name": "ordinary"}']}, {"schema": DRINK}, {"schema": open_}):
+        kinds = set()
+        for seed in range(24):
+            answer = engine.session().ask(QUESTION, tools=TOOLS, seed=seed, **SCATTERED, **form)
+            assert bool(answer.calls) != bool(answer.content), answer.text
+            kinds.add(bool(answer.calls))
+            if answer.calls:
+                with pytest.raises(EdgeError, match="calls a function"):
+                    answer.value  # noqa: B018  raises
+            elif "schema" in form:
+                assert isinstance(answer.value, dict)
+            else:
+                assert answer.value in form["choices"]
+        assert kinds == {True, False}, form
+
+
+def test_a_form_that_is_refused_alone_is_refused_beside_functions(server: Server) -> None:
+    not_ = {"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}
+    for bad in ({"grammar": "start: ("}, {"regex": "["}, {"choices": []}, not_, {"grammar": "start: x"}):
+        for choice in ("auto", "none", "required"):
+            asked = {"messages": user(), **GREEDY, **bad, "tools": TOOLS, "tool_choice": choice}
+            status, _, found = server.ask("POST", "/v1/chat/completions", asked)
+            alone = server.ask("POST", "/v1/chat/completions", {"messages": user(), **bad})
+            assert (status, found) == (400, alone[2])
+
+
+def test_all_ways_to_ask_agree_about_functions_and_forms(server: Server, engine: edge.Engine, tmp_path: Path) -> None:
+    from edge.tools.batch import Batch
+
+    sampling = {key: value for key, value in SCATTERED.items() if key != "max_tokens"}
+    for seed in range(3):
+        format_ = {"type": "json_schema", "json_schema": {"schema": DRINK}}
+        body = {"messages": user(), "tools": TOOLS, "response_format": format_, **SCATTERED, "seed": seed}
+        wanted = server.chat(**body)["choices"][0]["message"]
+        calls = [each["function"] for each in wanted.get("tool_calls", ())]
+        options = {**sampling, "num_predict": 60, "seed": seed}
+        told = server.ask("POST", "/api/chat", {"messages": user(), "tools": TOOLS, "format": DRINK, "stream": False,
+                                                "options": options})[2]["message"]  # fmt: skip
+        assert told["content"] == (wanted["content"] or "")
+        assert [each["function"]["arguments"] for each in told.get("tool_calls", ())] == [
+            json.loads(each["arguments"]) for each in calls]  # fmt: skip
+        (tmp_path / "in.jsonl").write_text(json.dumps({"custom_id": "a", "body": body}) + "\n")
+        (tmp_path / "out.jsonl").unlink(missing_ok=True)
+        with Batch(engine, str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl")) as batch:
+            batch.run()
+        answered = json.loads((tmp_path / "out.jsonl").read_text())["response"]["body"]["choices"][0]["message"]
+        assert answered["content"] == wanted["content"]
+        assert [each["function"] for each in answered.get("tool_calls", ())] == calls
+        events = lines({"op": "chat", "messages": user(), "tools": TOOLS, "schema": DRINK, **SCATTERED, "seed": seed})
+        assert "".join(each["text"] for each in events if each["ev"] == "text") == (wanted["content"] or "")
+        assert [each["function"] for each in events[-1].get("tool_calls", ())] == calls
+        assert (events[-1]["finish_reason"] == "tool_calls") == bool(calls)
+
+
+# ---- messages ------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_that_has_begun_is_continued(server: Server, engine: edge.Engine) -> None:
+    """The prompt is that of the same messages with the beginning written behind it; OpenAI's and Ollama's routes."""
+    begun = [*user(), {"role": "assistant", "content": "Certainly: two"}]
+    ids = [*engine.model.encode(user()), *engine.tokenizer.encode(engine.model.answer_lead + "Certainly: two")]
+    wanted = engine.session().complete(ids, max_tokens=12, temperature=0).text
+    said = server.chat(begun, max_tokens=12)
+    assert said["choices"][0]["message"]["content"] == wanted and said["usage"]["prompt_tokens"] == len(ids)
+    body = {"messages": begun, "stream": False, "options": {"temperature": 0, "num_predict": 12}}
+    assert server.ask("POST", "/api/chat", body)[2]["message"]["content"] == wanted
+    session = engine.session()
+    assert session.chat(begun, max_tokens=12, temperature=0).text == wanted
+    assert session.messages == [*user(), {"role": "assistant", "content": "Certainly: two" + wanted}]
+    empty = [*user(), {"role": "assistant", "content": ""}]
+    assert server.chat(empty)["choices"] == server.chat(QUESTION)["choices"]
+    for more in ({"choices": ["yes"]}, {"tools": TOOLS, "tool_choice": "required"}):
+        status, _, found = server.ask("POST", "/v1/chat/completions", {"messages": begun, **more})
+        assert status == 400 and "assistant" in found["error"]["message"]
+
+
+def test_the_system_speaks_anywhere(server: Server, engine: edge.Engine) -> None:
+    for role in ("system", "developer"):
+        messages = [*user("Hello"), {"role": "assistant", "content": "Hi."}, {"role": role, "content": "Be brief."},
+                    {"role": role, "content": "Be kind."}, *user()]  # fmt: skip
+        plain = [*user("Hello"), {"role": "assistant", "content": "Hi."},
+                 {"role": "system", "content": "Be brief.\n\nBe kind."}, *user()]  # fmt: skip
+        text = "".join(part.text for part in engine.template.render(plain))
+        assert text.index("Hi.") < text.index("Be brief.\n\nBe kind.") < text.index(QUESTION)
+        said = server.chat(messages)
+        assert said["usage"]["prompt_tokens"] == len(engine.model.encode(plain))
+        assert server.chat([*user(), {"role": role, "content": "Now answer."}])["choices"]  # and last
+    from edge.prompt.template import FAMILIES
+
+    gemma = "".join(part.text for part in FAMILIES["gemma"].parts(plain, True))
+    assert gemma.endswith("<start_of_turn>user\nBe brief.\n\nBe kind.\n\n" + QUESTION + "<end_of_turn>\n"
+                          "<start_of_turn>model\n") and "system" not in gemma  # fmt: skip
+
+
+# ---- prompts -------------------------------------------------------------------------------------------------------
+
+
+def test_several_prompts(server: Server, engine: edge.Engine) -> None:
+    prompts = ["Two teas", "A scone", "The lift"]
+    alone = [server.ask("POST", "/v1/completions", {"prompt": each, **GREEDY})[2] for each in prompts]
+    status, _, found = server.ask("POST", "/v1/completions", {"prompt": prompts, **GREEDY})
+    assert status == 200
+    assert [each["text"] for each in found["choices"]] == [each["choices"][0]["text"] for each in alone]
+    for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
+        assert found["usage"][name] == sum(each["usage"][name] for each in alone)
+    ids = [list(engine.model.encode_raw(each)) for each in prompts]
+    assert server.ask("POST", "/v1/completions", {"prompt": ids, **GREEDY})[2]["choices"] == found["choices"]
+    assert server.ask("POST", "/v1/completions", {"prompt": ids[:1], **GREEDY})[2]["choices"] == found["choices"][:1]
+    two = {"prompt": prompts, "n": 2, **WILD, "seed": 4}
+    several = server.ask("POST", "/v1/completions", two)[2]["choices"]
+    one = server.ask("POST", "/v1/completions", {**two, "prompt": prompts[1]})[2]["choices"]
+    assert [each["index"] for each in several] == list(range(6))
+    assert [each["text"] for each in several[2:4]] == [each["text"] for each in one]
+    events = server.events("/v1/completions", {"prompt": prompts, **GREEDY, "echo": True})[:-1]
+    for i, each in enumerate(prompts):
+        told = "".join(event["choices"][0]["text"] for event in events if event["choices"][0]["index"] == i)
+        assert told == each + found["choices"][i]["text"]
+    for wrong in ([], [""], [[]], ["a", 5], [[1], "\ud800"], [[-1]], ["a"] * 65, [None], [True]):
+        assert server.ask("POST", "/v1/completions", {"prompt": wrong})[0] == 400, wrong
+    status, _, body = server.ask("POST", "/v1/completions", {"prompt": ["a"] * 50})  # the queue never holds so many
+    assert status == 400 and "several requests" in body["error"]["message"]
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """In float64, by its definition."""
+    logits = logits.astype(np.float64)
+    highest = logits.max(-1, keepdims=True)
+    return logits - highest - np.log(np.exp(logits - highest).sum(-1, keepdims=True))
+
+
+def test_the_prompt_is_scored(server: Server, engine: edge.Engine) -> None:
+    """Against log-softmax in float64 of the logits of one forward pass, and of the slow forward pass in NumPy."""
+    from edge.formats import open_checkpoint
+    from edge.registry.library import demo
+    from pyx.kv import KVCache
+    from pyx.transformer import Segment
+    from tests.oracles import forward
+
+    prompt = "Two teas, please – and “çay”. 😀 " * 3  # several bytes a character, more than one step
+    ids = engine.model.encode_raw(prompt)
+    n, n_vocab, c = len(ids), engine.config.n_vocab, engine.config
+    assert n > 32
+    rows = array("f", bytes(4 * n * n_vocab))
+    with engine.model.alone() as transformer:
+        cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, n, "int8", windows=c.windows)
+        for at in range(0, n, transformer.chunk):
+            part = rows[at * n_vocab : (at + transformer.chunk) * n_vocab]
+            transformer.step((Segment(cache, ids[at : at + transformer.chunk], part, True),))
+            rows[at * n_vocab : (at + transformer.chunk) * n_vocab] = part
+    logits = np.frombuffer(rows, np.float32).reshape(n, n_vocab)
+    expected = log_softmax(logits)
+    body = {"prompt": prompt, "echo": True, "logprobs": 3, "max_tokens": 0}
+    choice = server.ask("POST", "/v1/completions", body)[2]["choices"][0]
+    told = choice["logprobs"]
+    assert choice["text"] == prompt and choice["finish_reason"] == "length"
+    assert [len(told[name]) for name in told] == [n] * 4
+    assert told["token_logprobs"][0] is None and told["top_logprobs"][0] is None
+    for i in range(1, n):
+        assert told["token_logprobs"][i] == pytest.approx(expected[i - 1, ids[i]], abs=2e-5)
+        likeliest = np.sort(expected[i - 1])[-3:]
+        assert sorted(told["top_logprobs"][i].values()) == pytest.approx(likeliest, abs=2e-5)
+    slow = log_softmax(forward.Model(open_checkpoint(demo())).logits(list(ids)))
+    apart = np.abs(slow[: n - 1, ids[1:]].diagonal() - told["token_logprobs"][1:])
+    assert apart.mean() < 0.3  # the engine rounds keys and values to int8, the slow pass does not
+    # offsets: where the text of each token begins
+    assert told["text_offset"][0] == 0 and told["text_offset"] == sorted(told["text_offset"])
+    for i, at in enumerate(told["text_offset"]):
+        if not told["tokens"][i].startswith("bytes:"):
+            assert prompt[at:].startswith(told["tokens"][i])
+    # the same for ids, in a stream, in a batch, and with an answer behind it
+    assert server.ask("POST", "/v1/completions", {**body, "prompt": list(ids)})[2]["choices"][0] == choice
+    events = server.events("/v1/completions", {**body, "max_tokens": 4, "temperature": 0})[:-1]
+    whole = server.ask("POST", "/v1/completions", {**body, "max_tokens": 4, "temperature": 0})[2]["choices"][0]
+    streamed = [event["choices"][0] for event in events]
+    assert "".join(each["text"] for each in streamed) == whole["text"] and whole["text"].startswith(prompt)
+    for name in told:
+        joined = [value for each in streamed if each["logprobs"] for value in each["logprobs"][name]]
+        assert joined == whole["logprobs"][name] and joined[:n] == told[name] and len(joined) == n + 4
+    several = server.ask("POST", "/v1/completions", {**body, "prompt": ["Hi", prompt]})[2]["choices"]
+    assert several[1] == {**choice, "index": 1}
+    short = engine.session().complete(prompt, max_tokens=0, logprobs=0, echo=True)
+    assert short.text == "" and [each.id for each in short.prompt_logprobs] == list(ids)
+    with pytest.raises(UsageError, match="echo"):
+        engine.session().ask("Hi", logprobs=0, echo=True)
+
+
+def test_offsets_of_an_answer(server: Server) -> None:
+    choice = server.ask("POST", "/v1/completions", {"prompt": "Two teas", "logprobs": 1, **GREEDY})[2]["choices"][0]
+    told = choice["logprobs"]
+    assert len(told["text_offset"]) == len(told["tokens"]) == len(told["token_logprobs"]) > 1
+    assert all(choice["text"][at:].startswith(token) for at, token in zip(told["text_offset"], told["tokens"]))
+
+
+# ---- OpenAI's responses ----------------------------------------------------------------------------------------------
+
+
+def events_of(server: Server, body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The events of a streamed response; the name of each is its type, and they are numbered."""
+    status, headers, text = server.ask("POST", "/v1/responses", {**body, "stream": True})
+    assert status == 200 and headers["content-type"].startswith("text/event-stream"), text
+    found = []
+    for i, block in enumerate(text.removesuffix("\n\n").split("\n\n")):
+        name, data = block.split("\n")
+        event = json.loads(data.removeprefix("data: "))
+        assert name == f"event: {event['type']}" and event["sequence_number"] == i
+        found.append(event)
+    return found
+
+
+def respond(server: Server, **body: Any) -> Any:
+    status, _, found = server.ask("POST", "/v1/responses", body)
+    assert status == 200, found
+    return found
+
+
+def stable(response: dict[str, Any]) -> Any:
+    """A response without what is new each time."""
+    def without(value: Any) -> Any:
+        if isinstance(value, list):
+            return [without(each) for each in value]
+        if isinstance(value, dict):
+            return {key: without(each) for key, each in value.items()
+                    if key not in ("id", "call_id", "created_at", "usage", "timings")}  # fmt: skip
+        return value
+
+    return without(response)
+
+
+def test_a_response_is_the_answer_of_a_chat(server: Server) -> None:
+    said = server.chat([{"role": "system", "content": "Be brief."}, *user()])
+    text = said["choices"][0]["message"]["content"]
+    base = {"temperature": 0, "max_output_tokens": 16}
+    whole = respond(server, input=QUESTION, instructions="Be brief.", **base)
+    assert whole["object"] == "response" and whole["error"] is None and whole["store"] is False
+    (item,) = whole["output"]
+    assert item["type"] == "message" and item["content"] == [
+        {"type": "output_text", "text": text, "annotations": [], "logprobs": []}]  # fmt: skip
+    assert whole["usage"]["input_tokens"] == said["usage"]["prompt_tokens"]
+    assert whole["usage"]["output_tokens"] == said["usage"]["completion_tokens"]
+    cut = said["choices"][0]["finish_reason"] == "length"
+    assert whole["status"] == ("incomplete" if cut else "completed")
+    parts = [{"role": "developer", "content": "Be brief."},
+             {"type": "message", "role": "user", "content": [{"type": "input_text", "text": QUESTION}]}]  # fmt: skip
+    assert stable(respond(server, input=parts, **base)) == {**stable(whole), "instructions": None}
+    short = respond(server, input=QUESTION, temperature=0, max_output_tokens=1)
+    assert (short["status"], short["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+    assert short["output"][0]["status"] == "incomplete"
+    again = [*parts, item, {"role": "user", "content": "And now?"}]
+    told = [{"role": "system", "content": "Be brief."}, *user(), {"role": "assistant", "content": text},
+            *user("And now?")]  # fmt: skip
+    wanted = server.chat(told)["choices"][0]["message"]["content"]
+    assert respond(server, input=again, **base)["output"][0]["content"][0]["text"] == wanted
+    assert server.ask("POST", "/responses", {"input": QUESTION, **base})[2]["output"][0]["content"] == (
+        respond(server, input=QUESTION, **base)["output"][0]["content"])  # fmt: skip
+
+
+def test_a_response_in_events(server: Server) -> None:
+    for body in ({"input": QUESTION, "temperature": 0, "max_output_tokens": 16},
+                 {"input": QUESTION, "temperature": 0, "max_output_tokens": 16, "top_logprobs": 2},
+                 {"input": QUESTION, "temperature": 0, "max_output_tokens": 60, "tools": FLAT,
+                  "tool_choice": "required"}):  # fmt: skip
+        whole, events = respond(server, **body), events_of(server, body)
+        assert [event["type"] for event in events[:2]] == ["response.created", "response.in_progress"]
+        last = events[-1]
+        assert last["type"] == f"response.{whole['status']}" and stable(last["response"]) == stable(whole)
+        for i, item in enumerate(last["response"]["output"]):
+            own = [event for event in events if event.get("output_index") == i]
+            assert own[0]["type"] == "response.output_item.added" and own[0]["item"]["id"] == item["id"]
+            assert own[-1]["type"] == "response.output_item.done" and own[-1]["item"] == item
+            ids = {event["item_id"] for event in own[1:-1]}
+            assert ids == {item["id"]}
+            if item["type"] == "message":
+                text = item["content"][0]["text"]
+                deltas = [event for event in own if event["type"] == "response.output_text.delta"]
+                assert "".join(event["delta"] for event in deltas) == text and len(deltas) > 1
+                assert [each for event in deltas for each in event["logprobs"]] == item["content"][0]["logprobs"]
+                kinds = [event["type"] for event in own if not event["type"].endswith("delta")]
+                assert kinds[1:-1] == ["response.content_part.added", "response.output_text.done",
+                                       "response.content_part.done"]  # fmt: skip
+            else:
+                assert own[-2]["arguments"] == item["arguments"] == "".join(
+                    event["delta"] for event in own if event["type"].endswith("arguments.delta"))  # fmt: skip
+
+
+FLAT = [{"type": "function", **tool["function"]} for tool in TOOLS]
+
+
+def test_a_response_calls_functions_and_has_a_form(server: Server) -> None:
+    called = respond(server, input=QUESTION, tools=FLAT, tool_choice={"type": "function", "name": "cancel"},
+                     temperature=0, max_output_tokens=60)  # fmt: skip
+    (call,) = called["output"]
+    assert (call["type"], call["name"]) == ("function_call", "cancel")
+    assert json.loads(call["arguments"])["drink"] in ("tea", "coffee")
+    some = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "order"}]}
+    assert respond(server, input=QUESTION, tools=FLAT, tool_choice=some)["output"][0]["name"] == "order"
+    result = [{"role": "user", "content": QUESTION}, {"type": "reasoning", "id": "r", "summary": []}, call,
+              {"type": "function_call_output", "call_id": call["call_id"], "output": "done"}]  # fmt: skip
+    messages = [*user(), {"role": "assistant", "content": "", "tool_calls": [
+        {"id": call["call_id"], "type": "function",
+         "function": {"name": "cancel", "arguments": call["arguments"]}}]},
+        {"role": "tool", "tool_call_id": call["call_id"], "content": "done"}]  # fmt: skip
+    wanted = server.chat(messages, tools=TOOLS)["choices"][0]["message"]["content"]
+    found = respond(server, input=result, tools=FLAT, temperature=0, max_output_tokens=16)
+    assert found["output"][0]["content"][0]["text"] == wanted
+    form = {"format": {"type": "json_schema", "name": "drink", "schema": DRINK, "strict": True}}
+    made = respond(server, input=QUESTION, text=form, temperature=1.5, max_output_tokens=40)
+    assert json.loads(made["output"][0]["content"][0]["text"])["drink"] in ("tea", "coffee")
+    either = respond(server, input=QUESTION, text=form, tools=FLAT, temperature=1.5, max_output_tokens=60)["output"][0]
+    assert either["type"] == "function_call" or json.loads(either["content"][0]["text"])["drink"]
+
+
+def test_what_a_response_refuses(server: Server) -> None:
+    for more, param in (
+        ({"previous_response_id": "resp_1"}, "previous_response_id"), ({"input": []}, "input"), ({"input": 5}, "input"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"), ({"input": [7]}, "input[0]"),
+        ({"input": [{"role": "king", "content": "x"}]}, "input[0]"), ({"background": True}, "background"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input[0].content"),
+        ({"input": [{"type": "function_call", "name": "f"}]}, "input[0].arguments"),
+        ({"tools": [{"type": "web_search"}]}, "tools"),
+        ({"tool_choice": {"type": "web_search"}, "tools": FLAT}, "tools"),
+        ({"text": {"format": {"type": "xml"}}}, "text.format"), ({"text": {"verbosity": "low"}}, "text.verbosity"),
+        ({"text": {"format": {"type": "json_schema"}}}, "text.format"), ({"include": ["x"]}, "include"),
+        ({"reasoning": {"effort": "huge"}}, "reasoning_effort"), ({"truncation": "auto"}, "truncation"),
+        ({"metadata": {"a": "\ud800"}}, "metadata"), ({"reasoning": {"a": "\ud800"}}, "reasoning"),
+        ({"max_output_tokens": 0}, "max_output_tokens"), ({"instructions": "\ud800"}, "instructions"),
+        ({"input": [{"role": "system", "content": "only"}]}, "messages"), ({"conversation": "c"}, "conversation"),
+    ):  # fmt: skip
+        status, _, found = server.ask("POST", "/v1/responses", {"input": QUESTION, **more})
+        assert status == 400 and found["error"]["param"] == param, found
+
+
+def test_halves_of_surrogates_never_fail_the_server(server: Server) -> None:
+    half = "\ud83d"
+    bodies: list[dict[str, Any]] = [
+        {"tools": [{"type": "function", "function": {"name": "f", "description": half}}]}, {"choices": [half]},
+        {"response_format": {"type": half}}, {"chat_template_kwargs": {half: 1}}, {"reasoning_effort": half},
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": {half: half}}}}, {"tool_choice": half},
+        {"tools": TOOLS, "tool_choice": {"type": half}}, {"think": half}, {half: half}, {"grammar": half},
+    ]  # fmt: skip
+    for body in bodies:
+        status, _, found = server.ask("POST", "/v1/chat/completions", {"messages": user(), **GREEDY, **body})
+        assert status == (200 if half in body else 400), (body, found)

@@ -1,0 +1,739 @@
+"""Sessions over a fake model: prefix reuse, streaming, stopping, limits, threads.  Then the same on the real one."""
+
+from __future__ import annotations
+
+import gc
+import re
+import subprocess
+import sys
+import threading
+import time
+from array import array
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("pyx.sampler", reason="needs the compiled floor (python setup.py build_ext --inplace)")
+
+import edge
+from edge.errors import ContextFull, EdgeError, UsageError
+from edge.sampling import Sampling
+from edge.session.stream import Piece, Stream, sentence_end
+from edge.session.usage import Timings, Usage, stats_line
+from tests import fakes
+
+GREEDY = Sampling(temperature=0.0)
+
+
+def text(pieces) -> str:
+    return "".join(piece.text for piece in pieces)
+
+
+def ask(session, question, **options) -> str:
+    return text(session.ask(question, **{"sampling": GREEDY, "max_tokens": 20, **options}))
+
+
+# ---- prefix reuse -------------------------------------------------------------------------------------------------
+
+
+def test_a_turn_reads_only_what_is_new():
+    engine = fakes.engine(fakes.script("Hello there.", "Second.", "Third."))
+    session = engine.session(system="You are a guide.")
+    assert ask(session, "Hi") == "Hello there."
+    first = session.usage
+    assert first.cached == 0 and first.completion == 12
+    assert ask(session, "More") == "Second."
+    # everything of the first turn but its end mark is held, though the tokenizer joins what the model wrote apart
+    assert session.usage.cached >= first.prompt + first.completion - 1
+    assert session.usage.prompt == first.prompt + 12 + len(
+        [fakes.EOT, fakes.USER, *b"More", fakes.EOT, fakes.ASSISTANT]
+    )
+    assert ask(session, "And") == "Third."
+    assert [m["role"] for m in session.messages] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+    assert session.messages[2]["content"] == "Hello there."
+
+
+@given(
+    st.lists(st.sampled_from(["ask", "undo", "clear", "system", "edit", "close early", "stop"]), max_size=8),
+    st.booleans(),
+)
+def test_a_session_answers_as_if_it_had_just_begun(actions, sealed):
+    """Whatever happened before, the KV cache never shows: the next answer is that of a fresh session."""
+    engine = fakes.engine(sealed=sealed)
+    session = engine.session(system="the other thing")
+    for i, action in enumerate(actions):
+        if action == "ask":
+            ask(session, f"question {i}", max_tokens=7)
+        elif action == "undo":
+            session.undo()
+        elif action == "clear":
+            session.clear()
+        elif action == "system":
+            session.system = f"the system {i}"
+        elif action == "edit" and session.messages:
+            session.messages[-1] = {**session.messages[-1], "content": "edited"}
+        elif action == "close early":
+            pieces = session.ask(f"close {i}", sampling=GREEDY, max_tokens=9)
+            for _ in range(3):
+                next(pieces)
+            pieces.close()
+        elif action == "stop":
+            ask(session, "stop me", stop=["E", "AA", "XYZ"], max_tokens=9)
+        if session.state:
+            assert session.state.kv.ids == list(session.state.tokens)
+    fresh = engine.session()
+    fresh.messages = [dict(m) for m in session.messages]
+    assert ask(session, "the last") == ask(fresh, "the last")
+    assert session.messages == fresh.messages
+    assert session.usage.prompt == fresh.usage.prompt
+
+
+def test_an_exact_hit_still_evaluates_the_last_token():
+    engine = fakes.engine()
+    session = engine.session()
+    ids = list(range(97, 117))
+    first = text(session.complete(ids, sampling=GREEDY, max_tokens=5))
+    engine.model.transformer.evaluated.clear()
+    assert text(session.complete(ids, sampling=GREEDY, max_tokens=5)) == first
+    assert 0 < session.usage.cached < len(ids)
+    assert sum(engine.model.transformer.evaluated[:1]) >= 1
+    # a prompt that ends inside what is held
+    assert text(session.complete(ids[:10], sampling=GREEDY, max_tokens=5)) == text(
+        engine.session().complete(ids[:10], sampling=GREEDY, max_tokens=5)
+    )
+
+
+def test_what_crop_gives_back_is_evaluated_again():
+    engine = fakes.engine(sealed=True)
+    session = engine.session()
+    text(session.complete(list(range(97, 127)), sampling=GREEDY, max_tokens=1))
+    text(session.complete([*range(97, 110), 65, 66], sampling=GREEDY, max_tokens=1))
+    assert session.usage == Usage(15, 8, 1)  # 13 in common, whole pages of 8 stay
+
+
+def test_an_answer_is_reused_with_the_tokens_the_model_wrote():
+    engine = fakes.engine(fakes.script("the other thing here", "ok"))
+    session = engine.session()
+    ask(session, "q")
+    held = session.n_tokens
+    ask(session, "q2")
+    assert session.usage.cached == held
+    # special tokens are never exchanged for text that looks like them
+    context = session.state
+    context.tokens.append(fakes.EOT)
+    context.kv.ids.append(fakes.EOT)
+    ids = array("i", [*context.tokens[:-1], *b"<eot>", 70])
+    assert context.splice(ids) == ids
+
+
+def test_warm_reads_the_system_prompt_once():
+    engine = fakes.engine()
+    session = engine.session(system="A long system prompt. " * 20)
+    held = session.warm()
+    assert held > 400
+    engine.model.transformer.evaluated.clear()
+    assert session.warm() == held and not engine.model.transformer.evaluated
+    answer = ask(session, "Hi")
+    assert session.usage.cached == held
+    assert answer == ask(engine.session(system="A long system prompt. " * 20), "Hi")
+    assert session.warm() > held  # the history is warm as well
+    assert engine.session().warm() > 0  # what the template begins with
+
+
+def test_prefill_in_chunks_reports_and_can_be_cancelled():
+    engine = fakes.engine()
+    session = engine.session()
+    seen = []
+    engine.model.transformer.hook = lambda: time.sleep(0.001)
+    prompt = list(range(97, 122)) * 20
+    text(session.complete(prompt, max_tokens=1, on_prefill=lambda *a: seen.append(a)))
+    assert seen[0] == (0, 500, 0) and seen[-1] == (500, 500, 0) and len(seen) > 3
+    assert [a[0] for a in seen] == sorted({a[0] for a in seen})
+
+    session = engine.session()
+    pieces = session.complete(prompt, on_prefill=lambda done, *_: session.cancel() if done >= 64 else None)
+    assert list(pieces) == [] and session.finish_reason == "cancelled"
+    assert 64 <= session.n_tokens < 500
+    text(session.complete(prompt, max_tokens=1))
+    assert session.usage.cached >= 64  # nothing of it was lost
+
+
+# ---- pieces -------------------------------------------------------------------------------------------------------
+
+ANSWER = 'He said: "It is 3.5 km." Dr. Who waits... at no. 5, e.g. there! "Really?" Yes.\nBye. 1. One 你好。再见！ ok'
+
+
+@pytest.mark.parametrize("by", ["token", "word", "sentence", "all"])
+def test_pieces_add_up_and_every_token_is_in_one(by):
+    session = fakes.engine(fakes.script(ANSWER)).session()
+    pieces = list(session.ask("q", sampling=GREEDY, by=by))
+    assert text(pieces) == ANSWER
+    assert b"".join(piece.bytes for piece in pieces) == ANSWER.encode()
+    assert bytes(token for piece in pieces for token in piece.ids) == ANSWER.encode()
+    assert all(piece.text for piece in pieces)
+    if by == "token":
+        assert len(pieces) == len(ANSWER)  # bytes of one character come together
+    if by == "all":
+        assert len(pieces) == 1
+
+
+def test_sentences():
+    session = fakes.engine(fakes.script(ANSWER)).session()
+    assert [piece.text for piece in session.ask("q", sampling=GREEDY, by="sentence")] == [
+        'He said: "It is 3.5 km." ',
+        "Dr. Who waits... at no. 5, e.g. there! ",
+        '"Really?" ',
+        "Yes.\n",
+        "Bye. ",
+        "1. One 你好。",
+        "再见！",
+        " ok",
+    ]
+
+
+def test_words():
+    session = fakes.engine(fakes.script("One  two\nthree.  ")).session()
+    assert [p.text for p in session.ask("q", sampling=GREEDY, by="word")] == ["One ", " two\n", "three. ", " "]
+
+
+@given(st.text(alphabet='ab .!?…"\n1。”', max_size=40))
+def test_sentence_end_is_stable_as_text_grows(whole):
+    """A boundary found early is found later, too; at most marks and spaces that belong to its end come behind it."""
+    for n in range(len(whole)):
+        end = sentence_end(whole[:n])
+        if end:
+            later = sentence_end(whole)
+            assert later >= end and not whole[end:later].strip(' \n.!?…。！？"”')
+            assert whole[:end].strip()
+
+
+def test_half_characters_are_held_back():
+    euro = "€".encode()
+    session = fakes.engine(fakes.script(b"a" + euro + "🙂".encode() + euro[:2])).session()
+    pieces = list(session.ask("q", sampling=GREEDY))
+    assert [piece.text for piece in pieces] == ["a", "€", "🙂", "\ufffd"]
+    assert [len(piece.ids) for piece in pieces] == [1, 3, 4, 2]
+
+
+@pytest.mark.parametrize("by", ["token", "word", "all"])
+@pytest.mark.parametrize(
+    ("lead", "parts", "expected"),
+    [
+        (" ", [" Yes", " no"], "Yes no"),
+        (" ", ["Yes"], "Yes"),
+        (" ", [" ", " Yes"], " Yes"),
+        ("\n\n", ["\n", "\n", "a\n"], "a\n"),
+        ("\n\n", ["\n", "a"], "a"),
+        (" ", [" "], ""),
+    ],
+)
+def test_what_the_template_puts_before_an_answer_is_dropped_once(by, lead, parts, expected):
+    stream = Stream(Letters(parts), by=by, lead=lead)
+    pieces = [piece for i in range(len(parts)) for piece in stream.push(i)] + list(stream.flush())
+    assert text(pieces) == expected
+    assert [i for piece in pieces for i in piece.ids] == list(range(len(parts)))
+
+
+# ---- stop strings -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["token", "word", "sentence", "all"])
+@pytest.mark.parametrize(
+    ("answer", "stop", "expected"),
+    [
+        ("Hello END world", ["END"], "Hello "),
+        ("Hello EN world", ["END"], "Hello EN world"),
+        ("Hello EN", ["END"], "Hello EN"),
+        ("ENENEND", ["END"], "ENEN"),
+        ("aab aaab", ["aaab"], "aab "),
+        ("abcabd", ["abd", "bc"], "a"),
+        ("stop at once", ["stop"], ""),
+        ("x\n\ny", ["\n\n", "y"], "x"),
+        ("a€b€c", ["€c"], "a€b"),
+    ],
+)
+def test_stop_strings_never_show_and_what_is_before_always_does(by, answer, stop, expected):
+    session = fakes.engine(fakes.script(answer)).session()
+    pieces = list(session.ask("q", sampling=GREEDY, stop=stop, by=by))
+    assert text(pieces) == expected
+    assert session.finish_reason == "stop"
+    assert session.messages[-1]["content"] == expected
+
+
+class Letters:
+    """A decoder that gives any text for an id."""
+
+    def __init__(self, parts):
+        self.parts = parts
+
+    def push(self, i):
+        return self.parts[i]
+
+    def flush(self):
+        return ""
+
+
+@given(
+    st.lists(st.text(alphabet="abc. \n", max_size=4), max_size=12),
+    st.lists(st.text(alphabet="abc.", min_size=1, max_size=4), max_size=3),
+    st.sampled_from(["token", "word", "sentence", "all"]),
+)
+def test_streams_cut_where_the_whole_text_would_be_cut(parts, stop, by):
+    stream = Stream(Letters(parts), stop, by)
+    pieces: list[Piece] = []
+    pushed = 0
+    for i in range(len(parts)):
+        pieces += stream.push(i)
+        pushed = i + 1
+        if stream.stopped:
+            break
+    pieces += stream.flush()
+    seen = "".join(parts[:pushed])
+    cut = min((at for at in map(seen.find, stop) if at >= 0), default=len(seen))
+    assert text(pieces) == seen[:cut]
+    assert stream.stopped == (cut < len(seen) or any(s in seen for s in stop))
+    ids = [i for piece in pieces for i in piece.ids]
+    assert ids == list(range(len(ids)))
+    if not stream.stopped:
+        assert len(ids) == len(parts)
+
+
+# ---- how an answer ends -------------------------------------------------------------------------------------------
+
+
+def test_max_tokens_and_ignore_eos():
+    session = fakes.engine(fakes.script("abc")).session()
+    assert ask(session, "q", max_tokens=2) == "ab" and session.finish_reason == "length"
+    assert session.usage.completion == 2
+    session.clear()
+    assert ask(session, "q") == "abc" and session.finish_reason == "stop"
+    session.clear()
+    pieces = list(session.ask("q", sampling=GREEDY, max_tokens=5, ignore_eos=True))
+    assert text(pieces) == "abc" and session.finish_reason == "length"
+    assert [i for p in pieces for i in p.ids] == [*b"abc", fakes.EOT, fakes.EOT]
+
+
+def test_no_tokens_is_prefill_only():
+    session = fakes.engine().session(system="s")
+    assert ask(session, "q", max_tokens=0) == "" and session.finish_reason == "length"
+    assert session.n_tokens > 0 and len(session.messages) == 1
+
+
+def test_cancel_keeps_what_was_said():
+    session = fakes.engine(fakes.script("abcdefgh", "next")).session()
+    said = []
+    for piece in session.ask("q", sampling=GREEDY):
+        said.append(piece.text)
+        if len(said) == 3:
+            session.cancel()
+    assert said == ["a", "b", "c"] and session.finish_reason == "cancelled"
+    assert session.messages[-1] == {"role": "assistant", "content": "abc"}
+    assert ask(session, "go on") == "next"  # the flag does not stick
+
+
+def test_cancel_from_another_thread():
+    engine = fakes.engine()
+    session = engine.session()
+    steps, begun, cancelled = iter(range(100_000)), threading.Event(), threading.Event()
+
+    def step():
+        if next(steps) == 20:  # in the middle of the answer
+            begun.set()
+            assert cancelled.wait(300)
+
+    def cancel():
+        begun.wait(300)
+        session.cancel()
+        cancelled.set()
+
+    engine.model.transformer.hook = step
+    other = threading.Thread(target=cancel)
+    other.start()
+    ask(session, "q", max_tokens=100_000)
+    other.join(300)
+    assert session.finish_reason == "cancelled" and session.usage.completion < 25
+
+
+def test_cancel_before_the_first_token_leaves_no_trace():
+    session = fakes.engine().session(system="s")
+    pieces = session.ask("q")
+    session.cancel()
+    assert list(pieces) == [] and session.finish_reason == "cancelled"
+    assert session.messages == [{"role": "system", "content": "s"}]
+
+
+class Clock:
+    """Stands in for time.perf_counter, so that no load of the machine shows."""
+
+    def __init__(self, monkeypatch):
+        self.now = 1.0
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
+
+    def advance(self, seconds):
+        self.now += seconds
+
+
+def test_timeout(monkeypatch):
+    clock = Clock(monkeypatch)
+    engine = fakes.engine()
+    engine.model.transformer.hook = lambda: clock.advance(0.005)
+    session = engine.session()
+    answer = ask(session, "q", max_tokens=100_000, timeout=0.1)
+    assert session.finish_reason == "timeout" and 10 < len(answer) <= 22
+    session.clear()
+    assert ask(session, "q" * 4000, timeout=0.02) == ""  # in the middle of the prompt
+    assert session.finish_reason == "timeout" and session.messages == []
+
+
+def test_closing_the_iterator_keeps_what_was_heard():
+    session = fakes.engine(fakes.script("One. Two. Three.", "next")).session()
+    pieces = session.ask("q", sampling=GREEDY, by="sentence")
+    assert next(pieces).text == "One. "
+    pieces.close()
+    assert session.finish_reason == "cancelled"
+    assert session.messages[-1]["content"] == "One. "
+    held = session.n_tokens
+    assert ask(session, "go on") == "next"
+    assert session.usage.cached >= held - fakes.KV.PAGE
+    for _piece in session.ask("q", sampling=GREEDY):  # an abandoned loop is the same
+        break
+    gc.collect()
+    assert ask(session, "go on") == "next"
+
+
+def test_an_iterator_never_begun_changes_nothing():
+    session = fakes.engine(fakes.script("abc")).session()
+    session.ask("never")
+    assert session.messages == [] and ask(session, "q") == "abc"
+
+
+def test_context_full():
+    session = fakes.engine(n_ctx=40).session()
+    answer = ask(session, "q", max_tokens=100)
+    assert session.finish_reason == "context_full"
+    prompt = session.usage.prompt
+    assert len(answer) == 40 - prompt + 1  # the last token needs no room
+    before = [dict(m) for m in session.messages]
+    with pytest.raises(ContextFull, match="context 40"):
+        ask(session, "q" * 40)
+    assert session.messages == before
+    session.clear()
+    text(session.complete([65] * 40, max_tokens=9))
+    assert session.usage.completion == 1 and session.finish_reason == "context_full"
+    with pytest.raises(ContextFull):
+        text(session.complete([65] * 41))
+    session.system = "s" * 50
+    with pytest.raises(ContextFull):
+        session.warm()
+
+
+def test_a_sliding_context_goes_on_for_ever():
+    engine = fakes.engine(fakes.script("the other thing, the other thing."), n_ctx=64, overflow="slide")
+    session = engine.session()
+    for i in range(12):
+        assert ask(session, f"question {i}", max_tokens=60) == "the other thing, the other thing."
+        if i:
+            assert session.usage.prompt - session.usage.cached < 20  # never read again
+    assert session.n_tokens > 500 and session.evicted > 400 and session.forgotten == 0
+    assert f", {session.evicted} evicted | rss" in session.stats_line()
+
+
+def test_when_the_ring_has_lost_the_beginning_the_oldest_turns_are_forgotten():
+    engine = fakes.engine(fakes.script("an answer of some length."), n_ctx=128, overflow="slide")
+    session = engine.session(system="sys")
+    for i in range(10):
+        ask(session, f"question {i}", max_tokens=60)
+    assert session.forgotten == 0
+    session.undo()
+    session.undo()
+    engine.model.transformer.evaluated.clear()
+    assert ask(session, "again", max_tokens=60) == "an answer of some length."
+    assert session.forgotten > 0 and session.usage.prompt <= 64
+    assert len(session.messages) == 1 + 2 * 9  # the caller's record is whole
+    forgotten = session.forgotten
+    ask(session, "and on", max_tokens=60)
+    assert session.forgotten == forgotten and session.usage.cached > 0
+    ask(session, "x" * 300, max_tokens=5)  # longer than the context: read in full, as the ring can
+    assert session.finish_reason == "length"
+    while session.undo():
+        pass
+    assert session.forgotten == 0 and ask(session, "new", max_tokens=60) == "an answer of some length."
+
+
+# ---- rules --------------------------------------------------------------------------------------------------------
+
+
+def test_one_answer_at_a_time():
+    session = fakes.engine().session()
+    pieces = session.ask("q")
+    next(pieces)
+    for call in (lambda: session.ask("r"), lambda: session.complete("r"), session.undo, session.clear, session.warm):
+        with pytest.raises(UsageError, match="still answering"):
+            call()
+    with pytest.raises(UsageError, match="still answering"):
+        session.system = "x"
+    pieces.close()
+    session.clear()
+    first, second = session.ask("a", sampling=GREEDY), session.ask("b", sampling=GREEDY)
+    next(first)
+    with pytest.raises(UsageError, match="still answering"):
+        next(second)
+    first.close()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_tokens": -1},
+        {"max_tokens": 1.5},
+        {"max_tokens": True},
+        {"stop": [""]},
+        {"stop": ""},
+        {"stop": [3]},
+        {"by": "letter"},
+        {"timeout": 0},
+        {"timeout": float("nan")},
+        {"sampling": {"temp": 1}},
+    ],
+)
+def test_bad_arguments_are_refused_at_the_call(options):
+    session = fakes.engine().session()
+    with pytest.raises(UsageError):
+        session.ask("q", **options)
+    with pytest.raises(UsageError):
+        session.complete("q", **options)
+    assert session.messages == []
+
+
+def test_bad_prompts_are_refused():
+    session = fakes.engine().session()
+    for bad in ("\ud800", 3, None, b"x"):
+        with pytest.raises(UsageError):
+            session.ask(bad)
+    for bad in ([], [-1], [fakes.N_VOCAB], ["a"], [1.0]):
+        with pytest.raises(UsageError):
+            list(session.complete(bad))
+    assert text(session.complete("", max_tokens=1))  # a lone BOS is a prompt
+    session.model.tokenizer.add_bos = False
+    with pytest.raises(UsageError, match="empty"):
+        list(session.complete(""))
+
+
+def test_an_error_in_a_step_leaves_a_usable_session():
+    engine = fakes.engine(fakes.script("abcdef", "next"))
+    session = engine.session()
+
+    def fail():
+        if len(engine.model.transformer.evaluated) == 4:
+            raise RuntimeError("boom")
+
+    engine.model.transformer.hook = fail
+    with pytest.raises(RuntimeError, match="boom"):
+        ask(session, "q")
+    engine.model.transformer.hook = None
+    assert [m["role"] for m in session.messages] == ["user", "assistant"] and session.messages[1]["content"]
+    assert ask(session, "r") == "next"
+
+
+def test_an_interrupt_between_step_and_bookkeeping_is_noticed():
+    session = fakes.engine(fakes.script("abc")).session()
+    ask(session, "q")
+    session.state.kv.ids.append(99)  # as if KeyboardInterrupt had come right behind a step
+    session.clear()
+    assert ask(session, "q") == "abc" and session.state.kv.resets == 1
+
+
+def test_logits_of_nothing_are_an_error_of_ours():
+    engine = fakes.engine()
+    step = engine.model.transformer.step
+
+    def broken(batch):
+        step(batch)
+        for segment in batch:
+            for i in range(len(segment.logits or ())):
+                segment.logits[i] = float("nan")
+
+    engine.model.transformer.step = broken
+    with pytest.raises(EdgeError, match="no usable"):
+        ask(engine.session(), "q")
+
+
+def test_same_seed_same_answer():
+    def flat(history):
+        return fakes.by_hash(history)
+
+    engine = fakes.engine(flat)
+    hot = Sampling(temperature=20.0, top_k=0, top_p=1.0, min_p=0.0, seed=7)
+    answers = [[p.ids for p in engine.session().ask("q", sampling=hot, max_tokens=30)] for _ in range(2)]
+    assert answers[0] == answers[1]
+    session = engine.session()
+    again = [[p.ids for p in session.complete("q", sampling=hot, max_tokens=30)] for _ in range(2)]
+    assert again[0] == again[1] and session.seed == 7
+    free = Sampling(temperature=20.0, top_k=0, top_p=1.0, min_p=0.0)
+    a, b = ([p.ids for p in engine.session().ask("q", sampling=free, max_tokens=30)] for _ in range(2))
+    assert a != b
+
+
+def test_penalties_look_at_the_last_tokens_prompt_included():
+    engine = fakes.engine(lambda history: 97)
+    one = Sampling(temperature=0.0, repeat_penalty=1.0, presence_penalty=100.0, repeat_last_n=3)
+    assert text(engine.session().complete([97, 98, 98, 98], sampling=one, max_tokens=1)) == "a"
+    assert text(engine.session().complete([97, 98, 98], sampling=one, max_tokens=1)) == "\x00"
+    whole = Sampling(temperature=0.0, presence_penalty=100.0, repeat_last_n=-1)
+    assert text(engine.session().complete([97, *[98] * 200], sampling=whole, max_tokens=1)) == "\x00"
+    none = Sampling(temperature=0.0, presence_penalty=100.0, repeat_last_n=0)
+    assert text(engine.session().complete([97] * 9, sampling=none, max_tokens=1)) == "a"
+
+
+# ---- numbers ------------------------------------------------------------------------------------------------------
+
+
+def test_stats_line_has_its_fixed_form():
+    session = fakes.engine(n_ctx=2048).session()
+    line = partial(stats_line, plan=session.plan, rss=1_100_000_000)
+    assert line(Usage(512, 480, 64), Timings(32 / 18.2, 1.9, 63 / 7.9)) == (
+        "prompt 512 tok (480 cached) 18.2 t/s | answer 64 tok 7.9 t/s | first 1.9 s | kv 2048/int8 81 MB | rss 1.1 GB"
+    )
+    nothing = line(Usage(), Timings())
+    assert nothing.startswith("prompt 0 tok (0 cached) 0.0 t/s | answer 0 tok 0.0 t/s | first 0.0 s | ")
+
+
+def test_the_callers_time_is_not_ours(monkeypatch):
+    clock = Clock(monkeypatch)
+    engine = fakes.engine()
+    engine.model.transformer.hook = lambda: clock.advance(0.002)
+    session = engine.session()
+    for _piece in session.ask("q", sampling=GREEDY, max_tokens=10):
+        clock.advance(0.02)
+    t = session.timings
+    assert 0.002 * 9 <= t.decode_seconds + 1e-9 and t.decode_seconds < 0.02 * 2
+    assert 0.002 <= t.prompt_seconds + 1e-9 and t.prompt_seconds <= t.first_token_seconds < 0.02
+
+
+# ---- engine -------------------------------------------------------------------------------------------------------
+
+
+def test_many_sessions_from_many_threads():
+    engine = fakes.engine()
+    expected = {i: ask(engine.session(), f"question {i}", max_tokens=30) for i in range(6)}
+    got: dict[int, list[str]] = {i: [] for i in range(6)}
+
+    def work(i: int) -> None:
+        session = engine.session()
+        for _ in range(5):
+            got[i].append(ask(session, f"question {i}", max_tokens=30))
+            session.undo()
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert got == {i: [answer] * 5 for i, answer in expected.items()}
+
+
+def test_two_answers_in_one_thread_take_turns():
+    engine = fakes.engine()
+    a, b = engine.session(), engine.session()
+    pairs = list(zip(a.ask("one", sampling=GREEDY, max_tokens=10), b.ask("two", sampling=GREEDY, max_tokens=10)))
+    assert text(p for p, _ in pairs) == ask(engine.session(), "one", max_tokens=10)
+
+
+def test_kv_is_allocated_on_first_use_and_freed():
+    engine = fakes.engine()
+    session = engine.session()
+    assert session.kv_bytes == 0 == engine.memory()["kv"]
+    ask(session, "q")
+    assert session.kv_bytes == 1000 == engine.memory()["kv"]
+    session.close()
+    assert session.kv_bytes == 0
+    with pytest.raises(UsageError, match="closed"):
+        session.ask("q")
+    with engine.session() as other:
+        ask(other, "q")
+    assert other.kv_bytes == 0
+
+
+def test_closing_during_an_answer():
+    engine = fakes.engine()
+    session = engine.session()
+    pieces = session.ask("q", sampling=GREEDY)
+    next(pieces)
+    session.close()
+    assert list(pieces) == [] and session.finish_reason == "cancelled" and session.kv_bytes == 0
+
+    session = engine.session()
+    pieces = session.ask("q", sampling=GREEDY)
+    next(pieces)
+    engine.close()
+    engine.close()
+    assert list(pieces) == []
+    for call in (engine.session, lambda: session.ask("q"), session.warm):
+        with pytest.raises(UsageError, match="closed"):
+            call()
+
+
+# ---- the package --------------------------------------------------------------------------------------------------
+
+
+def test_import_edge_is_cheap_and_the_api_is_there(root):
+    code = (
+        "import sys; import edge; "
+        "heavy = [m for m in sys.modules if m.split('.')[0] in ('numpy', 'pyx', 'click', 'jinja2', 'typing')]; "
+        "assert not heavy, heavy; assert edge.__version__ == '0.1.0'; "
+        "assert [m for m in sys.modules if m.startswith('edge')] == ['edge']; "
+        "[getattr(edge, name) for name in edge.__all__]; assert set(edge.__all__) <= set(dir(edge)); "
+        "assert 'numpy' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", code], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert edge.load and edge.EdgeError is EdgeError
+    with pytest.raises(AttributeError):
+        edge.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"ctx": 0},
+        {"kv": "int9"},
+        {"kv": "int8:f16:f16"},
+        {"overflow": "wrap"},
+        {"memory": "lots"},
+        {"threads": 0},
+        {"threads": True},
+        {"head": "int5"},
+        {"weights": "both"},
+        {"isa": "pdp11"},
+        {"window": -1},
+    ],
+)
+def test_load_refuses_bad_arguments_before_it_reads_anything(arguments):
+    with pytest.raises(UsageError):
+        edge.load("no/such/model.gguf", **arguments)
+
+
+def test_a_missing_model_is_said_to_be_missing():
+    with pytest.raises(EdgeError) as caught:
+        edge.load("no/such/model.gguf")
+    assert caught.value.exit_code == 3
+
+
+def test_stats_line_pattern():
+    session = fakes.engine().session()
+    ask(session, "q")
+    assert re.fullmatch(
+        r"prompt \d+ tok \(\d+ cached\) \d+\.\d t/s \| answer \d+ tok \d+\.\d t/s \| first \d+\.\d s"
+        r" \| kv \d+/\w+ [\d.]+ [MG]B \| rss [\d.]+ [MG]B",
+        session.stats_line(),
+    )

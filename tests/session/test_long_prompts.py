@@ -1,0 +1,413 @@
+"""Prompts far longer than the context: prepared in time that grows with their length, and interrupted at once."""
+
+from __future__ import annotations
+
+import pytest
+
+import edge
+from edge.errors import ContextFull, UsageError
+
+
+@pytest.fixture(scope="module")
+def engine():
+    with edge.load(threads=1, ctx=256) as engine:
+        yield engine
+
+
+def talk(n: int, text: str = "x") -> list[dict[str, str]]:
+    return [{"role": ("user", "assistant")[i % 2], "content": text} for i in range(n)] + [
+        {"role": "user", "content": "y"}]
+
+
+@pytest.mark.parametrize("n", [20, 200, 2000])
+def test_what_no_longer_fits_is_found_without_encoding_everything_for_each_turn(engine, n, monkeypatch):
+    encoded = []
+    encode = type(engine.model).encode
+
+    def counting(self, messages, *rest):
+        encoded.append(len(messages))
+        return encode(self, messages, *rest)
+
+    monkeypatch.setattr(type(engine.model), "encode", counting)
+    with engine.session() as session:
+        answer = session.chat(talk(n), max_tokens=1)
+        assert answer.finish_reason is None
+        list(answer)
+        assert sum(encoded) <= 4 * n + 200
+        room = engine.plan.n_ctx // 2
+        kept = session.messages[session.forgotten : -1]
+        assert answer.usage.prompt == len(encode(engine.model, kept)) <= max(room, answer.usage.prompt * (n < 50))
+        if session.forgotten:  # one turn more would not have fitted
+            more = session.messages[session.forgotten - 2 : -1]
+            assert len(encode(engine.model, more)) > room
+
+
+def test_a_cancelled_call_does_not_go_on_looking_for_what_fits(engine):
+    with engine.session() as session:
+        answer = session.chat(talk(2000), max_tokens=5)
+        answer.cancel()
+        assert list(answer) == [] and answer.finish_reason == "cancelled"
+        assert session.usage.completion == 0
+
+
+@pytest.mark.parametrize("timeout", [0, -1, 10**400, float("nan"), float("inf"), "1", True, 2e9])
+def test_impossible_timeouts_are_refused(engine, timeout):
+    with engine.session() as session:
+        with pytest.raises(UsageError, match="timeout"):
+            session.ask("x", timeout=timeout)
+        assert session.ask("x", timeout=1e9, max_tokens=1).text is not None
+
+
+# ---- one text that is longer than the context ------------------------------------------------------------------------
+
+BOOK = "All of this is long, and goes on. " * 2000  # 68,000 characters
+
+
+@pytest.mark.parametrize("n", [1, 1000, 100_000])
+def test_only_what_can_stay_of_a_long_text_is_read(engine, n):
+    text = "First words. " + "Many words stand here. " * n + "Last words."
+    told = []
+    with engine.session("Be short.") as session:
+        answer = session.ask(text, max_tokens=3, on_prefill=lambda *counts: told.append((answer.left_out, *counts)))
+        list(answer)
+        kept = session.messages[1]["content"]
+        assert answer.usage.prompt <= engine.plan.n_ctx and told[0][1:] == (0, answer.usage.prompt, 0)
+        if n == 1:
+            assert kept == text and answer.left_out == 0
+            return
+        begin, end = kept.split(" … ")
+        assert text.startswith(begin) and begin.startswith("First words.")
+        assert text.endswith(end) and len(end) > 3 * len(begin)
+        assert answer.left_out == told[0][0] == session.left_out == len(text) - len(begin) - len(end)
+        # the talk goes on from what is held
+        more = session.ask("And?", max_tokens=1)
+        list(more)
+        assert more.usage.cached >= answer.usage.prompt and more.left_out == 0
+
+
+def test_a_client_that_sends_the_long_text_again_is_not_read_again(engine):
+    """The same is left out each time."""
+    talk = [{"role": "user", "content": BOOK}]
+    with engine.session() as session:
+        first = session.chat(talk, max_tokens=4)
+        talk += [{"role": "assistant", "content": first.text}, {"role": "user", "content": "And?"}]
+        second = session.chat(talk, max_tokens=4)
+        assert second.text is not None and second.left_out == first.left_out > 60_000
+        assert second.usage.cached >= first.usage.prompt
+
+
+def test_a_raw_text_is_shortened_and_ids_are_not(engine):
+    with engine.session() as session:
+        answer = session.complete(BOOK, max_tokens=1)
+        assert answer.text is not None and answer.usage.prompt <= engine.plan.n_ctx and answer.left_out > 60_000
+        answer = session.complete([5] * 300, max_tokens=1)
+        assert answer.text is not None and answer.usage.prompt == 300 and answer.left_out == 0
+
+
+def test_half_characters_do_not_show(engine):
+    with engine.session() as session:
+        answer = session.ask("ä€𝄞" * 3000, max_tokens=1)
+        assert answer.text is not None
+        assert set(session.messages[0]["content"]) <= set("ä€𝄞 …") and answer.usage.prompt <= engine.plan.n_ctx
+
+
+def test_a_context_that_stops_refuses_it():
+    with edge.load(threads=1, ctx=256, overflow="stop") as engine, engine.session() as session:
+        with pytest.raises(edge.EdgeError, match="the prompt has .* tokens, the context 256"):
+            list(session.ask(BOOK, max_tokens=1))
+        assert session.messages == []
+
+
+@pytest.mark.parametrize("how", ["", "--json", "--jsonl", "--raw", "chat", "chat --jsonl"])
+def test_commands_say_before_reading_what_is_left_out(root, how):
+    import json
+    import subprocess
+    import sys
+
+    text = BOOK
+    if how == "chat --jsonl":
+        text = json.dumps({"op": "chat", "id": "a", "messages": [{"role": "user", "content": BOOK}], "max_tokens": 2})
+    command = how.split() if how.startswith("chat") else ["run", *how.split()]
+    command = [sys.executable, "-m", "edge", *command, "-n", "2", "--ctx", "256", "-t", "1"]
+    done = subprocess.run(command, cwd=root, input=text + "\n", capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    if how != "chat --jsonl":
+        assert "the text is longer than the context of 256 tokens" in done.stderr
+        assert "characters in its middle are not read" in done.stderr
+    if "json" in how:
+        last = json.loads(done.stdout.splitlines()[-1])
+        assert last["left_out"] > 60_000 and last["usage"]["prompt"] <= 256
+
+
+# ---- a system prompt that is longer than the context -----------------------------------------------------------------
+
+TOO_LONG = "the system prompt has (more than )?[0-9]+ tokens, the context 256; a shorter one or a larger --ctx helps"
+SYSTEMS = {
+    "four million characters": BOOK * 60,
+    "just too long": "Tea and scones by the sea. " * 80,
+    "few tokens for many characters": " " * 400_000,
+    "many bytes": "日本" * 150,
+}
+
+
+@pytest.mark.parametrize("overflow", ["slide", "stop"])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_prompt_longer_than_the_context_is_refused_before_anything_is_read(name, overflow, monkeypatch):
+    from edge.model.model import Model
+    from edge.prompt.tokenizer import Tokenizer
+
+    encoded, steps = [], []
+    encode, step = Tokenizer.encode, Model.step
+    monkeypatch.setattr(Tokenizer, "encode", lambda self, text: encoded.append(text) or encode(self, text))
+    monkeypatch.setattr(Model, "step", lambda self, batch: steps.append(1) or step(self, batch))
+    system = SYSTEMS[name]
+    with edge.load(threads=1, ctx=256, overflow=overflow) as engine, engine.session(system) as session:
+        talk = [{"role": "system", "content": system}, {"role": "user", "content": "Hi"}]
+        calls = (
+            lambda: session.warm(), lambda: session.ask("Hi", max_tokens=1).text, lambda: session.score("Hi", "yes"),
+            lambda: session.chat(talk, max_tokens=1).text,
+            lambda: session.chat([{"role": "user", "content": "Hi"}, *talk], max_tokens=1).text,
+        )
+        for call in calls:
+            encoded.clear()
+            with pytest.raises(ContextFull, match=TOO_LONG):
+                call()
+            assert not steps and len(encoded) <= 2
+            assert len(encoded[0]) <= 8 * 256
+        assert session.finish_reason is None and session.messages == talk[:1]
+        # the session goes on
+        assert session.complete("Hi", max_tokens=1).text is not None
+        session.system = "Be short."
+        assert session.ask("Hi", max_tokens=1).text is not None
+
+
+def test_a_system_prompt_as_long_as_the_context_is_not_refused(engine):
+    text = engine.tokenizer.decode(engine.tokenizer.encode(BOOK)[:256])
+    assert len(engine.tokenizer.encode(text)) == 256
+    with engine.session(text) as session:
+        assert session.ask("Hi", max_tokens=1).text is not None
+
+
+def test_old_remarks_of_the_system_may_be_many(engine):
+    """Only one of them counts at a time: the oldest leave the context with their turns."""
+    turns = [{"role": "system", "content": "A remark about the weather. " * 9}, {"role": "user", "content": "Hi"}] * 20
+    with engine.session() as session:
+        answer = session.chat(turns, max_tokens=1)
+        assert answer.text is not None and answer.usage.prompt <= engine.plan.n_ctx
+
+
+@pytest.mark.parametrize("how", ["run", "run --json", "run -n 0", "chat", "chat --jsonl", "serve"])
+def test_commands_refuse_a_long_system_prompt(root, tmp_path, how):
+    import json
+    import re
+    import subprocess
+    import sys
+
+    (tmp_path / "big.txt").write_text(BOOK * 3)
+    arguments = [*how.split(), "-m", "demo", "--ctx", "256", "-t", "1", "-sysf", str(tmp_path / "big.txt")]
+    said = "Hi\n"
+    if how == "run -n 0":
+        arguments += ["--session", str(tmp_path / "new.bes")]
+        said = ""
+    elif how == "chat --jsonl":
+        arguments = arguments[:-2]
+        talk = [{"role": "system", "content": BOOK * 3}, {"role": "user", "content": "Hi"}]
+        said = json.dumps({"op": "chat", "id": "a", "messages": talk}) + "\n"
+    elif how == "serve":
+        arguments += ["--port", "0"]
+    done = subprocess.run([sys.executable, "-m", "edge", *arguments], cwd=root, input=said, capture_output=True,
+                          text=True, timeout=300)  # fmt: skip
+    if how == "chat --jsonl":
+        event = json.loads(done.stdout.splitlines()[-1])
+        assert event["code"] == "context_full" and re.fullmatch(TOO_LONG, event["message"])
+        return
+    assert done.returncode == 7, done.stderr
+    assert re.fullmatch("bitnet-edge: " + TOO_LONG, done.stderr.splitlines()[-1])
+
+
+def test_a_service_refuses_a_long_system_prompt():
+    import re
+
+    from tests.http_service import serving
+
+    for overflow in ("slide", "stop"):
+        with serving("--ctx", "256", "--overflow", overflow, "-t", "1") as server:
+            talk = [{"role": "system", "content": BOOK}, {"role": "user", "content": "Hi"}]
+            for stream in (False, True):
+                status, _, found = server.ask("POST", "/v1/chat/completions", {"messages": talk, "stream": stream})
+                assert status == 400 and found["error"]["code"] == "context_length_exceeded"
+                assert re.fullmatch(TOO_LONG, found["error"]["message"])
+
+
+# ---- long texts besides questions ------------------------------------------------------------------------------------
+
+HUGE = "ab" * 1_000_000
+ARGUMENTS = '{"text": "' + HUGE + '"}'
+
+
+def calling(arguments: object) -> dict:
+    return {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}]}
+
+
+def function(**more: object) -> list[dict]:
+    return [{"type": "function", "function": {"name": "f", **more}}]
+
+
+SAID = {
+    "answer": {"role": "assistant", "content": HUGE},
+    "arguments": calling(ARGUMENTS),
+    "name of a person": {"role": "assistant", "content": HUGE, "name": HUGE},
+    "arguments as an object": calling({"text": HUGE}),
+}
+FUNCTIONS = {
+    "description": function(description=HUGE),
+    "parameters": function(parameters={"type": "object", "properties": {"a": {"type": "string", "description": HUGE}}}),
+    "just too long": function(description="Tea and scones by the sea. " * 80),
+}
+
+
+@pytest.fixture
+def longest(monkeypatch):
+    """The lengths of all texts that are encoded."""
+    from edge.prompt.tokenizer import Tokenizer
+
+    lengths, encode = [0], Tokenizer.encode
+    monkeypatch.setattr(Tokenizer, "encode", lambda self, text: lengths.append(len(text)) or encode(self, text))
+    return lambda: max(lengths)
+
+
+@pytest.mark.parametrize("overflow", ["slide", "stop"])
+@pytest.mark.parametrize("name", SAID)
+def test_a_long_message_of_the_assistant_is_not_encoded_whole(name, overflow, longest):
+    from edge.serve.calls import Call
+    from edge.serve.service import Service, Settings
+
+    talk = [{"role": "user", "content": "Hi"}, SAID[name], {"role": "user", "content": "Go on."}]
+    with edge.load(threads=1, ctx=256, overflow=overflow) as engine, engine.session() as session:
+        service = Service(Settings())
+        service.open(engine)
+        try:
+            if overflow == "stop":
+                for answer in (lambda: session.chat(talk, max_tokens=1).text, lambda: service.check(Call(talk))):
+                    with pytest.raises(ContextFull, match="the prompt has more than .* tokens, the context 256"):
+                        answer()
+            else:
+                service.check(Call(talk))
+                answer = session.chat(talk, max_tokens=1)
+                assert answer.text is not None and answer.usage.prompt <= 256 and answer.left_out > 1_990_000
+        finally:
+            service.close()
+    assert longest() <= 32 * 256
+
+
+@pytest.mark.parametrize("overflow", ["slide", "stop"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_longer_than_the_context_are_refused(name, overflow, longest):
+    from edge.constrain.functions import Tools
+    from edge.serve.calls import Call
+    from edge.serve.service import Service, Settings
+
+    talk, tools = [{"role": "user", "content": "Hi"}], Tools.of(FUNCTIONS[name])
+    with edge.load(threads=1, ctx=256, overflow=overflow) as engine, engine.session() as session:
+        service = Service(Settings())
+        service.open(engine)
+        try:
+            calls = (lambda: session.ask("Hi", tools=tools, max_tokens=1).text,
+                     lambda: service.check(Call(talk, options={"tools": tools})))  # fmt: skip
+            for call in calls:
+                with pytest.raises(ContextFull, match="the system prompt with the functions has .*, the context 256"):
+                    call()
+        finally:
+            service.close()
+        assert session.messages == []
+    assert longest() <= 32 * 256
+
+
+def test_calls_that_fit_are_not_changed(engine):
+    """Their JSON may be longer than what the template writes of it."""
+    said = calling('{"text":' + " " * 200 + '"x"}')
+    talk = [{"role": "user", "content": "Hi"}, said, {"role": "tool", "content": "1"}]
+    with engine.session() as session:
+        answer = session.chat(talk, max_tokens=1)
+        assert answer.text is not None and answer.left_out == 0 and session.messages[:3] == talk
+
+
+# ---- interrupts ------------------------------------------------------------------------------------------------------
+
+LONG = {
+    "one message": [{"role": "user", "content": "Tea and scones by the sea. " * 150_000}],
+    "many": [{"role": ("user", "assistant")[i % 2], "content": "Grüße vom Meer. " * 100} for i in range(2001)],
+    "other letters": [{"role": "user", "content": "日本語のテキスト、ここに。 " * 100_000}],
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("how", ["timeout", "cancelled"])
+def test_preparing_a_long_prompt_ends_at_once(engine, name, how):
+    """Not one token is evaluated, and most of the text is not even cut into tokens."""
+    with engine.session() as session:
+        session.ask("x", max_tokens=1).close()
+        answer = session.chat(LONG[name], max_tokens=5, timeout=1e-6 if how == "timeout" else 1e6)
+        if how == "cancelled":
+            answer.cancel()
+        assert list(answer) == [] and answer.finish_reason == how
+        assert answer.usage.prompt == answer.usage.completion == 0
+        assert session.ask("hello", max_tokens=3).usage is not None
+
+
+def test_a_cancel_comes_through_in_the_middle(engine, monkeypatch):
+    """It is looked for again and again: the tenth look ends it."""
+    from edge.prompt import interrupt
+    from edge.prompt.tokenizer import byte_level
+
+    count = 0
+    with engine.session() as session:
+        answer = session.chat(LONG["many"], max_tokens=5)
+
+        def look() -> None:
+            nonlocal count
+            count += 1
+            if count == 10:
+                answer.cancel()
+            interrupt.look()
+
+        monkeypatch.setattr("edge.prompt.template.look", look)
+        monkeypatch.setattr(byte_level, "look", look)
+        assert list(answer) == [] and answer.finish_reason == "cancelled" and count == 10
+
+
+@pytest.mark.parametrize("text", ["ab" * 1_000_000, "a" * 2_000_000, "!?" * 1_000_000, "日" * 700_000], ids=len)
+def test_one_long_word_is_interrupted(engine, text, monkeypatch):
+    """It is looked for at least once in so many bytes."""
+    from edge.prompt.tokenizer import byte_level
+
+    looks = 0
+
+    def look() -> None:
+        nonlocal looks
+        looks += 1
+
+    monkeypatch.setattr(byte_level, "look", look)
+    engine.model.encode([{"role": "user", "content": text}])
+    assert looks >= len(text.encode()) / 20_000
+
+
+def test_looking_for_markers_is_interrupted():
+    """In a text of nothing but the letter with which they begin, each letter may be one."""
+    from edge.prompt.interrupt import Interrupted, interruptible
+    from tests.prompt.test_tokenizer import BPE
+
+    text = "<" * 10_000
+    assert BPE.split(text) == [text]
+    with interruptible(lambda: "cancelled"), pytest.raises(Interrupted):
+        BPE.split(text)
+
+
+def test_an_interrupt_from_further_out_counts_too():
+    from edge.prompt.interrupt import Interrupted, interruptible, look
+
+    for reasons in (("timeout", None), (None, "timeout")):
+        with interruptible(lambda: reasons[0]), interruptible(lambda: reasons[1]):  # noqa: B023
+            with pytest.raises(Interrupted, match="timeout"):
+                look()
+    look()

@@ -1,0 +1,402 @@
+"""Many answers at once: the same as alone, fair, bounded, cancellable, and none harmed by another."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from array import array
+
+import pytest
+
+pytest.importorskip("pyx.transformer", reason="needs the compiled floor (python setup.py build_ext --inplace)")
+
+
+import edge
+import edge.aio
+from edge.errors import Busy, EdgeError, InvalidFile, MemoryRefused, UsageError
+from edge.model.model import Segment
+from edge.session import scheduler as scheduling
+from edge.session.scheduler import Scheduler
+from tests import fakes
+from tests.campaigns import many
+
+GREEDY = {"temperature": 0, "ignore_eos": True}
+
+
+def together(*calls, bound: float = 60) -> list:
+    """Results of the calls, each on a thread of its own, or what they raised."""
+    results: list = [None] * len(calls)
+
+    def work(i: int, call) -> None:
+        try:
+            results[i] = call()
+        except Exception as error:
+            results[i] = error
+
+    threads = [threading.Thread(target=work, args=each, daemon=True) for each in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(bound)
+        assert not thread.is_alive(), "it never ends"
+    return results
+
+
+# ---- the same as alone -----------------------------------------------------------------------------------------------
+
+
+def test_sessions_that_come_and_go_say_what_they_say_alone(bundled_model) -> None:
+    """The ten minutes of tests/campaigns/many.py in some seconds."""
+    counts, wrong = many.campaign(sessions=30, seconds=0, length=3, threads=1, seed=3)
+    assert not wrong, "\n".join(wrong)
+    assert counts["sessions"] == 30 and counts["segments of the fullest step"] > 4
+
+
+def test_steps_are_shared() -> None:
+    engine = fakes.engine()
+    engine.model.transformer.hook = lambda: time.sleep(0.002)
+    alone = engine.session().ask("question", max_tokens=30, **GREEDY).text
+    assert engine.scheduler.most_segments == 0  # nobody else was there: no thread, no queue
+    sessions = [engine.session() for _ in range(4)]
+    found = together(*(lambda s=s: s.ask("question", max_tokens=30, **GREEDY).text for s in sessions))
+    assert found == [alone] * 4
+    assert engine.scheduler.most_segments == 4
+    assert engine.scheduler.steps < 2 * 31  # of 4 * 31
+    assert engine.scheduler.running == 0
+
+
+def test_whole_texts_and_pieces_share_steps() -> None:
+    """Texts are written by the thread that steps; those who want pieces hand their segments to it."""
+    engine = fakes.engine()
+    steppers: list[int] = []
+    alone = [engine.session().ask(f"question {i}", max_tokens=60, **GREEDY).text for i in range(4)]
+    engine.model.transformer.hook = lambda: (time.sleep(0.002), steppers.append(threading.get_ident()))
+    asked = [engine.session().ask(f"question {i}", max_tokens=60, **GREEDY) for i in range(4)]
+    found = together(lambda: asked[0].text, lambda: asked[1].text,
+                     *(lambda a=a: "".join(piece.text for piece in a) for a in asked[2:]))  # fmt: skip
+    assert found == alone and engine.scheduler.most_segments == 4 and engine.scheduler.running == 0
+    assert max(steppers.count(each) for each in set(steppers)) > 0.8 * len(steppers)
+    assert [each.usage.completion for each in asked] == [60] * 4
+
+
+def test_a_text_that_others_write_can_be_cancelled_and_fails_as_alone() -> None:
+    engine, broken = fakes.engine(), threading.Event()
+
+    def step() -> None:
+        time.sleep(0.002)
+        if broken.is_set():
+            raise InvalidFile("cut off")
+
+    def late() -> None:
+        while engine.scheduler.most_segments < 3:
+            time.sleep(0.001)
+        first.cancel()
+        while first.finish_reason is None:
+            time.sleep(0.001)
+        broken.set()
+
+    engine.model.transformer.hook = step
+    other, first, second = (engine.session().ask("q", max_tokens=100_000, **GREEDY) for _ in range(3))
+    found = together(lambda: other.text, lambda: first.text, lambda: second.text, late)
+    assert first.finish_reason == "cancelled" and isinstance(found[1], str) and found[1]
+    for each in (found[0], found[2]):
+        assert isinstance(each, InvalidFile) and str(each) == "cut off"
+    assert engine.scheduler.running == 0
+
+
+def test_async_answers_share_steps_in_one_thread() -> None:
+    engine = fakes.engine()
+    alone = [engine.session().ask(f"question {i}", max_tokens=40, **GREEDY).text for i in range(5)]
+
+    async def main() -> list[str]:
+        before = threading.active_count()
+        tasks = [edge.aio.text(engine.session().ask(f"question {i}", max_tokens=40, **GREEDY)) for i in range(5)]
+        found = await asyncio.gather(*tasks)
+        assert threading.active_count() <= before + 2  # one that drives them, and one that steps
+        return found
+
+    assert asyncio.run(main()) == alone
+    assert engine.scheduler.most_segments == 5 and engine.scheduler.running == 0
+
+
+def test_leaving_an_async_loop_ends_the_answer() -> None:
+    engine = fakes.engine(fakes.script("abcdefghijklmnopqrstuvwxyz" * 4, "next"))
+    session = engine.session()
+
+    async def main() -> str:
+        answer = session.ask("q", max_tokens=100, temperature=0)
+        async with edge.aio.pieces(answer) as pieces:
+            async for piece in pieces:
+                if piece.text == "c":
+                    break
+        return await edge.aio.text(session.ask("go on", temperature=0))
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(edge.aio.text(session.ask("q", max_tokens=4000, **GREEDY)))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    assert asyncio.run(asyncio.wait_for(main(), 30)) == "next"
+    said = session.messages[1]["content"]
+    assert said.startswith("abc") and len(said) < 3 + 2 * edge.aio.AHEAD
+    engine.model.transformer.hook = lambda: time.sleep(0.001)
+    asyncio.run(asyncio.wait_for(cancelled(), 30))
+    assert engine.scheduler.running == 0
+
+
+def test_async_errors_reach_their_reader() -> None:
+    engine = fakes.engine(n_ctx=40)
+
+    async def main() -> None:
+        with pytest.raises(edge.EdgeError, match="context 40"):
+            await edge.aio.text(engine.session().ask("q" * 50))
+        assert await edge.aio.text(engine.session().ask("q", max_tokens=3, **GREEDY))
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_answers_whose_thread_cannot_start_end_and_return_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system allows no more threads for a while; later answers are as usual."""
+    engine = fakes.engine()
+    scheduler, others = engine.scheduler, []
+    alone = engine.session().ask("q", max_tokens=20, **GREEDY).text
+
+    def refused(thread: threading.Thread) -> None:
+        raise EdgeError("the system allows no more threads")
+
+    monkeypatch.setattr(scheduling, "start", refused)
+    engine.model.transformer.hook = lambda: others or others.append(scheduler.enter())  # another one comes
+    session = engine.session()
+    answer = session.ask("q", max_tokens=20, **GREEDY)
+    with pytest.raises(EdgeError, match="no more threads"):
+        _ = answer.text
+    assert scheduler.running == 1
+
+    async def main() -> str:
+        with pytest.raises(EdgeError, match="no more threads"):
+            await asyncio.wait_for(edge.aio.text(session.ask("q", max_tokens=20, **GREEDY)), 60)
+        monkeypatch.undo()
+        return await asyncio.wait_for(edge.aio.text(engine.session().ask("q", max_tokens=20, **GREEDY)), 60)
+
+    assert asyncio.run(main()) == alone
+    scheduler.leave(others[0])
+    assert scheduler.running == 0
+
+
+def test_a_step_on_a_cut_file_is_not_tried_again() -> None:
+    """Its caches have grown: the tokens would be in them twice."""
+    engine, steps = fakes.engine(), []
+
+    def cut() -> None:
+        steps.append(1)
+        raise InvalidFile("cut off")
+
+    engine.model.transformer.hook = cut
+    segments = [Segment(engine.space.new_cache(), array("i", [1, 2])) for _ in range(2)]
+    engine.scheduler.run(segments)
+    assert len(steps) == 1 and all(isinstance(each.error, InvalidFile) for each in segments)
+
+
+def test_a_child_waits_for_no_place_of_its_parent() -> None:
+    """Events of places that wait may be locked when the process forks."""
+    engine = bounded(1)
+    running = engine.session().ask("q", max_tokens=20, **GREEDY)
+    next(running)
+    engine.scheduler.enter()
+    assert engine.scheduler.queued == 1
+    engine.scheduler.make_locks()  # what a child does first
+    running.close()
+    assert engine.scheduler.queued == engine.scheduler.running == 0
+
+
+# ---- bounded ---------------------------------------------------------------------------------------------------------
+
+
+def bounded(parallel: int, **more) -> edge.Engine:
+    engine = fakes.engine(**more)
+    engine.scheduler = Scheduler(engine.model, parallel=parallel)
+    return engine
+
+
+def test_places_are_given_in_order_and_the_queue_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduling, "QUEUE", 2)
+    engine = bounded(1)
+    scheduler = engine.scheduler
+    first, second, third = (scheduler.enter() for _ in range(3))
+    assert (first.granted, second.granted, scheduler.running, scheduler.queued) == (True, False, 1, 2)
+    with pytest.raises(Busy, match="1 answers are running and 2 are waiting"):
+        scheduler.enter()
+    scheduler.leave(first)
+    assert second.granted and not third.granted
+    scheduler.leave(third)  # gives up
+    scheduler.leave(second)
+    assert (scheduler.running, scheduler.queued) == (0, 0)
+
+
+def test_more_answers_than_places_wait_for_their_turn() -> None:
+    engine = bounded(2)
+    engine.model.transformer.hook = lambda: time.sleep(0.001)
+    alone = fakes.engine().session().ask("q", max_tokens=10, **GREEDY).text
+    calls = [lambda: engine.session().ask("q", max_tokens=10, **GREEDY).text for _ in range(6)]
+    assert together(*calls) == [alone] * 6
+    assert engine.scheduler.most_segments == 2
+
+
+@pytest.mark.parametrize("way", ["cancel", "timeout"])
+def test_an_answer_that_waits_can_be_ended(way: str) -> None:
+    engine = bounded(1)
+    running, waiting = engine.session(), engine.session("s")
+    answer = running.ask("q", max_tokens=50, **GREEDY)
+    next(answer)
+    other = waiting.ask("q", timeout=0.05 if way == "timeout" else None)
+    if way == "cancel":
+        threading.Timer(0.05, other.cancel).start()
+    assert together(lambda: other.text) == [""]
+    assert other.finish_reason == {"cancel": "cancelled"}.get(way, way)
+    assert [m["role"] for m in waiting.messages] == ["system"] and engine.scheduler.queued == 0
+    answer.close()
+    assert waiting.ask("q", max_tokens=3, **GREEDY).text
+
+
+def test_one_thread_does_not_wait_for_itself() -> None:
+    engine = bounded(1)
+    answer = engine.session().ask("q", max_tokens=5, **GREEDY)
+    next(answer)
+    with pytest.raises(Busy, match="this thread already runs"):
+        next(engine.session().ask("q"))
+    answer.close()
+    assert engine.session().ask("q", max_tokens=3, **GREEDY).text
+
+
+def test_contexts_are_planned_and_idle_ones_give_way(bundled_model) -> None:
+    one = edge.load(ctx=256, threads=1, overflow="stop")
+    plan = one.plan
+    one.close()
+    with edge.load(ctx=256, threads=1, overflow="stop", parallel=3) as engine:
+        assert engine.plan.kv_total == 3 * plan.kv_bytes
+        assert engine.plan.total_bytes - engine.plan.footprint.program == (
+            plan.total_bytes - plan.footprint.program + 2 * (plan.kv_bytes + plan.footprint.session)
+        )
+        assert any("3 contexts of 256 tokens" in line for line in engine.plan.lines())
+        sessions = [engine.session() for _ in range(5)]
+        said = [session.ask(f"Hello {i}", max_tokens=8, **GREEDY).text for i, session in enumerate(sessions)]
+        assert [session.kv_bytes > 0 for session in sessions] == [False, False, True, True, True]
+        assert engine.memory()["kv"] <= engine.plan.kv_total and engine.space.pool.used <= engine.plan.room
+        again = [session.ask("And then?", max_tokens=8, **GREEDY).text for session in sessions]
+    with edge.load(ctx=256, threads=1, overflow="stop") as engine:
+        for i, session in enumerate(engine.session() for _ in range(5)):
+            assert session.ask(f"Hello {i}", max_tokens=8, **GREEDY).text == said[i]
+            assert session.ask("And then?", max_tokens=8, **GREEDY).text == again[i]
+    for bad in (0, -1, True, 1.5, "2"):
+        with pytest.raises(UsageError, match="parallel"):
+            edge.load(parallel=bad)
+
+
+# ---- none harms another ----------------------------------------------------------------------------------------------
+
+
+def test_an_error_is_that_of_one() -> None:
+    engine = fakes.engine()
+    alone = engine.session().ask("q", max_tokens=30, **GREEDY).text
+    step = engine.model.transformer.step
+
+    def failing(batch) -> None:
+        time.sleep(0.001)
+        if any(len(each.kv.ids) > 20 and each.kv.ids[2] == ord("X") for each in batch):
+            raise RuntimeError("boom")
+        step(batch)
+
+    engine.model.transformer.step = failing
+    results = together(
+        *(lambda: engine.session().ask("q", max_tokens=30, **GREEDY).text for _ in range(3)),
+        lambda: engine.session().ask("Xq", max_tokens=30, **GREEDY).text,
+    )
+    assert results[:3] == [alone] * 3 and isinstance(results[3], RuntimeError)
+    assert engine.scheduler.running == 0
+
+
+def test_memory_is_refused_to_one() -> None:
+    engine = fakes.engine()
+    step = engine.model.transformer.step
+
+    def full(batch) -> None:
+        time.sleep(0.001)
+        if any(len(each.kv.ids) > 30 and each.kv.ids[2] == ord("X") for each in batch):
+            raise MemoryError("no pages")
+        step(batch)
+
+    engine.model.transformer.step = full
+    results = together(
+        lambda: engine.session().ask("q", max_tokens=40, **GREEDY).text,
+        lambda: engine.session().ask("Xq", max_tokens=40, **GREEDY).text,
+    )
+    assert isinstance(results[0], str) and isinstance(results[1], MemoryRefused)
+
+
+def test_closing_the_engine_ends_all_of_them() -> None:
+    engine = fakes.engine()
+    engine.model.transformer.hook = lambda: time.sleep(0.002)
+    threading.Timer(0.1, engine.close).start()
+    results = together(*(lambda: engine.session().ask("q", max_tokens=4000, **GREEDY).text for _ in range(3)))
+    assert all(isinstance(each, (UsageError, str)) for each in results)
+
+
+# ---- a long prompt freezes nobody ------------------------------------------------------------------------------------
+
+
+def test_a_prompt_takes_the_room_that_writers_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a clock: how many rows a step has while three write and one reads."""
+    engine = fakes.engine()
+    rows: list[list[int]] = []
+    step = engine.model.transformer.step
+
+    def noted(batch) -> None:
+        rows.append(sorted(len(each.ids) for each in batch))
+        time.sleep(2e-3 + 1e-3 * sum(rows[-1]))  # the writers answer in time
+        step(batch)
+
+    def took(self: scheduling.Pace, batch: list[Segment], _: float) -> None:
+        record(self, batch, 2e-3 + 1e-3 * sum(len(each.ids) for each in batch))
+
+    engine.model.transformer.step = noted
+    record = scheduling.Pace.took  # what a step takes on a busy machine is not what it costs
+    monkeypatch.setattr(scheduling.Pace, "took", took)
+    writers = [engine.session() for _ in range(3)]
+    reading = threading.Event()
+
+    def read() -> str:
+        reading.wait(300)
+        return engine.session().complete([97] * 600, max_tokens=2, **GREEDY).text
+
+    def write(session) -> str:
+        parts = []
+        for piece in session.ask("q", max_tokens=120, **GREEDY):
+            parts.append(piece.text)
+            if len(parts) == 30:
+                reading.set()
+        return "".join(parts)
+
+    results = together(*(lambda s=s: write(s) for s in writers), read)
+    assert all(isinstance(each, str) and each for each in results)
+    mixed = [each for each in rows if len(each) == 4 and each[-1] > 1]
+    assert len(mixed) > 20  # it was read beside them, in many steps
+    assert all(each[:3] == [1, 1, 1] for each in mixed)
+    # (2 + 3 + n) ms is at most twice (2 + 3) ms: n = 5, and LEAST_BESIDE where that is less
+    assert max(each[-1] for each in mixed) <= 2 * scheduling.LEAST_BESIDE
+
+
+def test_prompts_share_the_room_alike() -> None:
+    pace = scheduling.Pace()
+    segments = [Segment(None, list(range(n)), part=True) for n in (100, 10, 300)]
+    (step,) = pace.share(segments, 128)
+    assert sorted(len(each.ids) for each in step) == [10, 59, 59]
+    writers = [Segment(None, [1]) for _ in range(3)]
+    (step,) = pace.share([*writers, Segment(None, list(range(100)), part=True)], 128, unhurried=True)
+    assert sorted(len(each.ids) for each in step) == [1, 1, 1, 100]  # a batch: nobody waits for the writers
+    many_rows = [Segment(None, [1] * 8) for _ in range(40)]
+    steps = pace.share([*many_rows, Segment(None, [1] * 50, part=True)], 128)
+    assert [sum(len(each.ids) for each in step) for step in steps] == [128, 128, 64 + 8]
+    assert all(len(each.ids) == 8 for step in steps for each in step)

@@ -1,0 +1,269 @@
+"""``bitnet-edge batch``: every request is answered once, whatever happens on the way.
+
+BATCH_KILLS=50 kills it fifty times (the suite: four times).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import edge
+from edge.errors import Busy, UsageError
+from edge.session.scheduler import LEAST_BESIDE
+from edge.tools.batch import Batch
+
+pytestmark = pytest.mark.usefixtures("bundled_model")
+
+ROOT = Path(__file__).resolve().parents[2]
+KILLS = int(os.environ.get("BATCH_KILLS", "4"))
+
+
+def line(name: str, content: str = "Hello", **body: Any) -> str:
+    body = {"messages": [{"role": "user", "content": content}], "max_tokens": 12, "temperature": 0, **body}
+    return json.dumps({"custom_id": name, "method": "POST", "url": "/v1/chat/completions", "body": body})
+
+
+def answers(path: Path) -> dict[str, dict[str, Any]]:
+    """custom_id -> line; each is there once."""
+    found = [json.loads(each) for each in path.read_text().splitlines()]
+    assert len({each["id"] for each in found}) == len(found)
+    return {each["custom_id"]: each for each in found}
+
+
+@pytest.fixture(scope="module")
+def engine():
+    with edge.load(threads=1, ctx=256) as engine:
+        yield engine
+
+
+def run(engine: edge.Engine, folder: Path, lines: list[str], **options: Any) -> dict[str, dict[str, Any]]:
+    (folder / "in.jsonl").write_text("".join(each + "\n" for each in lines))
+    with Batch(engine, str(folder / "in.jsonl"), str(folder / "out.jsonl"), **options) as batch:
+        batch.run()
+    return answers(folder / "out.jsonl")
+
+
+def test_answers_are_those_of_one_after_the_other(engine, tmp_path) -> None:
+    questions = ["Hello", "What is there to eat?", "Where is the lift?", "Two teas, please."] * 3
+    found = run(engine, tmp_path, [line(str(i), text) for i, text in enumerate(questions)])
+    for i, text in enumerate(questions):
+        answer = engine.session("").ask(text, max_tokens=12, sampling=edge.Sampling.preset("precise"))
+        body = found[str(i)]["response"]["body"]
+        assert body["choices"][0]["message"] == {"role": "assistant", "content": answer.text}
+        assert body["choices"][0]["finish_reason"] == answer.finish_reason
+        assert body["usage"]["completion_tokens"] == answer.usage.completion
+        assert found[str(i)]["error"] is None and body["object"] == "chat.completion"
+
+
+def test_prompts_are_read_in_wide_steps(engine, tmp_path) -> None:
+    """Nobody waits for the next token of a batch; afterwards somebody may."""
+    rows = []
+    step = engine.model.step
+
+    def counted(segments: Any) -> None:
+        rows.append([len(each.ids) for each in segments])
+        step(segments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine.model, "step", counted)
+        run(engine, tmp_path, [line(str(i), "Tell me about tea. " * 5 * (1 + i % 3)) for i in range(24)])
+    beside = [max(each) for each in rows if min(each) == 1 and max(each) > 1]
+    assert beside and max(beside) > 2 * LEAST_BESIDE
+    assert not engine.scheduler.unhurried
+
+
+def test_errors_stand_in_their_lines(engine, tmp_path) -> None:
+    bad = {
+        "messages": ({"messages": []}, "messages"), "role": ({"messages": [{"role": "king", "content": "x"}]}, "role"),
+        "schema": ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}, "/not"),
+        "format": ({"response_format": {"type": "xml"}}, "response_format"), "n": ({"n": 0}, "n is not"),
+        "temp": ({"temperature": -1}, "temperature"), "tools": ({"tools": [{}]}, "tools[0]"),
+        "most": ({"max_tokens": "x"}, "max"), "stop": ({"stop": [1]}, "stop"),
+        "bias": ({"logit_bias": {"5": 1}}, "logit_bias"),
+    }  # fmt: skip
+    lines = [line(name, **body) for name, (body, _) in bad.items()]
+    lines += ["rubbish", "[1]", "", json.dumps({"custom_id": 5}), json.dumps({"custom_id": "url", "url": "/x"}),
+              json.dumps({"custom_id": "body"}), "[" * 100_000, line("good")]  # fmt: skip
+    found = run(engine, tmp_path, lines)
+    for name, (_, words) in bad.items():
+        error = found[name]["response"]["body"]["error"]
+        assert found[name]["response"]["status_code"] == 400 and words in error["message"], error
+        assert found[name]["error"] == error
+    assert found["url"]["response"]["status_code"] == 404 and found["body"]["response"]["status_code"] == 400
+    assert found["good"]["response"]["status_code"] == 200
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == len([each for each in lines if each])
+
+
+def test_a_file_without_a_request_is_one_error(engine, tmp_path) -> None:
+    """Nothing is written, whatever the lines are."""
+    with pytest.raises(UsageError, match="has no valid request; request 1: the line is not one JSON object"):
+        run(engine, tmp_path, ["# A heading", "", "text"])
+    with pytest.raises(UsageError, match="has no valid request; request 1: body is not a JSON object"):
+        run(engine, tmp_path, ["", json.dumps({"foo": 1})])
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_one_bad_line_ends_nothing(engine, tmp_path) -> None:
+    """Whatever JSON can say: its line gets an error, all others get answers, and --resume finds them all done."""
+    half = line("\ud83d", "Hello")  # json.dumps writes the escape
+    odd = [json.dumps({"custom_id": name, "body": {}}) for name in (1, 1.5, True, [], {}, ["\udc00"], {"\ud800": 1})]
+    bodies = [{"tools": [{"type": "function", "function": {"name": "f", "description": "\ud800"}}]},
+              {"response_format": {"type": "\udfff"}}, {"choices": ["\ud800"]}, {"user": "\ud800"},
+              {"response_format": {"type": "json_schema", "json_schema": {"schema": {"const": "\ud800"}}}},
+              {"tools": [{"type": "function", "function": {"name": "\ud800"}}]}, {"stop": ["\ud800"]},
+              {"tool_choice": {"type": "function", "function": {"name": "\ud800"}}, "tools": []}]  # fmt: skip
+    lines = [half, *odd, *(line(f"body {i}", **body) for i, body in enumerate(bodies)), line("good")]
+    found = run(engine, tmp_path, lines)
+    written = [json.loads(each) for each in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert len(written) == len(lines) and found["good"]["error"] is None
+    assert all(each["response"]["status_code"] == 400 for each in written if each["custom_id"] != "good"), written
+    assert "half of a surrogate pair" in found["\ud83d"]["error"]["message"]
+    with Batch(engine, str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl"), resume=True) as batch:
+        assert batch.run().before == len(lines)
+
+
+def test_a_bug_costs_one_line(engine, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody foresaw is an error of its request alone."""
+    from edge.session.session import Session
+
+    chat = Session.chat
+
+    def broken(self: Session, messages: Any, **options: Any) -> Any:
+        if messages[-1]["content"] == "bug":
+            raise ZeroDivisionError
+        return chat(self, messages, **options)
+
+    monkeypatch.setattr(Session, "chat", broken)
+    found = run(engine, tmp_path, [line("a"), line("b", "bug"), line("c")])
+    assert [found[name]["response"]["status_code"] for name in "abc"] == [200, 500, 200]
+
+
+def test_two_requests_of_one_name_are_refused_before_anything_runs(engine, tmp_path) -> None:
+    with pytest.raises(UsageError, match="requests 1 and 3 have the same custom_id, 'a'"):
+        run(engine, tmp_path, [line("a"), line("b"), line("a", "Something else")])
+    assert not (tmp_path / "out.jsonl").exists()
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"body": {"messages": [
+        {"role": "user", "content": "Hi"}], "max_tokens": 1}}) + "\n" for _ in range(2)))  # no names: told by number
+    with Batch(engine, str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl")) as batch:
+        assert batch.run().answered == 2
+
+
+def test_forms_and_raw_prompts(engine, tmp_path) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
+              "additionalProperties": False}  # fmt: skip
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    raw = {"custom_id": "raw", "url": "/v1/completions", "body": {"prompt": "Once", "max_tokens": 3}}
+    parts = [{"role": "developer", "content": "x"}, {"role": "user", "content": [{"type": "text", "text": "Tea?"}]}]
+    found = run(engine, tmp_path, [
+        line("json", response_format=wanted, max_tokens=30), line("choice", choices=["yes", "no"]), json.dumps(raw),
+        line("parts", messages=parts),
+    ], defaults={"regex": "[0-9]{2}"})  # fmt: skip
+    bodies = {name: each["response"]["body"]["choices"][0] for name, each in found.items()}
+    assert set(json.loads(bodies["json"]["message"]["content"])) == {"n"}
+    assert bodies["choice"]["message"]["content"] in ("yes", "no")
+    assert bodies["raw"]["text"].isdigit() and bodies["parts"]["message"]["content"].isdigit()
+
+
+def test_choices_and_log_probabilities(engine, tmp_path) -> None:
+    """As the service answers them (tests/serve/test_serve.py): both have one parser and one writer."""
+    two = line("n", "Tell me a joke.", n=2, temperature=2, seed=3, logprobs=True, top_logprobs=2)
+    found = run(engine, tmp_path, [two])
+    choices = found["n"]["response"]["body"]["choices"]
+    assert [each["index"] for each in choices] == [0, 1]
+    assert len({each["message"]["content"] for each in choices}) == 2
+    entries = [each["logprobs"]["content"] for each in choices]
+    assert sum(map(len, entries)) == found["n"]["response"]["body"]["usage"]["completion_tokens"]
+    assert all(len(entry["top_logprobs"]) == 2 for each in entries for entry in each)
+
+
+def test_calls_of_functions(engine, tmp_path) -> None:
+    switch = {"type": "object", "properties": {"on": {"type": "boolean"}}, "required": ["on"]}
+    tools = [{"type": "function", "function": {"name": "light", "parameters": switch}}]
+    body = run(engine, tmp_path, [line("a", "Light!", tools=tools, tool_choice="required", max_tokens=60)])
+    choice = body["a"]["response"]["body"]["choices"][0]
+    assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] is None
+    (call,) = choice["message"]["tool_calls"]
+    assert call["function"]["name"] == "light" and set(json.loads(call["function"]["arguments"])) == {"on"}
+
+
+def test_resume(engine, tmp_path) -> None:
+    """What is answered is not asked again; half a line is dropped; another input is refused."""
+    lines = [line(str(i)) for i in range(6)]
+    run(engine, tmp_path, lines)
+    out = tmp_path / "out.jsonl"
+    whole = out.read_bytes().splitlines(keepends=True)
+    with pytest.raises(UsageError, match="use --resume to continue"):
+        run(engine, tmp_path, lines)
+    out.write_bytes(b"".join(whole[:3]) + whole[3][:40])
+    found = run(engine, tmp_path, lines, resume=True)
+    assert set(found) == set("012345") and out.read_bytes().startswith(b"".join(whole[:3]))
+    with pytest.raises(UsageError, match="belongs to another input"):
+        run(engine, tmp_path, [line(f"x{i}") for i in range(6)], resume=True)
+    with pytest.raises(UsageError, match="is not an answer of this batch"):
+        run(engine, tmp_path, lines[:2], resume=True)
+    out.write_bytes(b"rubbish\n" + b"".join(whole))
+    with pytest.raises(UsageError, match="at byte 0 is not an answer"):
+        run(engine, tmp_path, lines, resume=True)
+
+
+def test_one_writer_at_a_time(engine, tmp_path) -> None:
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text(line("a") + "\n")
+    with Batch(engine, str(source), str(target)), pytest.raises(Busy):
+        Batch(engine, str(source), str(target), resume=True)
+    with pytest.raises(UsageError, match="cannot read"):
+        Batch(engine, str(tmp_path / "nowhere"), str(target))
+    with pytest.raises(UsageError, match="cannot write"):
+        Batch(engine, str(source), str(tmp_path))
+
+
+def test_stop_leaves_whole_lines(engine, tmp_path) -> None:
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    lines = [line(str(i), max_tokens=100, ignore_eos=True) for i in range(40)]
+    source.write_text("".join(each + "\n" for each in lines))
+    with Batch(engine, str(source), str(target)) as batch:
+        done = batch.run(lambda done, total: batch.stop() if done >= 3 else None)
+    assert 3 <= done.answered < 40
+    before = answers(target)
+    assert all(each["response"]["body"]["choices"][0]["finish_reason"] == "length" for each in before.values())
+    assert len(before) == done.answered
+
+
+def test_kill_at_any_moment(tmp_path) -> None:
+    """kill -9, again and again: no request is lost or answered twice, and the answers are those of a quiet run."""
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    n = 40 * KILLS
+    source.write_text("".join(line(str(i), f"Question {i}", max_tokens=8 + i % 17) + "\n" for i in range(n)))
+    command = [sys.executable, "-m", "edge", "batch", str(source), "-q", "-t", "1", "-c", "128", "--greedy"]
+    moments = random.Random(7)
+    killed = 0
+    while killed < KILLS:
+        process = subprocess.Popen([*command, str(target), "--resume"], cwd=ROOT)
+        deadline, size = time.monotonic() + 300, target.stat().st_size if target.exists() else 0
+        while process.poll() is None and time.monotonic() < deadline:  # until it has begun to write
+            if target.exists() and target.stat().st_size > size:
+                break
+            time.sleep(0.002)
+        time.sleep(moments.random() * 0.05)
+        process.kill()
+        assert process.wait() in (0, -9)
+        killed += 1
+        done = target.read_bytes().count(b"\n")
+        if done == n:
+            break
+    assert subprocess.run([*command, str(target), "--resume"], cwd=ROOT).returncode == 0
+    found = answers(target)
+    assert set(found) == {str(i) for i in range(n)}
+    quiet = tmp_path / "quiet.jsonl"
+    assert subprocess.run([*command, str(quiet)], cwd=ROOT).returncode == 0
+    for name, each in answers(quiet).items():
+        assert found[name]["response"]["body"]["choices"] == each["response"]["body"]["choices"]

@@ -1,0 +1,564 @@
+"""Convert: exact, verified, deterministic (tests/tools/test_bundled.py: so the bundled model is made)."""
+
+from __future__ import annotations
+
+import array
+import errno
+import hashlib
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import edge
+from benchmarks import make_model
+from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
+from edge.formats import gguf, gguf_part, names, open_checkpoint
+from edge.formats.checkpoint import Checkpoint
+from edge.formats.gguf_keys import architecture
+from edge.model.plan import expect
+from edge.model.weights import build
+from edge.tools.convert import convert, to_f16, to_q8_0
+from pyx.kv import KVCache
+from pyx.stored_rows import StoredRows, buffer_bytes
+from pyx.ternary import TernaryMatrix
+from pyx.transformer import Segment
+from tests import handmade
+from tests.formats.test_family_oracles import panels, q2_0
+from tests.handmade import HIDDEN, VOCAB, hf_config, hf_directory, hf_tensors
+
+VECTORS = Path(__file__).resolve().parents[1] / "vectors"
+TINY = sorted((VECTORS / "tiny_gguf").glob("*.gguf"))
+ORACLES = sorted(p.parent for p in (VECTORS / "oracle").glob("*/*/config.json") if "ragged" not in str(p))
+IDS = [1, 5, 77, 200, 3, 9, 150, 42, 499, 17, 260, 8]
+
+
+def layout_of(path: Path) -> str:
+    return "64" if "i2s64" in path.name else "128"
+
+
+def logits(checkpoint: Checkpoint) -> np.ndarray:
+    """Logits [n][n_vocab] of IDS."""
+    c = checkpoint.config
+    out = np.zeros((len(IDS), c.n_vocab), np.float32)
+    cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, 32, "f32")
+    build(checkpoint, head="native").step([Segment(cache, array.array("i", IDS), out.reshape(-1), True)])
+    return out
+
+
+def matrix(checkpoint: Checkpoint, name: str) -> tuple[np.ndarray, list[float]]:
+    """Weights -1, 0, 1 [out, in] and the scales of a projection."""
+    t = checkpoint.tensors[name]
+    packed = TernaryMatrix.pack(t.type, t.data, *t.shape, scale=t.scale, layout=t.layout)
+    return np.array(packed.unpack(), np.int8).reshape(t.shape), packed.scales
+
+
+@pytest.mark.parametrize("path", TINY + ORACLES, ids=lambda p: f"{p.parent.name}-{p.name}")
+def test_i2s_is_exact(tmp_path: Path, path: Path) -> None:
+    """Same dimensions, same tokenizer, the same logits (to the bit unless rows are reordered)."""
+    source = open_checkpoint(path, i2s_layout=layout_of(path))
+    result = convert(path, tmp_path / "m.gguf", embedding="keep", i2s_layout=layout_of(path))
+    again = open_checkpoint(tmp_path / "m.gguf")
+    a, b = source.config, again.config
+    assert b.arch == architecture(a) and b.rope_style == ("interleaved" if b.arch == "llama" else "half")
+    for key in ("n_layer", "hidden", "ffn", "n_head", "n_kv_head", "head_dim", "n_vocab", "n_ctx_train", "rope_theta",
+                "rope_dim", "activation", "sub_norm", "tied", "rope_scale"):
+        assert getattr(a, key) == getattr(b, key), key
+    assert len(again.notes) == (source.tokenizer.kind == "none")
+    assert {t.type for name, t in again.tensors.items() if names.is_projection(name)} == {"I2_S"}
+    for key in ("kind", "pre", "bos_id", "eos_ids", "add_bos", "pad_id"):
+        if source.tokenizer.kind != "none":
+            assert getattr(source.tokenizer, key) == getattr(again.tokenizer, key), key
+    assert list(source.tokenizer.tokens) == list(again.tokenizer.tokens)
+    assert list(source.tokenizer.scores) == list(again.tokenizer.scores)
+    assert list(source.tokenizer.merges) == list(again.tokenizer.merges)
+    assert np.float32(a.eps) == np.float32(b.eps)
+    before, after = logits(source), logits(again)
+    if a.rope_style == b.rope_style:
+        assert (before == after).all()
+    else:  # reordered rows: q.k is summed in another order
+        assert np.abs(before - after).max() <= 1e-5 * np.ptp(before)
+    data = (tmp_path / "m.gguf").read_bytes()
+    assert (result.nbytes, result.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+
+
+def test_llama_rows_are_reordered_as_everybody_does(tmp_path: Path) -> None:
+    """Q and K of a Hugging Face llama become the very bytes that an independent converter wrote."""
+    golden = open_checkpoint(VECTORS / "tiny_gguf" / "llama_untied_hd.llama.i2s128.f16.gguf")
+    convert(VECTORS / "oracle" / "llama_untied_hd" / "packed_auto_f32", tmp_path / "m.gguf")
+    ours = open_checkpoint(tmp_path / "m.gguf")
+    for name in golden.tensors:
+        if names.is_projection(name):
+            n = golden.tensors[name].data.nbytes - 28  # behind the scale stands whatever the writer left
+            assert bytes(ours.tensors[name].data[:n]) == bytes(golden.tensors[name].data[:n]), name
+
+
+def test_rows_go_back_again() -> None:
+    """The two orders are inverse to each other."""
+    from types import SimpleNamespace
+
+    from edge.tools.convert import Target
+
+    config = SimpleNamespace(head_dim=8, n_head=3, n_kv_head=1)
+    there = Target.order(SimpleNamespace(config=config, permute="interleaved"), "blk.0.attn_q.weight")
+    back = Target.order(SimpleNamespace(config=config, permute="half"), "blk.0.attn_q.weight")
+    assert there is not None and back is not None
+    assert there[:8] == [0, 4, 1, 5, 2, 6, 3, 7] and [there[i] for i in back] == list(range(24))
+    assert len(Target.order(SimpleNamespace(config=config, permute="half"), "blk.0.attn_k.weight") or ()) == 8
+    assert Target.order(SimpleNamespace(config=config, permute="half"), "blk.0.attn_v.weight") is None
+    assert Target.order(SimpleNamespace(config=config, permute=None), "blk.0.attn_q.weight") is None
+
+
+def test_tq2_is_what_the_gguf_package_decodes(tmp_path: Path) -> None:
+    package = pytest.importorskip("gguf")
+    source = open_checkpoint(VECTORS / "oracle" / "silu_mha_tied" / "packed_auto_f32")
+    convert(source.path, tmp_path / "m.gguf", type="TQ2_0", embedding="Q8_0")
+    again = open_checkpoint(tmp_path / "m.gguf")
+    for tensor in package.GGUFReader(tmp_path / "m.gguf").tensors:
+        theirs = package.dequantize(tensor.data, tensor.tensor_type)
+        if names.is_projection(tensor.name):
+            weights, (scale,) = matrix(source, tensor.name)
+            assert (theirs == weights * np.float16(scale).astype(np.float32)).all()
+            assert again.tensors[tensor.name].type == "TQ2_0"
+        elif tensor.name == "token_embd.weight":
+            table = source.tensors[tensor.name]
+            expected = np.frombuffer(table.data, np.float32).reshape(table.shape)
+            assert np.abs(theirs - expected).max() <= np.abs(expected).max() / 250
+            mine = package.quantize(expected, package.GGMLQuantizationType.Q8_0)
+            assert (mine == tensor.data).mean() > 0.999  # ties apart, the same bytes
+
+
+def test_several_scales(tmp_path: Path) -> None:
+    """A matrix with a scale per block of rows (TriLM) fits TQ2_0, not I2_S; so do scales per 256 columns."""
+    config = hf_config(architectures=["LlamaForCausalLM"], hidden_act="silu", quantization_config=None,
+                       hidden_size=256, num_attention_heads=4, num_key_value_heads=4, tie_word_embeddings=True)
+    rng = np.random.default_rng(5)
+    tensors: dict[str, Any] = {}
+    shapes = {**{f"self_attn.{x}_proj": (256, 256) for x in "qkvo"}, "mlp.gate_proj": (256, 256),
+              "mlp.up_proj": (256, 256), "mlp.down_proj": (256, 256)}
+    scale = {"self_attn.q_proj": np.repeat([0.5, 0.25], 128)[:, None]}
+    for name, shape in shapes.items():
+        w = rng.integers(-1, 2, shape) * scale.get(name, 0.5)
+        tensors[f"model.layers.0.{name}.weight"] = ("F32", shape, w.astype(np.float32).tobytes())
+    for name in ("model.norm", "model.layers.0.input_layernorm", "model.layers.0.post_attention_layernorm"):
+        tensors[f"{name}.weight"] = ("F32", (256,), np.ones(256, np.float32).tobytes())
+    tensors["model.embed_tokens.weight"] = ("F32", (16, 256), rng.random((16, 256), np.float32).tobytes())
+    folder = hf_directory(tmp_path / "m", config, tensors)
+    with pytest.raises(UsageError, match=r"blk\.0\.attn_q\.weight has 256 scales.*TQ2_0"):
+        convert(folder, tmp_path / "m.gguf")
+    assert not (tmp_path / "m.gguf").exists()
+    convert(folder, tmp_path / "m.gguf", type="TQ2_0")
+    weights, scales = matrix(open_checkpoint(tmp_path / "m.gguf"), "blk.0.attn_q.weight")
+    stored = np.frombuffer(tensors["model.layers.0.self_attn.q_proj.weight"][2], np.float32).reshape(256, 256)
+    expected = stored.reshape(4, 2, 32, 256).swapaxes(1, 2).reshape(256, 256)  # llama's order of rows
+    assert (weights * np.array(scales)[:, None] == expected).all()
+
+
+def test_layouts_become_one(tmp_path: Path) -> None:
+    """The same matrix in any I2_S layout gives the same file."""
+    vectors = json.loads((VECTORS / "pack_vectors.json").read_text())
+    weights = np.array(vectors["ternary_row_major"], np.int8)
+    digests = set()
+    for layout, key in {"128": "I2_S_128", "64": "I2_S_64_arm", "1x4": "I2_S_1x4"}.items():
+        raw = bytes.fromhex(vectors["vectors"][key]["hex"])
+        matrix_ = TernaryMatrix.pack("I2_S", raw, 8, 256, layout=layout)
+        assert (np.array(matrix_.unpack()).reshape(8, 256) == weights).all()
+        digests.add(matrix_.encode())
+    assert len(digests) == 1
+
+
+def test_deterministic(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        convert(ORACLES[0], tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_progress_and_result(tmp_path: Path) -> None:
+    calls: list[tuple[int, int, str]] = []
+    result = convert(ORACLES[0], tmp_path / "m.gguf", progress=lambda *args: calls.append(args),
+                     extra={"general.license": "mit"})
+    amounts, totals, names = zip(*calls)
+    assert len(calls) == result.n_tensors + 1 and list(amounts) == sorted(set(amounts)) and amounts[0] == 0
+    assert set(totals) == {amounts[-1]} and 0 < amounts[-1] < result.nbytes and names[-1] == "verifying"
+    assert gguf.read_header(tmp_path / "m.gguf").metadata["general.license"] == "mit"
+    convert(tmp_path / "m.gguf", tmp_path / "n.gguf")  # survives the next conversion
+    assert gguf.read_header(tmp_path / "n.gguf").metadata["general.license"] == "mit"
+
+
+def test_refusals(tmp_path: Path) -> None:
+    src, dst = TINY[0], tmp_path / "m.gguf"
+    for kind, arguments, message in [
+        (UsageError, {"type": "Q4_0"}, "type 'Q4_0'"),
+        (UsageError, {"embedding": "Q4_K"}, "embedding 'Q4_K'"),
+    ]:
+        with pytest.raises(kind, match=message):
+            convert(src, dst, **arguments)
+    with pytest.raises(ModelNotFound):
+        convert(tmp_path / "absent", dst)
+    with pytest.raises(UsageError, match="is a directory; name the file"):
+        convert(src, tmp_path)
+    with pytest.raises(EdgeError, match="cannot be written"):
+        convert(src, tmp_path / "absent" / "m.gguf")
+    with pytest.raises(UsageError, match="not a multiple of 128 as I2_S needs"):
+        convert(VECTORS / "oracle" / "silu_ragged" / "packed_auto_f32", dst)
+    with pytest.raises(UsageError, match="not a multiple of 256 as TQ2_0 needs"):
+        convert(VECTORS / "tiny_gguf" / "llama_untied_hd.llama.i2s128.f16.gguf", dst, type="TQ2_0")
+    dst.write_bytes(b"mine")
+    with pytest.raises(UsageError, match="exists already"):
+        convert(src, dst)
+    assert dst.read_bytes() == b"mine"
+    with pytest.raises(UsageError, match="the source itself"):
+        copy = tmp_path / "copy.gguf"
+        copy.write_bytes(src.read_bytes())
+        convert(copy, copy, force=True)
+    convert(src, dst, force=True)
+    assert open_checkpoint(dst).config.n_layer == 2
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["copy.gguf", "m.gguf"]
+
+
+def test_a_dense_projection_in_a_hugging_face_model_is_refused(tmp_path: Path) -> None:
+    tensors = hf_tensors("scaled")
+    name = "model.layers.0.mlp.down_proj.weight"
+    tensors[name] = ("F32", (128, 256), np.random.default_rng(0).random((128, 256), np.float32).tobytes())
+    config = hf_config(architectures=["LlamaForCausalLM"], quantization_config=None)
+    folder = hf_directory(tmp_path / "m", config, tensors)
+    with pytest.raises(InvalidFile, match=r"blk\.0\.ffn_down\.weight.*dense"):
+        convert(folder, tmp_path / "m.gguf")
+
+
+def test_a_dense_projection_in_a_gguf_stays(tmp_path: Path) -> None:
+    dense = np.random.default_rng(0).standard_normal((128, 128)).astype(np.float16)
+    src = tmp_path / "s.gguf"
+    src.write_bytes(handmade.model("llama", tensors={"blk.0.attn_q.weight": ((128, 128), 1, dense.tobytes())}))
+    result = convert(src, tmp_path / "m.gguf")
+    assert result.notes == ["blk.0.attn_q.weight is not ternary; copied as F16"]
+    assert bytes(open_checkpoint(tmp_path / "m.gguf").tensors["blk.0.attn_q.weight"].data) == dense.tobytes()
+
+
+@pytest.mark.parametrize("broken", ["blk.1.ffn_up.weight", "token_embd.weight", "output_norm.weight"])
+def test_verification_finds_a_flipped_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    real = gguf_part.Part.complete
+
+    def bad_disk(self: gguf_part.Part) -> None:
+        real(self)
+        info = gguf.read_header(self.path).tensors[broken]
+        with open(self.path, "r+b") as file:
+            file.seek(info.offset + 100)
+            byte = file.read(1)[0]
+            file.seek(info.offset + 100)
+            file.write(bytes([byte ^ (1 if byte & 3 != 2 else 2)]))
+
+    monkeypatch.setattr(gguf_part.Part, "complete", bad_disk)
+    with pytest.raises(EdgeError, match=re.escape(broken)):
+        convert(TINY[0], tmp_path / "m.gguf")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_float_encoders() -> None:
+    row = array.array("f", np.random.default_rng(2).standard_normal(96).astype(np.float32))
+    row[32:64] = array.array("f", bytes(128))  # a block of zeros
+    assert to_f16(row) == np.array(row, np.float32).astype(np.float16).tobytes()
+    decoded = StoredRows("Q8_0", to_q8_0(row), 1, 96).row(0)
+    assert np.abs(np.array(decoded) - np.array(row)).max() <= max(map(abs, row)) / 127 * 0.51
+    with pytest.raises(OverflowError):
+        to_f16(array.array("f", [1e6]))
+
+
+def test_values_beyond_f16_are_named(tmp_path: Path) -> None:
+    tensors = hf_tensors()
+    tensors["model.embed_tokens.weight"] = ("F32", (16, 128), struct.pack("<f", 1e6) * (16 * 128))
+    with pytest.raises(InvalidFile, match=r"token_embd\.weight holds values that F16 cannot; use F32"):
+        convert(hf_directory(tmp_path / "m", tensors=tensors), tmp_path / "m.gguf")
+    convert(tmp_path / "m", tmp_path / "m.gguf", embedding="F32")
+
+
+def test_recommended_sampling_survives(tmp_path: Path) -> None:
+    """From a folder into a GGUF, and from there into another."""
+    generation = {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0}
+    source = hf_directory(tmp_path / "hf", generation_config__json=generation)
+    convert(source, tmp_path / "m.gguf")
+    convert(tmp_path / "m.gguf", tmp_path / "again.gguf", embedding="Q8_0")
+    for name in ("m.gguf", "again.gguf"):
+        checkpoint = open_checkpoint(tmp_path / name)
+        assert checkpoint.sampling == {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0.0}
+        keys = {key: each for key, each in checkpoint.metadata.items() if key.startswith("general.sampling.")}
+        assert set(keys) == {f"general.sampling.{name}" for name in ("temp", "top_p", "top_k", "min_p")}
+        assert isinstance(keys["general.sampling.temp"], float) and keys["general.sampling.top_k"] == 20
+
+
+def test_sentencepiece_survives(tmp_path: Path) -> None:
+    """A Hugging Face directory with tokenizer.model and an added token becomes GGUF arrays."""
+    data = (VECTORS / "tiny_gguf" / "spm512.model").read_bytes()
+    tensors = hf_tensors()
+    tensors["model.embed_tokens.weight"] = ("F32", (515, 128), bytes(515 * 128 * 4))
+    folder = hf_directory(tmp_path / "m", hf_config(vocab_size=515), tensors, tokenizer__model=data,
+                          added_tokens__json={"</line>": 513})
+    convert(folder, tmp_path / "m.gguf")
+    spec = open_checkpoint(tmp_path / "m.gguf").tokenizer
+    golden = open_checkpoint(VECTORS / "tiny_gguf" / "silu_mha_tied.bitnet.i2s128.f16.gguf").tokenizer
+    assert list(spec.tokens) == [*golden.tokens, "[PAD512]", "</line>", "[PAD514]"]
+    assert list(spec.types) == [*golden.types, 5, 3, 5]
+    assert list(spec.scores) == [*golden.scores, 0.0, 0.0, 0.0]
+
+
+# ---- panels ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def grouped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a scale for each 128 weights, embedding and tied head, too."""
+    path = tmp_path_factory.mktemp("grouped") / "g.gguf"
+    make_model.make(path, "tiny-qwen3", "Q2_0", "Q2_0")
+    return path
+
+
+def test_scales_per_group_become_panels(tmp_path: Path, grouped: Path) -> None:
+    """The same answers from the map, without any copy; the plan is exact; and back to rows for other programs."""
+    convert(grouped, tmp_path / "p.gguf")
+    source, again = open_checkpoint(grouped), open_checkpoint(tmp_path / "p.gguf")
+    matrices = {name for name, tensor in again.tensors.items() if len(tensor.shape) == 2}
+    assert {again.tensors[name].type for name in matrices} == {"PQ2_0_R64"}
+    data = (tmp_path / "p.gguf").read_bytes()
+    assert all(data.index(bytes(again.tensors[name].data)) % 64 == 0 for name in matrices)
+    assert source.config == again.config and not again.notes and again.open == {}
+    for head in ("auto", "int8", "f32"):
+        models = [build(each, head=head) for each in (source, again)]
+        assert all(model.weight_bytes_allocated == 0 for model in models)
+        runs = [array.array("f", bytes(4 * again.config.n_vocab)) for _ in models]
+        for model, run in zip(models, runs, strict=True):
+            c = again.config
+            cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, 32, "f32")
+            model.step([Segment(cache, array.array("i", IDS), run)])
+        assert runs[0].tobytes() == runs[1].tobytes(), head
+    for weights in ("map", "huge"):
+        expected = expect(again, "auto", weights, 0, 2)
+        with edge.load(tmp_path / "p.gguf", ctx=64, threads=2, weights=weights, draft="off") as engine:
+            engine.settle()
+            model, copied = engine.model.transformer, weights == "huge"
+            assert model.weight_bytes_allocated == (model.weight_bytes if copied else 0)
+            assert expected.mapped == model.weight_bytes - model.weight_bytes_allocated
+            assert (expected.head_mapped, expected.head_allocated) == ((0, model.head_bytes) if copied else
+                                                                       (model.head_bytes, 0))
+            assert expect(again, "auto", weights, 0, engine.n_threads).scratch == engine.plan.footprint.scratch
+    convert(tmp_path / "p.gguf", tmp_path / "rows.gguf", type="TQ2_0")
+    convert(grouped, tmp_path / "direct.gguf", type="TQ2_0")
+    assert (tmp_path / "rows.gguf").read_bytes() == (tmp_path / "direct.gguf").read_bytes()
+    convert(tmp_path / "rows.gguf", tmp_path / "q.gguf")
+    assert (tmp_path / "q.gguf").read_bytes() == data
+
+
+def test_buffers_for_rows_of_the_file_are_planned(tmp_path: Path, grouped: Path) -> None:
+    """A thread that reads one embedding row of panels reads the 64 rows of its panel."""
+    convert(grouped, tmp_path / "p.gguf")
+    found = []
+    for path in (grouped, tmp_path / "p.gguf"):
+        checkpoint = open_checkpoint(path)
+        table, k = checkpoint.tensors["token_embd.weight"], checkpoint.config.hidden
+        rows = StoredRows(table.type, table.data, *table.shape)
+        assert rows.buffer == 0
+        rows.read_from(table.data.obj, table.data.obj.file.fileno(), 3)
+        assert rows.buffer == buffer_bytes(table.type, k, 3) > 0
+        planned = expect(checkpoint, n_threads=3).scratch
+        table_in_memory = table._replace(data=memoryview(bytes(table.data)))
+        checkpoint.tensors["token_embd.weight"] = table_in_memory
+        assert planned - expect(checkpoint, n_threads=3).scratch == rows.buffer
+        found.append(rows.buffer // 3)
+    assert found[1] == 64 * k // 128 * 34 > found[0] >= k // 128 * 36
+
+
+def test_the_check_reads_from_the_disk(tmp_path: Path, grouped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[Any] = []
+    synced, forgotten = os.fsync, os.posix_fadvise
+
+    def sync(fd: int) -> None:
+        done.append("synced")
+        synced(fd)
+
+    def forget(fd: int, *given: int) -> None:
+        done.append(given)
+        forgotten(fd, *given)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "posix_fadvise", forget)
+    convert(grouped, tmp_path / "p.gguf")
+    assert done == ["synced", (0, 0, os.POSIX_FADV_DONTNEED)]
+
+
+def test_rows_of_a_separate_embedding_stay_rows(tmp_path: Path) -> None:
+    """Only a head is read as a whole."""
+    codes = np.random.default_rng(1).integers(-1, 2, (VOCAB, HIDDEN)).astype(np.int8)
+    rows = q2_0(128, codes, np.full((VOCAB, 1), 0.5))
+    tables = dict.fromkeys(("token_embd.weight", "output.weight"), ((HIDDEN, VOCAB), 142, rows))
+    src = tmp_path / "s.gguf"
+    src.write_bytes(handmade.model("llama", tensors=dict(tables)))
+    convert(src, tmp_path / "m.gguf")
+    again = open_checkpoint(tmp_path / "m.gguf")
+    assert bytes(again.tensors["token_embd.weight"].data) == rows
+    assert bytes(again.tensors["output.weight"].data) == panels(codes, np.full((VOCAB, 1), 0.5))
+
+
+# ---- going on after an interruption ----------------------------------------------------------------------------------
+
+
+class Stopped(BaseException):
+    """Like Ctrl-C."""
+
+
+def stop_after(n: int) -> Callable[[int, int, str], None]:
+    """A progress callback that stops the conversion before tensor n."""
+    calls: list[str] = []
+
+    def progress(_done: int, _total: int, name: str) -> None:
+        calls.append(name)
+        if len(calls) > n:
+            raise Stopped
+
+    return progress
+
+
+def recorder(calls: list[Any]) -> Callable[[int, int, str], None]:
+    return lambda *call: calls.append(call)
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+PARTS = ["m.gguf.part", "m.gguf.part.jsonl"]
+
+
+@pytest.mark.parametrize("options", [{}, {"type": "TQ2_0", "embedding": "Q8_0"}])
+@pytest.mark.parametrize("n", [0, 7, 23])
+def test_an_interrupted_conversion_goes_on(tmp_path: Path, grouped: Path, options: dict[str, Any], n: int) -> None:
+    """Nothing that is left looks like a model; the tensors that were there are not made again, and the file is the same
+    to the byte."""
+    for src in (grouped, VECTORS / "oracle" / "silu_mha_tied" / "packed_auto_f32"):
+        folder = tmp_path / src.name
+        folder.mkdir()
+        plain = convert(src, folder / "plain.gguf", **options)
+        with pytest.raises(Stopped):
+            convert(src, folder / "m.gguf", progress=stop_after(n), **options)
+        assert left(folder) == [*PARTS, "plain.gguf"]
+        with pytest.raises(InvalidFile):
+            open_checkpoint(folder / "m.gguf.part")
+        made: list[Any] = []
+        again = convert(src, folder / "m.gguf", progress=recorder(made), **options)
+        assert len(made) == again.n_tensors - n + 1 and (made[0][0] > 0) is (n > 0)
+        assert again.sha256 == plain.sha256 and left(folder) == ["m.gguf", "plain.gguf"]
+        said = [f"went on with an interrupted conversion: {n} of {again.n_tensors} tensors were there"] * (n > 0)
+        assert again.notes == plain.notes + said
+
+
+def test_a_killed_conversion_goes_on(tmp_path: Path, grouped: Path) -> None:
+    """kill -9 in the middle of a tensor."""
+    code = "import sys, time\nfrom edge.formats import gguf_part as p\nput = p.put\n" \
+           "def slow(file, entry):\n    if entry.name.startswith('blk.1.ffn_up'):\n" \
+           "        file.write(bytes(100))\n        file.flush()\n        print('now', flush=True)\n" \
+           "        time.sleep(600)\n    return put(file, entry)\np.put = slow\n" \
+           "from edge.tools.convert import convert\nconvert(*sys.argv[1:])"
+    child = subprocess.Popen([sys.executable, "-c", code, str(grouped), str(tmp_path / "m.gguf")],
+                             cwd=VECTORS.parent.parent, stdout=subprocess.PIPE)
+    try:
+        assert child.stdout is not None and child.stdout.readline() == b"now\n"
+        with pytest.raises(Busy, match=r"m\.gguf: another process is writing it"):
+            convert(grouped, tmp_path / "m.gguf")
+    finally:
+        child.kill()
+        child.wait(300)
+        child.stdout.close()
+    assert left(tmp_path) == PARTS
+    (tmp_path / PARTS[1]).open("a").write('{"name": "blk.1.ff')  # a line that was not finished
+    result = convert(grouped, tmp_path / "m.gguf")
+    assert len(result.notes) == 1 and left(tmp_path) == ["m.gguf"]
+    assert result.sha256 == convert(grouped, tmp_path / "n.gguf").sha256
+
+
+@pytest.mark.parametrize("change", ["source", "time", "type", "option", "record", "about", "all"])
+def test_what_is_left_of_another_conversion_is_not_used(tmp_path: Path, grouped: Path, change: str) -> None:
+    source = tmp_path / "s.gguf"
+    source.write_bytes(grouped.read_bytes())
+    with pytest.raises(Stopped):
+        convert(source, tmp_path / "m.gguf", progress=stop_after(9))
+    options: dict[str, Any] = {}
+    record = tmp_path / PARTS[1]
+    if change == "source":  # of the same size, and the same header
+        data = bytearray(source.read_bytes())
+        data[-20] ^= 0x55
+        source.write_bytes(data)
+    elif change == "time":
+        os.utime(source, ns=(1, 1))
+    elif change == "type":
+        options["type"] = "TQ2_0"
+    elif change == "option":
+        options["ternarise"] = True
+    elif change == "record":
+        record.write_text(record.read_text().replace('"source"', '"sauce"'))
+    elif change == "about":
+        record.write_text(re.sub(r'"scales": \[[^]]*\]', '"scales": {"a": [[[', record.read_text()))
+    else:
+        record.write_bytes(b"\xff\0{" * 100 + b"[" * 100_000 + b"\n")
+    result = convert(source, tmp_path / "m.gguf", **options)
+    assert not result.notes
+    assert result.sha256 == convert(source, tmp_path / "n.gguf", **options).sha256
+
+
+@pytest.mark.parametrize("damage", ["byte", "shorter", "empty", "longer", "gone", "another"])
+def test_a_damaged_part_is_made_again_from_there(tmp_path: Path, grouped: Path, damage: str) -> None:
+    with pytest.raises(Stopped):
+        convert(grouped, tmp_path / "m.gguf", progress=stop_after(9))
+    part = tmp_path / PARTS[0]
+    data = bytearray(part.read_bytes())
+    if damage == "byte":
+        data[len(data) // 2] ^= 1
+    elif damage == "shorter":
+        del data[len(data) // 2 :]
+    elif damage == "empty":
+        data.clear()
+    elif damage == "longer":
+        data += b"x" * 1_000_000
+    elif damage == "another":
+        data = bytearray(b"GGUF" * (len(data) // 4))
+    part.write_bytes(data) if damage != "gone" else part.unlink()
+    result = convert(grouped, tmp_path / "m.gguf")
+    kept = [int(note.split(": ")[1].split()[0]) for note in result.notes]
+    assert {"longer": kept == [9], "byte": kept and kept[0] < 9, "shorter": kept and kept[0] < 9}.get(damage, not kept)
+    assert result.sha256 == convert(grouped, tmp_path / "n.gguf").sha256
+
+
+def test_a_full_disk_keeps_what_is_there(tmp_path: Path, grouped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the disk ended in the middle of a tensor; the next conversion goes on."""
+    real = gguf_part.put
+
+    def full(file: Any, entry: gguf.Entry) -> int:
+        if entry.name == "blk.1.attn_q.weight":
+            file.write(b"x" * 50)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(file, entry)
+
+    monkeypatch.setattr(gguf_part, "put", full)
+    said = r"m\.gguf: cannot be written \(No space left on device\); what is finished is kept in .*m\.gguf\.part, "
+    with pytest.raises(EdgeError, match=said + "convert again to go on$"):
+        convert(grouped, tmp_path / "m.gguf")
+    assert left(tmp_path) == PARTS
+    monkeypatch.undo()
+    result = convert(grouped, tmp_path / "m.gguf")
+    assert len(result.notes) == 1 and result.sha256 == convert(grouped, tmp_path / "n.gguf").sha256
+
+
+def test_what_cannot_be_converted_leaves_nothing(tmp_path: Path) -> None:
+    """To go on would end in the same way; what was there for the next one stays."""
+    tensors = hf_tensors()
+    tensors["model.embed_tokens.weight"] = ("F32", (16, 128), struct.pack("<f", 1e6) * (16 * 128))
+    folder = hf_directory(tmp_path / "m", tensors=tensors)
+    (tmp_path / "m.gguf").write_bytes(b"old")
+    with pytest.raises(InvalidFile, match="use F32"):
+        convert(folder, tmp_path / "m.gguf", force=True)
+    assert left(tmp_path) == ["m", "m.gguf"] and (tmp_path / "m.gguf").read_bytes() == b"old"

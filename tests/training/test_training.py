@@ -1,0 +1,399 @@
+"""The trainer: rounding as the papers say, gradients, rows, runs that are killed and continue, and what is exported.
+
+Needs the extra ``training``; without torch all of this is skipped.  Models are tiny, the text is that of
+edge/bundled/dialogues.jsonl.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("torch", reason="training needs torch: pip install -e .[training]")
+pytest.importorskip("tokenizers")
+pytest.importorskip("safetensors")
+
+import torch
+from oracles.forward import Model as Oracle
+from torch.nn import functional as F
+
+import edge
+from edge.formats import open_checkpoint
+from edge.prompt.template import Template
+from edge.prompt.tokenizer import Tokenizer
+from training import agree, data, demo, quantise, schedule
+from training import tokenizer as bpe
+from training.data import BOS, END, EOT, Rows
+from training.export import export, write_huggingface
+from training.model import SHAPES, Model
+from training.run import Run
+from training.train import Trainer, start
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = ROOT / "edge" / "bundled" / "dialogues.jsonl"
+MICRO = SHAPES["micro"]
+SCHEMES = list(quantise.SCHEMES)
+
+
+@pytest.fixture(scope="module")
+def tokenizer_json(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    bpe.train(data.read([TEXT]), MICRO.n_vocab).save(str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tokenizer_json):
+    return bpe.load(tokenizer_json)
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
+    """As the programs started here."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+# ---- rounding, against NumPy in float64 ------------------------------------------------------------------------------
+
+
+def arrays(seed, *shape):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_weights_round_as_the_papers_say(seed):
+    w = arrays(seed, 24, 40) * 0.02 + 0.003
+    exact = w.astype(np.float64)
+    codes, scale = quantise.ternary(torch.tensor(w))
+    assert scale.item() == pytest.approx(np.abs(exact).mean(), rel=1e-6)
+    assert (codes.numpy() == np.clip(np.round(exact / np.abs(exact).mean()), -1, 1)).all()
+    codes, scale = quantise.binary(torch.tensor(w))
+    assert scale.item() == pytest.approx(np.abs(exact).mean(), rel=1e-6)
+    assert (codes.numpy() == np.where(exact > exact.mean(), 1, -1)).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_activations_round_as_the_papers_say(seed):
+    x = arrays(seed, 5, 33)
+    exact = x.astype(np.float64)
+    codes, step = quantise.int8(torch.tensor(x))
+    wanted = np.clip(np.round(exact * 127 / np.abs(exact).max(-1, keepdims=True)), -128, 127)
+    assert (codes.numpy() == wanted).all() and np.abs((codes * step).numpy() - exact).max() <= step.max().item() * 0.501
+    sparse, _ = quantise.sparse_int8(torch.tensor(x))
+    for row, dense in zip(sparse.numpy(), wanted):
+        kept = np.abs(dense) >= np.sort(np.abs(dense))[-17]  # 17 of 33
+        assert (row == np.where(kept, dense, 0)).all()
+    codes, step = quantise.int4(torch.tensor(x))
+    beta = np.abs(exact).mean(-1, keepdims=True)
+    assert (codes.numpy() == np.clip(np.round(math.sqrt(7) / (beta + 1e-5) * exact), -8, 7)).all()
+    assert np.allclose(step.numpy(), beta / math.sqrt(7), rtol=1e-4)
+
+
+def test_nothing_is_divided_by_zero():
+    for rule in (quantise.ternary, quantise.binary, quantise.int8, quantise.int4, quantise.sparse_int8):
+        codes, scale = rule(torch.zeros(2, 8))
+        assert torch.isfinite(codes).all() and torch.isfinite(scale).all() and (scale > 0).all()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("place", ["inputs", "attention_output", "ffn_output"])
+def test_the_gradient_passes_straight_through(scheme, place):
+    """What reaches weights and input is the gradient of a linear layer with the rounded values of the other factor."""
+    rule = quantise.SCHEMES[scheme]
+    layer = quantise.BitLinear(32, 12, rule.weights, getattr(rule, place))
+    layer.weight = torch.nn.Parameter(torch.tensor(arrays(2, 12, 32) * 0.05))
+    x, pull = torch.tensor(arrays(1, 2, 5, 32), requires_grad=True), torch.tensor(arrays(9, 2, 5, 12))
+    dx, dw = torch.autograd.grad((layer(x) * pull).sum(), [x, layer.weight])
+    weights, activations = (integers * scale for integers, scale in
+                            (rule.weights(layer.weight.detach()), getattr(rule, place)(x.detach())))  # fmt: skip
+    assert torch.allclose(layer(x), activations @ weights.mT, atol=1e-5)
+    assert torch.allclose(dx, pull @ weights, atol=1e-5)
+    assert torch.allclose(dw, pull.flatten(0, 1).mT @ activations.flatten(0, 1), atol=1e-4)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_bfloat16_changes_no_integer(scheme):
+    """The product of one layer in bfloat16 is the exact one, rounded once."""
+    rule = quantise.SCHEMES[scheme]
+    layer = quantise.BitLinear(64, 12, rule.weights, rule.inputs)
+    layer.weight = torch.nn.Parameter(torch.tensor(arrays(2, 12, 64) * 0.05))
+    x = torch.tensor(arrays(1, 5, 64))
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        y = layer(x)
+    integers, step = rule.inputs(x)
+    weights, scale = rule.weights(layer.weight.detach())
+    assert torch.equal(y, (integers.double() @ weights.double().mT).bfloat16() * (step * scale))
+
+
+# ---- model and schedule ----------------------------------------------------------------------------------------------
+
+
+def test_learning_rate_warms_up_holds_and_falls():
+    peak = 8e-3
+    rates = [schedule.learning_rate(p / 1000, peak) for p in range(1001)]
+    assert rates[0] == 0 and rates[30] == rates[499] == peak == max(rates)
+    assert rates[500] == pytest.approx(0.4 * peak) and rates[1000] == 0
+    assert all(a > b for a, b in zip(rates[500:], rates[501:]))
+    assert schedule.weight_decay(0.49) == 0.1 and schedule.weight_decay(0.5) == 0
+    assert [schedule.row_length(p, 2048) for p in (0, 0.84, 0.85, 1)] == [512, 512, 2048, 2048]
+    assert schedule.row_length(0, 256) == 256
+
+
+# ---- tokens and rows -------------------------------------------------------------------------------------------------
+
+DIALOGUES = [
+    [("user", "Hello"), ("assistant", "Hi! What can I do for you?"), ("user", "7:30 pm, please."), ("assistant", "7")],
+    [("system", "Open 9:00-17:00"), ("user", " two <|eot_id|> teas\n\nand $5 "), ("assistant", "\"Two\" teas… ☕")],
+    [("user", "<|begin_of_text|>User: System:"), ("assistant", "")],
+]
+
+
+def test_tokens_are_those_of_the_engines_template(tokenizer, tokenizer_json, tmp_path):
+    write_huggingface(Model(MICRO), tokenizer_json, tmp_path)
+    checkpoint = open_checkpoint(tmp_path)
+    template, theirs = Template.for_model(checkpoint), Tokenizer.build(checkpoint.tokenizer)
+    assert template.name == "bitnet-edge"
+    for dialogue in [*DIALOGUES, *data.read([TEXT])]:
+        messages = [{"role": role, "content": text} for role, text in dialogue]
+        ids = [BOS, *data.encode(tokenizer, dialogue)[0]]
+        assert ids == template.encode(theirs, messages, False)
+        prompt = template.encode(theirs, messages[:-1], True)
+        assert ids[: len(prompt)] == prompt  # the answer begins where training began it
+    assert {EOT, END} == template.stop_ids(theirs)
+
+
+def test_template_words_are_whole_tokens(tokenizer):
+    for word in ("User", "Assistant"):
+        assert tokenizer.encode(f"{word}: a").tokens[:2] == [word, ":"]
+
+
+@given(st.text())
+@settings(max_examples=200)
+def test_no_text_is_unknown(tokenizer, text):
+    assert tokenizer.decode(tokenizer.encode(text).ids) == text
+
+
+def test_answers_weigh_most(tokenizer):
+    ids, weight, lengths = data.encode(tokenizer, DIALOGUES[1], DIALOGUES[0][:2])
+    expected = [data.WEIGHT[role] for dialogue in (DIALOGUES[1], DIALOGUES[0][:2]) for role, text in dialogue
+                for _ in range(1 + len(tokenizer.encode(f"{role.capitalize()}: {text.strip()}").ids))]  # fmt: skip
+    assert list(weight) == pytest.approx(expected) and len(ids) == sum(lengths)
+    assert [ids[lengths[0] - 1], ids[-1]] == [EOT, EOT]
+
+
+def test_rows_begin_with_their_only_bos_and_with_a_dialogue(tokenizer):
+    dialogues = list(data.read([TEXT]))
+    rows = Rows(tokenizer, dialogues, seed=0)
+    whole = [list(data.encode(tokenizer, dialogue)[0]) for dialogue in dialogues]
+    for _ in range(10):
+        ids, targets, weight = rows.batch(4, 96)
+        assert ids.shape == targets.shape == weight.shape == (4, 96) and (ids[:, 1:] == targets[:, :-1]).all()
+        for row in torch.cat((ids, targets[:, -1:]), 1).tolist():
+            assert row[0] == BOS and BOS not in row[1:]
+            *complete, cut = " ".join(map(str, row[1:])).split(f" {END} ")
+            assert all([int(i) for i in part.split()] in whole for part in complete)
+            cut = [int(i) for i in cut.split() if int(i) != END]
+            assert any(ids[: len(cut)] == cut for ids in whole)
+
+
+def test_every_epoch_has_each_dialogue_once_in_another_order(tokenizer):
+    dialogues = list(data.read([TEXT]))
+    rows = Rows(tokenizer, dialogues, seed=0)
+    epochs = [[rows.next_dialogue() for _ in dialogues] for _ in range(3)]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(epochs[2]) and epochs[0] != epochs[1] != epochs[2]
+    again, other = Rows(tokenizer, dialogues, seed=0), Rows(tokenizer, dialogues, seed=1)
+    again.drawn = len(dialogues) + 3
+    assert again.next_dialogue() == epochs[1][3] and [other.next_dialogue() for _ in dialogues] != epochs[0]
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"messages": []}', '{"messages": [{"role": "tool", "content": "a"}]}',
+                                  '{"messages": [{"role": "user", "content": 3}]}'])  # fmt: skip
+def test_text_in_another_form_is_named_by_line(line, tmp_path):
+    (tmp_path / "a.jsonl").write_text(TEXT.read_text() + line + "\n")
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 21: "):
+        list(data.read([tmp_path / "a.jsonl"]))
+
+
+# ---- from text to the engine -----------------------------------------------------------------------------------------
+
+STEPS = 60
+SETTINGS = {"text": [str(TEXT)], "held_out": [str(TEXT)], "tokens": STEPS * 512, "shape": "micro", "batch": 512,
+            "report": 10, "peak": 0.02, "compile": False}  # fmt: skip
+
+#: the same run, killed in its 25th step
+KILLED = """
+import os, signal, sys, json
+from training.train import Trainer, start
+
+class Killed(Trainer):
+    def step(self):
+        if self.steps == 24:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step()
+
+import training.train
+training.train.Trainer = Killed
+start(sys.argv[1], json.loads(sys.argv[2]))
+"""
+
+
+@pytest.fixture(scope="module", params=SCHEMES)
+def finished(request, tmp_path_factory):
+    """A run of each scheme that nobody has disturbed."""
+    torch.set_num_threads(1)
+    return start(tmp_path_factory.mktemp("run") / "whole", {**SETTINGS, "scheme": request.param})
+
+
+def test_training_learns(finished):
+    reports = finished.load()["reports"]
+    assert [report["step"] for report in reports] == [10, 20, 30, 40, 50, 60]
+    losses = [report["held_out"] for report in reports]
+    assert losses[0] < math.log(MICRO.n_vocab) and losses[-1] < losses[0] - 1
+    rows = (finished.folder / "log.csv").read_text().splitlines()
+    assert len(rows) == 7 and rows[-1].startswith(f"60,{STEPS * 512},")
+
+
+def test_a_killed_run_continues_to_the_same_weights(finished, tmp_path):
+    given = {**SETTINGS, "scheme": finished.shape.scheme}
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "run"), json.dumps(given)], cwd=ROOT)
+    assert killed.returncode == -signal.SIGKILL
+    run = Run(tmp_path / "run")
+    assert run.load()["steps"] == 20
+    subprocess.run([sys.executable, "-m", "training.train", str(run.folder)], cwd=ROOT, check=True)
+    a, b = finished.load(), run.load()
+    assert a["steps"] == b["steps"] == STEPS and a["drawn"] == b["drawn"]
+    for name, tensor in a["model"].items():
+        assert torch.equal(tensor, b["model"][name]), name
+    assert [r["held_out"] for r in a["reports"]] == [r["held_out"] for r in b["reports"]]
+
+
+def test_engine_oracle_and_trainer_agree(finished):
+    """By first choice and KL: a last bit may turn a rounding (training.agree)."""
+    path = export(finished, "tiny")
+    trainer, texts = agree.of_trainer(finished.model()), agree.texts_of(finished, 4)
+    oracle = Oracle(open_checkpoint(path))
+    for other in (agree.of_engine(path), lambda ids: torch.tensor(oracle.logits(ids)).float()):
+        found = agree.compare(trainer, other, texts)
+        least = 0.9 if finished.shape.scheme == "a4.8" else 0.97  # of 4 bits, more lie on an edge (training/README.md)
+        assert found.same >= least * found.tokens and found.kl < 5e-3, found
+
+
+def test_the_engine_says_what_the_trainer_says(finished):
+    """Greedily, through the public interface."""
+    vocabulary, trainer = bpe.load(finished.tokenizer), agree.of_trainer(finished.model())
+    question = next(data.read([TEXT]))[0]
+    assert question[0] == "user"
+    ids = [BOS, *data.encode(vocabulary, [question])[0], *vocabulary.encode("Assistant:").ids]
+    prompt = len(ids)
+    for _ in range(12):
+        ids.append(int(trainer(ids)[-1].argmax()))
+        if ids[-1] in (EOT, END):
+            break
+    with edge.load(str(export(finished, "tiny")), kv="f32") as engine:
+        answer = engine.session().ask(question[1], sampling=edge.Sampling(temperature=0.0), max_tokens=12)
+        said = "".join(piece.text for piece in answer)
+    assert said.strip() == vocabulary.decode([i for i in ids[prompt:] if i not in (EOT, END)]).strip() != ""
+
+
+def test_transformers_and_trainer_agree(finished):
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    if finished.shape.scheme != "b1.58":
+        pytest.skip("transformers has b1.58 only")
+    export(finished, "tiny")
+    found = agree.compare(agree.of_trainer(finished.model()), agree.of_transformers(finished.folder / "huggingface"),
+                          agree.texts_of(finished, 4))  # fmt: skip
+    assert found.same >= 0.98 * found.tokens and found.kl < 1e-3, found
+
+
+def test_what_a_run_was_begun_with_stays(finished, tmp_path):
+    before = finished.load()["model"]
+    assert start(finished.folder, {"shape": "micro"}).load()["steps"] == STEPS  # finished: nothing more to do
+    with pytest.raises(ValueError, match="begun with seed 0"):
+        start(finished.folder, {"seed": 1})
+    assert all(torch.equal(tensor, before[name]) for name, tensor in finished.load()["model"].items())
+    with pytest.raises(ValueError, match="--text"):
+        start(tmp_path / "new", {"tokens": 100})
+
+
+def test_a_text_that_changed_is_refused(tokenizer_json, tmp_path):
+    text = tmp_path / "text.jsonl"
+    text.write_text(TEXT.read_text())
+    run = start(tmp_path / "run", {**SETTINGS, "text": [str(text)], "tokens": 1024})
+    text.write_text(TEXT.read_text() * 2)
+    with pytest.raises(ValueError, match="when the run began"):
+        Trainer(run)
+
+
+def test_an_interrupted_save_leaves_the_old_checkpoint(tmp_path, monkeypatch):
+    run = Run(tmp_path)
+    run.save({"step": 1})
+
+    def torn(state, path):
+        path.write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(torch, "save", torn)
+    with pytest.raises(OSError, match="disk full"):
+        run.save({"step": 2})
+    assert run.load() == {"step": 1}
+
+
+def test_the_command_names_what_is_wrong(tmp_path):
+    done = subprocess.run([sys.executable, "-m", "training.train", str(tmp_path / "run"), "--text", "nowhere.jsonl",
+                           "--tokens", "1e3"], cwd=ROOT, capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 1 and done.stderr.startswith("training: ") and "nowhere.jsonl" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_demo_model_is_made_by_one_command(tmp_path, monkeypatch):
+    """From a corpus of a few dialogues to the file and its page, in another folder."""
+    zstandard = pytest.importorskip("zstandard")
+    unfit = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "I'm a human."}]}
+    for split in ("train", "valid"):
+        content = (TEXT.read_text() + json.dumps(unfit) + "\n").encode()
+        (tmp_path / f"own.{split}.jsonl.zst").write_bytes(zstandard.compress(content))
+    page = tmp_path / "to" / "README.md"
+    page.parent.mkdir()
+    page.write_text((ROOT / "edge" / "bundled" / "README.md").read_text())
+    small = {"tokens": 20 * 512, "shape": "micro", "batch": 512, "report": 10, "compile": False}
+    demo.make(tmp_path / "run", tmp_path, page.parent, small)
+    assert "human" not in (tmp_path / "run" / "train.jsonl").read_text()
+    (made,) = page.parent.glob("*.gguf")
+    assert f"{made.stat().st_size:,} bytes" in page.read_text() and "20 steps, 0.01 M tokens" in page.read_text()
+    assert edge.load(str(made)).config.hidden == MICRO.hidden
+
+
+def test_rotation_and_groups_are_the_usual_ones():
+    """One layer of attention against the formula, written out."""
+    from training.model import Attention, rotate
+
+    attention = Attention(replace(MICRO, n_head=4, n_kv_head=2))
+    for parameter in attention.parameters():
+        if parameter.ndim == 2:
+            torch.nn.init.normal_(parameter, 0, 0.02, generator=torch.Generator().manual_seed(parameter.shape[0]))
+    x, model = torch.tensor(arrays(1, 1, 9, MICRO.hidden)), Model(MICRO)
+    cos, sin = model.cos[:9], model.sin[:9]
+    q, k = (rotate(attention.heads(p(x)), cos, sin) for p in (attention.q_proj, attention.k_proj))
+    v = attention.heads(attention.v_proj(x))
+    mixed = torch.zeros(9, 4, MICRO.head_dim)
+    for head in range(4):
+        for t in range(9):
+            score = (k[0, head // 2, : t + 1] @ q[0, head, t]) / math.sqrt(MICRO.head_dim)
+            mixed[t, head] = score.softmax(0) @ v[0, head // 2, : t + 1]
+    norm = F.rms_norm(mixed.flatten(1), (4 * MICRO.head_dim,), eps=MICRO.eps)
+    assert torch.allclose(attention(x, cos, sin)[0], attention.o_proj(norm), atol=2e-2)
