@@ -202,12 +202,13 @@ class Session:
 
         Raises UsageError, and ContextFull for a prompt that is far longer than the context.
         """
-        call = self._chat(messages, options) if messages is not None else self._completion(prompt or (), options)
+        prompt = () if prompt is None else prompt
+        call = self._chat(messages, options) if messages is not None else self._completion(prompt, options)
         if self.plan.overflow != "stop":
             return call
         told = call.messages or ([{"role": "user", "content": prompt}] if isinstance(prompt, str) else [])
         refuse_long(self.model, self.plan, told, call.request.form)
-        ids = (self.model.encode_raw(prompt or ()) if call.messages is None
+        ids = (self.model.encode_raw(prompt) if call.messages is None
                else self._encode_all(call.messages, call.request.form, call.request.think))  # fmt: skip
         return dataclasses.replace(call, ids=ids)
 
@@ -658,10 +659,12 @@ class Session:
                 asked = message is not None
                 if isinstance(prompt, str):
                     prompt = self._shortened(prompt, 1, outcome)
-                if prompt is None and ids is None:
-                    ids = self._chat_prompt(state, messages is not None)
+                if ids is not None:
+                    ids = self._recall(state, ids, False)
+                elif prompt is not None:
+                    ids = self._recall(state, self.model.encode_raw(prompt), False)
                 else:
-                    ids = self._recall(state, self.model.encode_raw(prompt or ()) if ids is None else ids, False)
+                    ids = self._chat_prompt(state, messages is not None)
                 share = self._shared(ids) if asked and self._store.on else 0
             self._fits(ids)
             self._reseed(state, request.sampling.seed)

@@ -524,6 +524,7 @@ def test_bad_prompts_are_refused():
         with pytest.raises(UsageError):
             list(session.complete(bad))
     assert text(session.complete("", max_tokens=1))  # a lone BOS is a prompt
+    assert text(session.answer(session.prepare(prompt="", max_tokens=1)))
     session.model.tokenizer.add_bos = False
     with pytest.raises(UsageError, match="empty"):
         list(session.complete(""))
