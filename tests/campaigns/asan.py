@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.campaigns import instrumented
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 #: mutated files for each minute of random sessions: they take about as long
 FILES = 2000
 READERS = """

@@ -15,20 +15,20 @@ import sys
 import time
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parent
+TESTS = Path(__file__).resolve().parents[1]
 
 
 def main() -> int:
     seconds = float(sys.argv[1])
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 32)
-    files = [path.name for path in sorted(TESTS.glob("test_*.py")) if "import given" in path.read_text()]
+    files = [str(path) for path in sorted(TESTS.glob("*/test_*.py")) if "import given" in path.read_text()]
     end, rounds = time.monotonic() + seconds, 0
     while (left := end - time.monotonic()) > 0:
         name, seeded = files[rounds % len(files)], f"--hypothesis-seed={seed + rounds}"
         print(name, seeded, flush=True)
         try:
             code = subprocess.run(
-                [sys.executable, "-m", "pytest", "-q", "-x", seeded, name], cwd=TESTS, timeout=left,
+                [sys.executable, "-m", "pytest", "-q", "-x", seeded, name], cwd=TESTS.parent, timeout=left,
                 env={**os.environ, "HYPOTHESIS_PROFILE": "fuzz"}, stdout=subprocess.PIPE, text=True,
             )  # fmt: skip
         except subprocess.TimeoutExpired:

@@ -6,7 +6,7 @@
 #
 #   tests/campaigns/load.sh [COUNT]
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 count=${1:-20}
 folder=$(mktemp -d "${TMPDIR:-/tmp}/bitnet-edge-load.XXXXXX")
 loads=()

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.campaigns import instrumented
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def main() -> int:

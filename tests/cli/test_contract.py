@@ -988,7 +988,7 @@ def test_error_codes_are_documented() -> None:
     for kind in (*kinds, ValueError):
         assert records.error_of(kind("x"))["code"] in listed
     sent = set()
-    for name in ("jsonl", "socket", "client"):
+    for name in ("protocols/jsonl", "socket", "client"):
         source = (ROOT / "edge" / "serve" / f"{name}.py").read_text()
         sent |= set(re.findall(r'(?:code=|records\.error\(|bytes", )"(\w+)"', source))
     assert {"bad_json", "unknown_op", "unknown_id", "unsupported_version", "too_long", "busy"} <= sent <= set(listed)
