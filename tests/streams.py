@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from oracles.attention import attend, kept
 
 from pyx.attention import attention
 from pyx.kv import KVCache
+from tests.oracles.attention import attend, kept
 
 
 class Stream:

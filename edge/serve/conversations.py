@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edge.errors import EdgeError
 from edge.prompt.interrupt import interruptible
 from edge.serve.calls import Call, Refusal
-from edge.session.session import common_messages
+from edge.session.prompting import common_messages
 from edge.session.stream import Piece
 from edge.session.usage import Timings, Usage
 from edge.threads import start

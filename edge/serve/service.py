@@ -13,8 +13,8 @@ from edge.errors import UsageError
 from edge.registry.library import is_demo
 from edge.serve.calls import Call, Refusal, bad
 from edge.serve.conversations import Conversations, Job
+from edge.session.prompting import refuse_long, told
 from edge.session.request import has_calls
-from edge.session.session import refuse_long, told
 
 if TYPE_CHECKING:
     from array import array

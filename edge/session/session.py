@@ -15,93 +15,17 @@ from edge.errors import ContextFull, EdgeError, MemoryRefused, UsageError
 from edge.prompt.interrupt import Interrupted, interruptible
 from edge.session.answer import Answer, Outcome, write
 from edge.session.logprobs import Scored, scores
-from edge.session.request import Prepared, Request, check_messages, check_text, has_calls
+from edge.session.prompting import Prompting, common_messages, refuse_long
+from edge.session.request import Prepared, Request, check_messages, check_text
 from edge.session.scheduler import Scheduler
 from edge.session.usage import Timings, Usage, stats_line
 from edge.threads import refuse_after_fork
 
 if TYPE_CHECKING:
-    from edge.cache.config import KVPlan
     from edge.cache.parking import Parked
     from edge.cache.store import Store
-    from edge.constrain.functions import Form
-    from edge.model.model import Model
     from edge.session.answer import Work
     from edge.session.scheduler import Need, Place
-
-
-def common_messages(held: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]) -> int:
-    """The number of equal messages at the beginning of both."""
-    return next((n for n, (a, b) in enumerate(zip(held, messages)) if a != b), min(len(held), len(messages)))
-
-
-def refuse_long(
-    model: Model, plan: KVPlan, messages: Sequence[Mapping[str, Any]], form: Form | None = None
-) -> None:
-    """Raise ContextFull for messages that no answer can follow, before anything is read.
-
-    That is a system prompt longer than the context, alone or with the functions of ``form``: a context that slides
-    would not even hold its beginning.  And, if the context does not slide, messages that are together far longer than
-    it, of which not all are encoded: tokens take many times the memory of their letters.
-    """
-    n_ctx, far, help = plan.n_ctx, 64 * plan.n_ctx, "a shorter one or a larger --ctx helps"
-    texts = [told(each) for each in messages]
-    for message, text in zip(messages, texts, strict=True):
-        if message["role"] == "system" and _n_bytes(text) > n_ctx:
-            _refuse_more(model, [text], n_ctx, "the system prompt", help)
-    if form is not None and form.tools.tools and form.tools.choice != "none":
-        what = "the system prompt with the functions"
-        system = [each for each in messages[:1] if each["role"] == "system"]
-        definitions = _json([tool.given for tool in form.tools.tools])
-        first = texts[: len(system)] + [definitions]
-        if sum(map(_n_bytes, first)) > far:
-            _refuse_more(model, first, n_ctx, what, help)
-        elif sum(map(_n_bytes, first)) > n_ctx:  # as the template writes them, which may be shorter
-            prompt = form.messages([*system, {"role": "user", "content": ""}])
-            if (n := len(model.encode(prompt, form.definitions))) > n_ctx:
-                raise ContextFull(f"{what} has {n} tokens, the context {n_ctx}; {help}")
-    if plan.overflow == "stop" and sum(map(_n_bytes, texts)) > far:
-        _refuse_more(model, texts, n_ctx, "the prompt", "a larger --ctx or --overflow slide helps")
-
-
-def told(message: Mapping[str, Any]) -> str:
-    """All text of a message that a template may write: its content, and its calls, of which arguments may be JSON."""
-    content, calls = message.get("content"), message.get("tool_calls")
-    text = content if isinstance(content, str) else ""
-    if not calls:
-        return text
-    parts: list[Any] = []
-    for call in calls if isinstance(calls, (list, tuple)) else [calls]:
-        function = call.get("function") if isinstance(call, Mapping) else call
-        parts += [function.get("name"), function.get("arguments")] if isinstance(function, Mapping) else [function]
-    written = (part if isinstance(part, str) else _json(part) for part in parts)
-    return "\n".join([text, *written] if text else written)
-
-
-def _json(value: Any) -> str:
-    import json  # most answers do not need it
-
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _refuse_more(model: Model, texts: Sequence[str], most: int, what: str, help: str) -> None:
-    """Raise ContextFull if texts have more than ``most`` tokens.
-
-    They are encoded in parts, up to where that is certain: a cut through a token may make two of it.
-    """
-    n = cuts = 0
-    for i, text in enumerate(texts):
-        for at in range(0, len(text), 8 * most):
-            n += len(model.tokenizer.encode(text[at : at + 8 * most]))
-            if n > most + cuts:
-                more = "more than " if i + 1 < len(texts) or at + 8 * most < len(text) else ""
-                raise ContextFull(f"{what} has {more}{n - cuts} tokens, the context {most}; {help}")
-            cuts += 1
-
-
-def _n_bytes(text: str) -> int:
-    """The length of a text in UTF-8; a token has at least one byte of it."""
-    return len(text if text.isascii() else text.encode())
 
 
 class Session:
@@ -128,8 +52,7 @@ class Session:
         self._store = store
         self._outcome = Outcome()  # of the latest call
         self._running: Outcome | None = None
-        self._form: Form | None = None  # how functions are described to the model, in the latest call
-        self._think: bool | None = None  # whether it was asked to think, in the latest call
+        self._prompting = Prompting(self.model, self.plan)  # of the latest call
         self._beginning: tuple[Any, array[int]] | None = None  # tokens of a system prompt: of the latest one
         self._seeded = False  # the random numbers are those of a seed that a caller gave
         self._parked_at: str | None = None
@@ -208,9 +131,10 @@ class Session:
             return call
         told = call.messages or ([{"role": "user", "content": prompt}] if isinstance(prompt, str) else [])
         refuse_long(self.model, self.plan, told, call.request.form)
-        ids = (self.model.encode_raw(prompt) if call.messages is None
-               else self._encode_all(call.messages, call.request.form, call.request.think))  # fmt: skip
-        return dataclasses.replace(call, ids=ids)
+        if call.messages is None:
+            return dataclasses.replace(call, ids=self.model.encode_raw(prompt))
+        prompting = Prompting(self.model, self.plan, call.request.form, call.request.think)
+        return dataclasses.replace(call, ids=prompting.encode(call.messages))
 
     def answer(self, call: Prepared) -> Answer:
         """Answer a call that :meth:`prepare` returned.  One with a form is answered once; see Prepared.changed."""
@@ -521,7 +445,7 @@ class Session:
         """Read what the next turn begins with.  Returns the number of tokens held."""
         place = self._enter(outcome)
         try:
-            refuse_long(self.model, self.plan, self.messages, self._form)
+            refuse_long(self.model, self.plan, self.messages, self._prompting.form)
             while not place.granted and not outcome.interrupted():
                 yield place
             if not place.granted:
@@ -550,7 +474,7 @@ class Session:
         place = self._enter(outcome)
         try:
             messages = [*self.messages, {"role": "user", "content": question}]
-            refuse_long(self.model, self.plan, messages, self._form)
+            refuse_long(self.model, self.plan, messages, self._prompting.form)
             while not place.granted:
                 yield place
             state = self._begin()
@@ -645,7 +569,7 @@ class Session:
                     return
                 yield place
             state = self._begin()
-            self._form, self._think = request.form, request.think
+            self._prompting = prompting = Prompting(self.model, self.plan, request.form, request.think)
             with interruptible(outcome.interrupted):
                 if messages is not None:
                     messages = [self._fitting(each, outcome) for each in messages]
@@ -658,7 +582,8 @@ class Session:
                     self.messages.append(self._fitting({"role": "user", "content": message}, outcome))
                 asked = message is not None
                 if isinstance(prompt, str):
-                    prompt = self._shortened(prompt, 1, outcome)
+                    prompt, left_out = prompting.shortened(prompt, 1)
+                    outcome.left_out += left_out
                 if ids is not None:
                     ids = self._recall(state, ids, False)
                 elif prompt is not None:
@@ -675,9 +600,10 @@ class Session:
             if asked:
                 text = str(outcome.said)
                 if self.state is not None and self.state.dropped:
-                    text = self._end_of(text)
+                    text = self._prompting.end_of(text)
                 if text or outcome.usage.completion or outcome.finish_reason == "stop":
-                    content, calls = (text, []) if self._form is None else self._form.split(text)
+                    form = self._prompting.form
+                    content, calls = (text, []) if form is None else form.split(text)
                     said: dict[str, Any] = {"role": "assistant", "content": begun_text + content}
                     if begun_text:
                         self.messages.pop()
@@ -695,63 +621,19 @@ class Session:
             self.seed = int.from_bytes(os.urandom(8), "little") if seed is None else seed
             state.sampler.reseed(self.seed)
 
-    def _fitting(self, message: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
-        """A message as it will be read; see :meth:`_shortened`.  Calls too long to be read whole are read as text."""
-        text, n_ctx = told(message), self.plan.n_ctx
-        if message["role"] == "system" or self.plan.overflow == "stop" or _n_bytes(text) <= n_ctx // 2:
-            return message
-        around = [*([] if self.system is None else [self.messages[0]]), {"role": "user", "content": ""}]
-        # Calls are counted as the template writes them: their JSON may be written in another way than it was given.
-        calls = message.get("tool_calls")
-        if calls and _n_bytes(text) <= 64 * n_ctx and self._n_tokens_of([*around, message]) <= n_ctx:
-            return message
-        short = self._shortened(text, self._n_tokens_of(around), outcome)
-        return message if short == text else {"role": message["role"], "content": short}
-
-    def _shortened(self, text: str, around: int, outcome: Outcome) -> str:
-        """The text, or only its beginning and its end if it alone is longer than a context that slides.
-
-        ``around``: tokens of the prompt besides the text.  A quarter of the context is left for the answer.
-        """
-        n_ctx, tokenizer = self.plan.n_ctx, self.model.tokenizer
-        if self.plan.overflow == "stop":
-            return text
-        most = 16 * n_ctx  # characters: what lies between them is not even encoded
-        cut = len(text) > 2 * most
-        begin, end = (tokenizer.encode(text[:most]), tokenizer.encode(text[-most:])) if cut else ([], [])
-        ids = begin + end if cut else tokenizer.encode(text)
-        if not cut and len(ids) <= n_ctx - around:
-            return text
-        room = max(n_ctx * 3 // 4 - around, n_ctx // 4)
-        first, last = tokenizer.decode(ids[: room // 8]).rstrip(), tokenizer.decode(ids[room // 8 - room :], False)
-        last = last.lstrip("\ufffd").lstrip()
-        outcome.left_out += len(text) - len(first) - len(last)
-        return f"{first} … {last}"
-
-    def _end_of(self, text: str) -> str:
-        """The part of an endless answer that is kept in ``messages``: its end, as much as a quarter of the context."""
-        most, tokenizer = self.plan.n_ctx // 4, self.model.tokenizer
-        return "… " + tokenizer.decode(tokenizer.encode(text[-16 * most :])[-most:]).lstrip()
-
     # ---- prompt -----------------------------------------------------------------------------------------------------
+
+    def _fitting(self, message: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
+        """A message as it will be read; what is left out of it is counted."""
+        system = [] if self.system is None else [self.messages[0]]
+        message, left_out = self._prompting.fitting(message, system)
+        outcome.left_out += left_out
+        return message
 
     def _encode(self, messages: list[dict[str, str]]) -> array[int]:
         """The prompt for messages, without those that were dropped."""
         first = self._first
-        return self._encode_all(messages[:first] + messages[first + self.forgotten :], self._form, self._think)
-
-    def _encode_all(self, kept: list[dict[str, Any]], form: Form | None, think: bool | None) -> array[int]:
-        """The prompt for messages, with the functions that may be called, for an answer with thoughts or without."""
-        if form is None and has_calls(kept):
-            from edge.constrain.functions import Tools
-
-            form = Tools([], "none", False).form(self.model.template, self.model.tokenizer)
-        if form is None:
-            return self.model.encode(kept, None, think)
-        return self.model.encode(form.messages(kept), form.definitions, think)
-
-    def _n_tokens_of(self, kept: list[dict[str, Any]]) -> int:
-        return len(self._encode_all(kept, self._form, self._think))
+        return self._prompting.encode(messages[:first] + messages[first + self.forgotten :])
 
     def _shared(self, ids: array[int]) -> int:
         """The number of tokens of ``ids`` with which every conversation with this system prompt begins; 0 without
@@ -759,9 +641,9 @@ class Session:
         """
         if self.system is None:
             return 0
-        form = self._form
+        form = self._prompting.form
         tools = None if form is None else (form.tools.choice == "none", [tool.given for tool in form.tools.tools])
-        of = (self.system, tools, self._think)
+        of = (self.system, tools, self._prompting.think)
         if self._beginning is None or self._beginning[0] != of:
             a, b = (self._encode([self.messages[0], {"role": "user", "content": question}]) for question in ("a", "1"))
             self._beginning = of, a[: common(a, b)]

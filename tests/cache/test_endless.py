@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from oracles.attention import PAGE
 
 import edge
 from benchmarks import make_model
@@ -22,6 +21,7 @@ from pyx.compare import log_likelihoods
 from pyx.kv import KVCache
 from pyx.memory import rss
 from pyx.transformer import Segment
+from tests.oracles.attention import PAGE
 
 WINDOW, SINKS, CHUNK = 508, 4, 100
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from oracles.attention import attend
 
 from pyx.kv import KVCache
 from pyx.pool import PagePool
+from tests.oracles.attention import attend
 from tests.streams import Stream
 
 PAGE, SHAPE, LENGTH = 32, (1, 2, 8), 400

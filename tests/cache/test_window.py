@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from vectors.make_window import EVERY, IDS, MODELS, MODES, ORACLE, positions
 
 from edge.config import ModelConfig
 from edge.formats import open_checkpoint
@@ -18,6 +17,7 @@ from pyx.attention import attention
 from pyx.kv import KVCache
 from pyx.rotary import Rotary
 from pyx.transformer import Segment
+from tests.vectors.make_window import EVERY, IDS, MODELS, MODES, ORACLE, positions
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from oracles.forward import Model
 
 from edge.errors import InvalidFile
 from edge.formats import open_checkpoint
@@ -18,6 +17,7 @@ from pyx.kv import KVCache
 from pyx.ternary import TernaryMatrix
 from pyx.transformer import Segment
 from tests.handmade import STR, model, value
+from tests.oracles.forward import Model
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors"
 KIOSK = Path(__file__).resolve().parents[2] / "edge" / "bundled" / "demo-5m.gguf"

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles.attention import PAGE, attend, kept
-from oracles.pages import decode_page
 
 from pyx.attention import attention
 from pyx.kv import KVCache
+from tests.oracles.attention import PAGE, attend, kept
+from tests.oracles.pages import decode_page
 
 
 class Stream:

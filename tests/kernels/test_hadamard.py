@@ -6,8 +6,6 @@ import array
 
 import numpy as np
 import pytest
-from oracles.attention import attend
-from oracles.pages import PAGE, decode_page
 
 from edge.formats import open_checkpoint
 from edge.model.weights import build
@@ -15,6 +13,8 @@ from pyx.attention import attention
 from pyx.kv import KVCache
 from pyx.page import hadamard_helps
 from pyx.transformer import Segment
+from tests.oracles.attention import attend
+from tests.oracles.pages import PAGE, decode_page
 
 
 def matrix(head_dim: int) -> np.ndarray:

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles.attention import PAGE, attend
 
 from pyx.attention import attention
 from pyx.kv import KVCache
 from pyx.pool import PagePool
+from tests.oracles.attention import PAGE, attend
 from tests.streams import Stream
 
 TYPES = ("f32", "f16", "int8")

@@ -72,6 +72,7 @@ FLOORS = {
     # conversations and answers
     "edge.session": 24,
     "edge.session.request": 25,
+    "edge.session.prompting": 26,
     "edge.session.logprobs": 25,
     "edge.session.scheduler": 25,
     "edge.session.answer": 26,

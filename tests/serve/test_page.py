@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles.attention import attend
-from oracles.pages import PAGE, block_bytes, decode_page, e4m3, group_of, quantised
 
 from pyx.attention import attention
 from pyx.kv import KVCache
 from pyx.page import NAMES, page_types
+from tests.oracles.attention import attend
+from tests.oracles.pages import PAGE, block_bytes, decode_page, e4m3, group_of, quantised
 
 SEALED = [name for name in NAMES if name not in ("f32", "f16")]
 #: exact to the last bit; the others round one sum (of least squares, of a mean) in float32

@@ -24,13 +24,13 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("safetensors")
 
 import torch
-from oracles.forward import Model as Oracle
 from torch.nn import functional as F
 
 import edge
 from edge.formats import open_checkpoint
 from edge.prompt.template import Template
 from edge.prompt.tokenizer import Tokenizer
+from tests.oracles.forward import Model as Oracle
 from training import agree, data, demo, quantise, schedule
 from training import tokenizer as bpe
 from training.data import BOS, END, EOT, Rows
