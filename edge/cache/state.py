@@ -116,6 +116,7 @@ class KVState:
         self._one: Segment | None = None  # of a single token
         self._row = -1  # where the logits of the token at hand are, if it was drafted
         self.logits = self._rows[0]
+        self.patient = False  # nobody waits for the next token
         self.busy = True  # in use; the memory of an idle state may be freed
         self.used = 0  # when it was last given free, counted by its space
         self._model = model
@@ -223,7 +224,7 @@ class KVState:
         room = min(most - self.dropped - held, in_page, FEW_ROWS // self._company - 1)
         n = draft.give(token, certain, room) if certain else draft.propose(self.tokens, token, room)
         self._begun = time.perf_counter()
-        return Segment(self.kv, self._ids[n], self._many[n], True, winners)
+        return Segment(self.kv, self._ids[n], self._many[n], True, winners, patient=self.patient)
 
     def _alone(self, token: int, winners: int) -> Segment:
         """A segment of this token only; reuses the last one where possible."""
@@ -231,6 +232,7 @@ class KVState:
         one = self._one
         if one is None or one.kv is not self.kv or one.winners != winners:
             one = self._one = Segment(self.kv, self._ids[0], self.logits, False, winners)
+        one.patient = self.patient
         one.company = 1
         return one
 

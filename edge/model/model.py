@@ -37,23 +37,27 @@ class Segment:
     ``logits``: float32 buffer for those after the last token, [n_vocab], or after each token with ``all_logits``, [n,
     n_vocab], or None.  ``winners`` > 0: only that many of the largest logits are needed.  ``part``: this is a prompt,
     and a step may evaluate fewer of its tokens; the logits are filled by the step that evaluates the last one.
+    ``patient``: nobody waits for the token that follows, as in a batch.
 
     Set by the scheduler: ``waiting``: for a step; ``company``: the number of segments in its step; ``error``: the
     exception of its step; ``done``: a lock that is released after it.
     """
 
     __slots__ = (
-        "all_logits", "company", "compiled", "done", "error", "ids", "kv", "logits", "part", "waiting", "winners",
+        "all_logits", "company", "compiled", "done", "error", "ids", "kv", "logits", "part", "patient",
+        "waiting", "winners",
     )  # fmt: skip
 
     def __init__(
-        self, kv: Any, ids: Any, logits: Any = None, all_logits: bool = False, winners: int = 0, part: bool = False
-    ) -> None:
+        self, kv: Any, ids: Any, logits: Any = None, all_logits: bool = False, winners: int = 0, part: bool = False,
+        patient: bool = False,
+    ) -> None:  # fmt: skip
         self.kv = kv
         self.ids = ids
         self.logits = logits
         self.all_logits = all_logits
         self.winners = winners
+        self.patient = patient
         self.part = part
         self.waiting = True
         self.company = 1

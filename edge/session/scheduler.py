@@ -97,9 +97,8 @@ class Scheduler:
 
     ``give_way``: called if a cache may take no more pages; returns True if it freed some.  ``parallel``: the number of
     answers that may run at the same time, None: any number.  Beyond that, QUEUE of them wait, first come, first served.
-    ``unhurried``: nobody waits for the next token, as in a batch.  Then prompts are read in steps as wide as possible,
-    in which a row costs less; otherwise a step has only as many rows of prompts as do not delay the answers being
-    written.
+    A step has only as many rows of prompts as do not delay the answers being written; but if nobody waits for these
+    (``Segment.patient``), prompts are read in steps as wide as possible, in which a row costs less.
 
     ``steps``, ``most_segments`` and ``most_rows`` are statistics of the steps for several answers.
     """
@@ -108,7 +107,6 @@ class Scheduler:
         self, model: Model, give_way: Callable[[], bool] = lambda: False, parallel: int | None = None
     ) -> None:
         self.parallel = parallel
-        self.unhurried = False
         self.steps = self.most_segments = self.most_rows = 0  # of answers that did not run alone
         self._model = model
         self._give_way = give_way
@@ -332,7 +330,7 @@ class Scheduler:
 
     def _evaluate(self, segments: Sequence[Segment]) -> None:
         """Evaluate segments together, in as many steps as their rows need.  Requires the turn."""
-        for batch in self._pace.share(segments, self._model.chunk, self.unhurried):
+        for batch in self._pace.share(segments, self._model.chunk):
             for each in batch:
                 each.company = len(batch)
             self.steps += 1
@@ -375,7 +373,7 @@ class Pace:
         self._writing: dict[int, float] = {}  # rows of answers -> seconds of a step without any prompt
         self._row = 0.0  # seconds of a row of prompt beside them; 0: not known
 
-    def share(self, segments: Sequence[Segment], most: int, unhurried: bool = False) -> list[list[Segment]]:
+    def share(self, segments: Sequence[Segment], most: int) -> list[list[Segment]]:
         """Divide segments into steps: tokens of answers first, complete; prompts share the room that is left
         equally.
         """
@@ -392,7 +390,7 @@ class Pace:
                 room -= n
         if prompts:
             rows = most - room
-            if rows and not unhurried:
+            if any(not each.part and not each.patient for each in segments):
                 room = min(room, self._beside(rows))
             if room < len(prompts):
                 steps.append([])

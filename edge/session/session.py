@@ -47,6 +47,7 @@ class Session:
         self.state: KVState | None = None  # allocated on first use
         self.known = 0  # messages of the latest chat() that this session, or the conversation it continued, had before
         self.parked: Parked | None = None  # what parking, or coming back from it, took last
+        self.patient = False  # nobody waits for the next token of its answers, as in a batch
         self._space = space
         self._scheduler = scheduler
         self._store = store
@@ -530,6 +531,7 @@ class Session:
             parked = self._unpark() if self._parked_at else None
             state = self.state = parked or self._space.new_state(self.seed)
         state.check()
+        state.patient = self.patient
         return state
 
     def _end(self, place: Place) -> None:

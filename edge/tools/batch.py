@@ -96,7 +96,6 @@ class Batch:
         begun, before = time.monotonic(), sum(self._done)
         progress(before, self.total)
         work = ((number, line) for number, line in self._lines() if not self._done[number])
-        self._engine.scheduler.unhurried = True
         threads: list[threading.Thread] = []
         try:
             for _ in range(self.at_once):
@@ -111,7 +110,6 @@ class Batch:
             self.stop()
             for thread in threads:
                 thread.join()
-            self._engine.scheduler.unhurried = False
         os.fsync(self._target)
         if self._failure is not None:
             raise self._failure
@@ -193,6 +191,7 @@ class Batch:
         """One thread: answers requests one after the other."""
         try:
             with self._engine.session("") as session:
+                session.patient = True
                 with self._lock:
                     self._sessions.append(session)
                 while not self._stopped:

@@ -111,8 +111,8 @@ make_model.make(eight, "tiny", "I2_S", "Q8_0")
 RUNS = (
     ("demo", 0.3, None, sessions, {}),
     ("scales per group, copied meanwhile", 0.25, grouped, sessions // 4, {"weights": "auto"}),
-    ("scales per group, prompts in wide steps", 0.1, grouped, sessions // 4, {"weights": "auto", "unhurried": True}),
-    ("bundled, prompts in wide steps", 0.1, None, sessions // 2, {"unhurried": True}),
+    ("scales per group, prompts in wide steps", 0.1, grouped, sessions // 4, {"weights": "auto", "patient": True}),
+    ("bundled, prompts in wide steps", 0.1, None, sessions // 2, {"patient": True}),
     ("Q8_0 head in two stages", 0.1, eight, sessions // 2, {"head": "two-stage"}),
     ("blocks of Q2_0, copied meanwhile, scalar", 0.15, paired, sessions // 12, {"weights": "auto", "isa": "scalar"}),
 )

@@ -37,6 +37,8 @@ Transcript = list[tuple[Any, ...]]
 class Script:
     """What session ``number`` does.  ``answer`` runs an answer to at most n pieces and returns what it said."""
 
+    patient = False  # prompts in wide steps, as in a batch
+
     def __init__(self, engine: edge.Engine, number: int, folder: Path, length: int = 5) -> None:
         self.engine, self.folder = engine, folder
         self.rng = random.Random(number)
@@ -60,6 +62,7 @@ class Script:
         """A generator: yields (answer, most pieces), is sent what was said; or yields a function to be called."""
         rng = self.rng
         session = self.engine.session(rng.choice(SYSTEMS) or "")
+        session.patient = self.patient
         for _ in range(self.length):
             action = rng.choice(ACTIONS)
             said: Any = None
@@ -83,6 +86,7 @@ class Script:
                 talk = [*session.messages, {"role": "user", "content": self.question()}]
                 session.close()
                 session = self.engine.session("")
+                session.patient = self.patient
                 said = yield session.chat(talk, **self.options()), 1 << 30
             elif action == "warm":
                 yield session.warm
@@ -161,9 +165,9 @@ def cancelled(engine: edge.Engine, number: int, counts: Counter[str], wrong: lis
 
 def campaign(
     model: str | None = None, sessions: int = 100, seconds: float = 600, seed: int = 1, length: int = 5,
-    unhurried: bool = False, **options: Any,
+    patient: bool = False, **options: Any,
 ) -> tuple[Counter[str], list[str]]:
-    """(counts, what was wrong).  ``unhurried``: prompts in wide steps, as in a batch."""
+    """(counts, what was wrong).  ``patient``: prompts in wide steps, as in a batch."""
     counts: Counter[str] = Counter()
     wrong: list[str] = []
     rng = random.Random(seed)
@@ -174,7 +178,7 @@ def campaign(
             expected = {n: run(Script(engine, n, folder / "alone", length)) for n in range(sessions)}
         with edge.load(model, **{"ctx": 512, "overflow": "stop", "parallel": sessions // 2 + 1, **options}) as engine:
             engine.share_prefixes("4M")
-            engine.scheduler.unhurried = unhurried
+            Script.patient = patient
             until = time.monotonic() + seconds
             turn = 0
 

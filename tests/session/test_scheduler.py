@@ -394,7 +394,9 @@ def test_prompts_share_the_room_alike() -> None:
     (step,) = pace.share(segments, 128)
     assert sorted(len(each.ids) for each in step) == [10, 59, 59]
     writers = [Segment(None, [1]) for _ in range(3)]
-    (step,) = pace.share([*writers, Segment(None, list(range(100)), part=True)], 128, unhurried=True)
+    for each in writers:
+        each.patient = True
+    (step,) = pace.share([*writers, Segment(None, list(range(100)), part=True)], 128)
     assert sorted(len(each.ids) for each in step) == [1, 1, 1, 100]  # a batch: nobody waits for the writers
     many_rows = [Segment(None, [1] * 8) for _ in range(40)]
     steps = pace.share([*many_rows, Segment(None, [1] * 50, part=True)], 128)

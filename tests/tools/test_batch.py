@@ -78,7 +78,7 @@ def test_prompts_are_read_in_wide_steps(engine, tmp_path) -> None:
         run(engine, tmp_path, [line(str(i), "Tell me about tea. " * 5 * (1 + i % 3)) for i in range(24)])
     beside = [max(each) for each in rows if min(each) == 1 and max(each) > 1]
     assert beside and max(beside) > 2 * LEAST_BESIDE
-    assert not engine.scheduler.unhurried
+    assert not engine.session().patient  # others beside it are waited for
 
 
 def test_errors_stand_in_their_lines(engine, tmp_path) -> None:
