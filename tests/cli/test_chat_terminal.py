@@ -164,7 +164,7 @@ def test_terminate_while_the_prompt_loads_its_history(terminal: Any) -> None:
         "import os, signal, sys\n"
         "from edge.cli import terminal\n"
         "terminal.PrivateHistory.load_history_strings = lambda self: os.kill(os.getpid(), signal.SIGTERM) or []\n"
-        "import fake_engine; fake_engine.install()\n"
+        "from tests import fake_engine; fake_engine.install()\n"
         "from edge.cli.main import main; main()\n"
     )
     with terminal("chat", command=[sys.executable, "-c", program]) as t:

@@ -243,7 +243,7 @@ def test_prompt_sources(call: Any, tmp_path: Path) -> None:
 
 def test_stdin_may_be_missing(env: dict[str, str]) -> None:
     for redirection in ("<&-", "</dev/null"):
-        command = f"{sys.executable} {ROOT / 'tests' / 'fake_engine.py'} run hello {redirection}"
+        command = f"{' '.join(FAKE)} run hello {redirection}"
         done = subprocess.run(["sh", "-c", command], env=env, capture_output=True, text=True)
         assert (done.returncode, done.stdout, done.stderr) == (0, "You said: hello\n", "")
 

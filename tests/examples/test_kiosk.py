@@ -64,15 +64,14 @@ class Program:
     def __init__(self, name: str, folder: Path, model: str = "") -> None:
         self.folder = folder
         launcher = folder / "bitnet-edge"
-        start = f'"{FAKE[1]}"' if not model else "-m edge"
+        start = "-m edge" if model else " ".join(FAKE[1:])
         launcher.write_text(f'#!/bin/sh\nexec "{sys.executable}" {start} "$@"\n')
         launcher.chmod(0o755)
-        run = f"import fake_engine, runpy, sys; fake_engine.install(); sys.argv[:] = sys.argv[1:]; " \
+        run = f"from tests import fake_engine; import runpy, sys; fake_engine.install(); sys.argv[:] = sys.argv[1:]; " \
               f"runpy.run_path({str(KIOSK / name)!r}, run_name='__main__')"  # fmt: skip
         program = [sys.executable, *([str(KIOSK / name)] if model else ["-c", run, name])]
         self.command = [*(["bash", str(KIOSK / name)] if name.endswith(".sh") else program), str(HOUSE)]
         self.variables = environment(BITNET_EDGE=str(launcher), FAKE_SCRIPT=SCRIPT)
-        self.variables["PYTHONPATH"] += f":{ROOT / 'tests'}"
         if model:
             self.variables["BITNET_EDGE_MODEL"] = model
 
@@ -404,7 +403,7 @@ def test_touchscreen_asks_the_service(folder: Path, monkeypatch: pytest.MonkeyPa
         assert shown(screen, path, "unicorn") == COUNTER.decode()
         assert shown(screen, path, "now crash") == f" {SORRY.decode()}"
         assert shown(screen, path, "two") == "First sentence. Second one.\n"
-    with service(path, command=FAKE, FAKE_DELAY="0.01") as server:
+    with service(path, command=FAKE, FAKE_DELAY="0.1") as server:
         threading.Timer(1, server.kill).start()
         assert shown(screen, path, "so long").endswith(f" {SORRY.decode()}")
     with service(path, command=FAKE):
