@@ -22,7 +22,7 @@ from training.train import start
 
 ROOT = Path(__file__).resolve().parents[1]
 TOKENS = 110e6  # 19 for each parameter
-NAME = "demo-5m"
+NAME = "demo"
 EXTRA = {
     "general.license": "mit",
     "general.description": "Demonstration model of bitnet-edge, for tests: orders, tickets and small talk at a counter",

@@ -40,7 +40,7 @@ def ids(pieces) -> list[int]:
 @cache
 def engine_of(kv: str = "int8", overflow: str = "slide", ctx: int = 128, threads: int = 1, **more):
     more = {"draft": "off", **more}  # so that logits can be compared
-    model = ROOT / "edge" / "bundled" / "demo-5m.gguf"
+    model = ROOT / "edge" / "bundled" / "demo.gguf"
     return edge.load(model, kv=kv, overflow=overflow, ctx=ctx, threads=threads, **more)
 
 
@@ -173,7 +173,7 @@ def test_a_failed_restore_leaves_an_empty_cache():
 def test_a_loaded_session_goes_on(tmp_path_factory, plan, prompt, answer, more, threads):
     """The same tokens with the same random numbers, on another number of threads, mid-page and mid-ring."""
     kv, overflow, window = plan
-    if not (ROOT / "edge" / "bundled" / "demo-5m.gguf").exists():
+    if not (ROOT / "edge" / "bundled" / "demo.gguf").exists():
         pytest.skip("no bundled model in edge/bundled")
     first = engine_of(kv, overflow, window=window)
     second = engine_of(kv, overflow, threads=threads, window=window)

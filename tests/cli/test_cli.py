@@ -538,5 +538,5 @@ def test_real_interrupt(bundled_model: Path) -> None:
 def test_real_chat(real: Any) -> None:
     done = real("chat", "--greedy", "-n", "16", "--stats", stdin="Hello!\nThanks!\n")
     *_, model, first, second = done.stderr.splitlines()
-    assert model.startswith("demo-5m (5.8 M parameters)") and "2048 tokens" in model and " MB of memory" in model
+    assert model.startswith("demo (5.8 M parameters)") and "2048 tokens" in model and " MB of memory" in model
     assert done.exit_code == 0 and "(0 cached)" in first and "(0 cached)" not in second

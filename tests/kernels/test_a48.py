@@ -20,7 +20,7 @@ from tests.handmade import STR, model, value
 from tests.oracles.forward import Model
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors"
-KIOSK = Path(__file__).resolve().parents[2] / "edge" / "bundled" / "demo-5m.gguf"
+KIOSK = Path(__file__).resolve().parents[2] / "edge" / "bundled" / "demo.gguf"
 
 
 def engine_logits(checkpoint, ids: list[int]) -> np.ndarray:

@@ -16,7 +16,7 @@ from edge.formats import open_checkpoint
 from edge.tools.convert import convert
 
 ROOT = Path(__file__).resolve().parents[2]
-BUNDLED = ROOT / "edge" / "bundled" / "demo-5m.gguf"
+BUNDLED = ROOT / "edge" / "bundled" / "demo.gguf"
 
 #: cut() cuts the file of argv[1] to half; at(module, name) makes that the first thing that a function does
 CUT = """

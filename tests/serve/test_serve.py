@@ -229,7 +229,7 @@ def test_embeddings(bundled_model: Path) -> None:
     done = command("embed", *texts)
     wanted = [json.loads(line)["vector"] for line in done.stdout.splitlines()]
     with serving("--embeddings", "--name", "vectors") as server:
-        assert server.log.startswith("vectors: demo-5m (5.8 M parameters) answers at ") and server.log.count("\n") == 1
+        assert server.log.startswith("vectors: demo (5.8 M parameters) answers at ") and server.log.count("\n") == 1
         status, _, body = server.ask("POST", "/v1/embeddings", {"model": "any", "input": texts})
         assert status == 200 and body["model"] == "vectors" and body["usage"]["prompt_tokens"] > 4
         assert [each["embedding"] for each in body["data"]] == wanted
@@ -819,7 +819,7 @@ def test_ollama(server: Server) -> None:
 
 
 def test_the_log_and_the_page_name_the_model_and_its_size(server: Server) -> None:
-    assert re.search(r"^guide: demo-5m \(5\.8 M parameters\) answers at http", server.log, re.MULTILINE)
+    assert re.search(r"^guide: demo \(5\.8 M parameters\) answers at http", server.log, re.MULTILINE)
     meta = server.ask("GET", "/v1/models")[2]["data"][0]["meta"]  # what the page shows
     assert meta["demo"] is True and 5_700_000 < meta["n_params"] < 5_900_000
 

@@ -63,7 +63,7 @@ def test_answers_with_the_bundled_model(path: Path, bundled_model: Path) -> None
     with service(path, "--stats") as process, Talk(path) as one, Talk(path) as two:
         for client in (one, two):
             ready = client.next()
-            assert (ready["ev"], ready["v"], ready["model"]) == ("ready", 1, "demo-5m")
+            assert (ready["ev"], ready["v"], ready["model"]) == ("ready", 1, "demo")
         one.ask(golden[0]["question"], by="sentence")
         two.ask(golden[1]["question"], by="sentence")
         for client, turn in ((one, golden[0]), (two, golden[1])):
@@ -72,7 +72,7 @@ def test_answers_with_the_bundled_model(path: Path, bundled_model: Path) -> None
             assert "".join(event["text"] for event in events if event["ev"] == "text").strip() == turn["answer"].strip()
             assert events[-1]["usage"]["cached"] > 0  # warmed before the first question
         two.send({"op": "info"})
-        assert two.next()["model"] == "demo-5m"
+        assert two.next()["model"] == "demo"
         process.send_signal(signal.SIGTERM)
         assert process.wait(300) == 143
         assert process.stderr and process.stderr.read().count(b"| answer ") == 2
