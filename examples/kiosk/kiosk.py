@@ -34,10 +34,19 @@ WRITE = 'Ordered so far: {}. Now the guest says: "{}" Write the whole order as J
 
 
 def read_house(path: str) -> tuple[str, dict[str, Decimal]]:
-    """The text of a house file, and its menu, name -> price: the lines of the form "- black tea: 2.80"."""
+    """The text of a house file, and its menu, name -> price: the lines of the form "- black tea: 2.80".
+
+    Raises ValueError if there is none, or for another line that begins with "- ": nothing is dropped silently.
+    """
     with open(path, encoding="utf-8") as file:
-        text = file.read().strip()
-    return text, {name: Decimal(price) for name, price in re.findall(r"^- (.+): (\d+\.\d\d)$", text, re.MULTILINE)}
+        text, menu = file.read().strip(), {}
+    for line in (line.strip() for line in text.splitlines() if line.lstrip().startswith("- ")):
+        if not (item := re.fullmatch(r"- (.+?)\s*:\s*(\d{1,6}(?:[.,]\d\d?)?)", line)):
+            raise ValueError(f"{path}: '{line}' is no line of a menu; it must be like '- black tea: 2.80'")
+        menu[item[1]] = Decimal(item[2].replace(",", ".")).quantize(Decimal("0.01"))
+    if not menu:
+        raise ValueError(f"{path} has no menu; it needs lines like '- black tea: 2.80'")
+    return text, menu
 
 
 def priced(order: Counter[str], menu: dict[str, Decimal]) -> str:
@@ -113,7 +122,7 @@ class Kiosk:
             return self.session.clear()
         try:
             kinds = ["order", "question", *(["yes", "no"] if self.order else [])]
-            kind = self.session.choose(KIND.format(said), kinds)[0].text if self.menu else "question"
+            kind = self.session.choose(KIND.format(said), kinds)[0].text
             notify("WATCHDOG=1")
             if kind == "yes":
                 keep(self.order, self.menu)
@@ -168,9 +177,10 @@ def heard(idle: float, speaker: Speaker) -> Any:
 
 
 def main() -> None:
+    if sys.argv[1:] in (["-h"], ["--help"]):
+        return print(__doc__)
     if len(sys.argv) != 2:
-        print(__doc__, file=sys.stderr)
-        sys.exit(2)
+        sys.exit(print("usage: kiosk.py HOUSE (--help says more)", file=sys.stderr) or 2)
     speaker = Speaker(os.environ.get("SPEAK", "cat"))
 
     def stop(number: int, _frame: object) -> None:
@@ -186,7 +196,7 @@ def main() -> None:
         import edge
 
         system, menu = read_house(sys.argv[1])
-        with edge.load(system=system, constrained=bool(menu), think=False) as engine:
+        with edge.load(system=system, constrained=True, think=False) as engine:
             kiosk = Kiosk(engine.session(), menu, speaker)
             kiosk.session.warm()  # the model reads the house file before the first guest comes
             notify("READY=1")

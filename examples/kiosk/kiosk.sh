@@ -7,7 +7,7 @@
 # Exit codes: 0 at the end of the input, 130 and 143 after SIGINT and SIGTERM, else those of bitnet-edge.
 set -u
 export LC_ALL=${LC_ALL:-C.UTF-8}
-[[ -r ${1-} ]] || { echo "kiosk: a house file, please" >&2; exit 2; }
+[[ -r ${1-} ]] || { echo "usage: kiosk.sh HOUSE (a text file that can be read)" >&2; exit 2; }
 
 finish() { # end with this exit code, and what was started here
     trap '' TERM INT PIPE

@@ -15,7 +15,6 @@ import socket
 import sys
 import threading
 import time
-import tkinter as tk
 from collections import Counter
 
 from kiosk import COUNTER, KNOWN, SORRY, clean, keep, notify, priced, read_house
@@ -52,6 +51,8 @@ class Screen:
     """A button for each thing on the menu, the order, a line for questions, and what was said."""
 
     def __init__(self, house, path):
+        import tkinter as tk  # python3-tk, which may not be installed
+
         (_, self.menu), self.path, self.order = read_house(house), path, Counter()
         self.pieces, self.thread, self.touched = queue.Queue(), threading.Thread(), time.monotonic()
         self.root = tk.Tk()
@@ -112,6 +113,8 @@ if __name__ == "__main__":
         signal.signal(number, lambda number, _: os._exit(128 + number))  # at once: there is nothing to save
     try:
         screen = Screen(*sys.argv[1:])
+    except ImportError as error:
+        sys.exit(f"touchscreen.py needs python3-tk: {error}")
     except Exception as error:
         sys.exit(f"touchscreen.py HOUSE SOCKET: {error}")
     notify("READY=1")

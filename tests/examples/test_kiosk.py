@@ -205,7 +205,33 @@ def test_a_house_file_that_is_missing(kiosk: Program) -> None:
     done = kiosk.run(b"two\n")
     assert (done.returncode, done.stdout) == (2, b"") and done.stderr.count(b"\n") == 1
     kiosk.command.pop()
-    assert kiosk.run(b"two\n").returncode == 2
+    done = kiosk.run(b"two\n")
+    assert done.returncode == 2 and done.stderr.startswith(b"usage: kiosk.") and done.stderr.count(b"\n") == 1
+
+
+def test_prices_as_people_write_them(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    house = folder / "house.txt"
+    house.write_text("We are open.\n- latte: 3,60\n  - black tea : 3\n- toast: 3.5\n- soup: 4.25\n")
+    _text, menu = script(monkeypatch, "kiosk").read_house(str(house))
+    prices = {name: str(price) for name, price in menu.items()}
+    assert prices == {"latte": "3.60", "black tea": "3.00", "toast": "3.50", "soup": "4.25"}
+
+
+@pytest.mark.parametrize("text", ["We are open.\n", "- latte: 3.60\n- cake: ask us\n", "- tea: 2.805\n"])
+def test_a_menu_that_cannot_be_read(python: Program, folder: Path, text: str) -> None:
+    """No line of it is dropped silently."""
+    house = folder / "house.txt"
+    house.write_text(text)
+    python.command[-1] = str(house)
+    done = python.run(b"two\n")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.count(b"\n") == 1 and b"- black tea: 2.80" in done.stderr
+
+
+def test_kiosk_help(python: Program) -> None:
+    python.command[-1] = "--help"
+    done = python.run(b"")
+    assert (done.returncode, done.stderr) == (0, b"") and b"house file" in done.stdout
 
 
 @needs_bash
@@ -536,7 +562,8 @@ def test_the_page_runs(folder: Path) -> None:
 def test_the_examples_are_small_programs() -> None:
     programs = [KIOSK / name for name in ("kiosk.py", "kiosk.sh", "touchscreen.py")]
     assert all(os.access(path, os.X_OK) for path in programs)
-    assert sum(len(path.read_text().splitlines()) for path in programs) <= 400
+    lines = [line for path in programs for line in path.read_text().splitlines()]
+    assert sum(bool(line.strip()) and not line.strip().startswith("#") for line in lines) <= 400
     for path in programs:  # the public API alone
         assert not re.search(r"\bedge\.\w+\.|from edge|import pyx|session\._", path.read_text()), path.name
 
