@@ -74,5 +74,5 @@ def told(done: Summary) -> str:
     """The summary of a batch, in one line."""
     before = f", {done.before} answered before" if done.before else ""
     failed = f", {count(done.failed, 'error')} (see their lines in the output)" if done.failed else ""
-    rate = f", {done.tokens / done.seconds:.1f} tokens/s" if done.seconds > 0 else ""
+    rate = f", {done.tokens / done.seconds:.1f} tokens/s" if done.tokens and done.seconds > 0 else ""
     return f"{count(done.total, 'request')}{before}, {done.answered} answered{failed}{rate}"

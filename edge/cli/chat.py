@@ -118,13 +118,15 @@ def banner(out: Output, engine: Engine, session: Session, interactive: bool, kno
     stored conversation continues.  ``known``: that it is the demo model has been said.
     """
     plan = engine.plan
-    demo = ", the demo model, for tests" if library.is_demo(engine.path) and not known else ""
+    demo = library.is_demo(engine.path) and not known
     out.info(
-        f"{options.title(engine.config)}{demo}: context of {count(plan.n_ctx, 'token')}, KV cache {plan.kv_type}, "
-        f"{human(plan.total_bytes)} of memory, {count(engine.n_threads, 'thread')}",
+        f"{options.title(engine.config)}{', for tests' * demo}: context of {count(plan.n_ctx, 'token')}, "
+        f"KV cache {plan.kv_type}, {human(plan.total_bytes)} of memory, {count(engine.n_threads, 'thread')}",
         "dim",
     )
     if interactive:
+        if demo:
+            out.info(f"This is a demo: {library.DEMO_PLAYS}", "dim")
         questions = sum(message["role"] == "user" for message in session.messages)
         going_on = f"\nContinuing the conversation after {count(questions, 'question')}; /clear starts a new one."
         out.info(f"/help lists the commands, Ctrl-D quits.{going_on if questions else ''}\n", "dim")

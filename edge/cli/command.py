@@ -6,6 +6,7 @@ This module does not know the meaning of any option; :mod:`edge.cli.options` has
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,6 +26,9 @@ EXPERIMENTS = "Experiments"
 
 #: headings in the order of the help; other headings come first
 HEADINGS = ("Model", "Prompt", "Context", "Answer", "Output", "Sampling", "KV cache", "Loading", EXPERIMENTS)
+
+#: environment variables that are of no option
+VARIABLES = {f"BITNET_EDGE_{name}" for name in ("MODELS", "HOME", "STATE", "COMPLETE", "ISA")}
 
 #: in ``Context.meta``: help shows the advanced options, too
 HELP_ALL = "edge.help_all"
@@ -84,6 +88,14 @@ class Flag(click.Option):
         extra.pop("range", None)  # "[x>=0]" helps nobody
         return extra
 
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        try:
+            return super().process_value(ctx, value)
+        except click.BadParameter as error:  # a person who set a variable may not know the option
+            if from_variable(ctx, self):
+                error.param_hint = str(self.envvar)
+            raise
+
     def brief_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """The row of ``--help``: first short name, first long name, first sentence of the help."""
         names = self.opts
@@ -95,6 +107,11 @@ class Flag(click.Option):
         finally:
             self.opts = names
         return record and (record[0], re.split(r"(?<=\.) ", record[1])[0])
+
+
+def from_variable(ctx: click.Context, param: click.Parameter) -> bool:
+    """Whether the value of an option is that of its environment variable."""
+    return ctx.get_parameter_source(str(param.name)) is click.core.ParameterSource.ENVIRONMENT
 
 
 class Command(click.Command):
@@ -136,14 +153,16 @@ class Command(click.Command):
         of the options.
         """
         guard_maps()
+        warn_of_misspelt(ctx)
         try:
             return super().invoke(ctx)
         except UsageError as error:
             options = {}
             for param in self.get_params(ctx):
                 for name in [name for name in param.opts if name.startswith("--")]:
-                    options[name[2:].replace("-", "_")] = name
-                    options.setdefault(str(param.name), name)
+                    said = str(param.envvar) if from_variable(ctx, param) else name
+                    options[name[2:].replace("-", "_")] = said
+                    options.setdefault(str(param.name), said)
             option = options.get(error.argument or "")
             if option is None:
                 raise
@@ -221,14 +240,15 @@ def show_all(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """The command that was probably meant, else the list of commands."""
+def suggestion(name: str, known: Iterable[str], listed: Sequence[str] = ()) -> str:
+    """The command of ``known`` that was probably meant, else the list of commands: ``listed``, or all."""
     from difflib import get_close_matches
 
     known = list(known)
     near = get_close_matches(name, known, n=1)
     if near:
         return f"did you mean '{near[0]}'?"
+    known = list(listed) or known
     return f"commands are {', '.join(known)}." if known[1:] else f"the only command is {known[0]}."
 
 
@@ -249,6 +269,24 @@ def unknown_option(ctx: click.Context, name: str) -> click.UsageError:
     elif others:
         hint = f"; it is an option of {', '.join(others[:3])}{' and others' if others[3:] else ''}"
     return click.UsageError(f"{command} has no option {name[:60]}{hint}", ctx)
+
+
+def warn_of_misspelt(ctx: click.Context) -> None:
+    """Warn of environment variables that are of no option, but nearly of one of this command: BITNET_EDGE_CTXX."""
+    own = {str(param.envvar) for param in ctx.command.get_params(ctx) if param.envvar}
+    strange = [name for name in os.environ if name.startswith("BITNET_EDGE_") and name not in own | VARIABLES]
+    if not strange:
+        return
+    from difflib import get_close_matches
+
+    prefix = len("BITNET_EDGE_")
+    for name in strange:
+        near = get_close_matches(name[prefix:], [each[prefix:] for each in own], n=1, cutoff=0.75)
+        # imports every command: only now
+        elsewhere = near and any(name == variable((option,)) for _, options in _options_of(ctx.find_root().command)
+                                 for option in options if option.startswith("--"))  # fmt: skip
+        if near and not elsewhere:
+            ctx.ensure_object(Output).warn(f"{name} has no effect; did you mean BITNET_EDGE_{near[0]}?")
 
 
 def _options_of(command: click.Command, path: str = "") -> Iterator[tuple[str, set[str]]]:

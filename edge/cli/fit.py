@@ -22,7 +22,8 @@ PUBLISHED = "Published models, with short and full names:\n" + "".join(
     cls=Command,
     help="Show the memory that MODEL needs (weights, output head, KV cache, program), whether this machine has it, and "
     "the longest context that fits here and on boards with 512 MB to 16 GB. MODEL is a file, a folder, or the name of "
-    "a pulled or a published model; nothing is downloaded or loaded. Default: as -m of run. Exit 5 if it does not fit.",
+    "a pulled or a published model; nothing is downloaded or loaded. Default: the model that answers without -m "
+    "(bitnet-edge default). Exit 5 if it does not fit.",
     short_help="Show whether a model fits this machine, and with which context.",
     epilog="Examples:\n  bitnet-edge fit bonsai-4b\n  bitnet-edge fit bonsai-4b -c 8192 --kv int4\n"
     "  bitnet-edge fit bonsai-1.7b --memory 700M\n\n" + PUBLISHED,
@@ -31,8 +32,8 @@ PUBLISHED = "Published models, with short and full names:\n" + "".join(
 @options.model_file_options
 @heading(
     "Model",
-    option("-t", "--threads", type=Threads(), metavar="N", help="Number of threads, as in run: each has memory of its "
-           "own to work in."),
+    option("-t", "--threads", type=Threads(), metavar="N", help="Plan for N threads; each needs some memory. "
+           "Default: as run uses here."),
 )  # fmt: skip
 @options.placement_options
 @options.kv_options

@@ -132,13 +132,13 @@ def _completion() -> click.Command:
 
 #: name -> (loader, short help); in the order in which the help lists them
 COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
-    "run": (_run, "Print one answer and exit; never prompts for input."),
+    "run": (_run, "Print one answer and exit."),
     "chat": (_chat, "Chat with the model in the terminal; --jsonl for programs."),
     "serve": (_serve, "Serve the model over HTTP (OpenAI and Ollama APIs), with a chat page."),
     "batch": (_batch, "Answer many requests from a file, several at once."),
     "pull": (_pull, "Download a model by name."),
     "list": (_list, "List the pulled models, or those that can be pulled."),
-    "default": (_default, "Show or set the model that answers where none is named."),
+    "default": (_default, "Show or set the default model: the one that answers without -m."),
     "rm": (_rm, "Delete pulled models."),
     "fit": (_fit, "Show whether a model fits this machine, and with which context."),
     "bench": (_bench, "Measure speed and memory on this machine."),
@@ -217,7 +217,8 @@ class Group(click.Group):
                 click.echo(ctx.get_help(), color=ctx.color)
                 ctx.exit()
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            hint = suggestion(name, [each for each in COMMANDS if each != "rm"])  # a typo must not delete
+            shown = [each for each in COMMANDS if each not in MORE]  # as --help
+            hint = suggestion(name, [each for each in COMMANDS if each != "rm"], shown)  # a typo must not delete
             if name in NEIGHBOURS and NEIGHBOURS[name].split()[0] in COMMANDS:
                 hint = f"use bitnet-edge {NEIGHBOURS[name]}"
             hint = NOT_HERE.get(name, hint)

@@ -11,7 +11,7 @@ from edge.amounts import count, human
 from edge.cli import options
 from edge.cli.command import Command, Text, heading, option
 from edge.cli.output import Output, Progress
-from edge.errors import EdgeError
+from edge.errors import EdgeError, UsageError
 
 if TYPE_CHECKING:
     from edge.registry.library import Pulled
@@ -53,7 +53,7 @@ def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: 
         out.line(f"{model.name}: {human(model.nbytes)} in {model.path}")
     if library.default() is None:
         library.set_default(model.name)
-        out.info(f"{model.name} answers from now on where no model is named (bitnet-edge default)", "dim")
+        out.info(f"{model.name} is the default from now on: it answers if -m is not given", "dim")
     out.info("try: bitnet-edge chat" + ("" if library.default() == model.name else f" -m {model.name}"), "dim")
 
 
@@ -123,28 +123,35 @@ def _list_known(out: Output, as_json: bool) -> None:
 
 @click.command(
     cls=Command,
-    help="Make NAME, a pulled model or demo, the model that answers where none is named with -m. Without NAME, print "
-    "which model that is. pull sets the first model as the default.",
-    short_help="Show or set the model that answers where none is named.",
+    help="Set the default model: the one that answers if -m is not given. NAME is a pulled model, or demo. Without "
+    "NAME, show which model answers. The first bitnet-edge pull sets the default.",
+    short_help="Show or set the default model: the one that answers without -m.",
 )
 @click.argument("name", metavar="[NAME]", required=False, type=Text())
-@heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object: name, path, why."))
+@heading("Output",
+         option("--unset", is_flag=True, help="Remove the default."),
+         option("--json", "as_json", is_flag=True, help="Print one JSON object: name, path, why."))  # fmt: skip
 @options.output_options
 @click.pass_context
-def default(ctx: click.Context, name: str | None, as_json: bool, **_: Any) -> None:
+def default(ctx: click.Context, name: str | None, unset: bool, as_json: bool, **_: Any) -> None:
     """Run the command."""
     from edge.registry import library
 
     out = ctx.ensure_object(Output)
+    if name is not None and unset:
+        raise UsageError("NAME and --unset cannot be used together")
     if name is not None:
         library.set_default(name.lower())
+    elif unset:
+        library.forget_default()
     choice = library.choose()
     if as_json:
         out.json(dataclasses.asdict(choice))
         return
     out.line(choice.name)
-    out.info({"named": "from BITNET_EDGE_MODEL", "only": "the only pulled model",
-              "demo": "no model was pulled or set", "default": "the default"}[choice.why], "dim")
+    why = {"named": "it is named by BITNET_EDGE_MODEL", "only": "no default is set, and it is the only pulled model",
+           "demo": "no default is set", "default": "it is the default"}[choice.why]  # fmt: skip
+    out.info(f"{choice.name} answers where no -m is given: {why}", "dim")
 
 
 @click.command(

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from edge.amounts import human
 from edge.cli.output import Output, is_tty
 from edge.cli.signals import interrupting
-from edge.errors import EdgeError
+from edge.errors import EdgeError, MemoryRefused
 
 if TYPE_CHECKING:
-    from edge.tools.fit import Candidate
+    from edge.tools.fit import Candidate, Wishes
 
-#: in place of the size of a download
-HERE = "is here"
+#: in place of the size of a download, for a model that is on this machine
+HERE = "on disk"
 
 
 def settle_model(out: Output, flags: dict[str, Any], for_program: bool = False) -> None:
@@ -44,53 +44,60 @@ def settle_model(out: Output, flags: dict[str, Any], for_program: bool = False) 
 def _choose(out: Output, flags: Mapping[str, Any]) -> str | None:
     """The name of the model that was chosen, pulled and made the default; None: no model fits."""
     from edge.cli.library import fetch
-    from edge.registry.library import DEMO
+    from edge.registry.library import DEMO, KNOWN, find
+    from edge.tools.fit import arranged, candidates, published
 
-    found = _candidates(out, flags)
+    wishes = _wishes(flags)
+    with out.progress("looking for models that fit"):
+        found = candidates(wishes)
     if not found:
         return None
     for line in listing(found, _width()):
         out.info(line)
-    by_name = {each.name: each for each in found}
-    entries = [*by_name, DEMO]
+    entries = [*(each.name for each in found), DEMO]
     while True:
         text = _read("Number or name [1]: ").lower() or "1"
         name = entries[int(text) - 1] if text in map(str, range(1, len(entries) + 1)) else text
-        if name not in entries:
-            out.info(f"Enter a number from 1 to {len(entries)}, or a name of the list; Ctrl-C leaves.")
-            continue
-        if name != DEMO and by_name[name].download:
-            if not _agrees(f"Download {name}, {human(by_name[name].download)}? [y/N]: "):
+        if name != DEMO and find(name) is None:
+            if name not in KNOWN:
+                out.info(f"Enter a number from 1 to {len(entries)}, or the name of a model; Ctrl-C leaves.")
+                continue
+            try:
+                arranged(published(name), wishes)
+            except MemoryRefused:
+                out.info(f"{name} does not fit this machine; bitnet-edge fit {name} shows why.")
+                continue
+            if not _agrees(f"Download {name}, {human(KNOWN[name].nbytes)}? [y/N]: "):
+                out.info("Nothing was downloaded. Choose a model; Ctrl-C leaves.")
                 continue
             try:
                 fetch(out, name)
             except EdgeError as error:
-                out.warn(f"{error}; the demo model answers")
-                return DEMO
+                out.warn(f"{error}; choose again: demo needs no download")
+                continue
         _keep(out, name)
         return name
 
 
-def _candidates(out: Output, flags: Mapping[str, Any]) -> list[Candidate]:
-    """The models that fit with the options of the command."""
+def _wishes(flags: Mapping[str, Any]) -> Wishes:
+    """What the options of the command say of memory."""
     import dataclasses
 
     from edge.cache.config import KVConfig
     from edge.cli.options import load_arguments
     from edge.model.cores import choose
-    from edge.tools.fit import Wishes, candidates
+    from edge.tools.fit import Wishes
 
     given = load_arguments(flags) if "n_ctx" in flags else {}
     kv = KVConfig(**{f.name: given[f.name] for f in dataclasses.fields(KVConfig) if f.name in given})
-    with out.progress("looking for models that fit"):
-        return candidates(Wishes(kv, n_threads=choose(given.get("threads"))[0]))
+    return Wishes(kv, n_threads=choose(given.get("threads"))[0])
 
 
 def listing(found: Sequence[Candidate], width: int) -> Iterator[str]:
     """The menu, as lines of at most ``width`` columns: a table, or on a narrow terminal a paragraph for each model."""
     from edge.registry.library import DEMO
 
-    yield from wrap("No model is set. Those that fit this machine:", width)
+    yield from wrap("No model is set. Some that fit this machine (all: bitnet-edge list --known):", width)
     titles = ("", "model", "download", "memory", "tokens/s", "licence")
     rows = [
         (str(n), each.name, human(each.download) if each.download else HERE, human(each.memory),
@@ -110,7 +117,7 @@ def listing(found: Sequence[Candidate], width: int) -> Iterator[str]:
             text = ", ".join([download if download == HERE else f"download {download}", *facts])
             yield from wrap(f"{n:>3}  {name}: {text}", width, subsequent_indent=" " * 5)
     yield from wrap("tokens/s: estimated from the speed of this machine's memory. demo: small, for tests; it makes "
-                    "mistakes.", width)  # fmt: skip
+                    "mistakes. The name of any other pulled or known model works, too.", width)  # fmt: skip
 
 
 def _width() -> int:

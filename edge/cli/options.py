@@ -43,8 +43,8 @@ I2S_LAYOUT = option(
     type=click.Choice(["auto", "128", "64", "1x4"]),
     default="auto",
     advanced=True,
-    help="Order of the weights in an I2_S file, which the file does not state. auto (default) tries each on a short "
-    "text and takes the best; 128 is the official one, 64 that of files converted on ARM, 1x4 that of some files "
+    help="How the weights are arranged in an I2_S file; the file itself does not say. auto (default) tries each on a "
+    "short text and takes the best; 128 is the official one, 64 that of files converted on ARM, 1x4 that of some files "
     "converted on x86.",
 )
 ACTIVATION = option(
@@ -91,8 +91,8 @@ _DRAFT = option("--draft", type=Text(), metavar="N|auto|off", default="auto", ad
 _model_options = heading(
     "Model",
     option("-t", "--threads", type=Threads(), metavar="N",
-           help="Number of threads (default: one per fast core; -1: one fewer). By default fewer are used while other "
-           "programs need the cores."),
+           help="Number of threads (default: one per core; if cores differ, per fast core; -1: one fewer). By default "
+           "fewer are used while other programs need the cores."),
     option("--think/--no-think", "think", default=None, help="Let the model think before it answers, or not. For "
            "models that support it (Ternary-Bonsai); default: the model decides. A terminal shows thoughts dimmed; "
            "JSON has them in a field of their own."),
@@ -151,9 +151,9 @@ _experiments = heading(
     option("--kv-hadamard", type=click.Choice(["auto", "on", "off"]), lab=True, help="Rotate the keys before they are "
            "stored (Hadamard transform), which spreads outliers over the whole head. auto (default): with int4 keys."),
     option("--positions", type=click.Choice(["absolute", "cache"]), lab=True,
-           help="Positions of the first tokens (--sinks) after others have been dropped. absolute (default): those "
-           "they had in the text; cache: those directly before the window (StreamingLLM), for texts longer than the "
-           "model was trained on."),
+           help="Positions of the --sinks tokens once tokens after them were dropped. absolute (default): their "
+           "positions in the text; cache: as if the window followed them directly (StreamingLLM), for texts longer "
+           "than the model was trained on."),
     option("--kv-policy", type=click.Choice(["recent", "heavy", "quarter"]), lab=True,
            help="What to drop first: recent (default) drops the oldest tokens; heavy the pages with the least "
            "attention; quarter keeps the newest quarter of the text, at most 128 tokens (for comparisons)."),
@@ -392,7 +392,7 @@ def choice(out: Output, flags: Mapping[str, Any], named: bool = False) -> Choice
 
 
 def title(config: ModelConfig) -> str:
-    """The name of a model and its size, such as ``demo-5m (5.8 M parameters)``."""
+    """The name of a model and its size, such as ``demo (5.8 M parameters)``."""
     from edge.cache.table import Weights
 
     return f"{config.name} ({amount(Weights.of(config).parameters)} parameters)"

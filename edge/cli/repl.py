@@ -116,6 +116,9 @@ class Repl:
         the final exit code, and a failed answer ends the chat, since the next line may depend on it.
         """
         is_command = text.startswith("/") and not text.startswith("//")
+        word = text.strip().lower()
+        if self.reader.interactive and word in (*COMMANDS, *ALIASES):  # a word of other programs' prompts
+            self.out.info(f"(/{word} is the command; the model answers '{word}')", "dim")
         try:
             return self.command(text) if is_command else self.answer(text[1:] if text.startswith("//") else text)
         except EdgeError as error:
@@ -242,10 +245,13 @@ class Repl:
         self.keep(self.talk.session)
         return code
 
-    def do_help(self, _rest: str) -> None:
-        for command in COMMANDS.values():
+    def do_help(self, rest: str) -> None:
+        chosen = COMMANDS.get(rest := ALIASES.get(rest.removeprefix("/"), rest.removeprefix("/")))
+        if rest and chosen is None:
+            raise UsageError(f"/help {rest}: there is no such command; /help lists them")
+        for command in [chosen] if chosen else COMMANDS.values():
             self.out.line(f"  {command.usage:<18} {command.help}")
-        if self.reader.interactive:
+        if self.reader.interactive and not chosen:
             self.out.line('\n  """ or a trailing \\ starts several lines; Ctrl-C stops an answer; Ctrl-D quits.\n')
 
     def do_clear(self, _rest: str) -> None:
@@ -282,11 +288,11 @@ class Repl:
         sampling = self.arguments["sampling"]
         fields = {field.name for field in dataclasses.fields(sampling)}
         if not key:
-            for name in sorted(fields):
-                self.out.line(f"  {name:<18} {getattr(sampling, name)}")
-            self.out.line(f"  {'max_tokens':<18} {self.arguments.get('max_tokens', 'default')}")
-            self.out.line(f"  {'stop':<18} {' '.join(map(repr, self.arguments.get('stop') or ())) or 'none'}")
-            self.out.line(f"  {'stats':<18} {'on' if self.show_stats else 'off'}")
+            for name, shown in self.settings().items():
+                self.out.line(f"  {name:<18} {shown}")
+            return
+        if not value and key in (settings := self.settings()) and key != "stop":  # "/set stop" removes the stops
+            self.out.line(f"  {key:<18} {settings[key]}")
             return
         if key == "stats":
             if value not in ("on", "off"):
@@ -305,6 +311,17 @@ class Repl:
             raise UsageError(f"/set {rest}: unknown key; keys are {names}")
         self.out.info(f"({key} is now {value or 'none'})", "dim")
 
+    def settings(self) -> dict[str, str]:
+        """What ``/set`` shows and changes: key -> value as text."""
+        sampling = self.arguments["sampling"]
+        fields = {field.name: str(getattr(sampling, field.name)) for field in dataclasses.fields(sampling)}
+        return {
+            **{key: "random" if key == "seed" and text == "None" else text for key, text in sorted(fields.items())},
+            "max_tokens": str(self.arguments.get("max_tokens", "default")),
+            "stop": " ".join(map(repr, self.arguments.get("stop") or ())) or "none",
+            "stats": "on" if self.show_stats else "off",
+        }
+
     def do_context(self, _rest: str) -> None:
         for line in context_lines(self.engine, self.talk):
             self.out.line(line)
@@ -319,12 +336,12 @@ class Repl:
 
 
 COMMANDS = {
-    "help": Command("/help", "show this list", Repl.do_help),
+    "help": Command("/help [COMMAND]", "show this list, or one line of it", Repl.do_help),
     "clear": Command("/clear", "start a new conversation with the same system prompt", Repl.do_clear),
     "system": Command("/system [TEXT]", "show or replace the system prompt", Repl.do_system),
     "undo": Command("/undo", "remove the last question and answer", Repl.do_undo),
     "regen": Command("/regen", "answer the last question again", Repl.do_regen),
-    "set": Command("/set [KEY VALUE]", "show or change temp, top_p, seed, max_tokens, stop, stats ...", Repl.do_set),
+    "set": Command("/set [KEY [VALUE]]", "show or change temp, top_p, seed, max_tokens, stop, stats ...", Repl.do_set),
     "context": Command("/context", "show how full the context is", Repl.do_context),
     "stats": Command("/stats", "show speed and memory of the last answer", Repl.do_stats),
     "multi": Command("/multi", "type several lines; /end sends them", Repl.do_multi),

@@ -45,8 +45,8 @@ More examples:
     jq -r --unbuffered 'select(.ev == "text").text' | piper -m voice --output-raw | aplay
 
 If standard input is not a terminal, it is read to its end and appended to the prompt after a
-blank line. In a shell loop that reads a list, use </dev/null. With -n 0 and a system prompt, standard
-input is read only if - asks for it.
+blank line. In a shell loop that reads a list, use </dev/null. With -n 0 and a system prompt
+(--system or --system-file), standard input is read only if PROMPT is -.
 """
 
 

@@ -89,10 +89,12 @@ class Pulled:
 #: the name of the small model that ships inside the package, and the folder that it is in
 DEMO = "demo"
 DEMO_FOLDER = "bundled"
+#: what the demo model can do, for those who ask it about rivers
+DEMO_PLAYS = "it takes orders at a coffee counter; try: A large latte, please."
 #: said where the demo model answers because no other was chosen
 DEMO_ANSWERS = (
-    "no model was chosen: the demo model answers (5.8 M parameters, for tests); for a real one: bitnet-edge pull "
-    "bonsai-1.7b"
+    f"no model was chosen: the demo model answers (5.8 M parameters, for tests; {DEMO_PLAYS}); for a real one: "
+    "bitnet-edge pull bonsai-1.7b"
 )
 
 
@@ -179,6 +181,8 @@ def default() -> str | None:
 def set_default(name: str) -> None:
     """Make a pulled model, or the demo model, the one that answers where none is named.  Raises ModelNotFound."""
     if name != DEMO and find(name) is None:
+        if name in KNOWN:
+            raise not_here(name)
         raise ModelNotFound(f"no model named '{name[:60]}' was pulled; bitnet-edge list shows those that were")
     os.makedirs(folder(), exist_ok=True)
     path = os.path.join(folder(), DEFAULT)
@@ -254,6 +258,11 @@ def remove(name: str) -> int:
     return nbytes
 
 
+def not_here(name: str) -> ModelNotFound:
+    """The error for a model that can be pulled, but was not."""
+    return ModelNotFound(f"{name} is not on this machine; get it with: bitnet-edge pull {name}")
+
+
 def near(name: str) -> list[str]:
     """At most three names of known and pulled models that resemble ``name``, the most similar first."""
     from difflib import get_close_matches
@@ -279,12 +288,12 @@ def resolve(model: str) -> str:
         for each in pulled():
             if each.source == model or each.source.rpartition("/")[0] == model:
                 return each.path
-        raise ModelNotFound(f"{model} is not on this machine; get it with: bitnet-edge pull {model}")
+        raise not_here(model)
     found = find(name.lower())
     if found is not None:
         return found.path
     if name.lower() in KNOWN:
-        raise ModelNotFound(f"{name} is not on this machine; get it with: bitnet-edge pull {name.lower()}")
+        raise not_here(name.lower())
     like = near(name) if NAME.fullmatch(name.lower()) and not name.endswith((".gguf", ".safetensors")) else []
     if like:
         raise ModelNotFound(f"'{name}' is neither a file nor a pulled model; did you mean "

@@ -132,8 +132,8 @@ class Fit:
         c, known = self.subject.checkpoint.config, self.subject.known
         where = f"; {self.subject.checkpoint.path}"
         if self.subject.is_outline:
-            where = "; not on this machine" + (f", the download has {human(known.nbytes)}" if known else "")
-        yield f"{self.subject.name}: trained on {c.n_ctx_train} tokens{where}"
+            where = "; not on this machine" + (f", a download of {human(known.nbytes)}" if known else "")
+        yield f"{self.subject.name}: trained context {c.n_ctx_train} tokens{where}"
         yield from (f"  {line}" for line in self.plan.lines())
         yield from (f"note: {note}" for note in self.plan.notes)
         yield ""
@@ -144,7 +144,8 @@ class Fit:
         for board in self.boards:
             said = f"{'fits' if board.fits else 'does not fit':<{max(len(asked), len('does not fit'))}}"
             yield f"{sold(board.memory):<8}{human(board.room):>17}   {said}   {board.longest or 'none':>15}"
-        yield f"for the program: all but {human(SYSTEM)}, assumed for Linux without a desktop and the firmware"
+        yield (f"for the program: the memory of the board, less {human(SYSTEM)} for the firmware and Linux without a "
+               "desktop (assumed)")  # fmt: skip
 
     def verdict(self) -> str:
         """Whether it fits, and with which context, in one sentence."""

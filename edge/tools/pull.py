@@ -43,7 +43,7 @@ BLOCK = 1 << 18
 TIMEOUT = 30.0  # seconds without a byte
 TRIES = 6  # in a row without a new byte
 #: the remedy without a network
-OFFLINE = "check the network and https_proxy, or copy a model file here and name it: -m FILE"
+OFFLINE = "check the network and https_proxy, or copy a .gguf file to this machine and use it with -m FILE"
 WAIT = 60.0  # most seconds that a Retry-After is obeyed
 MOST_LISTED = 16 << 20  # bytes of an answer that lists files
 

@@ -301,10 +301,8 @@ def test_menu_of_models(env: dict[str, str], tmp_path: Path) -> None:
         t.line("1")
         t.expect("Download bonsai-1.7b")
         t.line("y")
-        assert t.wait() == 0
-        assert t.screen.count("bitnet-edge:") == 1 and "; the demo model answers" in t.screen
-    with Terminal(command, {**env, **nothing}) as t:
-        t.expect("Number or name")
+        assert t.expect("Number or name").count("bitnet-edge:") == 1
+        assert not (models / ".default").exists()
         t.line("demo")
         assert t.wait() == 0
     assert (models / ".default").read_text() == "demo\n"
@@ -349,17 +347,19 @@ def test_which_model(call: Any, bundled_model: Path, tmp_path: Path) -> None:
     assert default("TWO") == (0, "two\n") and answers()[1] == "bitnet-edge: model two\n"
     assert answers(BITNET_EDGE_MODEL="one")[1] == "" and answers("-m", "one")[1] == ""
     # chat names it once more with its size, context and memory, whether it was named or not; -q says nothing
-    named = rf"{name} \(5\.8 M parameters\)(, the demo model, for tests)?: context of 128 tokens.* MB of memory.*\n"
+    named = rf"{name} \(5\.8 M parameters\)(, for tests)?: context of 128 tokens.* MB of memory.*\n"
     for more, lines in (((), 1), (("-m", "one"), 1), (("-m", "demo"), 1), (("-q",), 0)):
         done = call("chat", *few, *more, stdin="", command=REAL, **without)
         assert done.returncode == 0 and re.fullmatch(f"({named}){{{lines}}}", done.stderr), done.stderr
-        assert ("demo model" in done.stderr) == ("demo" in more)
+        assert ("for tests" in done.stderr) == ("demo" in more)
     assert call("rm", "two", command=REAL, **without).returncode == 0
     assert default() == (0, "one\n")
     (models / ".default").write_text("gone\n")
     done = call("run", "hi", *few, command=REAL, **without)
     assert done.returncode == 3 and "bitnet-edge default NAME" in done.stderr and done.stderr.count("\n") == 1
     assert default("demo") == (0, "demo\n") and answers()[1] == "bitnet-edge: model demo\n"
+    assert default("--unset") == (0, "one\n") and answers()[1] == "bitnet-edge: model one\n"
+    assert default("demo", "--unset")[0] == 2 and default("demo")[0] == 0
     program = "import edge; print(edge.load(ctx=64).config.name)"
     environment = {key: value for key, value in os.environ.items() if key != "BITNET_EDGE_MODEL"}
     for folder, warned in ((models, ""), (tmp_path / "none", said.partition(": ")[2])):

@@ -96,13 +96,13 @@ def test_no_asks_again_and_the_demo_model_needs_no_download(terminal: Any, hub: 
         t.line("perhaps")
         t.expect(r"\[y/N\]: ")
         t.line("")
-        t.expect(ASKS)
+        t.expect(rf"Nothing was downloaded.*{ASKS}")
         t.line(FIRST.name)
         t.expect(r"\[y/N\]: ")
         t.line("n")
         t.expect(ASKS)
         t.line("demo")
-        t.expect(r"demo is the default from now on.*demo-5m.*> ")
+        t.expect(r"demo is the default from now on.*demo \(5.*> ")
         t.type(CTRL_D)
         assert t.wait() == 0
     assert hub.requests == [] and library.default() == "demo"
@@ -113,7 +113,7 @@ def test_wrong_entries_ask_again(terminal: Any) -> None:
         t.expect(ASKS)
         for wrong in ("0", "99", "-1", "1.5", "falcon", "bonsai", "\u00b2", "1 2"):
             t.line(wrong)
-            t.expect(rf"Enter a number from 1 to \d+, or a name of the list; Ctrl-C leaves\..*{ASKS}")
+            t.expect(rf"Enter a number from 1 to \d+, or the name of a model; Ctrl-C leaves\..*{ASKS}")
         t.line("DEMO")
         assert t.wait() == 0
 
@@ -158,16 +158,32 @@ def test_terminated(terminal: Any) -> None:
         assert "Traceback" not in t.screen
 
 
-def test_without_a_network_the_demo_model_answers(terminal: Any) -> None:
+def test_without_a_network_it_asks_again(terminal: Any) -> None:
     with terminal(*RUN, HF_ENDPOINT="http://127.0.0.1:9") as t:
         t.expect(ASKS)
         t.line("")
         t.expect(r"\[y/N\]: ")
         t.line("y")
+        told = [line for line in t.expect(ASKS).splitlines() if line.startswith("bitnet-edge:")]
+        assert len(told) == 1 and "cannot be reached" in told[0]
+        assert library.default() is None and library.pulled() == []
+        t.line("demo")
         assert t.wait() == 0
-        told = [line for line in t.screen.splitlines() if line.startswith("bitnet-edge:")]
-    assert len(told) == 1 and "cannot be reached" in told[0] and told[0].endswith("; the demo model answers")
-    assert library.default() is None and library.pulled() == []
+    assert library.default() == "demo"
+
+
+def test_names_that_are_not_on_the_list(terminal: Any) -> None:
+    """Any known model can be downloaded, if it fits."""
+    with terminal(*RUN, "--memory", "900M") as t:
+        assert "bitnet-large" not in t.expect(ASKS)
+        t.line("bitnet-large")
+        t.expect(r"Download bitnet-large, 2\.9 GB\? ")
+        t.line("n")
+        t.line("bitnet-3b")
+        t.expect("bitnet-3b does not fit this machine")
+        t.type(CTRL_D)
+        assert t.wait() == 130
+    assert library.default() is None
 
 
 def test_models_on_this_machine_come_first(terminal: Any, model: bytes, models: Path) -> None:
@@ -175,7 +191,7 @@ def test_models_on_this_machine_come_first(terminal: Any, model: bytes, models: 
     pulled(model, "ant")
     with terminal(*RUN) as t:
         rows = [line.split()[:4] for line in t.expect(ASKS).splitlines() if line.split()[:1] in (["1"], ["2"], ["3"])]
-        assert rows[:2] == [["1", "ant", "is", "here"], ["2", "zebra", "is", "here"]] and rows[2][1] != "demo"
+        assert rows[:2] == [["1", "ant", "on", "disk"], ["2", "zebra", "on", "disk"]] and rows[2][1] != "demo"
         t.line("2")
         assert t.wait() == 0
     assert library.default() == "zebra"
@@ -266,5 +282,5 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     ]
     text = "\n".join(listing(found, width))
     assert max(map(len, text.splitlines())) <= width
-    for word in ("bonsai-1.7b", "463", "647", "12", "Apache-2.0", "below", "here", "demo"):
+    for word in ("bonsai-1.7b", "463", "647", "12", "Apache-2.0", "below", "disk", "demo"):
         assert word in text

@@ -185,20 +185,52 @@ def test_settings_and_system_prompts_are_confirmed() -> None:
                           capture_output=True, text=True, timeout=300)  # fmt: skip
     assert done.returncode == 0, done.stderr
     model, *said = done.stderr.splitlines()
-    assert model.startswith("demo-5m (") and said == [
+    assert model.startswith("demo (") and said == [
         "(used from the next message on)", "(used from the next message on; what was said stays, /clear starts anew)",
         "(temperature is now 0.5)", "(stats is now on)", "(seed is now 7)", "(stop is now none)"]  # fmt: skip
 
 
 def test_settings_that_are_wrong_name_the_values_of_their_key() -> None:
-    lines = "/set max_tokens 0\n/set max_tokens\n/set stats\n/set stats maybe\n/set nosuch 1\n"
+    lines = "/set max_tokens 0\n/set stats maybe\n/set nosuch 1\n"
     done = subprocess.run([*REAL, "chat", "-n", "2", "-t", "1"], cwd=ROOT, env=environment(), input=lines,
                           capture_output=True, text=True, timeout=300)  # fmt: skip
     said = done.stderr.splitlines()[1:]  # the first names the model
-    assert done.returncode == 2 and said[:4] == [
+    assert done.returncode == 2 and said[:2] == [
         "bitnet-edge: /set max_tokens 0: it must be a whole number from 1",
-        "bitnet-edge: /set max_tokens: it must be a whole number from 1",
-        "bitnet-edge: /set stats: it must be on or off",
         "bitnet-edge: /set stats maybe: it must be on or off",
     ]
-    assert said[4].startswith("bitnet-edge: /set nosuch 1: unknown key; keys are ") and len(said) == 5
+    assert said[2].startswith("bitnet-edge: /set nosuch 1: unknown key; keys are ") and len(said) == 3
+
+
+def test_a_key_alone_shows_its_value_and_help_its_command() -> None:
+    lines = "\n".join(("/set temp 0.5", "/set temp", "/set max_tokens", "/set seed", "/set seed 7", "/set seed",
+                       "/set stop", "/help set", "/help /bye"))  # fmt: skip
+    done = subprocess.run([*REAL, "chat", "-n", "2", "-t", "1"], cwd=ROOT, env=environment(), input=lines,
+                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    shown = done.stdout.splitlines()
+    assert [line.split() for line in shown[:4]] == [
+        ["temperature", "0.5"], ["max_tokens", "2"], ["seed", "random"], ["seed", "7"]]  # fmt: skip
+    assert [line.split()[0] for line in shown[4:]] == ["/set", "/exit,"]
+
+
+def test_a_wrong_variable_is_named() -> None:
+    for name, value in (("BITNET_EDGE_CTX", "many"), ("BITNET_EDGE_MIN_P", "2"), ("BITNET_EDGE_MEMORY", "lots")):
+        done = subprocess.run([*REAL, "run", "hi", "-n", "1"], cwd=ROOT, env={**environment(), name: value},
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)  # fmt: skip
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and name in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("BITNET_EDGE_CTXX", "BITNET_EDGE_CTX"), ("BITNET_EDGE_PORT", ""),
+                        ("BITNET_EDGE_MODELS", "")]
+)  # fmt: skip
+def test_a_misspelt_variable_is_named(name: str, meant: str) -> None:
+    """Those of other commands, and those of no option, are no mistakes."""
+    done = subprocess.run([*REAL, "run", "hi", "-n", "1", "-m", "demo"], cwd=ROOT, env={**environment(), name: "7"},
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)  # fmt: skip
+    assert done.returncode == 0
+    if meant:
+        assert done.stderr.count("\n") == 1 and name in done.stderr and f"{meant}?" in done.stderr
+    else:
+        assert done.stderr == ""
