@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @heading(
     "Model",
     option("-t", "--threads", type=Threads(), metavar="N",
-           help="Number of threads (default: one per core; if cores differ, per fast core; -1: one fewer)."),
+           help="Number of threads; -1: one fewer than the default, which is that of run."),
 )
 @heading(
     "Context",

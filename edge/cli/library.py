@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,7 @@ import click
 from edge.amounts import count, human
 from edge.cli import options
 from edge.cli.command import Command, Text, heading, option
-from edge.cli.output import Output, Progress
+from edge.cli.output import Output, Progress, wrapped
 from edge.errors import EdgeError, UsageError
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ def list_models(ctx: click.Context, known: bool, as_json: bool, **_: Any) -> Non
         out.json([dataclasses.asdict(model) for model in models])
         return
     for model in models:
-        out.line(f"{model.name:<16} {human(model.nbytes):>8}  {model.licence:<26} {model.source}")
+        line = f"{model.name:<16} {human(model.nbytes):>8}  {model.licence:<26} {model.source}"
+        out.line(wrapped(line, sys.stdout, indent=" " * 4))
     if not models:
         out.info(f"there are no models in {folder()}; bitnet-edge list --known shows which can be pulled")
 
@@ -118,7 +120,8 @@ def _list_known(out: Output, as_json: bool) -> None:
     for name, model in KNOWN.items():
         board = boards[name]
         about = model.about + (f"; for boards with {sold(board)} of memory" if board else "")
-        out.line(f"{name:<16} {human(model.nbytes):>8} download  {model.licence:<26} hf:{model.repo}  ({about})")
+        line = f"{name:<16} {human(model.nbytes):>8} download  {model.licence:<26} hf:{model.repo}  ({about})"
+        out.line(wrapped(line, sys.stdout, indent=" " * 4))
 
 
 @click.command(

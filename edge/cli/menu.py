@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import human
-from edge.cli.output import Output, is_tty
+from edge.cli.output import Output, columns, is_tty
 from edge.cli.signals import interrupting
 from edge.errors import EdgeError, MemoryRefused
 
@@ -52,7 +52,7 @@ def _choose(out: Output, flags: Mapping[str, Any]) -> str | None:
         found = candidates(wishes)
     if not found:
         return None
-    for line in listing(found, _width()):
+    for line in listing(found, max(columns(sys.stderr) or 80, 20)):
         out.info(line)
     entries = [*(each.name for each in found), DEMO]
     while True:
@@ -118,14 +118,6 @@ def listing(found: Sequence[Candidate], width: int) -> Iterator[str]:
             yield from wrap(f"{n:>3}  {name}: {text}", width, subsequent_indent=" " * 5)
     yield from wrap("tokens/s: estimated from the speed of this machine's memory. demo: small, for tests; it makes "
                     "mistakes. The name of any other pulled or known model works, too.", width)  # fmt: skip
-
-
-def _width() -> int:
-    """Columns of the terminal behind standard error."""
-    try:
-        return max(os.get_terminal_size(2).columns, 20)
-    except OSError:
-        return 80
 
 
 def _read(prompt: str) -> str:

@@ -91,8 +91,8 @@ _DRAFT = option("--draft", type=Text(), metavar="N|auto|off", default="auto", ad
 _model_options = heading(
     "Model",
     option("-t", "--threads", type=Threads(), metavar="N",
-           help="Number of threads (default: one per core; if cores differ, per fast core; -1: one fewer). By default "
-           "fewer are used while other programs need the cores."),
+           help="Number of threads; -1: one fewer than the default. The default is one for each core, or only for the "
+           "fast ones where some are slower; it is fewer while other programs need the cores."),
     option("--think/--no-think", "think", default=None, help="Let the model think before it answers, or not. For "
            "models that support it (Ternary-Bonsai); default: the model decides. A terminal shows thoughts dimmed; "
            "JSON has them in a field of their own."),

@@ -102,6 +102,7 @@ class Output:
     def info(self, text: str, *styles: str) -> None:
         """Print a remark, unless ``quiet``."""
         if not self.quiet:
+            text = wrapped(text, sys.stderr)
             self._err(self.style(text, *styles) if styles else text)
 
     def stats(self, text: str) -> None:
@@ -111,11 +112,13 @@ class Output:
     def warn(self, text: str) -> None:
         """Print a warning; the command continues."""
         if not self.quiet:
-            self._err(f"bitnet-edge: {one_line(text)}")
+            self._err(wrapped(f"bitnet-edge: {one_line(text)}", sys.stderr))
 
     def error(self, text: str) -> None:
         """Print the one line that tells why a command failed."""
-        self._err(self.style("bitnet-edge:", "red", "bold") + " " + one_line(text))
+        name = "bitnet-edge:"
+        text = wrapped(f"{name} {one_line(text)}", sys.stderr)
+        self._err(self.style(name, "red", "bold") + text.removeprefix(name))
 
     def _err(self, text: str) -> None:
         if sys.stderr is None:
@@ -283,6 +286,33 @@ def is_tty(stream: TextIO | None) -> bool:
         return stream is not None and stream.isatty()
     except ValueError:  # closed
         return False
+
+
+def columns(stream: TextIO | None) -> int | None:
+    """Columns of the terminal behind ``stream``; None: it is no terminal, or its width is not known."""
+    if stream is None or not is_tty(stream):
+        return None
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+def wrapped(text: str, stream: TextIO | None, indent: str = "") -> str:
+    """``text`` with line breaks at blanks where a terminal would break its lines inside of words; unchanged in a pipe.
+
+    ``indent``: of the lines that continue one.
+    """
+    width = columns(stream)
+    if width is None or all(len(line) <= width for line in text.split("\n")):
+        return text
+    from textwrap import wrap
+
+    return "\n".join(
+        part
+        for line in text.split("\n")
+        for part in wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]
+    )
 
 
 def check_place(path: str) -> None:

@@ -149,10 +149,10 @@ def huge_page_line(support: dict[str, Any]) -> str:
     """Where 2 MiB pages are supported, in one line.  ``support``: the value of that name in :func:`report`."""
     words = {True: "yes", False: "no", None: "unknown"}
     return _join(
-        f"for copied weights, output head and KV pages: {words[support['own']]}",
-        f"for files in memory (tmpfs): {support['shmem'] or 'unknown'}",
-        f"for read-only files: {words[support['files']]}",
-        f"on request (MADV_COLLAPSE): {words[support['collapse']]}",
+        f"weights, output head, KV cache: {words[support['own']]}",
+        f"shared memory: {support['shmem'] or 'unknown'}",
+        f"mapped model files: {words[support['files']]}",
+        f"on request: {words[support['collapse']]}",
     )
 
 

@@ -234,3 +234,13 @@ def test_a_misspelt_variable_is_named(name: str, meant: str) -> None:
         assert done.stderr.count("\n") == 1 and name in done.stderr and f"{meant}?" in done.stderr
     else:
         assert done.stderr == ""
+
+
+def test_lines_on_a_terminal_break_between_words() -> None:
+    """Remarks, errors and tables, whatever its width."""
+    from tests.terminal import Terminal
+
+    for arguments in (("list", "--known"), ("run", "hi", "-n", "1", "-m", "demo", "--kv", "q3")):
+        with Terminal([*REAL, *arguments], {**environment(), "NO_COLOR": "1"}, columns=60) as t:
+            t.wait()
+            assert t.screen and max(map(len, t.screen.splitlines())) <= 60, t.screen

@@ -70,7 +70,7 @@ def test_what_the_kernel_was_built_with(tmp_path: Path) -> None:
     assert board(tmp_path, {}).huge_page_support()["files"] is True
     assert Board(str(tmp_path / "nothing")).huge_page_support() == {"shmem": None, "files": None}
     text = "\n".join(doctor.lines(doctor.report(selftest=False, board=board(tmp_path, {}))))
-    assert "for files in memory (tmpfs): advise; for read-only files: yes; on request (MADV_COLLAPSE): " in text
+    assert "shared memory: advise; mapped model files: yes; on request: " in text
 
 
 def test_advice(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_this_machine() -> None:
     (line,) = [line for line in lines if line.startswith("output head")]
     assert all(head in line for head in HEADS)
     (line,) = [line for line in lines if line.startswith("2 MiB pages")]
-    assert "for copied weights, output head and KV pages: " in line
+    assert "weights, output head, KV cache: " in line
 
 
 def test_the_head_is_the_one_that_load_takes(bundled_model: Path) -> None:
@@ -142,7 +142,7 @@ def test_whether_memory_of_our_own_comes_in_2_mib_pages() -> None:
 @pytest.mark.parametrize("given, word", [(True, "yes"), (False, "no"), (None, "unknown")])
 def test_words_for_2_mib_pages(given: bool | None, word: str) -> None:
     text = doctor.huge_page_line({"own": given, "shmem": "never", "files": False, "collapse": True})
-    assert text.startswith(f"for copied weights, output head and KV pages: {word}; for files in memory (tmpfs): never;")
+    assert text.startswith(f"weights, output head, KV cache: {word}; shared memory: never;")
 
 
 def test_memory_control(tmp_path: Path) -> None:
