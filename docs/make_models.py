@@ -51,8 +51,8 @@ dimensions (the feed-forward width of Falcon-E-1B from the size of its file), an
 BY_MODEL = """Download: the size of the published file, about; `pull` shows the exact size before it downloads. Stored:
 the size of the file on this machine after `pull`, which converts some files so that they load faster. Memory: the whole
 process with the default context and KV cache (2048 tokens, int8), as `bitnet-edge fit MODEL --memory SIZE` shows it;
-where plenty is free, a faster output head takes more. It can be less than the file: of a table of
-embeddings only the rows of the text are read, and a large output head is held as int8. Speed: an upper limit in
+where plenty is free, a faster output head takes more. It can be less than the file: `pull` stores an
+output head in F16 as 8 bits, and of a table of embeddings only the rows of the text are read. Speed: an upper limit in
 tokens per second after 512 tokens,
 computed from the speed of the memory that `benchmarks/board_model.py` assumes for each board; nothing in this table was
 measured. For six of these models that program also computes the limit that the processor sets. It is the lower one only

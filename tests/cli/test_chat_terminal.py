@@ -43,6 +43,15 @@ def test_a_conversation_that_goes_on_says_so(terminal: Any, tmp_path: Path) -> N
         assert "after 1 question; /clear" in t.expect("> ")
 
 
+def test_a_command_without_its_slash_is_answered_with_a_hint(terminal: Any) -> None:
+    with terminal("chat") as t:
+        t.expect("> ")
+        t.line("exit")
+        t.expect("/exit is the command.*You said: exit.*> ")
+        t.line("/exit")
+        assert t.wait() == 0
+
+
 def test_commands(terminal: Any) -> None:
     with terminal("chat") as t:
         t.expect("> ")

@@ -244,3 +244,27 @@ def test_lines_on_a_terminal_break_between_words() -> None:
         with Terminal([*REAL, *arguments], {**environment(), "NO_COLOR": "1"}, columns=60) as t:
             t.wait()
             assert t.screen and max(map(len, t.screen.splitlines())) <= 60, t.screen
+
+
+def test_an_unknown_command_lists_those_of_help() -> None:
+    """With rm, but no mistyped command suggests it: it deletes."""
+    said = bitnet_edge("frobnicate").stderr
+    shown = bitnet_edge("--help").stdout.partition("Commands:")[2].partition("Options:")[0]
+    names = re.findall(r"(?m)^  (\w+)  ", shown)
+    assert "rm" in names and ", ".join(names) + "." in said
+    for typo in ("rmm", "rmv", "r", "rn"):
+        assert "'rm'" not in bitnet_edge(typo).stderr
+
+
+def test_a_default_that_was_not_pulled_says_how_to_get_it(tmp_path: Path) -> None:
+    done = subprocess.run([*REAL, "default", "bonsai-4b"], cwd=ROOT, capture_output=True, text=True, timeout=300,
+                          env={**environment(), "BITNET_EDGE_MODELS": str(tmp_path)})  # fmt: skip
+    assert done.returncode == 3 and "bitnet-edge pull bonsai-4b" in done.stderr
+
+
+def test_a_batch_that_had_nothing_to_do_has_no_rate() -> None:
+    from edge.cli.batch import told
+    from edge.tools.batch import Summary
+
+    assert "tokens/s" not in told(Summary(total=3, before=3, answered=0, failed=0, tokens=0, seconds=0.5))
+    assert told(Summary(total=3, before=0, answered=3, failed=0, tokens=8, seconds=2.0)).endswith(", 4.0 tokens/s")
