@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from edge.engine import Engine
 
 #: our own dialogues, used when no text is given
-DIALOGUES = Path(__file__).resolve().parents[1] / "bundled" / "dialogues.jsonl"
+DIALOGUES = Path(__file__).resolve().parents[2] / "bundled" / "dialogues.jsonl"
 DIALOGUES_NAME = "bundled/dialogues.jsonl"  # in reports
 LOGIT_BYTES = 16 << 20  # of one block of logits; two are held
 TIMED = 32  # tokens read one by one for the speed
