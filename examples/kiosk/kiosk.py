@@ -34,10 +34,7 @@ WRITE = 'Ordered so far: {}. Now the guest says: "{}" Write the whole order as J
 
 
 def read_house(path: str) -> tuple[str, dict[str, Decimal]]:
-    """The text of a house file, and its menu, name -> price: the lines of the form "- black tea: 2.80".
-
-    Raises ValueError if there is none, or for another line that begins with "- ": nothing is dropped silently.
-    """
+    """(text, menu: name -> price) of a house file.  Raises ValueError without a menu, or for a bad line in it."""
     with open(path, encoding="utf-8") as file:
         text, menu = file.read().strip(), {}
     for line in (line.strip() for line in text.splitlines() if line.lstrip().startswith("- ")):
@@ -76,7 +73,6 @@ def notify(state: str) -> None:
 
 class Speaker:
     """Speaks sentences by a shell command.  While it speaks one, the model writes the next."""
-
     def __init__(self, command: str) -> None:
         self.command, self.text = command, ""
         self.voice: subprocess.Popen[bytes] | None = None
@@ -108,7 +104,6 @@ class Speaker:
 
 class Kiosk:
     """What one guest has said and ordered."""
-
     def __init__(self, session: Any, menu: dict[str, Decimal], speaker: Speaker) -> None:
         self.session, self.menu, self.say = session, menu, speaker.say
         self.order: Counter[str] = Counter()

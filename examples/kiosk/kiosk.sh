@@ -21,9 +21,7 @@ finish() { # end with this exit code, and what was started here
 trap 'finish 143' TERM
 trap 'finish 130' INT
 trap 'finish 141' PIPE
-
 notify() { [[ -z ${NOTIFY_SOCKET-} ]] || systemd-notify "$1"; }
-
 say() { # a sentence; in the background, since bash handles signals during `wait`
     sh -c "${SPEAK:-cat}" <<<"$1" &
     wait $! || printf 'kiosk: speaking failed; the sentence was: %s\n' "$1" >&2

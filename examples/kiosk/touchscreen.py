@@ -49,7 +49,6 @@ def reply(path, question, show):
 
 class Screen:
     """A button for each thing on the menu, the order, a line for questions, and what was said."""
-
     def __init__(self, house, path):
         import tkinter as tk  # python3-tk, which may not be installed
 
@@ -61,7 +60,7 @@ class Screen:
         self.root.protocol("WM_DELETE_WINDOW", lambda: None)  # nobody closes it by touch
         self.root.report_callback_exception = lambda _, error, __: print(f"touchscreen: {error!r}", file=sys.stderr)
         for event in ("<Any-KeyPress>", "<Any-Button>"):
-            self.root.bind_all(event, self.touch)
+            self.root.bind_all(event, lambda _: setattr(self, "touched", time.monotonic()))
         buttons = [(f"{name}  {self.menu[name]}", lambda name=name: self.order.update([name])) for name in self.menu]
         for i, (text, command) in enumerate([*buttons, ("Order", self.keep), ("Clear", self.clear), ("Ask", self.ask)]):
             tk.Button(text=text, command=command).grid(row=i // 3, column=i % 3, sticky="ew")
@@ -72,9 +71,6 @@ class Screen:
         self.root.rowconfigure(99, weight=1)
         self.entry.bind("<Return>", lambda _: self.ask())
         self.tick()
-
-    def touch(self, _event):
-        self.touched = time.monotonic()
 
     def show(self, text):
         self.view.insert("end", "".join(c if c.isprintable() or c == "\n" else " " for c in text))
@@ -113,9 +109,7 @@ if __name__ == "__main__":
         signal.signal(number, lambda number, _: os._exit(128 + number))  # at once: there is nothing to save
     try:
         screen = Screen(*sys.argv[1:])
-    except ImportError as error:
-        sys.exit(f"touchscreen.py needs python3-tk: {error}")
     except Exception as error:
-        sys.exit(f"touchscreen.py HOUSE SOCKET: {error}")
+        sys.exit(f"touchscreen.py HOUSE SOCKET (needs python3-tk): {error}")
     notify("READY=1")
     screen.root.mainloop()

@@ -5,7 +5,7 @@
 And beside the model MODEL.golden.json, the answers of tests/oracles/forward.py that `bitnet-edge doctor` asks for.
 
 Logits are the same bits on every instruction set and for every thread count, so one list of tokens per KV mode serves
-them all (tests/test_golden.py).  Run it again when the bundled model is replaced or a KV mode is added, never to make
+them all (test_golden.py).  Run it again when the demo model is replaced or a KV mode is added, never to make
 a failing test pass.
 """
 

@@ -1,4 +1,4 @@
-"""Logits of transformers under a window with sinks: one forward pass with a mask of its own, for tests/test_window.py.
+"""Logits of transformers under a window with sinks: one forward pass with a mask of its own, for test_window.py.
 
     python tests/vectors/make_window.py        writes oracle/MODEL/VARIANT/window.npz; wants torch and transformers
 
