@@ -57,7 +57,7 @@ C_SOURCES = {
     "stored_rows": ["dequantize.c"],
     "bandwidth": ["bandwidth.c"],
     "bit_planes": ["split_planes.c"],
-    "layer": ["a48.c"],
+    "stages": ["a48.c"],
 }
 
 #: the extension with Cython's own code for memoryviews; each of the others would have a copy (packaging/README.md)

@@ -105,7 +105,10 @@ def ways() -> None:
         with tempfile.TemporaryDirectory() as place:
             config = open_checkpoint(folder(Path(place) / "m", name)).config
         if without:
-            config, name = dataclasses.replace(config, rope_scaling=None), f"{name}, its rotation not stretched"
+            rotation = dataclasses.replace(config.layers[0].mixer.rotation, scaling=None)
+            layers = [dataclasses.replace(each, mixer=dataclasses.replace(each.mixer, rotation=rotation))
+                      for each in config.layers]  # fmt: skip
+            config, name = dataclasses.replace(config, layers=tuple(layers)), f"{name}, its rotation not stretched"
         made = gguf_tensors(tiny.MODELS[name.partition(",")[0]])
         pieces = [random.integers(0, config.n_vocab, 100).tolist() for _ in range(4)]
         span = np.ptp(family.Model(config, made, "none").logits(pieces[0]))

@@ -28,21 +28,20 @@ cdef void rotate_head(
 
 
 cdef class Rotary:
-    """The rotation of a model. config: an edge.config.ModelConfig. freqs: float32 divisors [rope_dim / 2]; None: those
-    of ``config.rope_scaling``, if any. near: the rotation of layers with a sliding window.
+    """The rotation of attention layers. config: an edge.layers.Rotation. freqs: float32 divisors [dim / 2]; None: those
+    of ``config.scaling``, if any.
 
     Raises ValueError for the wrong number of divisors, and for one that is 0 or not finite.
     """
 
-    def __cinit__(self, config, freqs=None, bint near=False):
+    def __cinit__(self, config, freqs=None):
         cdef int64_t j
-        cdef double theta = config.sliding.theta if near else config.rope_theta
-        cdef double scale = 1.0 if near else config.rope_scale
-        self.r.half, self.r.interleaved = config.rope_dim // 2, config.rope_style == "interleaved"
+        cdef double theta = config.theta, scale = config.scale
+        self.r.half, self.r.interleaved = config.dim // 2, config.style == "interleaved"
         self.r.mscale = 1.0
-        if config.rope_scaling is not None and not near:
-            self.r.mscale = config.rope_scaling.mscale
-            freqs = config.rope_scaling.divisors(config.rope_theta, config.rope_dim) if freqs is None else freqs
+        if config.scaling is not None:
+            self.r.mscale = config.scaling.mscale
+            freqs = config.scaling.divisors(config.theta, config.dim) if freqs is None else freqs
         freqs = [1.0] * self.r.half if freqs is None else list(freqs)
         if len(freqs) != self.r.half:
             raise ValueError(f"rope_freqs holds {len(freqs)} numbers, not {self.r.half}")
@@ -52,10 +51,10 @@ cdef class Rotary:
         self.r.inv_freq = <const double *>self.inv_freq.data
         for j in range(self.r.half):
             (<double *>self.inv_freq.data)[j] = (
-                pow(theta, -2.0 * j / config.rope_dim) / freqs[j] / scale)
+                pow(theta, -2.0 * j / config.dim) / freqs[j] / scale)
 
     def angles(self, int64_t position):
-        """(cosines, sines) of a position, arrays of float32 [rope_dim / 2], for tests and tools."""
+        """(cosines, sines) of a position, arrays of float32 [dim / 2], for tests and tools."""
         cdef float[::1] cs = array.array("f", bytes(4 * self.r.half)), sn = array.array("f", bytes(4 * self.r.half))
         angles_at(&self.r, position, &cs[0], &sn[0])
         return cs.base, sn.base

@@ -4,17 +4,36 @@ from libc.stdint cimport int8_t, int32_t, int64_t
 from pyx.attention cimport segment
 from pyx.bit_planes cimport answer
 
-# The dimensions that determine the sizes.
+# The dimensions that determine the sizes: of all layers of a kind the largest.
 cdef struct scratch_widths:
     int64_t hidden
-    int64_t ffn
-    int64_t n_head
-    int64_t n_kv_head
-    int64_t head_dim
-    int64_t half        # rotated pairs per head
-    int64_t half_near   # the same for layers with a sliding window and other angles, else 0
+    int64_t wide        # widest input of a projection
     int64_t block       # hidden, if a block has a norm after it, else 0
     int64_t acc_ints    # integer accumulators per thread
+    int64_t n_head      # of layers with attention
+    int64_t n_kv_head
+    int64_t head_dim
+    int64_t n_rotation  # different rotations
+    int64_t half        # most pairs that one of them rotates per head
+    int64_t ffn         # of dense feed-forward parts
+
+# Of mixers with attention.
+cdef struct attention_scratch:
+    float *q        # [C][q_dim]
+    float *q_sink   # [C][q_dim]             queries for the sinks, if positions start again
+    float *k        # [C][kv_dim]
+    float *v        # [C][kv_dim]
+    int8_t *q8      # [C][q_dim]
+    float *qs       # [C][n_head]
+    float *out      # [C][q_dim]
+    float *cs       # [C][n_rotation][half]
+    float *sn       # [C][n_rotation][half]
+    float *state    # [n_threads][thread_state_floats]
+
+# Of dense feed-forward parts.
+cdef struct dense_scratch:
+    float *gate     # [C][ffn]
+    float *up       # [C][ffn]
 
 # Working memory of one step of up to `chunk` tokens (C below), of however many segments, one allocation.
 cdef struct scratch:
@@ -27,22 +46,10 @@ cdef struct scratch:
     int8_t *x8      # [C][k_pad]             quantised activations, rows packed for the matrix at hand
     float *s        # [C]                    127 / absmax, or absmax / 127 of each 128 [C][k_pad / 128]
     int32_t *sum    # [C]                    sum of x8, or [C][k_pad / 128]
-    float *q        # [C][q_dim]
-    float *q_sink   # [C][q_dim]             queries for the sinks, if positions start again
-    float *k        # [C][kv_dim]
-    float *v        # [C][kv_dim]
-    int8_t *q8      # [C][q_dim]
-    float *qs       # [C][n_head]
-    float *attn     # [C][q_dim]
-    float *gate     # [C][ffn]
-    float *up       # [C][ffn]
-    float *cs       # [C][rope_dim / 2]
-    float *sn       # [C][rope_dim / 2]
-    float *cs_near  # [C][half_near]
-    float *sn_near  # [C][half_near]
     float *block    # [C][block]             what a block adds to h, before its norm
     int32_t *acc    # [n_threads][acc_ints]
-    float *state    # [n_threads][thread_state_floats]
+    attention_scratch attention
+    dense_scratch dense
 
 # The sizes of a model (an edge.config.ModelConfig) and steps of up to `chunk` tokens on n_threads threads.
 cdef scratch_widths widths_of(config, int64_t chunk, int64_t n_threads)

@@ -12,34 +12,42 @@ cdef int64_t place(
     scratch *w, unsigned char *base, const scratch_widths *p, int64_t C, int64_t n_threads) noexcept:
     """Point w into the memory from base on, each array on a cache line.  Returns how many bytes that takes."""
     C = max(C, n_threads)  # a single token is quantised by every thread in a row of its own
-    cdef int64_t q_dim = p.n_head * p.head_dim, kv_dim = p.n_kv_head * p.head_dim, half = p.half
-    cdef int64_t wide = max(p.hidden, q_dim, p.ffn), at = 0
-    cdef int64_t k_pad = (wide + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
+    cdef int64_t at = 0, k_pad = (p.wide + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
     w.segments = <segment *>take(base, &at, C * sizeof(segment))
     w.answers = <answer *>take(base, &at, C * sizeof(answer))
     w.ids = <int32_t *>take(base, &at, 4 * C)
     w.position = <int64_t *>take(base, &at, 8 * C)
     w.h = <float *>take(base, &at, 4 * C * p.hidden)
-    w.x = <float *>take(base, &at, 4 * C * wide)
+    w.x = <float *>take(base, &at, 4 * C * p.wide)
     w.x8 = <int8_t *>take(base, &at, C * k_pad)
     w.s = <float *>take(base, &at, 4 * C * (k_pad // TERNARY_BLOCK))
     w.sum = <int32_t *>take(base, &at, 4 * C * (k_pad // TERNARY_BLOCK))
-    w.q = <float *>take(base, &at, 4 * C * q_dim)
-    w.k = <float *>take(base, &at, 4 * C * kv_dim)
-    w.v = <float *>take(base, &at, 4 * C * kv_dim)
-    w.q8 = <int8_t *>take(base, &at, C * q_dim)
-    w.qs = <float *>take(base, &at, 4 * C * p.n_head)
-    w.attn = <float *>take(base, &at, 4 * C * q_dim)
-    w.gate = <float *>take(base, &at, 4 * C * p.ffn)
-    w.up = <float *>take(base, &at, 4 * C * p.ffn)
-    w.cs = <float *>take(base, &at, 4 * C * half)
-    w.sn = <float *>take(base, &at, 4 * C * half)
-    w.cs_near = <float *>take(base, &at, 4 * C * p.half_near)
-    w.sn_near = <float *>take(base, &at, 4 * C * p.half_near)
     w.block = <float *>take(base, &at, 4 * C * p.block)
     w.acc = <int32_t *>take(base, &at, 4 * n_threads * p.acc_ints)
-    w.state = <float *>take(base, &at, 4 * n_threads * thread_state_floats(p.n_head // p.n_kv_head, p.head_dim))
+    place_attention(&w.attention, base, &at, p, C, n_threads)
+    place_dense(&w.dense, base, &at, p, C)
     return at
+
+
+cdef void place_attention(
+    attention_scratch *w, unsigned char *base, int64_t *at, const scratch_widths *p, int64_t C,
+    int64_t n_threads) noexcept:
+    cdef int64_t q_dim = p.n_head * p.head_dim, kv_dim = p.n_kv_head * p.head_dim
+    w.q = <float *>take(base, at, 4 * C * q_dim)
+    w.k = <float *>take(base, at, 4 * C * kv_dim)
+    w.v = <float *>take(base, at, 4 * C * kv_dim)
+    w.q8 = <int8_t *>take(base, at, C * q_dim)
+    w.qs = <float *>take(base, at, 4 * C * p.n_head)
+    w.out = <float *>take(base, at, 4 * C * q_dim)
+    w.cs = <float *>take(base, at, 4 * C * p.n_rotation * p.half)
+    w.sn = <float *>take(base, at, 4 * C * p.n_rotation * p.half)
+    w.state = <float *>take(base, at, 4 * n_threads * thread_state_floats(p.n_head // p.n_kv_head, p.head_dim))
+
+
+cdef void place_dense(
+    dense_scratch *w, unsigned char *base, int64_t *at, const scratch_widths *p, int64_t C) noexcept:
+    w.gate = <float *>take(base, at, 4 * C * p.ffn)
+    w.up = <float *>take(base, at, 4 * C * p.ffn)
 
 
 cdef inline void *take(unsigned char *base, int64_t *at, int64_t n) noexcept:
@@ -50,15 +58,18 @@ cdef inline void *take(unsigned char *base, int64_t *at, int64_t n) noexcept:
 
 cdef scratch_widths widths_of(config, int64_t chunk, int64_t n_threads):
     cdef scratch_widths p
-    cdef int64_t rows, wide = max(config.hidden, config.q_dim, config.ffn)
-    p.hidden, p.ffn, p.n_head, p.n_kv_head = config.hidden, config.ffn, config.n_head, config.n_kv_head
-    p.head_dim, p.half = config.head_dim, config.rope_dim // 2
-    p.half_near = p.half if config.sliding is not None else 0
-    p.block = p.hidden if config.post_norm else 0
+    cdef int64_t rows
+    rotations = {mixer.rotation for mixer in config.attention}
+    p.hidden, p.n_head, p.n_kv_head, p.head_dim = config.hidden, config.n_head, config.n_kv_head, config.head_dim
+    p.n_rotation, p.half = len(rotations), max(each.dim for each in rotations) // 2
+    p.ffn = max(layer.feed_forward.ffn for layer in config.layers)
+    p.wide = max(p.hidden, p.n_head * p.head_dim, p.ffn)
+    p.block = p.hidden if any(layer.post_norm for layer in config.layers) else 0
     # a thread's share of the rows of a stage, in whole cache lines; project_groups needs a token and
     # two numbers for each 128 of its values
-    rows = max(config.hidden, config.ffn, config.q_dim + 2 * config.n_kv_head * config.head_dim) // n_threads + 16
-    p.acc_ints = max(accumulators(chunk, rows), (wide // TERNARY_BLOCK + 1) * (TERNARY_BLOCK // 4 + 2) // 16 * 16 + 16)
+    rows = max(p.hidden, p.ffn, (p.n_head + 2 * p.n_kv_head) * p.head_dim) // n_threads + 16
+    p.acc_ints = max(
+        accumulators(chunk, rows), (p.wide // TERNARY_BLOCK + 1) * (TERNARY_BLOCK // 4 + 2) // 16 * 16 + 16)
     return p
 
 

@@ -33,10 +33,6 @@ class Transformer:
 
     n_layer: int
     hidden: int
-    ffn: int
-    n_head: int
-    n_kv_head: int
-    head_dim: int
     n_vocab: int
     n_threads: int
     pace: Pace | None  # None: always n_threads
@@ -81,7 +77,7 @@ class Transformer:
     @property
     def head_kind(self) -> str: ...
     def keep_queries(self) -> Any:
-        """From now on each step leaves here what its last token asked: float32 [n_layer][n_head][head_dim]."""
+        """From now on each step leaves here what its last token asked: float32 [attention layers][n_head][head_dim]."""
     def keep_times(self) -> Any:
         """Each step adds here what each thread did, nanoseconds: int64 [n_threads][16], the first ones by STAGES."""
     def step(self, batch: Iterable[Segment]) -> None:

@@ -11,10 +11,7 @@ their stages.  No Python object is touched inside and the GIL is released.
 Forward pass as in transformers BitNetForCausalLM (modeling_bitnet.py) and LlamaForCausalLM.
 """
 
-import array
-
 from cython.parallel cimport parallel, threadid
-from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
@@ -24,18 +21,21 @@ from pyx.attention cimport Workspace, attention_plan, segment, share
 from pyx.cpu cimport active
 from pyx.head cimport MOST_WINNERS, Head
 from pyx.kv cimport KVCache
-from pyx.layer cimport layer, run_layer, step_plan
+from pyx.layer cimport ATTENTION, fill_layer, layer, run_layer
 from pyx.memory cimport Arena
+from pyx.mix_attention cimport attention_mixer
 from pyx.pace cimport Pace
 from pyx.policy cimport pages
-from pyx.projection cimport matrix
 from pyx.rotary cimport Rotary, angles_at
-from pyx.scratch cimport place, scratch, scratch_widths, widths_of
+from pyx.rotary cimport rotation as rotation_data
+from pyx.scratch cimport attention_scratch, place, scratch, scratch_widths, widths_of
+from pyx.stages cimport step_plan
 from pyx.bit_planes cimport answer
 from pyx.stored_rows cimport StoredRows
 from pyx.team cimport (
     ATTEND, DOWN, EMBED, GATE_UP, HEAD, MOST_CORES, N_STAGE, NORM, OUT, QKV, ROPE, WAIT, claim, core_ns, core_set,
     cores, cores_add, give_back, keep_on, lap, move_to, now_ns, stage_clock, team_barrier)
+from pyx.tensors cimport copy_vector
 from pyx.ternary cimport TernaryMatrix
 
 
@@ -55,11 +55,12 @@ cdef inline void scale_row(step_plan *p, float *h) noexcept nogil:
 
 
 cdef inline void angles_of(step_plan *p, int64_t t) noexcept nogil:
-    """The angles of token t of the step."""
-    cdef int64_t half = p.rotary.half
-    angles_at(&p.rotary, p.w.position[t], p.w.cs + t * half, p.w.sn + t * half)
-    if p.rotary_near.half:
-        angles_at(&p.rotary_near, p.w.position[t], p.w.cs_near + t * half, p.w.sn_near + t * half)
+    """The angles of token t of the step, for each rotation."""
+    cdef attention_scratch *s = &p.w.attention
+    cdef int64_t i, at
+    for i in range(p.n_rotation):
+        at = (t * p.n_rotation + i) * p.half
+        angles_at(&p.rotations[i], p.w.position[t], s.cs + at, s.sn + at)
 
 
 cdef void embed(step_plan *p, StoredRows embedding, int tid, int n_thread) noexcept nogil:
@@ -78,7 +79,9 @@ cdef void embed(step_plan *p, StoredRows embedding, int tid, int n_thread) noexc
         angles_of(p, t)
 
 
-cdef void run_step(step_plan *p, StoredRows embedding, Head head, int tid, int n_thread) noexcept nogil:
+cdef void run_step(
+    step_plan *p, const layer *layers, int64_t n_layer, StoredRows embedding, Head head, int tid,
+    int n_thread) noexcept nogil:
     """The whole step, executed by every thread of the team."""
     cdef int64_t index
     cdef stage_clock *clock = NULL
@@ -89,15 +92,17 @@ cdef void run_step(step_plan *p, StoredRows embedding, Head head, int tid, int n
     lap(clock, EMBED)
     team_barrier(&p.team, n_thread)
     lap(clock, WAIT)
-    for index in range(p.n_layer):
-        run_layer(p, index, tid, n_thread)
+    for index in range(n_layer):
+        run_layer(p, &layers[index], tid, n_thread)
     if p.n_answer == 0:
         return
     head.give(p.kernel, p.n_answer, p.w.answers, p.output_norm, p.eps, p.w.x, tid, n_thread)
     lap(clock, HEAD)
 
 
-cdef void run_on(const cores *c, step_plan *p, StoredRows embedding, Head head, int tid, int n_thread) noexcept nogil:
+cdef void run_on(
+    const cores *c, step_plan *p, const layer *layers, int64_t n_layer, StoredRows embedding, Head head, int tid,
+    int n_thread) noexcept nogil:
     """The same on some of the cores."""
     cdef core_set before
     cdef bint moved = False
@@ -105,7 +110,7 @@ cdef void run_on(const cores *c, step_plan *p, StoredRows embedding, Head head, 
         moved = move_to(c, &before)
     else:
         keep_on(c)
-    run_step(p, embedding, head, tid, n_thread)
+    run_step(p, layers, n_layer, embedding, head, tid, n_thread)
     if moved:
         give_back(&before)
 
@@ -137,31 +142,28 @@ cdef class Segment:
 cdef class Transformer:
     """Weights of one model and its compiled step.
 
-    config: an edge.config.ModelConfig. layers: one mapping per layer, with GGUF names without the prefix: attn_norm,
-    ffn_norm (float32 buffers), attn_q, attn_k, attn_v, attn_output, ffn_gate, ffn_up, ffn_down (TernaryMatrix); if the
-    model has them, also attn_sub_norm, ffn_sub_norm, post_attention_norm, post_ffw_norm, attn_q_norm and attn_k_norm
-    [head_dim], attn_q_bias, attn_k_bias, attn_v_bias, and a norm before a projection, such as ffn_up_norm_in.
-    rope_freqs: float32 divisors [rope_dim / 2] or None. chunk: most tokens per step, of all its segments together.
-    adapt: steps use fewer threads while other programs need the cores (see pyx.pace). cores: numbers of the cores on
-    which the threads stay, including the caller's thread during a step; None: any.  One call at a time; the GIL is
-    released inside.
+    config: an edge.config.ModelConfig. layers: one mapping per layer, from GGUF names without the prefix to float32
+    buffers (attn_norm, attn_q_bias) and TernaryMatrix (attn_q): those of edge.formats.names.layer_parts. rope_freqs:
+    float32 divisors [dim / 2] of the rotations that are `divided`, or None. chunk: most tokens per step, of all its
+    segments together. adapt: steps use fewer threads while other programs need the cores (see pyx.pace). cores: numbers
+    of the cores on which the threads stay, including the caller's thread during a step; None: any.  One call at a time;
+    the GIL is released inside.
 
     Raises ValueError that names the tensor whose shape does not fit the configuration.
     """
 
-    cdef readonly int64_t n_layer, hidden, ffn, n_head, n_kv_head, head_dim, n_vocab, chunk
+    cdef readonly int64_t n_layer, hidden, n_vocab, chunk
     cdef readonly int n_threads
     cdef public Pace pace       # None: always n_threads
     cdef StoredRows embedding
     cdef Head head
     cdef layer *layers
-    cdef object owners          # everything the pointers in layers point into
+    cdef int64_t n_row          # number of layers with attention
+    cdef list owners            # everything the pointers in layers point into
     cdef object windows         # of config
-    cdef str activation
-    cdef Rotary rotary, rotary_near
+    cdef Arena rotations        # those of the layers, each once
     cdef Arena scratch_arena, q_sink, queries, times
     cdef Workspace workspace
-    cdef const float *output_norm
     cdef step_plan plan
     cdef cores cores
 
@@ -170,13 +172,11 @@ cdef class Transformer:
         int n_threads=1, int64_t chunk=128, bint adapt=False, cores=None):
         if n_threads < 1 or n_threads > 1024 or chunk < 1 or chunk > 4096:
             raise ValueError(f"{n_threads} threads, chunks of {chunk} tokens are out of range")
-        self.n_layer, self.hidden, self.ffn = config.n_layer, config.hidden, config.ffn
-        self.n_head, self.n_kv_head, self.head_dim = config.n_head, config.n_kv_head, config.head_dim
+        self.n_layer, self.n_row, self.hidden = config.n_layer, len(config.attention), config.hidden
         self.n_vocab, self.chunk, self.n_threads = head.n_row, chunk, n_threads
         self.embedding, self.head, self.owners = embedding, head, []
         self.plan.groups = config.activation_quant == "int8-128"
-        self.windows, self.activation = config.windows, config.activation
-        self.plan.post_norm = config.post_norm
+        self.windows = config.windows
         if head.n_threads < n_threads or embedding.n_threads < n_threads:
             raise ValueError(
                 f"{n_threads} threads, but the head was made for {head.n_threads}, "
@@ -189,13 +189,13 @@ cdef class Transformer:
         if self.layers == NULL:
             raise MemoryError()
         for index, given in enumerate(layers):
-            self._take_layer(&self.layers[index], given, f"blk.{index}")
-            self.layers[index].near = self.windows is not None and self.windows[index] > 0
-        self.output_norm = self._vector(output_norm, self.hidden, "output_norm")
-        self.rotary, self.workspace = Rotary(config, rope_freqs), Workspace()
-        if self.windows is not None:
-            self.rotary_near = Rotary(config, near=True)
+            fill_layer(
+                &self.layers[index], config.layers[index], given, f"blk.{index}", self.hidden, self.owners,
+                self.plan.groups)
+        self.plan.output_norm = copy_vector(output_norm, self.hidden, "output_norm", self.owners)
+        self.workspace = Workspace()
         self._prepare(config)
+        self._number(config, rope_freqs)
         self.pace = Pace(n_threads) if adapt and n_threads > 1 else None
         for core in cores or ():
             if not 0 <= core < MOST_CORES:
@@ -205,86 +205,36 @@ cdef class Transformer:
     def __dealloc__(self):
         free(self.layers)
 
-    cdef const float *_vector(self, values, int64_t n, str name) except NULL:
-        """Copy of a float32 buffer [n]; the transformer owns it."""
-        cdef Arena arena = Arena(4 * n)
-        if len(values) != n:
-            raise ValueError(f"{name} holds {len(values)} numbers, not {n}")
-        cdef const float *x = <const float *>arena.data     # [n]
-        cdef int64_t i
-        memoryview(arena).cast("f")[:n] = memoryview(array.array("f", values))
-        for i in range(n):
-            if not isfinite(x[i]):
-                raise ValueError(f"{name} holds a number that is not finite")
-        self.owners.append(arena)
-        return <const float *>arena.data
-
-    cdef const float *_optional(self, given, str key, int64_t n, str prefix) except? NULL:
-        """The vector with this name; NULL if the layer has none."""
-        values = given.get(key)
-        if values is None:
-            return NULL
-        return self._vector(values, n, f"{prefix}.{key}")
-
-    cdef const matrix *_matrix(self, given, int64_t n_row, int64_t k, str name) except NULL:
-        cdef TernaryMatrix w = given
-        if w.m.n_row != n_row or w.m.k != k:
-            raise ValueError(f"{name} is {w.m.n_row} x {w.m.k}, not {n_row} x {k}")
-        if self.plan.groups and w.m.group_bytes == 0 and not w.is_dense:
-            raise ValueError(f"{name} has no scales per 128 weights, as activations of kind int8-128 need")
-        self.owners.append(w)
-        return &w.m
-
-    cdef _take_layer(self, layer *w, given, str prefix):
-        cdef int64_t q_dim = self.n_head * self.head_dim, kv_dim = self.n_kv_head * self.head_dim
-        w.attn_norm = self._vector(given["attn_norm"], self.hidden, prefix + ".attn_norm")
-        w.ffn_norm = self._vector(given["ffn_norm"], self.hidden, prefix + ".ffn_norm")
-        w.attn_sub_norm = self._optional(given, "attn_sub_norm", q_dim, prefix)
-        w.ffn_sub_norm = self._optional(given, "ffn_sub_norm", self.ffn, prefix)
-        w.post_attn_norm = self._optional(given, "post_attention_norm", self.hidden, prefix)
-        w.post_ffn_norm = self._optional(given, "post_ffw_norm", self.hidden, prefix)
-        if (w.post_attn_norm != NULL) != self.plan.post_norm or (w.post_ffn_norm != NULL) != self.plan.post_norm:
-            raise ValueError(f"{prefix}: its post-norms are not those of the configuration")
-        w.q_norm = self._optional(given, "attn_q_norm", self.head_dim, prefix)
-        w.k_norm = self._optional(given, "attn_k_norm", self.head_dim, prefix)
-        w.q_bias = self._optional(given, "attn_q_bias", q_dim, prefix)
-        w.k_bias = self._optional(given, "attn_k_bias", kv_dim, prefix)
-        w.v_bias = self._optional(given, "attn_v_bias", kv_dim, prefix)
-        w.inner.q = self._optional(given, "attn_q_norm_in", self.hidden, prefix)
-        w.inner.k = self._optional(given, "attn_k_norm_in", self.hidden, prefix)
-        w.inner.v = self._optional(given, "attn_v_norm_in", self.hidden, prefix)
-        w.inner.o = self._optional(given, "attn_output_norm_in", q_dim, prefix)
-        w.inner.gate = self._optional(given, "ffn_gate_norm_in", self.hidden, prefix)
-        w.inner.up = self._optional(given, "ffn_up_norm_in", self.hidden, prefix)
-        w.inner.down = self._optional(given, "ffn_down_norm_in", self.ffn, prefix)
-        if (w.inner.q == NULL) != (w.inner.k == NULL) or (w.inner.q == NULL) != (w.inner.v == NULL):
-            raise ValueError(f"{prefix}: q, k and v have a norm of their own, or none of them")
-        if (w.inner.gate == NULL) != (w.inner.up == NULL):
-            raise ValueError(f"{prefix}: gate and up have a norm of their own, or none of them")
-        w.q = self._matrix(given["attn_q"], q_dim, self.hidden, prefix + ".attn_q")
-        w.k = self._matrix(given["attn_k"], kv_dim, self.hidden, prefix + ".attn_k")
-        w.v = self._matrix(given["attn_v"], kv_dim, self.hidden, prefix + ".attn_v")
-        w.o = self._matrix(given["attn_output"], self.hidden, q_dim, prefix + ".attn_output")
-        w.gate = self._matrix(given["ffn_gate"], self.ffn, self.hidden, prefix + ".ffn_gate")
-        w.up = self._matrix(given["ffn_up"], self.ffn, self.hidden, prefix + ".ffn_up")
-        w.down = self._matrix(given["ffn_down"], self.hidden, self.ffn, prefix + ".ffn_down")
+    cdef _number(self, config, rope_freqs):
+        """Give each mixer with attention its row in a KV cache and its rotation."""
+        cdef int64_t index, row = 0
+        cdef dict numbers = {}  # rotation -> its number
+        cdef list found = []
+        for index, each in enumerate(config.layers):
+            if self.layers[index].mixer == ATTENTION:
+                rotation = each.mixer.rotation
+                if rotation not in numbers:
+                    numbers[rotation] = len(found)
+                    found.append(Rotary(rotation, rope_freqs if rotation.divided else None))
+                self.layers[index].attention.row = row
+                self.layers[index].attention.rotation = numbers[rotation]
+                row += 1
+        self.rotations = Arena(len(found) * sizeof(rotation_data))
+        for index in range(len(found)):
+            (<rotation_data *>self.rotations.data)[index] = (<Rotary>found[index]).r
+        self.owners += found
+        self.plan.rotations, self.plan.n_rotation = <rotation_data *>self.rotations.data, len(found)
 
     cdef _prepare(self, config):
         """Set everything in the plan that does not change from step to step, and allocate its scratch."""
         cdef step_plan *p = &self.plan
         cdef scratch unplaced
         cdef scratch_widths widths = widths_of(config, self.chunk, self.n_threads)
-        p.layers, p.output_norm = self.layers, self.output_norm
-        p.n_layer, p.hidden, p.ffn = self.n_layer, self.hidden, self.ffn
-        p.n_head, p.n_kv_head, p.head_dim = self.n_head, self.n_kv_head, self.head_dim
-        p.attention.n_head, p.attention.n_kv_head, p.attention.head_dim = p.n_head, p.n_kv_head, p.head_dim
+        p.hidden, p.half = self.hidden, widths.half
+        p.attention.n_head, p.attention.n_kv_head = widths.n_head, widths.n_kv_head
+        p.attention.head_dim = widths.head_dim
         p.eps, p.inner_eps, p.embedding_scale = config.eps, config.inner_eps, config.embedding_scale
-        p.norm_rotated = config.qk_norm == "after"
         p.a48 = config.activation_quant == "a4.8"
-        p.rotary = self.rotary.r
-        p.rotary_near.half = 0
-        if self.rotary_near is not None:
-            p.rotary_near = self.rotary_near.r
         p.acc_ints = widths.acc_ints * self.n_threads
         self.scratch_arena = Arena(place(&unplaced, NULL, &widths, self.chunk, self.n_threads))
         place(&p.w, self.scratch_arena.data, &widths, self.chunk, self.n_threads)
@@ -359,8 +309,8 @@ cdef class Transformer:
         return self.head.kind
 
     def keep_queries(self):
-        """A buffer for the queries of the last token of each step: float32 [n_layer][n_head][head_dim]."""
-        self.queries = Arena(4 * self.n_layer * self.n_head * self.head_dim)
+        """A buffer for the queries of the last token of each step: float32 [attention layers][n_head][head_dim]."""
+        self.queries = Arena(4 * self.n_row * self.plan.attention.n_head * self.plan.attention.head_dim)
         self.plan.queries = <float *>self.queries.data
         return self.queries
 
@@ -382,7 +332,8 @@ cdef class Transformer:
         for i in range(n):
             if not 0 <= given.tokens[i] < self.embedding.n_row:
                 raise ValueError(f"token {given.tokens[i]} is not one of the {self.embedding.n_row} of the vocabulary")
-        if kv.p.n_layer != self.n_layer or kv.p.n_kv_head != self.n_kv_head or kv.p.head_dim != self.head_dim:
+        cdef const attention_plan *a = &self.plan.attention
+        if kv.p.n_layer != self.n_row or kv.p.n_kv_head != a.n_kv_head or kv.p.head_dim != a.head_dim:
             raise ValueError("the KV cache belongs to a model of another shape")
         if kv.windows is not self.windows and kv.windows != self.windows:
             raise ValueError("the KV cache belongs to a model with other windows")
@@ -413,16 +364,20 @@ cdef class Transformer:
         """For caches whose positions start again after the sinks: room for a second query, and its angles."""
         cdef step_plan *p = &self.plan
         cdef pages *kv = &cache.p
-        cdef int64_t i
+        cdef const attention_mixer *mixer
+        cdef int64_t i, index, half = kv.head_dim // 2
         if self.q_sink is None:
-            self.q_sink = Arena(4 * self.chunk * self.n_head * self.head_dim)
-            p.w.q_sink = <float *>self.q_sink.data
+            self.q_sink = Arena(4 * self.chunk * p.attention.n_head * p.attention.head_dim)
+            p.w.attention.q_sink = <float *>self.q_sink.data
         if not cache.has_angles:
-            for i in range(kv.n_layer * kv.n_kv_head):
-                # the queries that sinks see stand behind the window of the head at hand
-                angles_at(
-                    &p.rotary, kv.streams[i].sinks + kv.streams[i].window - 1,
-                    kv.sink_cos + i * (self.head_dim // 2), kv.sink_sin + i * (self.head_dim // 2))
+            for index in range(self.n_layer):
+                if self.layers[index].mixer == ATTENTION:
+                    mixer = &self.layers[index].attention
+                    for i in range(mixer.row * kv.n_kv_head, (mixer.row + 1) * kv.n_kv_head):
+                        # the queries that sinks see stand behind the window of the head at hand
+                        angles_at(
+                            &p.rotations[mixer.rotation], kv.streams[i].sinks + kv.streams[i].window - 1,
+                            kv.sink_cos + i * half, kv.sink_sin + i * half)
             cache.has_angles = True
 
     def step(self, batch):
@@ -434,6 +389,7 @@ cdef class Transformer:
         """
         cdef step_plan *p = &self.plan
         cdef attention_plan *a = &p.attention
+        cdef attention_scratch *w
         cdef int64_t n = 0, i, j
         cdef int most, n_threads
         cdef int64_t begun = 0, begun_core = 0
@@ -463,20 +419,18 @@ cdef class Transformer:
                 self._prepare_sinks(kv)
         if p.n_answer:
             head.expect(p.n_answer)
-        self.workspace.aim(p.w.segments, len(segments), self.n_head)
+        self.workspace.aim(p.w.segments, len(segments), a.n_head)
         p.kernel = a.kernel = active()
-        p.gate = p.kernel.gate_relu2
-        if self.activation != "relu2":
-            p.gate = p.kernel.gate_silu if self.activation == "silu" else p.kernel.gate_gelu
         a.segments, a.n_segment, a.n_token = p.w.segments, len(segments), n
-        a.q, a.q_sink, a.q8, a.qs, a.k, a.v = p.w.q, p.w.q_sink, p.w.q8, p.w.qs, p.w.k, p.w.v
-        a.out, a.state, a.team = p.w.attn, p.w.state, &p.team
+        w = &p.w.attention
+        a.q, a.q_sink, a.q8, a.qs, a.k, a.v = w.q, w.q_sink, w.q8, w.qs, w.k, w.v
+        a.out, a.state, a.team = w.out, w.state, &p.team
         most = self.n_threads if self.pace is None else self.pace.threads()
         n_threads = claim(most)
         if self.pace is not None:
             begun, begun_core = now_ns(), core_ns()
         with nogil, parallel(num_threads=n_threads):
-            run_on(&self.cores, p, embedding, head, threadid(), omp_get_num_threads())
+            run_on(&self.cores, p, self.layers, self.n_layer, embedding, head, threadid(), omp_get_num_threads())
         if self.pace is not None and n_threads == most:
             self.pace.took(n, begun, now_ns(), core_ns() - begun_core)
         for given in segments:

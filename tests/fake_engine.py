@@ -20,18 +20,18 @@ ROOT = Path(__file__).resolve().parent.parent
 
 from edge.cache.config import KVConfig  # noqa: E402
 from edge.cache.space import KVSpace  # noqa: E402
-from edge.config import ModelConfig  # noqa: E402
 from edge.engine import Engine  # noqa: E402
 from edge.errors import UnsupportedCPU  # noqa: E402
 from edge.model.footprint import Footprint  # noqa: E402
 from edge.model.model import Model  # noqa: E402
 from edge.registry.library import DEMO  # noqa: E402
 from tests import fakes  # noqa: E402
+from tests.configs import uniform  # noqa: E402
 
 BOS, ASK, ANSWER, END = 256, 257, 258, 259
 N_VOCAB = 260
 
-CONFIG = ModelConfig(
+CONFIG = uniform(
     arch="fake", name="fake-1k", n_layer=1, hidden=8, ffn=8, n_head=1, n_kv_head=1, head_dim=8, n_vocab=N_VOCAB,
     n_ctx_train=4096, rope_theta=1e4, rope_dim=8, rope_style="half", eps=1e-5, activation="relu2", sub_norm=True,
     tied=True,

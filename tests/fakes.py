@@ -15,10 +15,10 @@ from collections.abc import Callable
 
 from edge.cache.config import KVPlan
 from edge.cache.space import KVSpace
-from edge.config import ModelConfig
 from edge.engine import Engine
 from edge.model.footprint import Footprint
 from edge.model.model import Model
+from tests.configs import uniform
 
 BOS, EOT, SYSTEM, USER, ASSISTANT = 256, 257, 258, 259, 260
 JOINED = [b"he", b"ll", b"th", b"er", b"ing "]
@@ -188,7 +188,7 @@ class Transformer:
             self.running.release()
 
 
-CONFIG = ModelConfig(
+CONFIG = uniform(
     arch="fake", name="fake", n_layer=1, hidden=4, ffn=4, n_head=1, n_kv_head=1, head_dim=4, n_vocab=N_VOCAB,
     n_ctx_train=4096, rope_theta=10000.0, rope_dim=4, rope_style="half", eps=1e-5, activation="relu2", sub_norm=False,
     tied=True,

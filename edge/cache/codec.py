@@ -327,7 +327,7 @@ def plan_of(space: KVSpace) -> dict[str, Any]:
     c, plan = space.model.config, space.plan.cache
     budgets = plan["budgets"] and [list(row) for row in plan["budgets"]]  # as JSON has it
     windows = plan.pop("windows")  # the model's own
-    return {**plan, "budgets": budgets, "shape": [c.n_layer, c.n_kv_head, c.head_dim],
+    return {**plan, "budgets": budgets, "shape": list(c.kv_shape),
             **({"windows": list(windows)} if windows else {})}  # fmt: skip
 
 

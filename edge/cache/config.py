@@ -358,7 +358,7 @@ class KVConfig:
         keep = budget.keep if budget else None
         if layers:
             keep = without_layers(keep or ((UNLIMITED,) * config.n_kv_head,) * config.n_layer, layers)
-        near = config.sliding.window if config.sliding is not None else 0
+        near = min((n for n in config.windows or () if n), default=0)
         if near and self.kv_policy == "heavy":
             raise UsageError(
                 f"heavy cannot be used with this model, whose layers see the latest {near} tokens by themselves",
@@ -372,7 +372,7 @@ class KVConfig:
             parallel=self.parallel, hadamard={"auto": gains, "on": works, "off": False}[self.kv_hadamard],
             windows=config.windows,
         )  # fmt: skip
-        kv_bytes = KVCache.bytes_for(config.n_layer, config.n_kv_head, config.head_dim, **plan.cache)
+        kv_bytes = KVCache.bytes_for(*config.kv_shape, **plan.cache)
         remarks = list(notes)
         remarks += [f"KV type {each} is {MARKS[each]}" for each in dict.fromkeys(kv_type.split(":")) if each in MARKS]
         if self.kv_hadamard == "on" and not works:
@@ -416,8 +416,8 @@ class KVConfig:
         if self.kv_offload is None:
             return None
         size = parse_size(self.kv_offload_size, "kv_offload_size") or 0
-        shape = config.n_layer, config.n_kv_head, config.head_dim
-        sealed = KVCache.bytes_for(*shape, 2 * PAGE, plan.kv_type) - KVCache.bytes_for(*shape, PAGE, plan.kv_type)
+        one, two = (KVCache.bytes_for(*config.kv_shape, pages * PAGE, plan.kv_type) for pages in (1, 2))
+        sealed = two - one
         if size < sealed:
             hint = f"{PAGE} tokens of this model need {sealed} bytes"
             raise UsageError(f"is {size}", argument="kv_offload_size", hint=hint)

@@ -70,13 +70,14 @@ def _budget(facts: Any, config: ModelConfig) -> Budget:
     shape = facts.get("n_layer"), facts.get("n_kv_head")
     if not all(map(_whole, shape)):
         raise InvalidFile("n_layer and n_kv_head are not whole numbers from 1")
-    if shape != (config.n_layer, config.n_kv_head):
+    n_layer, n_kv_head = config.kv_shape[:2]
+    if shape != (n_layer, n_kv_head):
         raise InvalidFile(
-            f"it is for {shape[0]} layers of {shape[1]} KV heads, the model has {config.n_layer} of {config.n_kv_head}"
+            f"it is for {shape[0]} layers of {shape[1]} KV heads, the model has {n_layer} of {n_kv_head}"
         )
     keep, sinks, fingerprint = facts.get("keep"), facts.get("sinks", 0), facts.get("fingerprint")
-    rows = keep if isinstance(keep, list) and len(keep) == config.n_layer else [None]
-    if not all(isinstance(row, list) and len(row) == config.n_kv_head and all(map(_whole, row)) for row in rows):
+    rows = keep if isinstance(keep, list) and len(keep) == n_layer else [None]
+    if not all(isinstance(row, list) and len(row) == n_kv_head and all(map(_whole, row)) for row in rows):
         raise InvalidFile("keep is not a list of whole numbers from 1 for each layer and KV head")
     if not _whole(sinks + 1 if type(sinks) is int else None):
         raise InvalidFile("sinks is not a whole number from 0")

@@ -58,7 +58,7 @@ class KVSpace:
                     self.pool = PagePool(self.plan.room, huge=True)
                 pool = self.pool
         config, plan = self.model.config, plan or self.plan
-        return KVCache(config.n_layer, config.n_kv_head, config.head_dim, **plan.cache, pool=pool, spill=plan.offload)
+        return KVCache(*config.kv_shape, **plan.cache, pool=pool, spill=plan.offload)
 
     def new_sampler(self, seed: int) -> Any:
         """The random numbers and tables of one state."""

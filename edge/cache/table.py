@@ -47,15 +47,15 @@ class Weights:
     @classmethod
     def of(cls, c: ModelConfig, stored: str = "") -> Weights:
         """From the dimensions of a model.  ``stored``: the stored type of the output head, if there is a file."""
-        from edge.formats.names import layer_parts, parts
+        from edge.formats.names import parts
         from pyx.head import placement
 
         parameters = sum(math.prod(part.shape) for part in parts(c) if part.needed)
         grouped = c.activation_quant == "int8-128"
-        matrices = [part.shape for part in layer_parts(c) if part.role == "matrix"]
+        matrices = [part.shape for part in parts(c) if part.role == "matrix"]
         return cls(
             parameters,
-            c.n_layer * sum(code_bytes(rows, k, grouped) for rows, k in matrices),
+            sum(code_bytes(rows, k, grouped) for rows, k in matrices),
             placement("auto", stored, c.n_vocab, c.hidden, 1).nbytes,
             int(parameters * PAPER_BITS / 8),
         )
@@ -91,7 +91,7 @@ class Table:
         """The table as JSON values."""
         return {
             "model": self.config.name,
-            "config": asdict(self.config),
+            "config": self.config.facts(),
             "weights": {**asdict(self.weights), "read": self.weights.read},
             "contexts": list(self.contexts),
             "rows": [asdict(row) for row in self.rows],
@@ -106,9 +106,8 @@ class Table:
             f"weights read for each token: {w.projections / 1e6:.1f} MB ternary, {w.head / 1e6:.1f} MB output head "
             f"({w.parameters / 1e6:.1f} million parameters)"
         )
-        if c.sliding is not None:
-            near = len(c.sliding.layers)
-            yield f"{near} of {layers} see the latest {c.sliding.window} tokens only, and keep no more of them"
+        if near := [n for n in c.windows or () if n]:
+            yield f"{len(near)} of {layers} see the latest {near[0]} tokens only, and keep no more of them"
         yield ""
         yield "Size of the KV cache in MB (1e6 bytes), by type and context length in tokens:"
         yield ""
@@ -139,7 +138,7 @@ def bytes_per_token(config: ModelConfig, kv_type: str) -> int:
     from pyx.kv import KVCache
 
     one, two = (
-        KVCache.bytes_for(config.n_layer, config.n_kv_head, config.head_dim, pages * PAGE, kv_type) for pages in (1, 2)
+        KVCache.bytes_for(*config.kv_shape, pages * PAGE, kv_type) for pages in (1, 2)
     )
     return int(two - one) // PAGE
 
@@ -193,7 +192,7 @@ def table(
             per_token = bytes_per_token(config, kv_type)
             attended = min(longest, plan.window + plan.sinks) if plan.window else longest
             if config.windows is not None:
-                attended = sum(min(attended, n or attended) for n in config.windows) // config.n_layer
+                attended = sum(min(attended, n or attended) for n in config.windows) // len(config.windows)
             if plan.budgets is not None:
                 kept = [min(n, longest) for row in plan.budgets for n in row]
                 attended = sum(kept) // len(kept)

@@ -67,7 +67,7 @@ def embed(
     path = options.model_path(out, flags)
     with out.progress("loading the model") as progress:
         model = embedder(out, flags, path, texts, progress=progress)
-        if not model.config.inner_norm:
+        if not model.config.layers[0].inner_norm:
             out.info(f"{model.config.name} is not an embedding model, so its vectors are of little use; use one such "
                      "as BitNet-embedding-0.6B")
         progress.next("embedding", "texts")

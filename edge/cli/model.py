@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -61,7 +60,7 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
         "path": checkpoint.path,
         "format": checkpoint.format,
         "bytes": _size_on_disk(checkpoint.path),
-        "config": dataclasses.asdict(checkpoint.config),
+        "config": checkpoint.config.facts(),
         "types": _types(checkpoint),
         "tokenizer": {
             "kind": checkpoint.tokenizer.kind,
@@ -183,15 +182,17 @@ def _size_on_disk(path: str) -> int:
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
     c, tok = facts["config"], facts["tokenizer"]
     heads = f"{count(c['n_head'], 'query head')}, {count(c['n_kv_head'], 'key/value head')}"
+    layer = next((each for each in c["layers"] if not each["mixer"]["window"]), c["layers"][0])
+    rotation, feed_forward = layer["mixer"]["rotation"], layer["feed_forward"]
     rows = [
         ("model", c["name"]),
         ("file", f"{facts['path']} ({human(facts['bytes'])}, {facts['format']})"),
-        ("arch", f"{c['arch']}, {count(c['n_layer'], 'layer')}, hidden {c['hidden']}, ffn {c['ffn']}"),
+        ("arch", f"{c['arch']}, {count(c['n_layer'], 'layer')}, hidden {c['hidden']}, ffn {feed_forward['ffn']}"),
         ("attention", f"{heads}, {c['head_dim']} values each"),
         (
             "details",
-            f"{c['activation']}, {'sub-norms' if c['sub_norm'] else 'no sub-norms'}, rope {c['rope_theta']:g} "
-            f"{c['rope_style']}, {'tied' if c['tied'] else 'separate'} output head",
+            f"{feed_forward['activation']}, {'sub-norms' if feed_forward['sub_norm'] else 'no sub-norms'}, "
+            f"rope {rotation['theta']:g} {rotation['style']}, {'tied' if c['tied'] else 'separate'} output head",
         ),
         ("context", f"trained on {c['n_ctx_train']} tokens{_windows(c)}"),
         ("tokenizer", f"{tok['kind']}, {tok['n_vocab']} tokens, bos {tok['bos']}, eos {tok['eos']}"),
@@ -210,8 +211,8 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
 
 def _windows(c: dict[str, Any]) -> str:
     """The layers with a sliding window, as text."""
-    near = c["sliding"]
-    return f"; {len(near['layers'])} of {c['n_layer']} layers see the latest {near['window']} only" if near else ""
+    near = [each["mixer"]["window"] for each in c["layers"] if each["mixer"]["window"]]
+    return f"; {len(near)} of {c['n_layer']} layers see the latest {near[0]} only" if near else ""
 
 
 def _count(n: int) -> str:

@@ -14,7 +14,7 @@ import struct
 from dataclasses import replace
 from typing import Any
 
-from edge.config import ACTIVATIONS, ModelConfig, RopeScaling, Sliding
+from edge.config import ModelConfig
 from edge.errors import UsageError
 from edge.formats import names
 from edge.formats.checkpoint import (
@@ -46,6 +46,7 @@ from edge.formats.gguf_keys import (
 )
 from edge.formats.gguf_writer import Entry, write
 from edge.formats.mapped import located, shown
+from edge.layers import ACTIVATIONS, Attention, Dense, LayerConfig, RopeScaling, Rotation, check_dimension
 from edge.registry.families import FAMILIES, Family, refusal, supported
 from edge.sampling import recommended
 
@@ -202,8 +203,9 @@ def _open(
         found["i2s_layout"] = ("128", "64")
         if scales[len(scales) // 2] > LARGE_SCALE:
             found["inverted"] = (inverted, not inverted)
-    if header.text(f"{family.arch}.hidden_activation") is None and config.sub_norm:
-        found["activation"] = ("silu", "relu2") if config.activation == "silu" else ("relu2", "silu")
+    feed_forward = config.layers[0].feed_forward
+    if header.text(f"{family.arch}.hidden_activation") is None and feed_forward.sub_norm:
+        found["activation"] = ("silu", "relu2") if feed_forward.activation == "silu" else ("relu2", "silu")
     return found
 
 
@@ -397,10 +399,12 @@ def _config(
             header.fail(f"{arch}.{key} is missing; the file is incomplete, get it again")
         return value
 
-    hidden = need("embedding_length")
-    n_head = need("attention.head_count")
+    hidden, n_head, n_layer = need("embedding_length"), need("attention.head_count"), need("block_count")
+    with located(header.path):
+        for name, value in (("hidden", hidden), ("n_head", n_head), ("n_layer", n_layer)):
+            check_dimension(name, value)  # others are derived from these
     n_kv_head = header.integer(f"{arch}.attention.head_count_kv", n_head) or 0
-    head_dim = header.integer(f"{arch}.attention.key_length", hidden // n_head if n_head else 0) or 0
+    head_dim = header.integer(f"{arch}.attention.key_length", hidden // n_head) or 0
     if header.integer(f"{arch}.attention.value_length", head_dim) != head_dim:
         header.fail(f"{arch}.attention.value_length differs from key_length, which is not supported")
     n_vocab = tensors["token_embd.weight"].shape[0]
@@ -411,9 +415,8 @@ def _config(
     if eps is None:
         header.fail(f"{arch}.attention.layer_norm_rms_epsilon is missing; the file is incomplete, get it again")
     theta = header.real(f"{arch}.rope.freq_base", 10000.0) or 0.0
-    rope_dim = header.integer(f"{arch}.rope.dimension_count", head_dim)
-    n_layer, n_ctx = need("block_count"), need("context_length")
-    linear, scaling, n_ctx = _rope_scaling(header, family, tensors, n_ctx, notes)
+    rope_dim = header.integer(f"{arch}.rope.dimension_count", head_dim) or 0
+    linear, scaling, n_ctx = _rope_scaling(header, family, tensors, need("context_length"), notes)
     name = header.text("general.name") or ""
     if not 0 < len(name) < 200 or not name.isprintable():  # it will be printed: no escape sequences
         name = os.path.splitext(os.path.basename(header.path))[0]
@@ -423,42 +426,40 @@ def _config(
         notes.append(f"{shown(unknown[0])}{f' and {len(unknown) - 1} more keys are' if unknown[1:] else ' is'} not "
                      "known and ignored")
     inner_norm = "blk.0.attn_q_norm_in.weight" in tensors
-    fields: dict[str, Any] = {
-        "n_layer": n_layer,
-        "ffn": need("feed_forward_length"),
-        "n_ctx_train": n_ctx,
-        "rope_dim": rope_dim,
-        "activation": _activation(header, family, n_head == n_kv_head, theta, override, notes),
-        "activation_quant": header.text(f"{arch}.activation_quantization") or (
-            WEIGHT_ONLY if family.weight_only and not inner_norm else "int8"
-        ),
-        "name": name,
-        **(_multipliers(header, arch, n_layer) if family.multipliers else {}),
-        **({"embedding_scale": math.sqrt(max(0, hidden))} if family.root_embedding else {}),
-    }
+    sub_norm = "blk.0.attn_sub_norm.weight" in tensors
+    multipliers = _multipliers(header, arch) if family.multipliers else {}
+    if family.root_embedding:
+        multipliers["embedding_scale"] = math.sqrt(hidden)
+    activation = _activation(header, family, n_head == n_kv_head, theta, override, notes)
     with located(header.path):
-        if family.window_period:
-            fields |= _windows(header, family, n_layer, n_head, hidden, head_dim)
-        return ModelConfig(
-            arch=arch,
-            hidden=hidden,
-            n_head=n_head,
-            n_kv_head=n_kv_head,
-            head_dim=head_dim,
-            n_vocab=n_vocab,
-            rope_theta=theta,
-            rope_style=family.rope_style,
-            eps=eps,
-            sub_norm="blk.0.attn_sub_norm.weight" in tensors,
-            tied="output.weight" not in tensors,
-            rope_scale=linear,
-            rope_scaling=scaling,
+        check_dimension("head_dim", head_dim)
+        attention = Attention(
+            n_head,
+            n_kv_head,
+            head_dim,
+            Rotation(theta, rope_dim, family.rope_style, linear, scaling),
+            sub_norm=sub_norm,
             qk_norm=family.qk_norm,
             qkv_bias="blk.0.attn_q.bias" in tensors,
-            inner_norm=inner_norm,
+            query_scale=_query_scale(header, arch, n_layer, n_head, hidden, head_dim) if family.window_period else 1.0,
+        )
+        layer = LayerConfig(
+            attention, Dense(need("feed_forward_length"), activation, sub_norm), inner_norm, family.post_norm
+        )
+        return ModelConfig(
+            arch=arch,
+            name=name,
+            hidden=hidden,
+            n_vocab=n_vocab,
+            n_ctx_train=n_ctx,
+            eps=eps,
+            tied="output.weight" not in tensors,
+            layers=_sliding(header, family, layer, n_layer) if family.window_period else (layer,) * n_layer,
+            activation_quant=header.text(f"{arch}.activation_quantization") or (
+                WEIGHT_ONLY if family.weight_only and not inner_norm else "int8"
+            ),
             inner_eps=header.real(KEY_INNER_EPS, eps) or 0.0,
-            post_norm=family.post_norm,
-            **fields,
+            **multipliers,
         )
 
 
@@ -494,10 +495,8 @@ def _rope_scaling(
     return (factor if kind == "linear" or not kind or factor != 1.0 else 1.0) or 1.0, None, n_ctx
 
 
-def _windows(
-    header: Header, family: Family, n_layer: int, n_head: int, hidden: int, head_dim: int
-) -> dict[str, Any]:
-    """Fields of ModelConfig for layers with a sliding window, and the scale of queries of such models."""
+def _sliding(header: Header, family: Family, layer: LayerConfig, n_layer: int) -> tuple[LayerConfig, ...]:
+    """The layers of a model some of whose layers have a sliding window; ``layer``: one that sees everything."""
     arch = family.arch
     window = header.integer(f"{arch}.attention.sliding_window")
     if window is None:
@@ -505,27 +504,31 @@ def _windows(
     key = f"{arch}.attention.sliding_window_pattern"
     if isinstance(header.metadata.get(key), int):
         period = header.integer(key) or 0
-        near = [period > 0 and i % period < period - 1 for i in range(min(n_layer, 1024))]
+        near = [period > 0 and i % period < period - 1 for i in range(n_layer)]
     elif key in header.metadata:
         near = [bool(each) for each in header.numbers(key)]
         if len(near) != n_layer:
             header.fail(f"{key} has {len(near)} entries for {n_layer} layers; the file is damaged")
     else:
-        near = [i % family.window_period < family.window_period - 1 for i in range(min(n_layer, 1024))]
-    fields: dict[str, Any] = {}
-    if any(near) and window:
-        theta = header.real(f"{arch}.rope.freq_base_swa", 10000.0) or 0.0
-        fields["sliding"] = Sliding(window, tuple(i for i, each in enumerate(near) if each), theta)
+        near = [i % family.window_period < family.window_period - 1 for i in range(n_layer)]
+    if not any(near) or not window:
+        return (layer,) * n_layer
+    sliding = layer.sliding(window, header.real(f"{arch}.rope.freq_base_swa", 10000.0) or 0.0)
+    return tuple(sliding if each else layer for each in near)
+
+
+def _query_scale(header: Header, arch: str, n_layer: int, n_head: int, hidden: int, head_dim: int) -> float:
+    """What multiplies queries beside 1 / sqrt(head_dim), in a model with sliding windows."""
     scale = header.real(f"{arch}.attention.scale")
-    if scale is None and n_layer == 62 and n_head > 0 and hidden > 0:  # 27B: as if heads filled the hidden size
+    if scale is None and n_layer == 62:  # 27B: as if heads filled the hidden size
         scale = math.sqrt(n_head / hidden)
-    if scale is not None:
-        factor = scale * math.sqrt(max(0, head_dim))
-        fields["query_scale"] = 1.0 if abs(factor - 1) < 1e-6 else factor
-    return fields
+    if scale is None:
+        return 1.0
+    factor = scale * math.sqrt(head_dim)
+    return 1.0 if abs(factor - 1) < 1e-6 else factor
 
 
-def _multipliers(header: Header, arch: str, n_layer: int) -> dict[str, float]:
+def _multipliers(header: Header, arch: str) -> dict[str, float]:
     """Embedding, residual and logit multipliers.
 
     Logits are divided by the value of the key.  Older conversions store its reciprocal; it is recognised because no

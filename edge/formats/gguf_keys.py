@@ -9,6 +9,7 @@ from typing import Any
 
 from edge.config import ModelConfig
 from edge.formats.checkpoint import PANELS, Checkpoint, TokenizerSpec
+from edge.layers import LayerConfig, Rotation
 from edge.registry.families import FAMILIES
 
 #: general.file_type, a label only: the first is microsoft/BitNet's number, the second llama.cpp's
@@ -41,8 +42,9 @@ def architecture(config: ModelConfig) -> str:
     """
     if config.arch not in ("bitnet", "bitnet-b1.58", "bitnet-25", "llama"):
         return config.arch
-    if config.sub_norm:
-        return "bitnet-b1.58" if config.activation == "relu2" else "bitnet"
+    feed_forward = config.layers[0].feed_forward
+    if feed_forward.sub_norm:
+        return "bitnet-b1.58" if feed_forward.activation == "relu2" else "bitnet"
     return "llama"
 
 
@@ -60,6 +62,7 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
     """The keys ``general.*`` and ``<arch>.*``: the dimensions.  ``type``: how the ternary matrices are stored."""
     arch = architecture(checkpoint.config)
     c = checkpoint.config
+    layer = far_layer(c)
     metadata: dict[str, Any] = {
         "general.architecture": arch,
         "general.name": c.name,
@@ -69,34 +72,35 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
         f"{arch}.context_length": c.n_ctx_train,
         f"{arch}.embedding_length": c.hidden,
         f"{arch}.block_count": c.n_layer,
-        f"{arch}.feed_forward_length": c.ffn,
-        f"{arch}.rope.dimension_count": c.rope_dim,
-        f"{arch}.rope.freq_base": float(c.rope_theta),
+        f"{arch}.feed_forward_length": layer.feed_forward.ffn,
+        f"{arch}.rope.dimension_count": layer.mixer.rotation.dim,
+        f"{arch}.rope.freq_base": float(layer.mixer.rotation.theta),
         f"{arch}.attention.head_count": c.n_head,
         f"{arch}.attention.head_count_kv": c.n_kv_head,
         f"{arch}.attention.key_length": c.head_dim,
         f"{arch}.attention.value_length": c.head_dim,
         f"{arch}.attention.layer_norm_rms_epsilon": float(c.eps),
         # explicit what the architecture's name leaves to convention
-        f"{arch}.hidden_activation": c.activation,
+        f"{arch}.hidden_activation": layer.feed_forward.activation,
     }
     if c.activation_quant != "int8" or FAMILIES[arch].weight_only:
         metadata[f"{arch}.activation_quantization"] = c.activation_quant
-    if c.sliding is not None:
-        metadata[f"{arch}.attention.sliding_window"] = c.sliding.window
-        metadata[f"{arch}.attention.sliding_window_pattern"] = [i in c.sliding.layers for i in range(c.n_layer)]
-        metadata[f"{arch}.rope.freq_base_swa"] = float(c.sliding.theta)
+    near = next((mixer for mixer in c.attention if mixer.window), None)
+    if near is not None:
+        metadata[f"{arch}.attention.sliding_window"] = near.window
+        metadata[f"{arch}.attention.sliding_window_pattern"] = [mixer.window > 0 for mixer in c.attention]
+        metadata[f"{arch}.rope.freq_base_swa"] = float(near.rotation.theta)
     elif FAMILIES[arch].window_period:
         metadata[f"{arch}.attention.sliding_window"] = 0
-    if FAMILIES[arch].window_period and c.query_scale != 1.0:
-        metadata[f"{arch}.attention.scale"] = c.query_scale / math.sqrt(c.head_dim)
-    if c.inner_norm and c.inner_eps != c.eps:
+    if FAMILIES[arch].window_period and layer.mixer.query_scale != 1.0:
+        metadata[f"{arch}.attention.scale"] = layer.mixer.query_scale / math.sqrt(c.head_dim)
+    if layer.inner_norm and c.inner_eps != c.eps:
         metadata[KEY_INNER_EPS] = float(c.inner_eps)
     if FAMILIES[arch].multipliers:
         metadata[f"{arch}.embedding_scale"] = float(c.embedding_scale)
         metadata[f"{arch}.residual_scale"] = float(c.residual_scale)
         metadata[f"{arch}.logit_scale"] = 1.0 / c.logit_scale
-    metadata |= {f"{arch}.rope.scaling.{key}": value for key, value in _rope_keys(c).items()}
+    metadata |= {f"{arch}.rope.scaling.{key}": value for key, value in _rope_keys(c, layer.mixer.rotation).items()}
     for key in ("general.license", "general.author", "general.description", "general.url"):
         value = checkpoint.metadata.get(key)
         if checkpoint.format == "gguf" and isinstance(value, str):
@@ -106,11 +110,16 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
     return metadata
 
 
-def _rope_keys(c: ModelConfig) -> dict[str, Any]:
+def far_layer(c: ModelConfig) -> LayerConfig:
+    """A layer that sees everything: the one that the keys without ``_swa`` describe.  The first, if there is none."""
+    return next((layer for layer in c.layers if not layer.mixer.window), c.layers[0])
+
+
+def _rope_keys(c: ModelConfig, rotation: Rotation) -> dict[str, Any]:
     """The keys ``<arch>.rope.scaling.*``.  Those of llama3 are a tensor instead, rope_freqs.weight."""
-    s = c.rope_scaling
-    if c.rope_scale != 1.0:
-        return {"type": "linear", "factor": float(c.rope_scale)}
+    s = rotation.scaling
+    if rotation.scale != 1.0:
+        return {"type": "linear", "factor": float(rotation.scale)}
     if s is None or s.kind == "llama3":
         return {}
     if s.kind == "factors":
@@ -124,11 +133,12 @@ def _rope_keys(c: ModelConfig) -> dict[str, Any]:
 
 def rope_tensor(c: ModelConfig) -> tuple[str, Sequence[float]] | None:
     """Name and numbers of the tensor that holds the divisors of the rotation; None if keys can hold them."""
-    s = c.rope_scaling
+    rotation = far_layer(c).mixer.rotation
+    s = rotation.scaling
     if s is None or s.kind == "yarn":
         return None
     name = "rope_freqs.weight" if s.kind == "llama3" else "rope_factors_short.weight"
-    return name, s.divisors(c.rope_theta, c.rope_dim)
+    return name, s.divisors(rotation.theta, rotation.dim)
 
 
 def tokenizer_keys(checkpoint: Checkpoint) -> dict[str, Any]:

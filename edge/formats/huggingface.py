@@ -17,13 +17,14 @@ from array import array
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from edge.config import ModelConfig, RopeScaling, Sliding
+from edge.config import ModelConfig
 from edge.errors import InvalidFile, ModelNotFound, UsageError
 from edge.formats import huggingface_tokenizer, mlx, names, safetensors
 from edge.formats.checkpoint import WEIGHT_ONLY, Checkpoint, Tensor
 from edge.formats.mapped import located, shown
 from edge.formats.safetensors import Stored
 from edge.formats.side_files import MAX_TOKENIZER, fail, read_json
+from edge.layers import Attention, Dense, LayerConfig, RopeScaling, Rotation, check_dimension
 from edge.registry.families import BY_HUGGINGFACE, Family, refusal
 from edge.sampling import recommended
 
@@ -292,15 +293,15 @@ class _Numbers:
         return value
 
 
-def _windows(
-    folder: str, raw: Mapping[str, Any], family: Family, number: _Numbers, n_layer: int, head_dim: int
-) -> dict[str, Any]:
-    """Fields of ModelConfig for layers with a sliding window, and the scale of queries of such models."""
+def _sliding(
+    folder: str, raw: Mapping[str, Any], family: Family, number: _Numbers, layer: LayerConfig, n_layer: int
+) -> tuple[LayerConfig, ...]:
+    """The layers of a model some of whose layers have a sliding window; ``layer``: one that sees everything."""
     kinds = raw.get("layer_types")
     if kinds is None:
         period = int(number("sliding_window_pattern", number("_sliding_window_pattern", family.window_period)))
         kinds = ["full_attention" if period <= 0 or (i + 1) % period == 0 else "sliding_attention"
-                 for i in range(min(int(n_layer), 1024))]  # fmt: skip
+                 for i in range(n_layer)]  # fmt: skip
     if not isinstance(kinds, list) or not set(map(str, kinds)) <= {"full_attention", "sliding_attention"}:
         fail(folder, "config.json: layer_types holds other than full_attention and sliding_attention, which is not "
                      "supported")
@@ -312,19 +313,17 @@ def _windows(
     if rope.get("rope_type", "default") != "default":
         fail(folder, f"config.json: rope type {shown(rope['rope_type'])} of sliding_attention is not supported "
                      "(default is)")
-    fields: dict[str, Any] = {
-        "query_scale": math.sqrt(max(0, head_dim) / max(1, number("query_pre_attn_scalar", head_dim)))}
-    near = tuple(i for i, kind in enumerate(kinds) if kind == "sliding_attention")
-    if near:
-        theta = float(number("rope_theta", number("rope_local_base_freq", 10000.0), rope))
-        fields["sliding"] = Sliding(int(number("sliding_window", None)), near, theta)
-    return fields
+    if "sliding_attention" not in kinds:
+        return (layer,) * n_layer
+    theta = float(number("rope_theta", number("rope_local_base_freq", 10000.0), rope))
+    sliding = layer.sliding(int(number("sliding_window", None)), theta)
+    return tuple(sliding if kind == "sliding_attention" else layer for kind in kinds)
 
 
 def _rotation(
     folder: str, raw: Mapping[str, Any], family: Family, number: _Numbers, head_dim: int, n_ctx: int, notes: list[str]
-) -> dict[str, Any]:
-    """Fields of ModelConfig about the rotary embedding: rope_theta, rope_dim, rope_scale, rope_scaling, n_ctx_train."""
+) -> tuple[Rotation, int]:
+    """The rotary embedding, and the context length that it is good for."""
     # old files: rope_theta at the top and rope_scaling; new files: rope_parameters
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     if isinstance(rope, dict) and isinstance(rope.get("full_attention"), dict):  # by the kind of layer
@@ -334,7 +333,7 @@ def _rotation(
     kind = rope.get("rope_type", rope.get("type", "default"))
     theta = float(number("rope_theta", number("rope_theta", family.rope_theta), rope))
     partial = number("partial_rotary_factor", number("partial_rotary_factor", 1.0), rope)
-    fields: dict[str, Any] = {"rope_theta": theta, "rope_dim": int(head_dim * partial), "n_ctx_train": n_ctx}
+    scale, scaling = 1.0, None
     original = int(number("original_max_position_embeddings",
                           number("original_max_position_embeddings", n_ctx), rope))
 
@@ -342,19 +341,19 @@ def _rotation(
         return float(number("attention_factor", default, rope))
 
     if kind in ("default", "linear"):
-        fields["rope_scale"] = float(number("factor", None, rope)) if kind == "linear" else 1.0
+        scale = float(number("factor", None, rope)) if kind == "linear" else 1.0
     elif kind == "dynamic" and rope.get("alpha"):  # Hunyuan: a fixed stretch of the base
         if head_dim > 2:
-            fields["rope_theta"] = theta * float(number("alpha", None, rope)) ** (head_dim / (head_dim - 2))
+            theta *= float(number("alpha", None, rope)) ** (head_dim / (head_dim - 2))
     elif kind == "llama3":
-        fields["rope_scaling"] = RopeScaling(
+        scaling = RopeScaling(
             "llama3", float(number("factor", None, rope)), original, low_freq=float(number("low_freq_factor", 1, rope)),
             high_freq=float(number("high_freq_factor", 4, rope)))
     elif kind == "yarn":
         factor = float(number("factor", None, rope))
         if rope.get("truncate") is False or rope.get("mscale") or rope.get("mscale_all_dim"):
             fail(folder, "config.json: a variant of yarn (truncate, mscale) that is not supported")
-        fields["rope_scaling"] = RopeScaling(
+        scaling = RopeScaling(
             "yarn", factor, original, float(number("beta_fast", 32, rope)), float(number("beta_slow", 1, rope)),
             mscale=attention_factor(0.1 * math.log(factor) + 1 if factor > 1 else 1.0))
     elif kind in ("longrope", "su"):
@@ -363,16 +362,15 @@ def _rotation(
             fail(folder, "config.json: short_factor of longrope is not a list of numbers; the file is damaged")
         stretch = max(1.0, float(number("factor", n_ctx / original, rope)) if original > 0 else 1.0)
         mscale = math.sqrt(1 + math.log(stretch) / math.log(original)) if stretch > 1 and original > 1 else 1.0
-        fields["rope_scaling"] = RopeScaling("factors", factors=tuple(map(float, factors)),
-                                             mscale=attention_factor(mscale))
+        scaling = RopeScaling("factors", factors=tuple(map(float, factors)), mscale=attention_factor(mscale))
         if original < n_ctx:
             notes.append(f"runs with the rotation of its original context of {original} tokens (longrope): longer "
                          "texts are not supported")
-            fields["n_ctx_train"] = original
+            n_ctx = original
     else:
         fail(folder, f"config.json: rope type {shown(kind)} is not supported (default, linear, yarn, llama3 and "
                      "longrope are)")
-    return fields
+    return Rotation(theta, int(head_dim * partial), "half", scale, scaling), n_ctx
 
 
 def _config(folder: str, raw: Mapping[str, Any], family: Family, tensors: Mapping[str, Tensor], override: str | None,
@@ -389,7 +387,11 @@ def _config(folder: str, raw: Mapping[str, Any], family: Family, tensors: Mappin
     hidden = number("hidden_size", None)
     n_head = number("num_attention_heads", None)
     n_layer = number("num_hidden_layers", None)
-    head_dim = number("head_dim", hidden // n_head if n_head else 0)
+    with located(f"{folder}/config.json"):
+        for dimension, value in (("hidden", hidden), ("n_head", n_head), ("n_layer", n_layer)):
+            check_dimension(dimension, value)  # others are derived from these
+        head_dim = number("head_dim", hidden // n_head)
+        check_dimension("head_dim", head_dim)
     quantization = raw.get("quantization_config") or {}
 
     bitnet = family.arch.startswith("bitnet")
@@ -419,38 +421,45 @@ def _config(folder: str, raw: Mapping[str, Any], family: Family, tensors: Mappin
     if family.multipliers:
         multipliers = {
             "embedding_scale": float(number("scale_emb", 1.0)),
-            "residual_scale": float(number("scale_depth", 1.0)) / max(1, n_layer) ** 0.5,
-            "logit_scale": float(number("dim_model_base", hidden)) / max(1, hidden),
+            "residual_scale": float(number("scale_depth", 1.0)) / n_layer**0.5,
+            "logit_scale": float(number("dim_model_base", hidden)) / hidden,
         }
     if family.root_embedding:
-        multipliers["embedding_scale"] = math.sqrt(max(0, hidden))
+        multipliers["embedding_scale"] = math.sqrt(hidden)
     name = raw.get("_name_or_path")
     name = name if isinstance(name, str) and name.isprintable() and len(name) < 200 else None
     quant = quantization.get("activation_quantization")
     weight_only = family.weight_only and quantization.get("quant_method") is None
+    query_scale = 1.0
+    if family.window_period:
+        query_scale = math.sqrt(head_dim / max(1, number("query_pre_attn_scalar", head_dim)))
     with located(f"{folder}/config.json"):
+        rotation, n_ctx = _rotation(
+            folder, raw, family, number, head_dim, number("max_position_embeddings", 2048), notes)
+        attention = Attention(
+            n_head,
+            number("num_key_value_heads", n_head),
+            head_dim,
+            rotation,
+            sub_norm=sub_norm,
+            qk_norm=family.qk_norm if raw.get("use_qk_norm", True) else "",
+            qkv_bias="blk.0.attn_q.bias" in tensors,
+            query_scale=query_scale,
+        )
+        layer = LayerConfig(
+            attention, Dense(number("intermediate_size", None), activation, sub_norm), inner_norm, family.post_norm
+        )
         return ModelConfig(
             arch=arch,
             name=name or os.path.basename(os.path.abspath(folder)),
-            n_layer=n_layer,
             hidden=hidden,
-            ffn=number("intermediate_size", None),
-            n_head=n_head,
-            n_kv_head=number("num_key_value_heads", n_head),
-            head_dim=head_dim,
             n_vocab=n_vocab,
-            rope_style="half",
+            n_ctx_train=n_ctx,
             eps=float(number("rms_norm_eps", 1e-5)),
-            activation=activation,
-            sub_norm=sub_norm,
             tied=bool(tied),
+            layers=_sliding(folder, raw, family, number, layer, n_layer) if family.window_period
+            else (layer,) * n_layer,
             activation_quant=quant or (WEIGHT_ONLY if weight_only else "int8"),
-            qk_norm=family.qk_norm if raw.get("use_qk_norm", True) else "",
-            qkv_bias="blk.0.attn_q.bias" in tensors,
-            inner_norm=inner_norm,
             inner_eps=float(number("rms_norm_eps", 1e-6, quantization)),
-            post_norm=family.post_norm,
             **multipliers,
-            **(_windows(folder, raw, family, number, n_layer, head_dim) if family.window_period else {}),
-            **_rotation(folder, raw, family, number, head_dim, number("max_position_embeddings", 2048), notes),
         )

@@ -15,8 +15,9 @@ from edge.config import ModelConfig
 from edge.errors import InvalidFile
 from edge.formats.checkpoint import FLOAT_TYPES, TABLE_TYPES, TERNARY_TYPES, Tensor
 from edge.formats.mapped import shown
+from edge.layers import Attention, Dense, LayerConfig
 
-#: the seven ternary matrices of a layer
+#: the matrices of a layer that can be ternary, of every kind of layer
 PROJECTIONS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 #: types a norm (or any other vector) may have
 VECTOR_TYPES = ("F32", "F16", "BF16")
@@ -56,37 +57,51 @@ ROLES = {
 }
 
 
-def layer_parts(config: ModelConfig) -> list[Part]:
+def layer_parts(layer: LayerConfig, hidden: int) -> list[Part]:
     """All tensors of a layer, in file order; names without ``blk.N.``."""
-    c = config
-    inner = {"attn_q": c.hidden, "attn_k": c.hidden, "attn_v": c.hidden, "attn_output": c.q_dim, "ffn_gate": c.hidden,
-             "ffn_up": c.hidden, "ffn_down": c.ffn}  # fmt: skip
-    outer = {"attn_q": c.q_dim, "attn_k": c.kv_dim, "attn_v": c.kv_dim, "attn_output": c.hidden, "ffn_gate": c.ffn,
-             "ffn_up": c.ffn, "ffn_down": c.hidden}  # fmt: skip
-
-    def matrices(*names: str) -> list[Part]:
-        return [Part(f"{name}.weight", "matrix", (outer[name], inner[name])) for name in names]
-
-    def norm(name: str, n: int, there: bool = True) -> list[Part]:
-        return [Part(f"{name}.weight", "vector", (n,))] if there else []
-
-    qkv = ("attn_q", "attn_k", "attn_v")
-    return [
-        *norm("attn_norm", c.hidden),
-        *matrices(*qkv),
-        *(Part(f"{name}.bias", "vector", (outer[name],)) for name in qkv if c.qkv_bias),
-        *norm("attn_q_norm", c.head_dim, bool(c.qk_norm)),
-        *norm("attn_k_norm", c.head_dim, bool(c.qk_norm)),
-        *norm("attn_sub_norm", c.q_dim, c.sub_norm),
-        *matrices("attn_output"),
-        *norm("post_attention_norm", c.hidden, c.post_norm),
-        *norm("ffn_norm", c.hidden),
-        *matrices("ffn_gate", "ffn_up"),
-        *norm("ffn_sub_norm", c.ffn, c.sub_norm),
-        *matrices("ffn_down"),
-        *norm("post_ffw_norm", c.hidden, c.post_norm),
-        *(part for name in PROJECTIONS for part in norm(f"{name}_norm_in", inner[name], c.inner_norm)),
+    found = [
+        *_MIXERS[layer.mixer.kind](layer.mixer, hidden),
+        *_norm("post_attention_norm", hidden, layer.post_norm),
+        *_norm("ffn_norm", hidden),
+        *_FEED_FORWARD[layer.feed_forward.kind](layer.feed_forward, hidden),
+        *_norm("post_ffw_norm", hidden, layer.post_norm),
     ]
+    inner = [
+        Part(f"{part.name.removesuffix('.weight')}_norm_in.weight", "vector", part.shape[1:])
+        for part in found if part.role == "matrix" and layer.inner_norm
+    ]
+    return found + inner
+
+
+def _norm(name: str, n: int, there: bool = True) -> list[Part]:
+    return [Part(f"{name}.weight", "vector", (n,))] if there else []
+
+
+def _attention(mixer: Attention, hidden: int) -> list[Part]:
+    q, k, v = (("attn_q", mixer.q_dim), ("attn_k", mixer.kv_dim), ("attn_v", mixer.kv_dim))
+    return [
+        *_norm("attn_norm", hidden),
+        *(Part(f"{name}.weight", "matrix", (rows, hidden)) for name, rows in (q, k, v)),
+        *(Part(f"{name}.bias", "vector", (rows,)) for name, rows in (q, k, v) if mixer.qkv_bias),
+        *_norm("attn_q_norm", mixer.head_dim, bool(mixer.qk_norm)),
+        *_norm("attn_k_norm", mixer.head_dim, bool(mixer.qk_norm)),
+        *_norm("attn_sub_norm", mixer.q_dim, mixer.sub_norm),
+        Part("attn_output.weight", "matrix", (hidden, mixer.q_dim)),
+    ]
+
+
+def _dense(part: Dense, hidden: int) -> list[Part]:
+    return [
+        Part("ffn_gate.weight", "matrix", (part.ffn, hidden)),
+        Part("ffn_up.weight", "matrix", (part.ffn, hidden)),
+        *_norm("ffn_sub_norm", part.ffn, part.sub_norm),
+        Part("ffn_down.weight", "matrix", (hidden, part.ffn)),
+    ]
+
+
+#: kind -> its tensors, from its configuration and the width of the residual stream
+_MIXERS = {"attention": _attention}
+_FEED_FORWARD = {"dense": _dense}
 
 
 def parts(config: ModelConfig) -> list[Part]:
@@ -94,13 +109,13 @@ def parts(config: ModelConfig) -> list[Part]:
     conversion writes.
     """
     c = config
-    layer = layer_parts(c)
+    known = {layer: layer_parts(layer, c.hidden) for layer in set(c.layers)}
     return [
         Part("token_embd.weight", "table", (c.n_vocab, c.hidden)),
-        *(part._replace(name=f"blk.{i}.{part.name}") for i in range(c.n_layer) for part in layer),
+        *(part._replace(name=f"blk.{i}.{part.name}") for i, layer in enumerate(c.layers) for part in known[layer]),
         Part("output_norm.weight", "vector", (c.hidden,)),
         *([] if c.tied else [Part("output.weight", "table", (c.n_vocab, c.hidden))]),
-        Part("rope_freqs.weight", "vector", (c.rope_dim // 2,), needed=False),
+        Part("rope_freqs.weight", "vector", (c.attention[0].rotation.dim // 2,), needed=False),
     ]
 
 

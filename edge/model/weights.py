@@ -15,6 +15,7 @@ from edge.formats import names
 from edge.formats.checkpoint import FLOAT_TYPES, TERNARY_TYPES, Checkpoint, Tensor
 from edge.formats.mapped import Map
 from edge.formats.mlx import whole
+from edge.layers import LayerConfig
 
 if TYPE_CHECKING:
     from pyx.head import Head
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 #: projections whose output is added to the residual stream
 RESIDUAL = ("attn_output", "ffn_down")
 #: norms that include a multiplier of the model: those of the residual stream, if they come last, and that of queries
-_VECTOR_FACTORS: dict[str, Callable[[ModelConfig], float]] = {
-    "post_attention_norm": lambda config: config.residual_scale,
-    "post_ffw_norm": lambda config: config.residual_scale,
-    "attn_q_norm": lambda config: config.query_scale,
+_VECTOR_FACTORS: dict[str, Callable[[ModelConfig, LayerConfig], float]] = {
+    "post_attention_norm": lambda config, layer: config.residual_scale,
+    "post_ffw_norm": lambda config, layer: config.residual_scale,
+    "attn_q_norm": lambda config, layer: layer.mixer.query_scale,
 }
 
 
@@ -52,7 +53,8 @@ def build(
     config = checkpoint.config
     embedding = _rows(checkpoint, "token_embd.weight", n_threads)
     layers = [_layer(checkpoint, index) for index in range(config.n_layer)]
-    ternary = any(not layer[name].is_dense for layer in layers for name in names.PROJECTIONS)
+    ternary = any(
+        not part.is_dense for layer in layers for name, part in layer.items() if name in names.PROJECTIONS)
     if not ternary and config.activation_quant != "none":
         raise InvalidFile("this model has no ternary matrix; run it with llama.cpp")
     freqs = checkpoint.tensors.get("rope_freqs.weight")
@@ -60,7 +62,7 @@ def build(
     if config.logit_scale != 1.0:  # the head is linear
         output_norm = array("f", [value * config.logit_scale for value in output_norm])
     output = output_head(checkpoint, head, n_threads) if isinstance(head, str) else head
-    divisors = None if freqs is None else _vector(checkpoint, freqs.name, config.rope_dim // 2)
+    divisors = None if freqs is None else _vector(checkpoint, freqs.name, freqs.shape[0])
     try:
         return Transformer(
             config, embedding, output, layers, output_norm, divisors, n_threads=n_threads, chunk=chunk, adapt=adapt,
@@ -125,18 +127,19 @@ def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1) -> Head:
 
 def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
     config = checkpoint.config
+    here = config.layers[index]
     prefix = f"blk.{index}."
     layer: dict[str, Any] = {}
-    for part in names.layer_parts(config):
+    for part in names.layer_parts(here, config.hidden):
         name, _, kind = part.name.rpartition(".")
         if part.role == "vector":
             vector = _vector(checkpoint, prefix + part.name, part.shape[0])
-            factor = _VECTOR_FACTORS.get(name, lambda config: 1.0)(config)
+            factor = _VECTOR_FACTORS[name](config, here) if name in _VECTOR_FACTORS else 1.0
             if factor != 1.0:
                 vector = array("f", [value * factor for value in vector])
             layer[name if kind == "weight" else f"{name}_{kind}"] = vector
         elif part.role == "matrix":
-            factor = config.residual_scale if name in RESIDUAL and not config.post_norm else 1.0
+            factor = config.residual_scale if name in RESIDUAL and not here.post_norm else 1.0
             layer[name] = _projection(checkpoint, prefix + part.name, (part.shape[0], part.shape[1]), factor)
         else:
             raise AssertionError(part)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from edge.config import ModelConfig, Sliding
+from edge.config import ModelConfig
+from edge.layers import Attention, Dense, LayerConfig, Rotation
 from edge.registry.families import FAMILIES
 
 
@@ -51,30 +52,25 @@ class Shape:
     def config(self, name: str) -> ModelConfig:
         """The configuration of a model of this shape."""
         family = FAMILIES[self.arch]
-        near = tuple(i for i in range(self.n_layer) if (i + 1) % family.window_period) if self.window else ()
+        rotation = Rotation(self.theta, self.head_dim, "interleaved" if self.arch == "llama" else "half")
+        attention = Attention(
+            self.n_head, self.n_kv_head, self.head_dim, rotation, sub_norm=self.sub_norm, qk_norm=self.qk_norm
+        )
+        layer = LayerConfig(
+            attention, Dense(self.ffn, family.activation, self.sub_norm), post_norm=self.post_norm
+        )
+        near = layer.sliding(self.window, 10000.0) if self.window else layer
         return ModelConfig(
             self.arch,
             name,
-            self.n_layer,
             self.hidden,
-            self.ffn,
-            self.n_head,
-            self.n_kv_head,
-            self.head_dim,
             self.n_vocab,
             self.n_ctx,
-            rope_theta=self.theta,
-            rope_dim=self.head_dim,
-            rope_style="interleaved" if self.arch == "llama" else "half",
-            eps=self.eps,
-            activation=family.activation,
-            sub_norm=self.sub_norm,
-            tied=self.tied,
-            qk_norm=self.qk_norm,
+            self.eps,
+            self.tied,
+            tuple(near if self.window and (i + 1) % family.window_period else layer for i in range(self.n_layer)),
             activation_quant="int8-128" if family.weight_only else "int8",
             embedding_scale=math.sqrt(self.hidden) if family.root_embedding else 1.0,
-            post_norm=self.post_norm,
-            sliding=Sliding(self.window, near, 10000.0) if near else None,
         )
 
 

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from edge import __version__
+from edge.config import ModelConfig
 from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.formats import gguf, names, open_checkpoint
 from edge.formats.checkpoint import FLOAT_TYPES, GROUP_TYPES, PANELS, TABLE_TYPES, TERNARY_TYPES, Checkpoint, Tensor
@@ -39,11 +40,6 @@ _REVERSED = bytes(b >> 6 | (b >> 2 & 0x0C) | (b << 2 & 0x30) | (b << 6 & 0xC0) f
 
 _ROWS = 256  # embedding rows per piece
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-#: parts that must be read back unchanged, besides the tensors
-_CONVENTIONS = (
-    "n_vocab", "activation", "activation_quant", "qk_norm", "qkv_bias", "inner_norm", "sub_norm", "post_norm",
-    "windows", "tied",
-)  # fmt: skip
 
 
 @dataclass
@@ -173,6 +169,17 @@ def _source(checkpoint: Checkpoint) -> dict[str, Any]:
             "options": {name: str(value) for name, value in sorted(checkpoint.options.items())}}  # fmt: skip
 
 
+def _conventions(c: ModelConfig) -> tuple[Any, ...]:
+    """What must be read back unchanged, besides the tensors: all but what a file rounds to float32, and the rotation,
+    whose style it may change.
+    """
+    layers = [asdict(layer) for layer in c.layers]
+    for layer in layers:
+        for name in ("rotation", "query_scale"):
+            layer["mixer"].pop(name, None)
+    return c.n_vocab, c.activation_quant, c.tied, layers
+
+
 class Target:
     """The new file: the type of each tensor, and the checksums to verify it.
 
@@ -187,14 +194,15 @@ class Target:
         self.arch = architecture(self.config)
         # some architectures keep Q and K rows ordered for interleaved rotary pairs, others for half-split pairs
         style = FAMILIES[self.arch].rope_style
-        self.permute = style if style != self.config.rope_style else None
-        if self.permute and self.config.qkv_bias:
+        rotation = self.config.attention[0].rotation
+        self.permute = style if style != rotation.style else None
+        if self.permute and any(mixer.qkv_bias for mixer in self.config.attention):
             raise UsageError(f"{checkpoint.path}: has biases of queries and keys, which cannot be reordered for GGUF; "
                              "use the original model")
         #: whether matrices have a scale per 128 weights of a row, and the type that stores these
         self.grouped, self.groups = self.config.activation_quant == "int8-128", PANELS if type == "I2_S" else "PQ2_0"
-        if self.permute and self.config.rope_dim != self.config.head_dim:
-            raise UsageError(f"{checkpoint.path}: rotates only {self.config.rope_dim} of {self.config.head_dim} "
+        if self.permute and rotation.dim != self.config.head_dim:
+            raise UsageError(f"{checkpoint.path}: rotates only {rotation.dim} of {self.config.head_dim} "
                              "dimensions, whose rows cannot be reordered for GGUF")
         self.written: dict[str, _Written] = {}
         self.notes: list[str] = []
@@ -401,7 +409,7 @@ class Target:
                 digest.update(piece)
         back = gguf.read(path)
         failed = f"{self.checkpoint.path}: verification of the conversion failed: "
-        if any(getattr(back.config, field) != getattr(self.config, field) for field in _CONVENTIONS):
+        if _conventions(back.config) != _conventions(self.config):
             raise EdgeError(f"{failed}the dimensions differ after reading it back")
         for name, written in self.written.items():
             if name not in back.tensors:  # longrope: read into the configuration

@@ -77,7 +77,7 @@ class Embedder:
         try:
             with self._checkpoint.whole():
                 self._transformer = build(self._checkpoint, n_threads=n_threads, head="none", cores=cores)
-            self._cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, **self.plan.cache)
+            self._cache = KVCache(*c.kv_shape, **self.plan.cache)
         except MemoryError as error:
             raise MemoryRefused(f"no memory for {c.name}: {error}") from None
         release_pages(self._checkpoint)

@@ -309,7 +309,7 @@ def read_bytes(subject: Subject, plan: KVPlan, past: int = PAST) -> int:
 
     c, f = subject.checkpoint.config, plan.footprint
     weights = f.mapped + f.allocated + f.head_mapped + f.head_allocated
-    return weights + int(KVCache.bytes_for(c.n_layer, c.n_kv_head, c.head_dim, past, plan.kv_type))
+    return weights + int(KVCache.bytes_for(*c.kv_shape, past, plan.kv_type))
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ from edge.cache.config import KVConfig, parse_kv_type
 from edge.config import ModelConfig
 from edge.errors import MemoryRefused, UsageError
 from edge.model.footprint import Footprint, available_memory
+from tests.configs import uniform
 
 kv = pytest.importorskip("pyx.kv", reason="needs the compiled floor (python setup.py build_ext --inplace)")
 
 
 def model(n_layer: int, n_kv_head: int, head_dim: int, n_ctx_train: int = 4096) -> ModelConfig:
-    return ModelConfig(
+    return uniform(
         arch="bitnet", name="m", n_layer=n_layer, hidden=2560, ffn=6912, n_head=n_kv_head * 4, n_kv_head=n_kv_head,
         head_dim=head_dim, n_vocab=128256, n_ctx_train=n_ctx_train, rope_theta=500000.0, rope_dim=head_dim,
         rope_style="half", eps=1e-5, activation="relu2", sub_norm=True, tied=True,

@@ -375,7 +375,9 @@ def test_fingerprint(bundled_model):
     print_ = fingerprint(found.config, found)
     assert print_ == fingerprint(*(lambda again: (again.config, again))(open_checkpoint(str(bundled_model))))
     assert print_ == fingerprint(dataclasses.replace(found.config, name="other"), found)
-    assert print_ != fingerprint(dataclasses.replace(found.config, rope_theta=1234.0), found)
+    last = found.config.layers[-1]
+    other = dataclasses.replace(last, mixer=dataclasses.replace(last.mixer, window=1234))
+    assert print_ != fingerprint(dataclasses.replace(found.config, layers=found.config.layers[:-1] + (other,)), found)
     for large in (False, True):
         name = next(n for n, t in found.tensors.items() if (t.data.nbytes > WHOLE) == large)
         tensor = found.tensors[name]

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge.config import ModelConfig
 from edge.formats import open_checkpoint
 from edge.model.weights import build
 from pyx.attention import attention
 from pyx.kv import KVCache
 from pyx.rotary import Rotary
 from pyx.transformer import Segment
+from tests.configs import uniform
 from tests.vectors.make_window import EVERY, IDS, MODELS, MODES, ORACLE, positions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -173,12 +173,12 @@ def exact_angle(position: int, theta: int, j: int, dim: int) -> float:
 @pytest.mark.parametrize("position", [0, 1, 4096, 100_000, 10**6, 10**7])
 def test_angles_far_out(position):
     """The angle is right to 1e-6 at ten million tokens; in float32 it would be wrong by 0.3 there."""
-    config = ModelConfig(
+    config = uniform(
         arch="bitnet", name="m", n_layer=1, hidden=128, ffn=128, n_head=1, n_kv_head=1, head_dim=128, n_vocab=9,
         n_ctx_train=4096, rope_theta=500000.0, rope_dim=128, rope_style="half", eps=1e-5, activation="relu2",
         sub_norm=True, tied=True,
     )  # fmt: skip
-    cos, sin = Rotary(config).angles(position)
+    cos, sin = Rotary(config.attention[0].rotation).angles(position)
     for j in range(64):
         angle = exact_angle(position, 500_000, j, 128)
         assert abs(cos[j] - math.cos(angle)) < 1e-6 and abs(sin[j] - math.sin(angle)) < 1e-6
@@ -186,12 +186,12 @@ def test_angles_far_out(position):
 
 def test_scores_depend_on_distance_alone():
     """q(t) . k(t - d) is the same at t and at t + 10^7, to 1e-5."""
-    config = ModelConfig(
+    config = uniform(
         arch="bitnet", name="m", n_layer=1, hidden=64, ffn=64, n_head=1, n_kv_head=1, head_dim=64, n_vocab=9,
         n_ctx_train=4096, rope_theta=10000.0, rope_dim=64, rope_style="half", eps=1e-5, activation="relu2",
         sub_norm=True, tied=True,
     )  # fmt: skip
-    rotary = Rotary(config)
+    rotary = Rotary(config.attention[0].rotation)
     rng = np.random.default_rng(2)
     q, k = rng.normal(size=(2, 64)) / 8
 

@@ -13,21 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edge.config import ModelConfig, RopeScaling, Sliding
+from edge.config import ModelConfig
 from edge.errors import InvalidFile
 from edge.formats import names
 from edge.formats.checkpoint import Checkpoint, Tensor, TokenizerSpec
+from edge.layers import RopeScaling
 from edge.model.weights import build
 from pyx.transformer import Segment
+from tests.configs import uniform
 from tests.kernels.test_transformer import cache_for, logits
 from tests.oracles import family
 
 IDS = [1, 5, 77, 200, 3, 9, 150, 42, 99, 17, 60, 8, 33, 12, 250, 7, 7, 111, 30, 2]
-BASE = ModelConfig(
-    "llama", "made up", n_layer=2, hidden=128, ffn=256, n_head=4, n_kv_head=2, head_dim=32, n_vocab=256,
-    n_ctx_train=256, rope_theta=10000.0, rope_dim=32, rope_style="half", eps=1e-6, activation="silu", sub_norm=False,
-    tied=True,
-)  # fmt: skip
+BASE = uniform()
 YARN = RopeScaling("yarn", 4.0, 16, mscale=0.1 * math.log(4) + 1)
 #: one thing after the other that some architecture has and llama has not
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -45,8 +43,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "GELU": {"activation": "gelu"},
     "norms behind blocks": {"post_norm": True, "residual_scale": 0.5},
     "a scale of queries": {"qk_norm": "before", "query_scale": 0.6},
-    "sliding windows": {"sliding": Sliding(6, (0,), 300.0)},
-    "sliding windows, scaled positions": {"sliding": Sliding(3, (1,), 300.0), "rope_scale": 4.0},
+    "sliding windows": {"sliding": (6, (0,), 300.0)},
+    "sliding windows, scaled positions": {"sliding": (3, (1,), 300.0), "rope_scale": 4.0},
     "all at once": {"qk_norm": "before", "qkv_bias": True, "inner_norm": True, "rope_scaling": YARN,
                     "embedding_scale": 3.0, "residual_scale": 0.5, "logit_scale": 2.0, "tied": False},
 }
@@ -72,7 +70,7 @@ def made_up(config: ModelConfig, seed: int = 0) -> tuple[Checkpoint, dict[str, n
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_each_difference_is_what_numpy_says(variant: str, threads: int) -> None:
     plain, _ = made_up(BASE)
-    config = dataclasses.replace(BASE, **VARIANTS[variant])
+    config = uniform(**VARIANTS[variant])
     checkpoint, arrays = made_up(config)
     expected = family.Model(config, arrays, "int8").logits(IDS)
     for chunk in (1, 128):
@@ -87,7 +85,7 @@ def test_each_difference_is_what_numpy_says(variant: str, threads: int) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_float_activations_are_exact(variant: str) -> None:
-    config = dataclasses.replace(BASE, activation_quant="none", **VARIANTS[variant])
+    config = uniform(activation_quant="none", **VARIANTS[variant])
     checkpoint, arrays = made_up(config)
     expected = family.Model(config, arrays).logits(IDS)
     runs = [
@@ -102,7 +100,7 @@ def test_float_activations_are_exact(variant: str) -> None:
 def test_queries_that_sinks_see_have_norms_too(qk_norm: str) -> None:
     """Where positions start again behind the sinks, a second query is normed and rotated for them."""
     sinks, window, n = 4, 8, len(IDS)
-    config = dataclasses.replace(BASE, n_layer=1, qk_norm=qk_norm, activation_quant="none")
+    config = uniform(n_layer=1, qk_norm=qk_norm, activation_quant="none")
     checkpoint, arrays = made_up(config)
     out = np.zeros(config.n_vocab, np.float32)
     cache = cache_for(config, n_ctx=128, window=window, sinks=sinks, positions="cache")
@@ -116,7 +114,7 @@ def test_queries_that_sinks_see_have_norms_too(qk_norm: str) -> None:
     def heads(name: str, n_head: int, positions: list[int]) -> np.ndarray:
         y, norm = (x @ w[f"{name}.weight"].T).reshape(n, n_head, 32), w[f"{name}_norm.weight"]
         y = family.rmsnorm(y, norm, config.eps) if qk_norm == "before" else y
-        y = np.stack([family.rotate(np.repeat(row[None], p + 1, 0), config)[p]
+        y = np.stack([family.rotate(np.repeat(row[None], p + 1, 0), config.attention[0].rotation)[p]
                       for row, p in zip(y, positions, strict=True)])
         return family.rmsnorm(y, norm, config.eps) if qk_norm == "after" else y
 
@@ -143,16 +141,19 @@ def test_queries_that_sinks_see_have_norms_too(qk_norm: str) -> None:
         (lambda: RopeScaling("yarn", float("nan"), 16), "are not valid"),
         (lambda: RopeScaling("yarn", 4.0, 16, beta_fast=0.0), "are not valid"),
         (lambda: RopeScaling("llama3", 8.0, 16, low_freq=4.0, high_freq=4.0), "high_freq_factor 4.0"),
-        (lambda: dataclasses.replace(BASE, rope_scaling=RopeScaling("factors", factors=(1.0,) * 3)), "3 rope factors"),
-        (lambda: dataclasses.replace(BASE, rope_scaling=YARN, rope_theta=1.0), "theta 1.0 cannot"),
-        (lambda: dataclasses.replace(BASE, qk_norm="beside"), "'beside'"),
-        (lambda: dataclasses.replace(BASE, embedding_scale=0.0), "embedding_scale 0.0"),
-        (lambda: dataclasses.replace(BASE, logit_scale=float("inf")), "logit_scale inf"),
-        (lambda: Sliding(0, (0,), 1e4), "window of 0 tokens"),
-        (lambda: Sliding(8, (1, 0), 1e4), "layers of its sliding window"),
-        (lambda: Sliding(8, (0,), float("nan")), "theta nan"),
-        (lambda: dataclasses.replace(BASE, sliding=Sliding(8, (2,), 1e4)), "in layer 2 of 2"),
-        (lambda: dataclasses.replace(BASE, query_scale=2.0), "scale of queries"),
+        (lambda: uniform(rope_scaling=RopeScaling("factors", factors=(1.0,) * 3)), "3 rope factors"),
+        (lambda: uniform(rope_scaling=YARN, rope_theta=1.0), "theta 1.0 cannot"),
+        (lambda: uniform(qk_norm="beside"), "'beside'"),
+        (lambda: uniform(embedding_scale=0.0), "embedding_scale 0.0"),
+        (lambda: uniform(logit_scale=float("inf")), "logit_scale inf"),
+        (lambda: BASE.layers[0].sliding(0, 1e4), "window of 0 tokens"),
+        (lambda: BASE.layers[0].sliding(8, float("nan")), "theta nan of its sliding window"),
+        (lambda: uniform(rope_dim=34), "rope dimension 34 does not fit"),
+        (lambda: uniform(rope_dim=7), "rope dimension 7"),
+        (lambda: uniform(n_layer=0), "n_layer is 0"),
+        (lambda: dataclasses.replace(BASE, layers=BASE.layers + uniform(n_head=8).layers), "different numbers"),
+        (lambda: dataclasses.replace(BASE, layers=BASE.layers + uniform(head_dim=16).layers), "different numbers"),
+        (lambda: uniform(query_scale=2.0), "scale of queries"),
     ],
 )
 def test_conventions_that_cannot_be_are_refused(scaling: Any, message: str) -> None:

@@ -513,7 +513,7 @@ def test_minicpm_as_a_folder_and_as_a_file(tmp_path: Path, bitcpm: str) -> None:
     target = tmp_path / "converted.gguf"
     convert(folder(tmp_path / "m", bitcpm), target)  # writes keys, factors and rows as llama.cpp has them
     back = with_floats(open_checkpoint(target))
-    assert back.config.arch == "minicpm" and back.config.rope_style == "interleaved"
+    assert back.config.arch == "minicpm" and back.config.layers[0].mixer.rotation.style == "interleaved"
     again = logits(build(back, head="f32"), back.config, tiny.IDS)
     assert np.abs(again - expected).max() <= 1e-4 * np.ptp(expected)
 
@@ -534,7 +534,8 @@ def test_projections_with_norms_of_their_own(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setitem(tiny.MODELS, "rms", model)
     checkpoint = open_checkpoint(folder(tmp_path / "m", "rms", "F32"))
     c = checkpoint.config
-    assert c.inner_norm and c.inner_eps == eps and c.activation_quant == "int8" and c.qk_norm == "before"
+    assert c.inner_eps == eps and c.activation_quant == "int8"
+    assert all(layer.inner_norm and layer.mixer.qk_norm == "before" for layer in c.layers)
     targets = {f"{k}.rms_norm": f"{v}_norm_in" for k, v in GGUF_NAMES.items()}
     monkeypatch.setattr(f"{__name__}.GGUF_NAMES", GGUF_NAMES | targets)
     arrays = gguf_tensors(model)

@@ -17,9 +17,10 @@ from edge import load
 from edge.cache.config import KVConfig
 from edge.cache.table import table
 from edge.cli.group import cli
-from edge.config import ModelConfig, Sliding
+from edge.config import ModelConfig
 from edge.errors import InvalidFile, UsageError
 from edge.formats import open_checkpoint
+from edge.layers import Rotation
 from edge.model.weights import build
 from edge.prompt.tokenizer import Tokenizer
 from edge.tools.convert import convert
@@ -27,14 +28,16 @@ from edge.tools.embed import Embedder
 from pyx.kv import KVCache
 from pyx.transformer import Segment
 from tests import handmade
-from tests.formats.test_families import BASE, made_up
+from tests.configs import uniform
+from tests.formats.test_families import made_up
 from tests.formats.test_family_oracles import folder, gguf_file, gguf_tensors
 from tests.handmade import ARR, BOOL, F32, I32, STR, U32, value
 from tests.oracles import family, tiny
 
 WINDOW = 70
-CONFIG = dataclasses.replace(BASE, n_layer=3, qk_norm="before", post_norm=True, activation="gelu", query_scale=0.8,
-                             sliding=Sliding(WINDOW, (0, 2), 300.0), n_ctx_train=512)  # fmt: skip
+SHAPE: dict[str, Any] = {"n_layer": 3, "qk_norm": "before", "post_norm": True, "activation": "gelu", "query_scale": 0.8,
+                         "n_ctx_train": 512}  # fmt: skip
+CONFIG = uniform(**SHAPE, sliding=(WINDOW, (0, 2), 300.0))
 IDS = random.Random(7).choices(range(256), k=300)
 PLANS: dict[str, dict[str, Any]] = {
     "f32": {"kv_type": "f32"},
@@ -50,7 +53,7 @@ PLANS: dict[str, dict[str, Any]] = {
 
 
 def cache_of(config: ModelConfig = CONFIG, n_ctx: int = 320, **plan: Any) -> KVCache:
-    return KVCache(config.n_layer, config.n_kv_head, config.head_dim, n_ctx, **plan, windows=config.windows)
+    return KVCache(*config.kv_shape, n_ctx, **plan, windows=config.windows)
 
 
 def read(model: Any, cache: KVCache, ids: list[int], rng: random.Random | None = None, chunk: int = 128) -> np.ndarray:
@@ -71,7 +74,7 @@ def test_a_layer_sees_its_window_and_nothing_before() -> None:
     expected = family.Model(config, arrays).logits(IDS)
     got = read(build(checkpoint, head="f32"), cache_of(kv_type="f32"), IDS)
     assert np.abs(got - expected).max() <= 1e-4 * np.ptp(expected)
-    everything = dataclasses.replace(config, sliding=Sliding(300, (0, 2), 300.0))
+    everything = uniform(**SHAPE, sliding=(300, (0, 2), 300.0), activation_quant="none")
     other = family.Model(everything, arrays).logits(IDS)
     assert np.abs(other - expected).max() > 0.05 * np.ptp(expected)
 
@@ -153,13 +156,17 @@ def test_layers_with_windows_take_no_more_memory() -> None:
 
 def test_what_a_folder_says(tmp_path: Path) -> None:
     c = open_checkpoint(folder(tmp_path / "m", "gemma3")).config
-    assert c.sliding == Sliding(7, (0, 1, 3, 4, 6), 1e4) and c.rope_theta == 1e6 and c.rope_scale == 8.0
-    assert c.embedding_scale == 16.0 and c.query_scale == pytest.approx((128 / 96) ** 0.5) and c.post_norm
+    near, all_ = c.layers[0], c.layers[2]
+    assert c.layers == (near, near, all_, near, near, all_, near) and c.windows == (7, 7, 0, 7, 7, 0, 7)
+    assert near.mixer.rotation == Rotation(1e4, 128, divided=False)
+    assert all_.mixer.rotation == Rotation(1e6, 128, scale=8.0)
+    assert c.embedding_scale == 16.0 and all(layer.post_norm for layer in c.layers)
+    assert [layer.mixer.query_scale for layer in c.layers] == pytest.approx([(128 / 96) ** 0.5] * 7)
     # as older files have it: a period, and the two bases at the top
     old = {"layer_types": None, "rope_parameters": None, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
            "rope_scaling": {"rope_type": "linear", "factor": 8.0}}  # fmt: skip
     assert open_checkpoint(folder(tmp_path / "m", "gemma3", **old)).config == c
-    few = dataclasses.replace(c, sliding=Sliding(7, (0, 1, 2, 3, 4, 6), 1e4))
+    few = dataclasses.replace(c, layers=(near,) * 5 + (all_, near))
     assert open_checkpoint(folder(tmp_path / "m", "gemma3", **old, sliding_window_pattern=None)).config == few
 
 
@@ -175,8 +182,8 @@ def test_what_a_folder_says(tmp_path: Path) -> None:
     ({"sliding_window": 0}, "window of 0 tokens"),
     ({"sliding_window": None}, "sliding_window is missing"),
     ({"query_pre_attn_scalar": "x"}, "query_pre_attn_scalar"),
-    ({"num_hidden_layers": -3}, "layers"),
-    ({"num_hidden_layers": 2.5, "layer_types": None}, "layers"),
+    ({"num_hidden_layers": -3}, "n_layer is -3"),
+    ({"num_hidden_layers": 2.5, "layer_types": None}, "n_layer is 2.5"),
     ({"head_dim": -4}, "head_dim"),
     ({"hidden_size": -256}, "hidden"),
     ({"rope_parameters": {"full_attention": {}, "sliding_attention": {"rope_type": "linear", "factor": 2}}},
@@ -259,14 +266,16 @@ def test_files_that_cannot_be_run(tmp_path: Path, keys: dict[str, Any], words: s
 def test_files_by_period_or_layer_by_layer(tmp_path: Path) -> None:
     path = gguf_file(tmp_path, "gemma3", "PQ2_0")
     by_period = open_checkpoint(path).config
-    kinds = [i in by_period.sliding.layers for i in range(7)]
+    kinds = [window > 0 for window in by_period.windows]
     more = {"gemma3.attention.sliding_window_pattern": value(ARR, (BOOL, kinds))}
     assert open_checkpoint(gguf_file(tmp_path, "gemma3", "PQ2_0", keys=more)).config == by_period
     none = {"gemma3.attention.sliding_window": value(U32, 0)}
-    assert open_checkpoint(gguf_file(tmp_path, "gemma3", "PQ2_0", keys=none)).config.sliding is None
+    assert open_checkpoint(gguf_file(tmp_path, "gemma3", "PQ2_0", keys=none)).config.windows is None
     convert(gguf_file(tmp_path, "gemma3", "PQ2_0"), tmp_path / "c.gguf")
     back = open_checkpoint(tmp_path / "c.gguf").config
-    assert back.sliding == by_period.sliding and back.query_scale == pytest.approx(by_period.query_scale, rel=1e-6)
+    assert back.windows == by_period.windows
+    for one, other in zip(back.attention, by_period.attention, strict=True):
+        assert one.rotation == other.rotation and one.query_scale == pytest.approx(other.query_scale, rel=1e-6)
 
 
 def test_missing_and_misplaced_norms(tmp_path: Path) -> None:
@@ -287,7 +296,7 @@ def test_vectors_of_a_model_with_norms_in_front_of_projections(tmp_path: Path) -
     path = tmp_path / "m.gguf"
     path.write_bytes(one_layer(tensors=tensors))
     checkpoint = open_checkpoint(path)
-    assert checkpoint.config.inner_norm and checkpoint.config.activation_quant == "int8"
+    assert checkpoint.config.layers[0].inner_norm and checkpoint.config.activation_quant == "int8"
     ids = [2, 11, 12, 13, 14, 15, 6, 7, 8, 9, 11, 12]
     arrays = {}
     for name, tensor in checkpoint.tensors.items():

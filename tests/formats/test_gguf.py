@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from edge.errors import InvalidFile, ModelNotFound, UsageError
 from edge.formats import gguf, gguf_keys, gguf_writer, open_checkpoint
+from edge.layers import Rotation
 from pyx import strings
 from tests import handmade
+from tests.configs import activation
 from tests.handmade import ARR, BOOL, F32, F64, I32, STR, U8, U16, U32, U64, value
 
 GOLDEN = {
@@ -57,15 +59,18 @@ def write(folder: Path, data: bytes) -> str:
 def test_golden(tiny: Path, name: str) -> None:
     c = open_checkpoint(tiny / f"{name}.gguf")
     g, t = c.config, c.tensors
+    layer = g.layers[0]
+    mixer = layer.mixer
     assert GOLDEN[name] == (
-        g.arch, g.activation, g.rope_style, g.sub_norm, g.tied, g.n_head, g.n_kv_head, g.head_dim,
+        g.arch, layer.feed_forward.activation, mixer.rotation.style, mixer.sub_norm, g.tied, g.n_head, g.n_kv_head,
+        g.head_dim,
         t["blk.0.attn_q.weight"].type, t["blk.1.attn_output.weight"].type, t["token_embd.weight"].type,
         c.tokenizer.kind)
     assert (g.n_layer, g.hidden, g.n_vocab, g.n_ctx_train, c.format) == (2, 256, 512, 128, "gguf")
     assert (c.tokenizer.bos_id, c.tokenizer.eos_ids, c.tokenizer.add_bos) == (1, (2,), True)
     assert len(c.tokenizer.tokens) == 512
-    assert t["blk.0.attn_k.weight"].shape == (g.kv_dim, g.hidden)
-    assert t["blk.0.ffn_down.weight"].shape == (g.hidden, g.ffn)
+    assert t["blk.0.attn_k.weight"].shape == (mixer.kv_dim, g.hidden)
+    assert t["blk.0.ffn_down.weight"].shape == (g.hidden, layer.feed_forward.ffn)
     assert c.notes == []
 
 
@@ -107,7 +112,9 @@ def test_integers_of_any_width_and_per_layer_arrays(tmp_path: Path) -> None:
         "tokenizer.ggml.add_bos_token": value(U8, 0),
     }
     c = open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
-    assert (c.config.n_head, c.config.ffn, c.config.rope_theta, c.tokenizer.add_bos) == (2, 256, 5e5, False)
+    layer = c.config.layers[0]
+    assert (layer.mixer.n_head, layer.feed_forward.ffn, layer.mixer.rotation.theta) == (2, 256, 5e5)
+    assert c.tokenizer.add_bos is False
     keys[f"{a}.feed_forward_length"] = value(ARR, (U32, [256, 512]))
     with pytest.raises(InvalidFile, match="feed_forward_length.*layer to layer"):
         open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
@@ -117,7 +124,7 @@ def test_defaults_of_absent_keys(tmp_path: Path) -> None:
     a = "bitnet-b1.58"
     keys = {f"{a}.attention.head_count_kv": None, f"{a}.rope.freq_base": None, "tokenizer.ggml.token_type": None}
     c = open_checkpoint(write(tmp_path, handmade.model(keys=keys, kv_heads=2)))
-    assert (c.config.n_kv_head, c.config.rope_theta, c.config.rope_dim, c.config.head_dim) == (2, 10000.0, 64, 64)
+    assert (c.config.n_kv_head, c.config.head_dim, c.config.layers[0].mixer.rotation) == (2, 64, Rotation(10000.0, 64))
     assert c.config.n_vocab == handmade.VOCAB and c.config.name == "m"
 
 
@@ -130,7 +137,7 @@ def test_head_dim_from_key_length(tmp_path: Path) -> None:
 def test_rope_scaling(tmp_path: Path) -> None:
     a = "bitnet-b1.58"
     keys = {f"{a}.rope.scaling.type": value(STR, "linear"), f"{a}.rope.scaling.factor": value(F32, 4.0)}
-    assert open_checkpoint(write(tmp_path, handmade.model(keys=keys))).config.rope_scale == 4.0
+    assert open_checkpoint(write(tmp_path, handmade.model(keys=keys))).config.layers[0].mixer.rotation.scale == 4.0
     keys[f"{a}.rope.scaling.type"] = value(STR, "ntk")
     with pytest.raises(InvalidFile, match="ntk"):
         open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
@@ -315,7 +322,7 @@ def test_a_large_header_opens_at_once(tmp_path: Path) -> None:
         file.truncate(len(head) + at)
 
     c = open_checkpoint(path)
-    assert len(c.tensors) == 332 and c.tokenizer.pre == "llama-bpe" and c.config.activation == "relu2"
+    assert len(c.tensors) == 332 and c.tokenizer.pre == "llama-bpe" and activation(c.config) == "relu2"
     tracemalloc.start()
     open_checkpoint(path)
     assert tracemalloc.get_traced_memory()[1] < 16 << 20  # offsets, not strings

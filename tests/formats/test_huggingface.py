@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from edge.errors import InvalidFile, ModelNotFound, UsageError
 from edge.formats import open_checkpoint, safetensors, sentencepiece_model
+from edge.layers import Rotation
 from tests import handmade
 from tests.handmade import hf_config, hf_directory, hf_tensors
 
@@ -38,10 +39,11 @@ def oracle(root: Path) -> Path:
 def test_oracles(oracle: Path, model: str, variant: str) -> None:
     c = open_checkpoint(oracle / model / variant)
     g = c.config
-    assert MODELS[model] == (g.arch, g.activation, g.sub_norm, g.tied, g.head_dim, g.rope_theta)
-    assert (c.format, g.rope_style, g.n_ctx_train) == ("huggingface", "half", 128)
+    mixer, part = g.layers[0].mixer, g.layers[0].feed_forward
+    assert MODELS[model] == (g.arch, part.activation, part.sub_norm, g.tied, g.head_dim, mixer.rotation.theta)
+    assert (c.format, mixer.rotation.style, g.n_ctx_train) == ("huggingface", "half", 128)
     q = c.tensors["blk.0.attn_q.weight"]
-    assert q.shape == (g.q_dim, g.hidden)
+    assert q.shape == (mixer.q_dim, g.hidden)
     assert q.type == ("BF16" if variant == "online_bf16" else "HF_U8")
     assert c.tensors["blk.0.attn_q.weight"].floats == ("latent" if variant == "online_bf16" else "ternary")
     assert c.tokenizer.kind == "none" and "no tokenizer" in c.notes[0]
@@ -112,7 +114,8 @@ def test_names_of_the_other_family(tmp_path: Path) -> None:
     tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = ("F32", (32,), bytes(128))
     config = hf_config(architectures=["BitnetForCausalLM"], hidden_act="silu", quantization_config=None, weight_bits=1)
     c = open_checkpoint(hf_directory(tmp_path / "m", config, tensors))
-    assert c.config.arch == "bitnet" and c.config.sub_norm and c.tensors["blk.0.attn_q.weight"].floats == "latent"
+    assert c.config.arch == "bitnet" and c.config.layers[0].mixer.sub_norm
+    assert c.tensors["blk.0.attn_q.weight"].floats == "latent"
     assert c.tensors["blk.0.attn_sub_norm.weight"].shape == (128,)
 
 
@@ -156,13 +159,13 @@ def test_tied_or_not(tmp_path: Path) -> None:
 )
 def test_rope_of_old_and_new_files(tmp_path: Path, changes: dict[str, Any], theta: float, scale: float) -> None:
     g = open_checkpoint(hf_directory(tmp_path / "m", hf_config(**changes))).config
-    assert (g.rope_theta, g.rope_scale, g.rope_dim) == (theta, scale, 64)
+    assert g.layers[0].mixer.rotation == Rotation(theta, 64, scale=scale)
 
 
 def test_activation_override_is_noted(tmp_path: Path) -> None:
     folder = hf_directory(tmp_path / "m")
     c = open_checkpoint(folder, activation="silu")
-    assert (c.config.activation, c.config.arch) == ("silu", "bitnet")
+    assert (c.config.layers[0].feed_forward.activation, c.config.arch) == ("silu", "bitnet")
     assert "although config.json says relu2" in c.notes[0]
     with pytest.raises(UsageError):
         open_checkpoint(folder, activation="tanh")

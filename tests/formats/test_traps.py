@@ -19,6 +19,7 @@ from edge.formats.checkpoint import Tensor
 from edge.prompt.template import Template
 from pyx.ternary import TernaryMatrix
 from tests import handmade
+from tests.configs import activation, rope_style
 from tests.handmade import ARR, F32, STR, U32, hf_config, hf_directory, hf_tensors, value
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors"
@@ -47,8 +48,8 @@ def test_trap_01_squared_relu_not_silu() -> None:
     reference = np.load(ORACLE / "relu2_gqa_tied" / "packed_auto_f32" / "reference.npz")
     gate = reference["model__layers__0__mlp__gate_proj"]
     assert np.allclose(reference["model__layers__0__mlp__act_fn"], np.maximum(gate, 0) ** 2, rtol=1e-5)
-    assert open_checkpoint(ORACLE / "relu2_gqa_tied" / "packed_auto_f32").config.activation == "relu2"
-    assert open_checkpoint(TINY / "relu2_gqa_tied.bitnet-b1.58.i2s128.f16.gguf").config.activation == "relu2"
+    assert activation(open_checkpoint(ORACLE / "relu2_gqa_tied" / "packed_auto_f32").config) == "relu2"
+    assert activation(open_checkpoint(TINY / "relu2_gqa_tied.bitnet-b1.58.i2s128.f16.gguf").config) == "relu2"
 
 
 def test_trap_02_three_layouts_under_one_type(tmp_path: Path) -> None:
@@ -175,15 +176,15 @@ def test_trap_06_activation_by_architecture_and_its_exceptions(
     tmp_path: Path, arch: str, keys: dict[str, bytes], kv_heads: int, override: str | None, expected: str, noted: bool
 ) -> None:
     c = open_checkpoint(write(tmp_path, handmade.model(arch, keys=keys, kv_heads=kv_heads)), activation=override)
-    assert c.config.activation == expected and any("activation" in note for note in c.notes) is noted
+    assert activation(c.config) == expected and any("activation" in note for note in c.notes) is noted
 
 
 def test_trap_07_interleaved_rope_and_permuted_rows() -> None:
     """arch llama: Q and K rows reordered for pairs (2j, 2j+1); bitnet files: as in Hugging Face, pairs (j, j + d/2)."""
     hf = open_checkpoint(ORACLE / "llama_untied_hd" / "packed_auto_f32")
     g = open_checkpoint(TINY / "llama_untied_hd.llama.i2s128.f16.gguf")
-    assert (hf.config.rope_style, g.config.rope_style) == ("half", "interleaved")
-    assert open_checkpoint(TINY / "silu_mha_tied.bitnet.i2s128.f16.gguf").config.rope_style == "half"
+    assert (rope_style(hf.config), rope_style(g.config)) == ("half", "interleaved")
+    assert rope_style(open_checkpoint(TINY / "silu_mha_tied.bitnet.i2s128.f16.gguf").config) == "half"
     d = hf.config.head_dim
     for name, heads in {"attn_q": hf.config.n_head, "attn_k": hf.config.n_kv_head}.items():
         ours, theirs = (unpacked(pack(c.tensors[f"blk.0.{name}.weight"])) for c in (hf, g))

@@ -101,11 +101,12 @@ def test_norms_must_be_finite(tmp_path, value, name):
 
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
 def test_divisors_of_the_rotation_must_be_numbers_to_divide_by(checkpoint, value):
-    divisors = [1.0] * (checkpoint.config.rope_dim // 2)
-    Rotary(checkpoint.config, divisors)
+    rotation = checkpoint.config.attention[0].rotation
+    divisors = [1.0] * (rotation.dim // 2)
+    Rotary(rotation, divisors)
     divisors[-1] = value
     with pytest.raises(ValueError, match="rope_freqs"):
-        Rotary(checkpoint.config, divisors)
+        Rotary(rotation, divisors)
 
 
 def test_an_endless_cache_ends_before_page_numbers_do():

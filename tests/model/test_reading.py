@@ -20,6 +20,7 @@ from edge.model import reading
 from edge.prompt.template import Template
 from edge.sampling import Sampling
 from tests import handmade
+from tests.configs import activation
 from tests.handmade import ARR, BOOL, F32, I32, STR, U32, hf_config, hf_directory, hf_tensors, value
 
 #: what the bundled model was trained on is another kind of text than anybody's; it says this well
@@ -108,7 +109,7 @@ def test_the_reading_that_predicts_is_taken(
     settled = reading.settle(checkpoint)
     told = [note for note in settled.notes if "nats per token" in note]
     assert (words is None) == (not told) and (words is None or words in told[0])
-    assert settled.config.activation == "relu2"
+    assert activation(settled.config) == "relu2"
     # the second opening looks at nothing, and finds the same
     monkeypatch.setattr(reading, "score", lambda *_, **__: pytest.fail("scored twice"))
     again = reading.settle(open_checkpoint(path))
@@ -219,8 +220,8 @@ def write_file(folder: Path, data: bytes) -> str:
 def test_w1_a_relu2_model_under_the_label_bitnet(tmp_path: Path) -> None:
     for keys, kv_heads, why in (({}, 1, "grouped-query"), ({"bitnet.rope.freq_base": value(F32, 5e5)}, 2, "rope base")):
         c = open_checkpoint(write_file(tmp_path, handmade.model("bitnet", keys=keys, kv_heads=kv_heads)))
-        assert c.config.activation == "relu2" and why in c.notes[0]
-    assert open_checkpoint(write_file(tmp_path, handmade.model("bitnet", kv_heads=2))).config.activation == "silu"
+        assert activation(c.config) == "relu2" and why in c.notes[0]
+    assert activation(open_checkpoint(write_file(tmp_path, handmade.model("bitnet", kv_heads=2))).config) == "silu"
 
 
 def test_w3_modules_that_are_not_converted_stay_floats(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ minicpm's own code and integrations/bitnet.py), read as formulas.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -36,11 +35,11 @@ def int8_by_128(x: np.ndarray) -> np.ndarray:
 ROUNDING = {"none": as_they_are, "int8": int8, "int8-128": int8_by_128}
 
 
-def angles(config: Any, n: int) -> np.ndarray:
-    """Turns in radians [n][rope_dim / 2] before multipliers."""
-    c, half = config, config.rope_dim // 2
-    inv_freq = c.rope_theta ** (-np.arange(0, c.rope_dim, 2) / c.rope_dim)
-    s = c.rope_scaling
+def angles(rotation: Any, n: int) -> np.ndarray:
+    """Turns in radians [n][dim / 2] before multipliers, of an edge.layers.Rotation."""
+    r, half = rotation, rotation.dim // 2
+    inv_freq = r.theta ** (-np.arange(0, r.dim, 2) / r.dim)
+    s = r.scaling
     if s is not None and s.kind == "factors":
         inv_freq = inv_freq / np.array(s.factors)
     elif s is not None and s.kind == "llama3":
@@ -50,21 +49,21 @@ def angles(config: Any, n: int) -> np.ndarray:
         slow, fast = wavelength > s.n_ctx_orig / s.low_freq, wavelength < s.n_ctx_orig / s.high_freq
         inv_freq = np.where(slow, inv_freq / s.factor, np.where(fast, inv_freq, medium))
     elif s is not None:
-        bounds = [c.rope_dim * np.log(s.n_ctx_orig / (turns * 2 * np.pi)) / (2 * np.log(c.rope_theta))
+        bounds = [r.dim * np.log(s.n_ctx_orig / (turns * 2 * np.pi)) / (2 * np.log(r.theta))
                   for turns in (s.beta_fast, s.beta_slow)]
-        low, high = max(np.floor(bounds[0]), 0), min(np.ceil(bounds[1]), c.rope_dim - 1)
+        low, high = max(np.floor(bounds[0]), 0), min(np.ceil(bounds[1]), r.dim - 1)
         ramp = np.clip((np.arange(half) - low) / max(high - low, 0.001), 0, 1)
         inv_freq = inv_freq / s.factor * ramp + inv_freq * (1 - ramp)
-    return np.arange(n)[:, None] * inv_freq / c.rope_scale
+    return np.arange(n)[:, None] * inv_freq / r.scale
 
 
-def rotate(x: np.ndarray, config: Any) -> np.ndarray:
+def rotate(x: np.ndarray, rotation: Any) -> np.ndarray:
     """Rotary embedding of [token, head, D] over pairs (j, j + r/2) or (2j, 2j + 1) of the first r dimensions."""
-    turn = angles(config, len(x))
-    mscale = config.rope_scaling.mscale if config.rope_scaling else 1.0
+    turn = angles(rotation, len(x))
+    mscale = rotation.scaling.mscale if rotation.scaling else 1.0
     cos, sin = np.cos(turn)[:, None] * mscale, np.sin(turn)[:, None] * mscale
-    r, out = config.rope_dim, x.copy()
-    if config.rope_style == "interleaved":
+    r, out = rotation.dim, x.copy()
+    if rotation.style == "interleaved":
         a, b = x[..., 0:r:2], x[..., 1:r:2]
         out[..., 0:r:2], out[..., 1:r:2] = a * cos - b * sin, b * cos + a * sin
     else:
@@ -90,48 +89,52 @@ class Model:
 
     def hidden(self, ids: list[int]) -> np.ndarray:
         """float64 [token, hidden], behind the last norm."""
-        c, w, n = self.config, self.w, len(ids)
-        group = c.n_head // c.n_kv_head
-        back = np.arange(n)[:, None] - np.arange(n)  # how far behind a token another is
+        c, w = self.config, self.w
         h = w["token_embd.weight"][ids] * c.embedding_scale
-        for i in range(c.n_layer):
-            window = c.windows[i] if c.windows else 0
-            turned = c
-            if window:
-                turned = dataclasses.replace(c, rope_theta=c.sliding.theta, rope_scale=1.0, rope_scaling=None)
-            mask = np.where((back >= 0) & (back < (window or n)), 0, -np.inf)
-
-            def of(name: str, index: int = i) -> np.ndarray | None:
-                return w.get(f"blk.{index}.{name}")
-
-            def project(x: np.ndarray, name: str) -> np.ndarray:
-                if of(f"{name}_norm_in.weight") is not None:
-                    x = rmsnorm(x, of(f"{name}_norm_in.weight"), c.inner_eps)
-                y = self.rounded(x) @ of(f"{name}.weight").T
-                return y if of(f"{name}.bias") is None else y + of(f"{name}.bias")
-
-            def heads(x: np.ndarray, name: str, n_head: int, turned: Any = turned) -> np.ndarray:
-                y, norm = project(x, name).reshape(n, n_head, c.head_dim), of(f"{name}_norm.weight")
-                y = rmsnorm(y, norm, c.eps) if c.qk_norm == "before" else y
-                y = rotate(y, turned)
-                return rmsnorm(y, norm, c.eps) if c.qk_norm == "after" else y
-
-            x = rmsnorm(h, of("attn_norm.weight"), c.eps)
-            q, k = heads(x, "attn_q", c.n_head), heads(x, "attn_k", c.n_kv_head)
-            v = project(x, "attn_v").reshape(n, c.n_kv_head, c.head_dim)
-            k, v = k.repeat(group, 1), v.repeat(group, 1)
-            score = np.einsum("thd,shd->hts", q, k) * c.query_scale / c.head_dim**0.5 + mask
-            p = np.exp(score - score.max(-1, keepdims=True))
-            mixed = np.einsum("hts,shd->thd", p / p.sum(-1, keepdims=True), v).reshape(n, -1)
-            mixed = rmsnorm(mixed, of("attn_sub_norm.weight"), c.eps) if c.sub_norm else mixed
-            y = project(mixed, "attn_output")
-            h = h + (rmsnorm(y, of("post_attention_norm.weight"), c.eps) if c.post_norm else y) * c.residual_scale
-            x = rmsnorm(h, of("ffn_norm.weight"), c.eps)
-            y = acted(c.activation, project(x, "ffn_gate")) * project(x, "ffn_up")
-            y = rmsnorm(y, of("ffn_sub_norm.weight"), c.eps) if c.sub_norm else y
-            y = project(y, "ffn_down")
-            h = h + (rmsnorm(y, of("post_ffw_norm.weight"), c.eps) if c.post_norm else y) * c.residual_scale
+        for i, layer in enumerate(c.layers):
+            for mix, norm in ((self.attention, "post_attention_norm"), (self.dense, "post_ffw_norm")):
+                y = mix(i, layer, h)
+                y = rmsnorm(y, w[f"blk.{i}.{norm}.weight"], c.eps) if layer.post_norm else y
+                h = h + y * c.residual_scale
         return rmsnorm(h, w["output_norm.weight"], c.eps)
+
+    def project(self, index: int, x: np.ndarray, name: str) -> np.ndarray:
+        """A matrix of a layer times x [token, in], with the norm before it and the bias after it that it has."""
+        of = {kind: self.w.get(f"blk.{index}.{name}{kind}") for kind in (".weight", ".bias", "_norm_in.weight")}
+        if of["_norm_in.weight"] is not None:
+            x = rmsnorm(x, of["_norm_in.weight"], self.config.inner_eps)
+        y = self.rounded(x) @ of[".weight"].T
+        return y if of[".bias"] is None else y + of[".bias"]
+
+    def attention(self, index: int, layer: Any, h: np.ndarray) -> np.ndarray:
+        """What the attention of a layer adds to h [token, hidden]."""
+        c, m, n = self.config, layer.mixer, len(h)
+        back = np.arange(n)[:, None] - np.arange(n)  # how far behind a token another is
+        mask = np.where((back >= 0) & (back < (m.window or n)), 0, -np.inf)
+
+        def heads(x: np.ndarray, name: str, n_head: int) -> np.ndarray:
+            y, norm = self.project(index, x, name).reshape(n, n_head, m.head_dim), f"blk.{index}.{name}_norm.weight"
+            y = rmsnorm(y, self.w[norm], c.eps) if m.qk_norm == "before" else y
+            y = rotate(y, m.rotation)
+            return rmsnorm(y, self.w[norm], c.eps) if m.qk_norm == "after" else y
+
+        x = rmsnorm(h, self.w[f"blk.{index}.attn_norm.weight"], c.eps)
+        q, k = heads(x, "attn_q", m.n_head), heads(x, "attn_k", m.n_kv_head)
+        v = self.project(index, x, "attn_v").reshape(n, m.n_kv_head, m.head_dim)
+        k, v = (y.repeat(m.n_head // m.n_kv_head, 1) for y in (k, v))
+        score = np.einsum("thd,shd->hts", q, k) * m.query_scale / m.head_dim**0.5 + mask
+        p = np.exp(score - score.max(-1, keepdims=True))
+        mixed = np.einsum("hts,shd->thd", p / p.sum(-1, keepdims=True), v).reshape(n, -1)
+        mixed = rmsnorm(mixed, self.w[f"blk.{index}.attn_sub_norm.weight"], c.eps) if m.sub_norm else mixed
+        return self.project(index, mixed, "attn_output")
+
+    def dense(self, index: int, layer: Any, h: np.ndarray) -> np.ndarray:
+        """What the dense feed-forward part of a layer adds to h [token, hidden]."""
+        c, part = self.config, layer.feed_forward
+        x = rmsnorm(h, self.w[f"blk.{index}.ffn_norm.weight"], c.eps)
+        y = acted(part.activation, self.project(index, x, "ffn_gate")) * self.project(index, x, "ffn_up")
+        y = rmsnorm(y, self.w[f"blk.{index}.ffn_sub_norm.weight"], c.eps) if part.sub_norm else y
+        return self.project(index, y, "ffn_down")
 
     def logits(self, ids: list[int]) -> np.ndarray:
         """float64 [token, vocabulary]."""

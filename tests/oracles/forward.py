@@ -64,8 +64,9 @@ class Model:
 
     def __init__(self, checkpoint: Any) -> None:
         self.config = checkpoint.config
-        assert self.config.activation == "relu2" and self.config.sub_norm and self.config.tied
-        assert self.config.rope_style == "half"
+        layer = self.config.layers[0]
+        assert layer.feed_forward.activation == "relu2" and layer.mixer.sub_norm and self.config.tied
+        assert set(self.config.layers) == {layer} and layer.mixer.rotation.style == "half"
         self.weight = {
             name.removesuffix(".weight"): ternary(tensor) if tensor.type == "I2_S" else floats(tensor)
             for name, tensor in checkpoint.tensors.items()
@@ -74,7 +75,7 @@ class Model:
     def logits(self, ids: list[int]) -> np.ndarray:
         """float64 [token, vocabulary]."""
         c, w = self.config, self.weight
-        n, group = len(ids), c.n_head // c.n_kv_head
+        n, group, theta = len(ids), c.n_head // c.n_kv_head, c.attention[0].rotation.theta
         mask = np.where(np.tri(n), 0, -np.inf)
         a48 = c.activation_quant == "a4.8"
         inner, mixing = (four_bits, larger_half) if a48 else (bitlinear, bitlinear)
@@ -82,8 +83,8 @@ class Model:
         for i in range(c.n_layer):
             layer = {name.removeprefix(f"blk.{i}."): value for name, value in w.items() if name.startswith(f"blk.{i}.")}
             x = rmsnorm(h, layer["attn_norm"], c.eps)
-            q = rotate(inner(x, layer["attn_q"]).reshape(n, c.n_head, c.head_dim), c.rope_theta)
-            k = rotate(inner(x, layer["attn_k"]).reshape(n, c.n_kv_head, c.head_dim), c.rope_theta)
+            q = rotate(inner(x, layer["attn_q"]).reshape(n, c.n_head, c.head_dim), theta)
+            k = rotate(inner(x, layer["attn_k"]).reshape(n, c.n_kv_head, c.head_dim), theta)
             v = inner(x, layer["attn_v"]).reshape(n, c.n_kv_head, c.head_dim)
             k, v = k.repeat(group, 1), v.repeat(group, 1)
             score = np.einsum("thd,shd->hts", q, k) / c.head_dim**0.5 + mask

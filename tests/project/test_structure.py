@@ -43,13 +43,18 @@ FLOORS = {
     "pyx.attention": 3,
     "pyx.probe": 3,
     "pyx.rotary": 3,
+    "pyx.tensors": 3,
     "pyx.scratch": 4,
+    "pyx.stages": 4,
+    "pyx.mix_attention": 4,
+    "pyx.feed_dense": 4,
     "pyx.layer": 4,
     "pyx.transformer": 4,
     # values: a limit, a thread, a configuration
     "edge.threads": 6,
     "edge.amounts": 7,
     "edge.sampling": 8,
+    "edge.layers": 9,
     "edge.config": 9,
     # files and texts
     "edge.registry": 10,

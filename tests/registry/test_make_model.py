@@ -84,7 +84,7 @@ def test_f16_source_holds_the_same_weights(tmp_path: Path) -> None:
 def test_other_name_of_the_same_architecture(tmp_path: Path) -> None:
     make_model.make(tmp_path / "a", "tiny", arch="bitnet")
     checkpoint = open_checkpoint(str(tmp_path / "a"))
-    assert (checkpoint.config.arch, checkpoint.config.sub_norm) == ("bitnet", True)
+    assert (checkpoint.config.arch, checkpoint.config.layers[0].mixer.sub_norm) == ("bitnet", True)
     with pytest.raises(ValueError, match="one name only"):
         make_model.make(tmp_path / "b", "tiny-llama", arch="bitnet")
 

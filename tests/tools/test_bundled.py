@@ -36,7 +36,7 @@ def test_it_is_what_its_page_says(bundled_model: Path) -> None:
     assert f"`{hashlib.sha256(data).hexdigest()}`" in page and f"{len(data):,} bytes" in page
     assert bundled_model.name in page and len(data) <= 8 << 20
     c = open_checkpoint(bundled_model)
-    assert c.notes == [] and c.config.arch == "bitnet-b1.58" and c.config.activation == "relu2"
+    assert c.notes == [] and c.config.arch == "bitnet-b1.58" and c.config.layers[0].feed_forward.activation == "relu2"
     assert c.tokenizer.kind == "bpe" and c.tokenizer.add_bos and len(c.tokenizer.eos_ids) == 2
     assert c.chat_template and c.metadata["general.license"] == "mit"
 
@@ -64,9 +64,9 @@ def unpack(checkpoint: Checkpoint, folder: Path) -> None:
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     described = {
         "architectures": ["BitNetForCausalLM"], "model_type": "bitnet", "vocab_size": c.n_vocab,
-        "hidden_size": c.hidden, "intermediate_size": c.ffn, "num_hidden_layers": c.n_layer,
+        "hidden_size": c.hidden, "intermediate_size": c.layers[0].feed_forward.ffn, "num_hidden_layers": c.n_layer,
         "num_attention_heads": c.n_head, "num_key_value_heads": c.n_kv_head, "head_dim": c.head_dim,
-        "hidden_act": "relu2", "rms_norm_eps": round(c.eps, 9), "rope_theta": c.rope_theta,
+        "hidden_act": "relu2", "rms_norm_eps": round(c.eps, 9), "rope_theta": c.layers[0].mixer.rotation.theta,
         "max_position_embeddings": c.n_ctx_train, "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": 1,
         "pad_token_id": 2, "quantization_config": {
             "quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "offline"},

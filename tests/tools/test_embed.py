@@ -32,11 +32,12 @@ from pyx.kv import KVCache
 from pyx.stored_rows import StoredRows
 from pyx.transformer import Segment, Transformer
 from tests import handmade
-from tests.formats.test_families import BASE, IDS, made_up
+from tests.configs import uniform
+from tests.formats.test_families import IDS, made_up
 from tests.oracles import family
 
 #: as BitNet-embedding-0.6B: Qwen3, a norm for each projection, activations int8 per token
-MADE_UP = dataclasses.replace(BASE, arch="qwen3", qk_norm="before", inner_norm=True, inner_eps=1e-6)
+MADE_UP = uniform(arch="qwen3", qk_norm="before", inner_norm=True, inner_eps=1e-6)
 
 
 def bytes_tokenizer() -> TokenizerSpec:

@@ -49,7 +49,7 @@ def pages_to_share(engine: Engine, keep: float) -> tuple[int, int]:
     Raises UsageError unless ``keep`` is above 0 and at most 1.
     """
     most = -(-engine.plan.n_ctx // PAGE)
-    heads = engine.config.n_layer * engine.config.n_kv_head
+    heads = len(engine.config.attention) * engine.config.n_kv_head
     if not 0 < keep <= 1:
         raise UsageError(f"the share to keep must be above 0 and at most 1, not {keep:g}")
     return max(heads, round(keep * most * heads)), most
@@ -222,7 +222,7 @@ def forgetting(
 ) -> Costs:
     """Measure the cost of each head alone at 1, 4, 16, ... pages."""
     most = -(-engine.plan.n_ctx // PAGE)
-    n = engine.config.n_layer * engine.config.n_kv_head
+    n = len(engine.config.attention) * engine.config.n_kv_head
     sizes = [4**i for i in range(most.bit_length()) if 4**i < most]
     choices = [(head, size) for head in range(n) for size in sizes]
     found: dict[tuple[int, int], float] = {(head, most): 0.0 for head in range(n)}

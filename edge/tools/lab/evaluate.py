@@ -336,7 +336,7 @@ def kv_quality(
                 run.likelihood.extend(likelihood)
                 run.same += sum(same)
                 if run is reference and len(ids) > 1:
-                    looks = [memoryview(probe.rows(run.kv, i, queries)) for i in range(engine.config.n_layer)]
+                    looks = [memoryview(probe.rows(run.kv, i, queries)) for i in range(len(engine.config.attention))]
             if len(ids) > 1:
                 for run in (reference, *runs):
                     run.mass.append(_mass_kept(run.kv, looks, engine.config.n_head, engine.config.n_kv_head))

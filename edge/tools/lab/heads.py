@@ -57,7 +57,7 @@ def measure(engine: Engine, tokens: Sequence[int], sinks: int = 4, progress: Pro
         for at in range(0, len(piece) - STRIDE + 1, STRIDE):
             with engine.model.alone() as transformer:
                 transformer.step([Segment(kv, piece[at : at + STRIDE])])
-                for layer in range(config.n_layer if at + STRIDE > longest // 4 else 0):
+                for layer in range(len(config.attention) if at + STRIDE > longest // 4 else 0):
                     rows = memoryview(probe.rows(kv, layer, queries))
                     n = kv.n_tokens
                     for head in range(config.n_kv_head):
@@ -184,7 +184,7 @@ def classes(
             for begin, end in zip(cuts, cuts[1:]):
                 with engine.model.alone() as transformer:
                     transformer.step([Segment(kv, piece[begin:end])])
-                    for layer in range(config.n_layer if begin >= length - LOOKS else 0):
+                    for layer in range(len(config.attention) if begin >= length - LOOKS else 0):
                         looks = memoryview(probe.rows(kv, layer, queries))
                         for head in range(config.n_head):
                             bits, sunk, support, _ = probe.describe(looks[head * end : (head + 1) * end], sinks, MASS)

@@ -1,0 +1,220 @@
+"""LayerConfig: what one layer of a model consists of, validated.
+
+    hidden state -> mixer -> added -> feed-forward part -> added
+
+A mixer lets a token see those before it; a feed-forward part works on each token alone.  Each kind of either is a class
+here, which holds its dimensions and conventions.  docs/add_a_layer.md lists what a new kind needs elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from edge.errors import InvalidFile
+
+#: activations of the gate in the feed-forward part: squared ReLU, SiLU, GELU by tanh
+ACTIVATIONS = ("relu2", "silu", "gelu")
+#: dimension -> (least, most): values outside are hostile or damaged
+LIMITS = {
+    "n_layer": (1, 512),
+    "hidden": (4, 65536),
+    "ffn": (4, 262144),
+    "n_head": (1, 1024),
+    "n_kv_head": (1, 1024),
+    "head_dim": (4, 512),
+    "n_vocab": (2, 4_000_000),
+    "n_ctx_train": (1, 1 << 30),
+    "rope_dim": (2, 512),
+}
+#: longest sliding window in tokens
+LONGEST_WINDOW = 1 << 24
+
+
+def check_dimension(name: str, value: Any) -> None:
+    """Raise InvalidFile if the value is not a whole number within the limits of this dimension."""
+    least, most = LIMITS[name]
+    if not isinstance(value, int) or not least <= value <= most:
+        raise InvalidFile(f"{name} is {value!r}; a model has {least} to {most}")
+
+
+@dataclass(frozen=True)
+class RopeScaling:
+    """How the rotary embedding of a model was stretched for a longer context than it was first trained on.
+
+    ``kind`` is "yarn" (arXiv 2309.00071: fast pairs rotate as before, slow ones ``factor`` times more slowly, with a
+    ramp between), "llama3" (the same with bounds given as wavelengths) or "factors" (longrope: a divisor for each
+    pair).  ``mscale`` multiplies cosines and sines, and therefore the scores by its square.
+
+    Raises InvalidFile for values that are not valid.
+    """
+
+    kind: str
+    factor: float = 1.0
+    n_ctx_orig: int = 0  # context length before
+    beta_fast: float = 32.0  # yarn: turns within n_ctx_orig above which a pair is fast
+    beta_slow: float = 1.0  # yarn: and below which it is slow
+    low_freq: float = 1.0  # llama3: the same two bounds
+    high_freq: float = 4.0
+    mscale: float = 1.0
+    factors: tuple[float, ...] = ()  # "factors": [rope_dim / 2]
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("yarn", "llama3", "factors"):
+            raise InvalidFile(f"rope scaling {self.kind!r} is not supported (linear, yarn, llama3 and longrope are)")
+        if self.kind != "factors" and not 1 <= self.n_ctx_orig <= 1 << 30:
+            raise InvalidFile(f"rope scaling for an original context of {self.n_ctx_orig} tokens is not valid")
+        positive = (self.factor, self.beta_fast, self.beta_slow, self.low_freq, self.high_freq, self.mscale)
+        if not all(1e-6 < value < 1e6 for value in (*positive, *self.factors)):
+            raise InvalidFile("the numbers of its rope scaling are not valid")
+        if self.kind == "llama3" and not self.low_freq < self.high_freq:
+            raise InvalidFile(f"rope scaling with low_freq_factor {self.low_freq} and high_freq_factor "
+                              f"{self.high_freq} makes no sense")
+
+    def divisors(self, theta: float, dim: int) -> list[float]:
+        """The divisors of the rotation per position, one for each pair, [dim / 2].  Raises ValueError if there are too
+        few factors.
+        """
+        half = dim // 2
+        if self.kind == "factors":
+            if len(self.factors) != half:
+                raise ValueError(f"{len(self.factors)} rope factors for {half} pairs")
+            return list(self.factors)
+        keeps = [self._kept(theta, dim, j) for j in range(half)]
+        return [1.0 / (keep + (1.0 - keep) / self.factor) for keep in keeps]
+
+    def _kept(self, theta: float, dim: int, pair: int) -> float:
+        """1 for a pair that rotates as before, 0 for one that rotates ``factor`` times more slowly; between them a
+        ramp.
+        """
+        if self.kind == "llama3":
+            turns = self.n_ctx_orig * theta ** (-2 * pair / dim) / (2 * math.pi)
+            return min(1.0, max(0.0, (turns - self.low_freq) / (self.high_freq - self.low_freq)))
+
+        def pair_with(turns: float) -> float:
+            """The pair that turns so often within the original context; a fraction."""
+            return dim * math.log(self.n_ctx_orig / (turns * 2 * math.pi)) / (2 * math.log(theta))
+
+        first, last = max(math.floor(pair_with(self.beta_fast)), 0), min(math.ceil(pair_with(self.beta_slow)), dim - 1)
+        return 1.0 - min(1.0, max(0.0, (pair - first) / max(last - first, 0.001)))
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """The rotary position embedding of an attention layer: the first ``dim`` dimensions of each query and key head.
+
+    ``style`` is ``"half"`` (pairs j, j + dim/2: Hugging Face, GGUF bitnet*) or ``"interleaved"`` (pairs 2j, 2j + 1:
+    GGUF arch llama).
+
+    Raises InvalidFile for values that are not valid or do not fit each other.
+    """
+
+    theta: float
+    dim: int
+    style: str = "half"
+    scale: float = 1.0  # linear position scaling: angle is divided by this
+    scaling: RopeScaling | None = None
+    divided: bool = True  # by the divisors of the file (rope_freqs.weight), if it has some
+
+    def __post_init__(self) -> None:
+        check_dimension("rope_dim", self.dim)
+        if self.dim % 2:
+            raise InvalidFile(f"rope dimension {self.dim} is odd, but dimensions are rotated in pairs")
+        if not 1.0 <= self.theta < 1e12:
+            raise InvalidFile(f"rope theta {self.theta} is out of range")
+        if not 0.0 < self.scale < 1e6:
+            raise InvalidFile(f"rope scale {self.scale} is out of range")
+        if self.scaling is not None and self.scaling.kind == "factors" and len(self.scaling.factors) != self.dim // 2:
+            raise InvalidFile(f"{len(self.scaling.factors)} rope factors for {self.dim // 2} pairs")
+        if self.scaling is not None and self.theta < 1.001:
+            raise InvalidFile(f"rope theta {self.theta} cannot be scaled")
+        if self.style not in ("half", "interleaved"):
+            raise InvalidFile(f"rope style {self.style!r} is not known")
+
+
+@dataclass(frozen=True)
+class Attention:
+    """A mixer: softmax attention of query heads over the keys and values of KV heads, which a KV cache holds.
+
+    Raises InvalidFile for values that are not valid or do not fit each other.
+    """
+
+    n_head: int
+    n_kv_head: int
+    head_dim: int
+    rotation: Rotation
+    window: int = 0  # each token sees the latest ``window`` tokens only, including itself; 0: all
+    sub_norm: bool = False  # a norm before the output projection
+    qk_norm: str = ""  # "before" or "after" the rotation: a norm of each query and key head
+    qkv_bias: bool = False
+    query_scale: float = 1.0  # multiplies queries beside 1 / sqrt(head_dim); with norms of heads before the rotation
+    kind: str = field(default="attention", init=False)
+
+    def __post_init__(self) -> None:
+        check_dimension("n_head", self.n_head)
+        check_dimension("n_kv_head", self.n_kv_head)
+        check_dimension("head_dim", self.head_dim)
+        if self.n_head % self.n_kv_head:
+            raise InvalidFile(f"{self.n_head} query heads cannot share {self.n_kv_head} key/value heads evenly")
+        if self.head_dim % 4:
+            raise InvalidFile(f"head_dim {self.head_dim} is not a multiple of 4")
+        if self.rotation.dim > self.head_dim:
+            raise InvalidFile(f"rope dimension {self.rotation.dim} does not fit head_dim {self.head_dim}")
+        if not 0 <= self.window <= LONGEST_WINDOW:
+            raise InvalidFile(f"a sliding window of {self.window} tokens is not valid")
+        if self.qk_norm not in ("", "before", "after"):
+            raise InvalidFile(f"norms of queries and keys {self.qk_norm!r} the rotation are not known")
+        if not 1e-6 < self.query_scale < 1e6:
+            raise InvalidFile(f"query_scale {self.query_scale} is out of range")
+        if self.query_scale != 1.0 and self.qk_norm != "before":
+            raise InvalidFile("a scale of queries is supported only with norms of queries before the rotation")
+
+    @property
+    def q_dim(self) -> int:
+        """Width of the concatenated query heads."""
+        return self.n_head * self.head_dim
+
+    @property
+    def kv_dim(self) -> int:
+        """Width of the concatenated key (or value) heads."""
+        return self.n_kv_head * self.head_dim
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A feed-forward part: down(activation(gate x) * up x), ``ffn`` wide.  ``activation``: one of :data:`ACTIVATIONS`.
+
+    Raises InvalidFile for values that are not valid.
+    """
+
+    ffn: int
+    activation: str
+    sub_norm: bool = False  # a norm before the down projection
+    kind: str = field(default="dense", init=False)
+
+    def __post_init__(self) -> None:
+        check_dimension("ffn", self.ffn)
+        if self.activation not in ACTIVATIONS:
+            raise InvalidFile(f"activation {self.activation!r} is not supported ({', '.join(ACTIVATIONS)} are)")
+
+
+@dataclass(frozen=True)
+class LayerConfig:
+    """One layer of a model."""
+
+    mixer: Attention
+    feed_forward: Dense
+    inner_norm: bool = False  # a norm before each projection
+    post_norm: bool = False  # a norm after the mixer and one after the feed-forward part, before they are added
+
+    def sliding(self, window: int, theta: float) -> LayerConfig:
+        """The same layer with a sliding window and a rotation of its own: with base ``theta`` and without stretching
+        (Gemma 3).  Raises InvalidFile.
+        """
+        if not 1 <= window <= LONGEST_WINDOW:
+            raise InvalidFile(f"a sliding window of {window} tokens is not valid")
+        if not 1.0 <= theta < 1e12:
+            raise InvalidFile(f"rope theta {theta} of its sliding window is out of range")
+        rotation = Rotation(theta, self.mixer.rotation.dim, self.mixer.rotation.style, divided=False)
+        return replace(self, mixer=replace(self.mixer, window=window, rotation=rotation))

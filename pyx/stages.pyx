@@ -1,0 +1,123 @@
+"""stages: what the stages of every kind of layer share: rounding, rows of projections, adding to the residual stream.
+
+Every thread takes a fixed share of rows, tokens or KV heads.  (Giving portions of rows to threads as they become free
+was no faster, on an idle or a loaded machine: benchmarks/SPEED.md.)
+"""
+
+from libc.stdint cimport int8_t, int32_t, int64_t
+
+from pyx.attention cimport share
+from pyx.cpu cimport GROUP, TERNARY_BLOCK
+from pyx.projection cimport activations, matrix, project
+from pyx.team cimport NORM, lap, stage, team_barrier
+
+cdef extern from "kernels.h" nogil:
+    float quantize_i4(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *sum)
+    void keep_larger_half(int8_t *q, int64_t n, int32_t *sum)
+
+
+cdef void quantise(
+    step_plan *p, const float *x, const float *norm, const float *inner, int64_t n, act_quant kind,
+    int64_t row) noexcept nogil:
+    """[Norm, the projection's own norm (both [n]) and] quantise one token x [n] into row `row` of w.x8, rows
+    n_block*128 apart; keeps the floats in w.x."""
+    cdef int64_t pad = (n + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
+    if norm != NULL:
+        p.kernel.rmsnorm(x, norm, p.eps, n, p.w.x + row * n)
+        x = p.w.x + row * n
+    if inner != NULL:
+        p.kernel.rmsnorm(x, inner, p.inner_eps, n, p.w.x + row * n)
+        x = p.w.x + row * n
+    if p.groups:
+        p.kernel.quantize_groups(
+            x, n, p.w.x8 + row * pad, p.w.s + row * (pad // GROUP), p.w.sum + row * (pad // GROUP))
+        return
+    if kind == INT4:
+        p.w.s[row] = quantize_i4(x, n, p.w.x8 + row * pad, pad, p.w.sum + row)
+        return
+    p.w.s[row] = p.kernel.quantize_i8(x, n, p.w.x8 + row * pad, pad, p.w.sum + row)
+    if kind == INT8_HALF:
+        keep_larger_half(p.w.x8 + row * pad, n, p.w.sum + row)
+
+
+cdef activations quantised(
+    step_plan *p, const float *x, const float *norm, const float *inner, int64_t n, act_quant kind, int tid,
+    int n_thread) noexcept nogil:
+    """Stage: x [n_token][n] as the input of projections, through the norms [n] that are given.
+
+    A single token is quantised by every thread for itself, in a row of its own: that takes no longer than one thread
+    alone, and nobody has to wait.
+    """
+    cdef int64_t t, row = tid if p.n_token == 1 else 0, pad = (n + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
+    cdef activations a
+    if p.n_token == 1:
+        quantise(p, x, norm, inner, n, kind, row)
+    else:
+        for t in range(share(p.n_token, 1, tid, n_thread), share(p.n_token, 1, tid + 1, n_thread)):
+            quantise(p, x + t * n, norm, inner, n, kind, t)
+        team_barrier(&p.team, n_thread)
+    lap(clock_of(p, tid), NORM)
+    a.n_token = p.n_token
+    a.x8 = p.w.x8 + row * pad
+    a.ld_x8 = pad
+    a.groups = p.groups
+    a.s = p.w.s + row * (pad // GROUP if p.groups else 1)
+    a.sum = p.w.sum + row * (pad // GROUP if p.groups else 1)
+    a.x = x if norm == NULL and inner == NULL else p.w.x + row * n
+    a.ld_x = n
+    return a
+
+
+cdef void rows_of(
+    step_plan *p, const matrix *w, const activations *a, int64_t start, int64_t stop, bint accumulate,
+    int32_t *acc, float *out) noexcept nogil:
+    """out [n_token][n_row] (+)= w a for rows [start, stop), clamped to the matrix; so fused matrices are cut from one
+    range of rows."""
+    start = max(start, <int64_t>0)
+    stop = min(stop, w.n_row)
+    if start < stop:
+        project(p.kernel, w, a, start, stop, accumulate, acc, out, w.n_row)
+
+
+cdef void biased_rows(
+    step_plan *p, const matrix *w, const float *bias, const activations *a, int64_t start, int64_t stop, int32_t *acc,
+    float *out) noexcept nogil:
+    """rows_of, plus the bias [n_row] of each row where there is one."""
+    cdef int64_t t, row
+    rows_of(p, w, a, start, stop, False, acc, out)
+    if bias == NULL:
+        return
+    for t in range(a.n_token):
+        for row in range(max(start, <int64_t>0), min(stop, w.n_row)):
+            out[t * w.n_row + row] += bias[row]
+
+
+cdef void rows_apart(
+    step_plan *p, const matrix *w, const float *bias, const float *norm, const float *inner, stage which, int32_t *acc,
+    float *out, int tid, int n_thread) noexcept nogil:
+    """Stage: a projection of h that has a norm of its own in front of it, into out [n_token][n_row]."""
+    cdef activations a = quantised(p, p.w.h, norm, inner, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
+    biased_rows(
+        p, w, bias, &a, share(w.n_row, unit_of(p), tid, n_thread), share(w.n_row, unit_of(p), tid + 1, n_thread), acc,
+        out)
+    done(p, which, tid, n_thread)
+
+
+cdef void add_rows(
+    step_plan *p, const matrix *w, const activations *a, const float *norm, stage which, int32_t *acc, int tid,
+    int n_thread) noexcept nogil:
+    """Stage: a projection, through the norm [hidden] behind it where there is one, added to h [n_token][hidden]."""
+    cdef int64_t t, i, start = share(p.hidden, unit_of(p), tid, n_thread)
+    cdef int64_t stop = share(p.hidden, unit_of(p), tid + 1, n_thread)
+    cdef float *block   # [hidden], of one token
+    cdef float *h       # [hidden]
+    rows_of(p, w, a, start, stop, norm == NULL, acc, p.w.h if norm == NULL else p.w.block)
+    done(p, which, tid, n_thread)
+    if norm == NULL:
+        return
+    for t in range(share(p.n_token, 1, tid, n_thread), share(p.n_token, 1, tid + 1, n_thread)):
+        block, h = p.w.block + t * p.hidden, p.w.h + t * p.hidden
+        p.kernel.rmsnorm(block, norm, p.eps, p.hidden, block)
+        for i in range(p.hidden):
+            h[i] += block[i]
+    done(p, NORM, tid, n_thread)
