@@ -126,7 +126,7 @@ def main() -> None:
     for kind in KINDS:
         checkpoint.config = dataclasses.replace(c, activation_quant=kind)
         model = build(checkpoint, n_threads=1, head="f32")
-        cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, c.n_ctx_train, "f32", windows=c.windows)
+        cache = KVCache(*c.kv_shape, c.n_ctx_train, "f32", windows=c.windows)
         losses, choices = [], []
         for ids in pieces:
             cache.reset()

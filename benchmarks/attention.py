@@ -52,7 +52,7 @@ def pages(kv_type: str, head_dim: int) -> tuple[list[bytes], bytes]:
 
 def filled(config: ModelConfig, kv_type: str, depth: int) -> KVCache:
     """A cache that holds depth + SPARE tokens, in memory of its own."""
-    cache = KVCache(config.n_layer, config.n_kv_head, config.head_dim, depth + PAGE, kv_type)
+    cache = KVCache(*config.kv_shape, depth + PAGE, kv_type)
     sealed, unsealed = pages(kv_type, config.head_dim)
 
     def fill(view: memoryview) -> None:
@@ -85,7 +85,7 @@ def measure(
 ) -> tuple[list[Row], float]:
     """The rows, and ms a token of the same calls over 16 tokens."""
     caches = {kv_type: filled(config, kv_type, depth) for kv_type in dict.fromkeys(map(page_types, types))}
-    little = KVCache(config.n_layer, config.n_kv_head, config.head_dim, PAGE, "f16")
+    little = KVCache(*config.kv_shape, PAGE, "f16")
     random, workspace = Random(2), Workspace()
     q = array.array("f", (x / config.head_dim**0.5 for x in floats(random, config.n_head * config.head_dim)))
     k, v = (floats(random, config.n_kv_head * config.head_dim) for _ in range(2))
@@ -107,7 +107,7 @@ def measure(
     rows = []
     for kv_type, found in samples.items():
         one, two = (
-            KVCache.bytes_for(config.n_layer, config.n_kv_head, config.head_dim, n, kv_type) for n in (depth, 2 * depth)
+            KVCache.bytes_for(*config.kv_shape, n, kv_type) for n in (depth, 2 * depth)
         )
         ms = median(found)
         ratio = median(samples[next(iter(samples))]) / ms

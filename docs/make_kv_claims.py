@@ -39,16 +39,14 @@ def page() -> str:
 # ---- arithmetic ------------------------------------------------------------------------------------------------------
 
 
-def shape(name: str) -> ModelConfig:
-    """A published model."""
-    found = shapes.find(name)
-    assert found is not None, name
-    return found
+def shape(name: str, **changes: int) -> ModelConfig:
+    """A published model, with other dimensions."""
+    return replace(shapes.SHAPES[name], **changes).config(name)
 
 
 def guide_model(dim: int, n_layer: int = 1) -> ModelConfig:
     """The model that source 2 describes: keys of ``dim`` dimensions in heads of 128."""
-    return replace(shape("llama3-8b"), n_layer=n_layer, hidden=dim, n_head=dim // 128, n_kv_head=dim // 128)
+    return shape("llama3-8b", n_layer=n_layer, hidden=dim, n_head=dim // 128, n_kv_head=dim // 128)
 
 
 def mb(n: float) -> str:
@@ -78,7 +76,7 @@ def sizes(types: Sequence[str] = kv_table.TYPES) -> dict[str, str]:
     paper = ((large, 2048, untied), (two_b, 2048, w.paper), (two_b, 4096, w.paper))
     f16 = {n: kv(two_b, "f16", n) for n in CONTEXTS}
     per_token = {each: kv(guide_model(1024), each) for each in types}
-    as_mha = replace(two_b, n_kv_head=two_b.n_head)
+    as_mha = shape("2b-4t", n_kv_head=two_b.n_head)
     return {
         "sizes": size_table((large, two_b), types),
         "large_f16": ", ".join(mb(kv(large, "f16", n)) for n in CONTEXTS[:3]),
@@ -96,7 +94,7 @@ def sizes(types: Sequence[str] = kv_table.TYPES) -> dict[str, str]:
         "real_shares": ", ".join(f"{f16[n] / (f16[n] + resident):.1%}" for n in CONTEXTS),
         "gqa_same": f"{kv(as_mha, 'f16') / kv(two_b, 'f16'):.0f}",
         "gqa_large": f"{kv(large, 'f16') / kv(two_b, 'f16'):.2f}",
-        "zig_layer": f"{kv(replace(large, n_layer=1), 'f32', 100):,}",
+        "zig_layer": f"{kv(shape('large', n_layer=1), 'f32', 100):,}",
         "zig": f"{kv(large, 'f32', 100):,}",
         "zig_mb": f"{kv(large, 'f32', 100) / 1e6:.2f}",
         "zig_mib": f"{kv(large, 'f32', 100) / 2**20:.1f}",
@@ -111,7 +109,7 @@ def sizes(types: Sequence[str] = kv_table.TYPES) -> dict[str, str]:
         "card": f"{kv(two_b, 'int8', 4096) / 90e6:.1f}",
         "llama_token": f"{kv(llama, 'f16'):,}",
         "llama_all": mb(kv(llama, "f16", 2048)),
-        "llama_layer": mb(kv(replace(llama, n_layer=1), "f16", 2048)),
+        "llama_layer": mb(kv(guide_model(2048), "f16", 2048)),
         "contiguous": f"{kv(llama, 'f16', 1536) / 1e9:.2f}",
         "paged": f"{kv(llama, 'f16', 4096) / 1e9:.2f}",
     }

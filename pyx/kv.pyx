@@ -28,6 +28,8 @@ from pyx.spill cimport Spill
 cdef class KVCache:
     """Keys and values of one session.
 
+    n_layer: layers with attention; others have no pages, and these are numbered among themselves.
+
     n_ctx: number of tokens it can hold.  With ``window`` > 0 a conversation can continue without end: token t attends
     to {0 .. sinks-1} and {t-window+1 .. t} exactly. kv_type: see page.page_types(); a quantised type is that of sealed
     pages.

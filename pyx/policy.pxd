@@ -27,7 +27,7 @@ cdef struct stream:
 
 # Everything attention needs of a cache, without Python objects.
 cdef struct pages:
-    int64_t n_layer
+    int64_t n_layer         # with attention: others have no streams
     int64_t n_kv_head
     int64_t head_dim
     page_format unsealed    # sink pages and the open page: floats

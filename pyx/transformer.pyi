@@ -52,6 +52,9 @@ class Transformer:
         cores: Iterable[int] | None = None,
     ) -> None: ...
     @property
+    def kv_shape(self) -> tuple[int, int, int]:
+        """(layers with attention, KV heads of each, head_dim): the first arguments of a KVCache for this model."""
+    @property
     def scratch_bytes(self) -> int: ...
     @property
     def vector_bytes(self) -> int: ...

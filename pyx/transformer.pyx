@@ -240,6 +240,11 @@ cdef class Transformer:
         place(&p.w, self.scratch_arena.data, &widths, self.chunk, self.n_threads)
 
     @property
+    def kv_shape(self):
+        """(layers with attention, KV heads of each, head_dim): the first arguments of a KVCache for this model."""
+        return self.n_row, self.plan.attention.n_kv_head, self.plan.attention.head_dim
+
+    @property
     def scratch_bytes(self):
         """Bytes of working memory, without the partial results of decode, which grow with the context."""
         return self.scratch_arena.nbytes + self.head.scratch + self.embedding.buffer

@@ -82,13 +82,17 @@ class Template:
 
 
 class KV:
-    """Behaves as pyx.kv.KVCache with 8 tokens a page; remembers the ids it was given."""
+    """Behaves as pyx.kv.KVCache with 8 tokens a page; remembers the ids it was given.
+
+    ``snapshots`` > 0: it can only go back to a multiple of so many tokens, as a mixer with a recurrent state could.
+    """
 
     PAGE = 8
     beside = 0
 
-    def __init__(self, n_ctx: int = 4096, window: int = 0, sealed: bool = True) -> None:
+    def __init__(self, n_ctx: int = 4096, window: int = 0, sealed: bool = True, snapshots: int = 0) -> None:
         self.n_ctx, self.window, self.sealed, self.nbytes = n_ctx, window, sealed, 1000
+        self.snapshots = snapshots
         self.ids: list[int] = []
         self.lost = 0  # positions below are overwritten
         self.resets = 0
@@ -125,6 +129,8 @@ class KV:
             return len(self.ids)
         if self.sealed and n // self.PAGE != len(self.ids) // self.PAGE:
             n = n // self.PAGE * self.PAGE
+        if self.snapshots:
+            n = n // self.snapshots * self.snapshots
         if self.window and n - self.window < self.lost and self.lost:
             n = 0
         del self.ids[n:]
@@ -196,10 +202,11 @@ CONFIG = uniform(
 
 
 def engine(
-    next_token: Callable[[list[int]], int] = by_hash, n_ctx: int = 4096, overflow: str = "stop", sealed: bool = True
-) -> Engine:
+    next_token: Callable[[list[int]], int] = by_hash, n_ctx: int = 4096, overflow: str = "stop", sealed: bool = True,
+    snapshots: int = 0,
+) -> Engine:  # fmt: skip
     """An engine of fakes; overflow "slide" gives a ring of n_ctx tokens."""
     window = n_ctx if overflow == "slide" else 0
     plan = KVPlan(n_ctx, "int8", window, 0, 81_000_000, overflow, Footprint())
     model = Model(CONFIG, Transformer(next_token), Tokenizer(), Template())
-    return Engine(model, KVSpace(model, plan, new_cache=lambda: KV(n_ctx, window, sealed)))
+    return Engine(model, KVSpace(model, plan, new_cache=lambda: KV(n_ctx, window, sealed, snapshots)))

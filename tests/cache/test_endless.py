@@ -39,7 +39,7 @@ def tiny(tmp_path_factory):
 def test_twenty_thousand_tokens(tiny, positions):
     config, model = tiny
     plan = {"window": WINDOW, "sinks": SINKS, "positions": positions, "spare": 1}
-    cache = KVCache(config.n_layer, config.n_kv_head, config.head_dim, 512, "int8", **plan)
+    cache = KVCache(*config.kv_shape, 512, "int8", **plan)
     logits = array.array("f", bytes(4 * config.n_vocab))
     rng = random.Random(1)
     text = [rng.randrange(config.n_vocab) for _ in range(20_000)]
@@ -87,12 +87,12 @@ def test_perplexity_at_the_end_of_the_stream(bundled_model):
         def of(history):
             total = 0.0
             for at in starts:
-                cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, 512, "int8", **plan)
+                cache = KVCache(*c.kv_shape, 512, "int8", **plan)
                 read(cache, text[:SINKS] + text[at - history : at])
                 total += loss(cache, at)
             return total
 
-        cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, 512, "int8", **plan)
+        cache = KVCache(*c.kv_shape, 512, "int8", **plan)
         read(cache, text[: starts[0]])
         streamed = sum(loss(cache, at) for at in starts)
         assert cache.n_tokens == 20_096

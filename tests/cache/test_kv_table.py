@@ -53,7 +53,7 @@ def test_cells_are_what_a_cache_allocates(model: str) -> None:
         for n, cell in row.bytes.items():
             window = {"stop": 0, "slide, 7 sinks": n - 7, "window 500, 7 sinks": 500}[row.full]
             sinks = 7 if window else 0
-            shape = c.n_layer, c.n_kv_head, c.head_dim
+            shape = c.kv_shape
             if window + sinks > n:
                 assert cell is None
                 continue

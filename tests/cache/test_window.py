@@ -26,7 +26,7 @@ def read(path: Path, ids: list[int], chunk: int = 128, threads: int = 1, **plan)
     """Logits [n][n_vocab] of every token."""
     checkpoint = open_checkpoint(path)
     c, model = checkpoint.config, build(checkpoint, n_threads=threads, head="native")
-    cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, len(ids), plan.pop("kv_type", "f32"), **plan)
+    cache = KVCache(*c.kv_shape, len(ids), plan.pop("kv_type", "f32"), **plan)
     out = np.zeros((len(ids), c.n_vocab), np.float32)
     for start in range(0, len(ids), chunk):
         part = ids[start : start + chunk]

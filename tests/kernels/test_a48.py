@@ -26,7 +26,7 @@ KIOSK = Path(__file__).resolve().parents[2] / "edge" / "bundled" / "demo.gguf"
 def engine_logits(checkpoint, ids: list[int]) -> np.ndarray:
     config = checkpoint.config
     out = np.zeros((len(ids), config.n_vocab), np.float32)
-    cache = KVCache(config.n_layer, config.n_kv_head, config.head_dim, 64, "f32")
+    cache = KVCache(*config.kv_shape, 64, "f32")
     build(checkpoint, head="native", n_threads=2).step(
         [Segment(cache, array.array("i", ids), out.reshape(-1), all_logits=True)])
     return out

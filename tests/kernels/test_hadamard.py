@@ -89,7 +89,7 @@ def test_through_a_whole_model(bundled_model, plan):
     ids = array.array("i", np.random.default_rng(0).integers(0, c.n_vocab, 100).tolist())
     logits = []
     for hadamard in (False, True):
-        cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, len(ids), "f32", hadamard=hadamard, **plan)
+        cache = KVCache(*c.kv_shape, len(ids), "f32", hadamard=hadamard, **plan)
         out = np.zeros((len(ids), c.n_vocab), np.float32)
         model.step([Segment(cache, ids, out.reshape(-1), True)])
         logits.append(out)

@@ -44,7 +44,7 @@ def open_tiny(index: int):
 
 
 def cache_of(config, plan: dict) -> KVCache:
-    return KVCache(config.n_layer, config.n_kv_head, config.head_dim, N_CTX, **plan)
+    return KVCache(*config.kv_shape, N_CTX, **plan)
 
 
 def state(kv: KVCache) -> bytes:
@@ -197,7 +197,7 @@ def test_bad_batches_are_refused_and_leave_every_cache_alone() -> None:
     config = checkpoint.config
     model = build(checkpoint, chunk=16)
     a, b = (cache_of(config, {"kv_type": "f16"}) for _ in range(2))
-    small = KVCache(config.n_layer, config.n_kv_head, config.head_dim, 4)
+    small = KVCache(*config.kv_shape, 4)
     row = array.array("f", bytes(4 * config.n_vocab))
 
     def ids(*tokens: int) -> array.array:

@@ -174,7 +174,7 @@ def test_a_file_whose_multipliers_are_no_numbers_to_multiply_by_ends_with_exit_4
 def test_a_pool_whose_counts_are_wrong_is_an_error_and_no_hang(checkpoint, kind):
     c = checkpoint.config
     model, pool = build(checkpoint), PagePool()
-    kv = KVCache(c.n_layer, c.n_kv_head, c.head_dim, 256, kind, pool=pool)
+    kv = KVCache(*c.kv_shape, 256, kind, pool=pool)
     model.step([Segment(kv, array.array("i", IDS), None)])
     pool.occupy()
     with pytest.raises(RuntimeError, match="pool"):

@@ -26,7 +26,7 @@ ORACLES = sorted(path.parent for path in (VECTORS / "oracle").glob("*/*/config.j
 
 
 def cache_for(config, n_ctx: int = 64, kv_type: str = "f32", **kw) -> KVCache:
-    return KVCache(config.n_layer, config.n_kv_head, config.head_dim, n_ctx, kv_type, windows=config.windows, **kw)
+    return KVCache(*config.kv_shape, n_ctx, kv_type, windows=config.windows, **kw)
 
 
 def logits(model, config, ids: list[int], kv_type: str = "f32", chunk: int = 128) -> np.ndarray:

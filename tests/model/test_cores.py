@@ -169,7 +169,7 @@ def small(**how: object) -> Transformer:
 
 
 def answer(model: Transformer, n: int = 5) -> bytes:
-    kv = KVCache(model.n_layer, model.n_kv_head, model.head_dim, 256)
+    kv = KVCache(*model.kv_shape, 256)
     logits = array.array("f", bytes(4 * model.n_vocab))
     for _ in range(n):
         model.step([Segment(kv, array.array("i", IDS[:4]), logits)])

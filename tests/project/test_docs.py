@@ -339,7 +339,7 @@ def test_quoted_sizes_of_the_kv_cache() -> None:
     found = re.findall(r"(\d+) MB\s+\(`--kv (\w+)`", text)
     assert len(found) == 2
     for size, kv in found:
-        assert f"{KVCache.bytes_for(c.n_layer, c.n_kv_head, c.head_dim, 8192, kv) / 1e6:.0f}" == size, kv
+        assert f"{KVCache.bytes_for(*c.kv_shape, 8192, kv) / 1e6:.0f}" == size, kv
 
 
 def test_quoted_quality_of_the_kv_cache() -> None:

@@ -288,7 +288,7 @@ def test_the_prompt_is_scored(server: Server, engine: edge.Engine) -> None:
     assert n > 32
     rows = array("f", bytes(4 * n * n_vocab))
     with engine.model.alone() as transformer:
-        cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, n, "int8", windows=c.windows)
+        cache = KVCache(*c.kv_shape, n, "int8", windows=c.windows)
         for at in range(0, n, transformer.chunk):
             part = rows[at * n_vocab : (at + transformer.chunk) * n_vocab]
             transformer.step((Segment(cache, ids[at : at + transformer.chunk], part, True),))

@@ -66,10 +66,11 @@ def test_a_turn_reads_only_what_is_new():
 @given(
     st.lists(st.sampled_from(["ask", "undo", "clear", "system", "edit", "close early", "stop"]), max_size=8),
     st.booleans(),
+    st.sampled_from([0, 16, 48]),
 )
-def test_a_session_answers_as_if_it_had_just_begun(actions, sealed):
+def test_a_session_answers_as_if_it_had_just_begun(actions, sealed, snapshots):
     """Whatever happened before, the KV cache never shows: the next answer is that of a fresh session."""
-    engine = fakes.engine(sealed=sealed)
+    engine = fakes.engine(sealed=sealed, snapshots=snapshots)
     session = engine.session(system="the other thing")
     for i, action in enumerate(actions):
         if action == "ask":
@@ -119,6 +120,19 @@ def test_what_crop_gives_back_is_evaluated_again():
     text(session.complete(list(range(97, 127)), sampling=GREEDY, max_tokens=1))
     text(session.complete([*range(97, 110), 65, 66], sampling=GREEDY, max_tokens=1))
     assert session.usage == Usage(15, 8, 1)  # 13 in common, whole pages of 8 stay
+
+
+def test_a_cache_may_go_back_to_a_snapshot_only():
+    """Even to evaluate the last token of a prompt again; the session reads on from there."""
+    engine = fakes.engine(sealed=False, snapshots=12)
+    session = engine.session()
+    ids = list(range(97, 127))
+    first = text(session.complete(ids, sampling=GREEDY, max_tokens=5))
+    assert text(session.complete(ids, sampling=GREEDY, max_tokens=5)) == first
+    assert session.usage == Usage(30, 24, 5)
+    assert text(session.complete([*ids[:10], 65], sampling=GREEDY, max_tokens=1)) == text(
+        engine.session().complete([*ids[:10], 65], sampling=GREEDY, max_tokens=1))
+    assert session.usage == Usage(11, 0, 1)
 
 
 def test_an_answer_is_reused_with_the_tokens_the_model_wrote():

@@ -50,7 +50,7 @@ def logits(checkpoint: Checkpoint) -> np.ndarray:
     """Logits [n][n_vocab] of IDS."""
     c = checkpoint.config
     out = np.zeros((len(IDS), c.n_vocab), np.float32)
-    cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, 32, "f32")
+    cache = KVCache(*c.kv_shape, 32, "f32")
     build(checkpoint, head="native").step([Segment(cache, array.array("i", IDS), out.reshape(-1), True)])
     return out
 
@@ -336,7 +336,7 @@ def test_scales_per_group_become_panels(tmp_path: Path, grouped: Path) -> None:
         runs = [array.array("f", bytes(4 * again.config.n_vocab)) for _ in models]
         for model, run in zip(models, runs, strict=True):
             c = again.config
-            cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, 32, "f32")
+            cache = KVCache(*c.kv_shape, 32, "f32")
             model.step([Segment(cache, array.array("i", IDS), run)])
         assert runs[0].tobytes() == runs[1].tobytes(), head
     for weights in ("map", "huge"):

@@ -87,7 +87,7 @@ def test_the_vector_is_that_of_an_identity_head(quant: str, scale: float) -> Non
 def vectors(model: Transformer, config: ModelConfig, ids: list[int]) -> np.ndarray:
     """What a step gives for each token, [n][hidden]."""
     out = np.empty(len(ids) * config.hidden, np.float32)
-    cache = KVCache(config.n_layer, config.n_kv_head, config.head_dim, len(ids), "f16")
+    cache = KVCache(*config.kv_shape, len(ids), "f16")
     model.step([Segment(cache, array("i", ids), out, all_logits=True)])
     return out.reshape(len(ids), -1)
 
@@ -116,7 +116,7 @@ def test_the_cache_is_that_of_the_plan() -> None:
     texts = ["a pot of tea", "tea", "a cup of coffee, please"]
     embedder = Embedder(checkpoint, texts=texts, on_plan=plans.append)
     assert plans == [embedder.plan] and embedder.n_ctx == embedder.plan.n_ctx == len(texts[2])
-    shape = MADE_UP.n_layer, MADE_UP.n_kv_head, MADE_UP.head_dim
+    shape = MADE_UP.kv_shape
     assert embedder.plan.kv_bytes == KVCache.bytes_for(*shape, len(texts[2]), "f16")
     alone = [Embedder(checkpoint, texts=[text]).vector(text) for text in texts]
     assert [embedder.vector(text) for text in texts] == alone == [Embedder(checkpoint).vector(text) for text in texts]
