@@ -59,12 +59,17 @@ cdef inline void *take(unsigned char *base, int64_t *at, int64_t n) noexcept:
 cdef scratch_widths widths_of(config, int64_t chunk, int64_t n_threads):
     cdef scratch_widths p
     cdef int64_t rows
-    rotations = {mixer.rotation for mixer in config.attention}
+    cdef set rotations = set()
     p.hidden, p.n_head, p.n_kv_head, p.head_dim = config.hidden, config.n_head, config.n_kv_head, config.head_dim
-    p.n_rotation, p.half = len(rotations), max(each.dim for each in rotations) // 2
-    p.ffn = max(layer.feed_forward.ffn for layer in config.layers)
+    p.block = p.half = p.ffn = 0
+    for layer in config.layers:
+        p.ffn = max(p.ffn, <int64_t>layer.feed_forward.ffn)
+        p.block = p.hidden if layer.post_norm else p.block
+    for mixer in config.attention:
+        rotations.add(mixer.rotation)
+        p.half = max(p.half, <int64_t>mixer.rotation.dim // 2)
+    p.n_rotation = len(rotations)
     p.wide = max(p.hidden, p.n_head * p.head_dim, p.ffn)
-    p.block = p.hidden if any(layer.post_norm for layer in config.layers) else 0
     # a thread's share of the rows of a stage, in whole cache lines; project_groups needs a token and
     # two numbers for each 128 of its values
     rows = max(p.hidden, p.ffn, (p.n_head + 2 * p.n_kv_head) * p.head_dim) // n_threads + 16

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from edge.config import ModelConfig
 from edge.errors import InvalidFile
@@ -60,6 +60,7 @@ ROLES = {
 def layer_parts(layer: LayerConfig, hidden: int) -> list[Part]:
     """All tensors of a layer, in file order; names without ``blk.N.``."""
     found = [
+        *_norm("attn_norm", hidden),
         *_MIXERS[layer.mixer.kind](layer.mixer, hidden),
         *_norm("post_attention_norm", hidden, layer.post_norm),
         *_norm("ffn_norm", hidden),
@@ -80,7 +81,6 @@ def _norm(name: str, n: int, there: bool = True) -> list[Part]:
 def _attention(mixer: Attention, hidden: int) -> list[Part]:
     q, k, v = (("attn_q", mixer.q_dim), ("attn_k", mixer.kv_dim), ("attn_v", mixer.kv_dim))
     return [
-        *_norm("attn_norm", hidden),
         *(Part(f"{name}.weight", "matrix", (rows, hidden)) for name, rows in (q, k, v)),
         *(Part(f"{name}.bias", "vector", (rows,)) for name, rows in (q, k, v) if mixer.qkv_bias),
         *_norm("attn_q_norm", mixer.head_dim, bool(mixer.qk_norm)),
@@ -99,9 +99,9 @@ def _dense(part: Dense, hidden: int) -> list[Part]:
     ]
 
 
-#: kind -> its tensors, from its configuration and the width of the residual stream
-_MIXERS = {"attention": _attention}
-_FEED_FORWARD = {"dense": _dense}
+#: kind -> function of its configuration and the width of the residual stream, which lists its tensors
+_MIXERS: dict[str, Callable[[Any, int], list[Part]]] = {"attention": _attention}
+_FEED_FORWARD: dict[str, Callable[[Any, int], list[Part]]] = {"dense": _dense}
 
 
 def parts(config: ModelConfig) -> list[Part]:

@@ -210,7 +210,9 @@ class Target:
     def entries(self) -> list[gguf.Entry]:
         """One entry per tensor; the bytes are computed when the writer reads them."""
         tensors = self.checkpoint.tensors
-        entries = [self._entry(tensors[part.name]) for part in names.parts(self.config) if part.name in tensors]
+        entries = [
+            self._entry(part.role, tensors[part.name]) for part in names.parts(self.config) if part.name in tensors
+        ]
         made = rope_tensor(self.config)
         if made is not None and made[0] not in tensors:
             name, data = made[0], array("f", made[1]).tobytes()
@@ -218,9 +220,9 @@ class Target:
             entries.append(gguf.Entry(name, "F32", (len(made[1]),), lambda: (data,)))
         return entries
 
-    def _entry(self, tensor: Tensor) -> gguf.Entry:
+    def _entry(self, role: str, tensor: Tensor) -> gguf.Entry:
         self.written[tensor.name] = _Written()
-        if names.is_projection(tensor.name):
+        if role == "matrix":
             if not self._is_ternary(tensor):
                 self.notes.append(f"{tensor.name} is not ternary; copied as {tensor.type}")
                 return gguf.Entry(tensor.name, tensor.type, tensor.shape, partial(self._dense, tensor))
@@ -237,7 +239,7 @@ class Target:
                                  "multiple of 256 as TQ2_0 needs; use I2_S")
             return gguf.Entry(tensor.name, self.type, tensor.shape, partial(self._ternary, tensor))
         stored = "F32"
-        if len(tensor.shape) == 2:
+        if role == "table":
             if tensor.type in (*GROUP_TYPES, "MLX"):  # ternary too: any other type is larger and no better
                 # of a table that is not the head only a row is read at a time
                 stored = self.groups if tensor.name == self.checkpoint.head else "PQ2_0"
