@@ -115,7 +115,10 @@ class ModelConfig:
         (arXiv 2411.04965).
     "int8-128": one scale per 128 values; for models trained with float activations, whose matrices have a scale per
         128 weights of a row.
+    "int8-64", "int8-32": one scale per 64 or 32 values; for planes of such groups.
     "none": not rounded, with four bytes per weight; a slow reference for those models.
+
+    ``planes``: the matrices are sums of ternary ones with a scale per so many weights of a row; 0: they are ternary.
 
     Raises InvalidFile for values that are not valid or do not fit each other.
     """
@@ -150,6 +153,7 @@ class ModelConfig:
     post_norm: bool = False  # a norm after attention and one after feed-forward, before they are added
     query_scale: float = 1.0  # multiplies queries beside 1 / sqrt(head_dim); with norms of heads before the rotation
     sliding: Sliding | None = None
+    planes: int = 0  # 32, 64 or 128 weights that share a scale; 0: no planes
 
     #: field -> (least, most): values outside are hostile or damaged
     _LIMITS = {
@@ -183,9 +187,13 @@ class ModelConfig:
             raise InvalidFile(f"rope scale {self.rope_scale} is out of range")
         if self.activation not in ACTIVATIONS:
             raise InvalidFile(f"activation {self.activation!r} is not supported ({', '.join(ACTIVATIONS)} are)")
-        if self.activation_quant not in ("int8", "a4.8", "int8-128", "none"):
+        if self.planes not in (0, 32, 64, 128):
+            raise InvalidFile(f"planes with a scale per {self.planes} weights are not supported (32, 64 and 128 are)")
+        kinds = (f"int8-{self.planes}",) if self.planes else ("int8", "a4.8", "int8-128")
+        if self.activation_quant not in (*kinds, "none"):
             raise InvalidFile(
-                f"activations of kind {self.activation_quant!r} are not supported (int8, a4.8 and int8-128 are)"
+                f"activations of kind {self.activation_quant!r} are not supported (int8, a4.8 and int8-128 are, and of "
+                "planes those of their groups)"
             )
         if self.qk_norm not in ("", "before", "after"):
             raise InvalidFile(f"norms of queries and keys {self.qk_norm!r} the rotation are not known")
@@ -212,6 +220,11 @@ class ModelConfig:
         if self.sliding is None:
             return None
         return tuple(self.sliding.window if i in self.sliding.layers else 0 for i in range(self.n_layer))
+
+    @property
+    def activation_group(self) -> int:
+        """Values of an activation that share a scale; 0: all of them."""
+        return int(self.activation_quant[5:]) if self.activation_quant.startswith("int8-") else 0
 
     @property
     def q_dim(self) -> int:

@@ -59,7 +59,8 @@ cdef struct step_plan:
     float eps, inner_eps    # of the norms of the layer, and of single projections
     float embedding_scale   # factor of embedding rows
     gate_kernel gate        # the activation of the gate, times up
-    bint a48, groups        # groups: activations have a scale for each 128 values
+    bint a48
+    int group               # values of an activation that share a scale: 32, 64 or 128; 0: all do
     bint post_norm          # each block has a norm after it
     bint norm_rotated       # q_norm and k_norm come after the rotation, not before it
     attention_plan attention

@@ -15,6 +15,7 @@ cdef struct scratch_widths:
     int64_t half_near   # the same for layers with a sliding window and other angles, else 0
     int64_t block       # hidden, if a block has a norm after it, else 0
     int64_t acc_ints    # integer accumulators per thread
+    int64_t group       # values that have a scale, at most
 
 # Working memory of one step of up to `chunk` tokens (C below), of however many segments, one allocation.
 cdef struct scratch:
@@ -25,8 +26,8 @@ cdef struct scratch:
     float *h        # [C][hidden]            residual stream
     float *x        # [C][wide]              normed activations before quantisation
     int8_t *x8      # [C][k_pad]             quantised activations, rows packed for the matrix at hand
-    float *s        # [C]                    127 / absmax, or absmax / 127 of each 128 [C][k_pad / 128]
-    int32_t *sum    # [C]                    sum of x8, or [C][k_pad / 128]
+    float *s        # [C]                    127 / absmax, or absmax / 127 of each group [C][k_pad / group]
+    int32_t *sum    # [C]                    sum of x8, or [C][k_pad / group]
     float *q        # [C][q_dim]
     float *q_sink   # [C][q_dim]             queries for the sinks, if positions start again
     float *k        # [C][kv_dim]

@@ -22,8 +22,8 @@ cdef int64_t place(
     w.h = <float *>take(base, &at, 4 * C * p.hidden)
     w.x = <float *>take(base, &at, 4 * C * wide)
     w.x8 = <int8_t *>take(base, &at, C * k_pad)
-    w.s = <float *>take(base, &at, 4 * C * (k_pad // TERNARY_BLOCK))
-    w.sum = <int32_t *>take(base, &at, 4 * C * (k_pad // TERNARY_BLOCK))
+    w.s = <float *>take(base, &at, 4 * C * (k_pad // p.group))
+    w.sum = <int32_t *>take(base, &at, 4 * C * (k_pad // p.group))
     w.q = <float *>take(base, &at, 4 * C * q_dim)
     w.k = <float *>take(base, &at, 4 * C * kv_dim)
     w.v = <float *>take(base, &at, 4 * C * kv_dim)
@@ -55,6 +55,7 @@ cdef scratch_widths widths_of(config, int64_t chunk, int64_t n_threads):
     p.head_dim, p.half = config.head_dim, config.rope_dim // 2
     p.half_near = p.half if config.sliding is not None else 0
     p.block = p.hidden if config.post_norm else 0
+    p.group = config.activation_group or TERNARY_BLOCK
     # a thread's share of the rows of a stage, in whole cache lines; project_groups needs a token and
     # two numbers for each 128 of its values
     rows = max(config.hidden, config.ffn, config.q_dim + 2 * config.n_kv_head * config.head_dim) // n_threads + 16

@@ -21,7 +21,7 @@ from libc.string cimport memcpy
 from openmp cimport omp_get_num_threads
 
 from pyx.attention cimport Workspace, attention_plan, segment, share
-from pyx.cpu cimport active
+from pyx.cpu cimport GROUP, active
 from pyx.head cimport MOST_WINNERS, Head
 from pyx.kv cimport KVCache
 from pyx.layer cimport layer, run_layer, step_plan
@@ -174,7 +174,7 @@ cdef class Transformer:
         self.n_head, self.n_kv_head, self.head_dim = config.n_head, config.n_kv_head, config.head_dim
         self.n_vocab, self.chunk, self.n_threads = head.n_row, chunk, n_threads
         self.embedding, self.head, self.owners = embedding, head, []
-        self.plan.groups = config.activation_quant == "int8-128"
+        self.plan.group = config.activation_group
         self.windows, self.activation = config.windows, config.activation
         self.plan.post_norm = config.post_norm
         if head.n_threads < n_threads or embedding.n_threads < n_threads:
@@ -230,8 +230,11 @@ cdef class Transformer:
         cdef TernaryMatrix w = given
         if w.m.n_row != n_row or w.m.k != k:
             raise ValueError(f"{name} is {w.m.n_row} x {w.m.k}, not {n_row} x {k}")
-        if self.plan.groups and w.m.group_bytes == 0 and not w.is_dense:
-            raise ValueError(f"{name} has no scales per 128 weights, as activations of kind int8-128 need")
+        cdef int group = w.m.group if w.m.group_bytes else 0, needed = self.plan.group
+        if not w.is_dense and group != needed and (needed or group != GROUP):
+            raise ValueError(
+                f"{name} has no scales per {needed} weights, as activations of kind int8-{needed} need" if needed else
+                f"{name} has scales per {group} weights, which activations of kind int8 do not fit")
         self.owners.append(w)
         return &w.m
 

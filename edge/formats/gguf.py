@@ -19,6 +19,7 @@ from edge.errors import UsageError
 from edge.formats import names
 from edge.formats.checkpoint import (
     MOST_TEMPLATES,
+    PLANE_TYPES,
     TEMPLATE_NAME,
     TERNARY_TYPES,
     WEIGHT_ONLY,
@@ -40,6 +41,7 @@ from edge.formats.gguf_keys import (
     KEY_IGNORE_MERGES,
     KEY_INNER_EPS,
     KEY_PATTERN,
+    KEY_PLANES,
     KEY_TEMPLATE,
     KEYS_EOS,
     KEYS_SAMPLING,
@@ -423,15 +425,19 @@ def _config(
         notes.append(f"{shown(unknown[0])}{f' and {len(unknown) - 1} more keys are' if unknown[1:] else ' is'} not "
                      "known and ignored")
     inner_norm = "blk.0.attn_q_norm_in.weight" in tensors
+    planes = header.integer(KEY_PLANES) or 0
+    if KEY_PLANES in header.metadata and planes not in PLANE_TYPES:
+        header.fail(f"{KEY_PLANES} is {planes}; planes have a scale per {', '.join(map(str, sorted(PLANE_TYPES)))} "
+                    "weights")
+    usual = f"int8-{planes}" if planes else WEIGHT_ONLY if family.weight_only and not inner_norm else "int8"
     fields: dict[str, Any] = {
         "n_layer": n_layer,
         "ffn": need("feed_forward_length"),
         "n_ctx_train": n_ctx,
         "rope_dim": rope_dim,
         "activation": _activation(header, family, n_head == n_kv_head, theta, override, notes),
-        "activation_quant": header.text(f"{arch}.activation_quantization") or (
-            WEIGHT_ONLY if family.weight_only and not inner_norm else "int8"
-        ),
+        "activation_quant": header.text(f"{arch}.activation_quantization") or usual,
+        "planes": planes,
         "name": name,
         **(_multipliers(header, arch, n_layer) if family.multipliers else {}),
         **({"embedding_scale": math.sqrt(max(0, hidden))} if family.root_embedding else {}),
