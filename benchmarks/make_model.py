@@ -25,24 +25,29 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import dummy_vocab
 from benchmarks.needs import numpy as np
 from edge.formats import gguf
+from edge.formats.checkpoint import MOST_PLANES, PLANE_TYPES
+from edge.formats.gguf_keys import KEY_PLANES
 from edge.registry import shapes
 from edge.registry.shapes import Shape
 
 NONZERO = 0.6  # fraction of weights that are not 0; trained models have 0.5 to 0.7
 PIECE = 1 << 20  # bytes of 2-bit codes drawn at once
 TERNARY = ("I2_S", "TQ1_0", "TQ2_0", "Q2_0", "PQ2_0")
-TYPES = (*TERNARY, "F16")  # F16: the same weights, for the quantisers of other engines to read
-FILE_TYPES = {"F16": 1, "TQ1_0": 36, "TQ2_0": 37, "I2_S": 40, "Q2_0": 41, "PQ2_0": 41}
+PLANES = {type: group for group, type in PLANE_TYPES.items()}  # sums of ternary matrices: type -> weights of a scale
+TYPES = (*TERNARY, *PLANES, "F16")  # F16: the same weights, for the quantisers of other engines to read
+FILE_TYPES = {"F16": 1, "TQ1_0": 36, "TQ2_0": 37, "I2_S": 40, "Q2_0": 41, "PQ2_0": 41, **dict.fromkeys(PLANES, 41)}
 EMBEDDING = ("F16", "Q8_0", "Q6_K", "Q4_0", "Q2_0", "PQ2_0")
 
 
-#: the published ones, that of the bundled model, and three for tests
+#: the published ones, those of the bundled model and of a dense model that planes were tried on, and some for tests
 SHAPES = {
     "tiny": Shape("bitnet-b1.58", 2, 256, 768, 4, 2, 64, 512, 512, 1e4, 1e-5, True, "tiny"),
     "tiny-silu": Shape("bitnet", 2, 256, 512, 4, 4, 64, 512, 512, 1e4, 1e-5, True, "sentencepiece"),
     "tiny-llama": Shape("llama", 2, 256, 512, 4, 2, 128, 512, 512, 1e6, 1e-6, False, "tiny"),
     "tiny-qwen3": Shape("qwen3", 2, 256, 512, 4, 2, 128, 512, 512, 1e6, 1e-6, True, "tiny"),
+    "tiny-planes": Shape("llama", 2, 192, 320, 3, 1, 64, 512, 512, 1e5, 1e-5, True, "tiny"),
     "kiosk": Shape("bitnet-b1.58", 6, 256, 704, 4, 2, 64, 4096, 1024, 1e4, 1e-5, True, "tiny"),
+    "smollm2-135m": Shape("llama", 30, 576, 1536, 9, 3, 64, 49152, 8192, 1e5, 1e-5, True, "tiny"),
     **shapes.SHAPES,
 }
 
@@ -179,6 +184,27 @@ def ternary_pieces(seed: int, name: str, rows: int, k: int, type: str) -> Iterat
         yield tail
 
 
+def plane_pieces(seed: int, name: str, rows: int, k: int, type: str, planes: int) -> Iterator[np.ndarray]:
+    """The stored bytes of a random sum of ternary matrices [rows][k], panel by panel; each plane has a third of the
+    scale of the one before, as where a matrix is taken apart; type as in PLANES."""
+    group = PLANES[type]
+    scale = [np.float16(1.0 / (NONZERO * k) ** 0.5 / 3**p) for p in range(planes)]
+    stream = Stream(seed, name)
+    for first in range(0, rows, 64):
+        panel = np.zeros((k // group, planes, 64 * (2 + group // 4)), np.uint8)
+        there = min(64, rows - first)
+        scales = np.zeros((k // group, planes, 64), np.float16)
+        scales[:, :, :there] = np.array(scale)[:, None]
+        panel[:, :, :128] = scales.view(np.uint8)
+        codes = stream.draw(CODES, k * planes * 16).reshape(k // group, planes, -1)
+        if there < 64:  # four rows of a byte are 16 apart; those that are not there are zeros
+            codes = codes.reshape(k // group, planes, group // 4, 16, 4)
+            mask = np.array([sum(3 << 2 * f for f in range(4) if 16 * f + i < there) for i in range(16)], np.uint8)
+            codes = (codes & mask[:, None]).reshape(k // group, planes, -1)
+        panel[:, :, 128:] = codes
+        yield panel
+
+
 def table_pieces(seed: int, name: str, rows: int, k: int, type: str) -> Iterator[np.ndarray]:
     """The stored bytes of a random embedding or output head with standard deviation about 0.02."""
     if type in ("Q2_0", "PQ2_0"):
@@ -215,8 +241,8 @@ def vector_pieces(seed: int, name: str, n: int) -> Iterator[np.ndarray]:
     yield (1 + noise / np.float32(300)).astype(np.float32)
 
 
-def plan(shape: Shape, type: str, embedding: str) -> list[tuple[str, str, tuple[int, ...]]]:
-    """Name, stored type and shape (out, in) of every tensor, in file order.
+def plan(shape: Shape, type: str, embedding: str, planes: int = 1) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Name, stored type and shape (out, in; of planes in * planes) of every tensor, in file order.
 
     Where a row is no multiple of 256, TQ1_0 and TQ2_0 cannot hold it and the tensor is F16, as converters leave it.
     """
@@ -224,7 +250,7 @@ def plan(shape: Shape, type: str, embedding: str) -> list[tuple[str, str, tuple[
     tensors: list[tuple[str, str, tuple[int, ...]]] = [("token_embd.weight", embedding, (shape.n_vocab, shape.hidden))]
 
     def matrix(name: str, out: int, k: int) -> None:
-        tensors.append((name, "F16" if type.startswith("TQ") and k % 256 else type, (out, k)))
+        tensors.append((name, "F16" if type.startswith("TQ") and k % 256 else type, (out, k * planes)))
 
     def norm(name: str, n: int) -> None:
         tensors.append((name, "F32", (n,)))
@@ -256,12 +282,14 @@ def plan(shape: Shape, type: str, embedding: str) -> list[tuple[str, str, tuple[
     return tensors
 
 
-def pieces(seed: int, name: str, type: str, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
+def pieces(seed: int, name: str, type: str, shape: tuple[int, ...], planes: int = 1) -> Iterator[np.ndarray]:
     """The stored bytes of one tensor of the plan."""
     if len(shape) == 1:
         return vector_pieces(seed, name, shape[0])
     if name in ("token_embd.weight", "output.weight"):
         return table_pieces(seed, name, *shape, type)
+    if type in PLANES:
+        return plane_pieces(seed, name, shape[0], shape[1] // planes, type, planes)
     return ternary_pieces(seed, name, *shape, type)
 
 
@@ -286,6 +314,8 @@ def metadata(shape: Shape, name: str, type: str) -> dict[str, Any]:
         "general.file_type": FILE_TYPES[type],
         "general.quantization_version": 2,
     }
+    if type in PLANES:
+        meta[KEY_PLANES] = PLANES[type]
     if shape.window:
         meta[f"{a}.attention.sliding_window"] = shape.window
     if shape.vocabulary == "sentencepiece":
@@ -316,10 +346,13 @@ def metadata(shape: Shape, name: str, type: str) -> dict[str, Any]:
 
 
 def make(
-    path: str | Path, name: str, type: str = "I2_S", embedding: str = "F16", seed: int = 1, arch: str | None = None
+    path: str | Path, name: str, type: str = "I2_S", embedding: str = "F16", seed: int = 1, arch: str | None = None,
+    planes: int = 1,
 ) -> int:
     """Write the model of a shape in SHAPES and return the size of the file in bytes.
 
+    ``planes``: ternary matrices whose sum each matrix is; more than one only for types in PLANES, in which a matrix is
+    always such a sum.
     ``arch``: another of the names of the same architecture, for engines that know one of them alone (llama.cpp:
     "bitnet", which computes with SiLU; the work is the same).  Raises ValueError where the shape cannot be stored in
     these types (Q6_K needs a hidden size divisible by 256), and for a name that means another architecture.
@@ -329,16 +362,18 @@ def make(
         if not shape.sub_norm:
             raise ValueError(f"shape {name} is of architecture {shape.arch}, which has one name only")
         shape = replace(shape, arch=arch)
+    if not 1 <= planes <= (MOST_PLANES if type in PLANES else 1):
+        raise ValueError(f"{planes} planes; types {', '.join(PLANES)} hold 1 to {MOST_PLANES}, others none")
     entries = [
-        gguf.Entry(tensor, stored, dims, partial(_views, seed, tensor, stored, dims))
-        for tensor, stored, dims in plan(shape, type, embedding)
+        gguf.Entry(tensor, stored, dims, partial(_views, seed, tensor, stored, dims, planes))
+        for tensor, stored, dims in plan(shape, type, embedding, planes)
     ]
     gguf.write(path, metadata(shape, name, type), entries)
     return Path(path).stat().st_size
 
 
-def _views(seed: int, name: str, type: str, shape: tuple[int, ...]) -> Iterator[memoryview]:
-    for piece in pieces(seed, name, type, shape):
+def _views(seed: int, name: str, type: str, shape: tuple[int, ...], planes: int) -> Iterator[memoryview]:
+    for piece in pieces(seed, name, type, shape, planes):
         yield np.ascontiguousarray(piece).data
 
 
@@ -348,6 +383,8 @@ def arguments_parser() -> argparse.ArgumentParser:
     parser.add_argument("path", type=Path)
     parser.add_argument("--shape", choices=SHAPES, default="2b-4t")
     parser.add_argument("--type", choices=TYPES, default="I2_S")
+    parser.add_argument("--planes", type=int, default=1, metavar="N", help="of types with R64 in their name: the number "
+                        "of ternary matrices whose sum each matrix is")
     parser.add_argument("--embedding", choices=EMBEDDING, default="F16")
     parser.add_argument("--arch", choices=("bitnet", "bitnet-b1.58"), help="name of the architecture in the header")
     parser.add_argument("--seed", type=int, default=1)
@@ -360,7 +397,8 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     start = time.perf_counter()
     try:
-        size = make(chosen.path, chosen.shape, chosen.type, chosen.embedding, chosen.seed, chosen.arch)
+        size = make(chosen.path, chosen.shape, chosen.type, chosen.embedding, chosen.seed, chosen.arch,
+                    chosen.planes)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     seconds = time.perf_counter() - start

@@ -31,7 +31,10 @@ class ModelConfig:
         (arXiv 2411.04965).
     "int8-128": one scale per 128 values; for models trained with float activations, whose matrices have a scale per
         128 weights of a row.
+    "int8-64", "int8-32": one scale per 64 or 32 values; for planes of such groups.
     "none": not rounded, with four bytes per weight; a slow reference for those models.
+
+    ``planes``: the matrices are sums of ternary ones with a scale per so many weights of a row; 0: they are ternary.
 
     Raises InvalidFile for values that are not valid or do not fit each other.
     """
@@ -49,6 +52,7 @@ class ModelConfig:
     embedding_scale: float = 1.0  # multiplies embedding rows
     residual_scale: float = 1.0  # multiplies what mixer and feed-forward part add to the residual stream
     logit_scale: float = 1.0  # multiplies logits
+    planes: int = 0  # 32, 64 or 128 weights that share a scale; 0: no planes
 
     def __post_init__(self) -> None:
         check_dimension("n_layer", len(self.layers))
@@ -57,9 +61,13 @@ class ModelConfig:
         check_dimension("n_ctx_train", self.n_ctx_train)
         if not 0.0 <= self.eps < 1.0:
             raise InvalidFile(f"norm epsilon {self.eps} is out of range")
-        if self.activation_quant not in ("int8", "a4.8", "int8-128", "none"):
+        if self.planes not in (0, 32, 64, 128):
+            raise InvalidFile(f"planes with a scale per {self.planes} weights are not supported (32, 64 and 128 are)")
+        kinds = (f"int8-{self.planes}",) if self.planes else ("int8", "a4.8", "int8-128")
+        if self.activation_quant not in (*kinds, "none"):
             raise InvalidFile(
-                f"activations of kind {self.activation_quant!r} are not supported (int8, a4.8 and int8-128 are)"
+                f"activations of kind {self.activation_quant!r} are not supported (int8, a4.8 and int8-128 are, and of "
+                "planes those of their groups)"
             )
         if not 0.0 <= self.inner_eps < 1.0:
             raise InvalidFile(f"norm epsilon {self.inner_eps} is out of range")
@@ -106,6 +114,11 @@ class ModelConfig:
         """The largest number of tokens that each attention layer sees, 0 for all; None if every layer sees all."""
         windows = tuple(mixer.window for mixer in self.attention)
         return windows if any(windows) else None
+
+    @property
+    def activation_group(self) -> int:
+        """Values of an activation that share a scale; 0: all of them."""
+        return int(self.activation_quant[5:]) if self.activation_quant.startswith("int8-") else 0
 
     def facts(self) -> dict[str, Any]:
         """The configuration as JSON values, with the dimensions that its layers share."""

@@ -15,9 +15,11 @@ cdef extern from "kernels.h" nogil:
         PANEL_ROWS
         PANEL_NEAR
         PANEL_FAR
-        PANEL_BYTES
+        MOST_PLANES
 
     int64_t MATMUL_WORK(int64_t n_row)
+    int64_t PANEL_BYTES(int64_t group)
+    int place_in_group(int group, int e)
 
     struct kernels:
         const char *name
@@ -25,13 +27,13 @@ cdef extern from "kernels.h" nogil:
         void (*ternary_matvec)(const uint8_t *, int64_t, int64_t, const int8_t *, int32_t *) noexcept nogil
         void (*ternary_matmul)(
             const uint8_t *, int64_t, int64_t, const int8_t *, int64_t, int32_t *, int64_t, void *) noexcept nogil
-        void (*quantize_groups)(const float *, int64_t, int8_t *, float *, int32_t *) noexcept nogil
+        void (*quantize_groups)(const float *, int64_t, int, int8_t *, float *, int32_t *) noexcept nogil
         void (*group_matmul)(
             const uint8_t *, int, int64_t, int64_t, const int8_t *, const float *, const int32_t *, int64_t, int,
             float *, int64_t, void *) noexcept nogil
         void (*panel_matmul)(
-            const uint8_t *, int64_t, int64_t, int64_t, int64_t, const int8_t *, const float *, const int32_t *,
-            int64_t, int, float *, int64_t) noexcept nogil
+            const uint8_t *, int64_t, int64_t, int64_t, int64_t, int, int, const int8_t *, const float *,
+            const int32_t *, int64_t, int, float *, int64_t) noexcept nogil
         float (*quantize_i8)(const float *, int64_t, int8_t *, int64_t, int32_t *) noexcept nogil
         void (*rmsnorm)(const float *, const float *, float, int64_t, float *) noexcept nogil
         void (*gate_relu2)(const float *, const float *, int64_t, float *) noexcept nogil

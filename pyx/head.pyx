@@ -94,7 +94,7 @@ def placement(str kind not None, str type not None, int64_t n_row, int64_t k, in
             beside, more = sizes(n_row, k, STAGED_BITS, n_threads)
             scratch += more
     elif id == HEAD_TERNARY:
-        copied = (n_row + PANEL_ROWS - 1) // PANEL_ROWS * (k // GROUP) * PANEL_BYTES
+        copied = (n_row + PANEL_ROWS - 1) // PANEL_ROWS * (k // GROUP) * PANEL_BYTES(GROUP)
         nbytes = copied if type == "PQ2_0_R64" else n_row * (k // GROUP) * (
             GROUP_PAIR if type == "Q2_0" else GROUP_WHOLE)
         scratch += 2 * 4 * HEAD_TOKENS * (k // GROUP) + n_threads * (GROUP_WORK + 4 * HEAD_TOKENS * GROUP_ROWS)
@@ -295,7 +295,7 @@ cdef class Head:
             n = self.k // GROUP
             d = <float *>(self.x16 + HEAD_TOKENS * self.k)
             kernel.quantize_groups(
-                x, self.k, <int8_t *>self.x16 + t * self.k, d + t * n, <int32_t *>(d + HEAD_TOKENS * n) + t * n)
+                x, self.k, GROUP, <int8_t *>self.x16 + t * self.k, d + t * n, <int32_t *>(d + HEAD_TOKENS * n) + t * n)
         if self.kind_id == HEAD_BIT_PLANES or self.bit_planes is not None and self.made == self.n_row:
             self.bit_planes.ask(t, self.x16 + t * self.k, self.s[t])
 

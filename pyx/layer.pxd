@@ -20,7 +20,7 @@ cdef struct layer:
     const float *post_ffn_norm      # [hidden] or NULL: of what the feed-forward part adds
 
 # All but the numbers of its mixer, from tensors by name, which owners will hold; config: an edge.layers.LayerConfig.
-# groups: activations have a scale for each 128 values. Raises ValueError.
-cdef fill_layer(layer *w, config, given, str prefix, int64_t hidden, list owners, bint groups)
+# group: values of an activation that share a scale, 0: all do. Raises ValueError.
+cdef fill_layer(layer *w, config, given, str prefix, int64_t hidden, list owners, int group)
 # One layer for the tokens of the step, from p.w.h to p.w.h: every thread of a team calls it.  Ends with a barrier.
 cdef void run_layer(step_plan *p, const layer *w, int tid, int n_thread) noexcept nogil

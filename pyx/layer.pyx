@@ -16,8 +16,8 @@ cdef dict MIXERS = {"attention": ATTENTION}
 cdef dict FEED_FORWARD = {"dense": DENSE}
 
 
-cdef fill_layer(layer *w, config, given, str prefix, int64_t hidden, list owners, bint groups):
-    cdef LayerTensors tensors = LayerTensors(given, prefix, owners, groups)
+cdef fill_layer(layer *w, config, given, str prefix, int64_t hidden, list owners, int group):
+    cdef LayerTensors tensors = LayerTensors(given, prefix, owners, group)
     w.mixer, w.feed_forward = MIXERS[config.mixer.kind], FEED_FORWARD[config.feed_forward.kind]
     if w.mixer == ATTENTION:
         fill_attention(&w.attention, config.mixer, tensors, hidden)

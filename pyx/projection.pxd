@@ -9,20 +9,22 @@ cdef struct matrix:
     const float *scale      # [n_row or 1]; NULL if groups store theirs
     int64_t n_row
     int64_t k
-    int64_t n_block
+    int64_t n_block         # blocks along k, or groups of a plane
     int64_t scale_step      # floats between the scales of two rows; 0: one scale for all
-    int group_bytes         # GROUP_WHOLE or GROUP_PAIR: a scale for each 128 weights along k; 0: one for a row at least
-    bint panels             # groups of 64 rows at a time: [(n_row + 63) / 64][n_block][PANEL_BYTES], for panel_matmul
+    int group_bytes         # GROUP_WHOLE or GROUP_PAIR: a scale for each group along k; 0: one for a row at least
+    int group               # weights of a group: GROUP, or in panels also 32 and 64
+    int n_plane             # ternary matrices whose sum it is; more than one only in panels
+    bint panels             # for panel_matmul: [(n_row + 63) / 64][n_block][n_plane][PANEL_BYTES(group)]
     int64_t ahead           # bytes that panels are fetched ahead: PANEL_NEAR, or PANEL_FAR in 2 MiB pages
 
 # One batch of activations, quantised once and used by several projections.
 cdef struct activations:
     int64_t n_token
-    bint groups             # rounded for each 128 values, for matrices with groups alone (quantize_groups)
+    int group               # values that share a scale, for matrices with such groups (quantize_groups); 0: all do
     const int8_t *x8        # [n_token][ld_x8], zero beyond k
     int64_t ld_x8
-    const float *s          # [n_token]  127 / absmax; groups: absmax / 127 [n_token][ld_x8 / 128]
-    const int32_t *sum      # [n_token]  sum of x8; groups: [n_token][ld_x8 / 128]
+    const float *s          # [n_token]  127 / absmax; groups: absmax / 127 [n_token][ld_x8 / group]
+    const int32_t *sum      # [n_token]  sum of x8; groups: [n_token][ld_x8 / group]
     const float *x          # [n_token][ld_x]  before quantisation, for dense matrices
     int64_t ld_x
 
@@ -31,7 +33,7 @@ cdef enum:
     MANY_TOKENS = 16        # below, no target takes more rows at once
 
 # out[t][r - row0] (+)= W[r] . x[t] for rows row0 <= r < row1 of a matrix with groups, of activations as quantize_groups
-# gives them: q [n_token][n_block][128], d and sum [n_token][n_block]; out [n_token][ld_out]; work: GROUP_WORK bytes, or
+# gives them: q [n_token][n_block][group], d and sum [n_token][n_block]; out [n_token][ld_out]; work: GROUP_WORK bytes, or
 # NULL for one token
 cdef void group_rows(
     const kernels *kernel, const matrix *w, const int8_t *q, const float *d, const int32_t *sum, int64_t n_token,

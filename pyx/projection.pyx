@@ -2,12 +2,12 @@
 time.
 
 y = (sum code * x8 - sum x8) / s * scale, with exact integers; the offset form of the integer sum is that of
-microsoft/BitNet src/ggml-bitnet-mad.cpp.  With a scale per 128 weights along K there is one such sum for each group.
+microsoft/BitNet src/ggml-bitnet-mad.cpp.  With a scale per group of weights along K there is one such sum for each group.
 """
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
-from pyx.cpu cimport GROUP, MANY_ROWS, MATMUL_WORK, TERNARY_BLOCK, TERNARY_BLOCK_BYTES, kernels
+from pyx.cpu cimport GROUP, MANY_ROWS, MATMUL_WORK, TERNARY_BLOCK, TERNARY_BLOCK_BYTES, kernels, place_in_group
 
 
 cdef inline int64_t sums(int64_t n_token, int64_t n_row) noexcept nogil:
@@ -54,13 +54,16 @@ cdef void project(
 cdef void project_groups(
     const kernels *kernel, const matrix *w, const activations *a, int64_t row0, int64_t row1,
     bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil:
-    """Scales per group along K. Activations with a single scale get it for every group, one token at a time."""
-    cdef int64_t n = w.n_block, t, g, e
+    """Scales per group along K. Activations with a single scale, which groups of 128 take, get it for every group, one
+    token at a time.
+    """
+    cdef int64_t n = w.n_block, t, g
+    cdef int e
     cdef int32_t *sum = acc                     # [n]
     cdef float *d = <float *>(acc + n)          # [n]
     cdef int8_t *q = <int8_t *>(acc + 2 * n)    # [n][GROUP], in the order of quantize_groups
     cdef const int8_t *x                        # [GROUP]
-    if a.groups:
+    if a.group:
         group_rows(kernel, w, a.x8, a.s, a.sum, a.n_token, row0, row1, accumulate, out + row0, ld_out, acc)
         return
     for t in range(a.n_token):
@@ -69,7 +72,7 @@ cdef void project_groups(
             sum[g] = 0
             d[g] = 1 / a.s[t]
             for e in range(GROUP):
-                q[g * GROUP + e % 4 * (GROUP // 4) + e // 4] = x[e]
+                q[g * GROUP + place_in_group(GROUP, e)] = x[e]
                 sum[g] += x[e]
         group_rows(kernel, w, q, d, sum, 1, row0, row1, accumulate, out + t * ld_out + row0, ld_out, NULL)
 
@@ -78,7 +81,8 @@ cdef void group_rows(
     const kernels *kernel, const matrix *w, const int8_t *q, const float *d, const int32_t *sum, int64_t n_token,
     int64_t row0, int64_t row1, bint accumulate, float *out, int64_t ld_out, void *work) noexcept nogil:
     if w.panels:
-        kernel.panel_matmul(w.codes, w.ahead, row0, row1, w.n_block, q, d, sum, n_token, accumulate, out, ld_out)
+        kernel.panel_matmul(
+            w.codes, w.ahead, row0, row1, w.n_block, w.group, w.n_plane, q, d, sum, n_token, accumulate, out, ld_out)
     else:
         kernel.group_matmul(
             w.codes + row0 * w.n_block * w.group_bytes, w.group_bytes, row1 - row0, w.n_block, q, d, sum, n_token,

@@ -10,6 +10,7 @@ cdef struct scratch_widths:
     int64_t wide        # widest input of a projection
     int64_t block       # hidden, if a block has a norm after it, else 0
     int64_t acc_ints    # integer accumulators per thread
+    int64_t group       # values that have a scale, at most
     int64_t n_head      # of layers with attention
     int64_t n_kv_head
     int64_t head_dim
@@ -44,8 +45,8 @@ cdef struct scratch:
     float *h        # [C][hidden]            residual stream
     float *x        # [C][wide]              normed activations before quantisation
     int8_t *x8      # [C][k_pad]             quantised activations, rows packed for the matrix at hand
-    float *s        # [C]                    127 / absmax, or absmax / 127 of each 128 [C][k_pad / 128]
-    int32_t *sum    # [C]                    sum of x8, or [C][k_pad / 128]
+    float *s        # [C]                    127 / absmax, or absmax / 127 of each group [C][k_pad / group]
+    int32_t *sum    # [C]                    sum of x8, or [C][k_pad / group]
     float *block    # [C][block]             what a block adds to h, before its norm
     int32_t *acc    # [n_threads][acc_ints]
     attention_scratch attention

@@ -20,8 +20,8 @@ cdef int64_t place(
     w.h = <float *>take(base, &at, 4 * C * p.hidden)
     w.x = <float *>take(base, &at, 4 * C * p.wide)
     w.x8 = <int8_t *>take(base, &at, C * k_pad)
-    w.s = <float *>take(base, &at, 4 * C * (k_pad // TERNARY_BLOCK))
-    w.sum = <int32_t *>take(base, &at, 4 * C * (k_pad // TERNARY_BLOCK))
+    w.s = <float *>take(base, &at, 4 * C * (k_pad // p.group))
+    w.sum = <int32_t *>take(base, &at, 4 * C * (k_pad // p.group))
     w.block = <float *>take(base, &at, 4 * C * p.block)
     w.acc = <int32_t *>take(base, &at, 4 * n_threads * p.acc_ints)
     place_attention(&w.attention, base, &at, p, C, n_threads)
@@ -69,6 +69,7 @@ cdef scratch_widths widths_of(config, int64_t chunk, int64_t n_threads):
         rotations.add(mixer.rotation)
         p.half = max(p.half, <int64_t>mixer.rotation.dim // 2)
     p.n_rotation = len(rotations)
+    p.group = config.activation_group or TERNARY_BLOCK
     p.wide = max(p.hidden, p.n_head * p.head_dim, p.ffn)
     # a thread's share of the rows of a stage, in whole cache lines; project_groups needs a token and
     # two numbers for each 128 of its values

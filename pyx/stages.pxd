@@ -13,7 +13,7 @@ cdef enum:
     FLOAT_LINE = 16     # floats per cache line: threads never write the same line
 
 # How the input of a projection becomes codes: 8 bits everywhere (b1.58), or by its place in the layer (a4.8); in models
-# of the kind "int8-128" 8 bits for each 128 values, whatever is asked for.
+# with groups (p.group) 8 bits for each group of values, whatever is asked for.
 cdef enum act_quant:
     INT8, INT4, INT8_HALF
 
@@ -28,7 +28,8 @@ cdef struct step_plan:
     int64_t acc_ints        # integer accumulators of all threads, divided among those that OpenMP gave
     float eps, inner_eps    # of the norms of layers, and of single projections
     float embedding_scale   # factor of embedding rows
-    bint a48, groups        # groups: activations have a scale for each 128 values
+    bint a48
+    int group               # values of an activation that share a scale: 32, 64 or 128; 0: all do
     attention_plan attention
     const rotation *rotations   # [n_rotation] those of the layers, each once
     int64_t n_rotation
@@ -52,7 +53,7 @@ cdef inline void done(step_plan *p, stage which, int tid, int n_thread) noexcept
 
 # Number of rows that a thread processes at a time: whole panels, if matrices may consist of them.
 cdef inline int64_t unit_of(const step_plan *p) noexcept nogil:
-    return PANEL_ROWS if p.groups else FLOAT_LINE
+    return PANEL_ROWS if p.group else FLOAT_LINE
 
 # Stage: x [n_token][n] as the input of projections, through the norms [n] that are given: that before all of them, and
 # that of a single one (inner).

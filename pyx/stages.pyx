@@ -7,7 +7,7 @@ was no faster, on an idle or a loaded machine: benchmarks/SPEED.md.)
 from libc.stdint cimport int8_t, int32_t, int64_t
 
 from pyx.attention cimport share
-from pyx.cpu cimport GROUP, TERNARY_BLOCK
+from pyx.cpu cimport TERNARY_BLOCK
 from pyx.projection cimport activations, matrix, project
 from pyx.team cimport NORM, lap, stage, team_barrier
 
@@ -16,21 +16,27 @@ cdef extern from "kernels.h" nogil:
     void keep_larger_half(int8_t *q, int64_t n, int32_t *sum)
 
 
+cdef inline int64_t padded(const step_plan *p, int64_t n) noexcept nogil:
+    """n values in whole blocks, or groups."""
+    cdef int64_t unit = p.group if p.group else TERNARY_BLOCK
+    return (n + unit - 1) // unit * unit
+
+
 cdef void quantise(
     step_plan *p, const float *x, const float *norm, const float *inner, int64_t n, act_quant kind,
     int64_t row) noexcept nogil:
     """[Norm, the projection's own norm (both [n]) and] quantise one token x [n] into row `row` of w.x8, rows
-    n_block*128 apart; keeps the floats in w.x."""
-    cdef int64_t pad = (n + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
+    padded(n) apart; keeps the floats in w.x."""
+    cdef int64_t pad = padded(p, n)
     if norm != NULL:
         p.kernel.rmsnorm(x, norm, p.eps, n, p.w.x + row * n)
         x = p.w.x + row * n
     if inner != NULL:
         p.kernel.rmsnorm(x, inner, p.inner_eps, n, p.w.x + row * n)
         x = p.w.x + row * n
-    if p.groups:
+    if p.group:
         p.kernel.quantize_groups(
-            x, n, p.w.x8 + row * pad, p.w.s + row * (pad // GROUP), p.w.sum + row * (pad // GROUP))
+            x, n, p.group, p.w.x8 + row * pad, p.w.s + row * (pad // p.group), p.w.sum + row * (pad // p.group))
         return
     if kind == INT4:
         p.w.s[row] = quantize_i4(x, n, p.w.x8 + row * pad, pad, p.w.sum + row)
@@ -48,7 +54,7 @@ cdef activations quantised(
     A single token is quantised by every thread for itself, in a row of its own: that takes no longer than one thread
     alone, and nobody has to wait.
     """
-    cdef int64_t t, row = tid if p.n_token == 1 else 0, pad = (n + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
+    cdef int64_t t, row = tid if p.n_token == 1 else 0, pad = padded(p, n), n_scale = pad // p.group if p.group else 1
     cdef activations a
     if p.n_token == 1:
         quantise(p, x, norm, inner, n, kind, row)
@@ -60,9 +66,9 @@ cdef activations quantised(
     a.n_token = p.n_token
     a.x8 = p.w.x8 + row * pad
     a.ld_x8 = pad
-    a.groups = p.groups
-    a.s = p.w.s + row * (pad // GROUP if p.groups else 1)
-    a.sum = p.w.sum + row * (pad // GROUP if p.groups else 1)
+    a.group = p.group
+    a.s = p.w.s + row * n_scale
+    a.sum = p.w.sum + row * n_scale
     a.x = x if norm == NULL and inner == NULL else p.w.x + row * n
     a.ld_x = n
     return a

@@ -11,7 +11,7 @@ cdef class LayerTensors:
     cdef dict given         # tensors by GGUF name without the prefix
     cdef readonly str prefix    # "blk.3"
     cdef list owners        # of everything taken
-    cdef bint groups        # activations have a scale for each 128 values
+    cdef int group          # values of an activation that share a scale; 0: all do
     # The vector with this name, float32 [n].
     cdef const float *vector(self, str key, int64_t n) except NULL
     # The same; NULL if the layer has none.

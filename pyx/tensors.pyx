@@ -5,6 +5,7 @@ import array
 from libc.math cimport isfinite
 from libc.stdint cimport int64_t
 
+from pyx.cpu cimport GROUP
 from pyx.memory cimport Arena
 from pyx.projection cimport matrix
 from pyx.ternary cimport TernaryMatrix
@@ -30,8 +31,8 @@ cdef class LayerTensors:
     Its methods raise ValueError that names the tensor that does not fit.
     """
 
-    def __cinit__(self, given, str prefix, list owners, bint groups):
-        self.given, self.prefix, self.owners, self.groups = dict(given), prefix, owners, groups
+    def __cinit__(self, given, str prefix, list owners, int group):
+        self.given, self.prefix, self.owners, self.group = dict(given), prefix, owners, group
 
     cdef const float *vector(self, str key, int64_t n) except NULL:
         return copy_vector(self.given[key], n, f"{self.prefix}.{key}", self.owners)
@@ -46,7 +47,10 @@ cdef class LayerTensors:
         cdef str name = f"{self.prefix}.{key}"
         if w.m.n_row != n_row or w.m.k != k:
             raise ValueError(f"{name} is {w.m.n_row} x {w.m.k}, not {n_row} x {k}")
-        if self.groups and w.m.group_bytes == 0 and not w.is_dense:
-            raise ValueError(f"{name} has no scales per 128 weights, as activations of kind int8-128 need")
+        cdef int group = w.m.group if w.m.group_bytes else 0, needed = self.group
+        if not w.is_dense and group != needed and (needed or group != GROUP):
+            raise ValueError(
+                f"{name} has no scales per {needed} weights, as activations of kind int8-{needed} need" if needed else
+                f"{name} has scales per {group} weights, which activations of kind int8 do not fit")
         self.owners.append(w)
         return &w.m

@@ -4,9 +4,9 @@ from libc.stdint cimport int64_t, uint8_t
 from pyx.memory cimport Arena
 from pyx.projection cimport matrix
 
-# Raise ValueError unless n groups have finite scales, one for each 128 weights. rows: [n][group_bytes], or with panels
-# [n][PANEL_BYTES], each the groups of 64 rows.
-cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n, bint panels=*)
+# Raise ValueError unless n groups have finite scales, one for each 128 weights. rows: [n][group_bytes], or with panels,
+# the weights of their groups, [n][PANEL_BYTES(panels)], each the groups of 64 rows.
+cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n, int panels=*)
 
 cdef class TernaryMatrix:
     cdef matrix m
@@ -24,7 +24,7 @@ cdef class TernaryMatrix:
     cdef _own_groups(self, Arena arena)
     cdef Arena _rows(self)
     cdef _from_q2(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale)
-    cdef _from_panels(self, data, const uint8_t *src, Py_ssize_t n_byte, float scale)
+    cdef _from_panels(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale)
     cdef _multiply(self, float scale)
     cdef _from_bn(self, str type, const uint8_t *src, Py_ssize_t n_byte, float scale)
     cdef _from_tq(self, str type, const uint8_t *src, Py_ssize_t n_byte, float scale)

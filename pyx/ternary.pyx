@@ -8,6 +8,10 @@ A matrix with a scale per 128 weights along K is rows of groups: the scale as ha
 blocks of Q2_0 (in pairs) and PQ2_0, which are used directly; other packings with such scales become PQ2_0.  A copy of
 such a matrix consists of panels of 64 rows (pyx/kernels/panels.h), which are read up to twice as fast; tensors of type
 PQ2_0_R64 are stored as panels and used directly.
+
+A matrix of other numbers can be the sum of up to four ternary ones, its planes, each with a scale per 32, 64 or 128
+weights along K (PTQTP, arXiv 2509.16989).  It is stored as panels whose groups of all planes lie side by side, as
+types TP32_R64, TP64_R64 and PQ2_0_R64.
 """
 
 import array
@@ -20,8 +24,8 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from pyx.cpu cimport (
-    GROUP, GROUP_PAIR, GROUP_WHOLE, PANEL_BYTES, PANEL_FAR, PANEL_NEAR, PANEL_ROWS, TERNARY_BLOCK, TERNARY_BLOCK_BYTES,
-    active, kernels)
+    GROUP, GROUP_PAIR, GROUP_WHOLE, MOST_PLANES, PANEL_BYTES, PANEL_FAR, PANEL_NEAR, PANEL_ROWS, TERNARY_BLOCK,
+    TERNARY_BLOCK_BYTES, active, kernels)
 from pyx.memory cimport Arena
 from pyx.projection cimport accumulators, activations, project
 from pyx.stored_rows cimport STORED_Q4_0, StoredRows
@@ -38,12 +42,14 @@ cdef extern from "kernels.h" nogil:
     void repack_ptq1_0(const uint8_t *, int64_t, int64_t, uint8_t *, float *)
     void repack_bn(const uint8_t *, int, int64_t, int64_t, uint8_t *, float *)
     int group_faults(const uint8_t *, int, int64_t)
-    int panel_faults(const uint8_t *, int64_t)
+    int panel_faults(const uint8_t *, int, int64_t)
     void repack_q2_0(const uint8_t *, int64_t, int64_t, uint8_t *)
     void repack_groups(const uint8_t *, int64_t, int64_t, const float *, int64_t, int64_t, uint8_t *)
     void pack_panels(const uint8_t *, int, int64_t, int64_t, uint8_t *)
     void unpack_panels(const uint8_t *, int64_t, int64_t, uint8_t *)
     void unpack_groups(const uint8_t *, int, int64_t, int64_t, int8_t *, float *)
+    void pack_plane_panels(const int8_t *, const float *, int, int64_t, int64_t, int, uint8_t *)
+    void unpack_plane_panels(const uint8_t *, int, int64_t, int64_t, int, int8_t *, float *)
     void repack_i8(const int8_t *, int64_t, int64_t, uint8_t *)
     void unpack_i8(const uint8_t *, int64_t, int64_t, int8_t *)
     float absmean(const float *, int64_t, int64_t, uint8_t *)
@@ -56,10 +62,10 @@ cdef double ONE_MAGNITUDE = 1.0 / 128
 MOST_K = 1 << 23
 
 
-cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n, bint panels=False):
+cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n, int panels=0):
     cdef int faults
     with nogil:
-        faults = panel_faults(rows, n) if panels else group_faults(rows, group_bytes, n)
+        faults = panel_faults(rows, panels, n) if panels else group_faults(rows, group_bytes, n)
     if faults == 2:
         raise ValueError("a block scale is not a finite number of 16 bits")
     if faults == 1:
@@ -96,28 +102,71 @@ cdef void whole_ends(float *w, int64_t k) noexcept nogil:
                     w[i] = most if w[i] > 0 else -most
 
 
+#: types that consist of panels -> weights of a group
+PANEL_GROUPS = {"PQ2_0_R64": GROUP, "TP64_R64": 64, "TP32_R64": 32}
+
+
+cdef check_planes(int64_t n_plane, int64_t n_row, int64_t k, int64_t group):
+    if not 1 <= n_plane <= MOST_PLANES:
+        raise ValueError(f"{n_plane} planes; a matrix has 1 to {MOST_PLANES}")
+    if n_row < 1 or k < 1 or n_row > (1 << 31) or k > MOST_K:
+        raise ValueError(f"a matrix of {n_row} x {k} is out of range")
+    if group not in PANEL_GROUPS.values():
+        raise ValueError(f"groups of {group} weights; planes have groups of 32, 64 or 128")
+    if k % group:
+        raise ValueError(f"K = {k} is not a multiple of {group}, the weights that share a scale")
+
+
+def pack_planes(codes, scales, int64_t n_plane, int64_t n_row, int64_t k, int64_t group):
+    """The bytes of a tensor that is the sum of n_plane ternary matrices, of the type of PANEL_GROUPS with this group.
+
+    codes: int8 buffer [n_plane][n_row][k] of -1, 0, +1. scales: float32 buffer [n_plane][n_row][k / group], not
+    negative; they are rounded to float16.  Raises ValueError with one line for anything else.
+    """
+    check_planes(n_plane, n_row, k, group)
+    cdef int64_t i, n = n_plane * n_row * k, n_scale = n // group
+    codes, scales = memoryview(codes), memoryview(scales)
+    if codes.format != "b" or codes.nbytes != n or scales.format != "f" or scales.nbytes != 4 * n_scale:
+        raise ValueError(f"{n_plane} planes of {n_row} x {k} are {n} int8 codes and {n_scale} float32 scales")
+    cdef const int8_t[::1] w = codes.cast("B").cast("b")        # [n_plane][n_row][k]
+    cdef const float[::1] d = scales.cast("B").cast("f")        # [n_plane][n_row][k / group]
+    for i in range(n):
+        if not -1 <= w[i] <= 1:
+            raise ValueError(f"code {w[i]}; those of ternary weights are -1, 0 and 1")
+    for i in range(n_scale):
+        if not 0 <= d[i] < 65520:  # what rounds to a finite float16
+            raise ValueError(f"scale {d[i]} is not a number from 0 to 65504")
+    cdef object out = bytearray((n_row + PANEL_ROWS - 1) // PANEL_ROWS * (k // group) * n_plane * PANEL_BYTES(group))
+    cdef uint8_t[::1] panels = out
+    with nogil:
+        pack_plane_panels(&w[0], &d[0], <int>n_plane, n_row, k, <int>group, &panels[0])
+    return bytes(out)
+
+
 cdef class TernaryMatrix:
-    """A matrix [n_row][k] of -1, 0, +1 with scales.  Made by :meth:`pack`, or of floats by :meth:`dense`.
+    """A matrix [n_row][k] of -1, 0, +1 with scales, or a sum of some.  Made by :meth:`pack`, or of floats by
+    :meth:`dense`.
 
     ``mapped``: whether the codes are used directly from the file's map.
     """
 
     def __cinit__(self):
         memset(&self.m, 0, sizeof(matrix))
+        self.m.group, self.m.n_plane = GROUP, 1
 
     @staticmethod
     def pack(
         str type not None, data, int64_t n_row, int64_t k, float scale=1.0, str layout="128", bint quantize=True,
-        bint groups=False):
+        bint groups=False, int64_t planes=1):
         """Pack stored bytes of any supported type.
 
         type: "I2_S" (layout "128", "64" or "1x4"), "TQ1_0", "TQ2_0", "HF_U8" (four rows per byte, a quarter of the
         matrix apart), "I8" (weights -1, 0, +1), "Q2_0" (groups of 64), "PQ2_0" (groups of 128, under any of its names),
-        "PQ2_0_R64" (the same in panels of 64 rows, the last one padded), or one of FLOATS, which are ternarised here,
-        see :meth:`_from_floats`. scale: multiplies the scales in the bytes. data: a contiguous buffer of exactly the
+        "PQ2_0_R64" (the same in panels of 64 rows, the last one padded), "TP64_R64" or "TP32_R64" (smaller groups in
+        such panels), or one of FLOATS, which are ternarised here, see :meth:`_from_floats`. scale: multiplies the scales in the bytes. data: a contiguous buffer of exactly the
         stored bytes. quantize: whether float master weights may be quantised (absmean); floats that are ternary already
         are always accepted. groups: always store a scale (as half float) per 128 weights along k, as activations of
-        kind "int8-128" need.
+        kind "int8-128" need. planes: of panels, how many matrices their groups belong to, whose sum is meant.
 
         Raises ValueError with one line if sizes do not fit, the scale is not finite and positive, floats are neither
         ternary nor to be quantised, or 128 weights of Q2_0 have two scales.
@@ -130,6 +179,11 @@ cdef class TernaryMatrix:
             raise ValueError(f"scale {scale} is not a positive number")
         self.m.n_row, self.m.k = n_row, k
         self.m.n_block = (k + TERNARY_BLOCK - 1) // TERNARY_BLOCK
+        if type in PANEL_GROUPS:
+            check_planes(planes, n_row, k, PANEL_GROUPS[type])
+            self.m.n_plane = <int>planes
+        elif planes != 1:
+            raise ValueError(f"type {type} holds no planes ({', '.join(PANEL_GROUPS)} do)")
         PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
         try:
             self._fill(type, data, <const uint8_t *>buffer.buf, buffer.len, scale, layout, quantize)
@@ -173,8 +227,8 @@ cdef class TernaryMatrix:
             self._set_scales([scale], 0)
         elif type in ("Q2_0", "PQ2_0"):
             self._from_q2(type, data, src, n_byte, scale)
-        elif type == "PQ2_0_R64":
-            self._from_panels(data, src, n_byte, scale)
+        elif type in PANEL_GROUPS:
+            self._from_panels(type, data, src, n_byte, scale)
         elif type in _BLOCKS:
             self._from_tq(type, src, n_byte, scale)
         elif type in _BN:
@@ -238,20 +292,32 @@ cdef class TernaryMatrix:
             self.owner, self.mapped, self.m.codes, self.m.group_bytes = memoryview(data), True, src, group_bytes
         self._multiply(scale)
 
-    cdef _from_panels(self, data, const uint8_t *src, Py_ssize_t n_byte, float scale):
-        """PQ2_0_R64: panels, without a copy."""
-        if self.m.k % GROUP:
-            raise ValueError(f"K = {self.m.k} is not a multiple of {GROUP}, which PQ2_0_R64 needs")
-        self.m.group_bytes, self.m.panels, self.m.ahead = GROUP_WHOLE, True, PANEL_NEAR
-        self._expect(n_byte, self.room, "PQ2_0_R64")
-        check_groups(src, GROUP_WHOLE, n_byte // PANEL_BYTES, True)
+    cdef _from_panels(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale):
+        """Panels, without a copy."""
+        cdef int group = PANEL_GROUPS[type]
+        self.m.group, self.m.n_block = group, self.m.k // group
+        self.m.group_bytes, self.m.panels, self.m.ahead = 2 + group // 4, True, PANEL_NEAR
+        self._expect(n_byte, self.room, type)
+        check_groups(src, 0, n_byte // PANEL_BYTES(group), group)
         self.owner, self.mapped, self.m.codes = memoryview(data), True, src
         self._multiply(scale)
 
     cdef _multiply(self, float scale):
         """Multiply the scales of groups by ``scale``, in a copy: a map is not written to."""
         cdef int64_t n_row = self.m.n_row, k = self.m.k
+        cdef float[::1] scales          # [n_plane][n_row][n_block]
+        cdef const signed char[::1] codes   # [n_plane][n_row][k]
+        cdef Arena panels
         if scale == 1:
+            return
+        if self.m.panels:
+            weights, d = self.unpack_planes()
+            codes, scales = weights, array.array("f", [each * scale for each in d])
+            panels = Arena(self.room)
+            pack_plane_panels(
+                <const int8_t *>&codes[0], &scales[0], self.m.n_plane, n_row, k, self.m.group, panels.data)
+            check_groups(panels.data, 0, self.room // PANEL_BYTES(self.m.group), self.m.group)
+            self.owner, self.mapped, self.m.codes = panels, False, panels.data
             return
         weights, d = self._unpack_groups()
         repack_i8(<const int8_t *><size_t>weights.buffer_info()[0], n_row, k, self._new_codes())
@@ -426,7 +492,8 @@ cdef class TernaryMatrix:
     def room(self):
         """Bytes that :meth:`move_to` needs."""
         if self.m.group_bytes:
-            return (self.m.n_row + PANEL_ROWS - 1) // PANEL_ROWS * self.m.n_block * PANEL_BYTES
+            return ((self.m.n_row + PANEL_ROWS - 1) // PANEL_ROWS * self.m.n_block * self.m.n_plane
+                    * PANEL_BYTES(self.m.group))
         return self.code_bytes
 
     @property
@@ -450,7 +517,7 @@ cdef class TernaryMatrix:
                 memcpy(arena.data + offset, self.m.codes, n)
         self.owner, self.mapped, self.m.codes = arena, False, arena.data + offset
         if self.m.group_bytes:
-            self.m.panels, self.m.group_bytes, self.m.ahead = True, GROUP_WHOLE, PANEL_FAR
+            self.m.panels, self.m.group_bytes, self.m.ahead = True, 2 + self.m.group // 4, PANEL_FAR
 
     @property
     def far(self):
@@ -472,6 +539,16 @@ cdef class TernaryMatrix:
         return self.m.k
 
     @property
+    def n_plane(self):
+        """Number of ternary matrices whose sum it is."""
+        return self.m.n_plane
+
+    @property
+    def group(self):
+        """Number of weights along k that share a scale between the codes; 0 if the scales lie elsewhere."""
+        return self.m.group if self.m.group_bytes else 0
+
+    @property
     def is_dense(self):
         """Whether it consists of float32 rows, see :meth:`dense`."""
         return self.m.dense != NULL
@@ -483,22 +560,53 @@ cdef class TernaryMatrix:
 
     @property
     def scales(self):
-        """All scales as a list of floats: [1], [n_row], or [n_row][k / 256] or [n_row][k / 128] flat."""
+        """All scales as a list of floats: [1], [n_row], or [n_row][k / 256] or [n_row][k / 128] flat, or those of all
+        planes, [n_plane][n_row][k / group].
+        """
         if self.is_dense:
             return [1.0]
+        if self.m.n_plane > 1 or self.m.group != GROUP:
+            return self.unpack_planes()[1].tolist()
         if self.m.group_bytes:
             found = self._unpack_groups()[1].tolist()
             return found[::2] if self.m.n_block % 2 == 0 and found[::2] == found[1::2] else found
         return memoryview(self.scale_arena).cast("f").tolist()
 
     def unpack(self):
-        """The weights -1, 0, +1 as array("b") [n_row][k].  Raises ValueError for a dense matrix."""
-        if self.is_dense:
-            raise ValueError("a dense matrix has no ternary weights")
+        """The weights -1, 0, +1 as array("b") [n_row][k].  Raises ValueError for a dense matrix and for a sum."""
+        if self.is_dense or self.m.n_plane > 1:
+            raise ValueError("a dense matrix, or a sum of several, has no ternary weights")
+        if self.m.group != GROUP:
+            return self.unpack_planes()[0]
         if self.m.group_bytes:
             return self._unpack_groups()[0]
         cdef signed char[::1] out = array.array("b", bytes(self.m.n_row * self.m.k))
         unpack_i8(self.m.codes, self.m.n_row, self.m.k, <int8_t *>&out[0])
+        return out.base
+
+    def unpack_planes(self):
+        """The weights -1, 0, +1 of all planes as array("b") [n_plane][n_row][k], and their scales as array("f")
+        [n_plane][n_row][k / group].  Raises ValueError for a matrix that does not consist of panels of whole groups.
+        """
+        if not self.m.panels or self.m.k % self.m.group:
+            raise ValueError("only panels of whole groups hold planes")
+        cdef int64_t n = self.m.n_plane * self.m.n_row
+        cdef signed char[::1] out = array.array("b", bytes(n * self.m.k))
+        cdef float[::1] d = array.array("f", bytes(4 * n * self.m.n_block))
+        with nogil:
+            unpack_plane_panels(
+                self.m.codes, self.m.n_plane, self.m.n_row, self.m.k, self.m.group, <int8_t *>&out[0], &d[0])
+        return out.base, d.base
+
+    def sum_planes(self):
+        """The sum of all planes as array("f") [n_row][k].  Raises ValueError as :meth:`unpack_planes` does."""
+        weights, scales = self.unpack_planes()
+        cdef const signed char[::1] w = weights     # [n_plane][n_row][k]
+        cdef const float[::1] d = scales            # [n_plane][n_row][k / group]
+        cdef int64_t i, n = self.m.n_row * self.m.k, group = self.m.group
+        cdef float[::1] out = array.array("f", bytes(4 * n))
+        for i in range(self.m.n_plane * n):
+            out[i % n] += w[i] * d[i // group]
         return out.base
 
     def _unpack_groups(self):
@@ -547,7 +655,7 @@ cdef class TernaryMatrix:
     def encode_groups(self):
         """The bytes of a PQ2_0 tensor.  Raises ValueError for a matrix without a scale per 128 weights of a row."""
         cdef int64_t i, n = self.m.n_row * self.m.n_block
-        if self.m.group_bytes == 0 or self.m.k % GROUP:
+        if self.m.group_bytes == 0 or self.m.k % GROUP or self.m.group != GROUP or self.m.n_plane > 1:
             raise ValueError("PQ2_0 holds a scale for each 128 weights of a row; this matrix has none")
         cdef Arena rows = self._rows()
         cdef bytes stored = (<const char *>(self.m.codes if rows is None else rows.data))[: n * self.m.group_bytes]
@@ -559,8 +667,10 @@ cdef class TernaryMatrix:
         return bytes(whole)
 
     def encode_panels(self):
-        """The bytes of a PQ2_0_R64 tensor.  Raises ValueError as :meth:`encode_groups` does."""
-        if self.m.group_bytes == 0 or self.m.k % GROUP:
+        """The bytes of a PQ2_0_R64 tensor, or of one of smaller groups.  Raises ValueError for a matrix without scales
+        per group of a row.
+        """
+        if self.m.group_bytes == 0 or self.m.k % self.m.group:
             raise ValueError("PQ2_0_R64 holds a scale for each 128 weights of a row; this matrix has none")
         cdef int64_t n = self.room
         cdef Arena panels
@@ -598,10 +708,11 @@ cdef class TernaryMatrix:
         """y = W x as array("f") [n][n_row], for float32 x [n][k].
 
         Each vector is rounded to int8 with one scale, as in BitNet; with ``groups``, which needs a matrix with groups
-        or a dense one, with a scale for each 128 values.  Raises ValueError if sizes do not fit.
+        or a dense one, with a scale for each group of values (128 of a dense one).  Raises ValueError if sizes do not
+        fit.
         """
         cdef const float[::1] given = x     # [n][k]
-        cdef int64_t k = self.m.k, n_group = self.m.n_block, k_pad = n_group * TERNARY_BLOCK, t
+        cdef int64_t k = self.m.k, n_group = self.m.n_block, k_pad = n_group * self.m.group, t
         cdef int64_t n = given.shape[0] // k, each = n_group if groups else 1
         cdef const kernels *kernel = active()
         cdef activations a
@@ -609,16 +720,19 @@ cdef class TernaryMatrix:
             raise ValueError(f"{given.shape[0]} activations for {k} columns")
         if groups and not self.m.group_bytes and not self.is_dense:
             raise ValueError("a matrix without scales per group takes vectors rounded as a whole")
+        if not groups and self.m.group != GROUP:
+            raise ValueError(f"a matrix with a scale per {self.m.group} weights takes vectors rounded in such groups")
         cdef Arena x8 = Arena(n * k_pad)                                        # int8 [n][k_pad]
         cdef Arena s = Arena(4 * n * each), total = Arena(4 * n * each)         # float, int32 [n][each]
         cdef Arena acc = Arena(4 * max(accumulators(n, self.m.n_row), k_pad // 4 + 2 * n_group))
         cdef float[::1] out = array.array("f", bytes(4 * n * self.m.n_row))
         a = activations(
-            n, groups, <const int8_t *>x8.data, k_pad, <const float *>s.data, <const int32_t *>total.data, &given[0], k)
+            n, self.m.group if groups else 0, <const int8_t *>x8.data, k_pad, <const float *>s.data,
+            <const int32_t *>total.data, &given[0], k)
         for t in range(n):
             if groups:
                 kernel.quantize_groups(
-                    &given[t * k], k, <int8_t *>x8.data + t * k_pad, <float *>s.data + t * n_group,
+                    &given[t * k], k, self.m.group, <int8_t *>x8.data + t * k_pad, <float *>s.data + t * n_group,
                     <int32_t *>total.data + t * n_group)
             else:
                 (<float *>s.data)[t] = kernel.quantize_i8(

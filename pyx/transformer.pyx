@@ -175,7 +175,7 @@ cdef class Transformer:
         self.n_layer, self.n_row, self.hidden = config.n_layer, len(config.attention), config.hidden
         self.n_vocab, self.chunk, self.n_threads = head.n_row, chunk, n_threads
         self.embedding, self.head, self.owners = embedding, head, []
-        self.plan.groups = config.activation_quant == "int8-128"
+        self.plan.group = config.activation_group
         self.windows = config.windows
         if head.n_threads < n_threads or embedding.n_threads < n_threads:
             raise ValueError(
@@ -191,7 +191,7 @@ cdef class Transformer:
         for index, given in enumerate(layers):
             fill_layer(
                 &self.layers[index], config.layers[index], given, f"blk.{index}", self.hidden, self.owners,
-                self.plan.groups)
+                self.plan.group)
         self.plan.output_norm = copy_vector(output_norm, self.hidden, "output_norm", self.owners)
         self.workspace = Workspace()
         self._prepare(config)

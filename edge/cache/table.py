@@ -8,7 +8,7 @@ one more token once its page is sealed).  The cells also include the open page, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from edge.cache.config import PAGE, KVConfig, parse_kv_type
 from edge.cache.policy import Budget
 from edge.config import ModelConfig
 from edge.errors import UsageError
+from edge.formats.checkpoint import Tensor
 from edge.model.footprint import code_bytes
 from pyx.page import MARKS, NAMES
 
@@ -45,17 +46,21 @@ class Weights:
     paper: int  # what "every parameter, the embedding too, at 1.58 bits" comes to
 
     @classmethod
-    def of(cls, c: ModelConfig, stored: str = "") -> Weights:
-        """From the dimensions of a model.  ``stored``: the stored type of the output head, if there is a file."""
+    def of(cls, c: ModelConfig, stored: str = "", planes: Iterable[Tensor] = ()) -> Weights:
+        """From the dimensions of a model.  ``stored``: the stored type of the output head, if there is a file;
+        ``planes``: its matrices that are sums of planes, whose numbers the dimensions do not tell.
+        """
         from edge.formats.names import parts
+        from edge.model.placement import stored_bytes
         from pyx.head import placement
 
         parameters = sum(math.prod(part.shape) for part in parts(c) if part.needed)
-        grouped = c.activation_quant == "int8-128"
+        grouped = c.activation_group > 0
         matrices = [part.shape for part in parts(c) if part.role == "matrix"]
         return cls(
             parameters,
-            sum(code_bytes(rows, k, grouped) for rows, k in matrices),
+            sum(stored_bytes(tensor, True) for tensor in planes)
+            or sum(code_bytes(rows, k, grouped) for rows, k in matrices),
             placement("auto", stored, c.n_vocab, c.hidden, 1).nbytes,
             int(parameters * PAPER_BITS / 8),
         )
@@ -157,8 +162,9 @@ def table(
     sinks: int | None = None,
     budget: Budget | str | None = None,
     stored: str = "",
+    planes: Iterable[Tensor] = (),
 ) -> Table:
-    """Plan every combination.  ``contexts``: empty for the usual ones; ``stored``: see :meth:`Weights.of`.
+    """Plan every combination.  ``contexts``: empty for the usual ones; ``stored``, ``planes``: see :meth:`Weights.of`.
 
     Raises UsageError for values that cannot be used.
     """
@@ -169,7 +175,7 @@ def table(
     modes += [(f"window {window}", {"window": window, "sinks": sinks}) for window in windows]
     if budget is not None:
         modes.append(("budget", {"overflow": "stop", "sinks": sinks, "kv_budget": budget}))
-    weights = Weights.of(config, stored)
+    weights = Weights.of(config, stored, planes)
     longest = contexts[-1]
     whole = sum(min(longest, n or longest) for n in config.windows or (0,)) // len(config.windows or (0,))
     f16 = weights.read + whole * bytes_per_token(config, "f16")

@@ -79,6 +79,7 @@ def plan(
         sinks,
         kv_budget,
         checkpoint.tensors[checkpoint.head].type,
+        checkpoint.planes,
     )
     if plot is not None:
         from edge.tools.pictures import of_plan

@@ -27,10 +27,18 @@ GROUP_ROWS = ("Q2_0", "PQ2_0")
 #: blocks of 128 with 64 rows side by side, padded to whole panels: fastest to read (pyx/kernels/panels.h)
 PANELS = "PQ2_0_R64"
 GROUP_TYPES = (*GROUP_ROWS, PANELS)
+#: weights of a row that share a scale -> the type of panels in which a matrix may be a sum of planes: up to four ternary
+#: matrices, whose groups of the same columns lie side by side, so that a row of K columns takes K * planes
+PLANE_TYPES = {128: PANELS, 64: "TP64_R64", 32: "TP32_R64"}
+MOST_PLANES = 4
+#: panel type -> weights of a group
+PANEL_GROUPS = {type: group for group, type in PLANE_TYPES.items()}
+#: types whose scales lie between the codes
+GROUPED_TYPES = (*GROUP_ROWS, *PANEL_GROUPS)
 #: stored types that hold ternary weights; the rest of STORED_TYPES are tables of floats
 TERNARY_TYPES = (
     "I2_S", "TQ1_0", "TQ2_0", "HF_U8", "STQ1_0", "PTQ1_0", "IQ1_BN", "IQ2_BN", "IQ2_BN_R4", "MLX",
-    *GROUP_TYPES,
+    *GROUPED_TYPES,
 )  # fmt: skip
 FLOAT_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q4_0", "Q4_K")
 #: types in which an embedding or an output head may be stored
@@ -42,7 +50,7 @@ class Tensor(NamedTuple):
 
     name: str
     type: str  # one of TERNARY_TYPES or FLOAT_TYPES
-    shape: tuple[int, ...]  # (out, in) for a matrix, (n,) for a vector
+    shape: tuple[int, ...]  # (out, in) for a matrix, (out, in * planes) for a sum of planes, (n,) for a vector
     data: memoryview  # format "B", exactly the stored bytes (I2_S: codes, scale, tail)
     scale: float = 1.0  # further multiplier of the matmul's output: HF weight_scale (as a multiplier), GGUF .scale
     layout: str = "128"  # I2_S only: "128", "64" or "1x4"
@@ -126,6 +134,13 @@ class Checkpoint:
             yield
         finally:
             self.check()
+
+    @property
+    def planes(self) -> list[Tensor]:
+        """The matrices that are sums of planes: all of them, or none."""
+        panels = PLANE_TYPES.get(self.config.planes)
+        return [tensor for tensor in self.tensors.values() if panels is not None and tensor.type == panels
+                and tensor.name.startswith("blk.")]
 
     @property
     def head(self) -> str:

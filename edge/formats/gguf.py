@@ -19,6 +19,7 @@ from edge.errors import UsageError
 from edge.formats import names
 from edge.formats.checkpoint import (
     MOST_TEMPLATES,
+    PLANE_TYPES,
     TEMPLATE_NAME,
     TERNARY_TYPES,
     WEIGHT_ONLY,
@@ -40,6 +41,7 @@ from edge.formats.gguf_keys import (
     KEY_IGNORE_MERGES,
     KEY_INNER_EPS,
     KEY_PATTERN,
+    KEY_PLANES,
     KEY_TEMPLATE,
     KEYS_EOS,
     KEYS_SAMPLING,
@@ -431,6 +433,11 @@ def _config(
     if family.root_embedding:
         multipliers["embedding_scale"] = math.sqrt(hidden)
     activation = _activation(header, family, n_head == n_kv_head, theta, override, notes)
+    planes = header.integer(KEY_PLANES) or 0
+    if KEY_PLANES in header.metadata and planes not in PLANE_TYPES:
+        header.fail(f"{KEY_PLANES} is {planes}; planes have a scale per {', '.join(map(str, sorted(PLANE_TYPES)))} "
+                    "weights")
+    usual = f"int8-{planes}" if planes else WEIGHT_ONLY if family.weight_only and not inner_norm else "int8"
     with located(header.path):
         check_dimension("head_dim", head_dim)
         attention = Attention(
@@ -455,9 +462,8 @@ def _config(
             eps=eps,
             tied="output.weight" not in tensors,
             layers=_sliding(header, family, layer, n_layer) if family.window_period else (layer,) * n_layer,
-            activation_quant=header.text(f"{arch}.activation_quantization") or (
-                WEIGHT_ONLY if family.weight_only and not inner_norm else "int8"
-            ),
+            activation_quant=header.text(f"{arch}.activation_quantization") or usual,
+            planes=planes,
             inner_eps=header.real(KEY_INNER_EPS, eps) or 0.0,
             **multipliers,
         )

@@ -69,8 +69,12 @@ TYPES: dict[int, tuple[str, int, int]] = {
     36: ("I2_S", 4, 1),
     142: ("PQ2_0", 128, 34),
     342: ("PQ2_0_R64", 128, 34),  # ours: PQ2_0 with 64 rows side by side, see tensor_bytes()
+    1064: ("TP64_R64", 64, 18),  # ours: the same with a scale for each 64 or 32 weights, for planes
+    1032: ("TP32_R64", 32, 10),
 }
 TYPE_IDS = {name: number for number, (name, _, _) in TYPES.items()}
+#: ids of types that consist of panels
+PANEL_IDS = frozenset(number for name, number in TYPE_IDS.items() if name.endswith("_R64"))
 
 #: value type id -> (struct code, bytes); 8 is string, 9 is array
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
@@ -187,7 +191,8 @@ def tensor_bytes(type_id: int, dims: Sequence[int]) -> int | None:
     ``dims``.
 
     I2_S is one stream of n/4 code bytes, one float32 scale and 28 bytes of tail (microsoft/BitNet, ggml_nbytes).
-    PQ2_0_R64 stores whole panels of 64 rows (panel_matmul in pyx/kernels/kernels.h): the last one is filled up.
+    Types whose name ends in R64 store whole panels of 64 rows (panel_matmul in pyx/kernels/kernels.h): the last one is
+    filled up.
     """
     if type_id not in TYPES:
         return None
@@ -199,7 +204,7 @@ def tensor_bytes(type_id: int, dims: Sequence[int]) -> int | None:
         return count // 4 + 32
     if dims[0] % elements:
         raise ValueError(f"rows of {dims[0]} are not a multiple of the block of {elements}")
-    if type_id == TYPE_IDS["PQ2_0_R64"]:
+    if type_id in PANEL_IDS:
         count = dims[0] * -(-count // dims[0] // 64) * 64
     return count // elements * size
 
@@ -326,9 +331,9 @@ def read_header(path: str | os.PathLike[str]) -> Header:
         offset = cursor.u64(what)
         if offset % alignment:
             cursor.fail(f"{what} starts at {offset}, not a multiple of the alignment {alignment}; the file is damaged")
-        if type_id == TYPE_IDS["PQ2_0_R64"] and alignment % PANEL_ALIGNMENT:
-            cursor.fail(f"{what} is PQ2_0_R64, which needs an alignment of {PANEL_ALIGNMENT}, not {alignment}; convert "
-                        "the model again")
+        if type_id in PANEL_IDS and alignment % PANEL_ALIGNMENT:
+            cursor.fail(f"{what} is {TYPES[type_id][0]}, which needs an alignment of {PANEL_ALIGNMENT}, not "
+                        f"{alignment}; convert the model again")
         try:
             nbytes = tensor_bytes(type_id, dims)
         except ValueError as error:

@@ -13,7 +13,7 @@ from edge.layers import LayerConfig, Rotation
 from edge.registry.families import FAMILIES
 
 #: general.file_type, a label only: the first is microsoft/BitNet's number, the second llama.cpp's
-_FILE_TYPES = {"I2_S": 40, "TQ2_0": 37, "PQ2_0": 41, PANELS: 41}
+_FILE_TYPES = {"I2_S": 40, "TQ2_0": 37, "PQ2_0": 41, PANELS: 41, "TP64_R64": 41, "TP32_R64": 41}
 
 #: the usual chat template; others have a name after it
 KEY_TEMPLATE = "tokenizer.chat_template"
@@ -23,6 +23,8 @@ KEY_PATTERN = "bitnet_edge.tokenizer.pattern"
 KEY_IGNORE_MERGES = "bitnet_edge.tokenizer.ignore_merges"
 KEY_LAYOUT = "bitnet_edge.i2s_layout"
 KEY_INNER_EPS = "bitnet_edge.projection_norm_epsilon"
+#: the weights that share a scale in matrices that are sums of planes
+KEY_PLANES = "bitnet-edge.planes.group"
 #: all keys of the tokens that end an answer, the first token first; the last is that of our earlier files
 KEYS_EOS = (*(f"tokenizer.ggml.{name}" for name in ("eos_token_id", "eos_token_ids", "eot_token_id", "eom_token_id")),
             "bitnet_edge.tokenizer.eos_token_ids")  # fmt: skip
@@ -85,6 +87,8 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
     }
     if c.activation_quant != "int8" or FAMILIES[arch].weight_only:
         metadata[f"{arch}.activation_quantization"] = c.activation_quant
+    if c.planes:
+        metadata[KEY_PLANES] = c.planes
     near = next((mixer for mixer in c.attention if mixer.window), None)
     if near is not None:
         metadata[f"{arch}.attention.sliding_window"] = near.window

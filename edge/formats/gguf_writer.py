@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
-from edge.formats.checkpoint import PANELS
+from edge.formats.checkpoint import PANEL_GROUPS
 from edge.formats.gguf_header import (
     ALIGNMENT,
     ARRAY,
@@ -61,7 +61,7 @@ def layout(metadata: Mapping[str, Any], tensors: Sequence[Entry]) -> tuple[bytes
     from :func:`read_header`.
     """
     alignment = ALIGNMENT
-    if any(entry.type == PANELS for entry in tensors):
+    if any(entry.type in PANEL_GROUPS for entry in tensors):
         alignment = PANEL_ALIGNMENT
         metadata = {**metadata, "general.alignment": alignment}
     head = bytearray(MAGIC + struct.pack("<IQQ", VERSION, len(tensors), len(metadata)))

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from edge.config import ModelConfig
 from edge.errors import InvalidFile
-from edge.formats.checkpoint import FLOAT_TYPES, TABLE_TYPES, TERNARY_TYPES, Tensor
+from edge.formats.checkpoint import (
+    FLOAT_TYPES, MOST_PLANES, PANEL_GROUPS, PLANE_TYPES, TABLE_TYPES, TERNARY_TYPES, Tensor)
 from edge.formats.mapped import shown
 from edge.layers import Attention, Dense, LayerConfig
 
@@ -25,7 +26,7 @@ VECTOR_TYPES = ("F32", "F16", "BF16")
 #: with fewer zeros the weights were never ternarised (typical: 0.3 to 0.5)
 LEAST_ZEROS = 0.02
 #: bytes of a block that begins with its scale
-GROUP_SCALES = {"Q2_0": 18, "PQ2_0": 34, "PQ2_0_R64": 2176}
+GROUP_SCALES = {"Q2_0": 18, "PQ2_0": 34} | {type: 64 * (2 + group // 4) for type, group in PANEL_GROUPS.items()}
 _PIECE = 1 << 20  # bytes of codes counted at a time
 _SAMPLE = 1024  # bytes of codes looked at per matrix: 4096 weights, one page next to the scale
 
@@ -51,7 +52,7 @@ class Part(NamedTuple):
 
 #: what a tensor can be -> the types that it may be stored in.  Whoever walks the parts handles each of these.
 ROLES = {
-    "matrix": TERNARY_TYPES + FLOAT_TYPES,  # multiplied with activations
+    "matrix": TERNARY_TYPES + FLOAT_TYPES,  # multiplied with activations; see n_plane() for sums of planes
     "table": TABLE_TYPES,  # the embedding, the output head
     "vector": VECTOR_TYPES,  # norms, biases, divisors of the rotation
 }
@@ -119,6 +120,31 @@ def parts(config: ModelConfig) -> list[Part]:
     ]
 
 
+def n_plane(config: ModelConfig, tensor: Tensor, rows: int, k: int) -> int:
+    """Number of ternary matrices whose sum is the matrix [rows][k] in a tensor: 1 in a model without planes.
+
+    Raises InvalidFile if the tensor is not such a matrix.
+    """
+    group = config.planes
+    if tensor.type in PANEL_GROUPS and PANEL_GROUPS[tensor.type] != (group or 128):
+        raise InvalidFile(f"tensor {tensor.name} is stored as {tensor.type}, " + (
+            f"but the planes of this model have a scale per {group} weights; convert the model again" if group else
+            "but the file does not say that its matrices are sums of planes; convert the model again"))
+    if not group:
+        return 1
+    if tensor.type != PLANE_TYPES[group]:
+        raise InvalidFile(f"tensor {tensor.name} is stored as {tensor.type}, but planes with a scale per {group} "
+                          f"weights are {PLANE_TYPES[group]}; convert the model again")
+    found = tensor.shape[1] // k if len(tensor.shape) == 2 else 0
+    if tensor.shape != (rows, found * k) or not 1 <= found <= MOST_PLANES:
+        raise InvalidFile(f"tensor {tensor.name} has shape {tensor.shape}, the model needs {(rows, k)} in 1 to "
+                          f"{MOST_PLANES} planes")
+    if k % group:
+        raise InvalidFile(f"tensor {tensor.name} has {k} columns, not a multiple of {group}, the weights that share a "
+                          "scale")
+    return found
+
+
 def check(config: ModelConfig, tensors: Mapping[str, Tensor]) -> list[str]:
     """Raise InvalidFile unless ``tensors`` are exactly those of the model of ``config``.  Returns remarks for the
     user.
@@ -134,6 +160,9 @@ def check(config: ModelConfig, tensors: Mapping[str, Tensor]) -> list[str]:
             raise InvalidFile(f"tensor {part.name} is missing; the file is incomplete, get it again")
     for name, tensor in tensors.items():
         part = wanted[name]
+        if part.role == "matrix" and len(tensor.shape) == 2:
+            rows, k = part.shape
+            part = part._replace(shape=(rows, k * n_plane(config, tensor, rows, k)))
         if tensor.shape != part.shape:
             raise InvalidFile(f"tensor {name} has shape {tensor.shape}, the model needs {part.shape}")
         if tensor.type not in ROLES[part.role]:

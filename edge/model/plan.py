@@ -26,7 +26,7 @@ def expect(
 
     ``head``: a kind, see :mod:`pyx.head`.
     """
-    from edge.formats.checkpoint import GROUP_TYPES
+    from edge.formats.checkpoint import GROUPED_TYPES
     from edge.formats.mlx import whole_type
     from edge.model.placement import in_place, stored_bytes
     from pyx import scratch
@@ -35,7 +35,7 @@ def expect(
 
     config = checkpoint.config
     mapped = allocated = 0
-    grouped = config.activation_quant == "int8-128"
+    grouped = config.activation_group > 0
     for part in names.parts(config):
         tensor = checkpoint.tensors.get(part.name)
         if tensor is None:  # not needed, or what building will miss
@@ -43,9 +43,9 @@ def expect(
         if part.role == "vector":
             allocated += 4 * part.shape[0]
         elif part.role == "matrix":
-            scales_inside = grouped or tensor.type in GROUP_TYPES or tensor.type == "MLX"
+            scales_inside = grouped or tensor.type in GROUPED_TYPES or tensor.type == "MLX"
             allocated += 0 if scales_inside else 4
-            if in_place(tensor) and weights != "huge" and scales_inside == (tensor.type in GROUP_TYPES):
+            if in_place(tensor) and weights != "huge" and scales_inside == (tensor.type in GROUPED_TYPES):
                 mapped += stored_bytes(tensor, grouped)
             else:
                 allocated += stored_bytes(tensor, grouped, copied=weights == "huge")

@@ -154,8 +154,10 @@ def _projection(checkpoint: Checkpoint, name: str, shape: tuple[int, int], facto
     from pyx.memory import Arena
     from pyx.ternary import TernaryMatrix
 
-    tensor = _tensor(checkpoint, name, shape)
     rows, k = shape
+    given = checkpoint.tensors.get(name)
+    planes = 1 if given is None else names.n_plane(checkpoint.config, given, rows, k)
+    tensor = _tensor(checkpoint, name, (rows, planes * k))
     scale = tensor.scale * factor
     exact = checkpoint.config.activation_quant == "none"
     try:
@@ -173,11 +175,15 @@ def _projection(checkpoint: Checkpoint, name: str, shape: tuple[int, int], facto
                     scale=scale,
                     layout=tensor.layout,
                     quantize=latent,
-                    groups=checkpoint.config.activation_quant == "int8-128",
+                    groups=checkpoint.config.activation_group == 128,
+                    planes=planes,
                 )
                 if not lies and matrix.mapped:
                     matrix.move_to(Arena(matrix.room), 0)  # no file's map holds it
-                return TernaryMatrix.dense("F32", _floats(matrix), rows, k) if exact else matrix
+                if exact:
+                    floats = matrix.sum_planes() if checkpoint.config.planes else _floats(matrix)
+                    return TernaryMatrix.dense("F32", floats, rows, k)
+                return matrix
             except ValueError as error:
                 if tensor.floats != "either" or "dense" not in str(error):
                     raise

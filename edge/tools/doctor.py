@@ -1,7 +1,7 @@
 """doctor: what this machine supports, as text and as a dictionary, and a test that its results are correct.
 
-The self-test multiplies a small ternary matrix with the kernels of every instruction set that this processor supports
-and compares each integer with plain Python.  Then the demo model answers greedily and must give the tokens that are
+The self-test multiplies a small ternary matrix, and a sum of three, with the kernels of every instruction set that this
+processor supports and compares each result with plain Python.  Then the demo model answers greedily and must give the tokens that are
 stored with it.  Answers are bit-equal on every machine, so the same stored answers serve for all.
 """
 
@@ -232,11 +232,12 @@ def _numbers(seed: int, n: int, least: int, most: int) -> list[int]:
 def kernel_test(n_row: int = 5, k: int = 384) -> dict[str, str]:
     """Target -> "ok" or the error, for every target this processor supports.
 
-    A ternary matrix [n_row, k] in I2_S is multiplied with int8 activations; all sums are compared with plain Python.
+    A ternary matrix [n_row, k] in I2_S is multiplied with int8 activations, and the sum of three in groups of 32; all
+    sums are compared with plain Python.
     """
     try:
         from pyx import cpu
-        from pyx.ternary import TernaryMatrix
+        from pyx.ternary import TernaryMatrix, pack_planes
     except ImportError as error:
         return {"kernels": f"wrong: the compiled part is missing ({error})"}
     from array import array
@@ -249,6 +250,13 @@ def kernel_test(n_row: int = 5, k: int = 384) -> dict[str, str]:
         block, inside = divmod(i, 128)
         codes[block * 32 + inside % 32] |= (weight + 1) << (6 - 2 * (inside // 32))
     data = bytes(codes) + array("f", [1.0] + [0.0] * 7).tobytes()
+    # every group of activations contains 127, and the scales are 1, 2, 4: no sum is rounded
+    codes3 = array("b", _numbers(3, 3 * n_row * k, -1, 1))
+    scales = array("f", [2.0**plane for plane in range(3) for _ in range(n_row * k // 32)])
+    planes = TernaryMatrix.pack("TP32_R64", pack_planes(codes3, scales, 3, n_row, k, 32), n_row, k, planes=3)
+    whole = array("f", [127.0 if i % 32 == 0 else a for i, a in enumerate(x)])
+    expected3 = [sum(2**p * codes3[(p * n_row + row) * k + i] * whole[i] for p in range(3) for i in range(k))
+                 for row in range(n_row)]
 
     results = {}
     try:
@@ -260,6 +268,9 @@ def kernel_test(n_row: int = 5, k: int = 384) -> dict[str, str]:
             cpu.use(name)
             got = list(TernaryMatrix.pack("I2_S", data, n_row, k).accumulate(array("b", x)))
             results[name] = "ok" if got == expected else f"wrong: sums are {got}, not {expected}"
+            sums = list(planes.matvec(whole, groups=True))
+            if sums != expected3:
+                results[name] = f"wrong: sums of planes are {sums}, not {expected3}"
     finally:
         cpu.use(before)
     return results

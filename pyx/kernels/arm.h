@@ -247,7 +247,7 @@ INLINE void panel_store(int32_t *sum, const int32x4_t s[4])
 }
 
 /* Four lanes at a time; one token has eight, whose sums do not wait for each other. */
-INLINE void panel_dots(const uint8_t *codes, const uint8_t *ahead, int n_token, const int8_t *q, int64_t ld,
+INLINE void panel_dots(const uint8_t *codes, const uint8_t *ahead, int n_step, int n_token, const int8_t *q, int64_t ld,
                        int32_t (*sum)[PANEL_ROWS])
 {
     const int n_lane = n_token == 1 ? 8 : 4;
@@ -255,7 +255,7 @@ INLINE void panel_dots(const uint8_t *codes, const uint8_t *ahead, int n_token, 
         int32x4_t s[4][4];
         for (int t = 0; t < 4; t++)
             s[t][0] = s[t][1] = s[t][2] = s[t][3] = vdupq_n_s32(0);
-        for (int i = 0; i < GROUP / 4; i += 4) {
+        for (int i = 0; i < n_step; i += 4) {
             int8x16_t x[4];
             for (int t = 0; t < n_token; t++)
                 x[t] = vld1q_s8(q + t * ld + 4 * i);
@@ -277,11 +277,11 @@ INLINE void panel_dots(const uint8_t *codes, const uint8_t *ahead, int n_token, 
 #define PANEL_TOKENS 4
 
 /* One product is two rows by two tokens by eight activations: of two steps, two lanes side by side. */
-INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_token, const int8_t *q, int64_t ld,
+INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_step, int n_token, const int8_t *q, int64_t ld,
                        int32_t (*sum)[PANEL_ROWS])
 {
     if (n_token == 1) {
-        panel_dots(codes, ahead, 1, q, ld, sum);
+        panel_dots(codes, ahead, n_step, 1, q, ld, sum);
         return;
     }
     for (int lane = 0; lane < 16; lane += 4) {
@@ -289,7 +289,7 @@ INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_token, 
         for (int p = 0; p < n_token / 2; p++)
             for (int f = 0; f < 4; f++)
                 s[p][0][f] = s[p][1][f] = vdupq_n_s32(0);
-        for (int i = 0; i < GROUP / 4; i += 2) {
+        for (int i = 0; i < n_step; i += 2) {
             uint32x4_t a = vreinterpretq_u32_u8(vld1q_u8(codes + 64 * i + 4 * lane));
             uint32x4_t b = vreinterpretq_u32_u8(vld1q_u8(codes + 64 * i + 64 + 4 * lane));
             const uint8x16_t c[2] = {vreinterpretq_u8_u32(vzip1q_u32(a, b)), vreinterpretq_u8_u32(vzip2q_u32(a, b))};
@@ -331,7 +331,7 @@ INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_token, 
 #define PANEL_TOKENS 2
 
 /* Eight lanes of int16 are two rows; each gains 32 products of at most 3 * 127: 12192 <= 32767. */
-INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_token, const int8_t *q, int64_t ld,
+INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_step, int n_token, const int8_t *q, int64_t ld,
                        int32_t (*sum)[PANEL_ROWS])
 {
     for (int lane = 0; lane < 16; lane += 4) {
@@ -339,7 +339,7 @@ INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_token, 
         for (int t = 0; t < n_token; t++)
             for (int f = 0; f < 4; f++)
                 s[t][f][0] = s[t][f][1] = vdupq_n_s16(0);
-        for (int i = 0; i < GROUP / 4; i++) {
+        for (int i = 0; i < n_step; i++) {
             uint8x16_t c = vld1q_u8(codes + 64 * i + 4 * lane);
             const int8x16_t u[4] = {codes_01(c), codes_23(c), codes_45(c), codes_67(c)};
             if (lane == 0)

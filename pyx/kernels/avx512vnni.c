@@ -387,7 +387,7 @@ INLINE void group_vector(const uint8_t *rows, int64_t stride, int64_t n_group, i
 
 /* Codes are used with those of the rows below them in the byte, whose sums are taken away at the end: one mask less,
  * and no shift but those of sums, which are exact. */
-INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_token, const int8_t *q, int64_t ld,
+INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_step, int n_token, const int8_t *q, int64_t ld,
                        int32_t (*sum)[PANEL_ROWS])
 {
     const __m512i m[3] = {set_mask(0x03), set_mask(0x0f), set_mask(0x3f)};
@@ -398,7 +398,7 @@ INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_token, 
 #pragma GCC unroll 4
         for (int f = 0; f < 4; f++)
             s[t][f] = _mm512_setzero_si512();
-    for (int i = 0; i < GROUP / 4; i += n_chain)
+    for (int i = 0; i < n_step; i += n_chain)
 #pragma GCC unroll 2
         for (int j = 0; j < n_chain; j++) {
             __asm__ volatile("" ::: "memory"); /* step by step: all loads at once would push sums out of registers */

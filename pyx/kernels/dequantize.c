@@ -86,8 +86,8 @@ static void panel(const uint8_t *b, int64_t row, float *out)
 {
     float d = half_float(load_u16(b + 2 * row));
     const uint8_t *codes = b + 2 * PANEL_ROWS + row % 16 * 4;
-    for (int j = 0; j < GROUP; j++) { /* element 4p + f stands at 32f + p, as in activations */
-        int at = j / 4 + j % 4 * (GROUP / 4);
+    for (int j = 0; j < GROUP; j++) {
+        int at = place_in_group(GROUP, j);
         out[j] = (float)((codes[at / 4 * 64 + at % 4] >> row / 16 * 2 & 3) - 1) * d;
     }
 }
@@ -132,7 +132,7 @@ void dequantize_row(int type, const uint8_t *rows, int64_t row, int64_t k, float
         break;
     case STORED_PQ2_0_R64:
         for (int64_t i = 0; i < k / GROUP; i++)
-            panel(rows + i * PANEL_BYTES, row, out + i * GROUP);
+            panel(rows + i * PANEL_BYTES(GROUP), row, out + i * GROUP);
         break;
     }
 }

@@ -15,10 +15,10 @@
  *                       group_fetch(ahead, g, group_bytes) for each group; inlined with constant n_token in
  *                       {GROUP_SOME, .. 2, 1}
  *   PANEL_TOKENS        tokens that share a panel's codes in registers (2, 4 or 8)
- *   panel_sums(codes, ahead, n_token, q, ld, sum)
+ *   panel_sums(codes, ahead, n_step, n_token, q, ld, sum)
  *                       sum [n_token][64] of one group of a panel, the sums of codes times activations, which lie ld
  *                       apart; meanwhile it calls panel_fetch for as many lines from `ahead` on; inlined with constant
- *                       n_token in {PANEL_TOKENS, .. 2, 1} */
+ *                       n_step (8, 16 or 32: groups of 32, 64 or 128) and n_token in {PANEL_TOKENS, .. 2, 1} */
 #ifndef BITNET_EDGE_GROUPS_H
 #define BITNET_EDGE_GROUPS_H
 
@@ -36,7 +36,7 @@ enum { GROUP_CHUNK = 8, GROUP_BATCH = 128 };
 enum { GROUP_AHEAD = 16 << 10 };
 
 struct group_work {
-    uint8_t panel[GROUP_CHUNK][PANEL_BYTES];
+    uint8_t panel[GROUP_CHUNK][PANEL_BYTES(GROUP)];
     float y[GROUP_BATCH][PANEL_ROWS];
 };
 
@@ -111,81 +111,86 @@ static void group_few(const uint8_t *rows, int group_bytes, int64_t n_row, int64
     }
 }
 
-/* y[t] += n_group groups of a panel times tokens t < n_token, whose groups are ld apart; meanwhile as many bytes are
- * asked for from `ahead` on. */
-INLINE void panel_add(const uint8_t *panel, const uint8_t *ahead, int64_t n_group, int n_token, const int8_t *q,
-                      const float *d, const int32_t *sum, int64_t ld, float (*y)[PANEL_ROWS])
+/* y[t] += n_group groups of each plane of a panel times tokens t < n_token, whose groups are ld apart; meanwhile as
+ * many bytes are asked for from `ahead` on. */
+INLINE void panel_add(const uint8_t *panel, const uint8_t *ahead, int64_t n_group, int group, int n_plane, int n_token,
+                      const int8_t *q, const float *d, const int32_t *sum, int64_t ld, float (*y)[PANEL_ROWS])
 {
-    for (int64_t g = 0; g < n_group; g++, panel += PANEL_BYTES, ahead += PANEL_BYTES, q += GROUP) {
-        int32_t s[PANEL_TOKENS][PANEL_ROWS] __attribute__((aligned(64)));
-        __asm__ volatile("" ::: "memory"); /* y stays in memory: the registers are for the sums */
-        for (int i = 0; i < 2 * PANEL_ROWS; i += 64)
-            panel_fetch(ahead + i);
-        panel_sums(panel + 2 * PANEL_ROWS, ahead + 2 * PANEL_ROWS, n_token, q, ld * GROUP, s);
-        for (int i = 0; i < PANEL_ROWS; i += LANE_WIDTH) {
-            vf scale = load_half((const uint16_t *)(const void *)panel + i);
-            for (int t = 0; t < n_token; t++) {
-                vi dots;
-                memcpy(&dots, s[t] + i, sizeof dots);
-                vf part = __builtin_convertvector(dots - sum[t * ld + g], vf) * (scale * d[t * ld + g]);
-                store_float(y[t] + i, load_float(y[t] + i) + part);
+    for (int64_t g = 0; g < n_group; g++, q += group)
+        for (int p = 0; p < n_plane; p++, panel += PANEL_BYTES(group), ahead += PANEL_BYTES(group)) {
+            int32_t s[PANEL_TOKENS][PANEL_ROWS] __attribute__((aligned(64)));
+            __asm__ volatile("" ::: "memory"); /* y stays in memory: the registers are for the sums */
+            for (int i = 0; i < 2 * PANEL_ROWS; i += 64)
+                panel_fetch(ahead + i);
+            panel_sums(panel + 2 * PANEL_ROWS, ahead + 2 * PANEL_ROWS, group / 4, n_token, q, ld * group, s);
+            for (int i = 0; i < PANEL_ROWS; i += LANE_WIDTH) {
+                vf scale = load_half((const uint16_t *)(const void *)panel + i);
+                for (int t = 0; t < n_token; t++) {
+                    vi dots;
+                    memcpy(&dots, s[t] + i, sizeof dots);
+                    vf part = __builtin_convertvector(dots - sum[t * ld + g], vf) * (scale * d[t * ld + g]);
+                    store_float(y[t] + i, load_float(y[t] + i) + part);
+                }
             }
         }
-    }
 }
 
-#define PANEL_ADD(n)                                                                                                   \
-    OUT_OF_LINE void panel_add_##n(const uint8_t *panel, const uint8_t *ahead, int64_t n_group, const int8_t *q,       \
-                                   const float *d, const int32_t *sum, int64_t ld, float (*y)[PANEL_ROWS])             \
-    {                                                                                                                  \
-        panel_add(panel, ahead, n_group, n, q, d, sum, ld, y);                                                         \
-    }
+typedef void panel_adder(const uint8_t *panel, const uint8_t *ahead, int64_t n_group, int n_plane, const int8_t *q,
+                         const float *d, const int32_t *sum, int64_t ld, float (*y)[PANEL_ROWS]);
 
-PANEL_ADD(1)
-PANEL_ADD(2)
+#define PANEL_ADD(group, n)                                                                                            \
+    OUT_OF_LINE void panel_add_##group##_##n(const uint8_t *panel, const uint8_t *ahead, int64_t n_group, int n_plane, \
+                                             const int8_t *q, const float *d, const int32_t *sum, int64_t ld,          \
+                                             float (*y)[PANEL_ROWS])                                                   \
+    {                                                                                                                  \
+        panel_add(panel, ahead, n_group, group, n_plane, n, q, d, sum, ld, y);                                         \
+    }
+#define PANEL_ADDS(n) PANEL_ADD(32, n) PANEL_ADD(64, n) PANEL_ADD(128, n)
+
+PANEL_ADDS(1)
+PANEL_ADDS(2)
 #if PANEL_TOKENS >= 4
-PANEL_ADD(4)
+PANEL_ADDS(4)
 #endif
 #if PANEL_TOKENS >= 8
-PANEL_ADD(8)
+PANEL_ADDS(8)
 #endif
 
 /* Up to PANEL_TOKENS of n_token tokens; returns how many. */
-INLINE int64_t panel_some(const uint8_t *panel, const uint8_t *ahead, int64_t n_group, int64_t n_token,
-                          const int8_t *q, const float *d, const int32_t *sum, int64_t ld, float (*y)[PANEL_ROWS])
+INLINE int64_t panel_some(const uint8_t *panel, const uint8_t *ahead, int64_t n_group, int group, int n_plane,
+                          int64_t n_token, const int8_t *q, const float *d, const int32_t *sum, int64_t ld,
+                          float (*y)[PANEL_ROWS])
 {
-#if PANEL_TOKENS >= 8
-    if (n_token >= 8) {
-        panel_add_8(panel, ahead, n_group, q, d, sum, ld, y);
-        return 8;
-    }
-#endif
+    static panel_adder *const adders[][3] = {
+        {panel_add_32_1, panel_add_64_1, panel_add_128_1},
+        {panel_add_32_2, panel_add_64_2, panel_add_128_2},
 #if PANEL_TOKENS >= 4
-    if (n_token >= 4) {
-        panel_add_4(panel, ahead, n_group, q, d, sum, ld, y);
-        return 4;
-    }
+        {panel_add_32_4, panel_add_64_4, panel_add_128_4},
 #endif
-    if (n_token >= 2) {
-        panel_add_2(panel, ahead, n_group, q, d, sum, ld, y);
-        return 2;
-    }
-    panel_add_1(panel, ahead, n_group, q, d, sum, ld, y);
-    return 1;
+#if PANEL_TOKENS >= 8
+        {panel_add_32_8, panel_add_64_8, panel_add_128_8},
+#endif
+    };
+    int some = 0;
+    while (2 << some <= PANEL_TOKENS && 2 << some <= n_token)
+        some++;
+    adders[some][group / 64](panel, ahead, n_group, n_plane, q, d, sum, ld, y);
+    return 1 << some;
 }
 
-static void panel_matmul(const uint8_t *panels, int64_t ahead, int64_t row0, int64_t row1, int64_t n_group,
-                         const int8_t *q, const float *d, const int32_t *sum, int64_t n_token, int add, float *out,
-                         int64_t ld_out)
+static void panel_matmul(const uint8_t *panels, int64_t ahead, int64_t row0, int64_t row1, int64_t n_group, int group,
+                         int n_plane, const int8_t *q, const float *d, const int32_t *sum, int64_t n_token, int add,
+                         float *out, int64_t ld_out)
 {
     for (int64_t r = row0, n; r < row1; r += n) {
-        const uint8_t *panel = panels + r / PANEL_ROWS * n_group * PANEL_BYTES;
+        const uint8_t *panel = panels + r / PANEL_ROWS * n_group * n_plane * PANEL_BYTES(group);
         const int64_t skip = r % PANEL_ROWS;
         n = row1 - r < PANEL_ROWS - skip ? row1 - r : PANEL_ROWS - skip;
         for (int64_t t = 0, some; t < n_token; t += some) {
             const int64_t at = t * n_group;
             float y[PANEL_TOKENS][PANEL_ROWS] __attribute__((aligned(64))) = {{0}};
-            some = panel_some(panel, panel + ahead, n_group, n_token - t, q + at * GROUP, d + at, sum + at, n_group, y);
+            some = panel_some(panel, panel + ahead, n_group, group, n_plane, n_token - t, q + at * group, d + at,
+                              sum + at, n_group, y);
             for (int64_t i = 0; i < some; i++)
                 group_store(y[i] + skip, n, add, out + (t + i) * ld_out + r - row0);
         }
@@ -219,8 +224,8 @@ static void group_batch(const uint8_t *rows, int group_bytes, int64_t n_row, int
             for (int64_t t = 0, some, line = 0; t < n_token; t += some) {
                 const int64_t at = t * n_group + g;
                 const int8_t *x = q + at * GROUP;
-                some = panel_some(w->panel[0], w->panel[0], n_chunk, n_token - t, x, d + at, sum + at, n_group,
-                                  w->y + t);
+                some = panel_some(w->panel[0], w->panel[0], n_chunk, GROUP, 1, n_token - t, x, d + at, sum + at,
+                                  n_group, w->y + t);
                 for (; line < PANEL_ROWS * n_line * (t + some) / n_token; line++)
                     prefetch_l2(next + line / n_line * row_bytes + line % n_line * 64);
             }
@@ -246,20 +251,29 @@ static void group_matmul(const uint8_t *rows, int group_bytes, int64_t n_row, in
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-static void quantize_groups(const float *x, int64_t n, int8_t *q, float *d, int32_t *sum)
+INLINE void quantize_each(const float *x, int64_t n, int group, int8_t *q, float *d, int32_t *sum)
 {
-    for (int64_t g = 0; g * GROUP < n; g++, x += GROUP, q += GROUP) {
-        int64_t some = n - g * GROUP < GROUP ? n - g * GROUP : GROUP;
+    for (int64_t g = 0; g * group < n; g++, x += group, q += group) {
+        int64_t some = n - g * group < group ? n - g * group : group;
         float m = abs_max(x, some), s = 127.0f / (m > 1e-30f ? m : 1e-30f);
         int32_t code[GROUP] = {0}, total = 0;
         for (int64_t i = 0; i < some; i++)
             total += code[i] = round_clamped(x[i] * s, 127.0f);
-        for (int f = 0; f < 4; f++)
-            for (int p = 0; p < GROUP / 4; p++)
-                q[GROUP / 4 * f + p] = (int8_t)code[4 * p + f];
+        for (int e = 0; e < group; e++)
+            q[place_in_group(group, e)] = (int8_t)code[e];
         d[g] = m / 127.0f;
         sum[g] = total;
     }
+}
+
+static void quantize_groups(const float *x, int64_t n, int group, int8_t *q, float *d, int32_t *sum)
+{
+    if (group == 32)
+        quantize_each(x, n, 32, q, d, sum);
+    else if (group == 64)
+        quantize_each(x, n, 64, q, d, sum);
+    else
+        quantize_each(x, n, GROUP, q, d, sum);
 }
 
 #define GROUPS_KERNELS .quantize_groups = quantize_groups, .group_matmul = group_matmul, .panel_matmul = panel_matmul

@@ -31,6 +31,10 @@ static inline int64_t kv_group(int64_t head_dim)
     return group;
 }
 
+/* Where element e of a group of activations stands: in groups of 128 element 4p + f at 32f + p, as the codes of a byte
+ * of stored rows are taken apart; smaller groups, which only panels have, keep their order. */
+static inline int place_in_group(int group, int e) { return group == 128 ? e % 4 * 32 + e / 4 : e; }
+
 enum {
     TERNARY_BLOCK = 128,      /* codes per block                                  */
     TERNARY_BLOCK_BYTES = 32, /* bytes per block                                  */
@@ -47,9 +51,12 @@ enum {
     PANEL_ROWS = 64,          /* rows of a panel, see panel_matmul                */
     PANEL_NEAR = 1536,        /* bytes that panels are fetched ahead in 4 KiB     */
     PANEL_FAR = 4096,         /* pages and in 2 MiB pages (benchmarks/SPEED.md)   */
-    PANEL_BYTES = 2176,       /* bytes of a group of a panel: 64 * GROUP_WHOLE    */
+    MOST_PLANES = 4,          /* matrices whose sum is one, see panel_matmul      */
     PLANE_BLOCK = 512,        /* codes of a row of bit planes come in blocks      */
 };
+
+/* Bytes of a group of a panel: 64 half scales and the codes of `group` weights of 64 rows. */
+#define PANEL_BYTES(group) (PANEL_ROWS * (2 + (group) / 4))
 
 /* Bytes of working memory of ternary_matmul, as a function of the rows: tables, then sums and offsets (lookup.inc.h),
  * or what is laid out anew (packs.inc.h). */
@@ -85,10 +92,11 @@ struct kernels {
      * Codes may be 3 in a corrupt file, d any half: nothing overflows and every target gives the same numbers, though
      * the bits of a NaN may differ. */
 
-    /* Activations for them: per group m = max|x|, q = round_half_even(x * (127 / max(m, 1e-30))) clamped to +-127,
-     * d = m / 127, sum = sum(q).  Beyond n, up to a whole group, x is 0.  In q element 4p + f of a group stands at
-     * 32f + p, as the codes of a byte are taken apart.  q [n_group*128], d and sum [n_group] */
-    void (*quantize_groups)(const float *x, int64_t n, int8_t *q, float *d, int32_t *sum);
+    /* Activations for them, in groups of 32, 64 or 128: per group m = max|x|,
+     * q = round_half_even(x * (127 / max(m, 1e-30))) clamped to +-127, d = m / 127, sum = sum(q).  Beyond n, up to a
+     * whole group, x is 0.  In q element e of a group stands at place_in_group(group, e).
+     * q [n_group*group], d and sum [n_group] */
+    void (*quantize_groups)(const float *x, int64_t n, int group, int8_t *q, float *d, int32_t *sum);
 
     /* y[t][r] = sum over groups g, ascending, from 0 on, of (float)(sum_e code * q - sum[t][g]) * (d[r][g] * d[t][g]);
      * out[t * ld_out + r] = y, or += y with add.
@@ -97,13 +105,15 @@ struct kernels {
                          const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out,
                          void *work);
 
-    /* The same of rows [row0, row1) of panels: y[t][r] goes to out[t * ld_out + r - row0].  64 rows are a panel of
-     * n_group groups, each half d[64] and codes [32][16][4]: bits 2f .. 2f+1 of byte b of lane i of step s are the code
-     * of row 16f + i for q[4s + b] of the group.  Lines of panels are asked for `ahead` bytes before they are used; the
-     * numbers do not depend on it. */
-    void (*panel_matmul)(const uint8_t *panels, int64_t ahead, int64_t row0, int64_t row1, int64_t n_group,
-                         const int8_t *q, const float *d, const int32_t *sum, int64_t n_token, int add, float *out,
-                         int64_t ld_out);
+    /* The same of rows [row0, row1) of panels, in groups of 32, 64 or 128: y[t][r] goes to out[t * ld_out + r - row0].
+     * 64 rows are a panel of groups, each half d[64] and codes [group/4][16][4]: bits 2f .. 2f+1 of byte b of lane i of
+     * step s are the code of row 16f + i for q[4s + b] of the group.  A matrix that is the sum of n_plane ternary ones
+     * (planes) has a group of each plane for every group of activations, side by side: n_group * n_plane groups, added
+     * in this order.  Lines of panels are asked for `ahead` bytes before they are used; the numbers do not depend on
+     * it. */
+    void (*panel_matmul)(const uint8_t *panels, int64_t ahead, int64_t row0, int64_t row1, int64_t n_group, int group,
+                         int n_plane, const int8_t *q, const float *d, const int32_t *sum, int64_t n_token, int add,
+                         float *out, int64_t ld_out);
 
     /* ---- activations ------------------------------------------------------------------------------------------ */
 
@@ -277,7 +287,7 @@ void repack_tq2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, 
  * GROUP_WHOLE.  group_faults of n groups: 1 if the two scales of a pair differ, 2 if a scale is not finite, else 0. */
 int group_faults(const uint8_t *rows, int group_bytes, int64_t n);
 /* The same of n groups of panels: 2 if a scale is not finite, else 0. */
-int panel_faults(const uint8_t *panels, int64_t n);
+int panel_faults(const uint8_t *panels, int group, int64_t n);
 void repack_q2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *groups);
 /* Our rows of blocks and a scale for every `share` blocks of a row, scale_step floats from row to row -> GROUP_WHOLE */
 void repack_groups(const uint8_t *codes, int64_t n_row, int64_t n_block, const float *scale, int64_t scale_step,
@@ -286,6 +296,12 @@ void repack_groups(const uint8_t *codes, int64_t n_row, int64_t n_block, const f
 void pack_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t n_group, uint8_t *panels);
 void unpack_panels(const uint8_t *panels, int64_t n_row, int64_t n_group, uint8_t *rows);
 void unpack_groups(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t k, int8_t *dst, float *d);
+/* Planes: weights -1, 0, +1 [n_plane][n_row][k] with scales d [n_plane][n_row][k/group] -> panels, the last one filled
+ * up with zeros, and back; k a multiple of group.  Scales are rounded to half. */
+void pack_plane_panels(const int8_t *weights, const float *d, int n_plane, int64_t n_row, int64_t k, int group,
+                       uint8_t *panels);
+void unpack_plane_panels(const uint8_t *panels, int n_plane, int64_t n_row, int64_t k, int group, int8_t *weights,
+                         float *d);
 /* Packings of forks: STQ1_0 with d [n_row][k/256], PTQ1_0 with d [n_row][k/128] */
 void repack_stq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d);
 void repack_ptq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d);

@@ -229,21 +229,21 @@ INLINE void group_vector(const uint8_t *rows, int64_t stride, int64_t n_group, i
 /* Half of the lanes at a time.  As in matvec_rows, one shift instead of three, and sums at weight 1 and at weight 4.
  * Bounds of the int16 lanes: weight 1 gets products of pairs of at most 2 * 3 * 127 = 762 a step, 24384 in 32; weight 4
  * gets 3048, 24384 in 8. */
-INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_token, const int8_t *q, int64_t ld,
+INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_step, int n_token, const int8_t *q, int64_t ld,
                        int32_t (*sum)[PANEL_ROWS])
 {
-    enum { STEPS = GROUP / 4, PART = NARROW_STEPS(8) < STEPS ? NARROW_STEPS(8) : STEPS };
+    const int n_part = NARROW_STEPS(8) < n_step ? NARROW_STEPS(8) : n_step;
     const vb low = bytes(0x03), high = bytes(0x0c);
     for (int lane = 0; lane < 16; lane += 8) {
         vb sum1x[PANEL_TOKENS][2], total4x[PANEL_TOKENS][2]; /* rows of bits 1-0 and 3-2, then 5-4 and 7-6 */
         for (int t = 0; t < n_token; t++)
             sum1x[t][0] = sum1x[t][1] = total4x[t][0] = total4x[t][1] = ints(0);
-        for (int part = 0; part < STEPS; part += PART) {
+        for (int part = 0; part < n_step; part += n_part) {
             vb sum4x[PANEL_TOKENS][2];
             for (int t = 0; t < n_token; t++)
                 sum4x[t][0] = sum4x[t][1] = ints(0);
 #pragma GCC unroll 8 /* the end of so short a loop would be guessed wrongly */
-            for (int i = part; i < part + PART; i++) {
+            for (int i = part; i < part + n_part; i++) {
                 vb c = load32(codes + 64 * i + 4 * lane), s = shift16(c, 4);
                 if (lane == 0)
                     panel_fetch(ahead + 64 * i);

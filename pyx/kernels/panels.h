@@ -19,7 +19,8 @@ INLINE void panel_swap(panel_words *a, panel_words *b, int shift, uint16_t mask)
     *a ^= t << shift;
 }
 
-/* One group of 64 rows that begin `stride` bytes apart -> PANEL_BYTES.  Rows from n_row on are taken as zeros. */
+/* One group of 64 rows that begin `stride` bytes apart -> PANEL_BYTES(GROUP).  Rows from n_row on are taken as zeros.
+ */
 INLINE void pack_panel(const uint8_t *rows, int64_t stride, int group_bytes, int64_t n_row, uint8_t *panel)
 {
     static const uint8_t none[GROUP_PAIR];

@@ -194,10 +194,10 @@ int group_faults(const uint8_t *rows, int group_bytes, int64_t n)
     return infinite ? 2 : differ ? 1 : 0;
 }
 
-int panel_faults(const uint8_t *panels, int64_t n)
+int panel_faults(const uint8_t *panels, int group, int64_t n)
 {
     int infinite = 0;
-    for (int64_t i = 0; i < n; i++, panels += PANEL_BYTES)
+    for (int64_t i = 0; i < n; i++, panels += PANEL_BYTES(group))
         for (int r = 0; r < PANEL_ROWS; r++)
             infinite |= (load_u16(panels + 2 * r) & 0x7c00) == 0x7c00;
     return infinite ? 2 : 0;
@@ -236,7 +236,7 @@ void pack_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t n_
 {
     const int64_t row_bytes = n_group * group_bytes;
     for (int64_t r = 0; r < n_row; r += PANEL_ROWS, rows += PANEL_ROWS * row_bytes)
-        for (int64_t g = 0; g < n_group; g++, panels += PANEL_BYTES)
+        for (int64_t g = 0; g < n_group; g++, panels += PANEL_BYTES(GROUP))
             pack_panel(rows + g * group_bytes, row_bytes, group_bytes, n_row - r, panels);
 }
 
@@ -244,7 +244,7 @@ void unpack_panels(const uint8_t *panels, int64_t n_row, int64_t n_group, uint8_
 {
     for (int64_t r = 0; r < n_row; r++)
         for (int64_t g = 0; g < n_group; g++, rows += GROUP_WHOLE) {
-            const uint8_t *panel = panels + (r / PANEL_ROWS * n_group + g) * PANEL_BYTES;
+            const uint8_t *panel = panels + (r / PANEL_ROWS * n_group + g) * PANEL_BYTES(GROUP);
             const uint8_t *codes = panel + 2 * PANEL_ROWS + r % 16 * 4;
             memcpy(rows, panel + r % PANEL_ROWS * 2, 2);
             for (int p = 0; p < GROUP / 4; p++) {
@@ -254,6 +254,42 @@ void unpack_panels(const uint8_t *panels, int64_t n_row, int64_t n_group, uint8_
                 rows[2 + p] = (uint8_t)byte;
             }
         }
+}
+
+void pack_plane_panels(const int8_t *weights, const float *d, int n_plane, int64_t n_row, int64_t k, int group,
+                       uint8_t *panels)
+{
+    const int64_t n_group = k / group;
+    memset(panels, 0, (size_t)((n_row + PANEL_ROWS - 1) / PANEL_ROWS * n_group * n_plane) * PANEL_BYTES(group));
+    for (int64_t p = 0; p < n_plane; p++)
+        for (int64_t r = 0; r < n_row; r++)
+            for (int64_t g = 0; g < n_group; g++, d++, weights += group) {
+                uint8_t *panel = panels + ((r / PANEL_ROWS * n_group + g) * n_plane + p) * PANEL_BYTES(group);
+                uint8_t *codes = panel + 2 * PANEL_ROWS + r % 16 * 4;
+                const uint16_t half = float_half(*d);
+                panel[r % PANEL_ROWS * 2] = (uint8_t)half, panel[r % PANEL_ROWS * 2 + 1] = (uint8_t)(half >> 8);
+                for (int e = 0; e < group; e++) {
+                    const int at = place_in_group(group, e);
+                    codes[at / 4 * 64 + at % 4] |= (uint8_t)((weights[e] + 1) << r % PANEL_ROWS / 16 * 2);
+                }
+            }
+}
+
+void unpack_plane_panels(const uint8_t *panels, int n_plane, int64_t n_row, int64_t k, int group, int8_t *weights,
+                         float *d)
+{
+    const int64_t n_group = k / group;
+    for (int64_t p = 0; p < n_plane; p++)
+        for (int64_t r = 0; r < n_row; r++)
+            for (int64_t g = 0; g < n_group; g++, weights += group) {
+                const uint8_t *panel = panels + ((r / PANEL_ROWS * n_group + g) * n_plane + p) * PANEL_BYTES(group);
+                const uint8_t *codes = panel + 2 * PANEL_ROWS + r % 16 * 4;
+                *d++ = half_float(load_u16(panel + r % PANEL_ROWS * 2));
+                for (int e = 0; e < group; e++) {
+                    const int at = place_in_group(group, e);
+                    weights[e] = (int8_t)((codes[at / 4 * 64 + at % 4] >> r % PANEL_ROWS / 16 * 2 & 3) - 1);
+                }
+            }
 }
 
 void unpack_groups(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t k, int8_t *dst, float *d)

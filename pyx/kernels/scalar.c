@@ -37,19 +37,19 @@ static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block,
 
 /* ---- scales per group -------------------------------------------------------------------------------------------- */
 
-static void quantize_groups(const float *x, int64_t n, int8_t *q, float *d, int32_t *sum)
+static void quantize_groups(const float *x, int64_t n, int group, int8_t *q, float *d, int32_t *sum)
 {
-    for (int64_t g = 0; g * GROUP < n; g++, x += GROUP, q += GROUP) {
-        int64_t some = n - g * GROUP < GROUP ? n - g * GROUP : GROUP;
+    for (int64_t g = 0; g * group < n; g++, x += group, q += group) {
+        int64_t some = n - g * group < group ? n - g * group : group;
         float m = 0.0f, s;
         for (int64_t i = 0; i < some; i++)
             m = absf(x[i]) > m ? absf(x[i]) : m;
         s = 127.0f / (m > 1e-30f ? m : 1e-30f);
         d[g] = m / 127.0f;
         sum[g] = 0;
-        for (int64_t e = 0; e < GROUP; e++) {
+        for (int e = 0; e < group; e++) {
             int32_t code = e < some ? round_clamped(x[e] * s, 127.0f) : 0;
-            q[e % 4 * 32 + e / 4] = (int8_t)code;
+            q[place_in_group(group, e)] = (int8_t)code;
             sum[g] += code;
         }
     }
@@ -79,25 +79,27 @@ static void group_matmul(const uint8_t *rows, int group_bytes, int64_t n_row, in
         }
 }
 
-static void panel_matmul(const uint8_t *panels, int64_t ahead, int64_t row0, int64_t row1, int64_t n_group,
-                         const int8_t *q, const float *d, const int32_t *sum, int64_t n_token, int add, float *out,
-                         int64_t ld_out)
+static void panel_matmul(const uint8_t *panels, int64_t ahead, int64_t row0, int64_t row1, int64_t n_group, int group,
+                         int n_plane, const int8_t *q, const float *d, const int32_t *sum, int64_t n_token, int add,
+                         float *out, int64_t ld_out)
 {
     (void)ahead;
     for (int64_t t = 0; t < n_token; t++)
         for (int64_t r = row0; r < row1; r++) {
             const int lane = (int)(r % 16), field = (int)(r % PANEL_ROWS / 16);
+            const uint8_t *panel = panels + r / PANEL_ROWS * n_group * n_plane * PANEL_BYTES(group);
             float y = 0.0f;
             for (int64_t g = 0; g < n_group; g++) {
-                const uint8_t *panel = panels + (r / PANEL_ROWS * n_group + g) * PANEL_BYTES;
-                const uint8_t *codes = panel + 2 * PANEL_ROWS + 4 * lane;
-                const uint8_t *half = panel + r % PANEL_ROWS * 2;
-                const int8_t *x = q + (t * n_group + g) * GROUP;
-                int32_t dot = 0;
-                for (int i = 0; i < GROUP; i++)
-                    dot += (codes[i / 4 * 64 + i % 4] >> 2 * field & 3) * x[i];
-                float scale = half_float((uint16_t)(half[0] | half[1] << 8));
-                y += (float)(dot - sum[t * n_group + g]) * (scale * d[t * n_group + g]);
+                const int8_t *x = q + (t * n_group + g) * group;
+                for (int p = 0; p < n_plane; p++, panel += PANEL_BYTES(group)) {
+                    const uint8_t *codes = panel + 2 * PANEL_ROWS + 4 * lane;
+                    const uint8_t *half = panel + r % PANEL_ROWS * 2;
+                    int32_t dot = 0;
+                    for (int i = 0; i < group; i++)
+                        dot += (codes[i / 4 * 64 + i % 4] >> 2 * field & 3) * x[i];
+                    float scale = half_float((uint16_t)(half[0] | half[1] << 8));
+                    y += (float)(dot - sum[t * n_group + g]) * (scale * d[t * n_group + g]);
+                }
             }
             float *to = out + t * ld_out + r - row0;
             *to = add ? *to + y : y;

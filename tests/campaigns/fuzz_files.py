@@ -156,6 +156,21 @@ def mutate_words(rng: random.Random, data: bytes) -> bytes:
     return "".join(words).encode()
 
 
+def mutate_planes(rng: random.Random, data: bytes) -> bytes:
+    """A model of planes: the key that says so, the types and widths of its tensors, or anything."""
+    if rng.random() < 0.5:
+        return mutate(rng, data)
+    out = bytearray(data)
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        name = rng.choice((b"bitnet-edge.planes.group", *(f"blk.{i}.{part}.weight".encode() for i in (0, 1) for part in (
+            "attn_q", "attn_k", "attn_output", "ffn_gate", "ffn_down"))))
+        at = data.index(name) + len(name) + rng.choice((0, 4, 12, 20, 24))
+        width = rng.choice((1, 4, 8))
+        value = rng.choice((0, 1, 32, 48, 64, 128, 192, 342, 576, 640, 960, 1032, 1064, rng.getrandbits(64)))
+        out[at : at + width] = (value & ((1 << 8 * width) - 1)).to_bytes(width, "little")
+    return bytes(out)
+
+
 class Format(NamedTuple):
     """A kind of file."""
 
@@ -241,6 +256,7 @@ def formats(folder: Path) -> dict[str, Format]:
     make_model.make(folder / "tiny.gguf", "tiny")
     make_model.make(folder / "groups.gguf", "tiny-qwen3", "PQ2_0", "PQ2_0")
     convert(folder / "groups.gguf", folder / "panels.gguf")
+    make_model.make(folder / "planes.gguf", "tiny-planes", "TP32_R64", "Q8_0", planes=3)
     good = VECTORS / "oracle" / "relu2_gqa_tied" / "packed_auto_f32"
     model = folder / "hf"
     shutil.copytree(good, model)
@@ -255,6 +271,9 @@ def formats(folder: Path) -> dict[str, Format]:
         "gguf": Format((folder / "tiny.gguf").read_bytes(), folder / "m.gguf", lambda: checkpoint(folder / "m.gguf")),
         "panels": Format(
             (folder / "panels.gguf").read_bytes(), folder / "p.gguf", lambda: checkpoint(folder / "p.gguf")),
+        "planes": Format(
+            (folder / "planes.gguf").read_bytes(), folder / "sum.gguf", lambda: checkpoint(folder / "sum.gguf"),
+            mutate_planes),
         "session": Format((folder / "talk.bes").read_bytes(), folder / "s.bes",
                           lambda: engine.load_session(folder / "s.bes"), mutate_session),
         "safetensors": Format((good / "model.safetensors").read_bytes(), folder / "m.safetensors",

@@ -247,7 +247,7 @@ static void test_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int
 {
     const int64_t n_panel = (n_row + PANEL_ROWS - 1) / PANEL_ROWS, ld = n_row + 1;
     const size_t n_out = (size_t)(n_token * ld);
-    uint8_t *panels = buffer((size_t)(n_panel * n_group) * PANEL_BYTES);
+    uint8_t *panels = buffer((size_t)(n_panel * n_group) * PANEL_BYTES(GROUP));
     uint8_t *back = buffer((size_t)(n_row * n_group) * GROUP_WHOLE);
     float *want = buffer(n_out * 4), *got = buffer(n_out * 4);
     void *work = buffer(GROUP_WORK);
@@ -259,7 +259,8 @@ static void test_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int
             ok &= back[i * GROUP_WHOLE + at] == rows[i * group_bytes + at + (at < 18 ? 0 : group_bytes - GROUP_WHOLE)];
     for (int64_t r = 0; K == S && r < n_panel * PANEL_ROWS; r++)
         for (int64_t i = 0; i < n_group * GROUP; i++) {
-            const uint8_t *panel = panels + (r / PANEL_ROWS * n_group + i / GROUP) * PANEL_BYTES + 2 * PANEL_ROWS;
+            const int64_t nth = r / PANEL_ROWS * n_group + i / GROUP;
+            const uint8_t *panel = panels + nth * PANEL_BYTES(GROUP) + 2 * PANEL_ROWS;
             const uint8_t *group = rows + (r * n_group + i / GROUP) * group_bytes;
             int64_t at = i % GROUP, p = at % 32; /* q[at] of the group: element 4p + at / 32 */
             const uint8_t *scale = panel - 2 * PANEL_ROWS + r % PANEL_ROWS * 2;
@@ -268,7 +269,7 @@ static void test_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int
             ok &= code == (r < n_row ? group[p < 16 ? 2 + p : p - 32 + group_bytes] >> at / 32 * 2 & 3 : 0);
         }
     /* files hold panels: the same bytes on every architecture */
-    ok &= same(panels, panels, (size_t)(n_panel * n_group) * PANEL_BYTES);
+    ok &= same(panels, panels, (size_t)(n_panel * n_group) * PANEL_BYTES(GROUP));
     verdict(ok, "pack_panels of %d, rows %d groups %d", group_bytes, (int)n_row, (int)n_group);
     for (int add = 0; add < 2; add++)
         for (int64_t row0 = 0; row0 < n_row; row0 += 1 + n_row / 2) {
@@ -277,7 +278,7 @@ static void test_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int
                 want[i] = got[i] = (float)i;
             S->group_matmul(rows + row0 * n_group * group_bytes, group_bytes, row1 - row0, n_group, q, d, sum, n_token,
                             add, want, ld, work);
-            K->panel_matmul(panels, PANEL_FAR, row0, row1, n_group, q, d, sum, n_token, add, got, ld);
+            K->panel_matmul(panels, PANEL_FAR, row0, row1, n_group, GROUP, 1, q, d, sum, n_token, add, got, ld);
             plain_nan(want, (int64_t)n_out);
             plain_nan(got, (int64_t)n_out);
             verdict(same(got, want, n_out * 4), "panel_matmul of rows %d to %d of %d, groups %d tokens %d", (int)row0,
@@ -355,37 +356,128 @@ static void test_groups(int64_t n_row, int64_t n_group, int64_t n_token, int cod
     free_buffers();
 }
 
-static void test_quantize_groups(int n, int kind)
+/* Sums of n_plane matrices in groups of `group`: as kernels.h lays them out, for any range of rows.  bad: scales that
+ * are any half, and codes 3, which a damaged file can hold. */
+static void test_ternary_planes(int64_t n_row, int64_t n_group, int group, int n_plane, int64_t n_token, int bad,
+                                int x_kind)
 {
-    int n_group = (n + GROUP - 1) / GROUP, ok = 1;
+    const int64_t k = n_group * group, n_panel = (n_row + PANEL_ROWS - 1) / PANEL_ROWS, ld = n_row + 1;
+    const size_t n_weight = (size_t)(n_plane * n_row * k), n_scale = (size_t)(n_plane * n_row * n_group);
+    const size_t n_byte = (size_t)(n_panel * n_group * n_plane) * PANEL_BYTES(group), n_out = (size_t)(n_token * ld);
+    int8_t *w = buffer(n_weight), *back = buffer(n_weight), *q = buffer((size_t)(n_token * k));
+    float *scale = buffer(n_scale * 4), *again = buffer(n_scale * 4), *d = buffer((size_t)(n_token * n_group) * 4);
+    float *want = buffer(n_out * 4), *got = buffer(n_out * 4);
+    int32_t *sum = buffer((size_t)(n_token * n_group) * 4);
+    uint8_t *panels = buffer(n_byte);
+    int ok = 1;
+    for (size_t i = 0; i < n_weight; i++)
+        w[i] = (int8_t)((int)(rnd() % 3) - 1);
+    for (size_t i = 0; i < n_scale; i++)
+        scale[i] = half_float(group_scale(D_USUAL));
+    fill_i8(q, n_token * k, x_kind);
+    for (int64_t g = 0; g < n_token * n_group; g++) {
+        sum[g] = 0;
+        for (int e = 0; e < group; e++)
+            sum[g] += q[g * group + e];
+        d[g] = 0.01f + 0.009f * rnd_float();
+    }
+    pack_plane_panels(w, scale, n_plane, n_row, k, group, panels);
+    unpack_plane_panels(panels, n_plane, n_row, k, group, back, again);
+    ok = !memcmp(w, back, n_weight) && !memcmp(scale, again, n_scale * 4);
+    for (int64_t r = n_row; K == S && r < n_panel * PANEL_ROWS; r++) /* rows beyond the last are zeros */
+        for (int64_t g = 0; g < n_group * n_plane; g++) {
+            const uint8_t *panel = panels + (r / PANEL_ROWS * n_group * n_plane + g) * PANEL_BYTES(group);
+            ok &= panel[r % 64 * 2] == 0 && panel[r % 64 * 2 + 1] == 0;
+            for (int e = 0; e < group; e++)
+                ok &= (panel[2 * PANEL_ROWS + e / 4 * 64 + r % 16 * 4 + e % 4] >> r % 64 / 16 * 2 & 3) == 0;
+        }
+    ok &= same(panels, panels, n_byte); /* files hold them: the same bytes on every architecture */
+    verdict(ok, "pack_plane_panels of %d x %d, rows %d groups %d", n_plane, group, (int)n_row, (int)n_group);
+    if (K == S) {
+        S->panel_matmul(panels, PANEL_FAR, 0, n_row, n_group, group, n_plane, q, d, sum, n_token, 0, want, ld);
+        for (int64_t t = 0; t < n_token; t++)
+            for (int64_t r = 0; r < n_row; r++) {
+                double y = 0.0, size = 0.0;
+                for (int64_t p = 0; p < n_plane; p++)
+                    for (int64_t i = 0; i < k; i++) {
+                        const int at = place_in_group(group, (int)(i % group));
+                        const double v = (double)w[(p * n_row + r) * k + i] *
+                                         (double)scale[((p * n_row + r) * k + i) / group] *
+                                         (double)d[t * n_group + i / group] * q[t * k + i / group * group + at];
+                        y += v;
+                        size += fabs(v);
+                    }
+                ok &= fabs(want[t * ld + r] - y) <= 1e-6 * size;
+            }
+        verdict(ok, "panel_matmul of %d planes of %d against double, rows %d", n_plane, group, (int)n_row);
+    }
+    for (size_t i = 0; bad && i < n_byte; i++)
+        panels[i] = (uint8_t)rnd();
+    for (int add = 0; add < 2; add++)
+        for (int64_t row0 = 0; row0 < n_row; row0 += 1 + n_row / 2) {
+            const int64_t row1 = n_row - (row0 > 0 || n_row < 3 ? 0 : n_row % 3);
+            for (size_t i = 0; i < n_out; i++)
+                want[i] = got[i] = (float)i;
+            S->panel_matmul(panels, PANEL_NEAR, row0, row1, n_group, group, n_plane, q, d, sum, n_token, add, want, ld);
+            K->panel_matmul(panels, PANEL_FAR, row0, row1, n_group, group, n_plane, q, d, sum, n_token, add, got, ld);
+            plain_nan(want, (int64_t)n_out);
+            plain_nan(got, (int64_t)n_out);
+            verdict(same(got, want, n_out * 4), "panel_matmul of %d planes of %d, rows %d to %d of %d, tokens %d", n_plane,
+                    group, (int)row0, (int)row1, (int)n_row, (int)n_token);
+        }
+    free_buffers();
+}
+
+static void test_quantize_groups(int n, int group, int kind)
+{
+    int n_group = (n + group - 1) / group, ok = 1;
     float *x = buffer((size_t)n * 4), *want_d = buffer((size_t)n_group * 4), *got_d = buffer((size_t)n_group * 4);
-    int8_t *want = buffer((size_t)n_group * GROUP), *got = buffer((size_t)n_group * GROUP);
+    int8_t *want = buffer((size_t)(n_group * group)), *got = buffer((size_t)(n_group * group));
     int32_t *want_sum = buffer((size_t)n_group * 4), *got_sum = buffer((size_t)n_group * 4);
     if (kind < N_FLOATS)
         fill_float(x, n, kind);
     else
         for (int i = 0; i < n; i++) /* infinities and NaN among them */
             x[i] = i % 50 == 49 ? (i % 3 ? INFINITY : NAN) : kind == N_FLOATS ? bits_float(rnd()) : rnd_float();
-    S->quantize_groups(x, n, want, want_d, want_sum);
-    K->quantize_groups(x, n, got, got_d, got_sum);
-    verdict(same(got, want, (size_t)n_group * GROUP) && same(got_d, want_d, (size_t)n_group * 4) &&
+    S->quantize_groups(x, n, group, want, want_d, want_sum);
+    K->quantize_groups(x, n, group, got, got_d, got_sum);
+    verdict(same(got, want, (size_t)(n_group * group)) && same(got_d, want_d, (size_t)n_group * 4) &&
                 same(got_sum, want_sum, (size_t)n_group * 4),
-            "quantize_groups n %d kind %d", n, kind);
+            "quantize_groups of %d, n %d kind %d", group, n, kind);
     for (int g = 0; K == S && kind < N_FLOATS && g < n_group; g++) {
         float m = 0.0f;
         int32_t sum = 0;
-        for (int i = g * GROUP; i < n && i < (g + 1) * GROUP; i++)
+        for (int i = g * group; i < n && i < (g + 1) * group; i++)
             m = fmaxf(m, fabsf(x[i]));
-        for (int e = 0; e < GROUP; e++) {
-            int8_t code = want[g * GROUP + e % 4 * 32 + e / 4];
-            float at = g * GROUP + e < n ? x[g * GROUP + e] : 0.0f;
+        for (int e = 0; e < group; e++) {
+            int8_t code = want[g * group + (group == 128 ? e % 4 * 32 + e / 4 : e)];
+            float at = g * group + e < n ? x[g * group + e] : 0.0f;
             ok &= code == (int8_t)nearbyintf(fminf(fmaxf(at * (127.0f / fmaxf(m, 1e-30f)), -127.0f), 127.0f));
             sum += code;
         }
         ok &= sum == want_sum[g] && want_d[g] == m / 127.0f;
     }
-    verdict(ok, "quantize_groups against nearbyint, n %d kind %d", n, kind);
+    verdict(ok, "quantize_groups of %d against nearbyint, n %d kind %d", group, n, kind);
     free_buffers();
+}
+
+static void all_ternary_planes(void)
+{
+    for (int group = 32; group <= 128; group *= 2) {
+        for (int n_plane = 1; n_plane <= MOST_PLANES; n_plane++)
+            for (int n_token = 1; n_token <= 17; n_token += n_token < 9 ? 1 : 8)
+                test_ternary_planes(60 + n_token, 3 + n_token % 4, group, n_plane, n_token, 0, I8_UNIFORM);
+        for (int n_row = 1; n_row <= 67; n_row += 6)
+            test_ternary_planes(n_row, 18, group, 3, 1 + n_row % 9, n_row % 2, I8_UNIFORM);
+        for (int x = 0; x < N_I8; x++) /* every lane at its bound, code 3 among them */
+            for (int n_token = 1; n_token <= 9; n_token += 4)
+                for (int bad = 0; bad < 2; bad++)
+                    test_ternary_planes(65, 2, group, 2, n_token, bad, x);
+        test_ternary_planes(576, 18, group, 3, 1, 0, I8_UNIFORM);
+        for (int kind = 0; kind < N_FLOATS + 2; kind++)
+            for (int n = 1; n <= 400; n += n < 8 ? 1 : n < 120 || n > 135 ? 31 : 1)
+                test_quantize_groups(n, group, kind);
+    }
 }
 
 static void all_groups(void)
@@ -409,9 +501,6 @@ static void all_groups(void)
     test_groups(64, 3, 15, 5, D_USUAL, I8_UNIFORM);   /* whole panels */
     test_groups(192, 2, 1, 5, D_USUAL, I8_UNIFORM);
     test_groups(5, 96, 9, 3, D_USUAL, I8_MAX);        /* K = 12288 */
-    for (int kind = 0; kind < N_FLOATS + 2; kind++)
-        for (int n = 1; n <= 400; n += n < 8 ? 1 : n < 120 || n > 135 ? 31 : 1)
-            test_quantize_groups(n, kind);
 }
 
 /* ---- activations ------------------------------------------------------------------------------------------------ */
@@ -1196,6 +1285,7 @@ static void run(const struct kernels *target)
     digest = 0xcbf29ce484222325ull;
     all_ternary();
     all_groups();
+    all_ternary_planes();
     for (int i = 0; i < N_LENGTH; i++)
         for (int kind = 0; kind < N_FLOATS; kind++) {
             test_quantize(lengths[i], kind);

@@ -60,14 +60,14 @@ static void measure_groups(const struct kernels *k, uint8_t *memory, int64_t n_m
         printf("%11s %s", "", panels ? "panels" : "groups");
         for (int n = 1; n <= TOKENS; n *= n == 4 ? 16 : 2) {
             if (panels)
-                BEST(k->panel_matmul(memory, PANEL_FAR, 0, ROWS, GROUPS, q, d, sum, n, 0, out, ROWS), t);
+                BEST(k->panel_matmul(memory, PANEL_FAR, 0, ROWS, GROUPS, GROUP, 1, q, d, sum, n, 0, out, ROWS), t);
             else
                 BEST(k->group_matmul(memory, GROUP_PAIR, ROWS, GROUPS, q, d, sum, n, 0, out, ROWS, work), t);
             printf("  x%d %6.1f GMAC/s", n, (double)ROWS * K * n / t * 1e-9);
         }
         const int64_t some = panels ? rows / PANEL_ROWS * PANEL_ROWS : rows;
         if (panels)
-            BEST(k->panel_matmul(memory, PANEL_FAR, 0, some, GROUPS, q, d, sum, 1, 0, out, some), t);
+            BEST(k->panel_matmul(memory, PANEL_FAR, 0, some, GROUPS, GROUP, 1, q, d, sum, 1, 0, out, some), t);
         else
             BEST(k->group_matmul(memory, GROUP_PAIR, some, GROUPS, q, d, sum, 1, 0, out, some, work), t);
         const double bytes = (double)some * GROUPS * (panels ? GROUP_WHOLE : GROUP_PAIR);

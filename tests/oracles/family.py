@@ -6,6 +6,7 @@ minicpm's own code and integrations/bitnet.py), read as formulas.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,13 @@ def int8(x: np.ndarray) -> np.ndarray:
     return np.clip(np.round(x * scale), -127, 127) / scale
 
 
-def int8_by_128(x: np.ndarray) -> np.ndarray:
-    """Activations rounded to int8 with one scale per token and 128 values."""
-    return int8(x.reshape(*x.shape[:-1], -1, 128)).reshape(x.shape)
+def int8_by(group: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Activations rounded to int8 with one scale per token and ``group`` values."""
+    return lambda x: int8(x.reshape(*x.shape[:-1], -1, group)).reshape(x.shape)
 
 
-ROUNDING = {"none": as_they_are, "int8": int8, "int8-128": int8_by_128}
+ROUNDING = {
+    "none": as_they_are, "int8": int8, "int8-128": int8_by(128), "int8-64": int8_by(64), "int8-32": int8_by(32)}
 
 
 def angles(rotation: Any, n: int) -> np.ndarray:

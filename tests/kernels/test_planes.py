@@ -1,0 +1,311 @@
+"""Sums of ternary matrices (planes): the tensors of files, products and whole models against NumPy, and what is refused.
+
+tests/kernels/test_kernels.py compares the kernels of all targets."""
+
+from __future__ import annotations
+
+import array
+import dataclasses
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edge.config import ModelConfig
+from edge.errors import InvalidFile
+from edge.formats import gguf, open_checkpoint
+from edge.formats.checkpoint import PLANE_TYPES
+from edge.model import plan
+from edge.model.weights import build
+from pyx.memory import Arena
+from pyx.ternary import TernaryMatrix, pack_planes
+from tests.kernels.test_transformer import logits
+from tests.oracles import family
+
+IDS = [1, 5, 77, 200, 3, 9, 150, 42]
+GROUPS = (32, 64, 128)
+
+
+def drawn(n_plane: int, n_row: int, k: int, group: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Codes -1, 0, +1 as int8 [n_plane][n_row][k], and scales that a half holds as float32 [n_plane][n_row][k / group];
+    each plane has about a third of the scale of the one before."""
+    rng = np.random.default_rng(seed)
+    scales = rng.uniform(0.5, 1.5, (n_plane, n_row, k // group)) * 0.05 / 3 ** np.arange(n_plane)[:, None, None]
+    return (rng.integers(-1, 2, (n_plane, n_row, k)).astype(np.int8), scales.astype(np.float16).astype(np.float32))
+
+
+def summed(codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """The sum of the planes as float64 [n_row][k]."""
+    return (codes * np.repeat(scales.astype(np.float64), codes.shape[2] // scales.shape[2], axis=2)).sum(0)
+
+
+def laid_out(codes: np.ndarray, scales: np.ndarray, group: int) -> bytes:
+    """The tensor as kernels.h says of panel_matmul: [panel][group of columns][plane], half d[64], codes [step][16][4]."""
+    n_plane, n_row, k = codes.shape
+    pad = -n_row % 64
+    q = np.concatenate([codes + 1, np.zeros((n_plane, pad, k))], 1).astype(np.uint8)
+    d = np.concatenate([scales, np.zeros((n_plane, pad, k // group))], 1).astype("<f2")
+    q = q.reshape(n_plane, -1, 4, 16, k // group, group)  # [plane][panel][f][lane][group][element]
+    if group == 128:  # element 4p + f stands at 32f + p
+        q = q.reshape(*q.shape[:-1], 32, 4).swapaxes(-1, -2).reshape(q.shape)
+    q = q.reshape(*q.shape[:-1], group // 4, 4)
+    packed = (q << np.array([0, 2, 4, 6], np.uint8)[:, None, None, None, None]).sum(2).astype(np.uint8)
+    packed = packed.transpose(1, 3, 0, 4, 2, 5)  # [panel][group][plane][step][lane][4]
+    halves = np.ascontiguousarray(d.reshape(n_plane, -1, 64, k // group).transpose(1, 3, 0, 2))
+    whole = [halves.view(np.uint8), packed.reshape(*packed.shape[:3], -1)]
+    return np.concatenate(whole, -1).tobytes()
+
+
+def rounded(x: np.ndarray, group: int) -> np.ndarray:
+    """x [n][k] as int8 with a scale for each group gives it back, float64."""
+    parts = x.reshape(len(x), -1, group)
+    most = np.abs(parts).max(-1, keepdims=True)
+    codes = np.clip(np.round(parts * (np.float32(127) / np.maximum(most, np.float32(1e-30)))), -127, 127)
+    return (codes.astype(np.float64) * (most / np.float32(127))).reshape(x.shape)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("n_plane", [1, 2, 3, 4])
+def test_a_sum_of_planes(group, n_plane):
+    """In place, copied, alone and in company: the sum of the planes times the rounded vectors, the same bits."""
+    k = 5 * group if group == 128 else 320
+    codes, scales = drawn(n_plane, 70, k, group)
+    data = pack_planes(codes, scales, n_plane, 70, k, group)
+    assert data == laid_out(codes, scales, group)
+    matrix = TernaryMatrix.pack(PLANE_TYPES[group], data, 70, k, planes=n_plane)
+    assert (matrix.mapped, matrix.n_plane, matrix.group, matrix.k) == (True, n_plane, group, k)
+    assert matrix.code_bytes == matrix.nbytes == matrix.room == len(data)
+    for got, given in zip(matrix.unpack_planes(), (codes, scales), strict=True):
+        assert (np.array(got).reshape(given.shape) == given).all()
+    assert np.allclose(np.array(matrix.sum_planes()).reshape(70, k), summed(codes, scales), rtol=1e-6, atol=1e-8)
+    assert matrix.encode_panels() == data
+    x = np.random.default_rng(3).normal(size=(19, k)).astype(np.float32)
+    x[:, :group] *= 50
+    x[:, group : 2 * group] = 0
+    expected = rounded(x, group) @ summed(codes, scales).T
+    got = matrix.matvec(array.array("f", x.ravel()), groups=True)
+    size = np.abs(rounded(x, group)) @ np.abs(summed(codes, scales)).T
+    assert (np.abs(np.array(got).reshape(19, 70) - expected) <= 1e-5 * size).all()
+    matrix.move_to(Arena(64 + matrix.room), 64)
+    assert not matrix.mapped and matrix.matvec(array.array("f", x.ravel()), groups=True) == got
+    for t in (0, 7, 18):
+        assert matrix.matvec(array.array("f", x[t]), groups=True) == got[70 * t : 70 * (t + 1)]
+
+
+def test_one_plane_of_128_is_what_it_was():
+    codes, scales = drawn(1, 70, 256, 128)
+    data = pack_planes(codes, scales, 1, 70, 256, 128)
+    matrix = TernaryMatrix.pack("PQ2_0_R64", data, 70, 256)
+    assert matrix.encode_panels() == data and (np.array(matrix.unpack()).reshape(codes.shape) == codes).all()
+    assert TernaryMatrix.pack("PQ2_0", matrix.encode_groups(), 70, 256).encode_panels() == data
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_factor_beside_the_scales_of_planes(group):
+    codes, scales = drawn(2, 7, 256, group)
+    data = pack_planes(codes, scales, 2, 7, 256, group)
+    matrix = TernaryMatrix.pack(PLANE_TYPES[group], data, 7, 256, scale=0.5, planes=2)
+    assert not matrix.mapped and (np.array(matrix.unpack_planes()[0]).reshape(codes.shape) == codes).all()
+    assert (np.array(matrix.scales).reshape(scales.shape) == scales / 2).all()
+
+
+def test_planes_that_are_refused():
+    codes, scales = drawn(2, 3, 64, 32)
+    good = (codes, scales, 2, 3, 64, 32)
+    for at, value, match in (
+        (2, 0, "1 to 4"), (2, 5, "1 to 4"), (3, 0, "out of range"), (4, 48, "multiple of 32"), (5, 48, "32, 64 or 128"),
+        (5, 0, "32, 64 or 128"), (4, 32, "int8 codes"), (0, codes * 2, "code"), (1, -scales - 1, "scale"),
+        (0, codes.astype(np.float32), "int8 codes"), (1, scales * np.float32("nan"), "scale"),
+        (1, scales + np.float32(65520), "scale"), (1, scales.astype(np.float64), "float32 scales"),
+    ):  # fmt: skip
+        given = list(good)
+        given[at] = value
+        with pytest.raises(ValueError, match=match) as caught:
+            pack_planes(*given)
+        assert "\n" not in str(caught.value)
+    data = pack_planes(*good)
+    for type_, k, planes, match in (
+        ("TP32_R64", 64, 1, "takes"), ("TP32_R64", 64, 3, "takes"), ("TP32_R64", 64, 0, "1 to 4"),
+        ("TP32_R64", 64, 5, "1 to 4"), ("TP32_R64", 48, 2, "multiple of 32"), ("TP64_R64", 96, 1, "multiple of 64"),
+        ("I8", 64, 2, "holds no planes"), ("PQ2_0", 128, 2, "holds no planes"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=match):
+            TernaryMatrix.pack(type_, data, 3, k, planes=planes)
+    for bad in (float("nan"), float("inf"), float("-inf")):
+        for at in (0, 126, 640, 3 * 640 + 4):
+            with pytest.raises(ValueError, match="finite"):
+                TernaryMatrix.pack("TP32_R64", data[:at] + struct.pack("<e", bad) + data[at + 2 :], 3, 64, planes=2)
+    matrix = TernaryMatrix.pack("TP32_R64", data, 3, 64, planes=2)
+    with pytest.raises(ValueError, match="rounded in such groups"):
+        matrix.matvec(array.array("f", bytes(4 * 64)))
+    with pytest.raises(ValueError, match="sum of several"):
+        matrix.unpack()
+    with pytest.raises(ValueError, match="PQ2_0 holds"):
+        matrix.encode_groups()
+
+
+# ---- whole models ----------------------------------------------------------------------------------------------------
+
+#: a llama of 192 columns (6 groups of 32, 3 of 64) and, for groups of 128, of 256
+HIDDEN = {32: 192, 64: 192, 128: 256}
+SHAPES = {
+    "attn_q": ("hidden", "hidden"), "attn_k": ("kv", "hidden"), "attn_v": ("kv", "hidden"),
+    "attn_output": ("hidden", "hidden"), "ffn_gate": ("ffn", "hidden"), "ffn_up": ("ffn", "hidden"),
+    "ffn_down": ("hidden", "ffn"),
+}  # fmt: skip
+N_VOCAB = 256
+
+
+def model_file(path: Path, group: int, **changed: object) -> dict[str, np.ndarray]:
+    """Write a tiny llama of planes, a different number of them in each matrix; returns the weights as floats by name.
+
+    ``changed``: "tensors", entries that replace those of their name, and "keys".
+    """
+    width = {"hidden": HIDDEN[group], "kv": HIDDEN[group] // 2, "ffn": 384}
+    rng = np.random.default_rng(5)
+    floats: dict[str, np.ndarray] = {}
+    entries = []
+
+    def vector(name: str) -> None:
+        floats[name] = (1 + 0.1 * rng.normal(size=width["hidden"])).astype(np.float32)
+        entries.append(gguf.Entry(name, "F32", floats[name].shape, floats[name].tobytes()))
+
+    table = rng.normal(size=(N_VOCAB, width["hidden"])).astype(np.float16)
+    floats["token_embd.weight"] = table.astype(np.float64)
+    entries.append(gguf.Entry("token_embd.weight", "F16", table.shape, table.tobytes()))
+    for i in range(2):
+        vector(f"blk.{i}.attn_norm.weight")
+        vector(f"blk.{i}.ffn_norm.weight")
+        for number, (name, (out, inner)) in enumerate(SHAPES.items()):
+            n_plane, rows, k = 1 + (number + i) % 4, width[out], width[inner]
+            codes, scales = drawn(n_plane, rows, k, group, seed=10 * i + number)
+            key = f"blk.{i}.{name}.weight"
+            floats[key] = summed(codes, scales)
+            entries.append(gguf.Entry(
+                key, PLANE_TYPES[group], (rows, k * n_plane), pack_planes(codes, scales, n_plane, rows, k, group)))
+    vector("output_norm.weight")
+    keys = {
+        "general.architecture": "llama", "llama.context_length": 512, "llama.embedding_length": width["hidden"],
+        "llama.block_count": 2, "llama.feed_forward_length": width["ffn"], "llama.attention.head_count": 4,
+        "llama.attention.head_count_kv": 2, "llama.attention.layer_norm_rms_epsilon": 1e-5,
+        "llama.rope.freq_base": 1e5, "tokenizer.ggml.model": "no_vocab", "bitnet-edge.planes.group": group,
+    }  # fmt: skip
+    replaced = {entry.name: entry for entry in changed.get("tensors", ())}
+    keys = {key: value for key, value in (keys | changed.get("keys", {})).items() if value is not None}
+    gguf.write(path, keys, [replaced.get(entry.name, entry) for entry in entries])
+    return floats
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_model_of_planes_against_numpy(tmp_path, group):
+    """Rounded per group, and with float activations; the weights lie in the map, and the plan is exact."""
+    floats = model_file(tmp_path / "m.gguf", group)
+    checkpoint = open_checkpoint(tmp_path / "m.gguf")
+    config = checkpoint.config
+    assert (config.planes, config.activation_quant, config.activation_group) == (group, f"int8-{group}", group)
+    model = build(checkpoint, head="f32")
+    expected = family.Model(config, floats, f"int8-{group}").logits(IDS)
+    difference = np.abs(logits(model, config, IDS) - expected).max(1) / np.ptp(expected)
+    assert difference.max() <= 1e-2 and np.median(difference) <= 1e-5
+    assert model.weight_bytes_allocated == 0
+    stored = sum(len(tensor.data) for name, tensor in checkpoint.tensors.items()
+                 if tensor.type == PLANE_TYPES[group] and name.startswith("blk."))  # fmt: skip
+    assert model.weight_bytes == stored
+    for weights in ("map", "huge"):
+        planned = plan.expect(checkpoint, "f32", weights)
+        measured = plan.measure(model, checkpoint, 0, weights == "huge", plan.OFF)
+        assert planned == measured, weights
+    exact = open_checkpoint(tmp_path / "m.gguf")
+    exact.config = dataclasses.replace(exact.config, activation_quant="none")
+    got = logits(build(exact, head="f32"), exact.config, IDS)
+    assert np.abs(got - family.Model(config, floats).logits(IDS)).max() <= 1e-5 * np.ptp(expected)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_threads_and_chunks_do_not_change_a_bit(tmp_path, group):
+    model_file(tmp_path / "m.gguf", group)
+    checkpoint = open_checkpoint(tmp_path / "m.gguf")
+    ids = [(7 * i * i + 3 * i) % N_VOCAB for i in range(50)]
+    runs = [
+        logits(build(checkpoint, n_threads=threads, head="native"), checkpoint.config, ids, chunk=chunk)
+        for threads, chunk in ((1, 1), (1, 128), (2, 1), (2, 7), (3, 33))
+    ]
+    assert all(run.tobytes() == runs[0].tobytes() for run in runs[1:])
+
+
+def planes_of(n_plane: int, rows: int, k: int, group: int) -> bytes:
+    return pack_planes(*drawn(n_plane, rows, k, group), n_plane, rows, k, group)
+
+
+#: what is changed in a file with groups of 32 -> what the one line must name
+HOSTILE = {
+    "group 48": ({"keys": {"bitnet-edge.planes.group": 48}}, "bitnet-edge.planes.group is 48"),
+    "group 0": ({"keys": {"bitnet-edge.planes.group": 0}}, "bitnet-edge.planes.group is 0"),
+    "a word": ({"keys": {"bitnet-edge.planes.group": "32"}}, "planes.group.* is not an integer"),
+    "another group": ({"keys": {"bitnet-edge.planes.group": 64}}, "attn_q.weight is stored as TP32_R64"),
+    "no group": ({"keys": {"bitnet-edge.planes.group": None}}, "does not say that its matrices are sums of planes"),
+    "other activations": ({"keys": {"llama.activation_quantization": "int8-64"}}, "int8-64"),
+    "five planes": (
+        {"tensors": [gguf.Entry("blk.1.attn_k.weight", "TP32_R64", (96, 192 * 4 + 192),
+                                lambda: (planes_of(3, 96, 320, 32),))]}, "1 to 4 planes"),
+    "half a plane": (
+        {"tensors": [gguf.Entry("blk.1.attn_k.weight", "TP32_R64", (96, 96), lambda: (planes_of(1, 96, 96, 32),))]},
+        "1 to 4 planes"),
+    "one and a half": (
+        {"tensors": [gguf.Entry("blk.1.attn_k.weight", "TP32_R64", (96, 288), lambda: (planes_of(1, 96, 288, 32),))]},
+        "1 to 4 planes"),
+    "fewer rows": (
+        {"tensors": [gguf.Entry("blk.1.attn_k.weight", "TP32_R64", (64, 192), lambda: (planes_of(1, 64, 192, 32),))]},
+        "1 to 4 planes"),
+    "mixed groups": (
+        {"tensors": [gguf.Entry("blk.1.attn_k.weight", "TP64_R64", (96, 192), lambda: (planes_of(1, 96, 192, 64),))]},
+        "blk.1.attn_k.weight is stored as TP64_R64"),
+    "a float matrix": (
+        {"tensors": [gguf.Entry("blk.1.attn_k.weight", "F16", (96, 192), bytes(2 * 96 * 192))]},
+        "blk.1.attn_k.weight is stored as F16"),
+    "a ternary embedding": (
+        {"tensors": [gguf.Entry("token_embd.weight", "TP32_R64", (N_VOCAB, 192),
+                                lambda: (planes_of(1, N_VOCAB, 192, 32),))]}, "token_embd.weight is stored as TP32_R64"),
+    "NaN at the beginning": (
+        {"tensors": [gguf.Entry("blk.0.attn_q.weight", "TP32_R64", (192, 192),
+                                lambda: (struct.pack("<e", float("nan")) + planes_of(1, 192, 192, 32)[2:],))]},
+        "blk.0.attn_q.weight has block scale nan"),
+    "infinity at the end": (
+        {"tensors": [gguf.Entry("blk.0.attn_q.weight", "TP32_R64", (192, 192), lambda: (
+            planes_of(1, 192, 192, 32)[:-640] + struct.pack("<e", float("inf")) + planes_of(1, 192, 192, 32)[-638:],))]},
+        "blk.0.attn_q.weight: a block scale is not a finite"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_files_of_planes_that_are_refused(tmp_path, name):
+    changed, match = HOSTILE[name]
+    model_file(tmp_path / "m.gguf", 32, **changed)
+    with pytest.raises(InvalidFile, match=match) as caught:
+        build(open_checkpoint(tmp_path / "m.gguf"))
+    assert "\n" not in str(caught.value)
+
+
+def test_columns_that_do_not_fill_groups(tmp_path):
+    """A width of 192 is no multiple of 128."""
+    tensors = [gguf.Entry(f"blk.{i}.{name}.weight", "PQ2_0_R64", (rows, 384), lambda rows=rows: (
+        planes_of(1, rows, 384, 128),)) for i in range(2) for name, rows in (
+            ("attn_q", 192), ("attn_k", 96), ("attn_v", 96), ("attn_output", 192), ("ffn_gate", 384),
+            ("ffn_up", 384), ("ffn_down", 192))]  # fmt: skip
+    model_file(tmp_path / "m.gguf", 32, tensors=tensors, keys={"bitnet-edge.planes.group": 128})
+    with pytest.raises(InvalidFile, match="192 columns, not a multiple of 128"):
+        open_checkpoint(tmp_path / "m.gguf")
+
+
+def test_configurations_of_planes():
+    good = open_config(planes=32, activation_quant="int8-32")
+    assert good.activation_group == 32
+    assert open_config(planes=128, activation_quant="none").activation_group == 0
+    for planes, kind in ((0, "int8-32"), (0, "int8-64"), (32, "int8"), (32, "int8-64"), (48, "int8-48"), (64, "a4.8")):
+        with pytest.raises(InvalidFile):
+            open_config(planes=planes, activation_quant=kind)
+
+
+def open_config(**changed: object) -> ModelConfig:
+    return uniform(hidden=64, ffn=64, n_head=1, n_kv_head=1, head_dim=64, n_vocab=64, **changed)
