@@ -73,7 +73,9 @@ Gemma 3; Qwen3 with `--no-think` always uses the values for answers without thin
 40, top-p 0.95 and min-p 0.05."""
 TYPES = """Types of matrices: I2_S (three layouts), TQ1_0, TQ2_0, Q2_0 with groups of 64 or 128, PQ2_0, PQ2_0_R64,
 PTQ1_0, STQ1_0, IQ1_BN, IQ2_BN, IQ2_BN_R4, packed Hugging Face weights, 2 bits of MLX, and floats, Q8_0 or Q4_0 whose
-values are ternary; `convert --ternarise` rounds latent weights. `bitnet-edge model check FILE` tests whether a file is
+values are ternary; `convert --ternarise` rounds latent weights. In files with the key `bitnet-edge.planes.group`, each
+matrix is the sum of 1 to 4 ternary ones (planes), with a scale for each 32, 64 or 128 weights: TP32_R64, TP64_R64,
+PQ2_0_R64. `bitnet-edge model check FILE` tests whether a file is
 sound."""
 
 

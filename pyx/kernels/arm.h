@@ -18,6 +18,12 @@ INLINE void prefetch_l2(const void *p) { __builtin_prefetch(p, 0, 2); }
 
 INLINE void prefetch_stream(const void *p) { prefetch_l2((const char *)p + AHEAD); }
 
+INLINE const uint8_t *panel_ahead(const uint8_t *panel, const uint8_t *ahead, int group)
+{
+    (void)panel, (void)group;
+    return ahead;
+}
+
 /* Every model: the caches of small boards hold not even a small one. */
 INLINE int is_stream(int64_t k) { return k > 0; }
 
@@ -124,6 +130,7 @@ INLINE int8x16_t codes_at(uint8x16_t c, int i)
 #define GROUP_ROWS 16
 #define GROUP_SOME 1
 #define GROUP_MANY 2
+#define PANEL_OWN 0
 
 /* The scales of 4 rows. */
 INLINE float32x4_t group_scales(const uint8_t *row, int64_t stride)
@@ -238,17 +245,16 @@ INLINE void group_vector(const uint8_t *rows, int64_t stride, int64_t n_group, i
             panel_fetch(ahead + 64 * (i + (j)));                                                                       \
     }
 
-INLINE void panel_store(int32_t *sum, const int32x4_t s[4])
+/* Four rows of each 16. */
+INLINE void panel_store(vi *sum, const int32x4_t s[4])
 {
-    vst1q_s32(sum, s[0]);
-    vst1q_s32(sum + 16, vshrq_n_s32(s[1], 2));
-    vst1q_s32(sum + 32, vshrq_n_s32(s[2], 4));
-    vst1q_s32(sum + 48, s[3]);
+    sum[0] = (vi)s[0], sum[4] = (vi)vshrq_n_s32(s[1], 2);
+    sum[8] = (vi)vshrq_n_s32(s[2], 4), sum[12] = (vi)s[3];
 }
 
 /* Four lanes at a time; one token has eight, whose sums do not wait for each other. */
 INLINE void panel_dots(const uint8_t *codes, const uint8_t *ahead, int n_step, int n_token, const int8_t *q, int64_t ld,
-                       int32_t (*sum)[PANEL_ROWS])
+                       vi (*sum)[PANEL_VECTORS])
 {
     const int n_lane = n_token == 1 ? 8 : 4;
     for (int lane = 0; lane < 16; lane += n_lane) {
@@ -266,7 +272,7 @@ INLINE void panel_dots(const uint8_t *codes, const uint8_t *ahead, int n_step, i
         }
         for (int t = 0; t < n_token; t++)
             for (int r = 0; r < n_lane; r += 4)
-                panel_store(sum[t] + lane + r, s[t + r / 4]);
+                panel_store(sum[t] + (lane + r) / 4, s[t + r / 4]);
     }
 }
 
@@ -278,7 +284,7 @@ INLINE void panel_dots(const uint8_t *codes, const uint8_t *ahead, int n_step, i
 
 /* One product is two rows by two tokens by eight activations: of two steps, two lanes side by side. */
 INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_step, int n_token, const int8_t *q, int64_t ld,
-                       int32_t (*sum)[PANEL_ROWS])
+                       vi (*sum)[PANEL_VECTORS])
 {
     if (n_token == 1) {
         panel_dots(codes, ahead, n_step, 1, q, ld, sum);
@@ -315,8 +321,8 @@ INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_step, i
                 first[f] = vuzp1q_s32(s[p][0][f], s[p][1][f]);
                 second[f] = vuzp2q_s32(s[p][0][f], s[p][1][f]);
             }
-            panel_store(sum[2 * p] + lane, first);
-            panel_store(sum[2 * p + 1] + lane, second);
+            panel_store(sum[2 * p] + lane / 4, first);
+            panel_store(sum[2 * p + 1] + lane / 4, second);
         }
     }
 }
@@ -332,7 +338,7 @@ INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_step, i
 
 /* Eight lanes of int16 are two rows; each gains 32 products of at most 3 * 127: 12192 <= 32767. */
 INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_step, int n_token, const int8_t *q, int64_t ld,
-                       int32_t (*sum)[PANEL_ROWS])
+                       vi (*sum)[PANEL_VECTORS])
 {
     for (int lane = 0; lane < 16; lane += 4) {
         int16x8_t s[2][4][2];
@@ -354,7 +360,7 @@ INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_step, i
         }
         for (int t = 0; t < n_token; t++)
             for (int f = 0; f < 4; f++)
-                vst1q_s32(sum[t] + 16 * f + lane, vpaddlq_s16(vpaddq_s16(s[t][f][0], s[t][f][1])));
+                sum[t][4 * f + lane / 4] = (vi)vpaddlq_s16(vpaddq_s16(s[t][f][0], s[t][f][1]));
     }
 }
 

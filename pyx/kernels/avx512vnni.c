@@ -241,6 +241,7 @@ INLINE vh load_half_h(const uint16_t *p) { return (vh)_mm256_cvtph_ps(_mm_loadu_
 #define GROUP_SOME 4
 #define GROUP_MANY 16
 #define PANEL_TOKENS 4
+#define PANEL_OWN 1
 
 INLINE __m128i load128(const void *p) { return _mm_loadu_si128((const __m128i *)p); }
 
@@ -388,7 +389,7 @@ INLINE void group_vector(const uint8_t *rows, int64_t stride, int64_t n_group, i
 /* Codes are used with those of the rows below them in the byte, whose sums are taken away at the end: one mask less,
  * and no shift but those of sums, which are exact. */
 INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_step, int n_token, const int8_t *q, int64_t ld,
-                       int32_t (*sum)[PANEL_ROWS])
+                       vi (*sum)[PANEL_VECTORS])
 {
     const __m512i m[3] = {set_mask(0x03), set_mask(0x0f), set_mask(0x3f)};
     const int n_chain = n_token == 1 ? 2 : 1; /* steps whose sums do not wait for each other */
@@ -422,7 +423,7 @@ INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_step, i
 #pragma GCC unroll 4
         for (int f = 0; f < 4; f++) {
             __m512i above = f ? _mm512_sub_epi32(s[t][f], s[t][f - 1]) : s[t][0];
-            _mm512_store_si512(sum[t] + 16 * f, _mm512_srai_epi32(above, 2 * f));
+            sum[t][f] = (vi)_mm512_srai_epi32(above, 2 * f);
         }
     }
 }

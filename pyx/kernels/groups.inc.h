@@ -15,9 +15,11 @@
  *                       group_fetch(ahead, g, group_bytes) for each group; inlined with constant n_token in
  *                       {GROUP_SOME, .. 2, 1}
  *   PANEL_TOKENS        tokens that share a panel's codes in registers (2, 4 or 8)
+ *   PANEL_OWN           1: the results of one token stay in registers beside its sums; else 0
+ *   panel_ahead(panel, ahead, group)  the first of the lines to fetch meanwhile
  *   panel_sums(codes, ahead, n_step, n_token, q, ld, sum)
- *                       sum [n_token][64] of one group of a panel, the sums of codes times activations, which lie ld
- *                       apart; meanwhile it calls panel_fetch for as many lines from `ahead` on; inlined with constant
+ *                       sum [n_token][PANEL_VECTORS] of one group of a panel, the sums of codes times activations,
+ *                       which lie ld apart; meanwhile it calls panel_fetch for as many lines; inlined with constant
  *                       n_step (8, 16 or 32: groups of 32, 64 or 128) and n_token in {PANEL_TOKENS, .. 2, 1} */
 #ifndef BITNET_EDGE_GROUPS_H
 #define BITNET_EDGE_GROUPS_H
@@ -116,23 +118,37 @@ static void group_few(const uint8_t *rows, int group_bytes, int64_t n_row, int64
 INLINE void panel_add(const uint8_t *panel, const uint8_t *ahead, int64_t n_group, int group, int n_plane, int n_token,
                       const int8_t *q, const float *d, const int32_t *sum, int64_t ld, float (*y)[PANEL_ROWS])
 {
+    const int own = n_token <= PANEL_OWN;
+    vf total[PANEL_VECTORS];
+#pragma GCC unroll 4
+    for (int i = 0; own && i < PANEL_VECTORS; i++)
+        total[i] = load_float(y[0] + i * LANE_WIDTH);
     for (int64_t g = 0; g < n_group; g++, q += group)
         for (int p = 0; p < n_plane; p++, panel += PANEL_BYTES(group), ahead += PANEL_BYTES(group)) {
-            int32_t s[PANEL_TOKENS][PANEL_ROWS] __attribute__((aligned(64)));
-            __asm__ volatile("" ::: "memory"); /* y stays in memory: the registers are for the sums */
-            for (int i = 0; i < 2 * PANEL_ROWS; i += 64)
-                panel_fetch(ahead + i);
-            panel_sums(panel + 2 * PANEL_ROWS, ahead + 2 * PANEL_ROWS, group / 4, n_token, q, ld * group, s);
-            for (int i = 0; i < PANEL_ROWS; i += LANE_WIDTH) {
-                vf scale = load_half((const uint16_t *)(const void *)panel + i);
+            vi s[PANEL_TOKENS][PANEL_VECTORS];
+            if (!own)
+                __asm__ volatile("" ::: "memory"); /* y stays in memory: the registers are for the sums */
+            const uint8_t *line = panel_ahead(panel, ahead, group);
+            panel_fetch(line);
+            panel_fetch(line + 64);
+            panel_sums(panel + 2 * PANEL_ROWS, line + 2 * PANEL_ROWS, group / 4, n_token, q, ld * group, s);
+#pragma GCC unroll 4
+            for (int i = 0; i < PANEL_VECTORS; i++) {
+                vf scale = load_half((const uint16_t *)(const void *)panel + i * LANE_WIDTH);
                 for (int t = 0; t < n_token; t++) {
-                    vi dots;
-                    memcpy(&dots, s[t] + i, sizeof dots);
-                    vf part = __builtin_convertvector(dots - sum[t * ld + g], vf) * (scale * d[t * ld + g]);
-                    store_float(y[t] + i, load_float(y[t] + i) + part);
+                    vf dots = __builtin_convertvector(s[t][i] - sum[t * ld + g], vf);
+                    vf part = dots * (scale * d[t * ld + g]);
+                    float *at = y[t] + i * LANE_WIDTH;
+                    if (own)
+                        total[i] += part;
+                    else
+                        store_float(at, load_float(at) + part);
                 }
             }
         }
+#pragma GCC unroll 4
+    for (int i = 0; own && i < PANEL_VECTORS; i++)
+        store_float(y[0] + i * LANE_WIDTH, total[i]);
 }
 
 typedef void panel_adder(const uint8_t *panel, const uint8_t *ahead, int64_t n_group, int n_plane, const int8_t *q,

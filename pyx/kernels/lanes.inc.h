@@ -108,6 +108,8 @@ INLINE vf exp_lanes(vf x)
 
 /* ---- scales per group -------------------------------------------------------------------------------------------- */
 
+enum { PANEL_VECTORS = PANEL_ROWS / LANE_WIDTH }; /* of one number for each row */
+
 /* Panels are one stream, which a core fetches best straight into its first-level cache (benchmarks/SPEED.md). */
 INLINE void panel_fetch(const uint8_t *line) { __builtin_prefetch(line, 0, 3); }
 

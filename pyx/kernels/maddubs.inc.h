@@ -155,6 +155,7 @@ enum { SUM_VECTORS = 8 / LANE_WIDTH }; /* vi in 32 bytes */
 #define GROUP_ROWS 16
 #define GROUP_SOME 4
 #define PANEL_TOKENS 2
+#define PANEL_OWN 0
 #define GROUP_MANY 16
 
 INLINE vb broadcast4(const void *p)
@@ -230,7 +231,7 @@ INLINE void group_vector(const uint8_t *rows, int64_t stride, int64_t n_group, i
  * Bounds of the int16 lanes: weight 1 gets products of pairs of at most 2 * 3 * 127 = 762 a step, 24384 in 32; weight 4
  * gets 3048, 24384 in 8. */
 INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_step, int n_token, const int8_t *q, int64_t ld,
-                       int32_t (*sum)[PANEL_ROWS])
+                       vi (*sum)[PANEL_VECTORS])
 {
     const int n_part = NARROW_STEPS(8) < n_step ? NARROW_STEPS(8) : n_step;
     const vb low = bytes(0x03), high = bytes(0x0c);
@@ -262,8 +263,8 @@ INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_step, i
         for (int t = 0; t < n_token; t++)
             for (int p = 0; p < 2; p++) {
                 vb first = widen_by(sum1x[t][p], 1), second = quarter32(total4x[t][p]);
-                memcpy(sum[t] + 32 * p + lane, &first, sizeof first);
-                memcpy(sum[t] + 32 * p + 16 + lane, &second, sizeof second);
+                memcpy(sum[t] + (32 * p + lane) / LANE_WIDTH, &first, sizeof first);
+                memcpy(sum[t] + (32 * p + 16 + lane) / LANE_WIDTH, &second, sizeof second);
             }
     }
 }
