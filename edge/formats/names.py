@@ -14,7 +14,14 @@ from typing import Any, NamedTuple
 from edge.config import ModelConfig
 from edge.errors import InvalidFile
 from edge.formats.checkpoint import (
-    FLOAT_TYPES, MOST_PLANES, PANEL_GROUPS, PLANE_TYPES, TABLE_TYPES, TERNARY_TYPES, Tensor)
+    FLOAT_TYPES,
+    MOST_PLANES,
+    PANEL_GROUPS,
+    PLANE_TYPES,
+    TABLE_TYPES,
+    TERNARY_TYPES,
+    Tensor,
+)
 from edge.formats.mapped import shown
 from edge.layers import Attention, Dense, LayerConfig
 

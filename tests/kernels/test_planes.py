@@ -8,6 +8,7 @@ import array
 import dataclasses
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from edge.model import plan
 from edge.model.weights import build
 from pyx.memory import Arena
 from pyx.ternary import TernaryMatrix, pack_planes
+from tests.configs import uniform
 from tests.kernels.test_transformer import logits
 from tests.oracles import family
 
@@ -307,5 +309,5 @@ def test_configurations_of_planes():
             open_config(planes=planes, activation_quant=kind)
 
 
-def open_config(**changed: object) -> ModelConfig:
+def open_config(**changed: Any) -> ModelConfig:
     return uniform(hidden=64, ffn=64, n_head=1, n_kv_head=1, head_dim=64, n_vocab=64, **changed)
