@@ -90,7 +90,7 @@ def pack(
     from edge.tools.pack import pack as work
 
     out = ctx.ensure_object(Output)
-    flags["system"] = options.system_prompt(flags)
+    flags |= {"system": options.system_prompt(flags), "system_file": None}
     check_exposure(flags["host"], None, flags["insecure"], None, flags["wyoming"])
     options.ask_arguments(flags)  # both judge the values
     options.kv_config(flags)

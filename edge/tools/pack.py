@@ -47,9 +47,11 @@ class Program:
     def open(cls, path: str) -> Program:
         """Read and check the program.  Raises UsageError if it is none that can be packed, InvalidFile."""
         other = f"{path}: is not the one-file program of bitnet-edge {edge.__version__}; make freeze makes it"
+        if not os.path.isfile(path):
+            raise UsageError(f"{path}: no such program")
+        if read(path) is not None:
+            raise UsageError(f"{path}: has a model inside already; pack from the program without one")
         try:
-            if read(path) is not None:
-                raise UsageError(f"{path}: has a model inside already; pack from the program without one")
             with open(path, "rb") as file:
                 found = sections(file, path)
                 data = file.read(MAX_PROGRAM + 1)
