@@ -70,10 +70,10 @@ def _packable() -> Iterator[Flag]:
            "pulled model. Default: the model that answers without -m."),
     option("-o", "--output", "target", type=click.Path(dir_okay=False), metavar="FILE", required=True,
            allow_from_autoenv=False, help="The file to write."),
-    option("--program", type=click.Path(dir_okay=False), metavar="FILE", allow_from_autoenv=False,
+    option("--program", type=click.Path(dir_okay=False), metavar="FILE",
            help="Put the model into this frozen one-file program of the same version (dist/bitnet-edge of make "
            "freeze). Default: the program that runs."),
-    option("--for", "machine", type=click.Choice(["aarch64", "x86_64"]), allow_from_autoenv=False,
+    option("--for", "machine", type=click.Choice(["aarch64", "x86_64"]),
            help="The processor that the result is for; another one than this machine's needs --program."),
     option("--force", is_flag=True, help="Overwrite FILE if it exists."),
 )

@@ -36,40 +36,17 @@ from edge.model.fingerprint import fingerprint
 from edge.registry import packed
 from edge.tools import pack as tool
 from edge.tools.pack import Program, pack
+from tests.elf import archive, made
 from tests.handmade import hf_directory
 
 QUESTION = "A large latte, please."
-
-
-def elf(sections: dict[str, bytes], machine: int = 62) -> bytes:
-    """A 64-bit ELF file of these sections: header, bytes, names, table."""
-    names, rows, data = b"\0", [(0,) * 10], bytes(64)
-    for name, content in {**sections, ".shstrtab": b""}.items():
-        at = len(names)
-        names += name.encode() + b"\0"
-        content = content if name in sections else names
-        rows.append((at, 1 if name in sections else 3, 0, 0, len(data), len(content), 0, 0, 1, 0))
-        data += content
-    data += bytes(-len(data) % 8)
-    head = struct.pack("<4s5B7xHHIQQQIHHHHHH", b"\x7fELF", 2, 1, 1, 0, 0, 2, machine, 1, 0, 0, len(data), 0, 64, 56, 0,
-                       64, len(rows), len(rows) - 1)  # fmt: skip
-    return head + data[64:] + b"".join(struct.pack("<IIQQQQIIQQ", *row) for row in rows)
-
-
-def archive(version: str = edge.__version__, name: bytes = b"bitnet-edge.version") -> bytes:
-    """An archive as PyInstaller makes one: data, table, cookie."""
-    data = version.encode()
-    entry = struct.pack(">IIIIBc", 18 + 32, 0, len(data), len(data), 0, b"x") + name.ljust(32, b"\0")
-    length = len(data) + len(entry) + 88
-    cookie = struct.pack(">8sIIII64s", b"MEI\014\013\012\013\016", length, len(data), len(entry), 311, b"libpython")
-    return data + entry + cookie
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The stand-in."""
     path = tmp_path_factory.mktemp("program") / "bitnet-edge"
-    path.write_bytes(elf({"code": b"\x90" * 5000, "pydata": archive()}))
+    path.write_bytes(made({"code": b"\x90" * 5000, "pydata": archive()}))
     return path
 
 
@@ -324,12 +301,12 @@ def test_other_files_are_no_packed_programs(program: Path, bundled_model: Path, 
 
 def test_programs_that_cannot_be_packed(bundled_model: Path, guide: Path, tmp_path: Path) -> None:
     path, out = tmp_path / "program", tmp_path / "guide"
-    good = elf({"pydata": archive()})
+    good = made({"pydata": archive()})
     for data in (
-        b"", b"#!/bin/sh\n", good[:64], elf({"code": b"1"}), elf({"pydata": b"no cookie"}), elf({"pydata": b"1" * 200}),
-        elf({"pydata": archive("0.0.1")}), elf({"pydata": archive(name=b"something else")}),
-        elf({"pydata": archive()}, machine=3), elf({"pydata": archive()[:-60] + b"\xff" * 60 + archive()[-88:]}),
-        good[:4] + b"\1" + good[5:], elf({"pydata": archive().replace(struct.pack(">I", 311), b"\xff" * 4)[:-1]}),
+        b"", b"#!/bin/sh\n", good[:64], made({"code": b"1"}), made({"pydata": b"none"}), made({"pydata": b"1" * 200}),
+        made({"pydata": archive("0.0.1")}), made({"pydata": archive(name=b"something else")}),
+        made({"pydata": archive()}, machine=3), made({"pydata": archive()[:-60] + b"\xff" * 60 + archive()[-88:]}),
+        good[:4] + b"\1" + good[5:], made({"pydata": archive().replace(struct.pack(">I", 311), b"\xff" * 4)[:-1]}),
     ):  # fmt: skip
         path.write_bytes(data)
         with pytest.raises((UsageError, InvalidFile)) as caught:
@@ -344,7 +321,7 @@ def test_programs_that_cannot_be_packed(bundled_model: Path, guide: Path, tmp_pa
 
 def test_other_processor(bundled_model: Path, program: Path, tmp_path: Path) -> None:
     arm, out = tmp_path / "arm", tmp_path / "guide"
-    arm.write_bytes(elf({"pydata": archive()}, machine=183))
+    arm.write_bytes(made({"pydata": archive()}, machine=183))
     assert pack(bundled_model, out, program=arm, machine="aarch64").machine == "aarch64"
     with pytest.raises(UsageError, match="is for aarch64, not for x86_64"):
         pack(bundled_model, out, program=arm, machine="x86_64", force=True)
@@ -421,10 +398,8 @@ def test_options_that_can_be_packed_are_of_every_command() -> None:
 
 def test_answers_and_defaults(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> None:
     inside = starts(packs("--greedy", "--max-tokens", "3"))
-    short = inside("run", QUESTION)
-    assert short.exit_code == 1 or short.exit_code == 0
     answer = json.loads(inside("run", "--json", QUESTION).stdout)
-    assert answer["usage"]["completion"] == 3 if "completion" in answer["usage"] else answer["finish_reason"] == "length"
+    assert answer["usage"]["completion"] == 3 and answer["model"] == "demo"
     longer = json.loads(inside("run", "--json", "-n", "9", QUESTION).stdout)
     assert longer["text"].startswith(answer["text"]) and len(longer["text"]) > len(answer["text"])
     by_variable = json.loads(inside("run", "--json", QUESTION, BITNET_EDGE_MAX_TOKENS="9").stdout)
@@ -482,7 +457,8 @@ def test_defaults_of_serve_are_of_serve_alone(packs: Callable[..., Path], starts
 def test_values_survive(packs: Callable[..., Path], starts: Callable[[Path], Invoke], tmp_path: Path) -> None:
     text = "Line one.\n  \"Zwei\", 'drei' \\n vier 🍵"
     (tmp_path / "prompt.txt").write_text(text)
-    path = packs("-sysf", str(tmp_path / "prompt.txt"), "--stop", r"a\\nb", "--stop", r"\n", "-t", "-1", "--temp", "0.3")
+    stops = ("--stop", r"a\\nb", "--stop", r"\n")
+    path = packs("-sysf", str(tmp_path / "prompt.txt"), *stops, "-t", "-1", "--temp", "0.3")
     inside = packed.read(str(path))
     assert inside is not None and inside.options["system"] == text
     with cli.make_context("guide", ["run", "x"], default_map={"run": dict(inside.options)}) as ctx:
