@@ -152,7 +152,7 @@ def pack(
             file.write(base.data)
             file.seek(inside.start)
             digest = hashlib.sha256()
-            for piece in _pieces(data, progress):
+            for piece in pieces(data, progress):
                 digest.update(piece)
                 if piece == ZEROS[: len(piece)]:  # a hole stays a hole
                     file.seek(len(piece), os.SEEK_CUR)
@@ -204,7 +204,8 @@ def _table(base: bytes, places: Mapping[str, Section], at: int) -> tuple[bytes, 
     return names, b"".join(ROW.pack(*row) for row in rows)
 
 
-def _pieces(data: memoryview, progress: Callable[[int, int], None] | None) -> Iterator[bytes]:
+def pieces(data: memoryview, progress: Callable[[int, int], None] | None) -> Iterator[bytes]:
+    """The bytes of the model in pieces, with progress after each."""
     for at in range(0, len(data), PIECE):
         yield bytes(data[at : at + PIECE])
         if progress:

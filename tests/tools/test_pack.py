@@ -152,8 +152,9 @@ def test_larger_than_32_bits(
     model, out = tmp_path / "large.gguf", tmp_path / "guide"
     shutil.copy(bundled_model, model)
     os.truncate(model, 5 << 30)
-    whole = tool._pieces
-    monkeypatch.setattr(tool, "_pieces", lambda data, progress: whole(data[: 8 << 20], progress))  # the rest is a hole
+    every_piece = tool.pieces
+    # the rest is a hole
+    monkeypatch.setattr(tool, "pieces", lambda data, progress: every_piece(data[: 8 << 20], progress))
     pack(model, out, program=program)
     inside = packed.read(str(out))
     assert inside is not None and inside.nbytes == 5 << 30
@@ -522,9 +523,9 @@ def test_frozen(frozen: dict[str, Path], bundled_model: Path, tmp_path: Path) ->
     large = tmp_path / "large.gguf"  # with offsets beyond 32 bits
     shutil.copy(bundled_model, large)
     os.truncate(large, 5 << 30)
-    whole_pieces = tool._pieces
+    every_piece = tool.pieces
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tool, "_pieces", lambda data, progress: whole_pieces(data[: 8 << 20], progress))
+        patch.setattr(tool, "pieces", lambda data, progress: every_piece(data[: 8 << 20], progress))
         pack(large, tmp_path / "large", program=frozen["file"])
     assert said(tmp_path / "large", "run", "--greedy", "--system", "Be polite.", QUESTION) == expected
     if shutil.which("strip"):  # keeps sections in their order, and so the archive's place
