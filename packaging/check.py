@@ -401,7 +401,7 @@ def _(program: Program) -> object:
     packed.environment = program.environment
     need("model: demo" in packed.run("--version"), "it does not say what is inside")
     need("all tests passed" in packed.run("doctor"), "its doctor fails")
-    need(packed.run(text=f"{PROMPT}\n").strip(), "it does not chat")
+    need(packed.run(text=f"{PROMPT}\n", remark=".*").strip(), "it does not chat")
     whole = guide.read_bytes()
     guide.write_bytes(whole[:-1])
     packed.run("run", PROMPT, code=4, remark=r"(bitnet-edge: [^\n]+\n)")

@@ -3,7 +3,7 @@
 It is a frozen program with more sections, which lie behind it in this order:
 
     bitnet-edge.model     a GGUF file; it begins at a multiple of 64 KiB, so that any size of pages can map it
-    bitnet-edge.about     SHA-256 of the rest, then JSON: what is inside, and the defaults of options
+    bitnet-edge.about     SHA-256 and CRC-32 of the rest, then JSON: what is inside, and the defaults of options
     bitnet-edge.archive   the end of the program's own archive, where its start-up code looks for it
     the names and the table of all sections, at the very end: of a file that was cut, they are missing
 
@@ -26,6 +26,7 @@ ELF = b"\x7fELF"
 PAGE = 1 << 16  # bytes; the largest page of the processors in question
 MODEL, ABOUT, ARCHIVE = "bitnet-edge.model", "bitnet-edge.about", "bitnet-edge.archive"
 FORMAT = 1
+CHECKS = struct.Struct("<32sI")  # SHA-256, which `doctor` compares, and CRC-32, for every start: hashlib takes 1 MB
 MAX_ABOUT = 1 << 20  # bytes; a system prompt of a million characters fits no context
 MAX_NAMES = 1 << 16
 TAIL = 1 << 13  # bytes at the end of a file that hold names and table
@@ -58,12 +59,13 @@ class Packed:
         """The section ABOUT."""
         import hashlib
         import json
+        import zlib
 
         model = {"name": self.model, "licence": self.licence, "bytes": self.nbytes, "sha256": self.sha256}
         said = {"format": FORMAT, "version": self.version, "model": model, "options": dict(self.options),
                 "service": dict(self.service), "shown": self.shown}  # fmt: skip
         data = json.dumps(said, ensure_ascii=False).encode()
-        return hashlib.sha256(data).digest() + data
+        return CHECKS.pack(hashlib.sha256(data).digest(), zlib.crc32(data)) + data
 
 
 @functools.cache
@@ -125,16 +127,16 @@ def _packed(file: BinaryIO, path: str, found: Mapping[str, Section]) -> Packed:
     apart = model.offset + model.size <= about.offset and about.offset + about.size <= archive.offset
     if not apart or archive.offset + archive.size > size or model.offset % PAGE or not model.offset or not model.size:
         damaged(path, "the table of its sections")
-    if not 32 < about.size <= MAX_ABOUT:
+    if not CHECKS.size < about.size <= MAX_ABOUT:
         damaged(path, "the description of what is inside")
     data = os.pread(file.fileno(), about.size, about.offset)
-    import hashlib
     import json
+    import zlib
 
-    if hashlib.sha256(data[32:]).digest() != data[:32]:
+    if zlib.crc32(data[CHECKS.size :]) != CHECKS.unpack_from(data)[1]:
         damaged(path, "the description of what is inside")
     try:
-        said = json.loads(data[32:])
+        said = json.loads(data[CHECKS.size :])
         if said["format"] != FORMAT:
             raise InvalidFile(f"{path}: packed by another version of bitnet-edge; use the program inside: run {path}")
         stated = said["model"]

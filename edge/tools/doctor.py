@@ -319,16 +319,14 @@ def model_test() -> str:
 
 
 def packed_test(inside: Packed) -> str:
-    """ "ok" or "wrong: what": the model inside a packed program against its SHA-256.  That of the defaults is compared
-    at every start.
-    """
+    """ "ok" or "wrong: what": model and defaults inside a packed program against their SHA-256."""
     from edge.tools.pack import verify
 
     try:
         same = verify(inside)
     except OSError as error:
         return f"wrong: {inside.path}: {error.strerror}"
-    return "ok, model and defaults as packed" if same else "wrong: the model has changed; copy the file again"
+    return "ok, as packed" if same else "wrong: the model or the defaults have changed; copy the file again"
 
 
 # ---- advice ----------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from typing import Any
 import edge
 from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.formats import open_checkpoint
-from edge.registry.packed import ABOUT, ARCHIVE, MAX_ABOUT, MODEL, PAGE, ROW, Packed, Section, read, sections
+from edge.registry.packed import ABOUT, ARCHIVE, CHECKS, MAX_ABOUT, MODEL, PAGE, ROW, Packed, Section, read, sections
 
 MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine of the ELF header
 MAX_PROGRAM = 256 << 20
@@ -241,15 +241,19 @@ def _check_place(out: str, force: bool, model: str | os.PathLike[str], program: 
 
 
 def verify(inside: Packed) -> bool:
-    """Whether the model inside a packed program is the one that was packed, by its SHA-256; reads all of it."""
+    """Whether model and defaults of a packed program are those that were packed, by SHA-256; reads all of them."""
     digest = hashlib.sha256()
     with open(inside.path, "rb") as file:
+        about = sections(file, inside.path)[ABOUT]
+        file.seek(about.offset)
+        data = file.read(about.size)
         file.seek(inside.start)
         left = inside.nbytes
         while left and (piece := file.read(min(left, PIECE))):
             digest.update(piece)
             left -= len(piece)
-    return digest.hexdigest() == inside.sha256
+    same = hashlib.sha256(data[CHECKS.size :]).digest() == CHECKS.unpack_from(data)[0]
+    return same and digest.hexdigest() == inside.sha256
 
 
 def _line(text: str, most: int = 100) -> str:

@@ -16,6 +16,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,21 @@ def test_changed_model_is_found_by_doctor(
     assert done.exit_code == 1 and json.loads(done.stdout)["selftest"]["packed"].startswith("wrong")
 
 
+def test_changed_defaults_with_the_same_crc(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> None:
+    """Every start compares CRC-32, doctor SHA-256."""
+    path = packs("--ctx", "512")
+    whole = path.read_bytes()
+    at = whole.rindex(b'{"format"')
+    data = whole[at : whole.rindex(b"}") + 1]
+    assert whole[at - 36 : at] == checks(data)
+    other = data.replace(b'"n_ctx": 512', b'"n_ctx": 513')
+    path.write_bytes(whole.replace(data, other))
+    assert starts(path)("run", QUESTION).exit_code == 4
+    path.write_bytes(whole.replace(checks(data) + data, checks(data)[:32] + checks(other)[32:] + other))
+    done = starts(path)("doctor", "--json")
+    assert done.exit_code == 1 and json.loads(done.stdout)["selftest"]["packed"].startswith("wrong")
+
+
 def hostile(guide: Path, path: Path, said: bytes | None = None, **rows: dict[int, int]) -> Path:
     """A copy of ``guide`` with another description, or with values of the table's rows: model={field: value}."""
     whole = bytearray(guide.read_bytes())
@@ -249,13 +265,17 @@ def hostile(guide: Path, path: Path, said: bytes | None = None, **rows: dict[int
     return path
 
 
+def checks(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest() + struct.pack("<I", zlib.crc32(data))
+
+
 HUGE = (1 << 64) - 1
 
 
 @pytest.mark.parametrize("rows", [
     {"model": {4: 0}}, {"model": {4: 65537}}, {"model": {4: HUGE}}, {"model": {5: 0}}, {"model": {5: HUGE}},
     {"model": {5: 1 << 63}}, {"model": {4: 1 << 40}}, {"about": {4: 65536}}, {"about": {4: HUGE}}, {"about": {5: HUGE}},
-    {"about": {5: 32}}, {"about": {5: 0}}, {"about": {5: 1 << 21}}, {"archive": {4: HUGE}}, {"archive": {5: HUGE}},
+    {"about": {5: 36}}, {"about": {5: 0}}, {"about": {5: 1 << 21}}, {"archive": {4: HUGE}}, {"archive": {5: HUGE}},
     {"model": {0: 0}}, {"about": {0: HUGE >> 32}}, {"archive": {0: 1}},
 ])  # fmt: skip
 def test_hostile_tables(rows: Any, guide: Path, tmp_path: Path) -> None:
@@ -265,7 +285,7 @@ def test_hostile_tables(rows: Any, guide: Path, tmp_path: Path) -> None:
 
 def changed(**more: Any) -> bytes:
     """A description with other values."""
-    said = json.loads(packed.Packed("", 0, 1, "1", "m", "", "0").encode()[32:])
+    said = json.loads(packed.Packed("", 0, 1, "1", "m", "", "0").encode()[36:])
     return json.dumps({**said, **more}).encode()
 
 
@@ -276,7 +296,7 @@ def changed(**more: Any) -> bytes:
     changed(version="1\n2"), changed(version=None), b"1" * 5000,
 ])  # fmt: skip
 def test_hostile_descriptions(data: bytes, guide: Path, tmp_path: Path) -> None:
-    path = hostile(guide, tmp_path / "hostile", hashlib.sha256(data).digest() + data)
+    path = hostile(guide, tmp_path / "hostile", checks(data) + data)
     with pytest.raises(InvalidFile) as caught:
         packed.read(str(path))
     assert str(caught.value).startswith(f"{path}: ") and len(str(caught.value)) < 300
@@ -285,7 +305,7 @@ def test_hostile_descriptions(data: bytes, guide: Path, tmp_path: Path) -> None:
 def test_description_too_large(guide: Path, tmp_path: Path) -> None:
     data = b" " * packed.MAX_ABOUT
     with pytest.raises(InvalidFile):
-        packed.read(str(hostile(guide, tmp_path / "hostile", hashlib.sha256(data).digest() + data)))
+        packed.read(str(hostile(guide, tmp_path / "hostile", checks(data) + data)))
 
 
 def test_other_files_are_no_packed_programs(program: Path, bundled_model: Path, tmp_path: Path) -> None:
