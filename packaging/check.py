@@ -387,6 +387,28 @@ def _(program: Program) -> object:
     return None
 
 
+@check("pack, and what the packed program answers")
+def _(program: Program) -> object:
+    """One file packs itself; any other form needs such a file, and must say so."""
+    guide = program.folder / "guide"
+    question = ("--greedy", "--system", "Be polite.", PROMPT)
+    pack = ("pack", "-m", MODEL, "-o", str(guide), "--greedy", "--system", "Be polite.", "-n", "40")
+    if not is_one_file(program.command):
+        program.run(*pack, code=2, remark=r"(bitnet-edge: [^\n]+\n)")
+        return [program.run("run", "-m", MODEL, "-n", length, *question) for length in ("40", "8")]
+    program.run(*pack)
+    packed = Program([str(guide)], program.folder)
+    packed.environment = program.environment
+    need("model: demo" in packed.run("--version"), "it does not say what is inside")
+    need("all tests passed" in packed.run("doctor"), "its doctor fails")
+    need(packed.run(text=f"{PROMPT}\n", remark=".*").strip(), "it does not chat")
+    whole = guide.read_bytes()
+    guide.write_bytes(whole[:-1])
+    packed.run("run", PROMPT, code=4, remark=r"(bitnet-edge: [^\n]+\n)")
+    guide.write_bytes(whole)
+    return [packed.run("run", PROMPT), packed.run("run", "-n", "8", PROMPT)]
+
+
 @check("completion")
 def _(program: Program) -> object:
     completed = program.run("", COMP_WORDS="bitnet-edge ru", COMP_CWORD="1", _BITNET_EDGE_COMPLETE="bash_complete")
@@ -474,6 +496,15 @@ def _(program: Program) -> object:
 
 
 # ---- what they use ---------------------------------------------------------------------------------------------------
+
+
+def is_one_file(command: list[str]) -> bool:
+    """Whether this is a one-file program: an ELF file without the folder of a one-folder one beside it."""
+    path = Path(command[0])
+    if len(command) > 1 or not path.is_file() or (path.parent / "_internal").exists():
+        return False
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
 
 
 def with_template(model: bytes, template: str) -> bytes:

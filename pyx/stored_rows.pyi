@@ -16,8 +16,8 @@ class StoredRows:
     row_bytes: int
     buffer: int  # bytes in which rows of the file are read
     def __init__(self, type: str, data: Any, n_row: int, k: int) -> None: ...
-    def read_from(self, source: Any, fd: int, n_threads: int) -> None:
-        """Take rows from the file fd, of which source is the whole map, not from the map."""
+    def read_from(self, source: Any, fd: int, n_threads: int, start: int = 0) -> None:
+        """Take rows from the file fd, not from source, the map of its bytes from start on."""
     def row(self, index: int) -> array.array[float]: ...
     @property
     def nbytes(self) -> int: ...

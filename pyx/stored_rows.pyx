@@ -84,8 +84,8 @@ cdef class StoredRows:
         self.owner = memoryview(data)
         self.fd, self.n_threads = -1, 1024
 
-    def read_from(self, source, int fd, int n_threads):
-        """From now on read rows from the file ``fd``, of which ``source`` is a map of all bytes, not from that map.
+    def read_from(self, source, int fd, int n_threads, int64_t start=0):
+        """From now on read rows from the file ``fd``, not from ``source``, a map of its bytes from ``start`` on.
 
         The caller keeps the file open.  ``n_threads``: how many may read at once.  Raises ValueError when the rows are
         not inside the map.
@@ -99,6 +99,7 @@ cdef class StoredRows:
         PyBuffer_Release(&buffer)
         if not 0 <= self.offset <= room - self.nbytes:
             raise ValueError("the rows are not inside this map")
+        self.offset += start
         self.row_step = step_of(self.unit_bytes)
         self.rows, self.n_threads = Arena(n_threads * self.row_step), n_threads
         self.fd = fd

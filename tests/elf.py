@@ -1,4 +1,5 @@
-"""The few fields of an ELF file that say where it runs: needed libraries and symbol versions, alignment.
+"""The few fields of an ELF file that say where it runs: needed libraries and symbol versions, alignment; and small
+files made by hand, in place of a frozen program.
 
 A reader of our own: readelf prints for people, and differs in its ways of shortening names.
 """
@@ -8,6 +9,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import edge
 
 PT_LOAD, SHT_DYNAMIC, SHT_VERNEED = 1, 6, 0x6FFFFFFE
 DT_NEEDED = 1
@@ -75,3 +78,30 @@ def read(path: Path) -> Elf | None:
 def folder(path: Path) -> list[Elf]:
     """Every ELF file below a folder."""
     return [elf for file in sorted(path.rglob("*")) if file.is_file() and not file.is_symlink() and (elf := read(file))]
+
+
+# ---- files made by hand ----------------------------------------------------------------------------------------------
+
+
+def made(sections: dict[str, bytes], machine: int = 62) -> bytes:
+    """A 64-bit ELF file of these sections: header, bytes, names, table."""
+    names, rows, data = b"\0", [(0,) * 10], bytes(64)
+    for name, content in {**sections, ".shstrtab": b""}.items():
+        at = len(names)
+        names += name.encode() + b"\0"
+        content = content if name in sections else names
+        rows.append((at, 1 if name in sections else 3, 0, 0, len(data), len(content), 0, 0, 1, 0))
+        data += content
+    data += bytes(-len(data) % 8)
+    head = struct.pack("<4s5B7xHHIQQQIHHHHHH", b"\x7fELF", 2, 1, 1, 0, 0, 2, machine, 1, 0, 0, len(data), 0, 64, 56, 0,
+                       64, len(rows), len(rows) - 1)  # fmt: skip
+    return head + data[64:] + b"".join(struct.pack("<IIQQQQIIQQ", *row) for row in rows)
+
+
+def archive(version: str = edge.__version__, name: bytes = b"bitnet-edge.version") -> bytes:
+    """An archive as PyInstaller makes one: data, table, cookie."""
+    data = version.encode()
+    entry = struct.pack(">IIIIBc", 18 + 32, 0, len(data), len(data), 0, b"x") + name.ljust(32, b"\0")
+    length = len(data) + len(entry) + 88
+    cookie = struct.pack(">8sIIII64s", b"MEI\014\013\012\013\016", length, len(data), len(entry), 311, b"libpython")
+    return data + entry + cookie

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from edge.cli.output import Output
+from edge.cli.packed import give_way
 from edge.cli.signals import guard_maps
 from edge.errors import EXIT_CODES, UsageError
 
@@ -153,6 +154,7 @@ class Command(click.Command):
         of the options.
         """
         guard_maps()
+        give_way(ctx)
         warn_of_misspelt(ctx)
         try:
             return super().invoke(ctx)
@@ -259,7 +261,7 @@ def unknown_option(ctx: click.Context, name: str) -> click.UsageError:
     """
     from difflib import get_close_matches
 
-    command = ctx.command_path.removeprefix("bitnet-edge ")
+    command = ctx.command_path.removeprefix(f"{ctx.find_root().info_name} ")
     known = [each for param in ctx.command.get_params(ctx) for each in param.opts if each.startswith("--")]
     near = get_close_matches(name, known, n=1, cutoff=0.75)
     others = [path for path, options in _options_of(ctx.find_root().command) if name in options]

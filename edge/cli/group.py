@@ -14,11 +14,13 @@ from typing import Any
 
 import click
 
-from edge.cli.command import CONTEXT, HELP_ALL, Context, refuse_gpu, show_all, suggestion, unknown_option
+from edge.cli.command import CONTEXT, HELP_ALL, Context, Formatter, refuse_gpu, show_all, suggestion, unknown_option
 from edge.cli.options import output_options
 from edge.cli.output import Output, one_line
+from edge.cli.packed import about, defaults, version
 from edge.cli.signals import Terminated, handle_sigterm
 from edge.errors import REPORTS, EdgeError, unbuilt
+from edge.registry.packed import own
 
 
 # One function per command, with a plain import statement: PyInstaller follows these, importlib strings it would not.
@@ -74,6 +76,12 @@ def _fit() -> click.Command:
     from edge.cli.fit import fit
 
     return fit
+
+
+def _pack() -> click.Command:
+    from edge.cli.pack import pack
+
+    return pack
 
 
 def _kv() -> click.Command:
@@ -141,6 +149,7 @@ COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "default": (_default, "Show or set the default model: the one that answers without -m."),
     "rm": (_rm, "Delete pulled models."),
     "fit": (_fit, "Show whether a model fits this machine, and with which context."),
+    "pack": (_pack, "Make one file of this program and a model, to copy to a board."),
     "bench": (_bench, "Measure speed and memory on this machine."),
     "doctor": (_doctor, "Show what this machine supports, and test that results are correct."),
     "model": (_model, "Inspect a model file."),
@@ -166,6 +175,7 @@ NEIGHBOURS = {
     **dict.fromkeys(("show", "info", "inspect", "describe"), "model show"),
     **dict.fromkeys(("fits", "plan", "memory", "requirements"), "fit"),
     **dict.fromkeys(("quantize", "quantise", "import", "create", "repack", "llama-quantize"), "convert"),
+    **dict.fromkeys(("bundle", "package", "embed-model", "llamafile"), "pack"),
     **dict.fromkeys(("benchmark", "speed", "perf", "llama-bench"), "bench"),
     **dict.fromkeys(("perplexity", "evaluate", "eval", "llama-perplexity"), "lab ppl"),
     "calibrate": "lab calibrate",
@@ -237,6 +247,12 @@ class Group(click.Group):
         except click.NoSuchOption as error:
             raise unknown_option(ctx, error.option_name) from None
 
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        if inside := own():
+            assert isinstance(formatter, Formatter)
+            formatter.write_verbatim(about(inside))
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)
         click.Command.format_options(self, ctx, formatter)
@@ -266,6 +282,9 @@ class Group(click.Group):
         sys.exit(guard(out, lambda: self._dispatch(args, prog_name, out, extra)))
 
     def _dispatch(self, args: list[str], prog_name: str, out: Output, extra: dict[str, Any]) -> int:
+        if inside := own():
+            args, prog_name = args or ["chat"], os.path.basename(inside.path)
+            extra = {**extra, "default_map": defaults(inside)}
         with handle_sigterm(), self.make_context(prog_name, args, obj=out, **extra) as ctx:
             code = self.invoke(ctx)
         if sys.stdout is not None:
@@ -356,9 +375,7 @@ def _drop_stdout() -> None:
 
 def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from edge import __version__
-
-        ctx.ensure_object(Output).line(f"bitnet-edge {__version__}")
+        ctx.ensure_object(Output).line(version())
         ctx.exit()
 
 

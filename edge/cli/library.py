@@ -152,8 +152,9 @@ def default(ctx: click.Context, name: str | None, unset: bool, as_json: bool, **
         out.json(dataclasses.asdict(choice))
         return
     out.line(choice.name)
-    why = {"named": "it is named by BITNET_EDGE_MODEL", "only": "no default is set, and it is the only pulled model",
-           "demo": "no default is set", "default": "it is the default"}[choice.why]  # fmt: skip
+    why = {"named": "it is named by BITNET_EDGE_MODEL", "inside": "it is inside this program",
+           "only": "no default is set, and it is the only pulled model", "demo": "no default is set",
+           "default": "it is the default"}[choice.why]  # fmt: skip
     out.info(f"{choice.name} answers where no -m is given: {why}", "dim")
 
 

@@ -14,10 +14,14 @@ def main() -> None:
         print("bitnet-edge: standard output is closed; use >/dev/null to discard the answer", file=sys.stderr)
         raise SystemExit(1)
     if sys.argv[1:] in (["--version"], ["-V"]):
-        from edge import __version__
+        from edge.cli.packed import version
+        from edge.errors import EdgeError
 
         try:
-            print(f"bitnet-edge {__version__}", flush=True)
+            print(version(), flush=True)
+        except EdgeError as error:
+            print(f"bitnet-edge: {error}", file=sys.stderr)
+            raise SystemExit(error.exit_code) from None
         except BrokenPipeError:
             quiet_exit(0)
         except OSError as error:

@@ -386,7 +386,7 @@ def choice(out: Output, flags: Mapping[str, Any], named: bool = False) -> Choice
     chosen = choose(flags.get("model"))
     if chosen.why == "demo":
         out.warn(DEMO_ANSWERS)
-    elif chosen.why != "named" and not named:
+    elif chosen.why in ("default", "only") and not named:
         out.info(f"bitnet-edge: model {chosen.name}", "dim")
     return chosen
 

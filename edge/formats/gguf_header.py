@@ -363,6 +363,8 @@ def _what_it_is(head: bytes) -> str:
                 "where it came from, or get the .safetensors or .gguf file")
     if head[:4] in (b"ggml", b"lmgg", b"ggjt", b"tjgg", b"ggla"):
         return "an old GGML file from before GGUF; convert the model again"
+    if head[:4] == b"\x7fELF":
+        return "a program without a model; bitnet-edge pack puts one inside"
     if head[:7] == b"version":
         return "a Git LFS pointer, not the model; fetch the real file with 'git lfs pull'"
     return "not a GGUF file (it does not begin with 'GGUF'); is the download complete?"

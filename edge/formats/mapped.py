@@ -14,12 +14,14 @@ from contextlib import ExitStack, contextmanager
 from typing import BinaryIO
 
 from edge.errors import InvalidFile, MemoryRefused, ModelNotFound
+from edge.registry import packed
 
 
 class Map(mmap.mmap):
     """A map that keeps its file open, so that a few bytes can be read without mapping the pages around them."""
 
     file: BinaryIO
+    start: int = 0  # byte of the file at which the map begins
     number: int | None = None  # the guard's, see pyx.memory.watch
     forget: Callable[[int], None]
 
@@ -33,7 +35,7 @@ class Map(mmap.mmap):
 
         With pyx.memory.guard, bytes that are missing read as zeros; without it, reading them ends the process.
         """
-        lost = os.fstat(self.file.fileno()).st_size < len(self)
+        lost = os.fstat(self.file.fileno()).st_size < self.start + len(self)
         if not lost and self.number is not None:
             from pyx import memory
 
@@ -45,7 +47,7 @@ class Map(mmap.mmap):
 
 
 def map_file(path: str) -> memoryview:
-    """The bytes of ``path`` as a read-only memoryview (format "B").
+    """The bytes of ``path`` as a read-only memoryview (format "B"); of a packed program, those of the model inside.
 
     Raises ModelNotFound if there is no such file, and InvalidFile if it cannot be read or is empty or not a regular
     file.  Raises MemoryRefused if it is larger than the address space of this process.
@@ -56,8 +58,11 @@ def map_file(path: str) -> memoryview:
             size = os.fstat(file.fileno()).st_size
             if size == 0:
                 raise InvalidFile(f"{path}: the file is empty")
-            whole = Map(file.fileno(), size, access=mmap.ACCESS_READ)
-            whole.file = file
+            start = 0
+            if os.pread(file.fileno(), len(packed.ELF), 0) == packed.ELF and (inside := packed.read(path)):
+                start, size = inside.start, inside.nbytes
+            whole = Map(file.fileno(), size, access=mmap.ACCESS_READ, offset=start)
+            whole.file, whole.start = file, start
             _watch(whole)
             stack.pop_all()  # it stays open
             return memoryview(whole)

@@ -109,7 +109,7 @@ def _rows(checkpoint: Checkpoint, name: str, n_threads: int) -> StoredRows:
     rows = _stored(checkpoint, name, config.n_vocab, config.hidden)
     source = checkpoint.tensors[name].data.obj
     if isinstance(source, Map):
-        rows.read_from(source, source.file.fileno(), n_threads)
+        rows.read_from(source, source.file.fileno(), n_threads, source.start)
     return rows
 
 

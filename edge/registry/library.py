@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from edge.errors import ModelNotFound, UsageError
+from edge.registry import packed
 
 RECORD = "pull.json"
 DEFAULT = ".default"
@@ -104,7 +105,7 @@ class Choice:
 
     name: str  # as -m takes it
     path: str
-    why: str  # "named", "default", "only" (the only pulled one) or "demo" (there is nothing else)
+    why: str  # "named", "inside" (the program is a packed one), "default", "only" (the only pulled one) or "demo"
 
 
 def folder() -> str:
@@ -200,13 +201,17 @@ def forget_default() -> None:
 
 
 def choose(model: str | os.PathLike[str] | None = None) -> Choice:
-    """The model that answers: ``model``, else that of BITNET_EDGE_MODEL, the default, the only pulled one, the demo.
+    """The model that answers: ``model``, else that of BITNET_EDGE_MODEL, the one inside a packed program, the default,
+    the only pulled one, the demo.
 
-    Raises ModelNotFound for a name that cannot be used, or a default that is gone.
+    Raises ModelNotFound for a name that cannot be used, or a default that is gone, and InvalidFile for a damaged packed
+    program.
     """
     wanted = os.environ.get("BITNET_EDGE_MODEL") if model is None else os.fspath(model)
     if wanted:
         return Choice(wanted, resolve(wanted), "named")
+    if inside := packed.own():
+        return Choice(inside.path, inside.path, "inside")
     name = default()
     if name == DEMO:
         return Choice(DEMO, demo(), "default")

@@ -7,6 +7,7 @@ stored with it.  Answers are bit-equal on every machine, so the same stored answ
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import os
@@ -18,6 +19,7 @@ from typing import Any
 
 from edge.errors import EdgeError
 from edge.model.cores import find, spell
+from edge.registry.packed import Packed, own
 from edge.tools.board import Board
 
 MODELS = Path(__file__).resolve().parents[1] / "bundled"
@@ -51,8 +53,11 @@ def report(selftest: bool = True, board: Board | None = None) -> dict[str, Any]:
         "kv_types": _kv_types(),
         "head": _head(),
         "model": _demo_model(),
+        "packed": dataclasses.asdict(inside) if (inside := own()) else None,
     }
     facts["selftest"] = {"kernels": kernel_test(), "model": model_test()} if selftest else None
+    if selftest and inside:
+        facts["selftest"]["packed"] = packed_test(inside)
     facts["warnings"] = _warnings(facts)
     facts["ok"] = not any("wrong" in str(result) for result in _results(facts))
     return facts
@@ -80,9 +85,14 @@ def lines(facts: dict[str, Any]) -> list[str]:
         ("output head", _head_words(facts["head"])),
         ("model", model["error"] or f"{model['path']} ({_size(model['bytes'])})"),
     ]
+    if packed := facts["packed"]:
+        licence = packed["licence"] or "not stated in the file"
+        rows.append(("model inside", f"{packed['model']} ({_size(packed['nbytes'])}), licence: {licence}"))
+        rows.append(("defaults", packed["shown"]))
     if facts["selftest"]:
         rows += [(f"test {name}", result) for name, result in facts["selftest"]["kernels"].items()]
         rows.append(("test model", facts["selftest"]["model"]))
+        rows.append(("test inside", facts["selftest"].get("packed", "")))
     rows += [("warning", warning) for warning in facts["warnings"]]
     if facts["selftest"]:
         failed = "a test failed: do not trust the answers of this machine"
@@ -308,12 +318,23 @@ def model_test() -> str:
     return f"ok, {len(turns)} answers as expected"
 
 
+def packed_test(inside: Packed) -> str:
+    """ "ok" or "wrong: what": model and defaults inside a packed program against their SHA-256."""
+    from edge.tools.pack import verify
+
+    try:
+        same = verify(inside)
+    except OSError as error:
+        return f"wrong: {inside.path}: {error.strerror}"
+    return "ok, as packed" if same else "wrong: the model or the defaults have changed; copy the file again"
+
+
 # ---- advice ----------------------------------------------------------------------------------------------------------
 
 
 def _results(facts: dict[str, Any]) -> list[str]:
     tests = facts["selftest"] or {"kernels": {}, "model": ""}
-    return [*tests["kernels"].values(), tests["model"]]
+    return [*tests["kernels"].values(), tests["model"], tests.get("packed", "")]
 
 
 def _warnings(facts: dict[str, Any]) -> list[str]:

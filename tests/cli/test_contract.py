@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 
 from edge.errors import EXIT_CODES
+from tests import elf
 from tests.fake_engine import reply
 from tests.services import FAKE, REAL, ROOT, on_a_terminal
 from tests.terminal import CTRL_C, CTRL_D, Terminal
@@ -284,6 +285,41 @@ def test_environment(call: Any) -> None:
 
 
 @pytest.mark.usefixtures("bundled_model")
+def test_packed_program(call: Any, bundled_model: Path, tmp_path: Path) -> None:
+    """A stand-in for the frozen program, which tests/tools/test_pack.py packs."""
+    base, guide = tmp_path / "program", tmp_path / "guide"
+    base.write_bytes(elf.made({"pydata": elf.archive()}))
+    start = ("import sys; sys.frozen = True; sys.executable = sys.argv.pop(1); "
+             "from edge.cli.main import main; main()")  # fmt: skip
+    inside = [sys.executable, "-c", start, str(guide)]
+    made = call("pack", "-o", str(guide), "--program", str(base), "--greedy", "-n", "4", "-c", "128", command=REAL)
+    assert made.returncode == 0 and made.stderr == ""
+    question = "Two green teas, please."
+    without = {"BITNET_EDGE_MODEL": ""}
+
+    def answers(*options: str, **env: str) -> str:
+        done = call("run", question, *options, command=inside, **{**without, **env})
+        assert done.returncode == 0 and done.stderr == ""
+        return str(done.stdout)
+
+    chatted = call(stdin=f"{question}\n", command=inside, **without)
+    assert chatted.returncode == 0 and chatted.stdout.strip() == answers().strip()
+    longer = answers("-n", "8")
+    assert longer.startswith(answers().strip()) and longer != answers()
+    assert answers(BITNET_EDGE_MAX_TOKENS="8") == longer
+    assert answers("--temp", "0.5", "--seed", "1")  # --greedy gives way
+    assert json.loads(call("doctor", "--json", command=inside).stdout)["selftest"]["packed"].startswith("ok")
+    whole = bytearray(guide.read_bytes())
+    for cut in (base.stat().st_size, len(whole) - 1):
+        guide.write_bytes(whole[:cut])
+        done = call("run", question, command=inside, **without)
+        assert done.returncode == 4 and done.stdout == "" and len(done.stderr.splitlines()) == 1
+    whole[len(whole) // 2] ^= 1
+    guide.write_bytes(whole)
+    done = call("doctor", "--json", command=inside)
+    assert done.returncode == 1 and json.loads(done.stdout)["selftest"]["packed"].startswith("wrong")
+
+
 def test_menu_of_models(env: dict[str, str], tmp_path: Path) -> None:
     """tests/cli/test_menu.py has the rest."""
     models = tmp_path / "models"

@@ -46,7 +46,7 @@ def bitnet_edge(*arguments: str) -> subprocess.CompletedProcess[str]:
     (["kv", "plan", "-m", "falcon-3"], 3, "did you mean falcon3-"),
     (["kv", "plan", "-m", "2b-4t", "2b-4t"], 2, "MODEL and -m cannot be used together"),
     (["chat", "--modle", "x"], 2, "chat has no option --modle; did you mean --model?"),
-    (["run", "--port", "1"], 2, "run has no option --port; it is an option of serve ("),
+    (["run", "--port", "1"], 2, "run has no option --port; it is an option of serve, pack ("),
     (["run", "--nosuch", "x"], 2, "run has no option --nosuch ("),
     (["--nosuch"], 2, "bitnet-edge has no option --nosuch ("),
     (["--ctx", "512", "run"], 2, "bitnet-edge has no option --ctx; it is an option of run, chat, "),

@@ -1,0 +1,262 @@
+"""pack: puts a model and the defaults of options into a copy of the frozen program: one file to copy to a board.
+
+No compiler or linker is needed: the result is the program, byte for byte but for the place of its section table, and
+then the sections of :mod:`edge.registry.packed`.  The program's start-up code (PyInstaller's) looks for the end of its
+archive, a *cookie*, from the end of the file backwards, and the cookie says how long the archive is.  So a second
+cookie at the end, which says that the archive reaches back over the model, lets the program start without a search
+through the model.  Its length has 32 bits: behind a larger model the archive itself is repeated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import edge
+from edge.errors import EdgeError, InvalidFile, UsageError
+from edge.formats import open_checkpoint
+from edge.registry.packed import ABOUT, ARCHIVE, CHECKS, MAX_ABOUT, MODEL, PAGE, ROW, Packed, Section, read, sections
+
+MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine of the ELF header
+MAX_PROGRAM = 256 << 20
+COOKIE = struct.Struct(">8sIIII64s")  # magic, length of archive, offset and length of its table, Python, its library
+MAGIC = b"MEI\014\013\012\013\016"
+ENTRY = struct.Struct(">IIIIBc")  # length of this entry, offset, stored length, length, compressed, type; then its name
+VERSION = b"bitnet-edge.version"
+PIECE = 1 << 20
+ZEROS = bytes(PIECE)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A frozen one-file program.  ``archive``: where its archive lies; ``cookie``: the end of that."""
+
+    path: str
+    data: bytes
+    machine: str
+    archive: Section
+    cookie: tuple[Any, ...]
+
+    @classmethod
+    def open(cls, path: str) -> Program:
+        """Read and check the program.  Raises UsageError if it is none that can be packed, InvalidFile."""
+        other = f"{path}: is not the one-file program of bitnet-edge {edge.__version__}; make freeze makes it"
+        if not os.path.isfile(path):
+            raise UsageError(f"{path}: no such program")
+        if read(path) is not None:
+            raise UsageError(f"{path}: has a model inside already; pack from the program without one")
+        try:
+            with open(path, "rb") as file:
+                found = sections(file, path)
+                data = file.read(MAX_PROGRAM + 1)
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {error.strerror}") from None
+        archive = found.get("pydata")
+        if archive is None or len(data) > MAX_PROGRAM:
+            raise UsageError(other)
+        end = archive.offset + archive.size
+        if not COOKIE.size <= archive.size <= end <= len(data):
+            raise InvalidFile(f"{path}: the program is damaged")
+        magic, length, *cookie = COOKIE.unpack_from(data, end - COOKIE.size)
+        if magic != MAGIC or length > end or _version(data[end - length : end], *cookie[:2]) != edge.__version__:
+            raise UsageError(other)
+        machine = MACHINES.get(struct.unpack_from("<H", data, 18)[0])
+        if machine is None:
+            raise UsageError(f"{path}: is for an unknown processor; {' and '.join(MACHINES.values())} are known")
+        return cls(path, data, machine, Section(end - length, length), tuple(cookie))
+
+    def ending(self, end: int) -> bytes:
+        """The section ARCHIVE for a file in which it begins at byte ``end``."""
+        reach = end + COOKIE.size - self.archive.offset
+        if reach < 1 << 32:
+            return COOKIE.pack(MAGIC, reach, *self.cookie)
+        return self.data[self.archive.offset : self.archive.offset + self.archive.size]
+
+
+def _version(archive: bytes, offset: int, length: int) -> str | None:
+    """The version that the archive of a program states; None if it states none."""
+    import zlib
+
+    at, end = offset, min(offset + length, len(archive))
+    while at + ENTRY.size < end:
+        size, start, stored, _, compressed, _ = ENTRY.unpack_from(archive, at)
+        if archive[at + ENTRY.size : at + size].rstrip(b"\0") == VERSION:
+            data = archive[start : start + min(stored, 1000)]
+            try:
+                return (zlib.decompressobj().decompress(data, 1000) if compressed else data).decode()
+            except (zlib.error, UnicodeDecodeError):
+                return None
+        at += max(size, ENTRY.size)
+    return None
+
+
+@dataclass(frozen=True)
+class Result:
+    """The file that was written.  ``inside``: what is in it."""
+
+    path: str
+    nbytes: int
+    machine: str
+    inside: Packed
+
+
+def pack(
+    model: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    program: str | os.PathLike[str] | None = None,
+    machine: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    service: Mapping[str, Any] | None = None,
+    shown: str = "",
+    licence: str = "",
+    force: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    **reading: Any,
+) -> Result:
+    """Write the frozen ``program`` (None: the one that runs) with the GGUF file ``model`` inside to ``out``.
+
+    ``machine``: what the program must be for ("x86_64", "aarch64"; None: any).  ``options``, ``service``, ``shown``:
+    defaults, see :class:`edge.registry.packed.Packed`.  ``licence``: if the file does not state its own.  ``force``:
+    replace ``out`` if it exists.  ``progress(done, total)`` is called with bytes.  ``reading``: options of
+    :func:`edge.formats.open_checkpoint`.
+
+    ``out`` appears under its name when it is complete.  Raises ModelNotFound, InvalidFile, UsageError, or EdgeError if
+    the file cannot be written.
+    """
+    out, source = os.fspath(out), _program(program, machine)
+    _check_place(out, force, model, source)
+    base = Program.open(source)
+    if machine not in (None, base.machine):
+        raise UsageError(f"{source}: is for {base.machine}, not for {machine}; --program names one for {machine}")
+    checkpoint = open_checkpoint(model, **reading)
+    if checkpoint.format != "gguf" or len(checkpoint.maps) != 1:
+        raise UsageError(f"{checkpoint.path}: is not a GGUF file; make one with: bitnet-edge convert IN OUT.gguf")
+    data = memoryview(checkpoint.maps[0])
+    stated = checkpoint.metadata.get("general.license")
+    inside = Packed(
+        out, -(-len(base.data) // PAGE) * PAGE, len(data), edge.__version__, _line(checkpoint.config.name),
+        _line(stated if isinstance(stated, str) else licence), "", options or {}, service or {}, _line(shown, 2000),
+    )  # fmt: skip
+    if len(inside.encode()) > MAX_ABOUT - 100:  # the digest of the model comes later
+        raise UsageError(f"the defaults are longer than {MAX_ABOUT >> 10} KiB; shorten the system prompt")
+    part = f"{out}.part-{os.getpid()}"
+    try:
+        with checkpoint.whole(), open(part, "wb", opener=lambda path, flags: os.open(path, flags, 0o777)) as file:
+            file.write(base.data)
+            file.seek(inside.start)
+            digest = hashlib.sha256()
+            for piece in pieces(data, progress):
+                digest.update(piece)
+                if piece == ZEROS[: len(piece)]:  # a hole stays a hole
+                    file.seek(len(piece), os.SEEK_CUR)
+                else:
+                    file.write(piece)
+            inside = replace(inside, sha256=digest.hexdigest())
+            about = inside.encode()
+            at = inside.start + inside.nbytes
+            file.seek(at)
+            file.write(about)
+            file.write(archive := base.ending(at + len(about)))
+            places = {
+                MODEL: Section(inside.start, inside.nbytes),
+                ABOUT: Section(at, len(about)),
+                ARCHIVE: Section(at + len(about), len(archive)),
+            }
+            names, rows = _table(base.data, places, file.tell())
+            file.write(names)
+            table = file.tell()
+            file.write(rows)
+            nbytes = file.tell()
+            file.seek(40)
+            file.write(struct.pack("<Q", table))
+            file.seek(60)
+            file.write(struct.pack("<H", len(rows) // ROW.size))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, out)
+    except OSError as error:
+        raise EdgeError(f"cannot write {out}: {error.strerror}") from None
+    finally:
+        Path(part).unlink(missing_ok=True)
+    return Result(out, nbytes, base.machine, inside)
+
+
+def _table(base: bytes, places: Mapping[str, Section], at: int) -> tuple[bytes, bytes]:
+    """Names and table of the sections of ``base`` and of those at ``places``, to be written at byte ``at`` of the file.
+    """
+    start = struct.unpack_from("<Q", base, 40)[0]
+    count, index = struct.unpack_from("<HH", base, 60)
+    rows = [list(row) for row in ROW.iter_unpack(base[start : start + count * ROW.size])]
+    names = base[rows[index][4] : rows[index][4] + rows[index][5]]
+    for name, place in places.items():
+        align = PAGE if name == MODEL else 1
+        rows.append([len(names), 1, 0, 0, place.offset, place.size, 0, 0, align, 0])
+        names += name.encode() + b"\0"
+    rows[index][4:6] = at, len(names)
+    names += bytes(-(at + len(names)) % 8)
+    return names, b"".join(ROW.pack(*row) for row in rows)
+
+
+def pieces(data: memoryview, progress: Callable[[int, int], None] | None) -> Iterator[bytes]:
+    """The bytes of the model in pieces, with progress after each."""
+    for at in range(0, len(data), PIECE):
+        yield bytes(data[at : at + PIECE])
+        if progress:
+            progress(min(at + PIECE, len(data)), len(data))
+
+
+def _program(program: str | os.PathLike[str] | None, machine: str | None) -> str:
+    """The path of the program to pack."""
+    if program is not None:
+        return os.fspath(program)
+    if machine not in (None, os.uname().machine):
+        raise UsageError(f"--for {machine} needs --program FILE: the one-file program for {machine}")
+    if not getattr(sys, "frozen", False):
+        raise UsageError("this program is not a frozen one; --program FILE names one (make freeze: dist/bitnet-edge)")
+    return sys.executable
+
+
+def _check_place(out: str, force: bool, model: str | os.PathLike[str], program: str) -> None:
+    """Raise UsageError or EdgeError if the result could not be written to ``out``, or would replace what it is made of.
+    """
+    folder = os.path.dirname(out) or "."
+    if os.path.isdir(out):
+        raise UsageError(f"{out}: is a directory; name the file to write, such as {os.path.join(out, 'guide')}")
+    if not os.path.isdir(folder):
+        raise EdgeError(f"cannot write {out}: folder {folder} does not exist")
+    if os.path.exists(out):
+        if not os.path.isfile(out):  # renaming onto a device would replace it
+            raise UsageError(f"{out}: is not a regular file; name the file to write")
+        if not force:
+            raise UsageError(f"{out}: exists already; choose another name or use --force")
+        if any(os.path.exists(each) and os.path.samefile(each, out) for each in (model, program)):
+            raise UsageError(f"{out}: is a part of what is packed; choose another name")
+
+
+def verify(inside: Packed) -> bool:
+    """Whether model and defaults of a packed program are those that were packed, by SHA-256; reads all of them."""
+    digest = hashlib.sha256()
+    with open(inside.path, "rb") as file:
+        about = sections(file, inside.path)[ABOUT]
+        file.seek(about.offset)
+        data = file.read(about.size)
+        file.seek(inside.start)
+        left = inside.nbytes
+        while left and (piece := file.read(min(left, PIECE))):
+            digest.update(piece)
+            left -= len(piece)
+    same = hashlib.sha256(data[CHECKS.size :]).digest() == CHECKS.unpack_from(data)[0]
+    return same and digest.hexdigest() == inside.sha256
+
+
+def _line(text: str, most: int = 100) -> str:
+    """Text from an untrusted file in one printable line."""
+    line = "".join(each if each.isprintable() else " " for each in text).strip()
+    return line if len(line) <= most else line[: most - 3] + "..."
