@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edge import __version__
 from edge.errors import EdgeError, InvalidFile, UsageError
@@ -29,6 +29,9 @@ from edge.formats.gguf_writer import Buffer
 from edge.formats.mlx import whole
 from edge.model.reading import settle
 from edge.registry.families import FAMILIES
+
+if TYPE_CHECKING:
+    from edge.tools.planes import Planes
 
 TYPES = ("I2_S", "TQ2_0")
 VERIFYING = "verifying"  # a name in progress that no tensor has
@@ -58,34 +61,38 @@ class Result:
 
 
 @dataclass
-class _Written:
+class Written:
     """The checksum of one tensor, computed while writing and compared with what is read back."""
 
     crc: int = 0
     scales: Sequence[float] = ()
+    squares: Sequence[float] = ()  # planes: sums of the squares of errors and weights
 
     @staticmethod
-    def parse(said: Any) -> _Written | None:
+    def parse(said: Any) -> Written | None:
         """Out of the record of an interrupted conversion; None if it is not one."""
-        if not isinstance(said, dict) or set(said) != {"crc", "scales"}:
+        if not isinstance(said, dict) or set(said) != {"crc", "scales", "squares"}:
             return None
-        crc, scales = said["crc"], said["scales"]
-        if not isinstance(crc, int) or not isinstance(scales, list) or not all(isinstance(s, float) for s in scales):
+        crc, numbers = said["crc"], (said["scales"], said["squares"])
+        if not isinstance(crc, int) or not all(isinstance(each, list) for each in numbers):
             return None
-        return _Written(crc, scales)
+        if not all(isinstance(number, float) for each in numbers for number in each):
+            return None
+        return Written(crc, *numbers)
 
 
 def convert(
     src: str | os.PathLike[str],
     dst: str | os.PathLike[str],
     type: str = "I2_S",
-    embedding: str = "F16",
+    embedding: str | None = None,
     progress: Callable[[int, int, str], None] | None = None,
     *,
     force: bool = False,
     i2s_layout: str = "auto",
     activation: str | None = None,
     ternarise: bool = False,
+    planes: Planes | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> Result:
     """Write the model at ``src`` (GGUF file or Hugging Face directory) to the GGUF file ``dst``.
@@ -93,11 +100,12 @@ def convert(
     ``type`` of the ternary matrices: "I2_S" (layout 128, exact) or "TQ2_0" (for llama.cpp; scales become float16).
     Matrices with a scale per 128 weights (Ternary-Bonsai) become PQ2_0_R64 instead of I2_S, which kernels read fastest,
     and PQ2_0, the same in plain rows, instead of TQ2_0; both are exact.  ``embedding`` (and an untied head): "F16",
-    "Q8_0", "F32" or "keep" for the stored type.
+    "Q8_0", "F32" or "keep" for the stored type; None is F16, and with ``planes`` Q8_0.
 
     ``progress(done, total, name)`` is called before each tensor with bytes, and at last with :data:`VERIFYING` as name.
     ``force``: replace ``dst`` if it exists.  ``ternarise``: round float matrices that are not ternary by their absmean,
-    for master weights that are not marked as such.  ``extra``: further metadata, such as {"general.license": "mit"}.
+    for master weights that are not marked as such.  ``planes``: make sums of ternary matrices of an ordinary model
+    (:mod:`edge.tools.planes`); ``type`` plays no part then.  ``extra``: further metadata, such as {"general.license": "mit"}.
 
     An interrupted conversion leaves ``dst.part`` and ``dst.part.jsonl``; the next one to ``dst`` with the same source
     and options continues it.
@@ -107,6 +115,7 @@ def convert(
     """
     if type not in TYPES:
         raise UsageError(f"{type!r} cannot be written", argument="type", hint=f"use one of {', '.join(TYPES)}")
+    embedding = embedding or ("F16" if planes is None else "Q8_0")
     if embedding not in EMBEDDINGS:
         hint = f"use one of {', '.join(EMBEDDINGS)}"
         raise UsageError(f"{embedding!r} cannot be written", argument="embedding", hint=hint)
@@ -120,17 +129,22 @@ def convert(
             raise UsageError(f"{dst}: exists already; choose another name or use --force")
         if os.path.exists(src) and os.path.samefile(src, dst):
             raise UsageError(f"{dst}: is the source itself; choose another name")
-    checkpoint = settle(open_checkpoint(src, i2s_layout=i2s_layout, activation=activation, ternarise=ternarise))
+    checkpoint = settle(open_checkpoint(
+        src, i2s_layout=i2s_layout, activation=activation, ternarise=ternarise, dense=planes is not None))
 
     with checkpoint.whole():
-        target = Target(checkpoint, type, embedding)
+        if planes is None:
+            target = Target(checkpoint, type, embedding)
+        else:
+            from edge.tools.planes import PlanesTarget
+
+            target = PlanesTarget(checkpoint, planes, embedding)
         entries = target.entries()
-    stored = target.groups if target.grouped else type
     try:
-        with Part(dst, metadata(checkpoint, stored, extra), entries, _source(checkpoint)) as part:
+        with Part(dst, target.metadata(extra), entries, _source(checkpoint)) as part:
             try:
                 with checkpoint.whole():
-                    digest = _write(part, target, entries, progress)
+                    digest = _write(part, target, entries, progress, extra)
                 part.publish()
             except EdgeError:  # to go on would end in the same way
                 part.discard()
@@ -142,13 +156,14 @@ def convert(
 
 
 def _write(
-    part: Part, target: Target, entries: Sequence[gguf.Entry], progress: Callable[[int, int, str], None] | None
+    part: Part, target: Target, entries: Sequence[gguf.Entry], progress: Callable[[int, int, str], None] | None,
+    extra: Mapping[str, Any] | None,
 ) -> str:
     """Write the tensors that are not there yet and check the whole file; returns its SHA-256."""
     done, total = 0, sum(entry.nbytes for entry in entries)
     there = 0
     for entry in entries:
-        kept = _Written.parse(part.finished.get(entry.name))
+        kept = Written.parse(part.finished.get(entry.name))
         if kept is not None:
             target.written[entry.name], there = kept, there + 1
         else:
@@ -159,7 +174,7 @@ def _write(
         done += entry.nbytes
     if there:
         target.notes.append(f"went on with an interrupted conversion: {there} of {len(entries)} tensors were there")
-    part.complete()
+    part.complete(target.metadata(extra))
     if progress:
         progress(total, total, VERIFYING)
     return target.verify(part.path)
@@ -196,8 +211,12 @@ class Target:
         if self.permute and self.config.rope_dim != self.config.head_dim:
             raise UsageError(f"{checkpoint.path}: rotates only {self.config.rope_dim} of {self.config.head_dim} "
                              "dimensions, whose rows cannot be reordered for GGUF")
-        self.written: dict[str, _Written] = {}
+        self.written: dict[str, Written] = {}
         self.notes: list[str] = []
+
+    def metadata(self, extra: Mapping[str, Any] | None) -> dict[str, Any]:
+        """All keys of the file.  Numbers may change while the tensors are written, not the size of a value."""
+        return metadata(self.checkpoint, self.groups if self.grouped else self.type, extra)
 
     def entries(self) -> list[gguf.Entry]:
         """One entry per tensor; the bytes are computed when the writer reads them."""
@@ -206,12 +225,12 @@ class Target:
         made = rope_tensor(self.config)
         if made is not None and made[0] not in tensors:
             name, data = made[0], array("f", made[1]).tobytes()
-            self.written[name] = _Written(zlib.crc32(data))
+            self.written[name] = Written(zlib.crc32(data))
             entries.append(gguf.Entry(name, "F32", (len(made[1]),), lambda: (data,)))
         return entries
 
     def _entry(self, tensor: Tensor) -> gguf.Entry:
-        self.written[tensor.name] = _Written()
+        self.written[tensor.name] = Written()
         if names.is_projection(tensor.name):
             if not self._is_ternary(tensor):
                 self.notes.append(f"{tensor.name} is not ternary; copied as {tensor.type}")
