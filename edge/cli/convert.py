@@ -14,7 +14,7 @@ from edge.cli.output import Output
 from edge.errors import UsageError
 
 if TYPE_CHECKING:
-    from edge.tools.planes import Planes
+    from edge.tools.planes.target import Planes
 
 
 @click.command(
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     option("--group", type=click.Choice(["32", "64", "128"]), default=None,
            help="With --planes: weights that share a scale (default 32). More of them take less memory and lose more."),
     option("--embedding", type=click.Choice(["F16", "Q8_0", "F32", "keep"]), default=None,
-           help="Type of the embedding table and of a separate output head (default F16, with --planes Q8_0); keep: unchanged. Q8_0 has "
-           "half the size and is used from the mapped file, which takes less memory and starts earlier; "
+           help="Type of the embedding table and of a separate output head (default F16, with --planes Q8_0); keep: "
+           "unchanged. Q8_0 has half the size and is used from the mapped file, which takes less memory and starts earlier; "
            "generation is slower, by 7% for 2B-4T and more for small models."),
     options.I2S_LAYOUT,
     options.ACTIVATION,
@@ -91,7 +91,7 @@ def convert(
 def _planes(ctx: click.Context, flags: dict[str, Any]) -> Planes | None:
     """What --planes asks for.  Raises UsageError for options that do not go together."""
     from edge.model.cores import find
-    from edge.tools.planes import Planes
+    from edge.tools.planes.target import Planes
 
     if flags["planes"] is None:
         if flags["group"] is not None:

@@ -38,7 +38,8 @@ def open_checkpoint(
 
     ``i2s_layout`` ("128", "64", "1x4"; "auto" is 128), ``activation`` ("relu2", "silu") and ``inverted`` (the scales of
     I2_S matrices divide) set what a file does not state, or states wrongly.  ``ternarise``: round matrices of floats to
-    ternary ones by their absmean.  ``dense``: take an ordinary model, whose matrices are floats and stay so.  Raises ModelNotFound, InvalidFile or UsageError.
+    ternary ones by their absmean.  ``dense``: take an ordinary model, whose matrices are floats and stay so.  Raises
+    ModelNotFound, InvalidFile or UsageError.
     """
     options: dict[str, Any] = {
         "i2s_layout": i2s_layout, "activation": activation, "inverted": inverted, "ternarise": ternarise,

@@ -76,8 +76,8 @@ def read(
 ) -> Checkpoint:
     """Describe the ternary model in a directory (or of the directory that a .safetensors file is in).
 
-    ``activation``, ``inverted``, ``ternarise`` and ``dense``: see :func:`edge.formats.open_checkpoint`.  Raises ModelNotFound,
-    InvalidFile (one line naming the file, key or tensor) or UsageError.
+    ``activation``, ``inverted``, ``ternarise`` and ``dense``: see :func:`edge.formats.open_checkpoint`.  Raises
+    ModelNotFound, InvalidFile (one line naming the file, key or tensor) or UsageError.
     """
     if activation not in (None, "relu2", "silu"):
         raise UsageError(f"activation {activation!r} is not known; use relu2 or silu")
@@ -242,7 +242,8 @@ def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], beside: 
         if entry.dtype != "U8":
             if target in scales:
                 fail(folder, f"tensor {target} has a weight_scale but is not packed; the file is damaged")
-            floats = "latent" if latent and target not in dense else "dense" if every_dense or target in dense else "ternary"
+            floats = "latent" if latent else "dense" if every_dense else "ternary"
+            floats = "dense" if target in dense else floats
             if family.norms_from_one and target.split(".")[-2] in _FROM_ONE and len(entry.shape) == 1:
                 entry = _plus_one(folder, target, entry)
             tensors[target] = Tensor(target, entry.dtype, entry.shape, entry.data, floats=floats)

@@ -22,7 +22,16 @@ from typing import TYPE_CHECKING, Any
 from edge import __version__
 from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.formats import gguf, names, open_checkpoint
-from edge.formats.checkpoint import FLOAT_TYPES, GROUP_TYPES, PANELS, TABLE_TYPES, TERNARY_TYPES, Checkpoint, Tensor
+from edge.formats.checkpoint import (
+    FLOAT_TYPES,
+    GROUP_TYPES,
+    GROUPED_TYPES,
+    PANELS,
+    TABLE_TYPES,
+    TERNARY_TYPES,
+    Checkpoint,
+    Tensor,
+)
 from edge.formats.gguf_keys import architecture, metadata, rope_tensor
 from edge.formats.gguf_part import Part
 from edge.formats.gguf_writer import Buffer
@@ -31,7 +40,7 @@ from edge.model.reading import settle
 from edge.registry.families import FAMILIES
 
 if TYPE_CHECKING:
-    from edge.tools.planes import Planes
+    from edge.tools.planes.target import Planes
 
 TYPES = ("I2_S", "TQ2_0")
 VERIFYING = "verifying"  # a name in progress that no tensor has
@@ -105,7 +114,8 @@ def convert(
     ``progress(done, total, name)`` is called before each tensor with bytes, and at last with :data:`VERIFYING` as name.
     ``force``: replace ``dst`` if it exists.  ``ternarise``: round float matrices that are not ternary by their absmean,
     for master weights that are not marked as such.  ``planes``: make sums of ternary matrices of an ordinary model
-    (:mod:`edge.tools.planes`); ``type`` plays no part then.  ``extra``: further metadata, such as {"general.license": "mit"}.
+    (:mod:`edge.tools.planes`); ``type`` plays no part then.  ``extra``: further metadata, such as
+    {"general.license": "mit"}.
 
     An interrupted conversion leaves ``dst.part`` and ``dst.part.jsonl``; the next one to ``dst`` with the same source
     and options continues it.
@@ -136,7 +146,7 @@ def convert(
         if planes is None:
             target = Target(checkpoint, type, embedding)
         else:
-            from edge.tools.planes import PlanesTarget
+            from edge.tools.planes.target import PlanesTarget
 
             target = PlanesTarget(checkpoint, planes, embedding)
         entries = target.entries()
@@ -426,7 +436,7 @@ class Target:
             if name not in back.tensors:  # longrope: read into the configuration
                 continue
             tensor = back.tensors[name]
-            if tensor.type in TERNARY_TYPES and tensor.type not in GROUP_TYPES:
+            if tensor.type in TERNARY_TYPES and tensor.type not in GROUPED_TYPES:
                 rows, k = tensor.shape
                 matrix = TernaryMatrix.pack(tensor.type, tensor.data, rows, k)
                 crc = zlib.crc32(matrix.unpack())
@@ -437,7 +447,7 @@ class Target:
                 pairs = ((found[i * len(found) // n], meant[i * len(meant) // n]) for i in range(n))
                 same = all(abs(a - b) <= tolerance * b for a, b in pairs)
             else:
-                crc, same = zlib.crc32(tensor.data), tensor.type in TABLE_TYPES
+                crc, same = zlib.crc32(tensor.data), tensor.type in (*TABLE_TYPES, *GROUPED_TYPES)
             if crc != written.crc or not same:
                 raise EdgeError(f"{failed}tensor {name} differs after reading it back; is the disk damaged?")
         return digest.hexdigest()

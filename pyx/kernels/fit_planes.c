@@ -6,25 +6,25 @@
  * its time does not depend on the size of the group.  Plain C with a fixed order, so the same bits everywhere. */
 #include "fit_planes.h"
 #include "numbers.h"
+#include "template.h"
 
 #include <math.h>
 
-enum { MOST_LEVELS = 41, ROUNDS = 24 }; /* levels >= 0 of four planes */
+enum { MOST_LEVELS = 41, ROUNDS = 24, FEEDS = 6 }; /* levels >= 0 of four planes */
 
 /* Scales to begin with, as shares of the largest magnitude: these ratios, times these sums. */
-static const float RATIO[FIT_MOST + 1][4][FIT_MOST] = {
+static const float RATIO[MOST_PLANES + 1][4][MOST_PLANES] = {
     [1] = {{1}},
     [2] = {{3, 1}, {2, 1}, {5, 2}},
     [3] = {{9, 3, 1}, {4, 2, 1}, {6, 3, 1}, {7, 4, 2}},
     [4] = {{27, 9, 3, 1}, {8, 4, 2, 1}, {16, 7, 3, 1}},
 };
-static const int N_RATIO[FIT_MOST + 1] = {0, 1, 3, 4, 3};
+static const int N_RATIO[MOST_PLANES + 1] = {0, 1, 3, 4, 3};
 static const float TOP[] = {1.0f, 0.85f, 0.7f, 0.55f};
 enum { N_TOP = sizeof TOP / sizeof TOP[0] };
 
 typedef struct {
-    double value;
-    float code[FIT_MOST];
+    double value, code[MOST_PLANES];
 } level;
 
 /* All levels >= 0 of n_plane scales, in some order; returns their number. */
@@ -41,14 +41,14 @@ static int first_levels(int n_plane, level *out)
             *l = (level){0.0, {0}};
             l->code[first] = 1;
             for (int p = first + 1, rest = behind; p < n_plane; p++, rest /= 3)
-                l->code[p] = (float)(rest % 3 - 1);
+                l->code[p] = rest % 3 - 1;
         }
     }
     return n;
 }
 
 /* Values of the levels for scales a, ascending; fast if the order hardly changes. */
-static void set_levels(const double *a, int n_plane, int n, level *of)
+INLINE void set_levels(const double *a, int n_plane, int n, level *of)
 {
     for (int i = 0; i < n; i++) {
         level l = of[i];
@@ -69,9 +69,9 @@ static void set_levels(const double *a, int n_plane, int n, level *of)
 
 /* a = the solution of m a = b, m [P][P] positive semidefinite, of which the lower half is given and overwritten;
  * directions without weights keep their scale. */
-static void solve(double m[FIT_MOST][FIT_MOST], const double *b, int n, double *a)
+INLINE void solve(double m[MOST_PLANES][MOST_PLANES], const double *b, int n, double *a)
 {
-    double l[FIT_MOST][FIT_MOST], d[FIT_MOST], y[FIT_MOST], ridge = 0;
+    double l[MOST_PLANES][MOST_PLANES], d[MOST_PLANES], y[MOST_PLANES], ridge = 0;
     for (int i = 0; i < n; i++)
         ridge += m[i][i];
     ridge *= 1e-9;
@@ -99,22 +99,22 @@ static void solve(double m[FIT_MOST][FIT_MOST], const double *b, int n, double *
 /* Magnitudes, ascending, with sums over all before each. */
 typedef struct {
     int n;
-    double x[MOST_GROUP], h[MOST_GROUP + 1], hx[MOST_GROUP + 1], hxx;
+    double x[GROUP + 1], h[GROUP + 1], hx[GROUP + 1], hxx;
 } magnitudes;
 
 /* Rounds from scales a until no weight changes its level; returns the error. */
-static double refine(const magnitudes *m, int n_plane, int n_level, level *of, double *a)
+INLINE double refine_with(const magnitudes *m, int n_plane, int n_level, level *of, double *a)
 {
     double error = m->hxx;
     int last[MOST_LEVELS] = {0};
     for (int round = 0; round < ROUNDS; round++) {
-        double normal[FIT_MOST][FIT_MOST] = {{0}}, right[FIT_MOST] = {0};
+        double normal[MOST_PLANES][MOST_PLANES] = {{0}}, right[MOST_PLANES] = {0};
         int from = 0, same = round > 0;
         set_levels(a, n_plane, n_level, of);
         for (int l = 0; l < n_level; l++) {
             int to = from;
             double bound = l + 1 < n_level ? 0.5 * (of[l].value + of[l + 1].value) : INFINITY;
-            while (to < m->n && m->x[to] < bound)
+            while (m->x[to] < bound) /* infinity ends them */
                 to++;
             same &= last[l] == to;
             last[l] = to;
@@ -139,6 +139,21 @@ static double refine(const magnitudes *m, int n_plane, int n_level, level *of, d
     return error;
 }
 
+/* The same with loops over planes unrolled. */
+static double refine(const magnitudes *m, int n_plane, int n_level, level *of, double *a)
+{
+    switch (n_plane) {
+    case 1:
+        return refine_with(m, 1, n_level, of, a);
+    case 2:
+        return refine_with(m, 2, n_level, of, a);
+    case 3:
+        return refine_with(m, 3, n_level, of, a);
+    default:
+        return refine_with(m, 4, n_level, of, a);
+    }
+}
+
 /* Levels are symmetric: the largest scale first, none negative. */
 static void in_order(double *a, int n_plane)
 {
@@ -153,7 +168,7 @@ static void in_order(double *a, int n_plane)
 
 double nearest_planes(const float *w, int n, int n_plane, const float *scale, int8_t *code, int64_t stride)
 {
-    double a[FIT_MOST] = {0}, bound[MOST_LEVELS], error = 0;
+    double a[MOST_PLANES] = {0}, bound[MOST_LEVELS], error = 0;
     level of[MOST_LEVELS];
     for (int p = 0; p < n_plane; p++)
         a[p] = scale[p];
@@ -164,7 +179,7 @@ double nearest_planes(const float *w, int n, int n_plane, const float *scale, in
     for (int i = 0; i < n; i++) {
         double x = fabs((double)w[i]);
         int l = 0;
-        while (l + 1 < n_level && x >= bound[l])
+        while (l + 1 < n_level && x > bound[l])
             l++;
         for (int p = 0; p < n_plane; p++)
             code[p * stride + i] = (int8_t)(w[i] < 0 ? -of[l].code[p] : of[l].code[p]);
@@ -177,7 +192,7 @@ double fit_planes(const float *w, const float *importance, int n, int n_plane, f
                   int64_t stride)
 {
     magnitudes m = {.n = n};
-    double h[MOST_GROUP];
+    double h[GROUP];
     for (int i = 0; i < n; i++) { /* sorted by insertion */
         double x = fabs((double)w[i]), weight = importance ? importance[i] : 1.0;
         if (!(x < INFINITY))
@@ -194,10 +209,11 @@ double fit_planes(const float *w, const float *importance, int n, int n_plane, f
     }
     level of[MOST_LEVELS];
     int n_level = first_levels(n_plane, of);
-    double best = INFINITY, found[FIT_MOST] = {0};
+    m.x[n] = INFINITY;
+    double best = INFINITY, found[MOST_PLANES] = {0};
     for (int t = 0; t < N_TOP; t++)
         for (int r = 0; r < N_RATIO[n_plane]; r++) {
-            double a[FIT_MOST] = {0}, sum = 0;
+            double a[MOST_PLANES] = {0}, sum = 0;
             for (int p = 0; p < n_plane; p++)
                 sum += RATIO[n_plane][r][p];
             for (int p = 0; p < n_plane; p++)
@@ -223,4 +239,89 @@ double fit_planes(const float *w, const float *importance, int n, int n_plane, f
         error += (importance ? importance[i] : 1.0) * e * e;
     }
     return error;
+}
+
+/* Codes for given scales, column by column; returns the sum of squares of missed. */
+static double feed(const float *w, const float *u, int n, int n_plane, const double *a, level *of, int n_level,
+                   int8_t *code, int64_t stride, float *missed)
+{
+    double bound[MOST_LEVELS], sum = 0;
+    float rest[GROUP];
+    set_levels(a, n_plane, n_level, of);
+    for (int l = 0; l + 1 < n_level; l++)
+        bound[l] = 0.5 * (of[l].value + of[l + 1].value);
+    memcpy(rest, w, (size_t)n * sizeof *w);
+    for (int j = 0; j < n; j++) {
+        double x = fabs((double)rest[j]);
+        int l = 0;
+        while (l + 1 < n_level && x > bound[l])
+            l++;
+        float sign = rest[j] < 0 ? -1.0f : 1.0f;
+        for (int p = 0; p < n_plane; p++)
+            code[p * stride + j] = (int8_t)(sign * of[l].code[p]);
+        float e = (rest[j] - sign * (float)of[l].value) / u[j * n + j];
+        missed[j] = e;
+        sum += (double)e * e;
+        for (int i = j + 1; i < n; i++)
+            rest[i] -= e * u[j * n + i];
+    }
+    return sum;
+}
+
+/* Least squares of w V = sum over p of a[p] code[p] V; w_v [n] is w V. */
+static void refit(const float *w_v, const float *v, int n, int n_plane, const int8_t *code, int64_t stride, double *a)
+{
+    double normal[MOST_PLANES][MOST_PLANES] = {{0}}, right[MOST_PLANES] = {0};
+    float plane[MOST_PLANES][GROUP] = {{0}};
+    for (int p = 0; p < n_plane; p++) {
+        for (int i = 0; i < n; i++) {
+            float c = code[p * stride + i];
+            for (int j = i; j < n && c != 0; j++)
+                plane[p][j] += c * v[i * n + j];
+        }
+        for (int j = 0; j < n; j++) {
+            right[p] += (double)plane[p][j] * w_v[j];
+            for (int q = 0; q <= p; q++)
+                normal[p][q] += (double)plane[p][j] * plane[q][j];
+        }
+    }
+    solve(normal, right, n_plane, a);
+    in_order(a, n_plane);
+}
+
+double feed_planes(const float *w, const float *u, const float *v, int n, int n_plane, float *scale, int8_t *code,
+                   int64_t stride, float *missed)
+{
+    float importance[GROUP], w_v[GROUP] = {0}, e[GROUP];
+    int8_t c[MOST_PLANES * GROUP] = {0};
+    double a[MOST_PLANES], best = INFINITY;
+    level of[MOST_LEVELS];
+    int n_level = first_levels(n_plane, of);
+    for (int i = 0; i < n; i++) {
+        importance[i] = 1 / (u[i * n + i] * u[i * n + i]);
+        for (int j = i; j < n; j++)
+            w_v[j] += w[i] * v[i * n + j];
+    }
+    if (fit_planes(w, importance, n, n_plane, scale, code, stride) < 0)
+        return -1;
+    for (int p = 0; p < n_plane; p++)
+        a[p] = scale[p];
+    for (int round = 0; round < FEEDS; round++) {
+        double sum = feed(w, u, n, n_plane, a, of, n_level, c, GROUP, e);
+        if (!(sum < best))
+            break;
+        best = sum;
+        memcpy(missed, e, (size_t)n * sizeof *e);
+        for (int p = 0; p < n_plane; p++) {
+            scale[p] = (float)a[p];
+            memcpy(code + p * stride, c + p * GROUP, (size_t)n);
+        }
+        refit(w_v, v, n, n_plane, c, GROUP, a);
+        for (int p = 0; p < n_plane; p++) {
+            a[p] = half_float(float_half((float)a[p]));
+            if (!(a[p] < INFINITY))
+                return best;
+        }
+    }
+    return best;
 }

@@ -62,7 +62,7 @@ def check(checkpoint: Checkpoint, group: int) -> None:
     for tensor in matrices:
         if tensor.shape[1] % group:
             fitting = [each for each in GROUPS if tensor.shape[1] % each == 0]
-            hint = f"use --group {fitting[0]}" if fitting else "it needs a multiple of 32; use llama.cpp"
+            hint = f"use --group {fitting[-1]}" if fitting else "it needs a multiple of 32; use llama.cpp"
             raise UsageError(f"{path}: tensor {tensor.name} has rows of {tensor.shape[1]}, not a multiple of {group}; "
                              f"{hint}")
 
