@@ -90,6 +90,11 @@ class Part:
             crc, nbytes = zlib.crc32(block, crc), nbytes - len(block)
         return crc
 
+    def stored(self, name: str) -> bytes:
+        """The bytes of a finished tensor.  Another one may be half written: the file stays where it stands."""
+        entry = next(each for each in self._entries if each.name == name)
+        return os.pread(self._file.fileno(), entry.nbytes, self._offsets[name])
+
     def add(self, entry: Entry) -> int:
         """Write a tensor; return the CRC of its stored bytes, for :meth:`note`."""
         self._file.seek(self._offsets[entry.name])

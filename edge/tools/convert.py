@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 TYPES = ("I2_S", "TQ2_0")
 VERIFYING = "verifying"  # a name in progress that no tensor has
+MEASURING = "measuring"  # the same, before the first tensor
 EMBEDDINGS = ("F16", "Q8_0", "F32", "keep")
 
 #: TQ2_0 holds the same groups of 128 weights as I2_S, with the four codes of a byte in the opposite order
@@ -111,7 +112,8 @@ def convert(
     and PQ2_0, the same in plain rows, instead of TQ2_0; both are exact.  ``embedding`` (and an untied head): "F16",
     "Q8_0", "F32" or "keep" for the stored type; None is F16, and with ``planes`` Q8_0.
 
-    ``progress(done, total, name)`` is called before each tensor with bytes, and at last with :data:`VERIFYING` as name.
+    ``progress(done, total, name)`` is called before each tensor with bytes, and at last with :data:`VERIFYING` as name;
+    before, with :data:`MEASURING`, while it is measured how many planes each matrix needs.
     ``force``: replace ``dst`` if it exists.  ``ternarise``: round float matrices that are not ternary by their absmean,
     for master weights that are not marked as such.  ``planes``: make sums of ternary matrices of an ordinary model
     (:mod:`edge.tools.planes`); ``type`` plays no part then.  ``extra``: further metadata, such as
@@ -146,12 +148,11 @@ def convert(
         if planes is None:
             target = Target(checkpoint, type, embedding)
         else:
-            from edge.tools.planes.target import PlanesTarget
-
-            target = PlanesTarget(checkpoint, planes, embedding)
+            target = _planes(checkpoint, planes, embedding, progress)
         entries = target.entries()
     try:
         with Part(dst, target.metadata(extra), entries, _source(checkpoint)) as part:
+            target.part = part
             try:
                 with checkpoint.whole():
                     digest = _write(part, target, entries, progress, extra)
@@ -163,6 +164,23 @@ def convert(
         kept = f"; what is finished is kept in {dst}.part, convert again to go on" if error.errno in _FULL else ""
         raise EdgeError(f"{dst}: cannot be written ({error.strerror}){kept}") from None
     return Result(dst, os.path.getsize(dst), digest, len(entries), checkpoint.notes + target.notes)
+
+
+def _planes(
+    checkpoint: Checkpoint, planes: Planes, embedding: str, progress: Callable[[int, int, str], None] | None
+) -> Target:
+    """The target for planes."""
+    if not planes.calibrate:
+        from edge.tools.planes.target import PlanesTarget
+
+        return PlanesTarget(checkpoint, planes, embedding)
+    from edge.tools.planes.calibrated_target import CalibratedTarget
+
+    def measuring(done: float, total: float) -> None:
+        if progress:
+            progress(int(1000 * done), int(1000 * total), MEASURING)
+
+    return CalibratedTarget(checkpoint, planes, embedding, measuring)
 
 
 def _write(
@@ -222,6 +240,7 @@ class Target:
             raise UsageError(f"{checkpoint.path}: rotates only {self.config.rope_dim} of {self.config.head_dim} "
                              "dimensions, whose rows cannot be reordered for GGUF")
         self.written: dict[str, Written] = {}
+        self.part: Part | None = None  # as far as it is written
         self.notes: list[str] = []
 
     def metadata(self, extra: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -281,6 +281,135 @@ def test_the_same_bytes_for_any_number_of_threads_and_after_an_interruption(tmp_
     assert hashlib.sha256((tmp_path / "c.gguf").read_bytes()).hexdigest() == want
 
 
+# ---- calibration -----------------------------------------------------------------------------------------------------
+
+
+def with_tokenizer(path: Path, name: str) -> str:
+    """A tiny dense model that reads texts byte by byte."""
+    source = folder(path, name)
+    alphabet = [chr(b) for b in (*range(33, 127), *range(161, 173), *range(174, 256))]
+    alphabet += [chr(256 + n) for n in range(256 - len(alphabet))]
+    (path / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None, "decoder": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "vocab": {text: i for i, text in enumerate(alphabet)}, "merges": []}}))
+    return source
+
+
+@pytest.fixture
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A short text, cut into short pieces."""
+    from edge.tools.planes import calibrated_target
+
+    monkeypatch.setattr(calibrated_target, "PIECE", 48)
+    random = np.random.RandomState(0)
+    (tmp_path / "text.txt").write_text(bytes(random.randint(97, 123, 48 * 30, np.uint8)).decode())
+    return str(tmp_path / "text.txt")
+
+
+@pytest.mark.parametrize("name", FAMILIES.values(), ids=FAMILIES)
+def test_the_layers_in_numpy_are_those_of_the_oracle(tmp_path: Path, text: str, name: str) -> None:
+    """Hidden states of the float run against NumPy in float64, and the measured loss against the engine."""
+    from edge.tools.planes import calibrated, forward
+    from edge.tools.planes.calibrated_target import CalibratedTarget
+
+    checkpoint = open_checkpoint(with_tokenizer(tmp_path / "m", name), dense=True)
+    target = CalibratedTarget(checkpoint, Planes(2, 64, calibrate=True, text=text), "F32", lambda done, total: None)
+    source = target.source_of_numbers
+    h = calibrated.embedded(source, np.array([tiny.IDS, tiny.IDS[::-1]]))
+    for index in range(source.config.n_layer):
+        run = forward.layer(source.config, index, h, calibrated.layer_vectors(source, index), source.divisors)
+        x = next(run)
+        for kinds in forward.STAGES[:-1]:
+            x = run.send([x @ source.matrix(calibrated.name(index, kind)).T for kind in kinds])
+        h = calibrated.returned(run, [x @ source.matrix(calibrated.name(index, "ffn_down")).T])
+    want = family.Model(checkpoint.config, floats_of(checkpoint)).logits(tiny.IDS)
+    assert np.abs(calibrated.logits(source, h[0]) - want).max() <= 1e-3 * np.ptp(want)
+
+
+def test_feedback_loses_less_where_it_counts() -> None:
+    """Outputs of inputs that depend on each other: less is lost than with the best fit of the weights alone."""
+    from edge.tools.planes import feedback
+
+    rng = np.random.default_rng(2)
+    x = (rng.standard_normal((600, 24)) @ rng.standard_normal((24, 128)) + 0.3 * rng.standard_normal((600, 128)))
+    x = x.astype(np.float32)
+    w = rng.standard_normal((40, 128)).astype(np.float32)
+    about = feedback.factor(feedback.damped((x.T @ x).astype(np.float64)), 32)
+    codes, scales, made = feedback.planes(w, about, 2, 32, 2)
+    assert set(np.unique(codes)) <= {-1, 0, 1} and (scales == scales.astype(np.float16)).all() and (scales >= 0).all()
+    again = feedback.planes(w, about, 2, 32, 1)
+    assert (again[0] == codes).all() and (again[1] == scales).all()
+    t, s, _, _ = fit(w.ravel(), 40, 128, 32, 2)
+    plain = feedback.restored(np.array(t).reshape(2, 40, 128), np.array(s).reshape(2, 40, 4))
+    lost = [float((((w - each) @ x.T) ** 2).sum()) for each in (made, plain)]
+    assert lost[0] < 0.5 * lost[1]
+
+
+def test_calibrated_files(tmp_path: Path, text: str) -> None:
+    """Measured, resumed to the same bytes, within the bits asked for."""
+    source = with_tokenizer(tmp_path / "m", "qwen3")
+    planes = Planes(None, 64, calibrate=True, text=text, bits=5.5)
+    result = convert(source, tmp_path / "a.gguf", planes=planes)
+    checkpoint = open_checkpoint(result.path)
+    said = checkpoint.metadata
+    assert said["bitnet-edge.planes.bits"] <= 5.5
+    counts = {tensor.shape[1] // k for tensor, k in
+              ((checkpoint.tensors[name], k) for name, k in widths(checkpoint.config).items())}
+    assert len(counts) > 1
+    assert 0 < said["bitnet-edge.planes.kl"] < 5 and 0 < said["bitnet-edge.planes.same_choice"] <= 1
+    assert said["bitnet-edge.planes.perplexity_ratio"] > 0 and "held out" in said["bitnet-edge.planes.measured"]
+    count = 0
+
+    def stop(done: int, total: int, name: str) -> None:
+        nonlocal count
+        count += name.startswith("blk")
+        if count == 9:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        convert(source, tmp_path / "b.gguf", planes=planes, progress=stop)
+    again = convert(source, tmp_path / "b.gguf", planes=planes)
+    assert any("went on" in note for note in again.notes)
+    kept = {name: bytes(tensor.data) for name, tensor in open_checkpoint(again.path).tensors.items()}
+    assert kept == {name: bytes(tensor.data) for name, tensor in checkpoint.tensors.items()}
+
+
+def test_planes_are_shared_out_where_they_save_most() -> None:
+    from edge.tools.planes.calibrated import Sensitivity, shared_out
+
+    found = [Sensitivity("a", 100, (9.0, 0.9, 0.09, 0.009)), Sensitivity("b", 100, (1.0, 0.1, 0.01, 0.001)),
+             Sensitivity("c", 200, (0.2, 0.02, 0.002, 0.0002))]  # fmt: skip
+    assert shared_out(found, 1.0, 0.0) == {"a": 1, "b": 1, "c": 1}
+    assert shared_out(found, 1.5, 0.0) == {"a": 2, "b": 2, "c": 1}
+    assert shared_out(found, 1.75, 0.0) == {"a": 3, "b": 2, "c": 1}
+    assert shared_out(found, 4.0, 0.0) == {"a": 4, "b": 4, "c": 4}
+    assert shared_out(found, 4.0, 2.2) == {"a": 2, "b": 1, "c": 1}
+
+
+def test_what_calibration_refuses(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "m.gguf"
+    with pytest.raises(UsageError, match="has no tokenizer"):
+        convert(folder(tmp_path / "n", "qwen3"), target, planes=Planes(2, 64, calibrate=True, text=text))
+    source = with_tokenizer(tmp_path / "m", "qwen3")
+    (tmp_path / "short.txt").write_text("too short")
+    with pytest.raises(UsageError, match="calibration needs"):
+        convert(source, target, planes=Planes(2, 64, calibrate=True, text=str(tmp_path / "short.txt")))
+    with pytest.raises(UsageError, match="cannot read"):
+        convert(source, target, planes=Planes(2, 64, calibrate=True, text=str(tmp_path / "none.txt")))
+    for wrong in ({"text": text}, {"bits": 5.0}, {"count": 2, "calibrate": True, "bits": 5.0},
+                  {"calibrate": True, "bits": 1.0}, {"calibrate": True, "nats": -1.0}):
+        with pytest.raises(UsageError):
+            Planes(**wrong)
+    for loaded in [name for name in sys.modules if name.startswith("edge.tools.planes.")]:
+        if loaded.rpartition(".")[2] in ("calibrated", "feedback", "forward"):
+            monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(UsageError, match="needs NumPy"):
+        convert(source, target, planes=Planes(2, 64, calibrate=True, text=text))
+    assert not target.exists()
+
+
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 
@@ -329,6 +458,10 @@ def test_the_command(tmp_path: Path) -> None:
 
     assert run("--planes", "2", "--group", "64").returncode == 0
     assert open_checkpoint(tmp_path / "m.gguf").config.planes == 64
+    shown = subprocess.run([sys.executable, "-m", "edge", "model", "show", str(tmp_path / "m.gguf")],
+                           capture_output=True, text=True)
+    assert "a scale per 64 weights, 4.50 bits per weight, from m (F32), fit" in shown.stdout, shown.stderr
+    assert "relative squared error 0.0" in shown.stdout
     for options in (["--group", "64"], ["--planes", "2", "--type", "I2_S"], ["--planes", "2", "--ternarise"]):
         failed = run("--force", *options)
         assert failed.returncode == 2 and len(failed.stderr.splitlines()) <= 2, failed.stderr

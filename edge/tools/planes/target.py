@@ -12,14 +12,14 @@ import dataclasses
 import math
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from edge.errors import InvalidFile, UsageError
 from edge.formats import gguf, names
-from edge.formats.checkpoint import PLANE_TYPES, TERNARY_TYPES, Checkpoint, Tensor
+from edge.formats.checkpoint import MOST_PLANES, PLANE_TYPES, TERNARY_TYPES, Checkpoint, Tensor
 from edge.formats.gguf_writer import Buffer
 from edge.tools.convert import Target, Written
 
@@ -32,11 +32,23 @@ USUAL = 3
 
 @dataclass(frozen=True)
 class Planes:
-    """How to make planes: ``count`` of each matrix, None: as many as needed; ``group``: columns that share a scale."""
+    """How to make planes.
+
+    ``count``: planes of each matrix; None: as measured with ``calibrate``, else :data:`USUAL`.  ``group``: columns
+    that share a scale.  ``calibrate``: read a text with the model before (:mod:`edge.tools.planes.calibrated`);
+    ``text``: its file, None: the one that ships.  ``bits`` per weight of all matrices and ``nats`` of divergence: how
+    many planes may be chosen, and when no more are needed.
+
+    Raises UsageError for values that are not valid or do not go together.
+    """
 
     count: int | None = None
     group: int = 32
     n_threads: int = 1
+    calibrate: bool = False
+    text: str | None = None
+    bits: float | None = None
+    nats: float | None = None
 
     def __post_init__(self) -> None:
         if self.count is not None and not 1 <= self.count <= MOST:
@@ -44,6 +56,15 @@ class Planes:
         if self.group not in GROUPS:
             hint = f"use {', '.join(map(str, GROUPS))}"
             raise UsageError(f"groups of {self.group} cannot be written", argument="group", hint=hint)
+        if self.text is not None and not self.calibrate:
+            raise UsageError("a text is read only for calibration; add --calibrate")
+        if (self.bits, self.nats) != (None, None) and (not self.calibrate or self.count is not None):
+            raise UsageError("--bits and --kl choose the number of planes; use --planes auto with --calibrate")
+        if self.bits is not None and not bits(1, self.group) <= self.bits <= bits(MOST_PLANES, self.group):
+            raise UsageError(f"{self.bits:g} bits per weight; with groups of {self.group} it can be "
+                             f"{bits(1, self.group):g} to {bits(MOST_PLANES, self.group):g}")
+        if self.nats is not None and not 0 < self.nats < math.inf:
+            raise UsageError(f"a divergence of {self.nats:g} nats is not a positive number")
 
 
 def bits(n_plane: float, group: int) -> float:
@@ -79,15 +100,22 @@ class PlanesTarget(Target):
 
     def metadata(self, extra: Mapping[str, Any] | None) -> dict[str, Any]:
         """All keys of the file; what is measured while the tensors are written is NaN before."""
-        sums = [written.squares for name, written in self.written.items() if names.is_projection(name)]
-        error, whole = (sum(each) for each in zip(*sums, strict=True)) if all(sums) else (math.nan, math.nan)
-        about = {
-            "bitnet-edge.planes.source": self.source(),
-            "bitnet-edge.planes.method": "fit",
-            "bitnet-edge.planes.bits": self.bits(),
-            "bitnet-edge.planes.error": error / whole if whole else 0.0,
-        }
-        return super().metadata({**(extra or {}), **about})
+        return super().metadata({**(extra or {}), **{f"bitnet-edge.planes.{key}": value
+                                                     for key, value in self.about().items()}})
+
+    def about(self) -> dict[str, Any]:
+        """Where the planes come from and what they lose, by key."""
+        sums = self._squares() if self.done() else [(math.nan, math.nan)]
+        error, whole = (sum(each) for each in zip(*sums, strict=True))
+        return {"source": self.source(), "method": "fit", "bits": self.bits(),
+                "error": error / whole if whole else 0.0}
+
+    def done(self) -> bool:
+        """Whether all matrices are written."""
+        return all(self._squares())
+
+    def _squares(self) -> list[Sequence[float]]:
+        return [written.squares for name, written in self.written.items() if names.is_projection(name)]
 
     def source(self) -> str:
         """Name and types of what it is made from: "model.gguf (F16)"."""
@@ -111,18 +139,29 @@ class PlanesTarget(Target):
         rows, k = tensor.shape
         return gguf.Entry(tensor.name, self.type, (rows, k * self.n_plane(tensor)), partial(self._planes, tensor))
 
-    def _planes(self, tensor: Tensor) -> Iterator[Buffer]:
-        from pyx.planes import fit, floats
+    def floats(self, tensor: Tensor) -> memoryview:
+        """A matrix as float32 [n_row * k], in the order of rows that is written."""
+        from pyx.planes import floats
         from pyx.stored_rows import StoredRows
+
+        rows = StoredRows(tensor.type, tensor.data, *tensor.shape)
+        return floats(rows, self.order(tensor.name), self.planes.n_threads)
+
+    def made(self, tensor: Tensor) -> tuple[Any, Any, float, float]:
+        """Codes, scales and the sums of squares of errors and weights, see pyx.planes.fit."""
+        from pyx.planes import fit
+
+        rows, k = tensor.shape
+        return fit(self.floats(tensor), rows, k, self.planes.group, self.n_plane(tensor), self.planes.n_threads)
+
+    def _planes(self, tensor: Tensor) -> Iterator[Buffer]:
         from pyx.ternary import pack_planes
 
         rows, k = tensor.shape
-        group, n_plane, n_threads = self.planes.group, self.n_plane(tensor), self.planes.n_threads
         try:
-            weights = floats(StoredRows(tensor.type, tensor.data, rows, k), self.order(tensor.name), n_threads)
-            codes, scales, error, whole = fit(weights, rows, k, group, n_plane, n_threads)
+            codes, scales, error, whole = self.made(tensor)
         except ValueError as failed:
             raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {failed}") from None
-        data = pack_planes(codes, scales, n_plane, rows, k, group)
+        data = pack_planes(codes, scales, self.n_plane(tensor), rows, k, self.planes.group)
         self.written[tensor.name] = Written(zlib.crc32(data), squares=(error, whole))
         yield data
