@@ -39,10 +39,12 @@ class CalibratedTarget(PlanesTarget):
     ) -> None:
         super().__init__(checkpoint, planes, embedding)
         try:
-            from edge.tools.planes import calibrated
+            import numpy  # noqa: F401
         except ImportError:
             raise UsageError("calibration needs NumPy, which this program does not contain; convert with bitnet-edge "
                              "installed by pip, on any machine, or without --calibrate") from None
+        from edge.tools.planes import calibrated
+
         self.texts, self.held = self._read()
         self.source_of_numbers = self._source()
         self.counts: dict[str, int] | None = None
