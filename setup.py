@@ -58,6 +58,7 @@ C_SOURCES = {
     "bandwidth": ["bandwidth.c"],
     "bit_planes": ["split_planes.c"],
     "stages": ["a48.c"],
+    "planes": ["fit_planes.c"],
 }
 
 #: the extension with Cython's own code for memoryviews; each of the others would have a copy (packaging/README.md)

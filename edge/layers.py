@@ -218,3 +218,7 @@ class LayerConfig:
             raise InvalidFile(f"rope theta {theta} of its sliding window is out of range")
         rotation = Rotation(theta, self.mixer.rotation.dim, self.mixer.rotation.style, divided=False)
         return replace(self, mixer=replace(self.mixer, window=window, rotation=rotation))
+
+    def styled(self, style: str) -> LayerConfig:
+        """The same layer with the pairs of its rotation in another order, see :class:`Rotation`."""
+        return replace(self, mixer=replace(self.mixer, rotation=replace(self.mixer.rotation, style=style)))

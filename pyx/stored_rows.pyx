@@ -41,6 +41,10 @@ TYPES = {
     "Q2_0": STORED_Q2_0,
     "PQ2_0": STORED_PQ2_0,
     "PQ2_0_R64": STORED_PQ2_0_R64,
+    "Q4_1": STORED_Q4_1,
+    "Q5_0": STORED_Q5_0,
+    "Q5_1": STORED_Q5_1,
+    "Q5_K": STORED_Q5_K,
 }
 
 

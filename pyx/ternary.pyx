@@ -79,7 +79,7 @@ _BN = {"IQ1_BN": (0, 2, 13), "IQ2_BN": (1, 4, 16), "IQ2_BN_R4": (2, 4, 16)}
 
 
 #: types of floats whose values may be ternary
-FLOATS = ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q4_0", "Q4_K")
+FLOATS = ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q5_0", "Q5_1", "Q4_0", "Q4_1")
 
 
 cdef void whole_ends(float *w, int64_t k) noexcept nogil:

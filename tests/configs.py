@@ -52,12 +52,6 @@ def each_layer(config: ModelConfig, change: Callable[[LayerConfig], LayerConfig]
     return dataclasses.replace(config, layers=tuple(map(change, config.layers)))
 
 
-def styled(layer: LayerConfig, style: str) -> LayerConfig:
-    """The same layer with the pairs of its rotation in another order."""
-    rotation = dataclasses.replace(layer.mixer.rotation, style=style)
-    return dataclasses.replace(layer, mixer=dataclasses.replace(layer.mixer, rotation=rotation))
-
-
 def activation(config: ModelConfig) -> str:
     """The activation of all feed-forward parts."""
     (found,) = {layer.feed_forward.activation for layer in config.layers}

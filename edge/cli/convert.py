@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,10 @@ from edge.amounts import count, human
 from edge.cli import options
 from edge.cli.command import Command, Text, heading, option
 from edge.cli.output import Output
+from edge.errors import UsageError
+
+if TYPE_CHECKING:
+    from edge.tools.planes.target import Planes
 
 
 @click.command(
@@ -28,10 +32,26 @@ from edge.cli.output import Output
            help="Type of the ternary matrices: I2_S (default), which loads without conversion, or TQ2_0, for "
            "llama.cpp. Models with a scale for each 128 weights (Ternary-Bonsai) get PQ2_0_R64 instead of I2_S, and "
            "PQ2_0 instead of TQ2_0."),
-    option("--embedding", type=click.Choice(["F16", "Q8_0", "F32", "keep"]), default="F16",
-           help="Type of the embedding table and of a separate output head (default F16); keep: unchanged. Q8_0 has "
-           "half the size and is used from the mapped file, which takes less memory and starts earlier; "
-           "generation is slower, by 7% for 2B-4T and more for small models."),
+    option("--planes", type=click.Choice(["auto", "1", "2", "3"]), default=None,
+           help="Make a sum of so many ternary matrices of each matrix of an ordinary (dense) model, so that it runs "
+           "here without training: Llama, Qwen2, Qwen3 or Gemma 3, as GGUF or Hugging Face folder."),
+    option("--group", type=click.Choice(["32", "64", "128"]), default=None,
+           help="With --planes: weights that share a scale (default 32, with --calibrate 64). More of them take less "
+           "memory and lose more."),
+    option("--calibrate", is_flag=True,
+           help="With --planes: read a text with the model first. Errors that show there are made up for, and what is "
+           "lost is measured on parts that are held out. With --planes auto each matrix gets as many planes as it "
+           "needs. Takes minutes and needs NumPy."),
+    option("--text", default=None, type=Text(), metavar="FILE",
+           help="With --calibrate: the text, such as one of what the model will read (default: one that ships)."),
+    option("--bits", type=float, default=None, metavar="B",
+           help="With --planes auto --calibrate: at most B bits for each weight (default 6.75)."),
+    option("--kl", type=float, default=None, metavar="N",
+           help="With --planes auto --calibrate: no more planes when predictions are expected to differ by N nats."),
+    option("--embedding", type=click.Choice(["F16", "Q8_0", "F32", "keep"]), default=None,
+           help="Type of the embedding table and of a separate output head (default F16, with --planes Q8_0); keep: "
+           "unchanged. Q8_0 has half the size and is used from the mapped file, which takes less memory and starts "
+           "earlier; generation is slower, by 7% for 2B-4T and more for small models."),
     options.I2S_LAYOUT,
     options.ACTIVATION,
     option("--ternarise", is_flag=True, help="Round float matrices to -1, 0, 1 by their mean magnitude, as BitNet "
@@ -43,20 +63,27 @@ from edge.cli.output import Output
 @options.output_options
 @click.pass_context
 def convert(
-    ctx: click.Context, source: str, target: str, weights_type: str, embedding: str, as_json: bool, **flags: Any
+    ctx: click.Context, source: str, target: str, weights_type: str, embedding: str | None, as_json: bool, **flags: Any
 ) -> None:
     """Run the command."""
-    from edge.tools.convert import VERIFYING
+    from edge.tools.convert import MEASURING, VERIFYING
     from edge.tools.convert import convert as work
 
     out = ctx.ensure_object(Output)
+    planes = _planes(ctx, flags)
+
+    labels = {MEASURING: ("measuring what each matrix needs", "parts"), VERIFYING: ("verifying the new file", "")}
+    shown = usual = ("converting", "bytes")
+
     def report(done: int, total: int, what: str) -> None:
-        if what == VERIFYING:
-            progress.next("verifying the new file")
-        else:
+        nonlocal shown
+        if shown != labels.get(what, usual):
+            shown = labels.get(what, usual)
+            progress.next(*shown)
+        if what != VERIFYING:
             progress(done, total)
 
-    with out.progress("converting", "bytes") as progress:
+    with out.progress(*usual) as progress:
         result = work(
             source,
             target,
@@ -67,6 +94,7 @@ def convert(
             i2s_layout=flags["i2s_layout"],
             activation=flags["activation"],
             ternarise=flags["ternarise"],
+            planes=planes,
         )
     for note in result.notes:
         out.info(f"note: {note}", "dim")
@@ -74,3 +102,21 @@ def convert(
         out.json(dataclasses.asdict(result))
     else:
         out.line(f"{result.path}: {count(result.n_tensors, 'tensor')}, {human(result.nbytes)}, sha256 {result.sha256}")
+
+
+def _planes(ctx: click.Context, flags: dict[str, Any]) -> Planes | None:
+    """What --planes asks for.  Raises UsageError for options that do not go together."""
+    from edge.model.cores import find
+    from edge.tools.planes.target import Planes
+
+    if flags["planes"] is None:
+        for name in ("group", "calibrate", "text", "bits", "kl"):
+            if flags[name]:
+                raise UsageError(f"--{name} needs --planes")
+        return None
+    for name in ("weights_type", "ternarise"):
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise UsageError(f"--{'type' if name == 'weights_type' else name} and --planes cannot be used together")
+    count = None if flags["planes"] == "auto" else int(flags["planes"])
+    group = int(flags["group"] or (64 if flags["calibrate"] else 32))
+    return Planes(count, group, find().threads, flags["calibrate"], flags["text"], flags["bits"], flags["kl"])

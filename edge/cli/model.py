@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,7 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
         "bytes": _size_on_disk(checkpoint.path),
         "config": checkpoint.config.facts(),
         "types": _types(checkpoint),
+        "planes": _planes(checkpoint),
         "tokenizer": {
             "kind": checkpoint.tokenizer.kind,
             "n_vocab": tokenizer.n_vocab,
@@ -179,6 +181,31 @@ def _size_on_disk(path: str) -> int:
     return os.path.getsize(path)
 
 
+def _planes(checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """What a file of planes says about where they come from and what they lose; None for other models."""
+    start = "bitnet-edge.planes."
+    if not checkpoint.config.planes:
+        return None
+    said = {key.removeprefix(start): value for key, value in checkpoint.metadata.items() if key.startswith(start)}
+    return {key: value for key, value in said.items() if key.isidentifier() and (
+        (isinstance(value, str) and len(value) < 200 and value.isprintable())
+        or (isinstance(value, (int, float)) and math.isfinite(value)))}
+
+
+def _planes_rows(said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def number(key: str, form: str) -> str:
+        return form.format(said[key]) if isinstance(said.get(key), (int, float)) else ""
+
+    parts = [f"a scale per {said['group']} weights", number("bits", "{:.2f} bits per weight")]
+    parts += [f"from {said['source']}" if "source" in said else "", str(said.get("method", ""))]
+    yield "planes", ", ".join(filter(None, parts))
+    lost = [number("error", "relative squared error {:.5f}"), number("kl", "KL {:.3f} nats"),
+            number("same_choice", "same first choice {:.1%}"), number("perplexity_ratio", "perplexity x {:.3f}")]
+    if any(lost):
+        where = f" ({said['measured']})" if "measured" in said else ""
+        yield "lost", ", ".join(filter(None, lost)) + where
+
+
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
     c, tok = facts["config"], facts["tokenizer"]
     heads = f"{count(c['n_head'], 'query head')}, {count(c['n_kv_head'], 'key/value head')}"
@@ -201,6 +228,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
     for name, entry in facts["types"].items():
         sizes = f"{_count(entry['values'])} values, {human(entry['bytes'])}"
         rows.append((name, f"{count(entry['tensors'], 'tensor')}, {sizes}"))
+    rows += _planes_rows(facts["planes"]) if facts["planes"] else []
     rows += _reading_rows(facts["readings"])
     rows += [("note", note) for note in facts["notes"]]
     for name, text in rows:

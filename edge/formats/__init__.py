@@ -30,6 +30,7 @@ def open_checkpoint(
     activation: str | None = None,
     inverted: bool = False,
     ternarise: bool = False,
+    dense: bool = False,
 ) -> Checkpoint:
     """Describe the model at ``path``: a GGUF file, a Hugging Face directory, or a directory with one GGUF in it.
 
@@ -37,10 +38,12 @@ def open_checkpoint(
 
     ``i2s_layout`` ("128", "64", "1x4"; "auto" is 128), ``activation`` ("relu2", "silu") and ``inverted`` (the scales of
     I2_S matrices divide) set what a file does not state, or states wrongly.  ``ternarise``: round matrices of floats to
-    ternary ones by their absmean.  Raises ModelNotFound, InvalidFile or UsageError.
+    ternary ones by their absmean.  ``dense``: take an ordinary model, whose matrices are floats and stay so.  Raises
+    ModelNotFound, InvalidFile or UsageError.
     """
     options: dict[str, Any] = {
         "i2s_layout": i2s_layout, "activation": activation, "inverted": inverted, "ternarise": ternarise,
+        "dense": dense,
     }  # fmt: skip
     checkpoint = _open(os.fspath(path), **options)
     checkpoint.check()
@@ -48,7 +51,7 @@ def open_checkpoint(
     return checkpoint
 
 
-def _open(path: str, i2s_layout: str, activation: str | None, inverted: bool, ternarise: bool) -> Checkpoint:
+def _open(path: str, i2s_layout: str, **options: Any) -> Checkpoint:
     if not os.path.exists(path):
         from edge.registry.library import resolve
 
@@ -64,14 +67,14 @@ def _open(path: str, i2s_layout: str, activation: str | None, inverted: bool, te
     if path.endswith(".safetensors") if not is_folder else os.path.isfile(os.path.join(path, "config.json")):
         from edge.formats import huggingface
 
-        return huggingface.read(path, activation=activation, inverted=inverted, ternarise=ternarise)
+        return huggingface.read(path, **options)
     from edge.formats import gguf
 
     if not is_folder:
-        return gguf.read(path, i2s_layout=i2s_layout, activation=activation, inverted=inverted, ternarise=ternarise)
+        return gguf.read(path, i2s_layout=i2s_layout, **options)
     files = sorted(name for name in os.listdir(path) if name.endswith(".gguf"))
     if len(files) == 1:
-        return _open(os.path.join(path, files[0]), i2s_layout, activation, inverted, ternarise)
+        return _open(os.path.join(path, files[0]), i2s_layout, **options)
     if files:
         raise ModelNotFound(f"{path}: holds {len(files)} GGUF files; name one, such as {os.path.join(path, files[0])}")
     if any(name.endswith((".bin", ".pt", ".pth", ".ckpt")) for name in os.listdir(path)):

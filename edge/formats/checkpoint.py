@@ -40,7 +40,7 @@ TERNARY_TYPES = (
     "I2_S", "TQ1_0", "TQ2_0", "HF_U8", "STQ1_0", "PTQ1_0", "IQ1_BN", "IQ2_BN", "IQ2_BN_R4", "MLX",
     *GROUPED_TYPES,
 )  # fmt: skip
-FLOAT_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q4_0", "Q4_K")
+FLOAT_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q5_0", "Q5_1", "Q4_0", "Q4_1")
 #: types in which an embedding or an output head may be stored
 TABLE_TYPES = (*FLOAT_TYPES, "MLX", *GROUP_TYPES)
 

@@ -143,12 +143,14 @@ def read(
     activation: str | None = None,
     inverted: bool = False,
     ternarise: bool = False,
+    dense: bool = False,
 ) -> Checkpoint:
     """Describe a ternary model in a GGUF file.
 
     ``i2s_layout``: how I2_S codes are arranged.  Files do not state it; "auto" means "128" until
     :mod:`edge.model.reading` tests it.  ``activation``: "relu2" or "silu", instead of the file's.  ``inverted``: the
-    scales of I2_S matrices divide.  ``ternarise``: round float matrices to ternary ones.
+    scales of I2_S matrices divide.  ``ternarise``: round float matrices to ternary ones.  ``dense``: take an ordinary
+    model, whose matrices are floats.
 
     Raises ModelNotFound, InvalidFile (one line naming the key or tensor) or UsageError.
     """
@@ -161,9 +163,10 @@ def read(
     templates = _templates(header)
     family = _check_kind(header)
     types = _types(header, family.arch)
-    tensors = _tensors(header, types, "128" if i2s_layout == "auto" else i2s_layout, inverted, ternarise)
+    tensors = _tensors(header, types, "128" if i2s_layout == "auto" else i2s_layout, inverted, ternarise, dense)
     config = _config(header, family, tensors, activation, notes)
-    _check_projections(header, tensors)
+    if not dense:
+        _check_projections(header, tensors)
     for name in ("rope_factors_long.weight", "rope_factors_short.weight"):
         tensors.pop(name, None)  # in the configuration by now
     with located(header.path):
@@ -356,8 +359,8 @@ def _check_projections(header: Header, tensors: dict[str, Tensor]) -> None:
     if first.floats == "latent" or names.looks_ternary(first):
         return
     kinds = ", ".join(sorted({tensor.type for tensor in projections}))
-    header.fail(f"a dense model (its matrices are {kinds}), not a ternary one; run it with llama.cpp, or, if these are "
-                "the latent weights of a ternary model, convert it with --ternarise")
+    header.fail(f"a dense model (its matrices are {kinds}), not a ternary one; convert it with --planes auto, run it "
+                "with llama.cpp, or, if these are the latent weights of a ternary model, convert it with --ternarise")
 
 
 def _foreign(info: TensorInfo, arch: str) -> str | None:
@@ -592,7 +595,7 @@ def _activation(
 
 
 def _tensors(
-    header: Header, types: dict[str, tuple[str, int]], i2s_layout: str, inverted: bool, ternarise: bool
+    header: Header, types: dict[str, tuple[str, int]], i2s_layout: str, inverted: bool, ternarise: bool, dense: bool
 ) -> dict[str, Tensor]:
     """Tensors by name; scales in ``.scale`` tensors are merged into the tensors they belong to."""
     scales: dict[str, float] = {}
@@ -618,7 +621,7 @@ def _tensors(
             scale=scales.get(name, 1.0),
             layout=i2s_layout if type_name == "I2_S" else "128",
             # floats of a GGUF are what they are: dense unless their values are ternary already
-            floats="latent" if ternarise else "either",
+            floats="latent" if ternarise else "dense" if dense else "either",
         )
         if tensor.type == "I2_S" and inverted:
             tensor = tensor._replace(scale=tensor.scale * _inverse_square(tensor))

@@ -36,6 +36,7 @@ class Part:
         self, target: str, metadata: Mapping[str, Any], entries: Sequence[Entry], source: Mapping[str, Any]
     ) -> None:
         self.target, self.path, self._record_path = target, f"{target}.part", f"{target}.part.jsonl"
+        self._entries = entries
         self._head, offsets = layout(metadata, entries)
         self._offsets = {entry.name: offset for entry, offset in zip(entries, offsets[:-1], strict=True)}
         self._end = offsets[-1]
@@ -89,6 +90,11 @@ class Part:
             crc, nbytes = zlib.crc32(block, crc), nbytes - len(block)
         return crc
 
+    def stored(self, name: str) -> bytes:
+        """The bytes of a finished tensor.  Another one may be half written: the file stays where it stands."""
+        entry = next(each for each in self._entries if each.name == name)
+        return os.pread(self._file.fileno(), entry.nbytes, self._offsets[name])
+
     def add(self, entry: Entry) -> int:
         """Write a tensor; return the CRC of its stored bytes, for :meth:`note`."""
         self._file.seek(self._offsets[entry.name])
@@ -100,14 +106,18 @@ class Part:
         """Record a finished tensor; ``about``: what a resumed run needs to know about it, as JSON values."""
         self._note(json.dumps({"name": name, "crc": crc, "about": about}))
 
-    def complete(self) -> None:
+    def complete(self, metadata: Mapping[str, Any]) -> None:
         """Write the header and sync: the file at ``path`` is now a complete GGUF file on disk.
+
+        ``metadata``: as at the beginning, but numbers may have been measured meanwhile.
 
         Whoever reads it next reads it from the disk.  That checks more, and Linux can then cache it in pages of 2 MiB
         (large folios: XFS, ext4 since Linux 6.16); what is written piece by piece is cached in pages of 4 KiB.
         """
+        head, _ = layout(metadata, self._entries)
+        assert len(head) == len(self._head)
         self._file.seek(0)
-        self._file.write(self._head)
+        self._file.write(head)
         self._file.truncate(self._end)  # the padding between tensors is zero
         self._file.flush()
         os.fsync(self._file.fileno())

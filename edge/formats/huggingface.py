@@ -68,12 +68,17 @@ _LAYER_NAME = re.compile(r"layers\.(0|[1-9]\d{0,3})\.(.+)\.(weight|weight_scale|
 
 
 def read(
-    path: str | os.PathLike[str], *, activation: str | None = None, inverted: bool = False, ternarise: bool = False
+    path: str | os.PathLike[str],
+    *,
+    activation: str | None = None,
+    inverted: bool = False,
+    ternarise: bool = False,
+    dense: bool = False,
 ) -> Checkpoint:
     """Describe the ternary model in a directory (or of the directory that a .safetensors file is in).
 
-    ``activation``, ``inverted`` and ``ternarise``: see :func:`edge.formats.open_checkpoint`.  Raises ModelNotFound,
-    InvalidFile (one line naming the file, key or tensor) or UsageError.
+    ``activation``, ``inverted``, ``ternarise`` and ``dense``: see :func:`edge.formats.open_checkpoint`.  Raises
+    ModelNotFound, InvalidFile (one line naming the file, key or tensor) or UsageError.
     """
     if activation not in (None, "relu2", "silu"):
         raise UsageError(f"activation {activation!r} is not known; use relu2 or silu")
@@ -91,7 +96,7 @@ def read(
 
     latent = ternarise or _is_marked(raw, quantization)
     stored, beside = mlx.apart(folder, stored, mlx.group_size(folder, raw))
-    tensors, packed = _tensors(folder, family, stored, beside, quantization, inverted, latent)
+    tensors, packed = _tensors(folder, family, stored, beside, quantization, inverted, latent, dense)
     notes: list[str] = []
     config = _config(folder, raw, family, tensors, activation, notes)
     if config.tied:
@@ -101,8 +106,8 @@ def read(
     first = tensors["blk.0.attn_q.weight"]
     if not packed and first.type != "MLX" and first.floats == "ternary" and not names.looks_ternary(first):
         fail(folder, "a dense model: its weights are not ternary and config.json has no BitNet quantization_config; "
-                      "get the ternary (packed or GGUF) version, or, if these are the latent weights of a ternary "
-                      "model, convert it with --ternarise")
+                      "get the ternary (packed or GGUF) version, convert it with --planes auto, or, if these are the "
+                      "latent weights of a ternary model, convert it with --ternarise")
     generation = read_json(folder, "generation_config.json") or {}
     settings = read_json(folder, "tokenizer_config.json", MAX_TOKENIZER) or {}
     templates = huggingface_tokenizer.chat_templates(folder, settings)
@@ -183,7 +188,8 @@ def _shards(folder: str) -> dict[str, Stored]:
 
 
 def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], beside: Mapping[str, list[Stored]],
-             quantization: Mapping[str, Any], inverted: bool, latent: bool) -> tuple[dict[str, Tensor], bool]:
+             quantization: Mapping[str, Any], inverted: bool, latent: bool,
+             every_dense: bool) -> tuple[dict[str, Tensor], bool]:
     """Tensors under GGUF names, and whether any of them is packed.  ``beside``: scales and biases of MLX."""
     layer = _LAYER | _POST_NORMS if family.post_norm else _LAYER
     excluded = _not_converted(folder, quantization)
@@ -237,7 +243,8 @@ def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], beside: 
         if entry.dtype != "U8":
             if target in scales:
                 fail(folder, f"tensor {target} has a weight_scale but is not packed; the file is damaged")
-            floats = "dense" if target in dense else "latent" if latent else "ternary"
+            floats = "latent" if latent else "dense" if every_dense else "ternary"
+            floats = "dense" if target in dense else floats
             if family.norms_from_one and target.split(".")[-2] in _FROM_ONE and len(entry.shape) == 1:
                 entry = _plus_one(folder, target, entry)
             tensors[target] = Tensor(target, entry.dtype, entry.shape, entry.data, floats=floats)

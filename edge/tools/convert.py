@@ -17,13 +17,22 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edge import __version__
 from edge.config import ModelConfig
 from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.formats import gguf, names, open_checkpoint
-from edge.formats.checkpoint import FLOAT_TYPES, GROUP_TYPES, PANELS, TABLE_TYPES, TERNARY_TYPES, Checkpoint, Tensor
+from edge.formats.checkpoint import (
+    FLOAT_TYPES,
+    GROUP_TYPES,
+    GROUPED_TYPES,
+    PANELS,
+    TABLE_TYPES,
+    TERNARY_TYPES,
+    Checkpoint,
+    Tensor,
+)
 from edge.formats.gguf_keys import architecture, metadata, rope_tensor
 from edge.formats.gguf_part import Part
 from edge.formats.gguf_writer import Buffer
@@ -31,8 +40,12 @@ from edge.formats.mlx import whole
 from edge.model.reading import settle
 from edge.registry.families import FAMILIES
 
+if TYPE_CHECKING:
+    from edge.tools.planes.target import Planes
+
 TYPES = ("I2_S", "TQ2_0")
 VERIFYING = "verifying"  # a name in progress that no tensor has
+MEASURING = "measuring"  # the same, before the first tensor
 EMBEDDINGS = ("F16", "Q8_0", "F32", "keep")
 
 #: TQ2_0 holds the same groups of 128 weights as I2_S, with the four codes of a byte in the opposite order
@@ -54,34 +67,38 @@ class Result:
 
 
 @dataclass
-class _Written:
+class Written:
     """The checksum of one tensor, computed while writing and compared with what is read back."""
 
     crc: int = 0
     scales: Sequence[float] = ()
+    squares: Sequence[float] = ()  # planes: sums of the squares of errors and weights
 
     @staticmethod
-    def parse(said: Any) -> _Written | None:
+    def parse(said: Any) -> Written | None:
         """Out of the record of an interrupted conversion; None if it is not one."""
-        if not isinstance(said, dict) or set(said) != {"crc", "scales"}:
+        if not isinstance(said, dict) or set(said) != {"crc", "scales", "squares"}:
             return None
-        crc, scales = said["crc"], said["scales"]
-        if not isinstance(crc, int) or not isinstance(scales, list) or not all(isinstance(s, float) for s in scales):
+        crc, numbers = said["crc"], (said["scales"], said["squares"])
+        if not isinstance(crc, int) or not all(isinstance(each, list) for each in numbers):
             return None
-        return _Written(crc, scales)
+        if not all(isinstance(number, float) for each in numbers for number in each):
+            return None
+        return Written(crc, *numbers)
 
 
 def convert(
     src: str | os.PathLike[str],
     dst: str | os.PathLike[str],
     type: str = "I2_S",
-    embedding: str = "F16",
+    embedding: str | None = None,
     progress: Callable[[int, int, str], None] | None = None,
     *,
     force: bool = False,
     i2s_layout: str = "auto",
     activation: str | None = None,
     ternarise: bool = False,
+    planes: Planes | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> Result:
     """Write the model at ``src`` (GGUF file or Hugging Face directory) to the GGUF file ``dst``.
@@ -89,11 +106,14 @@ def convert(
     ``type`` of the ternary matrices: "I2_S" (layout 128, exact) or "TQ2_0" (for llama.cpp; scales become float16).
     Matrices with a scale per 128 weights (Ternary-Bonsai) become PQ2_0_R64 instead of I2_S, which kernels read fastest,
     and PQ2_0, the same in plain rows, instead of TQ2_0; both are exact.  ``embedding`` (and an untied head): "F16",
-    "Q8_0", "F32" or "keep" for the stored type.
+    "Q8_0", "F32" or "keep" for the stored type; None is F16, and with ``planes`` Q8_0.
 
-    ``progress(done, total, name)`` is called before each tensor with bytes, and at last with :data:`VERIFYING` as name.
+    ``progress(done, total, name)`` is called before each tensor with bytes, and at last with :data:`VERIFYING` as name;
+    before, with :data:`MEASURING`, while it is measured how many planes each matrix needs.
     ``force``: replace ``dst`` if it exists.  ``ternarise``: round float matrices that are not ternary by their absmean,
-    for master weights that are not marked as such.  ``extra``: further metadata, such as {"general.license": "mit"}.
+    for master weights that are not marked as such.  ``planes``: make sums of ternary matrices of an ordinary model
+    (:mod:`edge.tools.planes`); ``type`` plays no part then.  ``extra``: further metadata, such as
+    {"general.license": "mit"}.
 
     An interrupted conversion leaves ``dst.part`` and ``dst.part.jsonl``; the next one to ``dst`` with the same source
     and options continues it.
@@ -103,6 +123,7 @@ def convert(
     """
     if type not in TYPES:
         raise UsageError(f"{type!r} cannot be written", argument="type", hint=f"use one of {', '.join(TYPES)}")
+    embedding = embedding or ("F16" if planes is None else "Q8_0")
     if embedding not in EMBEDDINGS:
         hint = f"use one of {', '.join(EMBEDDINGS)}"
         raise UsageError(f"{embedding!r} cannot be written", argument="embedding", hint=hint)
@@ -116,17 +137,21 @@ def convert(
             raise UsageError(f"{dst}: exists already; choose another name or use --force")
         if os.path.exists(src) and os.path.samefile(src, dst):
             raise UsageError(f"{dst}: is the source itself; choose another name")
-    checkpoint = settle(open_checkpoint(src, i2s_layout=i2s_layout, activation=activation, ternarise=ternarise))
+    checkpoint = settle(open_checkpoint(
+        src, i2s_layout=i2s_layout, activation=activation, ternarise=ternarise, dense=planes is not None))
 
     with checkpoint.whole():
-        target = Target(checkpoint, type, embedding)
+        if planes is None:
+            target = Target(checkpoint, type, embedding)
+        else:
+            target = _planes(checkpoint, planes, embedding, progress)
         entries = target.entries()
-    stored = target.groups if target.grouped else type
     try:
-        with Part(dst, metadata(checkpoint, stored, extra), entries, _source(checkpoint)) as part:
+        with Part(dst, target.metadata(extra), entries, _source(checkpoint)) as part:
+            target.part = part
             try:
                 with checkpoint.whole():
-                    digest = _write(part, target, entries, progress)
+                    digest = _write(part, target, entries, progress, extra)
                 part.publish()
             except EdgeError:  # to go on would end in the same way
                 part.discard()
@@ -137,14 +162,32 @@ def convert(
     return Result(dst, os.path.getsize(dst), digest, len(entries), checkpoint.notes + target.notes)
 
 
+def _planes(
+    checkpoint: Checkpoint, planes: Planes, embedding: str, progress: Callable[[int, int, str], None] | None
+) -> Target:
+    """The target for planes."""
+    if not planes.calibrate:
+        from edge.tools.planes.target import PlanesTarget
+
+        return PlanesTarget(checkpoint, planes, embedding)
+    from edge.tools.planes.calibrated_target import CalibratedTarget
+
+    def measuring(done: float, total: float) -> None:
+        if progress:
+            progress(int(1000 * done), int(1000 * total), MEASURING)
+
+    return CalibratedTarget(checkpoint, planes, embedding, measuring)
+
+
 def _write(
-    part: Part, target: Target, entries: Sequence[gguf.Entry], progress: Callable[[int, int, str], None] | None
+    part: Part, target: Target, entries: Sequence[gguf.Entry], progress: Callable[[int, int, str], None] | None,
+    extra: Mapping[str, Any] | None,
 ) -> str:
     """Write the tensors that are not there yet and check the whole file; returns its SHA-256."""
     done, total = 0, sum(entry.nbytes for entry in entries)
     there = 0
     for entry in entries:
-        kept = _Written.parse(part.finished.get(entry.name))
+        kept = Written.parse(part.finished.get(entry.name))
         if kept is not None:
             target.written[entry.name], there = kept, there + 1
         else:
@@ -155,7 +198,7 @@ def _write(
         done += entry.nbytes
     if there:
         target.notes.append(f"went on with an interrupted conversion: {there} of {len(entries)} tensors were there")
-    part.complete()
+    part.complete(target.metadata(extra))
     if progress:
         progress(total, total, VERIFYING)
     return target.verify(part.path)
@@ -204,8 +247,13 @@ class Target:
         if self.permute and rotation.dim != self.config.head_dim:
             raise UsageError(f"{checkpoint.path}: rotates only {rotation.dim} of {self.config.head_dim} "
                              "dimensions, whose rows cannot be reordered for GGUF")
-        self.written: dict[str, _Written] = {}
+        self.written: dict[str, Written] = {}
+        self.part: Part | None = None  # as far as it is written
         self.notes: list[str] = []
+
+    def metadata(self, extra: Mapping[str, Any] | None) -> dict[str, Any]:
+        """All keys of the file.  Numbers may change while the tensors are written, not the size of a value."""
+        return metadata(self.checkpoint, self.groups if self.grouped else self.type, extra)
 
     def entries(self) -> list[gguf.Entry]:
         """One entry per tensor; the bytes are computed when the writer reads them."""
@@ -216,12 +264,12 @@ class Target:
         made = rope_tensor(self.config)
         if made is not None and made[0] not in tensors:
             name, data = made[0], array("f", made[1]).tobytes()
-            self.written[name] = _Written(zlib.crc32(data))
+            self.written[name] = Written(zlib.crc32(data))
             entries.append(gguf.Entry(name, "F32", (len(made[1]),), lambda: (data,)))
         return entries
 
     def _entry(self, role: str, tensor: Tensor) -> gguf.Entry:
-        self.written[tensor.name] = _Written()
+        self.written[tensor.name] = Written()
         if role == "matrix":
             if not self._is_ternary(tensor):
                 self.notes.append(f"{tensor.name} is not ternary; copied as {tensor.type}")
@@ -417,7 +465,7 @@ class Target:
             if name not in back.tensors:  # longrope: read into the configuration
                 continue
             tensor = back.tensors[name]
-            if tensor.type in TERNARY_TYPES and tensor.type not in GROUP_TYPES:
+            if tensor.type in TERNARY_TYPES and tensor.type not in GROUPED_TYPES:
                 rows, k = tensor.shape
                 matrix = TernaryMatrix.pack(tensor.type, tensor.data, rows, k)
                 crc = zlib.crc32(matrix.unpack())
@@ -428,7 +476,7 @@ class Target:
                 pairs = ((found[i * len(found) // n], meant[i * len(meant) // n]) for i in range(n))
                 same = all(abs(a - b) <= tolerance * b for a, b in pairs)
             else:
-                crc, same = zlib.crc32(tensor.data), tensor.type in TABLE_TYPES
+                crc, same = zlib.crc32(tensor.data), tensor.type in (*TABLE_TYPES, *GROUPED_TYPES)
             if crc != written.crc or not same:
                 raise EdgeError(f"{failed}tensor {name} differs after reading it back; is the disk damaged?")
         return digest.hexdigest()

@@ -11,11 +11,12 @@ static const struct {
     [STORED_F32] = {1, 4},     [STORED_F16] = {1, 2},      [STORED_BF16] = {1, 2},     [STORED_Q8_0] = {32, 34},
     [STORED_Q6_K] = {256, 210}, [STORED_Q4_0] = {32, 18}, [STORED_Q4_K] = {256, 144},
     [STORED_Q2_0] = {64, 18}, [STORED_PQ2_0] = {128, 34}, [STORED_PQ2_0_R64] = {GROUP, GROUP_WHOLE},
+    [STORED_Q4_1] = {32, 20}, [STORED_Q5_0] = {32, 22}, [STORED_Q5_1] = {32, 24}, [STORED_Q5_K] = {256, 176},
 };
 
 int64_t stored_row_bytes(int type, int64_t k)
 {
-    if (type < STORED_F32 || type > STORED_PQ2_0_R64 || k < 0 || k % block_of[type].elements)
+    if (type < STORED_F32 || type > STORED_Q5_K || k < 0 || k % block_of[type].elements)
         return -1;
     return k / block_of[type].elements * block_of[type].bytes;
 }
@@ -40,6 +41,38 @@ static void q4_0(const uint8_t *b, float *out)
     }
 }
 
+/* Q4_1 and Q5_1 have a minimum behind their scale; Q5_0 and Q5_1 four bytes with the fifth bit of each code. */
+static void q4_1(const uint8_t *b, float *out)
+{
+    float d = half_float(load_u16(b)), min = half_float(load_u16(b + 2));
+    for (int j = 0; j < 16; j++) {
+        out[j] = (float)(b[4 + j] & 15) * d + min;
+        out[j + 16] = (float)(b[4 + j] >> 4) * d + min;
+    }
+}
+
+static uint32_t load_u32(const uint8_t *p) { return load_u16(p) | (uint32_t)load_u16(p + 2) << 16; }
+
+static void q5_0(const uint8_t *b, float *out)
+{
+    float d = half_float(load_u16(b));
+    uint32_t fifth = load_u32(b + 2);
+    for (int j = 0; j < 16; j++) {
+        out[j] = (float)((int)((b[6 + j] & 15) | (fifth >> j & 1) << 4) - 16) * d;
+        out[j + 16] = (float)((int)(b[6 + j] >> 4 | (fifth >> (j + 16) & 1) << 4) - 16) * d;
+    }
+}
+
+static void q5_1(const uint8_t *b, float *out)
+{
+    float d = half_float(load_u16(b)), min = half_float(load_u16(b + 2));
+    uint32_t fifth = load_u32(b + 4);
+    for (int j = 0; j < 16; j++) {
+        out[j] = (float)((b[8 + j] & 15) | (fifth >> j & 1) << 4) * d + min;
+        out[j + 16] = (float)(b[8 + j] >> 4 | (fifth >> (j + 16) & 1) << 4) * d + min;
+    }
+}
+
 static void q6_k(const uint8_t *b, float *out)
 {
     const uint8_t *ql = b, *qh = b + 128;
@@ -59,17 +92,20 @@ static void q6_k(const uint8_t *b, float *out)
 }
 
 /* Q4_K: F16 d, F16 dmin, 12 bytes with eight 6-bit scales and minima, 128 bytes of nibbles; sub-block i of 32
- * elements is the low (even i) or high (odd i) nibbles of bytes 32*(i/2)...; value d*scale*q - dmin*min. */
-static void q4_k(const uint8_t *b, float *out)
+ * elements is the low (even i) or high (odd i) nibbles of bytes 32*(i/2)...; value d*scale*q - dmin*min.  Q5_K has 32
+ * bytes before the nibbles: bit i of byte j is the fifth bit of element j of sub-block i. */
+static void q45_k(const uint8_t *b, int five, float *out)
 {
     float d = half_float(load_u16(b)), d_min = half_float(load_u16(b + 2));
-    const uint8_t *s = b + 4, *q = b + 16;
+    const uint8_t *s = b + 4, *fifth = b + 16, *q = b + (five ? 48 : 16);
     for (int i = 0; i < 8; i++) {
         int scale = i < 4 ? s[i] & 63 : (s[i + 4] & 15) | (s[i - 4] >> 6) << 4;
         int min = i < 4 ? s[i + 4] & 63 : s[i + 4] >> 4 | (s[i] >> 6) << 4;
         float ds = d * (float)scale, dm = d_min * (float)min;
-        for (int j = 0; j < 32; j++)
-            out[i * 32 + j] = ds * (float)(q[i / 2 * 32 + j] >> (i % 2 * 4) & 15) - dm;
+        for (int j = 0; j < 32; j++) {
+            int code = (q[i / 2 * 32 + j] >> (i % 2 * 4) & 15) | (five ? (fifth[j] >> i & 1) << 4 : 0);
+            out[i * 32 + j] = ds * (float)code - dm;
+        }
     }
 }
 
@@ -114,13 +150,29 @@ void dequantize_row(int type, const uint8_t *rows, int64_t row, int64_t k, float
         for (int64_t i = 0; i < k / 32; i++)
             q4_0(rows + i * 18, out + i * 32);
         break;
+    case STORED_Q4_1:
+        for (int64_t i = 0; i < k / 32; i++)
+            q4_1(rows + i * 20, out + i * 32);
+        break;
+    case STORED_Q5_0:
+        for (int64_t i = 0; i < k / 32; i++)
+            q5_0(rows + i * 22, out + i * 32);
+        break;
+    case STORED_Q5_1:
+        for (int64_t i = 0; i < k / 32; i++)
+            q5_1(rows + i * 24, out + i * 32);
+        break;
     case STORED_Q6_K:
         for (int64_t i = 0; i < k / 256; i++)
             q6_k(rows + i * 210, out + i * 256);
         break;
     case STORED_Q4_K:
         for (int64_t i = 0; i < k / 256; i++)
-            q4_k(rows + i * 144, out + i * 256);
+            q45_k(rows + i * 144, 0, out + i * 256);
+        break;
+    case STORED_Q5_K:
+        for (int64_t i = 0; i < k / 256; i++)
+            q45_k(rows + i * 176, 1, out + i * 256);
         break;
     case STORED_Q2_0:
         for (int64_t i = 0; i < k / 64; i++)

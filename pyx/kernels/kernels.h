@@ -368,7 +368,7 @@ void hadamard(float *x, int64_t n);
 /* dequantize.c: one stored row as floats; k elements.  The caller checks k against the block size.  Panels hold
  * stored_rows_together rows side by side, other types one: `rows` is where these begin, `row` is one of them. */
 enum stored_type { STORED_F32, STORED_F16, STORED_BF16, STORED_Q8_0, STORED_Q6_K, STORED_Q4_0, STORED_Q4_K, STORED_Q2_0,
-                  STORED_PQ2_0, STORED_PQ2_0_R64 };
+                  STORED_PQ2_0, STORED_PQ2_0_R64, STORED_Q4_1, STORED_Q5_0, STORED_Q5_1, STORED_Q5_K };
 int64_t stored_row_bytes(int type, int64_t k); /* -1 if k is not a multiple of the block */
 int64_t stored_rows_together(int type);
 void dequantize_row(int type, const uint8_t *rows, int64_t row, int64_t k, float *out);

@@ -32,7 +32,7 @@ from pyx.stored_rows import StoredRows, buffer_bytes
 from pyx.ternary import TernaryMatrix
 from pyx.transformer import Segment
 from tests import handmade
-from tests.configs import each_layer, styled
+from tests.configs import each_layer
 from tests.formats.test_family_oracles import panels, q2_0
 from tests.handmade import HIDDEN, VOCAB, hf_config, hf_directory, hf_tensors
 
@@ -70,7 +70,7 @@ def test_i2s_is_exact(tmp_path: Path, path: Path) -> None:
     again = open_checkpoint(tmp_path / "m.gguf")
     a, b = source.config, again.config
     style = a.layers[0].mixer.rotation.style, "interleaved" if architecture(a) == "llama" else "half"
-    assert b.arch == architecture(a) and each_layer(a, lambda layer: styled(layer, style[1])).layers == b.layers
+    assert b.arch == architecture(a) and each_layer(a, lambda layer: layer.styled(style[1])).layers == b.layers
     for key in ("hidden", "n_vocab", "n_ctx_train", "tied"):
         assert getattr(a, key) == getattr(b, key), key
     assert len(again.notes) == (source.tokenizer.kind == "none")

@@ -1,0 +1,464 @@
+"""Planes: dense models as sums of ternary matrices, against NumPy that decodes what was written by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edge.errors import EdgeError, InvalidFile, UsageError
+from edge.formats import gguf, names, open_checkpoint
+from edge.formats.checkpoint import FLOAT_TYPES
+from edge.formats.gguf_writer import Entry
+from edge.model.weights import build
+from edge.tools.convert import convert
+from edge.tools.planes.target import Planes
+from pyx.planes import fit, floats
+from pyx.stored_rows import StoredRows
+from tests.handmade import hf_config, hf_directory, hf_tensors, safetensors
+from tests.kernels.test_transformer import logits
+from tests.oracles import family, tiny
+
+FAMILIES = {"llama": "llama3_rope", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3": "gemma3"}
+
+
+def dense(name: str) -> dict[str, np.ndarray]:
+    """The tensors of a tiny model, its matrices no longer ternary."""
+    random = np.random.RandomState(5)
+    model = tiny.MODELS[name]
+    return {key: (0.06 * random.standard_t(5, value.shape)).astype(np.float32) if tiny.is_ternary(model, key) else value
+            for key, value in tiny.weights(model).items()}  # fmt: skip
+
+
+def folder(path: Path, name: str, type: str = "F32", **config: Any) -> str:
+    """A tiny dense model as a Hugging Face folder."""
+    model = tiny.MODELS[name]
+    path.mkdir(exist_ok=True)
+    (path / "config.json").write_text(json.dumps({"architectures": [model.architecture], **model.config, **config}))
+
+    def data(value: np.ndarray) -> bytes:
+        if type == "BF16":
+            return (value.view(np.uint32) >> 16).astype(np.uint16).tobytes()
+        return value.astype({"F32": np.float32, "F16": np.float16}[type]).tobytes()
+
+    (path / "model.safetensors").write_bytes(safetensors(
+        {key: (type, value.shape, data(value)) for key, value in dense(name).items()}))
+    return str(path)
+
+
+def decoded(tensor: Any, k: int, group: int) -> np.ndarray:
+    """The weights [n_row][k] that a tensor of planes stands for, by the description of its layout."""
+    rows, n_plane = tensor.shape[0], tensor.shape[1] // k
+    size = 128 + 16 * group
+    panels = np.frombuffer(tensor.data, np.uint8).reshape(-1, k // group, n_plane, size)
+    scale = panels[..., :128].copy().view(np.float16).astype(np.float32)  # [panel][g][p][64]
+    codes = panels[..., 128:].reshape(*panels.shape[:3], group // 4, 16, 4)
+    weights = np.stack([(codes >> 2 * f & 3).astype(np.int8) - 1 for f in range(4)])  # [f][panel][g][p][step][lane][b]
+    weights = weights.transpose(1, 0, 5, 2, 3, 4, 6).reshape(len(panels), 64, k // group, n_plane, group)
+    if group == 128:  # element 4p + f stands at 32f + p
+        weights = weights.reshape(*weights.shape[:-1], 4, 32).swapaxes(-1, -2).reshape(weights.shape)
+    values = weights * scale.transpose(0, 3, 1, 2)[..., None]
+    return values.sum(3).reshape(-1, k)[:rows]
+
+
+def widths(config: Any) -> dict[str, int]:
+    return {part.name: part.shape[1] for part in names.parts(config) if part.role == "matrix"}
+
+
+def matrices(path: str, group: int) -> dict[str, np.ndarray]:
+    """The weights of all matrices of a converted file."""
+    checkpoint = open_checkpoint(path)
+    return {name: decoded(checkpoint.tensors[name], k, group) for name, k in widths(checkpoint.config).items()}
+
+
+def floats_of(checkpoint: Any) -> dict[str, np.ndarray]:
+    """All tensors of a dense checkpoint as float32."""
+    found = {}
+    for name, tensor in checkpoint.tensors.items():
+        rows, k = tensor.shape if len(tensor.shape) == 2 else (1, tensor.shape[0])
+        found[name] = np.array(floats(StoredRows(tensor.type, tensor.data, rows, k))).reshape(tensor.shape)
+    return found
+
+
+# ---- the fit ---------------------------------------------------------------------------------------------------------
+
+
+def slow_fit(w: np.ndarray, n_plane: int, starts: int = 6) -> float:
+    """The least squared error of a group that alternating finds, the obvious way."""
+    codes = np.stack(np.meshgrid(*[[-1, 0, 1]] * n_plane)).reshape(n_plane, -1).T
+    best = np.inf
+    for start in range(starts):
+        a = np.abs(w).max() * (0.4 + 0.1 * start) * 3.0 ** -np.arange(n_plane)
+        for _ in range(12):
+            t = codes[np.abs(w[:, None] - codes @ a).argmin(1)]
+            a = np.linalg.lstsq(t.astype(float), w, rcond=None)[0]
+        best = min(best, float(((w - codes[np.abs(w[:, None] - codes @ a).argmin(1)] @ a) ** 2).sum()))
+    return best
+
+
+@pytest.mark.parametrize("group", [32, 64, 128])
+@pytest.mark.parametrize("n_plane", [1, 2, 3, 4])
+def test_a_fit_is_as_good_as_the_slow_one(n_plane: int, group: int) -> None:
+    w = np.random.default_rng(n_plane).standard_normal((8, 2 * group)).astype(np.float32)
+    codes, scales, error, whole = fit(w.ravel(), 8, 2 * group, group, n_plane)
+    t = np.array(codes, np.int8).reshape(n_plane, 8, 2, group)
+    s = np.array(scales, np.float32).reshape(n_plane, 8, 2, 1)
+    assert set(np.unique(t)) <= {-1, 0, 1} and (s >= 0).all()
+    assert (s == s.astype(np.float16)).all()
+    miss = w.reshape(8, 2, group).astype(float) - (t.astype(float) * s).sum(0)
+    assert error == pytest.approx((miss**2).sum()) and whole == pytest.approx((w.astype(float) ** 2).sum())
+    slow = sum(slow_fit(each, n_plane) for each in w.reshape(-1, group).astype(float))
+    assert error <= 1.03 * slow
+
+
+def test_sums_of_planes_are_found_exactly() -> None:
+    """Weights that are such a sum lose only what rounding scales to half costs: nothing."""
+    rng = np.random.default_rng(0)
+    t = rng.integers(-1, 2, (3, 16, 64))
+    a = np.float32([0.5, 0.1875, 0.0625])[:, None, None]
+    w = (t * a).sum(0).astype(np.float32)
+    _, _, error, whole = fit(w.ravel(), 16, 64, 32, 3)
+    assert error <= 1e-6 * whole
+
+
+def test_important_columns_lose_less() -> None:
+    w = np.random.default_rng(3).standard_normal((64, 32)).astype(np.float32)
+    importance = np.where(np.arange(32) < 8, 100, 1).astype(np.float32)
+
+    def missed(**more: Any) -> np.ndarray:
+        codes, scales, _, _ = fit(w.ravel(), 64, 32, 32, 2, **more)
+        t, s = np.array(codes, np.int8).reshape(2, 64, 32), np.array(scales, np.float32).reshape(2, 64, 1)
+        return ((w - (t * s).sum(0)) ** 2).sum(0)
+
+    assert missed(importance=importance)[:8].sum() < 0.6 * missed()[:8].sum()
+
+
+def test_threads_change_nothing_and_zeros_stay() -> None:
+    w = np.random.default_rng(1).standard_normal((70, 128)).astype(np.float32)
+    w[3], w[4, :40] = 0, 1e-9
+    runs = [fit(w.ravel(), 70, 128, 64, 3, n) for n in (1, 2, 5)]
+    assert all(bytes(a[0]) == bytes(runs[0][0]) and bytes(a[1]) == bytes(runs[0][1]) and a[2:] == runs[0][2:]
+               for a in runs)
+    assert not np.array(runs[0][0]).reshape(3, 70, 128)[:, 3].any()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e9])
+def test_weights_that_half_precision_cannot_scale(bad: float) -> None:
+    w = np.ones((2, 32), np.float32)
+    w[1, 5] = bad
+    with pytest.raises(ValueError, match="16 bits"):
+        fit(w.ravel(), 2, 32, 32, 1)
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FAMILIES.values(), ids=FAMILIES)
+@pytest.mark.parametrize("group", [32, 64, 128])
+def test_each_family_runs_as_numpy_says(tmp_path: Path, name: str, group: int) -> None:
+    """The converted file, run by the engine, gives the logits of the weights that it holds, and those are near the
+    model's.
+    """
+    source = folder(tmp_path / "m", name)
+    convert(source, tmp_path / "m.gguf", planes=Planes(3, group), embedding="F32")
+    checkpoint = open_checkpoint(tmp_path / "m.gguf")
+    assert (checkpoint.config.planes, checkpoint.config.activation_quant) == (group, f"int8-{group}")
+    made = matrices(str(tmp_path / "m.gguf"), group)
+    rest = {name: tensor for name, tensor in checkpoint.tensors.items() if name not in made}
+    weights = {**made, **floats_of(dataclasses.replace(checkpoint, tensors=rest))}
+    exact = dataclasses.replace(checkpoint.config, activation_quant="none")
+    before = open_checkpoint(source, dense=True)
+    # the file has the divisors of the rotation as a tensor, which this oracle takes from the configuration
+    want = family.Model(dataclasses.replace(exact, rope_scaling=before.config.rope_scaling), weights).logits(tiny.IDS)
+    got = logits(build(dataclasses.replace(checkpoint, config=exact), head="f32"), exact, tiny.IDS)
+    assert np.abs(got - want).max() <= 1e-4 * np.ptp(want)
+    rounded = logits(build(checkpoint, head="f32"), checkpoint.config, tiny.IDS)
+    assert np.corrcoef(rounded.ravel(), want.ravel())[0, 1] > 0.97
+    original = family.Model(before.config, floats_of(before)).logits(tiny.IDS)
+    assert np.corrcoef(original.ravel(), want.ravel())[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("type", FLOAT_TYPES)
+def test_each_type_of_source(tmp_path: Path, type: str) -> None:
+    """GGUF files of every type: what is written is near what the gguf package decodes."""
+    package = pytest.importorskip("gguf", reason="needs the gguf package (dev dependency)")
+    convert_to_file(tmp_path / "dense.gguf", "qwen3", type)
+    result = convert(tmp_path / "dense.gguf", tmp_path / "m.gguf", planes=Planes(3, 64))
+    made = matrices(result.path, 64)
+    reader = package.GGUFReader(tmp_path / "dense.gguf")
+    for tensor in reader.tensors:
+        if tensor.name in made:
+            want = package.quants.dequantize(tensor.data, tensor.tensor_type).reshape(made[tensor.name].shape)
+            assert ((made[tensor.name] - want) ** 2).sum() <= 0.01 * (want**2).sum(), tensor.name
+    assert open_checkpoint(result.path).metadata["bitnet-edge.planes.source"] == f"dense.gguf ({type})"
+
+
+def convert_to_file(path: Path, name: str, type: str) -> None:
+    """A tiny dense model as a GGUF file whose matrices have a type.  Of types that the gguf package cannot write, the
+    blocks are random bytes with sane scales.
+    """
+    package = pytest.importorskip("gguf", reason="needs the gguf package (dev dependency)")
+    source = open_checkpoint(folder(path.parent / "hf", name), dense=True)
+    from edge.formats.gguf_keys import metadata
+
+    rng = np.random.default_rng(7)
+
+    def stored(tensor: Any) -> Entry:
+        if not names.is_projection(tensor.name):
+            return Entry(tensor.name, tensor.type, tensor.shape, tensor.data)
+        values = np.frombuffer(tensor.data, np.float32).reshape(tensor.shape)
+        kind = package.GGMLQuantizationType[type]
+        try:
+            data = package.quants.quantize(values, kind).tobytes()
+        except NotImplementedError:
+            elements, size = package.GGML_QUANT_SIZES[kind]
+            blocks = rng.integers(0, 256, (values.size // elements, size), dtype=np.uint8)
+            for at in {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}[type]:
+                blocks[:, at : at + 2] = np.frombuffer(np.float16(0.001).tobytes(), np.uint8)
+            data = blocks.tobytes()
+        return Entry(tensor.name, type, tensor.shape, data)
+
+    gguf.write(path, metadata(source, "I2_S"), [stored(each) for each in source.tensors.values()])
+
+
+@pytest.mark.parametrize("type", ["F32", "F16", "BF16"])
+def test_folders_of_floats(tmp_path: Path, type: str) -> None:
+    result = convert(folder(tmp_path / "m", "qwen2", type), tmp_path / "m.gguf", planes=Planes(2, 128))
+    assert {t.shape[1] for n, t in open_checkpoint(result.path).tensors.items() if n.endswith("attn_q.weight")} == {512}
+
+
+def test_rows_of_llama_are_reordered(tmp_path: Path) -> None:
+    """Queries of a Hugging Face folder come in the order of GGUF."""
+    convert(folder(tmp_path / "m", "llama3_rope"), tmp_path / "m.gguf", planes=Planes(3, 32))
+    made = matrices(str(tmp_path / "m.gguf"), 32)["blk.0.attn_q.weight"]
+    want = dense("llama3_rope")["model.layers.0.self_attn.q_proj.weight"]
+    want = want.reshape(4, 2, 64, 256).swapaxes(1, 2).reshape(512, 256)
+    assert ((made - want) ** 2).sum() <= 0.01 * (want**2).sum()
+
+
+def test_more_planes_and_smaller_groups_lose_less(tmp_path: Path) -> None:
+    source = folder(tmp_path / "m", "qwen3")
+    lost = {}
+    for planes in (Planes(1, 64), Planes(2, 128), Planes(2, 32), Planes(3, 32), Planes(None, 32)):
+        result = convert(source, tmp_path / "m.gguf", planes=planes, force=True)
+        said = open_checkpoint(result.path).metadata
+        key = (planes.count, planes.group)
+        lost[key] = said["bitnet-edge.planes.error"]
+        assert said["bitnet-edge.planes.bits"] == pytest.approx((planes.count or 3) * (2 + 16 / planes.group))
+        assert said["bitnet-edge.planes.method"] == "fit"
+        assert said["bitnet-edge.planes.group"] == planes.group
+        want = {name: np.array(value) for name, value in floats_of(open_checkpoint(source, dense=True)).items()}
+        made = matrices(result.path, planes.group)
+        errors = sum(float(((made[name] - want[name]) ** 2).sum()) for name in made)
+        assert lost[key] == pytest.approx(errors / sum(float((want[name] ** 2).sum()) for name in made), rel=1e-3)
+    assert lost[1, 64] > lost[2, 128] > lost[2, 32] > lost[3, 32] == lost[None, 32]
+
+
+def test_the_same_bytes_for_any_number_of_threads_and_after_an_interruption(tmp_path: Path) -> None:
+    source = folder(tmp_path / "m", "gemma3")
+    want = convert(source, tmp_path / "a.gguf", planes=Planes(2, 64, n_threads=1)).sha256
+    assert convert(source, tmp_path / "b.gguf", planes=Planes(2, 64, n_threads=3)).sha256 == want
+    count = 0
+
+    def stop(done: int, total: int, name: str) -> None:
+        nonlocal count
+        count += 1
+        if count == 30:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        convert(source, tmp_path / "c.gguf", planes=Planes(2, 64), progress=stop)
+    again = convert(source, tmp_path / "c.gguf", planes=Planes(2, 64))
+    assert again.sha256 == want and any("went on" in note for note in again.notes)
+    assert hashlib.sha256((tmp_path / "c.gguf").read_bytes()).hexdigest() == want
+
+
+# ---- calibration -----------------------------------------------------------------------------------------------------
+
+
+def with_tokenizer(path: Path, name: str) -> str:
+    """A tiny dense model that reads texts byte by byte."""
+    source = folder(path, name)
+    alphabet = [chr(b) for b in (*range(33, 127), *range(161, 173), *range(174, 256))]
+    alphabet += [chr(256 + n) for n in range(256 - len(alphabet))]
+    (path / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None, "decoder": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "vocab": {text: i for i, text in enumerate(alphabet)}, "merges": []}}))
+    return source
+
+
+@pytest.fixture
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A short text, cut into short pieces."""
+    from edge.tools.planes import calibrated_target
+
+    monkeypatch.setattr(calibrated_target, "PIECE", 48)
+    random = np.random.RandomState(0)
+    (tmp_path / "text.txt").write_text(bytes(random.randint(97, 123, 48 * 30, np.uint8)).decode())
+    return str(tmp_path / "text.txt")
+
+
+@pytest.mark.parametrize("name", FAMILIES.values(), ids=FAMILIES)
+def test_the_layers_in_numpy_are_those_of_the_oracle(tmp_path: Path, text: str, name: str) -> None:
+    """Hidden states of the float run against NumPy in float64, and the measured loss against the engine."""
+    from edge.tools.planes import calibrated, forward
+    from edge.tools.planes.calibrated_target import CalibratedTarget
+
+    checkpoint = open_checkpoint(with_tokenizer(tmp_path / "m", name), dense=True)
+    target = CalibratedTarget(checkpoint, Planes(2, 64, calibrate=True, text=text), "F32", lambda done, total: None)
+    source = target.source_of_numbers
+    h = calibrated.embedded(source, np.array([tiny.IDS, tiny.IDS[::-1]]))
+    for index in range(source.config.n_layer):
+        run = forward.layer(source.config, index, h, calibrated.layer_vectors(source, index), source.divisors)
+        x = next(run)
+        for kinds in forward.STAGES[:-1]:
+            x = run.send([x @ source.matrix(calibrated.name(index, kind)).T for kind in kinds])
+        h = calibrated.returned(run, [x @ source.matrix(calibrated.name(index, "ffn_down")).T])
+    want = family.Model(checkpoint.config, floats_of(checkpoint)).logits(tiny.IDS)
+    assert np.abs(calibrated.logits(source, h[0]) - want).max() <= 1e-3 * np.ptp(want)
+
+
+def test_feedback_loses_less_where_it_counts() -> None:
+    """Outputs of inputs that depend on each other: less is lost than with the best fit of the weights alone."""
+    from edge.tools.planes import feedback
+
+    rng = np.random.default_rng(2)
+    x = (rng.standard_normal((600, 24)) @ rng.standard_normal((24, 128)) + 0.3 * rng.standard_normal((600, 128)))
+    x = x.astype(np.float32)
+    w = rng.standard_normal((40, 128)).astype(np.float32)
+    about = feedback.factor(feedback.damped((x.T @ x).astype(np.float64)), 32)
+    codes, scales, made = feedback.planes(w, about, 2, 32, 2)
+    assert set(np.unique(codes)) <= {-1, 0, 1} and (scales == scales.astype(np.float16)).all() and (scales >= 0).all()
+    again = feedback.planes(w, about, 2, 32, 1)
+    assert (again[0] == codes).all() and (again[1] == scales).all()
+    t, s, _, _ = fit(w.ravel(), 40, 128, 32, 2)
+    plain = feedback.restored(np.array(t).reshape(2, 40, 128), np.array(s).reshape(2, 40, 4))
+    lost = [float((((w - each) @ x.T) ** 2).sum()) for each in (made, plain)]
+    assert lost[0] < 0.5 * lost[1]
+
+
+def test_calibrated_files(tmp_path: Path, text: str) -> None:
+    """Measured, resumed to the same bytes, within the bits asked for."""
+    source = with_tokenizer(tmp_path / "m", "qwen3")
+    planes = Planes(None, 64, calibrate=True, text=text, bits=5.5)
+    result = convert(source, tmp_path / "a.gguf", planes=planes)
+    checkpoint = open_checkpoint(result.path)
+    said = checkpoint.metadata
+    assert said["bitnet-edge.planes.bits"] <= 5.5
+    counts = {tensor.shape[1] // k for tensor, k in
+              ((checkpoint.tensors[name], k) for name, k in widths(checkpoint.config).items())}
+    assert len(counts) > 1
+    assert 0 < said["bitnet-edge.planes.kl"] < 5 and 0 < said["bitnet-edge.planes.same_choice"] <= 1
+    assert said["bitnet-edge.planes.perplexity_ratio"] > 0 and "held out" in said["bitnet-edge.planes.measured"]
+    count = 0
+
+    def stop(done: int, total: int, name: str) -> None:
+        nonlocal count
+        count += name.startswith("blk")
+        if count == 9:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        convert(source, tmp_path / "b.gguf", planes=planes, progress=stop)
+    again = convert(source, tmp_path / "b.gguf", planes=planes)
+    assert any("went on" in note for note in again.notes)
+    kept = {name: bytes(tensor.data) for name, tensor in open_checkpoint(again.path).tensors.items()}
+    assert kept == {name: bytes(tensor.data) for name, tensor in checkpoint.tensors.items()}
+
+
+def test_planes_are_shared_out_where_they_save_most() -> None:
+    from edge.tools.planes.calibrated import Sensitivity, shared_out
+
+    found = [Sensitivity("a", 100, (9.0, 0.9, 0.09, 0.009)), Sensitivity("b", 100, (1.0, 0.1, 0.01, 0.001)),
+             Sensitivity("c", 200, (0.2, 0.02, 0.002, 0.0002))]  # fmt: skip
+    assert shared_out(found, 1.0, 0.0) == {"a": 1, "b": 1, "c": 1}
+    assert shared_out(found, 1.5, 0.0) == {"a": 2, "b": 2, "c": 1}
+    assert shared_out(found, 1.75, 0.0) == {"a": 3, "b": 2, "c": 1}
+    assert shared_out(found, 4.0, 0.0) == {"a": 4, "b": 4, "c": 4}
+    assert shared_out(found, 4.0, 2.2) == {"a": 2, "b": 1, "c": 1}
+
+
+def test_what_calibration_refuses(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "m.gguf"
+    with pytest.raises(UsageError, match="has no tokenizer"):
+        convert(folder(tmp_path / "n", "qwen3"), target, planes=Planes(2, 64, calibrate=True, text=text))
+    source = with_tokenizer(tmp_path / "m", "qwen3")
+    (tmp_path / "short.txt").write_text("too short")
+    with pytest.raises(UsageError, match="calibration needs"):
+        convert(source, target, planes=Planes(2, 64, calibrate=True, text=str(tmp_path / "short.txt")))
+    with pytest.raises(UsageError, match="cannot read"):
+        convert(source, target, planes=Planes(2, 64, calibrate=True, text=str(tmp_path / "none.txt")))
+    for wrong in ({"text": text}, {"bits": 5.0}, {"count": 2, "calibrate": True, "bits": 5.0},
+                  {"calibrate": True, "bits": 1.0}, {"calibrate": True, "nats": -1.0}):
+        with pytest.raises(UsageError):
+            Planes(**wrong)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(UsageError, match="needs NumPy"):
+        convert(source, target, planes=Planes(2, 64, calibrate=True, text=text))
+    assert not target.exists()
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    target = tmp_path / "m.gguf"
+    ternary = hf_directory(tmp_path / "t", hf_config(), hf_tensors("scaled"))
+    with pytest.raises(EdgeError, match="is ternary already"):
+        convert(ternary, target, planes=Planes(3, 32))
+    with pytest.raises(UsageError, match="hunyuan-dense are not supported"):
+        convert(folder(tmp_path / "h", "hunyuan"), target, planes=Planes(3, 32))
+    with pytest.raises(UsageError, match="rows of 192, not a multiple of 128.*--group 64"):
+        convert(narrow(tmp_path / "n", 192), target, planes=Planes(3, 128))
+    with pytest.raises(UsageError, match="rows of 176, not a multiple of 32"):
+        convert(narrow(tmp_path / "o", 176), target, planes=Planes(3, 32))
+    for planes in ({"count": 4}, {"count": 0}, {"group": 48}):
+        with pytest.raises(UsageError):
+            Planes(**planes)
+    with pytest.raises(InvalidFile, match="--planes auto"):
+        open_checkpoint(folder(tmp_path / "q", "qwen3"))
+    broken = dense("qwen3")
+    broken["model.layers.1.mlp.up_proj.weight"][3, 4] = np.nan
+    (tmp_path / "q" / "model.safetensors").write_bytes(safetensors(
+        {key: ("F32", value.shape, value.tobytes()) for key, value in broken.items()}))
+    with pytest.raises(InvalidFile, match=r"blk\.1\.ffn_up\.weight: a weight is not a finite"):
+        convert(tmp_path / "q", target, planes=Planes(3, 32))
+    assert not target.exists()
+
+
+def narrow(path: Path, ffn: int) -> str:
+    """A tiny dense qwen3 with a feed-forward part of another width."""
+    source = folder(path, "qwen3", intermediate_size=ffn)
+    tensors = {key: value[:ffn] if "gate" in key or "up_proj" in key else value[:, :ffn] if "down" in key else value
+               for key, value in dense("qwen3").items()}  # fmt: skip
+    (path / "model.safetensors").write_bytes(safetensors(
+        {key: ("F32", value.shape, np.ascontiguousarray(value).tobytes()) for key, value in tensors.items()}))
+    return source
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """Options, exit codes, one line for each error."""
+    source = folder(tmp_path / "m", "qwen3")
+
+    def run(*more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "edge", "convert", source, str(tmp_path / "m.gguf"), *more],
+                              capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": "0"})
+
+    assert run("--planes", "2", "--group", "64").returncode == 0
+    assert open_checkpoint(tmp_path / "m.gguf").config.planes == 64
+    shown = subprocess.run([sys.executable, "-m", "edge", "model", "show", str(tmp_path / "m.gguf")],
+                           capture_output=True, text=True)
+    assert "a scale per 64 weights, 4.50 bits per weight, from m (F32), fit" in shown.stdout, shown.stderr
+    assert "relative squared error 0.0" in shown.stdout
+    for options in (["--group", "64"], ["--planes", "2", "--type", "I2_S"], ["--planes", "2", "--ternarise"]):
+        failed = run("--force", *options)
+        assert failed.returncode == 2 and len(failed.stderr.splitlines()) <= 2, failed.stderr
