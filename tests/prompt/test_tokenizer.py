@@ -193,7 +193,7 @@ def test_like_hugging_face_on_our_vocabulary():
     check()
 
 
-@by_name(("gpt-2", "qwen2", *TRAINED_NAMES[:4]))
+@by_name(("gpt-2", "qwen2", *TRAINED_NAMES[:5]))
 def test_like_hugging_face_on_a_large_vocabulary(name):
     """Trained ones also as a file of theirs that we read: tokenizer.json."""
     other = trained_by_hugging_face(name) if name in TRAINED_NAMES else _hugging_face(spec_of(name))
