@@ -36,7 +36,9 @@ def pairs_of(tokens: list[bytes], roles: bytes | None = None) -> BytePairs:
 
 
 def joined(piece: bytes, ranks: dict[bytes, int]) -> list[bytes]:
-    """The definition, for bytes that are tokens: as long as neighbours make a token, join those of the lowest rank, the leftmost of equals."""
+    """The definition, for bytes that are tokens: as long as neighbours make a token, join those of the lowest rank, the
+    leftmost of equals.
+    """
     if piece in ranks:
         return [piece]
     parts = [piece[i : i + 1] for i in range(len(piece))]

@@ -84,8 +84,8 @@ def test_every_character(tokenizer: Tokenizer, other: Any) -> None:
 
 def test_hard_places(tokenizer: Tokenizer, other: Any) -> None:
     parts = ["1", "23", "²", "½", "٣", "१", "Ⅷ", " ", "  ", "\t", "\n", "\r\n", "\u3000", "\xa0", "\u200b", "'s", "'S",
-             "'", "a", "Ab", "é", "e\u0301", "中", "👩‍👩‍👧‍👦", "🇨🇭", "🏳️‍🌈", ".", "...", "\x04", "\x06", "\x13", "\0", "\ufeff", "\ufffd",
-             "<|im_end|>", "<|", "|>", "\U0010ffff", "-", "_", "$1,234.50"]
+             "'", "a", "Ab", "é", "e\u0301", "中", "\U0001f469\u200d\U0001f467", "🇨🇭", ".", "...", "-", "$1,234.50",
+             "\x04", "\x06", "\x13", "\0", "\ufeff", "\ufffd", "\U0010ffff", "<|im_end|>", "<|", "|>"]  # fmt: skip
     r = random.Random(8)
     for _ in range(6000):
         each = "".join(r.choice(parts) for _ in range(r.randrange(1, 12)))
