@@ -21,7 +21,7 @@ unexport PYTHONPATH PYTHONHOME
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make chat    install everything and chat with a model"
+	@echo "make chat    install everything, get a small model (98 MB) and chat with it"
 	@echo "make test    install what is missing and run the test suite (ARGS='-k name' selects tests)"
 	@echo "make test-clients   test bitnet-edge serve with the clients of OpenAI, Ollama and others"
 	@echo "make compilers  build with clang and an older GCC, and compare the results bit for bit"
@@ -46,7 +46,7 @@ help:
 	@echo "make clean   remove everything that was built, including the virtual environment"
 
 chat: $(VENV)/.compiled
-	@$(PY) -m edge chat $(ARGS) || [ $$? -eq 130 ]  # left by Ctrl-C: no failure of make
+	@packaging/chat.sh $(PY) $(VENV)/.model $(ARGS) || [ $$? -eq 130 ]  # left by Ctrl-C: no failure of make
 
 bench: $(VENV)/.compiled
 	@$(PY) -m edge bench $(ARGS)
