@@ -582,7 +582,7 @@ def check(model: Pulled, dense: bool = False) -> None:
     from edge.formats import open_checkpoint
 
     try:
-        open_checkpoint(model.path, **({"dense": True} if dense else {}))
+        open_checkpoint(model.path, dense=dense)
     except (InvalidFile, ModelNotFound) as error:
         raise InvalidFile(f"{error} (the download is kept in {os.path.dirname(model.path) or model.path}; "
                           f"bitnet-edge rm {model.name} deletes it)") from None

@@ -24,7 +24,7 @@ CAPITAL = "What is the capital of France?"
 
 
 def test_run_knows_the_capital_of_france(real_model: Path) -> None:
-    done = subprocess.run([*REAL, "run", "-m", real_model, "-T", "0", "-n", "24", CAPITAL], cwd=ROOT,
+    done = subprocess.run([*REAL, "run", "-m", real_model, "--temperature", "0", "-n", "24", CAPITAL], cwd=ROOT,
                           env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 and "Paris" in done.stdout, done
 
