@@ -630,7 +630,7 @@ def _made_of_planes(
     """
     from edge.model.cores import find as find_cores
     from edge.tools.convert import convert
-    from edge.tools.planes import Planes
+    from edge.tools.planes.target import Planes
 
     report = on_convert() if on_convert is not None else None
     place, file = os.path.dirname(model.path), f"{model.name}.gguf"
