@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -70,7 +71,9 @@ def main(path: str | None = None) -> None:
         "source": f"hf:{known.repo}@{known.revision}/{known.file}", "source_sha256": known.package.sha256,
         "licence": known.licence, "model_sha256": sha256(model), "conversations": found,
     }  # fmt: skip
-    FILE.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+    text = re.sub(r"\[\s+([\d,\s]+?)\s+\]", lambda ids: f"[{' '.join(ids[1].split())}]", text)
+    FILE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
