@@ -457,7 +457,7 @@ def pull(
                         sha256=digests[0] if len(digests) == 1 else None)
         check(model, dense=bool(known and known.planes))
         if known is not None and known.planes:
-            model, file = _made_of_planes(model, known.planes, on_convert)
+            model, file = _made_of_planes(model, known, on_convert)
         elif not as_is:
             model, file = _made_fast(model, file, [_local(each) for each in wanted], on_convert)
         write_record(model, file)
@@ -622,7 +622,7 @@ def _made_fast(
 
 
 def _made_of_planes(
-    model: Pulled, count: int, on_convert: Callable[[], OnProgress | None] | None
+    model: Pulled, known: Known, on_convert: Callable[[], OnProgress | None] | None
 ) -> tuple[Pulled, str]:
     """Convert a dense model to sums of ternary matrices, and delete what it was made from.
 
@@ -636,7 +636,7 @@ def _made_of_planes(
     place, file = os.path.dirname(model.path), f"{model.name}.gguf"
     target = os.path.join(place, file)
     convert(model.path, target, progress=(lambda done, total, _: report(done, total)) if report else None, force=True,
-            planes=Planes(count, n_threads=find_cores().threads), extra={"general.license": model.licence.lower()})
+            planes=Planes(known.planes, n_threads=find_cores().threads), extra={"general.name": known.name})
     os.unlink(model.path)
     model = replace(model, path=target, nbytes=os.path.getsize(target), converted=True)
     check(model)
