@@ -28,6 +28,7 @@ class Model:
 
 
 MODELS = (
+    Model("SmolLM2-135M-Instruct", "smollm2-135m"),
     Model("Ternary-Bonsai 1.7B", "bonsai-1.7b"),
     Model("Ternary-Bonsai 4B", "bonsai-4b"),
     Model("Ternary-Bonsai 8B", "bonsai-8b"),

@@ -21,7 +21,6 @@ class BytePairs:
         ends: Any,  # int64 [n]: where each text ends in stored
         roles: bytes | bytearray,  # [n]: SKIP, RAW or TOKEN
         alphabet: str,  # [256]: the character that stands for each byte
-        unknown: int = -1,  # id of a byte that is not a token; -1: left out
     ) -> None: ...
     def rank_by(self, stored: Any, first: int, ends: Any, begin: int = 0) -> int:
         """Rank tokens by the first of these merges ("left right") that makes them.

@@ -47,8 +47,8 @@ cdef class BytePairs:
     """A vocabulary: the texts in ``stored`` from byte ``first`` on, which end at ``ends``, int64 [n], see
     :func:`pyx.strings.ends`.
 
-    roles: bytes [n], each SKIP, RAW or TOKEN. alphabet: str [256], the character that stands for each byte. unknown:
-    the id for a byte that is not a token; -1 omits the byte.  If two tokens are equal, the first is used.
+    roles: bytes [n], each SKIP, RAW or TOKEN. alphabet: str [256], the character that stands for each byte.  If two
+    tokens are equal, the first is used.  A byte that is no token is left out, and its neighbours become neighbours.
 
     ``blob``: the bytes of all texts, joined; ``ends``: array("I") [n], where each ends there.  ``stranger``: the first
     text with a character outside the alphabet, or -1; with such a text nothing can be encoded.  Raises ValueError for
@@ -65,12 +65,13 @@ cdef class BytePairs:
     cdef uint64_t mask                  # number of slots, a power of two, minus 1
     cdef int64_t n                      # texts
     cdef int64_t longest                # bytes of the longest token
-    cdef int32_t single[256]            # byte -> id
+    cdef int32_t single[256]            # byte -> id, or -1
+    cdef bytes gaps                     # the bytes that are no token
     cdef int16_t byte_of[LETTERS]       # code point -> byte, or -1
     cdef Arena slot_arena, rank_arena
     cdef Arena scratch                  # for the parts of a short piece; the GIL belongs to who uses it
 
-    def __cinit__(self, stored, int64_t first, ends, roles, str alphabet not None, int32_t unknown=-1):
+    def __cinit__(self, stored, int64_t first, ends, roles, str alphabet not None):
         cdef const int64_t[::1] stops = ends    # [n]
         cdef const uint8_t[::1] role = roles    # [n]
         cdef int64_t i, size, pos = 0, n = stops.shape[0]
@@ -109,7 +110,7 @@ cdef class BytePairs:
             PyBuffer_Release(&buffer)
         self.blob = written.data[:pos]
         self.data = <const uint8_t *><const char *>self.blob
-        self.find_singles(unknown)
+        self.find_singles()
         self.scratch = room(SHORT)
 
     cdef int64_t read(
@@ -180,15 +181,30 @@ cdef class BytePairs:
             slot = (slot + 1) & self.mask
         return -1
 
-    cdef void find_singles(self, int32_t unknown) noexcept:
+    cdef find_singles(self):
         """Look up the tokens of single bytes, with which every piece starts."""
         cdef int i
         cdef uint8_t byte
         for i in range(256):
             byte = <uint8_t>i
             self.single[i] = self.find(&byte, 1)
-            if self.single[i] < 0:
-                self.single[i] = unknown
+        self.gaps = bytes([i for i in range(256) if self.single[i] < 0])
+
+    cdef inline int32_t whole(self, const char *piece, int64_t size) noexcept:
+        """The token of a piece [size] that needs no joining, or -1."""
+        cdef int32_t id
+        if size == 1:
+            return self.single[<uint8_t>piece[0]]
+        id = self.find(<const uint8_t *>piece, size) if size else -1
+        return id if id >= 0 and self.rank[id] != NONE else -1
+
+    cdef bint has_gap(self, const char *piece, int64_t size) noexcept:
+        """Whether one of the bytes of piece [size] is no token."""
+        cdef int64_t i
+        for i in range(size):
+            if self.single[<uint8_t>piece[i]] < 0:
+                return True
+        return False
 
     def rank_by(self, stored, int64_t first, ends, int64_t begin=0):
         """Rank tokens by the first of these merges that makes them; merges are stored like the texts ("left right"),
@@ -240,6 +256,7 @@ cdef class BytePairs:
         """
         cdef list out = []
         cdef const char *piece
+        cdef bytes known
         cdef Py_ssize_t size
         cdef int64_t read = 0
         cdef int32_t id
@@ -249,13 +266,12 @@ cdef class BytePairs:
             if read >= BLOCK and look is not None:
                 read = 0
                 look()
-            if size == 1:
-                id = self.single[<uint8_t>piece[0]]
-                if id >= 0:
-                    out.append(id)
-                continue
-            id = self.find(<const uint8_t *>piece, size) if size else -1
-            if id >= 0 and self.rank[id] != NONE:
+            id = self.whole(piece, size)
+            if id < 0 and self.gaps and self.has_gap(piece, size):
+                known = piece[:size].translate(None, self.gaps)
+                piece, size = known, len(known)
+                id = self.whole(piece, size)
+            if id >= 0:
                 out.append(id)
             elif size:
                 self.join(<const uint8_t *>piece, size, out, look)
@@ -292,9 +308,7 @@ cdef class BytePairs:
         i, pause = 0, BLOCK
         while i < n:
             right = parts.next[i]
-            id = self.single[piece[i]] if right == i + 1 else self.find(piece + i, right - i)
-            if id >= 0:
-                out.append(id)
+            out.append(self.single[piece[i]] if right == i + 1 else self.find(piece + i, right - i))
             i = right
             if i >= pause and look is not None:
                 pause = i + BLOCK

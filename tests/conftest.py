@@ -19,6 +19,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from edge.registry import library
+
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
 
@@ -35,6 +37,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # What a first opening finds out about a file is kept between starts, but not in the home of whoever runs the tests.
 os.environ.setdefault("BITNET_EDGE_STATE", tempfile.mkdtemp(prefix="bitnet-edge-tests-"))
+
+# A model of other people, for the tests marked real_model: a file named here, else the one that was pulled.
+_REAL_MODEL = os.environ.pop("REAL_MODEL", None) or getattr(library.find("smollm2-135m"), "path", None)
 
 # Which model answers where a test names none: the demo model, whatever is set or was pulled on this machine.
 os.environ["BITNET_EDGE_MODEL"] = "demo"
@@ -69,6 +74,14 @@ def bundled_model() -> Path:
     if not models:
         pytest.skip("no bundled model in edge/bundled")
     return models[0]
+
+
+@pytest.fixture(scope="session")
+def real_model() -> Path:
+    """SmolLM2-135M as ``bitnet-edge pull smollm2-135m`` stores it."""
+    if _REAL_MODEL is None:
+        pytest.skip("needs SmolLM2-135M: bitnet-edge pull smollm2-135m, or REAL_MODEL=FILE")
+    return Path(_REAL_MODEL)
 
 
 def pytest_collection_finish() -> None:

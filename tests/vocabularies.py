@@ -24,7 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FOREIGN = ROOT.parent / "shared" / "data" / "vocab"
 FOREIGN_NAMES = ("llama-bpe", "qwen2", "gpt-2", "falcon", "llama-spm", "phi-3")
 #: split patterns of byte-level vocabularies, and a SentencePiece vocabulary made as Llama 2's was
-TRAINED_NAMES = ("trained llama-bpe", "trained qwen2", "trained gpt-2", "trained falcon", "trained spm")
+TRAINED_NAMES = ("trained llama-bpe", "trained qwen2", "trained gpt-2", "trained smollm", "trained falcon",
+                 "trained spm")
 
 needs_foreign = pytest.mark.skipif(
     not FOREIGN.is_dir(),
@@ -75,7 +76,7 @@ def trained_by_hugging_face(name: str) -> Any:
     from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
     made = tokenizers.Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.Sequence([
+    made.pre_tokenizer = digits_then_gpt2() if name == "trained smollm" else pre_tokenizers.Sequence([
         pre_tokenizers.Split(Regex(PATTERNS[name.removeprefix("trained ")]), "isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
     ])  # fmt: skip
@@ -84,6 +85,14 @@ def trained_by_hugging_face(name: str) -> Any:
         vocab_size=3000, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         special_tokens=["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|im_start|>", "<tool_call>"]))
     return made
+
+
+def digits_then_gpt2() -> Any:
+    """The split of SmolLM2's tokenizer.json."""
+    from tokenizers import pre_tokenizers
+
+    return pre_tokenizers.Sequence([
+        pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])  # fmt: skip
 
 
 def sentencepiece_model(**options: Any) -> bytes:

@@ -220,6 +220,8 @@ def _pre_tokenizer(stated: Any, notes: list[str]) -> tuple[str, str | None]:
     kinds = [step.get("type") for step in steps]
     if kinds == ["ByteLevel"] and steps[0].get("use_regex", True):
         return "gpt-2", None
+    if kinds == ["Digits", "ByteLevel"] and steps[0].get("individual_digits") and steps[1].get("use_regex", True):
+        return "smollm", None
     if kinds[:3] == ["Punctuation", "ByteLevel", "Digits"]:
         return "falcon", None
     if kinds == ["Split", "ByteLevel"]:

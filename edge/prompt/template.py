@@ -59,10 +59,13 @@ class Family(NamedTuple):
     unthought: str = ""  # begins an answer that is to come without thoughts
     answerer: str = "assistant"  # what the role of the assistant is called
     system_end: str = ""  # ends a system message at the beginning, which then becomes the start of the next turn
+    unasked: str = ""  # stands before a conversation that begins without a system message
 
     def parts(self, messages: Messages, add_generation_prompt: bool, tools: Definitions = None) -> Iterator[Part]:
         """The parts of the prompt, see :meth:`Template.render`; ``tools`` is not used."""
         before: list[str] = []  # words of the system that stand at the head of the next turn
+        if self.unasked and messages and messages[0]["role"] != "system":
+            yield Part(self.unasked, True)
         for i, message in enumerate(messages):
             role, content = message["role"], message["content"]
             if self.system_end and role == "system" and (not i or i + 1 < len(messages)):
@@ -96,6 +99,10 @@ FAMILIES: dict[str, Family] = {
                      stops=("<|eot_id|>", "<|end_of_text|>")),
     "chatml": Family("<|im_start|>{role}\n", "<|im_end|>\n", "<|im_start|>assistant\n", strip=False,
                      stops=("<|im_end|>",)),
+    # ChatML with a system message of its own.
+    "smollm2": Family("<|im_start|>{role}\n", "<|im_end|>\n", "<|im_start|>assistant\n", strip=False,
+                      stops=("<|im_end|>",), unasked="<|im_start|>system\nYou are a helpful AI assistant named SmolLM, "
+                      "trained by Hugging Face<|im_end|>\n"),
     # ChatML whose answers may begin with thoughts; an empty pair of marks forbids them.
     "qwen3": Family("<|im_start|>{role}\n", "<|im_end|>\n", "<|im_start|>assistant\n", strip=False,
                     stops=("<|im_end|>",), unthought="<think>\n\n</think>\n\n"),

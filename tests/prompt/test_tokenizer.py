@@ -150,6 +150,7 @@ _STAGES = {
     "falcon": [r"[\p{P}\$\+<=>\^~\|`]+", _GPT2, "[0-9][0-9][0-9]"],
     "default": [r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]"],
     "gpt-2": [_GPT2],
+    "smollm": [r"\p{N}", _GPT2],
 }
 _mixed = st.lists(
     st.sampled_from(["a", "Ab", "é", " ", "  ", "\t", "\n", "1", "12", "123", "½", "٣", ".", "'s", "'", "$", "`", "=",
@@ -192,7 +193,7 @@ def test_like_hugging_face_on_our_vocabulary():
     check()
 
 
-@by_name(("gpt-2", "qwen2", *TRAINED_NAMES[:4]))
+@by_name(("gpt-2", "qwen2", *TRAINED_NAMES[:5]))
 def test_like_hugging_face_on_a_large_vocabulary(name):
     """Trained ones also as a file of theirs that we read: tokenizer.json."""
     other = trained_by_hugging_face(name) if name in TRAINED_NAMES else _hugging_face(spec_of(name))
@@ -696,7 +697,7 @@ def test_missing_bytes_fall_out():
     assert gone not in tokenizer.encode("🙂")
     assert len(tokenizer.encode("🙂")) == len(BPE.encode("🙂")) - 1
     with_unknown = Tokenizer.build(replace(spec, tokens=tokens, unk_id=0))
-    assert with_unknown.encode("🙂")[0] == 0
+    assert with_unknown.encode("🙂") == tokenizer.encode("🙂")
     by_rank = Tokenizer.build(replace(spec, tokens=tokens[:259], types=spec.types[:259], merges=()))
     assert gone not in by_rank.encode("🙂")
     assert by_rank.decode(by_rank.encode("ab")) == "ab"

@@ -23,6 +23,7 @@ from edge.tools.convert import convert
 from edge.tools.planes.target import Planes
 from pyx.planes import fit, floats
 from pyx.stored_rows import StoredRows
+from tests.configs import rope_style
 from tests.handmade import hf_config, hf_directory, hf_tensors, safetensors
 from tests.kernels.test_transformer import logits
 from tests.oracles import family, tiny
@@ -177,7 +178,8 @@ def test_each_family_runs_as_numpy_says(tmp_path: Path, name: str, group: int) -
     exact = dataclasses.replace(checkpoint.config, activation_quant="none")
     before = open_checkpoint(source, dense=True)
     # the file has the divisors of the rotation as a tensor, which this oracle takes from the configuration
-    want = family.Model(dataclasses.replace(exact, rope_scaling=before.config.rope_scaling), weights).logits(tiny.IDS)
+    layers = tuple(each.styled(rope_style(exact)) for each in before.config.layers)
+    want = family.Model(dataclasses.replace(exact, layers=layers), weights).logits(tiny.IDS)
     got = logits(build(dataclasses.replace(checkpoint, config=exact), head="f32"), exact, tiny.IDS)
     assert np.abs(got - want).max() <= 1e-4 * np.ptp(want)
     rounded = logits(build(checkpoint, head="f32"), checkpoint.config, tiny.IDS)

@@ -59,7 +59,8 @@ _LLAMA3 = (
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _QWEN2 = _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
-
+#: GPT-2's between digits that were cut out one by one, so a digit ends a run of white space as the end of the text does
+_SMOLLM = rf"\p{{N}}|{_CONTRACTIONS}| ?\p{{L}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?![^\s\p{{N}}])|\s+"
 
 #: Chinese, hiragana and katakana
 _CJK = "\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff"
@@ -95,6 +96,7 @@ PATTERNS: dict[str, str] = {
     **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "exaone4", "trillion"), _GPT2),
     **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "falcon_e", "pixtral", "lfm2", "dbrx",
                      "smaug-bpe", "glm4", "chatglm-bpe"), _LLAMA3),
+    "smollm": _SMOLLM,
     **dict.fromkeys(("hunyuan-dense", "deepseek-v3"), _HUNYUAN),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "stablelm2", "megrez", "hunyuan", "grok-2"), _QWEN2),
 }  # fmt: skip
@@ -171,9 +173,8 @@ def build(
     """
     merges = StringArray.of(spec.merges, "the merges")
     pattern = _pattern(spec, len(texts), len(merges))
-    unknown = -1 if spec.unk_id is None else spec.unk_id
     try:
-        pairs = bpe.BytePairs(texts.view, texts.first, texts.ends, roles, ALPHABET, unknown)
+        pairs = bpe.BytePairs(texts.view, texts.first, texts.ends, roles, ALPHABET)
         if (i := pairs.stranger) >= 0:
             raise InvalidFile(f"token {i} ({shown(texts[i])}) is not in the byte-level alphabet; "
                               "the vocabulary is damaged or of another kind")
@@ -183,7 +184,7 @@ def build(
             for i in made:
                 roles[i] = bpe.TOKEN
                 kinds[i] = NORMAL if kinds[i] == UNUSED else kinds[i]
-            pairs = bpe.BytePairs(texts.view, texts.first, texts.ends, roles, ALPHABET, unknown)
+            pairs = bpe.BytePairs(texts.view, texts.first, texts.ends, roles, ALPHABET)
             _rank(pairs, merges, texts, kinds)
     except ValueError as error:
         raise InvalidFile(f"{error}; the vocabulary is damaged") from None

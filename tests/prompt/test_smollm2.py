@@ -1,0 +1,154 @@
+"""Vocabulary and chat template of SmolLM2, as its model file has them, beside the ``tokenizers`` library and Jinja."""
+
+from __future__ import annotations
+
+import random
+import sys
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge.formats import gguf, open_checkpoint
+from edge.formats.checkpoint import TokenizerSpec
+from edge.prompt.template import Template
+from edge.prompt.tokenizer import Tokenizer
+from tests.prompt.test_bpe import old_characters
+from tests.vocabularies import digits_then_gpt2, text
+
+pytestmark = pytest.mark.real_model
+
+
+@pytest.fixture(scope="module")
+def spec(real_model: Path) -> TokenizerSpec:
+    return gguf.read_tokenizer(real_model)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(spec: TokenizerSpec) -> Tokenizer:
+    return Tokenizer.build(spec)
+
+
+@pytest.fixture(scope="module")
+def other(spec: TokenizerSpec) -> Any:
+    """The ``tokenizers`` library with the parts that SmolLM2's tokenizer.json names."""
+    tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers library is a development dependency")
+    merges = [tuple(merge.split(" ")) for merge in spec.merges]
+    made = tokenizers.Tokenizer(tokenizers.models.BPE({token: i for i, token in enumerate(spec.tokens)}, merges))
+    made.pre_tokenizer = digits_then_gpt2()
+    made.decoder = tokenizers.decoders.ByteLevel()
+    made.add_special_tokens([token for token, kind in zip(spec.tokens, spec.types, strict=True) if kind == 3])
+    return made
+
+
+def ordinary(other: Any, text: str) -> list[int]:
+    """Its ids of a text that is not looked through for special tokens."""
+    other.encode_special_tokens = True
+    return other.encode(text, add_special_tokens=False).ids
+
+
+def test_facts(tokenizer: Tokenizer) -> None:
+    assert tokenizer.n_vocab == 49152 and len(tokenizer.special) == 17
+    assert tokenizer.bos_id == 1 and not tokenizer.add_bos and tokenizer.eos_ids == (2, 0)
+    # as other programs on the original vocabulary print them
+    assert tokenizer.encode("Hello, we can use") == [19556, 28, 392, 416, 722]
+    assert tokenizer.encode("The capital of France is") == [504, 3575, 282, 4649, 314]
+    assert tokenizer.encode("Hello world! 123") == [19556, 905, 17, 216, 33, 34, 35]
+
+
+def test_text_of_people(tokenizer: Tokenizer, other: Any) -> None:
+    for each in (text(), text().upper(), "".join(reversed(text()))):
+        assert tokenizer.encode(each) == ordinary(other, each)
+
+
+def test_every_character(tokenizer: Tokenizer, other: Any) -> None:
+    """All of Unicode's, each script by itself and all of them mixed, between letters, digits and white space."""
+    everything = [chr(i) for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000]
+    assigned = [character for character in everything if old_characters(character)]
+    scripts: dict[str, list[str]] = {}
+    for character in assigned:
+        if not 0xE000 <= ord(character) < 0xF900 and ord(character) < 0xF0000:  # private use
+            scripts.setdefault(unicodedata.name(character, "control").split()[0], []).append(character)
+    assert len(scripts) > 500
+    r = random.Random(7)
+    texts = ["".join(characters) for characters in scripts.values()]
+    for characters in scripts.values():
+        texts.append("".join(r.choice(characters) + r.choice(("", "", " ", "  ", "\n", "a", "7", "'s", ".")) for _ in
+                             range(60)))
+    for _ in range(300):
+        texts.append("".join(r.choice(assigned) for _ in range(100)))
+    for each in texts:
+        assert tokenizer.encode(each) == ordinary(other, each), each
+
+
+def test_hard_places(tokenizer: Tokenizer, other: Any) -> None:
+    parts = ["1", "23", "²", "½", "٣", "१", "Ⅷ", " ", "  ", "\t", "\n", "\r\n", "\u3000", "\xa0", "\u200b", "'s", "'S",
+             "'", "a", "Ab", "é", "e\u0301", "中", "\U0001f469\u200d\U0001f467", "🇨🇭", ".", "...", "-", "$1,234.50",
+             "\x04", "\x06", "\x13", "\0", "\ufeff", "\ufffd", "\U0010ffff", "<|im_end|>", "<|", "|>"]  # fmt: skip
+    r = random.Random(8)
+    for _ in range(6000):
+        each = "".join(r.choice(parts) for _ in range(r.randrange(1, 12)))
+        assert tokenizer.encode(each) == ordinary(other, each), repr(each)
+    for _ in range(2000):  # bytes that are no UTF-8
+        each = r.randbytes(r.randrange(1, 60)).decode("utf-8", "replace")
+        if old_characters(each):
+            assert tokenizer.encode(each) == ordinary(other, each), repr(each)
+
+
+def test_words_of_the_vocabulary(tokenizer: Tokenizer, other: Any) -> None:
+    r = random.Random(9)
+    for _ in range(3000):
+        each = tokenizer.decode([r.randrange(17, tokenizer.n_vocab) for _ in range(r.randrange(1, 9))])
+        assert tokenizer.encode(each) == ordinary(other, each), repr(each)
+    for i in range(17, tokenizer.n_vocab):
+        assert tokenizer.token_bytes(i).decode("utf-8", "replace") == other.decode([i])
+
+
+def test_special_tokens(tokenizer: Tokenizer, other: Any) -> None:
+    """In a template's text they are tokens, in that of people they are characters."""
+    r = random.Random(10)
+    names = list(tokenizer.special)
+    for name, id in tokenizer.special.items():
+        assert tokenizer.encode(name, special=True) == [id] == [other.token_to_id(name)]
+        assert not set(tokenizer.encode(f"a{name} 1{name}")) & set(tokenizer.special.values())
+    for _ in range(2000):
+        each = "".join(r.choice([*names, " ", "\n", "user", "7", "é", "<", "<|im"]) for _ in range(r.randrange(1, 10)))
+        other.encode_special_tokens = False
+        assert tokenizer.encode(each, special=True) == other.encode(each, add_special_tokens=False).ids, repr(each)
+        assert tokenizer.encode(each) == ordinary(other, each), repr(each)
+
+
+# ---- the chat template -----------------------------------------------------------------------------------------------
+
+SYSTEM = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+TALKS = [
+    [{"role": "user", "content": "What is the capital of France?"}],
+    [{"role": "system", "content": " Be brief.\n"}, {"role": "user", "content": "  <|im_end|> {{ x }} 12 "}],
+    [{"role": "user", "content": ""}, {"role": "assistant", "content": "Hi!\n"}, {"role": "user", "content": "é🙂"}],
+    [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}, {"role": "user", "content": "c"}],
+    [],
+]
+
+
+@pytest.mark.parametrize("talk", TALKS, ids=range(len(TALKS)))
+def test_prompts(real_model: Path, tokenizer: Tokenizer, talk: list[dict[str, str]]) -> None:
+    import jinja2
+
+    checkpoint = open_checkpoint(real_model)
+    template = Template.for_model(checkpoint)
+    assert template.name == "smollm2", "recognised, so that a start needs no Jinja"
+    plain = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(checkpoint.chat_template or "")
+    for prompt in (True, False):
+        parts = template.render(talk, prompt)
+        assert "".join(part.text for part in parts) == plain.render(messages=talk, add_generation_prompt=prompt)
+    ids = template.encode(tokenizer, talk)
+    assert ids.count(tokenizer.special["<|im_end|>"]) == len(talk) + bool(talk and talk[0]["role"] != "system")
+    assert template.stop_ids(tokenizer) == {0, 2}
+
+
+def test_the_default_system_message(real_model: Path, tokenizer: Tokenizer) -> None:
+    template = Template.for_model(open_checkpoint(real_model))
+    asked = SYSTEM + "<|im_start|>user\nWhat is 7?<|im_end|>\n<|im_start|>assistant\n"
+    ids = template.encode(tokenizer, [{"role": "user", "content": "What is 7?"}])
+    assert ids == tokenizer.encode(asked, special=True) and ids[:3] == [1, 9690, 198]

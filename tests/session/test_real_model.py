@@ -1,0 +1,108 @@
+"""SmolLM2-135M, as bitnet-edge pull stores it: it answers as a person expects, and with the same tokens everywhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import edge
+from edge.cache import state
+from pyx import cpu
+from tests.http_service import serving
+from tests.services import REAL, ROOT, environment
+from tests.vectors import make_conversations
+from tests.vectors.make_conversations import CONVERSATIONS, answers
+
+pytestmark = pytest.mark.real_model
+CAPITAL = "What is the capital of France?"
+
+
+def test_run_knows_the_capital_of_france(real_model: Path) -> None:
+    done = subprocess.run([*REAL, "run", "-m", real_model, "--temperature", "0", "-n", "24", CAPITAL], cwd=ROOT,
+                          env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0 and "Paris" in done.stdout, done
+
+
+def test_chat_over_http_does_so_too(real_model: Path) -> None:
+    with serving("-m", str(real_model), "--ctx", "512") as server:
+        body = server.chat(CAPITAL, max_tokens=24)
+        assert "Paris" in body["choices"][0]["message"]["content"], body
+        talk = [{"role": "user", "content": CAPITAL}, body["choices"][0]["message"],
+                {"role": "user", "content": "In which country is it?"}]
+        assert "France" in server.chat(talk, max_tokens=32)["choices"][0]["message"]["content"]
+
+
+def test_the_conversation_in_readme(real_model: Path) -> None:
+    """Each question in a chat of its own; an answer may be cut after a sentence."""
+    shown = next(block for block in re.findall(r"```text\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+                 if block.startswith("> "))  # fmt: skip
+    talks = [talk.split("\n", 1) for talk in shown.removeprefix("> ").split("\n> ")]
+    assert len(talks) == 4
+    with edge.load(real_model, ctx=512) as engine:
+        for question, answer in talks:
+            with engine.session() as session:
+                text = session.ask(question, temperature=0, max_tokens=60).text
+            assert text.startswith(answer.strip()) and answer.strip().endswith("."), (question, text)
+
+
+# ---- golden conversations --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def golden(real_model: Path) -> list[list[list[int]]]:
+    """The ids that were written down, for this very file."""
+    record = json.loads(make_conversations.FILE.read_text(encoding="utf-8"))
+    assert record["model_sha256"] == make_conversations.sha256(real_model), (
+        "the conversion has changed: run python -m tests.vectors.make_conversations")
+    assert [[turn["user"] for turn in talk] for talk in record["conversations"]] == CONVERSATIONS
+    assert any("Paris" in turn["assistant"] for turn in record["conversations"][0])
+    return [[turn["ids"] for turn in talk] for talk in record["conversations"]]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("isa", cpu.supported())
+def test_every_instruction_set_answers_so(
+    no_open_engine: None, real_model: Path, golden: Any, isa: str, threads: int
+) -> None:
+    chosen = range(10) if isa != "scalar" else [4 * (threads - 1)]  # its answers take minutes
+    with edge.load(real_model, ctx=1024, isa=isa, threads=threads) as engine:
+        for i, given in zip(chosen, answers(engine, [CONVERSATIONS[i] for i in chosen]), strict=True):
+            assert given == golden[i], CONVERSATIONS[i]
+
+
+@pytest.fixture(scope="module")
+def engine(real_model: Path) -> Iterator[edge.Engine]:
+    with edge.load(real_model, ctx=1024, threads=2, parallel=4) as engine:
+        yield engine
+
+
+@pytest.mark.parametrize("first", [1, 7, 64])
+def test_chunks_of_any_size(
+    engine: edge.Engine, golden: Any, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "FIRST_CHUNK", first)
+    monkeypatch.setattr(state, "CHUNK_SECONDS", 0.0)  # all further chunks are the least
+    monkeypatch.setattr(state, "LEAST_CHUNK", first)
+    assert list(answers(engine, CONVERSATIONS[:4])) == golden[:4]
+
+
+def test_four_at_a_time(engine: edge.Engine, golden: Any) -> None:
+    found: dict[int, list[list[int]]] = {}
+
+    def ask(first: int) -> None:
+        for i in range(first, 10, 4):
+            (found[i],) = answers(engine, [CONVERSATIONS[i]])
+
+    threads = [threading.Thread(target=ask, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(600)
+    assert [found[i] for i in range(10)] == golden
