@@ -18,8 +18,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import EdgeError
+from edge.session.admission import Place
 from edge.session.answer import Answer
-from edge.session.scheduler import Place
 from edge.session.stream import Piece
 from edge.threads import refuse_after_fork, start, with_locks
 

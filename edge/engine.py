@@ -21,6 +21,8 @@ from edge.cache.space import KVSpace
 from edge.cache.store import Store
 from edge.errors import UsageError
 from edge.model.model import Model
+from edge.session.admission import Admission
+from edge.session.preparing import Preparer
 from edge.session.scheduler import Scheduler
 from edge.session.session import Session
 from edge.threads import refuse_after_fork, with_locks
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from edge.cache.config import KVPlan
     from edge.config import ModelConfig
     from edge.session.answer import Answer
+    from edge.session.request import Prepared
 
 
 class Engine:
@@ -55,7 +58,8 @@ class Engine:
         self.notes = list(notes)
         self.warnings = list(warnings)
         self.load_seconds = load_seconds
-        self.scheduler = Scheduler(model, self._give_way, space.plan.parallel)
+        self.admission = Admission(space.plan.parallel)
+        self.scheduler = Scheduler(model, self.admission, self._give_way)
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         with_locks(self)
 
@@ -164,6 +168,17 @@ class Engine:
         conversation again.
         """
         return self.session("").chat(messages, **options)
+
+    def prepare(
+        self, messages: Sequence[Mapping[str, Any]] | None = None, prompt: str | Sequence[int] | None = None,
+        **options: Any,
+    ) -> Prepared:  # fmt: skip
+        """A call of Session.chat (``messages``) or Session.complete (``prompt``), checked and encoded once, for
+        :meth:`edge.session.session.Session.answer` of any session of this engine.
+
+        Raises UsageError, and ContextFull for a prompt that does not fit in the context.
+        """
+        return (preparer := Preparer(self.model, self.plan)).encoded(preparer.call(messages, prompt, options))
 
     def load_session(self, path: str | os.PathLike[str]) -> Session:
         """The session in a file written by :meth:`edge.session.session.Session.save`; it continues with its KV cache.

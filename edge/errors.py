@@ -76,9 +76,13 @@ class NotBuilt(EdgeError):
 
 
 class Busy(EdgeError):
-    """Another process uses the resource; try again later."""
+    """Others use the resource; try again later.  ``retry_after``: in so many seconds, if that can be estimated."""
 
     exit_code = 75
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class AnswerTimeout(EdgeError):

@@ -32,7 +32,7 @@ class Collected:
 
 def _queue_headers(job: Job) -> dict[str, str]:
     first = job.tickets[0]
-    return {"x-queue-position": str(first.position), "x-queue-seconds": f"{first.expected:.1f}"}
+    return {"x-queue-position": str(first.place.position), "x-queue-seconds": f"{first.place.expected:.1f}"}
 
 
 def counts_of(tickets: list[Ticket]) -> tuple[int, int, int]:

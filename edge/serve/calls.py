@@ -12,6 +12,7 @@ from edge.errors import Busy, ContextFull, EdgeError, MemoryRefused, UsageError
 from edge.sampling import Sampling
 
 if TYPE_CHECKING:
+    from edge.engine import Engine
     from edge.session.request import Prepared
 
 MOST_MESSAGES = 4096
@@ -49,7 +50,7 @@ def refusal_of(error: BaseException) -> Refusal:
     if isinstance(error, UsageError):
         return bad(str(error), getattr(error, "argument", None))
     if isinstance(error, Busy):
-        return Refusal(429, str(error), "busy", retry_after=2)
+        return Refusal(429, str(error), "busy", retry_after=error.retry_after or 2)
     if isinstance(error, MemoryRefused):
         return Refusal(503, str(error), "memory", retry_after=5)
     if isinstance(error, EdgeError):
@@ -68,17 +69,15 @@ def dump(value: Any) -> bytes:
 class Call:
     """One request for an answer.
 
-    ``messages`` for a chat, else ``prompts``, each a text or token ids, each of which gets ``n`` answers; ``prompt`` is
-    that of one choice.  ``prepared``: what a session made of it.  ``echo``: each answer is preceded by its prompt, the
-    text of which is in ``echoed``.  ``options``: keyword arguments of ``Session.chat`` and ``complete``.  ``key``: the
-    conversation, if the client names one.  ``deadline`` (time.monotonic): when the answer ends at the latest, including
-    waiting.  ``progress``: whether to report how far the prompt has been read.
+    ``messages`` for a chat, else ``prompts``, each a text or token ids, each of which gets ``n`` answers.  ``echo``:
+    each answer is preceded by its prompt, the text of which is in ``echoed``.  ``options``: keyword arguments of
+    ``Session.chat`` and ``complete``.  ``key``: the conversation, if the client names one.  ``deadline``
+    (time.monotonic): when the answer ends at the latest, including waiting.  ``progress``: whether to report how far
+    the prompt has been read.
     """
 
     messages: list[dict[str, Any]] | None = None
     prompts: list[str | list[int]] = field(default_factory=list)
-    prompt: str | list[int] | None = None
-    prepared: Prepared | None = None
     options: dict[str, Any] = field(default_factory=dict)
     n: int = 1
     stream: bool = False
@@ -96,17 +95,23 @@ class Call:
         """The number of answers: n for each prompt, those to the first prompt first."""
         return self.n * max(1, len(self.prompts))
 
-    def choice(self, index: int, prepared: Prepared | None = None) -> Call:
-        """The call for one of its choices: of the n for one prompt, each has its own seed.  ``prepared``: the call for
-        its prompt, checked.
+    def prepare(self, engine: Engine) -> list[Prepared]:
+        """What a session answers for each of its choices; of the n for one prompt, each has its own seed.
+
+        Raises EdgeError for a call that cannot be answered.
         """
-        nth, sampling, options = index % self.n, self.options.get("sampling"), self.options
-        if nth and sampling is not None:
-            options = {**options, "sampling": sampling.reseeded(nth)}
-        if nth and prepared is not None:  # its form begins anew
-            prepared = prepared.changed(sampling=prepared.request.sampling.reseeded(nth), constraint=None)
-        prompt = self.prompts[index // self.n] if self.prompts else None
-        return replace(self, options=options, prompt=prompt, prepared=prepared)
+        if self.echo:
+            decode = engine.tokenizer.decode
+            self.echoed = [each if isinstance(each, str) else decode(each) for each in self.prompts]
+        if self.messages is not None:
+            found = [engine.prepare(self.messages, **self.options)]
+        else:
+            found = [engine.prepare(prompt=each, **self.options) for each in self.prompts]
+
+        def nth(one: Prepared, n: int) -> Prepared:  # its form begins anew
+            return one.changed(sampling=one.request.sampling.reseeded(n), constraint=None) if n else one
+
+        return [nth(one, n) for one in found for n in range(self.n)]
 
 
 class Fields:
@@ -247,6 +252,13 @@ def messages_of(value: Any, name: str = "messages") -> list[dict[str, Any]]:
         else:
             found.append(message)
     return found
+
+
+def with_system(messages: list[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
+    """The messages, with the system prompt of the service if they have none."""
+    if not system or messages[0]["role"] == "system":
+        return messages
+    return [{"role": "system", "content": system}, *messages]
 
 
 #: values of reasoning_effort -> whether the model thinks before it answers; it has no degrees

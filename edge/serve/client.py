@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from edge.errors import Busy
+
 LINE_LIMIT = 4 << 20  # bytes of one request; a longer line is a mistake or an attack
 QUEUE_LIMIT = 64  # requests of one client that may wait
 QUEUE_BYTES = 2 * LINE_LIMIT  # of these; also of all clients of a service together
@@ -33,10 +35,6 @@ class Channel(Protocol):
 
     def close(self) -> None:
         """Close the connection after everything is written."""
-
-
-class Full(Exception):
-    """Too many requests are waiting."""
 
 
 class Lines:
@@ -164,11 +162,11 @@ class Client(Generic[J]):
         self.channel.close()
 
     def enqueue(self, job: J) -> None:
-        """Answer a request after those that wait already.  Raises Full."""
+        """Answer a request after those that wait already.  Raises Busy."""
         if len(self.jobs) >= QUEUE_LIMIT:
-            raise Full(f"{len(self.jobs)} requests are already waiting")
+            raise Busy(f"{len(self.jobs)} requests are already waiting")
         if (waiting := self.queued + self.channel.others) + job.nbytes > QUEUE_BYTES:
-            raise Full(f"{waiting} bytes of requests are already waiting, this one has {job.nbytes}, and the limit is "
+            raise Busy(f"{waiting} bytes of requests are already waiting, this one has {job.nbytes}, and the limit is "
                        f"{QUEUE_BYTES}")
         self.jobs.append(job)
         if self._task is None:

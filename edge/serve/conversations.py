@@ -1,13 +1,14 @@
-"""Conversations: the sessions of a service and a bounded queue of requests.
+"""Conversations: the sessions of a service, and its calls from their arrival to their last event.
 
-Clients send the whole conversation with every request.  A place holds one session and its KV cache.  A request goes to
-the free place whose conversation it continues, else to an unused one, else to the least recently used.  The
-conversation that was there goes to the engine's store (edge/cache/store.py), where its next request finds it.  There
-are as many places as contexts are planned, and the plan has memory for ASIDE contexts more if that is free, so the
-memory plan holds whatever clients do.
+Clients send the whole conversation with every call.  A call enters the line (edge/session/admission.py) before any work
+is done for it, is prepared meanwhile, and is answered at a seat, which has a session with its KV cache: the free one
+whose conversation it continues, else an unused one, else the least recently used.  The conversation that was there
+goes to the engine's store (edge/cache/store.py), where its next request finds it.  There are as many seats as contexts
+are planned, and the plan has memory for ASIDE contexts more if that is free, so the memory plan holds whatever clients
+do.
 
-Each place has a thread that makes its answers and then waits for the next request; the scheduler evaluates the segments
-of all running answers together.  Events reach the event loop of the service through a :class:`Mailbox`.
+Each seat has a thread that makes its answers and then waits for the next call; the scheduler evaluates the segments of
+all running answers together.  Events reach the event loop of the service through a :class:`Mailbox`.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edge.errors import EdgeError
-from edge.prompt.interrupt import interruptible
+from edge.errors import Busy, EdgeError
+from edge.prompt.interrupt import Interrupted, interruptible
 from edge.serve.calls import Call, Refusal
 from edge.session.prompting import common_messages
 from edge.session.stream import Piece
@@ -29,7 +33,9 @@ from edge.threads import start
 
 if TYPE_CHECKING:
     from edge.engine import Engine
+    from edge.session.admission import Place
     from edge.session.answer import Answer
+    from edge.session.request import Prepared
     from edge.session.session import Session
 
 ASIDE = 8  # contexts' worth of memory, at most, for conversations that wait
@@ -66,8 +72,12 @@ class Mailbox:
         self._latest = 0.0  # when the reader last got something
 
     def put(self, index: int, event: Any) -> bool:
-        """Add an event; may be called from any thread.  Returns whether somebody will read it."""
-        if len(self._items) >= MOST_UNREAD and event is not None and not self._open:
+        """Add an event; may be called from any thread.  The last one never waits for its reader.
+
+        Returns whether somebody will read it.
+        """
+        last = event is None or isinstance(event, BaseException)
+        if len(self._items) >= MOST_UNREAD and not last and not self._open:
             self._room.clear()
             if len(self._items) >= MOST_UNREAD and not self._open and not self._room.wait(self._patience):
                 return False
@@ -106,33 +116,31 @@ class Mailbox:
 
 
 class Ticket:
-    """One request for one answer: waiting, running or done.
+    """One answer that a call asks for: in the line, being prepared, being written, or over.
 
-    ``position``: the number of requests before it when it arrived.  ``expected``: estimated seconds until it begins.
-    ``broke``: index of the first message that was not in the cache.  ``evicted``: tokens that the session no longer
-    sees at the end.  ``offload_error``: the reason why pages that left the window can no longer be stored.
+    ``place``: its place in the line.  ``prepared``: what a session answers; known when it has begun.  ``broke``: index
+    of the first message that was not in the cache.  ``evicted``: tokens that the session no longer sees at the end.
+    ``offload_error``: the reason why pages that left the window can no longer be stored.
     """
 
-    def __init__(self, call: Call, mailbox: Mailbox, index: int) -> None:
+    def __init__(self, call: Call, place: Place, mailbox: Mailbox, index: int) -> None:
         self.call = call
+        self.place = place
+        self.prepared: Prepared | None = None
+        self.open = True  # neither at a seat nor over
         self.evicted = 0
         self.offload_error: str | None = None
-        self._why = "cancelled"
-        self.position = 0
-        self.expected = 0.0
         self.answer: Answer | None = None
         self.calls: list[dict[str, Any]] = []  # of functions, in OpenAI's form; known when the answer has ended
         self.broke: int | None = None
         self.touched = time.monotonic()  # the last sign of life
+        self.why: str | None = None  # it ended early, as a finish reason
         self._mailbox = mailbox
         self._index = index  # among those of the call
-        self._cancelled = threading.Event()
 
-    def cancel(self) -> None:
-        """The client has disconnected: end the answer within one step, also while it waits or reads its prompt.  May be
-        called from any thread.
-        """
-        self._cancelled.set()
+    def end(self, why: str) -> None:
+        """End the answer within one step, also while it waits or reads its prompt.  May be called from any thread."""
+        self.why = why
         self._mailbox.open()
         answer = self.answer
         if answer is not None:
@@ -142,7 +150,7 @@ class Ticket:
     def finish_reason(self) -> str | None:
         """Why the answer ended, see :class:`edge.session.answer.Answer`; "tool_calls" if it called functions."""
         if self.answer is None:
-            return self._why
+            return self.why
         return "tool_calls" if self.calls else self.answer.finish_reason
 
     @property
@@ -162,27 +170,18 @@ class Ticket:
 
     @property
     def cancelled(self) -> bool:
-        """Whether :meth:`cancel` was called."""
-        return self._cancelled.is_set()
-
-    @property
-    def late(self) -> bool:
-        """Whether the deadline has passed."""
-        return self.call.deadline is not None and time.monotonic() >= self.call.deadline
+        """Whether nobody waits for it any more."""
+        return self.why == "cancelled"
 
     def touch(self) -> None:
         """A sign of life, while nothing is put."""
         self.touched = time.monotonic()
 
-    def give_up(self) -> None:
-        """End the ticket because its deadline passed before it began."""
-        self._why = "timeout"
-
     def put(self, event: Any) -> None:
         """Add a piece, an error, or None for the end; may be called from any thread."""
         self.touch()
         if not self._mailbox.put(self._index, event):
-            self.cancel()
+            self.end("cancelled")
         self.touch()
 
 
@@ -192,16 +191,15 @@ class Job:
     ``patience``: seconds that an answer waits for a slow reader before it is ended; None: without limit.
     """
 
-    def __init__(self, call: Call, patience: float | None = PATIENCE) -> None:
+    def __init__(self, call: Call, places: Sequence[Place], patience: float | None = PATIENCE) -> None:
         self.call = call
-        self.tickets: list[Ticket] = []
-        self._mailbox = Mailbox(asyncio.get_running_loop(), patience)
+        mailbox = Mailbox(asyncio.get_running_loop(), patience)
+        self.tickets = [Ticket(call, place, mailbox, i) for i, place in enumerate(places)]
+        self._mailbox = mailbox
 
-    def ticket(self, call: Call) -> Ticket:
-        """The ticket of one more choice."""
-        ticket = Ticket(call, self._mailbox, len(self.tickets))
-        self.tickets.append(ticket)
-        return ticket
+    def interrupted(self) -> str | None:
+        """The reason why it ended before it was prepared; None if it goes on."""
+        return self.tickets[0].why
 
     async def batches(self) -> AsyncIterator[list[tuple[int, Any]]]:
         """The new events, as (number of the choice, piece or None at its end), until all choices have ended.
@@ -228,22 +226,22 @@ class Job:
                     yield piece
 
 
-class Place:
-    """A session, its thread, and the ticket that it answers."""
+class Seat:
+    """A session, its thread, and the ticket that it answers.  ``next``: the tickets that are sent here."""
 
-    def __init__(self, index: int, session: Session) -> None:
-        self.index = index
+    def __init__(self, session: Session) -> None:
         self.session = session
         self.used = 0.0  # when it was last free
         self.key: str | None = None
         self.ticket: Ticket | None = None
+        self.next: SimpleQueue[Ticket | None] = SimpleQueue()
 
 
 class Conversations:
-    """The places of a service and its queue.
+    """The calls of a service.
 
-    ``parallel``: number of answers at the same time, and of conversations in memory.  ``queue``: number of requests
-    that may wait.  ``folder``: where conversations that leave memory are saved, at most ``folder_bytes`` of them.
+    ``parallel``: number of answers at the same time, and of conversations in memory.  ``queue``: number of answers that
+    may wait.  ``folder``: where conversations that leave memory are saved, at most ``folder_bytes`` of them.
     """
 
     def __init__(
@@ -251,108 +249,126 @@ class Conversations:
     ) -> None:
         most = None if engine.plan.room else engine.plan.kv_total  # None: as the pool of pages allows
         engine.store.share(most, folder, folder_bytes, conversations=True)
-        self._seen: dict[int, tuple[Ticket, float, int]] = {}  # place -> what :meth:`alive` saw there
+        engine.admission.limit(parallel, queue)
+        self._seen: dict[int, tuple[Ticket, float, int]] = {}  # seat -> what :meth:`alive` saw there
         self.engine = engine
-        self.parallel = parallel
-        self.queue = queue
         self.served = self.refused = self.cancelled = self.failed = 0
         self.prompt_tokens = self.cached_tokens = self.answer_tokens = 0
-        self._places = [Place(i, engine.session(system="")) for i in range(parallel)]
-        self._waiting: deque[Ticket] = deque()
-        self._lock = threading.Lock()
-        self._ready = threading.Condition(self._lock)
-        self._seconds = 2.0  # of an answer, a running mean
+        self._admission = engine.admission  # its lock is that of all books here
+        self._seats = [Seat(engine.session(system="")) for _ in range(parallel)]
+        self._open: set[Ticket] = set()  # of calls that are not over
         self._closing = False
+        # one thread: the tokens of a long text take many times its memory
+        self._preparing = ThreadPoolExecutor(1, "preparing")
         self._threads = [
-            threading.Thread(target=self._work, args=(place,), name=f"answers {place.index}", daemon=True)
-            for place in self._places
+            threading.Thread(target=self._work, args=(seat,), name=f"answers {i}", daemon=True)
+            for i, seat in enumerate(self._seats)
         ]
         for thread in self._threads:
             start(thread)
 
     # ---- the service's side -----------------------------------------------------------------------------------------
 
-    def admit(self, n: int) -> None:
-        """Refuse a call with ``n`` answers that :meth:`submit` would refuse now, before any work is done for it: 400 if
-        there is never room for so many, else 429.
+    def enter(self, call: Call, patience: float | None = PATIENCE) -> Job:
+        """Give a call a place in the line for each of its answers, before any work is done for it; then
+        :meth:`begin`.
+
+        Raises Busy if the line is full, UsageError if it is never long enough, Refusal (503) if the service ends.
         """
-        most = self.parallel + self.queue
-        if n > most:
-            raise Refusal(400, f"the request asks for {n} answers; the server has room for {most} (--parallel and "
-                          "--queue): send several requests", "too_many")
-        with self._lock:
-            if len(self._waiting) >= self.queue and all(place.ticket is not None for place in self._places):
-                raise self._full()
-
-    def _full(self) -> Refusal:
-        """The queue is full.  Requires the lock."""
-        self.refused += 1
-        return Refusal(429, f"{self.queue} requests are waiting already; try again later", "queue_full",
-                       retry_after=max(1.0, self._seconds))
-
-    def submit(self, ticket: Ticket) -> None:
-        """Add a ticket to the queue.  Raises Refusal: 429 if the queue is full, 503 if the service ends."""
-        with self._lock:
+        with self._admission.lock:
             if self._closing:
                 raise Refusal(503, "the server is shutting down", "shutting_down", retry_after=5)
-            free = sum(place.ticket is None for place in self._places) - len(self._waiting)
-            ticket.position = max(0, -free)
-            ticket.expected = 0.0 if free > 0 else self._seconds * (ticket.position // self.parallel + 1)
-            if free <= 0 and ticket.position >= self.queue:
-                raise self._full()
-            self._waiting.append(ticket)
-            self._ready.notify_all()  # each place asks itself whether it is the best one
-
-    def withdraw(self, ticket: Ticket) -> None:
-        """Cancel a ticket; one that waits leaves the queue at once."""
-        ticket.cancel()
-        with self._lock:
             try:
-                self._waiting.remove(ticket)
-            except ValueError:
-                return
-            self.cancelled += 1
-        ticket.put(None)
+                places = self._admission.enter(call.n_choices, lambda free: self._best(free, call))
+            except Busy:
+                self.refused += 1
+                raise
+            job = Job(call, places, patience)
+            self._open.update(job.tickets)
+        return job
 
-    def expire(self, ticket: Ticket) -> None:
-        """The deadline of a ticket has passed: one that waits leaves the queue; one that runs ends by itself."""
-        with self._lock:
-            try:
-                self._waiting.remove(ticket)
-            except ValueError:
-                return
-            self.served += 1
-        ticket.give_up()
-        ticket.put(None)
+    async def begin(self, job: Job) -> None:
+        """Prepare a call that has entered; its answers begin when their places are granted.
+
+        Raises Refusal or EdgeError for a call that cannot be answered; it has left the line then.
+        """
+
+        def prepare() -> list[Prepared]:
+            with interruptible(job.interrupted):
+                return job.call.prepare(self.engine)
+
+        try:
+            prepared = await asyncio.get_running_loop().run_in_executor(self._preparing, prepare)
+        except Interrupted:  # withdrawn meanwhile
+            return
+        except BaseException:
+            self.withdraw(job, "refused")
+            raise
+        with self._admission.lock:
+            for ticket, one in zip(job.tickets, prepared, strict=True):
+                if ticket.open:
+                    ticket.prepared = one
+                    self._admission.when_granted(ticket.place, partial(self._send, ticket))
+
+    def _send(self, ticket: Ticket) -> None:
+        """Have a ticket answered at the seat of its place.  Requires the lock."""
+        assert ticket.place.number is not None
+        ticket.open = False
+        self._seats[ticket.place.number].next.put(ticket)
+
+    def withdraw(self, job: Job, why: str = "cancelled") -> bool:
+        """End the answers of a call: those that are not at a seat at once, those that run within a step.  ``why``:
+        "cancelled": nobody waits for them any more; "timeout": their deadline has passed.
+
+        Returns whether none has begun.
+        """
+        begun = False
+        for ticket in job.tickets:
+            with self._admission.lock:
+                waits, ticket.open = ticket.open, False
+                if waits:
+                    self._over(ticket, why)
+            if waits or why == "cancelled":
+                ticket.end(why)  # the deadline of an answer that runs ends it by itself
+            if waits:
+                ticket.put(None)
+            begun |= not waits
+        return not begun
+
+    def _over(self, ticket: Ticket, why: str | None) -> None:
+        """A ticket leaves.  Requires the lock."""
+        self.cancelled += why == "cancelled"
+        self.served += why in (None, "timeout")
+        self._open.discard(ticket)
+        self._admission.leave(ticket.place)
 
     def forget(self, key: str) -> None:
         """Do not continue the last conversation of this client."""
-        with self._lock:
-            for place in self._places:
-                if place.key == key and place.ticket is None:
-                    place.session.clear()
+        with self._admission.lock:
+            for seat in self._seats:
+                if seat.key == key and seat.ticket is None:
+                    seat.session.clear()
 
     def warm(self, system: str | None) -> None:
         """Read the system prompt, with which conversations begin; this also reads every weight once.  Blocks."""
-        place = self._places[0]
-        place.session.system = system
-        place.session.warm()
+        session = self._seats[0].session
+        session.system = system
+        session.warm()
 
     def alive(self) -> bool:
         """Whether every running answer has made progress since the last call; True if none runs."""
-        with self._lock:
-            running = [(place, place.ticket) for place in self._places if place.ticket is not None]
-        seen = {place.index: (ticket, ticket.touched, place.session.n_tokens) for place, ticket in running}
-        stuck = any(self._seen.get(index) == found for index, found in seen.items())
+        running = [(i, seat, ticket) for i, seat in enumerate(self._seats) if (ticket := seat.ticket) is not None]
+        seen = {i: (ticket, ticket.touched, seat.session.n_tokens) for i, seat, ticket in running}
+        stuck = any(self._seen.get(i) == found for i, found in seen.items())
         self._seen = seen
         return not stuck
 
     def state(self) -> dict[str, Any]:
         """Counts for ``/health`` and ``/metrics``."""
-        with self._lock:
+        with self._admission.lock:
             return {
-                "running": sum(place.ticket is not None for place in self._places),
-                "waiting": len(self._waiting),
+                "running": self._admission.running,
+                "waiting": self._admission.waiting,
                 "served": self.served,
                 "refused": self.refused,
                 "cancelled": self.cancelled,
@@ -367,95 +383,79 @@ class Conversations:
         now = time.monotonic()
         dead = [thread.name for thread in self._threads if not thread.is_alive()]
         if dead and not self._closing:
-            return f"{len(dead)} of {self.parallel} answering threads have ended"
-        for place in self._places:
-            ticket = place.ticket
+            return f"{len(dead)} of {len(self._seats)} answering threads have ended"
+        for seat in self._seats:
+            ticket = seat.ticket
             if ticket is not None and now - ticket.touched > STUCK:
                 return f"an answer has made no progress for {now - ticket.touched:.0f} seconds"
         return None
 
     def close(self) -> None:
         """End all answers, save the conversations, free the memory.  Blocks for some seconds at most."""
-        with self._lock:
+        with self._admission.lock:
             self._closing = True
-            waiting, self._waiting = list(self._waiting), deque()
-            running = [place.ticket for place in self._places if place.ticket is not None]
-            self._ready.notify_all()
-        for ticket in (*waiting, *running):
-            ticket.cancel()
+            tickets = list(self._open)
+            waiting = [ticket for ticket in tickets if ticket.open]
+            for ticket in waiting:
+                ticket.open = False
+                self._over(ticket, "cancelled")
+        for ticket in tickets:
+            ticket.end("cancelled")
         for ticket in waiting:
             ticket.put(None)
+        for seat in self._seats:
+            seat.next.put(None)
+        self._preparing.shutdown(wait=False, cancel_futures=True)
         for thread in self._threads:
             thread.join(timeout=10)
-        for place in self._places:
-            if place.ticket is None:
-                place.session.set_aside()
-                place.session.close()
+        for seat in self._seats:
+            if seat.ticket is None:
+                seat.session.set_aside()
+                seat.session.close()
 
     # ---- the threads that answer ------------------------------------------------------------------------------------
 
-    def _work(self, place: Place) -> None:
-        while True:
-            with self._lock:
-                while (ticket := None if self._closing else self._next(place)) is None:
-                    if self._closing:
-                        return
-                    self._ready.wait()
-                place.ticket = ticket
-            begun = time.monotonic()
+    def _work(self, seat: Seat) -> None:
+        while (ticket := seat.next.get()) is not None:
+            last: Exception | None = None
+            seat.ticket = ticket
             try:
-                if ticket.late:
-                    ticket.give_up()
-                elif not ticket.cancelled:
-                    self._answer(place, ticket)
-                ticket.put(None)
+                if ticket.why is None:
+                    self._answer(seat, ticket)
             except EdgeError as error:
-                ticket.put(error)
+                last = error
             except Exception as error:  # a bug: this conversation fails, the service goes on with a new session
-                with self._lock:
-                    self.failed += 1
-                ticket.put(error)
-                place.session.close()
-                place.session = self.engine.session(system="")
+                last = error
+                seat.session.close()
+                seat.session = self.engine.session(system="")
             finally:
-                with self._lock:
-                    place.ticket, place.used = None, time.monotonic()
-                    if ticket.cancelled:
-                        self.cancelled += 1
-                    else:
-                        self.served += 1
-                        self._seconds += 0.2 * (time.monotonic() - begun - self._seconds)
-                    self._ready.notify_all()
+                with self._admission.lock:
+                    seat.ticket, seat.used = None, time.monotonic()
+                    self.failed += last is not None and not isinstance(last, EdgeError)
+                    self._over(ticket, "cancelled" if ticket.cancelled else None)
+            ticket.put(last)
+            del ticket, last
 
-    def _next(self, place: Place) -> Ticket | None:
-        """The oldest request, if this is the best of the free places for it.  Requires the lock."""
-        if not self._waiting:
-            return None
-        ticket = self._waiting[0]
-        free = [each for each in self._places if each.ticket is None]
-        if max(free, key=lambda each: self._fits(each, ticket.call)) is not place:
-            return None
-        self._waiting.popleft()
-        if self._waiting and len(free) > 1:
-            self._ready.notify_all()
-        return ticket
-
-    def _fits(self, place: Place, call: Call) -> tuple[int, bool, float]:
-        """How well a place fits a request: (messages of it that it holds, whether it is the client's own, how long it
-        was unused).
+    def _best(self, free: Sequence[int], call: Call) -> int:
+        """The free seat that fits a call best: that holds most of its messages, then the client's own, then the one
+        that was unused for longest.
         """
-        held = place.session.messages
-        common = common_messages(held, call.messages or [])
-        continues = common if common == len(held) else 0
-        return continues, call.key is not None and call.key == place.key, -place.used
 
-    def _answer(self, place: Place, ticket: Ticket) -> None:
-        call, session = ticket.call, place.session
-        if call.messages is not None:
-            held = session.messages
-            if common_messages(held, call.messages) < len(held):  # another conversation takes the place
-                session.set_aside()
-        place.key = call.key
+        def fits(number: int) -> tuple[int, bool, float]:
+            seat = self._seats[number]
+            held = seat.session.messages
+            common = common_messages(held, call.messages or [])
+            return common if common == len(held) else 0, call.key is not None and call.key == seat.key, -seat.used
+
+        return max(free, key=fits)
+
+    def _answer(self, seat: Seat, ticket: Ticket) -> None:
+        call, session, prepared = ticket.call, seat.session, ticket.prepared
+        assert prepared is not None
+        messages = prepared.messages
+        if messages is not None and common_messages(session.messages, messages) < len(session.messages):
+            session.set_aside()  # another conversation takes the seat
+        seat.key = call.key
 
         def reading(*counts: int) -> None:
             ticket.touch()
@@ -465,12 +465,7 @@ class Conversations:
         more: dict[str, Any] = {"on_prefill": reading}
         if call.deadline is not None:
             more["timeout"] = max(call.deadline - time.monotonic(), 1e-3)
-        if call.prepared is not None:
-            answer = session.answer(call.prepared.changed(**more))
-        elif call.messages is not None:
-            answer = session.chat(call.messages, **call.options, **more)
-        else:
-            answer = session.complete(call.prompt or "", **call.options, **more)
+        answer = session.answer(prepared.changed(**more), ticket.place)
         reader = None if answer.form is None else answer.form.reader()
         with answer, interruptible(ticket.touch):  # a long prompt takes long before anything of it is read
             ticket.answer = answer
@@ -480,7 +475,7 @@ class Conversations:
                 if reader is not None and not piece.thought:
                     piece = piece._replace(text=reader.feed(piece.text))
                 ticket.put(piece)
-        if call.messages is not None and session.known < len(call.messages) - 1:
+        if messages is not None and session.known < len(messages) - 1:
             ticket.broke = session.known
         ticket.evicted, ticket.offload_error = session.evicted, session.offload_error
         if reader is not None:
@@ -488,7 +483,7 @@ class Conversations:
                 ticket.put(Piece(rest, ()))
             said = session.messages[-1] if session.messages else {}  # with the ids that the client will repeat
             ticket.calls = said.get("tool_calls") or []
-        with self._lock:
+        with self._admission.lock:
             self.prompt_tokens += answer.usage.prompt
             self.cached_tokens += answer.usage.cached
             self.answer_tokens += answer.usage.completion

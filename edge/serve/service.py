@@ -1,8 +1,7 @@
-"""Service: the model that is served, its settings, and what is checked before an answer begins."""
+"""Service: the model that is served, and its settings."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from dataclasses import dataclass, field
@@ -11,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 from edge.cache.table import Weights
 from edge.errors import UsageError
 from edge.registry.library import is_demo
-from edge.serve.calls import Call, Refusal, bad
+from edge.serve.calls import Call, Refusal, bad, with_system
 from edge.serve.conversations import Conversations, Job
-from edge.session.prompting import refuse_long, told
-from edge.session.request import has_calls
+from edge.session.prompting import refuse_long
 
 if TYPE_CHECKING:
     from array import array
 
     from edge.engine import Engine
-    from edge.session.request import Prepared
     from edge.tools.embed import Embedder
 
 
@@ -131,79 +128,20 @@ class Service:
 
     # ---- a call -----------------------------------------------------------------------------------------------------
 
-    def with_system(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The messages, with the system prompt of the service if they have none."""
-        system = self.settings.system
-        if system and messages and messages[0]["role"] != "system":
-            return [{"role": "system", "content": system}, *messages]
-        return messages
-
-    def check(self, call: Call) -> list[Prepared]:
-        """The call, prepared for each of its prompts.  Refuses one that cannot be answered, before a stream has begun
-        with status 200: an unsupported form, or a prompt that does not fit (with the counts) and would be cut silently,
-        or the system prompt alone.  Blocks.  Raises Refusal or EdgeError.
-        """
-        engine, _ = self.ready()
-        if call.echo:
-            call.echoed = [each if isinstance(each, str) else engine.tokenizer.decode(each) for each in call.prompts]
-        with engine.session("") as session:
-            if call.messages is not None:
-                found = [session.prepare(messages=call.messages, **call.options)]
-            else:
-                found = [session.prepare(prompt=prompt, **call.options) for prompt in call.prompts]
-        n_ctx = engine.plan.n_ctx
-        for each in found:
-            if each.ids is None:  # a context that slides: nothing is counted, but what cannot be read is refused
-                self._readable(engine, each)
-            elif len(each.ids) >= n_ctx:
-                raise bad(f"the prompt has {len(each.ids)} tokens, and the context {n_ctx}; shorten it, or start the "
-                          "server with a larger --ctx", "prompt" if each.messages is None else "messages",
-                          "context_length_exceeded")
-        return found
-
-    def _readable(self, engine: Engine, call: Prepared) -> None:
-        """Refuse messages that the template refuses, whatever their length, and a system prompt that is too long."""
-        messages, form = call.messages, call.request.form
-        if messages is None:
-            return
-        refuse_long(engine.model, engine.plan, messages, form)
-        messages = [_within(each, engine.plan.n_ctx) for each in messages]
-        if form is None and has_calls(messages):
-            from edge.constrain.functions import Tools
-
-            form = Tools([], "none", False).form(engine.template, engine.tokenizer)
-        engine.model.encode(*((messages,) if form is None else (form.messages(messages), form.definitions)))
-
     async def submit(self, call: Call) -> Job:
-        """Start a call: a ticket for each of its choices.  Raises Refusal."""
+        """Start a call, with a ticket for each of its choices.  Refuses one that cannot be answered before a stream
+        has begun with status 200.  Raises Refusal or EdgeError.
+        """
         _, conversations = self.ready()
-        conversations.admit(call.n_choices)  # before the work of checking it
         if self.settings.timeout is not None:
             call.options.setdefault("timeout", self.settings.timeout)
         if call.messages is not None:
-            call.messages = self.with_system(call.messages)
-        prepared = await asyncio.to_thread(self.check, call)
-        job = Job(call)
-        try:
-            for i in range(call.n_choices):
-                conversations.submit(job.ticket(call.choice(i, prepared[i // call.n])))
-        except Refusal:
-            self.withdraw(job)
-            raise
+            call.messages = with_system(call.messages, self.settings.system)
+        job = conversations.enter(call)
+        await conversations.begin(job)
         return job
 
     def withdraw(self, job: Job) -> None:
         """Cancel a call: nobody waits for its answers any more."""
         if self.conversations is not None:
-            for ticket in job.tickets:
-                self.conversations.withdraw(ticket)
-
-
-def _within(message: dict[str, Any], n_ctx: int) -> dict[str, Any]:
-    """A message with no more of its text than a template may look at; calls that are far too long are text, as the
-    session reads them.
-    """
-    text = told(message)
-    if message.get("tool_calls") and len(text) > 64 * n_ctx:
-        return {"role": message["role"], "content": text[:n_ctx]}
-    return {**message, "content": content[:n_ctx]} if isinstance(content := message.get("content"), str) else message
+            self.conversations.withdraw(job)

@@ -154,7 +154,7 @@ class Answer:
         said.keep_all()
         if self._outcome.finish_reason is None:
             for _ in self:
-                if self.scheduler.running > 1:
+                if self.scheduler.admission.running > 1:
                     try:
                         self.scheduler.finish(self)
                     except EdgeError:  # before its first step, too: it must not keep its place

@@ -119,6 +119,13 @@ def refuse_long(
         _refuse_more(model, texts, n_ctx, "the prompt", "a larger --ctx or --overflow slide helps")
 
 
+def refuse_full(plan: KVPlan, ids: Sequence[int]) -> None:
+    """Raise ContextFull for a prompt that is longer than a context that does not slide."""
+    if plan.overflow == "stop" and len(ids) > plan.n_ctx:
+        raise ContextFull(f"the prompt has {len(ids)} tokens, the context {plan.n_ctx}; a larger --ctx or --overflow "
+                          "slide helps")  # fmt: skip
+
+
 def told(message: Mapping[str, Any]) -> str:
     """All text of a message that a template may write: its content, and its calls, of which arguments may be JSON."""
     content, calls = message.get("content"), message.get("tool_calls")

@@ -111,14 +111,17 @@ class Request:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A call of ``chat`` (``messages``) or ``complete`` (``prompt``), checked; see Session.prepare.  ``ids``: the
-    tokens of its prompt, if they do not depend on the session that answers.
+    """A call of ``chat`` (``messages``) or ``complete`` (``prompt``), checked; see Engine.prepare.  ``ids``: the tokens
+    of its prompt, None before it is encoded.  ``left_out``: characters that are not read, see Answer.  ``seconds``:
+    that encoding took.
     """
 
     request: Request
     messages: list[dict[str, Any]] | None = None
     prompt: str | Sequence[int] | None = None
     ids: array[int] | None = None
+    left_out: int = 0
+    seconds: float = 0.0
 
     def changed(self, **changes: Any) -> Prepared:
         """The same call with other options of its request, as fields of Request."""

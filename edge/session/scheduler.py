@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from edge.errors import Busy, InvalidFile, MemoryRefused
+from edge.errors import InvalidFile, MemoryRefused
 from edge.model.model import Model, Segment
+from edge.session.admission import Admission, Place
 from edge.threads import refuse_after_fork, start, with_locks
 
 if TYPE_CHECKING:
@@ -37,28 +37,6 @@ BESIDE = 2.0
 LEAST_BESIDE = 8
 #: seconds without work after which the stepping thread ends
 IDLE = 1.0
-#: seconds between two checks whether a waiting answer was cancelled
-LOOK = 0.05
-#: answers that may wait for a place
-QUEUE = 64
-
-
-class Place:
-    """Permission to run an answer; granted at once, or in the order of the queue."""
-
-    def __init__(self) -> None:
-        self.granted = False
-        self.thread = threading.get_ident()
-        self._granted = threading.Event()
-
-    def grant(self) -> None:
-        """Give the permission, and wake the thread that waits for it."""
-        self.granted = True
-        self._granted.set()
-
-    def wait(self) -> None:
-        """Wait until it is granted, at most LOOK seconds; then the caller checks whether the answer was cancelled."""
-        self._granted.wait(LOOK)
 
 
 class Writer(Protocol):
@@ -95,75 +73,27 @@ class Driven:
 class Scheduler:
     """Evaluates the segments of all running answers.
 
-    ``give_way``: called if a cache may take no more pages; returns True if it freed some.  ``parallel``: the number of
-    answers that may run at the same time, None: any number.  Beyond that, QUEUE of them wait, first come, first served.
-    A step has only as many rows of prompts as do not delay the answers being written; but if nobody waits for these
+    ``admission``: who runs.  ``give_way``: called if a cache may take no more pages; returns True if it freed some.  A
+    step has only as many rows of prompts as do not delay the answers being written; but if nobody waits for these
     (``Segment.patient``), prompts are read in steps as wide as possible, in which a row costs less.
 
     ``steps``, ``most_segments`` and ``most_rows`` are statistics of the steps for several answers.
     """
 
-    def __init__(
-        self, model: Model, give_way: Callable[[], bool] = lambda: False, parallel: int | None = None
-    ) -> None:
-        self.parallel = parallel
+    def __init__(self, model: Model, admission: Admission, give_way: Callable[[], bool] = lambda: False) -> None:
+        self.admission = admission
         self.steps = self.most_segments = self.most_rows = 0  # of answers that did not run alone
         self._model = model
         self._give_way = give_way
-        self._inside: set[Place] = set()  # running calls
-        self._queue: deque[Place] = deque()
         self._posted: SimpleQueue[Segment | Driven] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._pace = Pace()
         with_locks(self)
 
     def make_locks(self) -> None:
-        """New locks, see :mod:`edge.threads`; the threads that wait for a place are not in a child."""
-        self._queue.clear()
+        """New locks, see :mod:`edge.threads`."""
         self._turn = threading.Lock()  # held while a step runs
-        # of the running and the waiting calls, and of the stepping thread; the garbage collector may end an answer
-        # while it is held
-        self._door = threading.RLock()
-
-    # ---- who runs ----------------------------------------------------------------------------------------------------
-
-    @property
-    def running(self) -> int:
-        """Number of calls that run now."""
-        return len(self._inside)
-
-    @property
-    def queued(self) -> int:
-        """Number of calls that wait for a place."""
-        return len(self._queue)
-
-    def enter(self) -> Place:
-        """A place for a call, which :meth:`leave` returns; the call may have to wait until it is granted.
-
-        Raises Busy if too many calls wait already.
-        """
-        place = Place()
-        with self._door:
-            if self.parallel is None or len(self._inside) < self.parallel:
-                self._inside.add(place)
-                place.grant()
-                return place
-            if len(self._queue) >= QUEUE:
-                raise Busy(f"{self.parallel} answers are running and {QUEUE} are waiting; try again later")
-            self._queue.append(place)
-        return place
-
-    def leave(self, place: Place) -> None:
-        """Return a place; the next call in the queue gets it."""
-        with self._door:
-            if place in self._inside:
-                self._inside.discard(place)
-                if self._queue:
-                    first = self._queue.popleft()
-                    self._inside.add(first)
-                    first.grant()
-            elif place in self._queue:
-                self._queue.remove(place)
+        self._posting = threading.Lock()  # held while work is posted, so that the stepping thread does not end
 
     # ---- what they need ----------------------------------------------------------------------------------------------
 
@@ -171,12 +101,12 @@ class Scheduler:
         """Evaluate a segment (of a prompt at least a part), or wait a while for a place.
 
         Raises MemoryRefused at the memory limit, UsageError if the engine was closed or in a forked child, EdgeError if
-        the system starts no thread for several answers, and Busy instead of waiting for a place if this thread itself
-        runs all answers that hold one.
+        the system starts no thread for several answers, and Busy if this thread would wait for itself.
         """
         if type(need) is Place:
-            return self._wait(need)
-        if len(self._inside) <= 1:
+            refuse_after_fork()
+            return self.admission.wait(need)
+        if self.admission.running <= 1:
             try:
                 return self._model.step((need,))  # type: ignore[arg-type]
             except MemoryError:
@@ -190,18 +120,9 @@ class Scheduler:
             finally:
                 del error
 
-    def _wait(self, place: Place) -> None:
-        refuse_after_fork()
-        with self._door:
-            stuck = not place.granted and all(each.thread == place.thread for each in self._inside)
-        if stuck:
-            most = self.parallel
-            raise Busy(f"this thread already runs {most} answers, the most allowed; finish or close one of them first")
-        place.wait()
-
     def run(self, segments: Sequence[Segment]) -> None:
         """Evaluate several segments, each at least in part; an exception of one is stored in its ``error``."""
-        if len(segments) >= len(self._inside):
+        if len(segments) >= self.admission.running:
             with self._turn:
                 return self._evaluate(segments)
         waits = []
@@ -255,7 +176,7 @@ class Scheduler:
     def _post(self, work: Sequence[Segment | Driven]) -> None:
         """Give work to the stepping thread.  Raises EdgeError if the system does not start it."""
         refuse_after_fork()
-        with self._door:  # it ends in here, too, when nothing is posted
+        with self._posting:  # it ends in here, too, when nothing is posted
             if self._thread is None:
                 thread = threading.Thread(target=self._serve, name="steps", daemon=True)
                 start(thread)
@@ -272,7 +193,7 @@ class Scheduler:
                 try:
                     self._add(self._posted.get(timeout=IDLE), batch, driven)
                 except Empty:
-                    with self._door:
+                    with self._posting:
                         if self._posted.empty():
                             self._thread = None
                             return
@@ -317,7 +238,7 @@ class Scheduler:
         for _ in range(self._posted.qsize()):
             self._add(self._posted.get_nowait(), batch, driven)
         missing = latest - {id(each.kv) for each in batch}
-        while missing and len(batch) < len(self._inside):
+        while missing and len(batch) < self.admission.running:
             try:
                 posted = self._posted.get(timeout=max(until - time.perf_counter(), 0))
             except Empty:

@@ -6,17 +6,19 @@ import dataclasses
 import os
 import time
 from array import array
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from edge.cache.space import KVSpace
 from edge.cache.state import KVState, Talk, common
-from edge.errors import ContextFull, EdgeError, MemoryRefused, UsageError
+from edge.errors import EdgeError, MemoryRefused, UsageError
 from edge.prompt.interrupt import Interrupted, interruptible
 from edge.session.answer import Answer, Outcome, write
 from edge.session.logprobs import Scored, scores
-from edge.session.prompting import Prompting, common_messages, refuse_long
-from edge.session.request import Prepared, Request, check_messages, check_text
+from edge.session.preparing import Preparer
+from edge.session.prompting import Prompting, common_messages, refuse_full, refuse_long
+from edge.session.request import Prepared, check_text
 from edge.session.scheduler import Scheduler
 from edge.session.usage import Timings, Usage, stats_line
 from edge.threads import refuse_after_fork
@@ -24,8 +26,9 @@ from edge.threads import refuse_after_fork
 if TYPE_CHECKING:
     from edge.cache.parking import Parked
     from edge.cache.store import Store
+    from edge.session.admission import Place
     from edge.session.answer import Work
-    from edge.session.scheduler import Need, Place
+    from edge.session.scheduler import Need
 
 
 class Session:
@@ -50,6 +53,8 @@ class Session:
         self.patient = False  # nobody waits for the next token of its answers, as in a batch
         self._space = space
         self._scheduler = scheduler
+        self._admission = scheduler.admission
+        self._preparer = Preparer(self.model, self.plan)
         self._store = store
         self._outcome = Outcome()  # of the latest call
         self._running: Outcome | None = None
@@ -90,11 +95,8 @@ class Session:
         :attr:`Answer.left_out`.
         """
         check_text(text)
-        request = self.request(options, self.model.answer_lead, self.model.thinks)
-        if request.echo:
-            raise UsageError("is for raw prompts (complete)", argument="echo")
-        outcome = self._outcome = Outcome(request.spec, request.form)
-        return Answer(self.work(request, outcome, message=text), self._scheduler, outcome)
+        self._not_busy()
+        return self._answer(Prepared(self._preparer.turn(options)), question=text)
 
     def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Answer:
         """Answer a whole conversation, which replaces ``messages``; the part already read is not read again.
@@ -107,7 +109,8 @@ class Session:
         assistant's: then the answer continues its text, without thoughts, and a form of the answer is refused.
         Options as in :meth:`ask`.
         """
-        return self.answer(self._chat(messages, options))
+        self._not_busy()
+        return self._answer(self._preparer.call(messages, None, options))
 
     def complete(self, prompt: str | Sequence[int], **options: Any) -> Answer:
         """Continue a raw prompt, text (the model's BOS is put before it) or token ids (used as they are).
@@ -115,36 +118,17 @@ class Session:
         No template is used, and ``messages`` does not change.  Options as in :meth:`ask`, except those for thinking;
         and ``echo``: with ``logprobs``, also record those of the prompt, see :attr:`Answer.prompt_logprobs`.
         """
-        return self.answer(self._completion(prompt, options))
+        self._not_busy()
+        return self._answer(self._preparer.call(None, prompt, options))
 
-    def prepare(
-        self, messages: Sequence[Mapping[str, Any]] | None = None, prompt: str | Sequence[int] | None = None,
-        **options: Any,
-    ) -> Prepared:
-        """A call of :meth:`chat` (``messages``) or :meth:`complete` (``prompt``), checked, for :meth:`answer` of any
-        session of this engine.  With ``overflow`` "stop" its prompt is encoded here, and not again.
-
-        Raises UsageError, and ContextFull for a prompt that is far longer than the context.
+    def answer(self, call: Prepared, place: Place | None = None) -> Answer:
+        """Answer a call that :meth:`edge.engine.Engine.prepare` returned.  One with a form is answered once; see
+        Prepared.changed.  ``place``: that of the call, which the caller returns; None: it enters here.
         """
-        prompt = () if prompt is None else prompt
-        call = self._chat(messages, options) if messages is not None else self._completion(prompt, options)
-        if self.plan.overflow != "stop":
-            return call
-        told = call.messages or ([{"role": "user", "content": prompt}] if isinstance(prompt, str) else [])
-        refuse_long(self.model, self.plan, told, call.request.form)
-        if call.messages is None:
-            return dataclasses.replace(call, ids=self.model.encode_raw(prompt))
-        prompting = Prompting(self.model, self.plan, call.request.form, call.request.think)
-        return dataclasses.replace(call, ids=prompting.encode(call.messages))
-
-    def answer(self, call: Prepared) -> Answer:
-        """Answer a call that :meth:`prepare` returned.  One with a form is answered once; see Prepared.changed."""
         self._not_busy()
         if call.request.constraint is None:
-            call = dataclasses.replace(call, request=self._constrained(call.request))
-        outcome = self._outcome = Outcome(call.request.spec, call.request.form)
-        work = self.work(call.request, outcome, prompt=call.prompt, messages=call.messages, ids=call.ids)
-        return Answer(work, self._scheduler, outcome)
+            call = dataclasses.replace(call, request=self._preparer.constrained(call.request))
+        return self._answer(call, place=place)
 
     def choose(self, question: str, options: Sequence[str]) -> list[Scored]:
         """The probability of each of the given answers to a question, the likeliest first.
@@ -369,83 +353,9 @@ class Session:
 
     # ---- one call ---------------------------------------------------------------------------------------------------
 
-    def _chat(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> Prepared:
-        copied = check_messages(messages)
-        if copied[-1]["role"] == "assistant":
-            request = self._continuing(options)
-        else:
-            request = self.request(options, self.model.answer_lead, self.model.thinks)
-        if request.echo:
-            raise UsageError("is for raw prompts (complete)", argument="echo")
-        return Prepared(request, messages=copied)
-
-    def _completion(self, prompt: str | Sequence[int], options: Mapping[str, Any]) -> Prepared:
-        for name in ("think", "thinking_budget"):
-            if options.get(name) is not None:
-                raise UsageError("is for conversations: a raw prompt has no template", argument=name)
-        if isinstance(prompt, str):
-            check_text(prompt)
-        return Prepared(self.request(options), prompt=prompt)
-
-    def request(self, options: Mapping[str, Any], lead: str = "", thinks: bool = False) -> Request:
-        """The options of a call, checked.  ``lead``: what the template puts before the answer; ``thinks``: whether the
-        answer may begin with thinking.
-
-        Raises UsageError for an invalid option, or while an answer runs.
-        """
-        self._not_busy()
-        model, think = self.model, options.get("think")
-        usual = model.sampling if think is None or not model.thinks else model.advised(bool(think))
-        request = self._thinking(Request.of(options, lead, usual, thinks))
-        if request.tools is not None:
-            form = request.tools.form(model.template, model.tokenizer, request.spec)
-            request = dataclasses.replace(request, form=form)
-        return self._constrained(request)
-
-    def _constrained(self, request: Request) -> Request:
-        """The request with its form for the tokens of this model, at the beginning of an answer.  Raises UsageError."""
-        spec = request.spec if request.form is None else request.form.spec
-        if spec is None:
-            return request
-        from edge.constrain.constraint import Constraint
-
-        vocabulary = self.model.vocabulary(self.plan.for_grammars)
-        blanks = request.lead + " " * self.model.tokenizer.strips_blank
-        constraint = Constraint(vocabulary, spec, blanks, request.max_tokens, not request.ignore_eos)
-        return dataclasses.replace(request, constraint=constraint)
-
-    def _thinking(self, request: Request) -> Request:
-        """The request, if the model can think or answer at once as it says.  Raises UsageError."""
-        model, think = self.model, request.think
-        if not model.thinks:
-            for name, asked in (("think", think), ("thinking_budget", request.thinking_budget is not None)):
-                if asked:
-                    raise UsageError("cannot be used: this model does not think before it answers", argument=name)
-            return dataclasses.replace(request, think=None)
-        if think is not None:
-            model.template.thinking(think)
-            if think and request.spec is not None:
-                raise UsageError("cannot be combined with a form, which the whole answer has", argument="think")
-        return request
-
-    def _continuing(self, options: Mapping[str, Any]) -> Request:
-        """The options of an answer that has begun already, so that its thoughts are over.  Raises UsageError."""
-        model, end = self.model, "cannot be combined with an answer to continue (the last message is the assistant's)"
-        if options.get("think"):
-            raise UsageError(end, argument="think")
-        if model.thinks and model.template.switches:
-            options = {**options, "think": False}
-        request = self.request(options)
-        if request.spec is not None:
-            raise UsageError(f"{end}: a form is that of a whole answer", argument="form")
-        if request.tools is not None and request.tools.choice == "required":
-            raise UsageError(end, argument="tool_choice")
-        return request
-
     def _warm(self, outcome: Outcome) -> Generator[Need, None, int]:
         """Read what the next turn begins with.  Returns the number of tokens held."""
-        place = self._enter(outcome)
-        try:
+        with self._entered(outcome) as place:
             refuse_long(self.model, self.plan, self.messages, self._prompting.form)
             while not place.granted and not outcome.interrupted():
                 yield place
@@ -456,7 +366,7 @@ class Session:
             ids = self._encode([*self.messages, {"role": "user", "content": "a"}])
             other = self._encode([*self.messages, {"role": "user", "content": "1"}])
             ids = state.splice(ids[: common(ids, other)])
-            self._fits(ids)
+            refuse_full(self.plan, ids)
             cached = common(state.tokens, ids)
             if cached < len(ids):
                 ids = self._recall(state, ids, True)
@@ -465,15 +375,12 @@ class Session:
                 )
             outcome.usage, outcome.finish_reason = Usage(len(ids), cached), "length"  # as an answer of no tokens
             return len(state.tokens)
-        finally:
-            self._end(place)
 
     def _score(
         self, outcome: Outcome, question: str, options: Sequence[str]
     ) -> Generator[Need, None, list[Scored]]:
         """Read the question, then each option after it."""
-        place = self._enter(outcome)
-        try:
+        with self._entered(outcome) as place:
             messages = [*self.messages, {"role": "user", "content": question}]
             refuse_long(self.model, self.plan, messages, self._prompting.form)
             while not place.granted:
@@ -484,16 +391,6 @@ class Session:
             encode, lead = self.model.tokenizer.encode, self.model.answer_lead
             tokens = [array("i", encode(lead + each)) for each in options]
             return (yield from scores(state, options, tokens, min(32, self.model.chunk)))
-        finally:
-            self._end(place)
-
-    def _fits(self, ids: array[int]) -> None:
-        """Raise ContextFull for a prompt that is longer than a context that does not slide."""
-        if self.plan.overflow == "stop" and len(ids) > self.plan.n_ctx:
-            raise ContextFull(
-                f"the prompt has {len(ids)} tokens, the context {self.plan.n_ctx}; a larger --ctx or --overflow slide "
-                "helps"
-            )
 
     def _recall(self, state: KVState, ids: array[int], spliced: bool) -> array[int]:
         """The prompt ``ids``, after the state has taken over a beginning of it from the store, if there is a longer one
@@ -502,7 +399,7 @@ class Session:
         ``spliced``: with the tokens in which the model wrote its answers, see :meth:`KVState.splice`.
         """
         own = state.splice(ids) if spliced else ids
-        self._fits(own)  # before anything of the state is lost
+        refuse_full(self.plan, own)  # before anything of the state is lost
         found = self._store.find(ids, state.keep(own), spliced)
         if found is None:
             return own
@@ -517,12 +414,22 @@ class Session:
         if self._closed or self.model.closed:
             raise UsageError("the session is closed")
 
-    def _enter(self, outcome: Outcome) -> Place:
-        """Take the session, and a place among the running answers."""
+    @contextmanager
+    def _entered(self, outcome: Outcome, place: Place | None = None) -> Iterator[Place]:
+        """Take the session, and a place among the running answers unless the caller has one."""
         self._not_busy()
-        place = self._scheduler.enter()
+        entered = [] if place is not None else self._admission.enter()
         self._running = self._outcome = outcome
-        return place
+        try:
+            yield place or entered[0]
+        finally:
+            if self.state is not None:
+                self._space.release(self.state)
+            self._running = None
+            if self._closed:
+                self.state = None
+            for each in entered:
+                self._admission.leave(each)
 
     def _begin(self) -> KVState:
         """The state, reserved for this call; memory is allocated on first use."""
@@ -534,85 +441,71 @@ class Session:
         state.patient = self.patient
         return state
 
-    def _end(self, place: Place) -> None:
-        """Release the session and the place."""
-        if self.state is not None:
-            self._space.release(self.state)
-        self._running = None
-        if self._closed:
-            self.state = None
-        self._scheduler.leave(place)
+    def _answer(self, call: Prepared, question: str | None = None, place: Place | None = None) -> Answer:
+        outcome = self._outcome = Outcome(call.request.spec, call.request.form)
+        return Answer(self._work(call, outcome, question, place), self._scheduler, outcome)
 
-    def work(
-        self,
-        request: Request,
-        outcome: Outcome,
-        message: str | None = None,
-        prompt: str | Sequence[int] | None = None,
-        messages: list[dict[str, Any]] | None = None,
-        ids: array[int] | None = None,
-    ) -> Work:
-        """The whole call: a turn of the conversation for ``message``, a raw continuation for ``prompt``, an answer to
-        another conversation for ``messages``.  ``ids``: the prompt, if it was encoded already (:meth:`prepare`).
+    def _work(self, call: Prepared, outcome: Outcome, question: str | None, place: Place | None) -> Work:
+        """The whole of a call: an answer to its messages, which replace those of the session, or a continuation of its
+        raw prompt; with ``question``, the next turn of the conversation.
         """
-        begun = time.perf_counter()
+        begun, request, model = time.perf_counter(), call.request, self.model
         outcome.deadline = None if request.timeout is None else begun + request.timeout
-        place = self._enter(outcome)
+        begun -= call.seconds
         asked, begun_text = False, ""
-        try:
-            with interruptible(outcome.interrupted):
-                new = [{"role": "user", "content": text} for text in (message, prompt) if isinstance(text, str)]
-                before = messages if messages is not None else self.messages if prompt is None else []
-                if ids is None:
-                    refuse_long(self.model, self.plan, [*before, *new], request.form)
-            while not place.granted:
-                if reason := outcome.interrupted():
-                    outcome.finish_reason = reason
-                    return
-                yield place
-            state = self._begin()
-            self._prompting = prompting = Prompting(self.model, self.plan, request.form, request.think)
-            with interruptible(outcome.interrupted):
-                if messages is not None:
-                    messages = [self._fitting(each, outcome) for each in messages]
-                    if messages[: len(self.messages)] != self.messages:
-                        self.forgotten = 0  # another conversation: all of it counts again
-                    self.known = common_messages(self.messages, messages)
-                    self.messages, message = list(messages), messages[-1]["content"]
-                    begun_text = message if messages[-1]["role"] == "assistant" else ""
-                elif message is not None:
-                    self.messages.append(self._fitting({"role": "user", "content": message}, outcome))
-                asked = message is not None
-                if isinstance(prompt, str):
-                    prompt, left_out = prompting.shortened(prompt, 1)
-                    outcome.left_out += left_out
-                if ids is not None:
-                    ids = self._recall(state, ids, False)
-                elif prompt is not None:
-                    ids = self._recall(state, self.model.encode_raw(prompt), False)
-                else:
-                    ids = self._chat_prompt(state, messages is not None)
-                share = self._shared(ids) if asked and self._store.on else 0
-            self._fits(ids)
-            self._reseed(state, request.sampling.seed)
-            yield from write(self.model, self.plan, state, ids, request, outcome, begun, share, self._store.add)
-        except Interrupted as early:
-            outcome.finish_reason = early.reason
-        finally:
-            if asked:
-                text = str(outcome.said)
-                if self.state is not None and self.state.dropped:
-                    text = self._prompting.end_of(text)
-                if text or outcome.usage.completion or outcome.finish_reason == "stop":
-                    form = self._prompting.form
-                    content, calls = (text, []) if form is None else form.split(text)
-                    said: dict[str, Any] = {"role": "assistant", "content": begun_text + content}
-                    if begun_text:
-                        self.messages.pop()
-                    self.messages.append({**said, "tool_calls": calls} if calls else said)
-                elif not begun_text:
-                    self.messages.pop()
-            self._end(place)
+        with self._entered(outcome, place) as place:
+            try:
+                with interruptible(outcome.interrupted):
+                    if question is None:
+                        call = self._preparer.encoded(call)
+                    else:
+                        asking = {"role": "user", "content": question}
+                        refuse_long(model, self.plan, [*self.messages, asking], request.form)
+                while not place.granted:
+                    if reason := outcome.interrupted():
+                        outcome.finish_reason = reason
+                        return
+                    yield place
+                state = self._begin()
+                self._prompting = prompting = Prompting(model, self.plan, request.form, request.think)
+                with interruptible(outcome.interrupted):
+                    ids, outcome.left_out = call.ids, call.left_out
+                    if call.messages is not None:
+                        if call.messages[: len(self.messages)] != self.messages:
+                            self.forgotten = 0  # another conversation: all of it counts again
+                        self.known = common_messages(self.messages, call.messages)
+                        self.messages = list(call.messages)
+                        begun_text = self.messages[-1]["content"] if self.messages[-1]["role"] == "assistant" else ""
+                    elif question is not None:
+                        asking, outcome.left_out = prompting.fitting(asking, self.messages[: self._first])
+                        self.messages.append(asking)
+                    asked = call.messages is not None or question is not None
+                    ids = self._chat_prompt(state, ids) if asked or ids is None else self._recall(state, ids, False)
+                    share = self._shared(ids) if asked and self._store.on else 0
+                refuse_full(self.plan, ids)
+                self._reseed(state, request.sampling.seed)
+                yield from write(model, self.plan, state, ids, request, outcome, begun, share, self._store.add)
+            except Interrupted as early:
+                outcome.finish_reason = early.reason
+            finally:
+                if asked:
+                    self._keep(outcome, begun_text)
+
+    def _keep(self, outcome: Outcome, begun: str) -> None:
+        """Add the answer to the conversation; a turn without any is removed.  ``begun``: the answer that it continues.
+        """
+        text = str(outcome.said)
+        if self.state is not None and self.state.dropped:
+            text = self._prompting.end_of(text)
+        if text or outcome.usage.completion or outcome.finish_reason == "stop":
+            form = self._prompting.form
+            content, calls = (text, []) if form is None else form.split(text)
+            said: dict[str, Any] = {"role": "assistant", "content": begun + content}
+            if begun:
+                self.messages.pop()
+            self.messages.append({**said, "tool_calls": calls} if calls else said)
+        elif not begun:
+            self.messages.pop()
 
     def _reseed(self, state: KVState, seed: int | None) -> None:
         """Begin the random numbers of ``seed``.  None continues those of this session, unless a caller chose them for
@@ -624,13 +517,6 @@ class Session:
             state.sampler.reseed(self.seed)
 
     # ---- prompt -----------------------------------------------------------------------------------------------------
-
-    def _fitting(self, message: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
-        """A message as it will be read; what is left out of it is counted."""
-        system = [] if self.system is None else [self.messages[0]]
-        message, left_out = self._prompting.fitting(message, system)
-        outcome.left_out += left_out
-        return message
 
     def _encode(self, messages: list[dict[str, str]]) -> array[int]:
         """The prompt for messages, without those that were dropped."""
@@ -651,10 +537,10 @@ class Session:
             self._beginning = of, a[: common(a, b)]
         return common(ids, self._beginning[1])
 
-    def _chat_prompt(self, state: KVState, given: bool) -> array[int]:
-        """The prompt for ``messages``; ``given``: the caller has just given all of them.
+    def _chat_prompt(self, state: KVState, given: array[int] | None) -> array[int]:
+        """The prompt for ``messages``; ``given``: that of all of them, if the caller has just sent them.
 
-        Answers keep the tokens that the model wrote (KVState.splice), except if the caller gave them and the context
+        Answers keep the tokens that the model wrote (KVState.splice), except if the caller sent them and the context
         does not slide: then the prompt, and so the answer, depends on the messages alone, whatever this session did
         before.
 
@@ -664,8 +550,9 @@ class Session:
         """
         if self._first + self.forgotten >= len(self.messages):
             self.forgotten = 0  # the caller has shortened the conversation
-        plan, spliced = self.plan, not given or self.plan.overflow != "stop"
-        ids = self._recall(state, self._encode(self.messages), spliced)
+        plan, spliced = self.plan, given is None or self.plan.overflow != "stop"
+        ids = self._encode(self.messages) if given is None or self.forgotten else given
+        ids = self._recall(state, ids, spliced)
         if plan.overflow == "stop" or len(ids) - state.keep(ids) <= plan.n_ctx:
             return ids
         later = range(self._first + self.forgotten + 1, len(self.messages))

@@ -231,15 +231,8 @@ class Batch:
         """The body of a response, and the number of its tokens."""
         call = (openai.chat if url.endswith("/chat/completions") else openai.completion)(body, self._defaults)
         writer, choices, usages = openai.Writer(call, self._engine.config.name, head), [], []
-        if call.echo:
-            decode = self._engine.tokenizer.decode
-            call.echoed = [each if isinstance(each, str) else decode(each) for each in call.prompts]
-        for i in range(call.n_choices):
-            choice = call.choice(i)
-            if choice.messages is not None:
-                answer = session.chat(choice.messages, **choice.options)
-            else:
-                answer = session.complete(choice.prompt or "", **choice.options)
+        for i, prepared in enumerate(call.prepare(self._engine)):
+            answer = session.answer(prepared)
             if self._stopped:
                 session.cancel()
             content, calls = answer.content, answer.calls

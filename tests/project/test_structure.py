@@ -77,11 +77,13 @@ FLOORS = {
     "edge.cache.store": 23,
     # conversations and answers
     "edge.session": 24,
+    "edge.session.admission": 24,
     "edge.session.request": 25,
     "edge.session.prompting": 26,
     "edge.session.logprobs": 25,
     "edge.session.scheduler": 25,
     "edge.session.answer": 26,
+    "edge.session.preparing": 27,
     "edge.session.session": 27,
     "edge.aio": 28,
     "edge.engine": 29,

@@ -193,7 +193,7 @@ def test_what_the_file_recommends_comes_first(tmp_path: Path, name: str) -> None
     silent, path = gguf_file(tmp_path / "plain", name, "Q2_0 of 64"), gguf_file(tmp_path, name, "Q2_0 of 64", keys=keys)
     with load(silent, ctx=64, threads=1) as plain, load(path, ctx=64, threads=1) as engine:
         assert engine.model.sampling == replace(plain.model.sampling, temperature=0.35, top_k=7)
-        request = engine.session().request({"top_k": 9, "max_tokens": 1})
+        request = engine.prepare(prompt=[1], top_k=9, max_tokens=1).request
         assert request.sampling == replace(engine.model.sampling, top_k=9)
     if name == "qwen3":  # what the file says is for answers with thoughts
         with load(path, ctx=64, threads=1, think=False) as engine:
@@ -327,11 +327,11 @@ def test_a_session_thinks_as_it_is_asked(qwen: str, bundled_model: Path) -> None
             assert free.text is not None and free.usage.prompt < len(silent)
             assert session.chat(ASKED, max_tokens=1, think=False).text is not None
             assert session.state.tokens[: len(silent)] == silent
-            assert session.request({"think": False}).sampling.temperature == 0.7
-            assert session.request({"think": True}).sampling.temperature == 0.6
+            assert engine.prepare(ASKED, think=False).request.sampling.temperature == 0.7
+            assert engine.prepare(ASKED, think=True).request.sampling.temperature == 0.6
             begun = [*ASKED, {"role": "assistant", "content": "It is"}]  # thoughts would come too late
             assert session.chat(begun, max_tokens=1).usage.prompt == 0  # not read yet
-            assert session.answer(session.prepare(begun, max_tokens=0)).text == ""
+            assert session.answer(engine.prepare(begun, max_tokens=0)).text == ""
             assert session.state.tokens == silent + engine.model.encode_raw("It is")
             for options in ({"think": True, "choices": ["a"]}, {"think": "yes"}, {"thinking_budget": -1},
                             {"thinking_budget": True}):  # fmt: skip
@@ -355,7 +355,7 @@ def test_http_thinks_as_it_is_asked(qwen: str) -> None:
     from tests.http_service import serving
 
     with load(qwen, ctx=256, threads=1, overflow="stop") as engine:
-        counts = {think: len(engine.session().prepare(ASKED, think=think).ids) for think in (None, True, False)}
+        counts = {think: len(engine.prepare(ASKED, think=think).ids) for think in (None, True, False)}
         seed = next(seed for seed in range(20_000) if len(engine.chat(ASKED, **EVEN, seed=seed).thoughts) > 12)
         wanted = engine.chat(ASKED, **EVEN, seed=seed, thinking_budget=4)
         thoughts, text = wanted.thoughts, wanted.text

@@ -375,7 +375,7 @@ def test_too_long_a_conversation_is_said_with_the_counts(server: Server) -> None
     for more in ({}, {"stream": True}):
         status, _, body = server.ask("POST", "/v1/chat/completions", {"messages": messages, **more})
         assert status == 400 and body["error"]["code"] == "context_length_exceeded"
-        assert re.search(r"\d{4} tokens, and the context 512", body["error"]["message"])
+        assert re.search(r"\d{4} tokens, the context 512", body["error"]["message"])
 
 
 def test_names_and_origins(server: Server) -> None:
@@ -622,13 +622,15 @@ def test_health_tells_when_answers_are_not_made(monkeypatch: pytest.MonkeyPatch)
 
     from edge.serve import conversations
     from edge.serve.calls import Call
+    from edge.session.admission import Admission
+    from edge.session.request import Prepared, Request
 
     class Stuck:
         messages: list[Any] = []
         n_tokens = 0
         released = threading.Event()
 
-        def chat(self, messages: Any, **_: Any) -> Any:
+        def answer(self, *_: Any) -> Any:
             self.released.wait(BOUND)
             raise RuntimeError("let go")
 
@@ -640,19 +642,22 @@ def test_health_tells_when_answers_are_not_made(monkeypatch: pytest.MonkeyPatch)
 
     class Engine:
         plan = SimpleNamespace(room=1)
-
+        admission = Admission()
         store = SimpleNamespace(share=lambda *_, **__: None)
 
         def session(self, **_: Any) -> Stuck:
             return Stuck()
+
+        def prepare(self, messages: Any) -> Prepared:
+            return Prepared(Request(), messages)
 
     monkeypatch.setattr(conversations, "STUCK", 0.05)
 
     async def scene() -> tuple[str | None, str | None]:
         desk = conversations.Conversations(Engine(), 1, 1)  # type: ignore[arg-type]
         before = desk.trouble()
-        job = conversations.Job(Call(messages=[{"role": "user", "content": "x"}]))
-        desk.submit(job.ticket(job.call))
+        job = desk.enter(Call(messages=[{"role": "user", "content": "x"}]))
+        await desk.begin(job)
         deadline = time.monotonic() + BOUND
         while (trouble := desk.trouble()) is None and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
@@ -667,8 +672,9 @@ def test_health_tells_when_answers_are_not_made(monkeypatch: pytest.MonkeyPatch)
     assert before is None and trouble is not None and "made no progress" in trouble
 
 
-def test_a_long_prompt_gives_signs_of_life_while_it_is_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At each look, long before a token of it is read: the service is not ill."""
+@pytest.mark.parametrize("overflow", ["stop", "slide"])
+def test_a_service_whose_calls_are_long_is_not_ill(monkeypatch: pytest.MonkeyPatch, overflow: str) -> None:
+    """While a long prompt is prepared, and at each look where it is encoded at its seat."""
     import asyncio
 
     from edge.errors import ContextFull
@@ -677,30 +683,33 @@ def test_a_long_prompt_gives_signs_of_life_while_it_is_prepared(monkeypatch: pyt
     from edge.serve import conversations
     from edge.serve.calls import Call
 
-    renewed: list[bool] = []
+    well: list[bool] = []
 
     async def scene(engine: Any) -> None:
         desk = conversations.Conversations(engine, 1, 1)
-        job = conversations.Job(Call(messages=[{"role": "user", "content": "ab" * 60_000}]))
-        ticket = job.ticket(job.call)
 
         def look() -> None:
-            ticket.touched = -1.0
+            job.tickets[0].touched = -1.0
             interrupt.look()
-            renewed.append(ticket.touched > 0)
+            well.append(desk.trouble() is None)
 
         monkeypatch.setattr(byte_level, "look", look)
         try:
-            desk.submit(ticket)
-            with pytest.raises(ContextFull):
+            job = desk.enter(Call(messages=[{"role": "user", "content": "ab" * 60_000}], options={"max_tokens": 1}))
+            if overflow == "stop":
+                with pytest.raises(ContextFull):
+                    await desk.begin(job)
+            else:
+                await desk.begin(job)
                 async for _ in job.pieces():
                     pass
+            assert desk.state()["running"] == desk.state()["waiting"] == 0
         finally:
             desk.close()
 
-    with edge.load(ctx=2048, threads=1, overflow="stop") as engine:
+    with edge.load(ctx=2048, threads=1, overflow=overflow) as engine:
         asyncio.run(scene(engine))
-    assert len(renewed) > 5 and all(renewed)
+    assert len(well) > 5 and all(well)
 
 
 def test_an_answer_that_nobody_reads_waits_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -709,13 +718,14 @@ def test_an_answer_that_nobody_reads_waits_and_ends(monkeypatch: pytest.MonkeyPa
 
     from edge.serve import conversations
     from edge.serve.calls import Call
+    from edge.session.admission import Admission
     from edge.session.stream import Piece
 
     monkeypatch.setattr(conversations, "MOST_UNREAD", 10)
 
     async def scene() -> tuple[int, bool]:
-        job = conversations.Job(Call(), patience=0.2)
-        ticket = job.ticket(job.call)
+        job = conversations.Job(Call(), Admission().enter(), patience=0.2)
+        ticket = job.tickets[0]
 
         def write() -> None:
             while not ticket.cancelled:

@@ -530,7 +530,8 @@ def test_bad_arguments_are_refused_at_the_call(options):
 
 
 def test_bad_prompts_are_refused():
-    session = fakes.engine().session()
+    engine = fakes.engine()
+    session = engine.session()
     for bad in ("\ud800", 3, None, b"x"):
         with pytest.raises(UsageError):
             session.ask(bad)
@@ -538,7 +539,7 @@ def test_bad_prompts_are_refused():
         with pytest.raises(UsageError):
             list(session.complete(bad))
     assert text(session.complete("", max_tokens=1))  # a lone BOS is a prompt
-    assert text(session.answer(session.prepare(prompt="", max_tokens=1)))
+    assert text(session.answer(engine.prepare(prompt="", max_tokens=1)))
     session.model.tokenizer.add_bos = False
     with pytest.raises(UsageError, match="empty"):
         list(session.complete(""))

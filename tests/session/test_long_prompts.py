@@ -280,23 +280,17 @@ def longest(monkeypatch):
 @pytest.mark.parametrize("name", SAID)
 def test_a_long_message_of_the_assistant_is_not_encoded_whole(name, overflow, longest):
     from edge.serve.calls import Call
-    from edge.serve.service import Service, Settings
 
     talk = [{"role": "user", "content": "Hi"}, SAID[name], {"role": "user", "content": "Go on."}]
     with edge.load(threads=1, ctx=256, overflow=overflow) as engine, engine.session() as session:
-        service = Service(Settings())
-        service.open(engine)
-        try:
-            if overflow == "stop":
-                for answer in (lambda: session.chat(talk, max_tokens=1).text, lambda: service.check(Call(talk))):
-                    with pytest.raises(ContextFull, match="the prompt has more than .* tokens, the context 256"):
-                        answer()
-            else:
-                service.check(Call(talk))
-                answer = session.chat(talk, max_tokens=1)
+        if overflow == "stop":
+            for answer in (lambda: session.chat(talk, max_tokens=1).text, lambda: Call(talk).prepare(engine)):
+                with pytest.raises(ContextFull, match="the prompt has more than .* tokens, the context 256"):
+                    answer()
+        else:
+            (prepared,) = Call(talk, options={"max_tokens": 1}).prepare(engine)
+            for answer in (session.answer(prepared), session.chat(talk, max_tokens=1)):
                 assert answer.text is not None and answer.usage.prompt <= 256 and answer.left_out > 1_990_000
-        finally:
-            service.close()
     assert longest() <= 32 * 256
 
 
@@ -305,20 +299,14 @@ def test_a_long_message_of_the_assistant_is_not_encoded_whole(name, overflow, lo
 def test_functions_longer_than_the_context_are_refused(name, overflow, longest):
     from edge.constrain.functions import Tools
     from edge.serve.calls import Call
-    from edge.serve.service import Service, Settings
 
     talk, tools = [{"role": "user", "content": "Hi"}], Tools.of(FUNCTIONS[name])
     with edge.load(threads=1, ctx=256, overflow=overflow) as engine, engine.session() as session:
-        service = Service(Settings())
-        service.open(engine)
-        try:
-            calls = (lambda: session.ask("Hi", tools=tools, max_tokens=1).text,
-                     lambda: service.check(Call(talk, options={"tools": tools})))  # fmt: skip
-            for call in calls:
-                with pytest.raises(ContextFull, match="the system prompt with the functions has .*, the context 256"):
-                    call()
-        finally:
-            service.close()
+        calls = (lambda: session.ask("Hi", tools=tools, max_tokens=1).text,
+                 lambda: Call(talk, options={"tools": tools}).prepare(engine))  # fmt: skip
+        for call in calls:
+            with pytest.raises(ContextFull, match="the system prompt with the functions has .*, the context 256"):
+                call()
         assert session.messages == []
     assert longest() <= 32 * 256
 

@@ -17,7 +17,6 @@ import edge.aio
 from edge.errors import Busy, EdgeError, InvalidFile, MemoryRefused, UsageError
 from edge.model.model import Segment
 from edge.session import scheduler as scheduling
-from edge.session.scheduler import Scheduler
 from tests import fakes
 from tests.campaigns import many
 
@@ -63,7 +62,7 @@ def test_steps_are_shared() -> None:
     assert found == [alone] * 4
     assert engine.scheduler.most_segments == 4
     assert engine.scheduler.steps < 2 * 31  # of 4 * 31
-    assert engine.scheduler.running == 0
+    assert engine.admission.running == 0
 
 
 def test_whole_texts_and_pieces_share_steps() -> None:
@@ -75,7 +74,7 @@ def test_whole_texts_and_pieces_share_steps() -> None:
     asked = [engine.session().ask(f"question {i}", max_tokens=60, **GREEDY) for i in range(4)]
     found = together(lambda: asked[0].text, lambda: asked[1].text,
                      *(lambda a=a: "".join(piece.text for piece in a) for a in asked[2:]))  # fmt: skip
-    assert found == alone and engine.scheduler.most_segments == 4 and engine.scheduler.running == 0
+    assert found == alone and engine.scheduler.most_segments == 4 and engine.admission.running == 0
     assert max(steppers.count(each) for each in set(steppers)) > 0.8 * len(steppers)
     assert [each.usage.completion for each in asked] == [60] * 4
 
@@ -102,7 +101,7 @@ def test_a_text_that_others_write_can_be_cancelled_and_fails_as_alone() -> None:
     assert first.finish_reason == "cancelled" and isinstance(found[1], str) and found[1]
     for each in (found[0], found[2]):
         assert isinstance(each, InvalidFile) and str(each) == "cut off"
-    assert engine.scheduler.running == 0
+    assert engine.admission.running == 0
 
 
 def test_async_answers_share_steps_in_one_thread() -> None:
@@ -117,7 +116,7 @@ def test_async_answers_share_steps_in_one_thread() -> None:
         return found
 
     assert asyncio.run(main()) == alone
-    assert engine.scheduler.most_segments == 5 and engine.scheduler.running == 0
+    assert engine.scheduler.most_segments == 5 and engine.admission.running == 0
 
 
 def test_leaving_an_async_loop_ends_the_answer() -> None:
@@ -144,7 +143,7 @@ def test_leaving_an_async_loop_ends_the_answer() -> None:
     assert said.startswith("abc") and len(said) < 3 + 2 * edge.aio.AHEAD
     engine.model.transformer.hook = lambda: time.sleep(0.001)
     asyncio.run(asyncio.wait_for(cancelled(), 30))
-    assert engine.scheduler.running == 0
+    assert engine.admission.running == 0
 
 
 def test_async_errors_reach_their_reader() -> None:
@@ -161,19 +160,19 @@ def test_async_errors_reach_their_reader() -> None:
 def test_answers_whose_thread_cannot_start_end_and_return_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system allows no more threads for a while; later answers are as usual."""
     engine = fakes.engine()
-    scheduler, others = engine.scheduler, []
+    admission, others = engine.admission, []
     alone = engine.session().ask("q", max_tokens=20, **GREEDY).text
 
     def refused(thread: threading.Thread) -> None:
         raise EdgeError("the system allows no more threads")
 
     monkeypatch.setattr(scheduling, "start", refused)
-    engine.model.transformer.hook = lambda: others or others.append(scheduler.enter())  # another one comes
+    engine.model.transformer.hook = lambda: others or others.extend(admission.enter())  # another one comes
     session = engine.session()
     answer = session.ask("q", max_tokens=20, **GREEDY)
     with pytest.raises(EdgeError, match="no more threads"):
         _ = answer.text
-    assert scheduler.running == 1
+    assert admission.running == 1
 
     async def main() -> str:
         with pytest.raises(EdgeError, match="no more threads"):
@@ -182,8 +181,8 @@ def test_answers_whose_thread_cannot_start_end_and_return_their_places(monkeypat
         return await asyncio.wait_for(edge.aio.text(engine.session().ask("q", max_tokens=20, **GREEDY)), 60)
 
     assert asyncio.run(main()) == alone
-    scheduler.leave(others[0])
-    assert scheduler.running == 0
+    admission.leave(others[0])
+    assert admission.running == 0
 
 
 def test_a_step_on_a_cut_file_is_not_tried_again() -> None:
@@ -205,11 +204,11 @@ def test_a_child_waits_for_no_place_of_its_parent() -> None:
     engine = bounded(1)
     running = engine.session().ask("q", max_tokens=20, **GREEDY)
     next(running)
-    engine.scheduler.enter()
-    assert engine.scheduler.queued == 1
-    engine.scheduler.make_locks()  # what a child does first
+    engine.admission.enter()
+    assert engine.admission.waiting == 1
+    engine.admission.make_locks()  # what a child does first
     running.close()
-    assert engine.scheduler.queued == engine.scheduler.running == 0
+    assert engine.admission.waiting == engine.admission.running == 0
 
 
 # ---- bounded ---------------------------------------------------------------------------------------------------------
@@ -217,23 +216,8 @@ def test_a_child_waits_for_no_place_of_its_parent() -> None:
 
 def bounded(parallel: int, **more) -> edge.Engine:
     engine = fakes.engine(**more)
-    engine.scheduler = Scheduler(engine.model, parallel=parallel)
+    engine.admission.limit(parallel, 64)
     return engine
-
-
-def test_places_are_given_in_order_and_the_queue_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduling, "QUEUE", 2)
-    engine = bounded(1)
-    scheduler = engine.scheduler
-    first, second, third = (scheduler.enter() for _ in range(3))
-    assert (first.granted, second.granted, scheduler.running, scheduler.queued) == (True, False, 1, 2)
-    with pytest.raises(Busy, match="1 answers are running and 2 are waiting"):
-        scheduler.enter()
-    scheduler.leave(first)
-    assert second.granted and not third.granted
-    scheduler.leave(third)  # gives up
-    scheduler.leave(second)
-    assert (scheduler.running, scheduler.queued) == (0, 0)
 
 
 def test_more_answers_than_places_wait_for_their_turn() -> None:
@@ -256,7 +240,7 @@ def test_an_answer_that_waits_can_be_ended(way: str) -> None:
         threading.Timer(0.05, other.cancel).start()
     assert together(lambda: other.text) == [""]
     assert other.finish_reason == {"cancel": "cancelled"}.get(way, way)
-    assert [m["role"] for m in waiting.messages] == ["system"] and engine.scheduler.queued == 0
+    assert [m["role"] for m in waiting.messages] == ["system"] and engine.admission.waiting == 0
     answer.close()
     assert waiting.ask("q", max_tokens=3, **GREEDY).text
 
@@ -315,7 +299,7 @@ def test_an_error_is_that_of_one() -> None:
         lambda: engine.session().ask("Xq", max_tokens=30, **GREEDY).text,
     )
     assert results[:3] == [alone] * 3 and isinstance(results[3], RuntimeError)
-    assert engine.scheduler.running == 0
+    assert engine.admission.running == 0
 
 
 def test_memory_is_refused_to_one() -> None:

@@ -135,14 +135,14 @@ def test_a_bug_costs_one_line(engine, tmp_path, monkeypatch: pytest.MonkeyPatch)
     """What nobody foresaw is an error of its request alone."""
     from edge.session.session import Session
 
-    chat = Session.chat
+    answer = Session.answer
 
-    def broken(self: Session, messages: Any, **options: Any) -> Any:
-        if messages[-1]["content"] == "bug":
+    def broken(self: Session, call: Any) -> Any:
+        if call.messages[-1]["content"] == "bug":
             raise ZeroDivisionError
-        return chat(self, messages, **options)
+        return answer(self, call)
 
-    monkeypatch.setattr(Session, "chat", broken)
+    monkeypatch.setattr(Session, "answer", broken)
     found = run(engine, tmp_path, [line("a"), line("b", "bug"), line("c")])
     assert [found[name]["response"]["status_code"] for name in "abc"] == [200, 500, 200]
 

@@ -28,8 +28,9 @@ from edge.serve.calls import (
     sampling_of,
     thinking_of,
     tools_of,
+    with_system,
 )
-from edge.serve.client import LINE_LIMIT, Channel, Client, Full, Job
+from edge.serve.client import LINE_LIMIT, Channel, Client, Job
 from edge.serve.conversations import PATIENCE, Conversations, Prefill, Ticket
 from edge.serve.conversations import Job as Asked
 from edge.session.stream import BY
@@ -51,7 +52,7 @@ class Question(Job):
     """A request for an answer; with ``call`` None for a reset."""
 
     call: Call | None = None
-    ticket: Ticket | None = None
+    asked: Asked | None = None
     timer: asyncio.TimerHandle | None = None
 
 
@@ -112,8 +113,6 @@ class Asker(Client[Question]):
             handler(self, ident, request, received.size_of(line))
         except Refusal as refused:
             self.emit(records.error(refused.code or "bad_request", str(refused)), ident)
-        except Full as full:
-            self.emit(records.error("busy", str(full)), ident)
         except EdgeError as error:
             self.emit(records.error_of(error), ident)
 
@@ -163,9 +162,7 @@ class Asker(Client[Question]):
         fields = Fields(request)
         keys.JSONL.check(request)
         messages = messages_of(request.get("messages"))
-        system = self._desk.system
-        if system is not None and messages[0]["role"] != "system":
-            messages.insert(0, {"role": "system", "content": system})
+        messages = with_system(messages, self._desk.system)
         options = dict(self._desk.defaults)
         options["sampling"] = sampling_of(fields, options.get("sampling") or Sampling(), SAMPLING)
         if (most := fields.whole("max_tokens", 0, MOST_TOKENS)) is not None:
@@ -203,12 +200,8 @@ class Asker(Client[Question]):
         """Cancel a request, or end it because its deadline has passed."""
         if job.answered:
             return
-        if job.ticket is None:
+        if job.asked is None or self._desk.conversations.withdraw(job.asked, why):
             self._last(job, records.never_begun(why))
-        elif why == "timeout":
-            self._desk.conversations.expire(job.ticket)
-        else:
-            self._desk.conversations.withdraw(job.ticket)
 
     def cancel(self) -> None:
         """Cancel all requests of this client."""
@@ -223,23 +216,23 @@ class Asker(Client[Question]):
             self._last(job, {"ev": "reset"})
             return
         try:
-            asked = Asked(job.call, desk.patience)
-            ticket = job.ticket = asked.ticket(job.call)
-            desk.conversations.submit(ticket)
-            async for event in asked.pieces():
+            job.asked = desk.conversations.enter(job.call, desk.patience)
+            await desk.conversations.begin(job.asked)
+            async for event in job.asked.pieces():
                 if isinstance(event, Prefill):
                     self.emit(records.prefill(*event), job.id)
                 else:
                     self.emit(records.text(event), job.id)
                 await self.channel.room()
         except Refusal as refused:
-            self._last(job, records.error("busy", str(refused)))
+            self._last(job, records.error("busy", str(refused)))  # the service ends
         except EdgeError as error:
             self._last(job, records.error_of(error))
         except Exception as error:
             desk.failed(error)
             self._last(job, records.error_of(error))
         else:
+            ticket = job.asked.tickets[0]
             self._last(job, records.done(ticket))
             desk.told(ticket)
 

@@ -111,7 +111,7 @@ class Door:
         key = key if isinstance(key, str) and len(key) <= 200 else None
         held = self._conversations.get(key, []) if key else []
         messages = [*held, {"role": "user", "content": text.strip()}]
-        call = Call(messages=self._service.with_system(messages), key=key,
+        call = Call(messages=messages, key=key,
                     options={"max_tokens": SPOKEN, **self._service.settings.defaults})
         try:
             job = await self._service.submit(call)

@@ -1,0 +1,149 @@
+"""The one line in which calls wait: who is granted, who waits, who is refused."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from edge.errors import Busy, UsageError
+from edge.session.admission import Admission, Place
+
+
+def test_places_are_granted_in_order_and_the_line_ends() -> None:
+    admission = Admission(1, 2)
+    first, second, third = (admission.enter()[0] for _ in range(3))
+    assert (first.granted, second.granted, admission.running, admission.waiting) == (True, False, 1, 2)
+    assert [each.position for each in (first, second, third)] == [0, 0, 1]
+    assert first.expected == 0 < second.expected < third.expected
+    with pytest.raises(Busy) as refused:
+        admission.enter()
+    assert refused.value.retry_after >= 1
+    admission.leave(first)
+    admission.leave(first)  # a second time changes nothing
+    assert second.granted and not third.granted
+    admission.leave(third)  # gives up
+    admission.leave(second)
+    assert (admission.running, admission.waiting) == (0, 0)
+
+
+def test_any_number_runs_where_none_is_planned() -> None:
+    admission = Admission()
+    places = [admission.enter()[0] for _ in range(100)]
+    assert all(each.granted for each in places) and len({each.number for each in places}) == 100
+
+
+def test_several_answers_are_admitted_together_or_not_at_all() -> None:
+    admission = Admission(2, 2)
+    three = admission.enter(3)
+    assert [each.granted for each in three] == [True, True, False] and three[2].position == 0
+    with pytest.raises(Busy):
+        admission.enter(2)
+    assert (admission.running, admission.waiting) == (2, 1)
+    admission.enter(1)
+    with pytest.raises(UsageError, match="several requests"):
+        admission.enter(5)  # never
+
+
+def test_a_line_of_no_length_refuses_what_cannot_run_at_once() -> None:
+    admission = Admission(1, 0)
+    (place,) = admission.enter()
+    with pytest.raises(Busy):
+        admission.enter()
+    admission.leave(place)
+    assert admission.enter()[0].granted
+
+
+def test_the_first_in_the_line_picks_its_place() -> None:
+    admission, offered = Admission(3, 8), []
+
+    def pick(free: Sequence[int]) -> int:
+        offered.append(list(free))
+        return free[-1]
+
+    held = [admission.enter(pick=pick)[0] for _ in range(3)]
+    assert [each.number for each in held] == [2, 1, 0] and offered == [[0, 1, 2], [0, 1], [0]]
+    one, two = admission.enter(2, pick)
+    for place in held[1:]:
+        admission.leave(place)
+    assert (one.number, two.number) == (1, 0)
+
+
+def test_who_waits_is_called_when_its_place_is_granted() -> None:
+    admission, called = Admission(1, 1), []
+    first, second = admission.enter(2)
+    for name, place in (("second", second), ("first", first)):
+        admission.when_granted(place, lambda name=name: called.append(name))
+    assert called == ["first"]
+    admission.leave(first)
+    assert called == ["first", "second"]
+
+
+def test_a_thread_does_not_wait_for_itself() -> None:
+    admission = Admission(1, 1)
+    first, second = admission.enter(2)
+    with pytest.raises(Busy):
+        admission.wait(second)
+    threading.Timer(0.05, admission.leave, (first,)).start()
+    other = threading.Thread(target=lambda: setattr(first, "thread", threading.get_ident()))
+    other.start()
+    other.join()
+    while not second.granted:
+        admission.wait(second)
+
+
+def test_the_expected_wait_follows_the_answers() -> None:
+    admission = Admission(2, 64)
+    for _ in range(40):
+        admission.leave(admission.enter()[0])
+    running = admission.enter(2)
+    quick = admission.enter(4)
+    assert [each.expected == quick[i // 2 * 2].expected for i, each in enumerate(quick)] == [True] * 4
+    assert quick[2].expected == pytest.approx(2 * quick[0].expected) and quick[0].expected < 0.1
+    running[0].since -= 10  # this one took long
+    admission.leave(running[0])
+    assert admission.enter()[0].expected > 1
+
+
+def test_many_come_and_go() -> None:
+    """From many threads: never more run than are allowed, nobody is forgotten, and no number is given twice."""
+    admission, running, most, rng = Admission(3, 1000), set(), [], random.Random(5)
+    lock = threading.Lock()
+
+    def visit(seed: int) -> None:
+        own = random.Random(seed)
+        for _ in range(60):
+            places = admission.enter(own.choice((1, 1, 2)), own.choice((None, max, min)))
+            for place in places:
+                if own.random() < 0.2:
+                    admission.leave(place)
+                    continue
+                while not place.granted:
+                    place.wait()
+                with lock:
+                    assert place.number not in running
+                    running.add(place.number)
+                    most.append(len(running))
+                time.sleep(0)
+                with lock:
+                    running.discard(place.number)
+                admission.leave(place)
+
+    threads = [threading.Thread(target=visit, args=(rng.random(),)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert max(most) <= 3 and (admission.running, admission.waiting) == (0, 0)
+
+
+def test_a_child_has_a_line_of_its_own() -> None:
+    admission = Admission(1, 1)
+    running, waiting = admission.enter(2)
+    admission.make_locks()
+    admission.leave(waiting)
+    admission.leave(running)
+    assert admission.enter()[0].granted and not isinstance(waiting.number, int) and isinstance(waiting, Place)
