@@ -49,6 +49,10 @@ class Foreign(InvalidFile):
     """The file may be in order, but was made by another version of this program, with another model or KV plan."""
 
 
+class Outdated(Foreign):
+    """The file has a format that only earlier versions read."""
+
+
 # ---- save -----------------------------------------------------------------------------------------------------------
 
 
@@ -120,9 +124,8 @@ def _replaceable(path: str) -> int:
     try:
         facts = os.stat(path)
         if stat.S_ISREG(facts.st_mode):
-            with open(path, "rb") as file:
-                if file.read(len(MAGIC)) in (MAGIC, b""):
-                    return stat.S_IMODE(facts.st_mode)
+            if is_session(path, empty=True):
+                return stat.S_IMODE(facts.st_mode)
     except FileNotFoundError:
         if not os.path.isdir(os.path.dirname(path)):
             raise UsageError(f"cannot write {path}: the folder does not exist") from None
@@ -130,6 +133,24 @@ def _replaceable(path: str) -> int:
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
     raise UsageError(f"{path} is not a session file, and will not be replaced")
+
+
+def is_session(path: str, empty: bool = False) -> bool:
+    """Whether a file begins as a session file of any version, or may be one that is still ``empty``.  Raises OSError."""
+    with open(path, "rb") as file:
+        return file.read(len(MAGIC)) in ((MAGIC, b"") if empty else (MAGIC,))
+
+
+def remove_abandoned(path: str) -> None:
+    """Remove the hidden file of a process that does not write it any more."""
+    try:
+        fd = lock_new(path)
+    except (OSError, Busy):
+        return
+    try:
+        os.unlink(path)
+    finally:
+        os.close(fd)
 
 
 def lock_new(path: str) -> int:
@@ -274,7 +295,8 @@ def _header(space: KVSpace, reader: _Reader) -> dict[str, Any]:
     if magic != MAGIC:
         raise InvalidFile("not a session file")
     if version != VERSION:
-        raise Foreign(f"version {version} of the format; this program reads {VERSION}")
+        kind = Outdated if version < VERSION else Foreign
+        raise kind(f"version {version} of the format; this program reads {VERSION}")
     if length > min(HEADER_LIMIT, reader.size):
         raise InvalidFile("damaged (the length of its header is impossible)")
     start = reader.crc

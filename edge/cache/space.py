@@ -34,6 +34,7 @@ class KVSpace:
         self._pooled = plan.room is not None
         self._states: weakref.WeakSet[KVState] = weakref.WeakSet()
         self._clock = 0
+        self._charged = 0  # bytes of the room that are not for pages
         with_locks(self)
 
     def make_locks(self) -> None:
@@ -55,7 +56,8 @@ class KVSpace:
         if plan is None and self._pooled:
             with self._lock:
                 if self.pool is None:
-                    self.pool = PagePool(self.plan.room, huge=True)
+                    room = self.plan.room
+                    self.pool = PagePool(None if room is None else room - self._charged, huge=True)
                 pool = self.pool
         config, plan = self.model.config, plan or self.plan
         return KVCache(*config.kv_shape, **plan.cache, pool=pool, spill=plan.offload)
@@ -100,6 +102,7 @@ class KVSpace:
     def charge(self, nbytes: int) -> None:
         """What :class:`edge.cache.store.Store` takes beside pages is taken from what pages may take."""
         with self._lock:
+            self._charged = nbytes
             if self.pool is not None and self.plan.room is not None:
                 self.pool.limit = self.plan.room - nbytes
 

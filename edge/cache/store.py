@@ -32,6 +32,8 @@ from edge.threads import with_locks
 MOST = 256  # entries in memory
 MOST_FILES = 1024
 _NAME = re.compile(r"(\d{8})-[0-9a-f]{32}\.bes")
+_HALF = re.compile(rf"\.{_NAME.pattern}\.tmp")  # as codec.save calls it
+_BY_MESSAGES = re.compile(r"[0-9a-f]{40}\.bes")  # a conversation, as earlier versions kept it
 
 
 class Found(NamedTuple):
@@ -48,22 +50,28 @@ class Found(NamedTuple):
 class Entry:
     """A beginning: its tokens, and its KV cache unless that is in a file.
 
-    ``held``: the tokens, and the last one of an answer if it is not in the cache.  ``talk``: of a conversation, its
-    messages, and how many of the oldest are not among the tokens; else None.
+    ``key``: the tokens as bytes.  ``sampled``: the last token of an answer if it is not in the cache.  ``talk``: of a
+    conversation, its messages, and how many of the oldest are not among the tokens; else None.  ``beside``: bytes that
+    it takes beside its pages.
     """
 
     def __init__(self, tokens: array[int], sampled: array[int], talk: Talk | None, kv: Any = None) -> None:
         self.key = tokens.tobytes()
         self.n = len(tokens)
-        self.held = tokens + sampled
+        self.sampled = sampled
         self.talk = talk
         self.kv = kv
         self.nbytes: int = 0 if kv is None else kv.stats["bytes"]
-        self.beside: int = 0 if kv is None else kv.beside
+        self.beside: int = len(self.key) + (0 if kv is None else kv.beside)
+
+    @property
+    def tokens(self) -> array[int]:
+        """The tokens."""
+        return array("i", self.key)
 
     def with_cache(self, kv: Any) -> Entry:
         """The same with its KV cache."""
-        return Entry(self.held[: self.n], self.held[self.n :], self.talk, kv)
+        return Entry(self.tokens, self.sampled, self.talk, kv)
 
     def continues(self, other: Entry) -> bool:
         """Whether this entry holds all of another one, and more."""
@@ -72,8 +80,8 @@ class Entry:
     def found(self, n: int, kv: Any) -> Found:
         """The first ``n`` tokens on this cache, and no more than it can go back to."""
         n = kv.crop(n)
-        sampled = self.held[self.n :] if n == self.n else array("i")
-        return Found(self.held[:n], kv, sampled, self.talk.messages if self.talk else ())
+        sampled = self.sampled if n == self.n else array("i")
+        return Found(self.tokens[:n], kv, sampled, self.talk.messages if self.talk else ())
 
 
 def common(key: bytes, want: bytes, likely: int) -> int:
@@ -139,8 +147,9 @@ class Store:
             self._entries.clear()
             self._files.clear()
             self._space.share_pages()
-            self._charge()
+            self._clean()
             self._listed()  # now, as the first use of the model's fingerprint takes a while
+            self._charge()
             self.on = True
         return self
 
@@ -159,7 +168,7 @@ class Store:
 
     @property
     def beside(self) -> int:
-        """Bytes that the caches of the entries take beside their pages."""
+        """Bytes that the entries in memory take beside their pages."""
         with self._lock:
             return sum(entry.beside for entry in self._entries.values())
 
@@ -169,7 +178,7 @@ class Store:
     def tokens(self) -> list[array[int]]:
         """The tokens of the entries in memory, the least recently used first."""
         with self._lock:
-            return [entry.held[: entry.n] for entry in self._entries.values()]
+            return [entry.tokens for entry in self._entries.values()]
 
     def forgotten(self) -> list[int]:
         """How many messages the conversations here have forgotten, each number once, the latest used first."""
@@ -196,7 +205,7 @@ class Store:
             if not self.on or not entry.n:
                 return
             if (here := self._entries.get(entry.key)) is not None:
-                here.held, here.talk = entry.held, here.talk and entry.talk
+                here.sampled, here.talk = entry.sampled, here.talk and entry.talk
                 self._entries.move_to_end(entry.key)
             elif entry.talk is None or self._space.plan.offload is None:
                 try:
@@ -240,8 +249,13 @@ class Store:
         return sum(entry.nbytes for entry in self._entries.values())
 
     def _charge(self) -> None:
-        """Entries pay for their tables: the plan counts only those of the sessions.  Requires the lock."""
-        self._space.charge(sum(entry.beside for entry in self._entries.values()))
+        """Entries pay for their tables and tokens: the plan counts only those of the sessions.  Those on disk pay for
+        their tokens as far as that leaves what the sessions were promised.  Requires the lock.
+        """
+        plan = self._space.plan
+        listed = sum(entry.beside for entry in self._files.values() if entry is not None)
+        spare = max(0, plan.room - plan.kv_total) if plan.room is not None else listed
+        self._space.charge(sum(entry.beside for entry in self._entries.values()) + min(listed, spare))
 
     # ---- out --------------------------------------------------------------------------------------------------------
 
@@ -279,7 +293,7 @@ class Store:
                 continue
             length = parted = common(entry.key, want, parted)
             if spliced and length < len(ids):
-                length = min(entry.n, splice(entry.held, ids, length, self._space.model)[0])
+                length = min(entry.n, splice(entry.tokens + entry.sampled, ids, length, self._space.model)[0])
             part = length >= longer_than + PAGE and (entry.kv is not None or 2 * length >= entry.n)
             if length > n and (part or length == entry.n):
                 best, n, beginning = entry, length, want[: 4 * (length + 1)]
@@ -320,23 +334,46 @@ class Store:
         digest.update(json.dumps(codec.plan_of(self._space), sort_keys=True).encode() + b"\0" + entry.key)
         return f"{entry.n:08d}-{digest.hexdigest()[:32]}.bes"
 
+    def _clean(self) -> None:
+        """Remove what nobody will read: files that earlier versions named by messages, and what a killed process was
+        writing.
+        """
+        from edge.cache import codec
+
+        try:
+            with os.scandir(self.folder or "") as folder:
+                for each in folder:
+                    if each.is_file(follow_symlinks=False):
+                        if _BY_MESSAGES.fullmatch(each.name) and codec.is_session(each.path):
+                            _remove(each.path)
+                        elif _HALF.fullmatch(each.name):
+                            codec.remove_abandoned(each.path)
+        except OSError:
+            pass
+
     def _listed(self) -> list[Entry]:
         """The entries on disk.  Reads the tokens of files that another process has written.  Requires the lock."""
         if self.folder is None:
             return []
         names = {os.path.basename(path) for _, _, path in self.files()}
         self._files = {name: entry for name, entry in self._files.items() if name in names}
-        for name in names - set(self._files):
+        for name in (new := names - set(self._files)):
             self._files[name] = self._head(os.path.join(self.folder, name))
+        if new:
+            self._charge()
         return [entry for entry in self._files.values() if entry is not None]
 
     def _head(self, path: str) -> Entry | None:
-        """What is in a file.  None if it is of another model or plan, or damaged: then it is removed."""
+        """What is in a file; None if it is of another model or plan.  One that is damaged, or older than anything this
+        program reads, is removed.
+        """
         from edge.cache import codec
 
         try:
             tokens, sampled, talk = codec.head(self._space, path)
             entry = Entry(tokens, sampled, _listed(talk))
+        except codec.Outdated:
+            entry = None
         except codec.Foreign:
             return None
         except InvalidFile:
@@ -388,7 +425,8 @@ class Store:
                 return
             codec.save(self._space, path, state, entry.talk)
             with self._lock:
-                self._files[name] = Entry(entry.held[: entry.n], entry.held[entry.n :], _listed(entry.talk))
+                self._files[name] = Entry(entry.tokens, entry.sampled, _listed(entry.talk))
+                self._charge()
                 old = [each for each in self._files.values() if each and self._conversations and entry.continues(each)]
             for each in old:
                 _remove(os.path.join(self.folder or "", self._name(each)))

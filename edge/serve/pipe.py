@@ -83,6 +83,7 @@ class Pipe:
             self.ended.set_result(None)
         else:
             self.ended.set_exception(error)
+            self.ended.exception()  # after a signal nobody asks for it, which asyncio would report
 
 
 async def speak(

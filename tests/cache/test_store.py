@@ -415,6 +415,53 @@ def test_files_stay_within_their_bytes(bundled_model, tmp_path, monkeypatch: pyt
         engine.share_prefixes("1M", tmp_path / "notes.txt")
 
 
+def test_what_nobody_reads_any_more_is_removed(bundled_model, tmp_path) -> None:
+    """Own files of earlier versions, and half a file of a killed process; nothing else, and nothing in use."""
+    import fcntl
+    import struct
+
+    from edge.cache import codec
+
+    with edge.load(bundled_model, ctx=512, threads=1) as engine:
+        engine.share_prefixes("64M", tmp_path)
+        engine.session(SYSTEM).warm()
+    (whole,) = tmp_path.iterdir()
+    old = bytearray(whole.read_bytes())
+    old[8:12] = struct.pack("<I", codec.VERSION - 1)
+    newer = bytearray(old)
+    newer[8:12] = struct.pack("<I", codec.VERSION + 1)
+    name = whole.name.split("-")[0]
+    gone = {f"{name}-{'0' * 32}.bes": old, "a" * 40 + ".bes": old, f".{name}-{'1' * 32}.bes.tmp": b"half"}
+    stays = {f"{name}-{'2' * 32}.bes": newer, "b" * 40 + ".bes": b"not ours", "notes.bes": old, "c" * 40: old,
+             f".{name}-{'3' * 32}.bes.tmp": b"being written"}  # fmt: skip
+    for each, data in {**gone, **stays}.items():
+        (tmp_path / each).write_bytes(data)
+    with open(tmp_path / list(stays)[-1], "rb") as writing:
+        fcntl.flock(writing, fcntl.LOCK_EX)
+        with edge.load(bundled_model, ctx=512, threads=1) as engine:
+            engine.share_prefixes("64M", tmp_path)
+            assert {each.name for each in tmp_path.iterdir()} == {whole.name, *stays}
+            session = engine.session(SYSTEM)
+            session.warm()
+            assert session.usage.cached > 0
+
+
+def test_the_tokens_of_files_are_counted(bundled_model, tmp_path) -> None:
+    """They are in memory, so pages may take so much less; but never less than what the sessions were promised."""
+    with edge.load(bundled_model, ctx=512, threads=1, parallel=1, aside=4, overflow="stop") as engine:
+        engine.store.share(0, tmp_path, conversations=True)  # none in memory
+        talk(engine, 5)
+        listed = sum(each.stat().st_size > 0 and int(each.name.split("-")[0]) for each in tmp_path.iterdir())
+        assert listed > 0 and engine.space.pool.limit == engine.plan.room - 4 * listed
+    for aside in (0, 4):
+        with edge.load(bundled_model, ctx=512, threads=1, parallel=1, aside=aside, overflow="stop") as engine:
+            engine.store.share(0, tmp_path, conversations=True)
+            engine.session().ask("Hi", max_tokens=1).close()
+            with engine.session() as session:
+                assert ask(session, "Hello", 2) is not None
+            assert engine.space.pool.limit == max(engine.plan.kv_total, engine.plan.room - 4 * listed)
+
+
 def test_conversations_are_written_only_where_that_is_asked_for(bundled_model, tmp_path) -> None:
     """A folder of beginnings gets no conversation; one of conversations no beginning."""
     for conversations in (False, True):

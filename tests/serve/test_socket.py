@@ -543,3 +543,45 @@ def test_somebody_elses_socket_is_not_removed(path: Path) -> None:
             process.terminate()
             assert process.wait(300) == 143
             assert path.exists()
+
+
+# ---- the pipe --------------------------------------------------------------------------------------------------------
+
+
+def test_a_reader_that_leaves_after_a_signal_leaves_nothing_unsaid() -> None:
+    """The output fails while the last events are written: asyncio has nothing to report."""
+    import asyncio
+    import gc
+
+    from edge.serve.client import Channel
+    from edge.serve.pipe import speak
+
+    reported: list[Any] = []
+
+    class Last:
+        def __init__(self, channel: Channel) -> None:
+            self.channel = channel
+
+        def begin(self) -> None:
+            pass
+
+        end = leave = begin
+
+        async def stop(self) -> None:
+            self.channel.send({"ev": "done"})
+            self.channel.close()
+
+    def write(_data: bytes) -> None:
+        raise BrokenPipeError
+
+    async def scene() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
+        speaking = asyncio.ensure_future(speak(Last, None, write))  # type: ignore[arg-type]
+        await asyncio.sleep(0.01)
+        speaking.cancel()  # the signal
+        await asyncio.wait([speaking])
+        assert speaking.cancelled()
+
+    asyncio.run(scene())
+    gc.collect()  # an exception that nobody has looked at is reported now
+    assert not reported
