@@ -148,7 +148,7 @@ def load(
             f"is {threads!r}", argument="threads",
             hint="it must be a whole number from 1 to 256, or -N to leave N fast cores free")
     drafting = Drafting.parse(draft).under(wishes.kv_policy)
-    _choose_isa(isa)
+    choose_isa(isa)
     report = progress or (lambda done, total: None)
 
     import pyx.sampler
@@ -428,9 +428,9 @@ def _any_open() -> bool:
     return not all(engine.closed for engine in list(_engines))
 
 
-def _choose_isa(isa: str | None) -> None:
+def choose_isa(isa: str | None) -> None:
     """Use an instruction set for the engines that are open from now on; None: the one that would be used without any
-    engine.
+    engine.  Raises UsageError or UnsupportedCPU.
     """
     global _isa_before
     from pyx import cpu

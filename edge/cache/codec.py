@@ -136,7 +136,7 @@ def _replaceable(path: str) -> int:
 
 
 def is_session(path: str, empty: bool = False) -> bool:
-    """Whether a file begins as a session file of any version, or may be one that is still ``empty``.  Raises OSError."""
+    """Whether a file begins as a session file of any version; ``empty``: or has nothing in it.  Raises OSError."""
     with open(path, "rb") as file:
         return file.read(len(MAGIC)) in ((MAGIC, b"") if empty else (MAGIC,))
 

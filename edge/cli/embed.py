@@ -96,11 +96,13 @@ def embedder(out: Output, flags: dict[str, Any], path: str, texts: tuple[str, ..
     from dataclasses import replace
 
     from edge.formats import open_checkpoint
+    from edge.loading import choose_isa
     from edge.model.cores import choose
     from edge.tools.embed import KV, Embedder
 
     checkpoint = open_checkpoint(path, i2s_layout=flags["i2s_layout"], activation=flags["activation"])
     wishes = replace(options.kv_config(flags, **KV), parallel=None)  # one text at a time
+    choose_isa(flags.get("isa"))
     n_threads, cores = choose(flags["threads"])
     found = Embedder(checkpoint, n_threads, cores, wishes, texts, on_plan=options.plan_shown(out), **more)
     for note in found.notes if out.verbose else ():

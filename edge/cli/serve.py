@@ -19,6 +19,14 @@ from edge.errors import Busy, EdgeError, UsageError
 
 SPARE = 512  # connections beside those that an answer is made for; each takes some kilobytes
 
+#: options that --embeddings honours; what else is typed is refused: there are no answers
+FOR_EMBEDDINGS = {
+    "embeddings", "host", "port", "socket_path", "api_key", "insecure", "host_names", "cors", "name",
+    "model", "i2s_layout", "activation", "threads", "isa",
+    "n_ctx", "kv", "cache_type_k", "cache_type_v", "memory", "force_memory", "window", "sinks", "positions",
+    "kv_policy", "kv_hadamard",
+}  # fmt: skip
+
 EPILOG = """\
 Examples:
   bitnet-edge serve -m bonsai-1.7b                 # http://127.0.0.1:8080, also the page
@@ -86,6 +94,12 @@ def serve(ctx: click.Context, **flags: Any) -> int:
     from edge.serve.service import Service, Settings
 
     out = ctx.ensure_object(Output)
+    if flags["embeddings"]:
+        for each in ctx.command.params:
+            typed = ctx.get_parameter_source(str(each.name)) is click.core.ParameterSource.COMMANDLINE
+            if typed and each.expose_value and each.name not in FOR_EMBEDDINGS:
+                name = next(name for name in each.opts if name.startswith("--"))
+                raise UsageError(f"{name} is for answers, and --embeddings makes none: leave one of them out")
     system = options.system_prompt(flags)
     check_exposure(flags["host"], flags["api_key"], flags["insecure"], flags["socket_path"], flags["wyoming"])
     flags["overflow"] = flags["overflow"] or "stop"  # a client learns that it is too long; nothing is cut silently

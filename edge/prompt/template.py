@@ -108,7 +108,8 @@ FAMILIES: dict[str, Family] = {
                     stops=("<|im_end|>",), unthought="<think>\n\n</think>\n\n"),
     "falcon3": Family("<|{role}|>\n", "\n", "<|assistant|>\n", strip=False, answer_footer="<|endoftext|>\n",
                       stops=("<|endoftext|>", "<|user|>", "<|system|>")),
-    # Knows no system: its words stand at the head of the first turn.
+    # Knows no system: its words stand at the head of the first turn.  The model's own template refuses a system that
+    # speaks again; here its words stand at the head of the next turn.
     "gemma": Family("<start_of_turn>{role}\n", "<end_of_turn>\n", "<start_of_turn>model\n", bos=True,
                     stops=("<end_of_turn>",), answerer="model", system_end="\n\n"),
     # Base models know no turns: the texts as they are.

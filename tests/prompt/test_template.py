@@ -98,7 +98,9 @@ def test_the_shipped_file_is_the_family(name):
     family = Template.for_model(model(spec), name)
     rendered = jinja(source(name) + "{# not known #}", spec)
     assert (rendered.name, Template.for_model(model(spec, source(name))).name) == ("model", name)
-    for talk in (*(TALK[:n] for n in range(len(TALK) + 1)), TALK[1:]):
+    again = {"role": "system", "content": " Be kind. "}
+    late = [[*TALK[:n], again, *TALK[n:end]] for n in range(1, len(TALK) + 1) for end in (n, len(TALK))]
+    for talk in (*(TALK[:n] for n in range(len(TALK) + 1)), TALK[1:], *late, [*TALK, again, again]):
         for prompt in (True, False):
             assert rendered.encode(tokenizer, talk, prompt) == family.encode(tokenizer, talk, prompt)
 

@@ -261,6 +261,24 @@ def test_embeddings_have_a_memory_plan(bundled_model: Path) -> None:
         assert status == 200 and found["prompt_eval_count"] == 64
 
 
+@pytest.mark.parametrize("more", [("--temp", "0"), ("--parallel", "2"), ("--seed", "1"), ("--head", "int8"),
+                                  ("--kv-offload", "/tmp"), ("--no-think",), ("--metrics",), ("--state", "x")])
+def test_embeddings_refuse_what_is_for_answers(more: tuple[str, ...]) -> None:
+    done = command("serve", "--embeddings", "--port", "0", *more)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and f"{more[0].replace('no-', '')} " in done.stderr
+
+
+def test_embeddings_honour_the_instruction_set() -> None:
+    """The same vectors on each; one that does not exist exits 2."""
+    vectors = []
+    for more in ((), ("--isa", "scalar")):
+        with serving("--embeddings", *more) as server:
+            vectors.append(server.ask("POST", "/v1/embeddings", {"input": "A tea, please."})[2]["data"])
+    assert vectors[0] == vectors[1]
+    done = command("serve", "--embeddings", "--port", "0", "--isa", "nothing")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+
+
 # ---- what is refused ----------------------------------------------------------------------------------------------
 
 
