@@ -176,14 +176,16 @@ class KVPlan(NamedTuple):
             ("head", f.head_mapped, "mapped from the file"),
             ("head", f.head_allocated, "converted"),
             ("kv", self.kv_total, f"{several}{self.n_ctx} tokens, {self.kv_type}{ring}"),
-            ("aside", self.aside, "conversations that wait to be continued"),
+            ("waiting", self.aside, "conversations that may be continued"),
             ("scratch", f.scratch + self.sessions - self.kv_total, "activations, logits"),
             ("grammar", f.vocabulary, "vocabulary and forms for --schema, --regex, --choice, --grammar"),
             ("program", f.program, "interpreter, libraries, tokenizer"),
             ("total", self.total_bytes, ""),
         ]
         return [
-            f"{name:<8}{n / 1e6:>9.1f} MB  {what}".rstrip() for name, n, what in rows if n or name in ("kv", "total")
+            f"{name:<8}{n / 1e6:>9.1f} MB  {what}".rstrip()
+            for name, n, what in rows
+            if n >= 50_000 or name in ("kv", "total")  # less is 0.0 MB
         ]
 
 
@@ -468,16 +470,17 @@ class KVConfig:
             smaller_kv = f"--kv {smallest} " if smallest != types[0] else ""
             text = f"; --ctx {found} {smaller_kv}would fit" if found else ""
         several = f"{plan.parallel} x " if plan.parallel and plan.parallel > 1 else ""
-        kv = f"KV {several}{plan.n_ctx}/{plan.kv_type} {human(plan.kv_total)}"
+        context = f"{several}{count(plan.n_ctx, 'token')} of context ({plan.kv_type}) take {human(plan.kv_total)}"
         if limit is not None and plan.total_bytes > limit:
             fixed = plan.footprint.total
             slip = limit < A_SLIP
             given = self.memory if slip else human(limit)
-            why = f"needs {human(plan.total_bytes)} ({human(fixed)} without KV, {kv}), the limit is {given}"
+            why = f"the model takes {human(fixed)}, {context}: {human(plan.total_bytes)} in all; the limit is {given}"
             if slip and (meant := self._meant()):
                 return f"{why}; {meant}"
             least_bytes = make(max(1, min(least, plan.n_ctx)), smallest).total_bytes
-            return why + (text or f"; no context fits below {human(least_bytes)}")
-        need = plan.footprint.coming + plan.sessions
-        why = f"needs {human(need)} more ({kv}), {human(available or 0)} is available{text}"
-        return f"{why}; use --force-memory to try anyway"
+            small = f"; the shortest context needs {human(least_bytes)}: raise the limit, or use a smaller model"
+            return why + (text or small)
+        coming, free = plan.footprint.coming, human(available or 0)
+        why = f"the model takes {human(coming)} more, {context}: {human(coming + plan.sessions)} in all; {free} is free"
+        return f"{why}{text}; --force-memory tries anyway"

@@ -227,7 +227,7 @@ class Progress:
             self._active = False
 
 
-class Answer:
+class AnswerOutput:
     """Streams an answer to standard output and ends it with exactly one newline.
 
     Newlines at the end of the text are held back until more text follows.  On a terminal, control characters in the

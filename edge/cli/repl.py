@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from edge.amounts import count, human
 from edge.cli.command import Escaped
 from edge.cli.options import decode_text
-from edge.cli.output import Answer, Output
+from edge.cli.output import AnswerOutput, Output
 from edge.cli.readers import too_long
 from edge.cli.signals import Interrupted, interrupting, stopping
 from edge.errors import EdgeError, UsageError
@@ -180,7 +180,7 @@ class Repl:
         return self._stream(lambda **more: self.talk.ask(text, **self.arguments, **more))
 
     def _stream(self, ask: Callable[..., Iterator[Piece]]) -> int | None:
-        answer = Answer(self.out)
+        answer = AnswerOutput(self.out)
         session = self.talk.session
         with stopping(session.cancel) as stop, self.out.progress("reading the prompt", "tokens") as progress:
             told = False

@@ -14,7 +14,7 @@ from edge.cli import options
 from edge.cli.command import Command, Text, heading, option
 from edge.cli.keep import Keeper
 from edge.cli.menu import settle_model
-from edge.cli.output import Answer, Output, is_tty
+from edge.cli.output import AnswerOutput, Output, is_tty
 from edge.cli.signals import stopping
 from edge.errors import UsageError
 from edge.serve import records
@@ -233,7 +233,7 @@ def _print_text(out: Output, session: Session, ask: Ask, thoughts: bool | None, 
 
     ``asked``: False if there is no answer, so that no line needs to be ended.
     """
-    answer = Answer(out, thoughts, by)
+    answer = AnswerOutput(out, thoughts, by)
     with stopping(session.cancel) as stop, out.progress("reading the prompt", "tokens") as progress:
         try:
             for piece in stop.through(ask(on_prefill=lambda done, total, _cached: progress(done, total))):

@@ -194,9 +194,9 @@ def check_exposure(host: str, key: str | None, insecure: bool, socket_path: str 
     The protocol of ``wyoming`` has no key, so that only ``insecure`` allows such an address there.
     """
     if wyoming is not None:
-        from edge.serve.protocols.wyoming import place
+        from edge.serve.protocols.wyoming import host_and_port
 
-        if not is_loopback(place(wyoming)[0]) and not insecure:
+        if not is_loopback(host_and_port(wyoming)[0]) and not insecure:
             raise UsageError(f"--wyoming {wyoming} can be reached by others, and its protocol has no key: use "
                              "--insecure to allow everybody")
     if socket_path is None and not key and not insecure and not is_loopback(host):

@@ -1,7 +1,7 @@
-"""Tools: functions that a model may call, in OpenAI's form: their description in the prompt, the form of an answer, and
+"""Functions that a model may call, in OpenAI's form: their description in the prompt, the form of an answer, and
 the calls in it.
 
-    tools = Tools.of(request["tools"], request.get("tool_choice"))
+    tools = Functions.of(request["tools"], request.get("tool_choice"))
     answer = session.chat(messages, tools=tools)
     print(answer.content, answer.calls)
 
@@ -44,7 +44,7 @@ You may call one of these functions:
 To call a function, answer only with one JSON object: {{"name": "<function>", "parameters": {{<arguments>}}}}"""
 
 
-class Tool:
+class Function:
     """One function: its ``name``, the ``schema`` of its arguments as JSON text, the ``size`` of this schema as the
     client wrote it, in characters without descriptions, and ``given``, the client's definition.
 
@@ -76,16 +76,16 @@ class Tool:
             self.schema, self.size = _OBJECT, len(_OBJECT)  # not strict: arguments are an object, of whatever
 
 
-class Tools:
+class Functions:
     """The functions of a request.  ``choice``: "none", "auto", "required" or the name of the one function to call."""
 
-    def __init__(self, tools: Sequence[Tool], choice: str, parallel: bool) -> None:
+    def __init__(self, tools: Sequence[Function], choice: str, parallel: bool) -> None:
         self.tools = list(tools)
         self.choice = choice
         self.parallel = parallel
 
     @classmethod
-    def of(cls, tools: Any, tool_choice: Any = None, parallel: bool | None = None) -> Tools | None:
+    def of(cls, tools: Any, tool_choice: Any = None, parallel: bool | None = None) -> Functions | None:
         """The tools of a request; None if there are none.  Raises UsageError that names what is wrong."""
         if tools is None or tools == []:
             if tool_choice not in (None, "none", "auto"):
@@ -93,7 +93,7 @@ class Tools:
             return None
         if not isinstance(tools, list) or len(tools) > MOST:
             raise UsageError(f"tools must be a list of at most {MOST} functions")
-        known = [Tool(each, f"tools[{i}]") for i, each in enumerate(tools)]
+        known = [Function(each, f"tools[{i}]") for i, each in enumerate(tools)]
         check_text(sum(tool.size for tool in known), "tools", MOST_SCHEMA)
         names = [tool.name for tool in known]
         if len(set(names)) < len(names):
@@ -115,7 +115,7 @@ class Tools:
         return cls(known, choice, parallel is not False)
 
     @classmethod
-    def _allowed(cls, known: list[Tool], choice: Any, parallel: bool | None) -> Tools:
+    def _allowed(cls, known: list[Function], choice: Any, parallel: bool | None) -> Functions:
         """Some of the functions only: ``{"mode", "tools"}``, each with a name, in an object ``function`` or without."""
         given = choice.get("tools") if isinstance(choice, Mapping) else None
         if not isinstance(given, list) or not given or choice.get("mode") not in ("auto", "required"):
@@ -143,7 +143,7 @@ class Form:
     not a call; None: any text, which calls may follow.
     """
 
-    tools: Tools
+    tools: Functions
     style: str
     marks: tuple[int, ...] = ()
     text: Spec | None = None

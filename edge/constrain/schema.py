@@ -37,7 +37,7 @@ _OF_PARTS = _ONE | {"prefixItems", "properties", "patternProperties", "required"
 _UNNAMED = frozenset(("$ref", "const", "enum", "oneOf", "patternProperties", "minProperties"))
 MOST_DEEP = 64  # schemas inside schemas
 
-Place = tuple[str, ...]  # the keys and indices that lead to a part of a schema
+Path = tuple[str, ...]  # the keys and indices that lead to a part of a schema
 
 
 class Schema(NamedTuple):
@@ -86,8 +86,8 @@ def parse(given: Any) -> Schema:
     return Schema(closed, into, len(text))
 
 
-def _changed(schema: dict[str, Any], change: Callable[[Any, Place], Any]) -> dict[str, Any]:
-    """The schema with change(part, place) for each schema inside it; places are relative to it."""
+def _changed(schema: dict[str, Any], change: Callable[[Any, Path], Any]) -> dict[str, Any]:
+    """The schema with change(part, path) for each schema inside it; paths are relative to it."""
     changed: dict[str, Any] = {}
     for key, value in schema.items():
         if key in _ONE | _MANY and isinstance(value, list):
@@ -123,42 +123,42 @@ def _closed(schema: Any) -> Any:
         return schema  # any part may be joined with another
     stay_open = _joined(schema)
 
-    def close(part: Any, place: Place) -> Any:
+    def close(part: Any, path: Path) -> Any:
         if not isinstance(part, dict):
             return part
-        closed = _changed(part, lambda inner, below: close(inner, place + below))
-        if place not in stay_open and _lists_all(part):
+        closed = _changed(part, lambda inner, below: close(inner, path + below))
+        if path not in stay_open and _lists_all(part):
             closed["additionalProperties"] = False
         return closed
 
     return close(schema, ())
 
 
-def _joined(schema: Any) -> set[Place]:
-    """The places of all schemas that describe a value, or a part of one, together with others.
+def _joined(schema: Any) -> set[Path]:
+    """The paths of all schemas that describe a value, or a part of one, together with others.
 
     Raises UsageError for a $ref to something that is not a schema, because it was not checked.
     """
-    joined, places, targets = set[Place](), set[Place](), list[Place]()
-    refs = dict[Place, str]()
+    joined, paths, targets = set[Path](), set[Path](), list[Path]()
+    refs = dict[Path, str]()
 
-    def walk(part: Any, place: Place, alone: bool) -> None:
-        places.add(place)
-        if not isinstance(part, dict) or place in joined:
+    def walk(part: Any, path: Path, alone: bool) -> None:
+        paths.add(path)
+        if not isinstance(part, dict) or path in joined:
             return
         joins = _joins(part)
         stays_open = not alone or joins and not _names_all(part)
         if stays_open:
-            joined.add(place)
+            joined.add(path)
         if isinstance(ref := part.get("$ref"), str) and (target := bounds.pointer(ref)) is not None:
             refs[target] = ref
             if stays_open:
                 targets.append(target)
-        _changed(part, lambda inner, below: walk(inner, place + below, alone and not joins or below[0] in _DEFINITIONS))
+        _changed(part, lambda inner, below: walk(inner, path + below, alone and not joins or below[0] in _DEFINITIONS))
 
     walk(schema, (), True)
-    if lost := refs.keys() - places:
-        first = min(refs[place] for place in lost)
+    if lost := refs.keys() - paths:
+        first = min(refs[path] for path in lost)
         raise UsageError(f"has a $ref that does not lead to a schema: {first}", argument="schema")
     while targets:
         target = targets.pop()

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from edge.serve.calls import Call, Fields, dump, refusal_of
 from edge.serve.conversations import Job, Ticket
-from edge.serve.exchange import Stream, answer_json, body_of, watched
+from edge.serve.exchange import StreamedResponse, answer_json, body_of, watched
 from edge.serve.protocols import ollama, openai, responses
 from edge.serve.service import Service
 
@@ -63,7 +63,7 @@ async def openai_answer(service: Service, request: Request, parse: Callable[...,
     job = await service.submit(call)
     writer = openai.Writer(call, service.name)
     if call.stream:
-        return Stream(_sse(job, writer), "text/event-stream; charset=utf-8", _queue_headers(job),
+        return StreamedResponse(_sse(job, writer), "text/event-stream; charset=utf-8", _queue_headers(job),
                       lambda: service.withdraw(job), b": waiting\n\n")
     found = await watched(request, _collect(job), lambda: service.withdraw(job))
     choices = [_choice(writer, i, each, ticket) for i, (each, ticket) in enumerate(zip(found, job.tickets))]
@@ -147,7 +147,7 @@ async def response_answer(service: Service, request: Request) -> Response:
     job = await service.submit(call)
     ticket, writer = job.tickets[0], responses.Writer(call, body, service.name)
     if call.stream:
-        return Stream(_response_events(job, writer), "text/event-stream; charset=utf-8", _queue_headers(job),
+        return StreamedResponse(_response_events(job, writer), "text/event-stream; charset=utf-8", _queue_headers(job),
                       lambda: service.withdraw(job), b": waiting\n\n")
     found = (await watched(request, _collect(job), lambda: service.withdraw(job)))[0]
     whole = writer.whole(found.thought, found.text, ticket.calls, found.logprobs, ticket.finish_reason,
@@ -227,7 +227,7 @@ async def ollama_answer(service: Service, request: Request, parse: Callable[...,
             yield dump({"error": str(refusal_of(error))}) + b"\n"
 
     if call.stream:
-        return Stream(lines(), "application/x-ndjson", _queue_headers(job), lambda: service.withdraw(job))
+        return StreamedResponse(lines(), "application/x-ndjson", _queue_headers(job), lambda: service.withdraw(job))
     found = (await watched(request, _collect(job), lambda: service.withdraw(job)))[0]
     calls = _ollama_calls(ticket.calls)
     return answer_json(writer.line(found.text, chat, found.thought, calls, found.logprobs, **end()))

@@ -301,9 +301,9 @@ def tools_of(fields: Fields) -> dict[str, Any]:
     given = checked_json(fields.body.get("tools"), "tools")
     choice = checked_json(fields.body.get("tool_choice"), "tool_choice")
     try:
-        from edge.constrain.functions import Tools
+        from edge.constrain.functions import Functions
 
-        tools = Tools.of(given, choice, fields.flag("parallel_tool_calls", True))
+        tools = Functions.of(given, choice, fields.flag("parallel_tool_calls", True))
     except UsageError as error:
         raise bad(str(error), "tools" if given else "tool_choice") from None
     return {} if tools is None else {"tools": tools}

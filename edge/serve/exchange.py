@@ -39,7 +39,7 @@ def refused(refusal: Refusal, style: str = "openai") -> Response:
     return answer_json(body, refusal.status, headers)
 
 
-class Stream(Response):
+class StreamedResponse(Response):
     """A streamed response that notices at once when the client disconnects, also while nothing is sent.
 
     ``body``: the chunks.  ``gone``: called when the client has disconnected.  ``comment``: sent from time to time while

@@ -301,7 +301,7 @@ def write(
     outcome.usage = Usage(len(ids), cached)
     outcome.timings = Timings(prompt_seconds)
 
-    decoder = model.tokenizer.stream() if request.form is None else request.form.decoder(model.tokenizer.stream())
+    decoder = model.tokenizer.decoder() if request.form is None else request.form.decoder(model.tokenizer.decoder())
     stream = Stream(decoder, request.stop, request.by, request.lead, request.thinks, model.thinking_marks)
     push, advance, take = stream.push, state.advance, state.take
     stop_ids = frozenset() if request.ignore_eos else model.stop_ids

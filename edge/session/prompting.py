@@ -33,9 +33,9 @@ class Prompting:
         """The tokens of the prompt for messages."""
         form, messages = self.form, list(messages)
         if form is None and has_calls(messages):
-            from edge.constrain.functions import Tools
+            from edge.constrain.functions import Functions
 
-            form = Tools([], "none", False).form(self.model.template, self.model.tokenizer)
+            form = Functions([], "none", False).form(self.model.template, self.model.tokenizer)
         if form is None:
             return self.model.encode(messages, None, self.think)
         return self.model.encode(form.messages(messages), form.definitions, self.think)

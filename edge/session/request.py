@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from array import array
 
     from edge.constrain.constraint import Constraint
-    from edge.constrain.functions import Form, Tools
+    from edge.constrain.functions import Form, Functions
     from edge.constrain.spec import Spec
 
 DEFAULT_MAX_TOKENS = 512
@@ -48,7 +48,7 @@ class Request:
     thinks: bool = False  # the answer may begin with thoughts
     spec: Spec | None = None  # what the answer has to be
     constraint: Constraint | None = None  # the same, for the tokens of this model
-    tools: Tools | None = None  # functions that the model may call
+    tools: Functions | None = None  # functions that the model may call
     form: Form | None = None  # the same, as they are described to this model and called by it
 
     def __post_init__(self) -> None:
@@ -95,9 +95,9 @@ class Request:
         if rest.get("max_tokens", 0) is None:
             del rest["max_tokens"]
         if rest.get("tools") is not None and not hasattr(rest["tools"], "choice"):
-            from edge.constrain.functions import Tools
+            from edge.constrain.functions import Functions
 
-            rest["tools"] = Tools.of(rest["tools"])
+            rest["tools"] = Functions.of(rest["tools"])
         rest["spec"] = _spec(*(rest.pop(name, None) for name in _FORMS))
         stop = rest.get("stop")
         rest["stop"] = () if stop is None else check_stop(stop)

@@ -39,7 +39,7 @@ LEAST_BESIDE = 8
 IDLE = 1.0
 
 
-class Writer(Protocol):
+class Advancing(Protocol):
     """The interface of an answer for code that drives it."""
 
     def advance(self) -> Any:
@@ -52,7 +52,7 @@ class Writer(Protocol):
 class Driven:
     """An answer whose pieces nobody waits for: the stepping thread writes it to its end."""
 
-    def __init__(self, answer: Writer) -> None:
+    def __init__(self, answer: Advancing) -> None:
         self.answer = answer
         self.error: BaseException | None = None
         self.ended = threading.Lock()  # released at the end
@@ -87,7 +87,7 @@ class Scheduler:
         self._give_way = give_way
         self._posted: SimpleQueue[Segment | Driven] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._pace = Pace()
+        self._balance = Balance()
         with_locks(self)
 
     def make_locks(self) -> None:
@@ -141,7 +141,7 @@ class Scheduler:
                 pass
             raise
 
-    def finish(self, answer: Writer) -> None:
+    def finish(self, answer: Advancing) -> None:
         """Write an answer that holds a place to its end, in the thread that steps for several answers.
 
         Raises what iterating over it would raise.
@@ -234,7 +234,7 @@ class Scheduler:
         """Add the posted segments to a batch, and wait a moment for the answers of the last step that have posted
         none.
         """
-        until = time.perf_counter() + LINGER * self._pace.seconds
+        until = time.perf_counter() + LINGER * self._balance.seconds
         for _ in range(self._posted.qsize()):
             self._add(self._posted.get_nowait(), batch, driven)
         missing = latest - {id(each.kv) for each in batch}
@@ -251,7 +251,7 @@ class Scheduler:
 
     def _evaluate(self, segments: Sequence[Segment]) -> None:
         """Evaluate segments together, in as many steps as their rows need.  Requires the turn."""
-        for batch in self._pace.share(segments, self._model.chunk):
+        for batch in self._balance.share(segments, self._model.chunk):
             for each in batch:
                 each.company = len(batch)
             self.steps += 1
@@ -259,7 +259,7 @@ class Scheduler:
             self.most_rows = max(self.most_rows, sum(len(each.ids) for each in batch))
             begun = time.perf_counter()
             self._attempt(batch)
-            self._pace.took(batch, time.perf_counter() - begun)
+            self._balance.took(batch, time.perf_counter() - begun)
 
     def _attempt(self, batch: list[Segment]) -> None:
         """Run one step.  If it fails, each segment is tried alone, so that only those that fail get an error; not if
@@ -286,7 +286,7 @@ class Scheduler:
             batch[0].error = failure
 
 
-class Pace:
+class Balance:
     """The cost of steps, and how many rows of prompts fit beside answers that are being written."""
 
     def __init__(self) -> None:

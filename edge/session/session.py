@@ -81,8 +81,9 @@ class Session:
         schema (a JSON schema as text or dictionary, a dataclass or a pydantic model), regex (Rust's, of the whole
         answer), choices (one of these texts) or grammar (Lark): at most one of them, the form of the answer; see
         :attr:`Answer.value`.  An unsupported key of a schema, or a mistake in a grammar, raises UsageError here.
-        tools: functions the model may call, as a list in OpenAI's form or :class:`edge.constrain.functions.Tools`; see
-        :attr:`Answer.calls`.  Together with a form the answer is a call or a text of that form.
+        tools: functions the model may call, as a list in OpenAI's form or
+        :class:`edge.constrain.functions.Functions`; see :attr:`Answer.calls`.  Together with a form the answer is a
+        call or a text of that form.
         think: ask the model to think before it answers, or not to, if it can; None: as it was loaded.
         thinking_budget: tokens after which its thoughts are ended and the answer begins.
         ignore_eos: continue after the model's end token, for measurements.

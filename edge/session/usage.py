@@ -38,7 +38,7 @@ def stats_line(usage: Usage, timings: Timings, plan: KVPlan, rss: int, evicted: 
         f" | answer {usage.completion} tok{drafts} {wrote:.1f} t/s"
         f" | first {timings.first_token_seconds:.1f} s"
         f" | kv {plan.n_ctx}/{plan.kv_type} {human(plan.kv_bytes)}"
-        + (f", {evicted} evicted" if evicted else "")
+        + (f", {evicted} dropped" if evicted else "")
         + f" | rss {human(rss)}"
     )
 

@@ -279,7 +279,7 @@ def test_no_context_is_proposed_that_the_model_was_not_trained_on():
 
 
 def test_a_limit_nothing_fits_is_refused():
-    with pytest.raises(MemoryRefused, match="no context fits") as caught:
+    with pytest.raises(MemoryRefused, match="the shortest context needs") as caught:
         limit(900 * MB)
     assert caught.value.exit_code == 5
     assert "\n" not in str(caught.value)
@@ -305,9 +305,9 @@ def test_preflight_compares_what_is_coming_with_what_is_there():
     need = FOOTPRINT.coming + config.plan(BITNET_2B).kv_bytes
     assert need == config.plan(BITNET_2B, FOOTPRINT).total_bytes - FOOTPRINT.program  # the program is there already
     assert config.plan(BITNET_2B, FOOTPRINT, available=need)
-    with pytest.raises(MemoryRefused, match=r"available; --kv int8:int4 would fit; .* --force-memory"):
+    with pytest.raises(MemoryRefused, match=r"is free; --kv int8:int4 would fit; --force-memory"):
         config.plan(BITNET_2B, FOOTPRINT, available=need - 1)
-    with pytest.raises(MemoryRefused, match=r"available; --ctx 1\d\d\d --kv int4 would fit; .* --force-memory"):
+    with pytest.raises(MemoryRefused, match=r"is free; --ctx 1\d\d\d --kv int4 would fit; --force-memory"):
         config.plan(BITNET_2B, FOOTPRINT, available=need - 45 * MB)
     with pytest.raises(MemoryRefused, match="--force-memory"):
         config.plan(BITNET_2B, FOOTPRINT, available=100)

@@ -290,7 +290,7 @@ def test_what_is_planned_for_them(bundled_model, free: int, contexts: int) -> No
     plan = KVConfig(parallel=2, aside=8).plan(config, Footprint(), available)
     assert plan.aside == (8 * plan.kv_bytes if contexts else free // FREE_SHARE)
     assert plan.room == plan.kv_total + plan.aside and plan.total_bytes == plan.room
-    assert any(line.startswith("aside") for line in plan.lines()) is (plan.aside > 0)
+    assert any(line.startswith("waiting") for line in plan.lines()) is (plan.aside > 0)
     limited = KVConfig(parallel=2, aside=8, memory=plain.kv_total + 1_000_000).plan(config, Footprint(), 1 << 40)
     assert limited.aside == 0 and limited.room == plain.kv_total + 1_000_000
 

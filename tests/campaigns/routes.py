@@ -315,8 +315,8 @@ def polite(server: Server, name: str) -> Any:
 @contextlib.contextmanager
 def started(name: str) -> Iterator[Server]:
     """A service of this kind."""
-    options = {"model": ["--metrics"], "embeddings": ["--embeddings"]}[name]
-    with serving("--parallel", "2", "--ctx", "512", *options) as server:
+    options = {"model": ["--metrics", "--parallel", "2"], "embeddings": ["--embeddings"]}[name]
+    with serving("--ctx", "512", *options) as server:
         yield server
 
 

@@ -334,7 +334,7 @@ def test_environment_names(invoke: Any, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_answer_holds_newlines_back(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = output.Answer(output.Output())
+    answer = output.AnswerOutput(output.Output())
     seen = []
     for piece in ("a\n", "\n", "b", "\n\n", ""):
         answer.feed(piece)

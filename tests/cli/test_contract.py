@@ -1184,7 +1184,7 @@ def test_system_prompt_stays(call: Any, tmp_path: Path) -> None:
     pinned = {}
     for more in ((), ("--sinks", "4")):
         done = call("chat", *system, *options, *more, stdin=lines, command=REAL)
-        assert done.returncode == 0 and re.search(r"128/int8 \d+ MB, \d+ evicted", done.stderr), done.stderr
+        assert done.returncode == 0 and re.search(r"128/int8 \d+ MB, \d+ dropped", done.stderr), done.stderr
         pinned[more] = int(re.search(r"S: the first (\d+) are always kept", done.stdout)[1])
     assert pinned[("--sinks", "4")] == 4 and pinned[()] > 15
     file = ("--session", str(tmp_path / "talk.bes"))

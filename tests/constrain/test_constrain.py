@@ -26,7 +26,7 @@ from edge import Sampling
 from edge.constrain import bounds, endings, lark
 from edge.constrain.closing import Closing
 from edge.constrain.constraint import Constraint
-from edge.constrain.functions import Tools
+from edge.constrain.functions import Functions
 from edge.constrain.schema import parse
 from edge.constrain.spec import Spec
 from edge.constrain.vocabulary import Vocabulary
@@ -309,7 +309,7 @@ def test_descriptions_do_not_count() -> None:
         for i in range(100)}}  # fmt: skip
     assert len(json.dumps(schema)) > 100_000 and len(Spec.of(schema=schema).grammar) < 5000
     tools = [{"type": "function", "function": {"name": f"f{i}", "parameters": schema}} for i in range(8)]
-    assert len(Tools.of(tools).tools) == 8
+    assert len(Functions.of(tools).tools) == 8
     named = {"properties": {"title": {"enum": [{"title": 1}]}, "default": {"type": "string"}},
              "additionalProperties": False}  # fmt: skip
     assert json.loads(Spec.of(schema=named).grammar) == named
@@ -441,7 +441,7 @@ def test_what_closing_must_not_change(engine) -> None:
             jsonschema.validate(json.loads(text_of(engine.model.vocabulary(), ids)), schema)
         assert not takes(engine, spec, bad)
     strict = {"type": "function", "function": {"name": "f", "strict": True, "parameters": few}}
-    assert "additionalProperties" in Tools.of([strict]).tools[0].schema
+    assert "additionalProperties" in Functions.of([strict]).tools[0].schema
 
 
 def test_the_size_of_tools_is_that_of_their_schemas_as_given() -> None:
@@ -451,7 +451,7 @@ def test_the_size_of_tools_is_that_of_their_schemas_as_given() -> None:
     tools = [{"type": "function", "function": {"name": f"f{i}", "parameters": {"type": "object"} | tree(5)}}
              for i in range(18)]  # fmt: skip
     given = sum(len(json.dumps(tool["function"]["parameters"])) for tool in tools)
-    closed = sum(len(tool.schema) for tool in Tools.of(tools).tools)
+    closed = sum(len(tool.schema) for tool in Functions.of(tools).tools)
     assert given < bounds.MOST_SCHEMA < closed
 
 

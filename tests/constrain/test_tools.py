@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from edge.constrain.constraint import Constraint
-from edge.constrain.functions import Form, Tools
+from edge.constrain.functions import Form, Functions
 from edge.constrain.vocabulary import Vocabulary
 from edge.errors import UsageError
 from edge.formats import open_checkpoint
@@ -30,7 +30,7 @@ LIGHT = {"type": "function", "function": {"name": "light", "parameters": {
 #: the ways of Qwen3 and of Llama 3, shortened
 MARKED = """\
 {%- if tools %}<|im_start|>system
-{% if messages[0].role == 'system' %}{{ messages[0].content + '\n\n' }}{% endif %}# Tools
+{% if messages[0].role == 'system' %}{{ messages[0].content + '\n\n' }}{% endif %}# Functions
 <tools>{% for tool in tools %}
 {{ tool | tojson }}{% endfor %}
 </tools>
@@ -101,7 +101,7 @@ def answer(vocabulary: Vocabulary, tokenizer: Tokenizer, form: Form, seed: int, 
         ids.append(token)
         if constraint is not None and constraint.done:
             break
-    stream, reader = Stream(form.decoder(tokenizer.stream())), form.reader()
+    stream, reader = Stream(form.decoder(tokenizer.decoder())), form.reader()
     pieces = [piece for token in ids for piece in stream.push(token)] + list(stream.flush())
     content = "".join(reader.feed(piece.text) for piece in pieces) + reader.flush()
     whole = form.split("".join(piece.text for piece in pieces))
@@ -125,7 +125,7 @@ def test_required_calls_are_never_malformed(vocabulary, tokenizer, bundled_model
     known = Template.for_model(open_checkpoint(str(bundled_model)))
     known = template(tokenizer, text, bundled_model) if text else known
     assert known.tools == {MARKED: "marked", WHOLE: "whole", None: ""}[text]
-    form = Tools.of([WEATHER, LIGHT], "required").form(known, tokenizer)
+    form = Functions.of([WEATHER, LIGHT], "required").form(known, tokenizer)
     names = set()
     for seed in range(15):
         content, calls, _ = answer(vocabulary, tokenizer, form, seed)
@@ -137,7 +137,7 @@ def test_required_calls_are_never_malformed(vocabulary, tokenizer, bundled_model
 
 def test_a_named_function_is_called_once(vocabulary, tokenizer, bundled_model) -> None:
     named = {"type": "function", "function": {"name": "light"}}
-    form = Tools.of([WEATHER, LIGHT], named).form(template(tokenizer, MARKED, bundled_model), tokenizer)
+    form = Functions.of([WEATHER, LIGHT], named).form(template(tokenizer, MARKED, bundled_model), tokenizer)
     for seed in range(5):
         _, calls, _ = answer(vocabulary, tokenizer, form, seed)
         assert [call["function"]["name"] for call in calls] == ["light"]
@@ -145,7 +145,7 @@ def test_a_named_function_is_called_once(vocabulary, tokenizer, bundled_model) -
 
 @pytest.mark.parametrize("text", [MARKED, WHOLE], ids=["marked", "whole"])
 def test_auto_is_text_or_calls(vocabulary, tokenizer, bundled_model, text) -> None:
-    form = Tools.of([WEATHER, LIGHT]).form(template(tokenizer, text, bundled_model), tokenizer)
+    form = Functions.of([WEATHER, LIGHT]).form(template(tokenizer, text, bundled_model), tokenizer)
     call = '<tool_call>\n{"name": "light"' if text == MARKED else '{"name": "light"'
     for seed in range(5):
         content, calls, ids = answer(vocabulary, tokenizer, form, seed, most=30, wish="It is nice {here")
@@ -161,14 +161,14 @@ def test_auto_is_text_or_calls(vocabulary, tokenizer, bundled_model, text) -> No
 
 
 def test_none_says_nothing_of_tools(tokenizer, bundled_model) -> None:
-    form = Tools.of([WEATHER], "none").form(template(tokenizer, MARKED, bundled_model), tokenizer)
+    form = Functions.of([WEATHER], "none").form(template(tokenizer, MARKED, bundled_model), tokenizer)
     assert form.spec is None and form.definitions is None
     assert form.split('{"name": 1}') == ('{"name": 1}', [])
 
 
 def test_an_answer_of_three_tokens(vocabulary, tokenizer, bundled_model) -> None:
     """What Home Assistant asks when it is set up: one tool, max_tokens=3."""
-    form = Tools.of([WEATHER]).form(template(tokenizer, MARKED, bundled_model), tokenizer)
+    form = Functions.of([WEATHER]).form(template(tokenizer, MARKED, bundled_model), tokenizer)
     for seed in range(10):
         content, calls, ids = answer(vocabulary, tokenizer, form, seed, most=3)
         assert len(ids) <= 3 and calls == [] and isinstance(content, str)
@@ -189,20 +189,20 @@ def test_an_answer_of_three_tokens(vocabulary, tokenizer, bundled_model) -> None
 )  # fmt: skip
 def test_what_is_wrong_is_named(tools, choice, words) -> None:
     with pytest.raises(UsageError) as error:
-        Tools.of(tools, choice)
+        Functions.of(tools, choice)
     assert words in str(error.value)
 
 
 def test_tools_that_are_not_strict_take_any_object() -> None:
-    tools = Tools.of([{"type": "function", "function": {"name": "a", "parameters": {"type": "object", "not": {}}}}])
+    tools = Functions.of([{"type": "function", "function": {"name": "a", "parameters": {"type": "object", "not": {}}}}])
     assert tools.tools[0].schema == '{"type":"object"}'
-    assert Tools.of([], "auto") is None and Tools.of(None) is None
+    assert Functions.of([], "auto") is None and Functions.of(None) is None
 
 
 def test_what_the_template_is_given(tokenizer, bundled_model) -> None:
     """Definitions and results reach the prompt; the marks in them stay text, those of the template count."""
     known = template(tokenizer, MARKED, bundled_model)
-    form = Tools.of([WEATHER]).form(known, tokenizer)
+    form = Functions.of([WEATHER]).form(known, tokenizer)
     called = {"name": "get_weather", "arguments": '{"city": "</tool_call>"}'}
     first = {"id": "1", "type": "function", "function": called}
     messages = form.messages([
@@ -222,7 +222,7 @@ def test_what_the_template_is_given(tokenizer, bundled_model) -> None:
 
 def test_templates_without_tools_are_told_in_words(tokenizer, bundled_model) -> None:
     known = Template.for_model(open_checkpoint(str(bundled_model)))
-    form = Tools.of([LIGHT]).form(known, tokenizer)
+    form = Functions.of([LIGHT]).form(known, tokenizer)
     call = {"function": {"name": "light", "arguments": {"on": True}}}
     messages = form.messages([
         {"role": "user", "content": "Light!"}, {"role": "assistant", "content": None, "tool_calls": [call]},
@@ -243,7 +243,7 @@ def test_a_session_calls_and_is_told_the_result(bundled_model, tmp_path, text) -
     with edge.load(threads=1, ctx=1024, template=known) as engine:
         session = engine.session("Be short.")
         messages: list[dict[str, Any]] = [{"role": "user", "content": "Light, please!"}]
-        answer = session.chat(messages, tools=Tools.of([WEATHER, LIGHT], "required", False), max_tokens=120)
+        answer = session.chat(messages, tools=Functions.of([WEATHER, LIGHT], "required", False), max_tokens=120)
         assert answer.content == "" and len(answer.calls) == 1 and answer.finish_reason == "stop"
         check(answer.calls)
         said = session.messages[-1]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.cli.output import Answer as Printed
+from edge.cli.output import AnswerOutput as Printed
 from edge.cli.output import Output
 from edge.prompt.template import Template, source
 from edge.registry.families import FAMILIES

@@ -359,7 +359,7 @@ def test_absurd_blanks_only_change_at_the_cut():
 @settings(max_examples=600)
 @given(ids=st.lists(st.integers(-2, 520), max_size=40))
 def test_streaming_equals_decoding(tokenizer, ids):
-    stream = tokenizer.stream()
+    stream = tokenizer.decoder()
     pieces = [stream.push(i) for i in ids]
     assert "".join(pieces) + stream.flush() == tokenizer.decode(ids)
 
@@ -370,7 +370,7 @@ def test_streaming_equals_decoding(tokenizer, ids):
 def test_streaming_text_never_cuts_a_character(tokenizer, text):
     if tokenizer is SPM:
         text = text.replace("▁", " ")
-    stream = tokenizer.stream()
+    stream = tokenizer.decoder()
     pieces = [stream.push(i) for i in tokenizer.encode(text)]
     assert "".join(pieces) + stream.flush() == text
     if "\ufffd" not in text:
@@ -381,7 +381,7 @@ def test_streaming_text_never_cuts_a_character(tokenizer, text):
 def test_an_answer_that_ends_in_half_a_character(tokenizer):
     ids = tokenizer.encode("é🙂")
     for n in range(len(ids)):
-        stream = tokenizer.stream()
+        stream = tokenizer.decoder()
         text = "".join(stream.push(i) for i in ids[:n]) + stream.flush()
         assert text == tokenizer.decode(ids[:n])
         assert "é🙂".startswith(text)
@@ -389,7 +389,7 @@ def test_an_answer_that_ends_in_half_a_character(tokenizer):
 
 def test_invalid_bytes_do_not_hold_the_stream():
     byte = {BPE.token_bytes(i): i for i in range(512)}
-    stream = BPE.stream()
+    stream = BPE.decoder()
     assert stream.push(byte[b"\xff"]) == "\ufffd"
     assert stream.push(byte[b"\xe2"]) == ""
     assert stream.push(byte[b"A"]) == "\ufffdA"
@@ -401,7 +401,7 @@ def test_sentencepiece_strips_one_blank_at_the_start_only():
     assert SPM.decode(ids) == "Hello Hello"
     assert SPM.decode(ids, start=False) == " Hello Hello"
     assert SPM.decode([SPM.bos_id, *ids]) == "Hello Hello"
-    stream = SPM.stream(start=False)
+    stream = SPM.decoder(start=False)
     assert "".join(map(stream.push, ids)) == " Hello Hello"
     assert SPM.decode(SPM.encode("  x")) == "  x"
     bare = Tokenizer.build(replace(spm_array_spec(), add_space_prefix=False))

@@ -151,7 +151,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
 def test_a_model_that_does_not_fit() -> None:
     """The plan is printed, then the one line and the exit code of loading."""
     done = invoke("bonsai-8b", "--memory", "2G", "--json")
-    assert done.exit_code == 5 and done.stderr.startswith("bitnet-edge: needs 2.3 GB") and done.stderr.count("\n") == 1
+    assert done.exit_code == 5 and done.stderr.startswith("bitnet-edge: the model takes ")
+    assert "2.3 GB in all" in done.stderr and done.stderr.count("\n") == 1
     found = json.loads(done.stdout)
     assert not found["fits"] and found["longest_ctx"] == 0 and found["plan"]["total_bytes"] > found["limit_bytes"]
     assert [board["fits"] for board in found["boards"]] == [False, False, False, True, True, True]

@@ -672,18 +672,18 @@ def test_health_tells_when_answers_are_not_made(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(conversations, "STUCK", 0.05)
 
     async def scene() -> tuple[str | None, str | None]:
-        desk = conversations.Conversations(Engine(), 1, 1)  # type: ignore[arg-type]
-        before = desk.trouble()
-        job = desk.enter(Call(messages=[{"role": "user", "content": "x"}]))
-        await desk.begin(job)
+        calls = conversations.Conversations(Engine(), 1, 1)  # type: ignore[arg-type]
+        before = calls.trouble()
+        job = calls.enter(Call(messages=[{"role": "user", "content": "x"}]))
+        await calls.begin(job)
         deadline = time.monotonic() + BOUND
-        while (trouble := desk.trouble()) is None and time.monotonic() < deadline:
+        while (trouble := calls.trouble()) is None and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
         Stuck.released.set()
         with pytest.raises(RuntimeError):
             async for _ in job.pieces():
                 pass
-        desk.close()
+        calls.close()
         return before, trouble
 
     before, trouble = asyncio.run(scene())
@@ -704,26 +704,26 @@ def test_a_service_whose_calls_are_long_is_not_ill(monkeypatch: pytest.MonkeyPat
     well: list[bool] = []
 
     async def scene(engine: Any) -> None:
-        desk = conversations.Conversations(engine, 1, 1)
+        calls = conversations.Conversations(engine, 1, 1)
 
         def look() -> None:
             job.tickets[0].touched = -1.0
             interrupt.look()
-            well.append(desk.trouble() is None)
+            well.append(calls.trouble() is None)
 
         monkeypatch.setattr(byte_level, "look", look)
         try:
-            job = desk.enter(Call(messages=[{"role": "user", "content": "ab" * 60_000}], options={"max_tokens": 1}))
+            job = calls.enter(Call(messages=[{"role": "user", "content": "ab" * 60_000}], options={"max_tokens": 1}))
             if overflow == "stop":
                 with pytest.raises(ContextFull):
-                    await desk.begin(job)
+                    await calls.begin(job)
             else:
-                await desk.begin(job)
+                await calls.begin(job)
                 async for _ in job.pieces():
                     pass
-            assert desk.state()["running"] == desk.state()["waiting"] == 0
+            assert calls.state()["running"] == calls.state()["waiting"] == 0
         finally:
-            desk.close()
+            calls.close()
 
     with edge.load(ctx=2048, threads=1, overflow=overflow) as engine:
         asyncio.run(scene(engine))

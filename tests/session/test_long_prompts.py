@@ -297,10 +297,10 @@ def test_a_long_message_of_the_assistant_is_not_encoded_whole(name, overflow, lo
 @pytest.mark.parametrize("overflow", ["slide", "stop"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_longer_than_the_context_are_refused(name, overflow, longest):
-    from edge.constrain.functions import Tools
+    from edge.constrain.functions import Functions
     from edge.serve.calls import Call
 
-    talk, tools = [{"role": "user", "content": "Hi"}], Tools.of(FUNCTIONS[name])
+    talk, tools = [{"role": "user", "content": "Hi"}], Functions.of(FUNCTIONS[name])
     with edge.load(threads=1, ctx=256, overflow=overflow) as engine, engine.session() as session:
         calls = (lambda: session.ask("Hi", tools=tools, max_tokens=1).text,
                  lambda: Call(talk, options={"tools": tools}).prepare(engine))  # fmt: skip

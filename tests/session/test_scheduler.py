@@ -342,12 +342,12 @@ def test_a_prompt_takes_the_room_that_writers_leave(monkeypatch: pytest.MonkeyPa
         time.sleep(2e-3 + 1e-3 * sum(rows[-1]))  # the writers answer in time
         step(batch)
 
-    def took(self: scheduling.Pace, batch: list[Segment], _: float) -> None:
+    def took(self: scheduling.Balance, batch: list[Segment], _: float) -> None:
         record(self, batch, 2e-3 + 1e-3 * sum(len(each.ids) for each in batch))
 
     engine.model.transformer.step = noted
-    record = scheduling.Pace.took  # what a step takes on a busy machine is not what it costs
-    monkeypatch.setattr(scheduling.Pace, "took", took)
+    record = scheduling.Balance.took  # what a step takes on a busy machine is not what it costs
+    monkeypatch.setattr(scheduling.Balance, "took", took)
     writers = [engine.session() for _ in range(3)]
     reading = threading.Event()
 
@@ -373,7 +373,7 @@ def test_a_prompt_takes_the_room_that_writers_leave(monkeypatch: pytest.MonkeyPa
 
 
 def test_prompts_share_the_room_alike() -> None:
-    pace = scheduling.Pace()
+    pace = scheduling.Balance()
     segments = [Segment(None, list(range(n)), part=True) for n in (100, 10, 300)]
     (step,) = pace.share(segments, 128)
     assert sorted(len(each.ids) for each in step) == [10, 59, 59]

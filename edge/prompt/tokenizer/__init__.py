@@ -106,7 +106,7 @@ class StreamDecoder:
 
 
 class Decoder(Protocol):
-    """The streaming decoder that Tokenizer.stream() returns."""
+    """The streaming decoder that Tokenizer.decoder() returns."""
 
     def push(self, id: int, /) -> str:
         """The characters that this token completes."""
@@ -248,7 +248,7 @@ class Tokenizer:
             data = data.removeprefix(b" ")
         return utf_8_decode(data, "replace")[0]
 
-    def stream(self, start: bool = True) -> StreamDecoder:
+    def decoder(self, start: bool = True) -> StreamDecoder:
         """A decoder for one id at a time, see :class:`StreamDecoder`."""
         return StreamDecoder(self, start)
 

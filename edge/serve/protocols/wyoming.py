@@ -30,7 +30,7 @@ CONNECTIONS = 64  # at a time; beyond that the one that has said nothing for the
 TEXT_LIMIT = 1 << 14  # most characters of a transcript
 
 
-def place(address: str) -> tuple[str, int]:
+def host_and_port(address: str) -> tuple[str, int]:
     """Host and port of tcp://HOST:PORT.  Raises UsageError for another form."""
     try:
         parts = urllib.parse.urlsplit(address)
@@ -46,7 +46,7 @@ class Door:
     """The server.  ``address``: tcp://HOST:PORT.  Raises UsageError for another form."""
 
     def __init__(self, address: str, service: Service) -> None:
-        self.host, self.port = place(address)
+        self.host, self.port = host_and_port(address)
         self._service = service
         self._conversations: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
         self._server: asyncio.Server | None = None
