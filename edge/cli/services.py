@@ -11,61 +11,44 @@ from edge.cli.signals import run_until_signal
 from edge.errors import EdgeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from edge.cli.output import Output
     from edge.engine import Engine
-    from edge.serve.client import Channel, Client
-    from edge.serve.conversations import Ticket
+    from edge.serve.conversations import Conversations, Ticket
     from edge.serve.protocols.jsonl import Desk
     from edge.serve.socket import Listener
 
 
 def serve_pipe(out: Output, engine: Engine, defaults: dict[str, Any], system: str | None, stats: bool) -> int:
-    """``chat --jsonl``: serve until standard input ends."""
+    """``chat --jsonl``: serve one client on the standard streams until input ends."""
     from edge.serve.conversations import Conversations
+    from edge.serve.pipe import speak
 
     with closing(Conversations(engine, 1, 1)) as conversations:
         desk = _desk(out, engine, conversations, defaults, system, stats, None)
-        run_pipe(out, desk.welcome)
+        source = None if sys.stdin is None else sys.stdin.fileno()
+        run_until_signal(speak(desk.welcome, source, out.raw, out.ascii_only))
     return 0
 
 
 def serve_socket(
     out: Output, engine: Engine, defaults: dict[str, Any], system: str | None, stats: bool, listener: Listener
 ) -> int:
-    """``chat --socket``: serve until a signal arrives."""
+    """``chat --socket``: serve many clients until a signal arrives."""
     from edge.serve.conversations import PATIENCE, Conversations
-    from edge.serve.socket import CLIENTS
+    from edge.serve.socket import CLIENTS, Server
 
     with closing(Conversations(engine, engine.plan.parallel or 1, CLIENTS)) as conversations:
         desk = _desk(out, engine, conversations, defaults, system, stats, PATIENCE)
         conversations.warm(system)  # reads every weight: the first answer need not wait for the card
-        run_socket(out, listener, desk.welcome, conversations.alive, title(engine.config))
+        status = f"{title(engine.config)} answers at {listener.path}"
+        server = Server(listener, desk.welcome, conversations.alive, status)
+        run_until_signal(server.run(lambda: out.info(status)))
     return 0
 
 
-def run_pipe(out: Output, welcome: Callable[[Channel], Client[Any]]) -> None:
-    """Serve one client on the standard streams."""
-    from edge.serve.pipe import speak
-
-    source = None if sys.stdin is None else sys.stdin.fileno()
-    run_until_signal(speak(welcome, source, out.raw, out.ascii_only))
-
-
-def run_socket(
-    out: Output, listener: Listener, welcome: Callable[[Channel], Client[Any]], alive: Callable[[], bool], name: str
-) -> None:
-    """Serve many clients on a socket."""
-    from edge.serve.socket import Server
-
-    server = Server(listener, welcome, alive, f"{name} answers at {listener.path}")
-    run_until_signal(server.run(lambda: out.info(f"{name} answers at {listener.path}")))
-
-
 def _desk(
-    out: Output, engine: Engine, conversations: Any, defaults: dict[str, Any], system: str | None, stats: bool,
-    patience: float | None,
+    out: Output, engine: Engine, conversations: Conversations, defaults: dict[str, Any], system: str | None,
+    stats: bool, patience: float | None,
 ) -> Desk:  # fmt: skip
     from edge.serve.protocols.jsonl import Desk
 

@@ -12,10 +12,13 @@ import os
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from edge.serve.client import Channel, Client
+from edge.serve.client import Channel
 from edge.threads import start
+
+if TYPE_CHECKING:
+    from edge.serve.protocols.jsonl import Client
 
 READ = 1 << 16
 AHEAD = 1 << 16  # bytes that may wait to be written before the answer waits
@@ -87,7 +90,7 @@ class Pipe:
 
 
 async def speak(
-    welcome: Callable[[Channel], Client[Any]], source: int | None, write: Callable[[bytes], object],
+    welcome: Callable[[Channel], Client], source: int | None, write: Callable[[bytes], object],
     ascii_only: bool = False,
 ) -> None:  # fmt: skip
     """Serve the client at the file descriptor ``source`` until its end; None: the client sends nothing.

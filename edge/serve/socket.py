@@ -17,12 +17,15 @@ import socket
 import stat
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edge.errors import Busy, EdgeError, UsageError
 from edge.serve import records
-from edge.serve.client import QUEUE_BYTES, Channel, Client
+from edge.serve.client import QUEUE_BYTES, Channel
 from edge.serve.notify import Notifier
+
+if TYPE_CHECKING:
+    from edge.serve.protocols.jsonl import Client
 
 #: most bytes of a path in sockaddr_un.sun_path, without its terminating NUL (unix(7))
 PATH_LIMIT = 107
@@ -108,7 +111,7 @@ class Connection(asyncio.Protocol):
     """A client of the socket.  One that disconnects, or never reads, does not affect others."""
 
     def __init__(self, server: Server) -> None:
-        self.client: Client[Any] | None = None
+        self.client: Client | None = None
         self.closed_at: float | None = None  # when the last event was sent
         self._server = server
         self._transport: asyncio.WriteTransport | None = None
@@ -209,7 +212,7 @@ class Server:
     """
 
     def __init__(
-        self, listener: Listener, welcome: Callable[[Channel], Client[Any]], alive: Callable[[], bool], status: str
+        self, listener: Listener, welcome: Callable[[Channel], Client], alive: Callable[[], bool], status: str
     ) -> None:
         self.welcome = welcome
         self._listener = listener
@@ -234,7 +237,7 @@ class Server:
         """Bytes of the requests of all clients that wait or run."""
         return sum(client.queued for client in self._clients())
 
-    def _clients(self) -> list[Client[Any]]:
+    def _clients(self) -> list[Client]:
         return [each.client for each in self._connections if each.client is not None]
 
     def shorten(self) -> None:

@@ -7,14 +7,16 @@ planned (``--parallel``).  An invalid line is answered with an error event and e
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from edge.errors import EdgeError
+from edge.errors import Busy, EdgeError
 from edge.sampling import Sampling
 from edge.serve import keys, received, records
 from edge.serve.calls import (
@@ -30,9 +32,8 @@ from edge.serve.calls import (
     tools_of,
     with_system,
 )
-from edge.serve.client import LINE_LIMIT, Channel, Client, Job
-from edge.serve.conversations import PATIENCE, Conversations, Prefill, Ticket
-from edge.serve.conversations import Job as Asked
+from edge.serve.client import LINE_LIMIT, QUEUE_BYTES, QUEUE_LIMIT, Channel, Lines
+from edge.serve.conversations import PATIENCE, Conversations, Job, Prefill, Ticket
 from edge.session.stream import BY
 
 if TYPE_CHECKING:
@@ -48,12 +49,18 @@ SAMPLING = {"temp": "temperature", **{each.name: each.name for each in dataclass
 
 
 @dataclass
-class Question(Job):
-    """A request for an answer; with ``call`` None for a reset."""
+class Question:
+    """A request for an answer; with ``call`` None for a reset.
 
+    ``nbytes``: size of its line as text.  ``answered``: its last event was sent, so its id can be used again.
+    """
+
+    id: str | int | None
+    nbytes: int
     call: Call | None = None
-    asked: Asked | None = None
+    job: Job | None = None
     timer: asyncio.TimerHandle | None = None
+    answered: bool = False
 
 
 @dataclass
@@ -75,26 +82,74 @@ class Desk:
     asked: int = 0  # requests that have no last event yet
     keys: itertools.count[int] = field(default_factory=itertools.count)
 
-    def welcome(self, channel: Channel) -> Asker:
+    def welcome(self, channel: Channel) -> Client:
         """A new client."""
-        return Asker(channel, self)
+        return Client(channel, self)
 
 
-class Asker(Client[Question]):
-    """One client of the protocol."""
+class Client:
+    """One client of the protocol; all of it runs in the event loop.
+
+    ``finished``: it sends no more requests, but may still read answers.  ``gone``: it reads nothing any more.
+    """
 
     def __init__(self, channel: Channel, desk: Desk) -> None:
-        super().__init__(channel)
+        self.channel = channel
+        self.finished = self.gone = False
+        self.questions: deque[Question] = deque()  # waiting or running, the oldest first
+        self.lines = Lines()
+        self._task: asyncio.Task[None] | None = None
         self._desk = desk
         self._key = f"client {next(desk.keys)}"
+
+    # ---- what the service does ---------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Send the event "ready"."""
         self.emit(records.ready(self._desk.engine))
 
+    @property
+    def queued(self) -> int:
+        """Bytes of the requests of this client that wait or run."""
+        return sum(each.nbytes for each in self.questions)
+
+    def emit(self, event: dict[str, Any], ident: str | int | None = None) -> None:
+        """Send one event."""
+        if not self.gone:
+            self.channel.send(event if ident is None else {"id": ident, **event})
+
+    def feed(self, data: bytes) -> None:
+        """Handle data that the client has sent."""
+        for line in self.lines.feed(data):
+            if self.gone:
+                return
+            self._handle(line)
+
+    def end(self) -> None:
+        """The client sends nothing more; the channel is closed after all requests are answered."""
+        if not self.finished:
+            self.finished = True
+            for line in self.lines.rest():
+                self._handle(line)
+            if not self.questions:
+                self.channel.close()
+
+    def leave(self) -> None:
+        """The client reads nothing any more."""
+        self.gone = True
+        self._cancel_all()
+
+    async def stop(self) -> None:
+        """The service ends: cancel all requests and wait until their last events are sent."""
+        self._cancel_all()
+        if self._task is not None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        self.channel.close()
+
     # ---- requests ----------------------------------------------------------------------------------------------------
 
-    def handle(self, line: bytes | None) -> None:
+    def _handle(self, line: bytes | None) -> None:
         """Handle one request line; None: one that was too long.  An invalid one is answered with an error event."""
         ident: str | int | None = None
         try:
@@ -126,7 +181,7 @@ class Asker(Client[Question]):
         """Cancel the request with this id; without an id, the running one.  The answer is the ``done`` of that
         request.
         """
-        open_ = [job for job in self.jobs if not job.answered and ident in (None, job.id)]
+        open_ = [each for each in self.questions if not each.answered and ident in (None, each.id)]
         if not open_:
             raise bad("nothing to cancel" if ident is None else "no request with this id is running or waiting",
                       code="unknown_id")
@@ -138,7 +193,7 @@ class Asker(Client[Question]):
     def _info(self, ident: str | int | None, _request: dict[str, Any], _nbytes: int) -> None:
         self.emit(records.info(self._desk.engine, self._desk.asked), ident)
 
-    OPS: dict[str, Callable[[Asker, str | int | None, dict[str, Any], int], None]] = {  # noqa: RUF012
+    OPS: dict[str, Callable[[Client, str | int | None, dict[str, Any], int], None]] = {  # noqa: RUF012
         "chat": _chat,
         "cancel": _cancel,
         "reset": _reset,
@@ -146,14 +201,23 @@ class Asker(Client[Question]):
         "ping": _ping,
     }
 
-    def _add(self, job: Question) -> None:
-        if job.id is not None and any(each.id == job.id and not each.answered for each in self.jobs):
+    def _add(self, question: Question) -> None:
+        """Answer a request after those that wait already.  Raises Busy, and Refusal for an id that is in use."""
+        if question.id is not None and any(each.id == question.id and not each.answered for each in self.questions):
             raise bad("a request with this id is already running or waiting")
-        self.enqueue(job)
+        if len(self.questions) >= QUEUE_LIMIT:
+            raise Busy(f"{len(self.questions)} requests are already waiting")
+        if (waiting := self.queued + self.channel.others) + question.nbytes > QUEUE_BYTES:
+            raise Busy(f"{waiting} bytes of requests are already waiting, this one has {question.nbytes}, and the "
+                       f"limit is {QUEUE_BYTES}")  # fmt: skip
+        self.questions.append(question)
         self._desk.asked += 1
-        if job.call is not None and job.call.deadline is not None:
-            loop = asyncio.get_running_loop()
-            job.timer = loop.call_later(job.call.deadline - time.monotonic(), self._end, job, "timeout")
+        loop = asyncio.get_running_loop()
+        if self._task is None:
+            self._task = loop.create_task(self._work())
+        if question.call is not None and question.call.deadline is not None:
+            left = question.call.deadline - time.monotonic()
+            question.timer = loop.call_later(left, self._end, question, "timeout")
 
     def _call(self, request: dict[str, Any]) -> Call:
         """The call of a request: the options of the command line, changed by the keys of the request.  Raises
@@ -186,54 +250,57 @@ class Asker(Client[Question]):
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
-    def _last(self, job: Question, event: dict[str, Any]) -> None:
+    def _last(self, question: Question, event: dict[str, Any]) -> None:
         """Send the last event of a request; its id can be used again after that."""
-        if job.answered:
+        if question.answered:
             return
-        job.answered = True
+        question.answered = True
         self._desk.asked -= 1
-        if job.timer is not None:
-            job.timer.cancel()
-        self.emit(event, job.id)
+        if question.timer is not None:
+            question.timer.cancel()
+        self.emit(event, question.id)
 
-    def _end(self, job: Question, why: str) -> None:
+    def _end(self, question: Question, why: str) -> None:
         """Cancel a request, or end it because its deadline has passed."""
-        if job.answered:
-            return
-        if job.asked is None or self._desk.conversations.withdraw(job.asked, why):
-            self._last(job, records.never_begun(why))
+        if not question.answered and (question.job is None or self._desk.conversations.withdraw(question.job, why)):
+            self._last(question, records.never_begun(why))
 
-    def cancel(self) -> None:
-        """Cancel all requests of this client."""
-        for job in list(self.jobs):
-            self._end(job, "cancelled")
+    def _cancel_all(self) -> None:
+        for each in list(self.questions):
+            self._end(each, "cancelled")
 
-    async def answer(self, job: Question) -> None:
+    async def _work(self) -> None:
+        while self.questions:
+            question = self.questions[0]
+            if not question.answered:
+                await self._answer(question)
+            self.questions.remove(question)
+        self._task = None
+        if self.finished:
+            self.channel.close()
+
+    async def _answer(self, question: Question) -> None:
         """Answer one request with its events; does not raise."""
         desk = self._desk
-        if job.call is None:
+        if question.call is None:
             desk.conversations.forget(self._key)
-            self._last(job, {"ev": "reset"})
+            self._last(question, {"ev": "reset"})
             return
         try:
-            job.asked = desk.conversations.enter(job.call, desk.patience)
-            await desk.conversations.begin(job.asked)
-            async for event in job.asked.pieces():
-                if isinstance(event, Prefill):
-                    self.emit(records.prefill(*event), job.id)
-                else:
-                    self.emit(records.text(event), job.id)
+            job = question.job = desk.conversations.enter(question.call, desk.patience)
+            await desk.conversations.begin(job)
+            async for event in job.pieces():
+                self.emit(records.prefill(*event) if isinstance(event, Prefill) else records.text(event), question.id)
                 await self.channel.room()
-        except Refusal as refused:
-            self._last(job, records.error("busy", str(refused)))  # the service ends
-        except EdgeError as error:
-            self._last(job, records.error_of(error))
+        except Refusal as refused:  # the service ends
+            self._last(question, records.error("busy", str(refused)))
         except Exception as error:
-            desk.failed(error)
-            self._last(job, records.error_of(error))
+            if not isinstance(error, EdgeError):
+                desk.failed(error)
+            self._last(question, records.error_of(error))
         else:
-            ticket = job.asked.tickets[0]
-            self._last(job, records.done(ticket))
+            (ticket,) = job.tickets
+            self._last(question, records.done(ticket))
             desk.told(ticket)
 
 
