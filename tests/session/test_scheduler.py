@@ -386,3 +386,17 @@ def test_prompts_share_the_room_alike() -> None:
     steps = pace.share([*many_rows, Segment(None, [1] * 50, part=True)], 128)
     assert [sum(len(each.ids) for each in step) for step in steps] == [128, 128, 64 + 8]
     assert all(len(each.ids) == 8 for step in steps for each in step)
+
+
+def test_who_holds_a_place_does_not_enter_again() -> None:
+    engine = bounded(1)
+    engine.admission.limit(1, 0)
+    (place,) = engine.admission.enter()
+    session = engine.session()
+    said = session.answer(engine.prepare([{"role": "user", "content": "q"}], max_tokens=5, **GREEDY), place).text
+    assert said == fakes.engine().session().ask("q", max_tokens=5, **GREEDY).text
+    assert engine.admission.running == 1  # its owner returns it
+    with pytest.raises(Busy):
+        next(session.ask("q"))
+    engine.admission.leave(place)
+    assert session.ask("q", max_tokens=2, **GREEDY).text
