@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from edge.errors import EdgeError, UsageError
@@ -73,8 +75,15 @@ def claim(wanted: int) -> tuple[int, list[str]]:
 
 def start(thread: threading.Thread) -> None:
     """Start a thread.  Raises EdgeError if the system allows no more."""
-    try:
+    with starting():
         thread.start()
+
+
+@contextmanager
+def starting() -> Iterator[None]:
+    """A context manager: if a thread cannot be started in it, that is an EdgeError."""
+    try:
+        yield
     except RuntimeError:  # can't start new thread
         raise EdgeError(
             "the system allows no more threads; raise its limit on processes (ulimit -u) or memory, or use fewer (-t 1)"

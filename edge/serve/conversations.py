@@ -29,7 +29,7 @@ from edge.serve.calls import Call, Refusal
 from edge.session.prompting import common_messages
 from edge.session.stream import Piece
 from edge.session.usage import Timings, Usage
-from edge.threads import start
+from edge.threads import start, starting
 
 if TYPE_CHECKING:
     from edge.engine import Engine
@@ -260,6 +260,8 @@ class Conversations:
         self._closing = False
         # one thread: the tokens of a long text take many times its memory
         self._preparing = ThreadPoolExecutor(1, "preparing")
+        with starting():
+            self._preparing.submit(int)
         self._threads = [
             threading.Thread(target=self._work, args=(seat,), name=f"answers {i}", daemon=True)
             for i, seat in enumerate(self._seats)
