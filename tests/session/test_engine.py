@@ -459,7 +459,7 @@ def test_a_sliding_context_goes_on_for_ever():
         if i:
             assert session.usage.prompt - session.usage.cached < 20  # never read again
     assert session.n_tokens > 500 and session.evicted > 400 and session.forgotten == 0
-    assert f", {session.evicted} evicted | rss" in session.stats_line()
+    assert f", {session.evicted} dropped | rss" in session.stats_line()
 
 
 def test_when_the_ring_has_lost_the_beginning_the_oldest_turns_are_forgotten():
