@@ -80,7 +80,7 @@ ASSUMPTIONS = (
     " pages of 32 tokens with two half scales per token and KV head.",
     "Models with a scale for each 128 weights are read from panels (34 bytes for 128), their embedding as the head,"
     " too, or a matrix of the same size; what a group costs besides its products is counted ('panel floats').",
-    "Planes: three matrices of panels with a scale for each 32 weights (7.5 bits a weight in all), a head of Q8_0, whose"
+    "Planes: three matrices of panels with a scale for each 32 weights (7.5 bits a weight in all), a head of Q8_0 whose"
     " products are counted as those of int8.",
     "Several at once: the products of the tiles of ternary_matmul for each conversation, the head's and attention's as"
     " for one, all weights read once and the keys and values of each; the tile's loop is counted for eight tokens, with"
