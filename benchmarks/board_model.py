@@ -23,6 +23,7 @@ from benchmarks.make_model import SHAPES, Shape
 
 MODELS = ("2b-4t", "large", "falcon-e-1b")
 GROUPED = ("bonsai-1.7b", "bonsai-4b", "bonsai-8b")  # in panels, the head, too
+PLANES = {"smollm2-135m": 3}  # sums of ternary matrices with a scale for each 32 weights, and a Q8_0 head
 GROUP_BYTES = 34  # of 128 weights and their scale
 TOGETHER = (1, 2, 4, 8)  # conversations that write at the same time
 BLOCK, BLOCK_BYTES = 128, 32  # codes and bytes of a ternary block (pyx/kernels/kernels.h)
@@ -79,6 +80,8 @@ ASSUMPTIONS = (
     " pages of 32 tokens with two half scales per token and KV head.",
     "Models with a scale for each 128 weights are read from panels (34 bytes for 128), their embedding as the head,"
     " too, or a matrix of the same size; what a group costs besides its products is counted ('panel floats').",
+    "Planes: three matrices of panels with a scale for each 32 weights (7.5 bits a weight in all), a head of Q8_0 whose"
+    " products are counted as those of int8.",
     "Several at once: the products of the tiles of ternary_matmul for each conversation, the head's and attention's as"
     " for one, all weights read once and the keys and values of each; the tile's loop is counted for eight tokens, with"
     " fewer it spends more cycles a product.",
@@ -237,6 +240,19 @@ def grouped(shape: Shape, n_past: int) -> Token:
     )
 
 
+def planes(shape: Shape, n_past: int, n_plane: int) -> Token:
+    """What one token of a model reads and multiplies whose matrices are sums of ternary ones in groups of 32, with
+    panels of 64 rows.
+    """
+    plain = token(shape, n_past)
+    query, kv = shape.n_head * shape.head_dim, shape.n_kv_head * shape.head_dim
+    sizes = [(query, shape.hidden), (kv, shape.hidden), (kv, shape.hidden), (shape.hidden, query)]
+    sizes += [(shape.ffn, shape.hidden), (shape.ffn, shape.hidden), (shape.hidden, shape.ffn)]
+    weights = n_plane * shape.n_layer * sum(-(-n_row // 64) * 64 * k for n_row, k in sizes)
+    head = shape.n_vocab * shape.hidden
+    return Token(weights, weights // 32 * 10, head, head // 32 * 34, plain.attention_products, plain.kv_bytes)
+
+
 @dataclass(frozen=True)
 class Together:
     """Tokens per second that several conversations write at most, all together."""
@@ -280,10 +296,12 @@ def bounds(cycles: list[mca.Cycles], n_past: int) -> list[Bound]:
         parts = {each.loop for each in cycles if (each.target, each.cpu) == (board.target, cpu)}
         cost = {name: per_weight(cycles, board.target, cpu, name) for name in {*mca.LOOPS, *parts}}
         rate = board.cores * board.ghz * 1e9
-        for model in (*MODELS, *GROUPED):
-            groups = model in GROUPED
+        for model in (*MODELS, *GROUPED, *PLANES):
+            groups = model in GROUPED or model in PLANES
             one = (grouped if groups else token)(SHAPES[model], n_past)
             each = cost["panel_matmul"] + cost["panel floats"] if groups else cost["ternary_matvec"]
+            if model in PLANES:
+                one, each = planes(SHAPES[model], n_past, PLANES[model]), cost["planes of 32"]
             busy = one.ternary_weights * each
             busy += one.head_weights * cost["head_i8"]
             busy += one.attention_products * (cost["attend_i8 keys"] + cost["attend_i8 values"])

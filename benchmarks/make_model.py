@@ -383,8 +383,8 @@ def arguments_parser() -> argparse.ArgumentParser:
     parser.add_argument("path", type=Path)
     parser.add_argument("--shape", choices=SHAPES, default="2b-4t")
     parser.add_argument("--type", choices=TYPES, default="I2_S")
-    parser.add_argument("--planes", type=int, default=1, metavar="N", help="of types with R64 in their name: the number "
-                        "of ternary matrices whose sum each matrix is")
+    parser.add_argument("--planes", type=int, default=1, metavar="N", help="of types with R64 in their name: "
+                        "the number of ternary matrices whose sum each matrix is")
     parser.add_argument("--embedding", choices=EMBEDDING, default="F16")
     parser.add_argument("--arch", choices=("bitnet", "bitnet-b1.58"), help="name of the architecture in the header")
     parser.add_argument("--seed", type=int, default=1)

@@ -32,7 +32,7 @@ LOOPS = {
     "ternary_matvec": ("ternary_matvec", (), ()),
     "ternary_matmul": ("tiled_matmul", (), ()),
     "group_matmul": ("group_vector_1", (), ()),  # one token, scales for each 128 weights (groups.inc.h)
-    "panel_matmul": ("panel_add_1", (), ()),  # the same of panels, without what a group needs besides: "panel floats"
+    "panel_matmul": ("panel_add_128_1", (), ()),  # of panels, without what a group needs besides: "panel floats"
     "head_i8": ("head_one_i8", (), ()),
     "attend_i8 keys": ("score_i8", (), ("eor", "usdot")),
     "attend_i8 values": ("value_i8", ("eor", "usdot"), ()),  # u - 128 by exclusive or; usdot takes u as it is
@@ -55,9 +55,12 @@ PARTS = {
 #: target -> whose parts it consists of
 PARTS_OF = {"neon": "lookup", "dotprod": "pack", "i8mm": "pack"}
 
-#: target -> passes of the loop over lanes that the compiler left in panel_add_1, for each group
+#: target -> passes of the loop over lanes that the compiler left in panel_add, for each group
 PANEL_PASSES = {"neon": 3, "dotprod": 2, "i8mm": 2}
-PANEL_WEIGHTS = 64 * 128  # of a group of a panel
+FLOAT_PASSES = 4  # of the loop that scales and adds sums: 64 rows in vectors of four, four in each pass
+#: the rest of what a group of a panel costs, or all of it (steps of a group of 32 are no loop) -> the function, and the
+#: weights of the group
+GROUP_LOOPS = {"panel floats": ("panel_add_128_1", 64 * 128), "planes of 32": ("panel_add_32_1", 64 * 32)}
 
 #: processors analysed, and the instructions they decode in a cycle where llvm-mca's model does not say it.
 #: Cortex-A53 and A72: 2 and 3 (their models).  Cortex-A76 and Neoverse N1 (the same core): 4.  Neoverse N2: 5.
@@ -98,7 +101,7 @@ class Loop:
         The dot-product head splits an activation in two bytes and spends two products on each weight.  The sdot form of
         attention's values spends one product in five (four queries, and the ones) on the sum of the values.
         """
-        if "sdot" not in self.operations or self.name in (*PARTS, "panel floats"):
+        if "sdot" not in self.operations or self.name in (*PARTS, *GROUP_LOOPS):
             return self.products
         return self.products * {"head_i8": 1 / 2, "attend_i8 values": 4 / 5}.get(self.name, 1)
 
@@ -238,26 +241,35 @@ def part(text: str, target: str, name: str) -> Loop | None:
     return best
 
 
-def panel_floats(text: str, target: str) -> Loop | None:
-    """What panel_add_1 does for each group outside its inner loops: sums are stored, scaled and added."""
-    lines = functions(text).get("panel_add_1", [])
+def group_loop(text: str, target: str, name: str) -> Loop | None:
+    """What panel_add does for a group of one plane, as often as it does it: sums are stored, scaled and added; of
+    "planes of 32" the products, too.
+    """
+    function, weights = GROUP_LOOPS[name]
+    lines = functions(text).get(function, [])
     label = {match[1]: i for i, line in enumerate(lines) if (match := LABEL.match(line))}
     jumps = ((label.get(match[1], -1), i) for i, line in enumerate(lines) if (match := BRANCH.match(line)))
-    loops = [(start, end) for start, end in jumps if 0 <= start < end]
-    if not loops:
+    loops = sorted(((start, end) for start, end in jumps if 0 <= start < end), key=lambda loop: loop[0] - loop[1])
+    if len(loops) < 2:
         return None
-    group = max(loops, key=lambda loop: loop[1] - loop[0])
-    inner = [loop for loop in loops if not any(loop[0] < start < loop[1] for start, _ in loops)]
-    middle = [loop for loop in loops if loop != group and loop not in inner]
+    group = loops[1]  # the first holds the groups of all planes
+    inside = [loop for loop in loops[2:] if group[0] < loop[0] < loop[1] < group[1]]
+    inner = [loop for loop in inside if not any(loop[0] < start < loop[1] for start, _ in inside)]
+    products_of = {loop for loop in inside if any(products(line.strip()) for line in lines[loop[0] : loop[1]])}
 
-    def within(i: int, where: list[tuple[int, int]]) -> bool:
-        return any(start < i <= end for start, end in where)
+    def times(i: int) -> int:
+        """How often a line is executed, of which the analyser is to know."""
+        around = [loop for loop in inside if loop[0] < i <= loop[1]]
+        if name == "panel floats" and any(loop in inner and loop in products_of for loop in around):
+            return 0  # "panel_matmul"
+        passes = [PANEL_PASSES[target] if loop in products_of else FLOAT_PASSES for loop in around]
+        return max(passes, default=1)
 
     body: list[str] = []
     for i in range(group[0] + 1, group[1] + 1):
-        if re.match(r"\s+[a-z]", lines[i]) and not within(i, inner):
-            body += [lines[i].strip()] * (PANEL_PASSES[target] if within(i, middle) else 1)
-    return Loop(target, "panel floats", tuple(body), PANEL_WEIGHTS)
+        if re.match(r"\s+[a-z]", lines[i]):
+            body += [lines[i].strip()] * times(i)
+    return Loop(target, name, tuple(body), weights)
 
 
 def find(target: str, kernels: Path = ROOT / "pyx/kernels") -> list[Loop]:
@@ -266,8 +278,8 @@ def find(target: str, kernels: Path = ROOT / "pyx/kernels") -> list[Loop]:
     parts = [name for name in PARTS if name.startswith(PARTS_OF[target])]
     found = [loop for name in LOOPS if (loop := densest(text, target, name))]
     found += [loop for name in parts if (loop := part(text, target, name))]
-    found += [loop for loop in [panel_floats(text, target)] if loop]
-    lacking = {*LOOPS, *parts, "panel floats"} - {loop.name for loop in found} - {"attend_i8 values"}
+    found += [loop for name in GROUP_LOOPS if (loop := group_loop(text, target, name))]
+    lacking = {*LOOPS, *parts, *GROUP_LOOPS} - {loop.name for loop in found} - {"attend_i8 values"}
     if lacking:
         raise Missing(f"{target}: no inner loop found in {', '.join(sorted(lacking))}")
     return found

@@ -33,8 +33,8 @@ cdef enum:
     MANY_TOKENS = 16        # below, no target takes more rows at once
 
 # out[t][r - row0] (+)= W[r] . x[t] for rows row0 <= r < row1 of a matrix with groups, of activations as quantize_groups
-# gives them: q [n_token][n_block][group], d and sum [n_token][n_block]; out [n_token][ld_out]; work: GROUP_WORK bytes, or
-# NULL for one token
+# gives them: q [n_token][n_block][group], d and sum [n_token][n_block]; out [n_token][ld_out]; work: GROUP_WORK
+# bytes, or NULL for one token
 cdef void group_rows(
     const kernels *kernel, const matrix *w, const int8_t *q, const float *d, const int32_t *sum, int64_t n_token,
     int64_t row0, int64_t row1, bint accumulate, float *out, int64_t ld_out, void *work) noexcept nogil

@@ -2,7 +2,8 @@
 time.
 
 y = (sum code * x8 - sum x8) / s * scale, with exact integers; the offset form of the integer sum is that of
-microsoft/BitNet src/ggml-bitnet-mad.cpp.  With a scale per group of weights along K there is one such sum for each group.
+microsoft/BitNet src/ggml-bitnet-mad.cpp.  With a scale per group of weights along K there is one such sum for
+each group.
 """
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t

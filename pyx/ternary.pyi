@@ -56,7 +56,7 @@ class TernaryMatrix:
     @property
     def nbytes(self) -> int: ...  # read for one product
     @property
-    def scales(self) -> list[float]: ...  # [1], [n_row], [n_row][k / 256], [n_row][k / 128], [n_plane][n_row][k / group]
+    def scales(self) -> list[float]: ...  # [1], [n_row], [n_row][k / 256 or 128], [n_plane][n_row][k / group]
     @property
     def zero_fraction(self) -> float: ...
     def unpack(self) -> array.array[int]: ...  # int8 [n_row][k]

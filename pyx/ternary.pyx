@@ -163,10 +163,11 @@ cdef class TernaryMatrix:
         type: "I2_S" (layout "128", "64" or "1x4"), "TQ1_0", "TQ2_0", "HF_U8" (four rows per byte, a quarter of the
         matrix apart), "I8" (weights -1, 0, +1), "Q2_0" (groups of 64), "PQ2_0" (groups of 128, under any of its names),
         "PQ2_0_R64" (the same in panels of 64 rows, the last one padded), "TP64_R64" or "TP32_R64" (smaller groups in
-        such panels), or one of FLOATS, which are ternarised here, see :meth:`_from_floats`. scale: multiplies the scales in the bytes. data: a contiguous buffer of exactly the
-        stored bytes. quantize: whether float master weights may be quantised (absmean); floats that are ternary already
-        are always accepted. groups: always store a scale (as half float) per 128 weights along k, as activations of
-        kind "int8-128" need. planes: of panels, how many matrices their groups belong to, whose sum is meant.
+        such panels), or one of FLOATS, which are ternarised here, see :meth:`_from_floats`. scale: multiplies the
+        scales in the bytes. data: a contiguous buffer of exactly the stored bytes. quantize: whether float master
+        weights may be quantised (absmean); floats that are ternary already are always accepted. groups: always store a
+        scale (as half float) per 128 weights along k, as activations of kind "int8-128" need. planes: of panels, how
+        many matrices their groups belong to, whose sum is meant.
 
         Raises ValueError with one line if sizes do not fit, the scale is not finite and positive, floats are neither
         ternary nor to be quantised, or 128 weights of Q2_0 have two scales.

@@ -27,8 +27,8 @@ GROUP_ROWS = ("Q2_0", "PQ2_0")
 #: blocks of 128 with 64 rows side by side, padded to whole panels: fastest to read (pyx/kernels/panels.h)
 PANELS = "PQ2_0_R64"
 GROUP_TYPES = (*GROUP_ROWS, PANELS)
-#: weights of a row that share a scale -> the type of panels in which a matrix may be a sum of planes: up to four ternary
-#: matrices, whose groups of the same columns lie side by side, so that a row of K columns takes K * planes
+#: weights of a row that share a scale -> the type of panels in which a matrix may be a sum of planes: up to four
+#: ternary matrices, whose groups of the same columns lie side by side, so that a row of K columns takes K * planes
 PLANE_TYPES = {128: PANELS, 64: "TP64_R64", 32: "TP32_R64"}
 MOST_PLANES = 4
 #: panel type -> weights of a group

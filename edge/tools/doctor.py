@@ -1,8 +1,8 @@
 """doctor: what this machine supports, as text and as a dictionary, and a test that its results are correct.
 
 The self-test multiplies a small ternary matrix, and a sum of three, with the kernels of every instruction set that this
-processor supports and compares each result with plain Python.  Then the demo model answers greedily and must give the tokens that are
-stored with it.  Answers are bit-equal on every machine, so the same stored answers serve for all.
+processor supports and compares each result with plain Python.  Then the demo model answers greedily and must give the
+tokens that are stored with it.  Answers are bit-equal on every machine, so the same stored answers serve for all.
 """
 
 from __future__ import annotations

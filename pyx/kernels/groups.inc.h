@@ -132,7 +132,7 @@ INLINE void panel_add(const uint8_t *panel, const uint8_t *ahead, int64_t n_grou
             panel_fetch(line);
             panel_fetch(line + 64);
             panel_sums(panel + 2 * PANEL_ROWS, line + 2 * PANEL_ROWS, group / 4, n_token, q, ld * group, s);
-#pragma GCC unroll 4
+#pragma GCC unroll 16 /* all: numbers of registers must be constants */
             for (int i = 0; i < PANEL_VECTORS; i++) {
                 vf scale = load_half((const uint16_t *)(const void *)panel + i * LANE_WIDTH);
                 for (int t = 0; t < n_token; t++) {

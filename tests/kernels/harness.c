@@ -422,8 +422,8 @@ static void test_ternary_planes(int64_t n_row, int64_t n_group, int group, int n
             K->panel_matmul(panels, PANEL_FAR, row0, row1, n_group, group, n_plane, q, d, sum, n_token, add, got, ld);
             plain_nan(want, (int64_t)n_out);
             plain_nan(got, (int64_t)n_out);
-            verdict(same(got, want, n_out * 4), "panel_matmul of %d planes of %d, rows %d to %d of %d, tokens %d", n_plane,
-                    group, (int)row0, (int)row1, (int)n_row, (int)n_token);
+            verdict(same(got, want, n_out * 4), "panel_matmul of %d planes of %d, rows %d to %d of %d, tokens %d",
+                    n_plane, group, (int)row0, (int)row1, (int)n_row, (int)n_token);
         }
     free_buffers();
 }

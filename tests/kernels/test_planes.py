@@ -1,4 +1,4 @@
-"""Sums of ternary matrices (planes): the tensors of files, products and whole models against NumPy, and what is refused.
+"""Sums of ternary matrices (planes): the tensors of files, products and whole models against NumPy, what is refused.
 
 tests/kernels/test_kernels.py compares the kernels of all targets."""
 
@@ -43,7 +43,7 @@ def summed(codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
 
 
 def laid_out(codes: np.ndarray, scales: np.ndarray, group: int) -> bytes:
-    """The tensor as kernels.h says of panel_matmul: [panel][group of columns][plane], half d[64], codes [step][16][4]."""
+    """The tensor as kernels.h says of panel_matmul: [panel][group][plane], half d[64], codes [step][16][4]."""
     n_plane, n_row, k = codes.shape
     pad = -n_row % 64
     q = np.concatenate([codes + 1, np.zeros((n_plane, pad, k))], 1).astype(np.uint8)
@@ -268,14 +268,15 @@ HOSTILE = {
         "blk.1.attn_k.weight is stored as F16"),
     "a ternary embedding": (
         {"tensors": [gguf.Entry("token_embd.weight", "TP32_R64", (N_VOCAB, 192),
-                                lambda: (planes_of(1, N_VOCAB, 192, 32),))]}, "token_embd.weight is stored as TP32_R64"),
+                                lambda: (planes_of(1, N_VOCAB, 192, 32),))]},
+        "token_embd.weight is stored as TP32_R64"),
     "NaN at the beginning": (
         {"tensors": [gguf.Entry("blk.0.attn_q.weight", "TP32_R64", (192, 192),
                                 lambda: (struct.pack("<e", float("nan")) + planes_of(1, 192, 192, 32)[2:],))]},
         "blk.0.attn_q.weight has block scale nan"),
     "infinity at the end": (
         {"tensors": [gguf.Entry("blk.0.attn_q.weight", "TP32_R64", (192, 192), lambda: (
-            planes_of(1, 192, 192, 32)[:-640] + struct.pack("<e", float("inf")) + planes_of(1, 192, 192, 32)[-638:],))]},
+            planes_of(1, 192, 192, 32)[:-640], struct.pack("<e", float("inf")), planes_of(1, 192, 192, 32)[-638:]))]},
         "blk.0.attn_q.weight: a block scale is not a finite"),
 }  # fmt: skip
 

@@ -195,6 +195,21 @@ def test_floats_of_panels_are_a_small_part(cycles: list[mca.Cycles]) -> None:
                 assert 0 < cost["panel floats"].per_weight < 0.4 * cost["panel_matmul"].per_weight, (target, cpu)
 
 
+def test_planes_read_their_groups_and_their_head(cycles: list[mca.Cycles]) -> None:
+    """The bytes of a file of that shape, and no more than 2.2 times the cycles of groups of 128 for each weight."""
+    shape = board_model.SHAPES["smollm2-135m"]
+    one = board_model.planes(shape, 32, 3)
+    matrices = 30 * (2 * 576 * 576 + 2 * 192 * 576 + 3 * 576 * 1536)
+    assert one.ternary_weights == 3 * matrices and one.ternary_bytes == matrices * 30 // 32
+    assert one.head_bytes == 49152 * 576 // 32 * 34
+    for target in mca.TARGETS:
+        for cpu in mca.DECODE:
+            cost = {each.loop: each.per_weight for each in cycles if (each.target, each.cpu) == (target, cpu)}
+            if cost:
+                wide = cost["panel_matmul"] + cost["panel floats"]
+                assert 0.9 * wide < cost["planes of 32"] < 2.2 * wide, (target, cpu)
+
+
 def test_several_at_once_are_bound_like_one(cycles: list[mca.Cycles]) -> None:
     found = {(each.board, each.parallel): each for each in board_model.together(cycles, 512)}
     assert len(found) == len(board_model.BOARDS) * len(board_model.TOGETHER)
@@ -210,7 +225,7 @@ def test_the_table_names_its_assumptions(cycles: list[mca.Cycles]) -> None:
     text = board_model.markdown(cycles, 512)
     for sentence in (*board_model.ASSUMPTIONS, *board_model.SOURCES, *(board.source for board in board_model.BOARDS)):
         assert sentence in text
-    models = (*board_model.MODELS, *board_model.GROUPED)
+    models = (*board_model.MODELS, *board_model.GROUPED, *board_model.PLANES)
     for word in ("Pi 4", "Pi 5", "ARM laptop", *models, "cycles per weight", "keeps up with memory"):
         assert word in text
 
@@ -225,5 +240,6 @@ def test_a_slow_loop_is_called_slow() -> None:
 def test_report_is_plain_data(cycles: list[mca.Cycles]) -> None:
     data = json.loads(json.dumps(board_model.report(cycles, 512)))
     assert data["assumptions"] == list(board_model.ASSUMPTIONS)
-    assert len(data["bounds"]) == len(board_model.BOARDS) * len((*board_model.MODELS, *board_model.GROUPED))
+    assert len(data["bounds"]) == len(board_model.BOARDS) * len(
+        (*board_model.MODELS, *board_model.GROUPED, *board_model.PLANES))
     assert all(each["per_weight"] > 0 for each in data["loops"])
