@@ -43,6 +43,7 @@ cdef extern from "kernels.h" nogil:
     void repack_bn(const uint8_t *, int, int64_t, int64_t, uint8_t *, float *)
     int group_faults(const uint8_t *, int, int64_t)
     int panel_faults(const uint8_t *, int, int64_t)
+    void repack_q1_0(const uint8_t *, int64_t, uint8_t *)
     void repack_q2_0(const uint8_t *, int64_t, int64_t, uint8_t *)
     void repack_groups(const uint8_t *, int64_t, int64_t, const float *, int64_t, int64_t, uint8_t *)
     void pack_panels(const uint8_t *, int, int64_t, int64_t, uint8_t *)
@@ -70,6 +71,21 @@ cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n, int panels=0)
         raise ValueError("a block scale is not a finite number of 16 bits")
     if faults == 1:
         raise ValueError("its blocks of 64 weights have scales of their own; those of 128 are supported")
+
+
+def binary_groups(data):
+    """The bytes of a Q1_0 tensor, weights -1 and +1 with a scale for each 128, as those of a PQ2_0 tensor: an Arena.
+
+    Raises ValueError if they are not whole blocks of 18 bytes.
+    """
+    cdef const unsigned char[::1] stored = data
+    cdef int64_t n = stored.shape[0] // 18
+    if n == 0 or stored.shape[0] % 18:
+        raise ValueError(f"{stored.shape[0]} bytes do not fill whole Q1_0 blocks of 18")
+    cdef Arena arena = Arena(n * GROUP_WHOLE)
+    with nogil:
+        repack_q1_0(&stored[0], n, arena.data)
+    return arena
 
 
 #: ternary blocks that hold their scale as half: type -> (weights, bytes)

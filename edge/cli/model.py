@@ -119,6 +119,7 @@ def check(ctx: click.Context, path: str | None, as_json: bool, **flags: Any) -> 
     found: list[Reading] = []
     if not faults:
         settled, found = _read(checkpoint, find().threads, every=True, out=out)
+        settled.notes += reading.remarks(settled)
         faults += reading.verdict(checkpoint, found)
     facts: dict[str, Any] = {"path": checkpoint.path, "sound": not faults, "faults": faults, "notes": settled.notes,
              "readings": _facts_of(found)}  # fmt: skip

@@ -35,14 +35,16 @@ MOST_PLANES = 4
 PANEL_GROUPS = {type: group for group, type in PLANE_TYPES.items()}
 #: types whose scales lie between the codes
 GROUPED_TYPES = (*GROUP_ROWS, *PANEL_GROUPS)
+#: become one of GROUP_ROWS when they are loaded (:mod:`edge.formats.groups`)
+TO_GROUPS = ("MLX", "Q1_0")
 #: stored types that hold ternary weights; the rest of STORED_TYPES are tables of floats
 TERNARY_TYPES = (
-    "I2_S", "TQ1_0", "TQ2_0", "HF_U8", "STQ1_0", "PTQ1_0", "IQ1_BN", "IQ2_BN", "IQ2_BN_R4", "MLX",
+    "I2_S", "TQ1_0", "TQ2_0", "HF_U8", "STQ1_0", "PTQ1_0", "IQ1_BN", "IQ2_BN", "IQ2_BN_R4", *TO_GROUPS,
     *GROUPED_TYPES,
 )  # fmt: skip
 FLOAT_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q5_0", "Q5_1", "Q4_0", "Q4_1")
 #: types in which an embedding or an output head may be stored
-TABLE_TYPES = (*FLOAT_TYPES, "MLX", *GROUP_TYPES)
+TABLE_TYPES = (*FLOAT_TYPES, *TO_GROUPS, *GROUP_TYPES)
 
 
 class Tensor(NamedTuple):

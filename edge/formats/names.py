@@ -33,12 +33,16 @@ VECTOR_TYPES = ("F32", "F16", "BF16")
 #: with fewer zeros the weights were never ternarised (typical: 0.3 to 0.5)
 LEAST_ZEROS = 0.02
 #: bytes of a block that begins with its scale
-GROUP_SCALES = {"Q2_0": 18, "PQ2_0": 34} | {type: 64 * (2 + group // 4) for type, group in PANEL_GROUPS.items()}
+GROUP_SCALES = {"Q1_0": 18, "Q2_0": 18, "PQ2_0": 34} | {type: 64 * (2 + group // 4) for type, group in PANEL_GROUPS.items()}
+#: blocks of two-bit codes whose fourth value, twice the scale, is allowed: (bytes, where the scales begin, their bytes)
+_FOUR_VALUES = {"Q2_0": (18, 0, 2), "PQ2_0": (34, 0, 2), "PQ2_0_R64": (2176, 0, 128), "TQ2_0": (66, 64, 2)}
 _PIECE = 1 << 20  # bytes of codes counted at a time
 _SAMPLE = 1024  # bytes of codes looked at per matrix: 4096 weights, one page next to the scale
 
 #: four codes -> as many bits as zeros among them
 _ZEROS = bytes((1 << sum(byte >> shift & 3 == 1 for shift in (0, 2, 4, 6))) - 1 for byte in range(256))
+#: four codes -> as many bits as threes among them
+_THREES = bytes((1 << sum(byte >> shift & 3 == 3 for shift in (0, 2, 4, 6))) - 1 for byte in range(256))
 _BAD = bytes(byte for byte in range(256) if any(byte >> shift & 3 == 3 for shift in (0, 2, 4, 6)))
 
 
@@ -235,6 +239,25 @@ def zeros(tensor: Tensor) -> float | None:
     shares = [_zeros(bytes(tensor.data[at : min(at + _PIECE, end)])) for at in range(0, end, _PIECE)]
     known = [share for share in shares if share is not None]
     return None if len(known) < len(shares) else sum(known) / len(known)
+
+
+def doubled(tensor: Tensor) -> int:
+    """Number of weights of a whole tensor that are twice their scale (code 3): its format has this value, which ternary
+    models do not need, and kernels compute with it.  0 for types without it.
+    """
+    if tensor.type not in _FOUR_VALUES:
+        return 0
+    size, begin, width = _FOUR_VALUES[tensor.type]
+    found, step = 0, _PIECE // size * size
+    for at in range(0, len(tensor.data), step):
+        piece = bytes(tensor.data[at : at + step])
+        scales = b"".join(piece[start : start + width] for start in range(begin, len(piece), size))
+        found += _threes(piece) - _threes(scales)
+    return found
+
+
+def _threes(codes: bytes) -> int:
+    return int.from_bytes(codes.translate(_THREES), "little").bit_count()
 
 
 def looks_ternary(tensor: Tensor) -> bool:

@@ -26,8 +26,8 @@ def expect(
 
     ``head``: a kind, see :mod:`pyx.head`.
     """
-    from edge.formats.checkpoint import GROUPED_TYPES
-    from edge.formats.mlx import whole_type
+    from edge.formats.checkpoint import GROUPED_TYPES, TO_GROUPS
+    from edge.formats.groups import groups_type
     from edge.model.placement import in_place, stored_bytes
     from pyx import scratch
     from pyx.head import placement
@@ -43,7 +43,7 @@ def expect(
         if part.role == "vector":
             allocated += 4 * part.shape[0]
         elif part.role == "matrix":
-            scales_inside = grouped or tensor.type in GROUPED_TYPES or tensor.type == "MLX"
+            scales_inside = grouped or tensor.type in (*GROUPED_TYPES, *TO_GROUPS)
             allocated += 0 if scales_inside else 4
             if in_place(tensor) and weights != "huge" and scales_inside == (tensor.type in GROUPED_TYPES):
                 mapped += stored_bytes(tensor, grouped)
@@ -52,7 +52,7 @@ def expect(
         else:
             assert part.role == "table"  # below: as head, and as rows that are looked up
     table = checkpoint.tensors.get(checkpoint.head)
-    stored = whole_type(table) if table else ""  # MLX: copied with its scales among the codes, and used there
+    stored = groups_type(table) if table else ""  # those of TO_GROUPS are copied, and used there
     embedding = checkpoint.tensors.get("token_embd.weight")
     if embedding and embedding.type == "MLX" and (embedding is not table or head == "none"):
         allocated += stored_bytes(embedding, True)

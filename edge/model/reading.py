@@ -291,6 +291,20 @@ def faults(checkpoint: Checkpoint) -> Iterator[str]:
                        "first")
 
 
+def remarks(checkpoint: Checkpoint) -> list[str]:
+    """What is unusual about the stored weights, all of which are read, but not wrong: weights of twice their scale."""
+    from edge.formats import names
+
+    found = {name: n for name, tensor in checkpoint.tensors.items() if (n := names.doubled(tensor))}
+    if not found:
+        return []
+    total = sum(checkpoint.tensors[name].shape[0] * checkpoint.tensors[name].shape[-1] for name in found)
+    first, n = next(iter(found)), sum(found.values())
+    more = f" and {len(found) - 1} more tensors" if len(found) > 1 else ""
+    return [f"{n} weights of {first}{more} ({100 * n / total:.2g} %) are twice their scale (code 3), which the format "
+            "allows and ternary models do not need; they are used as they are"]
+
+
 def verdict(checkpoint: Checkpoint, found: list[Reading]) -> list[str]:
     """The problem that the scores of all readings show, if any."""
     if not found:

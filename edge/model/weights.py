@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from edge.config import ModelConfig
 from edge.errors import InvalidFile
 from edge.formats import names
-from edge.formats.checkpoint import FLOAT_TYPES, TERNARY_TYPES, Checkpoint, Tensor
+from edge.formats.checkpoint import FLOAT_TYPES, TERNARY_TYPES, TO_GROUPS, Checkpoint, Tensor
+from edge.formats.groups import as_groups
 from edge.formats.mapped import Map
-from edge.formats.mlx import whole
 from edge.layers import LayerConfig
 
 if TYPE_CHECKING:
@@ -92,22 +92,24 @@ def _vector(checkpoint: Checkpoint, name: str, n: int) -> Any:
         raise InvalidFile(f"tensor {name}: {error}") from None
 
 
-def _stored(checkpoint: Checkpoint, name: str, n_row: int, k: int) -> StoredRows:
-    from pyx.stored_rows import StoredRows
+def _rows(checkpoint: Checkpoint, name: str, n_threads: int, groups: bool = False) -> StoredRows:
+    """Rows of which each token needs one, read from the file rather than from its map.
 
+    ``groups``: rows of groups, as a projection needs them, if the type can become that.
+    """
+    from pyx.stored_rows import TYPES, StoredRows
+
+    n_row, k = checkpoint.config.n_vocab, checkpoint.config.hidden
     tensor = _tensor(checkpoint, name, (n_row, k))
     try:
-        checkpoint.tensors[name] = tensor = whole(tensor)  # one copy, for embedding and head
-        return StoredRows(tensor.type, tensor.data, n_row, k)
+        if tensor.type not in TYPES:
+            checkpoint.tensors[name] = tensor = as_groups(tensor)  # one copy, for embedding and head
+        elif groups:
+            tensor = as_groups(tensor)
+        rows = StoredRows(tensor.type, tensor.data, n_row, k)
     except ValueError as error:
         raise InvalidFile(f"tensor {name}: {error}") from None
-
-
-def _rows(checkpoint: Checkpoint, name: str, n_threads: int) -> StoredRows:
-    """Rows of which each token needs one, read from the file rather than from its map."""
-    config = checkpoint.config
-    rows = _stored(checkpoint, name, config.n_vocab, config.hidden)
-    source = checkpoint.tensors[name].data.obj
+    source = tensor.data.obj
     if isinstance(source, Map):
         rows.read_from(source, source.file.fileno(), n_threads, source.start)
     return rows
@@ -118,7 +120,7 @@ def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1) -> Head:
     from pyx.head import Head
 
     name = "token_embd.weight" if kind == "none" else checkpoint.head  # "none" takes only the length of its rows
-    rows = _rows(checkpoint, name, n_threads)
+    rows = _rows(checkpoint, name, n_threads, groups=kind in ("auto", "ternary"))
     try:
         return Head(rows, kind, n_threads)
     except ValueError as error:
@@ -165,7 +167,7 @@ def _projection(checkpoint: Checkpoint, name: str, shape: tuple[int, int], facto
             return TernaryMatrix.dense(tensor.type, tensor.data, rows, k, scale=scale)
         if tensor.type in TERNARY_TYPES or tensor.type in FLOAT_TYPES:
             try:
-                lies, tensor = tensor.type != "MLX", whole(tensor)
+                lies, tensor = tensor.type not in TO_GROUPS, as_groups(tensor)
                 latent = tensor.floats == "latent"
                 matrix = TernaryMatrix.pack(
                     tensor.type,

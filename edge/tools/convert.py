@@ -30,13 +30,14 @@ from edge.formats.checkpoint import (
     PANELS,
     TABLE_TYPES,
     TERNARY_TYPES,
+    TO_GROUPS,
     Checkpoint,
     Tensor,
 )
 from edge.formats.gguf_keys import architecture, metadata, rope_tensor
 from edge.formats.gguf_part import Part
 from edge.formats.gguf_writer import Buffer
-from edge.formats.mlx import whole
+from edge.formats.groups import as_groups
 from edge.model.reading import settle
 from edge.registry.families import FAMILIES
 
@@ -288,7 +289,7 @@ class Target:
             return gguf.Entry(tensor.name, self.type, tensor.shape, partial(self._ternary, tensor))
         stored = "F32"
         if role == "table":
-            if tensor.type in (*GROUP_TYPES, "MLX"):  # ternary too: any other type is larger and no better
+            if tensor.type in (*GROUP_TYPES, *TO_GROUPS):  # ternary too: any other type is larger and no better
                 # of a table that is not the head only a row is read at a time
                 stored = self.groups if tensor.name == self.checkpoint.head else "PQ2_0"
                 return gguf.Entry(tensor.name, stored, tensor.shape, partial(self._groups, tensor, stored))
@@ -318,7 +319,7 @@ class Target:
 
         rows, k = tensor.shape
         try:
-            tensor = whole(tensor)
+            tensor = as_groups(tensor)
             return TernaryMatrix.pack(tensor.type, tensor.data, rows, k, scale=tensor.scale, layout=tensor.layout,
                                       quantize=tensor.floats == "latent")
         except ValueError as error:
@@ -358,7 +359,7 @@ class Target:
 
         try:
             rows, k = tensor.shape
-            tensor = whole(tensor)
+            tensor = as_groups(tensor)
             matrix = TernaryMatrix.pack(tensor.type, tensor.data, rows, k, scale=tensor.scale,
                                         layout=tensor.layout, quantize=tensor.floats == "latent", groups=True)
         except ValueError as error:

@@ -104,6 +104,14 @@ def panels(codes: np.ndarray, scales: np.ndarray) -> bytes:
     return np.concatenate([halves.view(np.uint8), packed.reshape(*halves.shape[:2], -1)], -1).tobytes()
 
 
+def q1_0(codes: np.ndarray, scales: np.ndarray) -> bytes:
+    """128 weights: half d, then element j in bit j % 8 of byte j / 8, 1 for +d and 0 for -d."""
+    rows, k = codes.shape
+    d = by_block(scales, rows, k // 128)
+    bits = np.packbits(codes.reshape(rows, k // 128, 128) > 0, axis=-1, bitorder="little")
+    return np.concatenate([d.view(np.uint8), bits], -1).tobytes()
+
+
 def tq2_0(codes: np.ndarray, scales: np.ndarray) -> bytes:
     """256 weights: 2 x 32 bytes, element 128r + m + 32l in bits 2l of byte 32r + m; then half d."""
     rows, k = codes.shape
@@ -140,6 +148,7 @@ ENCODERS: dict[str, tuple[int, Any]] = {
     "Q2_0 of 128": (42, lambda c, s: q2_0(128, c, s)),
     "PQ2_0": (142, lambda c, s: q2_0(128, c, s)),
     "PQ2_0_R64": (342, panels),
+    "Q1_0": (41, q1_0),
     "TQ2_0": (35, tq2_0),
     "TQ1_0": (34, tq1_0),
     "F16": (1, lambda c, s: (c * np.repeat(s, c.shape[1] // s.shape[1], 1)).astype("<f2").tobytes()),
@@ -232,7 +241,8 @@ def gguf_file(path: Path, name: str, form: str, table: str = "", keys: dict[str,
 
 CASES = [
     *(("qwen3", form) for form in ("Q2_0 of 64", "Q2_0 of 128", "PQ2_0", "PQ2_0_R64", "F16")),
-    *(("qwen3_yarn", form) for form in ENCODERS),
+    *(("qwen3_1bit", form) for form in ("Q1_0", "PQ2_0", "F16")),
+    *(("qwen3_yarn", form) for form in ENCODERS if form != "Q1_0"),
     *(("hunyuan", form) for form in ("TQ2_0", "F16")),
     *(("gemma3", form) for form in ("Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "F16")),
     ("qwen2", "Q2_0 of 64"), ("llama_yarn", "TQ1_0"), ("llama_yarn", "F16"),
@@ -270,7 +280,7 @@ def test_a_repacking_with_a_q4_0_head(tmp_path: Path) -> None:
 
 def test_rounding_by_128_against_numpy(tmp_path: Path) -> None:
     """The kernels round activations per 128 values as NumPy does: only a value on the edge of a half may differ."""
-    for name in ("qwen3", "qwen3_yarn", "hunyuan", "qwen2", "gemma3"):
+    for name in ("qwen3", "qwen3_1bit", "qwen3_yarn", "hunyuan", "qwen2", "gemma3"):
         checkpoint = open_checkpoint(folder(tmp_path / name, name))
         arrays = gguf_tensors(tiny.MODELS[name])
         expected = family.Model(checkpoint.config, arrays, "int8-128").logits(tiny.IDS)
@@ -281,8 +291,8 @@ def test_rounding_by_128_against_numpy(tmp_path: Path) -> None:
 
 def test_a_ternary_embedding_and_head(tmp_path: Path) -> None:
     """The tied table of Ternary-Bonsai in Q2_0: rows come out exactly, and the head answers like float rows."""
-    for form in ("Q2_0 of 64", "Q2_0 of 128", "PQ2_0_R64"):
-        checkpoint = open_checkpoint(gguf_file(tmp_path, "qwen3", form))
+    for form in ("Q2_0 of 64", "Q2_0 of 128", "PQ2_0_R64", "Q1_0"):
+        checkpoint = open_checkpoint(gguf_file(tmp_path, "qwen3_1bit" if form == "Q1_0" else "qwen3", form))
         exact = logits(build(checkpoint, head="f32"), checkpoint.config, tiny.IDS)
         got = logits(build(checkpoint, head="auto"), checkpoint.config, tiny.IDS)
         assert np.abs(got - exact).max() <= 1e-2 * np.ptp(exact) and (got.argmax(1) == exact.argmax(1)).all()
@@ -292,7 +302,7 @@ def test_a_ternary_embedding_and_head(tmp_path: Path) -> None:
     places=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.sampled_from([1, 2, 4, 8]), st.one_of(
         st.sampled_from([0, 1, 42, 142, 342, 35, 0xFF, 0x7F, 1 << 31, (1 << 64) - 1]), st.integers(0, (1 << 64) - 1)
     )), max_size=4),
-    form=st.sampled_from(["Q2_0 of 64", "PQ2_0", "PQ2_0_R64"]),
+    form=st.sampled_from(["Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "Q1_0"]),
 )  # fmt: skip
 @settings(max_examples=60)
 def test_hostile_files(tmp_path_factory: pytest.TempPathFactory, places: list[tuple[float, int, int]],
@@ -301,7 +311,7 @@ def test_hostile_files(tmp_path_factory: pytest.TempPathFactory, places: list[tu
     base = tmp_path_factory.getbasetemp() / f"hostile-{form}"
     base.mkdir(exist_ok=True)
     if not (base / "seed").exists():
-        (base / "seed").write_bytes(Path(gguf_file(base, "qwen3", form)).read_bytes())
+        (base / "seed").write_bytes(Path(gguf_file(base, "qwen3_1bit" if form == "Q1_0" else "qwen3", form)).read_bytes())
     data = bytearray((base / "seed").read_bytes())
     end = data.rindex(b"ffn_down.weight") + 64
     for where, width, content in places:
@@ -321,7 +331,7 @@ def test_hostile_files(tmp_path_factory: pytest.TempPathFactory, places: list[tu
 @pytest.mark.parametrize("source", ["folder", "file"])
 def test_converted_models_are_the_same(tmp_path: Path, name: str, source: str) -> None:
     """One GGUF file that starts from the map; grouped scales and ternary tables in panels."""
-    forms = {"qwen3": "Q2_0 of 64", "gemma3": "PQ2_0", "hunyuan": "PQ2_0_R64", "llama3_rope": "F16"}
+    forms = {"qwen3": "Q2_0 of 64", "qwen3_1bit": "Q1_0", "gemma3": "PQ2_0", "hunyuan": "PQ2_0_R64", "llama3_rope": "F16"}
     if source == "file" and name == "llama3_rope":
         pytest.skip("its divisors are a tensor there, see tests/kernels/test_transformer.py")
     path = (folder(tmp_path / "m", name) if source == "folder"
@@ -331,7 +341,7 @@ def test_converted_models_are_the_same(tmp_path: Path, name: str, source: str) -
     back = open_checkpoint(target)
     grouped = not name.startswith("llama")
     assert {t.type for n, t in back.tensors.items() if "_q.weight" in n} == {"PQ2_0_R64" if grouped else "I2_S"}
-    if name == "qwen3" and source == "file":
+    if name in ("qwen3", "qwen3_1bit") and source == "file":
         assert back.tensors[back.head].type == "PQ2_0_R64"
     here = open_checkpoint(path)
     runs = [logits(build(each, head="f32"), each.config, tiny.IDS) for each in (here, back)]
@@ -403,6 +413,32 @@ def test_the_plan_of_an_mlx_folder_is_what_it_takes(tmp_path: Path) -> None:
         assert planned.mapped == 0 and model.weight_bytes == model.weight_bytes_allocated
         more = 0 if checkpoint.config.tied else len(mlx.whole(checkpoint.tensors["token_embd.weight"]).data)
         assert planned.allocated - model.vector_bytes - model.weight_bytes in (0, more)
+
+
+def test_a_binary_model(tmp_path: Path) -> None:
+    """Q1_0: projections and head are two-bit groups in memory as planned; rows of the embedding are read as stored."""
+    checkpoint = open_checkpoint(gguf_file(tmp_path, "qwen3_1bit", "Q1_0"))
+    assert {tensor.type for tensor in checkpoint.tensors.values()} == {"Q1_0", "F32"}
+    planned = expect(checkpoint)
+    model = build(checkpoint)
+    assert planned.head_mapped + planned.head_allocated == model.head_bytes and planned.mapped == 0
+    assert planned.allocated == model.weight_bytes + model.vector_bytes
+    assert checkpoint.tensors["token_embd.weight"].type == "Q1_0"
+    got = logits(model, checkpoint.config, tiny.IDS)
+    same = open_checkpoint(gguf_file(tmp_path, "qwen3_1bit", "PQ2_0"))
+    assert (logits(build(same), same.config, tiny.IDS) == got).all()
+
+
+def test_early_binary_files_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Type 40 was 32 weights in 6 bytes, before it became NVFP4, 64 weights in 36."""
+    for size, weights, words in ((6, 32, "early Q1_0 with a scale for each 32 weights"), (36, 64, "NVFP4")):
+        def encode(codes: np.ndarray, _scales: np.ndarray, each: float = size / weights) -> bytes:
+            return bytes(int(codes.size * each))
+
+        monkeypatch.setitem(ENCODERS, "40", (40, encode))
+        with pytest.raises(InvalidFile, match=words) as refused:
+            open_checkpoint(gguf_file(tmp_path, "qwen3_1bit", "40"))
+        assert "\n" not in str(refused.value)
 
 
 def test_mlx_folders_that_cannot_be_run(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ class Tiny:
     names: dict[str, tuple[int, ...]] = field(default_factory=dict)  # further tensors of a layer -> shape
     quantization: dict[str, Any] | None = None  # of config.json
     norms_from_one: bool = False  # norms are stored less 1
+    binary: bool = False  # no weight is 0
 
 
 _BASE: dict[str, Any] = {
@@ -51,6 +52,7 @@ _FOUR_NORMS = {**_QK, "pre_feedforward_layernorm": (256,), "post_feedforward_lay
 
 MODELS = {
     "qwen3": Tiny("Qwen3ForCausalLM", {**_BASE, "model_type": "qwen3"}, 128, True, _QK),
+    "qwen3_1bit": Tiny("Qwen3ForCausalLM", {**_BASE, "model_type": "qwen3"}, 128, True, _QK, binary=True),
     "qwen3_yarn": Tiny(
         "Qwen3ForCausalLM", {**_BASE, "model_type": "qwen3", "rope_parameters": _YARN, "tie_word_embeddings": False},
         256, False, _QK),
@@ -88,10 +90,10 @@ def shapes(tiny: Tiny) -> dict[str, tuple[int, ...]]:
 
 
 def codes_and_scales(tiny: Tiny, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """(int8 codes [out, in] of -1, 0, +1; float16 scales [out, in / group], or [1, 1]) of a ternary tensor."""
+    """(int8 codes [out, in] of -1, 0, +1, or of -1, +1; float16 scales [out, in / group], or [1, 1]) of a ternary tensor."""
     shape = shapes(tiny)[name]
     random = np.random.RandomState(sum(map(ord, name)) * 7919 % (1 << 31))
-    codes = random.randint(-1, 2, shape).astype(np.int8)
+    codes = (2 * random.randint(0, 2, shape) - 1 if tiny.binary else random.randint(-1, 2, shape)).astype(np.int8)
     n = (shape[0], shape[1] // tiny.group) if tiny.group else (1, 1)
     return codes, (0.02 + 0.08 * random.rand(*n)).astype(np.float16)
 

@@ -1,12 +1,13 @@
 """Writes tests/vectors/families/*.npz: what transformers makes of the tiny models of tests/oracles/tiny.py.
 
-    python -m tests.vectors.make_families          (needs torch and transformers 5; float32, eager attention)
+    python -m tests.vectors.make_families [NAME ...]      (needs torch and transformers 5; float32, eager attention)
 
 Each file: logits [token][vocabulary] of IDS, and greedy, the ids of IDS with 12 more, each the likeliest.
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +17,14 @@ ROOT = Path(__file__).resolve().parents[2]
 from tests.oracles import tiny  # noqa: E402
 
 
-def main() -> None:
+def main(wanted: list[str]) -> None:
     import torch
     import transformers
 
     out = Path(__file__).parent / "families"
     out.mkdir(exist_ok=True)
-    for name, model in tiny.MODELS.items():
+    for name in wanted or tiny.MODELS:
+        model = tiny.MODELS[name]
         cls = getattr(transformers, model.architecture)
         config = cls.config_class(**{key: value for key, value in model.config.items() if key != "model_type"})
         config._attn_implementation = "eager"
@@ -42,4 +44,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
