@@ -100,6 +100,9 @@ SHAPES = {
                          window=512),
 }
 
+#: the binary models of the same dimensions, which a pull stores as two-bit codes
+SHAPES |= {f"bonsai-1bit-{size}": SHAPES[f"bonsai-{size}"] for size in ("1.7b", "4b", "8b")}
+
 #: the names under which they were published, and those of `pull`
 ALIASES = {
     "bitnet-b1.58-2b-4t": "2b-4t",
