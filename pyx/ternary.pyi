@@ -17,6 +17,9 @@ def pack_planes(
     group: int,
 ) -> bytes: ...
 
+def binary_groups(data: Any) -> Arena:
+    """The bytes of a Q1_0 tensor as those of a PQ2_0 tensor."""
+
 class TernaryMatrix:
     """A matrix [n_row][k] of -1, 0, +1 with scales."""
 

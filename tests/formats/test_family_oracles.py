@@ -311,7 +311,8 @@ def test_hostile_files(tmp_path_factory: pytest.TempPathFactory, places: list[tu
     base = tmp_path_factory.getbasetemp() / f"hostile-{form}"
     base.mkdir(exist_ok=True)
     if not (base / "seed").exists():
-        (base / "seed").write_bytes(Path(gguf_file(base, "qwen3_1bit" if form == "Q1_0" else "qwen3", form)).read_bytes())
+        name = "qwen3_1bit" if form == "Q1_0" else "qwen3"
+        (base / "seed").write_bytes(Path(gguf_file(base, name, form)).read_bytes())
     data = bytearray((base / "seed").read_bytes())
     end = data.rindex(b"ffn_down.weight") + 64
     for where, width, content in places:
@@ -331,7 +332,8 @@ def test_hostile_files(tmp_path_factory: pytest.TempPathFactory, places: list[tu
 @pytest.mark.parametrize("source", ["folder", "file"])
 def test_converted_models_are_the_same(tmp_path: Path, name: str, source: str) -> None:
     """One GGUF file that starts from the map; grouped scales and ternary tables in panels."""
-    forms = {"qwen3": "Q2_0 of 64", "qwen3_1bit": "Q1_0", "gemma3": "PQ2_0", "hunyuan": "PQ2_0_R64", "llama3_rope": "F16"}
+    forms = {"qwen3": "Q2_0 of 64", "qwen3_1bit": "Q1_0", "gemma3": "PQ2_0", "hunyuan": "PQ2_0_R64",
+             "llama3_rope": "F16"}
     if source == "file" and name == "llama3_rope":
         pytest.skip("its divisors are a tensor there, see tests/kernels/test_transformer.py")
     path = (folder(tmp_path / "m", name) if source == "folder"

@@ -90,7 +90,7 @@ def shapes(tiny: Tiny) -> dict[str, tuple[int, ...]]:
 
 
 def codes_and_scales(tiny: Tiny, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """(int8 codes [out, in] of -1, 0, +1, or of -1, +1; float16 scales [out, in / group], or [1, 1]) of a ternary tensor."""
+    """(int8 codes [out, in] of -1, 0, +1 (binary: -1, +1); float16 scales [out, in / group], or [1, 1]) of a tensor."""
     shape = shapes(tiny)[name]
     random = np.random.RandomState(sum(map(ord, name)) * 7919 % (1 << 31))
     codes = (2 * random.randint(0, 2, shape) - 1 if tiny.binary else random.randint(-1, 2, shape)).astype(np.int8)

@@ -251,7 +251,8 @@ def test_which_file_is_meant(hub: hubs.Hub) -> None:
 
 def test_files_that_were_replaced(hub: hubs.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The best file of a known model that is there is taken; where none is, one line names what is."""
-    known = library.Known("bonsai-x", "owner/name", "X-PQ2_0.gguf", 1, "MIT", "chat", ("X-Q2_0_g64.gguf", "X-Q2_0.gguf"))
+    others = ("X-Q2_0_g64.gguf", "X-Q2_0.gguf")
+    known = library.Known("bonsai-x", "owner/name", "X-PQ2_0.gguf", 1, "MIT", "chat", others)
     monkeypatch.setitem(library.KNOWN, "bonsai-x", known)
     for there in ("X-Q2_0.gguf", "X-Q2_0_g64.gguf", "X-PQ2_0.gguf"):  # each time a better one, too
         hub.files[there], hub.digests[there] = model, hub.digests[FILE]
@@ -259,7 +260,7 @@ def test_files_that_were_replaced(hub: hubs.Hub, model: bytes, monkeypatch: pyte
         assert pulled.source == f"hf:owner/name/{there}" and os.path.basename(pulled.path) == there
         assert pull("bonsai-x").source == pulled.source, "what an older list took is kept"
     library.remove("bonsai-x")
-    hub.files = {name: model for name in (*(f"{i}.gguf" for i in range(9)), "new/X-PQ2_0.gguf", "Y-PQ2_0.gguf")}
+    hub.files = dict.fromkeys((*(f"{i}.gguf" for i in range(9)), "new/X-PQ2_0.gguf", "Y-PQ2_0.gguf"), model)
     hub.digests = dict.fromkeys(hub.files, hub.digests[FILE])
     with pytest.raises(ModelNotFound) as gone:
         pull("bonsai-x")
