@@ -1,6 +1,7 @@
 """ternary: packed ternary matrices (see ternary.pyx)."""
 
 import array
+from collections.abc import Sequence
 from typing import Any
 
 from pyx.memory import Arena
@@ -38,7 +39,10 @@ class TernaryMatrix:
         quantize: bool = True,  # floats that are not ternary may be quantised
         groups: bool = False,  # always store a scale per 128 weights along k
         planes: int = 1,  # of panels: matrices whose sum is meant
+        check: bool = True,  # look at the scales of groups
     ) -> TernaryMatrix: ...
+    @staticmethod
+    def stack(matrices: Sequence[TernaryMatrix]) -> TernaryMatrix: ...  # one below the other
     @staticmethod
     def dense(type: str, data: Any, n_row: int, k: int, scale: float = 1.0) -> TernaryMatrix: ...
     @property

@@ -41,7 +41,7 @@ THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 def in_place(tensor: Tensor) -> bool:
     """Whether the codes of a projection can be used directly from the file."""
-    rows, k = tensor.shape
+    rows, k = tensor.flat
     if tensor.type in PANEL_GROUPS:
         return True
     ours = tensor.type in GROUP_TYPES or (tensor.type == "I2_S" and tensor.layout == "128")
@@ -52,7 +52,7 @@ def stored_bytes(tensor: Tensor, grouped: bool, copied: bool = False) -> int:
     """Bytes of a projection's codes in memory, or (``copied``) of their copy.  ``grouped``: with a scale per 128
     weights.
     """
-    rows, k = tensor.shape
+    rows, k = tensor.flat
     if tensor.type in PANEL_GROUPS:
         group = PANEL_GROUPS[tensor.type]
         return (rows + 63) // 64 * 64 * (k // group) * (2 + group // 4)

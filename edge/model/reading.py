@@ -167,7 +167,8 @@ def _room(checkpoint: Checkpoint) -> bool:
     from edge.model.footprint import available_memory
 
     available = available_memory()
-    need = sum(len(tensor.data) for name, tensor in checkpoint.tensors.items() if name.startswith("blk."))
+    need = sum(len(view) for name, tensor in checkpoint.tensors.items() if name.startswith("blk.")
+               for view in tensor.views)
     return available is None or 2 * need <= available
 
 
@@ -271,7 +272,8 @@ def faults(checkpoint: Checkpoint) -> Iterator[str]:
     zeros, numbers that are not finite.  Raises InvalidFile if a file was cut meanwhile.
     """
     from edge.formats import names
-    from edge.formats.checkpoint import TERNARY_TYPES
+    from edge.formats.checkpoint import GROUP_TYPES, TERNARY_TYPES
+    from edge.formats.packing import packed
     from edge.model.weights import build
 
     with checkpoint.whole():
@@ -280,6 +282,12 @@ def faults(checkpoint: Checkpoint) -> Iterator[str]:
         except EdgeError as error:
             yield str(error)
             return
+        for name, tensor in checkpoint.tensors.items():
+            if len(tensor.shape) == 3 and tensor.type in GROUP_TYPES:
+                try:  # building does not look at the experts
+                    packed(tensor)
+                except ValueError as error:
+                    yield f"tensor {name}: {error}"
         for name, tensor in checkpoint.tensors.items():
             if tensor.type not in TERNARY_TYPES or not names.is_projection(name):
                 continue

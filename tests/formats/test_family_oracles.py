@@ -20,7 +20,7 @@ from edge.formats import mlx, open_checkpoint
 from edge.model.plan import expect
 from edge.model.weights import build
 from edge.tools.convert import convert
-from tests.handmade import F32, STR, U32, gguf, safetensors, value
+from tests.handmade import ARR, BOOL, F32, STR, U32, gguf, safetensors, value
 from tests.kernels.test_transformer import greedy, logits
 from tests.oracles import family, tiny
 
@@ -67,8 +67,8 @@ def test_rounded_activations_stay_near(tmp_path: Path, name: str) -> None:
     expected, _ = vectors(name)
     checkpoint = open_checkpoint(folder(tmp_path / "m", name))
     got = logits(build(checkpoint, head="f32"), checkpoint.config, tiny.IDS)
-    assert np.abs(got - expected).max() <= 3e-2 * np.ptp(expected)
-    assert np.mean(got.argmax(1) == expected.argmax(1)) >= 0.9
+    assert np.abs(got - expected).max() <= (1.5e-2 if "moe" in name else 3e-2) * np.ptp(expected)
+    assert np.mean(got.argmax(1) == expected.argmax(1)) >= (0.85 if name == "qwen3moe_mixed" else 0.9)
     two = np.sort(expected, 1)[:, -2:]
     clear = two[:, 1] - two[:, 0] >= 2e-2 * np.ptp(expected)  # where floats are not nearly undecided: always
     assert (got.argmax(1) == expected.argmax(1))[clear].all() and clear.sum() >= 5
@@ -154,13 +154,14 @@ ENCODERS: dict[str, tuple[int, Any]] = {
     "F16": (1, lambda c, s: (c * np.repeat(s, c.shape[1] // s.shape[1], 1)).astype("<f2").tobytes()),
 }  # fmt: skip
 ARCH = {"Qwen3ForCausalLM": "qwen3", "Qwen2ForCausalLM": "qwen2", "LlamaForCausalLM": "llama",
-        "HunYuanDenseV1ForCausalLM": "hunyuan-dense", "Gemma3ForCausalLM": "gemma3"}  # fmt: skip
+        "HunYuanDenseV1ForCausalLM": "hunyuan-dense", "Gemma3ForCausalLM": "gemma3", "Qwen3MoeForCausalLM": "qwen3moe",
+        "MapleForCausalLM": "maple"}  # fmt: skip
 GGUF_NAMES = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
     "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "self_attn.query_layernorm": "attn_q_norm",
-    "self_attn.key_layernorm": "attn_k_norm",
+    "self_attn.key_layernorm": "attn_k_norm", "mlp.gate": "ffn_gate_inp",
 }  # fmt: skip
 
 
@@ -170,8 +171,11 @@ POST_NORMS = {"post_attention_layernorm": "post_attention_norm", "pre_feedforwar
 
 def gguf_tensors(model: tiny.Tiny) -> dict[str, np.ndarray]:
     """GGUF name -> values as GGUF has them."""
-    return {gguf_name(key, model): values + 1 if model.norms_from_one and values.ndim == 1 else values
-            for key, values in tiny.weights(model).items()}  # fmt: skip
+    found: dict[str, list[np.ndarray]] = {}
+    for key, values in tiny.weights(model).items():
+        more = 1 if model.norms_from_one and values.ndim == 1 else 0
+        found.setdefault(gguf_name(key, model), []).append(values + more)
+    return {name: np.stack(each) if "_exps." in name else each[0] for name, each in found.items()}
 
 
 def gguf_name(name: str, model: tiny.Tiny) -> str:
@@ -179,13 +183,15 @@ def gguf_name(name: str, model: tiny.Tiny) -> str:
         return {"model.e": "token_embd", "model.n": "output_norm", "lm_head": "output"}[name[:7]] + ".weight"
     _, _, index, rest = name.split(".", 3)
     middle, _, kind = rest.rpartition(".")
+    if ".experts." in middle:
+        return f"blk.{index}.ffn_{middle.rpartition('.')[2].removesuffix('_proj')}_exps.{kind}"
     gemma = POST_NORMS if model.norms_from_one else {}
     return f"blk.{index}.{(GGUF_NAMES | gemma)[middle]}.{kind}"
 
 
 def gguf_file(path: Path, name: str, form: str, table: str = "", keys: dict[str, bytes] | None = None) -> str:
     """The tiny model as a GGUF file; ``form`` one of ENCODERS, ``table`` "Q4_0" for its embedding and head."""
-    model, c = tiny.MODELS[name], tiny.MODELS[name].config
+    model, c = tiny.ALL[name], tiny.ALL[name].config
     arch, rope = ARCH[model.architecture], c.get("rope_parameters", {})
     local, rope = rope.get("sliding_attention"), rope.get("full_attention", rope)
     theta = rope["rope_theta"] if "rope_theta" in rope else c["rope_theta"]
@@ -215,7 +221,27 @@ def gguf_file(path: Path, name: str, form: str, table: str = "", keys: dict[str,
         metadata[f"{arch}.rope.scaling.type"] = value(STR, "yarn")
         metadata[f"{arch}.rope.scaling.factor"] = value(F32, rope["factor"])
         metadata[f"{arch}.rope.scaling.original_context_length"] = value(U32, rope["original_max_position_embeddings"])
-    tensors = []
+    if "num_experts" in c:
+        metadata |= {
+            f"{arch}.expert_count": value(U32, c["num_experts"]),
+            f"{arch}.expert_used_count": value(U32, c["num_experts_per_tok"]),
+            f"{arch}.expert_feed_forward_length": value(U32, c["moe_intermediate_size"]),
+        }
+        if not c["norm_topk_prob"]:
+            metadata[f"{arch}.expert_weights_norm"] = value(BOOL, False)
+    if arch == "maple":
+        near = [kind == "sliding_attention" for kind in c["layer_types"]]
+        metadata |= {
+            f"{arch}.attention.sliding_window": value(U32, c["sliding_window"]),
+            f"{arch}.attention.sliding_window_pattern": value(ARR, (BOOL, near)),
+            f"{arch}.rope.dimension_count": value(U32, 0),
+            f"{arch}.rope.dimension_count_swa": value(U32, int(c["head_dim"] * c["partial_rotary_factor"])),
+            f"{arch}.expert_gating_func": value(U32, 1),
+            f"{arch}.expert_weights_norm": value(BOOL, True),
+            f"{arch}.swiglu_clamp_exp": value(ARR, (F32, [c["swiglu_limit"]] * len(near))),
+        }
+        del metadata[f"{arch}.feed_forward_length"]
+    tensors: dict[str, tuple[Any, int, bytes]] = {}
     for key, values in tiny.weights(model).items():
         values = values + 1 if model.norms_from_one and values.ndim == 1 else values
         number, encode = ENCODERS[form]
@@ -230,13 +256,19 @@ def gguf_file(path: Path, name: str, form: str, table: str = "", keys: dict[str,
             number, data = 1, values.astype("<f2").tobytes()
         else:
             number, data = 0, values.tobytes()
-        tensors.append((gguf_name(key, model), values.shape[::-1], number, data))
-    target = path / "m.gguf"
+        target = gguf_name(key, model)
+        dims, before = values.shape[::-1], b""
+        if "_exps." in target:  # stacked: one more expert
+            (*_, n), _, before = tensors.get(target, ((0,), 0, b""))
+            dims = (*dims, n + 1)
+        tensors[target] = (dims, number, before + data)
+    file = path / "m.gguf"
     aligned = 64 if form == "PQ2_0_R64" else 32
     if aligned != 32:
         metadata["general.alignment"] = value(U32, aligned)
-    target.write_bytes(gguf([*(metadata | (keys or {})).items()], tensors, alignment=aligned))
-    return str(target)
+    stored = [(name, *each) for name, each in tensors.items()]
+    file.write_bytes(gguf([*(metadata | (keys or {})).items()], stored, alignment=aligned))
+    return str(file)
 
 
 CASES = [
@@ -245,6 +277,9 @@ CASES = [
     *(("qwen3_yarn", form) for form in ENCODERS if form != "Q1_0"),
     *(("hunyuan", form) for form in ("TQ2_0", "F16")),
     *(("gemma3", form) for form in ("Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "F16")),
+    *(("qwen3moe", form) for form in ("Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "F16")),
+    *(("qwen3moe_mixed", form) for form in ("PQ2_0", "F16")),
+    *(("maple", form) for form in ("TQ2_0", "TQ1_0", "PQ2_0", "PQ2_0_R64")),
     ("qwen2", "Q2_0 of 64"), ("llama_yarn", "TQ1_0"), ("llama_yarn", "F16"),
 ]  # fmt: skip
 
@@ -280,13 +315,17 @@ def test_a_repacking_with_a_q4_0_head(tmp_path: Path) -> None:
 
 def test_rounding_by_128_against_numpy(tmp_path: Path) -> None:
     """The kernels round activations per 128 values as NumPy does: only a value on the edge of a half may differ."""
-    for name in ("qwen3", "qwen3_1bit", "qwen3_yarn", "hunyuan", "qwen2", "gemma3"):
-        checkpoint = open_checkpoint(folder(tmp_path / name, name))
-        arrays = gguf_tensors(tiny.MODELS[name])
+    for name in (*(name for name in tiny.MODELS if not name.startswith("llama")), "maple"):
+        (tmp_path / name).mkdir()
+        checkpoint = open_checkpoint(
+            gguf_file(tmp_path / name, name, "TQ2_0") if name == "maple" else folder(tmp_path / name, name))
+        arrays = gguf_tensors(tiny.ALL[name])
         expected = family.Model(checkpoint.config, arrays, "int8-128").logits(tiny.IDS)
         got = logits(build(checkpoint, head="f32"), checkpoint.config, tiny.IDS)
         difference = np.abs(got - expected).max(1) / np.ptp(expected)
-        assert difference.max() <= 1e-2 and np.median(difference) <= 1e-6, name
+        # tokens behind one that differs see it; models with experts round more often
+        alike = np.quantile(difference, 0.2 if name in ("maple", "qwen3moe", "qwen3moe_mixed") else 0.5)
+        assert difference.max() <= 1e-2 and alike <= 1e-6, name
 
 
 def test_a_ternary_embedding_and_head(tmp_path: Path) -> None:
@@ -333,7 +372,7 @@ def test_hostile_files(tmp_path_factory: pytest.TempPathFactory, places: list[tu
 def test_converted_models_are_the_same(tmp_path: Path, name: str, source: str) -> None:
     """One GGUF file that starts from the map; grouped scales and ternary tables in panels."""
     forms = {"qwen3": "Q2_0 of 64", "qwen3_1bit": "Q1_0", "gemma3": "PQ2_0", "hunyuan": "PQ2_0_R64",
-             "llama3_rope": "F16"}
+             "llama3_rope": "F16", "qwen3moe": "PQ2_0", "qwen3moe_mixed": "Q2_0 of 64"}
     if source == "file" and name == "llama3_rope":
         pytest.skip("its divisors are a tensor there, see tests/kernels/test_transformer.py")
     path = (folder(tmp_path / "m", name) if source == "folder"
