@@ -24,6 +24,9 @@ from benchmarks.make_model import SHAPES, Shape
 MODELS = ("2b-4t", "large", "falcon-e-1b")
 GROUPED = ("bonsai-1.7b", "bonsai-4b", "bonsai-8b")  # in panels, the head, too
 PLANES = {"smollm2-135m": 3}  # sums of ternary matrices with a scale for each 32 weights, and a Q8_0 head
+EXPERTS = ("maple", "qwen3-30b-a3b")  # mixtures of experts, in panels; the head int8
+DISKS = (("SD card", 0.09), ("NVMe", 0.8))  # 1e9 bytes a second: assumptions
+SIZES = (8 * 10**9, 16 * 10**9)  # bytes of memory of boards
 GROUP_BYTES = 34  # of 128 weights and their scale
 TOGETHER = (1, 2, 4, 8)  # conversations that write at the same time
 BLOCK, BLOCK_BYTES = 128, 32  # codes and bytes of a ternary block (pyx/kernels/kernels.h)
@@ -82,6 +85,9 @@ ASSUMPTIONS = (
     " too, or a matrix of the same size; what a group costs besides its products is counted ('panel floats').",
     "Planes: three matrices of panels with a scale for each 32 weights (7.5 bits a weight in all), a head of Q8_0 whose"
     " products are counted as those of int8.",
+    "Experts: those that a token uses, each read once; scores of the routers are read (F32) and their products not"
+    " counted. Beyond the memory: all experts are used equally often, the disk reads at 0.09 (SD card) or 0.8 (NVMe)"
+    " times 1e9 bytes a second, and nothing is read ahead.",
     "Several at once: the products of the tiles of ternary_matmul for each conversation, the head's and attention's as"
     " for one, all weights read once and the keys and values of each; the tile's loop is counted for eight tokens, with"
     " fewer it spends more cycles a product.",
@@ -124,18 +130,20 @@ class Token:
     head_bytes: int
     attention_products: int  # of keys, and as many of values
     kv_bytes: int
+    router_bytes: int = 0  # F32
 
     @property
     def n_bytes(self) -> int:
         """Bytes read from memory."""
-        return self.ternary_bytes + self.head_bytes + self.kv_bytes
+        return self.ternary_bytes + self.head_bytes + self.kv_bytes + self.router_bytes
 
 
 def matrices(shape: Shape) -> list[tuple[int, int]]:
-    """(rows, blocks along K) of the ternary matrices of a layer."""
+    """(rows, blocks along K) of the ternary matrices of a layer that a token reads."""
     query, kv = shape.n_head * shape.head_dim, shape.n_kv_head * shape.head_dim
     found = [(query, shape.hidden), (kv, shape.hidden), (kv, shape.hidden), (shape.hidden, query)]
-    found += [(shape.ffn, shape.hidden), (shape.ffn, shape.hidden), (shape.hidden, shape.ffn)]
+    each = [(shape.ffn, shape.hidden), (shape.ffn, shape.hidden), (shape.hidden, shape.ffn)]
+    found += each * (shape.experts[1] if shape.experts else 1)
     return [(n_row, -(-k // BLOCK)) for n_row, k in found]
 
 
@@ -253,6 +261,53 @@ def planes(shape: Shape, n_past: int, n_plane: int) -> Token:
     return Token(weights, weights // 32 * 10, head, head // 32 * 34, plain.attention_products, plain.kv_bytes)
 
 
+def mixture(shape: Shape, n_past: int) -> Token:
+    """What one token of a mixture of experts reads and multiplies, if all experts are in memory."""
+    plain = token(shape, n_past)
+    assert shape.experts is not None
+    near = shape.n_layer * 3 // 4 if shape.window else 0  # layers that see no more than their window
+    window = token(shape, min(n_past, shape.window or n_past))
+    return Token(
+        ternary_weights=plain.ternary_weights,
+        ternary_bytes=plain.ternary_weights // BLOCK * GROUP_BYTES,
+        head_weights=plain.head_weights,
+        head_bytes=shape.n_vocab * shape.hidden // 32 * 34,
+        attention_products=plain.attention_products,
+        kv_bytes=(plain.kv_bytes * (shape.n_layer - near) + window.kv_bytes * near) // shape.n_layer,
+        router_bytes=4 * shape.n_layer * shape.experts[0] * shape.hidden,
+    )
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """A mixture of experts on a board that holds only some of them."""
+
+    model: str
+    memory: int  # bytes of the board
+    experts: int  # bytes in memory
+    on_disk: int  # bytes that stay on the disk
+    from_disk: float  # bytes that a token reads there, if all experts are used equally often
+    speed: dict[str, float]  # disk -> tokens per second at most; empty: all experts are in memory
+
+
+def on_disk() -> list[OnDisk]:
+    """What boards of 8 and 16 GB hold of the models with experts."""
+    from edge.model.footprint import left_on
+    from edge.tools import fit
+
+    out = []
+    for model in EXPERTS:
+        subject = fit.published(model)
+        for memory in SIZES:
+            plan = fit.needed(subject, fit.Wishes())
+            f = plan.footprint.leaving(plan.total_bytes - left_on(memory))
+            missing = (f.experts + f.on_disk) * subject.checkpoint.config.expert_share
+            missing *= f.on_disk / (f.experts + f.on_disk)
+            speed = {name: gb_s * 1e9 / missing for name, gb_s in DISKS} if missing else {}
+            out.append(OnDisk(model, memory, f.experts, f.on_disk, missing, speed))
+    return out
+
+
 @dataclass(frozen=True)
 class Together:
     """Tokens per second that several conversations write at most, all together."""
@@ -296,9 +351,10 @@ def bounds(cycles: list[mca.Cycles], n_past: int) -> list[Bound]:
         parts = {each.loop for each in cycles if (each.target, each.cpu) == (board.target, cpu)}
         cost = {name: per_weight(cycles, board.target, cpu, name) for name in {*mca.LOOPS, *parts}}
         rate = board.cores * board.ghz * 1e9
-        for model in (*MODELS, *GROUPED, *PLANES):
-            groups = model in GROUPED or model in PLANES
-            one = (grouped if groups else token)(SHAPES[model], n_past)
+        for model in (*MODELS, *GROUPED, *PLANES, *EXPERTS):
+            groups = model in (*GROUPED, *PLANES, *EXPERTS)
+            work = mixture if model in EXPERTS else grouped if groups else token
+            one = work(SHAPES[model], n_past)
             each = cost["panel_matmul"] + cost["panel floats"] if groups else cost["ternary_matvec"]
             if model in PLANES:
                 one, each = planes(SHAPES[model], n_past, PLANES[model]), cost["planes of 32"]
@@ -396,6 +452,16 @@ def markdown(cycles: list[mca.Cycles], n_past: int) -> str:
                 for each in bounds(cycles, n_past)
             ],
         ),
+        "## Experts beyond the memory",
+        table(
+            "model | board | experts in memory | on disk | MB a token from disk | "
+            + " | ".join(f"{name}, t/s at most" for name, _ in DISKS),
+            [
+                [each.model, *(f"{n / 1e9:.3g} GB" for n in (each.memory, each.experts, each.on_disk)),
+                 f"{each.from_disk / 1e6:.0f}", *(f"{each.speed[name]:.1f}" if each.speed else "" for name, _ in DISKS)]
+                for each in on_disk()
+            ],
+        ),
         f"## Several conversations at once ({n_past} tokens of context each)",
         table(
             "board | model | at once | memory t/s | compute t/s | **over one, at most**",
@@ -422,6 +488,7 @@ def report(cycles: list[mca.Cycles], n_past: int) -> dict[str, object]:
         "loops": [{**asdict(each), "per_weight": each.per_weight} for each in cycles],
         "breaks": [asdict(each) for each in breaks(cycles)],
         "together": [asdict(each) for each in together(cycles, n_past)],
+        "on_disk": [asdict(each) for each in on_disk()],
         "tokens": {model: {**asdict(token(SHAPES[model], n_past))} for model in MODELS},
         "boards": [asdict(board) for board in BOARDS],
         "bounds": [asdict(each) for each in bounds(cycles, n_past)],

@@ -11,6 +11,7 @@ Memory stays small: weights are drawn and written in pieces.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 import zlib
@@ -28,6 +29,7 @@ from edge.formats import gguf
 from edge.formats.checkpoint import MOST_PLANES, PLANE_TYPES
 from edge.formats.gguf_keys import KEY_PLANES
 from edge.registry import shapes
+from edge.registry.families import FAMILIES
 from edge.registry.shapes import Shape
 
 NONZERO = 0.6  # fraction of weights that are not 0; trained models have 0.5 to 0.7
@@ -46,6 +48,9 @@ SHAPES = {
     "tiny-llama": Shape("llama", 2, 256, 512, 4, 2, 128, 512, 512, 1e6, 1e-6, False, "tiny"),
     "tiny-qwen3": Shape("qwen3", 2, 256, 512, 4, 2, 128, 512, 512, 1e6, 1e-6, True, "tiny"),
     "tiny-planes": Shape("llama", 2, 192, 320, 3, 1, 64, 512, 512, 1e5, 1e-5, True, "tiny"),
+    "tiny-qwen3moe": Shape("qwen3moe", 2, 256, 128, 4, 2, 128, 512, 512, 1e6, 1e-6, True, "tiny", experts=(8, 2)),
+    "tiny-maple": Shape("maple", 4, 256, 256, 4, 2, 128, 512, 512, 1e4, 1e-6, False, "tiny", window=96,
+                        experts=(16, 4), rope_dim=64),
     "kiosk": Shape("bitnet-b1.58", 6, 256, 704, 4, 2, 64, 4096, 1024, 1e4, 1e-5, True, "tiny"),
     "smollm2-135m": Shape("llama", 30, 576, 1536, 9, 3, 64, 49152, 8192, 1e5, 1e-5, True, "tiny"),
     **shapes.SHAPES,
@@ -241,6 +246,11 @@ def vector_pieces(seed: int, name: str, n: int) -> Iterator[np.ndarray]:
     yield (1 + noise / np.float32(300)).astype(np.float32)
 
 
+def router_pieces(seed: int, name: str, rows: int, k: int) -> Iterator[np.ndarray]:
+    """A router (F32) whose scores have a standard deviation of about two: experts are used unevenly, as in a model."""
+    yield Stream(seed, name).draw(NORMAL, rows * k).astype(np.float32) * np.float32(2 / 30 / k**0.5)
+
+
 def plan(shape: Shape, type: str, embedding: str, planes: int = 1) -> list[tuple[str, str, tuple[int, ...]]]:
     """Name, stored type and shape (out, in; of planes in * planes) of every tensor, in file order.
 
@@ -249,8 +259,9 @@ def plan(shape: Shape, type: str, embedding: str, planes: int = 1) -> list[tuple
     q, kv = shape.n_head * shape.head_dim, shape.n_kv_head * shape.head_dim
     tensors: list[tuple[str, str, tuple[int, ...]]] = [("token_embd.weight", embedding, (shape.n_vocab, shape.hidden))]
 
-    def matrix(name: str, out: int, k: int) -> None:
-        tensors.append((name, "F16" if type.startswith("TQ") and k % 256 else type, (out, k * planes)))
+    def matrix(name: str, *dims: int) -> None:
+        stored = "F16" if type.startswith("TQ") and dims[-1] % 256 else type
+        tensors.append((name, stored, (*dims[:-1], dims[-1] * planes)))
 
     def norm(name: str, n: int) -> None:
         tensors.append((name, "F32", (n,)))
@@ -269,11 +280,18 @@ def plan(shape: Shape, type: str, embedding: str, planes: int = 1) -> list[tuple
         if shape.post_norm:
             norm(f"blk.{i}.post_attention_norm.weight", shape.hidden)
         norm(f"blk.{i}.ffn_norm.weight", shape.hidden)
-        matrix(f"blk.{i}.ffn_gate.weight", shape.ffn, shape.hidden)
-        matrix(f"blk.{i}.ffn_up.weight", shape.ffn, shape.hidden)
-        if shape.sub_norm:
-            norm(f"blk.{i}.ffn_sub_norm.weight", shape.ffn)
-        matrix(f"blk.{i}.ffn_down.weight", shape.hidden, shape.ffn)
+        if shape.experts:
+            n = shape.experts[0]
+            tensors.append((f"blk.{i}.ffn_gate_inp.weight", "F32", (n, shape.hidden)))
+            matrix(f"blk.{i}.ffn_gate_exps.weight", n, shape.ffn, shape.hidden)
+            matrix(f"blk.{i}.ffn_up_exps.weight", n, shape.ffn, shape.hidden)
+            matrix(f"blk.{i}.ffn_down_exps.weight", n, shape.hidden, shape.ffn)
+        else:
+            matrix(f"blk.{i}.ffn_gate.weight", shape.ffn, shape.hidden)
+            matrix(f"blk.{i}.ffn_up.weight", shape.ffn, shape.hidden)
+            if shape.sub_norm:
+                norm(f"blk.{i}.ffn_sub_norm.weight", shape.ffn)
+            matrix(f"blk.{i}.ffn_down.weight", shape.hidden, shape.ffn)
         if shape.post_norm:
             norm(f"blk.{i}.post_ffw_norm.weight", shape.hidden)
     norm("output_norm.weight", shape.hidden)
@@ -288,9 +306,12 @@ def pieces(seed: int, name: str, type: str, shape: tuple[int, ...], planes: int 
         return vector_pieces(seed, name, shape[0])
     if name in ("token_embd.weight", "output.weight"):
         return table_pieces(seed, name, *shape, type)
+    if name.endswith("ffn_gate_inp.weight"):
+        return router_pieces(seed, name, *shape)
+    rows, k = math.prod(shape[:-1]), shape[-1]
     if type in PLANES:
-        return plane_pieces(seed, name, shape[0], shape[1] // planes, type, planes)
-    return ternary_pieces(seed, name, *shape, type)
+        return plane_pieces(seed, name, rows, k // planes, type, planes)
+    return ternary_pieces(seed, name, rows, k, type)
 
 
 def metadata(shape: Shape, name: str, type: str) -> dict[str, Any]:
@@ -316,6 +337,11 @@ def metadata(shape: Shape, name: str, type: str) -> dict[str, Any]:
     }
     if type in PLANES:
         meta[KEY_PLANES] = PLANES[type]
+    if shape.experts:
+        meta[f"{a}.expert_count"], meta[f"{a}.expert_used_count"] = shape.experts
+        meta[f"{a}.expert_feed_forward_length"] = shape.ffn
+    if FAMILIES[a].unrotated:
+        meta[f"{a}.rope.dimension_count"], meta[f"{a}.rope.dimension_count_swa"] = 0, shape.rope_dim
     if shape.window:
         meta[f"{a}.attention.sliding_window"] = shape.window
     if shape.vocabulary == "sentencepiece":

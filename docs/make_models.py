@@ -41,6 +41,10 @@ MODELS = (
     Model("Falcon-E-1B-Instruct", "falcon-e-1b"),
     Model("Falcon-E-3B-Instruct", "falcon-e-3b"),
     Model("Llama3-8B-1.58-100B-tokens", "llama3-8b"),
+    Model("maple-preview (20B)", "maple"),
+    Model("Bonsai 1.7B (1 bit)", "bonsai-1bit-1.7b"),
+    Model("Bonsai 4B (1 bit)", "bonsai-1bit-4b"),
+    Model("Bonsai 8B (1 bit)", "bonsai-1bit-8b"),
 )
 
 
@@ -62,6 +66,12 @@ an x86-64 machine are in `benchmarks/SPEED.md`."""
 FURTHER = """Also supported, if a file has them: sub-norms, a norm before each projection, biases of q, k and v,
 separate output heads, norms after blocks, layers with sliding windows, and rotary scaling (linear, YaRN, Llama 3, and
 the short factors of longrope)."""
+EXPERTS = """maple and qwen3moe are mixtures of experts: a token uses few of them (8 of 256, 8 of 128). All of them
+should fit in memory; where they do not, or `--memory` allows less, the rest stays on the disk and is read when a token
+needs it: answers are the same, and slower by what the disk reads (`bench` shows its share). They run from the map only
+in files that `pull` or `convert` has made, or of types Q2_0 and PQ2_0; other files need the memory for a copy of all
+experts. Of maple, published as a preview, a perplexity of 86.9 on wikitext was measured (llama.cpp, pull request
+27000): do not expect the answers of a model of 20 B."""
 COST = """Models marked "int8 per 128 values" were trained with float activations; here these are rounded to int8 with a
 scale per 128 values. On the demo model this costs 0.0010 nats per token over floats (+- 0.0008) and keeps the most
 likely token in 98.9% of places (`python benchmarks/activations.py`); the published weights were not measured."""
@@ -72,7 +82,11 @@ true` recommends nothing: `transformers` then chooses the most likely token and 
 that is not valid is ignored, with a note. Then comes the advice of the makers for the architecture (Qwen3, Hunyuan,
 Gemma 3; Qwen3 with `--no-think` always uses the values for answers without thinking), and last temperature 0.7, top-k
 40, top-p 0.95 and min-p 0.05."""
-TYPES = """Types of matrices: I2_S (three layouts), TQ1_0, TQ2_0, Q2_0 with groups of 64 or 128, PQ2_0, PQ2_0_R64,
+BINARY = """The models of 1 bit have weights -1 and +1 only, in type Q1_0. Here such a weight takes two bits, in memory
+and in what `pull` stores: only the download is smaller. Ternary is the better buy per byte: in one published test
+(ArmanJR/PrismML-Bonsai-vs-Qwen3.5-Benchmark) Ternary-Bonsai 4B, a download of 1.07 GB, has 83% of the answers right,
+the 8B of 1 bit, 1.16 GB, 79%."""
+TYPES = """Types of matrices: I2_S (three layouts), TQ1_0, TQ2_0, Q2_0 with groups of 64 or 128, PQ2_0, PQ2_0_R64, Q1_0,
 PTQ1_0, STQ1_0, IQ1_BN, IQ2_BN, IQ2_BN_R4, packed Hugging Face weights, 2 bits of MLX, and floats, Q8_0 or Q4_0 whose
 values are ternary; `convert --ternarise` rounds latent weights. In files with the key `bitnet-edge.planes.group`, each
 matrix is the sum of 1 to 4 ternary ones (planes), with a scale for each 32, 64 or 128 weights: TP32_R64, TP64_R64,
@@ -128,7 +142,11 @@ def page() -> str:
         "",
         fill(FURTHER, 120),
         "",
+        fill(EXPERTS, 120),
+        "",
         fill(COST, 120),
+        "",
+        fill(BINARY, 120),
         "",
         fill(TYPES, 120),
         "",
@@ -139,7 +157,6 @@ def page() -> str:
         "| architecture contains | what it is |",
         "|---|---|",
         *(f"| `{name}` | {why} |" for name, why in REFUSED.items()),
-        "| type Q1_0 | binary rather than ternary (Bonsai 1-bit); use Ternary-Bonsai |",
         "| types TL1, TL2 | can only be decoded with the tile sizes of the machine that wrote them; convert again as "
         "I2_S |",
         "| `prism.hadamard.*` | weights in a rotated basis (Bonsai 2); use Ternary-Bonsai 1.7B, 4B or 8B |",

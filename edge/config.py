@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edge.errors import InvalidFile
-from edge.layers import Attention, LayerConfig, check_dimension
+from edge.layers import Attention, Experts, LayerConfig, check_dimension
 
 #: types of the output head in memory: "auto", "native" (as the file has it), and KINDS of pyx.head but for "ternary",
 #: which only a file can ask for, and "none", which gives no logits (tests/kernels/test_head.py compares them)
@@ -103,6 +103,12 @@ class ModelConfig:
     def head_dim(self) -> int:
         """Width of one head of an attention layer."""
         return self.attention[0].head_dim
+
+    @property
+    def expert_share(self) -> float:
+        """The share of a model's experts that a token uses; 1.0 if it has none."""
+        parts = [layer.feed_forward for layer in self.layers if isinstance(layer.feed_forward, Experts)]
+        return sum(part.n_used for part in parts) / sum(part.n_expert for part in parts) if parts else 1.0
 
     @property
     def kv_shape(self) -> tuple[int, int, int]:

@@ -118,6 +118,8 @@ class Engine:
         return {
             "weights_mapped": f.mapped,
             "weights": f.allocated,
+            "experts": f.experts,
+            "experts_on_disk": f.on_disk,
             "head_mapped": f.head_mapped,
             "head": f.head_allocated,
             "scratch": f.scratch,

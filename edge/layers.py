@@ -26,7 +26,9 @@ LIMITS = {
     "head_dim": (4, 512),
     "n_vocab": (2, 4_000_000),
     "n_ctx_train": (1, 1 << 30),
-    "rope_dim": (2, 512),
+    "rope_dim": (0, 512),
+    "n_expert": (1, 4096),
+    "n_used": (1, 64),  # experts of a token
 }
 #: longest sliding window in tokens
 LONGEST_WINDOW = 1 << 24
@@ -104,8 +106,8 @@ class RopeScaling:
 class Rotation:
     """The rotary position embedding of an attention layer: the first ``dim`` dimensions of each query and key head.
 
-    ``style`` is ``"half"`` (pairs j, j + dim/2: Hugging Face, GGUF bitnet*) or ``"interleaved"`` (pairs 2j, 2j + 1:
-    GGUF arch llama).
+    ``dim`` 0: there is none.  ``style`` is ``"half"`` (pairs j, j + dim/2: Hugging Face, GGUF bitnet*) or
+    ``"interleaved"`` (pairs 2j, 2j + 1: GGUF arch llama).
 
     Raises InvalidFile for values that are not valid or do not fit each other.
     """
@@ -180,6 +182,18 @@ class Attention:
         """Width of the concatenated key (or value) heads."""
         return self.n_kv_head * self.head_dim
 
+    def sliding(self, window: int, theta: float, dim: int | None = None) -> Attention:
+        """The same attention with a sliding window and a rotation of its own: with base ``theta``, without stretching
+        (Gemma 3), of ``dim`` dimensions (None: as many).  Raises InvalidFile.
+        """
+        if not 1 <= window <= LONGEST_WINDOW:
+            raise InvalidFile(f"a sliding window of {window} tokens is not valid")
+        if not 1.0 <= theta < 1e12:
+            raise InvalidFile(f"rope theta {theta} of its sliding window is out of range")
+        dim = self.rotation.dim if dim is None else dim
+        rotation = Rotation(theta, dim, self.rotation.style, divided=False)
+        return replace(self, window=window, rotation=rotation)
+
 
 @dataclass(frozen=True)
 class Dense:
@@ -200,24 +214,47 @@ class Dense:
 
 
 @dataclass(frozen=True)
+class Experts:
+    """A feed-forward part: of ``n_expert`` dense parts, the experts, each ``ffn`` wide, a token takes the ``n_used``
+    that a router gives the highest scores, and adds what they give times the softmax of the scores.
+
+    ``renormalise``: the weights of a token's experts are divided by their sum.  ``clamp``: the gate is at most this,
+    the other factor within +- this; 0: no bound.
+
+    Raises InvalidFile for values that are not valid.
+    """
+
+    n_expert: int
+    n_used: int
+    ffn: int
+    renormalise: bool = True
+    clamp: float = 0.0
+    activation: str = field(default="silu", init=False)
+    sub_norm: bool = field(default=False, init=False)
+    kind: str = field(default="experts", init=False)
+
+    def __post_init__(self) -> None:
+        check_dimension("n_expert", self.n_expert)
+        check_dimension("n_used", self.n_used)
+        check_dimension("ffn", self.ffn)
+        if self.n_used > self.n_expert:
+            raise InvalidFile(f"a token takes {self.n_used} of {self.n_expert} experts, which is not valid")
+        if not 0.0 <= self.clamp < 1e6:
+            raise InvalidFile(f"a bound of {self.clamp} for the activations of experts is not valid")
+
+
+@dataclass(frozen=True)
 class LayerConfig:
     """One layer of a model."""
 
     mixer: Attention
-    feed_forward: Dense
+    feed_forward: Dense | Experts
     inner_norm: bool = False  # a norm before each projection
     post_norm: bool = False  # a norm after the mixer and one after the feed-forward part, before they are added
 
-    def sliding(self, window: int, theta: float) -> LayerConfig:
-        """The same layer with a sliding window and a rotation of its own: with base ``theta`` and without stretching
-        (Gemma 3).  Raises InvalidFile.
-        """
-        if not 1 <= window <= LONGEST_WINDOW:
-            raise InvalidFile(f"a sliding window of {window} tokens is not valid")
-        if not 1.0 <= theta < 1e12:
-            raise InvalidFile(f"rope theta {theta} of its sliding window is out of range")
-        rotation = Rotation(theta, self.mixer.rotation.dim, self.mixer.rotation.style, divided=False)
-        return replace(self, mixer=replace(self.mixer, window=window, rotation=rotation))
+    def __post_init__(self) -> None:
+        if self.feed_forward.kind == "experts" and (self.inner_norm or self.post_norm):
+            raise InvalidFile("experts with norms before projections or after blocks are not supported")
 
     def styled(self, style: str) -> LayerConfig:
         """The same layer with the pairs of its rotation in another order, see :class:`Rotation`."""

@@ -160,7 +160,7 @@ def load(
     from edge.prompt.tokenizer import Tokenizer
     from edge.registry.library import DEMO_ANSWERS
     from edge.registry.library import choose as choose_model
-    from pyx.memory import trim
+    from pyx.memory import rss, trim
 
     chosen = choose_model(model)
     if chosen.why == "demo":
@@ -217,7 +217,11 @@ def load(
     placement.release_pages(checkpoint)
     trim()
     measured = measure(transformer, checkpoint, program, place == "huge", drafting)
-    plan = wishes.plan(checkpoint.config, measured._replace(vocabulary=grammars))._replace(aside=plan.aside)
+    measured = measured._replace(vocabulary=grammars).leaving(plan.footprint.on_disk)
+    plan = wishes.plan(checkpoint.config, measured)._replace(aside=plan.aside)
+    if plan.footprint.on_disk:
+        f = plan.footprint
+        transformer.bound_experts(rss()["file"] + f.mapped + f.head_mapped + f.experts)
     report(10, 10)
     loaded = Model(
         checkpoint.config,

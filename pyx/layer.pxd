@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t
 
 from pyx.feed_dense cimport dense_part
+from pyx.feed_experts cimport experts_part
 from pyx.mix_attention cimport attention_mixer
 from pyx.stages cimport step_plan
 
@@ -9,7 +10,7 @@ cdef enum mixer_kind:
     ATTENTION
 
 cdef enum feed_forward_kind:
-    DENSE
+    DENSE, EXPERTS
 
 cdef struct layer:
     mixer_kind mixer
@@ -17,6 +18,7 @@ cdef struct layer:
     const float *post_mixer_norm    # [hidden] or NULL: of what the mixer adds to the residual stream
     feed_forward_kind feed_forward
     dense_part dense                # feed-forward DENSE
+    experts_part experts            # feed-forward EXPERTS
     const float *post_ffn_norm      # [hidden] or NULL: of what the feed-forward part adds
 
 # All but the numbers of its mixer, from tensors by name, which owners will hold; config: an edge.layers.LayerConfig.

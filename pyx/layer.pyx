@@ -7,13 +7,14 @@ docs/add_a_layer.md says what a new kind needs.
 from libc.stdint cimport int64_t
 
 from pyx.feed_dense cimport feed_dense, fill_dense
+from pyx.feed_experts cimport feed_experts, fill_experts
 from pyx.mix_attention cimport fill_attention, mix_attention
 from pyx.stages cimport step_plan
 from pyx.tensors cimport LayerTensors
 
 #: names of the kinds in edge.layers
 cdef dict MIXERS = {"attention": ATTENTION}
-cdef dict FEED_FORWARD = {"dense": DENSE}
+cdef dict FEED_FORWARD = {"dense": DENSE, "experts": EXPERTS}
 
 
 cdef fill_layer(layer *w, config, given, str prefix, int64_t hidden, list owners, int group):
@@ -24,6 +25,8 @@ cdef fill_layer(layer *w, config, given, str prefix, int64_t hidden, list owners
     w.post_mixer_norm = tensors.optional("post_attention_norm", hidden)
     if w.feed_forward == DENSE:
         fill_dense(&w.dense, config.feed_forward, tensors, hidden)
+    elif w.feed_forward == EXPERTS:
+        fill_experts(&w.experts, config.feed_forward, tensors, hidden)
     w.post_ffn_norm = tensors.optional("post_ffw_norm", hidden)
     if (w.post_mixer_norm != NULL) != config.post_norm or (w.post_ffn_norm != NULL) != config.post_norm:
         raise ValueError(f"{prefix}: its post-norms are not those of the configuration")
@@ -34,3 +37,5 @@ cdef void run_layer(step_plan *p, const layer *w, int tid, int n_thread) noexcep
         mix_attention(p, &w.attention, w.post_mixer_norm, tid, n_thread)
     if w.feed_forward == DENSE:
         feed_dense(p, &w.dense, w.post_ffn_norm, tid, n_thread)
+    elif w.feed_forward == EXPERTS:
+        feed_experts(p, &w.experts, tid, n_thread)

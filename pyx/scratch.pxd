@@ -17,6 +17,9 @@ cdef struct scratch_widths:
     int64_t n_rotation  # different rotations
     int64_t half        # most pairs that one of them rotates per head
     int64_t ffn         # of dense feed-forward parts
+    int64_t n_expert    # of mixtures of experts; 0: there are none
+    int64_t n_used      # experts of a token
+    int64_t expert_ffn  # width of an expert
 
 # Of mixers with attention.
 cdef struct attention_scratch:
@@ -36,6 +39,21 @@ cdef struct dense_scratch:
     float *gate     # [C][ffn]
     float *up       # [C][ffn]
 
+# Of mixtures of experts; P = C * n_used pairs of a token and an expert, ordered by expert.
+cdef struct experts_scratch:
+    float *score    # [C][n_expert]
+    int32_t *chosen # [C][n_used]            experts of each token, ascending
+    float *weight   # [C][n_used]
+    int64_t *first  # [n_expert + 1]         the first pair of each expert
+    int32_t *token  # [P]
+    float *share    # [P]                    weight of the expert's result
+    int8_t *x8      # [P][k_pad]             rounded inputs, of gate and up, then of down
+    float *s        # [P], or [P][k_pad / 128]
+    int32_t *sum    # [P], or [P][k_pad / 128]
+    float *gate     # [P][expert_ffn]
+    float *up       # [P][expert_ffn]
+    float *out      # [C][hidden]            results of one expert
+
 # Working memory of one step of up to `chunk` tokens (C below), of however many segments, one allocation.
 cdef struct scratch:
     segment *segments  # [C]             tokens of one cache each
@@ -51,6 +69,7 @@ cdef struct scratch:
     int32_t *acc    # [n_threads][acc_ints]
     attention_scratch attention
     dense_scratch dense
+    experts_scratch experts
 
 # The sizes of a model (an edge.config.ModelConfig) and steps of up to `chunk` tokens on n_threads threads.
 cdef scratch_widths widths_of(config, int64_t chunk, int64_t n_threads)

@@ -26,6 +26,8 @@ cdef int64_t place(
     w.acc = <int32_t *>take(base, &at, 4 * n_threads * p.acc_ints)
     place_attention(&w.attention, base, &at, p, C, n_threads)
     place_dense(&w.dense, base, &at, p, C)
+    if p.n_expert:
+        place_experts(&w.experts, base, &at, p, C)
     return at
 
 
@@ -50,6 +52,24 @@ cdef void place_dense(
     w.up = <float *>take(base, at, 4 * C * p.ffn)
 
 
+cdef void place_experts(
+    experts_scratch *w, unsigned char *base, int64_t *at, const scratch_widths *p, int64_t C) noexcept:
+    cdef int64_t P = C * p.n_used, k = max(p.hidden, p.expert_ffn)
+    cdef int64_t k_pad = (k + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
+    w.score = <float *>take(base, at, 4 * C * p.n_expert)
+    w.chosen = <int32_t *>take(base, at, 4 * P)
+    w.weight = <float *>take(base, at, 4 * P)
+    w.first = <int64_t *>take(base, at, 8 * (p.n_expert + 1))
+    w.token = <int32_t *>take(base, at, 4 * P)
+    w.share = <float *>take(base, at, 4 * P)
+    w.x8 = <int8_t *>take(base, at, P * k_pad)
+    w.s = <float *>take(base, at, 4 * P * (k_pad // p.group))
+    w.sum = <int32_t *>take(base, at, 4 * P * (k_pad // p.group))
+    w.gate = <float *>take(base, at, 4 * P * p.expert_ffn)
+    w.up = <float *>take(base, at, 4 * P * p.expert_ffn)
+    w.out = <float *>take(base, at, 4 * C * p.hidden)
+
+
 cdef inline void *take(unsigned char *base, int64_t *at, int64_t n) noexcept:
     cdef int64_t start = at[0]
     at[0] = start + (n + 63) // 64 * 64
@@ -61,19 +81,24 @@ cdef scratch_widths widths_of(config, int64_t chunk, int64_t n_threads):
     cdef int64_t rows
     cdef set rotations = set()
     p.hidden, p.n_head, p.n_kv_head, p.head_dim = config.hidden, config.n_head, config.n_kv_head, config.head_dim
-    p.block = p.half = p.ffn = 0
+    p.block = p.half = p.ffn = p.n_expert = p.n_used = p.expert_ffn = 0
     for layer in config.layers:
-        p.ffn = max(p.ffn, <int64_t>layer.feed_forward.ffn)
+        part = layer.feed_forward
+        if part.kind == "experts":
+            p.n_expert, p.n_used = max(p.n_expert, <int64_t>part.n_expert), max(p.n_used, <int64_t>part.n_used)
+            p.expert_ffn = max(p.expert_ffn, <int64_t>part.ffn)
+        else:
+            p.ffn = max(p.ffn, <int64_t>part.ffn)
         p.block = p.hidden if layer.post_norm else p.block
     for mixer in config.attention:
         rotations.add(mixer.rotation)
         p.half = max(p.half, <int64_t>mixer.rotation.dim // 2)
     p.n_rotation = len(rotations)
     p.group = config.activation_group or TERNARY_BLOCK
-    p.wide = max(p.hidden, p.n_head * p.head_dim, p.ffn)
+    p.wide = max(p.hidden, p.n_head * p.head_dim, p.ffn, p.expert_ffn)
     # a thread's share of the rows of a stage, in whole cache lines; project_groups needs a token and
     # two numbers for each 128 of its values
-    rows = max(p.hidden, p.ffn, (p.n_head + 2 * p.n_kv_head) * p.head_dim) // n_threads + 16
+    rows = max(p.hidden, p.ffn, p.expert_ffn, (p.n_head + 2 * p.n_kv_head) * p.head_dim) // n_threads + 16
     p.acc_ints = max(
         accumulators(chunk, rows), (p.wide // TERNARY_BLOCK + 1) * (TERNARY_BLOCK // 4 + 2) // 16 * 16 + 16)
     return p

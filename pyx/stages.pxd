@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from pyx.attention cimport attention_plan
-from pyx.cpu cimport PANEL_ROWS, kernels
+from pyx.cpu cimport PANEL_ROWS, TERNARY_BLOCK, kernels
 from pyx.projection cimport activations, matrix
 from pyx.rotary cimport rotation
 from pyx.scratch cimport scratch
@@ -50,6 +50,11 @@ cdef inline void done(step_plan *p, stage which, int tid, int n_thread) noexcept
     lap(clock_of(p, tid), which)
     team_barrier(&p.team, n_thread)
     lap(clock_of(p, tid), WAIT)
+
+# n values in whole blocks, or groups.
+cdef inline int64_t padded(const step_plan *p, int64_t n) noexcept nogil:
+    cdef int64_t unit = p.group if p.group else TERNARY_BLOCK
+    return (n + unit - 1) // unit * unit
 
 # Number of rows that a thread processes at a time: whole panels, if matrices may consist of them.
 cdef inline int64_t unit_of(const step_plan *p) noexcept nogil:

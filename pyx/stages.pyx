@@ -7,19 +7,12 @@ was no faster, on an idle or a loaded machine: benchmarks/SPEED.md.)
 from libc.stdint cimport int8_t, int32_t, int64_t
 
 from pyx.attention cimport share
-from pyx.cpu cimport TERNARY_BLOCK
 from pyx.projection cimport activations, matrix, project
 from pyx.team cimport NORM, lap, stage, team_barrier
 
 cdef extern from "kernels.h" nogil:
     float quantize_i4(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *sum)
     void keep_larger_half(int8_t *q, int64_t n, int32_t *sum)
-
-
-cdef inline int64_t padded(const step_plan *p, int64_t n) noexcept nogil:
-    """n values in whole blocks, or groups."""
-    cdef int64_t unit = p.group if p.group else TERNARY_BLOCK
-    return (n + unit - 1) // unit * unit
 
 
 cdef void quantise(

@@ -3,6 +3,8 @@
 import array
 from typing import Any
 
+TYPES: dict[str, int]
+
 def buffer_bytes(type: str, k: int, n_threads: int) -> int:
     """Bytes of the buffers in which threads read rows of a type from a file."""
 

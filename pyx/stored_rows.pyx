@@ -45,6 +45,7 @@ TYPES = {
     "Q5_0": STORED_Q5_0,
     "Q5_1": STORED_Q5_1,
     "Q5_K": STORED_Q5_K,
+    "Q1_0": STORED_Q1_0,
 }
 
 

@@ -35,7 +35,7 @@ cdef extern from "clock.h" nogil:
 
 # What a thread does while a step runs.
 cdef enum stage:
-    EMBED, NORM, QKV, ROPE, ATTEND, OUT, GATE_UP, DOWN, HEAD, WAIT, N_STAGE
+    EMBED, NORM, QKV, ROPE, ATTEND, OUT, ROUTE, GATE_UP, DOWN, HEAD, WAIT, N_STAGE
 
 # One thread's clock: nanoseconds in each stage, and when the last one ended; two cache lines.
 cdef struct stage_clock:

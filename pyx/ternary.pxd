@@ -14,7 +14,9 @@ cdef class TernaryMatrix:
     cdef Arena scale_arena      # float32 scales [n_row or 1], or the dense rows [n_row][k]; None for groups
     cdef readonly bint mapped   # the codes are used directly from the file's map
     # src [n_byte]: the stored bytes; data: the object that owns them.
-    cdef _fill(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale, str layout, bint quantize)
+    cdef _fill(
+        self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale, str layout, bint quantize,
+        bint check)
     cdef _expect(self, Py_ssize_t got, int64_t want, str type)
     cdef uint8_t *_new_codes(self) except NULL
     cdef _set_scales(self, scales, int64_t step)
@@ -23,8 +25,8 @@ cdef class TernaryMatrix:
     # arena: [n_row][n_block][GROUP_WHOLE].
     cdef _own_groups(self, Arena arena)
     cdef Arena _rows(self)
-    cdef _from_q2(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale)
-    cdef _from_panels(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale)
+    cdef _from_q2(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale, bint check)
+    cdef _from_panels(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale, bint check)
     cdef _multiply(self, float scale)
     cdef _from_bn(self, str type, const uint8_t *src, Py_ssize_t n_byte, float scale)
     cdef _from_tq(self, str type, const uint8_t *src, Py_ssize_t n_byte, float scale)

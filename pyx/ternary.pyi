@@ -1,6 +1,7 @@
 """ternary: packed ternary matrices (see ternary.pyx)."""
 
 import array
+from collections.abc import Sequence
 from typing import Any
 
 from pyx.memory import Arena
@@ -16,6 +17,9 @@ def pack_planes(
     k: int,
     group: int,
 ) -> bytes: ...
+
+def binary_groups(data: Any) -> Arena:
+    """The bytes of a Q1_0 tensor as those of a PQ2_0 tensor."""
 
 class TernaryMatrix:
     """A matrix [n_row][k] of -1, 0, +1 with scales."""
@@ -35,7 +39,10 @@ class TernaryMatrix:
         quantize: bool = True,  # floats that are not ternary may be quantised
         groups: bool = False,  # always store a scale per 128 weights along k
         planes: int = 1,  # of panels: matrices whose sum is meant
+        check: bool = True,  # look at the scales of groups
     ) -> TernaryMatrix: ...
+    @staticmethod
+    def stack(matrices: Sequence[TernaryMatrix]) -> TernaryMatrix: ...  # one below the other
     @staticmethod
     def dense(type: str, data: Any, n_row: int, k: int, scale: float = 1.0) -> TernaryMatrix: ...
     @property

@@ -43,6 +43,7 @@ cdef extern from "kernels.h" nogil:
     void repack_bn(const uint8_t *, int, int64_t, int64_t, uint8_t *, float *)
     int group_faults(const uint8_t *, int, int64_t)
     int panel_faults(const uint8_t *, int, int64_t)
+    void repack_q1_0(const uint8_t *, int64_t, uint8_t *)
     void repack_q2_0(const uint8_t *, int64_t, int64_t, uint8_t *)
     void repack_groups(const uint8_t *, int64_t, int64_t, const float *, int64_t, int64_t, uint8_t *)
     void pack_panels(const uint8_t *, int, int64_t, int64_t, uint8_t *)
@@ -70,6 +71,21 @@ cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n, int panels=0)
         raise ValueError("a block scale is not a finite number of 16 bits")
     if faults == 1:
         raise ValueError("its blocks of 64 weights have scales of their own; those of 128 are supported")
+
+
+def binary_groups(data):
+    """The bytes of a Q1_0 tensor, weights -1 and +1 with a scale for each 128, as those of a PQ2_0 tensor: an Arena.
+
+    Raises ValueError if they are not whole blocks of 18 bytes.
+    """
+    cdef const unsigned char[::1] stored = data
+    cdef int64_t n = stored.shape[0] // 18
+    if n == 0 or stored.shape[0] % 18:
+        raise ValueError(f"{stored.shape[0]} bytes do not fill whole Q1_0 blocks of 18")
+    cdef Arena arena = Arena(n * GROUP_WHOLE)
+    with nogil:
+        repack_q1_0(&stored[0], n, arena.data)
+    return arena
 
 
 #: ternary blocks that hold their scale as half: type -> (weights, bytes)
@@ -157,7 +173,7 @@ cdef class TernaryMatrix:
     @staticmethod
     def pack(
         str type not None, data, int64_t n_row, int64_t k, float scale=1.0, str layout="128", bint quantize=True,
-        bint groups=False, int64_t planes=1):
+        bint groups=False, int64_t planes=1, bint check=True):
         """Pack stored bytes of any supported type.
 
         type: "I2_S" (layout "128", "64" or "1x4"), "TQ1_0", "TQ2_0", "HF_U8" (four rows per byte, a quarter of the
@@ -168,6 +184,7 @@ cdef class TernaryMatrix:
         weights may be quantised (absmean); floats that are ternary already are always accepted. groups: always store a
         scale (as half float) per 128 weights along k, as activations of kind "int8-128" need. planes: of panels, how
         many matrices their groups belong to, whose sum is meant.
+        check: look at the scales of groups; without that, no byte of a matrix that is used where it lies is read.
 
         Raises ValueError with one line if sizes do not fit, the scale is not finite and positive, floats are neither
         ternary nor to be quantised, or 128 weights of Q2_0 have two scales.
@@ -187,14 +204,16 @@ cdef class TernaryMatrix:
             raise ValueError(f"type {type} holds no planes ({', '.join(PANEL_GROUPS)} do)")
         PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
         try:
-            self._fill(type, data, <const uint8_t *>buffer.buf, buffer.len, scale, layout, quantize)
+            self._fill(type, data, <const uint8_t *>buffer.buf, buffer.len, scale, layout, quantize, check)
         finally:
             PyBuffer_Release(&buffer)
         if groups and self.m.group_bytes == 0:
             self._regroup(self.m.scale, self.m.scale_step, self.m.n_block)
         return self
 
-    cdef _fill(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale, str layout, bint quantize):
+    cdef _fill(
+        self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale, str layout, bint quantize,
+        bint check):
         cdef int64_t n = self.m.n_row * self.m.k
         cdef int64_t k = self.m.k, n_row = self.m.n_row
         cdef float stored
@@ -227,9 +246,9 @@ cdef class TernaryMatrix:
             repack_hf(src, n_row, k, self._new_codes())
             self._set_scales([scale], 0)
         elif type in ("Q2_0", "PQ2_0"):
-            self._from_q2(type, data, src, n_byte, scale)
+            self._from_q2(type, data, src, n_byte, scale, check)
         elif type in PANEL_GROUPS:
-            self._from_panels(type, data, src, n_byte, scale)
+            self._from_panels(type, data, src, n_byte, scale, check)
         elif type in _BLOCKS:
             self._from_tq(type, src, n_byte, scale)
         elif type in _BN:
@@ -275,7 +294,7 @@ cdef class TernaryMatrix:
         self.owner, self.mapped, self.m.codes, self.m.group_bytes = arena, False, arena.data, GROUP_WHOLE
         self.scale_arena, self.m.scale, self.m.panels = None, NULL, False  # the groups have the scales
 
-    cdef _from_q2(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale):
+    cdef _from_q2(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale, bint check):
         """Q2_0 and PQ2_0: rows of groups without a copy, if k is a multiple of 128."""
         cdef int64_t n_row = self.m.n_row, k = self.m.k, n = n_row * self.m.n_block
         cdef int64_t block = 64 if type == "Q2_0" else 128
@@ -289,17 +308,19 @@ cdef class TernaryMatrix:
             repack_q2_0(src, n_row, k, arena.data)
             self._own_groups(arena)
         else:
-            check_groups(src, group_bytes, n)
+            if check:
+                check_groups(src, group_bytes, n)
             self.owner, self.mapped, self.m.codes, self.m.group_bytes = memoryview(data), True, src, group_bytes
         self._multiply(scale)
 
-    cdef _from_panels(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale):
+    cdef _from_panels(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale, bint check):
         """Panels, without a copy."""
         cdef int group = PANEL_GROUPS[type]
         self.m.group, self.m.n_block = group, self.m.k // group
         self.m.group_bytes, self.m.panels, self.m.ahead = 2 + group // 4, True, PANEL_NEAR
         self._expect(n_byte, self.room, type)
-        check_groups(src, 0, n_byte // PANEL_BYTES(group), group)
+        if check:
+            check_groups(src, 0, n_byte // PANEL_BYTES(group), group)
         self.owner, self.mapped, self.m.codes = memoryview(data), True, src
         self._multiply(scale)
 
@@ -480,6 +501,47 @@ cdef class TernaryMatrix:
         self.m.n_row, self.m.k, self.m.dense = n_row, k, w
         self.m.n_block = (k + TERNARY_BLOCK - 1) // TERNARY_BLOCK
         self.scale_arena = floats
+        return self
+
+    @staticmethod
+    def stack(matrices):
+        """Matrices of the same kind one below the other, copied: the experts of a layer.
+
+        Raises ValueError if they have different numbers of columns, or some are dense or have groups and others not.
+        """
+        cdef TernaryMatrix self = TernaryMatrix.__new__(TernaryMatrix), part, first = matrices[0]
+        cdef int64_t row, at = 0, size
+        cdef Arena arena
+        self.m = first.m
+        self.m.n_row = sum([each.n_row for each in matrices])
+        for part in matrices:
+            if (part.m.k, part.is_dense, part.m.group_bytes > 0) != (first.m.k, first.is_dense, first.m.group_bytes > 0):
+                raise ValueError("its experts are of different kinds")
+        if first.is_dense:
+            self.scale_arena = Arena(4 * self.m.n_row * self.m.k)
+            self.m.dense = <const float *>self.scale_arena.data
+            for part in matrices:
+                memcpy(self.scale_arena.data + at, part.m.dense, 4 * part.m.n_row * part.m.k)
+                at += 4 * part.m.n_row * part.m.k
+            return self
+        size = self.m.n_block * (GROUP_WHOLE if first.m.group_bytes else TERNARY_BLOCK_BYTES)
+        arena = Arena(self.m.n_row * size)
+        scales = []
+        for part in matrices:
+            if first.m.group_bytes:
+                data = part.encode_groups() if part.m.group_bytes != GROUP_WHOLE or part.m.panels else None
+                memcpy(
+                    arena.data + at, part.m.codes if data is None else <const uint8_t *><char *>data,
+                    part.m.n_row * size)
+            else:
+                memcpy(arena.data + at, part.m.codes, part.m.n_row * size)
+                scales += [part.m.scale[row * part.m.scale_step] for row in range(part.m.n_row)]
+            at += part.m.n_row * size
+        self.owner, self.mapped, self.m.codes, self.m.panels = arena, False, arena.data, False
+        if first.m.group_bytes:
+            self.m.group_bytes = GROUP_WHOLE
+        else:
+            self._set_scales(scales, 1)
         return self
 
     @property

@@ -21,7 +21,7 @@ from pyx.attention cimport Workspace, attention_plan, segment, share
 from pyx.cpu cimport active
 from pyx.head cimport MOST_WINNERS, Head
 from pyx.kv cimport KVCache
-from pyx.layer cimport ATTENTION, fill_layer, layer, run_layer
+from pyx.layer cimport ATTENTION, EXPERTS, fill_layer, layer, run_layer
 from pyx.memory cimport Arena
 from pyx.mix_attention cimport attention_mixer
 from pyx.pace cimport Pace
@@ -29,11 +29,12 @@ from pyx.policy cimport pages
 from pyx.rotary cimport Rotary, angles_at
 from pyx.rotary cimport rotation as rotation_data
 from pyx.scratch cimport attention_scratch, place, scratch, scratch_widths, widths_of
+from pyx.residency cimport Residency
 from pyx.stages cimport step_plan
 from pyx.bit_planes cimport answer
 from pyx.stored_rows cimport StoredRows
 from pyx.team cimport (
-    ATTEND, DOWN, EMBED, GATE_UP, HEAD, MOST_CORES, N_STAGE, NORM, OUT, QKV, ROPE, WAIT, claim, core_ns, core_set,
+    ATTEND, DOWN, EMBED, GATE_UP, HEAD, MOST_CORES, N_STAGE, NORM, OUT, QKV, ROPE, ROUTE, WAIT, claim, core_ns, core_set,
     cores, cores_add, give_back, keep_on, lap, move_to, now_ns, stage_clock, team_barrier)
 from pyx.tensors cimport copy_vector
 from pyx.ternary cimport TernaryMatrix
@@ -41,7 +42,7 @@ from pyx.ternary cimport TernaryMatrix
 
 cdef dict STAGE_NAMES = {
     EMBED: "embedding", NORM: "norms and rounding", QKV: "q, k, v", ROPE: "rotation", ATTEND: "attention",
-    OUT: "attention output", GATE_UP: "gate, up", DOWN: "down", HEAD: "head", WAIT: "waiting"}
+    OUT: "attention output", ROUTE: "experts chosen", GATE_UP: "gate, up", DOWN: "down", HEAD: "head", WAIT: "waiting"}
 #: what a thread does while a step runs, in the order of keep_times; attention and head contain barriers of their own
 STAGES = tuple([STAGE_NAMES[i] for i in range(N_STAGE)])
 
@@ -161,6 +162,9 @@ cdef class Transformer:
     cdef int64_t n_row          # number of layers with attention
     cdef list owners            # everything the pointers in layers point into
     cdef object windows         # of config
+    cdef list experts           # [layers with experts] gate, up, down
+    cdef double expert_share    # share of them that a token reads
+    cdef Residency residency    # of them, or None
     cdef Arena rotations        # those of the layers, each once
     cdef Arena scratch_arena, q_sink, queries, times
     cdef Workspace workspace
@@ -192,6 +196,9 @@ cdef class Transformer:
             fill_layer(
                 &self.layers[index], config.layers[index], given, f"blk.{index}", self.hidden, self.owners,
                 self.plan.group)
+        self.experts = [
+            [given[f"ffn_{name}_exps"] for name in ("gate", "up", "down")] for given in layers if "ffn_gate_exps" in given]
+        self.expert_share = config.expert_share
         self.plan.output_norm = copy_vector(output_norm, self.hidden, "output_norm", self.owners)
         self.workspace = Workspace()
         self._prepare(config)
@@ -262,12 +269,42 @@ cdef class Transformer:
     @property
     def movable(self):
         """The ternary matrices that can be copied from the file's map; the output head is the last, if it is one."""
-        found = [w for w in self.matrices if not w.is_dense]
+        kept = {id(w) for each in self.experts for w in each}  # of which a step reads few
+        found = [w for w in self.matrices if not w.is_dense and id(w) not in kept]
         return found if self.head.matrix is None else [*found, self.head.matrix]
+
+    def bound_experts(self, int64_t ceiling):
+        """Release experts while the process has more than ``ceiling`` bytes of files in memory.  Raises ValueError if they
+        are not mapped from a file.
+        """
+        cdef int64_t i, n_expert = 0, index = 0
+        for i in range(self.n_layer):
+            if self.layers[i].feed_forward == EXPERTS:
+                n_expert = self.layers[i].experts.n_expert
+        self.residency = Residency(self.experts, n_expert, ceiling)
+        for i in range(self.n_layer):
+            if self.layers[i].feed_forward == EXPERTS:
+                self.layers[i].experts.pages, self.layers[i].experts.index = &self.residency.r, index
+                index += 1
+
+    @property
+    def expert_bytes(self):
+        """Bytes of experts that are mapped from the file."""
+        return sum([w.code_bytes for each in self.experts for w in each if w.mapped])
 
     @property
     def weight_bytes(self):
-        """Bytes of projections that a token reads."""
+        """Bytes of projections that a token reads: of experts its own; and of routers."""
+        cdef int64_t i, routers = 0
+        for i in range(self.n_layer):
+            if self.layers[i].feed_forward == EXPERTS:
+                routers += 4 * self.layers[i].experts.n_expert * self.hidden
+        experts = sum([w.nbytes for each in self.experts for w in each])
+        return self.weight_bytes_stored + routers - round(experts * (1 - self.expert_share))
+
+    @property
+    def weight_bytes_stored(self):
+        """Bytes of all projections."""
         return sum(w.nbytes for w in self.owners if isinstance(w, TernaryMatrix))
 
     @property
@@ -277,8 +314,9 @@ cdef class Transformer:
 
     @property
     def weight_bytes_copied(self):
-        """Bytes of projections in memory once all are copied."""
-        return sum(w.nbytes - w.code_bytes + w.room for w in self.owners if isinstance(w, TernaryMatrix))
+        """Bytes of projections in memory besides the file's map once all that can be copied are."""
+        moved = sum([w.nbytes - w.code_bytes + w.room for w in self.movable if w is not self.head.matrix])
+        return moved + sum([w.nbytes - w.mapped * w.code_bytes for each in self.experts for w in each])
 
     @property
     def usable(self):

@@ -42,7 +42,8 @@ def uniform(
     layers = [LayerConfig(attention, Dense(ffn, activation, sub_norm), inner_norm, post_norm)] * n_layer
     if sliding is not None:
         window, where, theta = sliding
-        layers = [each.sliding(window, theta) if i in where else each for i, each in enumerate(layers)]
+        near = dataclasses.replace(layers[0], mixer=attention.sliding(window, theta))
+        layers = [near if i in where else each for i, each in enumerate(layers)]
     usual: dict[str, Any] = {"hidden": 128, "n_vocab": 256, "n_ctx_train": 256, "eps": 1e-6, "tied": True}
     return ModelConfig(arch, name, layers=tuple(layers), **usual | model)
 

@@ -173,6 +173,8 @@ class KVPlan(NamedTuple):
         rows = [
             ("weights", f.mapped, "mapped from the file"),
             ("weights", f.allocated, "copied"),
+            ("experts", f.experts, "mapped from the file" + (
+                f"; {human(f.on_disk)} more stay on disk and are read when a token needs them" if f.on_disk else "")),
             ("head", f.head_mapped, "mapped from the file"),
             ("head", f.head_allocated, "converted"),
             ("kv", self.kv_total, f"{several}{self.n_ctx} tokens, {self.kv_type}{ring}"),
@@ -326,19 +328,27 @@ class KVConfig:
         if self.window and self.sinks is None:
             default = max(default, self.window + DEFAULT_SINKS)
 
+        def beyond(plan: KVPlan) -> int:
+            """Bytes that are too many, if that is positive."""
+            over = 0 if limit is None else plan.total_bytes - limit
+            if available is not None and not self.force_memory:
+                over = max(over, plan.footprint.coming + plan.sessions - available)
+            return over
+
         def make(n_ctx: int, kv_type: str, *notes: str) -> KVPlan:
-            return self._plan_for(config, footprint, n_ctx, kv_type, notes)
+            plan = self._plan_for(config, footprint, n_ctx, kv_type, notes)
+            if footprint.experts and (over := beyond(plan)) > 0:  # answers stay as they are
+                plan = plan._replace(footprint=footprint.leaving(over))
+            return plan
 
         def fits(plan: KVPlan) -> bool:
-            return (limit is None or plan.total_bytes <= limit) and (
-                available is None or self.force_memory or footprint.coming + plan.sessions <= available
-            )
+            return beyond(plan) <= 0
 
         types = (wanted,) if self.exact else smaller(wanted, config)
         first = make(self.ctx or default, wanted)
         if fits(first):
             if limit is None and available is not None:
-                free = max(0, available - footprint.coming - first.sessions)
+                free = max(0, available - first.footprint.coming - first.sessions)
                 return first._replace(aside=min(self.aside * first.kv_bytes, free // FREE_SHARE))
             return first
         if limit is not None:

@@ -18,6 +18,7 @@ from edge.cache.policy import Budget
 from edge.config import ModelConfig
 from edge.errors import UsageError
 from edge.formats.checkpoint import Tensor
+from edge.layers import Experts
 from edge.model.footprint import code_bytes
 from pyx.page import MARKS, NAMES
 
@@ -41,7 +42,7 @@ class Weights:
     """Sizes of a model's weights in bytes, computed from the number of parameters."""
 
     parameters: int
-    projections: int  # ternary, in memory
+    projections: int  # ternary, in memory; of experts those of a token, and the routers
     head: int  # as decode reads it by default: int8 rows with a float32 scale each, or Q8_0 rows as stored
     paper: int  # what "every parameter, the embedding too, at 1.58 bits" comes to
 
@@ -57,10 +58,14 @@ class Weights:
         parameters = sum(math.prod(part.shape) for part in parts(c) if part.needed)
         grouped = c.activation_group > 0
         matrices = [part.shape for part in parts(c) if part.role == "matrix"]
+        routers = sum(4 * math.prod(part.shape) for part in parts(c) if part.role == "router")
+        experts = [layer.feed_forward for layer in c.layers if isinstance(layer.feed_forward, Experts)]
+        chosen = [(part.n_used * rows, k) for part in experts
+                  for rows, k in ((part.ffn, c.hidden), (part.ffn, c.hidden), (c.hidden, part.ffn))]  # fmt: skip
         return cls(
             parameters,
             sum(stored_bytes(tensor, True) for tensor in planes)
-            or sum(code_bytes(rows, k, grouped) for rows, k in matrices),
+            or sum(code_bytes(rows, k, grouped) for rows, k in (*matrices, *chosen)) + routers,
             placement("auto", stored, c.n_vocab, c.hidden, 1).nbytes,
             int(parameters * PAPER_BITS / 8),
         )

@@ -49,6 +49,8 @@ class Words(Text):
            "such as map,huge (default auto; see --weights of run)."),
     option("--parallel", type=Numbers(), default="1", metavar="N,N", help="Also measure N answers at the same time, "
            "such as 1,2,4,8: tokens per second of all together, and their ratio to the first N (default 1)."),
+    option("--memory", "--mem", "memory", type=Text(), metavar="SIZE", help="Memory limit of the whole process, such "
+           "as 4G: of a model with experts, some are then read from the disk."),
     option("--top-k", type=Whole(min=0), default=1, metavar="N", help="Choose from the N likeliest tokens; 0: "
            "all (default 1). A two-stage output head reads less memory when N is small."),
 )  # fmt: skip

@@ -119,6 +119,7 @@ def check(ctx: click.Context, path: str | None, as_json: bool, **flags: Any) -> 
     found: list[Reading] = []
     if not faults:
         settled, found = _read(checkpoint, find().threads, every=True, out=out)
+        settled.notes += reading.remarks(settled)
         faults += reading.verdict(checkpoint, found)
     facts: dict[str, Any] = {"path": checkpoint.path, "sound": not faults, "faults": faults, "notes": settled.notes,
              "readings": _facts_of(found)}  # fmt: skip
@@ -211,10 +212,14 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
     heads = f"{count(c['n_head'], 'query head')}, {count(c['n_kv_head'], 'key/value head')}"
     layer = next((each for each in c["layers"] if not each["mixer"]["window"]), c["layers"][0])
     rotation, feed_forward = layer["mixer"]["rotation"], layer["feed_forward"]
+    experts = ""
+    if "n_expert" in feed_forward:
+        experts = f"; {feed_forward['n_expert']} experts, of which a token uses {feed_forward['n_used']}"
     rows = [
         ("model", c["name"]),
         ("file", f"{facts['path']} ({human(facts['bytes'])}, {facts['format']})"),
-        ("arch", f"{c['arch']}, {count(c['n_layer'], 'layer')}, hidden {c['hidden']}, ffn {feed_forward['ffn']}"),
+        ("arch", f"{c['arch']}, {count(c['n_layer'], 'layer')}, hidden {c['hidden']}, ffn {feed_forward['ffn']}"
+                 f"{experts}"),
         ("attention", f"{heads}, {c['head_dim']} values each"),
         (
             "details",

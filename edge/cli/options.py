@@ -127,9 +127,9 @@ _kv_options = heading(
            "int4c. int4c is int4 with a scale for each channel of the keys: more exact, slightly larger. KEYS:VALUES, "
            "such as int8:int4, sets both."),
     option("--memory", "--mem", "memory", type=Text(), metavar="SIZE",
-           help="Memory limit of the whole process, such as 1500M or 2G. To stay within it, the context is made "
-           "shorter (if --ctx is not given), then a smaller KV type is used; exit 5 if nothing fits. M and G are "
-           "powers of ten; MiB and GiB also work."),
+           help="Memory limit of the whole process, such as 1500M or 2G. To stay within it, experts are left on "
+           "disk, then the context is made shorter (if --ctx is not given), then a smaller KV type is used; exit 5 if "
+           "nothing fits. M and G are powers of ten; MiB and GiB also work."),
     FORCE_MEMORY,
     option("--overflow", type=click.Choice(["slide", "stop"]), advanced=True, help="What happens when the context is "
            "full: slide (default) drops the oldest tokens; stop ends the answer, with exit 7. serve has the default "

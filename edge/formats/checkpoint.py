@@ -6,6 +6,7 @@ memory map until they are used.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,22 +36,28 @@ MOST_PLANES = 4
 PANEL_GROUPS = {type: group for group, type in PLANE_TYPES.items()}
 #: types whose scales lie between the codes
 GROUPED_TYPES = (*GROUP_ROWS, *PANEL_GROUPS)
+#: become one of GROUP_ROWS when they are loaded (:mod:`edge.formats.groups`)
+TO_GROUPS = ("MLX", "Q1_0")
 #: stored types that hold ternary weights; the rest of STORED_TYPES are tables of floats
 TERNARY_TYPES = (
-    "I2_S", "TQ1_0", "TQ2_0", "HF_U8", "STQ1_0", "PTQ1_0", "IQ1_BN", "IQ2_BN", "IQ2_BN_R4", "MLX",
+    "I2_S", "TQ1_0", "TQ2_0", "HF_U8", "STQ1_0", "PTQ1_0", "IQ1_BN", "IQ2_BN", "IQ2_BN_R4", *TO_GROUPS,
     *GROUPED_TYPES,
 )  # fmt: skip
 FLOAT_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q5_0", "Q5_1", "Q4_0", "Q4_1")
+#: experts that are stored one by one (Hugging Face), each as a tensor of its own: Tensor.apart
+APART = "APART"
 #: types in which an embedding or an output head may be stored
-TABLE_TYPES = (*FLOAT_TYPES, "MLX", *GROUP_TYPES)
+TABLE_TYPES = (*FLOAT_TYPES, *TO_GROUPS, *GROUP_TYPES)
 
 
 class Tensor(NamedTuple):
     """One stored tensor: its bytes, type and shape."""
 
     name: str
-    type: str  # one of TERNARY_TYPES or FLOAT_TYPES
-    shape: tuple[int, ...]  # (out, in) for a matrix, (out, in * planes) for a sum of planes, (n,) for a vector
+    type: str  # one of TERNARY_TYPES or FLOAT_TYPES, or APART
+    #: (out, in) for a matrix, (out, in * planes) for a sum of planes, (n,) for a vector, (expert, out, in) for the matrices
+    #: of experts
+    shape: tuple[int, ...]
     data: memoryview  # format "B", exactly the stored bytes (I2_S: codes, scale, tail)
     scale: float = 1.0  # further multiplier of the matmul's output: HF weight_scale (as a multiplier), GGUF .scale
     layout: str = "128"  # I2_S only: "128", "64" or "1x4"
@@ -58,6 +65,20 @@ class Tensor(NamedTuple):
     #: that by its absmean), "dense" (stays float) or "either" (ternary if possible, else dense)
     floats: str = "ternary"
     beside: tuple[Stored, ...] = ()  # MLX only: its scales and biases, see :mod:`edge.formats.mlx`
+    apart: tuple[Tensor, ...] = ()  # APART only: the experts, in order
+
+    @property
+    def flat(self) -> tuple[int, int]:
+        """Rows and columns of a matrix; the rows of all experts one after the other."""
+        return math.prod(self.shape[:-1]), self.shape[-1]
+
+    @property
+    def views(self) -> Iterator[memoryview]:
+        """All its bytes as they are stored."""
+        yield self.data
+        yield from (part.data for part in self.beside)
+        for expert in self.apart:
+            yield from expert.views
 
     @property
     def mapped(self) -> bool:
@@ -116,7 +137,7 @@ class Checkpoint:
     maps: tuple[Map, ...] = field(init=False)  # of the files that hold the tensors
 
     def __post_init__(self) -> None:
-        views = (view for each in self.tensors.values() for view in (each.data, *(more.data for more in each.beside)))
+        views = (view for each in self.tensors.values() for view in each.views)
         owners = {id(view.obj): view.obj for view in views}
         self.maps = tuple(owner for owner in owners.values() if isinstance(owner, Map))
 

@@ -11,7 +11,9 @@ import math
 import os
 import re
 import struct
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 from edge.config import ModelConfig
@@ -48,7 +50,7 @@ from edge.formats.gguf_keys import (
 )
 from edge.formats.gguf_writer import Entry, write
 from edge.formats.mapped import located, shown
-from edge.layers import ACTIVATIONS, Attention, Dense, LayerConfig, RopeScaling, Rotation, check_dimension
+from edge.layers import ACTIVATIONS, Attention, Dense, Experts, LayerConfig, RopeScaling, Rotation, check_dimension
 from edge.registry.families import FAMILIES, Family, refusal, supported
 from edge.sampling import recommended
 
@@ -85,12 +87,12 @@ _AGAIN = "download or convert the model again as I2_S or TQ2_0"
 _FOREIGN: dict[int, str] = {
     37: f"I8_S; {_AGAIN}",
     38: f"TL1, a table layout that can only be decoded with the tile sizes of the machine that wrote it; {_AGAIN}",
-    40: f"NVFP4 (or an early Q1_0); {_AGAIN}",
-    41: "Q1_0, which is binary rather than ternary (Bonsai 1-bit); use a ternary model such as Ternary-Bonsai",
+    40: f"NVFP4; {_AGAIN}",
 }
 #: possible meanings of an id: (type, weights per block, bytes per block, bytes before a row); the size of the largest
 #: tensor decides
 _FORKS: dict[int, tuple[tuple[str, int, int, int], ...]] = {
+    41: (("Q1_0", 128, 18, 0),),
     42: (("Q2_0", 64, 18, 0), ("PQ2_0", 128, 34, 0), ("STQ1_0", 256, 42, 0)),
     43: (("STQ1_0", 256, 42, 0),),
     134: (("IQ1_BN", 64, 13, 2),),
@@ -120,6 +122,15 @@ _NEUTRAL: dict[str, tuple[float, ...]] = {
     "expert_count": (0,),
     "expert_used_count": (0,),
     "expert_shared_count": (0,),
+    "expert_shared_feed_forward_length": (0,),
+    "expert_gating_func": (1,),  # softmax
+    "expert_weights_scale": (0, 1),
+    "expert_group_count": (0, 1),
+    "expert_group_used_count": (0, 1),
+    "expert_latent_length": (0,),
+    "leading_dense_block_count": (0,),
+    "interleave_moe_layer_step": (0, 1),
+    "moe_every_n_layers": (0, 1),
     "nextn_predict_layers": (0,),
     "rope.scaling.yarn_ext_factor": (1, -1),
     "rope.scaling.yarn_log_multiplier": (0,),
@@ -132,7 +143,8 @@ _KNOWN = frozenset((
     "rope.dimension_count", "rope.freq_base", "rope.scale_linear", "rope.scaling.type", "rope.scaling.factor",
     "rope.scaling.original_context_length", "rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor",
     "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow", "rope.scaling.finetuned", "tensor_data_layout",
-    "pooling_type", "attention.sliding_window_pattern", "rope.freq_base_swa",
+    "pooling_type", "attention.sliding_window_pattern", "rope.freq_base_swa", "rope.dimension_count_swa",
+    "expert_feed_forward_length", "expert_weights_norm", "swiglu_clamp_exp",
 ))  # fmt: skip
 
 
@@ -286,6 +298,8 @@ def _check_keys(header: Header, family: Family) -> None:
         number = header.real(key) if not isinstance(value, bool) else float(value)
         if family.window_period and name in ("attention.sliding_window", "attention.scale"):
             continue
+        if family.experts and name in ("expert_count", "expert_used_count"):
+            continue
         if name == "attention.scale" and number is not None:
             width = header.integer(f"{family.arch}.attention.key_length") or (
                 (header.integer(f"{family.arch}.embedding_length") or 0)
@@ -387,6 +401,8 @@ def _foreign(info: TensorInfo, arch: str) -> str | None:
             return f"MXFP4 (or TL2); {_AGAIN}"
     if info.type_id in _FORKS:
         return None
+    if info.type_id == 40 and 0 <= info.span - n // 32 * 6 < ALIGNMENT:
+        return "40, an early Q1_0 with a scale for each 32 weights; get a newer file of the model, with type 41"
     if info.type_id in _FOREIGN:
         return f"{info.type_id}, {_FOREIGN[info.type_id]}"
     return f"id {info.type_id}, which is not known; {_AGAIN}"
@@ -421,6 +437,8 @@ def _config(
         header.fail(f"{arch}.attention.layer_norm_rms_epsilon is missing; the file is incomplete, get it again")
     theta = header.real(f"{arch}.rope.freq_base", 10000.0) or 0.0
     rope_dim = header.integer(f"{arch}.rope.dimension_count", head_dim) or 0
+    if rope_dim == 0 and not family.unrotated:
+        header.fail(f"{arch}.rope.dimension_count is 0; the file is damaged")
     linear, scaling, n_ctx = _rope_scaling(header, family, tensors, need("context_length"), notes)
     name = header.text("general.name") or ""
     if not 0 < len(name) < 200 or not name.isprintable():  # it will be printed: no escape sequences
@@ -453,8 +471,14 @@ def _config(
             qkv_bias="blk.0.attn_q.bias" in tensors,
             query_scale=_query_scale(header, arch, n_layer, n_head, hidden, head_dim) if family.window_period else 1.0,
         )
-        layer = LayerConfig(
-            attention, Dense(need("feed_forward_length"), activation, sub_norm), inner_norm, family.post_norm
+        mixers = _sliding(header, family, attention, n_layer) if family.window_period else (attention,) * n_layer
+        parts: Iterator[Dense | Experts]
+        if family.experts:
+            parts = _experts(header, family, tensors, n_layer)
+        else:
+            parts = repeat(Dense(need("feed_forward_length"), activation, sub_norm), n_layer)
+        layers = tuple(
+            LayerConfig(mixer, part, inner_norm, family.post_norm) for mixer, part in zip(mixers, parts, strict=True)
         )
         return ModelConfig(
             arch=arch,
@@ -464,7 +488,7 @@ def _config(
             n_ctx_train=n_ctx,
             eps=eps,
             tied="output.weight" not in tensors,
-            layers=_sliding(header, family, layer, n_layer) if family.window_period else (layer,) * n_layer,
+            layers=layers,
             activation_quant=header.text(f"{arch}.activation_quantization") or usual,
             planes=planes,
             inner_eps=header.real(KEY_INNER_EPS, eps) or 0.0,
@@ -504,8 +528,41 @@ def _rope_scaling(
     return (factor if kind == "linear" or not kind or factor != 1.0 else 1.0) or 1.0, None, n_ctx
 
 
-def _sliding(header: Header, family: Family, layer: LayerConfig, n_layer: int) -> tuple[LayerConfig, ...]:
-    """The layers of a model some of whose layers have a sliding window; ``layer``: one that sees everything."""
+def _experts(
+    header: Header, family: Family, tensors: dict[str, Tensor], n_layer: int
+) -> Iterator[Dense | Experts]:
+    """The feed-forward part of each layer: experts, or where the file has no router, a dense one."""
+    arch = family.arch
+
+    def each(key: str, default: float | None = None) -> list[float]:
+        """A number for each layer; the file may have one for all."""
+        name = f"{arch}.{key}"
+        if isinstance(header.metadata.get(name), memoryview):
+            values = list(header.numbers(name))
+            if len(values) != n_layer:
+                header.fail(f"{name} has {len(values)} entries for {n_layer} layers; the file is damaged")
+            return values
+        value = header.real(name, default)
+        if value is None:
+            header.fail(f"{name} is missing; the file is incomplete, get it again")
+        return [value] * n_layer
+
+    n_expert = header.integer(f"{arch}.expert_count")
+    n_used = header.integer(f"{arch}.expert_used_count")
+    if n_expert is None or n_used is None:
+        header.fail(f"{arch}.expert_count or expert_used_count is missing; the file is incomplete, get it again")
+    renormalise = header.flag(f"{arch}.expert_weights_norm", True)
+    widths, bounds = each("expert_feed_forward_length"), each("swiglu_clamp_exp", family.clamp)
+    for i in range(n_layer):
+        if f"blk.{i}.ffn_gate_inp.weight" not in tensors and f"blk.{i}.ffn_gate.weight" in tensors:
+            yield Dense(header.integer(f"{arch}.feed_forward_length") or 0, family.activation)
+        else:
+            width = int(widths[i]) if float(widths[i]).is_integer() else widths[i]
+            yield Experts(n_expert, n_used, width, bool(renormalise), bounds[i])  # type: ignore[arg-type]
+
+
+def _sliding(header: Header, family: Family, far: Attention, n_layer: int) -> tuple[Attention, ...]:
+    """The mixers of a model some of whose layers have a sliding window; ``far``: one that sees everything."""
     arch = family.arch
     window = header.integer(f"{arch}.attention.sliding_window")
     if window is None:
@@ -521,9 +578,12 @@ def _sliding(header: Header, family: Family, layer: LayerConfig, n_layer: int) -
     else:
         near = [i % family.window_period < family.window_period - 1 for i in range(n_layer)]
     if not any(near) or not window:
-        return (layer,) * n_layer
-    sliding = layer.sliding(window, header.real(f"{arch}.rope.freq_base_swa", 10000.0) or 0.0)
-    return tuple(sliding if each else layer for each in near)
+        return (far,) * n_layer
+    # files of maple have one base: that of the layers which are rotated
+    theta = header.real(f"{arch}.rope.freq_base_swa", far.rotation.theta if family.unrotated else 10000.0) or 0.0
+    dim = header.integer(f"{arch}.rope.dimension_count_swa", None if far.rotation.dim else far.head_dim)
+    sliding = far.sliding(window, theta, dim)
+    return tuple(sliding if each else far for each in near)
 
 
 def _query_scale(header: Header, arch: str, n_layer: int, n_head: int, hidden: int, head_dim: int) -> float:

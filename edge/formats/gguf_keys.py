@@ -9,7 +9,7 @@ from typing import Any
 
 from edge.config import ModelConfig
 from edge.formats.checkpoint import PANELS, Checkpoint, TokenizerSpec
-from edge.layers import LayerConfig, Rotation
+from edge.layers import Dense, Experts, LayerConfig, Rotation
 from edge.registry.families import FAMILIES
 
 #: general.file_type, a label only: the first is microsoft/BitNet's number, the second llama.cpp's
@@ -65,6 +65,7 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
     arch = architecture(checkpoint.config)
     c = checkpoint.config
     layer = far_layer(c)
+    dense = [each.feed_forward for each in c.layers if isinstance(each.feed_forward, Dense)]
     metadata: dict[str, Any] = {
         "general.architecture": arch,
         "general.name": c.name,
@@ -74,7 +75,7 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
         f"{arch}.context_length": c.n_ctx_train,
         f"{arch}.embedding_length": c.hidden,
         f"{arch}.block_count": c.n_layer,
-        f"{arch}.feed_forward_length": layer.feed_forward.ffn,
+        f"{arch}.feed_forward_length": max((each.ffn for each in dense), default=layer.feed_forward.ffn),
         f"{arch}.rope.dimension_count": layer.mixer.rotation.dim,
         f"{arch}.rope.freq_base": float(layer.mixer.rotation.theta),
         f"{arch}.attention.head_count": c.n_head,
@@ -94,8 +95,11 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
         metadata[f"{arch}.attention.sliding_window"] = near.window
         metadata[f"{arch}.attention.sliding_window_pattern"] = [mixer.window > 0 for mixer in c.attention]
         metadata[f"{arch}.rope.freq_base_swa"] = float(near.rotation.theta)
+        if near.rotation.dim != layer.mixer.rotation.dim:
+            metadata[f"{arch}.rope.dimension_count_swa"] = near.rotation.dim
     elif FAMILIES[arch].window_period:
         metadata[f"{arch}.attention.sliding_window"] = 0
+    metadata |= {f"{arch}.{key}": value for key, value in _expert_keys(c).items()}
     if FAMILIES[arch].window_period and layer.mixer.query_scale != 1.0:
         metadata[f"{arch}.attention.scale"] = layer.mixer.query_scale / math.sqrt(c.head_dim)
     if layer.inner_norm and c.inner_eps != c.eps:
@@ -112,6 +116,26 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
     for name, value in checkpoint.sampling.items():
         metadata[KEYS_SAMPLING[name]] = value if name == "top_k" else float(value)
     return metadata
+
+
+def _expert_keys(c: ModelConfig) -> dict[str, Any]:
+    """The keys about experts; those that may differ between layers have a value for each."""
+    parts = [layer.feed_forward for layer in c.layers]
+    first = next((part for part in parts if isinstance(part, Experts)), None)
+    if first is None:
+        return {}
+    widths = [part.ffn if isinstance(part, Experts) else first.ffn for part in parts]
+    bounds = [part.clamp if isinstance(part, Experts) else first.clamp for part in parts]
+    found: dict[str, Any] = {
+        "expert_count": first.n_expert,
+        "expert_used_count": first.n_used,
+        "expert_feed_forward_length": first.ffn if set(widths) == {first.ffn} else widths,
+        "expert_gating_func": 1,  # softmax
+        "expert_weights_norm": first.renormalise,
+    }
+    if any(bounds):
+        found["swiglu_clamp_exp"] = [float(bound) for bound in bounds]
+    return found
 
 
 def far_layer(c: ModelConfig) -> LayerConfig:

@@ -14,17 +14,18 @@ import math
 import os
 import re
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import repeat
 from typing import Any
 
 from edge.config import ModelConfig
 from edge.errors import InvalidFile, ModelNotFound, UsageError
 from edge.formats import huggingface_tokenizer, mlx, names, safetensors
-from edge.formats.checkpoint import WEIGHT_ONLY, Checkpoint, Tensor
+from edge.formats.checkpoint import APART, WEIGHT_ONLY, Checkpoint, Tensor
 from edge.formats.mapped import located, shown
 from edge.formats.safetensors import Stored
 from edge.formats.side_files import MAX_TOKENIZER, fail, read_json
-from edge.layers import Attention, Dense, LayerConfig, RopeScaling, Rotation, check_dimension
+from edge.layers import Attention, Dense, Experts, LayerConfig, RopeScaling, Rotation, check_dimension
 from edge.registry.families import BY_HUGGINGFACE, Family, refusal
 from edge.sampling import recommended
 
@@ -64,6 +65,8 @@ _LAYER |= {
 _ACTIVATIONS = {"relu2": "relu2", "silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu"}
 #: of generation_config.json
 _SAMPLING = {field: field for field in ("temperature", "top_k", "top_p", "min_p")}
+#: an expert's matrix, after the layer
+_EXPERT = re.compile(r"mlp\.experts\.(0|[1-9]\d{0,3})\.(gate|up|down)_proj")
 _LAYER_NAME = re.compile(r"layers\.(0|[1-9]\d{0,3})\.(.+)\.(weight|weight_scale|bias)")
 
 
@@ -147,7 +150,7 @@ def _check_kind(folder: str, raw: Mapping[str, Any], quantization: Mapping[str, 
         fail(folder, f"quantised with {shown(method)}, not BitNet; use the ternary version of the model")
     for key in ("mlp_bias", "use_sliding_window", "num_experts", "num_local_experts", "attn_logit_softcapping",
                 "final_logit_softcapping", "use_bidirectional_attention"):  # fmt: skip
-        if raw.get(key):
+        if raw.get(key) and not (key == "num_experts" and family.experts):
             fail(folder, f"config.json: {key} is set, which changes the arithmetic in a way that is not implemented; "
                          "answers would be wrong")
     return family
@@ -192,6 +195,8 @@ def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], beside: 
              every_dense: bool) -> tuple[dict[str, Tensor], bool]:
     """Tensors under GGUF names, and whether any of them is packed.  ``beside``: scales and biases of MLX."""
     layer = _LAYER | _POST_NORMS if family.post_norm else _LAYER
+    if family.experts:
+        layer = layer | {"mlp.gate": "ffn_gate_inp"}
     excluded = _not_converted(folder, quantization)
     dense: set[str] = set()
     found: dict[str, Stored] = {}
@@ -202,7 +207,10 @@ def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], beside: 
             continue  # recomputed from rope_theta
         plain = name.removeprefix("model.")
         match = _LAYER_NAME.fullmatch(plain)
-        if match and match[2] in layer and (match[3] != "bias" or layer[match[2]] in names.PROJECTIONS):
+        expert = _EXPERT.fullmatch(match[2]) if match and family.experts else None
+        if match and expert and match[3] != "bias":
+            target = f"blk.{match[1]}.ffn_{expert[2]}_exps.{int(expert[1])}.weight"
+        elif match and match[2] in layer and (match[3] != "bias" or layer[match[2]] in names.PROJECTIONS):
             target = f"blk.{match[1]}.{layer[match[2]]}.{'bias' if match[3] == 'bias' else 'weight'}"
             if any(excludes(name.rpartition(".")[0]) for excludes in excluded):
                 dense.add(target)
@@ -253,7 +261,26 @@ def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], beside: 
             fail(folder, f"tensor {target} is packed but has no weight_scale; get the file again")
         rows, k = entry.shape
         tensors[target] = Tensor(target, "HF_U8", (rows * 4, k), entry.data, scale)
-    return tensors, packed
+    return _stacked(folder, tensors), packed
+
+
+def _stacked(folder: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors, with those of the experts of a layer (``blk.3.ffn_up_exps.17.weight``) as one."""
+    found: dict[str, Tensor] = {}
+    experts: dict[str, dict[int, Tensor]] = {}
+    for name, tensor in tensors.items():
+        parts = name.split(".")
+        if len(parts) == 5:
+            experts.setdefault(".".join([*parts[:3], "weight"]), {})[int(parts[3])] = tensor
+        else:
+            found[name] = tensor
+    for name, each in experts.items():
+        if set(each) != set(range(len(each))):
+            missing = min(set(range(len(each))) - set(each))
+            fail(folder, f"number {missing} of the experts of {name} is missing; get the files again")
+        shape = (len(each), *each[0].shape)
+        found[name] = Tensor(name, APART, shape, memoryview(b""), apart=tuple(each[i] for i in range(len(each))))
+    return found
 
 
 def _plus_one(folder: str, name: str, entry: Stored) -> Stored:
@@ -300,10 +327,25 @@ class _Numbers:
         return value
 
 
+def _experts(
+    folder: str, raw: Mapping[str, Any], number: _Numbers, dense: Dense, n_layer: int
+) -> Iterator[Dense | Experts]:
+    """The feed-forward part of each layer of a model with experts; ``dense``: of layers without."""
+    only, step = raw.get("mlp_only_layers") or [], number("decoder_sparse_step", 1)
+    if not isinstance(only, list):
+        fail(folder, "config.json: mlp_only_layers is not a list; the file is damaged")
+    if not isinstance(step, int) or step < 1:
+        fail(folder, f"config.json: decoder_sparse_step is {shown(step)}, which is not valid")
+    experts = Experts(number("num_experts", None), number("num_experts_per_tok", None),
+                      number("moe_intermediate_size", None), bool(raw.get("norm_topk_prob", False)))
+    for i in range(n_layer):
+        yield dense if i in only or (i + 1) % step else experts
+
+
 def _sliding(
-    folder: str, raw: Mapping[str, Any], family: Family, number: _Numbers, layer: LayerConfig, n_layer: int
-) -> tuple[LayerConfig, ...]:
-    """The layers of a model some of whose layers have a sliding window; ``layer``: one that sees everything."""
+    folder: str, raw: Mapping[str, Any], family: Family, number: _Numbers, far: Attention, n_layer: int
+) -> tuple[Attention, ...]:
+    """The mixers of a model some of whose layers have a sliding window; ``far``: one that sees everything."""
     kinds = raw.get("layer_types")
     if kinds is None:
         period = int(number("sliding_window_pattern", number("_sliding_window_pattern", family.window_period)))
@@ -321,10 +363,10 @@ def _sliding(
         fail(folder, f"config.json: rope type {shown(rope['rope_type'])} of sliding_attention is not supported "
                      "(default is)")
     if "sliding_attention" not in kinds:
-        return (layer,) * n_layer
+        return (far,) * n_layer
     theta = float(number("rope_theta", number("rope_local_base_freq", 10000.0), rope))
-    sliding = layer.sliding(int(number("sliding_window", None)), theta)
-    return tuple(sliding if kind == "sliding_attention" else layer for kind in kinds)
+    sliding = far.sliding(int(number("sliding_window", None)), theta)
+    return tuple(sliding if kind == "sliding_attention" else far for kind in kinds)
 
 
 def _rotation(
@@ -453,8 +495,13 @@ def _config(folder: str, raw: Mapping[str, Any], family: Family, tensors: Mappin
             qkv_bias="blk.0.attn_q.bias" in tensors,
             query_scale=query_scale,
         )
-        layer = LayerConfig(
-            attention, Dense(number("intermediate_size", None), activation, sub_norm), inner_norm, family.post_norm
+        dense = Dense(number("intermediate_size", None), activation, sub_norm)
+        mixers = (
+            _sliding(folder, raw, family, number, attention, n_layer) if family.window_period else repeat(attention))
+        parts = _experts(folder, raw, number, dense, n_layer) if family.experts else repeat(dense)
+        layers = tuple(
+            LayerConfig(mixer, part, inner_norm, family.post_norm)
+            for _, mixer, part in zip(range(n_layer), mixers, parts)  # noqa: B905  repeats have no end
         )
         return ModelConfig(
             arch=arch,
@@ -464,8 +511,7 @@ def _config(folder: str, raw: Mapping[str, Any], family: Family, tensors: Mappin
             n_ctx_train=n_ctx,
             eps=float(number("rms_norm_eps", 1e-5)),
             tied=bool(tied),
-            layers=_sliding(folder, raw, family, number, layer, n_layer) if family.window_period
-            else (layer,) * n_layer,
+            layers=layers,
             activation_quant=quant or (WEIGHT_ONLY if weight_only else "int8"),
             inner_eps=float(number("rms_norm_eps", 1e-6, quantization)),
             **multipliers,

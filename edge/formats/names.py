@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from edge.config import ModelConfig
 from edge.errors import InvalidFile
 from edge.formats.checkpoint import (
+    APART,
     FLOAT_TYPES,
     MOST_PLANES,
     PANEL_GROUPS,
@@ -23,22 +24,27 @@ from edge.formats.checkpoint import (
     Tensor,
 )
 from edge.formats.mapped import shown
-from edge.layers import Attention, Dense, LayerConfig
+from edge.layers import Attention, Dense, Experts, LayerConfig
 
 #: the matrices of a layer that can be ternary, of every kind of layer
-PROJECTIONS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+PROJECTIONS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "ffn_gate_exps",
+               "ffn_up_exps", "ffn_down_exps")  # fmt: skip
 #: types a norm (or any other vector) may have
 VECTOR_TYPES = ("F32", "F16", "BF16")
 
 #: with fewer zeros the weights were never ternarised (typical: 0.3 to 0.5)
 LEAST_ZEROS = 0.02
 #: bytes of a block that begins with its scale
-GROUP_SCALES = {"Q2_0": 18, "PQ2_0": 34} | {type: 64 * (2 + group // 4) for type, group in PANEL_GROUPS.items()}
+GROUP_SCALES = {"Q1_0": 18, "Q2_0": 18, "PQ2_0": 34} | {type: 64 * (2 + group // 4) for type, group in PANEL_GROUPS.items()}
+#: blocks of two-bit codes whose fourth value, twice the scale, is allowed: (bytes, where the scales begin, their bytes)
+_FOUR_VALUES = {"Q2_0": (18, 0, 2), "PQ2_0": (34, 0, 2), "PQ2_0_R64": (2176, 0, 128), "TQ2_0": (66, 64, 2)}
 _PIECE = 1 << 20  # bytes of codes counted at a time
 _SAMPLE = 1024  # bytes of codes looked at per matrix: 4096 weights, one page next to the scale
 
 #: four codes -> as many bits as zeros among them
 _ZEROS = bytes((1 << sum(byte >> shift & 3 == 1 for shift in (0, 2, 4, 6))) - 1 for byte in range(256))
+#: four codes -> as many bits as threes among them
+_THREES = bytes((1 << sum(byte >> shift & 3 == 3 for shift in (0, 2, 4, 6))) - 1 for byte in range(256))
 _BAD = bytes(byte for byte in range(256) if any(byte >> shift & 3 == 3 for shift in (0, 2, 4, 6)))
 
 
@@ -53,13 +59,15 @@ class Part(NamedTuple):
 
     name: str  # of GGUF: "blk.3.attn_q.weight"
     role: str  # what it is, of ROLES
-    shape: tuple[int, ...]  # (out, in) or (n,)
+    shape: tuple[int, ...]  # (out, in), (n,) or (expert, out, in)
     needed: bool = True
 
 
 #: what a tensor can be -> the types that it may be stored in.  Whoever walks the parts handles each of these.
 ROLES = {
     "matrix": TERNARY_TYPES + FLOAT_TYPES,  # multiplied with activations; see n_plane() for sums of planes
+    "experts": (*TERNARY_TYPES, *FLOAT_TYPES, APART),  # matrices of all experts of a layer, stacked
+    "router": VECTOR_TYPES,  # gives the experts their scores: a matrix of floats
     "table": TABLE_TYPES,  # the embedding, the output head
     "vector": VECTOR_TYPES,  # norms, biases, divisors of the rotation
 }
@@ -107,9 +115,18 @@ def _dense(part: Dense, hidden: int) -> list[Part]:
     ]
 
 
+def _experts(part: Experts, hidden: int) -> list[Part]:
+    return [
+        Part("ffn_gate_inp.weight", "router", (part.n_expert, hidden)),
+        Part("ffn_gate_exps.weight", "experts", (part.n_expert, part.ffn, hidden)),
+        Part("ffn_up_exps.weight", "experts", (part.n_expert, part.ffn, hidden)),
+        Part("ffn_down_exps.weight", "experts", (part.n_expert, hidden, part.ffn)),
+    ]
+
+
 #: kind -> function of its configuration and the width of the residual stream, which lists its tensors
 _MIXERS: dict[str, Callable[[Any, int], list[Part]]] = {"attention": _attention}
-_FEED_FORWARD: dict[str, Callable[[Any, int], list[Part]]] = {"dense": _dense}
+_FEED_FORWARD: dict[str, Callable[[Any, int], list[Part]]] = {"dense": _dense, "experts": _experts}
 
 
 def parts(config: ModelConfig) -> list[Part]:
@@ -127,12 +144,12 @@ def parts(config: ModelConfig) -> list[Part]:
     ]
 
 
-def n_plane(config: ModelConfig, tensor: Tensor, rows: int, k: int) -> int:
-    """Number of ternary matrices whose sum is the matrix [rows][k] in a tensor: 1 in a model without planes.
+def n_plane(config: ModelConfig, tensor: Tensor, shape: tuple[int, ...]) -> int:
+    """Number of ternary matrices whose sum is the matrix of this shape in a tensor: 1 in a model without planes.
 
     Raises InvalidFile if the tensor is not such a matrix.
     """
-    group = config.planes
+    group, k = config.planes, shape[-1]
     if tensor.type in PANEL_GROUPS and PANEL_GROUPS[tensor.type] != (group or 128):
         raise InvalidFile(f"tensor {tensor.name} is stored as {tensor.type}, " + (
             f"but the planes of this model have a scale per {group} weights; convert the model again" if group else
@@ -142,9 +159,9 @@ def n_plane(config: ModelConfig, tensor: Tensor, rows: int, k: int) -> int:
     if tensor.type != PLANE_TYPES[group]:
         raise InvalidFile(f"tensor {tensor.name} is stored as {tensor.type}, but planes with a scale per {group} "
                           f"weights are {PLANE_TYPES[group]}; convert the model again")
-    found = tensor.shape[1] // k if len(tensor.shape) == 2 else 0
-    if tensor.shape != (rows, found * k) or not 1 <= found <= MOST_PLANES:
-        raise InvalidFile(f"tensor {tensor.name} has shape {tensor.shape}, the model needs {(rows, k)} in 1 to "
+    found = tensor.shape[-1] // k
+    if tensor.shape != (*shape[:-1], found * k) or not 1 <= found <= MOST_PLANES:
+        raise InvalidFile(f"tensor {tensor.name} has shape {tensor.shape}, the model needs {shape} in 1 to "
                           f"{MOST_PLANES} planes")
     if k % group:
         raise InvalidFile(f"tensor {tensor.name} has {k} columns, not a multiple of {group}, the weights that share a "
@@ -167,16 +184,23 @@ def check(config: ModelConfig, tensors: Mapping[str, Tensor]) -> list[str]:
             raise InvalidFile(f"tensor {part.name} is missing; the file is incomplete, get it again")
     for name, tensor in tensors.items():
         part = wanted[name]
-        if part.role == "matrix" and len(tensor.shape) == 2:
-            rows, k = part.shape
-            part = part._replace(shape=(rows, k * n_plane(config, tensor, rows, k)))
+        if part.role in ("matrix", "experts") and tensor.type != APART and len(tensor.shape) == len(part.shape):
+            part = part._replace(shape=(*part.shape[:-1], part.shape[-1] * n_plane(config, tensor, part.shape)))
         if tensor.shape != part.shape:
             raise InvalidFile(f"tensor {name} has shape {tensor.shape}, the model needs {part.shape}")
         if tensor.type not in ROLES[part.role]:
             raise InvalidFile(f"tensor {name} is stored as {tensor.type}, which is not supported here (these are: "
                               f"{', '.join(ROLES[part.role])}); convert the model again with one of them")
-        if tensor.type in TERNARY_TYPES and zero_fraction(tensor) < LEAST_ZEROS:
-            sparse.append(name)
+        if tensor.type in PANEL_GROUPS and len(tensor.shape) == 3 and tensor.shape[1] % 64:
+            raise InvalidFile(f"tensor {name} is {tensor.type}, in which {tensor.shape[1]} rows of an expert are not whole "
+                              "panels; convert the model again")
+        for each in tensor.apart:
+            if each.shape != part.shape[1:] or each.type not in ROLES["matrix"]:
+                raise InvalidFile(f"tensor {shown(each.name)} is {each.type} of shape {each.shape}, the model needs "
+                                  f"{part.shape[1:]} in one of {', '.join(ROLES['matrix'])}")
+        for each in tensor.apart or (tensor,):
+            if each.type in TERNARY_TYPES and zero_fraction(each) < LEAST_ZEROS:
+                sparse.append(each.name)
     if sparse:
         notes.append(f"{sparse[0]}{f' and {len(sparse) - 1} more' if len(sparse) > 1 else ''} hold almost no zeros: "
                      "probably quantised from weights that were not ternarised first; expect garbage")
@@ -235,6 +259,25 @@ def zeros(tensor: Tensor) -> float | None:
     shares = [_zeros(bytes(tensor.data[at : min(at + _PIECE, end)])) for at in range(0, end, _PIECE)]
     known = [share for share in shares if share is not None]
     return None if len(known) < len(shares) else sum(known) / len(known)
+
+
+def doubled(tensor: Tensor) -> int:
+    """Number of weights of a whole tensor that are twice their scale (code 3): its format has this value, which ternary
+    models do not need, and kernels compute with it.  0 for types without it.
+    """
+    if tensor.type not in _FOUR_VALUES:
+        return 0
+    size, begin, width = _FOUR_VALUES[tensor.type]
+    found, step = 0, _PIECE // size * size
+    for at in range(0, len(tensor.data), step):
+        piece = bytes(tensor.data[at : at + step])
+        scales = b"".join(piece[start : start + width] for start in range(begin, len(piece), size))
+        found += _threes(piece) - _threes(scales)
+    return found
+
+
+def _threes(codes: bytes) -> int:
+    return int.from_bytes(codes.translate(_THREES), "little").bit_count()
 
 
 def looks_ternary(tensor: Tensor) -> bool:

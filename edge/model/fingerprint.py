@@ -44,11 +44,12 @@ def fingerprint(config: ModelConfig, checkpoint: Checkpoint | None) -> str:
         add(len(words), hashlib.sha256(text).hexdigest())
     add(hashlib.sha256(spec.model or b"").hexdigest())
     for name, tensor in sorted(checkpoint.tensors.items()):
-        data, size = tensor.data, tensor.data.nbytes
-        add(name, tensor.type, tensor.shape, tensor.scale, tensor.layout, size)
-        if size <= WHOLE:
-            digest.update(data)
-        else:
+        for each in tensor.apart or (tensor,):
+            data, size = each.data, each.data.nbytes
+            add(name, each.type, each.shape, each.scale, each.layout, size)
+            if size <= WHOLE:
+                digest.update(data)
+                continue
             for i in range(SAMPLES):
                 start = (size - SAMPLE) * i // (SAMPLES - 1)
                 digest.update(data[start : start + SAMPLE])

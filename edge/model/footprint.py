@@ -29,6 +29,9 @@ class Footprint(NamedTuple):
     session: int = 0  # logits and sampler of each further session
     vocabulary: int = 0  # for answers that follow a grammar, see edge.constrain.vocabulary
     program: int = 0  # resident before the weights were touched: interpreter, libraries, tokenizer
+    experts: int = 0  # experts in memory, used straight from the file
+    on_disk: int = 0  # experts that stay there until a token needs them; not part of the total
+    least_experts: int = 0  # of experts: those that a token uses
 
     @property
     def total(self) -> int:
@@ -38,7 +41,13 @@ class Footprint(NamedTuple):
     @property
     def coming(self) -> int:
         """Bytes that loading will add to the process."""
-        return self.mapped + self.allocated + self.head_mapped + self.head_allocated + self.scratch + self.vocabulary
+        return (self.mapped + self.allocated + self.experts + self.head_mapped + self.head_allocated + self.scratch
+                + self.vocabulary)
+
+    def leaving(self, nbytes: int) -> Footprint:
+        """With ``nbytes`` more of the experts on disk, or as many as can be left there."""
+        n = max(0, min(nbytes, self.experts - self.least_experts))
+        return self._replace(experts=self.experts - n, on_disk=self.on_disk + n)
 
 
 def code_bytes(rows: int, k: int, grouped: bool) -> int:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import MemoryRefused
-from edge.formats.checkpoint import GROUP_TYPES, PANEL_GROUPS
+from edge.formats.checkpoint import GROUP_TYPES, PANEL_GROUPS, TO_GROUPS
 from edge.formats.mapped import Map
 from edge.model.footprint import code_bytes
 
@@ -41,7 +41,7 @@ THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 def in_place(tensor: Tensor) -> bool:
     """Whether the codes of a projection can be used directly from the file."""
-    rows, k = tensor.shape
+    rows, k = tensor.flat
     if tensor.type in PANEL_GROUPS:
         return True
     ours = tensor.type in GROUP_TYPES or (tensor.type == "I2_S" and tensor.layout == "128")
@@ -52,14 +52,14 @@ def stored_bytes(tensor: Tensor, grouped: bool, copied: bool = False) -> int:
     """Bytes of a projection's codes in memory, or (``copied``) of their copy.  ``grouped``: with a scale per 128
     weights.
     """
-    rows, k = tensor.shape
+    rows, k = tensor.flat
     if tensor.type in PANEL_GROUPS:
         group = PANEL_GROUPS[tensor.type]
         return (rows + 63) // 64 * 64 * (k // group) * (2 + group // 4)
-    grouped = grouped or tensor.type in GROUP_TYPES
+    grouped = grouped or tensor.type in (*GROUP_TYPES, *TO_GROUPS)
     if tensor.type == "Q2_0" and in_place(tensor) and not copied:
         return rows * k // 64 * 18
-    if grouped and (copied or (tensor.type == "MLX" and k % 128 == 0)):
+    if grouped and (copied or (tensor.type in TO_GROUPS and k % 128 == 0)):
         rows = (rows + 63) // 64 * 64  # whole panels
     return code_bytes(rows, k, grouped)
 

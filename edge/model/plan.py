@@ -7,6 +7,7 @@ from typing import Any
 from edge.config import ModelConfig
 from edge.formats import names
 from edge.formats.checkpoint import Checkpoint
+from edge.layers import Experts
 from edge.model.drafting import OFF, Drafting
 from edge.model.footprint import Footprint
 
@@ -26,15 +27,15 @@ def expect(
 
     ``head``: a kind, see :mod:`pyx.head`.
     """
-    from edge.formats.checkpoint import GROUPED_TYPES
-    from edge.formats.mlx import whole_type
+    from edge.formats.checkpoint import GROUPED_TYPES, TO_GROUPS
+    from edge.formats.packing import groups_type
     from edge.model.placement import in_place, stored_bytes
     from pyx import scratch
     from pyx.head import placement
     from pyx.stored_rows import buffer_bytes
 
     config = checkpoint.config
-    mapped = allocated = 0
+    mapped = allocated = experts = 0
     grouped = config.activation_group > 0
     for part in names.parts(config):
         tensor = checkpoint.tensors.get(part.name)
@@ -42,17 +43,21 @@ def expect(
             continue
         if part.role == "vector":
             allocated += 4 * part.shape[0]
-        elif part.role == "matrix":
-            scales_inside = grouped or tensor.type in GROUPED_TYPES or tensor.type == "MLX"
+        elif part.role == "router":
+            allocated += 4 * part.shape[0] * part.shape[1]
+        elif part.role in ("matrix", "experts"):
+            scales_inside = grouped or tensor.type in (*GROUPED_TYPES, *TO_GROUPS)
             allocated += 0 if scales_inside else 4
-            if in_place(tensor) and weights != "huge" and scales_inside == (tensor.type in GROUPED_TYPES):
+            if part.role == "experts" and in_place(tensor):
+                experts += stored_bytes(tensor, grouped)  # never copied
+            elif in_place(tensor) and weights != "huge" and scales_inside == (tensor.type in GROUPED_TYPES):
                 mapped += stored_bytes(tensor, grouped)
             else:
                 allocated += stored_bytes(tensor, grouped, copied=weights == "huge")
         else:
             assert part.role == "table"  # below: as head, and as rows that are looked up
     table = checkpoint.tensors.get(checkpoint.head)
-    stored = whole_type(table) if table else ""  # MLX: copied with its scales among the codes, and used there
+    stored = groups_type(table) if table else ""  # those of TO_GROUPS are copied, and used there
     embedding = checkpoint.tensors.get("token_embd.weight")
     if embedding and embedding.type == "MLX" and (embedding is not table or head == "none"):
         allocated += stored_bytes(embedding, True)
@@ -70,7 +75,15 @@ def expect(
         scratch=work + place.scratch,
         session=session,
         program=program,
+        experts=experts,
+        least_experts=_least(config, experts),
     )
+
+
+def _least(config: ModelConfig, experts: int) -> int:
+    """Of the bytes of all experts those that must be in memory: what a token uses, or the experts of a layer."""
+    n_layer = sum(isinstance(layer.feed_forward, Experts) for layer in config.layers)
+    return round(experts * max(config.expert_share, 1 / n_layer)) if n_layer else 0
 
 
 def _session_bytes(config: ModelConfig, head: str, drafting: Drafting) -> int:
@@ -85,14 +98,17 @@ def measure(transformer: Any, checkpoint: Checkpoint, program: int, copied: bool
     made.
     """
     allocated = transformer.weight_bytes_copied if copied else transformer.weight_bytes_allocated
+    experts = transformer.expert_bytes
     head_allocated = transformer.head_bytes_copied if copied else transformer.head_bytes_allocated
     session = _session_bytes(checkpoint.config, transformer.head_kind, drafting)
     return Footprint(
-        mapped=0 if copied else transformer.weight_bytes - allocated,
+        mapped=0 if copied else transformer.weight_bytes_stored - allocated - experts,
         allocated=allocated + transformer.vector_bytes,
         head_mapped=0 if copied and transformer.head_kind == "ternary" else transformer.head_bytes_mapped,
         head_allocated=head_allocated,
         scratch=transformer.scratch_bytes + session,
         session=session,
         program=program,
+        experts=experts,
+        least_experts=_least(checkpoint.config, experts),
     )

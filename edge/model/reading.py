@@ -167,7 +167,8 @@ def _room(checkpoint: Checkpoint) -> bool:
     from edge.model.footprint import available_memory
 
     available = available_memory()
-    need = sum(len(tensor.data) for name, tensor in checkpoint.tensors.items() if name.startswith("blk."))
+    need = sum(len(view) for name, tensor in checkpoint.tensors.items() if name.startswith("blk.")
+               for view in tensor.views)
     return available is None or 2 * need <= available
 
 
@@ -271,7 +272,8 @@ def faults(checkpoint: Checkpoint) -> Iterator[str]:
     zeros, numbers that are not finite.  Raises InvalidFile if a file was cut meanwhile.
     """
     from edge.formats import names
-    from edge.formats.checkpoint import TERNARY_TYPES
+    from edge.formats.checkpoint import GROUP_TYPES, TERNARY_TYPES
+    from edge.formats.packing import packed
     from edge.model.weights import build
 
     with checkpoint.whole():
@@ -281,6 +283,12 @@ def faults(checkpoint: Checkpoint) -> Iterator[str]:
             yield str(error)
             return
         for name, tensor in checkpoint.tensors.items():
+            if len(tensor.shape) == 3 and tensor.type in GROUP_TYPES:
+                try:  # building does not look at the experts
+                    packed(tensor)
+                except ValueError as error:
+                    yield f"tensor {name}: {error}"
+        for name, tensor in checkpoint.tensors.items():
             if tensor.type not in TERNARY_TYPES or not names.is_projection(name):
                 continue
             zeros = names.zeros(tensor)
@@ -289,6 +297,20 @@ def faults(checkpoint: Checkpoint) -> Iterator[str]:
             elif zeros < names.LEAST_ZEROS:
                 yield (f"tensor {name} holds almost no zeros: it was quantised from weights that were not ternarised "
                        "first")
+
+
+def remarks(checkpoint: Checkpoint) -> list[str]:
+    """What is unusual about the stored weights, all of which are read, but not wrong: weights of twice their scale."""
+    from edge.formats import names
+
+    found = {name: n for name, tensor in checkpoint.tensors.items() if (n := names.doubled(tensor))}
+    if not found:
+        return []
+    total = sum(checkpoint.tensors[name].shape[0] * checkpoint.tensors[name].shape[-1] for name in found)
+    first, n = next(iter(found)), sum(found.values())
+    more = f" and {len(found) - 1} more tensors" if len(found) > 1 else ""
+    return [f"{n} weights of {first}{more} ({100 * n / total:.2g} %) are twice their scale (code 3), which the format "
+            "allows and ternary models do not need; they are used as they are"]
 
 
 def verdict(checkpoint: Checkpoint, found: list[Reading]) -> list[str]:

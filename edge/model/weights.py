@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edge.config import ModelConfig
 from edge.errors import InvalidFile
 from edge.formats import names
-from edge.formats.checkpoint import FLOAT_TYPES, TERNARY_TYPES, Checkpoint, Tensor
+from edge.formats.checkpoint import APART, FLOAT_TYPES, Checkpoint, Tensor
 from edge.formats.mapped import Map
-from edge.formats.mlx import whole
+from edge.formats.packing import as_groups, packed
 from edge.layers import LayerConfig
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pyx.transformer import Transformer
 
 #: projections whose output is added to the residual stream
-RESIDUAL = ("attn_output", "ffn_down")
+RESIDUAL = ("attn_output", "ffn_down", "ffn_down_exps")
 #: norms that include a multiplier of the model: those of the residual stream, if they come last, and that of queries
 _VECTOR_FACTORS: dict[str, Callable[[ModelConfig, LayerConfig], float]] = {
     "post_attention_norm": lambda config, layer: config.residual_scale,
@@ -92,22 +93,39 @@ def _vector(checkpoint: Checkpoint, name: str, n: int) -> Any:
         raise InvalidFile(f"tensor {name}: {error}") from None
 
 
-def _stored(checkpoint: Checkpoint, name: str, n_row: int, k: int) -> StoredRows:
+def _floats_of(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> Any:
+    """A matrix of floats as a float32 array, [n_row * k]."""
     from pyx.stored_rows import StoredRows
 
-    tensor = _tensor(checkpoint, name, (n_row, k))
+    tensor = _tensor(checkpoint, name, shape)
+    out = array("f")
     try:
-        checkpoint.tensors[name] = tensor = whole(tensor)  # one copy, for embedding and head
-        return StoredRows(tensor.type, tensor.data, n_row, k)
+        rows = StoredRows(tensor.type, tensor.data, *tensor.flat)
+        for row in range(rows.n_row):
+            out.extend(rows.row(row))
     except ValueError as error:
         raise InvalidFile(f"tensor {name}: {error}") from None
+    return out
 
 
-def _rows(checkpoint: Checkpoint, name: str, n_threads: int) -> StoredRows:
-    """Rows of which each token needs one, read from the file rather than from its map."""
-    config = checkpoint.config
-    rows = _stored(checkpoint, name, config.n_vocab, config.hidden)
-    source = checkpoint.tensors[name].data.obj
+def _rows(checkpoint: Checkpoint, name: str, n_threads: int, groups: bool = False) -> StoredRows:
+    """Rows of which each token needs one, read from the file rather than from its map.
+
+    ``groups``: rows of groups, as a projection needs them, if the type can become that.
+    """
+    from pyx.stored_rows import TYPES, StoredRows
+
+    n_row, k = checkpoint.config.n_vocab, checkpoint.config.hidden
+    tensor = _tensor(checkpoint, name, (n_row, k))
+    try:
+        if tensor.type not in TYPES:
+            checkpoint.tensors[name] = tensor = as_groups(tensor)  # one copy, for embedding and head
+        elif groups:
+            tensor = as_groups(tensor)
+        rows = StoredRows(tensor.type, tensor.data, n_row, k)
+    except ValueError as error:
+        raise InvalidFile(f"tensor {name}: {error}") from None
+    source = tensor.data.obj
     if isinstance(source, Map):
         rows.read_from(source, source.file.fileno(), n_threads, source.start)
     return rows
@@ -118,7 +136,7 @@ def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1) -> Head:
     from pyx.head import Head
 
     name = "token_embd.weight" if kind == "none" else checkpoint.head  # "none" takes only the length of its rows
-    rows = _rows(checkpoint, name, n_threads)
+    rows = _rows(checkpoint, name, n_threads, groups=kind in ("auto", "ternary"))
     try:
         return Head(rows, kind, n_threads)
     except ValueError as error:
@@ -138,60 +156,54 @@ def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
             if factor != 1.0:
                 vector = array("f", [value * factor for value in vector])
             layer[name if kind == "weight" else f"{name}_{kind}"] = vector
-        elif part.role == "matrix":
+        elif part.role in ("matrix", "experts"):
             factor = config.residual_scale if name in RESIDUAL and not here.post_norm else 1.0
-            layer[name] = _projection(checkpoint, prefix + part.name, (part.shape[0], part.shape[1]), factor)
+            layer[name] = _projection(checkpoint, prefix + part.name, part.shape, factor)
+        elif part.role == "router":
+            layer[name] = _floats_of(checkpoint, prefix + part.name, part.shape)
         else:
             raise AssertionError(part)
     return layer
 
 
-def _projection(checkpoint: Checkpoint, name: str, shape: tuple[int, int], factor: float) -> Any:
-    """A ternary matrix, or a dense one for a float tensor that is not ternary, if the file mixes both on purpose.
+def _projection(checkpoint: Checkpoint, name: str, shape: tuple[int, ...], factor: float) -> Any:
+    """A ternary matrix, or a dense one for a float tensor that is not ternary, if the file mixes both on purpose; those
+    of experts stacked.
 
     ``factor`` multiplies its output.
     """
-    from pyx.memory import Arena
-    from pyx.ternary import TernaryMatrix
-
-    rows, k = shape
-    given = checkpoint.tensors.get(name)
-    planes = 1 if given is None else names.n_plane(checkpoint.config, given, rows, k)
-    tensor = _tensor(checkpoint, name, (rows, planes * k))
-    scale = tensor.scale * factor
-    exact = checkpoint.config.activation_quant == "none"
+    given, planes = checkpoint.tensors.get(name), 1
+    if given is not None and given.type != APART:
+        planes = names.n_plane(checkpoint.config, given, shape)
+    tensor = _tensor(checkpoint, name, (*shape[:-1], planes * shape[-1]))
     try:
-        if tensor.type in FLOAT_TYPES and (exact or tensor.floats == "dense"):
-            return TernaryMatrix.dense(tensor.type, tensor.data, rows, k, scale=scale)
-        if tensor.type in TERNARY_TYPES or tensor.type in FLOAT_TYPES:
-            try:
-                lies, tensor = tensor.type != "MLX", whole(tensor)
-                latent = tensor.floats == "latent"
-                matrix = TernaryMatrix.pack(
-                    tensor.type,
-                    tensor.data,
-                    rows,
-                    k,
-                    scale=scale,
-                    layout=tensor.layout,
-                    quantize=latent,
-                    groups=checkpoint.config.activation_group == 128,
-                    planes=planes,
-                )
-                if not lies and matrix.mapped:
-                    matrix.move_to(Arena(matrix.room), 0)  # no file's map holds it
-                if exact:
-                    floats = matrix.sum_planes() if checkpoint.config.planes else _floats(matrix)
-                    return TernaryMatrix.dense("F32", floats, rows, k)
-                return matrix
-            except ValueError as error:
-                if tensor.floats != "either" or "dense" not in str(error):
-                    raise
-        if tensor.type in FLOAT_TYPES:
-            return TernaryMatrix.dense(tensor.type, tensor.data, rows, k, scale=scale)
-        raise ValueError(f"type {tensor.type} is not supported")
+        if tensor.type == APART:
+            from pyx.ternary import TernaryMatrix
+
+            return TernaryMatrix.stack([_matrix(checkpoint, expert, factor) for expert in tensor.apart])
+        return _matrix(checkpoint, tensor, factor, planes)
     except ValueError as error:
         raise InvalidFile(f"tensor {name}: {error}") from None
+
+
+def _matrix(checkpoint: Checkpoint, tensor: Tensor, factor: float, planes: int = 1) -> TernaryMatrix:
+    from pyx.ternary import TernaryMatrix
+
+    config, (rows, k) = checkpoint.config, tensor.flat
+    exact = config.activation_quant == "none"
+    dense = partial(TernaryMatrix.dense, tensor.type, tensor.data, rows, k, scale=tensor.scale * factor)
+    if tensor.type in FLOAT_TYPES and (exact or tensor.floats == "dense"):
+        return dense()
+    try:
+        # the experts of a file are looked at when they are read: most of them may stay on the disk
+        matrix = packed(tensor, factor, config.activation_group == 128, planes, check=len(tensor.shape) == 2)
+    except ValueError as error:
+        if tensor.type not in FLOAT_TYPES or tensor.floats != "either" or "dense" not in str(error):
+            raise
+        return dense()
+    if not exact:
+        return matrix
+    return TernaryMatrix.dense("F32", matrix.sum_planes() if config.planes else _floats(matrix), rows, k // planes)
 
 
 def _floats(matrix: TernaryMatrix) -> array[float]:

@@ -42,6 +42,9 @@ class Family:
     norms_from_one: bool = False  # Hugging Face folders keep the norms of hidden states and heads less 1
     rope_theta: float = 10000.0  # of a config.json that does not say
     window_period: int = 0  # of each N layers, all but the last have a sliding window; 0: none
+    unrotated: bool = False  # layers without a sliding window have no rotation
+    experts: bool = False  # layers may be mixtures of experts
+    clamp: float = 0.0  # bound of the experts' activations in a file that does not say
     sampling: Sampled | None = None  # for answers
     thinking: Sampled | None = None  # for answers with thoughts in front; None: it has none
 
@@ -58,6 +61,10 @@ FAMILIES = {
         Family("qwen3", "Qwen3 with ternary weights: Ternary-Bonsai, BitNet-embedding-0.6B",
                ("Qwen3ForCausalLM", "Qwen3Model"), qk_norm="before", weight_only=True,
                sampling=Sampled(0.7, 0.8, 20), thinking=Sampled(0.6, 0.95, 20)),
+        Family("qwen3moe", "Qwen3 with experts and ternary weights", ("Qwen3MoeForCausalLM",), qk_norm="before",
+               weight_only=True, experts=True, sampling=Sampled(0.7, 0.8, 20), thinking=Sampled(0.6, 0.95, 20)),
+        Family("maple", "maple-preview of DeepGrove: 20 B, of which a token uses 1 B", qk_norm="before",
+               weight_only=True, window_period=4, unrotated=True, experts=True, clamp=7.0),
         Family("minicpm", "BitCPM of OpenBMB", ("MiniCPMForCausalLM",), rope_style="interleaved", weight_only=True,
                multipliers=True),
         Family("hunyuan-dense", "Hy-MT of Tencent", ("HunYuanDenseV1ForCausalLM",), qk_norm="after", weight_only=True,
@@ -75,7 +82,7 @@ BY_HUGGINGFACE = {name: family for family in FAMILIES.values() for name in famil
 _HYBRID = ("its recurrent layers (Gated DeltaNet) are not implemented; use Ternary-Bonsai 1.7B, 4B or 8B, which are "
            "plain Qwen3")
 _OTHER_KIND = "a kind of model that is not supported; use BitNet-b1.58-2B-4T or Ternary-Bonsai instead"
-_MOE = "a mixture of experts, which is not implemented; use a dense model such as Ternary-Bonsai 8B"
+_MOE = "a mixture of experts of a kind that is not implemented (qwen3moe and maple are); use Ternary-Bonsai 8B"
 
 #: models that are known but not supported, by a part of the architecture's name in small letters -> what they are, and
 #: what to use instead
@@ -84,7 +91,8 @@ REFUSED = {
     "qwen3_5": f"a Qwen3.5 hybrid (Ternary-Bonsai 27B, Bonsai 2): {_HYBRID}",
     "qwen3next": f"a Qwen3-Next hybrid: {_HYBRID}",
     "qwen3_next": f"a Qwen3-Next hybrid: {_HYBRID}",
-    "maple": f"maple: {_MOE}",
+    "mapleforcausallm": "maple as a Hugging Face folder, which is not supported; use a GGUF file of it (bitnet-edge "
+                        "pull maple)",
     "moe": _MOE,
     "bitmamba": f"BitMamba, a state-space model: {_OTHER_KIND}",
     "mamba": f"a state-space model (Mamba): {_OTHER_KIND}",

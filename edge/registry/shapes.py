@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from edge.config import ModelConfig
-from edge.layers import Attention, Dense, LayerConfig, Rotation
+from edge.layers import Attention, Dense, Experts, LayerConfig, Rotation
 from edge.registry.families import FAMILIES
 
 #: weights of a row that share a scale in the planes that a pull makes
@@ -37,6 +37,8 @@ class Shape:
     table: str = "F16"  # type of the embedding, and of an untied output head, in the published file
     window: int = 0  # tokens that layers with a sliding window see
     planes: int = 0  # a dense model, of which a pull makes sums of so many ternary matrices, in groups of PLANES_GROUP
+    experts: tuple[int, int] | None = None  # number of experts, each ffn wide, and how many of them a token uses
+    rope_dim: int | None = None  # dimensions that layers with a sliding window rotate; None: all
 
     @property
     def sub_norm(self) -> bool:
@@ -56,14 +58,17 @@ class Shape:
     def config(self, name: str) -> ModelConfig:
         """The configuration of a model of this shape."""
         family = FAMILIES[self.arch]
-        rotation = Rotation(self.theta, self.head_dim, "interleaved" if self.arch == "llama" else "half")
+        dim = 0 if family.unrotated else self.head_dim
+        rotation = Rotation(self.theta, dim, "interleaved" if self.arch == "llama" else "half")
         attention = Attention(
             self.n_head, self.n_kv_head, self.head_dim, rotation, sub_norm=self.sub_norm, qk_norm=self.qk_norm
         )
-        layer = LayerConfig(
-            attention, Dense(self.ffn, family.activation, self.sub_norm), post_norm=self.post_norm
-        )
-        near = layer.sliding(self.window, 10000.0) if self.window else layer
+        part: Dense | Experts = Dense(self.ffn, family.activation, self.sub_norm)
+        if self.experts:
+            part = Experts(*self.experts, self.ffn, clamp=family.clamp)
+        near = attention.sliding(self.window, 10000.0, self.rope_dim) if self.window else attention
+        far_layer, near_layer = (
+            LayerConfig(mixer, part, post_norm=self.post_norm) for mixer in (attention, near))
         return ModelConfig(
             self.arch,
             name,
@@ -72,7 +77,8 @@ class Shape:
             self.n_ctx,
             self.eps,
             self.tied,
-            tuple(near if self.window and (i + 1) % family.window_period else layer for i in range(self.n_layer)),
+            tuple(near_layer if self.window and (i + 1) % family.window_period else far_layer
+                  for i in range(self.n_layer)),
             activation_quant=f"int8-{PLANES_GROUP}" if self.planes else "int8-128" if family.weight_only else "int8",
             planes=PLANES_GROUP if self.planes else 0,
             embedding_scale=math.sqrt(self.hidden) if family.root_embedding else 1.0,
@@ -96,9 +102,16 @@ SHAPES = {
     "bonsai-8b": Shape("qwen3", 36, 4096, 12288, 32, 8, 128, 151669, 65536, 1e6, 1e-6, False, "qwen2", 151387, "PQ2_0"),
     "smollm2-135m": Shape("llama", 30, 576, 1536, 9, 3, 64, 49152, 8192, 1e5, 1e-5, True, "smollm", 48900, "Q8_0",
                           planes=3),
+    "maple": Shape("maple", 24, 2048, 512, 16, 4, 128, 151936, 128000, 1e4, 1e-6, False, "qwen2", 151387, "Q4_K",
+                   window=512, experts=(256, 8), rope_dim=64),
+    "qwen3-30b-a3b": Shape("qwen3moe", 48, 2048, 768, 32, 4, 128, 151936, 40960, 1e6, 1e-6, False, "qwen2", 151387,
+                           experts=(128, 8)),
     "gemma3-270m": Shape("gemma3", 18, 640, 2048, 4, 1, 256, 262144, 32768, 1e6, 1e-6, True, "sentencepiece",
                          window=512),
 }
+
+#: the binary models of the same dimensions, which a pull stores as two-bit codes
+SHAPES |= {f"bonsai-1bit-{size}": SHAPES[f"bonsai-{size}"] for size in ("1.7b", "4b", "8b")}
 
 #: the names under which they were published, and those of `pull`
 ALIASES = {

@@ -64,6 +64,7 @@ class Row:
     ms_p50: float  # milliseconds per token
     ms_p95: float
     token_bytes: int  # read to write one token
+    of_disk: float  # share of them that came from the disk
     read_rate: float  # bytes per second of the summing loop
     of_memory: float  # token_bytes * tg / read_rate, median of the repeats
     kv_bytes: int
@@ -119,6 +120,7 @@ class Report:
             "ms p50": [f"{row.ms_p50:.3g}" for row in rows],
             "ms p95": [f"{row.ms_p95:.3g}" for row in rows],
             "MB/token": [f"{row.token_bytes / 1e6:.1f}" for row in rows],
+            "from disk": [f"{row.of_disk:.0%}" if row.of_disk >= 0.005 else "" for row in rows],
             "GB/s": ["-" if row.of_memory > CACHED else f"{row.read_rate / 1e9:.1f}" for row in rows],
             "reached": [_share(row.of_memory) for row in rows],
             "KV MB": [f"{row.kv_bytes / 1e6:.1f}" for row in rows],
@@ -150,6 +152,7 @@ class Report:
             *["at once: answers generated at the same time; gain: tg of all together over that of the first row"]
             * several,
             "ms: time per generated token; MB/token: what it reads: weights, output head and KV cache",
+            *["from disk: the share of MB/token that was not in memory"] * any(row.of_disk >= 0.005 for row in rows),
             "GB/s: how fast the memory was read just before; reached: the share of that speed that generation reached",
             *[">100%: part of it stays in the processor's caches, or others used the memory when it was measured"]
             * any(1.005 <= row.of_memory <= CACHED for row in rows),
@@ -249,6 +252,7 @@ class _Sample:
     pp: float
     tg: float
     pauses: list[float]  # seconds per token
+    disk: float  # bytes read from the disk for each token
 
 
 def prompt_of(n_vocab: int, special: Iterable[int], n: int) -> list[int]:
@@ -268,10 +272,12 @@ def _answer(engine: Engine, depth: int, n_gen: int, sampling: Sampling) -> _Samp
     tokenizer = engine.tokenizer
     ids = prompt_of(min(engine.config.n_vocab, tokenizer.n_vocab), tokenizer.special.values(), depth)
     pauses = []
-    last = 0.0
+    last, disk = 0.0, disk_read()
     with engine.session() as session:
         for piece in session.complete(ids, max_tokens=n_gen, sampling=sampling, ignore_eos=True):
             now = time.perf_counter()
+            if not last:  # the prompt was read
+                disk = disk_read()
             if last and piece.ids:
                 pauses += [(now - last) / len(piece.ids)] * len(piece.ids)
             last = now
@@ -282,6 +288,7 @@ def _answer(engine: Engine, depth: int, n_gen: int, sampling: Sampling) -> _Samp
         pp=usage.prompt / timings.prompt_seconds,
         tg=steps / timings.decode_seconds,
         pauses=pauses or [timings.decode_seconds / steps],
+        disk=(disk_read() - disk) / steps,
     )
 
 
@@ -314,13 +321,31 @@ def _together(engine: Engine, depth: int, n_gen: int, n: int, sampling: Sampling
             one[0] = sampler.sample(row, sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
 
     choose()
-    pauses = []
+    pauses, disk = [], disk_read()
     for _ in range(n_gen - 1):
         begun = time.perf_counter()
         model.step(batch)
         choose()
         pauses.append(time.perf_counter() - begun)
-    return _Sample(pp=depth / read, tg=n * len(pauses) / sum(pauses), pauses=pauses)
+    return _Sample(pp=depth / read, tg=n * len(pauses) / sum(pauses), pauses=pauses,
+                   disk=(disk_read() - disk) / (n * len(pauses)))  # fmt: skip
+
+
+def disk_read(path: str = "/proc/self/io") -> int:
+    """Bytes that this process has read from the disk so far; 0 if the system does not tell."""
+    try:
+        with open(path) as file:
+            return next((int(line.split()[1]) for line in file if line.startswith("read_bytes:")), 0)
+    except OSError:
+        return 0
+
+
+def weights_read(engine: Engine, n: int) -> int:
+    """Bytes of weights and output head that a step for ``n`` conversations reads; of experts those that as many tokens
+    use if each chooses by itself.
+    """
+    t, unread = engine.model.transformer, 1 - engine.config.expert_share
+    return round(t.weight_bytes + t.expert_bytes * (unread - unread**n)) + t.head_bytes
 
 
 def _filler(data: bytes) -> Callable[[memoryview], None]:
@@ -351,12 +376,11 @@ def _rows(
     board = Board()
     weights = placement(engine)
     kv_read = engine.plan.kv_bytes * min(1.0, (depth + n_gen / 2) / engine.plan.n_ctx)
-    weights_read = engine.model.transformer.weight_bytes + engine.model.transformer.head_bytes
-    token_bytes = {n: round(weights_read / n + kv_read) for n in parallel}
+    token_bytes = {n: round(weights_read(engine, n) / n + kv_read) for n in parallel}
     rates: list[float] = []
     samples: dict[int, list[_Sample]] = {n: [] for n in parallel}
     for _ in range(repeats):
-        rates.append(read_rate(weights, engine.path, min(weights_read, YARDSTICK), engine.n_threads))
+        rates.append(read_rate(weights, engine.path, min(weights_read(engine, 1), YARDSTICK), engine.n_threads))
         for n, taken in samples.items():
             one = n == 1
             taken.append(
@@ -382,6 +406,7 @@ def _rows(
             ms_p50=round(1e3 * median(pauses), 2),
             ms_p95=round(1e3 * pauses[min(len(pauses) - 1, len(pauses) * 95 // 100)], 2),
             token_bytes=token_bytes[n],
+            of_disk=round(min(1.0, median(sample.disk for sample in taken) / token_bytes[n]), 3),
             read_rate=round(median(rates)),
             of_memory=round(reached, 3),
             kv_bytes=engine.plan.kv_bytes,

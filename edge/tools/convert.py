@@ -24,19 +24,21 @@ from edge.config import ModelConfig
 from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.formats import gguf, names, open_checkpoint
 from edge.formats.checkpoint import (
+    APART,
     FLOAT_TYPES,
     GROUP_TYPES,
     GROUPED_TYPES,
     PANELS,
     TABLE_TYPES,
     TERNARY_TYPES,
+    TO_GROUPS,
     Checkpoint,
     Tensor,
 )
 from edge.formats.gguf_keys import architecture, metadata, rope_tensor
 from edge.formats.gguf_part import Part
 from edge.formats.gguf_writer import Buffer
-from edge.formats.mlx import whole
+from edge.formats.packing import packed
 from edge.model.reading import settle
 from edge.registry.families import FAMILIES
 
@@ -270,25 +272,26 @@ class Target:
 
     def _entry(self, role: str, tensor: Tensor) -> gguf.Entry:
         self.written[tensor.name] = Written()
-        if role == "matrix":
+        if role in ("matrix", "experts"):
             if not self._is_ternary(tensor):
                 self.notes.append(f"{tensor.name} is not ternary; copied as {tensor.type}")
                 return gguf.Entry(tensor.name, tensor.type, tensor.shape, partial(self._dense, tensor))
             if self.grouped:
-                if tensor.shape[1] % 128:
-                    raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[1]}, not "
-                                     f"a multiple of 128 as {self.groups} needs; use the original model")
-                return gguf.Entry(tensor.name, self.groups, tensor.shape, partial(self._groups, tensor, self.groups))
+                if tensor.shape[-1] % 128:
+                    raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[-1]}, "
+                                     f"not a multiple of 128 as {self.groups} needs; use the original model")
+                stored = "PQ2_0" if len(tensor.shape) == 3 and tensor.shape[1] % 64 else self.groups
+                return gguf.Entry(tensor.name, stored, tensor.shape, partial(self._groups, tensor, stored))
             if self.type == "I2_S" and math.prod(tensor.shape) % 128:
                 raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has {math.prod(tensor.shape)} weights, "
                                  "not a multiple of 128 as I2_S needs; use the original model")
-            if self.type == "TQ2_0" and tensor.shape[1] % 256:
+            if self.type == "TQ2_0" and tensor.shape[-1] % 256:
                 raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[1]}, not a "
                                  "multiple of 256 as TQ2_0 needs; use I2_S")
             return gguf.Entry(tensor.name, self.type, tensor.shape, partial(self._ternary, tensor))
         stored = "F32"
         if role == "table":
-            if tensor.type in (*GROUP_TYPES, "MLX"):  # ternary too: any other type is larger and no better
+            if tensor.type in (*GROUP_TYPES, *TO_GROUPS):  # ternary too: any other type is larger and no better
                 # of a table that is not the head only a row is read at a time
                 stored = self.groups if tensor.name == self.checkpoint.head else "PQ2_0"
                 return gguf.Entry(tensor.name, stored, tensor.shape, partial(self._groups, tensor, stored))
@@ -300,7 +303,7 @@ class Target:
 
     def _is_ternary(self, tensor: Tensor) -> bool:
         """Whether a projection becomes ternary: stored so, rounded on demand, or floats that are scale x {-1, 0, 1}."""
-        if tensor.type in TERNARY_TYPES or tensor.floats == "latent":
+        if tensor.type in (*TERNARY_TYPES, APART) or tensor.floats == "latent":
             return True
         if tensor.type not in FLOAT_TYPES or tensor.floats == "dense":
             return False
@@ -314,13 +317,8 @@ class Target:
 
     def _pack(self, tensor: Tensor) -> Any:
         """The TernaryMatrix of a stored projection."""
-        from pyx.ternary import TernaryMatrix
-
-        rows, k = tensor.shape
         try:
-            tensor = whole(tensor)
-            return TernaryMatrix.pack(tensor.type, tensor.data, rows, k, scale=tensor.scale, layout=tensor.layout,
-                                      quantize=tensor.floats == "latent")
+            return packed(tensor)
         except ValueError as error:
             raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {error}") from None
 
@@ -329,7 +327,7 @@ class Target:
     def _ternary(self, tensor: Tensor) -> Iterator[Buffer]:
         from pyx.ternary import TernaryMatrix
 
-        rows, k = tensor.shape
+        rows, k = tensor.flat
         matrix = self._pack(tensor)
         scales = _simplest(matrix.scales)
         order = self.order(tensor.name)
@@ -357,10 +355,7 @@ class Target:
         from pyx.ternary import TernaryMatrix
 
         try:
-            rows, k = tensor.shape
-            tensor = whole(tensor)
-            matrix = TernaryMatrix.pack(tensor.type, tensor.data, rows, k, scale=tensor.scale,
-                                        layout=tensor.layout, quantize=tensor.floats == "latent", groups=True)
+            matrix = packed(tensor, groups=True)
         except ValueError as error:
             raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {error}") from None
         order = self.order(tensor.name)
@@ -368,7 +363,7 @@ class Target:
             data = matrix.encode_groups()
             size = len(data) // len(order)
             data = b"".join(data[row * size : (row + 1) * size] for row in order)
-            matrix = TernaryMatrix.pack("PQ2_0", data, rows, k)
+            matrix = TernaryMatrix.pack("PQ2_0", data, matrix.n_row, matrix.k)
         data = matrix.encode_panels() if stored == PANELS else matrix.encode_groups()
         self.written[tensor.name].crc = zlib.crc32(data)
         yield data
@@ -466,7 +461,7 @@ class Target:
                 continue
             tensor = back.tensors[name]
             if tensor.type in TERNARY_TYPES and tensor.type not in GROUPED_TYPES:
-                rows, k = tensor.shape
+                rows, k = tensor.flat
                 matrix = TernaryMatrix.pack(tensor.type, tensor.data, rows, k)
                 crc = zlib.crc32(matrix.unpack())
                 # float16 rounds to 11 bits; I2_S keeps the float32

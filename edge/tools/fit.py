@@ -118,7 +118,8 @@ class Fit:
             "download_bytes": known.nbytes if known else None,
             "plan": {
                 "ctx": self.plan.n_ctx, "kv": self.plan.kv_type, "window": self.plan.window, "sinks": self.plan.sinks,
-                "weights_bytes": f.mapped + f.allocated, "head_bytes": f.head_mapped + f.head_allocated,
+                "weights_bytes": f.mapped + f.allocated + f.experts, "on_disk_bytes": f.on_disk,
+                "head_bytes": f.head_mapped + f.head_allocated,
                 "kv_bytes": self.plan.kv_bytes, "scratch_bytes": f.scratch, "program_bytes": f.program,
                 "total_bytes": self.plan.total_bytes,
             },
@@ -155,7 +156,9 @@ class Fit:
         elif self.available is not None:
             where = f"this machine, which has {human(self.available)} free"
         longest = f"the longest context that fits has {self.longest} tokens" if self.longest else "no context fits"
-        return f"{'Fits' if self.fits else 'Does not fit'} {where}; {longest}."
+        left = self.plan.footprint.on_disk
+        disk = f" with {human(left)} of its experts on the disk, so more slowly" if left and self.fits else ""
+        return f"{'Fits' if self.fits else 'Does not fit'} {where}{disk}; {longest}."
 
 
 def sold(memory: int) -> str:
@@ -243,7 +246,7 @@ def outline(short: str) -> Checkpoint:
             for part in parts(config) if part.needed
         )  # fmt: skip
     stored = described(
-        (part.name, {"matrix": matrix, "table": shape.table, "vector": "F32"}[part.role], part.shape)
+        (part.name, {"matrix": matrix, "experts": matrix, "table": shape.table}.get(part.role, "F32"), part.shape)
         for part in parts(config) if part.needed
     )
     return described((entry.name, entry.type, entry.shape) for entry in Target(stored, "I2_S", "Q8_0").entries())
@@ -260,8 +263,10 @@ def fit(subject: Subject, wishes: Wishes) -> Fit:
     rooms = [limit] if limit is not None else []
     rooms += [available + subject.program] if available is not None else []
     room = min(rooms, default=1 << 62)
+    f = plan.footprint
     return Fit(
-        subject, plan, needed(subject, wishes), available, limit, refusal, longest(subject, wishes, room),
+        subject, plan, needed(subject, wishes), available, limit, refusal,
+        longest(subject, wishes, room + (f.experts + f.on_disk - f.least_experts if f.on_disk else 0)),
         tuple(on_board(subject, wishes, memory) for memory in BOARDS),
     )  # fmt: skip
 
@@ -309,13 +314,14 @@ def longest(subject: Subject, wishes: Wishes, room: int) -> int:
 
 
 def read_bytes(subject: Subject, plan: KVPlan, past: int = PAST) -> int:
-    """Bytes that one token reads from memory: all weights, the output head, and the keys and values of ``past``
+    """Bytes that one token reads: all weights, of experts its own, the output head, and the keys and values of ``past``
     tokens.
     """
     from pyx.kv import KVCache
 
     c, f = subject.checkpoint.config, plan.footprint
     weights = f.mapped + f.allocated + f.head_mapped + f.head_allocated
+    weights += round((f.experts + f.on_disk) * c.expert_share)
     return weights + int(KVCache.bytes_for(*c.kv_shape, past, plan.kv_type))
 
 

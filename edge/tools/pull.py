@@ -25,7 +25,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -73,12 +73,16 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Source:
-    """What to pull: a repository, one file of it (None: all files that a folder needs), and a revision."""
+    """What to pull: a repository, one file of it (None: all files that a folder needs), and a revision.
+
+    ``others``: files to take instead where that one is gone, the best first.
+    """
 
     repo: str
     file: str | None = None
     revision: str = "main"
     licence: str = "see its page"
+    others: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         at = "" if self.revision == "main" else f"@{self.revision}"
@@ -101,7 +105,7 @@ def parse(text: str) -> tuple[Known | None, Source]:
     """
     if text.lower() in KNOWN:
         known = KNOWN[text.lower()]
-        return known, Source(known.repo, known.file, known.revision, known.licence)
+        return known, Source(known.repo, known.file, known.revision, known.licence, known.others)
     if not text.startswith("hf:"):
         like = near(text)
         page = _PAGE.fullmatch(text)
@@ -374,9 +378,12 @@ def choose(source: Source, files: list[Remote]) -> list[Remote]:
     """The files of the model.  Raises ModelNotFound or UsageError that names possible files."""
     by_path = {file.path: file for file in files}
     if source.file is not None:
-        there = ", ".join(sorted(path for path in by_path if path.endswith(".gguf"))[:6])
+        there = _there(source, by_path)
         if source.file not in by_path:
-            raise ModelNotFound(f"{source}: no such file there" + (f"; it has {there}" if there else ""))
+            instead = next((other for other in source.others if other in by_path), None)
+            if instead is None:
+                raise ModelNotFound(f"{source}: no such file there" + (f"; it has {there}" if there else ""))
+            return choose(replace(source, file=instead), files)
         if not source.file.endswith(".gguf"):
             hint = f"it has {there}" if there else f"hf:{source.repo} pulls the whole model"
             raise UsageError(f"{source}: is not a GGUF file; {hint}")
@@ -399,6 +406,16 @@ def choose(source: Source, files: list[Remote]) -> list[Remote]:
     if "config.json" not in by_path or not any(file.path.endswith(".safetensors") for file in wanted):
         raise ModelNotFound(f"{source}: contains neither a GGUF file nor config.json with .safetensors")
     return wanted
+
+
+def _there(source: Source, paths: Iterable[str]) -> str:
+    """The GGUF files of a repository for a message, at most six, those like the wanted one first."""
+    from difflib import SequenceMatcher
+
+    wanted = os.path.basename(source.file or "").lower()
+    found = sorted((path for path in paths if path.endswith(".gguf")), key=lambda path: (
+        -SequenceMatcher(None, wanted, os.path.basename(path).lower()).ratio(), path))
+    return ", ".join(found[:6]) + (f" and {len(found) - 6} more" if len(found) > 6 else "")
 
 
 def pull(
@@ -426,13 +443,16 @@ def pull(
     package = known.package if known else None
     held = find(kept)
     if held is not None and not force:
-        if held.source not in (str(source), str(package)):
+        files = {str(replace(source, file=file)) for file in (source.file, *source.others)}
+        if held.source not in (*files, str(package)):
             raise UsageError(f"the name {kept} is taken by {held.source}; choose another with --name, or use --force")
         return held
     if as_is and known is not None and known.planes:
         raise UsageError(f"{kept} cannot be kept as published: it is a dense model, which runs here only converted")
     place = os.path.join(folder(), kept)
     commit, wanted, unreached = _listed(hub, source, known, "" if force else place)
+    if source.file is not None:
+        source = replace(source, file=wanted[0].path)
     total = sum(file.nbytes for file in wanted)
     try:
         os.makedirs(place, exist_ok=True)

@@ -257,6 +257,7 @@ def formats(folder: Path) -> dict[str, Format]:
     make_model.make(folder / "groups.gguf", "tiny-qwen3", "PQ2_0", "PQ2_0")
     convert(folder / "groups.gguf", folder / "panels.gguf")
     make_model.make(folder / "planes.gguf", "tiny-planes", "TP32_R64", "Q8_0", planes=3)
+    make_model.make(folder / "experts.gguf", "tiny-qwen3moe", "PQ2_0", "Q8_0")
     good = VECTORS / "oracle" / "relu2_gqa_tied" / "packed_auto_f32"
     model = folder / "hf"
     shutil.copytree(good, model)
@@ -274,6 +275,8 @@ def formats(folder: Path) -> dict[str, Format]:
         "planes": Format(
             (folder / "planes.gguf").read_bytes(), folder / "sum.gguf", lambda: checkpoint(folder / "sum.gguf"),
             mutate_planes),
+        "experts": Format(
+            (folder / "experts.gguf").read_bytes(), folder / "e.gguf", lambda: checkpoint(folder / "e.gguf")),
         "session": Format((folder / "talk.bes").read_bytes(), folder / "s.bes",
                           lambda: engine.load_session(folder / "s.bes"), mutate_session),
         "safetensors": Format((good / "model.safetensors").read_bytes(), folder / "m.safetensors",

@@ -20,7 +20,7 @@ from edge.formats import mlx, open_checkpoint
 from edge.model.plan import expect
 from edge.model.weights import build
 from edge.tools.convert import convert
-from tests.handmade import F32, STR, U32, gguf, safetensors, value
+from tests.handmade import ARR, BOOL, F32, STR, U32, gguf, safetensors, value
 from tests.kernels.test_transformer import greedy, logits
 from tests.oracles import family, tiny
 
@@ -67,8 +67,8 @@ def test_rounded_activations_stay_near(tmp_path: Path, name: str) -> None:
     expected, _ = vectors(name)
     checkpoint = open_checkpoint(folder(tmp_path / "m", name))
     got = logits(build(checkpoint, head="f32"), checkpoint.config, tiny.IDS)
-    assert np.abs(got - expected).max() <= 3e-2 * np.ptp(expected)
-    assert np.mean(got.argmax(1) == expected.argmax(1)) >= 0.9
+    assert np.abs(got - expected).max() <= (1.5e-2 if "moe" in name else 3e-2) * np.ptp(expected)
+    assert np.mean(got.argmax(1) == expected.argmax(1)) >= (0.85 if name == "qwen3moe_mixed" else 0.9)
     two = np.sort(expected, 1)[:, -2:]
     clear = two[:, 1] - two[:, 0] >= 2e-2 * np.ptp(expected)  # where floats are not nearly undecided: always
     assert (got.argmax(1) == expected.argmax(1))[clear].all() and clear.sum() >= 5
@@ -102,6 +102,14 @@ def panels(codes: np.ndarray, scales: np.ndarray) -> bytes:
     packed = (turned << np.array([0, 2, 4, 6], np.uint8)).sum(-1).astype(np.uint8)
     halves = np.ascontiguousarray(d.reshape(-1, 64, k // 128).swapaxes(1, 2))
     return np.concatenate([halves.view(np.uint8), packed.reshape(*halves.shape[:2], -1)], -1).tobytes()
+
+
+def q1_0(codes: np.ndarray, scales: np.ndarray) -> bytes:
+    """128 weights: half d, then element j in bit j % 8 of byte j / 8, 1 for +d and 0 for -d."""
+    rows, k = codes.shape
+    d = by_block(scales, rows, k // 128)
+    bits = np.packbits(codes.reshape(rows, k // 128, 128) > 0, axis=-1, bitorder="little")
+    return np.concatenate([d.view(np.uint8), bits], -1).tobytes()
 
 
 def tq2_0(codes: np.ndarray, scales: np.ndarray) -> bytes:
@@ -140,18 +148,20 @@ ENCODERS: dict[str, tuple[int, Any]] = {
     "Q2_0 of 128": (42, lambda c, s: q2_0(128, c, s)),
     "PQ2_0": (142, lambda c, s: q2_0(128, c, s)),
     "PQ2_0_R64": (342, panels),
+    "Q1_0": (41, q1_0),
     "TQ2_0": (35, tq2_0),
     "TQ1_0": (34, tq1_0),
     "F16": (1, lambda c, s: (c * np.repeat(s, c.shape[1] // s.shape[1], 1)).astype("<f2").tobytes()),
 }  # fmt: skip
 ARCH = {"Qwen3ForCausalLM": "qwen3", "Qwen2ForCausalLM": "qwen2", "LlamaForCausalLM": "llama",
-        "HunYuanDenseV1ForCausalLM": "hunyuan-dense", "Gemma3ForCausalLM": "gemma3"}  # fmt: skip
+        "HunYuanDenseV1ForCausalLM": "hunyuan-dense", "Gemma3ForCausalLM": "gemma3", "Qwen3MoeForCausalLM": "qwen3moe",
+        "MapleForCausalLM": "maple"}  # fmt: skip
 GGUF_NAMES = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
     "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "self_attn.query_layernorm": "attn_q_norm",
-    "self_attn.key_layernorm": "attn_k_norm",
+    "self_attn.key_layernorm": "attn_k_norm", "mlp.gate": "ffn_gate_inp",
 }  # fmt: skip
 
 
@@ -161,8 +171,11 @@ POST_NORMS = {"post_attention_layernorm": "post_attention_norm", "pre_feedforwar
 
 def gguf_tensors(model: tiny.Tiny) -> dict[str, np.ndarray]:
     """GGUF name -> values as GGUF has them."""
-    return {gguf_name(key, model): values + 1 if model.norms_from_one and values.ndim == 1 else values
-            for key, values in tiny.weights(model).items()}  # fmt: skip
+    found: dict[str, list[np.ndarray]] = {}
+    for key, values in tiny.weights(model).items():
+        more = 1 if model.norms_from_one and values.ndim == 1 else 0
+        found.setdefault(gguf_name(key, model), []).append(values + more)
+    return {name: np.stack(each) if "_exps." in name else each[0] for name, each in found.items()}
 
 
 def gguf_name(name: str, model: tiny.Tiny) -> str:
@@ -170,13 +183,15 @@ def gguf_name(name: str, model: tiny.Tiny) -> str:
         return {"model.e": "token_embd", "model.n": "output_norm", "lm_head": "output"}[name[:7]] + ".weight"
     _, _, index, rest = name.split(".", 3)
     middle, _, kind = rest.rpartition(".")
+    if ".experts." in middle:
+        return f"blk.{index}.ffn_{middle.rpartition('.')[2].removesuffix('_proj')}_exps.{kind}"
     gemma = POST_NORMS if model.norms_from_one else {}
     return f"blk.{index}.{(GGUF_NAMES | gemma)[middle]}.{kind}"
 
 
 def gguf_file(path: Path, name: str, form: str, table: str = "", keys: dict[str, bytes] | None = None) -> str:
     """The tiny model as a GGUF file; ``form`` one of ENCODERS, ``table`` "Q4_0" for its embedding and head."""
-    model, c = tiny.MODELS[name], tiny.MODELS[name].config
+    model, c = tiny.ALL[name], tiny.ALL[name].config
     arch, rope = ARCH[model.architecture], c.get("rope_parameters", {})
     local, rope = rope.get("sliding_attention"), rope.get("full_attention", rope)
     theta = rope["rope_theta"] if "rope_theta" in rope else c["rope_theta"]
@@ -206,7 +221,27 @@ def gguf_file(path: Path, name: str, form: str, table: str = "", keys: dict[str,
         metadata[f"{arch}.rope.scaling.type"] = value(STR, "yarn")
         metadata[f"{arch}.rope.scaling.factor"] = value(F32, rope["factor"])
         metadata[f"{arch}.rope.scaling.original_context_length"] = value(U32, rope["original_max_position_embeddings"])
-    tensors = []
+    if "num_experts" in c:
+        metadata |= {
+            f"{arch}.expert_count": value(U32, c["num_experts"]),
+            f"{arch}.expert_used_count": value(U32, c["num_experts_per_tok"]),
+            f"{arch}.expert_feed_forward_length": value(U32, c["moe_intermediate_size"]),
+        }
+        if not c["norm_topk_prob"]:
+            metadata[f"{arch}.expert_weights_norm"] = value(BOOL, False)
+    if arch == "maple":
+        near = [kind == "sliding_attention" for kind in c["layer_types"]]
+        metadata |= {
+            f"{arch}.attention.sliding_window": value(U32, c["sliding_window"]),
+            f"{arch}.attention.sliding_window_pattern": value(ARR, (BOOL, near)),
+            f"{arch}.rope.dimension_count": value(U32, 0),
+            f"{arch}.rope.dimension_count_swa": value(U32, int(c["head_dim"] * c["partial_rotary_factor"])),
+            f"{arch}.expert_gating_func": value(U32, 1),
+            f"{arch}.expert_weights_norm": value(BOOL, True),
+            f"{arch}.swiglu_clamp_exp": value(ARR, (F32, [c["swiglu_limit"]] * len(near))),
+        }
+        del metadata[f"{arch}.feed_forward_length"]
+    tensors: dict[str, tuple[Any, int, bytes]] = {}
     for key, values in tiny.weights(model).items():
         values = values + 1 if model.norms_from_one and values.ndim == 1 else values
         number, encode = ENCODERS[form]
@@ -221,20 +256,30 @@ def gguf_file(path: Path, name: str, form: str, table: str = "", keys: dict[str,
             number, data = 1, values.astype("<f2").tobytes()
         else:
             number, data = 0, values.tobytes()
-        tensors.append((gguf_name(key, model), values.shape[::-1], number, data))
-    target = path / "m.gguf"
+        target = gguf_name(key, model)
+        dims, before = values.shape[::-1], b""
+        if "_exps." in target:  # stacked: one more expert
+            (*_, n), _, before = tensors.get(target, ((0,), 0, b""))
+            dims = (*dims, n + 1)
+        tensors[target] = (dims, number, before + data)
+    file = path / "m.gguf"
     aligned = 64 if form == "PQ2_0_R64" else 32
     if aligned != 32:
         metadata["general.alignment"] = value(U32, aligned)
-    target.write_bytes(gguf([*(metadata | (keys or {})).items()], tensors, alignment=aligned))
-    return str(target)
+    stored = [(name, *each) for name, each in tensors.items()]
+    file.write_bytes(gguf([*(metadata | (keys or {})).items()], stored, alignment=aligned))
+    return str(file)
 
 
 CASES = [
     *(("qwen3", form) for form in ("Q2_0 of 64", "Q2_0 of 128", "PQ2_0", "PQ2_0_R64", "F16")),
-    *(("qwen3_yarn", form) for form in ENCODERS),
+    *(("qwen3_1bit", form) for form in ("Q1_0", "PQ2_0", "F16")),
+    *(("qwen3_yarn", form) for form in ENCODERS if form != "Q1_0"),
     *(("hunyuan", form) for form in ("TQ2_0", "F16")),
     *(("gemma3", form) for form in ("Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "F16")),
+    *(("qwen3moe", form) for form in ("Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "F16")),
+    *(("qwen3moe_mixed", form) for form in ("PQ2_0", "F16")),
+    *(("maple", form) for form in ("TQ2_0", "TQ1_0", "PQ2_0", "PQ2_0_R64")),
     ("qwen2", "Q2_0 of 64"), ("llama_yarn", "TQ1_0"), ("llama_yarn", "F16"),
 ]  # fmt: skip
 
@@ -270,19 +315,23 @@ def test_a_repacking_with_a_q4_0_head(tmp_path: Path) -> None:
 
 def test_rounding_by_128_against_numpy(tmp_path: Path) -> None:
     """The kernels round activations per 128 values as NumPy does: only a value on the edge of a half may differ."""
-    for name in ("qwen3", "qwen3_yarn", "hunyuan", "qwen2", "gemma3"):
-        checkpoint = open_checkpoint(folder(tmp_path / name, name))
-        arrays = gguf_tensors(tiny.MODELS[name])
+    for name in (*(name for name in tiny.MODELS if not name.startswith("llama")), "maple"):
+        (tmp_path / name).mkdir()
+        checkpoint = open_checkpoint(
+            gguf_file(tmp_path / name, name, "TQ2_0") if name == "maple" else folder(tmp_path / name, name))
+        arrays = gguf_tensors(tiny.ALL[name])
         expected = family.Model(checkpoint.config, arrays, "int8-128").logits(tiny.IDS)
         got = logits(build(checkpoint, head="f32"), checkpoint.config, tiny.IDS)
         difference = np.abs(got - expected).max(1) / np.ptp(expected)
-        assert difference.max() <= 1e-2 and np.median(difference) <= 1e-6, name
+        # tokens behind one that differs see it; models with experts round more often
+        alike = np.quantile(difference, 0.2 if name in ("maple", "qwen3moe", "qwen3moe_mixed") else 0.5)
+        assert difference.max() <= 1e-2 and alike <= 1e-6, name
 
 
 def test_a_ternary_embedding_and_head(tmp_path: Path) -> None:
     """The tied table of Ternary-Bonsai in Q2_0: rows come out exactly, and the head answers like float rows."""
-    for form in ("Q2_0 of 64", "Q2_0 of 128", "PQ2_0_R64"):
-        checkpoint = open_checkpoint(gguf_file(tmp_path, "qwen3", form))
+    for form in ("Q2_0 of 64", "Q2_0 of 128", "PQ2_0_R64", "Q1_0"):
+        checkpoint = open_checkpoint(gguf_file(tmp_path, "qwen3_1bit" if form == "Q1_0" else "qwen3", form))
         exact = logits(build(checkpoint, head="f32"), checkpoint.config, tiny.IDS)
         got = logits(build(checkpoint, head="auto"), checkpoint.config, tiny.IDS)
         assert np.abs(got - exact).max() <= 1e-2 * np.ptp(exact) and (got.argmax(1) == exact.argmax(1)).all()
@@ -292,7 +341,7 @@ def test_a_ternary_embedding_and_head(tmp_path: Path) -> None:
     places=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.sampled_from([1, 2, 4, 8]), st.one_of(
         st.sampled_from([0, 1, 42, 142, 342, 35, 0xFF, 0x7F, 1 << 31, (1 << 64) - 1]), st.integers(0, (1 << 64) - 1)
     )), max_size=4),
-    form=st.sampled_from(["Q2_0 of 64", "PQ2_0", "PQ2_0_R64"]),
+    form=st.sampled_from(["Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "Q1_0"]),
 )  # fmt: skip
 @settings(max_examples=60)
 def test_hostile_files(tmp_path_factory: pytest.TempPathFactory, places: list[tuple[float, int, int]],
@@ -301,7 +350,8 @@ def test_hostile_files(tmp_path_factory: pytest.TempPathFactory, places: list[tu
     base = tmp_path_factory.getbasetemp() / f"hostile-{form}"
     base.mkdir(exist_ok=True)
     if not (base / "seed").exists():
-        (base / "seed").write_bytes(Path(gguf_file(base, "qwen3", form)).read_bytes())
+        name = "qwen3_1bit" if form == "Q1_0" else "qwen3"
+        (base / "seed").write_bytes(Path(gguf_file(base, name, form)).read_bytes())
     data = bytearray((base / "seed").read_bytes())
     end = data.rindex(b"ffn_down.weight") + 64
     for where, width, content in places:
@@ -321,7 +371,8 @@ def test_hostile_files(tmp_path_factory: pytest.TempPathFactory, places: list[tu
 @pytest.mark.parametrize("source", ["folder", "file"])
 def test_converted_models_are_the_same(tmp_path: Path, name: str, source: str) -> None:
     """One GGUF file that starts from the map; grouped scales and ternary tables in panels."""
-    forms = {"qwen3": "Q2_0 of 64", "gemma3": "PQ2_0", "hunyuan": "PQ2_0_R64", "llama3_rope": "F16"}
+    forms = {"qwen3": "Q2_0 of 64", "qwen3_1bit": "Q1_0", "gemma3": "PQ2_0", "hunyuan": "PQ2_0_R64",
+             "llama3_rope": "F16", "qwen3moe": "PQ2_0", "qwen3moe_mixed": "Q2_0 of 64"}
     if source == "file" and name == "llama3_rope":
         pytest.skip("its divisors are a tensor there, see tests/kernels/test_transformer.py")
     path = (folder(tmp_path / "m", name) if source == "folder"
@@ -331,7 +382,7 @@ def test_converted_models_are_the_same(tmp_path: Path, name: str, source: str) -
     back = open_checkpoint(target)
     grouped = not name.startswith("llama")
     assert {t.type for n, t in back.tensors.items() if "_q.weight" in n} == {"PQ2_0_R64" if grouped else "I2_S"}
-    if name == "qwen3" and source == "file":
+    if name in ("qwen3", "qwen3_1bit") and source == "file":
         assert back.tensors[back.head].type == "PQ2_0_R64"
     here = open_checkpoint(path)
     runs = [logits(build(each, head="f32"), each.config, tiny.IDS) for each in (here, back)]
@@ -403,6 +454,32 @@ def test_the_plan_of_an_mlx_folder_is_what_it_takes(tmp_path: Path) -> None:
         assert planned.mapped == 0 and model.weight_bytes == model.weight_bytes_allocated
         more = 0 if checkpoint.config.tied else len(mlx.whole(checkpoint.tensors["token_embd.weight"]).data)
         assert planned.allocated - model.vector_bytes - model.weight_bytes in (0, more)
+
+
+def test_a_binary_model(tmp_path: Path) -> None:
+    """Q1_0: projections and head are two-bit groups in memory as planned; rows of the embedding are read as stored."""
+    checkpoint = open_checkpoint(gguf_file(tmp_path, "qwen3_1bit", "Q1_0"))
+    assert {tensor.type for tensor in checkpoint.tensors.values()} == {"Q1_0", "F32"}
+    planned = expect(checkpoint)
+    model = build(checkpoint)
+    assert planned.head_mapped + planned.head_allocated == model.head_bytes and planned.mapped == 0
+    assert planned.allocated == model.weight_bytes + model.vector_bytes
+    assert checkpoint.tensors["token_embd.weight"].type == "Q1_0"
+    got = logits(model, checkpoint.config, tiny.IDS)
+    same = open_checkpoint(gguf_file(tmp_path, "qwen3_1bit", "PQ2_0"))
+    assert (logits(build(same), same.config, tiny.IDS) == got).all()
+
+
+def test_early_binary_files_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Type 40 was 32 weights in 6 bytes, before it became NVFP4, 64 weights in 36."""
+    for size, weights, words in ((6, 32, "early Q1_0 with a scale for each 32 weights"), (36, 64, "NVFP4")):
+        def encode(codes: np.ndarray, _scales: np.ndarray, each: float = size / weights) -> bytes:
+            return bytes(int(codes.size * each))
+
+        monkeypatch.setitem(ENCODERS, "40", (40, encode))
+        with pytest.raises(InvalidFile, match=words) as refused:
+            open_checkpoint(gguf_file(tmp_path, "qwen3_1bit", "40"))
+        assert "\n" not in str(refused.value)
 
 
 def test_mlx_folders_that_cannot_be_run(tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ import pytest
 
 from benchmarks import make_model
 from edge.errors import InvalidFile
-from edge.formats import open_checkpoint
+from edge.formats import names, open_checkpoint
+from edge.formats.checkpoint import Tensor
 from edge.model.weights import build
 from pyx.head import Head, placement
 from pyx.memory import Arena
 from pyx.stored_rows import StoredRows
-from pyx.ternary import TernaryMatrix
+from pyx.ternary import TernaryMatrix, binary_groups
 from tests.formats.test_family_oracles import panels
 from tests.kernels.test_transformer import logits
 
@@ -275,3 +276,47 @@ def test_files_of_either_block(root, tmp_path):
         assert (model.weight_bytes_allocated == 0) == (kind != "TQ2_0")
         found[kind] = logits(model, checkpoint.config, [1, 5, 77, 200, 3, 9, 150, 42]).tobytes()
     assert found["Q2_0"] == found["PQ2_0"] == found["TQ2_0"]
+
+
+# ---- Q1_0: a bit for each weight -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n_row", "k"), [(1, 128), (5, 384), (64, 1024), (130, 256)])
+def test_binary_blocks_become_groups(n_row, k):
+    """Against the formula: element j is bit j % 8 of byte j / 8, 1 for +d and 0 for -d."""
+    w, d = 2 * np.random.default_rng(k).integers(0, 2, (n_row, k)).astype(np.int8) - 1, halves(n_row, k // 128)
+    bits = np.packbits(w.reshape(n_row, -1, 128) > 0, axis=-1, bitorder="little")
+    data = np.concatenate([d[..., None].view(np.uint8), bits], -1).tobytes()
+    assert len(data) == n_row * k // 128 * 18
+    groups = binary_groups(data)
+    assert bytes(groups) == stored(w, d, 128)
+    matrix = TernaryMatrix.pack("PQ2_0", memoryview(groups), n_row, k)
+    assert (np.array(matrix.unpack()).reshape(n_row, k) == w).all() and matrix.scales == d.astype("f4").ravel().tolist()
+    x = np.random.default_rng(1).normal(size=k).astype(np.float32)
+    assert close(matrix.matvec(array.array("f", x), groups=True), dense(w, d) @ rounded(x))
+    rows = StoredRows("Q1_0", data, n_row, k)
+    for row in {0, n_row // 2, n_row - 1}:
+        assert (np.array(rows.row(row)) == dense(w, d)[row].astype(np.float32)).all()
+    for wrong in (data[:-1], b""):
+        with pytest.raises(ValueError, match="whole Q1_0 blocks"):
+            binary_groups(wrong)
+
+
+@pytest.mark.parametrize("type_", FILES)
+def test_weights_of_twice_their_scale(type_, tmp_path):
+    """Code 3 is +2 d in the format: products, rows, copies and conversion have it, whatever the instruction set."""
+    rng = np.random.default_rng(8)
+    w, d = rng.integers(-1, 3, (70, 512)).astype(np.int8), halves(70, 4)
+    data = stored(w, d, FILES[type_])
+    matrix = TernaryMatrix.pack(type_, data, 70, 512)
+    x = rng.normal(size=(9, 512)).astype(np.float32)
+    expected = np.stack([dense(w, d) @ rounded(each) for each in x])
+    for _ in range(2):
+        assert (np.array(matrix.unpack()).reshape(70, 512) == w).all()
+        assert close(matrix.matvec(array.array("f", x.ravel()), groups=True), expected)
+        assert close(matrix.matvec(array.array("f", x[0]), groups=True), expected[0])
+        assert matrix.encode_groups() == stored(w, d, 128)
+        matrix.move_to(Arena(matrix.room), 0)
+    rows = StoredRows(type_, data, 70, 512)
+    assert all((np.array(rows.row(i)) == dense(w, d)[i].astype(np.float32)).all() for i in range(70))
+    assert names.doubled(Tensor("t", type_, (70, 512), memoryview(data))) == (w == 2).sum()

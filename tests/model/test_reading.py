@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from benchmarks import make_model
 from edge.cli.group import cli
 from edge.errors import InvalidFile
 from edge.formats import gguf, open_checkpoint
@@ -198,6 +199,15 @@ def test_show_prints_the_scores_and_check_says_whether(bundled_model: Path, tmp_
     (tmp_path / "d.gguf").write_bytes(data)
     with pytest.raises(InvalidFile, match=r"blk\.3\.ffn_up\.weight holds codes"):
         run.invoke(cli, ["model", "check", str(tmp_path / "d.gguf")], catch_exceptions=False, standalone_mode=False)
+    # weights of twice their scale, which the format of groups has: counted, and no fault
+    make_model.make(tmp_path / "q.gguf", "tiny-qwen3", "PQ2_0", "PQ2_0")
+    data = bytearray((tmp_path / "q.gguf").read_bytes())
+    info = gguf.read_header(tmp_path / "q.gguf").tensors["blk.1.attn_k.weight"]
+    data[info.offset + 40] = 0b11011011
+    (tmp_path / "q.gguf").write_bytes(data)
+    remarks = reading.remarks(open_checkpoint(tmp_path / "q.gguf"))
+    assert len(remarks) == 1 and remarks[0].startswith("2 weights of blk.1.attn_k.weight (")
+    assert list(reading.faults(open_checkpoint(tmp_path / "q.gguf"))) == []
     random = bytearray(bundled_model.read_bytes())
     info = gguf.read_header(bundled_model).tensors["token_embd.weight"]
     n = info.nbytes or 0

@@ -94,7 +94,8 @@ class Model:
         c, w = self.config, self.w
         h = w["token_embd.weight"][ids] * c.embedding_scale
         for i, layer in enumerate(c.layers):
-            for mix, norm in ((self.attention, "post_attention_norm"), (self.dense, "post_ffw_norm")):
+            feed = self.experts if layer.feed_forward.kind == "experts" else self.dense
+            for mix, norm in ((self.attention, "post_attention_norm"), (feed, "post_ffw_norm")):
                 y = mix(i, layer, h)
                 y = rmsnorm(y, w[f"blk.{i}.{norm}.weight"], c.eps) if layer.post_norm else y
                 h = h + y * c.residual_scale
@@ -137,6 +138,23 @@ class Model:
         y = acted(part.activation, self.project(index, x, "ffn_gate")) * self.project(index, x, "ffn_up")
         y = rmsnorm(y, self.w[f"blk.{index}.ffn_sub_norm.weight"], c.eps) if part.sub_norm else y
         return self.project(index, y, "ffn_down")
+
+    def experts(self, index: int, layer: Any, h: np.ndarray) -> np.ndarray:
+        """What the mixture of experts of a layer adds to h [token, hidden]."""
+        part, w = layer.feed_forward, {kind: self.w[f"blk.{index}.ffn_{kind}.weight"]
+                                       for kind in ("norm", "gate_inp", "gate_exps", "up_exps", "down_exps")}
+        x = rmsnorm(h, w["norm"], self.config.eps)
+        score = x @ w["gate_inp"].T
+        p = np.exp(score - score.max(-1, keepdims=True))
+        p /= p.sum(-1, keepdims=True)
+        out, x, bound = np.zeros_like(h), self.rounded(x), part.clamp or np.inf
+        for t in range(len(h)):
+            chosen = np.argsort(-p[t], kind="stable")[: part.n_used]  # of equals the first
+            total = p[t, chosen].sum() if part.renormalise else 1.0
+            for e in sorted(chosen):
+                gate, up = np.minimum(w["gate_exps"][e] @ x[t], bound), np.clip(w["up_exps"][e] @ x[t], -bound, bound)
+                out[t] += p[t, e] / total * (w["down_exps"][e] @ self.rounded(acted("silu", gate) * up))
+        return out
 
     def logits(self, ids: list[int]) -> np.ndarray:
         """float64 [token, vocabulary]."""

@@ -25,6 +25,7 @@ class Tiny:
     names: dict[str, tuple[int, ...]] = field(default_factory=dict)  # further tensors of a layer -> shape
     quantization: dict[str, Any] | None = None  # of config.json
     norms_from_one: bool = False  # norms are stored less 1
+    binary: bool = False  # no weight is 0
 
 
 _BASE: dict[str, Any] = {
@@ -47,10 +48,15 @@ _GEMMA: dict[str, Any] = {
                         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}},
 }  # fmt: skip
 del _GEMMA["hidden_act"], _GEMMA["rope_theta"]
+_EXPERTS: dict[str, Any] = {
+    **_BASE, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 128,
+    "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": [],
+}  # fmt: skip
 _FOUR_NORMS = {**_QK, "pre_feedforward_layernorm": (256,), "post_feedforward_layernorm": (256,)}
 
 MODELS = {
     "qwen3": Tiny("Qwen3ForCausalLM", {**_BASE, "model_type": "qwen3"}, 128, True, _QK),
+    "qwen3_1bit": Tiny("Qwen3ForCausalLM", {**_BASE, "model_type": "qwen3"}, 128, True, _QK, binary=True),
     "qwen3_yarn": Tiny(
         "Qwen3ForCausalLM", {**_BASE, "model_type": "qwen3", "rope_parameters": _YARN, "tie_word_embeddings": False},
         256, False, _QK),
@@ -65,7 +71,24 @@ MODELS = {
          "rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "alpha": 50.0, "factor": 1.0}},
         256, False, {"self_attn.query_layernorm": (128,), "self_attn.key_layernorm": (128,)}),
     "gemma3": Tiny("Gemma3ForCausalLM", _GEMMA, 128, True, _FOUR_NORMS, norms_from_one=True),
+    "qwen3moe": Tiny("Qwen3MoeForCausalLM", {**_EXPERTS, "num_hidden_layers": 3}, 128, True, _QK),
+    "qwen3moe_mixed": Tiny(
+        "Qwen3MoeForCausalLM",
+        {**_EXPERTS, "num_hidden_layers": 3, "num_experts_per_tok": 3, "norm_topk_prob": False, "mlp_only_layers": [1],
+         "tie_word_embeddings": False}, 128, False, _QK),
 }  # fmt: skip
+
+#: families without a class in transformers, which tests/oracles has in NumPy
+WITHOUT = {
+    "maple": Tiny(
+        "MapleForCausalLM",
+        {**_EXPERTS, "model_type": "maple", "num_hidden_layers": 5, "num_experts": 12, "num_experts_per_tok": 4,
+         "moe_intermediate_size": 256, "rope_theta": 1e4, "partial_rotary_factor": 0.5, "sliding_window": 7,
+         "swiglu_limit": 1.0,
+         "layer_types": ["sliding_attention"] * 3 + ["full_attention", "sliding_attention"],
+         "tie_word_embeddings": False}, 256, False, _QK),
+}  # fmt: skip
+ALL = {**MODELS, **WITHOUT}
 
 
 def shapes(tiny: Tiny) -> dict[str, tuple[int, ...]]:
@@ -80,18 +103,26 @@ def shapes(tiny: Tiny) -> dict[str, tuple[int, ...]]:
         layer: dict[str, tuple[int, ...]] = {
             "input_layernorm": (hidden,), "post_attention_layernorm": (hidden,), "self_attn.q_proj": (q, hidden),
             "self_attn.k_proj": (kv, hidden), "self_attn.v_proj": (kv, hidden), "self_attn.o_proj": (hidden, q),
-            "mlp.gate_proj": (ffn, hidden), "mlp.up_proj": (ffn, hidden), "mlp.down_proj": (hidden, ffn), **tiny.names,
+            **tiny.names,
         }  # fmt: skip
+        if "num_experts" in c and i not in c["mlp_only_layers"]:
+            layer["mlp.gate"] = (c["num_experts"], hidden)
+            each, inner = [f"mlp.experts.{e}" for e in range(c["num_experts"])], c["moe_intermediate_size"]
+        else:
+            each, inner = ["mlp"], ffn
+        for prefix in each:
+            layer |= {f"{prefix}.gate_proj": (inner, hidden), f"{prefix}.up_proj": (inner, hidden),
+                      f"{prefix}.down_proj": (hidden, inner)}  # fmt: skip
         for name, shape in layer.items():
             table[f"model.layers.{i}.{name}" + ("" if name.endswith(".bias") else ".weight")] = shape
     return table
 
 
 def codes_and_scales(tiny: Tiny, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """(int8 codes [out, in] of -1, 0, +1; float16 scales [out, in / group], or [1, 1]) of a ternary tensor."""
+    """(int8 codes [out, in] of -1, 0, +1 (binary: -1, +1); float16 scales [out, in / group], or [1, 1]) of a tensor."""
     shape = shapes(tiny)[name]
     random = np.random.RandomState(sum(map(ord, name)) * 7919 % (1 << 31))
-    codes = random.randint(-1, 2, shape).astype(np.int8)
+    codes = (2 * random.randint(0, 2, shape) - 1 if tiny.binary else random.randint(-1, 2, shape)).astype(np.int8)
     n = (shape[0], shape[1] // tiny.group) if tiny.group else (1, 1)
     return codes, (0.02 + 0.08 * random.rand(*n)).astype(np.float16)
 

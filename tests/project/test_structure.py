@@ -49,6 +49,8 @@ FLOORS = {
     "pyx.stages": 4,
     "pyx.mix_attention": 4,
     "pyx.feed_dense": 4,
+    "pyx.residency": 3,
+    "pyx.feed_experts": 4,
     "pyx.layer": 4,
     "pyx.transformer": 4,
     # values: a limit, a thread, a configuration

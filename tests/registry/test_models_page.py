@@ -31,8 +31,9 @@ def test_every_family_is_on_it() -> None:
 
 @pytest.mark.parametrize(
     ("arch", "said"),
-    [("qwen35", "Qwen3.5 hybrid.*Ternary-Bonsai 1.7B"), ("qwen35moe", "hybrid"), ("qwen3moe", "mixture of experts"),
-     ("maple", "mixture of experts"), ("mamba2", "state-space"), ("bitmamba", "BitMamba"), ("hgrn_bit", "MMfreeLM"),
+    [("qwen35", "Qwen3.5 hybrid.*Ternary-Bonsai 1.7B"), ("qwen35moe", "hybrid"), ("qwen2moe", "mixture of experts"),
+     ("deepseek2moe", "mixture of experts"), ("mamba2", "state-space"), ("bitmamba", "BitMamba"),
+     ("hgrn_bit", "MMfreeLM"),
      ("gemma2", "soft caps.*Gemma 3"), ("gemma-embedding", "both directions"), ("gemma3n", "Gemma 3n"),
      ("bitvla", "BitVLA")],
 )  # fmt: skip
@@ -47,7 +48,8 @@ def test_what_is_known_and_not_run_is_named(tmp_path: Path, arch: str, said: str
 @pytest.mark.parametrize(
     ("architecture", "said"),
     [("Qwen3_5ForCausalLM", "hybrid"), ("HGRNBitForCausalLM", "MMfreeLM"), ("BitMambaForCausalLM", "BitMamba"),
-     ("MapleForCausalLM", "mixture"), ("OLMoForCausalLM", "pickled"), ("BitVLAForActionPrediction", "BitVLA")],
+     ("MapleForCausalLM", "GGUF file of it"), ("MixtralMoeForCausalLM", "mixture"), ("OLMoForCausalLM", "pickled"),
+     ("BitVLAForActionPrediction", "BitVLA")],
 )  # fmt: skip
 def test_folders_too(tmp_path: Path, architecture: str, said: str) -> None:
     (tmp_path / "config.json").write_text(json.dumps(handmade.hf_config(architectures=[architecture], model_type="x")))

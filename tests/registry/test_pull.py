@@ -249,6 +249,25 @@ def test_which_file_is_meant(hub: hubs.Hub) -> None:
     assert pulling.choose(pulling.Source("a/b", parts[0].path), parts) == parts
 
 
+def test_files_that_were_replaced(hub: hubs.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best file of a known model that is there is taken; where none is, one line names what is."""
+    others = ("X-Q2_0_g64.gguf", "X-Q2_0.gguf")
+    known = library.Known("bonsai-x", "owner/name", "X-PQ2_0.gguf", 1, "MIT", "chat", others)
+    monkeypatch.setitem(library.KNOWN, "bonsai-x", known)
+    for there in ("X-Q2_0.gguf", "X-Q2_0_g64.gguf", "X-PQ2_0.gguf"):  # each time a better one, too
+        hub.files[there], hub.digests[there] = model, hub.digests[FILE]
+        pulled = pull("bonsai-x", as_is=True, force=True)
+        assert pulled.source == f"hf:owner/name/{there}" and os.path.basename(pulled.path) == there
+        assert pull("bonsai-x").source == pulled.source, "what an older list took is kept"
+    library.remove("bonsai-x")
+    hub.files = dict.fromkeys((*(f"{i}.gguf" for i in range(9)), "new/X-PQ2_0.gguf", "Y-PQ2_0.gguf"), model)
+    hub.digests = dict.fromkeys(hub.files, hub.digests[FILE])
+    with pytest.raises(ModelNotFound) as gone:
+        pull("bonsai-x")
+    assert str(gone.value).startswith("hf:owner/name/X-PQ2_0.gguf: no such file there; it has new/X-PQ2_0.gguf, Y-PQ2")
+    assert str(gone.value).endswith(" and 5 more") and "404" not in str(gone.value)
+
+
 @pytest.mark.parametrize("text", [
     "hf:owner", "hf:../name/x.gguf", "hf:owner/name/../x", "hf:o/n//x", "hf:o/n@a b/x.gguf"])
 def test_names_that_cannot_be(text: str) -> None:
@@ -269,7 +288,7 @@ def test_addresses_as_people_copy_them(text: str, meant: str) -> None:
 
 
 def test_known_names() -> None:
-    assert pulling.parse("bonsai-1.7b")[1].file == "Ternary-Bonsai-1.7B-Q2_0.gguf"
+    assert pulling.parse("bonsai-1.7b")[1].file == "Ternary-Bonsai-1.7B-PQ2_0.gguf"
     with pytest.raises(ModelNotFound, match="did you mean"):
         pulling.parse("bonsai-17b")
     with pytest.raises(ModelNotFound, match="bitnet-edge pull bonsai-1.7b"):
