@@ -98,7 +98,7 @@ KNOWN = {
               "Llama 3 Community Licence", "continues text"),
         Known("maple", "deepgrove/maple-preview-GGUF", "maple-preview-TQ1_0-head-Q4_K.gguf", 4_980_000_000, "MIT",
               "20 B, of which a token uses 1 B; a preview of uncertain quality",
-              ("maple-preview-TQ2_0-head-Q4_K.gguf",)),
+              others=("maple-preview-TQ2_0-head-Q4_K.gguf",)),
         Known("bonsai-1bit-1.7b", "prism-ml/Bonsai-1.7B-gguf", "Bonsai-1.7B-Q1_0.gguf", 248_000_000,
               "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-1.7B.gguf",)),
         Known("bonsai-1bit-4b", "prism-ml/Bonsai-4B-gguf", "Bonsai-4B-Q1_0.gguf", 572_000_000,
