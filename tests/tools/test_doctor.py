@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -200,24 +201,31 @@ def test_kernel_test_shapes(n_row: int, k: int) -> None:
     assert set(doctor.kernel_test(n_row, k).values()) == {"ok"}
 
 
-def test_a_wrong_sum_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The self-test notices kernels that add one."""
+@pytest.mark.parametrize("wrong", ["accumulate", "matvec"])
+def test_a_wrong_sum_is_reported(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    """The self-test notices kernels that add one: to a ternary matrix, or to a sum of planes."""
     import pyx.transformer  # noqa: F401  while the real class is in its place
     from pyx import ternary
 
     class Broken:
-        @staticmethod
-        def pack(*arguments: object) -> Broken:
-            return Broken()
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            self.matrix = real.pack(*arguments, **options)
 
-        def accumulate(self, x: object) -> list[int]:
-            return [1, 2, 3, 4, 5]
+        pack = classmethod(lambda cls, *arguments, **options: cls(*arguments, **options))
 
+        def accumulate(self, x: Any) -> list[int]:
+            return [each + (wrong == "accumulate") for each in self.matrix.accumulate(x)]
+
+        def matvec(self, x: Any, groups: bool) -> list[float]:
+            return [each + (wrong == "matvec") for each in self.matrix.matvec(x, groups)]
+
+    real = ternary.TernaryMatrix
     monkeypatch.setattr(ternary, "TernaryMatrix", Broken)
     monkeypatch.setattr(doctor, "model_test", lambda: "skipped: not of interest here")
     facts = doctor.report()
     assert not facts["ok"]
-    assert all(result.startswith("wrong") for result in facts["selftest"]["kernels"].values())
+    said = "wrong: sums of planes" if wrong == "matvec" else "wrong: sums are"
+    assert all(result.startswith(said) for result in facts["selftest"]["kernels"].values())
 
 
 def test_golden_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bundled_model: Path) -> None:
