@@ -55,8 +55,8 @@ class Tensor(NamedTuple):
 
     name: str
     type: str  # one of TERNARY_TYPES or FLOAT_TYPES, or APART
-    #: (out, in) for a matrix, (out, in * planes) for a sum of planes, (n,) for a vector, (expert, out, in) for the matrices
-    #: of experts
+    #: (out, in) for a matrix, (out, in * planes) for a sum of planes, (n,) for a vector, (expert, out, in) for the
+    #: matrices of experts
     shape: tuple[int, ...]
     data: memoryview  # format "B", exactly the stored bytes (I2_S: codes, scale, tail)
     scale: float = 1.0  # further multiplier of the matmul's output: HF weight_scale (as a multiplier), GGUF .scale

@@ -35,7 +35,8 @@ VECTOR_TYPES = ("F32", "F16", "BF16")
 #: with fewer zeros the weights were never ternarised (typical: 0.3 to 0.5)
 LEAST_ZEROS = 0.02
 #: bytes of a block that begins with its scale
-GROUP_SCALES = {"Q1_0": 18, "Q2_0": 18, "PQ2_0": 34} | {type: 64 * (2 + group // 4) for type, group in PANEL_GROUPS.items()}
+GROUP_SCALES = {"Q1_0": 18, "Q2_0": 18, "PQ2_0": 34} | {
+    type: 64 * (2 + group // 4) for type, group in PANEL_GROUPS.items()}  # fmt: skip
 #: blocks of two-bit codes whose fourth value, twice the scale, is allowed: (bytes, where the scales begin, their bytes)
 _FOUR_VALUES = {"Q2_0": (18, 0, 2), "PQ2_0": (34, 0, 2), "PQ2_0_R64": (2176, 0, 128), "TQ2_0": (66, 64, 2)}
 _PIECE = 1 << 20  # bytes of codes counted at a time
@@ -192,8 +193,8 @@ def check(config: ModelConfig, tensors: Mapping[str, Tensor]) -> list[str]:
             raise InvalidFile(f"tensor {name} is stored as {tensor.type}, which is not supported here (these are: "
                               f"{', '.join(ROLES[part.role])}); convert the model again with one of them")
         if tensor.type in PANEL_GROUPS and len(tensor.shape) == 3 and tensor.shape[1] % 64:
-            raise InvalidFile(f"tensor {name} is {tensor.type}, in which {tensor.shape[1]} rows of an expert are not whole "
-                              "panels; convert the model again")
+            raise InvalidFile(f"tensor {name} is {tensor.type}, in which {tensor.shape[1]} rows of an expert are not "
+                              "whole panels; convert the model again")
         for each in tensor.apart:
             if each.shape != part.shape[1:] or each.type not in ROLES["matrix"]:
                 raise InvalidFile(f"tensor {shown(each.name)} is {each.type} of shape {each.shape}, the model needs "
