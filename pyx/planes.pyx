@@ -1,4 +1,5 @@
-"""planes: dense matrices as sums of ternary planes: W [n_row][k] ~ sum over p of scale[p][row][group] * code[p][row][col].
+"""planes: dense matrices as sums of ternary planes:
+W [n_row][k] ~ sum over p of scale[p][row][group] * code[p][row][col].
 
 The search for each group of columns is in kernels/fit_planes.c.  Rows are shared among threads; every group is fitted
 by itself and errors are added in the order of the rows, so the result does not depend on the number of threads.
@@ -97,9 +98,10 @@ cdef void fit_row(const float *w, const float *importance, int64_t row, int64_t 
 def feed(weights, u, v, int n_plane, codes, scales, missed, int n_threads=1):
     """One group of columns of all rows, as in GPTQ.
 
-    ``weights``: float32 [n_row][group], corrected for the groups before; ``u``: float32 [group][group], the block of the
-    upper Cholesky factor of the inverse Hessian, ``v`` its inverse.  Writes ``codes`` int8 [n_plane][n_row][group],
-    ``scales`` float32 [n_plane][n_row] and ``missed`` float32 [n_row][group]: what the groups behind have to make up for
+    ``weights``: float32 [n_row][group], corrected for the groups before; ``u``: float32 [group][group], the block of
+    the upper Cholesky factor of the inverse Hessian, ``v`` its inverse.  Writes ``codes`` int8 [n_plane][n_row][group],
+    ``scales`` float32 [n_plane][n_row] and ``missed`` float32 [n_row][group]: what the groups behind have to make up
+    for
     is missed times the rows of the factor.  Returns the sum of the squares of missed.
 
     Raises ValueError for sizes that do not fit, or weights that are not finite or beyond half precision.

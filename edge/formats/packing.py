@@ -38,8 +38,9 @@ def packed(
 ) -> TernaryMatrix:
     """The matrix [rows of all experts, one after the other][columns] of a tensor; ``factor`` multiplies its scales.
 
-    ``groups``: with a scale for each 128 weights.  ``planes``: matrices whose sum it is.  ``check``: look
-    at all scales; without that, no byte of a mapped matrix is read.  Raises ValueError as :meth:`pyx.ternary.TernaryMatrix.pack` does.
+    ``groups``: with a scale for each 128 weights.  ``planes``: matrices whose sum it is.  ``check``: look at all
+    scales; without that, no byte of a mapped matrix is read.  Raises ValueError as
+    :meth:`pyx.ternary.TernaryMatrix.pack` does.
     """
     from pyx.memory import Arena
     from pyx.ternary import TernaryMatrix

@@ -44,8 +44,8 @@ class Known:
 
     ``file`` names one file of the repository; None takes the folder (config.json, tokenizer and *.safetensors).
     ``package``: has the same file, for machines that reach no hub; ``nbytes`` is exact then.  ``planes``: the model is
-    dense, and each matrix becomes a sum of so many ternary ones after the download.  ``others``: files of the same model to take where that
-    one is gone, the best first.
+    dense, and each matrix becomes a sum of so many ternary ones after the download.  ``others``: files of the same
+    model to take where that one is gone, the best first.
     """
 
     name: str

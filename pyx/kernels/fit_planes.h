@@ -15,10 +15,11 @@ double fit_planes(const float *w, const float *importance, int n, int n_plane, f
 /* Codes of w [n] that are nearest for given scales, as above; importance plays no part.  Returns the sum of error^2. */
 double nearest_planes(const float *w, int n, int n_plane, const float *scale, int8_t *code, int64_t stride);
 
-/* The same where the sum of the squares of error V counts, error [n] = w - the sum, as in GPTQ (arXiv 2210.17323): u [n][n]
- * is the block of the upper Cholesky factor of the inverse of the Hessian, v its inverse.  Columns are rounded one after
- * the other, and what a column misses is put on those behind it; scales are refitted to the codes, codes to the scales.
- * w: corrected for the groups before.  missed [n] = error V, for those behind.  Returns the sum of its squares, negative
+/* The same where the sum of the squares of error V counts, error [n] = w - the sum, as in GPTQ (arXiv 2210.17323):
+ * u [n][n] is the block of the upper Cholesky factor of the inverse of the Hessian, v its inverse.  Columns are rounded
+ * one after the other, and what a column misses is put on those behind it; scales are refitted to the codes, codes to
+ * the scales.  w: corrected for the groups before.  missed [n] = error V, for those behind.  Returns the sum of its
+ * squares, negative
  * as above. */
 double feed_planes(const float *w, const float *u, const float *v, int n, int n_plane, float *scale, int8_t *code,
                    int64_t stride, float *missed);
