@@ -16,6 +16,11 @@ cdef extern from "kernels.h" nogil:
         PANEL_NEAR
         PANEL_FAR
         MOST_PLANES
+        CONV_TAPS
+        DELTA_CHUNK
+        DELTA_STRIP
+        MAX_DELTA_DIM
+        LEAST_BASIS
 
     int64_t MATMUL_WORK(int64_t n_row)
     int64_t PANEL_BYTES(int64_t group)
@@ -39,10 +44,18 @@ cdef extern from "kernels.h" nogil:
         void (*gate_relu2)(const float *, const float *, int64_t, float *) noexcept nogil
         void (*gate_silu)(const float *, const float *, int64_t, float *) noexcept nogil
         void (*gate_gelu)(const float *, const float *, int64_t, float *) noexcept nogil
+        void (*gate_sigmoid)(const float *, const float *, int64_t, float *) noexcept nogil
         void (*rope_half)(float *, int64_t, const float *, const float *) noexcept nogil
         void (*rope_interleaved)(float *, int64_t, const float *, const float *) noexcept nogil
         void (*scale_sums)(
             const int32_t *, int64_t, int32_t, float, const float *, int64_t, int, float *) noexcept nogil
+        void (*change_basis)(const float *, const float *, const float *, int64_t, int64_t, float *) noexcept nogil
+        void (*conv_silu)(const float *const *, const float *, int64_t, float *) noexcept nogil
+        void (*delta_chunk)(
+            const float *, int64_t, int64_t, int64_t, int64_t, const float *, const double *, const float *, int64_t,
+            const float *, int64_t, const float *, int64_t, float *, float *, int64_t) noexcept nogil
+        void (*delta_seal)(
+            const float *, int64_t, int64_t, const float *, const double *, const float *, float *) noexcept nogil
         float (*quantize_i16)(const float *, int64_t, int16_t *) noexcept nogil
         void (*head_i8)(
             const int8_t *, const float *, int64_t, int64_t, const int16_t *, int64_t, const float *,

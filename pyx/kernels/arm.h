@@ -43,6 +43,11 @@ typedef vf vh;
 
 #include "lanes.inc.h"
 
+/* ---- needed by delta.inc.h: with VECTORS vectors each, as many sums as registers hold ---------------------------- */
+
+#define DELTA_TILE 4
+#include "delta.inc.h"
+
 /* A sum of the head is two registers, and four rows of two vectors fill half of the 32. */
 #define HEAD_VECTORS 2
 

@@ -23,6 +23,11 @@ typedef vf vh;
 
 #include "lanes.inc.h"
 
+/* ---- needed by delta.inc.h: with VECTORS vectors each, as many sums as registers hold ---------------------------- */
+
+#define DELTA_TILE 4
+#include "delta.inc.h"
+
 /* ---- needed by maddubs.inc.h ------------------------------------------------------------------------------------- */
 
 typedef __m256i vb;

@@ -235,6 +235,11 @@ INLINE vh load_half_h(const uint16_t *p) { return (vh)_mm256_cvtph_ps(_mm_loadu_
 
 #include "lanes.inc.h"
 
+/* ---- needed by delta.inc.h: with VECTORS vectors each, as many sums as registers hold ---------------------------- */
+
+#define DELTA_TILE 8
+#include "delta.inc.h"
+
 /* ---- needed by groups.inc.h: a register is 16 rows by 4 elements ------------------------------------------------- */
 
 #define GROUP_ROWS 16
@@ -555,6 +560,7 @@ const struct kernels kernels_avx512vnni = {
     .many_tokens = LOOKUP_LEAST_TOKENS,
     .ternary_matvec = ternary_matvec,
     .ternary_matmul = ternary_matmul,
+    DELTA_KERNELS,
     GROUPS_KERNELS,
     .head_i8 = head_i8,
     .head_q8_0 = head_q8_0,

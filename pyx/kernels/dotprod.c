@@ -78,6 +78,7 @@ const struct kernels kernels_dotprod = {
     .many_tokens = PACK_LEAST_TOKENS,
     .ternary_matvec = ternary_matvec,
     .ternary_matmul = ternary_matmul,
+    DELTA_KERNELS,
     GROUPS_KERNELS,
     .head_i8 = head_i8,
     .head_q8_0 = head_q8_0,

@@ -53,6 +53,11 @@ enum {
     PANEL_FAR = 4096,         /* pages and in 2 MiB pages (benchmarks/SPEED.md)   */
     MOST_PLANES = 4,          /* matrices whose sum is one, see panel_matmul      */
     PLANE_BLOCK = 512,        /* codes of a row of bit planes come in blocks      */
+    CONV_TAPS = 4,            /* inputs of conv_silu, itself and those before it  */
+    DELTA_CHUNK = 32,         /* tokens between two states, see delta_chunk       */
+    DELTA_STRIP = 16,         /* columns of a state that lie side by side         */
+    MAX_DELTA_DIM = 256,      /* rows and columns of a state                      */
+    LEAST_BASIS = 16,         /* smallest block of change_basis                   */
 };
 
 /* Bytes of a group of a panel: 64 half scales and the codes of `group` weights of 64 rows. */
@@ -131,6 +136,8 @@ struct kernels {
     void (*gate_silu)(const float *gate, const float *up, int64_t n, float *out);
     /* GELU by tanh: x / (1 + exp(-2 sqrt(2/pi) (x + 0.044715 x^3))); GELU_1 and GELU_3 are those factors */
     void (*gate_gelu)(const float *gate, const float *up, int64_t n, float *out);
+    /* act(x) = 1 / (1 + exp(-x)) */
+    void (*gate_sigmoid)(const float *gate, const float *up, int64_t n, float *out);
 
     /* Rotary embedding in place on one head vector x [head_dim]; cs, sn [n_rot/2].
      * half: pairs (j, j + n_rot/2) (GPT-NeoX, Hugging Face); interleaved: pairs (2j, 2j+1) (GGUF arch llama).
@@ -142,6 +149,45 @@ struct kernels {
      * or 1; out[r] = y, or out[r] += y with add.  sum and s are those of quantize_i8. */
     void (*scale_sums)(const int32_t *acc, int64_t n, int32_t sum, float s, const float *scale, int64_t step, int add,
                        float *out);
+
+    /* ---- rotated bases ---------------------------------------------------------------------------------------- */
+
+    /* out = after * H (before * x), H the orthonormal Walsh-Hadamard transform of each block (Sylvester's order):
+     * steps half = 1, 2, 4 .. block / 2 of (a, b) -> (a + b, a - b) for a in places without that bit and b in the place
+     * with it; then times (float)(1 / sqrt(block)).  before, after [n] or NULL (ones).  block: a power of two, at least
+     * LEAST_BASIS, that divides n.  out may be x. */
+    void (*change_basis)(const float *x, const float *before, const float *after, int64_t n, int64_t block, float *out);
+
+    /* ---- gated delta rule: layers with a state instead of keys and values ------------------------------------------
+     *
+     * S' = g S + k d^T, d = beta (v - g S^T k), o = S'^T q: a state S [dk][dv] forgets (g), is asked what it has for
+     * key k, and stores what value v differs from that.  It is written once for each chunk of DELTA_CHUNK tokens, which
+     * begin at multiples of that in the text; between, answers come from S as it was at the beginning of the chunk and
+     * from what its tokens add.  So a token's numbers do not depend on how many are processed at once, a state is
+     * written 32 times less often, and going back within a chunk costs nothing.
+     *
+     * Layout: columns in strips, S [dv/16][dk][16] and d [dv/16][32][16]; k [32][dk].  dk and dv are multiples of 16,
+     * at most MAX_DELTA_DIM.  c [32]: sum of ln g from the beginning of the chunk on, a token's own included. */
+
+    /* out[i] = y / (1 + exp(-y)), y = x[0][i] w[0][i] + .. + x[3][i] w[3][i], added in this order; x[3]: the newest
+     * input.  w [CONV_TAPS][n] */
+    void (*conv_silu)(const float *const x[CONV_TAPS], const float *w, int64_t n, float *out);
+
+    /* Tokens t in [first, first + n) of a chunk, whose k and c are there; gives their d and o.  With
+     * r(s) = exp((float)(c[t] - c[s])) and e = exp((float)c[t]):
+     *   y[j] = e * (sum_i S[i][j] * k[t][i]) + sum_{s < t} (r(s) * (k[t] . k[s])) * d[s][j]
+     *   d[t][j] = beta[t] * (v[t][j] - y[j])
+     *   o[t][j] = e * (sum_i S[i][j] * q[t][i]) + sum_{s <= t} (r(s) * (q[t] . k[s])) * d[s][j]
+     * i and s ascending, sums from 0 on; dots in FLOAT_LANES lanes with the pairwise tree of rmsnorm.
+     * q, v, beta and o are those of token first, a row of each token ld_q, ld_v, ld_beta, ld_o floats behind. */
+    void (*delta_chunk)(const float *state, int64_t dk, int64_t dv, int64_t first, int64_t n, const float *k,
+                        const double *c, const float *q, int64_t ld_q, const float *v, int64_t ld_v, const float *beta,
+                        int64_t ld_beta, float *d, float *o, int64_t ld_o);
+
+    /* The state behind a full chunk: to[i][j] = exp((float)c[31]) * S[i][j] + sum_s (r(s) * k[s][i]) * d[s][j], r(s) as
+     * above with t = 31, s ascending.  to may be state. */
+    void (*delta_seal)(const float *state, int64_t dk, int64_t dv, const float *k, const double *c, const float *d,
+                       float *to);
 
     /* ---- output head ------------------------------------------------------------------------------------------ */
 

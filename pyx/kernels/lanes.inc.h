@@ -205,6 +205,15 @@ static void gate_gelu(const float *gate, const float *up, int64_t n, float *out)
     }
 }
 
+static void gate_sigmoid(const float *gate, const float *up, int64_t n, float *out)
+{
+    int64_t i = 0;
+    for (; i + LANE_WIDTH <= n; i += LANE_WIDTH)
+        store_float(out + i, (1.0f / (1.0f + exp_lanes(-load_float(gate + i)))) * load_float(up + i));
+    for (; i < n; i++)
+        out[i] = (1.0f / (1.0f + kernel_expf(-gate[i]))) * up[i];
+}
+
 static void rope_half(float *x, int64_t n_rot, const float *cs, const float *sn)
 {
     float *y = x + n_rot / 2;
@@ -342,7 +351,7 @@ static void head_f32(const float *w, int64_t n_row, int64_t k, const float *x, f
 /* The members of struct kernels that this template provides. */
 #define LANES_KERNELS                                                                                                  \
     .quantize_i8 = quantize_i8, .rmsnorm = rmsnorm, .gate_relu2 = gate_relu2, .gate_silu = gate_silu,                  \
-    .gate_gelu = gate_gelu,                                                                                            \
+    .gate_gelu = gate_gelu, .gate_sigmoid = gate_sigmoid,                                                              \
     .rope_half = rope_half, .rope_interleaved = rope_interleaved, .scale_sums = scale_sums,                            \
     .quantize_i16 = quantize_i16, .head_f16 = head_f16, .head_f32 = head_f32, .quantize_row_i8 = quantize_row_i8,      \
     .half_to_float = half_to_float, .float_to_half = float_to_half, .quantize_q = quantize_q

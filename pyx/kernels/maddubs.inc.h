@@ -437,7 +437,7 @@ INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_di
 
 #define MADDUBS_KERNELS                                                                                                \
     .many_tokens = LOOKUP_LEAST_TOKENS, .ternary_matvec = ternary_matvec, .ternary_matmul = ternary_matmul,            \
-    GROUPS_KERNELS,                                                                                                    \
+    DELTA_KERNELS, GROUPS_KERNELS,                                                                                     \
     .head_i8 = head_i8, .head_q8_0 = head_q8_0, LANES_KERNELS, PAGES_KERNELS, PLANES_KERNELS
 
 #endif

@@ -166,6 +166,12 @@ static void gate_gelu(const float *gate, const float *up, int64_t n, float *out)
     }
 }
 
+static void gate_sigmoid(const float *gate, const float *up, int64_t n, float *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (1.0f / (1.0f + kernel_expf(-gate[i]))) * up[i];
+}
+
 static void rope_half(float *x, int64_t n_rot, const float *cs, const float *sn)
 {
     for (int64_t j = 0; j < n_rot / 2; j++) {
@@ -191,6 +197,24 @@ static void scale_sums(const int32_t *acc, int64_t n, int32_t sum, float s, cons
         float y = (float)(acc[r] - sum) / s * scale[step * r];
         out[r] = add ? out[r] + y : y;
     }
+}
+
+/* ---- rotated bases ----------------------------------------------------------------------------------------------- */
+
+static void change_basis(const float *x, const float *before, const float *after, int64_t n, int64_t block, float *out)
+{
+    const float factor = (float)(1.0 / sqrt((double)block));
+    for (int64_t i = 0; i < n; i++)
+        out[i] = before ? before[i] * x[i] : x[i];
+    for (int64_t half = 1; half < block; half *= 2)
+        for (int64_t i = 0; i < n; i++)
+            if (!(i & half)) {
+                float a = out[i], b = out[i + half];
+                out[i] = a + b;
+                out[i + half] = a - b;
+            }
+    for (int64_t i = 0; i < n; i++)
+        out[i] = after ? after[i] * (out[i] * factor) : out[i] * factor;
 }
 
 /* ---- output head ------------------------------------------------------------------------------------------------- */
@@ -298,6 +322,79 @@ static void bit_dots(const uint8_t *bits, const int32_t *list, int64_t n_row, in
             for (int64_t i = 0; i < k; i++)
                 sum += (bits[list[r] * (k / 8) + i / 512 * 64 + i % 64] >> (i % 512 / 64) & 1) * x[j * k + i];
             acc[j * ld + r] = sum;
+        }
+}
+
+/* ---- gated delta rule -------------------------------------------------------------------------------------------- */
+
+static void conv_silu(const float *const x[CONV_TAPS], const float *w, int64_t n, float *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float y = x[0][i] * w[i];
+        for (int tap = 1; tap < CONV_TAPS; tap++)
+            y += x[tap][i] * w[tap * n + i];
+        out[i] = y / (1.0f + kernel_expf(-y));
+    }
+}
+
+static float dot(const float *a, const float *b, int64_t n)
+{
+    float lane[LANES] = {0};
+    for (int64_t i = 0; i < n; i++)
+        lane[i % LANES] += a[i] * b[i];
+    return tree_sum(lane);
+}
+
+/* What is left at token t of what token s has added. */
+static float left_of(const double *c, int64_t s, int64_t t) { return kernel_expf((float)(c[t] - c[s])); }
+
+static void delta_chunk(const float *state, int64_t dk, int64_t dv, int64_t first, int64_t n, const float *k,
+                        const double *c, const float *q, int64_t ld_q, const float *v, int64_t ld_v, const float *beta,
+                        int64_t ld_beta, float *d, float *o, int64_t ld_o)
+{
+    for (int64_t t = first; t < first + n; t++, q += ld_q, v += ld_v, beta += ld_beta, o += ld_o) {
+        const float e = kernel_expf((float)c[t]);
+        float of_key[DELTA_CHUNK], of_query[DELTA_CHUNK];
+        for (int64_t s = 0; s <= t; s++) {
+            of_key[s] = left_of(c, s, t) * dot(k + t * dk, k + s * dk, dk);
+            of_query[s] = left_of(c, s, t) * dot(q, k + s * dk, dk);
+        }
+        for (int64_t j = 0; j < dv; j++) {
+            const float *column = state + j / DELTA_STRIP * dk * DELTA_STRIP + j % DELTA_STRIP;
+            float *added = d + j / DELTA_STRIP * DELTA_CHUNK * DELTA_STRIP + j % DELTA_STRIP;
+            float y = 0.0f, z = 0.0f;
+            for (int64_t i = 0; i < dk; i++) {
+                y += column[i * DELTA_STRIP] * k[t * dk + i];
+                z += column[i * DELTA_STRIP] * q[i];
+            }
+            y = e * y;
+            z = e * z;
+            for (int64_t s = 0; s < t; s++)
+                y += of_key[s] * added[s * DELTA_STRIP];
+            added[t * DELTA_STRIP] = beta[0] * (v[j] - y);
+            for (int64_t s = 0; s <= t; s++)
+                z += of_query[s] * added[s * DELTA_STRIP];
+            o[j] = z;
+        }
+    }
+}
+
+static void delta_seal(const float *state, int64_t dk, int64_t dv, const float *k, const double *c, const float *d,
+                       float *to)
+{
+    const int64_t last = DELTA_CHUNK - 1;
+    float left[DELTA_CHUNK];
+    for (int64_t s = 0; s <= last; s++)
+        left[s] = left_of(c, s, last);
+    const float e = kernel_expf((float)c[last]);
+    for (int64_t j = 0; j < dv; j++)
+        for (int64_t i = 0; i < dk; i++) {
+            const float *added = d + j / DELTA_STRIP * DELTA_CHUNK * DELTA_STRIP + j % DELTA_STRIP;
+            const int64_t at = (j / DELTA_STRIP * dk + i) * DELTA_STRIP + j % DELTA_STRIP;
+            float x = e * state[at];
+            for (int64_t s = 0; s <= last; s++)
+                x += (left[s] * k[s * dk + i]) * added[s * DELTA_STRIP];
+            to[at] = x;
         }
 }
 
@@ -565,9 +662,14 @@ const struct kernels kernels_scalar = {
     .gate_relu2 = gate_relu2,
     .gate_silu = gate_silu,
     .gate_gelu = gate_gelu,
+    .gate_sigmoid = gate_sigmoid,
     .rope_half = rope_half,
     .rope_interleaved = rope_interleaved,
     .scale_sums = scale_sums,
+    .change_basis = change_basis,
+    .conv_silu = conv_silu,
+    .delta_chunk = delta_chunk,
+    .delta_seal = delta_seal,
     .quantize_i16 = quantize_i16,
     .head_i8 = head_i8,
     .head_q8_0 = head_q8_0,

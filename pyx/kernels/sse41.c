@@ -36,6 +36,11 @@ typedef vf vh;
 
 #include "lanes.inc.h"
 
+/* ---- needed by delta.inc.h: with VECTORS vectors each, as many sums as registers hold ---------------------------- */
+
+#define DELTA_TILE 2
+#include "delta.inc.h"
+
 /* ---- needed by maddubs.inc.h ------------------------------------------------------------------------------------- */
 
 typedef struct {

@@ -6,6 +6,7 @@
  *
  *   x86.h or arm.h       INLINE, OUT_OF_LINE, prefetch_l2, prefetch_stream, is_stream: used by all templates
  *   lanes.inc.h          float vectors
+ *   delta.inc.h          rotated bases, gated delta rule   (after lanes.inc.h)
  *   tiles.inc.h          several tokens; includes lookup.inc.h or packs.inc.h where the target asks for it
  *   groups.inc.h         scales per group                  (after lanes.inc.h)
  *   head.inc.h           output heads of 8 bits            (after lanes.inc.h)

@@ -625,6 +625,20 @@ static void test_elementwise(int n, int kind)
     memcpy(got, x, bytes);
     K->gate_gelu(got, w, n, got);
     verdict(same(got, want, bytes), "gate_gelu in place n %d kind %d", n, kind);
+    S->gate_sigmoid(x, w, n, want);
+    K->gate_sigmoid(x, w, n, got);
+    verdict(same(got, want, bytes), "gate_sigmoid n %d kind %d", n, kind);
+    if (K == S) {
+        int ok = 1;
+        for (int i = 0; i < n; i++) {
+            double exact = w[i] / (1.0 + exp(-(double)x[i]));
+            ok &= fabs(want[i] - exact) <= 6e-7 * fabs(exact) + 1e-30;
+        }
+        verdict(ok, "gate_sigmoid against double, n %d kind %d", n, kind);
+    }
+    memcpy(got, x, bytes);
+    K->gate_sigmoid(got, w, n, got);
+    verdict(same(got, want, bytes), "gate_sigmoid in place n %d kind %d", n, kind);
     for (int i = 0; i < n; i++) /* the far ends of the exponential */
         x[i] = rnd_float() * 200.0f;
     S->gate_silu(x, w, n, want);
@@ -682,6 +696,206 @@ static void test_rope(int n_rot, int head_dim)
         verdict(ok, "rope against double, interleaved %d n_rot %d", interleaved, n_rot);
     }
     free_buffers();
+}
+
+/* ---- rotated bases ---------------------------------------------------------------------------------------------- */
+
+static void test_basis(int block, int n, int kind)
+{
+    size_t bytes = (size_t)n * 4;
+    float *x = buffer(bytes), *want = buffer(bytes), *got = buffer(bytes), *signs = buffer(bytes);
+    fill_float(x, n, kind);
+    for (int i = 0; i < n; i++)
+        signs[i] = rnd() & 1 ? 1.0f : -1.0f;
+    for (int which = 0; which < 3; which++) {
+        const float *before = which == 1 ? signs : NULL, *after = which == 2 ? signs : NULL;
+        S->change_basis(x, before, after, n, block, want);
+        K->change_basis(x, before, after, n, block, got);
+        verdict(same(got, want, bytes), "change_basis n %d block %d kind %d signs %d", n, block, kind, which);
+        memcpy(got, x, bytes);
+        K->change_basis(got, before, after, n, block, got);
+        verdict(same(got, want, bytes), "change_basis in place n %d block %d kind %d signs %d", n, block, kind, which);
+        int ok = 1;
+        for (int i = 0; K == S && i < n; i++) { /* H[i][j] is negative where i and j share an odd number of ones */
+            double y = 0.0, size = 0.0;
+            for (int j = i / block * block; j < (i / block + 1) * block; j++) {
+                double at = (double)x[j] * (before ? before[j] : 1.0f);
+                y += __builtin_parity((unsigned)(i & j & (block - 1))) ? -at : at;
+                size += fabs(at);
+            }
+            ok &= fabs(want[i] - y / sqrt(block) * (after ? after[i] : 1.0f)) <= 1e-6 * size / sqrt(block) + 1e-40;
+        }
+        verdict(ok, "change_basis against double, n %d block %d kind %d signs %d", n, block, kind, which);
+    }
+    K->change_basis(x, signs, NULL, n, block, got); /* and back */
+    K->change_basis(got, NULL, signs, n, block, got);
+    float most = 0.0f, off = 0.0f;
+    for (int i = 0; i < n; i++) {
+        most = fmaxf(most, fabsf(x[i]));
+        off = fmaxf(off, fabsf(got[i] - x[i]));
+    }
+    verdict(off <= 3e-6f * most + 1e-43f, "change_basis there and back, n %d block %d kind %d", n, block, kind);
+    free_buffers();
+}
+
+static void all_bases(void)
+{
+    for (int block = LEAST_BASIS; block <= 2048; block *= 2)
+        for (int kind = 0; kind < N_FLOATS; kind++)
+            if (kind != HUGE_VALUES || block <= 64)
+                test_basis(block, block * (1 + kind % 3), kind);
+    test_basis(1024, 5120, UNIFORM);
+}
+
+/* ---- gated delta rule ------------------------------------------------------------------------------------------- */
+
+static void test_conv(int n, int kind)
+{
+    size_t bytes = (size_t)n * 4;
+    float *x[CONV_TAPS], *w = buffer(CONV_TAPS * bytes), *want = buffer(bytes), *got = buffer(bytes);
+    for (int tap = 0; tap < CONV_TAPS; tap++) {
+        x[tap] = buffer(bytes);
+        fill_float(x[tap], n, kind);
+    }
+    fill_float(w, CONV_TAPS * n, UNIFORM);
+    S->conv_silu((const float *const *)x, w, n, want);
+    K->conv_silu((const float *const *)x, w, n, got);
+    verdict(same(got, want, bytes), "conv_silu n %d kind %d", n, kind);
+    int ok = 1;
+    for (int i = 0; K == S && i < n; i++) {
+        double y = 0.0, size = 0.0;
+        for (int tap = 0; tap < CONV_TAPS; tap++) {
+            y += (double)x[tap][i] * w[tap * n + i];
+            size += fabs((double)x[tap][i] * w[tap * n + i]);
+        }
+        ok &= fabs(want[i] - y / (1.0 + exp(-y))) <= 1e-6 * size + 1e-30;
+    }
+    verdict(ok || kind == HUGE_VALUES, "conv_silu against double, n %d kind %d", n, kind);
+    free_buffers();
+}
+
+/* Heads as a layer feeds them: k of length 1, q of length 1/sqrt(dk), 0 < beta < 1, ln g <= 0. */
+struct delta_input {
+    float *k, *q, *v, *beta; /* [dk], [dk], [dv], [1] */
+    double g;                /* ln */
+};
+
+enum { FORGET_USUAL, FORGET_NOTHING, FORGET_ALL, FORGET_ANY, N_FORGET };
+
+static void fill_delta(struct delta_input *in, int64_t dk, int64_t dv, int kind)
+{
+    double length[2] = {0.0, 0.0};
+    fill_float(in->k, dk, UNIFORM);
+    fill_float(in->q, dk, UNIFORM);
+    fill_float(in->v, dv, UNIFORM);
+    for (int64_t i = 0; i < dk; i++) {
+        length[0] += (double)in->k[i] * in->k[i];
+        length[1] += (double)in->q[i] * in->q[i];
+    }
+    for (int64_t i = 0; i < dk; i++) {
+        in->k[i] = (float)(in->k[i] / sqrt(length[0]));
+        in->q[i] = (float)(in->q[i] / sqrt(length[1] * (double)dk));
+    }
+    in->beta[0] = 0.5f + 0.499f * rnd_float();
+    float u = fabsf(rnd_float());
+    if (kind == FORGET_ANY)
+        kind = (int)(rnd() % FORGET_ANY);
+    in->g = kind == FORGET_NOTHING ? 0.0 : kind == FORGET_ALL ? -200.0f * u : -0.2f * u * u;
+}
+
+/* One token as the rule is written: state [dk][dv], o [dv] in double. */
+static void delta_reference(const struct delta_input *in, int64_t dk, int64_t dv, double *exact, double *o)
+{
+    double g = exp(in->g);
+    for (int64_t j = 0; j < dv; j++) {
+        double had = 0.0, d;
+        for (int64_t i = 0; i < dk; i++) {
+            exact[i * dv + j] *= g;
+            had += exact[i * dv + j] * in->k[i];
+        }
+        d = in->beta[0] * (in->v[j] - had);
+        o[j] = 0.0;
+        for (int64_t i = 0; i < dk; i++) {
+            exact[i * dv + j] += in->k[i] * d;
+            o[j] += exact[i * dv + j] * in->q[i];
+        }
+    }
+}
+
+/* n_token tokens in steps of random lengths: the same bits as token by token, near the rule in double, to the end. */
+static void test_delta(int64_t dk, int64_t dv, int n_token, int kind)
+{
+    const int64_t ld_q = dk + 3, ld_v = dv + 5, ld_beta = 2, ld_o = dv + 1;
+    const size_t n_state = (size_t)(dk * dv) * 4, n_d = (size_t)dv * DELTA_CHUNK * 4;
+    const size_t n_o = (size_t)(ld_o * DELTA_CHUNK);
+    float *state[2] = {buffer(n_state), buffer(n_state)}, *d[2] = {buffer(n_d), buffer(n_d)};
+    float *k = buffer((size_t)dk * DELTA_CHUNK * 4), *q = buffer((size_t)ld_q * DELTA_CHUNK * 4);
+    float *v = buffer((size_t)ld_v * DELTA_CHUNK * 4), *beta = buffer((size_t)ld_beta * DELTA_CHUNK * 4);
+    float *o[2] = {buffer(n_o * 4), buffer(n_o * 4)};
+    double *c = buffer(DELTA_CHUNK * 8), *exact = buffer(n_state * 2), *answer = buffer((size_t)dv * 8);
+    double worst[2] = {0.0, 0.0}; /* of both halves of the text */
+    int equal = 1;
+    memset(state[0], 0, n_state);
+    memset(state[1], 0, n_state);
+    memset(exact, 0, n_state * 2);
+    memset(q, 0, (size_t)ld_q * DELTA_CHUNK * 4);
+    for (int begin = 0; begin < n_token; begin += DELTA_CHUNK) {
+        const int some = n_token - begin < DELTA_CHUNK ? n_token - begin : DELTA_CHUNK;
+        struct delta_input in[DELTA_CHUNK];
+        for (int t = 0; t < some; t++) {
+            in[t] = (struct delta_input){k + t * dk, q + t * ld_q, v + t * ld_v, beta + t * ld_beta, 0.0};
+            fill_delta(&in[t], dk, dv, kind);
+            c[t] = (t ? c[t - 1] : 0.0) + in[t].g;
+        }
+        memset(o[0], 0, n_o * 4);
+        memset(o[1], 0, n_o * 4);
+        memset(d[0], 0, n_d);
+        memset(d[1], 0, n_d);
+        for (int t = 0; t < some; t++)
+            S->delta_chunk(state[0], dk, dv, t, 1, k, c, q + t * ld_q, ld_q, v + t * ld_v, ld_v, beta + t * ld_beta,
+                           ld_beta, d[0], o[0] + t * ld_o, ld_o);
+        for (int t = 0; t < some;) {
+            int n = begin % 3 ? 1 + (int)(rnd() % (uint32_t)(some - t)) : some - t;
+            K->delta_chunk(state[1], dk, dv, t, n, k, c, q + t * ld_q, ld_q, v + t * ld_v, ld_v, beta + t * ld_beta,
+                           ld_beta, d[1], o[1] + t * ld_o, ld_o);
+            t += n;
+        }
+        equal &= same(o[1], o[0], n_o * 4) && same(d[1], d[0], n_d);
+        for (int t = 0; K == S && t < some; t++) {
+            delta_reference(&in[t], dk, dv, exact, answer);
+            for (int64_t j = 0; j < dv; j++)
+                worst[begin >= n_token / 2] = fmax(worst[begin >= n_token / 2], fabs(o[0][t * ld_o + j] - answer[j]));
+        }
+        if (some == DELTA_CHUNK) {
+            float *other = buffer(n_state); /* elsewhere, then in place */
+            S->delta_seal(state[0], dk, dv, k, c, d[0], state[0]);
+            K->delta_seal(state[1], dk, dv, k, c, d[1], other);
+            K->delta_seal(state[1], dk, dv, k, c, d[1], state[1]);
+            equal &= same(state[1], state[0], n_state) && !memcmp(other, state[1], n_state);
+            n_buffer--;
+            munmap(buffers[n_buffer].map, buffers[n_buffer].size);
+        }
+    }
+    verdict(equal, "gated delta rule, dims %d %d tokens %d kind %d", (int)dk, (int)dv, n_token, kind);
+    double size = 3.0 / sqrt((double)dk); /* of answers at most, where v is found as it was stored */
+    verdict(worst[0] <= 1e-6 * size && worst[1] <= 1e-6 * size,
+            "gated delta rule against double, dims %d %d tokens %d kind %d: %g, then %g of %g", (int)dk, (int)dv,
+            n_token, kind, worst[0], worst[1], size);
+    free_buffers();
+}
+
+static void all_delta(void)
+{
+    for (int i = 0; i < N_LENGTH; i++)
+        for (int kind = 0; kind < N_FLOATS; kind++)
+            test_conv(lengths[i], kind);
+    for (int kind = 0; kind < N_FORGET; kind++) {
+        for (int n_token = 1; n_token <= 70; n_token += 1 + n_token / 3)
+            test_delta(16 + 16 * (n_token % 3), 16 + 16 * (n_token % 4), n_token, kind);
+        test_delta(128, 128, 100, kind);
+        test_delta(16, 32, 20000, kind); /* no drift */
+    }
+    test_delta(MAX_DELTA_DIM, MAX_DELTA_DIM, 40, FORGET_USUAL);
 }
 
 /* ---- heads ------------------------------------------------------------------------------------------------------ */
@@ -1316,6 +1530,8 @@ static void run(const struct kernels *target)
     test_halves();
     if (K == S)
         test_expf();
+    all_bases();
+    all_delta();
     all_attention();
     printf("%-12s %ld passed, %ld failed, digest %016llx\n", target->name, passed - passed_before,
            failed - failed_before,

@@ -24,8 +24,9 @@ class Tiny:
     ternary_table: bool = False  # embedding and head, too
     names: dict[str, tuple[int, ...]] = field(default_factory=dict)  # further tensors of a layer -> shape
     quantization: dict[str, Any] | None = None  # of config.json
-    norms_from_one: bool = False  # norms are stored less 1
     binary: bool = False  # no weight is 0
+    norms_from_one: bool = False  # norms are stored less 1, but those of gated delta layers
+    basis: int = 0  # block of the Walsh-Hadamard transform in whose basis the ternary matrices are stored, 0: none
 
 
 _BASE: dict[str, Any] = {
@@ -90,20 +91,56 @@ WITHOUT = {
 }  # fmt: skip
 ALL = {**MODELS, **WITHOUT}
 
+_DELTA: dict[str, Any] = {
+    **_BASE, "model_type": "qwen3_5_text", "num_hidden_layers": 4, "linear_conv_kernel_dim": 4,
+    "linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 64, "linear_value_head_dim": 64,
+    "layer_types": ["linear_attention"] * 3 + ["full_attention"],
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25,
+                        "mrope_section": [6, 5, 5], "mrope_interleaved": True},
+}  # fmt: skip
+del _DELTA["rope_theta"]
+
+#: models with gated delta layers: Qwen3.5, and Bonsai 2, whose file has a rotated basis
+HYBRIDS = {
+    "qwen35": Tiny("Qwen3_5ForCausalLM", {**_DELTA, "tie_word_embeddings": False}, 128, True, norms_from_one=True),
+    "bonsai2": Tiny("Qwen3_5ForCausalLM", _DELTA, 128, True, norms_from_one=True, basis=128),
+}
+#: for them, several chunks of the delta rule
+LONG = [1, *np.random.RandomState(35).randint(3, 320, 69).tolist()]
+
+
+def mixer_shapes(tiny: Tiny, index: int) -> dict[str, tuple[int, ...]]:
+    """Name in a layer -> shape, of what lets a token see those before it."""
+    c = tiny.config
+    hidden, q = c["hidden_size"], c["num_attention_heads"] * c["head_dim"]
+    kv = c["num_key_value_heads"] * c["head_dim"]
+    kinds = c.get("layer_types", ())
+    if "linear_attention" not in kinds:
+        return {"self_attn.q_proj": (q, hidden), "self_attn.k_proj": (kv, hidden), "self_attn.v_proj": (kv, hidden),
+                "self_attn.o_proj": (hidden, q)}  # fmt: skip
+    if kinds[index] == "full_attention":  # each head's rows of q are followed by those of its gate
+        return {"self_attn.q_proj": (2 * q, hidden), "self_attn.k_proj": (kv, hidden),
+                "self_attn.v_proj": (kv, hidden), "self_attn.o_proj": (hidden, q), **_QK}  # fmt: skip
+    heads, inner = c["linear_num_value_heads"], c["linear_num_value_heads"] * c["linear_value_head_dim"]
+    channels = 2 * c["linear_num_key_heads"] * c["linear_key_head_dim"] + inner
+    return {
+        "linear_attn.in_proj_qkv": (channels, hidden), "linear_attn.in_proj_z": (inner, hidden),
+        "linear_attn.in_proj_b": (heads, hidden), "linear_attn.in_proj_a": (heads, hidden),
+        "linear_attn.conv1d": (channels, 1, 4), "linear_attn.dt_bias": (heads,), "linear_attn.A_log": (heads,),
+        "linear_attn.norm": (c["linear_value_head_dim"],), "linear_attn.out_proj": (hidden, inner),
+    }  # fmt: skip
+
 
 def shapes(tiny: Tiny) -> dict[str, tuple[int, ...]]:
     """Hugging Face name -> shape, of all tensors."""
     c = tiny.config
     hidden, ffn, vocab = c["hidden_size"], c["intermediate_size"], c["vocab_size"]
-    q, kv = c["num_attention_heads"] * c["head_dim"], c["num_key_value_heads"] * c["head_dim"]
     table: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (vocab, hidden), "model.norm.weight": (hidden,)}
     if not c["tie_word_embeddings"]:
         table["lm_head.weight"] = (vocab, hidden)
     for i in range(c["num_hidden_layers"]):
         layer: dict[str, tuple[int, ...]] = {
-            "input_layernorm": (hidden,), "post_attention_layernorm": (hidden,), "self_attn.q_proj": (q, hidden),
-            "self_attn.k_proj": (kv, hidden), "self_attn.v_proj": (kv, hidden), "self_attn.o_proj": (hidden, q),
-            **tiny.names,
+            "input_layernorm": (hidden,), "post_attention_layernorm": (hidden,), **mixer_shapes(tiny, i), **tiny.names,
         }  # fmt: skip
         if "num_experts" in c and i not in c["mlp_only_layers"]:
             layer["mlp.gate"] = (c["num_experts"], hidden)
@@ -114,7 +151,8 @@ def shapes(tiny: Tiny) -> dict[str, tuple[int, ...]]:
             layer |= {f"{prefix}.gate_proj": (inner, hidden), f"{prefix}.up_proj": (inner, hidden),
                       f"{prefix}.down_proj": (hidden, inner)}  # fmt: skip
         for name, shape in layer.items():
-            table[f"model.layers.{i}.{name}" + ("" if name.endswith(".bias") else ".weight")] = shape
+            whole = name.endswith((".bias", ".dt_bias", ".A_log"))
+            table[f"model.layers.{i}.{name}" + ("" if whole else ".weight")] = shape
     return table
 
 
@@ -128,7 +166,28 @@ def codes_and_scales(tiny: Tiny, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_ternary(tiny: Tiny, name: str) -> bool:
-    return "_proj.weight" in name or (tiny.ternary_table and name in ("model.embed_tokens.weight", "lm_head.weight"))
+    if name.endswith(("_proj.weight", "in_proj_qkv.weight", "in_proj_z.weight")):
+        return True
+    return tiny.ternary_table and name in ("model.embed_tokens.weight", "lm_head.weight")
+
+
+def signs(width: int) -> np.ndarray:
+    """+-1 [width], of a rotated basis."""
+    return np.random.RandomState(width).choice([-1.0, 1.0], width)
+
+
+def transform(block: int) -> np.ndarray:
+    """Sylvester's orthonormal Walsh-Hadamard matrix [block, block]."""
+    h = np.ones((1, 1))
+    while len(h) < block:
+        h = np.block([[h, h], [h, -h]])
+    return h / np.sqrt(block)
+
+
+def from_basis(tiny: Tiny, stored: np.ndarray) -> np.ndarray:
+    """Rows [.., k] of a matrix as they work on activations that are not rotated."""
+    blocks = stored.astype(np.float64).reshape(*stored.shape[:-1], -1, tiny.basis) @ transform(tiny.basis)
+    return blocks.reshape(stored.shape) * signs(stored.shape[-1])
 
 
 def weights(tiny: Tiny) -> dict[str, np.ndarray]:
@@ -139,8 +198,12 @@ def weights(tiny: Tiny) -> dict[str, np.ndarray]:
         if is_ternary(tiny, name):
             codes, scales = codes_and_scales(tiny, name)
             found[name] = codes * np.repeat(scales.astype(np.float32), shape[1] // scales.shape[1], 1)
+            if tiny.basis:
+                found[name] = from_basis(tiny, found[name]).astype(np.float32)
+        elif name.endswith("A_log"):
+            found[name] = np.log(0.02 + 2.0 * random.rand(*shape) ** 3).astype(np.float32)
         elif len(shape) == 1:
-            one = "bias" not in name and not tiny.norms_from_one
+            one = "bias" not in name and not (tiny.norms_from_one and "linear_attn" not in name)
             found[name] = (0.3 * random.randn(*shape) + one).astype(np.float32)
         else:  # exact in half precision
             found[name] = (0.2 * random.randn(*shape)).astype(np.float16).astype(np.float32)
