@@ -28,6 +28,7 @@ from benchmarks.needs import numpy as np
 from edge.formats import gguf
 from edge.formats.checkpoint import MOST_PLANES, PLANE_TYPES
 from edge.formats.gguf_keys import KEY_PLANES
+from edge.formats.names import parts
 from edge.registry import shapes
 from edge.registry.families import FAMILIES
 from edge.registry.shapes import Shape
@@ -46,6 +47,10 @@ SHAPES = {
     "tiny": Shape("bitnet-b1.58", 2, 256, 768, 4, 2, 64, 512, 512, 1e4, 1e-5, True, "tiny"),
     "tiny-silu": Shape("bitnet", 2, 256, 512, 4, 4, 64, 512, 512, 1e4, 1e-5, True, "sentencepiece"),
     "tiny-llama": Shape("llama", 2, 256, 512, 4, 2, 128, 512, 512, 1e6, 1e-6, False, "tiny"),
+    "tiny-qwen35": Shape("qwen35", 4, 256, 512, 4, 2, 128, 512, 1024, 1e7, 1e-6, True, "tiny", rotary=32,
+                         delta=(2, 6, 64, 128)),
+    "tiny-bonsai2": Shape("qwen35", 4, 256, 512, 4, 2, 128, 512, 1024, 1e7, 1e-6, True, "tiny", rotary=32,
+                          delta=(2, 6, 64, 128), basis=128),
     "tiny-qwen3": Shape("qwen3", 2, 256, 512, 4, 2, 128, 512, 512, 1e6, 1e-6, True, "tiny"),
     "tiny-planes": Shape("llama", 2, 192, 320, 3, 1, 64, 512, 512, 1e5, 1e-5, True, "tiny"),
     "tiny-qwen3moe": Shape("qwen3moe", 2, 256, 128, 4, 2, 128, 512, 512, 1e6, 1e-6, True, "tiny", experts=(8, 2)),
@@ -251,11 +256,25 @@ def router_pieces(seed: int, name: str, rows: int, k: int) -> Iterator[np.ndarra
     yield Stream(seed, name).draw(NORMAL, rows * k).astype(np.float32) * np.float32(2 / 30 / k**0.5)
 
 
+def stored_name(name: str) -> str:
+    """The name of a tensor in files of hybrid models."""
+    return name.replace(".ffn_norm.", ".post_attention_norm.")
+
+
+def float_pieces(seed: int, name: str, n: int) -> Iterator[np.ndarray]:
+    """Numbers of gated delta layers (F32): ssm_a about -0.5, small ones for the others."""
+    noise = Stream(seed, name).draw(NORMAL, -(-n // 4) * 4)[:n] / np.float32(30)
+    yield (-0.5 * np.exp2(noise) if name.endswith("ssm_a") else 0.1 * noise).astype(np.float32)
+
+
 def plan(shape: Shape, type: str, embedding: str, planes: int = 1) -> list[tuple[str, str, tuple[int, ...]]]:
     """Name, stored type and shape (out, in; of planes in * planes) of every tensor, in file order.
 
     Where a row is no multiple of 256, TQ1_0 and TQ2_0 cannot hold it and the tensor is F16, as converters leave it.
     """
+    if shape.delta:
+        return [(stored_name(part.name), {"matrix": type, "table": embedding}.get(part.role, "F32"), part.shape)
+                for part in parts(shape.config("")) if part.needed]  # fmt: skip
     q, kv = shape.n_head * shape.head_dim, shape.n_kv_head * shape.head_dim
     tensors: list[tuple[str, str, tuple[int, ...]]] = [("token_embd.weight", embedding, (shape.n_vocab, shape.hidden))]
 
@@ -302,6 +321,8 @@ def plan(shape: Shape, type: str, embedding: str, planes: int = 1) -> list[tuple
 
 def pieces(seed: int, name: str, type: str, shape: tuple[int, ...], planes: int = 1) -> Iterator[np.ndarray]:
     """The stored bytes of one tensor of the plan."""
+    if any(part in name for part in (".ssm_a", ".ssm_beta", ".ssm_conv1d", ".ssm_dt")):
+        return float_pieces(seed, name, int(np.prod(shape)))
     if len(shape) == 1:
         return vector_pieces(seed, name, shape[0])
     if name in ("token_embd.weight", "output.weight"):
@@ -312,6 +333,20 @@ def pieces(seed: int, name: str, type: str, shape: tuple[int, ...], planes: int 
     if type in PLANES:
         return plane_pieces(seed, name, rows, k // planes, type, planes)
     return ternary_pieces(seed, name, rows, k, type)
+
+
+def basis_keys(shape: Shape) -> dict[str, Any]:
+    """The keys of a rotated basis: signs for each width, and the matrices in it."""
+    names = [stored_name(part.name) for part in parts(shape.config("")) if part.role in ("matrix", "table")]
+    inner = shape.delta[1] * shape.delta[3] if shape.delta else shape.n_head * shape.head_dim
+    widths = sorted({shape.hidden, inner, shape.n_head * shape.head_dim, shape.ffn})
+    signs = [1 if code & 1 else -1 for width in widths for code in Stream(width, "signs").draw(CODES, width)]
+    return {
+        "version": 2 if shape.tied else 1, **({"tied_output": True} if shape.tied else {}), "block_size": shape.basis,
+        "transform": "normalized-sylvester-walsh-hadamard", "axis": "input-last-dimension", "sign_mode": "explicit",
+        "sign_widths": widths, "sign_values": signs,
+        "weight_names": names[1:], "inverse_weight_names": names[:1], "gdn_v_grouped": True,
+    }  # fmt: skip
 
 
 def metadata(shape: Shape, name: str, type: str) -> dict[str, Any]:
@@ -342,6 +377,15 @@ def metadata(shape: Shape, name: str, type: str) -> dict[str, Any]:
         meta[f"{a}.expert_feed_forward_length"] = shape.ffn
     if FAMILIES[a].unrotated:
         meta[f"{a}.rope.dimension_count"], meta[f"{a}.rope.dimension_count_swa"] = 0, shape.rope_dim
+    if shape.delta:
+        n_k, n_v, dk, dv = shape.delta
+        meta |= {
+            f"{a}.rope.dimension_count": shape.rotary, f"{a}.full_attention_interval": 4, f"{a}.ssm.conv_kernel": 4,
+            f"{a}.ssm.state_size": dk, f"{a}.ssm.group_count": n_k, f"{a}.ssm.time_step_rank": n_v,
+            f"{a}.ssm.inner_size": n_v * dv,
+        }  # fmt: skip
+    if shape.basis:
+        meta |= {f"prism.hadamard.{key}": value for key, value in basis_keys(shape).items()}
     if shape.window:
         meta[f"{a}.attention.sliding_window"] = shape.window
     if shape.vocabulary == "sentencepiece":

@@ -64,8 +64,9 @@ measured. For six of these models that program also computes the limit that the 
 for Ternary-Bonsai on the ARM laptop: at most 166, 71 and 38 tokens per second for 1.7B, 4B and 8B. Speeds measured on
 an x86-64 machine are in `benchmarks/SPEED.md`."""
 FURTHER = """Also supported, if a file has them: sub-norms, a norm before each projection, biases of q, k and v,
-separate output heads, norms after blocks, layers with sliding windows, and rotary scaling (linear, YaRN, Llama 3, and
-the short factors of longrope)."""
+separate output heads, norms after blocks, layers with sliding windows, gated delta layers and output gates (Qwen3.5),
+matrices in a rotated basis (Bonsai 2), and rotary scaling (linear, YaRN, Llama 3, and the short factors of
+longrope)."""
 EXPERTS = """maple and qwen3moe are mixtures of experts: a token uses few of them (8 of 256, 8 of 128). All of them
 should fit in memory; where they do not, or `--memory` allows less, the rest stays on the disk and is read when a token
 needs it: answers are the same, and slower by what the disk reads (`bench` shows its share). They run from the map only
@@ -159,7 +160,6 @@ def page() -> str:
         *(f"| `{name}` | {why} |" for name, why in REFUSED.items()),
         "| types TL1, TL2 | can only be decoded with the tile sizes of the machine that wrote them; convert again as "
         "I2_S |",
-        "| `prism.hadamard.*` | weights in a rotated basis (Bonsai 2); use Ternary-Bonsai 1.7B, 4B or 8B |",
         "",
     ]
     return "\n".join(lines)

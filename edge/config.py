@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edge.errors import InvalidFile
-from edge.layers import Attention, Experts, LayerConfig, check_dimension
+from edge.layers import Attention, Delta, Experts, LayerConfig, check_dimension
 
 #: types of the output head in memory: "auto", "native" (as the file has it), and KINDS of pyx.head but for "ternary",
 #: which only a file can ask for, and "none", which gives no logits (tests/kernels/test_head.py compares them)
@@ -53,6 +53,7 @@ class ModelConfig:
     residual_scale: float = 1.0  # multiplies what mixer and feed-forward part add to the residual stream
     logit_scale: float = 1.0  # multiplies logits
     planes: int = 0  # 32, 64 or 128 weights that share a scale; 0: no planes
+    rotated: bool = False  # some matrices are stored in a rotated basis (Tensor.basis)
 
     def __post_init__(self) -> None:
         check_dimension("n_layer", len(self.layers))
@@ -79,6 +80,9 @@ class ModelConfig:
         if len({(mixer.n_head, mixer.n_kv_head, mixer.head_dim) for mixer in self.attention}) > 1:
             raise InvalidFile("its attention layers have different numbers or sizes of heads, which is not supported")
 
+        if len(set(self.recurrent)) > 1:
+            raise InvalidFile("its gated delta layers differ from each other, which is not supported")
+
     @property
     def n_layer(self) -> int:
         """Number of layers."""
@@ -88,6 +92,21 @@ class ModelConfig:
     def attention(self) -> tuple[Attention, ...]:
         """The mixers with attention, in the order of their layers: those that have keys and values in a KV cache."""
         return tuple(layer.mixer for layer in self.layers if isinstance(layer.mixer, Attention))
+
+    @property
+    def recurrent(self) -> tuple[Delta, ...]:
+        """The gated delta mixers, in the order of their layers: those whose states a session holds."""
+        return tuple(layer.mixer for layer in self.layers if isinstance(layer.mixer, Delta))
+
+    @property
+    def recurrent_shape(self) -> tuple[int, int, int, int, int] | None:
+        """(gated delta layers, key heads, value heads, head_dim_k, head_dim_v), an argument of
+        :class:`pyx.kv.KVCache`; None if there are none.
+        """
+        mixers = self.recurrent
+        if not mixers:
+            return None
+        return len(mixers), mixers[0].n_k_head, mixers[0].n_v_head, mixers[0].head_dim_k, mixers[0].head_dim_v
 
     @property
     def n_head(self) -> int:

@@ -29,6 +29,10 @@ LIMITS = {
     "rope_dim": (0, 512),
     "n_expert": (1, 4096),
     "n_used": (1, 64),  # experts of a token
+    "n_k_head": (1, 1024),
+    "n_v_head": (1, 1024),
+    "head_dim_k": (16, 256),
+    "head_dim_v": (16, 256),
 }
 #: longest sliding window in tokens
 LONGEST_WINDOW = 1 << 24
@@ -151,6 +155,7 @@ class Attention:
     qk_norm: str = ""  # "before" or "after" the rotation: a norm of each query and key head
     qkv_bias: bool = False
     query_scale: float = 1.0  # multiplies queries beside 1 / sqrt(head_dim); with norms of heads before the rotation
+    gated: bool = False  # attn_q has a gate behind each head, whose sigmoid multiplies the head's output
     kind: str = field(default="attention", init=False)
 
     def __post_init__(self) -> None:
@@ -171,6 +176,8 @@ class Attention:
             raise InvalidFile(f"query_scale {self.query_scale} is out of range")
         if self.query_scale != 1.0 and self.qk_norm != "before":
             raise InvalidFile("a scale of queries is supported only with norms of queries before the rotation")
+        if self.gated and self.qkv_bias:
+            raise InvalidFile("attention with both an output gate and biases is not supported")
 
     @property
     def q_dim(self) -> int:
@@ -193,6 +200,46 @@ class Attention:
         dim = self.rotation.dim if dim is None else dim
         rotation = Rotation(theta, dim, self.rotation.style, divided=False)
         return replace(self, window=window, rotation=rotation)
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A mixer: the gated delta rule (Gated DeltaNet): a state of fixed size for each value head instead of keys and
+    values, behind a convolution over the latest four tokens.
+
+    Each key head (as many query heads) serves as many value heads: with ``tiled``, value head v has key head v %
+    n_k_head (GGUF), else v // (n_v_head / n_k_head) (Hugging Face).  ``grouped_out``: the columns of the output
+    projection are ordered as without ``tiled``.
+
+    Raises InvalidFile for values that are not valid or do not fit each other.
+    """
+
+    n_k_head: int
+    n_v_head: int
+    head_dim_k: int
+    head_dim_v: int
+    tiled: bool = True
+    grouped_out: bool = False
+    kind: str = field(default="delta", init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("n_k_head", "n_v_head", "head_dim_k", "head_dim_v"):
+            check_dimension(name, getattr(self, name))
+        if self.n_v_head % self.n_k_head:
+            raise InvalidFile(f"{self.n_v_head} value heads cannot share {self.n_k_head} key heads evenly")
+        if self.head_dim_k % 16 or self.head_dim_v % 16:
+            raise InvalidFile(f"heads of {self.head_dim_k} and {self.head_dim_v} in gated delta layers are not "
+                              "supported (multiples of 16 are)")
+
+    @property
+    def inner(self) -> int:
+        """Width of the concatenated value heads."""
+        return self.n_v_head * self.head_dim_v
+
+    @property
+    def channels(self) -> int:
+        """Width of the concatenated query, key and value heads, which pass the convolution."""
+        return 2 * self.n_k_head * self.head_dim_k + self.inner
 
 
 @dataclass(frozen=True)
@@ -247,7 +294,7 @@ class Experts:
 class LayerConfig:
     """One layer of a model."""
 
-    mixer: Attention
+    mixer: Attention | Delta
     feed_forward: Dense | Experts
     inner_norm: bool = False  # a norm before each projection
     post_norm: bool = False  # a norm after the mixer and one after the feed-forward part, before they are added
@@ -257,5 +304,9 @@ class LayerConfig:
             raise InvalidFile("experts with norms before projections or after blocks are not supported")
 
     def styled(self, style: str) -> LayerConfig:
-        """The same layer with the pairs of its rotation in another order, see :class:`Rotation`."""
+        """The same layer with the pairs of its rotation in another order, see :class:`Rotation`; one without attention
+        as it is.
+        """
+        if not isinstance(self.mixer, Attention):
+            return self
         return replace(self, mixer=replace(self.mixer, rotation=replace(self.mixer.rotation, style=style)))

@@ -4,6 +4,7 @@ from libc.stdint cimport int8_t, int64_t
 from pyx.cpu cimport kernels
 from pyx.memory cimport Arena
 from pyx.policy cimport pages
+from pyx.recurrent cimport recurrence
 from pyx.team cimport team
 
 cdef enum:
@@ -12,6 +13,7 @@ cdef enum:
 # The tokens of a step that go to one cache, at its positions pos0, pos0 + 1, ...
 cdef struct segment:
     pages *kv               # its cache
+    recurrence *delta       # the states of its gated delta layers, NULL if there are none
     int64_t first           # its first token among those of the step
     int64_t n_token
     int64_t pos0            # position of that token

@@ -42,13 +42,13 @@ cdef void feed_dense(step_plan *p, const dense_part *w, const float *post_norm, 
     cdef activations a
     if w.inner.gate != NULL:
         rows_apart(p, w.gate, NULL, w.norm, w.inner.gate, GATE_UP, acc, s.gate, tid, n_thread)
-    a = quantised(p, p.w.h, w.norm, w.inner.up, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
+    a = quantised(p, w.up, p.w.h, w.norm, w.inner.up, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
     if w.inner.gate == NULL:
         rows_of(p, w.gate, &a, start, stop, False, acc, s.gate)
     rows_of(p, w.up, &a, start, stop, False, acc, s.up)
     activate(p, w, start, stop - start)  # the same rows of both, so no barrier in between
     done(p, GATE_UP, tid, n_thread)
-    a = quantised(p, s.gate, w.sub_norm, w.inner.down, w.ffn, INT8, tid, n_thread)
+    a = quantised(p, w.down, s.gate, w.sub_norm, w.inner.down, w.ffn, INT8, tid, n_thread)
     add_rows(p, w.down, &a, post_norm, DOWN, acc, tid, n_thread)
 
 

@@ -43,7 +43,7 @@ cdef void feed_experts(step_plan *p, const experts_part *w, int tid, int n_threa
     cdef int64_t start = share(w.ffn, unit_of(p), tid, n_thread), stop = share(w.ffn, unit_of(p), tid + 1, n_thread)
     cdef int64_t row0 = share(p.hidden, unit_of(p), tid, n_thread)
     cdef int64_t row1 = share(p.hidden, unit_of(p), tid + 1, n_thread)
-    cdef activations a = quantised(p, p.w.h, w.norm, NULL, p.hidden, INT8, tid, n_thread)
+    cdef activations a = quantised(p, w.gate, p.w.h, w.norm, NULL, p.hidden, INT8, tid, n_thread)
     route(p, w, &a, tid, n_thread)
     done(p, ROUTE, tid, n_thread)
     for i in range(share(p.n_token, 1, tid, n_thread), share(p.n_token, 1, tid + 1, n_thread)):

@@ -37,6 +37,9 @@ cdef class Head:
     cdef readonly BitPlanes bit_planes  # HEAD_BIT_PLANES, or of Q8_0 rows, or None
     # [HEAD_TOKENS][k], for heads with integer products; ternary: int8, then float and int32 [HEAD_TOKENS][k/128]
     cdef int16_t *x16
+    cdef int64_t basis              # block of the basis in which the rows are stored (change_basis); 0: none
+    cdef const float *signs         # [k] of that basis, or NULL
+    cdef object signs_owner
     cdef float s[HEAD_TOKENS]       # HEAD_XMAX / max|x| of each vector
     cdef team team
     cdef allocate(self)

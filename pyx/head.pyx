@@ -29,7 +29,8 @@ from libc.string cimport memcpy
 from openmp cimport omp_get_num_threads
 
 from pyx.attention cimport share
-from pyx.cpu cimport GROUP, GROUP_PAIR, GROUP_WHOLE, GROUP_WORK, PANEL_BYTES, PANEL_ROWS, PLANE_BLOCK, active, kernels
+from pyx.cpu cimport (
+    GROUP, GROUP_PAIR, GROUP_WHOLE, GROUP_WORK, LEAST_BASIS, PANEL_BYTES, PANEL_ROWS, PLANE_BLOCK, active, kernels)
 from pyx.memory cimport Arena
 from pyx.bit_planes cimport BitPlanes, answer
 from pyx.bit_planes import sizes
@@ -143,6 +144,16 @@ cdef class Head:
         self.source, self.fresh = stored, True
         if KINDS[self.kind][1] != 8:
             self.make()
+
+    def in_basis(self, int64_t block, signs=None):
+        """The rows are stored in a rotated basis, see TernaryMatrix.in_basis.  Not for "none", which has no rows."""
+        cdef const float[::1] values = signs
+        if block < LEAST_BASIS or block & (block - 1) or self.k % block or self.kind_id == HEAD_NONE or (
+                signs is not None and values.shape[0] != self.k):
+            raise ValueError(f"a basis of blocks of {block} does not fit a head of {self.k}")
+        self.basis, self.signs, self.signs_owner = block, NULL, signs
+        if signs is not None:
+            self.signs = &values[0]
 
     @property
     def usable(self):
@@ -276,6 +287,8 @@ cdef class Head:
             some = min(<int64_t>HEAD_TOKENS, n - t)
             for i in range(share(some, 1, tid, n_thread), share(some, 1, tid + 1, n_thread)):
                 kernel.rmsnorm(a[t + i].h, norm, eps, k, x + i * k)
+                if self.basis:
+                    kernel.change_basis(x + i * k, self.signs, NULL, k, self.basis, x + i * k)
                 self.ask(kernel, i, x + i * k)
             team_barrier(&self.team, n_thread)
             self.logits(

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 from pyx.memory cimport Arena
 from pyx.policy cimport pages, stream
 from pyx.pool cimport PagePool
+from pyx.recurrent cimport Recurrence
 from pyx.spill cimport Spill
 
 cdef class KVCache:
@@ -12,6 +13,7 @@ cdef class KVCache:
     cdef readonly Spill spill   # None: pages that leave the window are lost
     cdef int64_t spills_from    # number of tokens above which pages leave the window
     cdef Arena block_tables     # streams, their block tables, the sinks' angles
+    cdef readonly Recurrence recurrent  # the states of gated delta layers, None if there are none
     cdef dict plan              # the arguments it was made with
     cdef readonly int64_t n_ctx, n_tokens
     cdef readonly str kv_type, policy, positions
@@ -24,6 +26,7 @@ cdef class KVCache:
     # Before n more tokens: is there room for their pages, beside `others` bytes of pages that other caches will take in
     # the same step?  Returns how many bytes that will be with those of this cache, 0 where the pool has no limit.
     cdef int64_t prepare(self, int64_t n, int64_t others) except -1
+    cdef int64_t _crop_pages(self, int64_t kept) except -1
     cdef void _forget(self, int64_t first)
     cdef int64_t _wanted(self, int64_t n)
     cdef stream *_stream(self, int64_t layer, int64_t head) except NULL

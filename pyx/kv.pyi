@@ -45,6 +45,8 @@ class KVCache:
         spare: int = 0,
         hadamard: bool = False,
         windows: Sequence[int] | None = None,
+        recurrent: tuple[int, int, int, int, int] | None = None,
+        snapshots: int = 0,
         pool: PagePool | None = None,
         spill: tuple[str, int] | None = None,
     ) -> None: ...
@@ -64,8 +66,10 @@ class KVCache:
         spare: int = 0,
         hadamard: bool = False,
         windows: Sequence[int] | None = None,
+        recurrent: tuple[int, int, int, int, int] | None = None,
+        snapshots: int = 0,
     ) -> int:
-        """Exactly the bytes of pages that a cache of this plan has room for."""
+        """Exactly the bytes of pages and states that a cache of this plan has room for."""
     @property
     def nbytes(self) -> int: ...
     @property
@@ -86,11 +90,18 @@ class KVCache:
     @property
     def counters(self) -> tuple[int, int]:
         """(n_tokens, most): with the bytes of ``dump`` all that a cache of the same plan needs to go on."""
+    @property
+    def states(self) -> list[list[int]]:
+        """[[tokens, kept]] of the states of gated delta layers that it holds, ascending."""
+    def mark(self) -> None:
+        """Keep the states of now as a snapshot that ``crop`` can go back to; nothing without gated delta layers."""
     def dump(self) -> list[memoryview]:
         """The pages held, as read-only views of the cache itself."""
-    def dump_bytes(self, n_tokens: int, most: int) -> int:
+    def dump_bytes(self, n_tokens: int, most: int, states: Sequence[Sequence[int]] = ()) -> int:
         """Bytes of the dump of a cache of this plan in that state; ValueError for a state it cannot be in."""
-    def restore(self, n_tokens: int, most: int, fill: Callable[[memoryview], object]) -> None:
+    def restore(
+        self, n_tokens: int, most: int, fill: Callable[[memoryview], object], states: Sequence[Sequence[int]] = ()
+    ) -> None:
         """Take over a dump: ``fill(view)`` writes the next ``len(view)`` bytes of it into each view."""
     def fork(self) -> KVCache:
         """A second cache in the same state; pages are shared until one of the two writes to them."""

@@ -22,6 +22,8 @@ from pyx.page cimport is_quantised, page_format, type_name
 from pyx.page import page_types
 from pyx.policy cimport first_page, forget, hold, pages, reach, stream, block_table_size, unseen
 from pyx.pool cimport PagePool, is_ring, references, share_page
+from pyx.recurrent cimport Recurrence
+from pyx.recurrent import bytes_for as recurrent_bytes
 from pyx.spill cimport Spill
 
 @cython.no_gc  # no part of a cycle; and __dealloc__ needs the pool as it was
@@ -39,7 +41,9 @@ cdef class KVCache:
     budget.POLICIES and budget.POSITIONS. spare: additional pages per head, so that ``crop`` can go back that far after
     old tokens were dropped. hadamard: keys are rotated before they are stored, and queries likewise. windows: of the
     model itself, the number of latest tokens that each layer sees at most, 0 for all; such layers keep no sinks. pool:
-    the pool of its pages, shared with other caches of the same plan; None: a pool of its own. spill: (folder, bytes) of
+    the pool of its pages, shared with other caches of the same plan; None: a pool of its own. recurrent: (layers, key
+    heads, value heads, dk, dv) of the gated delta layers of a model, whose states the cache holds beside its pages, and
+    ``snapshots`` earlier ones to which `crop` goes back. spill: (folder, bytes) of
     a file for the pages that are dropped, for ``crop``; not with policy "heavy".
 
     Raises ValueError for impossible shapes, types and plans, MemoryError if the system refuses memory.
@@ -48,7 +52,8 @@ cdef class KVCache:
     def __cinit__(
         self, int64_t n_layer, int64_t n_kv_head, int64_t head_dim, int64_t n_ctx, str kv_type="f16",
         int64_t window=0, int64_t sinks=0, *, budgets=None, str policy="recent", str positions="absolute",
-        int64_t spare=0, bint hadamard=False, windows=None, PagePool pool=None, spill=None):
+        int64_t spare=0, bint hadamard=False, windows=None, recurrent=None, int64_t snapshots=0, PagePool pool=None,
+        spill=None):
         cdef int64_t i, at = 0, n_float = 0, n_ring = 0, entries, angles, streams = n_layer * n_kv_head
         cdef stream *s
         cdef int32_t *cell
@@ -58,6 +63,7 @@ cdef class KVCache:
                          positions=positions, spare=spare, hadamard=hadamard, windows=windows)
         self.windows = windows
         shape = shapes(n_layer, n_kv_head, head_dim, **self.plan)
+        self.plan |= dict(recurrent=recurrent, snapshots=snapshots)
         self.n_ctx, self.kv_type, self.endless = n_ctx, page_types(kv_type), window > 0
         self.policy, self.positions = policy, positions
         self.p.n_layer, self.p.n_kv_head, self.p.head_dim = n_layer, n_kv_head, head_dim
@@ -86,6 +92,8 @@ cdef class KVCache:
         self.p.sink_cos = <float *>(cell + 5 * entries + streams)
         self.p.sink_sin = self.p.sink_cos + angles
         self.pool = PagePool(huge=True) if pool is None else pool
+        if recurrent is not None:
+            self.recurrent = Recurrence(recurrent, snapshots, self.pool)
         self.p.pool = &self.pool.s
         self.p.slab = self.pool.admit(n_float, n_ring, self.p.unsealed.bytes, self.p.sealed.bytes)
         if spill is not None and not self.p.heavy:
@@ -99,16 +107,21 @@ cdef class KVCache:
             self.pool.leave(self.p.slab)
 
     @staticmethod
-    def bytes_for(*args, **plan):
-        """The exact number of bytes of pages that a cache of this plan has room for; arguments of the class, without
-        pool.
+    def bytes_for(*args, recurrent=None, snapshots=0, **plan):
+        """The exact number of bytes of pages and states that a cache of this plan has room for; arguments of the class,
+        without pool.
         """
-        return bytes_for(*args, **plan)
+        states = 0 if recurrent is None else recurrent_bytes(recurrent, snapshots)
+        return bytes_for(*args, **plan) + states
 
     cdef int64_t prepare(self, int64_t n, int64_t others) except -1:
         """Make room for n more tokens.  Raises MemoryError at the limit of the pool."""
         if self.pool.limit is not None:
             others += self._wanted(n)
+            if self.recurrent is not None:
+                others += self.recurrent.wanted(self.n_tokens, n)
+                while self.pool.used + others > self.pool.limit and self.recurrent.give_up():
+                    pass
             if self.pool.used + others > self.pool.limit:
                 raise MemoryError(
                     f"{self.pool.used / 1e6:.1f} MB of KV pages are in use, {self.pool.limit / 1e6:.1f} MB allowed")
@@ -116,6 +129,8 @@ cdef class KVCache:
                 self.pool.trim()
         if self.spill is not None and self.spill.s.fd < 0 and self.n_tokens + n > self.spills_from:
             self.spill.open()
+        if self.recurrent is not None:
+            self.recurrent.prepare(self.n_tokens, n)
         return others
 
     cdef int64_t _wanted(self, int64_t n):
@@ -145,6 +160,8 @@ cdef class KVCache:
 
     cdef int64_t advance(self, int64_t n) except -1:
         """Count n more tokens that were appended."""
+        if self.recurrent is not None:
+            self.recurrent.advance(self.n_tokens, n)
         self.n_tokens += n
         self.most = max(self.most, self.n_tokens)
         return self.n_tokens
@@ -169,8 +186,22 @@ cdef class KVCache:
         dropped that position n would attend to, and the spill file does not have them, nothing stays.  Policy "heavy"
         goes back at most to the start of the newest page, as it keeps no earlier averages.  The caller evaluates the
         rest again: the result is bit for bit that of a run that never went further.
+
+        With gated delta layers it goes back to the latest of their states that lies before.
         """
-        cdef int64_t kept = max(<int64_t>0, min(n, self.n_tokens)), i, page = kept // KV_PAGE, room = 1 << 62
+        cdef int64_t kept = max(<int64_t>0, min(n, self.n_tokens)), wanted
+        if self.recurrent is None or kept == self.n_tokens:
+            return self._crop_pages(kept)
+        while True:  # pages and states may each be able to keep less than the other
+            wanted = self.recurrent.reachable(self.n_tokens, kept)
+            kept = self._crop_pages(wanted)
+            if kept == wanted:
+                break
+        self.recurrent.crop(kept)
+        return kept
+
+    cdef int64_t _crop_pages(self, int64_t kept) except -1:
+        cdef int64_t i, page = kept // KV_PAGE, room = 1 << 62
         cdef stream *s
         if kept == self.n_tokens:
             return kept
@@ -196,6 +227,8 @@ cdef class KVCache:
 
     def reset(self):
         """Drop all tokens; the pages are free, their memory stays allocated."""
+        if self.recurrent is not None:
+            self.recurrent.crop(0)
         self._forget(0)
         self.n_tokens = self.most = 0
         self.p.broken = False
@@ -215,6 +248,8 @@ cdef class KVCache:
         i = self.p.n_layer * self.p.n_kv_head * sizeof(stream)
         memcpy(other.block_tables.data + i, self.block_tables.data + i, self.block_tables.nbytes - i)
         other.n_tokens, other.most, other.has_angles = self.n_tokens, self.most, self.has_angles
+        if self.recurrent is not None:
+            other.recurrent.share(self.recurrent)
         return other
 
     def _spill(self):
@@ -227,9 +262,19 @@ cdef class KVCache:
     def counters(self):
         """(n_tokens, most): number of tokens held, and the largest number since the cache was empty.
 
-        With the bytes of ``dump``, this is everything that a cache of the same plan needs to continue.
+        With ``states`` and the bytes of ``dump``, this is everything that a cache of the same plan needs to continue.
         """
         return self.n_tokens, self.most
+
+    @property
+    def states(self):
+        """[[tokens, kept]] of the states of gated delta layers that it holds; empty if there are none."""
+        return [] if self.recurrent is None else [list(each) for each in self.recurrent.bases]
+
+    def mark(self):
+        """Keep the states of now as a snapshot that `crop` can go back to; nothing without gated delta layers."""
+        if self.recurrent is not None:
+            self.recurrent.mark(self.n_tokens)
 
     def dump(self):
         """The pages held, as read-only views, in an order that depends only on plan and counters.
@@ -238,10 +283,21 @@ cdef class KVCache:
         numbers and averages of all pages before them.  The views are the memory of the cache: read them before it
         changes.
         """
-        return [piece.toreadonly() for piece in self._pieces()]
+        states = [] if self.recurrent is None else self.recurrent.pieces()
+        return [piece.toreadonly() for piece in (*self._pieces(), *states)]
 
-    def dump_bytes(self, int64_t n_tokens, int64_t most):
+    def dump_bytes(self, int64_t n_tokens, int64_t most, states=()):
         """Bytes of the dump of a cache of this plan in that state.  Raises ValueError for an impossible state."""
+        return self._page_bytes(n_tokens, most) + self._state_bytes(n_tokens, states)
+
+    def _state_bytes(self, int64_t n_tokens, states):
+        if self.recurrent is not None:
+            return self.recurrent.dump_bytes(n_tokens, states)
+        if states:
+            raise ValueError("no cache of this plan has states")
+        return 0
+
+    def _page_bytes(self, int64_t n_tokens, int64_t most):
         cdef int64_t i, nbytes = 12 * self._entries() if self.p.heavy else 0
         cdef stream *s
         # page numbers are 32 bits
@@ -260,14 +316,14 @@ cdef class KVCache:
             raise ValueError(f"no cache of this plan holds {n_tokens} tokens of {most}")
         return nbytes
 
-    def restore(self, int64_t n_tokens, int64_t most, fill):
+    def restore(self, int64_t n_tokens, int64_t most, fill, states=()):
         """Load a dump: ``fill(view)`` writes the next ``len(view)`` bytes of it into each writable view.
 
         Raises ValueError for impossible counters, before anything is written, and for impossible numbers of pages.  If
         it or ``fill`` raises, the cache is empty afterwards.  The bytes of pages are not checked: any bytes are safe to
         attend to, though not meaningful.
         """
-        self.dump_bytes(n_tokens, most)
+        self.dump_bytes(n_tokens, most, states)
         self.reset()
         try:
             if self.p.heavy:
@@ -276,6 +332,10 @@ cdef class KVCache:
                 self._hold(i, n_tokens, most)
             for piece in self._pieces(averages=False):
                 fill(piece)
+            if self.recurrent is not None:
+                self.recurrent.hold(states)
+                for piece in self.recurrent.pieces():
+                    fill(piece)
         except BaseException:
             self.reset()
             raise
@@ -394,7 +454,8 @@ cdef class KVCache:
             "evicted": self.evicted,
             "attended": self.n_tokens - lost / n,
             "pages": all_pages,
-            "bytes": ring * self.p.sealed.bytes + (all_pages - ring) * self.p.unsealed.bytes,
+            "bytes": ring * self.p.sealed.bytes + (all_pages - ring) * self.p.unsealed.bytes + (
+                0 if self.recurrent is None else self.recurrent.nbytes),
             "sealed": ring if self.p.quantised else 0,
             "shared": shared,
         }

@@ -4,10 +4,11 @@ from libc.stdint cimport int64_t
 from pyx.feed_dense cimport dense_part
 from pyx.feed_experts cimport experts_part
 from pyx.mix_attention cimport attention_mixer
+from pyx.mix_delta cimport delta_mixer
 from pyx.stages cimport step_plan
 
 cdef enum mixer_kind:
-    ATTENTION
+    ATTENTION, DELTA
 
 cdef enum feed_forward_kind:
     DENSE, EXPERTS
@@ -15,6 +16,7 @@ cdef enum feed_forward_kind:
 cdef struct layer:
     mixer_kind mixer
     attention_mixer attention       # mixer ATTENTION
+    delta_mixer delta               # mixer DELTA
     const float *post_mixer_norm    # [hidden] or NULL: of what the mixer adds to the residual stream
     feed_forward_kind feed_forward
     dense_part dense                # feed-forward DENSE

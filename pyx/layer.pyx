@@ -1,7 +1,7 @@
 """layer: one layer of a model: a mixer and a feed-forward part, each added to the residual stream.
 
-The stages of each kind are in a module of their own (mix_attention, feed_dense); what they share is in stages.
-docs/add_a_layer.md says what a new kind needs.
+The stages of each kind are in a module of their own (mix_attention, mix_delta, feed_dense); what they share is in
+stages. docs/add_a_layer.md says what a new kind needs.
 """
 
 from libc.stdint cimport int64_t
@@ -9,11 +9,12 @@ from libc.stdint cimport int64_t
 from pyx.feed_dense cimport feed_dense, fill_dense
 from pyx.feed_experts cimport feed_experts, fill_experts
 from pyx.mix_attention cimport fill_attention, mix_attention
+from pyx.mix_delta cimport fill_delta, mix_delta
 from pyx.stages cimport step_plan
 from pyx.tensors cimport LayerTensors
 
 #: names of the kinds in edge.layers
-cdef dict MIXERS = {"attention": ATTENTION}
+cdef dict MIXERS = {"attention": ATTENTION, "delta": DELTA}
 cdef dict FEED_FORWARD = {"dense": DENSE, "experts": EXPERTS}
 
 
@@ -22,6 +23,8 @@ cdef fill_layer(layer *w, config, given, str prefix, int64_t hidden, list owners
     w.mixer, w.feed_forward = MIXERS[config.mixer.kind], FEED_FORWARD[config.feed_forward.kind]
     if w.mixer == ATTENTION:
         fill_attention(&w.attention, config.mixer, tensors, hidden)
+    if w.mixer == DELTA:
+        fill_delta(&w.delta, config.mixer, tensors, hidden)
     w.post_mixer_norm = tensors.optional("post_attention_norm", hidden)
     if w.feed_forward == DENSE:
         fill_dense(&w.dense, config.feed_forward, tensors, hidden)
@@ -35,6 +38,8 @@ cdef fill_layer(layer *w, config, given, str prefix, int64_t hidden, list owners
 cdef void run_layer(step_plan *p, const layer *w, int tid, int n_thread) noexcept nogil:
     if w.mixer == ATTENTION:
         mix_attention(p, &w.attention, w.post_mixer_norm, tid, n_thread)
+    if w.mixer == DELTA:
+        mix_delta(p, &w.delta, w.post_mixer_norm, tid, n_thread)
     if w.feed_forward == DENSE:
         feed_dense(p, &w.dense, w.post_ffn_norm, tid, n_thread)
     elif w.feed_forward == EXPERTS:

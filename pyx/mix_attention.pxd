@@ -16,6 +16,7 @@ cdef struct attention_norms:
 cdef struct attention_mixer:
     int64_t row             # its number among the mixers with attention: the streams of a KV cache that are its own
     int64_t rotation        # number of its rotation in the step plan
+    bint gated              # behind the rows of q of each head are those of its output gate
     bint norm_rotated       # q_norm and k_norm come after the rotation, not before it
     const float *norm       # [hidden]
     const float *sub_norm   # [q_dim] or NULL
@@ -25,7 +26,7 @@ cdef struct attention_mixer:
     const float *k_bias     # [kv_dim] or NULL
     const float *v_bias     # [kv_dim] or NULL
     attention_norms inner   # q, k, v all or none
-    const matrix *q         # [q_dim][hidden]
+    const matrix *q         # [q_dim][hidden], gated [n_head][2][head_dim][hidden]
     const matrix *k         # [kv_dim][hidden]
     const matrix *v         # [kv_dim][hidden]
     const matrix *o         # [hidden][q_dim]

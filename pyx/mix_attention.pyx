@@ -1,7 +1,7 @@
 """mix_attention: the stages of a mixer with attention.
 
     rmsnorm -> int8 (one scale per token) -> q, k, v in one pass [+ bias] -> [norm of each head] -> rope
-    -> per page of the chunk: append -> attention -> seal
+    -> per page of the chunk: append -> attention -> seal [-> * sigmoid(gate)]
     -> [sub-norm] -> int8 -> o [-> post-norm] -> residual
 
 If each projection has its own norm before it (inner), their inputs are made one after the other.
@@ -25,6 +25,7 @@ from pyx.tensors cimport LayerTensors
 cdef fill_attention(attention_mixer *w, mixer, LayerTensors given, int64_t hidden):
     """From the tensors of a layer.  mixer: an edge.layers.Attention."""
     cdef int64_t q_dim = mixer.q_dim, kv_dim = mixer.kv_dim, head_dim = mixer.head_dim
+    w.gated = mixer.gated
     w.norm_rotated = mixer.qk_norm == "after"
     w.norm = given.vector("attn_norm", hidden)
     w.sub_norm = given.optional("attn_sub_norm", q_dim)
@@ -39,7 +40,7 @@ cdef fill_attention(attention_mixer *w, mixer, LayerTensors given, int64_t hidde
     w.inner.o = given.optional("attn_output_norm_in", q_dim)
     if (w.inner.q == NULL) != (w.inner.k == NULL) or (w.inner.q == NULL) != (w.inner.v == NULL):
         raise ValueError(f"{given.prefix}: q, k and v have a norm of their own, or none of them")
-    w.q = given.matrix("attn_q", q_dim, hidden)
+    w.q = given.matrix("attn_q", q_dim * (2 if w.gated else 1), hidden)
     w.k = given.matrix("attn_k", kv_dim, hidden)
     w.v = given.matrix("attn_v", kv_dim, hidden)
     w.o = given.matrix("attn_output", hidden, q_dim)
@@ -80,6 +81,8 @@ cdef void rotate(step_plan *p, const attention_mixer *w, int tid, int n_thread) 
             rotate_hadamard(s.k + item * D, D)
         for h in range(t * n_head + head * group, t * n_head + (head + 1) * group):
             x = s.q + h * D
+            if w.gated:
+                memcpy(x, s.q_gate + 2 * h * D, D * sizeof(float))
             if of.kv.restart:  # the query stands right behind the window, wherever the text has got to
                 sinks = s.q_sink + h * D
                 memcpy(sinks, x, D * sizeof(float))
@@ -107,24 +110,40 @@ cdef inline void scale_head(float *x, int64_t head_dim, bint hadamard) noexcept 
 
 cdef void project_qkv(step_plan *p, const attention_mixer *w, int32_t *acc, int tid, int n_thread) noexcept nogil:
     """Stage: q, k and v of the same input."""
-    cdef int64_t n_kv_head = p.attention.n_kv_head, group = p.attention.n_head // n_kv_head
-    cdef int64_t q_dim = p.attention.n_head * p.attention.head_dim, kv_dim = n_kv_head * p.attention.head_dim
+    cdef int64_t n_kv_head = p.attention.n_kv_head
+    cdef int64_t q_dim = w.q.n_row, kv_dim = n_kv_head * p.attention.head_dim
     cdef int64_t start, stop
     cdef attention_scratch *s = &p.w.attention
-    cdef activations a = quantised(p, p.w.h, w.norm, NULL, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
+    cdef float *q = s.q_gate if w.gated else s.q
+    cdef activations a = quantised(p, w.q, p.w.h, w.norm, NULL, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
     if p.n_token == 1 and n_kv_head % n_thread == 0:  # as many heads for each, from their rows to their attention
         start, stop = kv_dim // n_thread * tid, kv_dim // n_thread * (tid + 1)
-        biased_rows(p, w.q, w.q_bias, &a, start * group, stop * group, acc, s.q)
+        biased_rows(p, w.q, w.q_bias, &a, start * (q_dim // kv_dim), stop * (q_dim // kv_dim), acc, q)
         biased_rows(p, w.k, w.k_bias, &a, start, stop, acc, s.k)
         biased_rows(p, w.v, w.v_bias, &a, start, stop, acc, s.v)
         lap(clock_of(p, tid), QKV)
     else:
         start = share(q_dim + 2 * kv_dim, unit_of(p), tid, n_thread)
         stop = share(q_dim + 2 * kv_dim, unit_of(p), tid + 1, n_thread)
-        biased_rows(p, w.q, w.q_bias, &a, start, stop, acc, s.q)
+        biased_rows(p, w.q, w.q_bias, &a, start, stop, acc, q)
         biased_rows(p, w.k, w.k_bias, &a, start - q_dim, stop - q_dim, acc, s.k)
         biased_rows(p, w.v, w.v_bias, &a, start - q_dim - kv_dim, stop - q_dim - kv_dim, acc, s.v)
         done(p, QKV, tid, n_thread)
+
+
+cdef const float *gated(step_plan *p, int tid, int n_thread) noexcept nogil:
+    """The output of the heads through their gates, [n_token][q_dim]: this thread's share of the tokens, as `quantised`
+    divides them; a single token by every thread for itself."""
+    cdef int64_t t, h, row, D = p.attention.head_dim, n_head = p.attention.n_head
+    cdef bint single = p.n_token == 1
+    cdef attention_scratch *s = &p.w.attention
+    for t in range(0 if single else share(p.n_token, 1, tid, n_thread),
+                   1 if single else share(p.n_token, 1, tid + 1, n_thread)):
+        row = (tid if single else t) * n_head
+        for h in range(n_head):
+            p.kernel.gate_sigmoid(
+                s.q_gate + (2 * (t * n_head + h) + 1) * D, s.out + (t * n_head + h) * D, D, p.w.x + (row + h) * D)
+    return p.w.x + (tid * n_head * D if single else 0)
 
 
 cdef void mix_attention(
@@ -133,7 +152,7 @@ cdef void mix_attention(
     cdef attention_scratch *s = &p.w.attention
     cdef activations a
     if w.inner.q != NULL:
-        rows_apart(p, w.q, w.q_bias, w.norm, w.inner.q, QKV, acc, s.q, tid, n_thread)
+        rows_apart(p, w.q, w.q_bias, w.norm, w.inner.q, QKV, acc, s.q_gate if w.gated else s.q, tid, n_thread)
         rows_apart(p, w.k, w.k_bias, w.norm, w.inner.k, QKV, acc, s.k, tid, n_thread)
         rows_apart(p, w.v, w.v_bias, w.norm, w.inner.v, QKV, acc, s.v, tid, n_thread)
     else:
@@ -145,6 +164,6 @@ cdef void mix_attention(
     attend(&p.attention, w.row, tid, n_thread)
     lap(clock_of(p, tid), ATTEND)
     a = quantised(
-        p, s.out, w.sub_norm, w.inner.o, p.attention.n_head * p.attention.head_dim, INT8_HALF if p.a48 else INT8, tid,
-        n_thread)
+        p, w.o, gated(p, tid, n_thread) if w.gated else s.out, w.sub_norm, w.inner.o,
+        p.attention.n_head * p.attention.head_dim, INT8_HALF if p.a48 else INT8, tid, n_thread)
     add_rows(p, w.o, &a, post_norm, OUT, acc, tid, n_thread)

@@ -57,6 +57,7 @@ cdef class PagePool:
     cdef list owned             # a cache uses the slab
     cdef bint huge
     cdef public object limit    # most bytes of pages in use, None: no limit
+    cdef int64_t states         # bytes of the states of gated delta layers, which count as pages do
     cdef int64_t admit(self, int64_t n_float, int64_t n_ring, int64_t float_bytes, int64_t ring_bytes) except -1
     cdef leave(self, int64_t slab)
     cdef trim(self)

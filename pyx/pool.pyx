@@ -188,14 +188,14 @@ cdef class PagePool:
 
     @property
     def used(self):
-        """Bytes of the pages in use; a shared page counts once."""
-        return (
+        """Bytes of the pages in use, and of states beside them; what is shared counts once."""
+        return self.states + (
             count_get(&self.s.float_used) * self.s.float_bytes + count_get(&self.s.ring_used) * self.s.ring_bytes)
 
     @property
     def touched(self):
-        """Bytes of the pages that take memory: those in use, and free ones that were used."""
-        return (
+        """Bytes of the pages that take memory: those in use, and free ones that were used; and of states."""
+        return self.states + (
             count_get(&self.s.float_touched) * self.s.float_bytes + count_get(&self.s.ring_touched) * self.s.ring_bytes)
 
     @property

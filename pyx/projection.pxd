@@ -15,6 +15,8 @@ cdef struct matrix:
     int group               # weights of a group: GROUP, or in panels also 32 and 64
     int n_plane             # ternary matrices whose sum it is; more than one only in panels
     bint panels             # for panel_matmul: [(n_row + 63) / 64][n_block][n_plane][PANEL_BYTES(group)]
+    int64_t basis           # block of the basis in which its rows are stored (kernels.h, change_basis); 0: none
+    const float *signs      # [k] of that basis, or NULL
     int64_t ahead           # bytes that panels are fetched ahead: PANEL_NEAR, or PANEL_FAR in 2 MiB pages
 
 # One batch of activations, quantised once and used by several projections.
@@ -27,6 +29,7 @@ cdef struct activations:
     const int32_t *sum      # [n_token]  sum of x8; groups: [n_token][ld_x8 / group]
     const float *x          # [n_token][ld_x]  before quantisation, for dense matrices
     int64_t ld_x
+    const float *plain      # as x, before they were turned into the basis of the matrices
 
 cdef enum:
     ROW_TILE = 64           # rows per pass for a few tokens: their sums stay in the L1 cache

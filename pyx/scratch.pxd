@@ -3,6 +3,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t
 
 from pyx.attention cimport segment
 from pyx.bit_planes cimport answer
+from pyx.cpu cimport DELTA_CHUNK
 
 # The dimensions that determine the sizes: of all layers of a kind the largest.
 cdef struct scratch_widths:
@@ -20,10 +21,17 @@ cdef struct scratch_widths:
     int64_t n_expert    # of mixtures of experts; 0: there are none
     int64_t n_used      # experts of a token
     int64_t expert_ffn  # width of an expert
+    int64_t gated       # width of the query heads, if an attention layer has an output gate, else 0
+    int64_t turned      # wide, if matrices are stored in a rotated basis, else 0
+    int64_t channels    # of gated delta layers: of the convolution,
+    int64_t inner       # of all value heads together,
+    int64_t n_v         # value heads
+    int64_t dk, dv      # dimensions of a key head and of a value head
 
 # Of mixers with attention.
 cdef struct attention_scratch:
     float *q        # [C][q_dim]
+    float *q_gate   # [C][2 q_dim]           query heads, each with its gate behind it, where layers have these
     float *q_sink   # [C][q_dim]             queries for the sinks, if positions start again
     float *k        # [C][kv_dim]
     float *v        # [C][kv_dim]
@@ -33,6 +41,19 @@ cdef struct attention_scratch:
     float *cs       # [C][n_rotation][half]
     float *sn       # [C][n_rotation][half]
     float *state    # [n_threads][thread_state_floats]
+
+# Of gated delta layers.
+cdef struct delta_scratch:
+    float *qkv      # [C][channels]          inputs of the convolution
+    float *z        # [C][inner]             gates of the output
+    float *alpha    # [C][n_v]               steps of forgetting, before softplus
+    float *beta     # [C][n_v]               strengths of storing, before the sigmoid
+    float *out      # [C][inner]
+    float *work     # [n_threads][delta_work floats]
+
+# Floats of working memory of a thread: queries, values and strengths of one head and chunk, one convolved key.
+cdef inline int64_t delta_work(int64_t dk, int64_t dv) noexcept nogil:
+    return (DELTA_CHUNK * (dk + dv + 1) + dk + 15) // 16 * 16
 
 # Of dense feed-forward parts.
 cdef struct dense_scratch:
@@ -62,12 +83,14 @@ cdef struct scratch:
     int64_t *position  # [C]             each in its cache
     float *h        # [C][hidden]            residual stream
     float *x        # [C][wide]              normed activations before quantisation
+    float *turned   # [C][wide]              the same in the basis of the matrices, where a model has such
     int8_t *x8      # [C][k_pad]             quantised activations, rows packed for the matrix at hand
     float *s        # [C]                    127 / absmax, or absmax / 127 of each group [C][k_pad / group]
     int32_t *sum    # [C]                    sum of x8, or [C][k_pad / group]
     float *block    # [C][block]             what a block adds to h, before its norm
     int32_t *acc    # [n_threads][acc_ints]
     attention_scratch attention
+    delta_scratch delta
     dense_scratch dense
     experts_scratch experts
 

@@ -19,12 +19,14 @@ cdef int64_t place(
     w.position = <int64_t *>take(base, &at, 8 * C)
     w.h = <float *>take(base, &at, 4 * C * p.hidden)
     w.x = <float *>take(base, &at, 4 * C * p.wide)
+    w.turned = <float *>take(base, &at, 4 * C * p.turned)
     w.x8 = <int8_t *>take(base, &at, C * k_pad)
     w.s = <float *>take(base, &at, 4 * C * (k_pad // p.group))
     w.sum = <int32_t *>take(base, &at, 4 * C * (k_pad // p.group))
     w.block = <float *>take(base, &at, 4 * C * p.block)
     w.acc = <int32_t *>take(base, &at, 4 * n_threads * p.acc_ints)
     place_attention(&w.attention, base, &at, p, C, n_threads)
+    place_delta(&w.delta, base, &at, p, C, n_threads)
     place_dense(&w.dense, base, &at, p, C)
     if p.n_expert:
         place_experts(&w.experts, base, &at, p, C)
@@ -36,6 +38,7 @@ cdef void place_attention(
     int64_t n_threads) noexcept:
     cdef int64_t q_dim = p.n_head * p.head_dim, kv_dim = p.n_kv_head * p.head_dim
     w.q = <float *>take(base, at, 4 * C * q_dim)
+    w.q_gate = <float *>take(base, at, 8 * C * p.gated)
     w.k = <float *>take(base, at, 4 * C * kv_dim)
     w.v = <float *>take(base, at, 4 * C * kv_dim)
     w.q8 = <int8_t *>take(base, at, C * q_dim)
@@ -44,6 +47,17 @@ cdef void place_attention(
     w.cs = <float *>take(base, at, 4 * C * p.n_rotation * p.half)
     w.sn = <float *>take(base, at, 4 * C * p.n_rotation * p.half)
     w.state = <float *>take(base, at, 4 * n_threads * thread_state_floats(p.n_head // p.n_kv_head, p.head_dim))
+
+
+cdef void place_delta(
+    delta_scratch *w, unsigned char *base, int64_t *at, const scratch_widths *p, int64_t C,
+    int64_t n_threads) noexcept:
+    w.qkv = <float *>take(base, at, 4 * C * p.channels)
+    w.z = <float *>take(base, at, 4 * C * p.inner)
+    w.alpha = <float *>take(base, at, 4 * C * p.n_v)
+    w.beta = <float *>take(base, at, 4 * C * p.n_v)
+    w.out = <float *>take(base, at, 4 * C * p.inner)
+    w.work = <float *>take(base, at, 4 * n_threads * delta_work(p.dk, p.dv) if p.n_v else 0)
 
 
 cdef void place_dense(
@@ -81,7 +95,7 @@ cdef scratch_widths widths_of(config, int64_t chunk, int64_t n_threads):
     cdef int64_t rows
     cdef set rotations = set()
     p.hidden, p.n_head, p.n_kv_head, p.head_dim = config.hidden, config.n_head, config.n_kv_head, config.head_dim
-    p.block = p.half = p.ffn = p.n_expert = p.n_used = p.expert_ffn = 0
+    p.block = p.half = p.ffn = p.n_expert = p.n_used = p.expert_ffn = p.gated = 0
     for layer in config.layers:
         part = layer.feed_forward
         if part.kind == "experts":
@@ -93,12 +107,20 @@ cdef scratch_widths widths_of(config, int64_t chunk, int64_t n_threads):
     for mixer in config.attention:
         rotations.add(mixer.rotation)
         p.half = max(p.half, <int64_t>mixer.rotation.dim // 2)
+        p.gated = p.n_head * p.head_dim if mixer.gated else p.gated
     p.n_rotation = len(rotations)
     p.group = config.activation_group or TERNARY_BLOCK
-    p.wide = max(p.hidden, p.n_head * p.head_dim, p.ffn, p.expert_ffn)
+    p.channels = p.inner = p.n_v = p.dk = p.dv = 0
+    for mixer in config.recurrent[:1]:
+        p.channels, p.inner, p.n_v, p.dk, p.dv = (
+            mixer.channels, mixer.inner, mixer.n_v_head, mixer.head_dim_k, mixer.head_dim_v)
+    p.wide = max(p.hidden, p.n_head * p.head_dim, p.ffn, p.expert_ffn, p.inner)
+    p.turned = p.wide if config.rotated else 0
     # a thread's share of the rows of a stage, in whole cache lines; project_groups needs a token and
     # two numbers for each 128 of its values
-    rows = max(p.hidden, p.ffn, p.expert_ffn, (p.n_head + 2 * p.n_kv_head) * p.head_dim) // n_threads + 16
+    rows = max(
+        p.hidden, p.ffn, p.expert_ffn, p.gated + (p.n_head + 2 * p.n_kv_head) * p.head_dim,
+        p.channels + p.inner + 2 * p.n_v) // n_threads + 16
     p.acc_ints = max(
         accumulators(chunk, rows), (p.wide // TERNARY_BLOCK + 1) * (TERNARY_BLOCK // 4 + 2) // 16 * 16 + 16)
     return p

@@ -35,6 +35,8 @@ cdef struct step_plan:
     int64_t n_rotation
     int64_t half            # most pairs that one of them rotates
     float *queries          # [attention layers][n_head][head_dim] of the last token, or NULL
+    int64_t basis           # of embedding rows, as of a matrix; 0: none
+    const float *signs
     const float *output_norm    # [hidden]
     int64_t n_answer        # number of requested logits
 
@@ -61,10 +63,10 @@ cdef inline int64_t unit_of(const step_plan *p) noexcept nogil:
     return PANEL_ROWS if p.group else FLOAT_LINE
 
 # Stage: x [n_token][n] as the input of projections, through the norms [n] that are given: that before all of them, and
-# that of a single one (inner).
+# that of a single one (inner); in the basis of the matrices that are multiplied with it, of which w is one.
 cdef activations quantised(
-    step_plan *p, const float *x, const float *norm, const float *inner, int64_t n, act_quant kind, int tid,
-    int n_thread) noexcept nogil
+    step_plan *p, const matrix *w, const float *x, const float *norm, const float *inner, int64_t n, act_quant kind,
+    int tid, int n_thread) noexcept nogil
 # out [n_token][n_row] (+)= w a for rows [start, stop), clamped to the matrix; so fused matrices are cut from one range
 # of rows.
 cdef void rows_of(

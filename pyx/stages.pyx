@@ -16,17 +16,30 @@ cdef extern from "kernels.h" nogil:
 
 
 cdef void quantise(
-    step_plan *p, const float *x, const float *norm, const float *inner, int64_t n, act_quant kind,
+    step_plan *p, const matrix *w, const float *x, const float *norm, const float *inner, int64_t n, act_quant kind,
     int64_t row) noexcept nogil:
-    """[Norm, the projection's own norm (both [n]) and] quantise one token x [n] into row `row` of w.x8, rows
-    padded(n) apart; keeps the floats in w.x."""
-    cdef int64_t pad = padded(p, n)
+    """[Norm, the projection's own norm (both [n]), the basis of w and] quantise one token x [n] into row `row` of w.x8,
+    rows padded(n) apart; keeps the floats in w.x, and in w.turned."""
+    cdef int64_t at, pad = padded(p, n)
     if norm != NULL:
         p.kernel.rmsnorm(x, norm, p.eps, n, p.w.x + row * n)
         x = p.w.x + row * n
     if inner != NULL:
         p.kernel.rmsnorm(x, inner, p.inner_eps, n, p.w.x + row * n)
         x = p.w.x + row * n
+    if w.basis and p.group and w.basis % p.group == 0:  # a block at a time, while it is in the first-level cache
+        at = 0
+        while at < n:
+            p.kernel.change_basis(
+                x + at, w.signs + at if w.signs != NULL else NULL, NULL, w.basis, w.basis, p.w.turned + row * n + at)
+            p.kernel.quantize_groups(
+                p.w.turned + row * n + at, w.basis, p.group, p.w.x8 + row * pad + at,
+                p.w.s + (row * pad + at) // p.group, p.w.sum + (row * pad + at) // p.group)
+            at += w.basis
+        return
+    if w.basis:
+        p.kernel.change_basis(x, w.signs, NULL, n, w.basis, p.w.turned + row * n)
+        x = p.w.turned + row * n
     if p.group:
         p.kernel.quantize_groups(
             x, n, p.group, p.w.x8 + row * pad, p.w.s + row * (pad // p.group), p.w.sum + row * (pad // p.group))
@@ -40,9 +53,9 @@ cdef void quantise(
 
 
 cdef activations quantised(
-    step_plan *p, const float *x, const float *norm, const float *inner, int64_t n, act_quant kind, int tid,
-    int n_thread) noexcept nogil:
-    """Stage: x [n_token][n] as the input of projections, through the norms [n] that are given.
+    step_plan *p, const matrix *w, const float *x, const float *norm, const float *inner, int64_t n, act_quant kind,
+    int tid, int n_thread) noexcept nogil:
+    """Stage: x [n_token][n] as the input of w and other projections, through the norms [n] that are given.
 
     A single token is quantised by every thread for itself, in a row of its own: that takes no longer than one thread
     alone, and nobody has to wait.
@@ -50,10 +63,10 @@ cdef activations quantised(
     cdef int64_t t, row = tid if p.n_token == 1 else 0, pad = padded(p, n), n_scale = pad // p.group if p.group else 1
     cdef activations a
     if p.n_token == 1:
-        quantise(p, x, norm, inner, n, kind, row)
+        quantise(p, w, x, norm, inner, n, kind, row)
     else:
         for t in range(share(p.n_token, 1, tid, n_thread), share(p.n_token, 1, tid + 1, n_thread)):
-            quantise(p, x + t * n, norm, inner, n, kind, t)
+            quantise(p, w, x + t * n, norm, inner, n, kind, t)
         team_barrier(&p.team, n_thread)
     lap(clock_of(p, tid), NORM)
     a.n_token = p.n_token
@@ -62,7 +75,8 @@ cdef activations quantised(
     a.group = p.group
     a.s = p.w.s + row * n_scale
     a.sum = p.w.sum + row * n_scale
-    a.x = x if norm == NULL and inner == NULL else p.w.x + row * n
+    a.plain = x if norm == NULL and inner == NULL else p.w.x + row * n
+    a.x = p.w.turned + row * n if w.basis else a.plain
     a.ld_x = n
     return a
 
@@ -95,7 +109,7 @@ cdef void rows_apart(
     step_plan *p, const matrix *w, const float *bias, const float *norm, const float *inner, stage which, int32_t *acc,
     float *out, int tid, int n_thread) noexcept nogil:
     """Stage: a projection of h that has a norm of its own in front of it, into out [n_token][n_row]."""
-    cdef activations a = quantised(p, p.w.h, norm, inner, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
+    cdef activations a = quantised(p, w, p.w.h, norm, inner, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
     biased_rows(
         p, w, bias, &a, share(w.n_row, unit_of(p), tid, n_thread), share(w.n_row, unit_of(p), tid + 1, n_thread), acc,
         out)

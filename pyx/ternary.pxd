@@ -10,6 +10,7 @@ cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n, int panels=*)
 
 cdef class TernaryMatrix:
     cdef matrix m
+    cdef object signs           # float32 [k], to which m.signs points
     cdef object owner           # of the codes: an Arena, or the buffer of a mapped file
     cdef Arena scale_arena      # float32 scales [n_row or 1], or the dense rows [n_row][k]; None for groups
     cdef readonly bint mapped   # the codes are used directly from the file's map

@@ -24,8 +24,8 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from pyx.cpu cimport (
-    GROUP, GROUP_PAIR, GROUP_WHOLE, MOST_PLANES, PANEL_BYTES, PANEL_FAR, PANEL_NEAR, PANEL_ROWS, TERNARY_BLOCK,
-    TERNARY_BLOCK_BYTES, active, kernels)
+    GROUP, GROUP_PAIR, GROUP_WHOLE, LEAST_BASIS, MOST_PLANES, PANEL_BYTES, PANEL_FAR, PANEL_NEAR, PANEL_ROWS,
+    TERNARY_BLOCK, TERNARY_BLOCK_BYTES, active, kernels)
 from pyx.memory cimport Arena
 from pyx.projection cimport accumulators, activations, project
 from pyx.stored_rows cimport STORED_Q4_0, StoredRows
@@ -544,6 +544,18 @@ cdef class TernaryMatrix:
             self._set_scales(scales, 1)
         return self
 
+    def in_basis(self, int64_t block, signs=None):
+        """The rows are stored in a rotated basis (kernels.h, change_basis): blocks of ``block``; signs: +-1, float32
+        [k], or None.  Raises ValueError if that does not fit.
+        """
+        cdef const float[::1] values = signs
+        if block < LEAST_BASIS or block & (block - 1) or self.m.k % block or (
+                signs is not None and values.shape[0] != self.m.k):
+            raise ValueError(f"a basis of blocks of {block} does not fit rows of {self.m.k}")
+        self.m.basis, self.m.signs, self.signs = block, NULL, signs
+        if signs is not None:
+            self.m.signs = &values[0]
+
     @property
     def code_bytes(self):
         """Bytes of codes, including scales between them; 0 for a dense matrix."""
@@ -791,7 +803,7 @@ cdef class TernaryMatrix:
         cdef float[::1] out = array.array("f", bytes(4 * n * self.m.n_row))
         a = activations(
             n, self.m.group if groups else 0, <const int8_t *>x8.data, k_pad, <const float *>s.data,
-            <const int32_t *>total.data, &given[0], k)
+            <const int32_t *>total.data, &given[0], k, &given[0])
         for t in range(n):
             if groups:
                 kernel.quantize_groups(

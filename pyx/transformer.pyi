@@ -50,6 +50,7 @@ class Transformer:
         chunk: int = 128,
         adapt: bool = False,
         cores: Iterable[int] | None = None,
+        basis: tuple[int, Any] | None = None,  # of the embedding's rows: block and signs
     ) -> None: ...
     @property
     def kv_shape(self) -> tuple[int, int, int]:

@@ -21,7 +21,7 @@ from pyx.attention cimport Workspace, attention_plan, segment, share
 from pyx.cpu cimport active
 from pyx.head cimport MOST_WINNERS, Head
 from pyx.kv cimport KVCache
-from pyx.layer cimport ATTENTION, EXPERTS, fill_layer, layer, run_layer
+from pyx.layer cimport ATTENTION, DELTA, EXPERTS, fill_layer, layer, run_layer
 from pyx.memory cimport Arena
 from pyx.mix_attention cimport attention_mixer
 from pyx.pace cimport Pace
@@ -47,9 +47,11 @@ cdef dict STAGE_NAMES = {
 STAGES = tuple([STAGE_NAMES[i] for i in range(N_STAGE)])
 
 
-cdef inline void scale_row(step_plan *p, float *h) noexcept nogil:
-    """Multiply embedding rows, h [hidden], by the model's factor."""
+cdef inline void finish_row(step_plan *p, float *h) noexcept nogil:
+    """Turn an embedding row h [hidden] out of its basis, and multiply it by the model's factor."""
     cdef int64_t i
+    if p.basis:
+        p.kernel.change_basis(h, NULL, p.signs, p.hidden, p.basis, h)
     if p.embedding_scale != 1:
         for i in range(p.hidden):
             h[i] *= p.embedding_scale
@@ -72,11 +74,11 @@ cdef void embed(step_plan *p, StoredRows embedding, int tid, int n_thread) noexc
             angles_of(p, 0)
         if tid == n_thread - 1:
             embedding.read_row(p.w.ids[0], tid, p.w.h)
-            scale_row(p, p.w.h)
+            finish_row(p, p.w.h)
         return
     for t in range(share(p.n_token, 1, tid, n_thread), share(p.n_token, 1, tid + 1, n_thread)):
         embedding.read_row(p.w.ids[t], tid, p.w.h + t * p.hidden)
-        scale_row(p, p.w.h + t * p.hidden)
+        finish_row(p, p.w.h + t * p.hidden)
         angles_of(p, t)
 
 
@@ -147,8 +149,9 @@ cdef class Transformer:
     buffers (attn_norm, attn_q_bias) and TernaryMatrix (attn_q): those of edge.formats.names.layer_parts. rope_freqs:
     float32 divisors [dim / 2] of the rotations that are `divided`, or None. chunk: most tokens per step, of all its
     segments together. adapt: steps use fewer threads while other programs need the cores (see pyx.pace). cores: numbers
-    of the cores on which the threads stay, including the caller's thread during a step; None: any.  One call at a time;
-    the GIL is released inside.
+    of the cores on which the threads stay, including the caller's thread during a step; None: any.  basis: (block,
+    signs or None) of the rotated basis in which embedding rows are stored.  One call at a time; the GIL is released
+    inside.
 
     Raises ValueError that names the tensor whose shape does not fit the configuration.
     """
@@ -165,6 +168,8 @@ cdef class Transformer:
     cdef list experts           # [layers with experts] gate, up, down
     cdef double expert_share    # share of them that a token reads
     cdef Residency residency    # of them, or None
+    cdef object recurrent       # its recurrent_shape
+    cdef const float[::1] signs # of the embedding's basis
     cdef Arena rotations        # those of the layers, each once
     cdef Arena scratch_arena, q_sink, queries, times
     cdef Workspace workspace
@@ -173,14 +178,14 @@ cdef class Transformer:
 
     def __cinit__(
         self, config, StoredRows embedding not None, Head head not None, layers, output_norm, rope_freqs=None,
-        int n_threads=1, int64_t chunk=128, bint adapt=False, cores=None):
+        int n_threads=1, int64_t chunk=128, bint adapt=False, cores=None, basis=None):
         if n_threads < 1 or n_threads > 1024 or chunk < 1 or chunk > 4096:
             raise ValueError(f"{n_threads} threads, chunks of {chunk} tokens are out of range")
         self.n_layer, self.n_row, self.hidden = config.n_layer, len(config.attention), config.hidden
         self.n_vocab, self.chunk, self.n_threads = head.n_row, chunk, n_threads
         self.embedding, self.head, self.owners = embedding, head, []
         self.plan.group = config.activation_group
-        self.windows = config.windows
+        self.windows, self.recurrent = config.windows, config.recurrent_shape
         if head.n_threads < n_threads or embedding.n_threads < n_threads:
             raise ValueError(
                 f"{n_threads} threads, but the head was made for {head.n_threads}, "
@@ -200,6 +205,15 @@ cdef class Transformer:
             [given[f"ffn_{name}_exps"] for name in ("gate", "up", "down")] for given in layers if "ffn_gate_exps" in given]
         self.expert_share = config.expert_share
         self.plan.output_norm = copy_vector(output_norm, self.hidden, "output_norm", self.owners)
+        if basis is not None:  # (block, signs) of the embedding
+            self.plan.basis = basis[0]
+            if self.hidden % self.plan.basis:
+                raise ValueError(f"a basis of blocks of {basis[0]} does not fit rows of {self.hidden}")
+            if basis[1] is not None:
+                self.signs = basis[1]
+                if self.signs.shape[0] != self.hidden:
+                    raise ValueError(f"{self.signs.shape[0]} signs for rows of {self.hidden}")
+                self.plan.signs = &self.signs[0]
         self.workspace = Workspace()
         self._prepare(config)
         self._number(config, rope_freqs)
@@ -213,8 +227,8 @@ cdef class Transformer:
         free(self.layers)
 
     cdef _number(self, config, rope_freqs):
-        """Give each mixer with attention its row in a KV cache and its rotation."""
-        cdef int64_t index, row = 0
+        """Give each mixer its row in a KV cache or among the states of a session, and attention its rotation."""
+        cdef int64_t index, row = 0, states = 0
         cdef dict numbers = {}  # rotation -> its number
         cdef list found = []
         for index, each in enumerate(config.layers):
@@ -226,6 +240,9 @@ cdef class Transformer:
                 self.layers[index].attention.row = row
                 self.layers[index].attention.rotation = numbers[rotation]
                 row += 1
+            if self.layers[index].mixer == DELTA:
+                self.layers[index].delta.row = states
+                states += 1
         self.rotations = Arena(len(found) * sizeof(rotation_data))
         for index in range(len(found)):
             (<rotation_data *>self.rotations.data)[index] = (<Rotary>found[index]).r
@@ -378,6 +395,8 @@ cdef class Transformer:
         cdef const attention_plan *a = &self.plan.attention
         if kv.p.n_layer != self.n_row or kv.p.n_kv_head != a.n_kv_head or kv.p.head_dim != a.head_dim:
             raise ValueError("the KV cache belongs to a model of another shape")
+        if kv.plan["recurrent"] != self.recurrent:
+            raise ValueError("the KV cache belongs to a model with other gated delta layers")
         if kv.windows is not self.windows and kv.windows != self.windows:
             raise ValueError("the KV cache belongs to a model with other windows")
         if n > kv.room:
@@ -393,6 +412,7 @@ cdef class Transformer:
         cdef int64_t t, n = given.tokens.shape[0]
         cdef answer *a      # the next of p.w.answers
         of.kv, of.first, of.n_token, of.pos0 = &kv.p, first, n, kv.n_tokens
+        of.delta = NULL if kv.recurrent is None else &kv.recurrent.r
         memcpy(p.w.ids + first, &given.tokens[0], n * sizeof(int32_t))
         for t in range(n):
             p.w.position[first + t] = of.pos0 + t

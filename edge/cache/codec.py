@@ -70,12 +70,14 @@ def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, ta
                          "tool_calls in OpenAI's form")
     kv, tokens = (state.kv, state.tokens) if state else (None, array("i"))
     n_tokens, most = kv.counters if kv else (0, 0)
+    states = kv.states if kv else []
     facts = {
         "model": space.model.fingerprint,
         "name": space.model.config.name.encode("utf-8", "replace").decode(),
         "kv": plan_of(space),
         "n_tokens": n_tokens,
         "most": most,
+        **({"states": states} if states else {}),
         "sampled": list(state.sampled) if state else [],
         "seed": talk.seed & (1 << 64) - 1,  # as many bits as the sampler looks at
         "sampler": list(state.sampler.state) if state else None,
@@ -328,16 +330,16 @@ def _tokens(space: KVSpace, reader: _Reader, facts: dict[str, Any]) -> array[int
 
 def _body(space: KVSpace, reader: _Reader, facts: dict[str, Any], kv: Any) -> array[int]:
     """Reads what follows the header: the pages into ``kv``; returns the tokens."""
-    n_tokens, most = facts["n_tokens"], facts["most"]
+    n_tokens, most, states = facts["n_tokens"], facts["most"], facts.get("states", [])
     try:
-        size = reader.at + 4 * n_tokens + kv.dump_bytes(n_tokens, most) + _CRC.size
+        size = reader.at + 4 * n_tokens + kv.dump_bytes(n_tokens, most, states) + _CRC.size
     except ValueError as error:
         raise InvalidFile(f"damaged ({error})") from None
     if size != reader.size:
         raise InvalidFile(f"damaged (it has {reader.size} bytes and should have {size})")
     tokens = _tokens(space, reader, facts)
     try:
-        kv.restore(n_tokens, most, reader.fill)
+        kv.restore(n_tokens, most, reader.fill, states)
     except ValueError as error:
         raise InvalidFile(f"damaged ({error})") from None
     reader.check()
@@ -348,9 +350,10 @@ def plan_of(space: KVSpace) -> dict[str, Any]:
     """What two plans must have in common so that their caches can hold the same pages."""
     c, plan = space.model.config, space.plan.cache
     budgets = plan["budgets"] and [list(row) for row in plan["budgets"]]  # as JSON has it
-    windows = plan.pop("windows")  # the model's own
+    windows, shape, snapshots = plan.pop("windows"), plan.pop("recurrent"), plan.pop("snapshots")  # the model's own
     return {**plan, "budgets": budgets, "shape": list(c.kv_shape),
-            **({"windows": list(windows)} if windows else {})}  # fmt: skip
+            **({"windows": list(windows)} if windows else {}),
+            **({"recurrent": list(shape), "snapshots": snapshots} if shape else {})}  # fmt: skip
 
 
 def _advice(made: dict[str, Any], here: dict[str, Any]) -> str:
@@ -470,4 +473,13 @@ def _facts(header: bytes | bytearray) -> dict[str, Any]:
     for key, good in _KINDS.items():
         if not isinstance(facts, dict) or key not in facts or not good(facts[key]):
             raise InvalidFile(f"damaged ({key} in its header is wrong)")
+    if not _states(facts.get("states", [])):
+        raise InvalidFile("damaged (states in its header is wrong)")
     return facts
+
+
+def _states(value: Any) -> bool:
+    """Whether ``value`` lists states of gated delta layers: [[tokens, kept]]."""
+    return isinstance(value, list) and all(
+        isinstance(each, list) and len(each) == 2 and _natural(each[0]) and type(each[1]) is bool for each in value
+    )

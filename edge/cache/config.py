@@ -41,6 +41,9 @@ PAGE = 32
 #: pages kept after they leave a window, so that an undo in a long conversation need not read all of it again; for long
 #: windows only
 SPARE_PAGES, SPARE_FROM = 2, 512
+#: earlier states of gated delta layers that a session keeps beside the latest two: behind the system prompt, and where
+#: the latest turns began and ended; going back elsewhere reads again from the one before
+SNAPSHOTS = 4
 DEFAULT_OFFLOAD = "256M"
 #: a limit below this number of bytes is a slip: a unit is missing or wrong
 A_SLIP = 1_000_000
@@ -97,6 +100,8 @@ class KVPlan(NamedTuple):
     spare: int = 0  # additional pages, so that an undo can go back
     hadamard: bool = False  # keys are rotated before they are stored
     windows: tuple[int, ...] | None = None  # of the model itself: tokens that each layer sees at most, 0: all
+    recurrent: tuple[int, int, int, int, int] | None = None  # of its gated delta layers, see ModelConfig
+    snapshots: int = 0  # earlier states of these that a session keeps
     limit: int | None = None  # bytes that the whole process may take
     offload: tuple[str, int] | None = None  # folder and bytes of a file for each session: pages that left the window
     parallel: int | None = None  # contexts held at the same time; None: one is planned, and more may be
@@ -136,7 +141,7 @@ class KVPlan(NamedTuple):
     def cache(self) -> dict[str, Any]:
         """Arguments of :class:`pyx.kv.KVCache` after the model's shape."""
         names = ("n_ctx", "kv_type", "window", "sinks", "budgets", "policy", "positions", "spare", "hadamard",
-                 "windows")  # fmt: skip
+                 "windows", "recurrent", "snapshots")  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -169,6 +174,8 @@ class KVPlan(NamedTuple):
         if self.windows:
             near = [n for n in self.windows if n]
             ring += f"; {len(near)} of {len(self.windows)} layers keep {near[0]}"
+        if self.recurrent:
+            ring += f"; states of {count(self.recurrent[0], 'layer')} with {self.snapshots} snapshots"
         several = f"{self.parallel} contexts of " if self.parallel and self.parallel > 1 else ""
         rows = [
             ("weights", f.mapped, "mapped from the file"),
@@ -382,7 +389,8 @@ class KVConfig:
             n_ctx, kv_type, window, sinks, 0, self.overflow, footprint,
             policy=self.kv_policy, positions=self.positions, budgets=keep, spare=spare, limit=parse_size(self.memory),
             parallel=self.parallel, hadamard={"auto": gains, "on": works, "off": False}[self.kv_hadamard],
-            windows=config.windows,
+            windows=config.windows, recurrent=config.recurrent_shape,
+            snapshots=SNAPSHOTS if config.recurrent else 0,
         )  # fmt: skip
         kv_bytes = KVCache.bytes_for(*config.kv_shape, **plan.cache)
         remarks = list(notes)

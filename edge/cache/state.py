@@ -258,6 +258,19 @@ class KVState:
             if self.n_tokens < self.kv.n_tokens:
                 self.kv.crop(self.n_tokens)
 
+    def _marks(self, ids: array[int], cached: int) -> set[int]:
+        """Where states of gated delta layers are kept, so that a conversation that goes on differently is not read
+        again from its beginning: as far as is cached, behind the end of each message (of many, the last ones), and at
+        the end.  A state is that at the beginning of its page, as long as no token behind the page was read.
+        """
+        if not self._model.config.recurrent:
+            return set()
+        if cached:
+            self.kv.mark()
+        ends = [i + 1 for i in range(cached, len(ids)) if ids[i] in self._model.stop_ids]
+        kept = ends[:1] + ends[1:][-2:] if not cached else ends[-2:]
+        return {(end // PAGE + 1) * PAGE for end in kept} | {len(ids)}
+
     # ---- a prompt ----------------------------------------------------------------------------------------------------
 
     def prefill(
@@ -281,6 +294,7 @@ class KVState:
         cached = self.keep(ids[:-1] if logits else ids)
         self.sampled = array("i")
         chunk = min(FIRST_CHUNK, limit)
+        marks = self._marks(ids, cached)
         if self.draft is not None:
             self.draft.begin()
         if report:
@@ -289,8 +303,8 @@ class KVState:
             if reason := interrupted():
                 return cached, reason
             begin = len(tokens)
-            stop = begin + chunk
-            part = ids[begin : min(stop, share) if begin < share else stop]
+            stop = min((begin + chunk, *(place for place in (share, *marks) if place > begin)))
+            part = ids[begin:stop]
             begun = time.perf_counter()
             segment = Segment(
                 self.kv, part, self.logits if logits and begin + len(part) == n else None, False, winners, True
@@ -298,6 +312,8 @@ class KVState:
             yield segment
             done = self.kv.n_tokens - begin  # all of it, if nothing else is running
             tokens.extend(part[:done])
+            if len(tokens) in marks:
+                self.kv.mark()
             if len(tokens) == share and shared is not None:
                 shared(self)
             if report:

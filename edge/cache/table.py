@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from edge.amounts import count
-from edge.cache.config import PAGE, KVConfig, parse_kv_type
+from edge.cache.config import PAGE, SNAPSHOTS, KVConfig, parse_kv_type
 from edge.cache.policy import Budget
 from edge.config import ModelConfig
 from edge.errors import UsageError
@@ -42,7 +42,7 @@ class Weights:
     """Sizes of a model's weights in bytes, computed from the number of parameters."""
 
     parameters: int
-    projections: int  # ternary, in memory; of experts those of a token, and the routers
+    projections: int  # ternary, in memory; of experts those of a token; and what stays floats beside them
     head: int  # as decode reads it by default: int8 rows with a float32 scale each, or Q8_0 rows as stored
     paper: int  # what "every parameter, the embedding too, at 1.58 bits" comes to
 
@@ -57,6 +57,7 @@ class Weights:
 
         parameters = sum(math.prod(part.shape) for part in parts(c) if part.needed)
         grouped = c.activation_group > 0
+        floats = 4 * sum(math.prod(part.shape) for part in parts(c) if part.role == "floats")
         matrices = [part.shape for part in parts(c) if part.role == "matrix"]
         routers = sum(4 * math.prod(part.shape) for part in parts(c) if part.role == "router")
         experts = [layer.feed_forward for layer in c.layers if isinstance(layer.feed_forward, Experts)]
@@ -64,8 +65,8 @@ class Weights:
                   for rows, k in ((part.ffn, c.hidden), (part.ffn, c.hidden), (c.hidden, part.ffn))]  # fmt: skip
         return cls(
             parameters,
-            sum(stored_bytes(tensor, True) for tensor in planes)
-            or sum(code_bytes(rows, k, grouped) for rows, k in (*matrices, *chosen)) + routers,
+            floats + routers + (sum(stored_bytes(tensor, True) for tensor in planes)
+                                or sum(code_bytes(rows, k, grouped) for rows, k in (*matrices, *chosen))),
             placement("auto", stored, c.n_vocab, c.hidden, 1).nbytes,
             int(parameters * PAPER_BITS / 8),
         )
@@ -118,6 +119,12 @@ class Table:
         )
         if near := [n for n in c.windows or () if n]:
             yield f"{len(near)} of {layers} see the latest {near[0]} tokens only, and keep no more of them"
+        if c.recurrent_shape:
+            from pyx.recurrent import bytes_for
+
+            states = bytes_for(c.recurrent_shape, SNAPSHOTS)
+            yield (f"{count(len(c.recurrent), 'layer')} have a state of fixed size instead of keys and values: with "
+                   f"{SNAPSHOTS} snapshots to go back to, {states / 1e6:.1f} MB of each size below")
         yield ""
         yield "Size of the KV cache in MB (1e6 bytes), by type and context length in tokens:"
         yield ""

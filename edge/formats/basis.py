@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from edge.formats.checkpoint import Basis
 from edge.formats.gguf_header import Header
 from edge.formats.mapped import shown
 
@@ -23,13 +24,6 @@ _SIGNS = (1, -1, 0xFFFFFFFF)  # some writers store them as unsigned numbers
 _TRANSFORM, _AXIS = "normalized-sylvester-walsh-hadamard", "input-last-dimension"
 #: matrices of a layer that have the same input, so that it is transformed once
 _TOGETHER = (("attn_q", "attn_k", "attn_v"), ("attn_qkv", "attn_gate"), ("ffn_gate", "ffn_up"))
-
-
-class Basis(NamedTuple):
-    """The basis of a matrix, for activations as wide as its rows."""
-
-    block: int
-    signs: Sequence[int] | None  # 1, or another number for -1, [width]; None: all are 1
 
 
 class Bases(NamedTuple):

@@ -50,6 +50,13 @@ APART = "APART"
 TABLE_TYPES = (*FLOAT_TYPES, *TO_GROUPS, *GROUP_TYPES)
 
 
+class Basis(NamedTuple):
+    """A rotated basis in which the rows of a matrix are stored, see :mod:`edge.formats.basis`."""
+
+    block: int
+    signs: Sequence[int] | None  # 1, or another number for -1, [width]; None: all are 1
+
+
 class Tensor(NamedTuple):
     """One stored tensor: its bytes, type and shape."""
 
@@ -66,6 +73,7 @@ class Tensor(NamedTuple):
     floats: str = "ternary"
     beside: tuple[Stored, ...] = ()  # MLX only: its scales and biases, see :mod:`edge.formats.mlx`
     apart: tuple[Tensor, ...] = ()  # APART only: the experts, in order
+    basis: Basis | None = None  # in which its rows are stored, if it is a rotated one
 
     @property
     def flat(self) -> tuple[int, int]:
@@ -134,6 +142,7 @@ class Checkpoint:
     open: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     templates: Mapping[str, str] = field(default_factory=dict)  # other chat templates by name, such as "tool_use"
     sampling: Mapping[str, Any] = field(default_factory=dict)  # recommended by the file: field of Sampling -> value
+    signs: dict[int, Any] = field(default_factory=dict)  # of bases, as floats: made when the first matrix is built
     maps: tuple[Map, ...] = field(init=False)  # of the files that hold the tensors
 
     def __post_init__(self) -> None:

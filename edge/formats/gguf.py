@@ -18,7 +18,7 @@ from typing import Any
 
 from edge.config import ModelConfig
 from edge.errors import UsageError
-from edge.formats import names
+from edge.formats import basis, names
 from edge.formats.checkpoint import (
     MOST_TEMPLATES,
     PLANE_TYPES,
@@ -50,7 +50,17 @@ from edge.formats.gguf_keys import (
 )
 from edge.formats.gguf_writer import Entry, write
 from edge.formats.mapped import located, shown
-from edge.layers import ACTIVATIONS, Attention, Dense, Experts, LayerConfig, RopeScaling, Rotation, check_dimension
+from edge.layers import (
+    ACTIVATIONS,
+    Attention,
+    Delta,
+    Dense,
+    Experts,
+    LayerConfig,
+    RopeScaling,
+    Rotation,
+    check_dimension,
+)
 from edge.registry.families import FAMILIES, Family, refusal, supported
 from edge.sampling import recommended
 
@@ -145,6 +155,8 @@ _KNOWN = frozenset((
     "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow", "rope.scaling.finetuned", "tensor_data_layout",
     "pooling_type", "attention.sliding_window_pattern", "rope.freq_base_swa", "rope.dimension_count_swa",
     "expert_feed_forward_length", "expert_weights_norm", "swiglu_clamp_exp",
+    "full_attention_interval", "ssm.conv_kernel", "ssm.state_size", "ssm.group_count", "ssm.time_step_rank",
+    "ssm.inner_size", "rope.dimension_sections",
 ))  # fmt: skip
 
 
@@ -176,7 +188,12 @@ def read(
     family = _check_kind(header)
     types = _types(header, family.arch)
     tensors = _tensors(header, types, "128" if i2s_layout == "auto" else i2s_layout, inverted, ternarise, dense)
-    config = _config(header, family, tensors, activation, notes)
+    bases = basis.read(header)
+    for name, of in bases.of.items():
+        tensors[name] = tensors[name]._replace(basis=of)
+    if family.delta_period:
+        tensors = _text_part(header, family.arch, tensors, notes)
+    config = _config(header, family, tensors, bases, activation, notes)
     if not dense:
         _check_projections(header, tensors)
     for name in ("rope_factors_long.weight", "rope_factors_short.weight"):
@@ -272,9 +289,6 @@ def _joined(header: Header) -> Header:
 
 def _check_kind(header: Header) -> Family:
     """Refuse known models that are not supported, by name; returns the row of the architecture."""
-    if any(key.startswith("prism.hadamard.") for key in header.metadata):
-        header.fail("its weights are stored in a rotated basis (prism.hadamard.*, Bonsai 2), which would give garbage "
-                    "here; use Ternary-Bonsai 1.7B, 4B or 8B")
     arch = header.text("general.architecture")
     if arch is None:
         header.fail("general.architecture is missing, so this is not a model file")
@@ -292,6 +306,8 @@ def _check_keys(header: Header, family: Family) -> None:
     for key, value in header.metadata.items():
         name = key.removeprefix(f"{family.arch}.")
         if name == key or name not in _NEUTRAL:
+            continue
+        if family.delta_period and name == "nextn_predict_layers":  # they only draft
             continue
         if family.multipliers and name in ("logit_scale", "embedding_scale", "residual_scale"):
             continue
@@ -408,9 +424,58 @@ def _foreign(info: TensorInfo, arch: str) -> str | None:
     return f"id {info.type_id}, which is not known; {_AGAIN}"
 
 
+def _text_part(header: Header, arch: str, tensors: dict[str, Tensor], notes: list[str]) -> dict[str, Tensor]:
+    """The tensors that read and write text, with our names; without those of pictures and of layers that draft."""
+    drafting = header.integer(f"{arch}.nextn_predict_layers", 0) or 0
+    first = (header.integer(f"{arch}.block_count") or 0) - drafting
+    found, skipped = {}, {"its vision part": 0, "the layers that predict further tokens": 0}
+    for name, tensor in tensors.items():
+        parts = name.split(".")
+        if parts[0] in ("v", "mm"):
+            skipped["its vision part"] += 1
+        elif parts[0] == "mtp" or (drafting and parts[0] == "blk" and parts[1].isdigit() and int(parts[1]) >= first):
+            skipped["the layers that predict further tokens"] += 1
+        else:
+            name = name.replace(".post_attention_norm.", ".ffn_norm.")
+            if name in found:
+                header.fail(f"tensor {shown(name)} appears twice; the file is damaged")
+            found[name] = tensor._replace(name=name)
+    notes += [f"{what} {'are' if what.endswith('s') else 'is'} not used" for what, n in skipped.items() if n]
+    return found
+
+
+def _delta(header: Header, arch: str, grouped: bool) -> Delta:
+    """The gated delta mixer of a hybrid model."""
+
+    def need(key: str) -> int:
+        value = header.integer(f"{arch}.ssm.{key}")
+        if value is None:
+            header.fail(f"{arch}.ssm.{key} is missing; the file is incomplete, get it again")
+        return value
+
+    if need("conv_kernel") != 4:
+        header.fail(f"{arch}.ssm.conv_kernel is {need('conv_kernel')}; convolutions of 4 are supported")
+    n_v, inner = need("time_step_rank"), need("inner_size")
+    if n_v < 1 or inner % n_v:
+        header.fail(f"{arch}.ssm.inner_size {inner} is not divisible into {n_v} heads; the file is damaged")
+    return Delta(need("group_count"), n_v, need("state_size"), inner // n_v, grouped_out=grouped)
+
+
+def _hybrid(
+    header: Header, family: Family, attention: Attention, n_layer: int, grouped: bool
+) -> tuple[Attention | Delta, ...]:
+    """The mixers of a hybrid model, of which ``attention`` is one."""
+    period = header.integer(f"{family.arch}.full_attention_interval", family.delta_period) or 0
+    if not 1 <= period <= n_layer:
+        header.fail(f"{family.arch}.full_attention_interval is {period} for {n_layer} layers; the file is damaged")
+    delta = _delta(header, family.arch, grouped)
+    return tuple(delta if (i + 1) % period else attention for i in range(n_layer))
+
+
 def _config(
-    header: Header, family: Family, tensors: dict[str, Tensor], override: str | None, notes: list[str]
-) -> ModelConfig:
+    header: Header, family: Family, tensors: dict[str, Tensor], bases: basis.Bases, override: str | None,
+    notes: list[str],
+) -> ModelConfig:  # fmt: skip
     """ModelConfig from the family, ``<arch>.*`` and the shapes of a few tensors."""
     arch = family.arch
 
@@ -421,6 +486,8 @@ def _config(
         return value
 
     hidden, n_head, n_layer = need("embedding_length"), need("attention.head_count"), need("block_count")
+    if family.delta_period:
+        n_layer -= header.integer(f"{arch}.nextn_predict_layers", 0) or 0
     with located(header.path):
         for name, value in (("hidden", hidden), ("n_head", n_head), ("n_layer", n_layer)):
             check_dimension(name, value)  # others are derived from these
@@ -469,9 +536,14 @@ def _config(
             sub_norm=sub_norm,
             qk_norm=family.qk_norm,
             qkv_bias="blk.0.attn_q.bias" in tensors,
+            gated=family.delta_period > 0,
             query_scale=_query_scale(header, arch, n_layer, n_head, hidden, head_dim) if family.window_period else 1.0,
         )
-        mixers = _sliding(header, family, attention, n_layer) if family.window_period else (attention,) * n_layer
+        mixers: tuple[Attention | Delta, ...] = (attention,) * n_layer
+        if family.window_period:
+            mixers = _sliding(header, family, attention, n_layer)
+        elif family.delta_period:
+            mixers = _hybrid(header, family, attention, n_layer, bases.grouped)
         parts: Iterator[Dense | Experts]
         if family.experts:
             parts = _experts(header, family, tensors, n_layer)
@@ -492,6 +564,7 @@ def _config(
             activation_quant=header.text(f"{arch}.activation_quantization") or usual,
             planes=planes,
             inner_eps=header.real(KEY_INNER_EPS, eps) or 0.0,
+            rotated=bool(bases.of),
             **multipliers,
         )
 

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edge.config import ModelConfig
+from edge.formats import basis
 from edge.formats.checkpoint import PANELS, Checkpoint, TokenizerSpec
-from edge.layers import Dense, Experts, LayerConfig, Rotation
+from edge.layers import Attention, Dense, Experts, Rotation
 from edge.registry.families import FAMILIES
 
 #: general.file_type, a label only: the first is microsoft/BitNet's number, the second llama.cpp's
@@ -64,7 +65,7 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
     """The keys ``general.*`` and ``<arch>.*``: the dimensions.  ``type``: how the ternary matrices are stored."""
     arch = architecture(checkpoint.config)
     c = checkpoint.config
-    layer = far_layer(c)
+    layer, mixer = c.layers[0], far_mixer(c)
     dense = [each.feed_forward for each in c.layers if isinstance(each.feed_forward, Dense)]
     metadata: dict[str, Any] = {
         "general.architecture": arch,
@@ -76,8 +77,8 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
         f"{arch}.embedding_length": c.hidden,
         f"{arch}.block_count": c.n_layer,
         f"{arch}.feed_forward_length": max((each.ffn for each in dense), default=layer.feed_forward.ffn),
-        f"{arch}.rope.dimension_count": layer.mixer.rotation.dim,
-        f"{arch}.rope.freq_base": float(layer.mixer.rotation.theta),
+        f"{arch}.rope.dimension_count": mixer.rotation.dim,
+        f"{arch}.rope.freq_base": float(mixer.rotation.theta),
         f"{arch}.attention.head_count": c.n_head,
         f"{arch}.attention.head_count_kv": c.n_kv_head,
         f"{arch}.attention.key_length": c.head_dim,
@@ -95,20 +96,24 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
         metadata[f"{arch}.attention.sliding_window"] = near.window
         metadata[f"{arch}.attention.sliding_window_pattern"] = [mixer.window > 0 for mixer in c.attention]
         metadata[f"{arch}.rope.freq_base_swa"] = float(near.rotation.theta)
-        if near.rotation.dim != layer.mixer.rotation.dim:
+        if near.rotation.dim != mixer.rotation.dim:
             metadata[f"{arch}.rope.dimension_count_swa"] = near.rotation.dim
     elif FAMILIES[arch].window_period:
         metadata[f"{arch}.attention.sliding_window"] = 0
     metadata |= {f"{arch}.{key}": value for key, value in _expert_keys(c).items()}
-    if FAMILIES[arch].window_period and layer.mixer.query_scale != 1.0:
-        metadata[f"{arch}.attention.scale"] = layer.mixer.query_scale / math.sqrt(c.head_dim)
+    if c.recurrent:
+        metadata |= {f"{arch}.{key}": value for key, value in _delta_keys(c).items()}
+    if FAMILIES[arch].window_period and mixer.query_scale != 1.0:
+        metadata[f"{arch}.attention.scale"] = mixer.query_scale / math.sqrt(c.head_dim)
     if layer.inner_norm and c.inner_eps != c.eps:
         metadata[KEY_INNER_EPS] = float(c.inner_eps)
     if FAMILIES[arch].multipliers:
         metadata[f"{arch}.embedding_scale"] = float(c.embedding_scale)
         metadata[f"{arch}.residual_scale"] = float(c.residual_scale)
         metadata[f"{arch}.logit_scale"] = 1.0 / c.logit_scale
-    metadata |= {f"{arch}.rope.scaling.{key}": value for key, value in _rope_keys(c, layer.mixer.rotation).items()}
+    if c.rotated:
+        metadata |= {key: value for key, value in checkpoint.metadata.items() if key.startswith(basis.PREFIX)}
+    metadata |= {f"{arch}.rope.scaling.{key}": value for key, value in _rope_keys(c, mixer.rotation).items()}
     for key in ("general.license", "general.author", "general.description", "general.url"):
         value = checkpoint.metadata.get(key)
         if checkpoint.format == "gguf" and isinstance(value, str):
@@ -138,9 +143,19 @@ def _expert_keys(c: ModelConfig) -> dict[str, Any]:
     return found
 
 
-def far_layer(c: ModelConfig) -> LayerConfig:
-    """A layer that sees everything: the one that the keys without ``_swa`` describe.  The first, if there is none."""
-    return next((layer for layer in c.layers if not layer.mixer.window), c.layers[0])
+def far_mixer(c: ModelConfig) -> Attention:
+    """Attention that sees everything: what the keys without ``_swa`` describe.  The first, if there is none."""
+    return next((mixer for mixer in c.attention if not mixer.window), c.attention[0])
+
+
+def _delta_keys(c: ModelConfig) -> dict[str, Any]:
+    """The keys ``<arch>.*`` of gated delta layers."""
+    mixer = c.recurrent[0]
+    return {
+        "full_attention_interval": 1 + next(i for i, layer in enumerate(c.layers) if layer.mixer.kind == "attention"),
+        "ssm.conv_kernel": 4, "ssm.state_size": mixer.head_dim_k, "ssm.group_count": mixer.n_k_head,
+        "ssm.time_step_rank": mixer.n_v_head, "ssm.inner_size": mixer.inner,
+    }  # fmt: skip
 
 
 def _rope_keys(c: ModelConfig, rotation: Rotation) -> dict[str, Any]:
@@ -161,7 +176,7 @@ def _rope_keys(c: ModelConfig, rotation: Rotation) -> dict[str, Any]:
 
 def rope_tensor(c: ModelConfig) -> tuple[str, Sequence[float]] | None:
     """Name and numbers of the tensor that holds the divisors of the rotation; None if keys can hold them."""
-    rotation = far_layer(c).mixer.rotation
+    rotation = far_mixer(c).rotation
     s = rotation.scaling
     if s is None or s.kind == "yarn":
         return None

@@ -14,7 +14,7 @@ import math
 import os
 import re
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Any
 
@@ -25,7 +25,7 @@ from edge.formats.checkpoint import APART, WEIGHT_ONLY, Checkpoint, Tensor
 from edge.formats.mapped import located, shown
 from edge.formats.safetensors import Stored
 from edge.formats.side_files import MAX_TOKENIZER, fail, read_json
-from edge.layers import Attention, Dense, Experts, LayerConfig, RopeScaling, Rotation, check_dimension
+from edge.layers import Attention, Delta, Dense, Experts, LayerConfig, RopeScaling, Rotation, check_dimension
 from edge.registry.families import BY_HUGGINGFACE, Family, refusal
 from edge.sampling import recommended
 
@@ -50,6 +50,21 @@ _LAYER = {
     "self_attn.query_layernorm": "attn_q_norm",  # Hunyuan
     "self_attn.key_layernorm": "attn_k_norm",
 }
+#: of gated delta layers
+_LAYER |= {
+    "linear_attn.in_proj_qkv": "attn_qkv",
+    "linear_attn.in_proj_z": "attn_gate",
+    "linear_attn.in_proj_a": "ssm_alpha",
+    "linear_attn.in_proj_b": "ssm_beta",
+    "linear_attn.conv1d": "ssm_conv1d",
+    "linear_attn.norm": "ssm_norm",
+    "linear_attn.out_proj": "ssm_out",
+}
+#: and those without .weight
+_WHOLE = {"linear_attn.A_log": "ssm_a", "linear_attn.dt_bias": "ssm_dt.bias"}
+#: beginnings of names of tensors that are not needed for texts -> what they are
+_SKIPPED = {"model.visual.": "its vision part is", "visual.": "its vision part is",
+            "mtp.": "the layers that predict further tokens are"}  # fmt: skip
 #: for models with a norm after each block, where the usual names have another meaning
 _POST_NORMS = {
     "post_attention_layernorm": "post_attention_norm",
@@ -67,6 +82,7 @@ _ACTIVATIONS = {"relu2": "relu2", "silu": "silu", "swish": "silu", "gelu_pytorch
 _SAMPLING = {field: field for field in ("temperature", "top_k", "top_p", "min_p")}
 #: an expert's matrix, after the layer
 _EXPERT = re.compile(r"mlp\.experts\.(0|[1-9]\d{0,3})\.(gate|up|down)_proj")
+_WHOLE_NAME = re.compile(r"layers\.(0|[1-9]\d{0,3})\.(linear_attn\.A_log|linear_attn\.dt_bias)")
 _LAYER_NAME = re.compile(r"layers\.(0|[1-9]\d{0,3})\.(.+)\.(weight|weight_scale|bias)")
 
 
@@ -95,18 +111,21 @@ def read(
     if not isinstance(quantization, dict):
         fail(folder, "config.json: quantization_config is not an object")
     family = _check_kind(folder, raw, quantization)
+    notes: list[str] = []
     stored = _shards(folder)
+    if family.delta_period:
+        text, stored = _text_part(folder, raw, stored, notes)
+        raw = {**raw, **text}
 
     latent = ternarise or _is_marked(raw, quantization)
     stored, beside = mlx.apart(folder, stored, mlx.group_size(folder, raw))
     tensors, packed = _tensors(folder, family, stored, beside, quantization, inverted, latent, dense)
-    notes: list[str] = []
     config = _config(folder, raw, family, tensors, activation, notes)
     if config.tied:
         tensors.pop("output.weight", None)  # a saved copy of the embedding
     with located(folder):
         notes += names.check(config, tensors)
-    first = tensors["blk.0.attn_q.weight"]
+    first = next(tensor for name, tensor in tensors.items() if names.is_projection(name))
     if not packed and first.type != "MLX" and first.floats == "ternary" and not names.looks_ternary(first):
         fail(folder, "a dense model: its weights are not ternary and config.json has no BitNet quantization_config; "
                       "get the ternary (packed or GGUF) version, convert it with --planes auto, or, if these are the "
@@ -206,6 +225,11 @@ def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], beside: 
         if name.endswith("rotary_emb.inv_freq"):
             continue  # recomputed from rope_theta
         plain = name.removeprefix("model.")
+        whole = _WHOLE_NAME.fullmatch(plain) if family.delta_period else None
+        if whole:
+            entry = _decay(folder, name, entry) if name.endswith("A_log") else entry
+            found[f"blk.{whole[1]}.{_WHOLE[whole[2]]}"] = entry
+            continue
         match = _LAYER_NAME.fullmatch(plain)
         expert = _EXPERT.fullmatch(match[2]) if match and family.experts else None
         if match and expert and match[3] != "bias":
@@ -251,6 +275,8 @@ def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], beside: 
         if entry.dtype != "U8":
             if target in scales:
                 fail(folder, f"tensor {target} has a weight_scale but is not packed; the file is damaged")
+            if target.endswith(".ssm_conv1d.weight") and len(entry.shape) == 3 and entry.shape[1] == 1:
+                entry = entry._replace(shape=(entry.shape[0], entry.shape[2]))
             floats = "latent" if latent else "dense" if every_dense else "ternary"
             floats = "dense" if target in dense else floats
             if family.norms_from_one and target.split(".")[-2] in _FROM_ONE and len(entry.shape) == 1:
@@ -281,6 +307,59 @@ def _stacked(folder: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         shape = (len(each), *each[0].shape)
         found[name] = Tensor(name, APART, shape, memoryview(b""), apart=tuple(each[i] for i in range(len(each))))
     return found
+
+
+def _text_part(
+    folder: str, raw: Mapping[str, Any], stored: Mapping[str, Stored], notes: list[str]
+) -> tuple[dict[str, Any], dict[str, Stored]]:
+    """What config.json says of the part that reads and writes text, and its tensors."""
+    text = raw.get("text_config", {})
+    if not isinstance(text, dict):
+        fail(folder, "config.json: text_config is not an object")
+    found, skipped = {}, set()
+    for name, entry in stored.items():
+        part = next((what for begin, what in _SKIPPED.items() if name.startswith(begin)), None)
+        if part is not None:
+            skipped.add(part)
+            continue
+        name = name.replace("model.language_model.", "model.", 1)
+        if name in found:
+            fail(folder, f"tensor {shown(name)} appears twice")
+        found[name] = entry
+    notes += [f"{part} not used" for part in sorted(skipped)]
+    return {key: value for key, value in text.items() if key != "architectures"}, found
+
+
+def _decay(folder: str, name: str, entry: Stored) -> Stored:
+    """The factor of the logarithm of g, of which the logarithm of the negative is stored."""
+    if entry.dtype not in names.VECTOR_TYPES or len(entry.shape) != 1:
+        fail(folder, f"tensor {shown(name)} is stored as {entry.dtype}, which is not supported")
+    logs = names.floats(entry.dtype, entry.data)
+    if not all(abs(value) < 80 for value in logs):
+        fail(folder, f"tensor {shown(name)} holds a number that is not sensible; the file is damaged")
+    data = array("f", [-math.exp(value) for value in logs])
+    return entry._replace(dtype="F32", data=memoryview(data).cast("B"))
+
+
+def _hybrid(
+    folder: str, raw: Mapping[str, Any], family: Family, number: _Numbers, attention: Attention, n_layer: int
+) -> tuple[Attention | Delta, ...]:
+    """The mixers of a hybrid model, of which ``attention`` is one."""
+    kinds = raw.get("layer_types")
+    if kinds is None:
+        period = int(number("full_attention_interval", family.delta_period))
+        kinds = ["linear_attention" if period <= 0 or (i + 1) % period else "full_attention" for i in range(n_layer)]
+    if not isinstance(kinds, list) or not set(map(str, kinds)) <= {"full_attention", "linear_attention"}:
+        fail(folder, "config.json: layer_types holds other than full_attention and linear_attention, which is not "
+                     "supported")
+    if len(kinds) != n_layer:
+        fail(folder, f"config.json: layer_types has {len(kinds)} entries for {n_layer} layers; the file is damaged")
+    if number("linear_conv_kernel_dim", 4) != 4:
+        fail(folder, "config.json: linear_conv_kernel_dim is not 4, which is not supported")
+    delta = Delta(
+        number("linear_num_key_heads", 16), number("linear_num_value_heads", 32), number("linear_key_head_dim", 128),
+        number("linear_value_head_dim", 128), tiled=False)
+    return tuple(attention if kind == "full_attention" else delta for kind in kinds)
 
 
 def _plus_one(folder: str, name: str, entry: Stored) -> Stored:
@@ -381,7 +460,7 @@ def _rotation(
         fail(folder, "config.json: rope_parameters is not an object")
     kind = rope.get("rope_type", rope.get("type", "default"))
     theta = float(number("rope_theta", number("rope_theta", family.rope_theta), rope))
-    partial = number("partial_rotary_factor", number("partial_rotary_factor", 1.0), rope)
+    partial = number("partial_rotary_factor", number("partial_rotary_factor", family.partial_rotary), rope)
     scale, scaling = 1.0, None
     original = int(number("original_max_position_embeddings",
                           number("original_max_position_embeddings", n_ctx), rope))
@@ -493,11 +572,15 @@ def _config(folder: str, raw: Mapping[str, Any], family: Family, tensors: Mappin
             sub_norm=sub_norm,
             qk_norm=family.qk_norm if raw.get("use_qk_norm", True) else "",
             qkv_bias="blk.0.attn_q.bias" in tensors,
+            gated=family.delta_period > 0,
             query_scale=query_scale,
         )
         dense = Dense(number("intermediate_size", None), activation, sub_norm)
-        mixers = (
-            _sliding(folder, raw, family, number, attention, n_layer) if family.window_period else repeat(attention))
+        mixers: Iterable[Attention | Delta] = repeat(attention)
+        if family.window_period:
+            mixers = _sliding(folder, raw, family, number, attention, n_layer)
+        elif family.delta_period:
+            mixers = _hybrid(folder, raw, family, number, attention, n_layer)
         parts = _experts(folder, raw, number, dense, n_layer) if family.experts else repeat(dense)
         layers = tuple(
             LayerConfig(mixer, part, inner_norm, family.post_norm)

@@ -24,11 +24,11 @@ from edge.formats.checkpoint import (
     Tensor,
 )
 from edge.formats.mapped import shown
-from edge.layers import Attention, Dense, Experts, LayerConfig
+from edge.layers import Attention, Delta, Dense, Experts, LayerConfig
 
 #: the matrices of a layer that can be ternary, of every kind of layer
 PROJECTIONS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "ffn_gate_exps",
-               "ffn_up_exps", "ffn_down_exps")  # fmt: skip
+               "ffn_up_exps", "ffn_down_exps", "attn_qkv", "attn_gate", "ssm_out")  # fmt: skip
 #: types a norm (or any other vector) may have
 VECTOR_TYPES = ("F32", "F16", "BF16")
 
@@ -71,6 +71,7 @@ ROLES = {
     "router": VECTOR_TYPES,  # gives the experts their scores: a matrix of floats
     "table": TABLE_TYPES,  # the embedding, the output head
     "vector": VECTOR_TYPES,  # norms, biases, divisors of the rotation
+    "floats": VECTOR_TYPES,  # a small matrix of floats, kept as float32
 }
 
 
@@ -98,12 +99,28 @@ def _norm(name: str, n: int, there: bool = True) -> list[Part]:
 def _attention(mixer: Attention, hidden: int) -> list[Part]:
     q, k, v = (("attn_q", mixer.q_dim), ("attn_k", mixer.kv_dim), ("attn_v", mixer.kv_dim))
     return [
-        *(Part(f"{name}.weight", "matrix", (rows, hidden)) for name, rows in (q, k, v)),
+        Part("attn_q.weight", "matrix", (mixer.q_dim * (2 if mixer.gated else 1), hidden)),
+        *(Part(f"{name}.weight", "matrix", (rows, hidden)) for name, rows in (k, v)),
         *(Part(f"{name}.bias", "vector", (rows,)) for name, rows in (q, k, v) if mixer.qkv_bias),
         *_norm("attn_q_norm", mixer.head_dim, bool(mixer.qk_norm)),
         *_norm("attn_k_norm", mixer.head_dim, bool(mixer.qk_norm)),
         *_norm("attn_sub_norm", mixer.q_dim, mixer.sub_norm),
         Part("attn_output.weight", "matrix", (hidden, mixer.q_dim)),
+    ]
+
+
+def _delta(mixer: Delta, hidden: int) -> list[Part]:
+    heads = (mixer.n_v_head,)
+    return [
+        Part("attn_qkv.weight", "matrix", (mixer.channels, hidden)),
+        Part("attn_gate.weight", "matrix", (mixer.inner, hidden)),
+        Part("ssm_conv1d.weight", "floats", (mixer.channels, 4)),
+        Part("ssm_dt.bias", "vector", heads),
+        Part("ssm_a", "vector", heads),
+        Part("ssm_alpha.weight", "floats", (mixer.n_v_head, hidden)),
+        Part("ssm_beta.weight", "floats", (mixer.n_v_head, hidden)),
+        *_norm("ssm_norm", mixer.head_dim_v),
+        Part("ssm_out.weight", "matrix", (hidden, mixer.inner)),
     ]
 
 
@@ -126,7 +143,7 @@ def _experts(part: Experts, hidden: int) -> list[Part]:
 
 
 #: kind -> function of its configuration and the width of the residual stream, which lists its tensors
-_MIXERS: dict[str, Callable[[Any, int], list[Part]]] = {"attention": _attention}
+_MIXERS: dict[str, Callable[[Any, int], list[Part]]] = {"attention": _attention, "delta": _delta}
 _FEED_FORWARD: dict[str, Callable[[Any, int], list[Part]]] = {"dense": _dense, "experts": _experts}
 
 

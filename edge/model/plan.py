@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from edge.config import ModelConfig
@@ -41,10 +42,8 @@ def expect(
         tensor = checkpoint.tensors.get(part.name)
         if tensor is None:  # not needed, or what building will miss
             continue
-        if part.role == "vector":
-            allocated += 4 * part.shape[0]
-        elif part.role == "router":
-            allocated += 4 * part.shape[0] * part.shape[1]
+        if part.role in ("vector", "floats", "router"):
+            allocated += 4 * math.prod(part.shape)
         elif part.role in ("matrix", "experts"):
             scales_inside = grouped or tensor.type in (*GROUPED_TYPES, *TO_GROUPS)
             allocated += 0 if scales_inside else 4

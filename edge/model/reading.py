@@ -98,7 +98,7 @@ def score(checkpoint: Checkpoint, ids: Sequence[int], n_threads: int = 1, head: 
 
     c = checkpoint.config
     model = build(checkpoint, n_threads=n_threads, head=head, chunk=CHUNK)
-    cache = KVCache(*c.kv_shape, len(ids), "f16", windows=c.windows)
+    cache = KVCache(*c.kv_shape, len(ids), "f16", windows=c.windows, recurrent=c.recurrent_shape)
     logits = memoryview(array("f", bytes(4 * CHUNK * c.n_vocab)))
     total = 0.0
     for start in range(0, len(ids) - 1, CHUNK):

@@ -30,7 +30,7 @@ RESIDUAL = ("attn_output", "ffn_down", "ffn_down_exps")
 _VECTOR_FACTORS: dict[str, Callable[[ModelConfig, LayerConfig], float]] = {
     "post_attention_norm": lambda config, layer: config.residual_scale,
     "post_ffw_norm": lambda config, layer: config.residual_scale,
-    "attn_q_norm": lambda config, layer: layer.mixer.query_scale,
+    "attn_q_norm": lambda config, layer: getattr(layer.mixer, "query_scale", 1.0),
 }
 
 
@@ -63,11 +63,13 @@ def build(
     if config.logit_scale != 1.0:  # the head is linear
         output_norm = array("f", [value * config.logit_scale for value in output_norm])
     output = output_head(checkpoint, head, n_threads) if isinstance(head, str) else head
+    stored = checkpoint.tensors["token_embd.weight"]
+    basis = None if stored.basis is None else _signs(checkpoint, stored)
     divisors = None if freqs is None else _vector(checkpoint, freqs.name, freqs.shape[0])
     try:
         return Transformer(
             config, embedding, output, layers, output_norm, divisors, n_threads=n_threads, chunk=chunk, adapt=adapt,
-            cores=cores,
+            cores=cores, basis=basis,
         )
     except ValueError as error:
         raise InvalidFile(f"this model cannot be run: {error}") from None
@@ -137,8 +139,12 @@ def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1) -> Head:
 
     name = "token_embd.weight" if kind == "none" else checkpoint.head  # "none" takes only the length of its rows
     rows = _rows(checkpoint, name, n_threads, groups=kind in ("auto", "ternary"))
+    tensor = checkpoint.tensors[name]
     try:
-        return Head(rows, kind, n_threads)
+        head = Head(rows, kind, n_threads)
+        if tensor.basis is not None and kind != "none":
+            head.in_basis(*_signs(checkpoint, tensor))
+        return head
     except ValueError as error:
         raise InvalidFile(f"tensor {name}: {error}") from None
 
@@ -155,15 +161,28 @@ def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
             factor = _VECTOR_FACTORS[name](config, here) if name in _VECTOR_FACTORS else 1.0
             if factor != 1.0:
                 vector = array("f", [value * factor for value in vector])
-            layer[name if kind == "weight" else f"{name}_{kind}"] = vector
+            layer[part.name if not name else name if kind == "weight" else f"{name}_{kind}"] = vector
         elif part.role in ("matrix", "experts"):
             factor = config.residual_scale if name in RESIDUAL and not here.post_norm else 1.0
-            layer[name] = _projection(checkpoint, prefix + part.name, part.shape, factor)
-        elif part.role == "router":
+            layer[name] = matrix = _projection(checkpoint, prefix + part.name, part.shape, factor)
+            if checkpoint.tensors[prefix + part.name].basis is not None:
+                matrix.in_basis(*_signs(checkpoint, checkpoint.tensors[prefix + part.name]))
+        elif part.role in ("router", "floats"):
             layer[name] = _floats_of(checkpoint, prefix + part.name, part.shape)
         else:
             raise AssertionError(part)
     return layer
+
+
+def _signs(checkpoint: Checkpoint, tensor: Tensor) -> tuple[int, Any]:
+    """(block, signs as float32 [k] or None) of the basis of a tensor; those of one width are shared."""
+    assert tensor.basis is not None
+    signs = tensor.basis.signs
+    if signs is None:
+        return tensor.basis.block, None
+    if id(signs) not in checkpoint.signs:
+        checkpoint.signs[id(signs)] = array("f", [1.0 if sign == 1 else -1.0 for sign in signs])
+    return tensor.basis.block, checkpoint.signs[id(signs)]
 
 
 def _projection(checkpoint: Checkpoint, name: str, shape: tuple[int, ...], factor: float) -> Any:

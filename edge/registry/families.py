@@ -45,6 +45,8 @@ class Family:
     unrotated: bool = False  # layers without a sliding window have no rotation
     experts: bool = False  # layers may be mixtures of experts
     clamp: float = 0.0  # bound of the experts' activations in a file that does not say
+    partial_rotary: float = 1.0  # of a config.json that does not say
+    delta_period: int = 0  # of each N layers, all but the last are gated delta layers; the last has an output gate
     sampling: Sampled | None = None  # for answers
     thinking: Sampled | None = None  # for answers with thoughts in front; None: it has none
 
@@ -60,6 +62,10 @@ FAMILIES = {
         Family("qwen2", "Qwen2 with ternary weights", ("Qwen2ForCausalLM",), weight_only=True),
         Family("qwen3", "Qwen3 with ternary weights: Ternary-Bonsai, BitNet-embedding-0.6B",
                ("Qwen3ForCausalLM", "Qwen3Model"), qk_norm="before", weight_only=True,
+               sampling=Sampled(0.7, 0.8, 20), thinking=Sampled(0.6, 0.95, 20)),
+        Family("qwen35", "Qwen3.5 with ternary weights: Ternary-Bonsai 27B, Bonsai 2",
+               ("Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"), qk_norm="before", weight_only=True,
+               norms_from_one=True, rope_theta=1e7, partial_rotary=0.25, delta_period=4,
                sampling=Sampled(0.7, 0.8, 20), thinking=Sampled(0.6, 0.95, 20)),
         Family("qwen3moe", "Qwen3 with experts and ternary weights", ("Qwen3MoeForCausalLM",), qk_norm="before",
                weight_only=True, experts=True, sampling=Sampled(0.7, 0.8, 20), thinking=Sampled(0.6, 0.95, 20)),
@@ -79,18 +85,14 @@ FAMILIES = {
 #: "architectures" of a config.json -> family
 BY_HUGGINGFACE = {name: family for family in FAMILIES.values() for name in family.huggingface}
 
-_HYBRID = ("its recurrent layers (Gated DeltaNet) are not implemented; use Ternary-Bonsai 1.7B, 4B or 8B, which are "
-           "plain Qwen3")
 _OTHER_KIND = "a kind of model that is not supported; use BitNet-b1.58-2B-4T or Ternary-Bonsai instead"
 _MOE = "a mixture of experts of a kind that is not implemented (qwen3moe and maple are); use Ternary-Bonsai 8B"
 
 #: models that are known but not supported, by a part of the architecture's name in small letters -> what they are, and
 #: what to use instead
 REFUSED = {
-    "qwen35": f"a Qwen3.5 hybrid (Ternary-Bonsai 27B, Bonsai 2): {_HYBRID}",
-    "qwen3_5": f"a Qwen3.5 hybrid (Ternary-Bonsai 27B, Bonsai 2): {_HYBRID}",
-    "qwen3next": f"a Qwen3-Next hybrid: {_HYBRID}",
-    "qwen3_next": f"a Qwen3-Next hybrid: {_HYBRID}",
+    "qwen3next": f"Qwen3-Next: {_MOE}",
+    "qwen3_next": f"Qwen3-Next: {_MOE}",
     "mapleforcausallm": "maple as a Hugging Face folder, which is not supported; use a GGUF file of it (bitnet-edge "
                         "pull maple)",
     "moe": _MOE,

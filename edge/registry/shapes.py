@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from edge.config import ModelConfig
-from edge.layers import Attention, Dense, Experts, LayerConfig, Rotation
+from edge.layers import Attention, Delta, Dense, Experts, LayerConfig, Rotation
 from edge.registry.families import FAMILIES
 
 #: weights of a row that share a scale in the planes that a pull makes
@@ -39,6 +39,9 @@ class Shape:
     planes: int = 0  # a dense model, of which a pull makes sums of so many ternary matrices, in groups of PLANES_GROUP
     experts: tuple[int, int] | None = None  # number of experts, each ffn wide, and how many of them a token uses
     rope_dim: int | None = None  # dimensions that layers with a sliding window rotate; None: all
+    rotary: int = 0  # dimensions of a head that are rotated; 0: all
+    delta: tuple[int, int, int, int] | None = None  # key heads, value heads and their dimensions in gated delta layers
+    basis: int = 0  # block of the rotated basis in which matrices are stored, 0: none
 
     @property
     def sub_norm(self) -> bool:
@@ -58,17 +61,19 @@ class Shape:
     def config(self, name: str) -> ModelConfig:
         """The configuration of a model of this shape."""
         family = FAMILIES[self.arch]
-        dim = 0 if family.unrotated else self.head_dim
-        rotation = Rotation(self.theta, dim, "interleaved" if self.arch == "llama" else "half")
+        style = "interleaved" if self.arch == "llama" else "half"
+        rotation = Rotation(self.theta, 0 if family.unrotated else self.rotary or self.head_dim, style)
         attention = Attention(
-            self.n_head, self.n_kv_head, self.head_dim, rotation, sub_norm=self.sub_norm, qk_norm=self.qk_norm
+            self.n_head, self.n_kv_head, self.head_dim, rotation, sub_norm=self.sub_norm, qk_norm=self.qk_norm,
+            gated=self.delta is not None,
         )
         part: Dense | Experts = Dense(self.ffn, family.activation, self.sub_norm)
         if self.experts:
             part = Experts(*self.experts, self.ffn, clamp=family.clamp)
         near = attention.sliding(self.window, 10000.0, self.rope_dim) if self.window else attention
-        far_layer, near_layer = (
-            LayerConfig(mixer, part, post_norm=self.post_norm) for mixer in (attention, near))
+        mixers = (attention, Delta(*self.delta) if self.delta else near)
+        far_layer, near_layer = (LayerConfig(mixer, part, post_norm=self.post_norm) for mixer in mixers)
+        period = family.delta_period or (family.window_period if self.window else 0)
         return ModelConfig(
             self.arch,
             name,
@@ -77,11 +82,11 @@ class Shape:
             self.n_ctx,
             self.eps,
             self.tied,
-            tuple(near_layer if self.window and (i + 1) % family.window_period else far_layer
-                  for i in range(self.n_layer)),
+            tuple(near_layer if period and (i + 1) % period else far_layer for i in range(self.n_layer)),
             activation_quant=f"int8-{PLANES_GROUP}" if self.planes else "int8-128" if family.weight_only else "int8",
             planes=PLANES_GROUP if self.planes else 0,
             embedding_scale=math.sqrt(self.hidden) if family.root_embedding else 1.0,
+            rotated=self.basis > 0,
         )
 
 
@@ -106,6 +111,12 @@ SHAPES = {
                    window=512, experts=(256, 8), rope_dim=64),
     "qwen3-30b-a3b": Shape("qwen3moe", 48, 2048, 768, 32, 4, 128, 151936, 40960, 1e6, 1e-6, False, "qwen2", 151387,
                            experts=(128, 8)),
+    "qwen35-2b": Shape("qwen35", 24, 2048, 6144, 8, 2, 256, 248320, 262144, 1e7, 1e-6, True, "qwen2", 247587, "PQ2_0",
+                       rotary=64, delta=(16, 16, 128, 128)),
+    "bonsai-27b": Shape("qwen35", 64, 5120, 17408, 24, 4, 256, 248320, 262144, 1e7, 1e-6, False, "qwen2", 247587,
+                        "PQ2_0", rotary=64, delta=(16, 48, 128, 128)),
+    "bonsai2-27b": Shape("qwen35", 64, 5120, 17408, 24, 4, 256, 248320, 262144, 1e7, 1e-6, False, "qwen2", 247587,
+                         "PQ2_0", rotary=64, delta=(16, 48, 128, 128), basis=1024),
     "gemma3-270m": Shape("gemma3", 18, 640, 2048, 4, 1, 256, 262144, 32768, 1e6, 1e-6, True, "sentencepiece",
                          window=512),
 }
@@ -132,6 +143,8 @@ ALIASES = {
     "ternary-bonsai-1.7b": "bonsai-1.7b",
     "ternary-bonsai-4b": "bonsai-4b",
     "ternary-bonsai-8b": "bonsai-8b",
+    "ternary-bonsai-27b": "bonsai-27b",
+    "ternary-bonsai-2-27b": "bonsai2-27b",
 }
 
 

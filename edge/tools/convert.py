@@ -222,7 +222,8 @@ def _conventions(c: ModelConfig) -> tuple[Any, ...]:
     for layer in layers:
         for name in ("rotation", "query_scale"):
             layer["mixer"].pop(name, None)
-    return c.n_vocab, c.activation_quant, c.tied, layers
+        layer["mixer"].pop("tiled", None)  # with as many key heads it means nothing
+    return c.n_vocab, c.activation_quant, c.tied, c.rotated, layers
 
 
 class Target:
@@ -249,6 +250,9 @@ class Target:
         if self.permute and rotation.dim != self.config.head_dim:
             raise UsageError(f"{checkpoint.path}: rotates only {rotation.dim} of {self.config.head_dim} "
                              "dimensions, whose rows cannot be reordered for GGUF")
+        if any(not mixer.tiled and mixer.n_v_head != mixer.n_k_head for mixer in self.config.recurrent):
+            raise UsageError(f"{checkpoint.path}: GGUF files have the value heads of gated delta layers in another "
+                             "order than Hugging Face folders; use a GGUF file of the model")
         self.written: dict[str, Written] = {}
         self.part: Part | None = None  # as far as it is written
         self.notes: list[str] = []

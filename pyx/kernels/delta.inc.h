@@ -95,7 +95,7 @@ static void change_basis(const float *x, const float *before, const float *after
 
 /* ---- gated delta rule -------------------------------------------------------------------------------------------- */
 
-static void conv_silu(const float *const x[CONV_TAPS], const float *w, int64_t n, float *out)
+static void conv_silu(const float *const *x, const float *w, int64_t n, float *out)
 {
     int64_t i = 0;
     for (; i + LANE_WIDTH <= n; i += LANE_WIDTH) {

@@ -169,9 +169,9 @@ struct kernels {
      * Layout: columns in strips, S [dv/16][dk][16] and d [dv/16][32][16]; k [32][dk].  dk and dv are multiples of 16,
      * at most MAX_DELTA_DIM.  c [32]: sum of ln g from the beginning of the chunk on, a token's own included. */
 
-    /* out[i] = y / (1 + exp(-y)), y = x[0][i] w[0][i] + .. + x[3][i] w[3][i], added in this order; x[3]: the newest
-     * input.  w [CONV_TAPS][n] */
-    void (*conv_silu)(const float *const x[CONV_TAPS], const float *w, int64_t n, float *out);
+    /* out[i] = y / (1 + exp(-y)), y = x[0][i] w[0][i] + .. + x[3][i] w[3][i], added in this order; x [CONV_TAPS][n],
+     * the newest input last; w [CONV_TAPS][n] */
+    void (*conv_silu)(const float *const *x, const float *w, int64_t n, float *out);
 
     /* Tokens t in [first, first + n) of a chunk, whose k and c are there; gives their d and o.  With
      * r(s) = exp((float)(c[t] - c[s])) and e = exp((float)c[t]):

@@ -327,7 +327,7 @@ static void bit_dots(const uint8_t *bits, const int32_t *list, int64_t n_row, in
 
 /* ---- gated delta rule -------------------------------------------------------------------------------------------- */
 
-static void conv_silu(const float *const x[CONV_TAPS], const float *w, int64_t n, float *out)
+static void conv_silu(const float *const *x, const float *w, int64_t n, float *out)
 {
     for (int64_t i = 0; i < n; i++) {
         float y = x[0][i] * w[i];

@@ -412,7 +412,7 @@ with edge.load(ctx=128, threads=1) as engine:
     if moment == "write":
         kv = session.state.kv
         class Dying:
-            counters = kv.counters
+            counters, states = kv.counters, kv.states
             n_tokens = kv.n_tokens
             def dump(self):
                 yield from kv.dump()[:3]

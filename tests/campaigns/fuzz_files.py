@@ -258,6 +258,7 @@ def formats(folder: Path) -> dict[str, Format]:
     convert(folder / "groups.gguf", folder / "panels.gguf")
     make_model.make(folder / "planes.gguf", "tiny-planes", "TP32_R64", "Q8_0", planes=3)
     make_model.make(folder / "experts.gguf", "tiny-qwen3moe", "PQ2_0", "Q8_0")
+    make_model.make(folder / "rotated.gguf", "tiny-bonsai2", "PQ2_0", "PQ2_0")
     good = VECTORS / "oracle" / "relu2_gqa_tied" / "packed_auto_f32"
     model = folder / "hf"
     shutil.copytree(good, model)
@@ -265,6 +266,10 @@ def formats(folder: Path) -> dict[str, Format]:
     session = engine.session()
     list(session.complete(array("i", range(1, 40)), max_tokens=4, sampling=Sampling(temperature=0.0)))
     session.save(folder / "talk.bes")
+    hybrid = edge.load(folder / "rotated.gguf", ctx=128, threads=1, draft="off")
+    session = hybrid.session()
+    list(session.complete(array("i", range(1, 70)), max_tokens=4, sampling=Sampling(temperature=0.0)))
+    session.save(folder / "states.bes")
     config = engine.config
     keep = [[40] * config.n_kv_head] * config.n_layer
     facts = {"version": VERSION, "n_layer": config.n_layer, "n_kv_head": config.n_kv_head, "keep": keep, "sinks": 4}
@@ -277,6 +282,10 @@ def formats(folder: Path) -> dict[str, Format]:
             mutate_planes),
         "experts": Format(
             (folder / "experts.gguf").read_bytes(), folder / "e.gguf", lambda: checkpoint(folder / "e.gguf")),
+        "hybrid": Format(
+            (folder / "rotated.gguf").read_bytes(), folder / "r.gguf", lambda: checkpoint(folder / "r.gguf")),
+        "states": Format((folder / "states.bes").read_bytes(), folder / "t.bes",
+                         lambda: hybrid.load_session(folder / "t.bes"), mutate_session),
         "session": Format((folder / "talk.bes").read_bytes(), folder / "s.bes",
                           lambda: engine.load_session(folder / "s.bes"), mutate_session),
         "safetensors": Format((good / "model.safetensors").read_bytes(), folder / "m.safetensors",

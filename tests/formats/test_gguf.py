@@ -390,7 +390,7 @@ TL2_SIZE = 6912 * (1536 - 256) // 3 * 5 // 8 + 6912 * 256 // 2 * 4 // 8 + 32
         (b"GGUF" + struct.pack("<I", 9) + bytes(60), "version 9"),
         (handmade.model(keys={"general.architecture": None}), "general.architecture is missing"),
         (handmade.model("qwen4", sub_norm=False), "'qwen4' is not supported"),
-        (handmade.model(keys={"prism.hadamard.version": value(U32, 1)}), "rotated basis.*prism"),
+        (handmade.model(keys={"prism.hadamard.version": value(U32, 1)}), "prism.hadamard.block_size"),
         (handmade.model(keys={"split.count": value(U16, 3), "split.no": value(U16, 1)}),
          "part 2 of a model in 3 files; open the first"),
         (handmade.model(tensors={"token_embd.weight": None}), "vocabulary-only"),

@@ -5,15 +5,27 @@ The vectors are made by tests/vectors/make_families.py from the models of tests/
 
 from __future__ import annotations
 
+import array
+import dataclasses
+import io
+import itertools
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from edge.errors import InvalidFile
-from edge.formats import basis
+from edge.config import ModelConfig
+from edge.errors import InvalidFile, UsageError
+from edge.formats import basis, open_checkpoint
 from edge.formats.gguf_header import Header, read_header
-from tests.handmade import ARR, BOOL, I32, STR, U32, gguf, value
+from edge.model.weights import build
+from edge.tools.convert import convert
+from pyx.kv import KVCache
+from pyx.transformer import Segment, Transformer
+from tests.formats.test_family_oracles import ENCODERS
+from tests.handmade import ARR, BOOL, F32, I32, STR, U32, gguf, safetensors, value
 from tests.oracles import hybrid, tiny
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors" / "families"
@@ -136,3 +148,396 @@ def test_matrices_with_the_same_input_have_the_same_basis(tmp_path: Path) -> Non
     assert set(basis.read(rotated_header(tmp_path, {"weight_names": strings(*names)}, names)).of) == set(names)
     with pytest.raises(InvalidFile, match="tied_output"):  # there is a head
         basis.read(rotated_header(tmp_path, TIED, (WEIGHT, "output.weight")))
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+GGUF_NAMES = {
+    "model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight", "input_layernorm.weight": "attn_norm.weight",
+    "post_attention_layernorm.weight": "post_attention_norm.weight",
+    **{f"mlp.{name}_proj.weight": f"ffn_{name}.weight" for name in ("gate", "up", "down")},
+    **{f"self_attn.{name}_proj.weight": f"attn_{name}.weight" for name in "qkv"},
+    "self_attn.o_proj.weight": "attn_output.weight", "self_attn.q_norm.weight": "attn_q_norm.weight",
+    "self_attn.k_norm.weight": "attn_k_norm.weight", "linear_attn.in_proj_qkv.weight": "attn_qkv.weight",
+    "linear_attn.in_proj_z.weight": "attn_gate.weight", "linear_attn.in_proj_a.weight": "ssm_alpha.weight",
+    "linear_attn.in_proj_b.weight": "ssm_beta.weight", "linear_attn.conv1d.weight": "ssm_conv1d.weight",
+    "linear_attn.dt_bias": "ssm_dt.bias", "linear_attn.A_log": "ssm_a", "linear_attn.norm.weight": "ssm_norm.weight",
+    "linear_attn.out_proj.weight": "ssm_out.weight",
+}  # fmt: skip
+
+
+def tiled(c: dict[str, Any], name: str, x: np.ndarray) -> np.ndarray:
+    """Value heads as GGUF orders them: number r of key head k at r * n_k + k instead of k * rep + r; over rows, or over
+    the columns of out_proj.
+    """
+    n_k, n_v, dv = c["linear_num_key_heads"], c["linear_num_value_heads"], c["linear_value_head_dim"]
+    order = np.arange(n_v).reshape(n_k, n_v // n_k).T.ravel()
+    if "out_proj" in name:
+        return x.reshape(len(x), n_v, -1)[:, order].reshape(x.shape)
+    n_qk = 2 * n_k * c["linear_key_head_dim"] if "in_proj_qkv" in name or "conv1d" in name else 0
+    rows = dv if len(x) > n_v else 1
+    last = x[n_qk:].reshape(n_v, rows, -1)[order].reshape(x[n_qk:].shape)
+    return np.concatenate([x[:n_qk], last])
+
+
+def hybrid_file(path: Path, name: str, form: str = "PQ2_0", keys: dict[str, bytes | None] | None = None,
+                more: tuple[Any, ...] = (), grouped: bool = True) -> str:
+    """The tiny model as a GGUF file, as others publish them; bonsai2 in its rotated basis, with ``grouped`` columns of
+    ssm_out."""
+    model, c = tiny.HYBRIDS[name], tiny.HYBRIDS[name].config
+    metadata: dict[str, bytes | None] = {
+        "general.architecture": value(STR, "qwen35"), "qwen35.context_length": value(U32, 512),
+        "qwen35.embedding_length": value(U32, c["hidden_size"]), "qwen35.block_count": value(U32, 4),
+        "qwen35.feed_forward_length": value(U32, c["intermediate_size"]),
+        "qwen35.attention.head_count": value(U32, 4), "qwen35.attention.head_count_kv": value(U32, 2),
+        "qwen35.attention.key_length": value(U32, 128), "qwen35.attention.value_length": value(U32, 128),
+        "qwen35.attention.layer_norm_rms_epsilon": value(F32, 1e-6), "qwen35.rope.freq_base": value(F32, 1e7),
+        "qwen35.rope.dimension_count": value(U32, 32),
+        "qwen35.rope.dimension_sections": value(ARR, (I32, [6, 5, 5, 0])),
+        "qwen35.full_attention_interval": value(U32, 4), "qwen35.ssm.conv_kernel": value(U32, 4),
+        "qwen35.ssm.state_size": value(U32, 64), "qwen35.ssm.group_count": value(U32, 2),
+        "qwen35.ssm.time_step_rank": value(U32, 6), "qwen35.ssm.inner_size": value(U32, 768),
+        "tokenizer.ggml.model": value(STR, "no_vocab"), "general.alignment": value(U32, 64),
+    }  # fmt: skip
+    tensors, rotated = [], []
+    for key, values in tiny.weights(model).items():
+        short = key.split(".", 3)[3] if key.startswith("model.layers.") else key
+        target = (f"blk.{key.split('.')[2]}." if short != key else "") + GGUF_NAMES[short]
+        of_delta = "linear_attn" in key and "linear_attn.norm" not in key
+        if tiny.is_ternary(model, key):
+            codes, scales = tiny.codes_and_scales(model, key)
+            rotated += [target] if target != "token_embd.weight" else []
+            if of_delta and not ("out_proj" in key and grouped and model.basis):
+                codes, scales = tiled(c, key, codes), tiled(c, key, scales)
+            number, encode = ENCODERS[form]
+            tensors.append((target, codes.shape[::-1], number, encode(codes, scales)))
+            continue
+        if "conv1d" in key:
+            values = values[:, 0]
+        if of_delta:
+            values = tiled(c, key, values)
+        if key.endswith("A_log"):
+            values = -np.exp(values)
+        if values.ndim == 1 and "linear_attn" not in key:
+            values = values + 1
+        half = values.ndim == 2 and "conv1d" not in key
+        tensors.append((target, values.shape[::-1], 1 if half else 0,
+                        values.astype("<f2" if half else "<f4").tobytes()))  # fmt: skip
+    if model.basis:
+        widths = (256, 768, 512)
+        signs = [int(sign) for width in widths for sign in tiny.signs(width)]
+        if not grouped:
+            signs[256:1024] = tiled(c, "out_proj", np.array([signs[256:1024]]))[0].tolist()
+        metadata |= {
+            f"prism.hadamard.{key}": content for key, content in {
+                "version": value(U32, 2), "tied_output": value(BOOL, 1), "block_size": value(U32, model.basis),
+                "transform": value(STR, "normalized-sylvester-walsh-hadamard"),
+                "axis": value(STR, "input-last-dimension"), "sign_mode": value(STR, "explicit"),
+                "sign_widths": value(ARR, (I32, widths)), "sign_values": value(ARR, (I32, signs)),
+                "weight_names": strings(*rotated), "inverse_weight_names": strings("token_embd.weight"),
+                "gdn_v_grouped": value(BOOL, grouped),
+            }.items()
+        }  # fmt: skip
+    given = [(key, content) for key, content in (metadata | (keys or {})).items() if content is not None]
+    target = path / f"{name}.gguf"
+    target.write_bytes(gguf(given, [*tensors, *more], alignment=64))
+    return str(target)
+
+
+def hybrid_folder(path: Path, name: str, nested: bool = False) -> str:
+    """The tiny model as a Hugging Face folder; nested: as that of a model that also sees."""
+    model = tiny.HYBRIDS[name]
+    path.mkdir()
+    config = {**model.config, "architectures": [model.architecture]}
+    if nested:
+        config = {"architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5",
+                  "tie_word_embeddings": model.config["tie_word_embeddings"], "text_config": model.config}  # fmt: skip
+    (path / "config.json").write_text(json.dumps(config))
+    tensors = {}
+    for key, values in tiny.weights(model).items():
+        key = key.replace("model.", "model.language_model.", 1) if nested and key.startswith("model.") else key
+        half = values.ndim == 2
+        tensors[key] = ("F16" if half else "F32", values.shape, values.astype("<f2" if half else "<f4").tobytes())
+    if nested:
+        for extra in ("model.visual.patch_embed.proj.weight", "mtp.layers.0.mlp.up_proj.weight"):
+            tensors[extra] = ("F32", (4, 4), bytes(64))
+    (path / "model.safetensors").write_bytes(safetensors(tensors))
+    return str(path)
+
+
+def with_floats(checkpoint: Any) -> Any:
+    checkpoint.config = dataclasses.replace(checkpoint.config, activation_quant="none")
+    return checkpoint
+
+
+def cache(config: ModelConfig, n_ctx: int = 512, kv_type: str = "f32", **plan: Any) -> KVCache:
+    return KVCache(*config.kv_shape, n_ctx, kv_type, recurrent=config.recurrent_shape, snapshots=4, **plan)
+
+
+def run(model: Transformer, config: ModelConfig, kv: KVCache, ids: list[int], *steps: int) -> np.ndarray:
+    """Logits [token][vocabulary] of ids, in steps of so many tokens, the last one repeated."""
+    out, at = [], 0
+    for n in itertools.chain(steps, itertools.repeat(steps[-1] if steps else 64)):
+        part = array.array("i", ids[at : at + n])
+        if not part:
+            return np.concatenate(out)
+        rows = np.zeros((len(part), config.n_vocab), np.float32)
+        model.step([Segment(kv, part, rows.reshape(-1), True)])
+        out.append(rows)
+        at += len(part)
+    raise AssertionError
+
+
+def vectors(name: str) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    with np.load(VECTORS / f"{name}.npz") as stored:
+        return stored["place"], stored["logits"], stored["greedy"].tolist()
+
+
+FORMS = [("qwen35", "PQ2_0"), ("qwen35", "Q2_0 of 64"), ("qwen35", "PQ2_0_R64"), ("qwen35", "F16"),
+         ("bonsai2", "PQ2_0"), ("bonsai2", "PQ2_0_R64")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "form"), FORMS)
+def test_float_activations_give_what_transformers_gives(tmp_path: Path, name: str, form: str) -> None:
+    """And every one of 200 choices, token by token."""
+    place, expected, greedy = vectors(name)
+    checkpoint = with_floats(open_checkpoint(hybrid_file(tmp_path, name, form)))
+    c, model = checkpoint.config, build(checkpoint, head="f32")
+    kv = cache(c)
+    got = run(model, c, kv, tiny.LONG, 64)
+    assert np.abs(got[place] - expected).max() <= 1e-4 * np.ptp(expected)
+    n = len(tiny.LONG)
+    assert got[-1].argmax() == greedy[n] and run(model, c, kv, greedy[n:-1], 1).argmax(1).tolist() == greedy[n + 1 :]
+
+
+def test_rounded_activations_are_those_of_the_oracle(tmp_path: Path) -> None:
+    """NumPy with int8 per 128 values: the first tokens to the last digits, until a value at the edge of rounding tips
+    over; those behind it see that."""
+    model = tiny.HYBRIDS["qwen35"]
+    expected, _ = hybrid.Model(model.config, tiny.weights(model), "int8-128").run(tiny.LONG)
+    checkpoint = open_checkpoint(hybrid_file(tmp_path, "qwen35"))
+    assert checkpoint.config.activation_quant == "int8-128"
+    got = run(build(checkpoint, head="f32"), checkpoint.config, cache(checkpoint.config), tiny.LONG)
+    off = np.abs(got - expected).max(1) / np.ptp(expected)
+    print("against oracle", off)
+    assert off[:2].max() <= 1e-5 and np.median(off) <= 1.5e-2
+
+
+@pytest.mark.parametrize("name", tiny.HYBRIDS)
+def test_rounded_activations_stay_near(tmp_path: Path, name: str) -> None:
+    """What int8 costs on random weights, whose choices are close: the last digit of a state is felt long after."""
+    _, _, greedy = vectors(name)
+    path = hybrid_file(tmp_path, name)
+    exact, rounded = (run(build(each, head="f32"), each.config, cache(each.config), greedy)
+                      for each in (with_floats(open_checkpoint(path)), open_checkpoint(path)))  # fmt: skip
+    range_ = np.ptp(exact)
+    two = np.sort(exact, 1)[:, -2:]
+    same = exact.argmax(1) == rounded.argmax(1)
+    clear = two[:, 1] - two[:, 0] >= 4e-2 * range_
+    print(name, np.sqrt(((exact - rounded) ** 2).mean()) / range_, same.mean(), same[clear].mean(), clear.sum())
+    assert np.sqrt(((exact - rounded) ** 2).mean()) <= 1.5e-2 * range_
+    assert same.mean() >= 0.85 and same[clear].mean() >= 0.99 and clear.sum() >= 50
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_hugging_face_folder_is_the_same_model(tmp_path: Path, nested: bool) -> None:
+    place, expected, _ = vectors("qwen35")
+    checkpoint = with_floats(open_checkpoint(hybrid_folder(tmp_path / "m", "qwen35", nested)))
+    got = run(build(checkpoint, head="f32"), checkpoint.config, cache(checkpoint.config), tiny.LONG)
+    assert np.abs(got[place] - expected).max() <= 1e-4 * np.ptp(expected)
+    assert len(checkpoint.notes) == (3 if nested else 1)  # vision, further tokens; no tokenizer
+
+
+# ---- the same bits in any company ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelConfig, str]:
+    path = hybrid_file(tmp_path_factory.mktemp("hybrid"), "bonsai2", "PQ2_0_R64")
+    return open_checkpoint(path).config, path
+
+
+def built(path: str, n_threads: int = 1) -> Transformer:
+    return build(open_checkpoint(path), n_threads, head="f32")
+
+
+TEXT = [1, *np.random.RandomState(7).randint(3, 320, 149).tolist()]
+
+
+@pytest.mark.parametrize("steps", [(1,), (7,), (32,), (31, 2, 64), (128,), (33, 1)])
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_the_same_bits_in_steps_of_any_length(
+    model: tuple[ModelConfig, str], steps: tuple[int, ...], n_threads: int
+) -> None:
+    config, path = model
+    expected = run(built(path), config, cache(config, kv_type="int8"), TEXT, 64)
+    got = run(built(path, n_threads), config, cache(config, kv_type="int8"), TEXT, *steps)
+    assert (got.view(np.int32) == expected.view(np.int32)).all()
+
+
+def test_the_same_bits_beside_others(model: tuple[ModelConfig, str]) -> None:
+    """Four texts in one step, at different places of their chunks."""
+    config, path = model
+    engine, texts = built(path, 2), [TEXT[i * 9 : i * 9 + 60 + 17 * i] for i in range(4)]
+    alone = [run(engine, config, cache(config), text, 50)[-1] for text in texts]
+    caches, rows = [cache(config) for _ in texts], [np.zeros(config.n_vocab, np.float32) for _ in texts]
+    for kv, text in zip(caches, texts, strict=True):
+        run(engine, config, kv, text[:-20], 13)
+    for at in range(20):
+        engine.step([Segment(kv, array.array("i", [text[len(text) - 20 + at]]), row)
+                     for kv, text, row in zip(caches, texts, rows, strict=True)])  # fmt: skip
+    assert all((row.view(np.int32) == one.view(np.int32)).all() for row, one in zip(rows, alone, strict=True))
+
+
+@pytest.mark.parametrize("kv_type", ["f16", "int8"])
+def test_going_back(model: tuple[ModelConfig, str], kv_type: str) -> None:
+    """To any place of the open chunk, else to a snapshot; what is read again gives the same bits."""
+    config, path = model
+    engine = built(path)
+    expected = run(engine, config, cache(config, kv_type=kv_type), TEXT, 64)
+    kv = cache(config, kv_type=kv_type)
+    run(engine, config, kv, TEXT[:40], 40)
+    kv.mark()
+    run(engine, config, kv, TEXT[40:150], 32)
+    assert [base for base, _ in kv.states] == [32, 96, 128]
+    for n in (149, 141, 140, 129, 128, 127, 100, 96, 95, 70, 32, 31, 0):
+        kept = kv.crop(n)
+        assert kept == kv.n_tokens <= n
+        if n >= 32:
+            assert n - kept < 64  # of the text, at most two chunks
+        if n >= 128 and kv_type == "f16":
+            assert kept == n
+        got = run(engine, config, kv, TEXT[kept:n], 5) if kept < n else np.zeros((0, 320), np.float32)
+        assert (got.view(np.int32) == expected[kept:n].view(np.int32)).all()
+    assert kv.states == [] and (run(engine, config, kv, TEXT, 50).view(np.int32) == expected.view(np.int32)).all()
+
+
+def test_snapshots_have_a_limit(model: tuple[ModelConfig, str]) -> None:
+    config, path = model
+    engine, kv = built(path), cache(config)
+    long = TEXT * 3
+    for at in range(0, 450, 45):
+        run(engine, config, kv, long[at : at + 45], 45)
+        kv.mark()
+    bases = [base for base, _ in kv.states]
+    assert len(bases) == 6 and bases[0] == 32 and bases == sorted(bases) and bases[-1] == 448 - 32 * (450 % 32 == 0)
+
+
+def test_forks_and_files(model: tuple[ModelConfig, str]) -> None:
+    config, path = model
+    engine, kv = built(path), cache(config, kv_type="int8")
+    expected = run(engine, config, cache(config, kv_type="int8"), TEXT, 64)
+    run(engine, config, kv, TEXT[:75], 75)
+    kv.mark()
+    other, counters, states = kv.fork(), kv.counters, kv.states
+    run(engine, config, kv, TEXT[3:100], 30)  # a different text: the fork does not see it
+    got = run(engine, config, other, TEXT[75:], 40)
+    assert (got.view(np.int32) == expected[75:].view(np.int32)).all()
+    other.crop(75)
+    if other.n_tokens < 75:
+        run(engine, config, other, TEXT[other.n_tokens : 75], 64)
+    saved = b"".join(bytes(piece) for piece in other.dump())
+    counters, states = other.counters, other.states
+    again = cache(config, kv_type="int8")
+    assert len(saved) == again.dump_bytes(*counters, states)
+    stream = io.BytesIO(saved)
+    again.restore(*counters, lambda view: stream.readinto(view), states)
+    assert again.states == states and again.counters == counters
+    assert (run(engine, config, again, TEXT[75:], 9).view(np.int32) == expected[75:].view(np.int32)).all()
+    for wrong in ([], states[:-1], [[31, False]], [[64, False], [64, True]], [[96, False]], [[0, False]] * 9):
+        with pytest.raises(ValueError, match="states"):
+            cache(config, kv_type="int8").dump_bytes(*counters, wrong)
+
+
+# ---- other files -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", tiny.HYBRIDS)
+def test_conversion_keeps_the_model(tmp_path: Path, name: str) -> None:
+    """Panels, and the keys of the basis: the same bits."""
+    path = hybrid_file(tmp_path, name, keys={"qwen35.hidden_activation": value(STR, "silu")})
+    convert(path, tmp_path / "c.gguf")
+    one, two = open_checkpoint(path), open_checkpoint(tmp_path / "c.gguf")
+    assert two.tensors["blk.0.attn_qkv.weight"].type == "PQ2_0_R64"
+    assert two.tensors["blk.0.ssm_alpha.weight"].type == "F32"
+    assert (two.tensors["blk.0.ssm_out.weight"].basis is not None) == (name == "bonsai2") == two.config.rotated
+    logits = [run(build(each), each.config, cache(each.config), tiny.LONG[:40]) for each in (one, two)]
+    assert (logits[0].view(np.int32) == logits[1].view(np.int32)).all()
+
+
+def test_folders_are_not_converted_into_another_order(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="another order"):
+        convert(hybrid_folder(tmp_path / "m", "qwen35"), tmp_path / "c.gguf")
+
+
+def test_columns_in_the_usual_order(tmp_path: Path) -> None:
+    """A rotated basis without gdn_v_grouped: columns and signs of ssm_out are those of tiled heads."""
+    place, expected, _ = vectors("bonsai2")
+    assert open_checkpoint(hybrid_file(tmp_path, "bonsai2")).config.recurrent[0].grouped_out
+    usual = with_floats(open_checkpoint(hybrid_file(tmp_path, "bonsai2", grouped=False)))
+    assert not usual.config.recurrent[0].grouped_out
+    got = run(build(usual, head="f32"), usual.config, cache(usual.config), tiny.LONG)
+    assert np.abs(got[place] - expected).max() <= 1e-4 * np.ptp(expected)
+
+
+def test_parts_that_do_not_read_text_are_skipped(tmp_path: Path) -> None:
+    extra = [("v.blk.0.attn_q.weight", (32, 4), 1, bytes(256)), ("mm.0.weight", (32, 4), 1, bytes(256)),
+             ("blk.4.nextn.eh_proj.weight", (32, 4), 1, bytes(256)), ("blk.4.attn_norm.weight", (256,), 0, bytes(1024))]
+    keys = {"qwen35.block_count": value(U32, 5), "qwen35.nextn_predict_layers": value(U32, 1)}
+    path = hybrid_file(tmp_path, "qwen35", keys=keys, more=tuple(extra))
+    checkpoint = open_checkpoint(path)
+    assert checkpoint.config.n_layer == 4
+    assert not any(name.startswith(("v.", "mm.", "blk.4")) for name in checkpoint.tensors)
+    assert [note for note in checkpoint.notes if "not used" in note] == [
+        "its vision part is not used", "the layers that predict further tokens are not used"]
+    place, expected, _ = vectors("qwen35")
+    exact = with_floats(checkpoint)
+    got = run(build(exact, head="f32"), exact.config, cache(exact.config), tiny.LONG)
+    assert np.abs(got[place] - expected).max() <= 1e-4 * np.ptp(expected)
+
+
+@pytest.mark.parametrize(("key", "content"), [
+    *((f"ssm.{name}", None) for name in ("conv_kernel", "state_size", "group_count", "time_step_rank", "inner_size")),
+    ("ssm.conv_kernel", 3), ("ssm.conv_kernel", 1 << 31), ("ssm.state_size", 0), ("ssm.state_size", 63),
+    ("ssm.state_size", 512), ("ssm.state_size", (1 << 32) - 1), ("ssm.group_count", 0), ("ssm.group_count", 4),
+    ("ssm.group_count", 1 << 31), ("ssm.time_step_rank", 0), ("ssm.time_step_rank", 7), ("ssm.time_step_rank", 768),
+    ("ssm.inner_size", 0), ("ssm.inner_size", 767), ("ssm.inner_size", 1 << 30), ("full_attention_interval", 0),
+    ("full_attention_interval", 5), ("full_attention_interval", 1), ("block_count", 3), ("block_count", 1 << 31),
+    ("nextn_predict_layers", 4), ("nextn_predict_layers", 1 << 31), ("rope.dimension_count", 130),
+    ("attention.key_length", 64),
+])  # fmt: skip
+def test_hostile_keys(tmp_path: Path, key: str, content: int | None) -> None:
+    """One line, before anything is allocated."""
+    keys = {f"qwen35.{key}": None if content is None else value(U32, content)}
+    with pytest.raises(InvalidFile) as refused:
+        open_checkpoint(hybrid_file(tmp_path, "qwen35", keys=keys))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("key", "content"), [
+    ("sign_widths", value(ARR, (I32, [256, 512]))), ("block_size", value(U32, 512)),
+    ("block_size", value(U32, 1 << 20)),
+    ("weight_names", strings("blk.0.attn_qkv.weight")), ("weight_names", strings("blk.9.attn_qkv.weight")),
+    ("tied_output", None), ("version", value(U32, 7)), ("axis", None),
+])  # fmt: skip
+def test_hostile_bases(tmp_path: Path, key: str, content: bytes | None) -> None:
+    with pytest.raises(InvalidFile) as refused:
+        open_checkpoint(hybrid_file(tmp_path, "bonsai2", keys={f"prism.hadamard.{key}": content}))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"layer_types": ["linear_attention"] * 4}, "no layer has attention"), ({"layer_types": [1, 2]}, "layer_types"),
+    ({"layer_types": ["full_attention"]}, "layer_types"), ({"linear_conv_kernel_dim": 5}, "linear_conv_kernel_dim"),
+    ({"linear_num_key_heads": 0}, "n_k_head"), ({"linear_num_value_heads": 1 << 40}, "n_v_head"),
+    ({"linear_key_head_dim": 40}, "multiples of 16"), ({"linear_value_head_dim": "64"}, "linear_value_head_dim"),
+    ({"text_config": []}, "text_config"),
+])  # fmt: skip
+def test_hostile_folders(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    folder = Path(hybrid_folder(tmp_path / "m", "qwen35"))
+    config = json.loads((folder / "config.json").read_text()) | change
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InvalidFile, match=words) as refused:
+        open_checkpoint(str(folder))
+    assert "\n" not in str(refused.value)

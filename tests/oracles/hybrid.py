@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.oracles.family import rmsnorm
+from tests.oracles.family import ROUNDING, rmsnorm
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -49,10 +49,11 @@ def gated_delta(
 
 
 class Model:
-    """``config`` and ``weights`` as a Hugging Face folder of Qwen3_5ForCausalLM has them."""
+    """``config`` and ``weights`` as a Hugging Face folder of Qwen3_5ForCausalLM has them.  ``activations``: how the
+    inputs of ternary projections are rounded, a key of tests.oracles.family.ROUNDING."""
 
-    def __init__(self, config: dict[str, Any], weights: dict[str, np.ndarray]) -> None:
-        self.c = config
+    def __init__(self, config: dict[str, Any], weights: dict[str, np.ndarray], activations: str = "none") -> None:
+        self.c, self.rounded = config, ROUNDING[activations]
         self.w = {name: np.asarray(value, np.float64) for name, value in weights.items()}
 
     def delta(self, i: int, x: np.ndarray) -> np.ndarray:
@@ -64,16 +65,16 @@ class Model:
         def of(name: str) -> np.ndarray:
             return self.w[f"model.layers.{i}.linear_attn.{name}"]
 
-        mixed = convolved(x @ of("in_proj_qkv.weight").T, of("conv1d.weight")[:, 0])
+        mixed = convolved(self.rounded(x) @ of("in_proj_qkv.weight").T, of("conv1d.weight")[:, 0])
         q, k, v = np.split(mixed, [n_k * dk, 2 * n_k * dk], 1)
         q, k = unit(q.reshape(n, n_k, dk)) / dk**0.5, unit(k.reshape(n, n_k, dk))
-        v, z = v.reshape(n, n_v, dv), (x @ of("in_proj_z.weight").T).reshape(n, n_v, dv)
+        v, z = v.reshape(n, n_v, dv), (self.rounded(x) @ of("in_proj_z.weight").T).reshape(n, n_v, dv)
         beta = sigmoid(x @ of("in_proj_b.weight").T)
         log_g = -np.exp(of("A_log")) * np.log1p(np.exp(x @ of("in_proj_a.weight").T + of("dt_bias")))
         heads = [gated_delta(q[:, h // (n_v // n_k)], k[:, h // (n_v // n_k)], v[:, h], log_g[:, h], beta[:, h])[0]
                  for h in range(n_v)]
         answers = rmsnorm(np.stack(heads, 1), of("norm.weight"), c["rms_norm_eps"]) * silu(z)
-        return answers.reshape(n, -1) @ of("out_proj.weight").T
+        return self.rounded(answers.reshape(n, -1)) @ of("out_proj.weight").T
 
     def attention(self, i: int, x: np.ndarray) -> np.ndarray:
         """An attention layer with an output gate [token, hidden]."""
@@ -90,15 +91,15 @@ class Model:
             a, b, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
             return np.concatenate([a * np.cos(turn) - b * np.sin(turn), b * np.cos(turn) + a * np.sin(turn), rest], -1)
 
-        q, gate = np.split((x @ of("q_proj").T).reshape(n, n_head, 2 * D), 2, -1)
-        k, v = ((x @ of(name).T).reshape(n, n_kv, D) for name in ("k_proj", "v_proj"))
+        q, gate = np.split((self.rounded(x) @ of("q_proj").T).reshape(n, n_head, 2 * D), 2, -1)
+        k, v = ((self.rounded(x) @ of(name).T).reshape(n, n_kv, D) for name in ("k_proj", "v_proj"))
         q = rotated(rmsnorm(q, 1 + of("q_norm"), c["rms_norm_eps"]))
         k = rotated(rmsnorm(k, 1 + of("k_norm"), c["rms_norm_eps"]))
         k, v = k.repeat(n_head // n_kv, 1), v.repeat(n_head // n_kv, 1)
         score = np.einsum("thd,shd->hts", q, k) / D**0.5 + np.where(np.tril(np.ones((n, n))), 0, -np.inf)
         p = np.exp(score - score.max(-1, keepdims=True))
         mixed = np.einsum("hts,shd->thd", p / p.sum(-1, keepdims=True), v) * sigmoid(gate)
-        return mixed.reshape(n, -1) @ of("o_proj").T
+        return self.rounded(mixed.reshape(n, -1)) @ of("o_proj").T
 
     def run(self, ids: list[int]) -> tuple[np.ndarray, list[np.ndarray]]:
         """(logits [token, vocabulary], what the mixer of each layer adds [token, hidden])."""
@@ -110,6 +111,7 @@ class Model:
             h = h + added[-1]
             x = rmsnorm(h, 1 + w[f"model.layers.{i}.post_attention_layernorm.weight"], eps)
             gate, up, down = (w[f"model.layers.{i}.mlp.{name}_proj.weight"] for name in ("gate", "up", "down"))
-            h = h + (silu(x @ gate.T) * (x @ up.T)) @ down.T
+            x = self.rounded(x)
+            h = h + self.rounded(silu(x @ gate.T) * (x @ up.T)) @ down.T
         h = rmsnorm(h, 1 + w["model.norm.weight"], eps)
         return h @ w.get("lm_head.weight", w["model.embed_tokens.weight"]).T, added

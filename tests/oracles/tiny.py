@@ -93,7 +93,7 @@ ALL = {**MODELS, **WITHOUT}
 
 _DELTA: dict[str, Any] = {
     **_BASE, "model_type": "qwen3_5_text", "num_hidden_layers": 4, "linear_conv_kernel_dim": 4,
-    "linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 64, "linear_value_head_dim": 64,
+    "linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 64, "linear_value_head_dim": 128,
     "layer_types": ["linear_attention"] * 3 + ["full_attention"],
     "rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25,
                         "mrope_section": [6, 5, 5], "mrope_interleaved": True},

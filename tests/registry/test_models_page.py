@@ -31,7 +31,7 @@ def test_every_family_is_on_it() -> None:
 
 @pytest.mark.parametrize(
     ("arch", "said"),
-    [("qwen35", "Qwen3.5 hybrid.*Ternary-Bonsai 1.7B"), ("qwen35moe", "hybrid"), ("qwen2moe", "mixture of experts"),
+    [("qwen3next", "Qwen3-Next.*mixture"), ("qwen35moe", "mixture of experts"), ("qwen2moe", "mixture of experts"),
      ("deepseek2moe", "mixture of experts"), ("mamba2", "state-space"), ("bitmamba", "BitMamba"),
      ("hgrn_bit", "MMfreeLM"),
      ("gemma2", "soft caps.*Gemma 3"), ("gemma-embedding", "both directions"), ("gemma3n", "Gemma 3n"),
@@ -47,7 +47,7 @@ def test_what_is_known_and_not_run_is_named(tmp_path: Path, arch: str, said: str
 
 @pytest.mark.parametrize(
     ("architecture", "said"),
-    [("Qwen3_5ForCausalLM", "hybrid"), ("HGRNBitForCausalLM", "MMfreeLM"), ("BitMambaForCausalLM", "BitMamba"),
+    [("Qwen3_5MoeForCausalLM", "mixture"), ("HGRNBitForCausalLM", "MMfreeLM"), ("BitMambaForCausalLM", "BitMamba"),
      ("MapleForCausalLM", "GGUF file of it"), ("MixtralMoeForCausalLM", "mixture"), ("OLMoForCausalLM", "pickled"),
      ("BitVLAForActionPrediction", "BitVLA")],
 )  # fmt: skip

@@ -59,6 +59,8 @@ _LLAMA3 = (
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _QWEN2 = _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+#: a combining mark is part of the word it stands in
+_QWEN35 = _QWEN2.replace(r"\p{L}+", r"[\p{L}\p{M}]+").replace(r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]")
 #: GPT-2's between digits that were cut out one by one, so a digit ends a run of white space as the end of the text does
 _SMOLLM = rf"\p{{N}}|{_CONTRACTIONS}| ?\p{{L}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?![^\s\p{{N}}])|\s+"
 
@@ -99,6 +101,7 @@ PATTERNS: dict[str, str] = {
     "smollm": _SMOLLM,
     **dict.fromkeys(("hunyuan-dense", "deepseek-v3"), _HUNYUAN),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "stablelm2", "megrez", "hunyuan", "grok-2"), _QWEN2),
+    "qwen35": _QWEN35,
 }  # fmt: skip
 
 #: patterns that leave nothing out; that of Hunyuan leaves out control characters, which are pieces, too

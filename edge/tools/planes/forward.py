@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 import numpy as np
 
 from edge.config import ModelConfig
-from edge.layers import Rotation
+from edge.layers import Attention, Rotation
 
 Floats = np.ndarray
 
@@ -92,6 +92,7 @@ def layer(
     texts, n, _ = h.shape
     this = c.layers[index]
     mixer, dense = this.mixer, this.feed_forward
+    assert isinstance(mixer, Attention)  # hybrids are refused before
     turn = turns(mixer.rotation, n, divisors)
 
     def heads(y: Floats, name: str, n_head: int) -> Floats:
