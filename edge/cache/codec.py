@@ -6,9 +6,10 @@ Little endian throughout, no padding:
     tokens i32 [n_tokens] | pages in the format of pyx.kv.KVCache.dump | CRC-32 of everything before, u32
 
 The header contains the fingerprint of the model (edge.model.fingerprint), the plan of the KV cache, its counters, the
-messages, the state of the sampler and, if the cache was freed, the tokens to read again.  The file's size follows from it and is checked before anything is read into
-memory.  Files are not trusted: an invalid one raises InvalidFile and changes nothing.  The checksums detect damage, not
-forgery; a forged file can make a model write nonsense, but nothing worse.
+messages, the state of the sampler and, if the cache was freed, the tokens to read again.  The file's size follows from
+it and is checked before anything is read into memory.  Files are not trusted: an invalid one raises InvalidFile and
+changes nothing.  The checksums detect damage, not forgery; a forged file can make a model write nonsense, but nothing
+worse.
 
 A session is written to a hidden file beside the old one and synced to the disk, then renamed: if the power fails, the
 path has the complete old session or the complete new one.

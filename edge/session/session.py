@@ -103,7 +103,7 @@ class Session:
         """Answer a whole conversation, which replaces ``messages``; the part already read is not read again.
 
         With ``overflow`` "stop" the answer depends on these messages and options alone; otherwise also on the tokens
-        in which the session wrote its earlier answers.
+        in which this session, or one that was set aside, wrote its earlier answers.
 
         ``messages``: dictionaries with ``role`` ("system", "user" or "assistant") and ``content``; the last is the
         question, or the result of a call (role "tool") after the assistant's message with its ``tool_calls``, or the
@@ -232,7 +232,8 @@ class Session:
 
     def set_aside(self) -> None:
         """Keep the conversation in the engine's store (edge/cache/store.py), where any session whose prompt continues
-        it will find it; nothing is kept unless beginnings are shared.
+        it, token by token, will find it; with :meth:`chat` in a context that slides, in any tokens of the same text.
+        Nothing is kept unless beginnings are shared.
         """
         state = self.state
         if len(self.messages) < 2 or state is None or not self._space.take(state):
