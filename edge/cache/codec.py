@@ -6,9 +6,10 @@ Little endian throughout, no padding:
     tokens i32 [n_tokens] | pages in the format of pyx.kv.KVCache.dump | CRC-32 of everything before, u32
 
 The header contains the fingerprint of the model (edge.model.fingerprint), the plan of the KV cache, its counters, the
-messages and the state of the sampler.  The file's size follows from it and is checked before anything is read into
-memory.  Files are not trusted: an invalid one raises InvalidFile and changes nothing.  The checksums detect damage, not
-forgery; a forged file can make a model write nonsense, but nothing worse.
+messages, the state of the sampler and, if the cache was freed, the tokens to read again.  The file's size follows from
+it and is checked before anything is read into memory.  Files are not trusted: an invalid one raises InvalidFile and
+changes nothing.  The checksums detect damage, not forgery; a forged file can make a model write nonsense, but nothing
+worse.
 
 A session is written to a hidden file beside the old one and synced to the disk, then renamed: if the power fails, the
 path has the complete old session or the complete new one.
@@ -57,11 +58,13 @@ class Outdated(Foreign):
 
 
 def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, talk: Talk | None = None) -> None:
-    """Write a state (None for an empty one) and its talk to ``path``, replacing an older session file.
+    """Write a state (None for an empty one; it may have been freed) and its talk to ``path``, replacing an older
+    session file.  Without a talk it is a beginning that many share, and has no tokens beyond its pages.
 
     Raises UsageError if the file cannot be written or is not a session file, Busy if another process is writing it, and
     EdgeError if the disk is full or fails; the old file is then unchanged.
     """
+    lost = list(state.lost) if state and talk else []
     talk = talk or Talk()
     path = os.path.realpath(os.fspath(path))  # a link stays a link
     mode = _replaceable(path)
@@ -79,6 +82,7 @@ def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, ta
         "most": most,
         **({"states": states} if states else {}),
         "sampled": list(state.sampled) if state else [],
+        "lost": lost,
         "seed": talk.seed & (1 << 64) - 1,  # as many bits as the sampler looks at
         "sampler": list(state.sampler.state) if state else None,
         "messages": list(talk.messages),
@@ -198,6 +202,7 @@ def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, Talk]:
         facts = _header(space, reader)
         state = space.new_state(facts["seed"])
         state.tokens, state.sampled = _body(space, reader, facts, state.kv), array("i", facts["sampled"])
+        state.lost = array("i", facts["lost"])
         if facts["sampler"] is not None:
             state.sampler.state = facts["sampler"]
         return state, _talk(facts)
@@ -322,7 +327,7 @@ def _header(space: KVSpace, reader: _Reader) -> dict[str, Any]:
 
 def _tokens(space: KVSpace, reader: _Reader, facts: dict[str, Any]) -> array[int]:
     tokens = array("i", bytes(reader.take(4 * facts["n_tokens"])))
-    for ids in (tokens, facts["sampled"]):
+    for ids in (tokens, facts["sampled"], facts["lost"]):
         if ids and not 0 <= min(ids) <= max(ids) < space.model.config.n_vocab:
             raise InvalidFile("damaged (a token is not in the vocabulary)")
     return tokens
@@ -455,6 +460,7 @@ _KINDS = {
     "n_tokens": _natural,
     "most": _natural,
     "sampled": lambda v: isinstance(v, list) and len(v) <= 1 and all(_natural(i, 1 << 31) for i in v),
+    "lost": lambda v: isinstance(v, list) and all(_natural(i, 1 << 31) for i in v),
     "seed": lambda v: _natural(v, 1 << 64),
     "sampler": lambda v: (
         v is None or (isinstance(v, list) and len(v) == 4 and all(_natural(i, 1 << 64) for i in v) and any(v))
@@ -470,6 +476,8 @@ def _facts(header: bytes | bytearray) -> dict[str, Any]:
         facts = json.loads(header.decode())
     except (ValueError, RecursionError):
         raise InvalidFile("damaged (its header is not JSON)") from None
+    if isinstance(facts, dict):
+        facts.setdefault("lost", [])  # earlier files have none
     for key, good in _KINDS.items():
         if not isinstance(facts, dict) or key not in facts or not good(facts[key]):
             raise InvalidFile(f"damaged ({key} in its header is wrong)")

@@ -93,8 +93,9 @@ def _same_bytes(held: array[int], i: int, ids: array[int], j: int, model: Model)
 class KVState:
     """The KV cache of one session.  Made by :meth:`edge.cache.space.KVSpace.new_state`.  Used by one thread at a time.
 
-    ``tokens``: the tokens held.  ``sampled``: the last token of an answer, if it was not evaluated.  ``logits``:
-    float32 [n_vocab], those after the last token of an evaluated prompt.  ``dropped`` > 0: so many tokens before
+    ``tokens``: the tokens held.  ``sampled``: the last token of an answer, if it was not evaluated.  ``lost``: the
+    tokens that followed these two before the cache was freed; they are to be read again.  ``logits``: float32
+    [n_vocab], those after the last token of an evaluated prompt.  ``dropped`` > 0: so many tokens before
     ``tokens`` are no longer known (:meth:`drop`); an answer can continue, but the next prompt is read from its
     beginning.
     """
@@ -104,6 +105,7 @@ class KVState:
         self.sampler = sampler
         self.tokens = array("i")
         self.sampled = array("i")
+        self.lost = array("i")
         self.dropped = 0
         self.draft = draft
         n_vocab = model.config.n_vocab
@@ -128,7 +130,7 @@ class KVState:
         if self.kv.n_tokens != len(self.tokens):
             self.kv.reset()
             self.dropped = 0
-            self.tokens, self.sampled = array("i"), array("i")
+            self.tokens, self.sampled, self.lost = array("i"), array("i"), array("i")
 
     @property
     def n_tokens(self) -> int:
@@ -154,9 +156,14 @@ class KVState:
         return None if spill is None else spill.error
 
     def free(self) -> None:
-        """Free the cache; the state cannot be used afterwards."""
+        """Free the cache; the state cannot be used afterwards, but another can take its place (:meth:`follow`)."""
         self.kv = self._one = None
+        self.lost = array("i") if self.dropped else self.written
         self.tokens, self.sampled = array("i"), array("i")
+
+    def follow(self, freed: KVState) -> None:
+        """Take the place of a freed state: what is read again has the same tokens, and the random numbers go on."""
+        self.lost, self.sampler = freed.lost, freed.sampler
 
     def drop(self, n: int) -> None:
         """Forget which tokens were seen, except the last ``n`` and those in the same page as the first of these."""
@@ -177,15 +184,22 @@ class KVState:
     def crop(self, n: int) -> None:
         """Remove tokens from the end, so that at most ``n`` stay; a sealed page can only be removed as a whole."""
         del self.tokens[self.kv.crop(n) :]
-        self.sampled = array("i")
+        self.sampled, self.lost = array("i"), array("i")
 
     def adopt(self, tokens: array[int], kv: Any, sampled: array[int]) -> None:
         """Replace the tokens, the cache and the last token of an answer."""
+        written, n = self.written, len(tokens) + len(sampled)
+        self.lost = written[n:] if written[:n] == tokens + sampled else array("i")
         self.tokens, self.kv, self.dropped, self.sampled = tokens, kv, 0, sampled
 
     def fork(self) -> Any:
         """A second cache with the same content; pages are shared until one of the two writes to them."""
         return self.kv.fork()
+
+    @property
+    def written(self) -> array[int]:
+        """The tokens of the conversation as far as they are known, whether the cache holds them or not."""
+        return self.tokens + self.sampled + self.lost
 
     def splice(self, ids: array[int]) -> array[int]:
         """``ids``, with the tokens that the model wrote where the tokenizer would split the same bytes differently.
@@ -193,9 +207,9 @@ class KVState:
         Otherwise every such answer would have to be evaluated again, and a cache that has evicted tokens would have to
         start from the beginning.
         """
-        held = self.tokens + self.sampled
-        i, j = splice(held, ids, common(held, ids), self._model)
-        return held[:i] + ids[j:]
+        written = self.written
+        i, j = splice(written, ids, common(written, ids), self._model)
+        return written[:i] + ids[j:]
 
     # ---- one token of an answer --------------------------------------------------------------------------------------
 
@@ -292,7 +306,8 @@ class KVState:
         tokens, n = self.tokens, len(ids)
         limit = self._model.chunk
         cached = self.keep(ids[:-1] if logits else ids)
-        self.sampled = array("i")
+        known = cached + common(self.sampled + self.lost, ids[cached:])  # an interruption leaves these, read or not
+        self.sampled, self.lost = array("i"), ids[cached:known]
         chunk = min(FIRST_CHUNK, limit)
         marks = self._marks(ids, cached)
         if self.draft is not None:
@@ -314,6 +329,7 @@ class KVState:
             tokens.extend(part[:done])
             if len(tokens) in marks:
                 self.kv.mark()
+            self.lost = ids[len(tokens) : known]
             if len(tokens) == share and shared is not None:
                 shared(self)
             if report:

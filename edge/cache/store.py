@@ -265,6 +265,7 @@ class Store:
         than half of its tokens.
 
         ``spliced``: what the model wrote may be split into other tokens than in ``ids``, see :meth:`KVState.splice`.
+        What follows then depends on what other sessions wrote: only for conversations sent to a context that slides.
         """
         useless: set[bytes] = set()
         while True:

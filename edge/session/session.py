@@ -103,7 +103,7 @@ class Session:
         """Answer a whole conversation, which replaces ``messages``; the part already read is not read again.
 
         With ``overflow`` "stop" the answer depends on these messages and options alone; otherwise also on the tokens
-        in which the session wrote its earlier answers.
+        in which this session, or one that was set aside, wrote its earlier answers.
 
         ``messages``: dictionaries with ``role`` ("system", "user" or "assistant") and ``content``; the last is the
         question, or the result of a call (role "tool") after the assistant's message with its ``tool_calls``, or the
@@ -207,13 +207,14 @@ class Session:
         self._not_busy()
         if self._parked_at:
             self.state = self._unpark()
-        state = self.state if self.state is not None and self._space.take(self.state) else None
+        state = self.state
+        taken = state is not None and self._space.take(state)
         try:
-            if state is not None:
+            if state is not None and taken:
                 state.check()
             codec.save(self._space, path, state, Talk(self.messages, self.forgotten, self.seed))
         finally:
-            if state is not None:
+            if state is not None and taken:
                 self._space.release(state)
 
     def park(self, path: str | os.PathLike[str]) -> Parked:
@@ -231,7 +232,8 @@ class Session:
 
     def set_aside(self) -> None:
         """Keep the conversation in the engine's store (edge/cache/store.py), where any session whose prompt continues
-        it will find it; nothing is kept unless beginnings are shared.
+        it, token by token, will find it; with :meth:`chat` in a context that slides, in any tokens of the same text.
+        Nothing is kept unless beginnings are shared.
         """
         state = self.state
         if len(self.messages) < 2 or state is None or not self._space.take(state):
@@ -393,20 +395,21 @@ class Session:
             tokens = [array("i", encode(lead + each)) for each in options]
             return (yield from scores(state, options, tokens, min(32, self.model.chunk)))
 
-    def _recall(self, state: KVState, ids: array[int], spliced: bool) -> array[int]:
+    def _recall(self, state: KVState, ids: array[int], written: bool, by_anyone: bool = False) -> array[int]:
         """The prompt ``ids``, after the state has taken over a beginning of it from the store, if there is a longer one
         than its own.
 
-        ``spliced``: with the tokens in which the model wrote its answers, see :meth:`KVState.splice`.
+        ``written``: with the tokens in which this session wrote its answers, see :meth:`KVState.splice`;
+        ``by_anyone``: or in which another session wrote the same text.  Without that, the store changes no answer.
         """
-        own = state.splice(ids) if spliced else ids
+        own = state.splice(ids) if written else ids
         refuse_full(self.plan, own)  # before anything of the state is lost
-        found = self._store.find(ids, state.keep(own), spliced)
+        found = self._store.find(ids if by_anyone else own, state.keep(own), by_anyone)
         if found is None:
             return own
         state.adopt(found.tokens, found.kv, found.sampled)
         self.known = max(self.known, common_messages(found.messages, self.messages))
-        return state.splice(ids) if spliced else ids
+        return state.splice(ids) if by_anyone else own
 
     def _not_busy(self) -> None:
         refuse_after_fork()
@@ -436,8 +439,12 @@ class Session:
         """The state, reserved for this call; memory is allocated on first use."""
         state = self.state
         if state is None or not self._space.take(state):
-            parked = self._unpark() if self._parked_at else None
-            state = self.state = parked or self._space.new_state(self.seed)
+            freed, state = state, self._unpark() if self._parked_at else None
+            if state is None:
+                state = self._space.new_state(self.seed)
+                if freed is not None:
+                    state.follow(freed)
+            self.state = state
         state.check()
         state.patient = self.patient
         return state
@@ -541,9 +548,9 @@ class Session:
     def _chat_prompt(self, state: KVState, given: array[int] | None) -> array[int]:
         """The prompt for ``messages``; ``given``: that of all of them, if the caller has just sent them.
 
-        Answers keep the tokens that the model wrote (KVState.splice), except if the caller sent them and the context
-        does not slide: then the prompt, and so the answer, depends on the messages alone, whatever this session did
-        before.
+        Answers keep the tokens that this session wrote (KVState.splice), whatever the store holds.  If the caller sent
+        them, the session may be another one: then the prompt, and so the answer, depends on the messages alone; but if
+        the context slides, what any session wrote is kept, as a cache that has dropped tokens cannot be made again.
 
         If the context slides, and more than a whole context of the prompt would have to be evaluated (the cache has
         dropped its beginning, for example after an undo), the prompt is shortened: the oldest turns are dropped until
@@ -551,19 +558,20 @@ class Session:
         """
         if self._first + self.forgotten >= len(self.messages):
             self.forgotten = 0  # the caller has shortened the conversation
-        plan, spliced = self.plan, given is None or self.plan.overflow != "stop"
+        plan, sent, slides = self.plan, given is not None, self.plan.overflow != "stop"
+        written, by_anyone = not sent or slides, sent and slides
         ids = self._encode(self.messages) if given is None or self.forgotten else given
-        ids = self._recall(state, ids, spliced)
-        if plan.overflow == "stop" or len(ids) - state.keep(ids) <= plan.n_ctx:
+        ids = self._recall(state, ids, written, by_anyone)
+        if not slides or len(ids) - state.keep(ids) <= plan.n_ctx:
             return ids
         later = range(self._first + self.forgotten + 1, len(self.messages))
         turns = [i - self._first for i in later if self.messages[i]["role"] == "user"]
         if len(ids) <= plan.n_ctx // 2 or not turns:  # no turns: only the question is left
             return ids
-        for n in self._store.forgotten():  # a conversation that was set aside without its oldest turns
+        for n in self._store.forgotten() if sent else ():  # a conversation that was set aside without its oldest turns
             if n in turns:
                 self.forgotten = n
-                ids = self._recall(state, self._encode(self.messages), spliced)
+                ids = self._recall(state, self._encode(self.messages), written, by_anyone)
                 if len(ids) - state.keep(ids) <= plan.n_ctx:
                     return ids
         # How many of the latest turns fit?  Tried 1, 2, 4 ..., then halved: what is encoded stays near what is kept.
@@ -579,4 +587,4 @@ class Session:
             if fits == len(turns):
                 break
         self.forgotten = turns[-max(1, fits)]
-        return self._recall(state, self._encode(self.messages), spliced)
+        return self._recall(state, self._encode(self.messages), written, by_anyone)

@@ -292,6 +292,8 @@ def forge(good: bytes, **changes) -> bytes:
         ({"most": -1}, "most"),
         ({"sampled": [1, 2]}, "sampled"),
         ({"sampled": [1 << 30]}, "vocabulary"),
+        ({"lost": [-1]}, "lost"),
+        ({"lost": [1 << 30]}, "vocabulary"),
         ({"sampler": [0, 0, 0, 0]}, "sampler"),
         ({"sampler": [1, 2, 3]}, "sampler"),
         ({"seed": "1"}, "seed"),

@@ -220,6 +220,91 @@ def test_what_the_model_wrote_is_found_however_it_is_split(bundled_model) -> Non
         assert store.find(array("i", [7] * 60 + list(encode("sconce"))), 40, True) is None
 
 
+def spelt(engine: Engine, answer: str = "Two scones.") -> edge.Session:
+    """A session that holds an answer in a token for each letter, as if its model had written it so."""
+    session = engine.session()
+    session.chat(guest(1), max_tokens=0).text  # noqa: B018
+    encode = engine.tokenizer.encode
+    letters = [encode(letter)[-1] for letter in engine.model.answer_lead + answer]
+    assert engine.tokenizer.decode(letters).strip() == answer and len(letters) > len(encode(answer))
+    session.complete([*session.state.tokens, *letters], max_tokens=0).text  # noqa: B018
+    session.messages = [*guest(1), {"role": "assistant", "content": answer}]
+    return session
+
+
+def numbers(session: edge.Session) -> list[float]:
+    """Of a choice and of the next turn, which is taken back."""
+    found = [each.logprob for each in session.choose("More tea?", ["Yes.", "No, thank you."])]
+    answer = session.ask("How much?", logprobs=0, **FIXED)
+    assert answer.text
+    session.undo()
+    return [*found, *(each.logprob for each in answer.logprobs)]
+
+
+@pytest.mark.parametrize("overflow", ["stop", "slide"])
+def test_how_another_session_wrote_the_same_text_changes_nothing(bundled_model, overflow: str) -> None:
+    with edge.load(bundled_model, ctx=512, threads=1, overflow=overflow) as engine:
+        writer, alone = spelt(engine), engine.session()
+        alone.messages = [dict(each) for each in writer.messages]
+        expected = numbers(alone)
+        assert numbers(writer) != expected
+        store = engine.share_prefixes("64M")
+        spelt(engine).set_aside()
+        reader = engine.session()
+        reader.messages = [dict(each) for each in writer.messages]
+        hits = store.hits
+        reader.warm()
+        assert store.hits == hits + 1  # up to the answer, whose tokens are others
+        assert numbers(reader) == expected
+        late = engine.session()
+        late.messages = [dict(each) for each in writer.messages]
+        assert late.choose("More tea?", ["Yes."])[0].logprob == expected[0]
+
+
+@pytest.mark.parametrize("sharing", [False, True])
+def test_a_session_whose_memory_was_needed_goes_on_with_what_it_wrote(bundled_model, tmp_path, sharing: bool) -> None:
+    """Regression: the tokens were forgotten with the pages, so its answers depended on who else needed memory."""
+    with edge.load(bundled_model, ctx=512, threads=1, overflow="stop") as engine:
+        if sharing:
+            engine.share_prefixes("64M")
+        session = spelt(engine)
+        if sharing:
+            session.set_aside()
+        expected, n = numbers(session), session.n_tokens
+
+        def free() -> None:
+            while engine.space.give_way():
+                pass
+            assert session.kv_bytes == 0 == session.n_tokens
+
+        free()
+        assert numbers(session) == expected
+        free()
+        session.save(tmp_path / "freed.bes")
+        assert numbers(engine.load_session(tmp_path / "freed.bes")) == expected
+        session.park(tmp_path / "parked.bes")
+        assert numbers(session) == expected
+        free()
+        interrupted = session.ask("How much?", on_prefill=lambda done, total, cached: done and session.cancel())
+        assert not interrupted.text and 0 < session.n_tokens <= n
+        assert sharing or session.n_tokens < n // 2  # not all was read again
+        assert numbers(session) == expected
+        assert sharing is (engine.store.hits > 0)  # its own tokens are found there
+
+
+def test_a_shared_beginning_on_disk_has_nothing_of_the_conversation(bundled_model, tmp_path) -> None:
+    with edge.load(bundled_model, ctx=512, threads=1, overflow="stop") as engine:
+        session = engine.session(SYSTEM)
+        ask(session, "A tea, please.")
+        while engine.space.give_way():
+            pass
+        store = engine.share_prefixes("64M", tmp_path)
+        ask(session, "And a cake.")
+        (path,) = (path for _, _, path in store.files())
+        assert b'"lost":[]' in open(path, "rb").read()
+        assert list(engine.load_session(path).state.written) == list(store.tokens()[0])
+
+
 def test_a_conversation_takes_the_place_of_its_earlier_parts(bundled_model, tmp_path) -> None:
     with edge.load(bundled_model, parallel=1, aside=8, overflow="slide") as engine:
         store = engine.store.share(None, tmp_path, conversations=True)
