@@ -4,9 +4,9 @@
     -> int8, gathered by expert -> gate, up in one pass -> [clamp] -> act(gate) * up -> int8 -> down -> times its weight
     -> residual
 
-A pair is a token and one of its experts.  Pairs are ordered by expert, then by token: the matrices of an expert are read
-once for all its tokens.  What the experts of a token give is added to the residual stream in ascending order of experts,
-so the sums have the same bits however tokens come together.
+A pair is a token and one of its experts.  Pairs are ordered by expert, then by token: the matrices of an expert are
+read once for all its tokens.  What the experts of a token give is added to the residual stream in ascending order of
+experts, so the sums have the same bits however tokens come together.
 """
 
 from libc.stdint cimport int8_t, int32_t, int64_t

@@ -252,7 +252,7 @@ def test_which_file_is_meant(hub: hubs.Hub) -> None:
 def test_files_that_were_replaced(hub: hubs.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The best file of a known model that is there is taken; where none is, one line names what is."""
     others = ("X-Q2_0_g64.gguf", "X-Q2_0.gguf")
-    known = library.Known("bonsai-x", "owner/name", "X-PQ2_0.gguf", 1, "MIT", "chat", others)
+    known = library.Known("bonsai-x", "owner/name", "X-PQ2_0.gguf", 1, "MIT", "chat", others=others)
     monkeypatch.setitem(library.KNOWN, "bonsai-x", known)
     for there in ("X-Q2_0.gguf", "X-Q2_0_g64.gguf", "X-PQ2_0.gguf"):  # each time a better one, too
         hub.files[there], hub.digests[there] = model, hub.digests[FILE]
