@@ -94,7 +94,7 @@ class KVState:
     """The KV cache of one session.  Made by :meth:`edge.cache.space.KVSpace.new_state`.  Used by one thread at a time.
 
     ``tokens``: the tokens held.  ``sampled``: the last token of an answer, if it was not evaluated.  ``lost``: the
-    tokens that followed these two before the cache was freed; they are to be read again.  ``logits``: float32
+    tokens that followed these two until the cache was freed or cropped; they are to be read again.  ``logits``: float32
     [n_vocab], those after the last token of an evaluated prompt.  ``dropped`` > 0: so many tokens before
     ``tokens`` are no longer known (:meth:`drop`); an answer can continue, but the next prompt is read from its
     beginning.
@@ -179,6 +179,7 @@ class KVState:
         n = common(self.tokens, ids)
         if n < len(self.tokens):
             self.crop(n)
+            self.lost = ids[len(self.tokens) : n]
         return len(self.tokens)
 
     def crop(self, n: int) -> None:

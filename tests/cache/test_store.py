@@ -292,6 +292,18 @@ def test_a_session_whose_memory_was_needed_goes_on_with_what_it_wrote(bundled_mo
         assert sharing is (engine.store.hits > 0)  # its own tokens are found there
 
 
+def test_an_interrupted_prompt_leaves_what_the_session_wrote(bundled_model) -> None:
+    """Regression: to go back, the cache drops a whole page; the prompt that reads it again is interrupted."""
+    with edge.load(bundled_model, ctx=512, threads=1, overflow="stop") as engine:
+        session = spelt(engine, "Two scones, and a pot of tea with milk and lemon.")
+        n, expected = session.n_tokens, numbers(session)
+        session.ask("And jam? " * 20, max_tokens=1).text  # noqa: B018  fills the page
+        session.undo()
+        interrupted = session.ask("How much?", on_prefill=lambda *_: session.cancel())
+        assert not interrupted.text and session.n_tokens < n
+        assert numbers(session) == expected
+
+
 def test_a_shared_beginning_on_disk_has_nothing_of_the_conversation(bundled_model, tmp_path) -> None:
     with edge.load(bundled_model, ctx=512, threads=1, overflow="stop") as engine:
         session = engine.session(SYSTEM)
