@@ -107,7 +107,9 @@ def test_every_moment_of_a_step_belongs_to_a_stage():
     wall = time.perf_counter_ns() - begun
     for thread in range(2):
         spent = clocks[16 * thread : 16 * thread + len(STAGES)].tolist()
-        assert all(spent) and sum(spent) < wall, f"thread {thread}: {dict(zip(STAGES, spent, strict=True))} of {wall}"
+        times = dict(zip(STAGES, spent, strict=True))
+        assert times.pop("experts chosen") == 0  # only layers with experts have this one
+        assert all(times.values()) and sum(spent) < wall, f"thread {thread}: {times} of {wall}"
 
 
 @pytest.mark.parametrize("head", ["int8", "f16", "f32"])

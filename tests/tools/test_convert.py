@@ -248,8 +248,8 @@ def test_a_dense_projection_in_a_gguf_stays(tmp_path: Path) -> None:
 def test_verification_finds_a_flipped_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
     real = gguf_part.Part.complete
 
-    def bad_disk(self: gguf_part.Part) -> None:
-        real(self)
+    def bad_disk(self: gguf_part.Part, metadata: dict[str, Any]) -> None:
+        real(self, metadata)
         info = gguf.read_header(self.path).tensors[broken]
         with open(self.path, "r+b") as file:
             file.seek(info.offset + 100)
