@@ -167,11 +167,24 @@ def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
             layer[name] = matrix = _projection(checkpoint, prefix + part.name, part.shape, factor)
             if checkpoint.tensors[prefix + part.name].basis is not None:
                 matrix.in_basis(*_signs(checkpoint, checkpoint.tensors[prefix + part.name]))
-        elif part.role in ("router", "floats"):
+        elif part.role == "router":
             layer[name] = _floats_of(checkpoint, prefix + part.name, part.shape)
+        elif part.role == "floats":
+            layer[name] = _dense(checkpoint, prefix + part.name, (part.shape[0], part.shape[1]))
         else:
             raise AssertionError(part)
     return layer
+
+
+def _dense(checkpoint: Checkpoint, name: str, shape: tuple[int, int]) -> TernaryMatrix:
+    """A small matrix that stays floats."""
+    from pyx.ternary import TernaryMatrix
+
+    tensor = _tensor(checkpoint, name, shape)
+    try:
+        return TernaryMatrix.dense(tensor.type, tensor.data, *shape)
+    except ValueError as error:
+        raise InvalidFile(f"tensor {name}: {error}") from None
 
 
 def _signs(checkpoint: Checkpoint, tensor: Tensor) -> tuple[int, Any]:
