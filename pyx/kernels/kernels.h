@@ -335,7 +335,7 @@ int group_faults(const uint8_t *rows, int group_bytes, int64_t n);
 /* The same of n groups of panels: 2 if a scale is not finite, else 0. */
 int panel_faults(const uint8_t *panels, int group, int64_t n);
 void repack_q2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *groups);
-/* n blocks of Q1_0 (a half d and 128 bits in 16 bytes, low bits first: 1 is +d, 0 is -d) -> GROUP_WHOLE, codes 2 and 0 */
+/* n blocks of Q1_0 (a half d, 128 bits, low bits first: 1 is +d, 0 is -d) -> GROUP_WHOLE, codes 2 and 0 */
 void repack_q1_0(const uint8_t *src, int64_t n, uint8_t *groups);
 /* Our rows of blocks and a scale for every `share` blocks of a row, scale_step floats from row to row -> GROUP_WHOLE */
 void repack_groups(const uint8_t *codes, int64_t n_row, int64_t n_block, const float *scale, int64_t scale_step,
