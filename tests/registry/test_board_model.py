@@ -241,5 +241,5 @@ def test_report_is_plain_data(cycles: list[mca.Cycles]) -> None:
     data = json.loads(json.dumps(board_model.report(cycles, 512)))
     assert data["assumptions"] == list(board_model.ASSUMPTIONS)
     assert len(data["bounds"]) == len(board_model.BOARDS) * len(
-        (*board_model.MODELS, *board_model.GROUPED, *board_model.PLANES))
+        (*board_model.MODELS, *board_model.GROUPED, *board_model.PLANES, *board_model.EXPERTS))
     assert all(each["per_weight"] > 0 for each in data["loops"])
