@@ -16,8 +16,8 @@ cdef struct residency:
     int64_t ceiling     # bytes of files that the process may have in memory
     int statm           # an open file: /proc/self/statm
 
-# The experts of a layer of which first [n_expert + 1] differs from the next number will be read now: release others while
-# too much is in memory, and ask the system for them. One thread calls it while none reads experts.
+# The experts of a layer of which first [n_expert + 1] differs from the next number will be read now: release others
+# while too much is in memory, and ask the system for them. One thread calls it while none reads experts.
 cdef void bring(residency *r, int64_t layer, const int64_t *first) noexcept nogil
 
 cdef class Residency:

@@ -514,8 +514,9 @@ cdef class TernaryMatrix:
         cdef Arena arena
         self.m = first.m
         self.m.n_row = sum([each.n_row for each in matrices])
+        kind = (first.m.k, first.is_dense, first.m.group_bytes > 0)
         for part in matrices:
-            if (part.m.k, part.is_dense, part.m.group_bytes > 0) != (first.m.k, first.is_dense, first.m.group_bytes > 0):
+            if (part.m.k, part.is_dense, part.m.group_bytes > 0) != kind:
                 raise ValueError("its experts are of different kinds")
         if first.is_dense:
             self.scale_arena = Arena(4 * self.m.n_row * self.m.k)

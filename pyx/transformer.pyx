@@ -34,8 +34,8 @@ from pyx.stages cimport step_plan
 from pyx.bit_planes cimport answer
 from pyx.stored_rows cimport StoredRows
 from pyx.team cimport (
-    ATTEND, DOWN, EMBED, GATE_UP, HEAD, MOST_CORES, N_STAGE, NORM, OUT, QKV, ROPE, ROUTE, WAIT, claim, core_ns, core_set,
-    cores, cores_add, give_back, keep_on, lap, move_to, now_ns, stage_clock, team_barrier)
+    ATTEND, DOWN, EMBED, GATE_UP, HEAD, MOST_CORES, N_STAGE, NORM, OUT, QKV, ROPE, ROUTE, WAIT, claim, core_ns,
+    core_set, cores, cores_add, give_back, keep_on, lap, move_to, now_ns, stage_clock, team_barrier)
 from pyx.tensors cimport copy_vector
 from pyx.ternary cimport TernaryMatrix
 
@@ -202,7 +202,8 @@ cdef class Transformer:
                 &self.layers[index], config.layers[index], given, f"blk.{index}", self.hidden, self.owners,
                 self.plan.group)
         self.experts = [
-            [given[f"ffn_{name}_exps"] for name in ("gate", "up", "down")] for given in layers if "ffn_gate_exps" in given]
+            [given[f"ffn_{name}_exps"] for name in ("gate", "up", "down")]
+            for given in layers if "ffn_gate_exps" in given]
         self.expert_share = config.expert_share
         self.plan.output_norm = copy_vector(output_norm, self.hidden, "output_norm", self.owners)
         if basis is not None:  # (block, signs) of the embedding
@@ -291,8 +292,8 @@ cdef class Transformer:
         return found if self.head.matrix is None else [*found, self.head.matrix]
 
     def bound_experts(self, int64_t ceiling):
-        """Release experts while the process has more than ``ceiling`` bytes of files in memory.  Raises ValueError if they
-        are not mapped from a file.
+        """Release experts while the process has more than ``ceiling`` bytes of files in memory.  Raises ValueError if
+        they are not mapped from a file.
         """
         cdef int64_t i, n_expert = 0, index = 0
         for i in range(self.n_layer):

@@ -172,7 +172,7 @@ def test_float_product():
         ("HF_U8", 5, {}, "bytes"),
         ("TQ2_0", 5, {}, "256"),
         ("Q4_0", 5, {}, "takes 1152"),
-        ("Q5_1", 5, {}, "ternary"),
+        ("Q3_K", 5, {}, "ternary"),
         ("I2_S", 16 * 128 // 4 + 32, {"scale": float("nan")}, "scale"),
     ],
 )
