@@ -73,7 +73,7 @@ def test_golden_answer_is_the_unfrozen_one(bundled_model: Path) -> None:
 def test_nothing_that_stays_out_is_imported() -> None:
     excluded = set(spec("EXCLUDED")) - {"matplotlib"}  # refused in one line: test_pictures_are_refused
     for path in modules().values():
-        refused = {"numpy"} if path.parent.name == "planes" else set()  # in one line: test_without_numpy
+        refused = {"numpy"} if path.parent.name == "planes" else set()  # in one line: tests/tools/test_planes.py
         for target in imports(path):
             parents = {target.rsplit(".", n)[0] for n in range(target.count(".") + 1)}
             assert not parents & excluded - refused, f"{path.name} imports {target}, which the spec leaves out"
