@@ -14,14 +14,8 @@ def main() -> None:
         print("bitnet-edge: standard output is closed; use >/dev/null to discard the answer", file=sys.stderr)
         raise SystemExit(1)
     if sys.argv[1:] in (["--version"], ["-V"]):
-        from edge.cli.packed import version
-        from edge.errors import EdgeError
-
         try:
-            print(version(), flush=True)
-        except EdgeError as error:
-            print(f"bitnet-edge: {error}", file=sys.stderr)
-            raise SystemExit(error.exit_code) from None
+            print(_version(), flush=True)
         except BrokenPipeError:
             quiet_exit(0)
         except OSError as error:
@@ -43,6 +37,22 @@ def main() -> None:
         raise SystemExit(130) from None
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # leaving: one more Ctrl-C must not end in a traceback
+
+
+def _version() -> str:
+    """What --version prints.  Only a frozen program may have a model inside, and pays for looking."""
+    if not getattr(sys, "frozen", False):
+        from edge import __version__
+
+        return f"bitnet-edge {__version__}"
+    from edge.cli.packed import version
+    from edge.errors import EdgeError
+
+    try:
+        return version()
+    except EdgeError as error:
+        print(f"bitnet-edge: {error}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
 
 
 def quiet_exit(code: int) -> None:

@@ -120,9 +120,11 @@ INLINE void panel_add(const uint8_t *panel, const uint8_t *ahead, int64_t n_grou
 {
     const int own = n_token <= PANEL_OWN;
     vf total[PANEL_VECTORS];
+    if (own) {
 #pragma GCC unroll 4
-    for (int i = 0; own && i < PANEL_VECTORS; i++)
-        total[i] = load_float(y[0] + i * LANE_WIDTH);
+        for (int i = 0; i < PANEL_VECTORS; i++)
+            total[i] = load_float(y[0] + i * LANE_WIDTH);
+    }
     for (int64_t g = 0; g < n_group; g++, q += group)
         for (int p = 0; p < n_plane; p++, panel += PANEL_BYTES(group), ahead += PANEL_BYTES(group)) {
             vi s[PANEL_TOKENS][PANEL_VECTORS];
@@ -146,9 +148,11 @@ INLINE void panel_add(const uint8_t *panel, const uint8_t *ahead, int64_t n_grou
                 }
             }
         }
+    if (own) {
 #pragma GCC unroll 4
-    for (int i = 0; own && i < PANEL_VECTORS; i++)
-        store_float(y[0] + i * LANE_WIDTH, total[i]);
+        for (int i = 0; i < PANEL_VECTORS; i++)
+            store_float(y[0] + i * LANE_WIDTH, total[i]);
+    }
 }
 
 typedef void panel_adder(const uint8_t *panel, const uint8_t *ahead, int64_t n_group, int n_plane, const int8_t *q,
