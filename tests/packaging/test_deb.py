@@ -326,7 +326,8 @@ def test_the_frozen_program(machine: str, kind: str, tmp_path: Path, request: py
     closure = subprocess.run([sys.executable, str(ROOT / "packaging" / "closure.py")], capture_output=True, text=True)
     assert closure.returncode == 0, closure.stderr
     for line in closure.stdout.split():
-        assert f"\n{line.partition('==')[0]} " in licences, f"no licence of {line}"
+        name = line.partition("==")[0]  # of NumPy there are no bytes inside
+        assert (f"\n{name} " in licences) == (name != "numpy"), f"the licence of {line}"
     if platform.machine() != machine:
         return
     root = Root(tmp_path / "root")
