@@ -39,7 +39,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("BITNET_EDGE_STATE", tempfile.mkdtemp(prefix="bitnet-edge-tests-"))
 
 # A model of other people, for the tests marked real_model: a file named here, else the one that was pulled.
-_REAL_MODEL = os.environ.pop("REAL_MODEL", None) or getattr(library.find("smollm2-135m"), "path", None)
+_REAL_MODEL = os.environ.get("REAL_MODEL") or getattr(library.find("smollm2-135m"), "path", None)
 
 # Which model answers where a test names none: the demo model, whatever is set or was pulled on this machine.
 os.environ["BITNET_EDGE_MODEL"] = "demo"
