@@ -377,6 +377,45 @@ def test_calibrated_files(tmp_path: Path, text: str) -> None:
     assert kept == {name: bytes(tensor.data) for name, tensor in checkpoint.tensors.items()}
 
 
+def test_each_matrix_is_measured_alone(tmp_path: Path, text: str) -> None:
+    """All copies side by side give what a run of the model with that one matrix changed gives."""
+    from edge.tools.planes import calibrated, forward
+    from edge.tools.planes.calibrated_target import CalibratedTarget
+
+    checkpoint = open_checkpoint(with_tokenizer(tmp_path / "m", "qwen3"), dense=True)
+    target = CalibratedTarget(checkpoint, Planes(2, 64, calibrate=True, text=text), "F32", lambda done, total: None)
+    source = target.source_of_numbers
+    ids = np.array(tiny.IDS)
+
+    def rough(name: str) -> tuple[np.ndarray, tuple[float, ...]]:
+        weights = source.matrix(name)
+        changed = np.rint(weights * 16) / np.float32(16)
+        error = calibrated.squares(weights - changed) / calibrated.squares(weights)
+        return changed, (error, error / 2)
+
+    def logits_with(other: str) -> np.ndarray:
+        h = calibrated.embedded(source, ids[None])
+        for index in range(source.config.n_layer):
+            run = forward.layer(source.config, index, h, calibrated.layer_vectors(source, index), source.divisors)
+            x = next(run)
+            for stage, kinds in enumerate(forward.STAGES):
+                names = [calibrated.name(index, kind) for kind in kinds]
+                out = [x @ (rough(each)[0] if each == other else source.matrix(each)).T for each in names]
+                if stage < len(forward.STAGES) - 1:
+                    x = run.send(out)
+            h = calibrated.returned(run, out)
+        return calibrated.log_softmax(calibrated.logits(source, h[0]).astype(np.float64))
+
+    found = calibrated.sensitivities(source, ids, rough)
+    assert [each.name for each in found] == [calibrated.name(index, kind) for index in range(source.config.n_layer)
+                                             for kinds in forward.STAGES for kind in kinds]
+    p = logits_with("")
+    for each in found:
+        kl = float((np.exp(p) * (p - logits_with(each.name))).sum()) / len(ids)
+        assert kl > 0 and each.nats == pytest.approx((kl, kl / 2), rel=0.02, abs=1e-6), each.name
+        assert each.size == source.matrix(each.name).size
+
+
 def test_planes_are_shared_out_where_they_save_most() -> None:
     from edge.tools.planes.calibrated import Sensitivity, shared_out
 

@@ -101,7 +101,7 @@ class Calibration:
                 x_out, y_out = [], []
                 for kind in kinds:
                     weights = self.source.matrix(name(index, kind))
-                    x_out.append(x @ weights.T)
+                    x_out.append(product(x, weights))
                     new = self.kept(name(index, kind))
                     made = Made(name(index, kind), None, None, 0.0, 0.0)
                     if new is None:
@@ -110,7 +110,7 @@ class Calibration:
                             weights, about, self.n_plane(name(index, kind)), self.group, self.n_threads)
                         made = made._replace(codes=codes, scales=scales, error=squares(weights - new),
                                              whole=squares(weights))
-                    y_out.append(y @ new.T)
+                    y_out.append(product(y, new))
                     yield made
                 if stage < len(forward.STAGES) - 1:
                     x, y = exact.send(x_out), ours.send(y_out)
@@ -126,6 +126,13 @@ class Calibration:
         """Compare both runs on the held-out texts, after :meth:`run`."""
         n = len(self.texts) - self.held
         return compared(self.source, self.exact, self.ours[n:], self.texts[n:])
+
+
+def product(x: Floats, weights: Floats) -> Floats:
+    """[text][n][k] times a matrix [n_row][k], as one product: NumPy would make one of each text, too small to share out
+    among threads.
+    """
+    return (x.reshape(-1, x.shape[-1]) @ weights.T).reshape(*x.shape[:-1], len(weights))
 
 
 def squares(x: Floats) -> float:
@@ -207,7 +214,7 @@ def sensitivities(
             for kind in these:
                 weights = source.matrix(name(index, kind))
                 changed, relative = rough(name(index, kind))
-                y = x @ weights.T
+                y = product(x, weights)
                 copy = first + kinds.index(kind)
                 y[copy] = x[copy] @ changed.T
                 out.append(y)
@@ -219,11 +226,15 @@ def sensitivities(
                 h = returned(run, out)
         progress((index + 1) / c.n_layer)
     exact = log_softmax(logits(source, h[0]))
-    found = []
-    for copy, (matrix, size, error, relative) in enumerate(errors, 1):
-        q = log_softmax(logits(source, h[copy]))
-        kl = float((np.exp(exact) * (exact - q)).sum(dtype=np.float64)) / len(exact)
-        found.append(Sensitivity(matrix, size, tuple(max(kl, 0.0) * each / max(error, 1e-30) for each in relative)))
+    chances = np.exp(exact)
+    found, n = [], max(1, _ROWS // len(text))  # copies at once: the head is decoded once for all of them
+    for at in range(0, len(errors), n):
+        copies = h[at + 1 : at + 1 + n]
+        q = log_softmax(logits(source, copies.reshape(-1, copies.shape[-1]))).reshape(len(copies), *exact.shape)
+        for (matrix, size, error, relative), other in zip(errors[at : at + n], q, strict=True):
+            kl = float((chances * (exact - other)).sum(dtype=np.float64)) / len(exact)
+            found.append(Sensitivity(
+                matrix, size, tuple(max(kl, 0.0) * each / max(error, 1e-30) for each in relative)))
     return found
 
 
