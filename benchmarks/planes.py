@@ -2,8 +2,8 @@
 
 Converts the dense model in each way named, runs the result with our engine, and compares its predictions of held-out
 texts with those of the source in floats: decoded by the gguf package and run by the slow NumPy of tests/oracles, so
-that no code of ours judges itself.  Ways: PLANES:GROUP, and with :calibrate or, for auto, :BITS calibrated.  Prints one
-row for each way.  SOURCE must be a GGUF file.
+that no code of ours judges itself.  Ways: PLANES:GROUP, and with :calibrate or, for auto, :BITS calibrated; or a file
+that was made before.  Prints one row for each way and text, and one for all texts.  SOURCE must be a GGUF file.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,31 +36,35 @@ from tests.oracles import family  # noqa: E402
 CHUNK = 128
 
 
-def source_run(path: str, pieces: list[list[int]]) -> list[np.ndarray]:
-    """Logits [n][vocabulary] of the source in floats, for each piece."""
+Run = Callable[[list[int]], np.ndarray]  # tokens [n] -> logits float32 [n][vocabulary]
+
+
+def source_run(path: str) -> Run:
+    """The source in floats."""
     import gguf
 
     config = open_checkpoint(path, dense=True).config
     weights = {tensor.name: np.asarray(gguf.quants.dequantize(tensor.data, tensor.tensor_type), np.float32)
                for tensor in gguf.GGUFReader(path).tensors}  # fmt: skip
     model = family.Model(config, weights)
-    return [model.logits(piece).astype(np.float32) for piece in pieces]
+    return lambda piece: np.asarray(model.logits(piece), np.float32)
 
 
-def our_run(path: str, pieces: list[list[int]], n_threads: int) -> list[np.ndarray]:
-    """The same by our engine."""
+def our_run(path: str, n_threads: int) -> Run:
+    """A file of ours by the engine."""
     checkpoint = open_checkpoint(path)
     c = checkpoint.config
     model = build(checkpoint, n_threads=n_threads, chunk=CHUNK)
-    found = []
-    for piece in pieces:
+
+    def run(piece: list[int]) -> np.ndarray:
         cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, len(piece), "f16", windows=c.windows)
         logits = np.zeros((len(piece), c.n_vocab), np.float32)
         for at in range(0, len(piece), CHUNK):
             ids = array.array("i", piece[at : at + CHUNK])
             model.step([Segment(cache, ids, logits[at : at + len(ids)].reshape(-1), all_logits=True)])
-        found.append(logits)
-    return found
+        return logits
+
+    return run
 
 
 def log_softmax(x: np.ndarray) -> np.ndarray:
@@ -67,17 +72,21 @@ def log_softmax(x: np.ndarray) -> np.ndarray:
     return x - np.log(np.exp(x).sum(-1, keepdims=True))
 
 
-def compared(exact: list[np.ndarray], ours: list[np.ndarray], pieces: list[list[int]]) -> tuple[float, ...]:
-    """KL in nats, share of the same first choice, both perplexities."""
-    kl = same = nats = our_nats = 0.0
-    for a, b, piece in zip(exact, ours, pieces, strict=True):
-        p, q = log_softmax(a), log_softmax(b)
-        kl += float((np.exp(p) * (p - q)).sum())
-        same += float((p.argmax(-1) == q.argmax(-1)).sum())
-        nats -= float(p[np.arange(len(piece) - 1), piece[1:]].sum())
-        our_nats -= float(q[np.arange(len(piece) - 1), piece[1:]].sum())
-    n, predicted = sum(map(len, pieces)), sum(len(piece) - 1 for piece in pieces)
-    return kl / n, same / n, math.exp(nats / predicted), math.exp(our_nats / predicted)
+def compared(exact: np.ndarray, ours: np.ndarray, piece: list[int]) -> np.ndarray:
+    """Sums over a piece: tokens, KL in nats, same first choices, tokens predicted, nats of both for these."""
+    p, q = log_softmax(exact), log_softmax(ours)
+    following = np.arange(len(piece) - 1), piece[1:]
+    return np.array([len(piece), (np.exp(p) * (p - q)).sum(), (p.argmax(-1) == q.argmax(-1)).sum(), len(piece) - 1,
+                     -p[following].sum(), -q[following].sum()])
+
+
+def row(way: str, text: str, sums: np.ndarray, made: Mapping[str, Any], seconds: float) -> str:
+    """A row of the table."""
+    tokens, kl, same, predicted, nats, our_nats = sums
+    before, after = math.exp(nats / predicted), math.exp(our_nats / predicted)
+    bits, error = made["bitnet-edge.planes.bits"], made["bitnet-edge.planes.error"]
+    return (f"| {way} | {bits:.2f} | {error:.5f} | {text} | {tokens:.0f} | {kl / tokens:.4f} | {same / tokens:.1%} | "
+            f"{before:.2f} -> {after:.2f} ({after / before:.3f}x) | {seconds:.0f} |")
 
 
 def way(text: str, n_threads: int) -> Planes:
@@ -101,23 +110,33 @@ def main() -> None:
 
     tokenizer = Tokenizer.of(open_checkpoint(flags.source, dense=True))
     first = [tokenizer.bos_id] if tokenizer.add_bos and tokenizer.bos_id is not None else []
-    pieces, room = [], flags.piece - len(first)
+    room = flags.piece - len(first)
+    pieces: list[tuple[str, list[int]]] = []
     for path in flags.text:
         ids = tokenizer.encode(Path(path).read_text(encoding="utf-8"))[: flags.tokens // len(flags.text)]
-        pieces += [[*first, *ids[at : at + room]] for at in range(0, len(ids) - 1, room)]
-    print(f"{sum(map(len, pieces))} tokens of {len(flags.text)} texts in pieces of {flags.piece}", file=sys.stderr)
-    exact = source_run(flags.source, pieces)
-    print("| planes : group | bits a weight | relative error | KL, nats | same first choice | perplexity | seconds |")
-    print("|---|---|---|---|---|---|---|")
-    for text in flags.ways:
-        with tempfile.TemporaryDirectory() as folder:
+        pieces += [(path, [*first, *ids[at : at + room]]) for at in range(0, len(ids) - 1, room)]
+    with tempfile.TemporaryDirectory() as folder:
+        made: dict[str, tuple[str, float]] = {}  # way -> file, seconds
+        for each in flags.ways:
             began = time.monotonic()
-            made = convert(flags.source, Path(folder) / "m.gguf", planes=way(text, flags.threads)).path
-            seconds = time.monotonic() - began
-            said = open_checkpoint(made).metadata
-            kl, same, before, after = compared(exact, our_run(made, pieces, flags.threads), pieces)
-        print(f"| {text} | {said['bitnet-edge.planes.bits']:.2f} | {said['bitnet-edge.planes.error']:.5f} | {kl:.4f} | "
-              f"{same:.1%} | {before:.2f} -> {after:.2f} ({after / before:.3f}x) | {seconds:.0f} |", flush=True)
+            path = each if each.endswith(".gguf") else convert(
+                flags.source, Path(folder) / f"{len(made)}.gguf", planes=way(each, flags.threads)).path
+            made[each] = str(path), time.monotonic() - began
+        exact, runs = source_run(flags.source), {each: our_run(path, flags.threads) for each, (path, _) in made.items()}
+        sums = {(each, path): np.zeros(6) for each in made for path in flags.text}
+        for number, (path, piece) in enumerate(pieces, 1):
+            print(f"piece {number} of {len(pieces)}", file=sys.stderr)
+            logits = exact(piece)
+            for each, run in runs.items():
+                sums[each, path] += compared(logits, run(piece), piece)
+        print("| planes : group | bits a weight | relative error | text | tokens | KL, nats | same first choice | "
+              "perplexity | seconds |")
+        print("|---|---|---|---|---|---|---|---|---|")
+        for each, (file, seconds) in made.items():
+            about = open_checkpoint(file).metadata
+            for path in flags.text:
+                print(row(each, Path(path).stem, sums[each, path], about, seconds))
+            print(row(each, "all", sum((sums[each, path] for path in flags.text), np.zeros(6)), about, seconds))
 
 
 if __name__ == "__main__":
