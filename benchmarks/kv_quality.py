@@ -1,8 +1,9 @@
-"""What KV caches cost on the bundled model: python docs/make_kv_claims.py --measure writes it into docs/kv_claims.md.
+"""What KV caches cost: python docs/make_kv_claims.py --measure writes it into docs/kv_claims.md.
 
-The text, kv_dialogues.jsonl, is what the dialogue grammar in training/ at commit 580c278 printed as its test split
-(seed 1, twenty guests one behind the other in each dialogue), whose names and titles the model has not seen in
-training.  Nothing here is a claim about other models.
+Of the bundled model, with kv_dialogues.jsonl, what the dialogue grammar in training/ at commit 580c278 printed as its
+test split (seed 1, twenty guests one behind the other in each dialogue), whose names and titles the model has not seen
+in training.  With -m of another model, with the text that ships for calibration: prose, dialogues and documentation.
+Nothing here is a claim about other models than those named.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import json
 import sys
 from array import array
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -27,21 +28,56 @@ from edge.errors import UsageError  # noqa: E402
 from edge.tools.lab import calibrate, evaluate, heads  # noqa: E402
 from edge.tools.lab.evaluate import Mode  # noqa: E402
 
-RESULTS = ROOT / "benchmarks" / "results" / "kv_quality.json"
-TEXT = ROOT / "benchmarks" / "kv_dialogues.jsonl"
+RESULTS = ROOT / "benchmarks" / "results"
+DEMO_TEXT = ROOT / "benchmarks" / "kv_dialogues.jsonl"
+TEXT = ROOT / "edge" / "bundled" / "calibration.txt"
+CONTEXT = 2048
 SEGMENTS = 4  # of a whole context each
+DROPPED = 6  # layers that are left out, one at a time
 MIXED = ("int8:int4", "int4:int8", "int4c:int4", "int4:int4c")
 KEEP = 0.25  # of the budgets that are compared
 SINKS = 4
 COMPRESSIONS = (2, 5, 10)
 
 
-def text(engine: Engine, n: int) -> array[int]:
-    """The first n tokens of the dialogues."""
-    tokens = evaluate.read(engine, str(TEXT))
+@dataclass(frozen=True)
+class Subject:
+    """What is measured with what; ``model`` None: the bundled one."""
+
+    model: str | None = None
+    segments: int = SEGMENTS
+
+    @property
+    def text(self) -> Path:
+        """The file that is read."""
+        return DEMO_TEXT if self.model is None else TEXT
+
+    @property
+    def command(self) -> str:
+        """What measures it."""
+        model = "" if self.model is None else f" -m {Path(self.model).name} --segments {self.segments}"
+        return f"python docs/make_kv_claims.py --measure{model}"
+
+    @property
+    def results(self) -> Path:
+        """The file of what was measured."""
+        name = "kv_quality" if self.model is None else f"kv_quality-{Path(self.model).stem}"
+        return RESULTS / f"{name}.json"
+
+
+class Text(NamedTuple):
+    """What is read."""
+
+    name: str
+    tokens: array[int]
+
+
+def read(engine: Engine, path: Path, n: int) -> Text:
+    """The first n tokens of a file."""
+    tokens = evaluate.read(engine, str(path))
     if len(tokens) < n:
-        raise UsageError(f"{TEXT.name} has {len(tokens)} tokens, {n} are wanted")
-    return tokens[:n]
+        raise UsageError(f"{path.name} has {len(tokens)} tokens, {n} are wanted")
+    return Text(path.name, tokens[:n])
 
 
 def type_modes() -> list[str]:
@@ -69,6 +105,7 @@ def policy_modes(engine: Engine) -> list[str]:
     n = engine.plan.n_ctx
     windows = [f"int8 window={n // 16} sinks=0", f"int8 window={n // 16 - SINKS} sinks={SINKS}"]
     quarter = f"window={n // 4 - SINKS} sinks={SINKS}"
+    layers = -(-engine.config.n_layer // DROPPED)  # from one that is dropped to the next
     return [
         *windows,
         "int8 kv_policy=quarter",
@@ -76,14 +113,14 @@ def policy_modes(engine: Engine) -> list[str]:
         f"int8 {quarter} positions=cache",
         f"int8 {quarter} kv_policy=heavy",
         *(f"int8 window={n // times - 1} sinks=1" for times in COMPRESSIONS),
-        *(f"int8 kv_drop_layers={layer}" for layer in range(engine.config.n_layer)),
+        *(f"int8 kv_drop_layers={layer}" for layer in range(0, engine.config.n_layer, layers)),
     ]
 
 
-def quality(engine: Engine, tokens: Sequence[int], modes: Sequence[str], against: str = "f32") -> evaluate.Report:
+def quality(engine: Engine, text: Text, modes: Sequence[str], against: str = "f32") -> evaluate.Report:
     """What ``lab kv`` measures."""
     parsed = [Mode.parse(mode) for mode in modes]
-    return evaluate.kv_quality(engine, tokens, parsed, TEXT.name, against=Mode.parse(against))
+    return evaluate.kv_quality(engine, text.tokens, parsed, text.name, against=Mode.parse(against))
 
 
 def facts_of(report: evaluate.Report) -> dict[str, Any]:
@@ -94,9 +131,9 @@ def facts_of(report: evaluate.Report) -> dict[str, Any]:
     return facts
 
 
-def budgets(engine: Engine, tokens: Sequence[int]) -> dict[str, Any]:
+def budgets(engine: Engine, text: Text) -> dict[str, Any]:
     """Plans of one size by every method, made on the first half of the text, compared on the second."""
-    report, plans = calibrate.compare(engine, tokens, KEEP, sinks=SINKS, text=TEXT.name)
+    report, plans = calibrate.compare(engine, text.tokens, KEEP, sinks=SINKS, text=text.name)
     facts = plans[0].heads
     return {
         "report": facts_of(report),
@@ -116,7 +153,7 @@ def flat_rule(engine: Engine, facts: Sequence[heads.HeadFacts], keep: float) -> 
     return n / (sum(layers) / len(layers))
 
 
-def oracle(engine: Engine, tokens: Sequence[int], length: int = 32) -> dict[str, Any]:
+def oracle(engine: Engine, text: Text, length: int = 32) -> dict[str, Any]:
     """Cosine of rows of attention on short texts with what is left of them when a fraction of the tokens stays: the
     largest of that very row, or the first and the newest."""
     from pyx import probe
@@ -126,7 +163,7 @@ def oracle(engine: Engine, tokens: Sequence[int], length: int = 32) -> dict[str,
     queries, n_head = engine.model.transformer.keep_queries(), engine.config.n_head
     best: dict[int, list[float]] = {times: [] for times in COMPRESSIONS}
     recent: dict[int, list[float]] = {times: [] for times in COMPRESSIONS}
-    for piece in itertools.islice(evaluate.segments(engine, tokens, length), 20):
+    for piece in itertools.islice(evaluate.segments(engine, text.tokens, length), 20):
         kv.reset()
         engine.model.transformer.step([Segment(kv, piece)])
         for layer in range(engine.config.n_layer):
@@ -141,47 +178,50 @@ def oracle(engine: Engine, tokens: Sequence[int], length: int = 32) -> dict[str,
     return {"tokens": length, "cosines": [[times, *mean[times]] for times in COMPRESSIONS]}
 
 
-def types(engine: Engine, tokens: Sequence[int]) -> dict[str, Any]:
+def types(engine: Engine, text: Text) -> dict[str, Any]:
     """Every type against F32 pages."""
-    return facts_of(quality(engine, tokens, type_modes()))
+    return facts_of(quality(engine, text, type_modes()))
 
 
-def against_f16(engine: Engine, tokens: Sequence[int]) -> dict[str, Any]:
+def against_f16(engine: Engine, text: Text) -> dict[str, Any]:
     """The usual types against F16 pages, what most people have."""
-    return facts_of(quality(engine, tokens, ["f32", "int8", "int8:int4", "int4", "int4c"], "f16"))
+    return facts_of(quality(engine, text, ["f32", "int8", "int8:int4", "int4", "int4c"], "f16"))
 
 
-def ablations(engine: Engine, tokens: Sequence[int]) -> dict[str, Any]:
+def ablations(engine: Engine, text: Text) -> dict[str, Any]:
     """Where 4 bits cost what."""
-    return facts_of(quality(engine, tokens, ablation_modes(engine)))
+    return facts_of(quality(engine, text, ablation_modes(engine)))
 
 
-def policies(engine: Engine, tokens: Sequence[int]) -> dict[str, Any]:
+def policies(engine: Engine, text: Text) -> dict[str, Any]:
     """Ways of forgetting."""
-    return facts_of(quality(engine, tokens, policy_modes(engine)))
+    return facts_of(quality(engine, text, policy_modes(engine)))
 
 
-def looks(engine: Engine, tokens: Sequence[int]) -> dict[str, Any]:
+def looks(engine: Engine, text: Text) -> dict[str, Any]:
     """Classes of heads."""
     lengths = [length for length in (32, 512, 2048) if length <= engine.plan.n_ctx]
-    return heads.classes(engine, tokens, lengths, SINKS).to_dict()
+    return heads.classes(engine, text.tokens, lengths, SINKS).to_dict()
 
 
 PARTS = {each.__name__: each for each in (types, ablations, against_f16, policies, budgets, looks, oracle)}
 
 
-def measure(names: Sequence[str] = ()) -> None:
-    """These parts, or all, into RESULTS; what it has of the same model and text stays."""
-    with edge.load(kv="f32", overflow="stop", threads=1) as engine:
-        tokens = text(engine, SEGMENTS * engine.plan.n_ctx)
+def measure(subject: Subject, names: Sequence[str] = ()) -> None:
+    """These parts, or all, into the file of results; what it has of the same model and text stays."""
+    path = subject.results
+    with edge.load(subject.model, ctx=CONTEXT, kv="f32", overflow="stop", threads=1) as engine:
+        text = read(engine, subject.text, subject.segments * engine.plan.n_ctx)
         about = {
+            "command": subject.command,
             "model": engine.config.name,
             "fingerprint": engine.fingerprint,
-            "text": hashlib.sha256(tokens.tobytes()).hexdigest(),
+            "text": hashlib.sha256(text.tokens.tobytes()).hexdigest(),
         }
-        facts = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        if any(facts.get(name) != value for name, value in about.items()):
-            facts = about
         for name in names or PARTS:
-            facts[name] = PARTS[name](engine, tokens)
-            RESULTS.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+            found = PARTS[name](engine, text)
+            facts = json.loads(path.read_text()) if path.exists() else {}
+            if any(facts.get(key) != value for key, value in about.items()):
+                facts = dict(about)
+            facts[name] = found
+            path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -76,21 +77,45 @@ def test_the_page_is_what_the_script_makes() -> None:
 
 def test_what_was_measured_is_whole() -> None:
     """Every part, of one model, every type; nothing is missing on the page."""
-    facts = json.loads(claims.RESULTS.read_text())
-    assert set(facts) == {"model", "fingerprint", "text", *kv_quality.PARTS}
+    facts, real = (json.loads(path.read_text()) for path in (claims.RESULTS, claims.REAL))
+    about = {"command", "model", "fingerprint", "text"}
+    assert set(facts) == {*about, *kv_quality.PARTS}
     assert {facts[part]["fingerprint"] for part in ("types", "ablations", "policies")} == {facts["fingerprint"]}
-    assert set(kv_table.TYPES) <= set(claims.by_mode(facts["types"]))
+    assert {*about, "types", "policies", "looks", "oracle"} <= set(real)
+    assert {real[part]["fingerprint"] for part in ("types", "policies")} == {real["fingerprint"]}
+    for each in (facts, real):
+        assert set(kv_table.TYPES) <= set(claims.by_mode(each["types"]))
     assert {row["mode"].split()[-1] for row in facts["budgets"]["report"]["rows"]} >= set(calibrate.METHODS)
-    assert all(text.strip() for text in claims.sentences(facts).values())
-    assert "nan" not in claims.measured(facts)
+    assert all(text.strip() for text in claims.sentences(facts, real).values())
+    assert "nan" not in claims.measured(facts) + claims.measured_on_real(real)
 
 
-def test_the_text_is_long_enough() -> None:
+def test_the_texts_are_long_enough() -> None:
     """For a whole measurement of a model of context 2048."""
+    subject = kv_quality.Subject()
     with edge.load(ctx=64) as engine:
-        assert len(kv_quality.text(engine, kv_quality.SEGMENTS * 2048)) == kv_quality.SEGMENTS * 2048
+        for path in (subject.text, kv_quality.Subject("m.gguf").text):
+            assert len(kv_quality.read(engine, path, subject.segments * 2048).tokens) == subject.segments * 2048
         with pytest.raises(UsageError, match="are wanted"):
-            kv_quality.text(engine, 1 << 20)
+            kv_quality.read(engine, subject.text, 1 << 20)
+
+
+def test_a_model_has_its_own_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured on another model stands beside that of the demo model, and a second part beside the first."""
+    monkeypatch.setattr(kv_quality, "RESULTS", tmp_path)
+    monkeypatch.setattr(kv_quality, "CONTEXT", 64)
+    monkeypatch.setattr(kv_quality, "policy_modes", lambda engine: ["int8 window=16 sinks=1"])
+    model = tmp_path / "other.gguf"
+    model.write_bytes((kv_quality.ROOT / "edge" / "bundled" / "demo.gguf").read_bytes())
+    subject = kv_quality.Subject(str(model), 1)
+    kv_quality.measure(subject, ["oracle"])
+    kv_quality.measure(subject, ["policies"])
+    (path,) = tmp_path.glob("*.json")
+    assert path.name == "kv_quality-other.json"
+    facts = json.loads(path.read_text())
+    assert facts["command"] == "python docs/make_kv_claims.py --measure -m other.gguf --segments 1"
+    assert set(facts) == {"command", "model", "fingerprint", "text", "oracle", "policies"}
+    assert facts["policies"]["text"] == "calibration.txt"
 
 
 def test_the_flat_rule() -> None:
