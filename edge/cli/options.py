@@ -124,8 +124,8 @@ _kv_options = heading(
     option("-c", "--ctx", "--ctx-size", "n_ctx", type=Whole(min=1), metavar="N",
            help="Context length in tokens (default 2048). Default for models trained on less: their training length."),
     option("--kv", type=Text(), metavar="TYPE", help="Type of the KV cache: int8 (default), f16, f32, int4 or "
-           "int4c. int4c is int4 with a scale for each channel of the keys: more exact, slightly larger. KEYS:VALUES, "
-           "such as int8:int4, sets both."),
+           "int4c. int4c is int4 with a scale for each channel: often more exact for keys, slightly larger. "
+           "KEYS:VALUES, such as int8:int4, sets both."),
     option("--memory", "--mem", "memory", type=Text(), metavar="SIZE",
            help="Memory limit of the whole process, such as 1500M or 2G. To stay within it, experts are left on "
            "disk, then the context is made shorter (if --ctx is not given), then a smaller KV type is used; exit 5 if "
