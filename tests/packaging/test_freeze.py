@@ -35,8 +35,8 @@ PACKAGING = ROOT / "packaging"
 DIST = ROOT / "dist"
 MACHINE = platform.machine()
 
-#: bytes of the one-file program: 18.8 MB with Debian 12's Python 3.11, 20.0 MB with the 3.13 of Debian 13
-LIMIT = 19_500_000 if sys.version_info < (3, 12) else 20_500_000
+#: bytes of the one-file program: 19.2 MB with Debian 12's Python 3.11; with the 3.13 of Debian 13 about 1.2 MB more
+LIMIT = 19_500_000 if sys.version_info < (3, 12) else 21_000_000
 
 
 def golden() -> tuple[str, str, str]:
