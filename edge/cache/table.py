@@ -24,7 +24,6 @@ from pyx.page import MARKS, NAMES
 
 #: all KV types, and the usual combination of two
 TYPES = (*NAMES, "int8:int4")
-TERNARY_BITS = 2.0  # of a weight in memory, without scales
 PAPER_BITS = 1.58  # of a weight on paper: log2(3)
 
 

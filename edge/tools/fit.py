@@ -228,7 +228,7 @@ def outline(short: str) -> Checkpoint:
     """The checkpoint of a published model as a pull leaves it, converted to the types that load fastest; without
     bytes.  ``short``: a key of SHAPES.
     """
-    from edge.tools.convert import Target
+    from edge.tools.target import Target
 
     shape = SHAPES[short]
     config = shape.config(short)

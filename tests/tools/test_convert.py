@@ -26,7 +26,8 @@ from edge.formats.checkpoint import Checkpoint
 from edge.formats.gguf_keys import architecture
 from edge.model.plan import expect
 from edge.model.weights import build
-from edge.tools.convert import convert, to_f16, to_q8_0
+from edge.tools.convert import convert
+from edge.tools.target import to_f16, to_q8_0
 from pyx.kv import KVCache
 from pyx.stored_rows import StoredRows, buffer_bytes
 from pyx.ternary import TernaryMatrix
@@ -106,7 +107,7 @@ def test_rows_go_back_again() -> None:
     """The two orders are inverse to each other."""
     from types import SimpleNamespace
 
-    from edge.tools.convert import Target
+    from edge.tools.target import Target
 
     config = SimpleNamespace(head_dim=8, n_head=3, n_kv_head=1)
     there = Target.order(SimpleNamespace(config=config, permute="interleaved"), "blk.0.attn_q.weight")

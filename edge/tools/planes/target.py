@@ -21,7 +21,7 @@ from edge.errors import InvalidFile, UsageError
 from edge.formats import gguf, names
 from edge.formats.checkpoint import MOST_PLANES, PLANE_TYPES, TERNARY_TYPES, Checkpoint, Tensor
 from edge.formats.gguf_writer import Buffer
-from edge.tools.convert import Target, Written
+from edge.tools.target import Target, Written
 
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma3")
 GROUPS = tuple(sorted(PLANE_TYPES))

@@ -1,0 +1,363 @@
+"""Target: what a conversion writes: the type of each tensor, its bytes, and the checksums to verify them.
+
+:mod:`edge.tools.convert` writes it; :mod:`edge.tools.planes` has another kind, for dense models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+import zlib
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from edge.config import ModelConfig
+from edge.errors import EdgeError, InvalidFile, UsageError
+from edge.formats import gguf, names
+from edge.formats.checkpoint import (
+    APART,
+    FLOAT_TYPES,
+    GROUP_TYPES,
+    GROUPED_TYPES,
+    PANELS,
+    TABLE_TYPES,
+    TERNARY_TYPES,
+    TO_GROUPS,
+    Checkpoint,
+    Tensor,
+)
+from edge.formats.gguf_keys import architecture, metadata, rope_tensor
+from edge.formats.gguf_part import Part
+from edge.formats.gguf_writer import Buffer
+from edge.formats.packing import packed
+from edge.registry.families import FAMILIES
+
+#: TQ2_0 holds the same groups of 128 weights as I2_S, with the four codes of a byte in the opposite order
+_REVERSED = bytes(b >> 6 | (b >> 2 & 0x0C) | (b << 2 & 0x30) | (b << 6 & 0xC0) for b in range(256))
+
+_ROWS = 256  # embedding rows per piece
+
+
+@dataclass
+class Written:
+    """The checksum of one tensor, computed while writing and compared with what is read back."""
+
+    crc: int = 0
+    scales: Sequence[float] = ()
+    squares: Sequence[float] = ()  # planes: sums of the squares of errors and weights
+
+    @staticmethod
+    def parse(said: Any) -> Written | None:
+        """Out of the record of an interrupted conversion; None if it is not one."""
+        if not isinstance(said, dict) or set(said) != {"crc", "scales", "squares"}:
+            return None
+        crc, numbers = said["crc"], (said["scales"], said["squares"])
+        if not isinstance(crc, int) or not all(isinstance(each, list) for each in numbers):
+            return None
+        if not all(isinstance(number, float) for each in numbers for number in each):
+            return None
+        return Written(crc, *numbers)
+
+
+
+
+def _conventions(c: ModelConfig) -> tuple[Any, ...]:
+    """What must be read back unchanged, besides the tensors: all but what a file rounds to float32, and the rotation,
+    whose style it may change.
+    """
+    layers = [asdict(layer) for layer in c.layers]
+    for layer in layers:
+        for name in ("rotation", "query_scale"):
+            layer["mixer"].pop(name, None)
+        layer["mixer"].pop("tiled", None)  # with as many key heads it means nothing
+    return c.n_vocab, c.activation_quant, c.tied, c.rotated, layers
+
+
+class Target:
+    """The new file: the type of each tensor, and the checksums to verify it.
+
+    Raises UsageError if the model cannot be stored in this form.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, type: str, embedding: str) -> None:
+        self.checkpoint = checkpoint
+        self.config = checkpoint.config
+        self.type = type
+        self.embedding = embedding
+        self.arch = architecture(self.config)
+        # some architectures keep Q and K rows ordered for interleaved rotary pairs, others for half-split pairs
+        style = FAMILIES[self.arch].rope_style
+        rotation = self.config.attention[0].rotation
+        self.permute = style if style != rotation.style else None
+        if self.permute and any(mixer.qkv_bias for mixer in self.config.attention):
+            raise UsageError(f"{checkpoint.path}: has biases of queries and keys, which cannot be reordered for GGUF; "
+                             "use the original model")
+        #: whether matrices have a scale per 128 weights of a row, and the type that stores these
+        self.grouped, self.groups = self.config.activation_quant == "int8-128", PANELS if type == "I2_S" else "PQ2_0"
+        if self.permute and rotation.dim != self.config.head_dim:
+            raise UsageError(f"{checkpoint.path}: rotates only {rotation.dim} of {self.config.head_dim} "
+                             "dimensions, whose rows cannot be reordered for GGUF")
+        if any(not mixer.tiled and mixer.n_v_head != mixer.n_k_head for mixer in self.config.recurrent):
+            raise UsageError(f"{checkpoint.path}: GGUF files have the value heads of gated delta layers in another "
+                             "order than Hugging Face folders; use a GGUF file of the model")
+        self.written: dict[str, Written] = {}
+        self.part: Part | None = None  # as far as it is written
+        self.notes: list[str] = []
+
+    def metadata(self, extra: Mapping[str, Any] | None) -> dict[str, Any]:
+        """All keys of the file.  Numbers may change while the tensors are written, not the size of a value."""
+        return metadata(self.checkpoint, self.groups if self.grouped else self.type, extra)
+
+    def entries(self) -> list[gguf.Entry]:
+        """One entry per tensor; the bytes are computed when the writer reads them."""
+        tensors = self.checkpoint.tensors
+        entries = [
+            self._entry(part.role, tensors[part.name]) for part in names.parts(self.config) if part.name in tensors
+        ]
+        made = rope_tensor(self.config)
+        if made is not None and made[0] not in tensors:
+            name, data = made[0], array("f", made[1]).tobytes()
+            self.written[name] = Written(zlib.crc32(data))
+            entries.append(gguf.Entry(name, "F32", (len(made[1]),), lambda: (data,)))
+        return entries
+
+    def _entry(self, role: str, tensor: Tensor) -> gguf.Entry:
+        self.written[tensor.name] = Written()
+        if role in ("matrix", "experts"):
+            if not self._is_ternary(tensor):
+                self.notes.append(f"{tensor.name} is not ternary; copied as {tensor.type}")
+                return gguf.Entry(tensor.name, tensor.type, tensor.shape, partial(self._dense, tensor))
+            if self.grouped:
+                if tensor.shape[-1] % 128:
+                    raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[-1]}, "
+                                     f"not a multiple of 128 as {self.groups} needs; use the original model")
+                stored = "PQ2_0" if len(tensor.shape) == 3 and tensor.shape[1] % 64 else self.groups
+                return gguf.Entry(tensor.name, stored, tensor.shape, partial(self._groups, tensor, stored))
+            if self.type == "I2_S" and math.prod(tensor.shape) % 128:
+                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has {math.prod(tensor.shape)} weights, "
+                                 "not a multiple of 128 as I2_S needs; use the original model")
+            if self.type == "TQ2_0" and tensor.shape[-1] % 256:
+                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[1]}, not a "
+                                 "multiple of 256 as TQ2_0 needs; use I2_S")
+            return gguf.Entry(tensor.name, self.type, tensor.shape, partial(self._ternary, tensor))
+        stored = "F32"
+        if role == "table":
+            if tensor.type in (*GROUP_TYPES, *TO_GROUPS):  # ternary too: any other type is larger and no better
+                # of a table that is not the head only a row is read at a time
+                stored = self.groups if tensor.name == self.checkpoint.head else "PQ2_0"
+                return gguf.Entry(tensor.name, stored, tensor.shape, partial(self._groups, tensor, stored))
+            stored = tensor.type if self.embedding == "keep" else self.embedding
+            if stored == "Q8_0" and tensor.shape[1] % 32:
+                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[1]}, not a "
+                                 "multiple of 32 as Q8_0 needs; use F16")
+        return gguf.Entry(tensor.name, stored, tensor.shape, partial(self._table, tensor, stored))
+
+    def _is_ternary(self, tensor: Tensor) -> bool:
+        """Whether a projection becomes ternary: stored so, rounded on demand, or floats that are scale x {-1, 0, 1}."""
+        if tensor.type in (*TERNARY_TYPES, APART) or tensor.floats == "latent":
+            return True
+        if tensor.type not in FLOAT_TYPES or tensor.floats == "dense":
+            return False
+        try:
+            self._pack(tensor)
+        except InvalidFile:
+            if tensor.floats != "either":
+                raise
+            return False
+        return True
+
+    def _pack(self, tensor: Tensor) -> Any:
+        """The TernaryMatrix of a stored projection."""
+        try:
+            return packed(tensor)
+        except ValueError as error:
+            raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {error}") from None
+
+    # ---- producers: what the writer calls ----
+
+    def _ternary(self, tensor: Tensor) -> Iterator[Buffer]:
+        from pyx.ternary import TernaryMatrix
+
+        rows, k = tensor.flat
+        matrix = self._pack(tensor)
+        scales = _simplest(matrix.scales)
+        order = self.order(tensor.name)
+        weights = memoryview(matrix.unpack()).cast("B")
+        if order is not None:
+            weights = memoryview(b"".join(weights[row * k : (row + 1) * k] for row in order))
+            if len(scales) > 1:
+                per_row = len(scales) // rows
+                scales = [scale for row in order for scale in scales[row * per_row : (row + 1) * per_row]]
+            matrix = TernaryMatrix.pack("I8", weights, rows, k, scale=scales[0])
+        written = self.written[tensor.name]
+        written.crc, written.scales = zlib.crc32(weights), scales
+        if self.type == "I2_S":
+            if len(scales) != 1:
+                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has {len(scales)} scales and I2_S "
+                                 "holds one; convert to TQ2_0")
+            yield matrix.encode()
+            return
+        if len(scales) > 1:
+            matrix = TernaryMatrix.pack("I8", weights, rows, k)
+        yield self._tq2(tensor, matrix.encode()[:-32], scales)
+
+    def _groups(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
+        """PQ2_0: for each 128 weights a float16 scale and 32 bytes of codes; or panels of these."""
+        from pyx.ternary import TernaryMatrix
+
+        try:
+            matrix = packed(tensor, groups=True)
+        except ValueError as error:
+            raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {error}") from None
+        order = self.order(tensor.name)
+        if order is not None:
+            data = matrix.encode_groups()
+            size = len(data) // len(order)
+            data = b"".join(data[row * size : (row + 1) * size] for row in order)
+            matrix = TernaryMatrix.pack("PQ2_0", data, matrix.n_row, matrix.k)
+        data = matrix.encode_panels() if stored == PANELS else matrix.encode_groups()
+        self.written[tensor.name].crc = zlib.crc32(data)
+        yield data
+
+    def _tq2(self, tensor: Tensor, codes: bytes, scales: Sequence[float]) -> bytes:
+        """TQ2_0: per 256 weights 64 bytes of codes (low bits first) and a float16 scale."""
+        n_block = len(codes) // 64
+        if n_block % len(scales):
+            raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has a scale for fewer than 256 weights, "
+                             "which neither I2_S nor TQ2_0 can hold")
+        try:
+            halves = [struct.pack("<e", scale) for scale in scales]
+        except OverflowError:
+            halves = [b"\0\0"]
+        if b"\0\0" in halves:
+            raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has a scale beyond float16, as TQ2_0 "
+                             "stores it; use I2_S")
+        each = n_block // len(scales)
+        codes = codes.translate(_REVERSED)
+        return b"".join(codes[i * 64 : i * 64 + 64] + halves[i // each] for i in range(n_block))
+
+    def _dense(self, tensor: Tensor) -> Iterator[Buffer]:
+        """A float projection unchanged, except that rows are reordered if the architecture requires it."""
+        if tensor.scale != 1.0:
+            raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} is dense and has a scale, which "
+                             "cannot be written")
+        order = self.order(tensor.name)
+        data: Buffer = tensor.data
+        if order is not None:
+            size = len(data) // len(order)
+            data = b"".join(data[row * size : (row + 1) * size] for row in order)
+        self.written[tensor.name].crc = zlib.crc32(data)
+        yield data
+
+    def _table(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
+        """Embedding, head and norms: as stored, or decoded and encoded again row by row."""
+        from pyx.stored_rows import StoredRows
+
+        written = self.written[tensor.name]
+        if tensor.type == stored:
+            written.crc = zlib.crc32(tensor.data)
+            yield tensor.data
+            return
+        rows, k = tensor.shape if len(tensor.shape) == 2 else (1, tensor.shape[0])
+        old = StoredRows(tensor.type, tensor.data, rows, k)
+        encode = _ENCODERS[stored]
+        for start in range(0, rows, _ROWS):
+            try:
+                piece = b"".join(encode(old.row(i)) for i in range(start, min(start + _ROWS, rows)))
+            except (OverflowError, ValueError):
+                raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name} holds values that {stored} cannot; "
+                                  "use F32") from None
+            written.crc = zlib.crc32(piece, written.crc)
+            yield piece
+
+    def order(self, name: str) -> list[int] | None:
+        """The old row of each new row if Q and K are reordered; None if not.
+
+        Half-split row (half h, index d) of a head becomes row 2d + h for interleaved pairs (as in llama.cpp's
+        conversion).
+        """
+        if self.permute is None or not name.startswith("blk."):
+            return None
+        kind = name.split(".")[2]
+        if kind not in ("attn_q", "attn_k"):
+            return None
+        head_dim = self.config.head_dim
+        heads = self.config.n_head if kind == "attn_q" else self.config.n_kv_head
+        half = head_dim // 2
+        if self.permute == "interleaved":
+            inside = [h * half + d for d in range(half) for h in range(2)]
+        else:
+            inside = [2 * d + h for h in range(2) for d in range(half)]
+        return [head * head_dim + row for head in range(heads) for row in inside]
+
+    # ---- verification ----
+
+    def verify(self, path: str) -> str:
+        """Read the file back and compare every tensor.  Returns the SHA-256 of the file.
+
+        Raises EdgeError if something differs.
+        """
+        from pyx.ternary import TernaryMatrix
+
+        digest = hashlib.sha256()
+        with open(path, "rb") as file:  # first: what is read in order comes into the cache in large pages
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+        back = gguf.read(path)
+        failed = f"{self.checkpoint.path}: verification of the conversion failed: "
+        if _conventions(back.config) != _conventions(self.config):
+            raise EdgeError(f"{failed}the dimensions differ after reading it back")
+        for name, written in self.written.items():
+            if name not in back.tensors:  # longrope: read into the configuration
+                continue
+            tensor = back.tensors[name]
+            if tensor.type in TERNARY_TYPES and tensor.type not in GROUPED_TYPES:
+                rows, k = tensor.flat
+                matrix = TernaryMatrix.pack(tensor.type, tensor.data, rows, k)
+                crc = zlib.crc32(matrix.unpack())
+                # float16 rounds to 11 bits; I2_S keeps the float32
+                tolerance = 0.0 if tensor.type == "I2_S" else 2.0**-11
+                found, meant = _simplest(matrix.scales), written.scales
+                n = max(len(found), len(meant))
+                pairs = ((found[i * len(found) // n], meant[i * len(meant) // n]) for i in range(n))
+                same = all(abs(a - b) <= tolerance * b for a, b in pairs)
+            else:
+                crc, same = zlib.crc32(tensor.data), tensor.type in (*TABLE_TYPES, *GROUPED_TYPES)
+            if crc != written.crc or not same:
+                raise EdgeError(f"{failed}tensor {name} differs after reading it back; is the disk damaged?")
+        return digest.hexdigest()
+
+
+def _simplest(scales: Sequence[float]) -> Sequence[float]:
+    """A single scale if all are equal, else all."""
+    return scales[:1] if len(set(scales)) == 1 else scales
+
+
+# ---- float encoders: one row array("f") -> bytes ---------------------------------------------------------------------
+
+
+def to_f16(row: array[float]) -> bytes:
+    """Float16 [k], little endian.  Raises OverflowError for a value beyond float16."""
+    return struct.pack(f"<{len(row)}e", *row)
+
+
+def to_q8_0(row: array[float]) -> bytes:
+    """Blocks of 32 values: float16 d = max|x| / 127, then 32 int8 round(x / d), halves away from zero as in ggml."""
+    out = bytearray()
+    for start in range(0, len(row), 32):
+        block = row[start : start + 32]
+        d = max(map(abs, block)) / 127
+        out += struct.pack("<e", d)
+        out += struct.pack("<32b", *[int(x / d + math.copysign(0.5, x)) for x in block]) if d else bytes(32)
+    return bytes(out)
+
+
+_ENCODERS: dict[str, Callable[[array[float]], bytes]] = {
+    "F32": lambda row: row.tobytes(),
+    "F16": to_f16,
+    "Q8_0": to_q8_0,
+}
