@@ -74,7 +74,7 @@ def sizes(types: Sequence[str] = kv_table.TYPES) -> dict[str, str]:
     """Every figure that needs no measurement; of the tables, these types."""
     large, two_b, llama = shape("large"), shape("2b-4t"), guide_model(2048, 32)
     w, w_large = kv_table.Weights.of(two_b), kv_table.Weights.of(large)
-    matrices = w_large.projections * 8 / kv_table.TERNARY_BITS  # of large, in parameters
+    matrices = w_large.projections * 8 / 2  # of large, in parameters: two bits each
     untied = (matrices + 2 * large.n_vocab * large.hidden) * kv_table.PAPER_BITS / 8
     resident = 1124.81 * 2**20  # of weights, as bitnet.cpp reports it for 2B-4T (microsoft/BitNet issue 229)
     embedding = two_b.n_vocab * two_b.hidden
