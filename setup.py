@@ -7,6 +7,7 @@ chosen at run time.  BITNET_EDGE_TARGET=aarch64|x86_64 names the machine when cr
 
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,18 @@ def check_names():
         sys.exit(f"setup.py: {'; '.join(wrong)}")
 
 
+def headers(*paths):
+    """The files of pyx/kernels that these sources include, also by way of another file or of a module they cimport."""
+    found, waiting = set(), [*paths]
+    while waiting:
+        text = waiting.pop().read_text()
+        named = {KERNELS / name for name in re.findall(r'(?:#include|extern from) "([\w.]+)"', text)}
+        named |= {KERNELS.parent / f"{name}.pxd" for name in re.findall(r"from pyx\.(\w+) cimport", text)}
+        waiting += named - found
+        found |= named
+    return [str(path) for path in sorted(found) if path.parent == KERNELS]
+
+
 def left_out(compiler):
     """The files of OPTIONAL that this compiler (a list of words) cannot build."""
 
@@ -124,12 +137,13 @@ def extensions():
     for pyx in sorted(Path("pyx").glob("*.pyx")):
         # setuptools wants sources relative to the tree
         sources = [Path("pyx/kernels") / name for name in C_SOURCES.get(pyx.stem, [])]
+        declared = [path for path in [pyx.with_suffix(".pxd")] if path.exists()]
         modules.append(
             Extension(
                 f"pyx.{pyx.stem}",
                 [str(pyx), *map(str, sources)],
                 include_dirs=[str(KERNELS)],
-                depends=[str(header) for header in KERNELS.glob("*.h")],
+                depends=headers(pyx, *declared, *sources),
                 libraries=["m"],
                 **compiled,
             )
