@@ -79,7 +79,8 @@ def check_names():
 
 def headers(*paths):
     """The files of pyx/kernels that these sources include, also by way of another file or of a module they cimport."""
-    found, waiting = set(), [*paths]
+    found: set[Path] = set()
+    waiting = [*paths]
     while waiting:
         text = waiting.pop().read_text()
         named = {KERNELS / name for name in re.findall(r'(?:#include|extern from) "([\w.]+)"', text)}
@@ -109,7 +110,7 @@ class BuildExt(build_ext):
         super().finalize_options()
         # pip would throw the object files away; the tests link those of the kernels
         self.build_temp = f"build/temp-{MACHINE}"
-        self.parallel = self.parallel or os.cpu_count()
+        self.parallel: int | None = self.parallel or os.cpu_count()
 
     def build_extensions(self):
         compile_one = self.compiler._compile

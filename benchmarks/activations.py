@@ -15,6 +15,7 @@ import sys
 import tempfile
 from array import array
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,6 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.needs import numpy as np  # noqa: E402
 from edge.formats import open_checkpoint  # noqa: E402
+from edge.layers import Attention  # noqa: E402
 from edge.model.weights import build  # noqa: E402
 from edge.prompt.template import Template  # noqa: E402
 from edge.prompt.tokenizer import Tokenizer  # noqa: E402
@@ -70,10 +72,9 @@ WAYS = {"int8 per token": rounded(0), "int8 per 128": rounded(128), "int8 per 64
 
 def ways() -> None:
     """Largest difference over the range of logits; same first choice, of all and where floats are decided."""
-    from tests.test_family_oracles import folder, gguf_tensors
-
     from pyx.stored_rows import StoredRows
     from pyx.ternary import TernaryMatrix
+    from tests.formats.test_family_oracles import folder, gguf_tensors
     from tests.oracles import family, tiny
 
     def show(name: str, model: Callable[[str], family.Model], pieces: list[list[int]], decided: float) -> None:
@@ -98,21 +99,22 @@ def ways() -> None:
         else:
             stored = StoredRows(tensor.type, tensor.data, rows, k)
             arrays[name] = np.stack([np.asarray(stored.row(i)) for i in range(rows)]).reshape(tensor.shape)
-    show("demo", lambda way: family.Model(checkpoint.config, arrays, way), texts(checkpoint, 2900), 0.05)
+    show("demo", partial(family.Model, checkpoint.config, arrays), texts(checkpoint, 2900), 0.05)
     random = np.random.default_rng(0)
     for name in ("qwen3", "qwen3_yarn", "qwen3_yarn without it", "hunyuan", "gemma3"):
         name, _, without = name.partition(" without")
         with tempfile.TemporaryDirectory() as place:
             config = open_checkpoint(folder(Path(place) / "m", name)).config
         if without:
-            rotation = dataclasses.replace(config.layers[0].mixer.rotation, scaling=None)
-            layers = [dataclasses.replace(each, mixer=dataclasses.replace(each.mixer, rotation=rotation))
-                      for each in config.layers]  # fmt: skip
+            mixers = [each.mixer for each in config.layers if isinstance(each.mixer, Attention)]
+            rotation = dataclasses.replace(mixers[0].rotation, scaling=None)
+            layers = [dataclasses.replace(each, mixer=dataclasses.replace(mixer, rotation=rotation))
+                      for each, mixer in zip(config.layers, mixers, strict=True)]  # fmt: skip
             config, name = dataclasses.replace(config, layers=tuple(layers)), f"{name}, its rotation not stretched"
         made = gguf_tensors(tiny.MODELS[name.partition(",")[0]])
         pieces = [random.integers(0, config.n_vocab, 100).tolist() for _ in range(4)]
         span = np.ptp(family.Model(config, made, "none").logits(pieces[0]))
-        show(name, lambda way, c=config, made=made: family.Model(c, made, way), pieces, 0.02 * span)
+        show(name, partial(family.Model, config, made), pieces, 0.02 * span)
 
 
 def main() -> None:

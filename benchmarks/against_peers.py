@@ -294,8 +294,8 @@ def main(arguments: list[str] | None = None) -> int:
     print(markdown(samples, ours))
     for name, build in builds.items():
         print(f"* {name}: {build}")
-    for name, failure in failures.items():
-        print(f"* failed: {name}: {failure}")
+    for name, why in failures.items():
+        print(f"* failed: {name}: {why}")
     return 1 if failures else 0
 
 

@@ -44,8 +44,8 @@ def pages(kv_type: str, head_dim: int) -> tuple[list[bytes], bytes]:
     """A few sealed pages, and one that is open."""
     random = Random(1)
     cache = KVCache(1, 1, head_dim, (TEMPLATES + 1) * PAGE, kv_type)
-    parts = [floats(random, (TEMPLATES * PAGE + SPARE) * head_dim) for _ in range(3)]
-    attention(cache, 0, *parts)
+    q, k, v = (floats(random, (TEMPLATES * PAGE + SPARE) * head_dim) for _ in range(3))
+    attention(cache, 0, q, k, v)
     sealed = [cache.page(0, 0, number)[0] for number in range(TEMPLATES)]
     return sealed, cache.page(0, 0, TEMPLATES)[0]
 

@@ -43,7 +43,8 @@ class Server:
         body = {"messages": messages, "max_tokens": 8, "temperature": 0, "stream": True,
                 "stream_options": {"include_usage": True}}  # fmt: skip
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
-        begun, first, text, usage = time.perf_counter(), 0.0, "", {}
+        begun, first, text = time.perf_counter(), 0.0, ""
+        usage: dict[str, Any] = {}
         connection.request("POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"})
         for line in connection.getresponse():
             if not line.startswith(b"data: {"):

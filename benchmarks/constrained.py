@@ -41,6 +41,7 @@ def main() -> None:
         vocabulary = Vocabulary(tokenizer, tokenizer.n_vocab, tokenizer.eos_ids)
         seconds, taken = time.perf_counter() - begun, rss()["anon"] - before
         spec, n = Spec.of(schema=SCHEMA), vocabulary.n_vocab
+        assert spec is not None
         sampler, spent, steps, plain = Sampler(n, 1), [], [], []
         rows = np.random.default_rng(1).normal(0, 3, (16, n)).astype(np.float32)
         first = time.perf_counter()

@@ -15,7 +15,7 @@ import math
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -103,8 +103,8 @@ NORMAL = _normal_table()
 
 _BYTE = np.arange(256)
 _FIELD = [(_BYTE >> shift) & 3 for shift in (6, 4, 2, 0)]  # field l of a byte = element 32*l + p
-_REVERSED = sum(field << 2 * i for i, field in enumerate(_FIELD)).astype(np.uint8)  # low bits first
-_BASE3 = sum(field * 3 ** (4 - i) for i, field in enumerate(_FIELD)).astype(np.uint8)  # digits of 81, 27, 9, 3
+_REVERSED = np.sum([field << 2 * i for i, field in enumerate(_FIELD)], 0).astype(np.uint8)  # low bits first
+_BASE3 = np.sum([field * 3 ** (4 - i) for i, field in enumerate(_FIELD)], 0).astype(np.uint8)  # digits of 81, 27, 9, 3
 
 
 def _trits(digits: np.ndarray) -> np.ndarray:
@@ -175,13 +175,14 @@ def encode_q6_k(q: np.ndarray, d: np.float16) -> np.ndarray:
 def ternary_pieces(seed: int, name: str, rows: int, k: int, type: str) -> Iterator[np.ndarray]:
     """The stored bytes of a random ternary matrix, piece by piece; type as in TERNARY, or F16."""
     scale = np.float16(1.0 / (NONZERO * k) ** 0.5)  # then the output of a unit input has variance one
-    encode = {
+    encoders: dict[str, Callable[[np.ndarray, np.float16], np.ndarray]] = {
         "TQ1_0": encode_tq1_0,
         "TQ2_0": encode_tq2_0,
         "F16": encode_f16,
         "Q2_0": encode_q2_0,
         "PQ2_0": encode_pq2_0,
-    }.get(type)
+    }
+    encode = encoders.get(type)
     stream = Stream(seed, name)
     left = rows * k // 4
     while left:
@@ -326,9 +327,11 @@ def pieces(seed: int, name: str, type: str, shape: tuple[int, ...], planes: int 
     if len(shape) == 1:
         return vector_pieces(seed, name, shape[0])
     if name in ("token_embd.weight", "output.weight"):
-        return table_pieces(seed, name, *shape, type)
+        rows, k = shape
+        return table_pieces(seed, name, rows, k, type)
     if name.endswith("ffn_gate_inp.weight"):
-        return router_pieces(seed, name, *shape)
+        rows, k = shape
+        return router_pieces(seed, name, rows, k)
     rows, k = math.prod(shape[:-1]), shape[-1]
     if type in PLANES:
         return plane_pieces(seed, name, rows, k // planes, type, planes)

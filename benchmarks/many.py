@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -117,9 +118,10 @@ def main() -> None:
     parser.add_argument("--official", action="store_true", help="a file of make_model.py: nothing about it is guessed")
     arguments = parser.parse_args()
     ctx = max(arguments.depth + arguments.n, arguments.prompt) + 64
+    official: dict[str, Any] = {"i2s_layout": "128", "activation": "relu2"} if arguments.official else {}
     with edge.load(
         arguments.model, ctx=max(ctx, 256), threads=arguments.threads, draft="off", kv=arguments.kv,
-        weights=arguments.weights, **({"i2s_layout": "128", "activation": "relu2"} if arguments.official else {}),
+        weights=arguments.weights, **official,
     ) as engine:  # fmt: skip
         together(engine, 2, arguments.depth, 8)
         one = 0.0

@@ -9,6 +9,11 @@ import importlib
 import os
 import sys
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import jsonschema as jsonschema
+    import numpy as numpy
 
 
 def __getattr__(name: str) -> ModuleType:

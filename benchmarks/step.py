@@ -102,7 +102,7 @@ def main() -> None:
     with edge.load(a.model, ctx=n_ctx, threads=a.threads, kv=a.kv, head=a.head, weights=a.weights) as engine:
         engine.model.settle()
         transformer = engine.model.transformer
-        clocks = memoryview(transformer.keep_times()).cast("B").cast("q") if a.stages else None
+        clocks: Any = memoryview(transformer.keep_times()).cast("B").cast("q") if a.stages else ()
         for depth in depths:
             caches = filled(engine, depth, max(numbers))
             batches = {n: Batch(engine, caches[:n], a.winners) for n in numbers}
@@ -111,11 +111,10 @@ def main() -> None:
             for _ in range(a.rounds):
                 for n, batch in batches.items():
                     batch.step()
-                    if clocks is not None:
-                        for i in range(len(clocks)):
-                            clocks[i] = 0
+                    for i in range(len(clocks)):
+                        clocks[i] = 0
                     seconds[n] += [batch.step() for _ in range(a.steps - 1)]
-                    for i in range(len(STAGES) if clocks is not None else 0):
+                    for i in range(len(STAGES) if a.stages else 0):
                         spent[n][i] += clocks[i] / 1e6 / (a.steps - 1) / a.rounds
                     batch.back()
             one = statistics.median(seconds[numbers[0]])

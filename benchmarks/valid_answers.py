@@ -90,6 +90,7 @@ def main() -> int:
     for where, schema, tests in schemas(options.folders):
         try:
             spec = Spec.of(schema=schema)
+            assert spec is not None
             vocabulary.matcher(spec.rules())
         except UsageError as error:
             refused[str(error).rpartition("/")[2][:60]] += 1

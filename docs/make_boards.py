@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parent / "memory-and-boards.md"
@@ -54,12 +55,16 @@ def contexts() -> str:
     return "\n".join(lines)
 
 
+def between(table: str, match: re.Match[str]) -> str:
+    return f"{match[1]}\n{table}\n\n{match[2]}"
+
+
 def page(text: str) -> str:
     """``text`` with its tables made again."""
     for name, table in (("boards", boards()), ("contexts", contexts())):
         marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         assert marked.search(text), name
-        text = marked.sub(lambda match, table=table: f"{match[1]}\n{table}\n\n{match[2]}", text)
+        text = marked.sub(partial(between, table), text)
     return text
 
 

@@ -44,7 +44,7 @@ def page() -> str:
 # ---- arithmetic ------------------------------------------------------------------------------------------------------
 
 
-def shape(name: str, **changes: int) -> ModelConfig:
+def shape(name: str, **changes: Any) -> ModelConfig:
     """A published model, with other dimensions."""
     return replace(shapes.SHAPES[name], **changes).config(name)
 

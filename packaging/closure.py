@@ -40,10 +40,14 @@ def stated(*extras: str) -> list[Requirement]:
     return [Requirement(line) for line in lines]
 
 
+def here() -> dict[str, str]:
+    """The variables of markers of this interpreter."""
+    return {name: str(value) for name, value in default_environment().items()}
+
+
 def target(python: str, machine: str) -> dict[str, str]:
     """The variables of markers on a Linux machine with CPython; ``python`` is 3.11, say."""
-    here = dict(default_environment())
-    return {**here, "python_version": python, "python_full_version": f"{python}.0",
+    return {**here(), "python_version": python, "python_full_version": f"{python}.0",
             "implementation_version": f"{python}.0", "platform_machine": machine}  # fmt: skip
 
 
@@ -55,7 +59,7 @@ def closure(
     ``environment``: the variables of markers (default: of this interpreter).  ``path``: folders with the metadata
     (default: sys.path).
     """
-    variables = dict(default_environment()) if environment is None else environment
+    variables = here() if environment is None else environment
     folders = sys.path if path is None else path
     found: dict[str, metadata.Distribution] = {}
     missing: dict[str, Requirement] = {}
@@ -86,7 +90,7 @@ def pins(found: dict[str, metadata.Distribution]) -> list[str]:
 def unpack(folder: Path, python: str, machine: str, extras: list[str]) -> list[str]:
     """Make ``folder`` hold the wheels for such a machine, with pip here; returns the pins of all."""
     environment = target(python, machine)
-    here = {canonicalize_name(each.name): each.version for each in metadata.distributions() if each.name}
+    versions = {canonicalize_name(each.name): each.version for each in metadata.distributions() if each.name}
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(36, 16, -1)] + [f"manylinux2014_{machine}"]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet", "install", "--no-deps",
            *(["--no-compile"] if python != sysconfig.get_python_version() else []),  # ours would be of no use there
@@ -97,7 +101,7 @@ def unpack(folder: Path, python: str, machine: str, extras: list[str]) -> list[s
         if not missing:
             return pins(found)
         names = {canonicalize_name(need.name): f"{need.name}{need.specifier}" for need in missing}
-        same = [f"{name}=={here[name]}" if name in here else wanted for name, wanted in names.items()]
+        same = [f"{name}=={versions[name]}" if name in versions else wanted for name, wanted in names.items()]
         if subprocess.run([*pip, *same], capture_output=True).returncode != 0:  # some have no such wheel
             for one, wanted in zip(same, names.values(), strict=True):
                 if subprocess.run([*pip, one], capture_output=True).returncode != 0:

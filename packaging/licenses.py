@@ -31,10 +31,10 @@ def text(modules: set[str], libraries: set[str], own: Path) -> str:
             fields = distribution.metadata
             found[title] = f"{fields['License-Expression'] or fields['License']}\n{fields['Home-page'] or ''}\n"
     for library in sorted(libraries):
-        for package in _debian_packages(library) - {"python3", *found}:
-            copyright_ = Path("/usr/share/doc", package, "copyright")
+        for owner in _debian_packages(library) - {"python3", *found}:
+            copyright_ = Path("/usr/share/doc", owner, "copyright")
             if copyright_.exists():
-                found[package] = copyright_.read_text(errors="replace")
+                found[owner] = copyright_.read_text(errors="replace")
     return "\n".join(f"{'=' * 120}\n{title}\n{'=' * 120}\n{body.rstrip()}\n" for title, body in found.items())
 
 

@@ -41,11 +41,11 @@ class StraightThrough(torch.autograd.Function):
         return rounded.clone()
 
     @staticmethod
-    def setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+    def setup_context(ctx, inputs, output) -> None:
         pass
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def, override]
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
         return gradient, None
 
 

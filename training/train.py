@@ -80,7 +80,8 @@ class Trainer:
     def train(self) -> None:
         """To the end, with a checkpoint and a report every so many steps."""
         while self.progress < 1:
-            begun, before, losses = time.monotonic(), self.tokens, []
+            begun, before = time.monotonic(), self.tokens
+            losses: list[float] = []
             while self.progress < 1 and (not losses or self.steps % self.settings["report"]):
                 losses.append(self.step())
             speed = (self.tokens - before) / (time.monotonic() - begun)

@@ -60,8 +60,9 @@ CHAT = """{%- macro head(role) -%}<|{{ role | upper }}|>{%- endmacro -%}
 {%- if add_generation_prompt and found.turns > 0 %}{{ head("assistant") }}{% endif -%}{{- eos_token -}}"""
 TALK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 caf\u00e9, 20  \u4e2d {}\n?"}]
 #: values that do not belong where they are put, in JSON
-STRANGERS = (None, True, 0, -1, 1 << 31, 1 << 63, 10**400, 0.5, math.nan, math.inf, "", "\0", "\ud800", "x" * 5000, [],
-             {}, [[]], [None], {"": {}}, "<|end_of_text|>")  # fmt: skip
+STRANGERS: tuple[Any, ...] = (
+    None, True, 0, -1, 1 << 31, 1 << 63, 10**400, 0.5, math.nan, math.inf, "", "\0", "\ud800", "x" * 5000, [], {}, [[]],
+    [None], {"": {}}, "<|end_of_text|>")  # fmt: skip
 TOOLS = [{"type": "function", "function": {"name": "price", "parameters": {"type": "object", "properties": {}}}}]
 
 

@@ -31,8 +31,9 @@ PATIENCE = 120.0  # seconds for one connection
 FIRST = 0.3  # share of the time after which what is held is measured
 GROWTH = 24 << 20  # bytes more at the end: conversations that are kept, fragments
 SAID = [{"role": "user", "content": "Two teas, please."}]
-FUNCTION = {"type": "function", "function": {"name": "order", "description": "Order a drink", "parameters": {
-    "type": "object", "properties": {"drink": {"enum": ["tea", "coffee"]}}, "required": ["drink"]}}}  # fmt: skip
+FUNCTION: dict[str, Any] = {"type": "function", "function": {
+    "name": "order", "description": "Order a drink", "parameters": {
+        "type": "object", "properties": {"drink": {"enum": ["tea", "coffee"]}}, "required": ["drink"]}}}  # fmt: skip
 SAMPLING = {"temperature": 0.5, "top_p": 0.9, "top_k": 5, "min_p": 0.1, "seed": 3, "repeat_penalty": 1.1,
             "repeat_last_n": 8, "presence_penalty": 0.1, "frequency_penalty": 0.1}  # fmt: skip
 COMMON = {**SAMPLING, "model": "any", "max_tokens": 8, "max_completion_tokens": 8, "stop": ["tea"], "ignore_eos": False,

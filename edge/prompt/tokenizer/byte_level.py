@@ -231,7 +231,7 @@ def cutter(pattern: str) -> Callable[[str], list[str]]:
         findall = for_ascii
         if not text.isascii():
             if for_all is None:
-                import regex  # type: ignore[import-untyped]
+                import regex
 
                 for_all = regex.compile(pattern).findall
             findall = for_all
