@@ -35,6 +35,9 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# The matrices here are small: threads of NumPy's would spin beside the other processes of a run and gain nothing.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # What a first opening finds out about a file is kept between starts, but not in the home of whoever runs the tests.
 os.environ.setdefault("BITNET_EDGE_STATE", tempfile.mkdtemp(prefix="bitnet-edge-tests-"))
 

@@ -162,13 +162,14 @@ def test_weights_that_half_precision_cannot_scale(bad: float) -> None:
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FAMILIES.values(), ids=FAMILIES)
-@pytest.mark.parametrize("group", [32, 64, 128])
-def test_each_family_runs_as_numpy_says(tmp_path: Path, name: str, group: int) -> None:
+# what a family and what a group do differently have nothing to do with each other
+@pytest.mark.parametrize(("family_name", "group"), [("llama", 32), ("qwen2", 64), ("gemma3", 128), ("qwen3", 32),
+                                                    ("qwen3", 64), ("qwen3", 128)])  # fmt: skip
+def test_each_family_runs_as_numpy_says(tmp_path: Path, family_name: str, group: int) -> None:
     """The converted file, run by the engine, gives the logits of the weights that it holds, and those are near the
     model's.
     """
-    source = folder(tmp_path / "m", name)
+    source = folder(tmp_path / "m", FAMILIES[family_name])
     convert(source, tmp_path / "m.gguf", planes=Planes(3, group), embedding="F32")
     checkpoint = open_checkpoint(tmp_path / "m.gguf")
     assert (checkpoint.config.planes, checkpoint.config.activation_quant) == (group, f"int8-{group}")
