@@ -143,11 +143,11 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what uses the frozen programs; lets the slow parts begin, since a long test at the end runs alone."""
+    """Marks what uses the frozen programs; lets the slow tests begin, since a long one at the end runs alone."""
     for item in items:
         if "frozen" in getattr(item, "fixturenames", ()):
             item.add_marker("freeze")
-    slow = ("freeze", "sanitize", "qemu")
+    slow = ("slow", "freeze", "sanitize", "qemu")
     items.sort(key=lambda item: not any(item.get_closest_marker(mark) for mark in slow))
 
 

@@ -167,6 +167,7 @@ def test_penalties_over_all_tokens_keep_them(soon: None) -> None:
         assert session.state.dropped == 0 and len(session.state.tokens) > 3000
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_answer(root: Path) -> None:
     """A smaller form of benchmarks/endless.py: from 20,000 tokens to 40,000."""
     code = (

@@ -203,6 +203,7 @@ def test_piped_input_and_terminal_output(terminal: Any) -> None:
         assert "fake-1k (" in model and (answer, rest) == ("You said: hello", "")
 
 
+@pytest.mark.slow
 def test_slow_things_show_progress(terminal: Any) -> None:
     with terminal("run", "hello", FAKE_LOAD="2.5") as t:
         t.expect(r"loading the model.* [1-9]0%.*\r\x1b\[K", timeout=300)

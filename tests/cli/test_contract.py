@@ -491,6 +491,7 @@ def test_exit_7_context_full(call: Any) -> None:
     assert (done.returncode, done.stdout) == (7, "")
 
 
+@pytest.mark.slow
 def test_exit_124_timeout(call: Any) -> None:
     done = call("run", "long", "--timeout", "4", delay=0.1, FAKE_LOAD="0.5")
     assert done.returncode == 124
@@ -515,6 +516,7 @@ def test_exit_130_interrupt(start: Any, tmp_path: Path) -> None:
     assert (loading.wait(300), loading.stdout.read(), loading.stderr.read()) == (130, b"", b"")
 
 
+@pytest.mark.slow
 def test_exit_143_terminate(start: Any, env: dict[str, str], tmp_path: Path) -> None:
     process = start("run", "long", delay=0.02)
     begin_answer(process)

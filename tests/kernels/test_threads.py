@@ -169,6 +169,7 @@ def test_a_file_whose_multipliers_are_no_numbers_to_multiply_by_ends_with_exit_4
 # ---- nothing waits for ever ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["f16", "int8"])
 def test_a_pool_whose_counts_are_wrong_is_an_error_and_no_hang(checkpoint, kind):

@@ -522,6 +522,7 @@ def test_a_template_that_works_for_ever(monkeypatch):
         jinja(slow).render(TALK)
 
 
+@pytest.mark.slow
 def test_hostile_templates_fill_no_memory():
     """All of them in one process with 512 MiB of address space to spare."""
     resource = pytest.importorskip("resource", reason="address space limits are a Unix thing")

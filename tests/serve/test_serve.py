@@ -496,6 +496,7 @@ def test_who_goes_away_ends_his_answer(stream: bool) -> None:
         assert server.chat("Two teas.")["choices"]
 
 
+@pytest.mark.slow
 def test_silent_connections_do_not_hold_the_service() -> None:
     with serving("--queue", "1") as server, contextlib.ExitStack() as held:
         silent = [held.enter_context(socket.create_connection((server.host, server.port), timeout=BOUND))
@@ -790,6 +791,7 @@ def test_conversations_survive_a_restart(tmp_path: Path) -> None:
             "usage"]["prompt_tokens_details"]["cached_tokens"] > 16
 
 
+@pytest.mark.slow
 def test_the_service_ends_by_a_signal() -> None:
     with serving("--ctx", "512", "--overflow", "slide") as server:
         connection = endless(server, True)

@@ -204,6 +204,7 @@ def test_what_all_clients_leave_unread_is_limited(path: Path) -> None:
         assert one.answer("hello") == reply("hello")
 
 
+@pytest.mark.slow
 def test_requests_of_all_clients_are_limited_together(path: Path) -> None:
     """Long requests that wait, and lines that never end: "busy" for their clients; a short request is answered."""
     long = json.dumps({"op": "chat", "id": "long", "messages": [{"role": "user", "content": "x" * (3 << 20)}]}).encode()
@@ -233,16 +234,17 @@ def peak(process: subprocess.Popen[bytes]) -> int:
     return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())[1])
 
 
+@pytest.mark.slow
 def test_the_memory_limit_holds_whatever_clients_do(path: Path, bundled_model: Path) -> None:
     """Conversations of many clients, events that nobody reads, and long requests: all are part of the plan."""
     code, line = refused(str(path), "-m", str(bundled_model), "--memory", "42M")
     assert code == 5 and "the limit is 42 MB" in line
-    text = "Two teas and some cake by the window for me, please. " * 20
+    text = "Two teas and some cake by the window for me, please. " * 23
     with service(path, "-m", str(bundled_model), "--memory", "72M") as process, contextlib.ExitStack() as stack:
         clients = [stack.enter_context(Talk(path)) for _ in range(40)]
         for turn in range(2):
             for n, client in enumerate(clients):
-                client.answer(f"Client {n}, {turn}: {text}", max_tokens=60, ignore_eos=True)
+                client.answer(f"Client {n}, {turn}: {text}", max_tokens=10, ignore_eos=True)
         assert peak(process) <= 72e6
         for client in clients[:20]:
             client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -455,6 +457,7 @@ def test_watchdog_is_fed_when_idle_and_while_answering(path: Path, manager: Mana
         assert [event["ev"] for event in client.until("text") if event["ev"] != "prefill"] == ["ready", "text"]
 
 
+@pytest.mark.slow
 def test_watchdog_is_not_fed_when_the_decode_loop_hangs(path: Path, manager: Manager) -> None:
     command = program(
         "def hang(self, batch):",

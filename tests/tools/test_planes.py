@@ -194,13 +194,13 @@ def test_each_type_of_source(tmp_path: Path, type: str) -> None:
     """GGUF files of every type: what is written is near what the gguf package decodes."""
     package = pytest.importorskip("gguf", reason="needs the gguf package (dev dependency)")
     convert_to_file(tmp_path / "dense.gguf", "qwen3", type)
-    result = convert(tmp_path / "dense.gguf", tmp_path / "m.gguf", planes=Planes(3, 64))
+    result = convert(tmp_path / "dense.gguf", tmp_path / "m.gguf", planes=Planes(2, 64))
     made = matrices(result.path, 64)
     reader = package.GGUFReader(tmp_path / "dense.gguf")
     for tensor in reader.tensors:
         if tensor.name in made:
             want = package.quants.dequantize(tensor.data, tensor.tensor_type).reshape(made[tensor.name].shape)
-            assert ((made[tensor.name] - want) ** 2).sum() <= 0.01 * (want**2).sum(), tensor.name
+            assert ((made[tensor.name] - want) ** 2).sum() <= 0.05 * (want**2).sum(), tensor.name
     assert open_checkpoint(result.path).metadata["bitnet-edge.planes.source"] == f"dense.gguf ({type})"
 
 
@@ -266,7 +266,7 @@ def test_more_planes_and_smaller_groups_lose_less(tmp_path: Path) -> None:
 
 
 def test_the_same_bytes_for_any_number_of_threads_and_after_an_interruption(tmp_path: Path) -> None:
-    source = folder(tmp_path / "m", "gemma3")
+    source = folder(tmp_path / "m", "qwen3")
     want = convert(source, tmp_path / "a.gguf", planes=Planes(2, 64, n_threads=1)).sha256
     assert convert(source, tmp_path / "b.gguf", planes=Planes(2, 64, n_threads=3)).sha256 == want
     count = 0
@@ -274,7 +274,7 @@ def test_the_same_bytes_for_any_number_of_threads_and_after_an_interruption(tmp_
     def stop(done: int, total: int, name: str) -> None:
         nonlocal count
         count += 1
-        if count == 30:
+        if count == 9:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -287,9 +287,9 @@ def test_the_same_bytes_for_any_number_of_threads_and_after_an_interruption(tmp_
 # ---- calibration -----------------------------------------------------------------------------------------------------
 
 
-def with_tokenizer(path: Path, name: str) -> str:
-    """A tiny dense model that reads texts byte by byte."""
-    source = folder(path, name)
+def with_tokenizer(path: Path, name: str, ffn: int = 0) -> str:
+    """A tiny dense model that reads texts byte by byte; ``ffn``: of a qwen3, the width of its feed-forward part."""
+    source = narrow(path, ffn) if ffn else folder(path, name)
     alphabet = [chr(b) for b in (*range(33, 127), *range(161, 173), *range(174, 256))]
     alphabet += [chr(256 + n) for n in range(256 - len(alphabet))]
     (path / "tokenizer.json").write_text(json.dumps({
@@ -349,9 +349,10 @@ def test_feedback_loses_less_where_it_counts() -> None:
     assert lost[0] < 0.5 * lost[1]
 
 
+@pytest.mark.slow
 def test_calibrated_files(tmp_path: Path, text: str) -> None:
     """Measured, resumed to the same bytes, within the bits asked for."""
-    source = with_tokenizer(tmp_path / "m", "qwen3")
+    source = with_tokenizer(tmp_path / "m", "qwen3", ffn=128)
     planes = Planes(None, 64, calibrate=True, text=text, bits=5.5)
     result = convert(source, tmp_path / "a.gguf", planes=planes)
     checkpoint = open_checkpoint(result.path)
