@@ -116,8 +116,17 @@ def test_medians_and_ratios() -> None:
     ]
 
 
-def test_rounds_in_turns_and_samples_kept(fake: Fake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rounds_in_turns_and_samples_kept(
+    fake: Fake, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ours and a peer, really run; a second run adds to the file."""
+    rates: list[float] = []
+
+    def rate(threads: int) -> float:
+        rates.append(1e9 * (threads + len(rates)))
+        return rates[-1]
+
+    monkeypatch.setattr(against_peers, "memory_rate", rate)  # which has a test of its own
     model = tmp_path / "tiny.gguf"
     make_model.make(model, "tiny")
     kept = tmp_path / "kept.json"
@@ -134,6 +143,7 @@ def test_rounds_in_turns_and_samples_kept(fake: Fake, tmp_path: Path, capsys: py
         (name, test) for name in ("ours", "fast", "slow") for test in tests
     }
     assert len(content["samples"]) == 2 * 3 * 3
+    assert [s["memory"] for s in content["samples"]] == [rate for rate in rates for _ in tests] and len(rates) == 6
     tables = shown.out.split("\n\n**")
     assert len(tables) == 3
     for table in tables:
