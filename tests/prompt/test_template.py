@@ -531,7 +531,7 @@ def test_hostile_templates_fill_no_memory():
 import resource, sys
 sys.path.insert(0, "tests")
 import edge.prompt.sandbox
-edge.prompt.sandbox.MAX_SECONDS = 2.0
+edge.prompt.sandbox.MAX_SECONDS = 1.0
 from tests.prompt.test_template import HOSTILE, TALK, InvalidFile, jinja
 jinja("{{ 1 }}").render(TALK)
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
