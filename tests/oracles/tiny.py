@@ -7,6 +7,7 @@ floats.  The generator is NumPy's RandomState, whose numbers never change.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -158,11 +159,17 @@ def shapes(tiny: Tiny) -> dict[str, tuple[int, ...]]:
 
 def codes_and_scales(tiny: Tiny, name: str) -> tuple[np.ndarray, np.ndarray]:
     """(int8 codes [out, in] of -1, 0, +1 (binary: -1, +1); float16 scales [out, in / group], or [1, 1]) of a tensor."""
-    shape = shapes(tiny)[name]
+    return _drawn(name, shapes(tiny)[name], tiny.binary, tiny.group)
+
+
+@lru_cache(maxsize=256)  # the matrices of a few models: tests one after the other ask for the same
+def _drawn(name: str, shape: tuple[int, ...], binary: bool, group: int) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.RandomState(sum(map(ord, name)) * 7919 % (1 << 31))
-    codes = (2 * random.randint(0, 2, shape) - 1 if tiny.binary else random.randint(-1, 2, shape)).astype(np.int8)
-    n = (shape[0], shape[1] // tiny.group) if tiny.group else (1, 1)
-    return codes, (0.02 + 0.08 * random.rand(*n)).astype(np.float16)
+    codes = (2 * random.randint(0, 2, shape) - 1 if binary else random.randint(-1, 2, shape)).astype(np.int8)
+    n = (shape[0], shape[1] // group) if group else (1, 1)
+    scales = (0.02 + 0.08 * random.rand(*n)).astype(np.float16)
+    codes.flags.writeable = scales.flags.writeable = False
+    return codes, scales
 
 
 def is_ternary(tiny: Tiny, name: str) -> bool:
@@ -196,7 +203,7 @@ def weights(tiny: Tiny) -> dict[str, np.ndarray]:
     for name, shape in shapes(tiny).items():
         random = np.random.RandomState(sum(map(ord, name)) * 104729 % (1 << 31))
         if is_ternary(tiny, name):
-            codes, scales = codes_and_scales(tiny, name)
+            codes, scales = _drawn(name, shape, tiny.binary, tiny.group)
             found[name] = codes * np.repeat(scales.astype(np.float32), shape[1] // scales.shape[1], 1)
             if tiny.basis:
                 found[name] = from_basis(tiny, found[name]).astype(np.float32)

@@ -392,7 +392,7 @@ def speaks(kind: str, text: str) -> bool:
     """Whether the first lines of a file are words about it."""
     first = text.partition("\n")[2] if text.startswith("#!") else text
     if kind == ".py":
-        return bool(ast.get_docstring(ast.parse(text)))
+        return bool(ast.get_docstring(parsed(text)))
     return bool(re.match({".c": r"(/\*|//)", ".h": r"(/\*|//)"}.get(kind, r'("""|#)'), first))
 
 
@@ -418,7 +418,7 @@ def timed_asserts(text: str) -> list[int]:
         return False
 
     found = set()
-    for function in ast.walk(ast.parse(text)):
+    for function in ast.walk(parsed(text)):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             given = [each for each in ast.walk(function) if isinstance(each, ast.Assign) and elapsed(each.value, set())]
             names = {name.id for each in given for name in each.targets if isinstance(name, ast.Name)}
