@@ -295,7 +295,7 @@ WRITINGS = st.lists(
 
 
 @pytest.mark.parametrize("name", sorted(JINJA))
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(first=WRITINGS, second=WRITINGS | st.text(max_size=8))
 def test_no_message_writes_a_control_token(name, first, second):
     template = jinja(JINJA[name])
@@ -309,7 +309,7 @@ def test_no_message_writes_a_control_token(name, first, second):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(texts=st.lists(WRITINGS, min_size=1, max_size=3))
 def test_no_message_writes_a_control_token_in_a_family(name, texts):
     template = Template.for_model(model(), name)
@@ -376,7 +376,7 @@ def test_ids_equal_the_trainers():
     # the prompt is a prefix of the conversation that contains the answer: what is cached stays valid
     assert ids(turn, False)[: len(ids(turn[:1], True))] == ids(turn[:1], True)
 
-    @settings(max_examples=200)
+    @settings(max_examples=100)
     @given(st.text(max_size=30).filter(lambda s: "<|" not in s))
     def check(content):
         messages = [{"role": "user", "content": content}]

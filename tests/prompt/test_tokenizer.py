@@ -159,7 +159,7 @@ _mixed = st.lists(
 
 
 @pytest.mark.parametrize("name", sorted(_STAGES))
-@settings(max_examples=1500)
+@settings(max_examples=500)
 @given(text=_mixed | st.text(max_size=20))
 def test_one_pattern_cuts_like_the_stages(name, text):
     import regex
@@ -185,7 +185,7 @@ def _hugging_face(spec: TokenizerSpec):
 def test_like_hugging_face_on_our_vocabulary():
     other = _hugging_face(bpe_spec())
 
-    @settings(max_examples=800)
+    @settings(max_examples=250)
     @given(_mixed | st.text(max_size=40) | st.sampled_from([s["text"] for s in samples()]))
     def check(text):
         assert BPE.encode(text) == other.encode(text, add_special_tokens=False).ids
@@ -210,7 +210,7 @@ def test_sentencepiece_arrays_equal_the_model_file():
     from_file = Tokenizer.build(spm_model_spec())
     assert [SPM.token_bytes(i) for i in range(512)] == [from_file.token_bytes(i) for i in range(512)]
 
-    @settings(max_examples=500)
+    @settings(max_examples=250)
     @given(st.text(max_size=40))
     def check(text):
         assert SPM.encode(text) == from_file.encode(text)
@@ -223,7 +223,7 @@ def test_sentencepiece_decodes_like_its_library():
 
     library = sentencepiece.SentencePieceProcessor(model_proto=(VECTORS / "spm512.model").read_bytes())
 
-    @settings(max_examples=500)
+    @settings(max_examples=250)
     @given(st.text(max_size=40))
     def check(text):
         assert SPM.decode(SPM.encode(text)) == library.decode(library.encode(text))
@@ -319,7 +319,7 @@ def test_a_long_text_of_sentencepiece_can_be_interrupted(monkeypatch):
 
 
 @BOTH
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(text=st.text(max_size=60))
 def test_round_trip(tokenizer, text):
     if tokenizer is SPM:
@@ -356,7 +356,7 @@ def test_absurd_blanks_only_change_at_the_cut():
 
 
 @BOTH
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(ids=st.lists(st.integers(-2, 520), max_size=40))
 def test_streaming_equals_decoding(tokenizer, ids):
     stream = tokenizer.decoder()
