@@ -129,6 +129,18 @@ def test_a_session_made_with_other_options(tmp_path: Path) -> None:
     assert bitnet_edge("run", *file, "--kv", "f16", "--ctx", "512", "hi").returncode == 0
 
 
+USUAL = {"--kv": "int8", "--ctx": "512"}
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The file of a session that was made with the usual options."""
+    path = tmp_path_factory.mktemp("plain") / "talk.bes"
+    usual = (word for pair in USUAL.items() for word in pair)
+    assert bitnet_edge("run", "--session", str(path), "-t", "1", "-n", "2", *usual, "hi").returncode == 0
+    return path.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("option", "give", "leave"),
     [
@@ -146,7 +158,7 @@ def test_a_session_made_with_other_options(tmp_path: Path) -> None:
     ],
 )
 def test_the_option_by_which_a_session_differs_is_named(
-    tmp_path: Path, option: tuple[str, str], give: str | None, leave: str
+    tmp_path: Path, plain: bytes, option: tuple[str, str], give: str | None, leave: str
 ) -> None:
     """A file made with the option, and one made without it: the message leads to exit code 0 either way."""
     budget = tmp_path / "budget.json"
@@ -154,7 +166,6 @@ def test_the_option_by_which_a_session_differs_is_named(
     keep = [[64] * config.n_kv_head for _ in range(config.n_layer)]
     budget.write_text(json.dumps(
         {"version": 1, "n_layer": config.n_layer, "n_kv_head": config.n_kv_head, "sinks": 4, "keep": keep}))
-    usual = {"--kv": "int8", "--ctx": "512"}
 
     def ask(name: str, options: dict[str, str]) -> subprocess.CompletedProcess[str]:
         words = [str(budget) if word in ("BUDGET", "FILE") else word for pair in options.items() for word in pair]
@@ -167,9 +178,10 @@ def test_the_option_by_which_a_session_differs_is_named(
         found = {**options, **dict(zip(words[::2], words[1::2]))}
         return {name: value for name, value in found.items() if name not in left}
 
-    special = {**usual, option[0]: option[1]}
-    assert ask("plain", usual).returncode == ask("special", special).returncode == 0
-    for name, options, named in (("special", usual, give), ("plain", special, leave)):
+    special = {**USUAL, option[0]: option[1]}
+    (tmp_path / "plain").write_bytes(plain)
+    assert ask("special", special).returncode == 0
+    for name, options, named in (("special", USUAL, give), ("plain", special, leave)):
         done = ask(name, options)
         if named is None:
             assert done.returncode == 0, done.stderr

@@ -225,11 +225,11 @@ def privates_of_others(path: Path) -> Iterator[str]:
     own |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     bases = {name for node in nodes if isinstance(node, ast.ClassDef) for name in map(ast.unparse, node.bases)}
     for node in nodes:
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
-            own.add(node.attr)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            own |= {node.attr} if getattr(node.value, "id", "") == "self" else set()
     for node in nodes:
         if isinstance(node, ast.Attribute) and re.match("_(?!_)", node.attr) and node.attr not in own | NOT_PRIVATE:
-            if ast.unparse(node.value) != "self" or not bases:  # a subclass has what its base gave it
+            if getattr(node.value, "id", "") != "self" or not bases:  # a subclass has what its base gave it
                 yield f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ("edge", "pyx"):
             for alias in node.names:
