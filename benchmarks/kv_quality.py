@@ -12,8 +12,9 @@ import hashlib
 import itertools
 import json
 import sys
+import tempfile
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,6 +39,7 @@ MIXED = ("int8:int4", "int4:int8", "int4c:int4", "int4:int4c")
 KEEP = 0.25  # of the budgets that are compared
 SINKS = 4
 COMPRESSIONS = (2, 5, 10)
+RULES = ("uniform", "entropy", "inverse", "support")  # of budgets that need no measurement of each head by itself
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,11 @@ class Subject:
     def text(self) -> Path:
         """The file that is read."""
         return DEMO_TEXT if self.model is None else TEXT
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """What is measured, by name."""
+        return PARTS if self.model is None else REAL_PARTS
 
     @property
     def command(self) -> str:
@@ -198,28 +205,86 @@ def policies(engine: Engine, text: Text) -> dict[str, Any]:
     return facts_of(quality(engine, text, policy_modes(engine)))
 
 
+def layers(engine: Engine, text: Text) -> dict[str, Any]:
+    """The first and the last four layers without their caches, alone and together."""
+    last = range(engine.config.n_layer - 4, engine.config.n_layer)
+    dropped = [",".join(map(str, each)) for each in (range(4), last, (*range(4), *last))]
+    return facts_of(quality(engine, text, [f"int8 kv_drop_layers={each}" for each in dropped]))
+
+
+def compressed(engine: Engine, text: Text) -> dict[str, Any]:
+    """Budgets of the heads by simple rules, at COMPRESSIONS: made on the second half of the text, compared on the
+    first, which the other parts read, too.
+    """
+    middle = len(text.tokens) // 2
+    first, second = text.tokens[:middle], text.tokens[middle:]
+    facts = heads.measure(engine, second, SINKS)
+    modes = [Mode("int8", {"kv": "int8"})]
+    for times in COMPRESSIONS:
+        for rule in RULES:
+            plan = calibrate.calibrate(engine, second, 1 / times, rule, "int8", SINKS, facts)
+            modes.append(Mode(f"int8 {times}x {rule}", {"kv": "int8", "kv_budget": plan.budget}))
+    return {"heads": len(facts), **facts_of(evaluate.kv_quality(engine, first, modes, text.name))}
+
+
+def offload(engine: Engine, text: Text) -> dict[str, Any]:
+    """What going back by half a text costs behind a window, without and with a file for the pages that leave it; and
+    whether the next prediction is the same bit for bit as if nothing had come after.
+    """
+    from pyx.transformer import Segment
+
+    n, mode = len(text.tokens), f"int8 window={512 - SINKS} sinks={SINKS}"
+    wishes, found = Mode.parse(mode).wishes, []
+
+    def read(kv: Any, ids: array[int]) -> bytes:
+        logits = memoryview(array("f", bytes(4 * engine.config.n_vocab)))
+        for at in range(0, len(ids), engine.model.chunk):
+            engine.model.transformer.step([Segment(kv, ids[at : at + engine.model.chunk], logits)])
+        return logits.tobytes()
+
+    def cache(**more: str) -> Any:
+        return engine.space.new_cache(Mode(mode, {**wishes, **more}).plan(engine, n))
+
+    straight = cache()
+    expected = read(straight, text.tokens[: n // 2])
+    with tempfile.TemporaryDirectory() as folder:
+        for more in ({}, {"kv_offload": folder}):
+            kv = cache(**more)
+            read(kv, text.tokens)
+            written = kv.spill.written if more else 0
+            kept = kv.crop(n // 2 - 1)
+            same = read(kv, text.tokens[kept : n // 2]) == expected
+            found.append({"offload": bool(more), "read_again": n // 2 - kept, "written": written, "same": same})
+    return {"mode": mode, "tokens": n, "back_to": n // 2, "rows": found}
+
+
 def looks(engine: Engine, text: Text) -> dict[str, Any]:
     """Classes of heads."""
     lengths = [length for length in (32, 512, 2048) if length <= engine.plan.n_ctx]
     return heads.classes(engine, text.tokens, lengths, SINKS).to_dict()
 
 
-PARTS = {each.__name__: each for each in (types, ablations, against_f16, policies, budgets, looks, oracle)}
+Part = Callable[[Engine, Text], dict[str, Any]]
+PARTS: dict[str, Part] = {each.__name__: each for each in (
+    types, ablations, against_f16, policies, budgets, looks, oracle)}
+#: parts of a real model, whose many heads make budgets by measured cost take hours
+REAL_PARTS: dict[str, Part] = {each.__name__: each for each in (
+    types, ablations, against_f16, policies, looks, oracle, layers, compressed, offload)}
 
 
 def measure(subject: Subject, names: Sequence[str] = ()) -> None:
     """These parts, or all, into the file of results; what it has of the same model and text stays."""
-    path = subject.results
-    with edge.load(subject.model, ctx=CONTEXT, kv="f32", overflow="stop", threads=1) as engine:
-        text = read(engine, subject.text, subject.segments * engine.plan.n_ctx)
-        about = {
-            "command": subject.command,
-            "model": engine.config.name,
-            "fingerprint": engine.fingerprint,
-            "text": hashlib.sha256(text.tokens.tobytes()).hexdigest(),
-        }
-        for name in names or PARTS:
-            found = PARTS[name](engine, text)
+    parts, path, n = subject.parts, subject.results, subject.segments * CONTEXT
+    for name in names or parts:
+        with edge.load(subject.model, ctx=CONTEXT, kv="f32", overflow="stop", threads=1) as engine:
+            text = read(engine, subject.text, n)
+            about = {
+                "command": subject.command,
+                "model": engine.config.name,
+                "fingerprint": engine.fingerprint,
+                "text": hashlib.sha256(text.tokens.tobytes()).hexdigest(),
+            }
+            found = parts[name](engine, read(engine, subject.text, 2 * CONTEXT) if name == "compressed" else text)
             facts = json.loads(path.read_text()) if path.exists() else {}
             if any(facts.get(key) != value for key, value in about.items()):
                 facts = dict(about)

@@ -4,12 +4,15 @@ Converts the dense model in each way named, runs the result with our engine, and
 texts with those of the source in floats: decoded by the gguf package and run by the slow NumPy of tests/oracles, so
 that no code of ours judges itself.  Ways: PLANES:GROUP, and with :calibrate or, for auto, :BITS calibrated; or a file
 that was made before.  Prints one row for each way and text, and one for all texts.  SOURCE must be a GGUF file.
+Pieces of the texts are read in turn, a piece of each; with --keep the same command continues after an interruption.
 """
 
 from __future__ import annotations
 
 import argparse
 import array
+import hashlib
+import itertools
 import math
 import os
 import sys
@@ -80,6 +83,12 @@ def compared(exact: np.ndarray, ours: np.ndarray, piece: list[int]) -> np.ndarra
                      -p[following].sum(), -q[following].sum()])
 
 
+def place(folder: str, way: str, file: str, piece: list[int]) -> Path:
+    """Where the sums of a piece are kept: by a file's name and size, or a way to make one, and by the tokens."""
+    about = (way, os.path.getsize(file) if way == file else None, piece)
+    return Path(folder) / f"{hashlib.sha256(repr(about).encode()).hexdigest()[:16]}.npy"
+
+
 def row(way: str, text: str, sums: np.ndarray, made: Mapping[str, Any], seconds: float) -> str:
     """A row of the table."""
     tokens, kl, same, predicted, nats, our_nats = sums
@@ -105,16 +114,18 @@ def main() -> None:
     parser.add_argument("--text", action="append", required=True, help="held-out text; each gives as many tokens")
     parser.add_argument("--tokens", type=int, default=2000)
     parser.add_argument("--piece", type=int, default=500, help="tokens read at once")
+    parser.add_argument("--keep", metavar="DIR", help="an existing folder for what was measured of each piece")
     parser.add_argument("-t", "--threads", type=int, default=os.cpu_count() or 1)
     flags = parser.parse_args()
 
     tokenizer = Tokenizer.of(open_checkpoint(flags.source, dense=True))
     first = [tokenizer.bos_id] if tokenizer.add_bos and tokenizer.bos_id is not None else []
     room = flags.piece - len(first)
-    pieces: list[tuple[str, list[int]]] = []
+    by_text: list[list[tuple[str, list[int]]]] = []
     for path in flags.text:
         ids = tokenizer.encode(Path(path).read_text(encoding="utf-8"))[: flags.tokens // len(flags.text)]
-        pieces += [(path, [*first, *ids[at : at + room]]) for at in range(0, len(ids) - 1, room)]
+        by_text.append([(path, [*first, *ids[at : at + room]]) for at in range(0, len(ids) - 1, room)])
+    pieces = [piece for turn in itertools.zip_longest(*by_text) for piece in turn if piece is not None]
     with tempfile.TemporaryDirectory() as folder:
         made: dict[str, tuple[str, float]] = {}  # way -> file, seconds
         for each in flags.ways:
@@ -122,13 +133,22 @@ def main() -> None:
             path = each if each.endswith(".gguf") else convert(
                 flags.source, Path(folder) / f"{len(made)}.gguf", planes=way(each, flags.threads)).path
             made[each] = str(path), time.monotonic() - began
-        exact, runs = source_run(flags.source), {each: our_run(path, flags.threads) for each, (path, _) in made.items()}
+        exact = source_run(flags.source)
+        runs = {each: our_run(path, flags.threads) for each, (path, _) in made.items()}
         sums = {(each, path): np.zeros(6) for each in made for path in flags.text}
         for number, (path, piece) in enumerate(pieces, 1):
             print(f"piece {number} of {len(pieces)}", file=sys.stderr)
-            logits = exact(piece)
+            logits = None
             for each, run in runs.items():
-                sums[each, path] += compared(logits, run(piece), piece)
+                at = place(flags.keep, each, made[each][0], piece) if flags.keep else None
+                if at is not None and at.exists():
+                    sums[each, path] += np.load(at)
+                    continue
+                logits = exact(piece) if logits is None else logits
+                found = compared(logits, run(piece), piece)
+                sums[each, path] += found
+                if at is not None:
+                    np.save(at, found)
         print("| planes : group | bits a weight | relative error | text | tokens | KL, nats | same first choice | "
               "perplexity | seconds |")
         print("|---|---|---|---|---|---|---|---|---|")

@@ -30,6 +30,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "kv_quality.json"
 REAL = RESULTS.with_name("kv_quality-smollm2-135m.json")
 REAL_NAME = "SmolLM2-135M-Instruct"
 #: gates of the project: type -> (change of perplexity at most, share of equal first choices at least)
+SHOWN = 5  # the compression of which a claim quotes the rules of budgets
 GATES = {"int8": (0.001, 0.99), "int4": (0.005, 0.97)}
 
 
@@ -162,6 +163,8 @@ def sentences(facts: dict[str, Any], real: dict[str, Any]) -> dict[str, str]:
     better = "code" if kl["entropy"] < kl["inverse"] else "script"
     plain = types["f32"]["perplexity"]
     dropped = [f"{mode.split('=')[1]} {row['change']:+.0%}" for mode, row in policies.items() if "drop_lay" in mode]
+    first, last, both = real["layers"]["rows"][1:]
+    rules = {row["mode"].split()[-1]: row for row in real["compressed"]["rows"] if f" {SHOWN}x " in row["mode"]}
     small = next(mode for mode in policies if mode.endswith("sinks=4"))
     some = [f"{t} {types[t]['change']:+.2%} (KL {types[t]['kl_mean']:.1e})" for t in ("int8", "fp8", "int4", "binary")]
     return {
@@ -170,12 +173,15 @@ def sentences(facts: dict[str, Any], real: dict[str, Any]) -> dict[str, str]:
         "classes": f"{REAL_NAME}, on one text: {', '.join(focused)}",
         "oracle": f"{REAL_NAME} on {real['oracle']['tokens']} tokens: {', '.join(best)}. What a cache of the first and "
         f"the newest really preserves at {context}: {'; '.join(preserved)}",
-        "budgets": "The demo model, KL at equal memory, a quarter kept: "
+        "budgets": f"{REAL_NAME}, KL at equal memory, {SHOWN}x: "
+        + ", ".join(f"{name} {row['kl_mean']:.1e}" for name, row in rules.items())
+        + ". The demo model, a quarter kept: "
         + ", ".join(f"{name} {kl[name]:.1e}" for name in ("uniform", "entropy", "inverse", "support", "greedy"))
         + f" (inverse is what was measured); the better sign is that of the {better}",
         "types": f"{REAL_NAME}: {', '.join(some)}",
         "int8": f"{REAL_NAME}: {types['int8']['change']:+.3%} +- {types['int8']['error']:.3%} of {plain:.2f}",
-        "layers": f"{REAL_NAME} without one of its layers: {', '.join(dropped)} perplexity",
+        "layers": f"{REAL_NAME} without one of its layers: {', '.join(dropped)} perplexity; without the first four "
+        f"{first['change']:+.0%}, the last four {last['change']:+.0%}, both {both['change']:+.0%}",
         "quarter": f"{REAL_NAME}: {brief(policies['int8 kv_policy=quarter'])}; `{small}`: {brief(policies[small])}",
         "binary": f"{REAL_NAME}: {brief(types['binary'])}",
     }
@@ -185,6 +191,7 @@ def measured_on_real(facts: dict[str, Any]) -> str:
     """What a real model showed."""
     types = facts["types"]
     f16 = by_mode(types)["f16"]
+    n_heads = facts["compressed"]["heads"]
     return f"""\
 {REAL_NAME} with three planes, groups of 32 (what `bitnet-edge pull smollm2-135m` makes; fingerprint
 {facts["fingerprint"][:12]}), perplexity {types["rows"][0]["perplexity"]:.3f} on {types["tokens"]} tokens of
@@ -205,9 +212,58 @@ def measured_on_real(facts: dict[str, Any]) -> str:
 
 {quality_table(facts["policies"]["rows"])}
 
+### {REAL_NAME}: layers without a cache
+
+These layers see the current token only.
+
+{quality_table(facts["layers"]["rows"])}
+
+### {REAL_NAME}: budgets per head
+
+Plans made from the next {facts["compressed"]["context"]} tokens of the text. At each compression all rules keep about
+as many bytes. Budgets by measured cost (greedy, joint) were not made: each of {n_heads} heads has to be measured alone.
+
+{quality_table(facts["compressed"]["rows"])}
+
+{of_rules(facts["compressed"]["rows"])}
+
+### {REAL_NAME}: what 4 bits cost
+
+{quality_table(facts["ablations"]["rows"])}
+
+{four_bits(facts)}
+
+### {REAL_NAME}: types, against F16 pages
+
+{quality_table(facts["against_f16"]["rows"])}
+
+### {REAL_NAME}: going back behind a window
+
+{offloaded(facts["offload"])}
+
 ### {REAL_NAME}: entropy of attention
 
 {entropy_table(facts["looks"])}"""
+
+
+def of_rules(rows: Sequence[dict[str, Any]]) -> str:
+    """The best rule at each compression."""
+    best: dict[str, dict[str, Any]] = {}
+    for row in rows[2:]:  # behind the reference and all tokens
+        times = row["mode"].split()[1]
+        best[times] = min(best.get(times, row), row, key=lambda each: each["kl_mean"])
+    return "Lowest KL: " + ", ".join(f"{times} {row['mode'].split()[-1]}" for times, row in best.items()) + "."
+
+
+def offloaded(facts: dict[str, Any]) -> str:
+    """What going back costs without and with a file."""
+    without, file = facts["rows"]
+    return f"""\
+With `{facts["mode"]}`, {facts["tokens"]} tokens were read, then the cache went back to {facts["back_to"]}: without a
+file {without["read_again"]} tokens had to be read again; with `kv_offload` {file["read_again"]}, and
+{file["written"] / 1e6:.1f} MB had been written. The next prediction was
+{"the same bit for bit" if without["same"] and file["same"] else "another"} as if nothing had come after. The file
+changes nothing else: what left the window stays unseen until the cache goes back."""
 
 
 def measured(facts: dict[str, Any]) -> str:
@@ -304,11 +360,13 @@ def four_bits(facts: dict[str, Any]) -> str:
     types, rows = by_mode(facts["types"]), by_mode(facts["ablations"])
     kl = {mode: row["kl_mean"] for mode, row in {**types, **rows}.items()}
     whole = next(mode for mode in rows if mode.startswith("int4 window"))
+    channels = next(mode for mode in rows if mode.startswith("int4c window"))
     return (
         f"Keys of 4 bits cost KL {kl['int4:f16 kv_hadamard=off']:.1e}, values {kl['f16:int4']:.1e}: keys go through an "
-        f"exponential, errors of values average out. Rotated keys reduce int4 from {kl['int4 kv_hadamard=off']:.1e} to "
-        f"{kl['int4 kv_hadamard=on']:.1e}, scales by channel to {kl['int4c']:.1e}, first tokens in F16 to "
-        f"{kl[whole]:.1e}; int8 keys with int4 values cost {kl['int8:int4']:.1e}."
+        f"exponential, errors of values average out. Rotated keys take int4 from {kl['int4 kv_hadamard=off']:.1e} to "
+        f"{kl['int4 kv_hadamard=on']:.1e}, first tokens in F16 to {kl[whole]:.1e}; scales by channel (int4c) cost "
+        f"{kl['int4c']:.1e}, with first tokens in F16 {kl[channels]:.1e}; int8 keys with int4 values cost "
+        f"{kl['int8:int4']:.1e}."
     )
 
 

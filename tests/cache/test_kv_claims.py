@@ -81,8 +81,9 @@ def test_what_was_measured_is_whole() -> None:
     about = {"command", "model", "fingerprint", "text"}
     assert set(facts) == {*about, *kv_quality.PARTS}
     assert {facts[part]["fingerprint"] for part in ("types", "ablations", "policies")} == {facts["fingerprint"]}
-    assert {*about, "types", "policies", "looks", "oracle"} <= set(real)
-    assert {real[part]["fingerprint"] for part in ("types", "policies")} == {real["fingerprint"]}
+    assert set(real) == {*about, *kv_quality.REAL_PARTS}
+    parts = ("types", "ablations", "policies", "layers", "compressed")
+    assert {real[part]["fingerprint"] for part in parts} == {real["fingerprint"]}
     for each in (facts, real):
         assert set(kv_table.TYPES) <= set(claims.by_mode(each["types"]))
     assert {row["mode"].split()[-1] for row in facts["budgets"]["report"]["rows"]} >= set(calibrate.METHODS)
@@ -116,6 +117,28 @@ def test_a_model_has_its_own_results(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert facts["command"] == "python docs/make_kv_claims.py --measure -m other.gguf --segments 1"
     assert set(facts) == {"command", "model", "fingerprint", "text", "oracle", "policies"}
     assert facts["policies"]["text"] == "calibration.txt"
+
+
+def test_going_back_behind_a_window() -> None:
+    """Without a file all is read again, with one less than a page; the prediction is the same either way."""
+    with edge.load(ctx=2048, kv="f32", overflow="stop", threads=1) as engine:
+        facts = kv_quality.offload(engine, kv_quality.read(engine, kv_quality.DEMO_TEXT, 1536))
+    without, file = facts["rows"]
+    assert without["read_again"] == facts["back_to"] == 768 and without["written"] == 0
+    assert 1 <= file["read_again"] <= 32 and file["written"] > 0
+    assert without["same"] and file["same"]
+
+
+def test_budgets_of_one_size() -> None:
+    """At one compression every rule keeps as many bytes but for shares of pages, at a higher one fewer."""
+    with edge.load(ctx=256, kv="f32", overflow="stop", threads=1) as engine:
+        facts = kv_quality.compressed(engine, kv_quality.read(engine, kv_quality.DEMO_TEXT, 512))
+        assert facts["heads"] == engine.config.n_layer * engine.config.n_kv_head
+    size = {row["mode"]: row["kv_bytes"] for row in facts["rows"]}
+    for times in kv_quality.COMPRESSIONS:
+        sizes = [size[f"int8 {times}x {rule}"] for rule in kv_quality.RULES]
+        assert max(sizes) <= 1.05 * min(sizes)
+    assert size["int8"] > size["int8 2x uniform"] > size["int8 5x uniform"]
 
 
 def test_the_flat_rule() -> None:
