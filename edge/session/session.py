@@ -310,6 +310,11 @@ class Session:
         return self._outcome.finish_reason
 
     @property
+    def complete(self) -> bool:
+        """Whether the latest answer has the form that was asked for, see :class:`edge.session.answer.Answer`."""
+        return self._outcome.complete
+
+    @property
     def usage(self) -> Usage:
         """Token counts of the latest answer, or of :meth:`warm`."""
         return self._outcome.usage
@@ -503,6 +508,8 @@ class Session:
         """Add the answer to the conversation; a turn without any is removed.  ``begun``: the answer that it continues.
         """
         text = str(outcome.said)
+        if outcome.repeated:  # else the next answers would go on with it
+            text = text[: -len(outcome.repeated)]
         if self.state is not None and self.state.dropped:
             text = self._prompting.end_of(text)
         if text or outcome.usage.completion or outcome.finish_reason == "stop":
@@ -572,7 +579,9 @@ class Session:
             if n in turns:
                 self.forgotten = n
                 ids = self._recall(state, self._encode(self.messages), written, by_anyone)
-                if len(ids) - state.keep(ids) <= plan.n_ctx:
+                first = self._encode([*self.messages[: self._first], self.messages[self._first + n]])
+                held = state.keep(ids)
+                if held >= common(ids, first) and len(ids) - held <= plan.n_ctx:  # else it was another conversation
                     return ids
         # How many of the latest turns fit?  Tried 1, 2, 4 ..., then halved: what is encoded stays near what is kept.
         fits, tried = 0, 1

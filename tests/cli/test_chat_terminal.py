@@ -89,6 +89,66 @@ def test_commands(terminal: Any) -> None:
         assert t.wait() == 0
 
 
+def test_commands_in_other_spellings(terminal: Any) -> None:
+    """Capitals count as small letters, the nearest name is suggested, and words that no command takes are refused."""
+    with terminal("chat") as t:
+        t.expect("> ")
+        t.line("/HELP Undo")
+        assert "/regen" not in t.expect("/undo .*> ")
+        t.line("/ctx")
+        t.expect(r"unknown command /ctx; did you mean /context\?.*> ")
+        for question in ("one", "two"):
+            t.line(question)
+            t.expect(rf"You said: {question}\r\n.*> ")
+        for line in ("/undo 3", "/clear all", "/regen hotter", "/exit now", "/stats last"):
+            t.line(line)
+            t.expect(rf"{line.split()[0]} takes no more words: '{line.split()[1]}'.*> ")
+        t.line("/context")
+        t.expect(r"2 turns.*> ")
+        t.line("/EXIT")
+        assert t.wait() == 0
+
+
+def test_text_that_leaves_the_context_is_told_once(terminal: Any) -> None:
+    with terminal("chat", "-c", "64") as t:
+        t.expect("> ")
+        shown = ""
+        for n in range(8):
+            t.line(f"question {n}")
+            shown += t.expect(rf"You said: question {n}\r\n.*> ")
+        assert shown.count("no longer sees the oldest text") == 1
+        t.line("/clear")
+        t.expect("new conversation.*> ")
+        t.line("short")
+        assert "no longer sees" not in t.expect("You said: short\r\n.*> ")
+
+
+def test_long_typed_text_takes_little_memory_and_undo_takes_words_back() -> None:
+    """Regression: the editor kept the whole text for each character: 140 MB for 13,500."""
+    from prompt_toolkit.application import create_app_session
+    from prompt_toolkit.input import create_pipe_input
+    from prompt_toolkit.output import DummyOutput
+
+    from edge.cli.terminal import TerminalReader
+
+    def typed(*texts: str) -> tuple[str, int]:
+        """What is read, and the characters that its steps of undo hold."""
+        held: list[int] = []
+        with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()) as app:
+            reader = TerminalReader({}, None, False)
+            buffer = reader._session.default_buffer
+            buffer.on_text_changed += lambda _: held.append(sum(len(text) for text, _ in buffer._undo_stack))
+            for text in texts:
+                keys.send_text(text)
+            keys.send_text("\r")
+            assert app is not None
+            return reader.read("> "), max(held)
+
+    assert typed("one two three", "\x1f") == ("one two", 10)
+    text, held = typed("a word " * 500)
+    assert text == "a word " * 500 and held < 200_000
+
+
 def test_pasted_lines_are_one_message(terminal: Any) -> None:
     with terminal("chat") as t:
         t.expect("> ")

@@ -505,3 +505,15 @@ def test_the_command(tmp_path: Path) -> None:
     for options in (["--group", "64"], ["--planes", "2", "--type", "I2_S"], ["--planes", "2", "--ternarise"]):
         failed = run("--force", *options)
         assert failed.returncode == 2 and len(failed.stderr.splitlines()) <= 2, failed.stderr
+
+
+def test_progress_counts_what_takes_the_time(tmp_path: Path) -> None:
+    """Regression: the table, a quarter of the file, was there at once, and the time left jumped from seconds to minutes.
+    """
+    convert_to_file(tmp_path / "dense.gguf", "qwen3", "Q4_1")
+    seen: list[tuple[int, int, str]] = []
+    convert(tmp_path / "dense.gguf", tmp_path / "out.gguf", planes=Planes(2), progress=lambda *each: seen.append(each))
+    tensors = open_checkpoint(tmp_path / "out.gguf").tensors
+    planes = {name: len(tensor.data) for name, tensor in tensors.items() if tensor.type.startswith("TP")}
+    for (done, total, name), (later, *_) in zip(seen, seen[1:]):
+        assert later - done == planes.get(name, 0) and total == sum(planes.values())
