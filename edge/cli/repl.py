@@ -19,6 +19,7 @@ from edge.errors import EdgeError, UsageError
 from edge.serve import records
 from edge.serve.client import LINE_LIMIT
 from edge.session.conversation import Conversation
+from edge.session.request import DEFAULT_MAX_TOKENS
 
 if TYPE_CHECKING:
     from edge.cli.readers import Reader
@@ -264,7 +265,7 @@ class Repl:
             raise UsageError(f"unknown command /{typed}; {meant}/help lists the commands "
                              "(// sends a line that begins with /)")  # fmt: skip
         if rest and not command.takes_more:
-            raise UsageError(f"/{name} takes no more words: {rest[:40]!r}; /help {name} shows it")
+            raise UsageError(f"/{name} {rest[:40]}: it takes no argument")
         code = command.method(self, rest)
         self.keep(self.talk.session)
         return code
@@ -342,7 +343,7 @@ class Repl:
         fields = {field.name: str(getattr(sampling, field.name)) for field in dataclasses.fields(sampling)}
         return {
             **{key: "random" if key == "seed" and text == "None" else text for key, text in sorted(fields.items())},
-            "max_tokens": str(self.arguments.get("max_tokens", "default")),
+            "max_tokens": str(self.arguments.get("max_tokens", DEFAULT_MAX_TOKENS)),
             "stop": " ".join(map(repr, self.arguments.get("stop") or ())) or "none",
             "stats": "on" if self.show_stats else "off",
         }

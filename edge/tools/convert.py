@@ -97,6 +97,9 @@ def convert(
             raise UsageError(f"{dst}: is the source itself; choose another name")
     checkpoint = settle(open_checkpoint(
         src, i2s_layout=i2s_layout, activation=activation, ternarise=ternarise, dense=planes is not None))
+    if checkpoint.planes:
+        raise UsageError(f"{os.fspath(src)}: is made of planes already, and runs as it is; convert the model that it was "
+                         "made from")  # fmt: skip
 
     with checkpoint.whole():
         if planes is None:

@@ -64,6 +64,10 @@ def bitnet_edge(*arguments: str) -> subprocess.CompletedProcess[str]:
     (["bench", "--repeats", "0"], 2, "0 is less than 1."),
     (["convert", "a", "b", "c"], 2, "this command does not take 'c'"),
     (["convert", "a"], 2, "bitnet-edge: missing argument 'OUT'."),
+    (["default", "some/model.gguf"], 3, "a file has no name here; set BITNET_EDGE_MODEL=FILE to use one without -m"),
+    (["run", "hi", "--choice", ""], 2, "--choice must have at least one character each"),
+    (["pack", "a"], 2, "bitnet-edge: missing option '-o' / '--output'."),
+    (["run", "hi", "--temp"], 2, "bitnet-edge: option '--temp' requires an argument."),
     (["serve", "--port", "abc"], 2, "'abc' is not a valid whole number"),
     (["run", "--timeout", "soon", "hi"], 2, "'soon' is not a valid number of seconds"),
 ])

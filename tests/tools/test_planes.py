@@ -517,3 +517,12 @@ def test_progress_counts_what_takes_the_time(tmp_path: Path) -> None:
     planes = {name: len(tensor.data) for name, tensor in tensors.items() if tensor.type.startswith("TP")}
     for (done, total, name), (later, *_) in zip(seen, seen[1:]):
         assert later - done == planes.get(name, 0) and total == sum(planes.values())
+
+
+@pytest.mark.parametrize("again", [{}, {"type": "TQ2_0"}, {"planes": Planes(2)}])
+def test_a_file_of_planes_is_not_converted_again(tmp_path: Path, again: dict[str, Any]) -> None:
+    """Each way once advised another one, which failed, too."""
+    convert_to_file(tmp_path / "dense.gguf", "qwen3", "Q4_1")
+    convert(tmp_path / "dense.gguf", tmp_path / "out.gguf", planes=Planes(2))
+    with pytest.raises(UsageError, match="is made of planes already"):
+        convert(tmp_path / "out.gguf", tmp_path / "again.gguf", **again)
