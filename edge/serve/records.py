@@ -199,7 +199,7 @@ def finish_error(session: Session, timeout: float | None) -> EdgeError | None:
     if finish_reason == "context_full":
         n_ctx = session.plan.n_ctx
         return ContextFull(f"the context of {n_ctx} tokens is full; use a larger --ctx or --overflow slide")
-    if finish_reason in ("length", "stop") and session.usage.completion and not session.complete:
+    if finish_reason in ("length", "stop") and session.usage.completion and not session.whole:
         why = "it reached the limit of -n" if finish_reason == "length" else "a stop text ended it"
         return EdgeError(f"the answer is incomplete and does not have its form: {why}")
     return None

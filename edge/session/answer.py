@@ -72,8 +72,8 @@ class Outcome:
     """The state of a call: written by the loop, read by the Answer."""
 
     __slots__ = (
-        "cancelled", "complete", "deadline", "finish_reason", "form", "left_out", "logprobs", "prompt_logprobs",
-        "repeated", "said", "spec", "thoughts", "timings", "usage",
+        "cancelled", "deadline", "finish_reason", "form", "left_out", "logprobs", "prompt_logprobs", "repeated", "said",
+        "spec", "thoughts", "timings", "usage", "whole",
     )
 
     def __init__(self, spec: Spec | None = None, form: Form | None = None) -> None:
@@ -85,7 +85,7 @@ class Outcome:
         self.logprobs: list[Logprob] = []
         self.prompt_logprobs: list[Logprob] = []
         self.left_out = 0  # characters of the messages that are not read
-        self.complete = True  # the answer has the form that was asked for, or none was
+        self.whole = True  # the answer has the form that was asked for, or none was
         self.repeated = ""  # the end of an answer in a loop: what only repeats the text before it
         self.cancelled = False
         self.deadline: float | None = None
@@ -197,7 +197,7 @@ class Answer:
         text, spec = self.content, self._outcome.spec
         if spec is not None and self.calls:
             raise EdgeError("the answer calls a function and has no value; see calls")
-        if not self.complete:
+        if not self.whole:
             raise EdgeError(f"the answer is incomplete ({self.finish_reason}): it does not have its form")
         try:
             return text if spec is None else spec.value(text)
@@ -216,11 +216,11 @@ class Answer:
         return self._outcome.finish_reason
 
     @property
-    def complete(self) -> bool:
+    def whole(self) -> bool:
         """Whether the answer has the form that was asked for: False if ``max_tokens``, a stop text, a timeout or a
         cancellation cut it off before.  True where no form was asked for.
         """
-        return self._outcome.complete
+        return self._outcome.whole
 
     @property
     def usage(self) -> Usage:
@@ -409,6 +409,6 @@ def write(
         state.settle()
         state.sampled = array("i", [token] if pending else [])
         outcome.finish_reason = reason
-        outcome.complete = constraint is None or constraint.done or constraint.satisfied
+        outcome.whole = constraint is None or constraint.done or constraint.satisfied
         outcome.usage = Usage(len(ids), cached, count, *state.drafts)
         outcome.timings = Timings(prompt_seconds, first_seconds, decode_seconds)

@@ -310,9 +310,9 @@ class Session:
         return self._outcome.finish_reason
 
     @property
-    def complete(self) -> bool:
+    def whole(self) -> bool:
         """Whether the latest answer has the form that was asked for, see :class:`edge.session.answer.Answer`."""
-        return self._outcome.complete
+        return self._outcome.whole
 
     @property
     def usage(self) -> Usage:

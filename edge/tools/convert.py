@@ -66,8 +66,8 @@ def convert(
     and PQ2_0, the same in plain rows, instead of TQ2_0; both are exact.  ``embedding`` (and an untied head): "F16",
     "Q8_0", "F32" or "keep" for the stored type; None is F16, and with ``planes`` Q8_0.
 
-    ``progress(done, total, name)`` is called before each tensor with bytes of what takes the time, and at last with :data:`VERIFYING` as name;
-    before, with :data:`MEASURING`, while it is measured how many planes each matrix needs.
+    ``progress(done, total, name)`` is called before each tensor with bytes of what takes the time, and at last with
+    :data:`VERIFYING` as name; before, with :data:`MEASURING`, while it is measured how many planes each matrix needs.
     ``force``: replace ``dst`` if it exists.  ``ternarise``: round float matrices that are not ternary by their absmean,
     for master weights that are not marked as such.  ``planes``: make sums of ternary matrices of an ordinary model
     (:mod:`edge.tools.planes`); ``type`` plays no part then.  ``extra``: further metadata, such as
@@ -98,8 +98,8 @@ def convert(
     checkpoint = settle(open_checkpoint(
         src, i2s_layout=i2s_layout, activation=activation, ternarise=ternarise, dense=planes is not None))
     if checkpoint.planes:
-        raise UsageError(f"{os.fspath(src)}: is made of planes already, and runs as it is; convert the model that it was "
-                         "made from")  # fmt: skip
+        raise UsageError(f"{os.fspath(src)}: is made of planes already, and runs as it is; for another file convert "
+                         "the model that it was made from")  # fmt: skip
 
     with checkpoint.whole():
         if planes is None:

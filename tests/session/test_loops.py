@@ -85,9 +85,9 @@ def test_a_model_in_a_loop_is_stopped():
 
 
 def test_repetitions_do_not_stay_in_the_conversation():
-    """Regression: the next answers went on with them.  The caller gets all of the text; the conversation keeps it once."""
-    script = [*b"So: ", *b"again " * 200]
-    with fakes.engine(fakes.script(bytes(script).decode()), n_ctx=4096) as engine, engine.session() as session:
+    """Regression: the next answers went on with them.  The caller gets all of the text; the conversation keeps it once.
+    """
+    with fakes.engine(fakes.script("So: " + "again " * 200), n_ctx=4096) as engine, engine.session() as session:
         answer = session.ask("q", max_tokens=1000)
         assert answer.text.startswith("So: again again again ") and answer.finish_reason == "loop"
         assert session.messages[-1]["content"].strip() == "So: again"

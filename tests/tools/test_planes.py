@@ -508,8 +508,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 def test_progress_counts_what_takes_the_time(tmp_path: Path) -> None:
-    """Regression: the table, a quarter of the file, was there at once, and the time left jumped from seconds to minutes.
-    """
+    """Regression: the table, a quarter of the file, was there at once, and the time left jumped to minutes."""
     convert_to_file(tmp_path / "dense.gguf", "qwen3", "Q4_1")
     seen: list[tuple[int, int, str]] = []
     convert(tmp_path / "dense.gguf", tmp_path / "out.gguf", planes=Planes(2), progress=lambda *each: seen.append(each))
