@@ -97,7 +97,7 @@ def test_commands_in_other_spellings(terminal: Any) -> None:
         assert "/regen" not in t.expect("/undo .*> ")
         t.line("/ctx")
         t.expect(r"unknown command /ctx; did you mean /context\?.*> ")
-        for question in ("one", "two"):
+        for question in ("hello", "hello there"):
             t.line(question)
             t.expect(rf"You said: {question}\r\n.*> ")
         for line in ("/undo 3", "/clear all", "/regen hotter", "/exit now", "/stats last"):
@@ -110,17 +110,17 @@ def test_commands_in_other_spellings(terminal: Any) -> None:
 
 
 def test_text_that_leaves_the_context_is_told_once(terminal: Any) -> None:
-    with terminal("chat", "-c", "64") as t:
+    with terminal("chat", "-m", "demo", "-c", "64", "-n", "24", command=[sys.executable, "-m", "edge"]) as t:
         t.expect("> ")
         shown = ""
-        for n in range(8):
-            t.line(f"question {n}")
-            shown += t.expect(rf"You said: question {n}\r\n.*> ")
+        for _ in range(4):
+            t.line("A large latte, please.")
+            shown += t.expect(r"please\.\x1b.*\n\r\n.*> ")
         assert shown.count("no longer sees the oldest text") == 1
         t.line("/clear")
         t.expect("new conversation.*> ")
-        t.line("short")
-        assert "no longer sees" not in t.expect("You said: short\r\n.*> ")
+        t.line("A tea.")
+        assert "no longer sees" not in t.expect(r"tea\.\x1b.*\n\r\n.*> ")
 
 
 def test_long_typed_text_takes_little_memory_and_undo_takes_words_back() -> None:

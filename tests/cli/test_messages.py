@@ -263,6 +263,16 @@ def test_lines_on_a_terminal_break_between_words() -> None:
             assert t.screen and max(map(len, t.screen.splitlines())) <= 60, t.screen
 
 
+def test_progress_is_no_wider_than_the_terminal() -> None:
+    from tests.terminal import Terminal
+
+    program = ("from edge.cli.output import Output, Progress; Progress.DELAY = 0\n"
+               "with Output().progress('looking for models that fit') as progress: progress(1, 2)")  # fmt: skip
+    with Terminal([sys.executable, "-c", program], {**environment(), "TERM": "xterm"}, columns=24) as t:
+        t.wait()
+        assert "\rlooking for models that\x1b[K" in t.screen, t.screen
+
+
 def test_an_unknown_command_lists_those_of_help() -> None:
     """With rm, but no mistyped command suggests it: it deletes."""
     said = bitnet_edge("frobnicate").stderr
