@@ -184,7 +184,7 @@ def opened(model: str | None, **options: Any) -> tuple[str, Checkpoint]:
         from difflib import get_close_matches
 
         near = get_close_matches((model or "").lower(), [*SHAPES, *ALIASES], n=3, cutoff=0.5)
-        known = f"bitnet-edge pull can get {', '.join(KNOWN)}; bitnet-edge fit --help lists more"
+        known = "bitnet-edge list --known shows those that can be pulled, bitnet-edge fit --help all published ones"
         hint = f"did you mean {' or '.join(near)}?" if near else known
         raise ModelNotFound(f"'{model}' is neither a file nor the name of a pulled or a published model; {hint}")
     return short, outline(short)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def bitnet_edge(*arguments: str) -> subprocess.CompletedProcess[str]:
     (["download", "x"], 2, "use bitnet-edge pull"),
     (["quantize", "x"], 2, "use bitnet-edge convert"),
     (["kv", "plan", "falcon-3"], 3, "did you mean falcon3-"),
-    (["kv", "plan", "zzzz"], 3, "published models are 2b-4t"),
+    (["kv", "plan", "zzzz"], 3, "bitnet-edge list --known shows those"),
     (["kv", "plan", ""], 3, "'' is neither a file nor the name of a pulled or a published model; published"),
     (["kv", "plan", "-m", "falcon-3"], 3, "did you mean falcon3-"),
     (["kv", "plan", "-m", "2b-4t", "2b-4t"], 2, "MODEL and -m cannot be used together"),
