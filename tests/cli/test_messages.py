@@ -43,7 +43,7 @@ def bitnet_edge(*arguments: str) -> subprocess.CompletedProcess[str]:
     (["quantize", "x"], 2, "use bitnet-edge convert"),
     (["kv", "plan", "falcon-3"], 3, "did you mean falcon3-"),
     (["kv", "plan", "zzzz"], 3, "bitnet-edge list --known shows those"),
-    (["kv", "plan", ""], 3, "'' is neither a file nor the name of a pulled or a published model; published"),
+    (["kv", "plan", ""], 3, "'' is neither a file nor the name of a pulled or a published model; bitnet-edge list"),
     (["kv", "plan", "-m", "falcon-3"], 3, "did you mean falcon3-"),
     (["kv", "plan", "-m", "2b-4t", "2b-4t"], 2, "MODEL and -m cannot be used together"),
     (["chat", "--modle", "x"], 2, "chat has no option --modle; did you mean --model?"),
