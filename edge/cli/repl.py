@@ -243,8 +243,7 @@ class Repl:
 
     def remark_sliding(self) -> None:
         """Say once in a conversation that its oldest text has left the context."""
-        use = self.talk.context
-        gone = bool(use.evicted or use.forgotten)
+        gone = bool(self.talk.session.evicted or self.talk.session.forgotten)
         if gone and not self.sliding:
             self.out.info("(the context is full: the model no longer sees the oldest text; /context shows how much, "
                           "/clear starts a new conversation)", "dim")  # fmt: skip

@@ -335,6 +335,16 @@ class Session:
         return self.state.n_tokens if self.state else 0
 
     @property
+    def held(self) -> int:
+        """Number of these tokens that the conversation as it is now begins with: fewer after an undo, of which the KV
+        cache learns with the next prompt.
+        """
+        if self.state is None or not self.messages:
+            return 0
+        asked = self.messages[-1]["role"] == "user"  # an example that was added
+        return common(self.state.tokens, self.state.splice(self._encode(self.messages) if asked else self._next()))
+
+    @property
     def evicted(self) -> int:
         """Number of tokens that are no longer attended to because they left the window."""
         return self.state.evicted if self.state else 0
@@ -370,10 +380,7 @@ class Session:
             if not place.granted:
                 return self.n_tokens
             state = self._begin()
-            # What the prompts of two different next questions have in common is known before the question.
-            ids = self._encode([*self.messages, {"role": "user", "content": "a"}])
-            other = self._encode([*self.messages, {"role": "user", "content": "1"}])
-            ids = state.splice(ids[: common(ids, other)])
+            ids = state.splice(self._next())
             refuse_full(self.plan, ids)
             cached = common(state.tokens, ids)
             if cached < len(ids):
@@ -537,6 +544,11 @@ class Session:
         """The prompt for messages, without those that were dropped."""
         first = self._first
         return self._prompting.encode(messages[:first] + messages[first + self.forgotten :])
+
+    def _next(self) -> array[int]:
+        """What is known of the next prompt before its question: what those of two different ones have in common."""
+        a, b = (self._encode([*self.messages, {"role": "user", "content": question}]) for question in ("a", "1"))
+        return a[: common(a, b)]
 
     def _shared(self, ids: array[int]) -> int:
         """The number of tokens of ``ids`` with which every conversation with this system prompt begins; 0 without
