@@ -34,6 +34,7 @@ from edge.amounts import human
 from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
 from edge.formats.checkpoint import GROUP_ROWS, TERNARY_TYPES
 from edge.registry.library import (
+    DEMO,
     KNOWN,
     NAME,
     Known,
@@ -106,6 +107,8 @@ def parse(text: str) -> tuple[Known | None, Source]:
     if text.lower() in KNOWN:
         known = KNOWN[text.lower()]
         return known, Source(known.repo, known.file, known.revision, known.licence, known.others)
+    if text.lower() == DEMO:
+        raise UsageError(f"{DEMO} is inside the program and needs no download; use it with -m {DEMO}")
     if not text.startswith("hf:"):
         like = near(text)
         page = _PAGE.fullmatch(text)

@@ -67,6 +67,7 @@ def bitnet_edge(*arguments: str) -> subprocess.CompletedProcess[str]:
     (["convert", "a"], 2, "bitnet-edge: missing argument 'OUT'."),
     (["default", "some/model.gguf"], 3, "a file has no name here; set BITNET_EDGE_MODEL=FILE to use one without -m"),
     (["run", "hi", "--choice", ""], 2, "--choice must have at least one character each"),
+    (["pull", "demo"], 2, "demo is inside the program and needs no download; use it with -m demo"),
     (["pack", "a"], 2, "bitnet-edge: missing option '-o' / '--output'."),
     (["run", "hi", "--temp"], 2, "bitnet-edge: option '--temp' requires an argument."),
     (["serve", "--port", "abc"], 2, "'abc' is not a valid whole number"),
