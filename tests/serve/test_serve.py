@@ -268,10 +268,8 @@ def test_embeddings_refuse_what_is_for_answers(more: tuple[str, ...]) -> None:
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and f"{more[0].replace('no-', '')} " in done.stderr
 
 
-def test_embeddings_name_variables_that_are_for_answers(bundled_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BITNET_EDGE_PARALLEL", "2")
-    monkeypatch.setenv("BITNET_EDGE_THREADS", "1")
-    with serving("--embeddings") as server:
+def test_embeddings_name_variables_that_are_for_answers(bundled_model: Path) -> None:
+    with serving("--embeddings", BITNET_EDGE_PARALLEL="2", BITNET_EDGE_THREADS="1") as server:
         named = [line for line in server.log.splitlines() if "BITNET_EDGE_" in line]
         assert len(named) == 1 and "BITNET_EDGE_PARALLEL has no effect" in named[0]
 
