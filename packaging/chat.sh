@@ -4,6 +4,9 @@
 set -euo pipefail
 python=$1 stamp=$2 code=0
 shift 2
+# On a terminal each program gets a group of processes of its own: Ctrl-C, which only stops an answer, would end make,
+# with an error, as soon as the chat ends.
+if [ -t 0 ]; then set -m; fi
 
 case " $*" in
 *' -m'* | *' --model'* | *' -h'* | *' --help'*) ;;
@@ -21,4 +24,11 @@ case " $*" in
     fi
     ;;
 esac
-exec "$python" -m edge chat "$@"
+code=0
+"$python" -m edge chat "$@" || code=$?
+while [ -t 0 ] && [ "$code" = 148 ]; do # Ctrl-Z: all of make is to stop, and to go on
+    kill -STOP 0
+    code=0
+    fg >/dev/null || code=$?
+done
+exit "$code"

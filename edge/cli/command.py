@@ -165,7 +165,8 @@ class Command(click.Command):
                     said = str(param.envvar) if from_variable(ctx, param) else name
                     options[name[2:].replace("-", "_")] = said
                     options.setdefault(str(param.name), said)
-            option = options.get(error.argument or "")
+            argument = error.argument or ""
+            option = options.get({"choices": "choice"}.get(argument, argument))  # the option is given once for each
             if option is None:
                 raise
             raise UsageError(error.problem, argument=option, hint=error.hint) from error

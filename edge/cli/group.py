@@ -344,6 +344,8 @@ def guard(out: Output, work: Callable[[], int]) -> int:
 WORDS = (
     (r"^Invalid value for", "invalid value for"),
     (r"^Missing argument", "missing argument"),
+    (r"^Missing option", "missing option"),
+    (r"^Option '", "option '"),
     (r"is not a valid float( range)?\b", "is not a number"),
     (r"is not in the range (\S+?)<=x<=(\S+?)\.", r"is not a number from \1 to \2."),
     (r"is not in the range x>=(\S+?)\.", r"is less than \1."),

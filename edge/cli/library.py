@@ -61,7 +61,7 @@ def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: 
 def fetch(out: Output, wanted: str, **options: Any) -> Pulled:
     """Pull a model and show the progress.  ``options``: of :func:`edge.tools.pull.pull`, which says what it raises."""
     from edge.registry.library import find
-    from edge.tools.pull import parse, pull
+    from edge.tools.pull import kept_bytes, parse, pull
 
     known, _ = parse(wanted)
     label = known.name if known else wanted
@@ -76,7 +76,8 @@ def fetch(out: Output, wanted: str, **options: Any) -> Pulled:
             return pull(wanted, progress=progress, on_convert=convert, **options)
         except KeyboardInterrupt:
             progress.close()
-            out.warn(f"interrupted; bitnet-edge pull {label} continues the download")
+            again = "continues the download" if kept_bytes(wanted, options.get("name")) else "begins again"
+            out.warn(f"interrupted; bitnet-edge pull {label} {again}")
             raise
 
 
@@ -121,11 +122,13 @@ def _list_known(out: Output, as_json: bool) -> None:
     if as_json:
         out.json([{**dataclasses.asdict(model), "board_bytes": boards[name]} for name, model in KNOWN.items()])
         return
+    rows = [("model", "download", "board", "what it is; licence")]
     for name, model in KNOWN.items():
         board = boards[name]
-        about = model.about + (f"; for boards with {sold(board)} of memory" if board else "")
-        line = f"{name:<16} {human(model.nbytes):>8} download  {model.licence:<26} hf:{model.repo}  ({about})"
-        out.line(wrapped(line, sys.stdout, indent=" " * 4))
+        rows.append((name, human(model.nbytes), sold(board) if board else "-", f"{model.about}; {model.licence}"))
+    for name, size, smallest, about in rows:
+        out.line(wrapped(f"{name:<16} {size:>8}  {smallest:>6}  {about}", sys.stdout, indent=" " * 4))
+    out.info("board: memory of the smallest board on which it runs with a context of 2048 tokens", "dim")
 
 
 @click.command(

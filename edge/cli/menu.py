@@ -56,7 +56,7 @@ def _choose(out: Output, flags: Mapping[str, Any]) -> str | None:
         out.info(line)
     entries = [*(each.name for each in found), DEMO]
     while True:
-        text = _read("Number or name [1]: ").lower() or "1"
+        text = _read("Number or name: ").lower()
         name = entries[int(text) - 1] if text in map(str, range(1, len(entries) + 1)) else text
         if name != DEMO and find(name) is None:
             if name not in KNOWN:
@@ -67,7 +67,8 @@ def _choose(out: Output, flags: Mapping[str, Any]) -> str | None:
             except MemoryRefused:
                 out.info(f"{name} does not fit this machine; bitnet-edge fit {name} shows why.")
                 continue
-            if not _agrees(f"Download {name}, {human(KNOWN[name].nbytes)}? [y/N]: "):
+            listed = name in entries  # with the size of its download: to choose it is a yes
+            if not listed and not _agrees(f"Download {name}, {human(KNOWN[name].nbytes)}? [y/N]: "):
                 out.info("Nothing was downloaded. Choose a model; Ctrl-C leaves.")
                 continue
             try:
@@ -116,6 +117,8 @@ def listing(found: Sequence[Candidate], width: int) -> Iterator[str]:
             facts = [f"{title} {cell}" for title, cell in zip(titles[3:], more, strict=True) if cell]
             text = ", ".join([download if download == HERE else f"download {download}", *facts])
             yield from wrap(f"{n:>3}  {name}: {text}", width, subsequent_indent=" " * 5)
+    if any(each.download for each in found):
+        yield from wrap("Choose one: if it is not on disk, it is downloaded then.", width)
     yield from wrap("tokens/s: estimated from the speed of this machine's memory. demo: small, for tests; it makes "
                     "mistakes. The name of any other pulled or known model works, too.", width)  # fmt: skip
 

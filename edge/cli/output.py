@@ -213,6 +213,7 @@ class Progress:
         with self._lock:
             if self._active:
                 self._drawn = time.monotonic()
+                text = text[: (columns(sys.stderr) or 1000) - 1]  # a line that is broken could not be erased
                 sys.stderr.write(f"\r{text}\x1b[K")
                 sys.stderr.flush()
 

@@ -19,6 +19,7 @@ from edge.errors import EdgeError, UsageError
 from edge.serve import records
 from edge.serve.client import LINE_LIMIT
 from edge.session.conversation import Conversation
+from edge.session.request import DEFAULT_MAX_TOKENS
 
 if TYPE_CHECKING:
     from edge.cli.readers import Reader
@@ -36,6 +37,11 @@ class Command:
     usage: str
     help: str
     method: Callable[[Repl, str], int | None]  # an exit code ends the chat
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether anything may follow its name."""
+        return "[" in self.usage
 
 
 class Repl:
@@ -67,6 +73,7 @@ class Repl:
         self.talk = Conversation(engine, session=session)
         self.keep = keep
         self.remarked: str | None = None  # the error of --kv-offload that has been printed
+        self.sliding = False  # it has been said that the model no longer sees all of this conversation
 
     # -- the loop
 
@@ -207,10 +214,11 @@ class Repl:
         if stop.code == 143 or (stop.code and not self.reader.interactive):
             return stop.code
         self.remark_offload()
+        self.remark_sliding()
         if self.show_stats:
             self.out.stats(session.stats_line())
         reason = session.finish_reason
-        failure = records.finish_error(reason, self.engine, self.arguments.get("timeout"))
+        failure = records.finish_error(session, self.arguments.get("timeout"))
         if failure and not self.reader.interactive:
             if reason == "context_full":
                 raise failure
@@ -221,7 +229,7 @@ class Repl:
         elif reason == "timeout":
             self.out.info("(stopped by --timeout)", "dim")
         elif reason == "loop" and self.reader.interactive:
-            self.out.info("(stopped: the answer repeated itself)", "dim")
+            self.out.info("(stopped: the answer repeated itself; the model will not see the repetitions)", "dim")
         elif reason == "length" and self.reader.interactive:
             self.out.info("(stopped at the token limit; /set max_tokens N changes it)", "dim")
         return None
@@ -233,20 +241,37 @@ class Repl:
             self.out.warn(error)
         self.remarked = error
 
+    def remark_sliding(self) -> None:
+        """Say once in a conversation that its oldest text has left the context."""
+        gone = bool(self.talk.session.evicted or self.talk.session.forgotten)
+        if gone and not self.sliding:
+            self.out.info("(the context is full: the model no longer sees the oldest text; /context shows how much, "
+                          "/clear starts a new conversation)", "dim")  # fmt: skip
+        self.sliding = gone
+
     # -- commands
 
     def command(self, text: str) -> int | None:
         """Run a /command.  Returns an exit code if the chat is to end."""
-        name, _, rest = text[1:].partition(" ")
-        command = COMMANDS.get(name) or COMMANDS.get(ALIASES.get(name, ""))
+        typed, _, rest = text[1:].strip().partition(" ")
+        name, rest = typed.lower(), rest.strip()
+        command = COMMANDS.get(ALIASES.get(name, name))
         if command is None:
-            raise UsageError(f"unknown command /{name}; /help lists the commands (// sends a line that begins with /)")
-        code = command.method(self, rest.strip())
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, [*COMMANDS, *ALIASES], n=1)
+            meant = f"did you mean /{near[0]}? " if near else ""
+            raise UsageError(f"unknown command /{typed}; {meant}/help lists the commands "
+                             "(// sends a line that begins with /)")  # fmt: skip
+        if rest and not command.takes_more:
+            raise UsageError(f"/{name} {rest[:40]}: it takes no argument")
+        code = command.method(self, rest)
         self.keep(self.talk.session)
         return code
 
     def do_help(self, rest: str) -> None:
-        chosen = COMMANDS.get(rest := ALIASES.get(rest.removeprefix("/"), rest.removeprefix("/")))
+        rest = rest.removeprefix("/").lower()
+        chosen = COMMANDS.get(ALIASES.get(rest, rest))
         if rest and chosen is None:
             raise UsageError(f"/help {rest}: there is no such command; /help lists them")
         for command in [chosen] if chosen else COMMANDS.values():
@@ -317,7 +342,7 @@ class Repl:
         fields = {field.name: str(getattr(sampling, field.name)) for field in dataclasses.fields(sampling)}
         return {
             **{key: "random" if key == "seed" and text == "None" else text for key, text in sorted(fields.items())},
-            "max_tokens": str(self.arguments.get("max_tokens", "default")),
+            "max_tokens": str(self.arguments.get("max_tokens", DEFAULT_MAX_TOKENS)),
             "stop": " ".join(map(repr, self.arguments.get("stop") or ())) or "none",
             "stats": "on" if self.show_stats else "off",
         }

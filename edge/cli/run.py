@@ -149,9 +149,7 @@ def run(
                 out.stats(session.stats_line())
             if code:
                 return code
-            if session.finish_reason == "length" and options.form(flags):
-                out.warn("the answer is incomplete: it reached the limit of -n")
-            failure = records.finish_error(session.finish_reason, engine, timeout)
+            failure = records.finish_error(session, timeout)
     except Exception as error:
         if not isinstance(error, BrokenPipeError):
             if as_jsonl:

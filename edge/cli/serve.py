@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from edge.cli import options
-from edge.cli.command import Command, Text, Whole, heading, option
+from edge.cli.command import Command, Text, Whole, from_variable, heading, option
 from edge.cli.menu import settle_model
 from edge.cli.output import Output
 from edge.errors import Busy, EdgeError, UsageError
@@ -96,10 +96,13 @@ def serve(ctx: click.Context, **flags: Any) -> int:
     out = ctx.ensure_object(Output)
     if flags["embeddings"]:
         for each in ctx.command.params:
-            typed = ctx.get_parameter_source(str(each.name)) is click.core.ParameterSource.COMMANDLINE
-            if typed and each.expose_value and each.name not in FOR_EMBEDDINGS:
+            if not each.expose_value or each.name in FOR_EMBEDDINGS:
+                continue
+            if ctx.get_parameter_source(str(each.name)) is click.core.ParameterSource.COMMANDLINE:
                 name = next(name for name in each.opts if name.startswith("--"))
                 raise UsageError(f"{name} is for answers, and --embeddings makes none: leave one of them out")
+            if from_variable(ctx, each):  # it may be set for other commands, too
+                out.warn(f"{each.envvar} has no effect: it is for answers, and --embeddings makes none")
     system = options.system_prompt(flags)
     check_exposure(flags["host"], flags["api_key"], flags["insecure"], flags["socket_path"], flags["wyoming"])
     flags["overflow"] = flags["overflow"] or "stop"  # a client learns that it is too long; nothing is cut silently

@@ -16,9 +16,11 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
+from prompt_toolkit.filters import emacs_insert_mode
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.bindings.named_commands import get_by_name
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.shortcuts import CompleteStyle
@@ -33,6 +35,7 @@ from edge.cli.signals import (
     on_sigint,
 )
 
+LONG_LINE, LONG_STEP = 1000, 250  # characters: of a text that is long, and of an undo step in it
 HISTORY_LIMIT = 1 << 20  # bytes; a longer file is cut to its newer half when a chat begins
 
 
@@ -50,6 +53,10 @@ class TerminalReader:
         @keys.add(Keys.SIGINT)
         def _(event: KeyPressEvent) -> None:
             event.app.exit(exception=Interrupted(bool(event.current_buffer.text)), style="class:aborting")
+
+        @keys.add(Keys.Any, filter=emacs_insert_mode, save_before=is_undo_step)
+        def _(event: KeyPressEvent) -> None:
+            get_by_name("self-insert").call(event)
 
         self._session: PromptSession[str] = PromptSession(
             history=open_history(history),
@@ -70,6 +77,15 @@ class TerminalReader:
         if signals.pressed:
             raise Interrupted(bool(text))
         return text
+
+
+def is_undo_step(event: KeyPressEvent) -> bool:
+    """Whether what was typed before this character is one step of undo (Ctrl-_): a word, in a long text more.
+
+    The editor keeps the whole text for each step; for each character of a long text that would take 100 MB and more.
+    """
+    n = len(event.current_buffer.text)
+    return event.data.isspace() if n < LONG_LINE else n % LONG_STEP == 0
 
 
 class at_prompt(on_sigint):  # noqa: N801 - a context manager, used like a function

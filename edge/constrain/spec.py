@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -61,7 +62,7 @@ class Spec:
             bounds.check_lark(_checked(grammar, name))
             spec = cls(str(grammar))
         if error := spec.problem():
-            raise UsageError(f"is wrong: {error}", argument=name)
+            raise UsageError(f"is wrong: {_of_regex(error) if name == 'regex' else error}", argument=name)
         return spec
 
     def problem(self) -> str:
@@ -121,6 +122,12 @@ def _checked(text: Any, name: str) -> str:
         raise UsageError("must have at least one character", argument=name)
     bounds.check_text(len(text), name)
     return text
+
+
+def _of_regex(error: str) -> str:
+    """The error of a regular expression without the grammar around it."""
+    said = re.search(r"regex parse error: .* error: (.*?)(?: \d+ \| start:.*)?$", error)
+    return said[1] if said else error
 
 
 def _texts(choices: Any) -> list[str]:

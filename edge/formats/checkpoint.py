@@ -166,6 +166,16 @@ class Checkpoint:
             self.check()
 
     @property
+    def quantization(self) -> str:
+        """The type in which most weights of the layers are stored, such as I2_S; "" without any."""
+        n_weights: dict[str, int] = {}
+        for tensor in self.tensors.values():
+            if tensor.name.startswith("blk."):
+                type = tensor.apart[0].type if tensor.apart else tensor.type
+                n_weights[type] = n_weights.get(type, 0) + math.prod(tensor.shape)
+        return max(n_weights, key=lambda type: n_weights[type], default="")
+
+    @property
     def planes(self) -> list[Tensor]:
         """The matrices that are sums of planes: all of them, or none."""
         panels = PLANE_TYPES.get(self.config.planes)

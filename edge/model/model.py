@@ -140,6 +140,8 @@ class Model:
         self.thinks = family is not None and family.thinking is not None
         #: ids of the tokens that begin and end it, if there are such, and their texts
         self.thinking_marks = {tokenizer.special[text]: text for text in THINKING if text in tokenizer.special}
+        #: the type in which most of its weights are stored, "" if that is not known
+        self.quantization: str = "" if checkpoint is None else checkpoint.quantization
         self._said = {} if checkpoint is None else checkpoint.sampling  # what the file recommends
         self.sampling = self.advised(template.think)
         self.closed = False

@@ -224,6 +224,9 @@ def set_default(name: str) -> None:
     if name != DEMO and find(name) is None:
         if name in KNOWN:
             raise not_here(name)
+        if os.sep in name or name.endswith(".gguf"):
+            raise ModelNotFound(f"'{name[:60]}' is no name of a pulled model, and a file has no name here; set "
+                                "BITNET_EDGE_MODEL=FILE to use one without -m")
         raise ModelNotFound(f"no model named '{name[:60]}' was pulled; bitnet-edge list shows those that were")
     os.makedirs(folder(), exist_ok=True)
     path = os.path.join(folder(), DEFAULT)

@@ -58,7 +58,7 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
 
     def quantization() -> str:
         assert service.engine is not None
-        return service.engine.plan.kv_type
+        return service.engine.model.quantization
 
     def served() -> dict[str, Any]:
         n_ctx = service.n_ctx  # raises while the model is loading

@@ -191,10 +191,15 @@ def too_long(session: Session) -> str:
     )
 
 
-def finish_error(finish_reason: str | None, engine: Engine, timeout: float | None) -> EdgeError | None:
-    """The command-line error for a finish reason; None if the answer ended well."""
+def finish_error(session: Session, timeout: float | None) -> EdgeError | None:
+    """The command-line error for the way in which the latest answer ended; None if it ended well."""
+    finish_reason = session.finish_reason
     if finish_reason == "timeout":
         return AnswerTimeout(f"stopped after --timeout {timeout:g} s" if timeout else "stopped by the timeout")
     if finish_reason == "context_full":
-        return ContextFull(f"the context of {engine.plan.n_ctx} tokens is full; use a larger --ctx or --overflow slide")
+        n_ctx = session.plan.n_ctx
+        return ContextFull(f"the context of {n_ctx} tokens is full; use a larger --ctx or --overflow slide")
+    if finish_reason in ("length", "stop") and session.usage.completion and not session.whole:
+        why = "it reached the limit of -n" if finish_reason == "length" else "a stop text ended it"
+        return EdgeError(f"the answer is incomplete and does not have its form: {why}")
     return None

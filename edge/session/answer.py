@@ -72,8 +72,8 @@ class Outcome:
     """The state of a call: written by the loop, read by the Answer."""
 
     __slots__ = (
-        "cancelled", "deadline", "finish_reason", "form", "left_out", "logprobs", "prompt_logprobs", "said", "spec",
-        "thoughts", "timings", "usage",
+        "cancelled", "deadline", "finish_reason", "form", "left_out", "logprobs", "prompt_logprobs", "repeated", "said",
+        "spec", "thoughts", "timings", "usage", "whole",
     )
 
     def __init__(self, spec: Spec | None = None, form: Form | None = None) -> None:
@@ -85,6 +85,8 @@ class Outcome:
         self.logprobs: list[Logprob] = []
         self.prompt_logprobs: list[Logprob] = []
         self.left_out = 0  # characters of the messages that are not read
+        self.whole = True  # the answer has the form that was asked for, or none was
+        self.repeated = ""  # the end of an answer in a loop: what only repeats the text before it
         self.cancelled = False
         self.deadline: float | None = None
         self.spec = spec  # what the answer has to be
@@ -195,6 +197,8 @@ class Answer:
         text, spec = self.content, self._outcome.spec
         if spec is not None and self.calls:
             raise EdgeError("the answer calls a function and has no value; see calls")
+        if not self.whole:
+            raise EdgeError(f"the answer is incomplete ({self.finish_reason}): it does not have its form")
         try:
             return text if spec is None else spec.value(text)
         except (ValueError, TypeError) as error:
@@ -206,9 +210,17 @@ class Answer:
 
         "stop": the model ended it, or a stop string was found.  "length": ``max_tokens`` was reached.  "cancelled" and
         "timeout": it was ended from outside.  "context_full": the context is full, and ``overflow`` is "stop".  "loop":
-        its end only repeats itself (edge/session/loops.py; not detected with ``ignore_eos``).
+        its end only repeats itself (edge/session/loops.py; not detected with ``ignore_eos``); the repetitions do not
+        stay in the conversation.
         """
         return self._outcome.finish_reason
+
+    @property
+    def whole(self) -> bool:
+        """Whether the answer has the form that was asked for: False if ``max_tokens``, a stop text, a timeout or a
+        cancellation cut it off before.  True where no form was asked for.
+        """
+        return self._outcome.whole
 
     @property
     def usage(self) -> Usage:
@@ -366,8 +378,9 @@ def write(
                 reason = "stop"
             elif count >= most:
                 reason = "length"
-            elif looks and not count % EVERY and loops(tokens, count - 1):
+            elif looks and not count % EVERY and (again := loops(tokens, count - 1)):
                 reason = "loop"
+                outcome.repeated = model.tokenizer.decode([*tokens[-again:], token], False)
             elif outcome.cancelled:
                 reason = "cancelled"
             elif deadline is not None and clock() > deadline:
@@ -396,5 +409,6 @@ def write(
         state.settle()
         state.sampled = array("i", [token] if pending else [])
         outcome.finish_reason = reason
+        outcome.whole = constraint is None or constraint.done or constraint.satisfied
         outcome.usage = Usage(len(ids), cached, count, *state.drafts)
         outcome.timings = Timings(prompt_seconds, first_seconds, decode_seconds)

@@ -148,7 +148,8 @@ class Conversation:
     def context(self) -> ContextUse:
         """The use of the context, in tokens."""
         session, plan = self.session, self.session.plan
-        seen, evicted = session.n_tokens, session.evicted
+        seen = session.held
+        evicted = min(session.evicted, seen)
         room = plan.window + plan.sinks if plan.window else plan.n_ctx
         used = min(seen - evicted, room)
         return ContextUse(

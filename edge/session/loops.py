@@ -16,8 +16,10 @@ REPEATED, TIMES, LONGEST = 160, 4, 256
 _KEY = 16  # latest tokens that are looked for in front of themselves
 
 
-def loops(tokens: array[int], n: int) -> bool:
-    """Whether the end of ``tokens``, whose last ``n`` are the answer, only repeats what is before it."""
+def loops(tokens: array[int], n: int) -> int:
+    """The number of tokens at the end of ``tokens``, whose last ``n`` are the answer, that only repeat what is before
+    them; 0 if that is no loop yet.
+    """
     size = tokens.itemsize
     tail = tokens[-min(n, TIMES * LONGEST) :].tobytes()
     key = tail[-_KEY * size :]
@@ -25,7 +27,12 @@ def loops(tokens: array[int], n: int) -> bool:
     while at > 0 and at % size:  # between two tokens
         at = tail.rfind(key, 0, at + len(key) - 1)
     if at < 0:
-        return False
+        return 0
     period = len(tail) - len(key) - at
     repeated = max(REPEATED * size, (TIMES - 1) * period)
-    return len(tail) >= repeated + period and tail[-repeated:] == tail[-repeated - period : -period]
+    if len(tail) < repeated + period or tail[-repeated:] != tail[-repeated - period : -period]:
+        return 0
+    while len(tail) >= repeated + period + size and tail[-repeated - size : -repeated] == tail[
+            -repeated - period - size : -repeated - period]:
+        repeated += size
+    return repeated // size

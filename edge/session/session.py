@@ -310,6 +310,11 @@ class Session:
         return self._outcome.finish_reason
 
     @property
+    def whole(self) -> bool:
+        """Whether the latest answer has the form that was asked for, see :class:`edge.session.answer.Answer`."""
+        return self._outcome.whole
+
+    @property
     def usage(self) -> Usage:
         """Token counts of the latest answer, or of :meth:`warm`."""
         return self._outcome.usage
@@ -328,6 +333,16 @@ class Session:
     def n_tokens(self) -> int:
         """Number of tokens that the KV cache has seen."""
         return self.state.n_tokens if self.state else 0
+
+    @property
+    def held(self) -> int:
+        """Number of these tokens that the conversation as it is now begins with: fewer after an undo, of which the KV
+        cache learns with the next prompt.
+        """
+        if self.state is None or not self.messages:
+            return 0
+        asked = self.messages[-1]["role"] == "user"  # an example that was added
+        return common(self.state.tokens, self.state.splice(self._encode(self.messages) if asked else self._next()))
 
     @property
     def evicted(self) -> int:
@@ -365,10 +380,7 @@ class Session:
             if not place.granted:
                 return self.n_tokens
             state = self._begin()
-            # What the prompts of two different next questions have in common is known before the question.
-            ids = self._encode([*self.messages, {"role": "user", "content": "a"}])
-            other = self._encode([*self.messages, {"role": "user", "content": "1"}])
-            ids = state.splice(ids[: common(ids, other)])
+            ids = state.splice(self._next())
             refuse_full(self.plan, ids)
             cached = common(state.tokens, ids)
             if cached < len(ids):
@@ -503,6 +515,8 @@ class Session:
         """Add the answer to the conversation; a turn without any is removed.  ``begun``: the answer that it continues.
         """
         text = str(outcome.said)
+        if outcome.repeated:  # else the next answers would go on with it
+            text = text[: -len(outcome.repeated)]
         if self.state is not None and self.state.dropped:
             text = self._prompting.end_of(text)
         if text or outcome.usage.completion or outcome.finish_reason == "stop":
@@ -530,6 +544,11 @@ class Session:
         """The prompt for messages, without those that were dropped."""
         first = self._first
         return self._prompting.encode(messages[:first] + messages[first + self.forgotten :])
+
+    def _next(self) -> array[int]:
+        """What is known of the next prompt before its question: what those of two different ones have in common."""
+        a, b = (self._encode([*self.messages, {"role": "user", "content": question}]) for question in ("a", "1"))
+        return a[: common(a, b)]
 
     def _shared(self, ids: array[int]) -> int:
         """The number of tokens of ``ids`` with which every conversation with this system prompt begins; 0 without
@@ -572,7 +591,9 @@ class Session:
             if n in turns:
                 self.forgotten = n
                 ids = self._recall(state, self._encode(self.messages), written, by_anyone)
-                if len(ids) - state.keep(ids) <= plan.n_ctx:
+                first = self._encode([*self.messages[: self._first], self.messages[self._first + n]])
+                held = state.keep(ids)
+                if held >= common(ids, first) and len(ids) - held <= plan.n_ctx:  # else it was another conversation
                     return ids
         # How many of the latest turns fit?  Tried 1, 2, 4 ..., then halved: what is encoded stays near what is kept.
         fits, tried = 0, 1

@@ -66,8 +66,8 @@ def convert(
     and PQ2_0, the same in plain rows, instead of TQ2_0; both are exact.  ``embedding`` (and an untied head): "F16",
     "Q8_0", "F32" or "keep" for the stored type; None is F16, and with ``planes`` Q8_0.
 
-    ``progress(done, total, name)`` is called before each tensor with bytes, and at last with :data:`VERIFYING` as name;
-    before, with :data:`MEASURING`, while it is measured how many planes each matrix needs.
+    ``progress(done, total, name)`` is called before each tensor with bytes of what takes the time, and at last with
+    :data:`VERIFYING` as name; before, with :data:`MEASURING`, while it is measured how many planes each matrix needs.
     ``force``: replace ``dst`` if it exists.  ``ternarise``: round float matrices that are not ternary by their absmean,
     for master weights that are not marked as such.  ``planes``: make sums of ternary matrices of an ordinary model
     (:mod:`edge.tools.planes`); ``type`` plays no part then.  ``extra``: further metadata, such as
@@ -97,6 +97,9 @@ def convert(
             raise UsageError(f"{dst}: is the source itself; choose another name")
     checkpoint = settle(open_checkpoint(
         src, i2s_layout=i2s_layout, activation=activation, ternarise=ternarise, dense=planes is not None))
+    if checkpoint.planes:
+        raise UsageError(f"{os.fspath(src)}: is made of planes already, and runs as it is; for another file convert "
+                         "the model that it was made from")  # fmt: skip
 
     with checkpoint.whole():
         if planes is None:
@@ -114,6 +117,8 @@ def convert(
             except EdgeError:  # to go on would end in the same way
                 part.discard()
                 raise
+            finally:
+                target.part = None  # else both refer to each other, and the source stays in memory
     except OSError as error:
         kept = f"; what is finished is kept in {dst}.part, convert again to go on" if error.errno in _FULL else ""
         raise EdgeError(f"{dst}: cannot be written ({error.strerror}){kept}") from None
@@ -142,7 +147,7 @@ def _write(
     extra: Mapping[str, Any] | None,
 ) -> str:
     """Write the tensors that are not there yet and check the whole file; returns its SHA-256."""
-    done, total = 0, sum(entry.nbytes for entry in entries)
+    done, total = 0, sum(map(target.work, entries))
     there = 0
     for entry in entries:
         kept = Written.parse(part.finished.get(entry.name))
@@ -153,7 +158,7 @@ def _write(
                 progress(done, total, entry.name)
             crc = part.add(entry)
             part.note(entry.name, crc, asdict(target.written[entry.name]))
-        done += entry.nbytes
+        done += target.work(entry)
     if there:
         target.notes.append(f"went on with an interrupted conversion: {there} of {len(entries)} tensors were there")
     part.complete(target.metadata(extra))

@@ -83,7 +83,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         ("libgomp", facts["libgomp"] or "not found"),
         ("kv types", ", ".join(f"{each} ({mark})" if mark else each for each, mark in facts["kv_types"].items())),
         ("output head", _head_words(facts["head"])),
-        ("model", model["error"] or f"{model['path']} ({_size(model['bytes'])})"),
+        ("demo model", model["error"] or f"{model['path']} ({_size(model['bytes'])})"),
     ]
     if packed := facts["packed"]:
         licence = packed["licence"] or "not stated in the file"
@@ -91,7 +91,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         rows.append(("defaults", packed["shown"]))
     if facts["selftest"]:
         rows += [(f"test {name}", result) for name, result in facts["selftest"]["kernels"].items()]
-        rows.append(("test model", facts["selftest"]["model"]))
+        rows.append(("test demo", facts["selftest"]["model"]))
         rows.append(("test inside", facts["selftest"].get("packed", "")))
     rows += [("warning", warning) for warning in facts["warnings"]]
     if facts["selftest"]:

@@ -25,7 +25,7 @@ from edge.model.footprint import BOARDS, SYSTEM, Footprint, available_memory, le
 from edge.model.plan import expect
 from edge.registry import library
 from edge.registry.library import KNOWN, Known
-from edge.registry.shapes import ALIASES, SHAPES, names, shape_of
+from edge.registry.shapes import ALIASES, SHAPES, shape_of
 
 #: resident bytes of the program before the weights are touched: without its vocabulary, for each text of that, and for
 #: the library of SentencePiece (measured with `bitnet-edge run -v` on x86-64, CPython 3.11: 24.1 to 37.5 MB in all)
@@ -184,7 +184,8 @@ def opened(model: str | None, **options: Any) -> tuple[str, Checkpoint]:
         from difflib import get_close_matches
 
         near = get_close_matches((model or "").lower(), [*SHAPES, *ALIASES], n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"published models are {', '.join(names())}"
+        known = "bitnet-edge list --known shows those that can be pulled, bitnet-edge fit --help all published ones"
+        hint = f"did you mean {' or '.join(near)}?" if near else known
         raise ModelNotFound(f"'{model}' is neither a file nor the name of a pulled or a published model; {hint}")
     return short, outline(short)
 

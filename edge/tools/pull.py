@@ -34,6 +34,7 @@ from edge.amounts import human
 from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
 from edge.formats.checkpoint import GROUP_ROWS, TERNARY_TYPES
 from edge.registry.library import (
+    DEMO,
     KNOWN,
     NAME,
     Known,
@@ -106,6 +107,8 @@ def parse(text: str) -> tuple[Known | None, Source]:
     if text.lower() in KNOWN:
         known = KNOWN[text.lower()]
         return known, Source(known.repo, known.file, known.revision, known.licence, known.others)
+    if text.lower() == DEMO:
+        raise UsageError(f"{DEMO} is inside the program and needs no download; use it with -m {DEMO}")
     if not text.startswith("hf:"):
         like = near(text)
         page = _PAGE.fullmatch(text)
@@ -439,7 +442,7 @@ def pull(
     """
     known, source = parse(text)
     hub = hub or Hub()
-    kept = checked_name(name) if name else known.name if known else _name_of(source)
+    kept = _name(name, known, source)
     package = known.package if known else None
     held = find(kept)
     if held is not None and not force:
@@ -482,6 +485,24 @@ def pull(
             model, file = _made_fast(model, file, [_local(each) for each in wanted], on_convert)
         write_record(model, file)
         return model
+
+
+def kept_bytes(text: str, name: str | None = None) -> int:
+    """Bytes that an interrupted pull has left and the next one goes on with; pip keeps nothing of a download.
+
+    Arguments as of :func:`pull`.
+    """
+    place = os.path.join(folder(), _name(name, *parse(text)))
+    try:
+        files = [each.stat().st_size for each in os.scandir(place) if each.is_file() and each.name != ".lock"]
+    except OSError:
+        return 0
+    return sum(files)
+
+
+def _name(name: str | None, known: Known | None, source: Source) -> str:
+    """The name of a model on this machine; ``name``: the one that was asked for."""
+    return checked_name(name) if name else known.name if known else _name_of(source)
 
 
 def _listed(hub: Hub, source: Source, known: Known | None, place: str) -> tuple[str, list[Remote], EdgeError | None]:

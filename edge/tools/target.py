@@ -125,6 +125,10 @@ class Target:
             entries.append(gguf.Entry(name, "F32", (len(made[1]),), lambda: (data,)))
         return entries
 
+    def work(self, entry: gguf.Entry) -> int:
+        """What a tensor counts in the progress: its bytes."""
+        return entry.nbytes
+
     def _entry(self, role: str, tensor: Tensor) -> gguf.Entry:
         self.written[tensor.name] = Written()
         if role in ("matrix", "experts"):

@@ -368,6 +368,28 @@ def test_forgotten_turns_stay_forgotten(bundled_model, tmp_path) -> None:
             store.clear()
 
 
+@pytest.mark.parametrize("where", ["memory", "file"])
+def test_other_conversations_do_not_decide_which_turns_are_forgotten(bundled_model, tmp_path, where: str) -> None:
+    def talk_of(what: str, turns: int) -> list[dict[str, str]]:
+        return [each for n in range(turns) for each in (
+            {"role": "user", "content": f"Number {n}: {what}, please, and tell me of the two."},
+            {"role": "assistant", "content": f"Here is {what} {n}, and there is no more to tell."})]
+
+    with edge.load(bundled_model, parallel=1, aside=8, ctx=128, overflow="slide") as engine:
+        with engine.session() as alone:
+            alone.chat([*talk_of("tea", 7), MORE], max_tokens=1, temperature=0).text  # noqa: B018
+        store = engine.store.share(None, tmp_path, conversations=True)
+        with engine.session() as other:
+            other.chat([*talk_of("a scone", 8), MORE], max_tokens=1, temperature=0).text  # noqa: B018
+            assert other.forgotten not in (0, alone.forgotten)
+            other.set_aside()
+        if where == "file":
+            store.clear()
+        with engine.session() as session:
+            session.chat([*talk_of("tea", 7), MORE], max_tokens=1, temperature=0).text  # noqa: B018
+            assert session.forgotten == alone.forgotten
+
+
 def test_they_pay_for_their_tables(bundled_model) -> None:
     """More short conversations than the room holds: what they take beside their pages counts, too."""
     with edge.load(bundled_model, parallel=1, aside=1) as engine:

@@ -89,6 +89,62 @@ def test_commands(terminal: Any) -> None:
         assert t.wait() == 0
 
 
+def test_commands_in_other_spellings(terminal: Any) -> None:
+    """Capitals count as small letters, the nearest name is suggested, and words that no command takes are refused."""
+    with terminal("chat") as t:
+        t.expect("> ")
+        t.line("/HELP Undo")
+        assert "/regen" not in t.expect("/undo .*> ")
+        t.line("/ctx")
+        t.expect(r"unknown command /ctx; did you mean /context\?.*> ")
+        for question in ("hello", "hello there"):
+            t.line(question)
+            t.expect(rf"You said: {question}\r\n.*> ")
+        for line in ("/undo 3", "/clear all", "/regen hotter", "/exit now", "/stats last"):
+            t.line(line)
+            t.expect(f"{line}: it takes no argument.*> ")
+        t.line("/context")
+        t.expect(r"2 turns.*> ")
+        t.line("/EXIT")
+        assert t.wait() == 0
+
+
+def test_text_that_leaves_the_context_is_told_once(terminal: Any) -> None:
+    with terminal("chat", "-m", "demo", "-c", "64", "-n", "24", command=[sys.executable, "-m", "edge"]) as t:
+        t.expect("> ")
+        shown = ""
+        for _ in range(4):
+            t.line("A large latte, please.")
+            shown += t.expect(r"please\.\x1b.*\n\r\n.*> ")
+        assert shown.count("no longer sees the oldest text") == 1
+        t.line("/clear")
+        t.expect("new conversation.*> ")
+        t.line("A tea.")
+        assert "no longer sees" not in t.expect(r"tea\.\x1b.*\n\r\n.*> ")
+
+
+def test_undo_takes_back_words_and_of_a_long_text_more() -> None:
+    """Regression: a step for each character, of which each holds the whole text: 140 MB for 13,500."""
+    from prompt_toolkit.application import create_app_session
+    from prompt_toolkit.input import create_pipe_input
+    from prompt_toolkit.output import DummyOutput
+
+    from edge.cli.terminal import TerminalReader
+
+    def typed(*texts: str) -> str:
+        with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+            for text in (*texts, "\r"):
+                keys.send_text(text)
+            return TerminalReader({}, None, False).read("> ")
+
+    undo = "\x1f"
+    assert typed("one two three", undo) == "one two"
+    text = "a word " * 500
+    assert typed(text) == text
+    rest = typed(text, undo * 12)
+    assert text.startswith(rest) and 0 < len(rest) <= 1000
+
+
 def test_pasted_lines_are_one_message(terminal: Any) -> None:
     with terminal("chat") as t:
         t.expect("> ")

@@ -327,7 +327,7 @@ def test_menu_of_models(env: dict[str, str], tmp_path: Path) -> None:
     command = [*REAL, "run", "hello", "-n", "2"]
     for key in (CTRL_C, CTRL_D):
         with Terminal(command, {**env, **nothing}) as t:
-            t.expect(r"2  bonsai-1.7b .*Number or name \[1\]: ")
+            t.expect(r"2  bonsai-1.7b .*Number or name: ")
             t.reads()
             t.type(key)
             assert t.wait() == 130
@@ -335,8 +335,6 @@ def test_menu_of_models(env: dict[str, str], tmp_path: Path) -> None:
     with Terminal(command, {**env, **nothing}) as t:
         t.expect("Number or name")
         t.line("2")  # not smollm2-135m, which pip may have
-        t.expect("Download bonsai-1.7b")
-        t.line("y")
         assert t.expect("Number or name").count("bitnet-edge:") == 1
         assert not (models / ".default").exists()
         t.line("demo")
@@ -629,8 +627,19 @@ def test_form(call: Any, tmp_path: Path) -> None:
     grammar = tmp_path / "time.lark"
     grammar.write_text('start: /[0-9]{2}/ ":" /[0-9]{2}/')
     assert re.fullmatch(r"\d\d:\d\d\n", call("run", "When?", "--grammar", str(grammar), command=REAL).stdout)
-    cut = call("run", "When?", "--regex", "[a-z]{80}", "-n", "3", command=REAL)
-    assert cut.returncode == 0 and cut.stderr == "bitnet-edge: the answer is incomplete: it reached the limit of -n\n"
+    whole = call("run", "When?", "--regex", "[a-z]+", "-n", "3", "--ignore-eos", command=REAL)
+    assert whole.returncode == 0 and re.fullmatch("[a-z]+\n", whole.stdout) and whole.stderr == ""
+    for more, reason in ((("-n", "3"), "length"), (("--stop", "aa", "--stop", "e"), "stop")):
+        asked = ("When?", "--regex", "(ae){40}", *more)
+        cut = call("run", *asked, command=REAL)
+        assert cut.returncode == 1 and cut.stderr.count("\n") == 1 and "incomplete" in cut.stderr
+        assert re.fullmatch("[ae]*\n", cut.stdout)
+        cut = call("run", *asked, "--json", command=REAL)
+        assert cut.returncode == 1 and json.loads(cut.stdout)["finish_reason"] == reason
+    read = call("run", "When?", "--regex", "(ae){40}", "-n", "0", command=REAL)
+    assert (read.returncode, read.stdout, read.stderr) == (0, "", "")
+    piped = call("chat", "--regex", "(ae){40}", "-n", "3", stdin="When?\n", command=REAL)
+    assert piped.returncode == 1 and "incomplete" in piped.stderr
 
 
 def test_form_refused(call: Any) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,8 @@ def bitnet_edge(*arguments: str) -> subprocess.CompletedProcess[str]:
     (["download", "x"], 2, "use bitnet-edge pull"),
     (["quantize", "x"], 2, "use bitnet-edge convert"),
     (["kv", "plan", "falcon-3"], 3, "did you mean falcon3-"),
-    (["kv", "plan", "zzzz"], 3, "published models are 2b-4t"),
-    (["kv", "plan", ""], 3, "'' is neither a file nor the name of a pulled or a published model; published"),
+    (["kv", "plan", "zzzz"], 3, "bitnet-edge list --known shows those"),
+    (["kv", "plan", ""], 3, "'' is neither a file nor the name of a pulled or a published model; bitnet-edge list"),
     (["kv", "plan", "-m", "falcon-3"], 3, "did you mean falcon3-"),
     (["kv", "plan", "-m", "2b-4t", "2b-4t"], 2, "MODEL and -m cannot be used together"),
     (["chat", "--modle", "x"], 2, "chat has no option --modle; did you mean --model?"),
@@ -64,6 +65,11 @@ def bitnet_edge(*arguments: str) -> subprocess.CompletedProcess[str]:
     (["bench", "--repeats", "0"], 2, "0 is less than 1."),
     (["convert", "a", "b", "c"], 2, "this command does not take 'c'"),
     (["convert", "a"], 2, "bitnet-edge: missing argument 'OUT'."),
+    (["default", "some/model.gguf"], 3, "a file has no name here; set BITNET_EDGE_MODEL=FILE to use one without -m"),
+    (["run", "hi", "--choice", ""], 2, "--choice must have at least one character each"),
+    (["pull", "demo"], 2, "demo is inside the program and needs no download; use it with -m demo"),
+    (["pack", "a"], 2, "bitnet-edge: missing option '-o' / '--output'."),
+    (["run", "hi", "--temp"], 2, "bitnet-edge: option '--temp' requires an argument."),
     (["serve", "--port", "abc"], 2, "'abc' is not a valid whole number"),
     (["run", "--timeout", "soon", "hi"], 2, "'soon' is not a valid number of seconds"),
 ])
@@ -257,6 +263,16 @@ def test_lines_on_a_terminal_break_between_words() -> None:
         with Terminal([*REAL, *arguments], {**environment(), "NO_COLOR": "1"}, columns=60) as t:
             t.wait()
             assert t.screen and max(map(len, t.screen.splitlines())) <= 60, t.screen
+
+
+def test_progress_is_no_wider_than_the_terminal() -> None:
+    from tests.terminal import Terminal
+
+    program = ("from edge.cli.output import Output, Progress; Progress.DELAY = 0\n"
+               "with Output().progress('looking for models that fit') as progress: progress(1, 2)")  # fmt: skip
+    with Terminal([sys.executable, "-c", program], {**environment(), "TERM": "xterm"}, columns=24) as t:
+        t.wait()
+        assert "\rlooking for models that\x1b[K" in t.screen, t.screen
 
 
 def test_an_unknown_command_lists_those_of_help() -> None:

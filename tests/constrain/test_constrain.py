@@ -121,6 +121,7 @@ def takes(engine, spec: Spec, instance: Any) -> bool:
         ({"schema": {"enum": []}}, "Unsatisfiable"),
         ({"schema": False}, "false"),
         ({"regex": "a(?=b)"}, "look-ahead"),
+        ({"regex": "error: /("}, "regex is wrong: unclosed group"),
         ({"regex": ""}, "regex must have at least one character"),
         ({"choices": []}, "choices must have"),
         ({"choices": ["tea", ""]}, "choices must have"),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.terminal import CTRL_C, Terminal
 
 SCRIPT = Path(__file__).resolve().parents[2] / "packaging" / "chat.sh"
 
@@ -50,3 +54,20 @@ def test_without_a_network_the_demo_model_answers(chat) -> None:
     for _ in range(2):  # and it is tried again
         assert chat("-v", pull=1) == (0, [ASKED, PULLED, "chat -m demo -v"])
     assert chat(pull=130) == (130, [ASKED, PULLED])
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+@pytest.mark.parametrize("code", [0, 130])
+def test_ctrl_c_in_a_chat_is_no_failure_of_make(tmp_path: Path, code: int) -> None:
+    """It stops an answer, and pressed twice ends the chat: make must not print that it was interrupted."""
+    python, recipe = tmp_path / "python", f"\t@{SCRIPT} {tmp_path}/python {tmp_path}/stamp -m x || [ $$? -eq 130 ]\n"
+    python.write_text(f"#!/bin/bash\ntrap 'echo stopped' INT\necho begun\nread -r line\nread -r line\nexit {code}\n")
+    python.chmod(0o755)
+    (tmp_path / "Makefile").write_text(f"chat:\n{recipe}")
+    with Terminal(["make", "-C", str(tmp_path), "--no-print-directory", "chat"], {**os.environ, "TERM": "xterm"}) as t:
+        t.expect("begun")
+        t.type(CTRL_C)
+        t.expect("stopped")
+        t.line("one")
+        t.line("two")
+        assert t.wait() == 0 and "make:" not in t.screen, t.screen

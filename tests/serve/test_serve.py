@@ -268,6 +268,12 @@ def test_embeddings_refuse_what_is_for_answers(more: tuple[str, ...]) -> None:
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and f"{more[0].replace('no-', '')} " in done.stderr
 
 
+def test_embeddings_name_variables_that_are_for_answers(bundled_model: Path) -> None:
+    with serving("--embeddings", BITNET_EDGE_PARALLEL="2", BITNET_EDGE_THREADS="1") as server:
+        named = [line for line in server.log.splitlines() if "BITNET_EDGE_" in line]
+        assert len(named) == 1 and "BITNET_EDGE_PARALLEL has no effect" in named[0]
+
+
 def test_embeddings_honour_the_instruction_set() -> None:
     """The same vectors on each; one that does not exist exits 2."""
     vectors = []
@@ -824,6 +830,7 @@ def test_ollama(server: Server) -> None:
     assert server.ask("GET", "/api/version")[2]["version"] == edge.__version__
     model = server.ask("GET", "/api/tags")[2]["models"][0]
     assert model["name"] == "guide" and model["details"]["parameter_size"] == "5.8M"
+    assert model["details"]["quantization_level"] == "I2_S"  # of the weights, not of the KV cache
     shown = server.ask("POST", "/api/show", {"model": "guide"})[2]
     assert shown["model_info"]["general.architecture"] and "completion" in shown["capabilities"]
     options = {"temperature": 0, "num_predict": 16}

@@ -109,6 +109,13 @@ def test_context_use():
     said(chat.ask("q"))
     use = chat.context
     assert use.used == chat.session.n_tokens and use.free == 64 - use.used and use.evicted == 0
+    said(chat.ask("and a longer question"))
+    assert chat.context.used > use.used
+    chat.undo()
+    assert use.used <= chat.context.used <= use.used + 2  # without what was removed, at once
+    chat.clear()
+    assert chat.context.used == 0
+    said(chat.ask("q"))
     for _ in range(9):
         said(chat.ask("question", max_tokens=9))
     use = chat.context

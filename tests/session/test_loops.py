@@ -9,6 +9,7 @@ import pytest
 
 import edge
 from edge.session.loops import LONGEST, REPEATED, TIMES, loops
+from tests import fakes
 
 
 @pytest.mark.parametrize("period", [1, 2, 7, 16, 40, 160, LONGEST])
@@ -25,6 +26,15 @@ def test_a_repeated_end_is_found_once_it_is_long_enough(period):
     changed[enough // 3] += 1
     assert not loops(array("i", front + changed), len(front) + enough)
     assert not loops(array("i", repeated), enough - 1), "what stands in the prompt is not the answer's"
+
+
+@pytest.mark.parametrize("period", [1, 7, 160])
+def test_the_repeated_tokens_are_counted(period):
+    """All but the first time, back to where the repetition began."""
+    part = list(range(period))
+    for more in (0, 1, 30):
+        repeated = (part * 700)[: period + max(REPEATED, (TIMES - 1) * period) + more]
+        assert loops(array("i", [-1, -2, *repeated]), len(repeated) + 2) == len(repeated) - period
 
 
 def test_bytes_that_only_look_repeated_between_tokens_are_none():
@@ -72,3 +82,13 @@ def test_a_model_in_a_loop_is_stopped():
         assert REPEATED < answer.usage.completion <= REPEATED + 33
         answer = session.complete("a", max_tokens=600, ignore_eos=True)
         assert answer.text and answer.finish_reason == "length" and answer.usage.completion == 600
+
+
+def test_repetitions_do_not_stay_in_the_conversation():
+    """Regression: the next answers went on with them.  The caller gets all of the text; the conversation keeps it once.
+    """
+    with fakes.engine(fakes.script("So: " + "again " * 200), n_ctx=4096) as engine, engine.session() as session:
+        answer = session.ask("q", max_tokens=1000)
+        assert answer.text.startswith("So: again again again ") and answer.finish_reason == "loop"
+        assert session.messages[-1]["content"].strip() == "So: again"
+        assert session.ask("and now?", max_tokens=3).text and session.usage.cached > 0

@@ -564,3 +564,18 @@ def test_what_cannot_be_converted_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InvalidFile, match="use F32"):
         convert(folder, tmp_path / "m.gguf", force=True)
     assert left(tmp_path) == ["m", "m.gguf"] and (tmp_path / "m.gguf").read_bytes() == b"old"
+
+
+def test_a_conversion_leaves_nothing_in_memory(tmp_path: Path) -> None:
+    """Regression: the source stayed mapped until Python's collector ran, and a chat that began with a pull showed it as
+    memory of the program.
+    """
+    program = (
+        "import gc, sys; gc.disable()\n"
+        "from edge.tools.convert import convert\n"
+        "convert(sys.argv[1], sys.argv[2])\n"
+        "print([line for line in open('/proc/self/maps') if '.gguf' in line])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(TINY[0]), str(tmp_path / "out.gguf")],
+                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    assert done.stdout == "[]\n", done.stderr
