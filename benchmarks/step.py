@@ -13,6 +13,7 @@ import argparse
 import array
 import datetime
 import json
+import math
 import shlex
 import statistics
 import sys
@@ -94,7 +95,9 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=0)
     parser.add_argument("--chunk", type=int, default=16)
     parser.add_argument("--json", metavar="FILE", help="also write the figures of each depth and number to FILE")
-    parser.add_argument("--stages", action="store_true", help="milliseconds of each stage, of the first thread")
+    parser.add_argument(
+        "--stages", action="store_true",
+        help="milliseconds of each stage, of the first thread: the least of all steps, so they add up to less than one")
     a = parser.parse_args()
     numbers, depths = ([int(n) for n in of.split(",")] for of in (a.parallel, a.depth))
     n_ctx = max(*depths, a.prompt, 1) + 64
@@ -107,15 +110,16 @@ def main() -> None:
             caches = filled(engine, depth, max(numbers))
             batches = {n: Batch(engine, caches[:n], a.winners) for n in numbers}
             seconds: dict[int, list[float]] = {n: [] for n in numbers}
-            spent = {n: [0.0] * len(STAGES) for n in numbers}
+            least = {n: [math.inf] * len(STAGES) for n in numbers}  # milliseconds of each stage
             for _ in range(a.rounds):
                 for n, batch in batches.items():
                     batch.step()
-                    for i in range(len(clocks)):
-                        clocks[i] = 0
-                    seconds[n] += [batch.step() for _ in range(a.steps - 1)]
-                    for i in range(len(STAGES) if a.stages else 0):
-                        spent[n][i] += clocks[i] / 1e6 / (a.steps - 1) / a.rounds
+                    for _ in range(a.steps - 1):
+                        before = [*clocks]
+                        seconds[n].append(batch.step())
+                        if a.stages:
+                            spent = [(clocks[i] - before[i]) / 1e6 for i in range(len(STAGES))]
+                            least[n] = [min(each) for each in zip(least[n], spent, strict=True)]
                     batch.back()
             one = statistics.median(seconds[numbers[0]])
             print(f"{engine.config.name}, {a.threads} threads, head {transformer.head_kind}, depth {depth}, KV {a.kv}")
@@ -124,11 +128,12 @@ def main() -> None:
                 high, _, low = (round(n / each, 2) for each in statistics.quantiles(seconds[n], n=4))
                 rows.append({"depth": depth, "parallel": n, "tokens_per_second": round(n / median, 2),
                              "low": low, "high": high})  # fmt: skip
-                least = n / min(seconds[n]) * min(seconds[numbers[0]]) / numbers[0]
+                gain = n / min(seconds[n]) * min(seconds[numbers[0]]) / numbers[0]
                 line = (
                     f"{n:3} {1e3 * median:8.1f} ms [least {1e3 * min(seconds[n]):.1f}] {n / median:8.1f} tokens/s "
-                    f"{n / median * one / numbers[0]:.2f}x [of the least {least:.2f}x]")
-                print(line, *(f"{name} {ms:.1f}" for name, ms in zip(STAGES, spent[n], strict=True) if ms >= 0.05))
+                    f"{n / median * one / numbers[0]:.2f}x [of the least {gain:.2f}x]")
+                parts = zip(STAGES, least[n], strict=True)
+                print(line, *(f"{stage} {ms:.1f}" for stage, ms in parts if 0.05 <= ms < math.inf))
             if a.prompt:
                 mixed(engine, batches, caches, a)
         if a.json:

@@ -5,7 +5,7 @@ from pyx.cpu cimport kernels
 from pyx.memory cimport Arena
 from pyx.bit_planes cimport PLANE_TOKENS, PLANE_TOP, BitPlanes, answer
 from pyx.stored_rows cimport StoredRows
-from pyx.team cimport team
+from pyx.team cimport stage_clock, team
 from pyx.ternary cimport TernaryMatrix
 
 cdef enum head_kind:
@@ -58,10 +58,10 @@ cdef class Head:
         self, const kernels *kernel, StoredRows stored, int64_t n_token, const answer *a, int64_t row0, int64_t row1,
         int tid) noexcept nogil
     # The end of a step, by every thread of the team: final norm (norm [k]) and the logits a [n] of n residual vectors;
-    # x [n][k] is scratch.
+    # x [n][k] is scratch.  clock: the thread's, or NULL.
     cdef void give(
-        self, const kernels *kernel, int64_t n, const answer *a, const float *norm, float eps, float *x, int tid,
-        int n_thread) noexcept nogil
+        self, const kernels *kernel, int64_t n, const answer *a, const float *norm, float eps, float *x,
+        stage_clock *clock, int tid, int n_thread) noexcept nogil
     # logits of a ternary head
     cdef void ternary(
         self, const kernels *kernel, int64_t n_token, const answer *a, int64_t row0, int64_t row1,

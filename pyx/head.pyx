@@ -35,7 +35,7 @@ from pyx.memory cimport Arena
 from pyx.bit_planes cimport BitPlanes, answer
 from pyx.bit_planes import sizes
 from pyx.stored_rows cimport STORED_F16, StoredRows
-from pyx.team cimport claim, team_barrier
+from pyx.team cimport HEAD, NORM, WAIT, claim, lap, stage_clock, team_barrier
 from pyx.projection cimport group_rows
 from pyx.ternary cimport TernaryMatrix
 
@@ -280,8 +280,8 @@ cdef class Head:
                 begun = row + 1
 
     cdef void give(
-        self, const kernels *kernel, int64_t n, const answer *a, const float *norm, float eps, float *x, int tid,
-        int n_thread) noexcept nogil:
+        self, const kernels *kernel, int64_t n, const answer *a, const float *norm, float eps, float *x,
+        stage_clock *clock, int tid, int n_thread) noexcept nogil:
         cdef int64_t t = 0, some, i, k = self.k
         while t < n:
             some = min(<int64_t>HEAD_TOKENS, n - t)
@@ -290,14 +290,19 @@ cdef class Head:
                 if self.basis:
                     kernel.change_basis(x + i * k, self.signs, NULL, k, self.basis, x + i * k)
                 self.ask(kernel, i, x + i * k)
+            lap(clock, NORM)
             team_barrier(&self.team, n_thread)
+            lap(clock, WAIT)
             self.logits(
                 kernel, some, a + t, x, share(self.n_row, self.unit(), tid, n_thread),
                 share(self.n_row, self.unit(), tid + 1, n_thread), tid, n_thread)
             t += some
+            lap(clock, HEAD)
             if t < n:  # the next vectors take their place
                 team_barrier(&self.team, n_thread)
+                lap(clock, WAIT)
         self.go_on(kernel, tid, n_thread)
+        lap(clock, HEAD)
 
     cdef void ask(self, const kernels *kernel, int64_t t, const float *x) noexcept nogil:
         cdef int64_t n

@@ -43,7 +43,8 @@ from pyx.ternary cimport TernaryMatrix
 cdef dict STAGE_NAMES = {
     EMBED: "embedding", NORM: "norms and rounding", QKV: "q, k, v", ROPE: "rotation", ATTEND: "attention",
     OUT: "attention output", ROUTE: "experts chosen", GATE_UP: "gate, up", DOWN: "down", HEAD: "head", WAIT: "waiting"}
-#: what a thread does while a step runs, in the order of keep_times; attention and head contain barriers of their own
+#: what a thread does while a step runs, in the order of keep_times; attention and a two-stage head contain barriers of
+#: their own
 STAGES = tuple([STAGE_NAMES[i] for i in range(N_STAGE)])
 
 
@@ -99,8 +100,7 @@ cdef void run_step(
         run_layer(p, &layers[index], tid, n_thread)
     if p.n_answer == 0:
         return
-    head.give(p.kernel, p.n_answer, p.w.answers, p.output_norm, p.eps, p.w.x, tid, n_thread)
-    lap(clock, HEAD)
+    head.give(p.kernel, p.n_answer, p.w.answers, p.output_norm, p.eps, p.w.x, clock, tid, n_thread)
 
 
 cdef void run_on(

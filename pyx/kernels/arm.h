@@ -18,9 +18,9 @@ INLINE void prefetch_l2(const void *p) { __builtin_prefetch(p, 0, 2); }
 
 INLINE void prefetch_stream(const void *p) { prefetch_l2((const char *)p + AHEAD); }
 
-INLINE const uint8_t *panel_ahead(const uint8_t *panel, const uint8_t *ahead, int group)
+INLINE const uint8_t *panel_ahead(const uint8_t *panel, const uint8_t *ahead)
 {
-    (void)panel, (void)group;
+    (void)panel;
     return ahead;
 }
 

@@ -50,6 +50,11 @@ INLINE vb ints(int32_t x) { return _mm256_set1_epi32(x); }
 INLINE vb and32(vb a, vb b) { return _mm256_and_si256(a, b); }
 INLINE vb shift16(vb a, int n) { return _mm256_srli_epi16(a, n); }
 INLINE vb add32(vb a, vb b) { return _mm256_add_epi32(a, b); }
+INLINE vb keep(vb a)
+{
+    __asm__("" : "+x"(a));
+    return a;
+}
 INLINE vb quarter32(vb a) { return _mm256_srai_epi32(a, 2); }
 INLINE vb widen16(const int8_t *p) { return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p)); }
 

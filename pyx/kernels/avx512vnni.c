@@ -122,7 +122,7 @@ static void ternary_matvec(const uint8_t *codes, int64_t n_row, int64_t n_block,
 
 /* Four rows against up to four tokens, two blocks a step: 16 sums, and each vector of codes serves all tokens. */
 #define TILE_TOKENS 4
-#define TILE_WHOLE
+#define TILE_WHOLE (1 << 20)
 enum { TILE_ROWS = 4 };
 
 INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const int8_t *x, int64_t x_stride, int n_row,

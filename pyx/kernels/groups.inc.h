@@ -16,7 +16,7 @@
  *                       {GROUP_SOME, .. 2, 1}
  *   PANEL_TOKENS        tokens that share a panel's codes in registers (2, 4 or 8)
  *   PANEL_OWN           1: the results of one token stay in registers beside its sums; else 0
- *   panel_ahead(panel, ahead, group)  the first of the lines to fetch meanwhile
+ *   panel_ahead(panel, ahead)  the first of the lines to fetch meanwhile
  *   panel_sums(codes, ahead, n_step, n_token, q, ld, sum)
  *                       sum [n_token][PANEL_VECTORS] of one group of a panel, the sums of codes times activations,
  *                       which lie ld apart; meanwhile it calls panel_fetch for as many lines; inlined with constant
@@ -130,7 +130,7 @@ INLINE void panel_add(const uint8_t *panel, const uint8_t *ahead, int64_t n_grou
             vi s[PANEL_TOKENS][PANEL_VECTORS];
             if (!own)
                 __asm__ volatile("" ::: "memory"); /* y stays in memory: the registers are for the sums */
-            const uint8_t *line = panel_ahead(panel, ahead, group);
+            const uint8_t *line = panel_ahead(panel, ahead);
             panel_fetch(line);
             panel_fetch(line + 64);
             panel_sums(panel + 2 * PANEL_ROWS, line + 2 * PANEL_ROWS, group / 4, n_token, q, ld * group, s);

@@ -114,8 +114,8 @@ struct kernels {
      * 64 rows are a panel of groups, each half d[64] and codes [group/4][16][4]: bits 2f .. 2f+1 of byte b of lane i of
      * step s are the code of row 16f + i for q[4s + b] of the group.  A matrix that is the sum of n_plane ternary ones
      * (planes) has a group of each plane for every group of activations, side by side: n_group * n_plane groups, added
-     * in this order.  Lines of panels are asked for `ahead` bytes before they are used; the numbers do not depend on
-     * it. */
+     * in this order.  Lines of panels are asked for `ahead` bytes before they are used, or as the target knows
+     * better; the numbers do not depend on it. */
     void (*panel_matmul)(const uint8_t *panels, int64_t ahead, int64_t row0, int64_t row1, int64_t n_group, int group,
                          int n_plane, const int8_t *q, const float *d, const int32_t *sum, int64_t n_token, int add,
                          float *out, int64_t ld_out);

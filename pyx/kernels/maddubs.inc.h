@@ -19,6 +19,8 @@
  *   widen_by(sums, f)                 narrow sums times f (1 or 4, a constant) as int32 lanes of four bytes each
  *   dot_abs(sums, a, b)               int32 sums + products of signed bytes of +-127
  *   dot_wide(sums, u, x)              int32 sums + products of any unsigned and signed bytes
+ *   keep(sums)                        the same sums; else compilers add up the products of many steps in a tree, for which
+ *                                     there are no registers
  *   fold(sums)                        two int32 lanes added to one: __m128i
  *
  * The bounds below show that no int16 overflows, also for code 3, which a corrupt file can hold. */
@@ -113,7 +115,7 @@ INLINE vb dot_block(vb sums, const vb c[4], const int8_t *x)
 /* One row against up to eight tokens: the block is unpacked once, each token has one narrow sum.
  * Ten blocks: 10 * 3048 = 30480 <= 32767. */
 #define TILE_TOKENS 8
-#define TILE_WHOLE
+#define TILE_WHOLE (28 << 10)
 enum { TILE_ROWS = 1, TILE_BLOCKS = NARROW_STEPS(10) };
 
 INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const int8_t *x, int64_t x_stride, int n_row,
@@ -134,7 +136,7 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
                 prefetch_stream(codes + i * TERNARY_BLOCK_BYTES);
             unpack(codes + i * TERNARY_BLOCK_BYTES, c);
             for (int t = 0; t < n_token; t++)
-                s[t] = dot_block(s[t], c, x + t * x_stride + i * TERNARY_BLOCK);
+                s[t] = keep(dot_block(s[t], c, x + t * x_stride + i * TERNARY_BLOCK));
         }
         for (int t = 0; t < n_token; t++)
             total[t] = add32(total[t], widen_by(s[t], 1));
@@ -154,9 +156,9 @@ enum { SUM_VECTORS = 8 / LANE_WIDTH }; /* vi in 32 bytes */
 
 #define GROUP_ROWS 16
 #define GROUP_SOME 4
-#define PANEL_TOKENS 2
+#define PANEL_TOKENS MATVEC_ROWS
 #define PANEL_OWN 0
-#define GROUP_MANY 16
+#define GROUP_MANY (MATVEC_ROWS == 4 ? 8 : 16)
 
 INLINE vb broadcast4(const void *p)
 {
@@ -227,45 +229,67 @@ INLINE void group_vector(const uint8_t *rows, int64_t stride, int64_t n_group, i
     }
 }
 
-/* Half of the lanes at a time.  As in matvec_rows, one shift instead of three, and sums at weight 1 and at weight 4.
+/* Half of the lanes at a time, and rows of one pair of fields, bits 1-0 and 3-2 or 5-4 and 7-6, or of both.  As in
+ * matvec_rows, one shift instead of three, and sums at weight 1 and at weight 4.
  * Bounds of the int16 lanes: weight 1 gets products of pairs of at most 2 * 3 * 127 = 762 a step, 24384 in 32; weight 4
  * gets 3048, 24384 in 8. */
-INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_step, int n_token, const int8_t *q, int64_t ld,
-                       vi (*sum)[PANEL_VECTORS])
+INLINE void panel_part(const uint8_t *codes, const uint8_t *ahead, int n_step, int lane, int pair, int n_pair,
+                       int n_token, const int8_t *q, int64_t ld, vi (*sum)[PANEL_VECTORS])
 {
     const int n_part = NARROW_STEPS(8) < n_step ? NARROW_STEPS(8) : n_step;
     const vb low = bytes(0x03), high = bytes(0x0c);
-    for (int lane = 0; lane < 16; lane += 8) {
-        vb sum1x[PANEL_TOKENS][2], total4x[PANEL_TOKENS][2]; /* rows of bits 1-0 and 3-2, then 5-4 and 7-6 */
+    vb sum1x[PANEL_TOKENS][2], total4x[PANEL_TOKENS][2];
+    for (int t = 0; t < n_token; t++)
+        for (int p = 0; p < n_pair; p++)
+            sum1x[t][p] = total4x[t][p] = ints(0);
+    for (int part = 0; part < n_step; part += n_part) {
+        vb sum4x[PANEL_TOKENS][2];
         for (int t = 0; t < n_token; t++)
-            sum1x[t][0] = sum1x[t][1] = total4x[t][0] = total4x[t][1] = ints(0);
-        for (int part = 0; part < n_step; part += n_part) {
-            vb sum4x[PANEL_TOKENS][2];
-            for (int t = 0; t < n_token; t++)
-                sum4x[t][0] = sum4x[t][1] = ints(0);
+            for (int p = 0; p < n_pair; p++)
+                sum4x[t][p] = ints(0);
 #pragma GCC unroll 8 /* the end of so short a loop would be guessed wrongly */
-            for (int i = part; i < part + n_part; i++) {
-                vb c = load32(codes + 64 * i + 4 * lane), s = shift16(c, 4);
-                if (lane == 0)
-                    panel_fetch(ahead + 64 * i);
-                for (int t = 0; t < n_token; t++) {
-                    vb x = broadcast4(q + t * ld + 4 * i);
-                    sum1x[t][0] = dot_narrow(sum1x[t][0], and32(c, low), x);
-                    sum4x[t][0] = dot_narrow(sum4x[t][0], and32(c, high), x);
-                    sum1x[t][1] = dot_narrow(sum1x[t][1], and32(s, low), x);
-                    sum4x[t][1] = dot_narrow(sum4x[t][1], and32(s, high), x);
+        for (int i = part; i < part + n_part; i++) {
+            __asm__ volatile("" ::: "memory"); /* step by step: lines that are asked for all at once are dropped */
+            vb c = load32(codes + 64 * i + 4 * lane);
+            if (lane == 0 && pair == 0)
+                panel_fetch(ahead + 64 * i);
+            for (int t = 0; t < n_token; t++) {
+                vb x = broadcast4(q + t * ld + 4 * i);
+                for (int p = 0; p < n_pair; p++) {
+                    vb f = pair + p ? shift16(c, 4) : c;
+                    sum1x[t][p] = keep(dot_narrow(sum1x[t][p], and32(f, low), x));
+                    sum4x[t][p] = keep(dot_narrow(sum4x[t][p], and32(f, high), x));
                 }
             }
-            for (int t = 0; t < n_token; t++)
-                for (int p = 0; p < 2; p++)
-                    total4x[t][p] = add32(total4x[t][p], widen_by(sum4x[t][p], 1));
         }
         for (int t = 0; t < n_token; t++)
-            for (int p = 0; p < 2; p++) {
-                vb first = widen_by(sum1x[t][p], 1), second = quarter32(total4x[t][p]);
-                memcpy(sum[t] + (32 * p + lane) / LANE_WIDTH, &first, sizeof first);
-                memcpy(sum[t] + (32 * p + 16 + lane) / LANE_WIDTH, &second, sizeof second);
-            }
+            for (int p = 0; p < n_pair; p++)
+                total4x[t][p] = add32(total4x[t][p], widen_by(sum4x[t][p], 1));
+    }
+    for (int t = 0; t < n_token; t++)
+        for (int p = 0; p < n_pair; p++) {
+            vb first = widen_by(sum1x[t][p], 1), second = quarter32(total4x[t][p]);
+            vi *at = sum[t] + (32 * (pair + p) + lane) / LANE_WIDTH;
+            memcpy(at, &first, sizeof first);
+            memcpy(at + 16 / LANE_WIDTH, &second, sizeof second);
+        }
+}
+
+INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_step, int n_token, const int8_t *q, int64_t ld,
+                       vi (*sum)[PANEL_VECTORS])
+{
+    const int most = MATVEC_ROWS / 2; /* tokens whose sums of both pairs stay in registers */
+    if (n_token == 2 * most && most > 1) {
+        panel_part(codes, ahead, n_step, 0, 0, 1, n_token, q, ld, sum);
+        panel_part(codes, ahead, n_step, 8, 0, 1, n_token, q, ld, sum);
+        panel_part(codes, ahead, n_step, 0, 1, 1, n_token, q, ld, sum);
+        panel_part(codes, ahead, n_step, 8, 1, 1, n_token, q, ld, sum);
+        return;
+    }
+    const int some = n_token < most ? n_token : most;
+    for (int t = 0; t < n_token; t += some) {
+        panel_part(codes, ahead, n_step, 0, 0, 2, some, q + t * ld, ld, sum + t);
+        panel_part(codes, ahead, n_step, 8, 0, 2, some, q + t * ld, ld, sum + t);
     }
 }
 
@@ -280,7 +304,7 @@ typedef vb head_x;
 typedef vb head_sums;
 
 INLINE head_x head_load(const int16_t *x) { return load32(x); }
-INLINE head_sums head_dot(head_sums sums, const int8_t *w, head_x x) { return dot16(sums, widen16(w), x); }
+INLINE head_sums head_dot(head_sums sums, const int8_t *w, head_x x) { return keep(dot16(sums, widen16(w), x)); }
 
 INLINE int64_t head_total(head_sums sums)
 {

@@ -66,6 +66,11 @@ INLINE vb ints(int32_t x) { return twice(_mm_set1_epi32(x)); }
 INLINE vb and32(vb a, vb b) { return PAIRS(_mm_and_si128, a, b); }
 INLINE vb shift16(vb a, int n) { return BOTH(_mm_srli_epi16, a, n); }
 INLINE vb add32(vb a, vb b) { return PAIRS(_mm_add_epi32, a, b); }
+INLINE vb keep(vb a)
+{
+    __asm__("" : "+x"(a.lo), "+x"(a.hi));
+    return a;
+}
 INLINE vb quarter32(vb a) { return BOTH(_mm_srai_epi32, a, 2); }
 
 INLINE vb widen16(const int8_t *p)

@@ -9,12 +9,13 @@
  *                                      whether to fetch what lies ahead of the codes
  *   LOOKUP_TOKENS or PACK_LINES        only where lookup.inc.h or packs.inc.h is faster for many tokens
  *
- *   TILE_WHOLE                         only where rows are not cut into chunks, see below
+ *   TILE_WHOLE                         only where rows are not cut into chunks, see below: the bytes of activations that
+ *                                      a tile can read again and again at its speed
  *
  * The activations of a tile are up to 24 KiB and stay in a first-level cache of 32 KiB while PANEL rows of weights
  * pass; longer rows are cut into chunks for that.  Pieces of rows stream worse than rows: what is fetched ahead belongs
- * to another piece.  So where the second-level cache feeds the tile, rows stay whole (x86-64, benchmarks/SPEED.md).  A
- * panel of weights is read from memory once, by the first tokens, for all. */
+ * to another piece.  So x86-64 keeps rows whole, and tiles of long rows have fewer tokens (benchmarks/SPEED.md).  A panel
+ * of weights is read from memory once, by the first tokens, for all. */
 #ifndef BITNET_EDGE_TILES_H
 #define BITNET_EDGE_TILES_H
 
@@ -63,10 +64,12 @@ static void tiled_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, c
         return;
     }
     int64_t row_bytes = n_block * TERNARY_BLOCK_BYTES, x_stride = n_block * TERNARY_BLOCK;
-    int64_t n_group = (n_token + TILE_TOKENS - 1) / TILE_TOKENS;
 #ifdef TILE_WHOLE
-    int64_t chunk = n_block;
+    int64_t chunk = n_block, most = x_stride > 0 ? TILE_WHOLE / x_stride : TILE_TOKENS;
+    most = most < 2 ? 2 : most < TILE_TOKENS ? most : TILE_TOKENS;
+    int64_t n_group = (n_token + most - 1) / most;
 #else
+    int64_t n_group = (n_token + TILE_TOKENS - 1) / TILE_TOKENS;
     int64_t most = TILE_INPUTS / TERNARY_BLOCK / ((n_token + n_group - 1) / n_group);
     int64_t n_chunk = n_block > 0 ? (n_block + most - 1) / most : 1;
     int64_t chunk = (n_block + 2 * n_chunk - 1) / (2 * n_chunk) * 2; /* equal chunks of whole pairs of blocks */

@@ -31,14 +31,15 @@ INLINE void prefetch_stream(const void *p)
  * products (1.6 times as long for a head of 256 elements a row). */
 INLINE int is_stream(int64_t k) { return k > 1024; }
 
-/* What is fetched while a group of a panel is read.  Smaller groups are left to the processor, which fetches a stream
- * into its second-level cache, and only taken from there: 0.93 instead of 0.8 of a plain sum's rate
+/* Panels are one stream, which the processor fetches into its second-level cache by itself; lines are only taken from
+ * there.  Asking memory for lines far ahead keeps 0.73 to 0.85 of a plain sum's rate, this 0.82 to 0.95
  * (benchmarks/SPEED.md). */
 enum { PANEL_CLOSE = 320 };
 
-INLINE const uint8_t *panel_ahead(const uint8_t *panel, const uint8_t *ahead, int group)
+INLINE const uint8_t *panel_ahead(const uint8_t *panel, const uint8_t *ahead)
 {
-    return group == GROUP ? ahead : panel + PANEL_CLOSE;
+    (void)ahead;
+    return panel + PANEL_CLOSE;
 }
 
 /* ---- KV pages ---------------------------------------------------------------------------------------------------- */
