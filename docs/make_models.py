@@ -32,6 +32,8 @@ MODELS = (
     Model("Ternary-Bonsai 1.7B", "bonsai-1.7b"),
     Model("Ternary-Bonsai 4B", "bonsai-4b"),
     Model("Ternary-Bonsai 8B", "bonsai-8b"),
+    Model("Ternary-Bonsai 27B", "bonsai-27b"),
+    Model("Ternary-Bonsai 2 27B", "bonsai2-27b"),
     Model("BitNet-b1.58-2B-4T", "2b-4t"),
     Model("bitnet_b1_58-large", "large"),
     Model("bitnet_b1_58-xl", "xl"),
@@ -45,6 +47,7 @@ MODELS = (
     Model("Bonsai 1.7B (1 bit)", "bonsai-1bit-1.7b"),
     Model("Bonsai 4B (1 bit)", "bonsai-1bit-4b"),
     Model("Bonsai 8B (1 bit)", "bonsai-1bit-8b"),
+    Model("Bonsai 27B (1 bit)", "bonsai-1bit-27b"),
 )
 
 
@@ -87,12 +90,12 @@ BINARY = """The models of 1 bit have weights -1 and +1 only, in type Q1_0. Here 
 and in what `pull` stores: only the download is smaller. Ternary is the better buy per byte: in one published test
 (ArmanJR/PrismML-Bonsai-vs-Qwen3.5-Benchmark) Ternary-Bonsai 4B, a download of 1.07 GB, has 83% of the answers right,
 the 8B of 1 bit, 1.16 GB, 79%."""
-TYPES = """Types of matrices: I2_S (three layouts), TQ1_0, TQ2_0, Q2_0 with groups of 64 or 128, PQ2_0, PQ2_0_R64, Q1_0,
-PTQ1_0, STQ1_0, IQ1_BN, IQ2_BN, IQ2_BN_R4, packed Hugging Face weights, 2 bits of MLX, and floats, Q8_0 or Q4_0 whose
-values are ternary; `convert --ternarise` rounds latent weights. In files with the key `bitnet-edge.planes.group`, each
-matrix is the sum of 1 to 4 ternary ones (planes), with a scale for each 32, 64 or 128 weights: TP32_R64, TP64_R64,
-PQ2_0_R64. `bitnet-edge model check FILE` tests whether a file is
-sound."""
+TYPES = """Types of matrices: I2_S (three layouts), TQ1_0, TQ2_0, Q2_0 with groups of 64 or 128, PQ2_0, PQ2_0_R64, Q1_0
+(an early one of type 40 as well, if 128 weights share a scale), PTQ1_0, STQ1_0, IQ1_BN, IQ2_BN, IQ2_BN_R4, packed
+Hugging Face weights, 2 bits of MLX, and floats, Q8_0 or Q4_0 whose values are ternary; `convert --ternarise` rounds
+latent weights. In files with the key `bitnet-edge.planes.group`, each matrix is the sum of 1 to 4 ternary ones
+(planes), with a scale for each 32, 64 or 128 weights: TP32_R64, TP64_R64, PQ2_0_R64. `bitnet-edge model check FILE`
+tests whether a file is sound."""
 
 
 def rate(speed: float) -> str:

@@ -64,7 +64,8 @@ class Known:
 
 
 #: sizes are those of the published files, rounded, or counted from dimensions; the exact size comes from the hub before
-#: anything is downloaded
+#: anything is downloaded.  Of Ternary-Bonsai groups of 128 come first (PQ2_0), then blocks of 64; files of the plain
+#: name Q2_0 come last, since their publisher has withdrawn those with groups of 128: blocks of 64 may replace them
 KNOWN = {
     each.name: each
     for each in (
@@ -82,6 +83,12 @@ KNOWN = {
         Known("bonsai-8b", "prism-ml/Ternary-Bonsai-8B-gguf", "Ternary-Bonsai-8B-PQ2_0.gguf", 2_180_000_000,
               "Apache-2.0", "chat, thinking",
               others=("Ternary-Bonsai-8B-Q2_0_g64.gguf", "Ternary-Bonsai-8B-Q2_0.gguf")),
+        Known("bonsai-27b", "prism-ml/Ternary-Bonsai-27B-gguf", "Ternary-Bonsai-27B-PQ2_0.gguf", 7_170_000_000,
+              "Apache-2.0", "chat, thinking; for PCs",
+              others=("Ternary-Bonsai-27B-Q2_g64.gguf", "Ternary-Bonsai-27B-Q2_0.gguf")),
+        Known("bonsai2-27b", "prism-ml/Ternary-Bonsai-2-27B-gguf", "Ternary-Bonsai-2-27B-PQ2_0.gguf", 7_200_000_000,
+              "Apache-2.0", "chat, thinking; for PCs",
+              others=("Ternary-Bonsai-2-27B-PTQ1_0.gguf", "Ternary-Bonsai-2-27B-Q2_0.gguf")),
         Known("bitnet-2b-4t", "microsoft/bitnet-b1.58-2B-4T-gguf", "ggml-model-i2_s.gguf", 1_190_000_000,
               "MIT", "chat"),
         Known("falcon3-1b", "tiiuae/Falcon3-1B-Instruct-1.58bit-GGUF", "ggml-model-i2_s.gguf", 1_360_000_000,
@@ -109,6 +116,8 @@ KNOWN = {
               "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-4B.gguf",)),
         Known("bonsai-1bit-8b", "prism-ml/Bonsai-8B-gguf", "Bonsai-8B-Q1_0.gguf", 1_160_000_000,
               "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-8B.gguf",)),
+        Known("bonsai-1bit-27b", "prism-ml/Bonsai-27B-gguf", "Bonsai-27B-Q1_0.gguf", 3_800_000_000,
+              "Apache-2.0", "1 bit; chat, thinking; for PCs"),
     )
 }  # fmt: skip
 

@@ -122,7 +122,7 @@ SHAPES = {
 }
 
 #: the binary models of the same dimensions, which a pull stores as two-bit codes
-SHAPES |= {f"bonsai-1bit-{size}": SHAPES[f"bonsai-{size}"] for size in ("1.7b", "4b", "8b")}
+SHAPES |= {f"bonsai-1bit-{size}": SHAPES[f"bonsai-{size}"] for size in ("1.7b", "4b", "8b", "27b")}
 
 #: the names under which they were published, and those of `pull`
 ALIASES = {

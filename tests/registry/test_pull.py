@@ -302,6 +302,10 @@ def test_known_names() -> None:
     for name in ("bonsai.gguf", "a/bonsai"):
         with pytest.raises(ModelNotFound, match="no such file or directory$"):
             open_checkpoint(name)
+    for name, known in library.KNOWN.items():  # of groups of 128 only files whose type says so, but as the last resort
+        if name.startswith(("bonsai-", "bonsai2-")) and "1bit" not in name:
+            plain = known.file.replace("-PQ2_0", "-Q2_0")
+            assert known.file.endswith("-PQ2_0.gguf") and known.others[-1] == plain != known.others[0], name
     assert all(each.licence and each.nbytes > 9e7 and each.about for each in library.KNOWN.values())
 
 
