@@ -11,7 +11,7 @@ import struct
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -34,12 +34,14 @@ from edge.formats.gguf_keys import architecture, metadata, rope_tensor
 from edge.formats.gguf_part import Part
 from edge.formats.gguf_writer import Buffer
 from edge.formats.packing import packed
+from edge.layers import Delta
 from edge.registry.families import FAMILIES
 
 #: TQ2_0 holds the same groups of 128 weights as I2_S, with the four codes of a byte in the opposite order
 _REVERSED = bytes(b >> 6 | (b >> 2 & 0x0C) | (b << 2 & 0x30) | (b << 6 & 0xC0) for b in range(256))
 
 _ROWS = 256  # embedding rows per piece
+_GROUP_BYTES = 34  # of PQ2_0: a scale and the codes of 128 weights
 
 
 @dataclass
@@ -63,8 +65,6 @@ class Written:
         return Written(crc, *numbers)
 
 
-
-
 def _conventions(c: ModelConfig) -> tuple[Any, ...]:
     """What must be read back unchanged, besides the tensors: all but what a file rounds to float32, and the rotation,
     whose style it may change.
@@ -73,8 +73,28 @@ def _conventions(c: ModelConfig) -> tuple[Any, ...]:
     for layer in layers:
         for name in ("rotation", "query_scale"):
             layer["mixer"].pop(name, None)
-        layer["mixer"].pop("tiled", None)  # with as many key heads it means nothing
     return c.n_vocab, c.activation_quant, c.tied, c.rotated, layers
+
+
+#: tensors of a gated delta layer with rows for each value head
+_OF_VALUE_HEADS = ("attn_qkv", "attn_gate", "ssm_conv1d", "ssm_alpha", "ssm_beta", "ssm_a", "ssm_dt")
+
+
+def _tiled(config: ModelConfig) -> ModelConfig:
+    """The same model with the value heads of gated delta layers in the order of GGUF (:class:`edge.layers.Delta`)."""
+    layers = tuple(
+        replace(layer, mixer=replace(layer.mixer, tiled=True)) if isinstance(layer.mixer, Delta) else layer
+        for layer in config.layers
+    )
+    return replace(config, layers=layers)
+
+
+def _heads(mixer: Delta) -> list[int] | None:
+    """The old value head of each new one, of a gated delta mixer whose heads are not tiled; None if nothing moves."""
+    each = mixer.n_v_head // mixer.n_k_head
+    if mixer.tiled or 1 in (each, mixer.n_k_head):
+        return None
+    return [key * each + i for i in range(each) for key in range(mixer.n_k_head)]
 
 
 class Target:
@@ -85,7 +105,7 @@ class Target:
 
     def __init__(self, checkpoint: Checkpoint, type: str, embedding: str) -> None:
         self.checkpoint = checkpoint
-        self.config = checkpoint.config
+        self.config = _tiled(checkpoint.config)
         self.type = type
         self.embedding = embedding
         self.arch = architecture(self.config)
@@ -101,9 +121,6 @@ class Target:
         if self.permute and rotation.dim != self.config.head_dim:
             raise UsageError(f"{checkpoint.path}: rotates only {rotation.dim} of {self.config.head_dim} "
                              "dimensions, whose rows cannot be reordered for GGUF")
-        if any(not mixer.tiled and mixer.n_v_head != mixer.n_k_head for mixer in self.config.recurrent):
-            raise UsageError(f"{checkpoint.path}: GGUF files have the value heads of gated delta layers in another "
-                             "order than Hugging Face folders; use a GGUF file of the model")
         self.written: dict[str, Written] = {}
         self.part: Part | None = None  # as far as it is written
         self.notes: list[str] = []
@@ -145,7 +162,7 @@ class Target:
                 raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has {math.prod(tensor.shape)} weights, "
                                  "not a multiple of 128 as I2_S needs; use the original model")
             if self.type == "TQ2_0" and tensor.shape[-1] % 256:
-                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[1]}, not a "
+                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[-1]}, not a "
                                  "multiple of 256 as TQ2_0 needs; use I2_S")
             return gguf.Entry(tensor.name, self.type, tensor.shape, partial(self._ternary, tensor))
         stored = "F32"
@@ -189,13 +206,11 @@ class Target:
         rows, k = tensor.flat
         matrix = self._pack(tensor)
         scales = _simplest(matrix.scales)
-        order = self.order(tensor.name)
         weights = memoryview(matrix.unpack()).cast("B")
-        if order is not None:
-            weights = memoryview(b"".join(weights[row * k : (row + 1) * k] for row in order))
+        if self.moves(tensor.name):
+            weights = memoryview(b"".join(self._moved(tensor.name, weights, rows)))
             if len(scales) > 1:
-                per_row = len(scales) // rows
-                scales = [scale for row in order for scale in scales[row * per_row : (row + 1) * per_row]]
+                scales = [scale for part in self._moved(tensor.name, scales, rows) for scale in part]
             matrix = TernaryMatrix.pack("I8", weights, rows, k, scale=scales[0])
         written = self.written[tensor.name]
         written.crc, written.scales = zlib.crc32(weights), scales
@@ -217,11 +232,8 @@ class Target:
             matrix = packed(tensor, groups=True)
         except ValueError as error:
             raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {error}") from None
-        order = self.order(tensor.name)
-        if order is not None:
-            data = matrix.encode_groups()
-            size = len(data) // len(order)
-            data = b"".join(data[row * size : (row + 1) * size] for row in order)
+        if self.moves(tensor.name):
+            data = b"".join(self._moved(tensor.name, matrix.encode_groups(), matrix.n_row, unit=_GROUP_BYTES))
             matrix = TernaryMatrix.pack("PQ2_0", data, matrix.n_row, matrix.k)
         data = matrix.encode_panels() if stored == PANELS else matrix.encode_groups()
         self.written[tensor.name].crc = zlib.crc32(data)
@@ -245,29 +257,29 @@ class Target:
         return b"".join(codes[i * 64 : i * 64 + 64] + halves[i // each] for i in range(n_block))
 
     def _dense(self, tensor: Tensor) -> Iterator[Buffer]:
-        """A float projection unchanged, except that rows are reordered if the architecture requires it."""
+        """A float projection unchanged, but in the order of the file."""
         if tensor.scale != 1.0:
             raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} is dense and has a scale, which "
                              "cannot be written")
-        order = self.order(tensor.name)
         data: Buffer = tensor.data
-        if order is not None:
-            size = len(data) // len(order)
-            data = b"".join(data[row * size : (row + 1) * size] for row in order)
+        if self.moves(tensor.name):
+            data = b"".join(self._moved(tensor.name, tensor.data, tensor.shape[0]))
         self.written[tensor.name].crc = zlib.crc32(data)
         yield data
 
     def _table(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
-        """Embedding, head and norms: as stored, or decoded and encoded again row by row."""
+        """Embedding, head, norms and small matrices: as stored, or decoded and encoded again row by row."""
         from pyx.stored_rows import StoredRows
 
-        written = self.written[tensor.name]
+        written, data = self.written[tensor.name], tensor.data
+        if self.moves(tensor.name):
+            data = memoryview(b"".join(self._moved(tensor.name, data, tensor.shape[0])))
         if tensor.type == stored:
-            written.crc = zlib.crc32(tensor.data)
-            yield tensor.data
+            written.crc = zlib.crc32(data)
+            yield data
             return
         rows, k = tensor.shape if len(tensor.shape) == 2 else (1, tensor.shape[0])
-        old = StoredRows(tensor.type, tensor.data, rows, k)
+        old = StoredRows(tensor.type, data, rows, k)
         encode = _ENCODERS[stored]
         for start in range(0, rows, _ROWS):
             try:
@@ -278,25 +290,64 @@ class Target:
             written.crc = zlib.crc32(piece, written.crc)
             yield piece
 
+    # ---- the order of rows and columns ----
+
+    def moves(self, name: str) -> bool:
+        """Whether a tensor has rows or columns in another order in the file."""
+        return self.order(name) is not None or self.columns(name) is not None
+
+    def _moved(self, name: str, values: Any, n_row: int, unit: int = 1) -> Iterator[Any]:
+        """The parts of a sequence with something for each row, or for equal parts of it, in the order of the file;
+        ``unit`` items are never parted.
+        """
+        width, columns = len(values) // n_row, self.columns(name)
+        rows: Sequence[int] = self.order(name) or range(n_row)
+        if columns is None or width == 1:  # one scale for a whole row
+            yield from (values[row * width : (row + 1) * width] for row in rows)
+            return
+        part = width // len(columns)
+        if part * len(columns) != width or part % unit:
+            raise UsageError(f"{self.checkpoint.path}: tensor {name} has scales for more weights than a value head has "
+                             "columns, which cannot be reordered for GGUF; use the original model")
+        yield from (values[start : start + part] for row in rows
+                    for start in (row * width + column * part for column in columns))
+
+    def _mixer(self, name: str) -> tuple[str, Any]:
+        """What a tensor is ("attn_q"), and the mixer of its layer in the checkpoint; "" and None of another."""
+        if not name.startswith("blk."):
+            return "", None
+        _, layer, kind = name.split(".")[:3]
+        return kind, self.checkpoint.config.layers[int(layer)].mixer
+
+    def columns(self, name: str) -> list[int] | None:
+        """Which value head's columns, of those that ``ssm_out`` has, each head has in the file; None: no change."""
+        kind, mixer = self._mixer(name)
+        return _heads(mixer) if kind == "ssm_out" else None
+
     def order(self, name: str) -> list[int] | None:
-        """The old row of each new row if Q and K are reordered; None if not.
+        """The old row of each new row if rows of queries and keys, or those of value heads, are reordered; None if not.
 
         Half-split row (half h, index d) of a head becomes row 2d + h for interleaved pairs (as in llama.cpp's
         conversion).
         """
-        if self.permute is None or not name.startswith("blk."):
-            return None
-        kind = name.split(".")[2]
-        if kind not in ("attn_q", "attn_k"):
+        kind, mixer = self._mixer(name)
+        if kind in _OF_VALUE_HEADS:
+            heads = _heads(mixer)
+            if heads is None:
+                return None
+            others = mixer.channels - mixer.inner if kind in ("attn_qkv", "ssm_conv1d") else 0  # queries and keys
+            each = mixer.head_dim_v if kind in ("attn_qkv", "ssm_conv1d", "attn_gate") else 1
+            return [*range(others), *(others + head * each + row for head in heads for row in range(each))]
+        if self.permute is None or kind not in ("attn_q", "attn_k"):
             return None
         head_dim = self.config.head_dim
-        heads = self.config.n_head if kind == "attn_q" else self.config.n_kv_head
+        n_head = self.config.n_head if kind == "attn_q" else self.config.n_kv_head
         half = head_dim // 2
         if self.permute == "interleaved":
             inside = [h * half + d for d in range(half) for h in range(2)]
         else:
             inside = [2 * d + h for h in range(2) for d in range(half)]
-        return [head * head_dim + row for head in range(heads) for row in inside]
+        return [head * head_dim + row for head in range(n_head) for row in inside]
 
     # ---- verification ----
 

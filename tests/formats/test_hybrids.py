@@ -245,11 +245,16 @@ def hybrid_file(path: Path, name: str, form: str = "PQ2_0", keys: dict[str, byte
     return str(target)
 
 
-def hybrid_folder(path: Path, name: str, nested: bool = False) -> str:
+BITNET = {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "online"}
+
+
+def hybrid_folder(path: Path, name: str | tiny.Tiny, nested: bool = False) -> str:
     """The tiny model as a Hugging Face folder; nested: as that of a model that also sees."""
-    model = tiny.HYBRIDS[name]
+    model = tiny.HYBRIDS[name] if isinstance(name, str) else name
     path.mkdir()
     config = {**model.config, "architectures": [model.architecture]}
+    if model.quantization:
+        config["quantization_config"] = model.quantization
     if nested:
         config = {"architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5",
                   "tie_word_embeddings": model.config["tie_word_embeddings"], "text_config": model.config}  # fmt: skip
@@ -466,9 +471,41 @@ def test_conversion_keeps_the_model(tmp_path: Path, name: str) -> None:
     assert (logits[0].view(np.int32) == logits[1].view(np.int32)).all()
 
 
-def test_folders_are_not_converted_into_another_order(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="another order"):
-        convert(hybrid_folder(tmp_path / "m", "qwen35"), tmp_path / "c.gguf")
+def test_folders_become_files_of_the_usual_order(tmp_path: Path) -> None:
+    """Hugging Face has the value heads of a key head together, GGUF has not: what transformers says, from a file that
+    is the one others publish, tensor by tensor."""
+    place, expected, _ = vectors("qwen35")
+    folder, path = hybrid_folder(tmp_path / "m", "qwen35"), tmp_path / "c.gguf"
+    convert(folder, path)
+    checkpoint = with_floats(open_checkpoint(path))
+    assert checkpoint.config.recurrent[0].tiled and checkpoint.config.recurrent[0].n_v_head == 6
+    got = run(build(checkpoint, head="f32"), checkpoint.config, cache(checkpoint.config), tiny.LONG)
+    assert np.abs(got[place] - expected).max() <= 1e-4 * np.ptp(expected)
+    published = open_checkpoint(hybrid_file(tmp_path, "qwen35", "PQ2_0_R64")).tensors
+    for name, tensor in open_checkpoint(path).tensors.items():
+        other = published[name]
+        if tensor.type == other.type and not name.endswith("ssm_a"):  # whose exponential is rounded elsewhere
+            assert bytes(tensor.data) == bytes(other.data), name
+
+
+@pytest.mark.parametrize("type_", ["I2_S", "TQ2_0"])
+def test_folders_with_a_scale_for_each_matrix(tmp_path: Path, type_: str) -> None:
+    """Trained with activations rounded by token: sums of integers, so the same bits in any order of heads."""
+    model = dataclasses.replace(tiny.HYBRIDS["qwen35"], group=0, ternary_table=False, quantization=BITNET)
+    folder = hybrid_folder(tmp_path / "m", model)
+    convert(folder, tmp_path / "c.gguf", type_, "F32")
+    one, two = (open_checkpoint(each) for each in (folder, tmp_path / "c.gguf"))
+    assert two.tensors["blk.0.ssm_out.weight"].type == type_ and one.config.activation_quant == "int8"
+    logits = [run(build(each, head="f32"), each.config, cache(each.config), tiny.LONG) for each in (one, two)]
+    assert (logits[0].view(np.int32) == logits[1].view(np.int32)).all()
+
+
+def test_heads_that_are_narrower_than_a_scale(tmp_path: Path) -> None:
+    model = tiny.HYBRIDS["qwen35"]
+    narrow = dataclasses.replace(model, config={**model.config, "linear_value_head_dim": 64})
+    with pytest.raises(UsageError, match=r"ssm_out\.weight has scales for more weights than a value head") as refused:
+        convert(hybrid_folder(tmp_path / "m", narrow), tmp_path / "c.gguf")
+    assert "\n" not in str(refused.value)
 
 
 def test_columns_in_the_usual_order(tmp_path: Path) -> None:

@@ -458,6 +458,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
     ternary = hf_directory(tmp_path / "t", hf_config(), hf_tensors("scaled"))
     with pytest.raises(EdgeError, match="is ternary already"):
         convert(ternary, target, planes=Planes(3, 32))
+    with pytest.raises(UsageError, match="planes of architecture qwen3moe are not supported"):  # experts
+        convert(folder(tmp_path / "e", "qwen3moe"), tmp_path / "m.gguf", planes=Planes())
     with pytest.raises(UsageError, match="hunyuan-dense are not supported"):
         convert(folder(tmp_path / "h", "hunyuan"), target, planes=Planes(3, 32))
     with pytest.raises(UsageError, match="rows of 192, not a multiple of 128.*--group 64"):
