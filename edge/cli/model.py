@@ -210,9 +210,10 @@ def _planes_rows(said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
     c, tok = facts["config"], facts["tokenizer"]
     heads = f"{count(c['n_head'], 'query head')}, {count(c['n_kv_head'], 'key/value head')}"
-    layer = next((each for each in c["layers"] if not each["mixer"]["window"]), c["layers"][0])
-    rotation, feed_forward = layer["mixer"]["rotation"], layer["feed_forward"]
-    experts = ""
+    parts = [each["feed_forward"] for each in c["layers"]]
+    mixers = [each["mixer"] for each in c["layers"] if each["mixer"]["kind"] == "attention"]
+    rotation = next((each for each in mixers if not each["window"]), mixers[0])["rotation"]
+    feed_forward, experts = next((part for part in parts if "n_expert" in part), parts[0]), ""
     if "n_expert" in feed_forward:
         experts = f"; {feed_forward['n_expert']} experts, of which a token uses {feed_forward['n_used']}"
     rows = [
@@ -220,7 +221,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         ("file", f"{facts['path']} ({human(facts['bytes'])}, {facts['format']})"),
         ("arch", f"{c['arch']}, {count(c['n_layer'], 'layer')}, hidden {c['hidden']}, ffn {feed_forward['ffn']}"
                  f"{experts}"),
-        ("attention", f"{heads}, {c['head_dim']} values each"),
+        ("attention", f"{heads}, {c['head_dim']} values each{_states(c)}"),
         (
             "details",
             f"{feed_forward['activation']}, {'sub-norms' if feed_forward['sub_norm'] else 'no sub-norms'}, "
@@ -242,9 +243,18 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         yield f"  {tensor['name']:<32} {tensor['type']:<6} {' x '.join(map(str, tensor['shape']))}"
 
 
+def _states(c: dict[str, Any]) -> str:
+    """The layers with a state instead of attention, as text."""
+    found = [each["mixer"] for each in c["layers"] if each["mixer"]["kind"] == "delta"]
+    if not found:
+        return ""
+    return (f"; {len(found)} of {c['n_layer']} layers have {count(found[0]['n_v_head'], 'state')} of "
+            f"{found[0]['head_dim_k']} x {found[0]['head_dim_v']} instead")
+
+
 def _windows(c: dict[str, Any]) -> str:
     """The layers with a sliding window, as text."""
-    near = [each["mixer"]["window"] for each in c["layers"] if each["mixer"]["window"]]
+    near = [window for each in c["layers"] if (window := each["mixer"].get("window"))]
     return f"; {len(near)} of {c['n_layer']} layers see the latest {near[0]} only" if near else ""
 
 

@@ -63,7 +63,7 @@ def test_a_turn_reads_little_beyond_what_is_new(files: tuple[str, str], load: Ca
     """Ten turns with a template that changes every answer once it is past: less than 64 tokens are read again."""
     engine = load(template=files[1], ctx=2048, overflow="stop")
     session, held = engine.session(SYSTEM), None
-    for turn in range(8):
+    for turn in range(10):
         answer = session.ask(question(turn), max_tokens=50 + 9 * turn, **GREEDY)
         text, usage = answer.text, answer.usage
         prompt = engine.model.encode(session.messages[:-1])
@@ -185,6 +185,20 @@ def test_the_plan_before_loading_is_the_plan_after(tmp_path: Path, shape: str) -
         assert plans == [engine.plan]
         assert engine.session().complete([1, 2, 3], max_tokens=2).text is not None
         assert engine.space.new_cache().nbytes == engine.plan.kv_bytes
+
+
+def test_commands_open_such_files(files: tuple[str, str]) -> None:
+    from click.testing import CliRunner
+
+    from edge.cli.group import cli
+
+    for command in (["model", "show", files[0]], ["fit", files[0]],
+                    ["kv", "plan", files[0]], ["run", "-m", files[0], "-n", "5", "--temp", "0", "hello"],
+                    ["bench", "-m", files[0], "--depths", "64", "-n", "8", "--repeats", "1"]):  # fmt: skip
+        done = CliRunner().invoke(cli, command)
+        assert done.exit_code == 0, (command, done.output)
+        if command[:2] == ["model", "show"]:
+            assert "3 of 4 layers have 6 states of 64 x 128 instead" in done.output
 
 
 def test_states_within_the_limit(load: Callable[..., edge.Engine]) -> None:
