@@ -6,7 +6,7 @@ from pyx.memory cimport Arena
 cdef extern from "kernels.h" nogil:
     enum stored_type:
         STORED_F32, STORED_F16, STORED_BF16, STORED_Q8_0, STORED_Q6_K, STORED_Q4_0, STORED_Q4_K, STORED_Q2_0
-        STORED_PQ2_0, STORED_PQ2_0_R64, STORED_Q4_1, STORED_Q5_0, STORED_Q5_1, STORED_Q5_K, STORED_Q1_0
+        STORED_PQ2_0, STORED_PQ2_0_R64, STORED_Q4_1, STORED_Q5_0, STORED_Q5_1, STORED_Q5_K, STORED_Q1_0, STORED_Q1_0_G32
 
 cdef class StoredRows:
     cdef const uint8_t *data      # [n_row / together][unit_bytes], the last unit whole

@@ -46,6 +46,7 @@ TYPES = {
     "Q5_1": STORED_Q5_1,
     "Q5_K": STORED_Q5_K,
     "Q1_0": STORED_Q1_0,
+    "Q1_0_G32": STORED_Q1_0_G32,
 }
 
 

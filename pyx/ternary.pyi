@@ -18,7 +18,7 @@ def pack_planes(
     group: int,
 ) -> bytes: ...
 
-def binary_groups(data: Any) -> Arena:
+def binary_groups(data: Any, block: int = 128) -> Arena:
     """The bytes of a Q1_0 tensor as those of a PQ2_0 tensor."""
 
 class TernaryMatrix:

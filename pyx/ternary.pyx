@@ -43,7 +43,7 @@ cdef extern from "kernels.h" nogil:
     void repack_bn(const uint8_t *, int, int64_t, int64_t, uint8_t *, float *)
     int group_faults(const uint8_t *, int, int64_t)
     int panel_faults(const uint8_t *, int, int64_t)
-    void repack_q1_0(const uint8_t *, int64_t, uint8_t *)
+    int repack_q1_0(const uint8_t *, int block, int64_t, uint8_t *)
     void repack_q2_0(const uint8_t *, int64_t, int64_t, uint8_t *)
     void repack_groups(const uint8_t *, int64_t, int64_t, const float *, int64_t, int64_t, uint8_t *)
     void pack_panels(const uint8_t *, int, int64_t, int64_t, uint8_t *)
@@ -73,18 +73,24 @@ cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n, int panels=0)
         raise ValueError("its blocks of 64 weights have scales of their own; those of 128 are supported")
 
 
-def binary_groups(data):
-    """The bytes of a Q1_0 tensor, weights -1 and +1 with a scale for each 128, as those of a PQ2_0 tensor: an Arena.
+def binary_groups(data, int block=GROUP):
+    """The bytes of weights -1 and +1 with a scale for each ``block`` of them, 128 (Q1_0) or 32 (early Q1_0), as those
+    of a PQ2_0 tensor: an Arena.
 
-    Raises ValueError if they are not whole blocks of 18 bytes.
+    Raises ValueError if they are not whole groups of 128, or a group has more than one scale.
     """
     cdef const unsigned char[::1] stored = data
-    cdef int64_t n = stored.shape[0] // 18
-    if n == 0 or stored.shape[0] % 18:
-        raise ValueError(f"{stored.shape[0]} bytes do not fill whole Q1_0 blocks of 18")
+    cdef int64_t size = GROUP // block * (2 + block // 8), n = stored.shape[0] // size
+    cdef bint differ
+    if block not in (32, GROUP):
+        raise ValueError(f"blocks of {block} weights are not supported")
+    if n == 0 or stored.shape[0] % size:
+        raise ValueError(f"{stored.shape[0]} bytes do not fill whole groups of 128 weights, {size} bytes")
     cdef Arena arena = Arena(n * GROUP_WHOLE)
     with nogil:
-        repack_q1_0(&stored[0], n, arena.data)
+        differ = repack_q1_0(&stored[0], block, n, arena.data)
+    if differ:
+        raise ValueError(f"its blocks of {block} weights have scales of their own; those of 128 are supported")
     return arena
 
 
@@ -487,7 +493,7 @@ cdef class TernaryMatrix:
     def dense(str type not None, data, int64_t n_row, int64_t k, float scale=1.0):
         """Keep a projection whose maker left it unquantised, as float32 rows [n_row][k] times ``scale``.
 
-        Raises ValueError for a type that is not in FLOATS, or if sizes do not fit.
+        Raises ValueError for a type that is not in FLOATS, if sizes do not fit, or for a number that is not finite.
         """
         cdef TernaryMatrix self = TernaryMatrix.__new__(TernaryMatrix)
         cdef StoredRows stored = StoredRows(type, data, n_row, k)
@@ -498,6 +504,8 @@ cdef class TernaryMatrix:
             stored.row_into(row, w + row * k)
         for i in range(n_row * k):
             w[i] *= scale
+            if not w[i] * 0 == 0:
+                raise ValueError("it holds a number that is not finite")
         self.m.n_row, self.m.k, self.m.dense = n_row, k, w
         self.m.n_block = (k + TERNARY_BLOCK - 1) // TERNARY_BLOCK
         self.scale_arena = floats

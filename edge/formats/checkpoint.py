@@ -36,8 +36,10 @@ MOST_PLANES = 4
 PANEL_GROUPS = {type: group for group, type in PLANE_TYPES.items()}
 #: types whose scales lie between the codes
 GROUPED_TYPES = (*GROUP_ROWS, *PANEL_GROUPS)
-#: become one of GROUP_ROWS when they are loaded (:mod:`edge.formats.groups`)
-TO_GROUPS = ("MLX", "Q1_0")
+#: binary: weights -1 and +1 -> how many share a scale.  The second is how type 40 was stored before it was NVFP4.
+BINARY_TYPES = {"Q1_0": 128, "Q1_0_G32": 32}
+#: become one of GROUP_ROWS when they are loaded (:mod:`edge.formats.packing`)
+TO_GROUPS = ("MLX", *BINARY_TYPES)
 #: stored types that hold ternary weights; the rest of STORED_TYPES are tables of floats
 TERNARY_TYPES = (
     "I2_S", "TQ1_0", "TQ2_0", "HF_U8", "STQ1_0", "PTQ1_0", "IQ1_BN", "IQ2_BN", "IQ2_BN_R4", *TO_GROUPS,

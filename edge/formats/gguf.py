@@ -97,11 +97,11 @@ _AGAIN = "download or convert the model again as I2_S or TQ2_0"
 _FOREIGN: dict[int, str] = {
     37: f"I8_S; {_AGAIN}",
     38: f"TL1, a table layout that can only be decoded with the tile sizes of the machine that wrote it; {_AGAIN}",
-    40: f"NVFP4; {_AGAIN}",
 }
 #: possible meanings of an id: (type, weights per block, bytes per block, bytes before a row); the size of the largest
 #: tensor decides
 _FORKS: dict[int, tuple[tuple[str, int, int, int], ...]] = {
+    40: (("Q1_0_G32", 32, 6, 0),),
     41: (("Q1_0", 128, 18, 0),),
     42: (("Q2_0", 64, 18, 0), ("PQ2_0", 128, 34, 0), ("STQ1_0", 256, 42, 0)),
     43: (("STQ1_0", 256, 42, 0),),
@@ -415,10 +415,10 @@ def _foreign(info: TensorInfo, arch: str) -> str | None:
                        f"written for; {_AGAIN}"
         if info.type_id == 39:
             return f"MXFP4 (or TL2); {_AGAIN}"
+    if info.type_id == 40 and n // 64 * 36 <= info.span < n // 64 * 36 + ALIGNMENT:
+        return f"40 with the size of NVFP4; {_AGAIN}"
     if info.type_id in _FORKS:
         return None
-    if info.type_id == 40 and 0 <= info.span - n // 32 * 6 < ALIGNMENT:
-        return "40, an early Q1_0 with a scale for each 32 weights; get a newer file of the model, with type 41"
     if info.type_id in _FOREIGN:
         return f"{info.type_id}, {_FOREIGN[info.type_id]}"
     return f"id {info.type_id}, which is not known; {_AGAIN}"

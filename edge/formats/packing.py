@@ -1,8 +1,8 @@
 """Packing: a stored tensor -> the ternary matrix of the compiled layer.
 
 The kernels read groups of 128 weights of two bits behind their scale.  Some types become such rows of groups (PQ2_0, or
-Q2_0) when they are loaded, in memory of their own: the words of MLX are such codes, whose scales are stored apart; Q1_0
-(Bonsai 1-bit) has a bit for each weight, -1 or +1: codes 0 and 2.
+Q2_0) when they are loaded, in memory of their own: the words of MLX are such codes, whose scales are stored apart;
+binary types (Bonsai 1-bit) have a bit for each weight, -1 or +1: codes 0 and 2.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edge.formats import mlx
-from edge.formats.checkpoint import APART, TO_GROUPS, Tensor
+from edge.formats.checkpoint import APART, BINARY_TYPES, TO_GROUPS, Tensor
 
 if TYPE_CHECKING:
     from pyx.ternary import TernaryMatrix
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 def groups_type(tensor: Tensor) -> str:
     """The type of the result of :func:`as_groups`."""
-    return "PQ2_0" if tensor.type == "Q1_0" else mlx.whole_type(tensor)
+    return "PQ2_0" if tensor.type in BINARY_TYPES else mlx.whole_type(tensor)
 
 
 def as_groups(tensor: Tensor) -> Tensor:
     """The matrix as rows of groups, if its type is one of TO_GROUPS; another tensor is returned unchanged.
 
-    Raises ValueError if the weights are not ternary or a scale exceeds float16.
+    Raises ValueError if the weights are not ternary, a scale exceeds float16, or 128 binary weights have several.
     """
-    if tensor.type != "Q1_0":
+    if tensor.type not in BINARY_TYPES:
         return mlx.whole(tensor)
     from pyx.ternary import binary_groups
 
-    return tensor._replace(type="PQ2_0", data=binary_groups(tensor.data).view)
+    return tensor._replace(type="PQ2_0", data=binary_groups(tensor.data, BINARY_TYPES[tensor.type]).view)
 
 
 def packed(

@@ -12,12 +12,12 @@ static const struct {
     [STORED_Q6_K] = {256, 210}, [STORED_Q4_0] = {32, 18}, [STORED_Q4_K] = {256, 144},
     [STORED_Q2_0] = {64, 18}, [STORED_PQ2_0] = {128, 34}, [STORED_PQ2_0_R64] = {GROUP, GROUP_WHOLE},
     [STORED_Q4_1] = {32, 20}, [STORED_Q5_0] = {32, 22}, [STORED_Q5_1] = {32, 24}, [STORED_Q5_K] = {256, 176},
-    [STORED_Q1_0] = {128, 18},
+    [STORED_Q1_0] = {128, 18}, [STORED_Q1_0_G32] = {32, 6},
 };
 
 int64_t stored_row_bytes(int type, int64_t k)
 {
-    if (type < STORED_F32 || type > STORED_Q1_0 || k < 0 || k % block_of[type].elements)
+    if (type < STORED_F32 || type > STORED_Q1_0_G32 || k < 0 || k % block_of[type].elements)
         return -1;
     return k / block_of[type].elements * block_of[type].bytes;
 }
@@ -119,10 +119,10 @@ static void q2(const uint8_t *b, int n, float *out)
 }
 
 /* 128 signs behind their scale: 1 is +d, 0 is -d. */
-static void q1(const uint8_t *b, float *out)
+static void q1(const uint8_t *b, int n, float *out)
 {
     float d = half_float(load_u16(b));
-    for (int j = 0; j < 128; j++)
+    for (int j = 0; j < n; j++)
         out[j] = b[2 + j / 8] >> j % 8 & 1 ? d : -d;
 }
 
@@ -197,7 +197,11 @@ void dequantize_row(int type, const uint8_t *rows, int64_t row, int64_t k, float
         break;
     case STORED_Q1_0:
         for (int64_t i = 0; i < k / 128; i++)
-            q1(rows + i * 18, out + i * 128);
+            q1(rows + i * 18, 128, out + i * 128);
+        break;
+    case STORED_Q1_0_G32:
+        for (int64_t i = 0; i < k / 32; i++)
+            q1(rows + i * 6, 32, out + i * 32);
         break;
     }
 }

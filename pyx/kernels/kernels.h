@@ -335,8 +335,9 @@ int group_faults(const uint8_t *rows, int group_bytes, int64_t n);
 /* The same of n groups of panels: 2 if a scale is not finite, else 0. */
 int panel_faults(const uint8_t *panels, int group, int64_t n);
 void repack_q2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *groups);
-/* n blocks of Q1_0 (a half d, 128 bits in 16 bytes, low bits first: 1 is +d, 0 is -d) -> GROUP_WHOLE, codes 2 and 0 */
-void repack_q1_0(const uint8_t *src, int64_t n, uint8_t *groups);
+/* n groups of Q1_0, in blocks of 128 or 32 weights (a half d, then bits, low ones first: 1 is +d, 0 is -d) ->
+ * GROUP_WHOLE, codes 2 and 0.  Returns 1 if the scales of a group differ, else 0. */
+int repack_q1_0(const uint8_t *src, int block, int64_t n, uint8_t *groups);
 /* Our rows of blocks and a scale for every `share` blocks of a row, scale_step floats from row to row -> GROUP_WHOLE */
 void repack_groups(const uint8_t *codes, int64_t n_row, int64_t n_block, const float *scale, int64_t scale_step,
                    int64_t share, uint8_t *groups);
@@ -417,7 +418,7 @@ void hadamard(float *x, int64_t n);
  * stored_rows_together rows side by side, other types one: `rows` is where these begin, `row` is one of them. */
 enum stored_type { STORED_F32, STORED_F16, STORED_BF16, STORED_Q8_0, STORED_Q6_K, STORED_Q4_0, STORED_Q4_K, STORED_Q2_0,
                   STORED_PQ2_0, STORED_PQ2_0_R64, STORED_Q4_1, STORED_Q5_0, STORED_Q5_1, STORED_Q5_K,
-                  STORED_Q1_0 };
+                  STORED_Q1_0, STORED_Q1_0_G32 };
 int64_t stored_row_bytes(int type, int64_t k); /* -1 if k is not a multiple of the block */
 int64_t stored_rows_together(int type);
 void dequantize_row(int type, const uint8_t *rows, int64_t row, int64_t k, float *out);

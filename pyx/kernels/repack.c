@@ -217,12 +217,17 @@ void repack_q2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *groups)
         }
 }
 
-void repack_q1_0(const uint8_t *src, int64_t n, uint8_t *groups)
+int repack_q1_0(const uint8_t *src, int block, int64_t n, uint8_t *groups)
 {
-    for (int64_t i = 0; i < n; i++, src += 18, groups += GROUP_WHOLE) {
+    int differ = 0;
+    for (int64_t i = 0; i < n; i++, groups += GROUP_WHOLE) {
         memcpy(groups, src, 2);
-        for (int p = 0; p < 16; p++) { /* each bit becomes the upper one of a code */
-            uint32_t bits = src[2 + p];
+        for (int p = 0; p < GROUP / 8; p++) { /* each bit becomes the upper one of a code */
+            if (p % (block / 8) == 0) {
+                differ |= memcmp(groups, src, 2) != 0;
+                src += 2;
+            }
+            uint32_t bits = *src++;
             bits = (bits | bits << 4) & 0x0f0f;
             bits = (bits | bits << 2) & 0x3333;
             bits = (bits | bits << 1) & 0x5555;
@@ -230,6 +235,7 @@ void repack_q1_0(const uint8_t *src, int64_t n, uint8_t *groups)
             groups[3 + 2 * p] = (uint8_t)(bits >> 7);
         }
     }
+    return differ;
 }
 
 void repack_groups(const uint8_t *codes, int64_t n_row, int64_t n_block, const float *scale, int64_t scale_step,

@@ -104,11 +104,11 @@ def panels(codes: np.ndarray, scales: np.ndarray) -> bytes:
     return np.concatenate([halves.view(np.uint8), packed.reshape(*halves.shape[:2], -1)], -1).tobytes()
 
 
-def q1_0(codes: np.ndarray, scales: np.ndarray) -> bytes:
-    """128 weights: half d, then element j in bit j % 8 of byte j / 8, 1 for +d and 0 for -d."""
+def q1_0(codes: np.ndarray, scales: np.ndarray, block: int = 128) -> bytes:
+    """Blocks of 128 weights, or 32: half d, then element j in bit j % 8 of byte j / 8, 1 for +d and 0 for -d."""
     rows, k = codes.shape
-    d = by_block(scales, rows, k // 128)
-    bits = np.packbits(codes.reshape(rows, k // 128, 128) > 0, axis=-1, bitorder="little")
+    d = by_block(scales, rows, k // block)
+    bits = np.packbits(codes.reshape(rows, k // block, block) > 0, axis=-1, bitorder="little")
     return np.concatenate([d.view(np.uint8), bits], -1).tobytes()
 
 
@@ -149,6 +149,7 @@ ENCODERS: dict[str, tuple[int, Any]] = {
     "PQ2_0": (142, lambda c, s: q2_0(128, c, s)),
     "PQ2_0_R64": (342, panels),
     "Q1_0": (41, q1_0),
+    "Q1_0_G32": (40, lambda c, s: q1_0(c, s, 32)),
     "TQ2_0": (35, tq2_0),
     "TQ1_0": (34, tq1_0),
     "F16": (1, lambda c, s: (c * np.repeat(s, c.shape[1] // s.shape[1], 1)).astype("<f2").tobytes()),
@@ -273,8 +274,8 @@ def gguf_file(path: Path, name: str, form: str, table: str = "", keys: dict[str,
 
 CASES = [
     *(("qwen3", form) for form in ("Q2_0 of 64", "Q2_0 of 128", "PQ2_0", "PQ2_0_R64", "F16")),
-    *(("qwen3_1bit", form) for form in ("Q1_0", "PQ2_0", "F16")),
-    *(("qwen3_yarn", form) for form in ENCODERS if form != "Q1_0"),
+    *(("qwen3_1bit", form) for form in ("Q1_0", "Q1_0_G32", "PQ2_0", "F16")),
+    *(("qwen3_yarn", form) for form in ENCODERS if not form.startswith("Q1_0")),
     *(("hunyuan", form) for form in ("TQ2_0", "F16")),
     *(("gemma3", form) for form in ("Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "F16")),
     *(("qwen3moe", form) for form in ("Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "F16")),
@@ -341,7 +342,7 @@ def test_a_ternary_embedding_and_head(tmp_path: Path) -> None:
     places=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.sampled_from([1, 2, 4, 8]), st.one_of(
         st.sampled_from([0, 1, 42, 142, 342, 35, 0xFF, 0x7F, 1 << 31, (1 << 64) - 1]), st.integers(0, (1 << 64) - 1)
     )), max_size=4),
-    form=st.sampled_from(["Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "Q1_0"]),
+    form=st.sampled_from(["Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "Q1_0", "Q1_0_G32"]),
 )  # fmt: skip
 @settings(max_examples=60)
 def test_hostile_files(tmp_path_factory: pytest.TempPathFactory, places: list[tuple[float, int, int]],
@@ -350,7 +351,7 @@ def test_hostile_files(tmp_path_factory: pytest.TempPathFactory, places: list[tu
     base = tmp_path_factory.getbasetemp() / f"hostile-{form}"
     base.mkdir(exist_ok=True)
     if not (base / "seed").exists():
-        name = "qwen3_1bit" if form == "Q1_0" else "qwen3"
+        name = "qwen3_1bit" if form.startswith("Q1_0") else "qwen3"
         (base / "seed").write_bytes(Path(gguf_file(base, name, form)).read_bytes())
     data = bytearray((base / "seed").read_bytes())
     end = data.rindex(b"ffn_down.weight") + 64
@@ -456,30 +457,43 @@ def test_the_plan_of_an_mlx_folder_is_what_it_takes(tmp_path: Path) -> None:
         assert planned.allocated - model.vector_bytes - model.weight_bytes in (0, more)
 
 
-def test_a_binary_model(tmp_path: Path) -> None:
-    """Q1_0: projections and head are two-bit groups in memory as planned; rows of the embedding are read as stored."""
-    checkpoint = open_checkpoint(gguf_file(tmp_path, "qwen3_1bit", "Q1_0"))
-    assert {tensor.type for tensor in checkpoint.tensors.values()} == {"Q1_0", "F32"}
+@pytest.mark.parametrize("form", ["Q1_0", "Q1_0_G32"])
+def test_a_binary_model(tmp_path: Path, form: str) -> None:
+    """Projections and head are two-bit groups in memory as planned; rows of the embedding are read as stored."""
+    checkpoint = open_checkpoint(gguf_file(tmp_path, "qwen3_1bit", form))
+    assert {tensor.type for tensor in checkpoint.tensors.values()} == {form, "F32"}
     planned = expect(checkpoint)
     model = build(checkpoint)
     assert planned.head_mapped + planned.head_allocated == model.head_bytes and planned.mapped == 0
     assert planned.allocated == model.weight_bytes + model.vector_bytes
-    assert checkpoint.tensors["token_embd.weight"].type == "Q1_0"
+    assert checkpoint.tensors["token_embd.weight"].type == form
     got = logits(model, checkpoint.config, tiny.IDS)
     same = open_checkpoint(gguf_file(tmp_path, "qwen3_1bit", "PQ2_0"))
     assert (logits(build(same), same.config, tiny.IDS) == got).all()
 
 
-def test_early_binary_files_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Type 40 was 32 weights in 6 bytes, before it became NVFP4, 64 weights in 36."""
-    for size, weights, words in ((6, 32, "early Q1_0 with a scale for each 32 weights"), (36, 64, "NVFP4")):
-        def encode(codes: np.ndarray, _scales: np.ndarray, each: float = size / weights) -> bytes:
+def test_type_40_is_told_by_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was 32 weights in 6 bytes, before it became NVFP4, 64 weights in 36; anything else is refused as well."""
+    for bits, words in ((4.5, "NVFP4"), (3, "not a known layout")):
+        def encode(codes: np.ndarray, _scales: np.ndarray, each: float = bits / 8) -> bytes:
             return bytes(int(codes.size * each))
 
         monkeypatch.setitem(ENCODERS, "40", (40, encode))
         with pytest.raises(InvalidFile, match=words) as refused:
             open_checkpoint(gguf_file(tmp_path, "qwen3_1bit", "40"))
         assert "\n" not in str(refused.value)
+
+
+def test_an_early_binary_file_whose_weights_share_no_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that was not trained in groups of 128: one line that names the tensor."""
+    def encode(codes: np.ndarray, scales: np.ndarray) -> bytes:
+        data = np.frombuffer(q1_0(codes, scales, 32), np.uint8).copy()
+        data[6] ^= 1  # the second scale
+        return data.tobytes()
+
+    monkeypatch.setitem(ENCODERS, "Q1_0_G32", (40, encode))
+    with pytest.raises(InvalidFile, match=r"blk\.0\.attn_q\.weight: its blocks of 32 weights have scales of their own"):
+        build(open_checkpoint(gguf_file(tmp_path, "qwen3_1bit", "Q1_0_G32")), head="f32")
 
 
 def test_mlx_folders_that_cannot_be_run(tmp_path: Path) -> None:

@@ -298,8 +298,27 @@ def test_binary_blocks_become_groups(n_row, k):
     for row in {0, n_row // 2, n_row - 1}:
         assert (np.array(rows.row(row)) == dense(w, d)[row].astype(np.float32)).all()
     for wrong in (data[:-1], b""):
-        with pytest.raises(ValueError, match="whole Q1_0 blocks"):
+        with pytest.raises(ValueError, match="whole groups of 128"):
             binary_groups(wrong)
+
+
+def test_early_binary_blocks_become_groups():
+    """Blocks of 32, the first form of Q1_0: four have the scale of a group, or the tensor is refused."""
+    n_row, k = 3, 384
+    w, d = 2 * np.random.default_rng(k).integers(0, 2, (n_row, k)).astype(np.int8) - 1, halves(n_row, k // 128)
+    bits = np.packbits(w.reshape(n_row, -1, 32) > 0, axis=-1, bitorder="little")
+    data = np.concatenate([np.repeat(d, 4, 1)[..., None].view(np.uint8), bits], -1)
+    assert data.nbytes == n_row * k // 32 * 6
+    assert bytes(binary_groups(data.tobytes(), 32)) == stored(w, d, 128)
+    other = data.copy()
+    other[1, 6, 0] ^= 1
+    with pytest.raises(ValueError, match="blocks of 32 weights have scales of their own"):
+        binary_groups(other.tobytes(), 32)
+    rows = StoredRows("Q1_0_G32", other.tobytes(), n_row, k)  # a row that is looked up may have any
+    scales = other[..., :2].copy().view("<f2")[..., 0]
+    assert (np.array(rows.row(1)) == w[1] * np.repeat(scales.astype(np.float32), 32, 1)[1]).all()
+    with pytest.raises(ValueError, match="blocks of 64"):
+        binary_groups(data.tobytes(), 64)
 
 
 @pytest.mark.parametrize("type_", FILES)
