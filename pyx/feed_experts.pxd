@@ -14,7 +14,7 @@ cdef struct experts_part:
     bint renormalise        # the weights of a token's experts are divided by their sum
     float clamp             # gate is at most this, up within +- this; 0: no bound
     const float *norm       # [hidden]
-    const float *router     # [n_expert][hidden]
+    const matrix *router    # [n_expert][hidden], of floats
     const matrix *gate      # [n_expert * ffn][hidden]
     const matrix *up        # [n_expert * ffn][hidden]
     const matrix *down      # [n_expert * hidden][ffn]

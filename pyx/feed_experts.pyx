@@ -29,10 +29,12 @@ cdef fill_experts(experts_part *w, part, LayerTensors given, int64_t hidden):
     w.n_expert, w.n_used, w.ffn = part.n_expert, part.n_used, part.ffn
     w.renormalise, w.clamp = part.renormalise, part.clamp
     w.norm = given.vector("ffn_norm", hidden)
-    w.router = given.vector("ffn_gate_inp", w.n_expert * hidden)
+    w.router = given.matrix("ffn_gate_inp", w.n_expert, hidden)
     w.gate = given.matrix("ffn_gate_exps", w.n_expert * w.ffn, hidden)
     w.up = given.matrix("ffn_up_exps", w.n_expert * w.ffn, hidden)
     w.down = given.matrix("ffn_down_exps", w.n_expert * hidden, w.ffn)
+    if w.router.dense == NULL:
+        raise ValueError(f"{given.prefix}.ffn_gate_inp does not consist of floats")
 
 
 cdef void feed_experts(step_plan *p, const experts_part *w, int tid, int n_thread) noexcept nogil:
@@ -83,7 +85,7 @@ cdef void route(step_plan *p, const experts_part *w, const activations *a, int t
     if start < stop:
         for t in range(p.n_token):
             p.kernel.head_f32(
-                w.router + start * p.hidden, stop - start, p.hidden, a.x + t * a.ld_x,
+                w.router.dense + start * p.hidden, stop - start, p.hidden, a.plain + t * a.ld_x,
                 p.w.experts.score + t * w.n_expert + start)
 
 
@@ -175,7 +177,8 @@ cdef activations inner_of(step_plan *p, const experts_part *w) noexcept nogil:
     a.n_token, a.group = p.n_token * w.n_used, p.group
     a.x8, a.s, a.sum = p.w.experts.x8, p.w.experts.s, p.w.experts.sum
     a.ld_x8 = padded(p, w.ffn)
-    a.x, a.ld_x = p.w.experts.gate, w.ffn
+    a.x = a.plain = p.w.experts.gate
+    a.ld_x = w.ffn
     return a
 
 

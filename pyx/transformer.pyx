@@ -41,8 +41,8 @@ from pyx.ternary cimport TernaryMatrix
 
 
 cdef dict STAGE_NAMES = {
-    EMBED: "embedding", NORM: "norms and rounding", QKV: "q, k, v", ROPE: "rotation", ATTEND: "attention",
-    OUT: "attention output", ROUTE: "experts chosen", GATE_UP: "gate, up", DOWN: "down", HEAD: "head", WAIT: "waiting"}
+    EMBED: "embedding", NORM: "norms and rounding", QKV: "q, k, v", ROPE: "rotation", ATTEND: "attention, states",
+    OUT: "mixer output", ROUTE: "experts chosen", GATE_UP: "gate, up", DOWN: "down", HEAD: "head", WAIT: "waiting"}
 #: what a thread does while a step runs, in the order of keep_times; attention and a two-stage head contain barriers of
 #: their own
 STAGES = tuple([STAGE_NAMES[i] for i in range(N_STAGE)])
@@ -312,13 +312,9 @@ cdef class Transformer:
 
     @property
     def weight_bytes(self):
-        """Bytes of projections that a token reads: of experts its own; and of routers."""
-        cdef int64_t i, routers = 0
-        for i in range(self.n_layer):
-            if self.layers[i].feed_forward == EXPERTS:
-                routers += 4 * self.layers[i].experts.n_expert * self.hidden
+        """Bytes of projections that a token reads: of experts its own."""
         experts = sum([w.nbytes for each in self.experts for w in each])
-        return self.weight_bytes_stored + routers - round(experts * (1 - self.expert_share))
+        return self.weight_bytes_stored - round(experts * (1 - self.expert_share))
 
     @property
     def weight_bytes_stored(self):

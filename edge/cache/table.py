@@ -58,13 +58,12 @@ class Weights:
         grouped = c.activation_group > 0
         floats = 4 * sum(math.prod(part.shape) for part in parts(c) if part.role == "floats")
         matrices = [part.shape for part in parts(c) if part.role == "matrix"]
-        routers = sum(4 * math.prod(part.shape) for part in parts(c) if part.role == "router")
         experts = [layer.feed_forward for layer in c.layers if isinstance(layer.feed_forward, Experts)]
         chosen = [(part.n_used * rows, k) for part in experts
                   for rows, k in ((part.ffn, c.hidden), (part.ffn, c.hidden), (c.hidden, part.ffn))]  # fmt: skip
         return cls(
             parameters,
-            floats + routers + (sum(stored_bytes(tensor, True) for tensor in planes)
+            floats + (sum(stored_bytes(tensor, True) for tensor in planes)
                                 or sum(code_bytes(rows, k, grouped) for rows, k in (*matrices, *chosen))),
             placement("auto", stored, c.n_vocab, c.hidden, 1).nbytes,
             int(parameters * PAPER_BITS / 8),

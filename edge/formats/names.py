@@ -35,7 +35,7 @@ VECTOR_TYPES = ("F32", "F16", "BF16")
 #: with fewer zeros the weights were never ternarised (typical: 0.3 to 0.5)
 LEAST_ZEROS = 0.02
 #: bytes of a block that begins with its scale
-GROUP_SCALES = {"Q1_0": 18, "Q2_0": 18, "PQ2_0": 34} | {
+GROUP_SCALES = {"Q1_0": 18, "Q1_0_G32": 6, "Q2_0": 18, "PQ2_0": 34} | {
     type: 64 * (2 + group // 4) for type, group in PANEL_GROUPS.items()}  # fmt: skip
 #: blocks of two-bit codes whose fourth value, twice the scale, is allowed: (bytes, where the scales begin, their bytes)
 _FOUR_VALUES = {"Q2_0": (18, 0, 2), "PQ2_0": (34, 0, 2), "PQ2_0_R64": (2176, 0, 128), "TQ2_0": (66, 64, 2)}
@@ -68,10 +68,9 @@ class Part(NamedTuple):
 ROLES = {
     "matrix": TERNARY_TYPES + FLOAT_TYPES,  # multiplied with activations; see n_plane() for sums of planes
     "experts": (*TERNARY_TYPES, *FLOAT_TYPES, APART),  # matrices of all experts of a layer, stacked
-    "router": VECTOR_TYPES,  # gives the experts their scores: a matrix of floats
     "table": TABLE_TYPES,  # the embedding, the output head
     "vector": VECTOR_TYPES,  # norms, biases, divisors of the rotation
-    "floats": VECTOR_TYPES,  # a small matrix of floats, kept as float32
+    "floats": VECTOR_TYPES,  # a small matrix of floats, kept as float32: the router of experts, for example
 }
 
 
@@ -135,7 +134,7 @@ def _dense(part: Dense, hidden: int) -> list[Part]:
 
 def _experts(part: Experts, hidden: int) -> list[Part]:
     return [
-        Part("ffn_gate_inp.weight", "router", (part.n_expert, hidden)),
+        Part("ffn_gate_inp.weight", "floats", (part.n_expert, hidden)),
         Part("ffn_gate_exps.weight", "experts", (part.n_expert, part.ffn, hidden)),
         Part("ffn_up_exps.weight", "experts", (part.n_expert, part.ffn, hidden)),
         Part("ffn_down_exps.weight", "experts", (part.n_expert, hidden, part.ffn)),

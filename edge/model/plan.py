@@ -42,7 +42,7 @@ def expect(
         tensor = checkpoint.tensors.get(part.name)
         if tensor is None:  # not needed, or what building will miss
             continue
-        if part.role in ("vector", "floats", "router"):
+        if part.role in ("vector", "floats"):
             allocated += 4 * math.prod(part.shape)
         elif part.role in ("matrix", "experts"):
             scales_inside = grouped or tensor.type in (*GROUPED_TYPES, *TO_GROUPS)

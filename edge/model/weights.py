@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyx.transformer import Transformer
 
 #: projections whose output is added to the residual stream
-RESIDUAL = ("attn_output", "ffn_down", "ffn_down_exps")
+RESIDUAL = ("attn_output", "ssm_out", "ffn_down", "ffn_down_exps")
 #: norms that include a multiplier of the model: those of the residual stream, if they come last, and that of queries
 _VECTOR_FACTORS: dict[str, Callable[[ModelConfig, LayerConfig], float]] = {
     "post_attention_norm": lambda config, layer: config.residual_scale,
@@ -95,21 +95,6 @@ def _vector(checkpoint: Checkpoint, name: str, n: int) -> Any:
         raise InvalidFile(f"tensor {name}: {error}") from None
 
 
-def _floats_of(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> Any:
-    """A matrix of floats as a float32 array, [n_row * k]."""
-    from pyx.stored_rows import StoredRows
-
-    tensor = _tensor(checkpoint, name, shape)
-    out = array("f")
-    try:
-        rows = StoredRows(tensor.type, tensor.data, *tensor.flat)
-        for row in range(rows.n_row):
-            out.extend(rows.row(row))
-    except ValueError as error:
-        raise InvalidFile(f"tensor {name}: {error}") from None
-    return out
-
-
 def _rows(checkpoint: Checkpoint, name: str, n_threads: int, groups: bool = False) -> StoredRows:
     """Rows of which each token needs one, read from the file rather than from its map.
 
@@ -167,8 +152,6 @@ def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
             layer[name] = matrix = _projection(checkpoint, prefix + part.name, part.shape, factor)
             if checkpoint.tensors[prefix + part.name].basis is not None:
                 matrix.in_basis(*_signs(checkpoint, checkpoint.tensors[prefix + part.name]))
-        elif part.role == "router":
-            layer[name] = _floats_of(checkpoint, prefix + part.name, part.shape)
         elif part.role == "floats":
             layer[name] = _dense(checkpoint, prefix + part.name, (part.shape[0], part.shape[1]))
         else:

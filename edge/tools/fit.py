@@ -316,14 +316,16 @@ def longest(subject: Subject, wishes: Wishes, room: int) -> int:
 
 def read_bytes(subject: Subject, plan: KVPlan, past: int = PAST) -> int:
     """Bytes that one token reads: all weights, of experts its own, the output head, and the keys and values of ``past``
-    tokens.
+    tokens, or the states of gated delta layers.
     """
+    from pyx import recurrent
     from pyx.kv import KVCache
 
     c, f = subject.checkpoint.config, plan.footprint
     weights = f.mapped + f.allocated + f.head_mapped + f.head_allocated
     weights += round((f.experts + f.on_disk) * c.expert_share)
-    return weights + int(KVCache.bytes_for(*c.kv_shape, past, plan.kv_type))
+    states = recurrent.bytes_for(c.recurrent_shape, -1) if c.recurrent_shape else 0  # one, and its open chunk
+    return weights + states + int(KVCache.bytes_for(*c.kv_shape, past, plan.kv_type))
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def test_a_router_of_any_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     router[3, 7] = -value
     checkpoint = open_checkpoint(routed(tmp_path, "qwen3moe", router, monkeypatch))
     if not np.isfinite(value):
-        with pytest.raises(InvalidFile, match="ffn_gate_inp holds a number that is not finite"):
+        with pytest.raises(InvalidFile, match=r"ffn_gate_inp\.weight: it holds a number that is not finite"):
             build(checkpoint)
         return
     for threads in (1, 3):
@@ -160,6 +160,6 @@ def test_all_experts_are_never_copied(large: Path) -> None:
         t = engine.model.transformer
         assert t.expert_bytes > 20_000_000 and t.weight_bytes_allocated < 3_000_000
         assert t.weight_bytes < t.weight_bytes_stored - 18_000_000
-        assert {id(matrix) for matrix in t.movable} == {id(m) for m in t.matrices if m.n_row < 4096} | {
-            id(t.movable[-1])}  # fmt: skip
+        others = {id(m) for m in t.matrices if m.n_row < 4096 and not m.is_dense}
+        assert {id(matrix) for matrix in t.movable} == others | {id(t.movable[-1])}
         assert engine.memory()["planned"] == engine.plan.total_bytes
