@@ -7,8 +7,8 @@
   session alone;
 * MANY: the sessions of campaigns/many.py (joins, leaves, cancels, crops, forks and saves at random) for some minutes:
   of the bundled model, of models with scales per group whose weights are copied into panels meanwhile, with prompts in
-  steps as wide as those of batches, and over a Q8_0 head in two stages.  Every answer must be the one that the session
-  gives alone.
+  steps as wide as those of batches, over a Q8_0 head in two stages, and of models with gated delta layers in a rotated
+  basis and with experts.  Every answer must be the one that the session gives alone.
 """
 
 from __future__ import annotations
@@ -105,16 +105,21 @@ grouped, paired, eight = Path("grouped.gguf"), Path("paired.gguf"), Path("eight.
 make_model.make(grouped, "tiny-qwen3", "PQ2_0", "PQ2_0")
 make_model.make(paired, "tiny-qwen3", "Q2_0", "Q2_0")
 make_model.make(eight, "tiny", "I2_S", "Q8_0")
+hybrid, experts = Path("hybrid.gguf"), Path("experts.gguf")
+make_model.make(hybrid, "tiny-bonsai2", "PQ2_0", "PQ2_0")
+make_model.make(experts, "tiny-maple", "PQ2_0", "PQ2_0")
 
 # name, share of the time, model, sessions, options.  Random weights write texts that the tokenizer would cut into
 # other tokens, so none of their sessions may lose its cache to another one, as those of the bundled model do.
 RUNS = (
-    ("demo", 0.3, None, sessions, {}),
-    ("scales per group, copied meanwhile", 0.25, grouped, sessions // 4, {"weights": "auto"}),
+    ("demo", 0.2, None, sessions, {}),
+    ("gated delta layers, a rotated basis", 0.15, hybrid, sessions // 8, {}),
+    ("experts, sliding windows", 0.15, experts, sessions // 8, {}),
+    ("scales per group, copied meanwhile", 0.15, grouped, sessions // 4, {"weights": "auto"}),
     ("scales per group, prompts in wide steps", 0.1, grouped, sessions // 4, {"weights": "auto", "patient": True}),
     ("bundled, prompts in wide steps", 0.1, None, sessions // 2, {"patient": True}),
-    ("Q8_0 head in two stages", 0.1, eight, sessions // 2, {"head": "two-stage"}),
-    ("blocks of Q2_0, copied meanwhile, scalar", 0.15, paired, sessions // 12, {"weights": "auto", "isa": "scalar"}),
+    ("Q8_0 head in two stages", 0.05, eight, sessions // 2, {"head": "two-stage"}),
+    ("blocks of Q2_0, copied meanwhile, scalar", 0.1, paired, sessions // 12, {"weights": "auto", "isa": "scalar"}),
 )
 failed = False
 for name, share, model, n, options in RUNS:
