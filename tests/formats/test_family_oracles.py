@@ -63,7 +63,7 @@ def test_float_activations_give_what_transformers_gives(tmp_path: Path, name: st
 
 @pytest.mark.parametrize("name", tiny.MODELS)
 def test_rounded_activations_stay_near(tmp_path: Path, name: str) -> None:
-    """What int8 activations cost on random weights, of which a small change is felt most."""
+    """What int8 activations cost on random weights, whose choices are close (test_trained.py: on trained ones)."""
     expected, _ = vectors(name)
     checkpoint = open_checkpoint(folder(tmp_path / "m", name))
     got = logits(build(checkpoint, head="f32"), checkpoint.config, tiny.IDS)
