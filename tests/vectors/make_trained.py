@@ -1,5 +1,5 @@
-"""Writes tests/vectors/trained/*.npz: tiny models of one text, trained with ternary weights by transformers, and what
-it says of a text that they have not seen.
+"""Writes tests/vectors/trained/*.npz: tiny models that were trained with ternary weights in transformers, and what it
+makes of a text that they have not seen.
 
     python -m tests.vectors.make_trained TRAIN TEST [NAME ...]      (needs torch and transformers 5; a few minutes each)
 
@@ -11,8 +11,8 @@ Weights are ternary in groups of 128 along K, in training as in the file: scale 
 gradient passes unchanged.  transformers computes in float32 with eager attention.
 
 Each file: for each matrix NAME its codes (NAME|codes: five to a byte, the first the lowest digit in base 3) and scales
-(NAME|scales, float16), other tensors as they are; ids [piece][n] of the text; choice [piece][n], the likeliest token behind each,
-and logits [n / 16][vocabulary] of some of the first piece.
+(NAME|scales, float16), other tensors as they are; ids [piece][n] of the text; choice [piece][n], the likeliest token
+behind each, and logits [n / 16][vocabulary] of some of the first piece.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ def network(model: trained.Trained) -> Any:
     torch.manual_seed(39)
     cls = getattr(transformers, model.architecture)
     config = cls.config_class(**{key: value for key, value in model.config.items() if key != "model_type"})
-    config._attn_implementation = config._experts_implementation = "eager"
     net = cls(config).to(torch.float32)
+    net.set_attn_implementation("eager")
+    net.set_experts_implementation("eager")
     for module in list(net.modules()):
         for name, parameter in list(module.named_parameters(recurse=False)):
             if trained.is_ternary(name, parameter.shape):
@@ -94,7 +95,7 @@ def train(net: Any, text: np.ndarray) -> None:
         optimiser.step()
         schedule.step()
         if step % 50 == 0 or step == STEPS - 1:
-            print(step, round(float(loss), 3), flush=True)
+            print(step, round(float(loss.detach()), 3), flush=True)
 
 
 def stored(net: Any) -> dict[str, np.ndarray]:
