@@ -89,7 +89,13 @@ def _tiled(config: ModelConfig) -> ModelConfig:
     return replace(config, layers=layers)
 
 
-def _heads(mixer: Delta) -> list[int] | None:
+def _place(name: str) -> tuple[int, str]:
+    """The layer of a tensor and what it is there, (3, "attn_q"); (-1, "") of one that belongs to no layer."""
+    parts = name.split(".")
+    return (int(parts[1]), parts[2]) if parts[0] == "blk" else (-1, "")
+
+
+def _heads(mixer: Any) -> list[int] | None:
     """The old value head of each new one, of a gated delta mixer whose heads are not tiled; None if nothing moves."""
     each = mixer.n_v_head // mixer.n_k_head
     if mixer.tiled or 1 in (each, mixer.n_k_head):
@@ -312,17 +318,10 @@ class Target:
         yield from (values[start : start + part] for row in rows
                     for start in (row * width + column * part for column in columns))
 
-    def _mixer(self, name: str) -> tuple[str, Any]:
-        """What a tensor is ("attn_q"), and the mixer of its layer in the checkpoint; "" and None of another."""
-        if not name.startswith("blk."):
-            return "", None
-        _, layer, kind = name.split(".")[:3]
-        return kind, self.checkpoint.config.layers[int(layer)].mixer
-
     def columns(self, name: str) -> list[int] | None:
         """Which value head's columns, of those that ``ssm_out`` has, each head has in the file; None: no change."""
-        kind, mixer = self._mixer(name)
-        return _heads(mixer) if kind == "ssm_out" else None
+        layer, kind = _place(name)
+        return _heads(self.checkpoint.config.layers[layer].mixer) if kind == "ssm_out" else None
 
     def order(self, name: str) -> list[int] | None:
         """The old row of each new row if rows of queries and keys, or those of value heads, are reordered; None if not.
@@ -330,8 +329,9 @@ class Target:
         Half-split row (half h, index d) of a head becomes row 2d + h for interleaved pairs (as in llama.cpp's
         conversion).
         """
-        kind, mixer = self._mixer(name)
+        layer, kind = _place(name)
         if kind in _OF_VALUE_HEADS:
+            mixer: Any = self.checkpoint.config.layers[layer].mixer
             heads = _heads(mixer)
             if heads is None:
                 return None
