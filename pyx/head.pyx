@@ -35,7 +35,7 @@ from pyx.memory cimport Arena
 from pyx.bit_planes cimport BitPlanes, answer
 from pyx.bit_planes import sizes
 from pyx.stored_rows cimport STORED_F16, StoredRows
-from pyx.team cimport HEAD, NORM, WAIT, claim, lap, stage_clock, team_barrier
+from pyx.team cimport HEAD, NORM, WAIT, claim, core_ns, lap, now_ns, stage_clock, team_barrier
 from pyx.projection cimport group_rows
 from pyx.ternary cimport TernaryMatrix
 
@@ -399,6 +399,22 @@ cdef class Head:
                 share(n_row, self.unit(), tid + 1, team), tid, team)
             self.go_on(kernel, tid, team)
         return out.base
+
+    def prepare(self):
+        """Make the rows, or the bit planes of Q8_0 rows, now rather than after the first answers."""
+        if self.source is not None:
+            self.make()
+        self.fresh = False
+        if self.kind_id == HEAD_Q8_0 and self.bit_planes is not None and self.made < self.n_row:
+            self.making = self.n_row
+            self.go_on(active(), 0, 1)
+            self.made, self.row_arena = self.n_row, None
+
+    def timed(self, x, int64_t top, int n_threads):
+        """(nanoseconds of :meth:`apply`, those of them in which this thread had a core)."""
+        cdef int64_t begun = now_ns(), begun_core = core_ns()
+        self.apply(x, top, n_threads)
+        return now_ns() - begun, core_ns() - begun_core
 
     cdef int64_t unit(self) noexcept nogil:
         """Number of rows that a thread processes at a time."""

@@ -150,6 +150,8 @@ def run(
             if code:
                 return code
             failure = records.finish_error(session, timeout)
+            if not (as_json or as_jsonl or failure) and is_tty(sys.stdin) and is_tty(sys.stdout):
+                engine.tune()  # a person sees the answer by now; a script would wait for it
     except Exception as error:
         if not isinstance(error, BrokenPipeError):
             if as_jsonl:

@@ -72,6 +72,7 @@ FLOORS = {
     "edge.model.plan": 16,
     "edge.model.weights": 16,
     "edge.model.reading": 17,
+    "edge.model.tuning": 17,
     "edge.model.model": 18,
     # what it remembers
     "edge.cache": 19,

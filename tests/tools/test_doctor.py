@@ -1,4 +1,4 @@
-"""edge/tools/doctor.py and edge/tools/board.py: facts where there are some, no failure where there are none."""
+"""edge/tools/doctor.py and edge/model/board.py: facts where there are some, no failure where there are none."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 
 import edge
 from edge.config import HEADS
+from edge.model.board import Board
 from edge.tools import doctor
-from edge.tools.board import Board
 from pyx import cpu
 
 
