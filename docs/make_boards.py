@@ -46,7 +46,7 @@ WANTED = (
 )
 
 #: all that a file may have: names, and what their values look like
-_NAME, _WORD = r"[\w .,()+@-]{1,120}", r"[\w .-]{1,40}"
+_NAME, _WORD = r"(GNU/Linux|[\w .,()+@-]){1,120}", r"[\w .-]{1,40}"
 _MACHINE = {
     "board": _NAME, "processor": _NAME, "features": _WORD, "cores": int, "memory": int, "page_size": int,
     "huge_pages": _WORD, "system": _NAME, "kernel": r"[\d.]+",

@@ -257,6 +257,7 @@ class Engine:
             return
         if self._tuner is not None:
             self._tuner.stop()
+            self._tuner = None
         self.model.close()
         for session in self._open():
             session.close()

@@ -177,7 +177,7 @@ def load(
         logging.getLogger("edge").warning(DEMO_ANSWERS)
     checkpoint = open_checkpoint(chosen.path, i2s_layout=i2s_layout, activation=activation)
     report(1, 10)
-    key = partial(key_of, checkpoint, cpu.isa())
+    key = partial(key_of, checkpoint)
     known = recall(key, tune)
     n_threads, cores = choose(threads, known.threads)
     n_threads, few = claim(n_threads)

@@ -1,9 +1,9 @@
 """Choices: what was measured to be fastest for a model on this machine, remembered in the user's cache folder.
 
-    {"format": 1, "choices": [{"model": ..., "processor": ..., "version": ..., "head": "int8", "threads": 2, ...}]}
+    {"format": 1, "choices": [{"model": ..., "processor": ..., "kernels": ..., "head": "int8", "threads": 2, ...}]}
 
-An entry belongs to a model by its shape and stored types, not its path, to a processor, and to a version of the
-program, whose kernels may be faster in the next.  Choices change the speed and never an answer.  Whatever is wrong with
+An entry belongs to a model by its shape and stored types, not its path, to a processor, and to a build of the kernels,
+which may be faster in the next.  Choices change the speed and never an answer.  Whatever is wrong with
 the file, it counts as absent; where it cannot be written, nothing is remembered.
 """
 
@@ -72,18 +72,22 @@ class Key:
 
     model: str
     processor: str
-    version: str
+    kernels: str
 
 
-def key_of(checkpoint: Checkpoint, isa: str, board: Board | None = None) -> Key:
+def key_of(checkpoint: Checkpoint) -> Key:
     """The key of a model, by its shape and the bytes of each stored type, on this processor with these kernels."""
-    return Key(model_of(checkpoint), processor_of(isa, board), _version())
+    return Key(model_of(checkpoint), processor_of(), kernels())
 
 
-def _version() -> str:
-    from edge import __version__
+def kernels() -> str:
+    """What tells these kernels from those of another build: the size of their file."""
+    from pyx import cpu
 
-    return __version__
+    try:
+        return f"{os.path.getsize(cpu.__file__)} bytes"
+    except OSError:
+        return "unknown"
 
 
 def model_of(checkpoint: Checkpoint) -> str:
@@ -98,14 +102,15 @@ def model_of(checkpoint: Checkpoint) -> str:
             f"{c.n_vocab} words; {stored}")  # fmt: skip
 
 
-def processor_of(isa: str, board: Board | None = None) -> str:
-    """The processor, the kernels in use, and the cores of this process as text."""
+def processor_of(board: Board | None = None) -> str:
+    """The processor, the instruction set in use, and the cores of this process as text."""
     from edge.model.board import Board
     from edge.model.cores import find
+    from pyx import cpu
 
     board = board or Board()
     cores = find(board.root)
-    return f"{board.processor()}, {isa}, {len(cores.fast)} of {len(cores.allowed)} cores" + (
+    return f"{board.processor()}, {cpu.isa()}, {len(cores.fast)} of {len(cores.allowed)} cores" + (
         "" if cores.quota is None else f", time for {cores.quota:g}")
 
 
@@ -134,7 +139,7 @@ def entries(path: str | None = None) -> list[tuple[Key, Choices]]:
     found: list[tuple[Key, Choices]] = []
     for entry in listed if isinstance(listed, list) else []:
         choices = Choices.of(entry)
-        names = [entry.get(name) for name in ("model", "processor", "version")] if choices else []
+        names = [entry.get(name) for name in ("model", "processor", "kernels")] if choices is not None else []
         if choices is None or not all(isinstance(name, str) and name.isprintable() for name in names):
             return []
         found.append((Key(*names), choices))
@@ -147,12 +152,12 @@ def remembered(key: Key, path: str | None = None) -> Choices:
 
 
 def remember(key: Key, choices: Choices, path: str | None = None) -> bool:
-    """Store choices in place of earlier ones of this key.  Returns whether that was possible."""
+    """Store choices in place of earlier ones of this key; none: forget these.  Returns whether that was possible."""
     import json
 
     path = path or place()
     kept = [each for each in entries(path) if each[0] != key][1 - MOST :]
-    content = {"format": FORMAT, "choices": [{**asdict(k), **asdict(c)} for k, c in (*kept, (key, choices))]}
+    content = {"format": FORMAT, "choices": [{**asdict(k), **asdict(c)} for k, c in (*kept, (key, choices)) if c]}
     part = f"{path}.{os.getpid()}"
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)

@@ -202,10 +202,9 @@ def tune(model: str | None = None) -> str | None:
     from edge.formats import open_checkpoint
     from edge.model.choices import Choices, key_of, place, remember, remembered
     from edge.registry.library import choose
-    from pyx import cpu
 
     path = choose(model).path
-    key = key_of(open_checkpoint(path), cpu.isa())
+    key = key_of(open_checkpoint(path))
     remember(key, Choices())  # the default is what others are compared with
     with edge.load(path, draft="off") as engine:
         for _ in engine.session().complete("The river", max_tokens=8, ignore_eos=True):
@@ -220,19 +219,15 @@ def tune(model: str | None = None) -> str | None:
 
 def _choices(board: Board) -> list[dict[str, Any]]:
     """What was measured on this machine, for each model."""
-    from edge.model.choices import entries, processor_of
+    from edge.model.choices import entries, kernels, processor_of
 
     try:
-        from pyx import cpu
-
-        here = processor_of(cpu.isa(), board)
+        here = processor_of(board), kernels()
     except (ImportError, RuntimeError, ValueError):
         return []
-    import edge
-
     return [{"model": key.model, **dataclasses.asdict(choices), "words": choices.words()}
             for key, choices in entries()
-            if choices and key.processor == here and key.version == edge.__version__]
+            if (key.processor, key.kernels) == here]
 
 
 def _collapses() -> bool | None:

@@ -94,9 +94,9 @@ static int cpu_features(void) { return 0; }
 
 #endif
 
-/* On a Zen 4 core 24 KiB took the ternary stream from 0.89 to 0.97 of a plain sum's rate, the int8 head from 0.7 to 0.96
- * (benchmarks/SPEED.md).  For ARM it is not measured on hardware: it covers 150 ns of latency at 10 GB/s several times
- * over, and rows of K = 2560 are 640 bytes. */
+/* On a Zen 4 core 24 KiB took the ternary stream from 0.89 to 0.97 of a plain sum's rate, the int8 head from 0.7 to
+ * 0.96 (benchmarks/SPEED.md).  For ARM it is not measured on hardware: it covers 150 ns of latency at 10 GB/s several
+ * times over, and rows of K = 2560 are 640 bytes. */
 #if defined(__aarch64__)
 enum { AHEAD = 8 << 10 };
 #else

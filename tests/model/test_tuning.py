@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from edge.model.choices import Choices, Key
 from edge.model.cores import find
 from pyx import cpu
 
-KEY = Key("bitnet-b1.58, 2 layers", "AMD EPYC (25, 1, 1), avx2, 2 of 2 cores", edge.__version__)
+KEY = Key("bitnet-b1.58, 2 layers", "AMD EPYC (25, 1, 1), avx2, 2 of 2 cores", "1000 bytes")
 
 
 class Machine:
@@ -129,15 +130,16 @@ def test_what_was_measured_is_remembered(place: Path) -> None:
     assert choices.remember(KEY, Choices(head="two-stage", ahead=4096))
     assert choices.remembered(KEY) == Choices(head="two-stage", ahead=4096)
     assert len(choices.entries()) == 1
+    assert choices.remember(KEY, Choices()) and choices.remembered(KEY) == Choices()
     assert [path.name for path in place.parent.iterdir()] == [place.name]
 
 
 @pytest.mark.parametrize("other", [
-    Key("another model", KEY.processor, KEY.version),
-    Key(KEY.model, "Cortex-A72, neon, 4 of 4 cores", KEY.version),
-    Key(KEY.model, KEY.processor, "0.0.9"),
+    Key("another model", KEY.processor, KEY.kernels),
+    Key(KEY.model, "Cortex-A72, neon, 4 of 4 cores", KEY.kernels),
+    Key(KEY.model, KEY.processor, "2000 bytes"),
 ])
-def test_of_another_model_processor_or_version_nothing_is_used(place: Path, other: Key) -> None:
+def test_of_another_model_processor_or_build_nothing_is_used(place: Path, other: Key) -> None:
     choices.remember(KEY, Choices(threads=1))
     assert choices.remembered(other) == Choices()
     choices.remember(other, Choices(threads=3))
@@ -145,7 +147,7 @@ def test_of_another_model_processor_or_version_nothing_is_used(place: Path, othe
 
 
 def entry(**changes: Any) -> dict[str, Any]:
-    fields = {"model": KEY.model, "processor": KEY.processor, "version": KEY.version}
+    fields = {"model": KEY.model, "processor": KEY.processor, "kernels": KEY.kernels}
     return {**fields, "head": "int8", "threads": 2, "ahead": None, "many_tokens": None, **changes}
 
 
@@ -179,7 +181,7 @@ def test_a_sound_entry_is_read(place: Path) -> None:
 
 def test_the_file_stays_small(place: Path) -> None:
     for i in range(choices.MOST + 10):
-        choices.remember(Key(f"model {i}", KEY.processor, KEY.version), Choices(threads=i + 1))
+        choices.remember(Key(f"model {i}", KEY.processor, KEY.kernels), Choices(threads=i + 1))
     found = choices.entries()
     assert len(found) == choices.MOST and found[-1][1].threads == choices.MOST + 10
 
@@ -214,11 +216,11 @@ def test_a_processor_is_known_by_more_than_its_name(tmp_path: Path) -> None:
     for name, text in (("a", "model name: EPYC\nmodel: 1\n"), ("b", "model name: EPYC\nmodel: 17\n")):
         (tmp_path / name / "proc").mkdir(parents=True)
         (tmp_path / name / "proc" / "cpuinfo").write_text(text)
-    assert len({choices.processor_of("avx2", Board(str(tmp_path / name))) for name in "ab"}) == 2
+    assert len({choices.processor_of(Board(str(tmp_path / name))) for name in "ab"}) == 2
 
 
 def key_of(path: str) -> Key:
-    return choices.key_of(open_checkpoint(path), cpu.isa())
+    return choices.key_of(open_checkpoint(path))
 
 
 def answer(engine: edge.Engine) -> list[int]:
@@ -227,11 +229,17 @@ def answer(engine: edge.Engine) -> list[int]:
                                                     sampling=edge.Sampling(seed=4)) for token in piece.ids]  # fmt: skip
 
 
+def background() -> threading.Thread:
+    """The thread that measures."""
+    return next(thread for thread in threading.enumerate() if thread.name == "tuning")
+
+
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small models and heads count as large ones."""
+    """Small models count as large ones, and so do their heads and the rows of these."""
     monkeypatch.setattr(tuning, "LEAST", 0)
     monkeypatch.setattr("edge.loading.LARGE_HEAD", 0)
+    monkeypatch.setattr("pyx.bit_planes.BLOCK", 1)
 
 
 def test_trials_measure_the_model_and_change_no_answer(tiny: str, place: Path, large: None) -> None:
@@ -279,8 +287,7 @@ def test_in_the_background_it_waits_for_an_answer(
     monkeypatch.setattr(tuning, "PAUSE", 0.01)
     with edge.load(tiny) as engine:
         engine.tune_when_idle()
-        thread = engine._tuner._thread  # type: ignore[union-attr]
-        assert thread is not None
+        thread = background()
         thread.join(0.1)
         assert thread.is_alive() and not measured_at
         answer(engine)
@@ -308,9 +315,9 @@ def test_an_answer_ends_a_measurement(tiny: str, place: Path, large: None) -> No
 def test_closing_ends_the_wait(tiny: str, place: Path, large: None) -> None:
     engine = edge.load(tiny)
     engine.tune_when_idle()
-    thread = engine._tuner._thread  # type: ignore[union-attr]
+    thread = background()
     engine.close()
-    assert thread is not None and not thread.is_alive() and not place.exists()
+    assert not thread.is_alive() and not place.exists()
 
 
 def test_small_models_are_not_measured(tiny: str, place: Path) -> None:
@@ -319,10 +326,9 @@ def test_small_models_are_not_measured(tiny: str, place: Path) -> None:
         assert not engine.measures and engine.tune() is None
 
 
-def test_only_types_that_give_the_same_answers_are_compared(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_types_that_give_the_same_answers_are_compared(tiny: str, large: None) -> None:
     from edge.cache.config import KVConfig
 
-    monkeypatch.setattr("edge.loading.LARGE_HEAD", 0)
     checkpoint, wishes = open_checkpoint(tiny), KVConfig()
     assert head_for("auto", checkpoint, wishes) == ("two-stage", ("two-stage", "int8"))
     assert head_for("auto", checkpoint, wishes, measured="int8") == ("int8", ("two-stage", "int8"))

@@ -344,7 +344,7 @@ def test_table_of_measured_boards(tmp_path: Path) -> None:
                "repeats": 3, "top_k": 1, "rows": [row, {**row, "parallel": 2, "tg": 13.0}]}  # fmt: skip
     assert list(make_boards.wrong(content)) == []
     assert list(make_boards.wrong({**content, "host": "kitchen"}))
-    assert list(make_boards.wrong({**content, "machine": {**machine, "system": "/home/anna/debian"}}))
+    assert list(make_boards.wrong({**content, "machine": {**machine, "system": "/srv/anna/debian"}}))
     (tmp_path / "pi5.json").write_text(json.dumps(content))
     lines = make_boards.measured(tmp_path).splitlines()
     of_pi = [line for line in lines if "Raspberry Pi 5" in line]
