@@ -75,8 +75,8 @@ enum { MANY_ROWS = 2 * 1728 };
 enum { MANY_ROWS = 1728 };
 #endif
 
-/* What is best on a machine cannot be known before it is measured (edge/model/tuning.py); answers are the same bits with
- * any values. */
+/* What is best on a machine cannot be known before it is measured (edge/model/tuning.py); answers are the same bits
+ * with any values. */
 struct kernels_choices {
     int64_t ahead;       /* bytes by which a stream that is read once is fetched ahead */
     int64_t group_ahead; /* the same for rows with a scale for each group, behind the rows that are read now */
@@ -85,7 +85,10 @@ struct kernels_choices {
 extern struct kernels_choices kernels_chosen __attribute__((visibility("hidden")));
 
 /* The number of tokens from which a kernel does what pays for many only. */
-static inline int64_t kernels_many(int64_t own) { return kernels_chosen.many_tokens ? kernels_chosen.many_tokens : own; }
+static inline int64_t kernels_many(int64_t own)
+{
+    return kernels_chosen.many_tokens ? kernels_chosen.many_tokens : own;
+}
 
 /* Choose; 0: what this build has by itself.  Not while a kernel runs. */
 void kernels_choose(int64_t ahead, int64_t many_tokens);
