@@ -431,6 +431,23 @@ cdef class Head:
         return self.placement.nbytes if self.matrix is None else self.matrix.code_bytes
 
     @property
+    def least_bytes(self):
+        """Bytes of the rows that every answer reads: of a two-stage head the upper four bits."""
+        if self.bit_planes is None or self.kind_id == HEAD_Q8_0 and self.made < self.n_row:
+            return self.nbytes
+        return self.n_row * self.bit_planes.k_pad // 2
+
+    @property
+    def more_bytes(self):
+        """Bytes that answers have read beside those so far: of rows of a two-stage head that could still win."""
+        if self.bit_planes is None:
+            return 0
+        third, fourth, whole = self.bit_planes.rows_read
+        cdef int64_t plane = self.bit_planes.k_pad // 8
+        rest = self.row_bytes if self.kind_id == HEAD_Q8_0 else max(0, self.bit_planes.n_plane - 2) * plane
+        return (third + fourth) * plane + whole * rest
+
+    @property
     def allocated(self):
         """Bytes allocated beside the map, for rows or bit planes."""
         return self.placement.allocated if self.mapped else self.nbytes

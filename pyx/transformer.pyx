@@ -350,8 +350,18 @@ cdef class Transformer:
 
     @property
     def head_bytes(self):
-        """Bytes of the output head that a token reads."""
+        """Bytes of the output head; a token reads all of them, or of a two-stage head a part."""
         return self.head.nbytes
+
+    @property
+    def head_bytes_least(self):
+        """Bytes of the output head that every answer reads: of a two-stage head a part."""
+        return self.head.least_bytes
+
+    @property
+    def head_bytes_more(self):
+        """Bytes of it that answers have read beside those so far, all together."""
+        return self.head.more_bytes
 
     @property
     def head_bytes_mapped(self):

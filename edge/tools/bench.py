@@ -11,11 +11,11 @@ For each number of ``parallel`` above 1, that many conversations write at the sa
 step: tg is the speed of all together, the time per token is that of a step, and ``gain`` is tg divided by that of the
 first number.  They have the same prompt, each in its own pages; the measurements of the numbers alternate.
 
-To write a token, all weights, the output head and the keys and values in the window are read once: ``token_bytes``.  If
-several conversations read the weights together, a token counts its share of them.  Before each repeat, a plain sum
-reads memory with the same threads: memory of the kind that the weights are in, and of 2 MiB pages, which are read
-faster on some machines.  ``read_rate`` is the best of all passes of the run, and ``of_memory`` the share of it that
-writing reached.
+To write a token, all weights, the output head (of a two-stage head what was really needed) and the keys and values in
+the window are read once: ``token_bytes``.  If several conversations read the weights together, a token counts its share
+of them.  Before each repeat, a plain sum reads memory with the same threads: memory of the kind that the weights are
+in, and of 2 MiB pages, which are read faster on some machines.  ``read_rate`` is the best of all passes of the run, and
+``of_memory`` the share of it that writing reached.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ class Report:
         lines = [
             f"{head['model']} on {head['board'] or 'unknown board'} ({head['cpu']}), bitnet-edge {head['version']}",
             f"{above}{'; ' if above else ''}{_drawn(head['top_k'])}median of {head['repeats']}",
-            f"a token reads {head['weight_bytes'] / 1e6:.1f} MB of weights and {head['head_bytes'] / 1e6:.1f} MB of "
-            "output head",
+            f"{head['weight_bytes'] / 1e6:.1f} MB of weights and {head['head_bytes'] / 1e6:.1f} MB of output head"
+            f"{', of which a token reads a part' * any(row.head == 'two-stage' for row in rows)}",
             "",
         ]
         wide = [max(map(len, (name, *columns[name]))) for name in shown]
@@ -271,6 +271,7 @@ class _Sample:
     tg: float
     pauses: list[float]  # seconds per token
     disk: float  # bytes read from the disk for each token
+    more: float  # bytes of the output head that a token has read beside those that every step reads
 
 
 def prompt_of(n_vocab: int, special: Iterable[int], n: int) -> list[int]:
@@ -290,12 +291,13 @@ def _answer(engine: Engine, depth: int, n_gen: int, sampling: Sampling) -> _Samp
     tokenizer = engine.tokenizer
     ids = prompt_of(min(engine.config.n_vocab, tokenizer.n_vocab), tokenizer.special.values(), depth)
     pauses = []
-    last, disk = 0.0, disk_read()
+    last, disk, transformer = 0.0, disk_read(), engine.model.transformer
+    more = transformer.head_bytes_more
     with engine.session() as session:
         for piece in session.complete(ids, max_tokens=n_gen, sampling=sampling, ignore_eos=True):
             now = time.perf_counter()
             if not last:  # the prompt was read
-                disk = disk_read()
+                disk, more = disk_read(), transformer.head_bytes_more
             if last and piece.ids:
                 pauses += [(now - last) / len(piece.ids)] * len(piece.ids)
             last = now
@@ -307,6 +309,7 @@ def _answer(engine: Engine, depth: int, n_gen: int, sampling: Sampling) -> _Samp
         tg=steps / timings.decode_seconds,
         pauses=pauses or [timings.decode_seconds / steps],
         disk=(disk_read() - disk) / steps,
+        more=(transformer.head_bytes_more - more) / steps,
     )
 
 
@@ -339,14 +342,15 @@ def _together(engine: Engine, depth: int, n_gen: int, n: int, sampling: Sampling
             one[0] = sampler.sample(row, sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
 
     choose()
-    pauses, disk = [], disk_read()
+    pauses, disk, more = [], disk_read(), model.transformer.head_bytes_more
     for _ in range(n_gen - 1):
         begun = time.perf_counter()
         model.step(batch)
         choose()
         pauses.append(time.perf_counter() - begun)
     return _Sample(pp=depth / read, tg=n * len(pauses) / sum(pauses), pauses=pauses,
-                   disk=(disk_read() - disk) / (n * len(pauses)))  # fmt: skip
+                   disk=(disk_read() - disk) / (n * len(pauses)),
+                   more=(model.transformer.head_bytes_more - more) / (n * len(pauses)))  # fmt: skip
 
 
 def disk_read(path: str = "/proc/self/io") -> int:
@@ -359,11 +363,11 @@ def disk_read(path: str = "/proc/self/io") -> int:
 
 
 def weights_read(engine: Engine, n: int) -> int:
-    """Bytes of weights and output head that a step for ``n`` conversations reads; of experts those that as many tokens
-    use if each chooses by itself.
+    """Bytes of weights and output head that every step for ``n`` conversations reads; of experts those that as many
+    tokens use if each chooses by itself.
     """
     t, unread = engine.model.transformer, 1 - engine.config.expert_share
-    return round(t.weight_bytes + t.expert_bytes * (unread - unread**n)) + t.head_bytes
+    return round(t.weight_bytes + t.expert_bytes * (unread - unread**n)) + t.head_bytes_least
 
 
 def _filler(data: bytes) -> Callable[[memoryview], None]:
@@ -396,7 +400,6 @@ def _rows(
     board = Board()
     weights = placement(engine)
     kv_read = engine.plan.kv_bytes * min(1.0, (depth + n_gen / 2) / engine.plan.n_ctx)
-    token_bytes = {n: round(weights_read(engine, n) / n + kv_read) for n in parallel}
     samples: dict[int, list[_Sample]] = {n: [] for n in parallel}
     for _ in range(repeats):
         size = min(weights_read(engine, 1), YARDSTICK)
@@ -412,6 +415,8 @@ def _rows(
     rows: list[Row] = []
     for n, taken in samples.items():
         tg = median(sample.tg for sample in taken)
+        more = median(sample.more for sample in taken)
+        token_bytes = round(weights_read(engine, n) / n + more + kv_read)
         pauses = sorted(pause for sample in taken for pause in sample.pauses)
         rows.append(Row(
             isa=cpu.isa(),
@@ -427,8 +432,8 @@ def _rows(
             spread=round((max(sample.tg for sample in taken) - min(sample.tg for sample in taken)) / tg, 3),
             ms_p50=round(1e3 * median(pauses), 2),
             ms_p95=round(1e3 * pauses[min(len(pauses) - 1, len(pauses) * 95 // 100)], 2),
-            token_bytes=token_bytes[n],
-            of_disk=round(min(1.0, median(sample.disk for sample in taken) / token_bytes[n]), 3),
+            token_bytes=token_bytes,
+            of_disk=round(min(1.0, median(sample.disk for sample in taken) / token_bytes), 3),
             read_rate=0.0,  # known at the end of the run
             of_memory=0.0,
             kv_bytes=engine.plan.kv_bytes,

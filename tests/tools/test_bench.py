@@ -268,3 +268,15 @@ def test_what_is_shared_names_no_person_and_no_place(tiny: str, tmp_path: Path) 
     for more, words in ((["--share", "-", "--json"], "--share -"), (["--share", str(tmp_path / "a" / "b")], "cannot")):
         refused = CliRunner().invoke(cli, [*command, *more])
         assert refused.exit_code != 0 and words in refused.output
+
+
+def test_of_a_two_stage_head_counts_what_was_read(tiny: str) -> None:
+    """The upper four bits of every row, and more only of rows that could still win."""
+    from pyx.bit_planes import BLOCK
+
+    two, whole = bench.run(tiny, depths=(16,), n_gen=8, repeats=1, threads=(1,), head=("two-stage", "int8")).rows
+    shape = make_model.SHAPES["tiny"]
+    padded = -(-shape.hidden // BLOCK) * BLOCK
+    rest = whole.token_bytes - shape.n_vocab * (shape.hidden + 4)
+    read = two.token_bytes - rest
+    assert shape.n_vocab * padded // 2 <= read <= shape.n_vocab * padded
