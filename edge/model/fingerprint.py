@@ -34,7 +34,9 @@ def fingerprint(config: ModelConfig, checkpoint: Checkpoint | None) -> str:
         digest.update(len(text).to_bytes(8, "little") + text)
 
     add("bitnet-edge model 1")
-    facts = dataclasses.asdict(config)
+    layers = {each: dataclasses.asdict(each) for each in config.layers}  # most are equal: once is enough
+    facts = {each.name: getattr(config, each.name) for each in dataclasses.fields(config)}
+    facts["layers"] = tuple(layers[each] for each in config.layers)
     del facts["name"]
     add(sorted(facts.items()))
     if checkpoint is None:
