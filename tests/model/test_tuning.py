@@ -364,3 +364,28 @@ def test_prompts_are_read_to_the_same_bits(tiny: str, isa: str) -> None:
         for wrong in ((-1, 0), (1 << 30, 0), (0, 8)):
             with pytest.raises(ValueError, match="out of range"):
                 cpu.choose(*wrong)
+
+
+def test_the_command_line(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+    """--no-tune, its variable, and doctor --tune."""
+    from click.testing import CliRunner
+
+    from edge.cli.group import cli
+
+    done = CliRunner().invoke(cli, ["doctor", "--no-selftest", "--tune", "-m", "demo"])
+    assert done.exit_code == 0 and "nothing to choose" in done.stderr and not choices.entries()
+    choices.remember(Key("a model", choices.processor_of(), choices.kernels()), Choices(head="int8"))
+    choices.remember(Key("another machine's", "Cortex-A53", choices.kernels()), Choices(threads=3))
+    shown = CliRunner().invoke(cli, ["doctor", "--no-selftest"]).stdout
+    assert "head int8 (a model)" in shown and "another machine's" not in shown
+
+    given: list[Any] = []
+
+    def load(*_: Any, **options: Any) -> None:
+        given.append(options.get("tune"))
+        raise edge.EdgeError("enough")
+
+    monkeypatch.setattr(edge, "load", load)
+    for arguments, variable in (([], None), (["--no-tune"], None), ([], "0"), (["--tune"], "0")):
+        CliRunner().invoke(cli, ["run", "-m", "demo", *arguments, "hello"], env={"BITNET_EDGE_TUNE": variable})
+    assert given == [None, False, False, True]
