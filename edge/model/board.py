@@ -95,6 +95,12 @@ class Board:
         most = self.number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
         return self.cpu() + (f" ({told})" if told else "") + (f", {most // 1000} MHz" if most else "")
 
+    def cache(self) -> int | None:
+        """Bytes of the largest cache of the first core."""
+        texts = (self.read(f"/sys/devices/system/cpu/cpu0/cache/index{i}/size") or "" for i in range(6))
+        sizes = [re.fullmatch(r"(\d+)([KM])", text) for text in texts]
+        return max((int(size[1]) << (10 if size[2] == "K" else 20) for size in sizes if size), default=None)
+
     def memory(self) -> dict[str, int | None]:
         """Total and available memory, and swap, in bytes."""
         table = {}

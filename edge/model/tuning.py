@@ -22,6 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edge.errors import EdgeError
+from edge.model.board import Board
 from edge.model.choices import Choices, Key, remember
 from edge.threads import start
 
@@ -37,16 +38,16 @@ ROUNDS = 8
 GAIN = 0.03
 #: shares by which the best times of odd and even rounds, and the median and the best of all may differ
 NOISE, SPREAD = 0.06, 0.15
-#: bytes of weights that a trial step reads: more than the caches of a board
-PASS = 48 << 20
+#: bytes of weights that a trial step reads: so many times the largest cache, within bounds
+CACHES, LEAST_PASS, MOST_PASS = 3, 12 << 20, 128 << 20
 #: codes of the part of the output head that is measured
 PART = 16 << 20
 #: bytes by which weights may be fetched ahead, besides the default
 DISTANCES = (4 << 10, 12 << 10, 48 << 10)
 #: with fewer bytes of weights there is little to choose
 LEAST = 32 << 20
-#: in the background: seconds without a step before a measurement, and how often one is begun
-PAUSE, TRIES = 0.5, 3
+#: in the background: seconds without a step before a measurement, and after how many answers one is tried
+PAUSE, TRIES = 0.5, 10
 
 
 class Disturbed(Exception):
@@ -144,7 +145,8 @@ class Trials:
         self._cache: Any = None
         with model.alone() as transformer:
             layer = transformer.weight_bytes / max(1, transformer.n_layer)
-            self._layers = min(transformer.n_layer, max(1, -(-PASS // max(1, int(layer)))))
+            size = min(MOST_PASS, max(LEAST_PASS, CACHES * (Board().cache() or 0)))
+            self._layers = min(transformer.n_layer, max(1, round(size / max(1.0, layer))))
             self._hidden = transformer.answered  # of the last answer: the winners of a two-stage head depend on it
 
     def alternatives(self) -> dict[str, Sequence[Any]]:
@@ -156,6 +158,8 @@ class Trials:
         found["ahead"] = list(dict.fromkeys((ahead, *DISTANCES)))
         if len(self._kinds) > 1 and self._hidden is not None:
             found["head"] = self._kinds
+            for kind in self._kinds:
+                self._head(kind)  # made before the first trial, whose duration tells how long the next ones take
         if not self._model.config.activation_group:
             found["many_tokens"] = (many, 2 * many)
         return found
@@ -260,14 +264,16 @@ class Tuner:
         """Measure in the background, as soon as something was answered and nothing has happened for a while."""
 
         def work() -> None:
-            for _ in range(TRIES):
-                before = -1
-                while before != self._model.steps or not self._answered or not idle():
-                    before = self._model.steps
-                    if self._stopped.wait(PAUSE):
-                        return
+            tries, tried_at = 0, 0  # at which number of steps
+            while tries < TRIES:
+                steps = self._model.steps
+                if self._stopped.wait(PAUSE):
+                    return
+                if steps in (tried_at, 0) or steps != self._model.steps or not self._answered or not idle():
+                    continue
                 if self.now(new_cache, idle):
                     return
+                tries, tried_at = tries + 1, steps
 
         if self._thread is None and self.useful:
             thread = threading.Thread(target=work, name="tuning", daemon=True)
