@@ -300,7 +300,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _save(path: Path, samples: Sequence[Sample], builds: dict[str, str], ours: Sequence[str]) -> None:
-    from edge.tools.board import Board
+    from edge.model.board import Board
 
     content = {
         "date": datetime.date.today().isoformat(),

@@ -24,7 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import edge
-from edge.tools.board import Board
+from edge.model.board import Board
 from pyx import cpu
 from pyx.transformer import STAGES, Segment
 

@@ -30,6 +30,8 @@ from edge.threads import refuse_after_fork, with_locks
 if TYPE_CHECKING:
     from edge.cache.config import KVPlan
     from edge.config import ModelConfig
+    from edge.model.choices import Choices
+    from edge.model.tuning import Tuner
     from edge.session.answer import Answer
     from edge.session.request import Prepared
 
@@ -50,6 +52,7 @@ class Engine:
         notes: Sequence[str] = (),
         warnings: Sequence[str] = (),
         load_seconds: float = 0.0,
+        tuner: Tuner | None = None,
     ) -> None:
         self.model = model
         self.space = space
@@ -58,6 +61,7 @@ class Engine:
         self.notes = list(notes)
         self.warnings = list(warnings)
         self.load_seconds = load_seconds
+        self._tuner = tuner
         self.admission = Admission(space.plan.parallel)
         self.scheduler = Scheduler(model, self.admission, self._give_way)
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -218,6 +222,32 @@ class Engine:
         """
         self.model.settle()
 
+    def tune(self) -> Choices | None:
+        """Measure, within a second, what is fastest for this model on this machine, and remember it for the next time
+        it is loaded (docs/memory-and-boards.md).  To be called after an answer, while nothing else runs.
+
+        None if nothing was measured: the machine was busy, nothing has been answered, the model is small, or head,
+        threads or memory were given when it was loaded.  Raises UsageError in a forked child.
+        """
+        refuse_after_fork()
+        if self._tuner is None or not self._tuner.useful:
+            return None
+        return self._tuner.now(self.space.new_cache, self._idle)
+
+    @property
+    def measures(self) -> bool:
+        """Whether :meth:`tune` would measure anything."""
+        return self._tuner is not None and self._tuner.useful
+
+    def tune_when_idle(self) -> None:
+        """Do that in the background, once something was answered and nothing has been asked for half a second."""
+        refuse_after_fork()
+        if self._tuner is not None:
+            self._tuner.start(self.space.new_cache, self._idle)
+
+    def _idle(self) -> bool:
+        return not self.closed and not self.admission.running
+
     def close(self) -> None:
         """Free all memory.  Running answers end with an error at their next token.
 
@@ -225,6 +255,9 @@ class Engine:
         """
         if self.closed:
             return
+        if self._tuner is not None:
+            self._tuner.stop()
+            self._tuner = None
         self.model.close()
         for session in self._open():
             session.close()

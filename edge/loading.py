@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edge.cache.config import DEFAULT_CTX, DEFAULT_OFFLOAD, KVConfig, KVPlan
@@ -27,6 +28,7 @@ from edge.threads import claim, refuse_after_fork, start
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
+    from edge.model.choices import Choices, Key
 
 #: types of the output head in memory; native: exactly the values of the file; auto: see head_for
 #: codes of an output head from which reading fewer of them is faster: smaller heads stay in caches, or take little time
@@ -59,6 +61,7 @@ def load(
     isa: str | None = None,
     template: str | None = None,
     think: bool | None = None,
+    tune: bool = True,
     i2s_layout: str = "auto",
     activation: str | None = None,
     overflow: str = "slide",
@@ -116,6 +119,8 @@ def load(
         engines, else the best that the processor has.
     template: a chat template by name; None: the model's own.
     think: whether models that can think before they answer do so; None: the model decides.
+    tune: use what was measured to be fastest for this model on this machine (:meth:`edge.engine.Engine.tune`), where
+        head and threads are not given; answers are the same.
     i2s_layout: byte order of I2_S files: "auto", "128", "64" or "1x4".
     activation: "relu2" or "silu", if the file does not state it.
     system: system prompt of sessions that have none of their own.
@@ -156,10 +161,13 @@ def load(
     from edge.formats import open_checkpoint
     from edge.model import placement
     from edge.model import weights as building
+    from edge.model.choices import key_of
+    from edge.model.tuning import Tuner
     from edge.prompt.template import Template
     from edge.prompt.tokenizer import Tokenizer
     from edge.registry.library import DEMO_ANSWERS
     from edge.registry.library import choose as choose_model
+    from pyx import cpu
     from pyx.memory import rss, trim
 
     chosen = choose_model(model)
@@ -169,9 +177,12 @@ def load(
         logging.getLogger("edge").warning(DEMO_ANSWERS)
     checkpoint = open_checkpoint(chosen.path, i2s_layout=i2s_layout, activation=activation)
     report(1, 10)
-    n_threads, cores = choose(threads)
+    key = partial(key_of, checkpoint)
+    known = recall(key, tune)
+    n_threads, cores = choose(threads, known.threads)
     n_threads, few = claim(n_threads)
-    head = head_for(head, checkpoint, wishes, constrained)
+    tunes = tune and threads is None and head == "auto" and wishes.memory is None
+    head, heads = head_for(head, checkpoint, wishes, constrained, known.head)
     ahead = _head_ahead(checkpoint, wishes, head, weights, n_threads)
     tokenizer = Tokenizer.of(checkpoint)
     chat = Template.for_model(checkpoint, name=template, think=think)
@@ -232,13 +243,16 @@ def load(
         checkpoint=checkpoint,
         placement=MAP if weights == "huge" else place,
     )
+    if not _any_open():  # they share the instruction set, and this
+        cpu.choose(known.ahead or 0, known.many_tokens or 0)
     engine = Engine(
         loaded,
         KVSpace(loaded, plan, drafting),
         system=system,
-        notes=[*checkpoint.notes, *plan.notes],
+        notes=[*checkpoint.notes, *plan.notes, *([f"measured on this machine: {known.words()}"] if known else [])],
         warnings=few,
         load_seconds=time.perf_counter() - begun,
+        tuner=Tuner(loaded, checkpoint, key, heads, known) if tunes else None,
     )
     _engines.add(engine)
     if wishes.kv_budget is not None and isinstance(wishes.kv_budget, str):
@@ -286,8 +300,19 @@ def program_bytes(checkpoint: Checkpoint) -> int:
     return program
 
 
-def head_for(head: str, checkpoint: Checkpoint, wishes: KVConfig, constrained: bool = False) -> str:
-    """The output head for "auto"; other types are returned unchanged.
+def recall(key: Callable[[], Key], tune: bool = True) -> Choices:
+    """What was measured for a model on this machine; ``tune`` False: as if nothing was."""
+    from edge.model.choices import Choices, entries
+
+    known = dict(entries()) if tune else {}
+    return known.get(key(), Choices()) if known else Choices()  # the key takes some milliseconds
+
+
+def head_for(
+    head: str, checkpoint: Checkpoint, wishes: KVConfig, constrained: bool = False, measured: str | None = None
+) -> tuple[str, tuple[str, ...]]:
+    """(the output head for "auto", the types from which it was chosen by a rule of thumb: the first); other types are
+    returned unchanged.  ``measured``: the one of them that was measured to be the fastest.
 
     A head that the file has as Q8_0 or ternary is used as it is ("auto" to :func:`pyx.head.placement`); others become
     int8, or two-stage where that is faster with the same answers (benchmarks/SPEED.md): the head is large, its rows
@@ -306,12 +331,14 @@ def head_for(head: str, checkpoint: Checkpoint, wishes: KVConfig, constrained: b
         raise UsageError(
             "is 'q8_0', but the output head of this file has another type", argument="head", hint="leave head out")
     if head != "auto" or table is None or table.type in GROUP_TYPES:
-        return head
+        return head, ()
     alone = wishes.parallel in (None, 1) and not constrained
     wins = alone and k % BLOCK == 0 and checkpoint.config.n_vocab * k >= LARGE_HEAD
-    if table.type == "Q8_0":
-        return "two-stage" if wins and _plenty(checkpoint, wishes, "two-stage", "auto", 1) else "q8_0"
-    return "two-stage" if wins else "int8"
+    whole = "q8_0" if table.type == "Q8_0" else "int8"
+    if not wins or whole == "q8_0" and not _plenty(checkpoint, wishes, "two-stage", "auto", 1):
+        return whole, ()
+    kinds = ("two-stage", whole)
+    return measured if measured in kinds else kinds[0], kinds
 
 
 def _plenty(checkpoint: Checkpoint, wishes: KVConfig, head: str, weights: str, n_threads: int) -> bool:

@@ -83,7 +83,8 @@ class Program:
         self.environment = {
             **{name: value for name, value in os.environ.items() if name.startswith(kept)},
             "HOME": str(folder), "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "COLUMNS": "100", "TERM": "xterm",
-            "BITNET_EDGE_STATE": str(folder / "state"), "BITNET_EDGE_MODELS": str(folder / "models"),
+            "BITNET_EDGE_STATE": str(folder / "state"), "BITNET_EDGE_CACHE": str(folder / "cache"),
+            "BITNET_EDGE_MODELS": str(folder / "models"),
             "PROMPT_TOOLKIT_NO_CPR": "1", **variables,
         }  # fmt: skip
 

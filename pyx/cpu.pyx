@@ -10,6 +10,9 @@ cdef extern from "kernels.h" nogil:
     int kernels_supported(const kernels *target)
     const kernels *kernels_best()
     const kernels *kernels_named(const char *name)
+    kernels_choices kernels_chosen
+    int64_t kernels_many(int64_t own)
+    void kernels_choose(int64_t ahead, int64_t many_tokens)
 
 cdef const kernels *chosen = NULL
 
@@ -43,6 +46,26 @@ def use(str name not None):
     if not kernels_supported(target):
         raise RuntimeError(f"this processor cannot run {name!r}; it can run: {', '.join(supported())}")
     chosen = target
+
+
+cdef int64_t many_tokens(const kernels *kernel) noexcept nogil:
+    return kernels_many(kernel.many_tokens)
+
+
+def choose(int64_t ahead=0, int64_t many_tokens=0):
+    """Choose how many bytes streams are fetched ahead, and from how many tokens on kernels do what pays for many only;
+    0: what this build has by itself.  Answers are the same bits.
+
+    Not while a step runs.  Raises ValueError for values out of range.
+    """
+    if not 0 <= ahead <= 1 << 20 or many_tokens and not 16 <= many_tokens <= 1 << 20:
+        raise ValueError(f"{ahead} bytes ahead, {many_tokens} tokens are out of range")
+    kernels_choose(ahead, many_tokens)
+
+
+def chosen_now():
+    """(bytes that streams are fetched ahead, tokens from which kernels do what pays for many only)."""
+    return kernels_chosen.ahead, kernels_many(active().many_tokens)
 
 
 def isa():

@@ -35,7 +35,7 @@ from pyx.memory cimport Arena
 from pyx.bit_planes cimport BitPlanes, answer
 from pyx.bit_planes import sizes
 from pyx.stored_rows cimport STORED_F16, StoredRows
-from pyx.team cimport HEAD, NORM, WAIT, claim, lap, stage_clock, team_barrier
+from pyx.team cimport HEAD, NORM, WAIT, claim, core_ns, lap, now_ns, stage_clock, team_barrier
 from pyx.projection cimport group_rows
 from pyx.ternary cimport TernaryMatrix
 
@@ -400,6 +400,22 @@ cdef class Head:
             self.go_on(kernel, tid, team)
         return out.base
 
+    def prepare(self):
+        """Make the rows, or the bit planes of Q8_0 rows, now rather than after the first answers."""
+        if self.source is not None:
+            self.make()
+        self.fresh = False
+        if self.kind_id == HEAD_Q8_0 and self.bit_planes is not None and self.made < self.n_row:
+            self.making = self.n_row
+            self.go_on(active(), 0, 1)
+            self.made, self.row_arena = self.n_row, None
+
+    def timed(self, x, int64_t top, int n_threads):
+        """(nanoseconds of :meth:`apply`, those of them in which this thread had a core)."""
+        cdef int64_t begun = now_ns(), begun_core = core_ns()
+        self.apply(x, top, n_threads)
+        return now_ns() - begun, core_ns() - begun_core
+
     cdef int64_t unit(self) noexcept nogil:
         """Number of rows that a thread processes at a time."""
         return PANEL_ROWS if self.kind_id == HEAD_TERNARY else LINE
@@ -413,6 +429,23 @@ cdef class Head:
     def nbytes(self):
         """Bytes of the rows; a token reads all of them, unless the head is two-stage."""
         return self.placement.nbytes if self.matrix is None else self.matrix.code_bytes
+
+    @property
+    def least_bytes(self):
+        """Bytes of the rows that every answer reads: of a two-stage head the upper four bits."""
+        if self.bit_planes is None or self.kind_id == HEAD_Q8_0 and self.made < self.n_row:
+            return self.nbytes
+        return self.n_row * self.bit_planes.k_pad // 2
+
+    @property
+    def more_bytes(self):
+        """Bytes that answers have read beside those so far: of rows of a two-stage head that could still win."""
+        if self.bit_planes is None:
+            return 0
+        third, fourth, whole = self.bit_planes.rows_read
+        cdef int64_t plane = self.bit_planes.k_pad // 8
+        rest = self.row_bytes if self.kind_id == HEAD_Q8_0 else max(0, self.bit_planes.n_plane - 2) * plane
+        return (third + fourth) * plane + whole * rest
 
     @property
     def allocated(self):

@@ -12,6 +12,9 @@ wrote 180 tokens/s on two threads and 7,000 on one (benchmarks/SPEED.md).  So th
 * A clear result ends a trial early, but one step of a large model, which is longer than a trial, is not clear enough.
   What a lost one cost decides how soon the next may come: 2 % of the time.
 
+How many threads there are at most, on an idle machine, is not decided here but by edge/model/cores.py, or measured by
+edge/model/tuning.py.
+
 A step is compared with recent steps of about as many rows.  The answer is the same bits on any number of threads.
 """
 
@@ -51,6 +54,13 @@ cdef void add(stretch *s, double ns, double away):
     s.steps += 1
 
 
+def disturbed(double ns, double core):
+    """Whether other programs took the caller's core for a noticeable part of ``ns`` nanoseconds, of which it had the
+    core for ``core``.
+    """
+    return ns - core > DISTURBED * ns
+
+
 cdef bint quiet(const stretch *s):
     return s.away <= DISTURBED * s.ns
 
@@ -63,6 +73,11 @@ cdef class Pace:
     def __cinit__(self, int most):
         self.most = self.settled = most
         self.more = self.fewer = 1
+
+    @property
+    def calm(self):
+        """Whether other programs need none of the cores now, as far as the last steps tell."""
+        return self.settled == self.most and not self.trial and not self.disturbed
 
     cpdef int threads(self):
         """Number of threads of the next step."""

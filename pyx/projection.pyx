@@ -8,7 +8,8 @@ each group.
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
-from pyx.cpu cimport GROUP, MANY_ROWS, MATMUL_WORK, TERNARY_BLOCK, TERNARY_BLOCK_BYTES, kernels, place_in_group
+from pyx.cpu cimport (
+    GROUP, MANY_ROWS, MATMUL_WORK, TERNARY_BLOCK, TERNARY_BLOCK_BYTES, kernels, many_tokens, place_in_group)
 
 
 cdef inline int64_t sums(int64_t n_token, int64_t n_row) noexcept nogil:
@@ -26,7 +27,7 @@ cdef int64_t accumulators(int64_t n_token, int64_t n_row) noexcept nogil:
 cdef void project(
     const kernels *kernel, const matrix *w, const activations *a, int64_t row0, int64_t row1,
     bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil:
-    cdef int64_t n_row, row, t, n_pass, tile = ROW_TILE if a.n_token < kernel.many_tokens else MANY_ROWS
+    cdef int64_t n_row, row, t, n_pass, tile = ROW_TILE if a.n_token < many_tokens(kernel) else MANY_ROWS
     if w.dense != NULL:
         project_dense(kernel, w, a, row0, row1, accumulate, acc, out, ld_out)
         return

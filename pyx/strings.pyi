@@ -6,5 +6,8 @@ from typing import Any
 def ends(data: Any, start: int, count: int) -> array.array[int]:
     """Ends of the first ``count`` length-prefixed texts from byte ``start`` on; fewer where the buffer ends before."""
 
+def joined(data: Any, start: int, stops: Any) -> bytes:
+    """The bytes of the texts with a NUL between two of them."""
+
 def starting(data: Any, start: int, stops: Any, prefix: bytes) -> list[int]:
     """Indices of those of them that begin with these bytes."""

@@ -1,5 +1,6 @@
 """transformer: one model, one step (see transformer.pyx)."""
 
+import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -80,7 +81,13 @@ class Transformer:
     @property
     def head_bytes(self) -> int: ...
     @property
+    def head_bytes_least(self) -> int: ...
+    @property
+    def head_bytes_more(self) -> int: ...
+    @property
     def head_bytes_mapped(self) -> int: ...
+    @property
+    def answered(self) -> array.array[float] | None: ...
     @property
     def head_bytes_allocated(self) -> int: ...
     @property
@@ -89,6 +96,7 @@ class Transformer:
         """From now on each step leaves here what its last token asked: float32 [attention layers][n_head][head_dim]."""
     def keep_times(self) -> Any:
         """Each step adds here what each thread did, nanoseconds: int64 [n_threads][16], the first ones by STAGES."""
+    def trial(self, batch: Iterable[Segment], n_layer: int, n_threads: int) -> tuple[int, int]: ...
     def step(self, batch: Iterable[Segment]) -> None:
         """Evaluate the segments of a batch: append their keys and values, write their logits.
 

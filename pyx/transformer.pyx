@@ -11,6 +11,8 @@ their stages.  No Python object is touched inside and the GIL is released.
 Forward pass as in transformers BitNetForCausalLM (modeling_bitnet.py) and LlamaForCausalLM.
 """
 
+import array
+
 from cython.parallel cimport parallel, threadid
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
@@ -175,6 +177,7 @@ cdef class Transformer:
     cdef Workspace workspace
     cdef step_plan plan
     cdef cores cores
+    cdef bint has_answered      # the last step had logits: its first vector is in plan.w.x
 
     def __cinit__(
         self, config, StoredRows embedding not None, Head head not None, layers, output_norm, rope_freqs=None,
@@ -343,8 +346,18 @@ cdef class Transformer:
 
     @property
     def head_bytes(self):
-        """Bytes of the output head that a token reads."""
+        """Bytes of the output head; a token reads all of them, or of a two-stage head a part."""
         return self.head.nbytes
+
+    @property
+    def head_bytes_least(self):
+        """Bytes of the output head that every answer reads: of a two-stage head a part."""
+        return self.head.least_bytes
+
+    @property
+    def head_bytes_more(self):
+        """Bytes of it that answers have read beside those so far, all together."""
+        return self.head.more_bytes
 
     @property
     def head_bytes_mapped(self):
@@ -364,6 +377,13 @@ cdef class Transformer:
     @property
     def head_kind(self):
         return self.head.kind
+
+    @property
+    def answered(self):
+        """The vector that the output head was last asked for, array("f") [hidden]; None before the first answer."""
+        if not self.has_answered:
+            return None
+        return array.array("f", <float[:self.hidden]>self.plan.w.x)
 
     def keep_queries(self):
         """A buffer for the queries of the last token of each step: float32 [attention layers][n_head][head_dim]."""
@@ -447,12 +467,35 @@ cdef class Transformer:
         twice, an id out of range, a buffer that does not fit, a cache of another model, or a full context, and
         MemoryError at the limit of a pool; all caches are unchanged then.
         """
+        self._step(batch, self.n_layer, 0)
+
+    def trial(self, batch, int64_t n_layer, int n_threads):
+        """Evaluate the first layers only, with a number of threads, to measure what is fastest.  The caches that take
+        part are useless afterwards.
+
+        Returns (nanoseconds, those of them in which this thread had a core).  Raises ValueError as :meth:`step`, for
+        segments with logits, and for layers or threads that there are not.
+        """
+        cdef int64_t begun, begun_core
+        cdef Segment given
+        if not 1 <= n_layer <= self.n_layer or not 1 <= n_threads <= self.n_threads:
+            raise ValueError(f"{n_layer} layers, {n_threads} threads are out of range")
+        for given in batch:
+            if given.n_out >= 0:
+                raise ValueError("a trial gives no logits")
+        begun, begun_core = now_ns(), core_ns()
+        self._step(batch, n_layer, n_threads)
+        return now_ns() - begun, core_ns() - begun_core
+
+    cdef _step(self, batch, int64_t n_layer, int trial):
+        """A step through ``n_layer`` layers; with ``trial`` > 0 on so many threads."""
         cdef step_plan *p = &self.plan
         cdef attention_plan *a = &p.attention
         cdef attention_scratch *w
         cdef int64_t n = 0, i, j
         cdef int most, n_threads
         cdef int64_t begun = 0, begun_core = 0
+        cdef Pace pace = None if trial else self.pace
         cdef StoredRows embedding = self.embedding
         cdef Head head = self.head
         cdef Segment given
@@ -466,6 +509,7 @@ cdef class Transformer:
                 raise TypeError("None is not a segment")
             n += self._check(given, self.chunk - n)
         p.n_token, p.n_answer, n = n, 0, 0
+        self.has_answered = False
         for i, given in enumerate(segments):
             for j in range(i):
                 if p.w.segments[j].kv == &(<KVCache>given.kv).p:
@@ -485,14 +529,15 @@ cdef class Transformer:
         w = &p.w.attention
         a.q, a.q_sink, a.q8, a.qs, a.k, a.v = w.q, w.q_sink, w.q8, w.qs, w.k, w.v
         a.out, a.state, a.team = w.out, w.state, &p.team
-        most = self.n_threads if self.pace is None else self.pace.threads()
+        most = trial or (self.n_threads if pace is None else pace.threads())
         n_threads = claim(most)
-        if self.pace is not None:
+        if pace is not None:
             begun, begun_core = now_ns(), core_ns()
         with nogil, parallel(num_threads=n_threads):
-            run_on(&self.cores, p, self.layers, self.n_layer, embedding, head, threadid(), omp_get_num_threads())
-        if self.pace is not None and n_threads == most:
-            self.pace.took(n, begun, now_ns(), core_ns() - begun_core)
+            run_on(&self.cores, p, self.layers, n_layer, embedding, head, threadid(), omp_get_num_threads())
+        if pace is not None and n_threads == most:
+            pace.took(n, begun, now_ns(), core_ns() - begun_core)
+        self.has_answered = p.n_answer > 0
         for given in segments:
             (<KVCache>given.kv).advance(given.tokens.shape[0])
         for given in segments:

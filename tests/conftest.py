@@ -40,6 +40,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # What a first opening finds out about a file is kept between starts, but not in the home of whoever runs the tests.
 os.environ.setdefault("BITNET_EDGE_STATE", tempfile.mkdtemp(prefix="bitnet-edge-tests-"))
+os.environ.setdefault("BITNET_EDGE_CACHE", os.environ["BITNET_EDGE_STATE"])
 
 # A model of other people, for the tests marked real_model: a file named here, else the one that was pulled.
 _REAL_MODEL = os.environ.get("REAL_MODEL") or getattr(library.find("smollm2-135m"), "path", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
@@ -9,8 +10,8 @@ import click
 from edge.cli import options
 from edge.cli.command import Command, Numbers, Text, Whole, heading, option
 from edge.cli.menu import settle_model
-from edge.cli.output import Output
-from edge.errors import UsageError
+from edge.cli.output import Output, check_place
+from edge.errors import EdgeError, UsageError
 
 
 class Words(Text):
@@ -58,6 +59,9 @@ class Words(Text):
     "Output",
     option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, one row per measurement."),
     option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+    option("--share", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE", allow_from_autoenv=False,
+           help="Also write the figures to FILE, as JSON that you can give to others: the machine, the shape of the "
+           "model and the speeds, without names and paths. - prints only that (docs/boards.md)."),
 )
 @options.plot_option("the speeds, and what bounds them,")
 @options.output_options
@@ -76,6 +80,7 @@ def bench(
     parallel: tuple[int, ...],
     as_csv: bool,
     as_json: bool,
+    share: str | None,
     plot: str | None,
     **flags: Any,
 ) -> None:
@@ -85,9 +90,13 @@ def bench(
     out = ctx.ensure_object(Output)
     if as_csv and as_json:
         raise UsageError("--csv and --json cannot be used together")
+    if share == "-" and (as_csv or as_json):
+        raise UsageError("--share - prints JSON of its own; it cannot be used with --csv or --json")
     options.check_plot(plot)
+    if share not in (None, "-"):
+        check_place(share)
     named = {"model": model}
-    settle_model(out, named, for_program=as_csv or as_json)
+    settle_model(out, named, for_program=as_csv or as_json or share == "-")
     model = options.model_path(out, named)
     with out.progress("measuring") as progress:
         report = work.run(
@@ -108,7 +117,25 @@ def bench(
         from edge.tools.pictures import of_bench
 
         options.save_plot(plot, of_bench(report.to_dict()))
-    if as_json:
+    if share is not None and share != "-":
+        save(share, report.to_share())
+    if share == "-":
+        out.write(shared(report.to_share()))
+    elif as_json:
         out.json(report.to_dict())
     else:
         out.write(report.to_csv() if as_csv else report.to_markdown())
+
+
+def shared(content: dict[str, Any]) -> str:
+    """The text of a file for others, which they can read before they send it."""
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def save(path: str, content: dict[str, Any]) -> None:
+    """Write that file.  Raises EdgeError."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(shared(content))
+    except OSError as error:
+        raise EdgeError(f"cannot write {path}: {error.strerror}") from None

@@ -96,6 +96,7 @@ def chat(
             out, flags, named=True, reserve=RESERVE, aside=ASIDE
         ) as engine:
             arguments = options.advised(arguments, flags, engine)
+            engine.tune_when_idle()
             return serve_socket(out, engine, arguments, system, stats, listener)
     if as_jsonl:
         from edge.cli.services import serve_pipe
@@ -109,6 +110,8 @@ def chat(
         session = keeper.open(engine, system)
         commands = {name: command.help for name, command in COMMANDS.items()}
         reader = choose_reader(out, commands, None if no_history else history_path())
+        if reader.interactive:
+            engine.tune_when_idle()
         banner(out, engine, session, reader.interactive, known=library.choose(flags["model"]).why == "demo")
         return Repl(out, engine, reader, arguments, session, stats, keeper.save).run()
 

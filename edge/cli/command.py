@@ -29,7 +29,7 @@ EXPERIMENTS = "Experiments"
 HEADINGS = ("Model", "Prompt", "Context", "Answer", "Output", "Sampling", "KV cache", "Loading", EXPERIMENTS)
 
 #: environment variables that are of no option
-VARIABLES = {f"BITNET_EDGE_{name}" for name in ("MODELS", "HOME", "STATE", "COMPLETE", "ISA")}
+VARIABLES = {f"BITNET_EDGE_{name}" for name in ("MODELS", "HOME", "STATE", "CACHE", "COMPLETE", "ISA")}
 
 #: in ``Context.meta``: help shows the advanced options, too
 HELP_ALL = "edge.help_all"

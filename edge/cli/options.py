@@ -86,6 +86,10 @@ _WEIGHTS = option("--weights", type=click.Choice(["auto", "map", "huge"]), defau
 _DRAFT = option("--draft", type=Text(), metavar="N|auto|off", default="auto", advanced=True,
                 help="Speculative decoding: draft up to N tokens from the conversation and check them in one step. The "
                      "answers do not change. auto (default): draft when it is faster.")
+_TUNE = option("--tune/--no-tune", "tune", default=None, advanced=True,
+               help="Use the output head, threads and other choices that were measured to be fastest for this model on "
+                    "this machine, and measure them if they are not known: for less than a second, once, after an "
+                    "answer (default); or use the defaults. Answers are the same. See bitnet-edge doctor --tune.")
 # fmt: on
 
 _model_options = heading(
@@ -105,6 +109,7 @@ _loading = heading(
     _HEAD,
     _WEIGHTS,
     _DRAFT,
+    _TUNE,
 )  # fmt: skip
 
 
@@ -359,6 +364,8 @@ def load_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
         chosen["kv"] = kv
     if flags.get("think") is not None:
         chosen["think"] = flags["think"]
+    if flags.get("tune") is not None:
+        chosen["tune"] = flags["tune"]
     if any(flags.get(name) for name in ("schema", "regex", "choice", "grammar")):
         chosen["constrained"] = True
     return chosen

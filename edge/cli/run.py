@@ -116,7 +116,8 @@ def run(
         needed=not (no_answer and keeper.saves and not raw),
         piped=not (no_answer and system is not None),  # a script that prepares a session must keep its own input
     )
-    settle_model(out, flags, for_program=as_json or as_jsonl)
+    for_program = as_json or as_jsonl
+    settle_model(out, flags, for_program=for_program)
     begun = time.monotonic()
     try:
         with options.loaded(out, flags) as engine:
@@ -150,6 +151,8 @@ def run(
             if code:
                 return code
             failure = records.finish_error(session, timeout)
+            if not (for_program or failure) and is_tty(sys.stdin) and is_tty(sys.stdout):
+                engine.tune()  # a person sees the answer by now; a script would wait for it
     except Exception as error:
         if not isinstance(error, BrokenPipeError):
             if as_jsonl:

@@ -151,6 +151,7 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
             with options.loaded(out, flags, named=True, constrained=True, reserve=RESERVE, aside=ASIDE) as engine:
                 service.settings.defaults = options.advised(service.settings.defaults, flags, engine)
                 service.open(engine)
+                engine.tune_when_idle()
                 ready(options.title(engine.config))
         except BaseException as error:
             failure.append(error)

@@ -45,6 +45,18 @@ class StringArray(Sequence[str]):
         """Indices of the strings that start with ``prefix``."""
         return strings.starting(self.view, self.first, self.ends, prefix.encode())
 
+    def joined(self) -> bytes:
+        """All elements with a NUL between two of them, in UTF-8; what ``"\\0".join`` gives, without 408 thousand
+        objects.
+        """
+        found: bytes = strings.joined(self.view, self.first, self.ends)
+        try:
+            found.decode()
+        except UnicodeDecodeError:
+            for _ in self:  # names the element
+                pass
+        return found
+
     def __len__(self) -> int:
         return len(self.ends)
 

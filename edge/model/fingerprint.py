@@ -6,6 +6,8 @@ import dataclasses
 import hashlib
 from typing import TYPE_CHECKING
 
+from edge.formats.texts import StringArray
+
 if TYPE_CHECKING:
     from edge.config import ModelConfig
     from edge.formats.checkpoint import Checkpoint
@@ -32,7 +34,9 @@ def fingerprint(config: ModelConfig, checkpoint: Checkpoint | None) -> str:
         digest.update(len(text).to_bytes(8, "little") + text)
 
     add("bitnet-edge model 1")
-    facts = dataclasses.asdict(config)
+    layers = {each: dataclasses.asdict(each) for each in config.layers}  # most are equal: once is enough
+    facts = {each.name: getattr(config, each.name) for each in dataclasses.fields(config)}
+    facts["layers"] = tuple(layers[each] for each in config.layers)
     del facts["name"]
     add(sorted(facts.items()))
     if checkpoint is None:
@@ -40,7 +44,7 @@ def fingerprint(config: ModelConfig, checkpoint: Checkpoint | None) -> str:
     spec = checkpoint.tokenizer
     add(spec.kind, spec.pre, spec.pattern, spec.bos_id, spec.eos_ids, spec.add_bos, sorted(spec.added.items()))
     for words in (spec.tokens, spec.merges):
-        text = "\0".join(words).encode("utf-8", "surrogatepass")
+        text = words.joined() if isinstance(words, StringArray) else "\0".join(words).encode("utf-8", "surrogatepass")
         add(len(words), hashlib.sha256(text).hexdigest())
     add(hashlib.sha256(spec.model or b"").hexdigest())
     for name, tensor in sorted(checkpoint.tensors.items()):

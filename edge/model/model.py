@@ -145,6 +145,7 @@ class Model:
         self._said = {} if checkpoint is None else checkpoint.sampling  # what the file recommends
         self.sampling = self.advised(template.think)
         self.closed = False
+        self.steps = 0  # so far
         with_locks(self)
         self._checkpoint = checkpoint
         self._fingerprint: str | None = None
@@ -180,6 +181,7 @@ class Model:
         with self._lock:
             if self.closed:
                 raise UsageError("the engine was closed during an answer")
+            self.steps += 1
             if len(batch) == 1:  # without a loop: a small model takes a tenth of a millisecond
                 only = batch[0]
                 self.transformer.step((only.compiled or _compiled(only),))

@@ -95,10 +95,12 @@ def _vector(checkpoint: Checkpoint, name: str, n: int) -> Any:
         raise InvalidFile(f"tensor {name}: {error}") from None
 
 
-def _rows(checkpoint: Checkpoint, name: str, n_threads: int, groups: bool = False) -> StoredRows:
+def _rows(
+    checkpoint: Checkpoint, name: str, n_threads: int, groups: bool = False, most: int | None = None
+) -> StoredRows:
     """Rows of which each token needs one, read from the file rather than from its map.
 
-    ``groups``: rows of groups, as a projection needs them, if the type can become that.
+    ``groups``: rows of groups, as a projection needs them, if the type can become that.  ``most``: only the first ones.
     """
     from pyx.stored_rows import TYPES, StoredRows
 
@@ -109,7 +111,10 @@ def _rows(checkpoint: Checkpoint, name: str, n_threads: int, groups: bool = Fals
             checkpoint.tensors[name] = tensor = as_groups(tensor)  # one copy, for embedding and head
         elif groups:
             tensor = as_groups(tensor)
-        rows = StoredRows(tensor.type, tensor.data, n_row, k)
+        data = tensor.data
+        if most is not None and most < n_row:
+            data, n_row = data[: data.nbytes // n_row * most], most
+        rows = StoredRows(tensor.type, data, n_row, k)
     except ValueError as error:
         raise InvalidFile(f"tensor {name}: {error}") from None
     source = tensor.data.obj
@@ -118,12 +123,12 @@ def _rows(checkpoint: Checkpoint, name: str, n_threads: int, groups: bool = Fals
     return rows
 
 
-def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1) -> Head:
-    """The output head, made and used with ``n_threads`` threads.  Raises InvalidFile."""
+def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1, most: int | None = None) -> Head:
+    """The output head, made and used with ``n_threads`` threads; ``most``: only its first rows.  Raises InvalidFile."""
     from pyx.head import Head
 
     name = "token_embd.weight" if kind == "none" else checkpoint.head  # "none" takes only the length of its rows
-    rows = _rows(checkpoint, name, n_threads, groups=kind in ("auto", "ternary"))
+    rows = _rows(checkpoint, name, n_threads, groups=kind in ("auto", "ternary"), most=most)
     tensor = checkpoint.tensors[name]
     try:
         head = Head(rows, kind, n_threads)

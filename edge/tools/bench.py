@@ -11,10 +11,11 @@ For each number of ``parallel`` above 1, that many conversations write at the sa
 step: tg is the speed of all together, the time per token is that of a step, and ``gain`` is tg divided by that of the
 first number.  They have the same prompt, each in its own pages; the measurements of the numbers alternate.
 
-To write a token, all weights, the output head and the keys and values in the window are read once: ``token_bytes``.  If
-several conversations read the weights together, a token counts its share of them.  Before each repeat, a plain sum
-reads memory of the same kind with the same threads (``read_rate``), because the speed of memory varies on a shared
-machine; ``of_memory`` is the share of that rate that writing reached.
+To write a token, all weights, the output head (of a two-stage head what was really needed) and the keys and values in
+the window are read once: ``token_bytes``.  If several conversations read the weights together, a token counts its share
+of them.  Before each repeat, a plain sum reads memory with the same threads: memory of the kind that the weights are
+in, and of 2 MiB pages, which are read faster on some machines.  ``read_rate`` is the best of all passes of the run, and
+``of_memory`` the share of it that writing reached.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ import mmap
 import time
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import UsageError
-from edge.tools.board import Board
+from edge.model.board import Board
 
 if TYPE_CHECKING:
     from edge.engine import Engine
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 YARDSTICK = 256 << 20
 #: above this ``of_memory`` is not noise: the weights are in the processor's caches
 CACHED = 1.25
+#: of the files that :meth:`Report.to_share` makes
+SHARED = 1
 #: most conversations at the same time, the same as for ``serve``
 MOST_PARALLEL = 64
 
@@ -65,8 +68,8 @@ class Row:
     ms_p95: float
     token_bytes: int  # read to write one token
     of_disk: float  # share of them that came from the disk
-    read_rate: float  # bytes per second of the summing loop
-    of_memory: float  # token_bytes * tg / read_rate, median of the repeats
+    read_rate: float  # bytes per second of the summing loop, the best pass of the run
+    of_memory: float  # token_bytes * tg / read_rate
     kv_bytes: int
     rss_bytes: int
     celsius: float | None
@@ -88,7 +91,16 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values."""
-        return {**self.header, "rows": [asdict(row) for row in self.rows]}
+        header = {name: value for name, value in self.header.items() if name != "shared"}
+        return {**header, "rows": [asdict(row) for row in self.rows]}
+
+    def to_share(self) -> dict[str, Any]:
+        """What an owner of a board can give to others: the machine, the shape of the model and the speeds, as JSON
+        values; no names that a person has given, no paths (docs/boards.md).
+        """
+        names = [field.name for field in fields(Row) if not field.name.endswith(("_samples", "_bytes"))]
+        rows = [{name: getattr(row, name) for name in (*names, "token_bytes")} for row in self.rows]
+        return {"format": SHARED, **self.header["shared"], "rows": rows}
 
     def to_csv(self) -> str:
         """One line of values per row, below a line of names.  Each line includes the header, so that files can be
@@ -135,8 +147,8 @@ class Report:
         lines = [
             f"{head['model']} on {head['board'] or 'unknown board'} ({head['cpu']}), bitnet-edge {head['version']}",
             f"{above}{'; ' if above else ''}{_drawn(head['top_k'])}median of {head['repeats']}",
-            f"a token reads {head['weight_bytes'] / 1e6:.1f} MB of weights and {head['head_bytes'] / 1e6:.1f} MB of "
-            "output head",
+            f"{head['weight_bytes'] / 1e6:.1f} MB of weights and {head['head_bytes'] / 1e6:.1f} MB of output head"
+            f"{', of which a token reads a part' * any(row.head == 'two-stage' for row in rows)}",
             "",
         ]
         wide = [max(map(len, (name, *columns[name]))) for name in shown]
@@ -153,7 +165,7 @@ class Report:
             * several,
             "ms: time per generated token; MB/token: what it reads: weights, output head and KV cache",
             *["from disk: the share of MB/token that was not in memory"] * any(row.of_disk >= 0.005 for row in rows),
-            "GB/s: how fast the memory was read just before; reached: the share of that speed that generation reached",
+            "GB/s: the fastest that the memory was read meanwhile; reached: the share of it that generation reached",
             *[">100%: part of it stays in the processor's caches, or others used the memory when it was measured"]
             * any(1.005 <= row.of_memory <= CACHED for row in rows),
             *["-: the weights stay in the processor's caches, so the speed of the memory does not matter"]
@@ -218,6 +230,7 @@ def run(
 
     header: dict[str, Any] = {}
     rows: list[Row] = []
+    rates: dict[int, float] = {}  # threads -> the best rate at which memory was read
     for n_threads, place, head_type, kv_type in combinations:
         chosen = {"kv": kv_type, "threads": n_threads, "head": head_type, "weights": place, **options}
         if max(parallel) > 1:
@@ -231,9 +244,14 @@ def run(
             total = len(combinations) * len(usable) * repeats * len(parallel)
             report(done, total)
             for depth in usable:
-                rows += _rows(engine, kv_type, depth, n_gen, repeats, sampling, parallel, answered)
+                rows += _rows(engine, kv_type, depth, n_gen, repeats, sampling, parallel, rates, answered)
     header["throttling"] = Board().throttling()
-    return Report(header, rows)
+    return Report(header, [_compared(row, rates[row.threads]) for row in rows])
+
+
+def _compared(row: Row, rate: float) -> Row:
+    """The row, with the best rate at which memory was read on as many threads."""
+    return replace(row, read_rate=round(rate), of_memory=round(row.token_bytes * row.tg / rate, 3))
 
 
 def _usable(depths: Sequence[int], n_gen: int, n_ctx: int) -> tuple[list[int], list[int]]:
@@ -253,6 +271,7 @@ class _Sample:
     tg: float
     pauses: list[float]  # seconds per token
     disk: float  # bytes read from the disk for each token
+    more: float  # bytes of the output head that a token has read beside those that every step reads
 
 
 def prompt_of(n_vocab: int, special: Iterable[int], n: int) -> list[int]:
@@ -272,12 +291,13 @@ def _answer(engine: Engine, depth: int, n_gen: int, sampling: Sampling) -> _Samp
     tokenizer = engine.tokenizer
     ids = prompt_of(min(engine.config.n_vocab, tokenizer.n_vocab), tokenizer.special.values(), depth)
     pauses = []
-    last, disk = 0.0, disk_read()
+    last, disk, transformer = 0.0, disk_read(), engine.model.transformer
+    more = transformer.head_bytes_more
     with engine.session() as session:
         for piece in session.complete(ids, max_tokens=n_gen, sampling=sampling, ignore_eos=True):
             now = time.perf_counter()
             if not last:  # the prompt was read
-                disk = disk_read()
+                disk, more = disk_read(), transformer.head_bytes_more
             if last and piece.ids:
                 pauses += [(now - last) / len(piece.ids)] * len(piece.ids)
             last = now
@@ -289,6 +309,7 @@ def _answer(engine: Engine, depth: int, n_gen: int, sampling: Sampling) -> _Samp
         tg=steps / timings.decode_seconds,
         pauses=pauses or [timings.decode_seconds / steps],
         disk=(disk_read() - disk) / steps,
+        more=(transformer.head_bytes_more - more) / steps,
     )
 
 
@@ -321,14 +342,15 @@ def _together(engine: Engine, depth: int, n_gen: int, n: int, sampling: Sampling
             one[0] = sampler.sample(row, sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
 
     choose()
-    pauses, disk = [], disk_read()
+    pauses, disk, more = [], disk_read(), model.transformer.head_bytes_more
     for _ in range(n_gen - 1):
         begun = time.perf_counter()
         model.step(batch)
         choose()
         pauses.append(time.perf_counter() - begun)
     return _Sample(pp=depth / read, tg=n * len(pauses) / sum(pauses), pauses=pauses,
-                   disk=(disk_read() - disk) / (n * len(pauses)))  # fmt: skip
+                   disk=(disk_read() - disk) / (n * len(pauses)),
+                   more=(model.transformer.head_bytes_more - more) / (n * len(pauses)))  # fmt: skip
 
 
 def disk_read(path: str = "/proc/self/io") -> int:
@@ -341,11 +363,11 @@ def disk_read(path: str = "/proc/self/io") -> int:
 
 
 def weights_read(engine: Engine, n: int) -> int:
-    """Bytes of weights and output head that a step for ``n`` conversations reads; of experts those that as many tokens
-    use if each chooses by itself.
+    """Bytes of weights and output head that every step for ``n`` conversations reads; of experts those that as many
+    tokens use if each chooses by itself.
     """
     t, unread = engine.model.transformer, 1 - engine.config.expert_share
-    return round(t.weight_bytes + t.expert_bytes * (unread - unread**n)) + t.head_bytes
+    return round(t.weight_bytes + t.expert_bytes * (unread - unread**n)) + t.head_bytes_least
 
 
 def _filler(data: bytes) -> Callable[[memoryview], None]:
@@ -366,21 +388,25 @@ def _rows(
     repeats: int,
     sampling: Sampling,
     parallel: Sequence[int],
+    rates: dict[int, float],
     answered: Callable[[], None],
 ) -> list[Row]:
-    """One row for each number of conversations; their measurements alternate.  ``answered``: called after each of
-    them.
+    """One row for each number of conversations; their measurements alternate.  ``rates``: threads -> the best rate so
+    far at which memory was read, here perhaps a better one.  ``answered``: called after each measurement.
     """
+    from edge.model.footprint import available_memory
     from pyx import cpu, memory
 
     board = Board()
     weights = placement(engine)
     kv_read = engine.plan.kv_bytes * min(1.0, (depth + n_gen / 2) / engine.plan.n_ctx)
-    token_bytes = {n: round(weights_read(engine, n) / n + kv_read) for n in parallel}
-    rates: list[float] = []
     samples: dict[int, list[_Sample]] = {n: [] for n in parallel}
     for _ in range(repeats):
-        rates.append(read_rate(weights, engine.path, min(weights_read(engine, 1), YARDSTICK), engine.n_threads))
+        size = min(weights_read(engine, 1), YARDSTICK)
+        roomy = (available_memory() or 0) >= 4 * size
+        for kind in {weights, "huge"} if roomy else {weights}:
+            rate = read_rate(kind, engine.path, size, engine.n_threads)
+            rates[engine.n_threads] = max(rate, rates.get(engine.n_threads, 0.0))
         for n, taken in samples.items():
             one = n == 1
             taken.append(
@@ -389,8 +415,9 @@ def _rows(
     rows: list[Row] = []
     for n, taken in samples.items():
         tg = median(sample.tg for sample in taken)
+        more = median(sample.more for sample in taken)
+        token_bytes = round(weights_read(engine, n) / n + more + kv_read)
         pauses = sorted(pause for sample in taken for pause in sample.pauses)
-        reached = median(token_bytes[n] * sample.tg / rate for sample, rate in zip(taken, rates, strict=True))
         rows.append(Row(
             isa=cpu.isa(),
             threads=engine.n_threads,
@@ -405,10 +432,10 @@ def _rows(
             spread=round((max(sample.tg for sample in taken) - min(sample.tg for sample in taken)) / tg, 3),
             ms_p50=round(1e3 * median(pauses), 2),
             ms_p95=round(1e3 * pauses[min(len(pauses) - 1, len(pauses) * 95 // 100)], 2),
-            token_bytes=token_bytes[n],
-            of_disk=round(min(1.0, median(sample.disk for sample in taken) / token_bytes[n]), 3),
-            read_rate=round(median(rates)),
-            of_memory=round(reached, 3),
+            token_bytes=token_bytes,
+            of_disk=round(min(1.0, median(sample.disk for sample in taken) / token_bytes), 3),
+            read_rate=0.0,  # known at the end of the run
+            of_memory=0.0,
             kv_bytes=engine.plan.kv_bytes,
             rss_bytes=memory.rss()["rss"],
             celsius=board.celsius(),
@@ -439,7 +466,7 @@ def read_rate(kind: str, path: str, n: int, n_threads: int) -> float:
     """Bytes per second at which ``n_threads`` threads read ``n`` bytes of one kind of memory, see :func:`placement`; of
     a map these are the first bytes of the file at ``path``.
 
-    A plain sum; the median of three passes after one that brings the pages into memory.
+    A plain sum; the best of three passes after one that brings the pages into memory.
     """
     from edge.formats.mapped import map_file
     from pyx.bandwidth import sum_of
@@ -458,7 +485,7 @@ def read_rate(kind: str, path: str, n: int, n_threads: int) -> float:
         seconds.append(time.perf_counter() - begun)
     if kind == "map":
         data.obj.check()
-    return len(data) / max(median(seconds), 1e-9)
+    return len(data) / max(min(seconds), 1e-9)
 
 
 def _header(engine: Engine, repeats: int, left_out: list[int], top_k: int) -> dict[str, Any]:
@@ -477,7 +504,37 @@ def _header(engine: Engine, repeats: int, left_out: list[int], top_k: int) -> di
         "weight_bytes": engine.model.transformer.weight_bytes,
         "head_bytes": engine.model.transformer.head_bytes,
         "peak_bytes": peak(),  # resident, of loading and warm-up
+        "shared": _shared(engine, repeats, top_k),
     }
+
+
+def _shared(engine: Engine, repeats: int, top_k: int) -> dict[str, Any]:
+    """The header of :meth:`Report.to_share`."""
+    import edge
+    from edge.layers import Dense
+    from edge.registry.shapes import SHAPES
+    from pyx import cpu
+
+    board, c, t = Board(), engine.config, engine.model.transformer
+    widths = sorted({layer.feed_forward.ffn for layer in c.layers if isinstance(layer.feed_forward, Dense)})
+    dimensions = (c.arch, c.n_layer, c.hidden, c.n_head, c.n_kv_head, c.head_dim, c.n_vocab)
+    published = [name for name, s in SHAPES.items() if dimensions == (
+        s.arch, s.n_layer, s.hidden, s.n_head, s.n_kv_head, s.head_dim, s.n_vocab)]
+    return {
+        "version": edge.__version__,
+        "date": datetime.date.today().isoformat(),
+        "machine": {
+            **board.shared(), "features": cpu.supported(), "page_size": mmap.PAGESIZE,
+            "huge_pages": board.huge_pages(),
+        },
+        "model": {
+            "shape": published[0] if published else None, "arch": c.arch, "n_layer": c.n_layer, "hidden": c.hidden,
+            "ffn": widths, "n_head": c.n_head, "n_kv_head": c.n_kv_head, "head_dim": c.head_dim, "n_vocab": c.n_vocab,
+            "weight_bytes": t.weight_bytes, "head_bytes": t.head_bytes,
+        },
+        "repeats": repeats,
+        "top_k": top_k,
+    }  # fmt: skip
 
 
 def peak() -> int:

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from edge.errors import EdgeError
+from edge.model.board import Board
 from edge.model.cores import find, spell
 from edge.registry.packed import Packed, own
-from edge.tools.board import Board
 
 MODELS = Path(__file__).resolve().parents[1] / "bundled"
 
@@ -52,6 +52,7 @@ def report(selftest: bool = True, board: Board | None = None) -> dict[str, Any]:
         "libgomp": _libgomp(),
         "kv_types": _kv_types(),
         "head": _head(),
+        "choices": _choices(board),
         "model": _demo_model(),
         "packed": dataclasses.asdict(inside) if (inside := own()) else None,
     }
@@ -83,6 +84,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         ("libgomp", facts["libgomp"] or "not found"),
         ("kv types", ", ".join(f"{each} ({mark})" if mark else each for each, mark in facts["kv_types"].items())),
         ("output head", _head_words(facts["head"])),
+        *(("measured", f"{each['words']} ({each['model']})") for each in facts["choices"]),
         ("demo model", model["error"] or f"{model['path']} ({_size(model['bytes'])})"),
     ]
     if packed := facts["packed"]:
@@ -189,6 +191,43 @@ def _head() -> dict[str, Any]:
 def _head_words(head: dict[str, Any]) -> str:
     others = ", ".join(kind for kind in head["kinds"] if kind != head["default"])
     return f"{head['default']} (chosen for each model); others with --head: {others}"
+
+
+def tune(model: str | None = None) -> str | None:
+    """Measure what is fastest for a model on this machine, and remember it.
+
+    Returns None, or why nothing was measured.  Raises whatever loading raises.
+    """
+    import edge
+    from edge.formats import open_checkpoint
+    from edge.model.choices import Choices, key_of, place, remember, remembered
+    from edge.registry.library import choose
+
+    path = choose(model).path
+    key = key_of(open_checkpoint(path))
+    remember(key, Choices())  # the default is what others are compared with
+    with edge.load(path, draft="off") as engine:
+        for _ in engine.session().complete("The river", max_tokens=8, ignore_eos=True):
+            pass
+        engine.settle()
+        if not engine.measures:
+            return f"{engine.config.name} is so small that there is nothing to choose"
+        if engine.tune() is None:
+            return "nothing was measured: other programs use the processor; try again when they have ended"
+    return None if remembered(key) else f"what was measured cannot be remembered: {place()} cannot be written"
+
+
+def _choices(board: Board) -> list[dict[str, Any]]:
+    """What was measured on this machine, for each model."""
+    from edge.model.choices import entries, kernels, processor_of
+
+    try:
+        here = processor_of(board), kernels()
+    except (ImportError, RuntimeError, ValueError):
+        return []
+    return [{"model": key.model, **dataclasses.asdict(choices), "words": choices.words()}
+            for key, choices in entries()
+            if (key.processor, key.kernels) == here]
 
 
 def _collapses() -> bool | None:

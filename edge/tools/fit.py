@@ -67,7 +67,7 @@ class Wishes:
 
     def footprint(self, subject: Subject) -> Footprint:
         """What the model takes beside its KV cache."""
-        head = head_for(self.head, subject.checkpoint, self.kv)
+        head, _ = head_for(self.head, subject.checkpoint, self.kv)
         return expect(subject.checkpoint, head, self.place, subject.program, self.n_threads, self.drafting)
 
     @property
@@ -274,7 +274,8 @@ def fit(subject: Subject, wishes: Wishes) -> Fit:
 
 def arranged(subject: Subject, wishes: Wishes) -> KVPlan:
     """The plan of loading on this machine, now.  Raises MemoryRefused."""
-    checkpoint, head = subject.checkpoint, head_for(wishes.head, subject.checkpoint, wishes.kv)
+    checkpoint = subject.checkpoint
+    head, _ = head_for(wishes.head, checkpoint, wishes.kv)
     return arrange(
         checkpoint, wishes.kv, head, wishes.place, subject.program, wishes.n_threads, wishes.drafting)[1]
 

@@ -10,13 +10,10 @@
 
 /* ---- streams that are read once ---------------------------------------------------------------------------------- */
 
-/* Into the second-level cache (PRFM PLDL2KEEP), in each row's stream.  The distance is not measured on hardware: it
- * covers 150 ns of latency at 10 GB/s several times over, and rows of K = 2560 are 640 bytes. */
-enum { AHEAD = 8 << 10 };
-
+/* Into the second-level cache (PRFM PLDL2KEEP), in each row's stream. */
 INLINE void prefetch_l2(const void *p) { __builtin_prefetch(p, 0, 2); }
 
-INLINE void prefetch_stream(const void *p) { prefetch_l2((const char *)p + AHEAD); }
+INLINE void prefetch_stream(const void *p) { prefetch_l2((const char *)p + kernels_chosen.ahead); }
 
 INLINE const uint8_t *panel_ahead(const uint8_t *panel, const uint8_t *ahead)
 {

@@ -34,9 +34,6 @@
 
 enum { GROUP_CHUNK = 8, GROUP_BATCH = 128 };
 
-/* Beyond the next GROUP_ROWS rows (benchmarks/SPEED.md). */
-enum { GROUP_AHEAD = 16 << 10 };
-
 struct group_work {
     uint8_t panel[GROUP_CHUNK][PANEL_BYTES(GROUP)];
     float y[GROUP_BATCH][PANEL_ROWS];
@@ -94,7 +91,7 @@ static void group_few(const uint8_t *rows, int group_bytes, int64_t n_row, int64
         float y[GROUP_SOME][GROUP_ROWS];
         for (int64_t t = 0, some; t < n_token; t += some) {
             const int64_t left = n_token - t, at = t * n_group;
-            const uint8_t *ahead = t == 0 ? row.first + GROUP_ROWS * row.stride + GROUP_AHEAD : NULL;
+            const uint8_t *ahead = t == 0 ? row.first + GROUP_ROWS * row.stride + kernels_chosen.group_ahead : NULL;
             some = left >= 4 && GROUP_SOME >= 4 ? 4 : left >= 2 && GROUP_SOME >= 2 ? 2 : 1;
 #if GROUP_SOME >= 4
             if (some == 4)

@@ -75,6 +75,24 @@ enum { MANY_ROWS = 2 * 1728 };
 enum { MANY_ROWS = 1728 };
 #endif
 
+/* What is best on a machine cannot be known before it is measured (edge/model/tuning.py); answers are the same bits
+ * with any values. */
+struct kernels_choices {
+    int64_t ahead;       /* bytes by which a stream that is read once is fetched ahead */
+    int64_t group_ahead; /* the same for rows with a scale for each group, behind the rows that are read now */
+    int64_t many_tokens; /* in place of that of the target; 0: the target's own */
+};
+extern struct kernels_choices kernels_chosen __attribute__((visibility("hidden")));
+
+/* The number of tokens from which a kernel does what pays for many only. */
+static inline int64_t kernels_many(int64_t own)
+{
+    return kernels_chosen.many_tokens ? kernels_chosen.many_tokens : own;
+}
+
+/* Choose; 0: what this build has by itself.  Not while a kernel runs. */
+void kernels_choose(int64_t ahead, int64_t many_tokens);
+
 struct kernels {
     const char *name;    /* "scalar", "avx2", ... as in BITNET_EDGE_ISA */
     int64_t many_tokens; /* from so many on, at least 16, call ternary_matmul with MANY_ROWS rows */

@@ -14,16 +14,12 @@ INLINE void prefetch_l2(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_
 /* What lies ahead of p in its stream.  A processor drops a prefetch when its queue of misses is full, and a line that
  * was never fetched stops the loop for the whole latency; so each line is prefetched more than once.  Loops
  * over vectors of 32 bytes and less pass each line several times anyway; those over whole lines prefetch again half
- * the way.
- * On a Zen 4 core that took the ternary stream from 0.89 to 0.97 of a plain sum's rate, the int8 head from 0.7 to 0.96
- * (benchmarks/SPEED.md). */
-enum { AHEAD = 24 << 10 };
-
+ * the way. */
 INLINE void prefetch_stream(const void *p)
 {
-    prefetch_l2((const char *)p + AHEAD);
+    prefetch_l2((const char *)p + kernels_chosen.ahead);
 #if defined(__AVX512F__)
-    prefetch_l2((const char *)p + AHEAD / 2);
+    prefetch_l2((const char *)p + kernels_chosen.ahead / 2);
 #endif
 }
 

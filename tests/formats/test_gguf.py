@@ -762,3 +762,22 @@ def test_a_recommendation_that_is_not_valid_is_ignored_and_noted(tmp_path: Path,
     assert checkpoint.sampling == expected
     notes = [note for note in checkpoint.notes if "recommendation" in note]
     assert len(notes) == 1 and notes[0].startswith(f"general.sampling.{bad[0]} is ") and "\n" not in notes[0]
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["a"], ["", ""], ["a", "", "ü", "b c", "", "中" * 100]])
+def test_texts_are_joined_without_being_read(texts: list[str]) -> None:
+    stored = gguf.StringArray.of(texts, "tokens")
+    assert stored.joined() == "\0".join(texts).encode()
+    for wrong in ([7], [1 << 40]):  # ends that no stored list has
+        from array import array
+
+        with pytest.raises(ValueError, match="outside the data"):
+            strings.joined(stored.view, stored.first, array("q", wrong))
+
+
+def test_joined_texts_must_be_utf8() -> None:
+    from array import array
+
+    damaged = gguf.StringArray(memoryview(b"\x01" + bytes(7) + b"\xff"), 0, array("q", [9]), "file: tokens")
+    with pytest.raises(InvalidFile, match="tokens, element 0: not UTF-8"):
+        damaged.joined()

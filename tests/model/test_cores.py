@@ -19,9 +19,9 @@ from edge.cli.group import cli
 from edge.errors import InvalidFile, UsageError
 from edge.formats import open_checkpoint
 from edge.model import cores
+from edge.model.board import Board
 from edge.model.weights import build
 from edge.tools import doctor
-from edge.tools.board import Board
 from pyx.kv import KVCache
 from pyx.transformer import Segment, Transformer
 from tests.kernels.test_transformer import IDS, TINY, layout_of

@@ -73,6 +73,7 @@ FLOORS = {
     "edge.model.weights": 16,
     "edge.model.reading": 17,
     "edge.model.model": 18,
+    "edge.model.tuning": 18,
     # what it remembers
     "edge.cache": 19,
     "edge.cache.state": 20,

@@ -224,3 +224,59 @@ def test_prompt_is_fixed_and_plain() -> None:
     assert ids == bench.prompt_of(100, [3, 99], 500)
     assert not {3, 99} & set(ids) and min(ids) >= 0 and max(ids) < 100
     assert len(set(ids)) > 90
+
+
+def test_the_yardstick_is_the_best_rate_of_the_run(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all passes with as many threads, over the memory that the weights are in and over 2 MiB pages."""
+    asked: list[tuple[str, int]] = []
+    rates = {1: iter((2e9, 3e9, 9e9, 4e9, 5e9, 2e9, 3e9, 1e9)), 2: iter((1e9, 2e9, 3e9, 4e9, 5e9, 6e9, 7e9, 8e9))}
+
+    def read_rate(kind: str, path: str, n: int, n_threads: int) -> float:
+        asked.append((kind, n_threads))
+        return next(rates[n_threads])
+
+    monkeypatch.setattr(bench, "read_rate", read_rate)
+    report = bench.run(tiny, depths=(16, 32), n_gen=2, repeats=2, threads=(1, 2), weights=("map",))
+    assert {kind for kind, _ in asked} == {"map", "huge"}
+    assert [row.read_rate for row in report.rows] == [9e9, 9e9, 8e9, 8e9]
+    for row in report.rows:
+        assert row.of_memory == pytest.approx(row.token_bytes * row.tg / row.read_rate, abs=1e-3)
+
+
+def test_what_is_shared_names_no_person_and_no_place(tiny: str, tmp_path: Path) -> None:
+    import getpass
+    import socket
+
+    from click.testing import CliRunner
+
+    from docs import make_boards
+    from edge.cli.group import cli
+
+    place = tmp_path / "board.json"
+    command = ["bench", "-m", tiny, "-d", "16", "-n", "2", "-r", "1", "-t", "1"]
+    done = CliRunner().invoke(cli, [*command, "--share", str(place)])
+    assert done.exit_code == 0 and "| " in done.stdout
+    content = json.loads(place.read_text())
+    assert list(make_boards.wrong(content)) == []
+    only = CliRunner().invoke(cli, [*command, "--share", "-"])
+    assert only.exit_code == 0 and json.loads(only.stdout).keys() == content.keys()
+    for text in (place.read_text(), only.stdout):
+        assert str(tmp_path) not in text and tiny not in text and Path(tiny).stem not in text
+        assert f'"{socket.gethostname()}"' not in text and f'"{getpass.getuser()}"' not in text
+    assert content["rows"][0]["tg"] > 0 and content["machine"]["memory"] > 0
+    assert "shared" not in bench.run(tiny, depths=(16,), n_gen=2, repeats=1).to_dict()
+    for more, words in ((["--share", "-", "--json"], "--share -"), (["--share", str(tmp_path / "a" / "b")], "cannot")):
+        refused = CliRunner().invoke(cli, [*command, *more])
+        assert refused.exit_code != 0 and words in refused.output
+
+
+def test_of_a_two_stage_head_counts_what_was_read(tiny: str) -> None:
+    """The upper four bits of every row, and more only of rows that could still win."""
+    from pyx.bit_planes import BLOCK
+
+    two, whole = bench.run(tiny, depths=(16,), n_gen=8, repeats=1, threads=(1,), head=("two-stage", "int8")).rows
+    shape = make_model.SHAPES["tiny"]
+    padded = -(-shape.hidden // BLOCK) * BLOCK
+    rest = whole.token_bytes - shape.n_vocab * (shape.hidden + 4)
+    read = two.token_bytes - rest
+    assert shape.n_vocab * padded // 2 <= read <= shape.n_vocab * padded

@@ -1,4 +1,4 @@
-"""edge/tools/doctor.py and edge/tools/board.py: facts where there are some, no failure where there are none."""
+"""edge/tools/doctor.py and edge/model/board.py: facts where there are some, no failure where there are none."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 
 import edge
 from edge.config import HEADS
+from edge.model.board import Board
 from edge.tools import doctor
-from edge.tools.board import Board
 from pyx import cpu
 
 
@@ -34,6 +34,8 @@ PI5 = {
     "proc/device-tree/model": "Raspberry Pi 5 Model B Rev 1.0\0",
     "proc/cpuinfo": "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0b\n\n"
     "processor\t: 1\nCPU implementer\t: 0x41\nCPU part\t: 0xd0b\n",
+    "sys/devices/system/cpu/cpu0/cache/index2/size": "512K\n",
+    "sys/devices/system/cpu/cpu0/cache/index3/size": "2M\n",
     "proc/meminfo": "MemTotal:        8000000 kB\nMemAvailable:    200000 kB\nSwapTotal:  0 kB\n",
     "sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]\n",
     "sys/kernel/mm/transparent_hugepage/shmem_enabled": "always within_size [advise] never deny force\n",
@@ -52,6 +54,7 @@ def test_a_raspberry_pi(tmp_path: Path) -> None:
     pi = board(tmp_path, PI5)
     assert pi.model() == "Raspberry Pi 5 Model B Rev 1.0"
     assert pi.cpu() == "Cortex-A76"
+    assert pi.cache() == 2 << 20 and board(tmp_path / "none", {}).cache() is None
     assert pi.memory() == {"total": 8_192_000_000, "available": 204_800_000, "swap": 0}
     assert (pi.huge_pages(), pi.governor(), pi.mhz(), pi.celsius()) == ("never", "powersave", 2400.0, 84.5)
     assert pi.huge_page_support() == {"shmem": "advise", "files": True}

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import platform
-import shutil
-import subprocess
-from glob import glob
+import re
 from typing import Any
 
 #: "CPU part" of /proc/cpuinfo for implementer 0x41 (ARM), from the MIDR_EL1 part numbers in the Linux kernel
@@ -80,7 +77,29 @@ class Board:
                 continue
             if name not in names:
                 names.append(name)
-        return " + ".join(names) or platform.processor() or platform.machine()
+        if not names:
+            import platform
+
+            names = [platform.processor() or platform.machine()]
+        return " + ".join(names)
+
+    def processor(self) -> str:
+        """The name of the processor with what tells apart those that share one: family, model and stepping, or the
+        parts of ARM, and the most megahertz, such as "AMD EPYC (25, 1, 1)".
+        """
+        known: dict[str, str] = {}
+        for line in (self.read("/proc/cpuinfo") or "").splitlines():
+            key, _, value = (part.strip() for part in line.partition(":"))
+            known.setdefault(key, value)
+        told = ", ".join(known[name] for name in ("cpu family", "model", "stepping") if name in known)
+        most = self.number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
+        return self.cpu() + (f" ({told})" if told else "") + (f", {most // 1000} MHz" if most else "")
+
+    def cache(self) -> int | None:
+        """Bytes of the largest cache of the first core."""
+        texts = (self.read(f"/sys/devices/system/cpu/cpu0/cache/index{i}/size") or "" for i in range(6))
+        sizes = [re.fullmatch(r"(\d+)([KM])", text) for text in texts]
+        return max((int(size[1]) << (10 if size[2] == "K" else 20) for size in sizes if size), default=None)
 
     def memory(self) -> dict[str, int | None]:
         """Total and available memory, and swap, in bytes."""
@@ -132,6 +151,8 @@ class Board:
 
     def mhz(self) -> float | None:
         """Fastest current clock of all cores in MHz."""
+        from glob import glob
+
         pattern = os.path.join(self.root, "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq")
         clocks = [self.number(os.path.relpath(path, self.root)) for path in glob(pattern)]
         known = [clock / 1000 for clock in clocks if clock]
@@ -142,6 +163,8 @@ class Board:
 
     def celsius(self) -> float | None:
         """Hottest thermal zone in degrees Celsius."""
+        from glob import glob
+
         zones = glob(os.path.join(self.root, "sys/class/thermal/thermal_zone*/temp"))
         values = [self.number(os.path.relpath(path, self.root)) for path in zones]
         known = [value / 1000 for value in values if value]
@@ -149,6 +172,9 @@ class Board:
 
     def throttling(self) -> dict[str, list[str]] | None:
         """Why the Raspberry Pi firmware slows down the processor now and has since boot; None on other machines."""
+        import shutil
+        import subprocess
+
         bits = self.number("/sys/devices/platform/soc/soc:firmware/get_throttled", 16)
         if bits is None and self.root == "/" and shutil.which("vcgencmd"):
             try:
@@ -165,9 +191,19 @@ class Board:
 
     def system(self) -> str:
         """Name of the distribution and word size."""
+        import platform
+
         lines = (self.read("/etc/os-release") or "").splitlines()
         names = [line.partition("=")[2].strip('"') for line in lines if line.startswith("PRETTY_NAME=")]
         return f"{names[0] if names else platform.system()}, {platform.machine()}"
+
+    def shared(self) -> dict[str, Any]:
+        """The facts that may be given to others: nothing that a person has named, such as the host, users and paths."""
+        release = re.match(r"\d+(\.\d+)*", self.read("/proc/sys/kernel/osrelease") or "")
+        return {
+            "board": self.model(), "processor": self.processor(), "cores": os.cpu_count(),
+            "memory": self.memory()["total"], "system": self.system(), "kernel": release[0] if release else None,
+        }  # fmt: skip
 
     def summary(self) -> dict[str, Any]:
         """The facts for the header of a measurement."""

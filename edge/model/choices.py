@@ -1,0 +1,171 @@
+"""Choices: what was measured to be fastest for a model on this machine, remembered in the user's cache folder.
+
+    {"format": 1, "choices": [{"model": ..., "processor": ..., "kernels": ..., "head": "int8", "threads": 2, ...}]}
+
+An entry belongs to a model by its shape and stored types, not its path, to a processor, and to a build of the kernels,
+which may be faster in the next.  Choices change the speed and never an answer.  Whatever is wrong with
+the file, it counts as absent; where it cannot be written, nothing is remembered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from edge.amounts import human
+from edge.config import HEADS
+
+if TYPE_CHECKING:
+    from edge.formats.checkpoint import Checkpoint
+    from edge.model.board import Board
+
+FORMAT = 1
+#: most bytes of the file, and most entries: the newest
+MOST_BYTES, MOST = 64 << 10, 64
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What was measured; None: not measured, or without a clear result, so that the default holds."""
+
+    head: str | None = None  # type of the output head where it may be chosen, one of edge.config.HEADS
+    threads: int | None = None  # most threads of a step
+    ahead: int | None = None  # bytes by which weights are fetched ahead
+    many_tokens: int | None = None  # tokens of a step from which tables are looked up
+
+    def __bool__(self) -> bool:
+        return self != Choices()
+
+    def words(self) -> str:
+        """The choices as text: "head int8, 2 threads"."""
+        return ", ".join(
+            text for value, text in (
+                (self.head, f"head {self.head}"),
+                (self.threads, f"{self.threads} thread{'s' * (self.threads != 1)}"),
+                (self.ahead, f"weights fetched {(self.ahead or 0) / 1024:g} KiB ahead"),
+                (self.many_tokens, f"tables from {self.many_tokens} tokens on"),
+            ) if value is not None
+        )  # fmt: skip
+
+    @staticmethod
+    def of(entry: Any) -> Choices | None:
+        """The choices of an entry of the file; None if it is not valid."""
+        if not isinstance(entry, dict):
+            return None
+        given = {field.name: entry.get(field.name) for field in fields(Choices)}
+        head = given.pop("head")
+        if head is not None and head not in HEADS:
+            return None
+        for name, least, most in (("threads", 1, 1024), ("ahead", 1, 1 << 20), ("many_tokens", 16, 1 << 20)):
+            value = given[name]
+            if value is not None and (type(value) is not int or not least <= value <= most):
+                return None
+        return Choices(head=head, **given)
+
+
+@dataclass(frozen=True)
+class Key:
+    """What choices belong to."""
+
+    model: str
+    processor: str
+    kernels: str
+
+
+def key_of(checkpoint: Checkpoint) -> Key:
+    """The key of a model, by its shape and the bytes of each stored type, on this processor with these kernels."""
+    return Key(model_of(checkpoint), processor_of(), kernels())
+
+
+def kernels() -> str:
+    """What tells these kernels from those of another build: the size of their file."""
+    from pyx import cpu
+
+    try:
+        return f"{os.path.getsize(cpu.__file__)} bytes"
+    except OSError:
+        return "unknown"
+
+
+def model_of(checkpoint: Checkpoint) -> str:
+    """Shape and stored types as text, such as "bitnet-b1.58, 30 layers, 2560 wide, 20 / 5 heads of 128, ..."."""
+    c = checkpoint.config
+    types: Counter[str] = Counter()
+    for tensor in checkpoint.tensors.values():
+        for each in tensor.apart or (tensor,):
+            types[each.type] += each.data.nbytes
+    stored = ", ".join(f"{name} {human(n)}" for name, n in sorted(types.items()))
+    return (f"{c.arch}, {c.n_layer} layers, {c.hidden} wide, {c.n_head} / {c.n_kv_head} heads of {c.head_dim}, "
+            f"{c.n_vocab} words; {stored}")  # fmt: skip
+
+
+def processor_of(board: Board | None = None) -> str:
+    """The processor, the instruction set in use, and the cores of this process as text."""
+    from edge.model.board import Board
+    from edge.model.cores import find
+    from pyx import cpu
+
+    board = board or Board()
+    cores = find(board.root)
+    return f"{board.processor()}, {cpu.isa()}, {len(cores.fast)} of {len(cores.allowed)} cores" + (
+        "" if cores.quota is None else f", time for {cores.quota:g}")
+
+
+def place() -> str:
+    """The path of the file: below ``BITNET_EDGE_CACHE``, else ``XDG_CACHE_HOME/bitnet-edge``, else
+    ``~/.cache/bitnet-edge``.
+    """
+    home = os.environ.get("BITNET_EDGE_CACHE")
+    if not home:
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        home = os.path.join(cache, "bitnet-edge")
+    return os.path.join(home, "choices.json")
+
+
+def entries(path: str | None = None) -> list[tuple[Key, Choices]]:
+    """What the file says, the newest last; nothing if it cannot be read or anything in it is not valid."""
+    try:
+        with open(path or place(), "rb") as file:
+            text = file.read(MOST_BYTES + 1)
+        import json  # most starts find no file
+
+        content = json.loads(text) if len(text) <= MOST_BYTES else {}
+    except (OSError, ValueError, RecursionError):
+        return []
+    listed = content.get("choices") if isinstance(content, dict) and content.get("format") == FORMAT else None
+    found: list[tuple[Key, Choices]] = []
+    for entry in listed if isinstance(listed, list) else []:
+        choices = Choices.of(entry)
+        names = [entry.get(name) for name in ("model", "processor", "kernels")] if choices is not None else []
+        if choices is None or not all(isinstance(name, str) and name.isprintable() for name in names):
+            return []
+        found.append((Key(*names), choices))
+    return found
+
+
+def remembered(key: Key, path: str | None = None) -> Choices:
+    """The choices for a model on this machine; empty if there are none."""
+    return next((choices for known, choices in reversed(entries(path)) if known == key), Choices())
+
+
+def remember(key: Key, choices: Choices, path: str | None = None) -> bool:
+    """Store choices in place of earlier ones of this key; none: forget these.  Returns whether that was possible."""
+    import json
+
+    path = path or place()
+    kept = [each for each in entries(path) if each[0] != key][1 - MOST :]
+    content = {"format": FORMAT, "choices": [{**asdict(k), **asdict(c)} for k, c in (*kept, (key, choices)) if c]}
+    part = f"{path}.{os.getpid()}"
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with open(part, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=1)
+        os.replace(part, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        return False
+    return True
