@@ -15,25 +15,10 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from edge.sampling import Sampling
 from edge.serve import calls, keys
 from edge.serve.calls import Call, Fields, Refusal, bad, dump
 from edge.session.logprobs import Logprob
 
-#: key of a request -> field of Sampling; the last ones are extensions of llama.cpp's server
-SAMPLING = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "seed": "seed",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-    "top_k": "top_k",
-    "min_p": "min_p",
-    "repeat_penalty": "repeat_penalty",
-    "repeat_last_n": "repeat_last_n",
-}
-
-FORMS = ("schema", "grammar", "regex", "choices")  # of an answer
 MOST_TOKENS = 1 << 24
 MOST_INPUTS = 2048  # texts of a request for embeddings
 MOST_PROMPTS = 64  # of one request; each waits for its turn in the queue
@@ -116,7 +101,7 @@ def embedding(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
 
 def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
     options = dict(defaults)
-    options["sampling"] = calls.sampling_of(fields, defaults.get("sampling") or Sampling(), SAMPLING)
+    options["sampling"] = calls.sampling_of(fields, defaults)
     most = fields.whole("max_completion_tokens", 0, MOST_TOKENS, fields.whole("max_tokens", -1, MOST_TOKENS))
     if most is not None and most >= 0:
         options["max_tokens"] = most
@@ -168,7 +153,7 @@ def _format(fields: Fields, call: Call) -> None:
         first, second, *_ = own
         raise bad(f"{first} and {second} cannot be combined", second)
     if own:
-        call.options = {name: value for name, value in call.options.items() if name not in FORMS} | own
+        call.options = calls.with_form(call.options, own)
 
 
 # ---- responses ------------------------------------------------------------------------------------------------------

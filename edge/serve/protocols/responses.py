@@ -34,7 +34,7 @@ def parse(body: Any, defaults: dict[str, Any]) -> Call:
     for name in ("metadata", "text", "tool_choice", "reasoning"):  # they are part of the response
         calls.checked_json(body.get(name), name)
     options = dict(defaults)
-    options["sampling"] = calls.sampling_of(fields, defaults.get("sampling") or Sampling(), SAMPLING)
+    options["sampling"] = calls.sampling_of(fields, defaults, SAMPLING)
     if (most := fields.whole("max_output_tokens", 1, openai.MOST_TOKENS)) is not None:
         options["max_tokens"] = most
     call = Call(options=options, stream=fields.flag("stream"), model=fields.text("model") or "",
