@@ -35,12 +35,8 @@ def _queue_headers(job: Job) -> dict[str, str]:
 
 
 def counts_of(tickets: list[Ticket]) -> tuple[int, int, int]:
-    """(prompt, cached, answer) tokens of all choices; a prompt is counted once, whatever n is."""
-    n = tickets[0].call.n
-    usages = [None if ticket.answer is None else ticket.answer.usage for ticket in tickets]
-    prompts = [usage for usage in usages[::n] if usage is not None]
-    return (sum(usage.prompt for usage in prompts), sum(usage.cached for usage in prompts),
-            sum(usage.completion for usage in usages if usage is not None))
+    """(prompt, cached, answer) tokens of all choices."""
+    return openai.counts([ticket.usage for ticket in tickets], tickets[0].call.n)
 
 
 def timings_of(ticket: Ticket) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import base64
 import codecs
 import math
+import secrets
 import struct
 import time
-import uuid
 from array import array
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from edge.serve import calls, keys
 from edge.serve.calls import Call, Fields, Refusal, bad, dump
 from edge.session.logprobs import Logprob
+from edge.session.usage import Usage
 
 MOST_TOKENS = 1 << 24
 MOST_INPUTS = 2048  # texts of a request for embeddings
@@ -159,6 +160,13 @@ def _format(fields: Fields, call: Call) -> None:
 # ---- responses ------------------------------------------------------------------------------------------------------
 
 
+def counts(usages: Sequence[Usage], n: int) -> tuple[int, int, int]:
+    """(prompt, cached, answer) tokens of all choices; the prompt of ``n`` of them is counted once."""
+    prompts = usages[::n]
+    return (sum(each.prompt for each in prompts), sum(each.cached for each in prompts),
+            sum(each.completion for each in usages))  # fmt: skip
+
+
 def usage(prompt: int, cached: int, completion: int) -> dict[str, Any]:
     """Token counts of a call, or of all choices of one."""
     return {
@@ -190,7 +198,7 @@ class Writer:
         self.call = call
         self.chat = call.messages is not None
         self._head: dict[str, Any] = {
-            "id": ("chatcmpl-" if self.chat else "cmpl-") + (ident or uuid.uuid4().hex[:24]),
+            "id": ("chatcmpl-" if self.chat else "cmpl-") + (ident or secrets.token_hex(12)),
             "object": "",
             "created": int(time.time()),
             "model": served,

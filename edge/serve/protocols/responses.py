@@ -5,8 +5,8 @@ Nothing is stored: a client sends the whole conversation in ``input``, as items;
 
 from __future__ import annotations
 
+import secrets
 import time
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -301,7 +301,7 @@ class Writer:
 
 
 def _ident(kind: str) -> str:
-    return f"{kind}_{uuid.uuid4().hex}"
+    return f"{kind}_{secrets.token_hex(16)}"
 
 
 def _incomplete(reason: str | None) -> bool:

@@ -17,10 +17,9 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from edge.amounts import count, human
+from edge.amounts import count, human, median
 from edge.cache.config import KVConfig, KVPlan, parse_kv_type
 from edge.errors import EdgeError, MemoryRefused, UsageError
 from edge.files import read_text
