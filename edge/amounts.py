@@ -1,4 +1,4 @@
-"""Amounts as text: bytes in powers of ten (MB, GB; MiB and GiB are also read), parameters, and counts.  Their median."""
+"""Amounts as text: bytes in powers of ten (MB, GB; MiB and GiB are also read), parameters, counts; and a median."""
 
 from __future__ import annotations
 
