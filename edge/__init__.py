@@ -86,22 +86,15 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("aio", "errors"):
-        from importlib import import_module
+    from importlib import import_module
 
+    if name in ("aio", "errors"):
         return import_module(f"edge.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'edge' has no attribute {name!r}")
-    from importlib import import_module
+    from edge.errors import needs_build
 
-    try:
-        value = getattr(import_module(_HOME[name]), name)
-    except ImportError as error:
-        from edge.errors import unbuilt
-
-        if cause := unbuilt(error):
-            raise cause from error
-        raise
+    value = getattr(needs_build(import_module)(_HOME[name]), name)
     globals()[name] = value
     return value
 

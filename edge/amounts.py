@@ -1,8 +1,9 @@
-"""Amounts as text: bytes in powers of ten (MB, GB; MiB and GiB are also read), parameters, and counts."""
+"""Amounts as text: bytes in powers of ten (MB, GB; MiB and GiB are also read), parameters, counts; and a median."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from edge.errors import UsageError
 
@@ -44,3 +45,10 @@ def meant_size(value: str | int, least: int, most: int) -> str:
 def count(n: int, noun: str) -> str:
     """A number with its noun: ``1 turn``, ``2 turns``."""
     return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def median(numbers: Iterable[float]) -> float:
+    """The middle one of some numbers; of an even number of them the mean of both."""
+    ordered = sorted(numbers)
+    n = len(ordered)
+    return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2

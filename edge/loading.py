@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -24,13 +23,14 @@ from edge.model.drafting import Drafting
 from edge.model.footprint import available_memory
 from edge.model.model import MAP, Model
 from edge.model.plan import expect, measure
-from edge.threads import claim, refuse_after_fork, start
+from edge.threads import claim, refuse_after_fork
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from edge.formats.checkpoint import Checkpoint
     from edge.model.choices import Choices, Key
 
-#: types of the output head in memory; native: exactly the values of the file; auto: see head_for
 #: codes of an output head from which reading fewer of them is faster: smaller heads stay in caches, or take little time
 LARGE_HEAD = 64 << 20
 #: bytes of the program that become resident with the first answer: code of the kernels, Python's objects (measured)
@@ -403,34 +403,9 @@ def arrange(
     return weights, plan(weights, available)
 
 
-class Ahead(threading.Thread):
-    """Runs a function in a thread while other things are loaded."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        super().__init__(name="ahead")
-        self._make = make
-        self._made: Any = None
-        self._error: BaseException | None = None
-        start(self)
-
-    def run(self) -> None:
-        """Called in the thread: runs the function and stores its result or exception."""
-        try:
-            self._made = self._make()
-        except BaseException as error:
-            self._error = error
-
-    def result(self) -> Any:
-        """Wait for the result of the function and return it.  Raises what the function raised."""
-        self.join()
-        if self._error is not None:
-            raise self._error
-        return self._made
-
-
 def _head_ahead(
     checkpoint: Checkpoint, wishes: KVConfig, head: str, weights: str, n_threads: int
-) -> Ahead | None:
+) -> Future[Any] | None:
     """Start to make a large output head while the rest is loaded; None if the head is stored or made otherwise.
 
     Only if the plan, which needs the program's size, can no longer refuse it: there is no memory limit, and half of the
@@ -445,10 +420,15 @@ def _head_ahead(
         return None
     if expect(checkpoint, head, weights, 0, n_threads).head_allocated < LEAST:
         return None
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(1, "ahead")
     try:
-        return Ahead(lambda: building.output_head(checkpoint, head, n_threads))
-    except EdgeError:  # the system starts no more threads: it is made later
+        return pool.submit(building.output_head, checkpoint, head, n_threads)
+    except RuntimeError:  # the system starts no more threads: it is made later
         return None
+    finally:
+        pool.shutdown(wait=False)
 
 
 def _any_open() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from reprlib import repr as short
 from typing import Any
 
@@ -98,6 +98,10 @@ class Sampling:
             return first
         lowers = self.repeat_penalty >= 1 and self.presence_penalty >= 0 and self.frequency_penalty >= 0
         return first + self.repeat_last_n if lowers and self.repeat_last_n > 0 else 0
+
+
+#: the names of the settings
+FIELDS = tuple(field.name for field in fields(Sampling))
 
 
 def recommended(keys: Mapping[str, str], values: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:

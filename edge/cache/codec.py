@@ -17,7 +17,6 @@ path has the complete old session or the complete new one.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import stat
@@ -33,6 +32,7 @@ from edge.cache.policy import QUARTER, UNLIMITED
 from edge.cache.space import KVSpace
 from edge.cache.state import KVState, Talk
 from edge.errors import Busy, EdgeError, InvalidFile, UsageError
+from edge.files import exclusive
 
 MAGIC = b"\x89BES\r\n\x1a\n"  # as PNG's: shows a transfer that changed line ends or dropped the eighth bit
 VERSION = 2
@@ -95,7 +95,7 @@ def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, ta
     parts = [start, _CRC.pack(zlib.crc32(header, zlib.crc32(start))), header, memoryview(tokens).cast("B")]
     temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.tmp")
     try:
-        fd = lock_new(temporary)
+        fd = exclusive(temporary)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
     renamed = False
@@ -150,34 +150,12 @@ def is_session(path: str, empty: bool = False) -> bool:
 def remove_abandoned(path: str) -> None:
     """Remove the hidden file of a process that does not write it any more."""
     try:
-        fd = lock_new(path)
+        fd = exclusive(path)
     except (OSError, Busy):
         return
     try:
         os.unlink(path)
     finally:
-        os.close(fd)
-
-
-def lock_new(path: str) -> int:
-    """A descriptor of the hidden file, locked; what a killed process left in it is overwritten.
-
-    Raises Busy if another process is writing it.
-    """
-    while True:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(fd), os.stat(path)):
-                return fd
-        except BlockingIOError:
-            os.close(fd)
-            raise Busy(f"another process is writing {path}") from None
-        except FileNotFoundError:  # another process has just finished: the name is free again
-            pass
-        except BaseException:
-            os.close(fd)
-            raise
         os.close(fd)
 
 

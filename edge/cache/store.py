@@ -27,6 +27,7 @@ from edge.cache.config import PAGE
 from edge.cache.space import KVSpace
 from edge.cache.state import KVState, Talk, splice
 from edge.errors import EdgeError, InvalidFile, UsageError
+from edge.files import remove
 from edge.threads import with_locks
 
 MOST = 256  # entries in memory
@@ -346,7 +347,7 @@ class Store:
                 for each in folder:
                     if each.is_file(follow_symlinks=False):
                         if _BY_MESSAGES.fullmatch(each.name) and codec.is_session(each.path):
-                            _remove(each.path)
+                            remove(each.path)
                         elif _HALF.fullmatch(each.name):
                             codec.remove_abandoned(each.path)
         except OSError:
@@ -383,7 +384,7 @@ class Store:
             return None
         if entry is not None and self._name(entry) == os.path.basename(path):
             return entry
-        _remove(path)
+        remove(path)
         return None
 
     def _load(self, listed: Entry) -> Entry | None:
@@ -404,7 +405,7 @@ class Store:
                 return None
             break
         if tokens.tobytes() != listed.key:  # damaged, or does not match its name
-            _remove(path)
+            remove(path)
             return None
         try:
             os.utime(path)
@@ -430,10 +431,10 @@ class Store:
                 self._charge()
                 old = [each for each in self._files.values() if each and self._conversations and entry.continues(each)]
             for each in old:
-                _remove(os.path.join(self.folder or "", self._name(each)))
+                remove(os.path.join(self.folder or "", self._name(each)))
             files = self.files()
             while files and (len(files) > MOST_FILES or sum(size for _, size, _ in files) > self.folder_bytes):
-                _remove(files.pop(0)[2])
+                remove(files.pop(0)[2])
         except (OSError, EdgeError):
             pass
 
@@ -454,10 +455,3 @@ class Store:
 def _listed(talk: Talk | None) -> Talk:
     """What of a talk is remembered while it is in a file."""
     return Talk(forgotten=talk.forgotten if talk else 0)
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass

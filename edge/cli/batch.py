@@ -29,7 +29,6 @@ a line of OUT when it is ready. After an interruption, --resume continues.
 @click.command(
     cls=Command,
     help="Answer the requests in IN, a JSONL file in the format of OpenAI's batch files, and write the answers to OUT.",
-    short_help="Answer many requests from a file, several at once.",
     epilog=EPILOG,
 )
 @click.argument("source", metavar="IN", type=click.Path(dir_okay=False))

@@ -30,7 +30,6 @@ class Words(Text):
     help="Measure how fast prompts are read (pp, prompt processing) and answers are written (tg, text generation), in "
     "tokens per second, after texts of several lengths, and compare it with the speed of the memory. Prints a table; "
     "--csv and --json for programs.",
-    short_help="Measure speed and memory on this machine.",
 )
 @options.model_file_options
 @options.isa_options

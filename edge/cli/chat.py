@@ -39,7 +39,6 @@ standard input is one message.
 @click.command(
     cls=Command,
     help="Chat with the model. /help lists the commands, Ctrl-C stops the answer, Ctrl-D quits.",
-    short_help="Chat with the model in the terminal; --jsonl for programs.",
     epilog=EPILOG,
     details=DETAILS,
     exit_codes=True,

@@ -20,7 +20,6 @@ Fish:  bitnet-edge completion fish > ~/.config/fish/completions/bitnet-edge.fish
 @click.command(
     cls=Command,
     help="Print the completion script for SHELL (bash, zsh or fish) to standard output.",
-    short_help="Print the shell completion script.",
     epilog=EPILOG,
 )
 @click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL", required=False)

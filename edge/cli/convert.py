@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     help="Convert the model IN (a .gguf file or a Hugging Face folder) to the GGUF file OUT. The result is read back "
     "and each tensor is compared with the converted one before the file is moved to OUT. "
     "After an interruption the same command continues where it stopped; what was finished is in OUT.part.",
-    short_help="Convert a model to one GGUF file that loads quickly.",
 )
 @click.argument("source", metavar="IN", type=Text())
 @click.argument("target", metavar="OUT", type=Text())
@@ -98,10 +97,8 @@ def convert(
         )
     for note in result.notes:
         out.info(f"note: {note}", "dim")
-    if as_json:
-        out.json(dataclasses.asdict(result))
-    else:
-        out.line(f"{result.path}: {count(result.n_tensors, 'tensor')}, {human(result.nbytes)}, sha256 {result.sha256}")
+    line = f"{result.path}: {count(result.n_tensors, 'tensor')}, {human(result.nbytes)}, sha256 {result.sha256}"
+    out.result(dataclasses.asdict(result), [line], as_json)
 
 
 def _planes(ctx: click.Context, flags: dict[str, Any]) -> Planes | None:

@@ -14,7 +14,6 @@ from edge.cli.output import Output
     help="Show the features of this machine and what slows it down, and test that results are correct: the kernels of "
     "each instruction set are compared with plain Python, and the demo model must give its known answers. Exit 1 "
     "if a test fails.",
-    short_help="Show what this machine supports, and test that results are correct.",
 )
 @heading(
     "Output",
@@ -42,9 +41,5 @@ def doctor(ctx: click.Context, as_json: bool, selftest: bool, tune: bool, model:
             out.warn(remark)
     with out.progress("testing"):
         facts = work.report(selftest=selftest)
-    if as_json:
-        out.json(facts)
-    else:
-        for line in work.lines(facts):
-            out.line(line)
+    out.result(facts, work.lines(facts), as_json)
     return 0 if facts["ok"] else 1

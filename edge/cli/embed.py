@@ -10,8 +10,10 @@ import click
 
 from edge.cli import options
 from edge.cli.command import Command, Text, Threads, Whole, heading, option
-from edge.cli.output import Output, check_place
-from edge.errors import EdgeError, UsageError
+from edge.cli.output import Output
+from edge.cli.run import read_stdin
+from edge.errors import UsageError
+from edge.files import check_place, write
 
 if TYPE_CHECKING:
     from edge.tools.embed import Embedder
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     help="Compute embeddings (vectors of norm 1, for search and comparison) with an embedding model (such as "
     "BitNet-embedding-0.6B). Prints one line of JSON for each TEXT or, without TEXT, each line of standard input. The "
     "demo model is not an embedding model: give one with -m, except for tests.",
-    short_help="Compute the embeddings of texts, or compare two texts.",
 )
 @click.argument("texts", metavar="[TEXT]...", nargs=-1, type=Text())
 @options.model_file_options
@@ -56,8 +57,7 @@ def embed(
 
     out = ctx.ensure_object(Output)
     if not texts and sys.stdin is not None and not sys.stdin.isatty():
-        lines = options.decode_text(options.bounded(sys.stdin.buffer, "standard input"), "standard input").split("\n")
-        texts = tuple(line for line in lines if line.strip())
+        texts = tuple(line for line in read_stdin().split("\n") if line.strip())
     if not texts:
         raise UsageError("no text: use bitnet-edge embed 'some text', or pipe in one text per line")
     if cosine and len(texts) != 2:
@@ -78,11 +78,7 @@ def embed(
     if cosine:
         out.line(f"{work.cosine(*vectors):.6f}")
     elif npy is not None:
-        try:
-            with open(npy, "wb") as file:
-                file.write(work.npy(vectors))
-        except OSError as error:
-            raise EdgeError(f"cannot write {npy}: {error.strerror}") from None
+        write(npy, work.npy(vectors))
     else:
         for text, vector in zip(texts, vectors, strict=True):
             out.json({"text": text, "vector": vector.tolist()})

@@ -9,7 +9,7 @@ import click
 from edge.cli import options
 from edge.cli.command import Command, Text, Threads, heading, option
 from edge.cli.output import Output
-from edge.errors import MemoryRefused, UsageError
+from edge.errors import MemoryRefused
 from edge.registry.shapes import names
 
 #: for commands that take the name of a model that is not on this machine
@@ -24,7 +24,6 @@ PUBLISHED = "Published models, with short and full names:\n" + "".join(
     "the longest context that fits here and on boards with 512 MB to 16 GB. MODEL is a file, a folder, or the name of "
     "a pulled or a published model; nothing is downloaded or loaded. Default: the model that answers without -m "
     "(bitnet-edge default). Exit 5 if it does not fit.",
-    short_help="Show whether a model fits this machine, and with which context.",
     epilog="Examples:\n  bitnet-edge fit bonsai-4b\n  bitnet-edge fit bonsai-4b -c 8192 --kv int4\n"
     "  bitnet-edge fit bonsai-1.7b --memory 700M\n\n" + PUBLISHED,
 )
@@ -46,20 +45,13 @@ def fit(ctx: click.Context, wanted: str | None, threads: int | None, as_json: bo
     from edge.tools import fit as work
 
     out = ctx.ensure_object(Output)
-    if wanted is not None:
-        if ctx.get_parameter_source("model") is click.core.ParameterSource.COMMANDLINE:
-            raise UsageError("MODEL and -m cannot be used together")
-        flags["model"] = wanted
+    model = options.named(ctx, "MODEL", wanted, flags["model"])
     wishes = work.Wishes(
         options.kv_config(flags), flags["head"], flags["weights"], flags["draft"], choose(threads)[0],
     )  # fmt: skip
-    subject = work.subject(flags["model"], i2s_layout=flags["i2s_layout"], activation=flags["activation"])
+    subject = work.subject(model, i2s_layout=flags["i2s_layout"], activation=flags["activation"])
     found = work.fit(subject, wishes)
     subject.checkpoint.check()
-    if as_json:
-        out.json(found.to_dict())
-    else:
-        for line in found.lines():
-            out.line(line)
+    out.result(found.to_dict(), found.lines(), as_json)
     if found.refusal is not None:
         raise MemoryRefused(found.refusal)

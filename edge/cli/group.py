@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from itertools import takewhile
 from typing import Any
 
@@ -22,143 +23,27 @@ from edge.cli.signals import Terminated, handle_sigterm
 from edge.errors import REPORTS, EdgeError, unbuilt
 from edge.registry.packed import own
 
-
-# One function per command, with a plain import statement: PyInstaller follows these, importlib strings it would not.
-def _run() -> click.Command:
-    from edge.cli.run import run
-
-    return run
-
-
-def _chat() -> click.Command:
-    from edge.cli.chat import chat
-
-    return chat
-
-
-def _serve() -> click.Command:
-    from edge.cli.serve import serve
-
-    return serve
-
-
-def _model() -> click.Command:
-    from edge.cli.model import model
-
-    return model
-
-
-def _pull() -> click.Command:
-    from edge.cli.library import pull
-
-    return pull
-
-
-def _list() -> click.Command:
-    from edge.cli.library import list_models
-
-    return list_models
-
-
-def _default() -> click.Command:
-    from edge.cli.library import default
-
-    return default
-
-
-def _rm() -> click.Command:
-    from edge.cli.library import rm
-
-    return rm
-
-
-def _fit() -> click.Command:
-    from edge.cli.fit import fit
-
-    return fit
-
-
-def _pack() -> click.Command:
-    from edge.cli.pack import pack
-
-    return pack
-
-
-def _kv() -> click.Command:
-    from edge.cli.kv import kv
-
-    return kv
-
-
-def _lab() -> click.Command:
-    from edge.cli.lab import lab
-
-    return lab
-
-
-def _batch() -> click.Command:
-    from edge.cli.batch import batch
-
-    return batch
-
-
-def _tokens() -> click.Command:
-    from edge.cli.tokens import tokens
-
-    return tokens
-
-
-def _convert() -> click.Command:
-    from edge.cli.convert import convert
-
-    return convert
-
-
-def _embed() -> click.Command:
-    from edge.cli.embed import embed
-
-    return embed
-
-
-def _bench() -> click.Command:
-    from edge.cli.bench import bench
-
-    return bench
-
-
-def _doctor() -> click.Command:
-    from edge.cli.doctor import doctor
-
-    return doctor
-
-
-def _completion() -> click.Command:
-    from edge.cli.completion import completion
-
-    return completion
-
-
-#: name -> (loader, short help); in the order in which the help lists them
-COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
-    "run": (_run, "Print one answer and exit."),
-    "chat": (_chat, "Chat with the model in the terminal; --jsonl for programs."),
-    "serve": (_serve, "Serve the model over HTTP (OpenAI and Ollama APIs), with a chat page."),
-    "batch": (_batch, "Answer many requests from a file, several at once."),
-    "pull": (_pull, "Download a model by name."),
-    "list": (_list, "List the pulled models, or those that can be pulled."),
-    "default": (_default, "Show or set the default model: the one that answers without -m."),
-    "rm": (_rm, "Delete pulled models."),
-    "fit": (_fit, "Show whether a model fits this machine, and with which context."),
-    "pack": (_pack, "Make one file of this program and a model, to copy to a board."),
-    "bench": (_bench, "Measure speed and memory on this machine."),
-    "doctor": (_doctor, "Show what this machine supports, and test that results are correct."),
-    "model": (_model, "Inspect a model file."),
-    "kv": (_kv, "Plan the KV cache: exact sizes for every KV type."),
-    "convert": (_convert, "Convert a model to one GGUF file that loads quickly."),
-    "tokens": (_tokens, "Encode, decode and count tokens."),
-    "embed": (_embed, "Compute the embeddings of texts, or compare two texts."),
-    "lab": (_lab, "Measure the quality of a model and of its KV cache."),
-    "completion": (_completion, "Print the shell completion script."),
+#: name -> (module:name of the command, short help); in the order in which the help lists them
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("edge.cli.run:run", "Print one answer and exit."),
+    "chat": ("edge.cli.chat:chat", "Chat with the model in the terminal; --jsonl for programs."),
+    "serve": ("edge.cli.serve:serve", "Serve the model over HTTP (OpenAI and Ollama APIs), with a chat page."),
+    "batch": ("edge.cli.batch:batch", "Answer many requests from a file, several at once."),
+    "pull": ("edge.cli.library:pull", "Download a model by name."),
+    "list": ("edge.cli.library:list_models", "List the pulled models, or those that can be pulled."),
+    "default": ("edge.cli.library:default", "Show or set the default model: the one that answers without -m."),
+    "rm": ("edge.cli.library:rm", "Delete pulled models."),
+    "fit": ("edge.cli.fit:fit", "Show whether a model fits this machine, and with which context."),
+    "pack": ("edge.cli.pack:pack", "Make one file of this program and a model, to copy to a board."),
+    "bench": ("edge.cli.bench:bench", "Measure speed and memory on this machine."),
+    "doctor": ("edge.cli.doctor:doctor", "Show what this machine supports, and test that results are correct."),
+    "model": ("edge.cli.model:model", "Inspect a model file."),
+    "kv": ("edge.cli.kv:kv", "Plan the KV cache: exact sizes for every KV type."),
+    "convert": ("edge.cli.convert:convert", "Convert a model to one GGUF file that loads quickly."),
+    "tokens": ("edge.cli.tokens:tokens", "Encode, decode and count tokens."),
+    "embed": ("edge.cli.embed:embed", "Compute the embeddings of texts, or compare two texts."),
+    "lab": ("edge.cli.lab:lab", "Measure the quality of a model and of its KV cache."),
+    "completion": ("edge.cli.completion:completion", "Print the shell completion script."),
 }
 
 #: those that only the long help page lists
@@ -213,8 +98,13 @@ class Group(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = COMMANDS.get(cmd_name)
-        return entry[0]() if entry else None
+        if cmd_name not in COMMANDS:
+            return None
+        place, text = COMMANDS[cmd_name]
+        module, _, name = place.partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        command.short_help = text
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -8,7 +8,6 @@ from edge.cli import options
 from edge.cli.command import Command, Noun, Numbers, Text, Whole, heading, option
 from edge.cli.fit import PUBLISHED
 from edge.cli.output import Output
-from edge.errors import UsageError
 
 
 @click.group(cls=Noun, help="Plan the KV cache.")
@@ -66,11 +65,7 @@ def plan(
 
     out = ctx.ensure_object(Output)
     options.check_plot(plot)
-    if wanted is not None:
-        if ctx.get_parameter_source("model") is click.core.ParameterSource.COMMANDLINE:
-            raise UsageError("MODEL and -m cannot be used together")
-        model = wanted
-    _, checkpoint = opened(model)
+    _, checkpoint = opened(options.named(ctx, "MODEL", wanted, model))
     table = kv_table.table(
         checkpoint.config,
         contexts,
@@ -85,8 +80,4 @@ def plan(
         from edge.tools.pictures import of_plan
 
         options.save_plot(plot, of_plan(table))
-    if as_json:
-        out.json(table.to_dict())
-    else:
-        for line in table.lines():
-            out.line(line)
+    out.result(table.to_dict(), table.lines(), as_json)

@@ -6,15 +6,15 @@ Its help also lists the options of other commands that only such measurements ne
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import click
 
 from edge.cli import options
 from edge.cli.command import Command, Formatter, Noun, Numbers, Text, Whole, heading, option
-from edge.cli.output import Output, check_place
-from edge.errors import EdgeError, UsageError
+from edge.cli.output import Output
+from edge.errors import UsageError
+from edge.files import check_place, write
 
 text_options = heading(
     "Text",
@@ -72,10 +72,7 @@ def ppl(ctx: click.Context, file: str | None, as_json: bool, **flags: Any) -> No
         with out.progress("reading the text", "tokens") as progress:
             result = work.perplexity(engine, work.read(engine, file), progress, file or work.DIALOGUES_NAME)
             progress.close()
-    if as_json:
-        out.json(dataclasses.asdict(result))
-    else:
-        out.line(result.line())
+    out.result(dataclasses.asdict(result), [result.line()], as_json)
 
 
 @lab.command(
@@ -126,11 +123,7 @@ def kv(
         from edge.tools.pictures import of_quality
 
         options.save_plot(plot, of_quality(report.to_dict()))
-    if as_json:
-        out.json(report.to_dict())
-    else:
-        for line in report.lines():
-            out.line(line)
+    out.result(report.to_dict(), report.lines(), as_json)
 
 
 @lab.command(
@@ -206,17 +199,9 @@ def calibrate(
                 plan = work.calibrate(engine, tokens, keep, method, kv, sinks, progress=progress, text=name)
             progress.close()
     if found is not None:
-        if as_json:
-            out.json(found.to_dict())
-        else:
-            for line in found.lines():
-                out.line(line)
-        return
+        return out.result(found.to_dict(), found.lines(), as_json)
     if output is not None:
-        try:
-            Path(output).write_text(plan.to_json(), encoding="utf-8")
-        except OSError as error:
-            raise EdgeError(f"cannot write {output}: {error.strerror}") from None
+        write(output, plan.to_json().encode())
     if as_json:
         out.write(plan.to_json())
     else:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     help="Download a model. MODEL is the name of a known model (bitnet-edge list --known), or hf:OWNER/NAME/FILE for "
     "any file on the Hugging Face Hub; hf:OWNER/NAME is enough if the repository holds one model. Use it with "
     "-m NAME. An interrupted download continues where it stopped.",
-    short_help="Download a model by name.",
     epilog="Examples:\n  bitnet-edge pull bonsai-1.7b\n  bitnet-edge chat -m bonsai-1.7b\n"
     "  bitnet-edge pull hf:microsoft/bitnet-b1.58-2B-4T-gguf/ggml-model-i2_s.gguf --name bitnet\n\n"
     "Environment: HF_TOKEN for repositories with terms to accept, HF_ENDPOINT for a mirror, https_proxy,\n"
@@ -48,10 +47,7 @@ def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: 
 
     out = ctx.ensure_object(Output)
     model = fetch(out, wanted, name=name, as_is=as_is, force=force)
-    if as_json:
-        out.json(dataclasses.asdict(model))
-    else:
-        out.line(f"{model.name}: {human(model.nbytes)} in {model.path}")
+    out.result(dataclasses.asdict(model), [f"{model.name}: {human(model.nbytes)} in {model.path}"], as_json)
     if library.default() is None:
         library.set_default(model.name)
         out.info(f"{model.name} is the default from now on: it answers if -m is not given", "dim")
@@ -86,7 +82,6 @@ def fetch(out: Output, wanted: str, **options: Any) -> Pulled:
     cls=Command,
     help="List the models on this machine with the size of their files, or the models that can be pulled by name with "
     "the size of the download.",
-    short_help="List the pulled models, or those that can be pulled.",
 )
 @heading(
     "Output",
@@ -135,7 +130,6 @@ def _list_known(out: Output, as_json: bool) -> None:
     cls=Command,
     help="Set the default model: the one that answers if -m is not given. NAME is a pulled model, or demo. Without "
     "NAME, show which model answers. The first bitnet-edge pull sets the default.",
-    short_help="Show or set the default model: the one that answers without -m.",
 )
 @click.argument("name", metavar="[NAME]", required=False, type=Text())
 @heading("Output",
@@ -168,7 +162,6 @@ def default(ctx: click.Context, name: str | None, unset: bool, as_json: bool, **
 @click.command(
     cls=Command,
     help="Delete pulled models by name, without confirmation.",
-    short_help="Delete pulled models.",
 )
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, type=Text())
 @options.output_options

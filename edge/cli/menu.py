@@ -82,16 +82,11 @@ def _choose(out: Output, flags: Mapping[str, Any]) -> str | None:
 
 def _wishes(flags: Mapping[str, Any]) -> Wishes:
     """What the options of the command say of memory."""
-    import dataclasses
-
-    from edge.cache.config import KVConfig
-    from edge.cli.options import load_arguments
+    from edge.cli.options import kv_config
     from edge.model.cores import choose
     from edge.tools.fit import Wishes
 
-    given = load_arguments(flags) if "n_ctx" in flags else {}
-    kv = KVConfig(**{f.name: given[f.name] for f in dataclasses.fields(KVConfig) if f.name in given})
-    return Wishes(kv, n_threads=choose(given.get("threads"))[0])
+    return Wishes(kv_config(flags), n_threads=choose(flags.get("threads"))[0])
 
 
 def listing(found: Sequence[Candidate], width: int) -> Iterator[str]:

@@ -13,7 +13,6 @@ from edge.amounts import count, human
 from edge.cli import options
 from edge.cli.command import Command, Noun, Text, heading, option
 from edge.cli.output import Output
-from edge.errors import UsageError
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
@@ -42,20 +41,13 @@ def model() -> None:
 @click.pass_context
 def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **flags: Any) -> None:
     """Run the command; the weights are not read."""
-    from edge.formats import open_checkpoint
     from edge.model.cores import find
     from edge.prompt.template import Template
     from edge.prompt.tokenizer import Tokenizer
 
     out = ctx.ensure_object(Output)
-    if path is not None:
-        if ctx.get_parameter_source("model") is click.core.ParameterSource.COMMANDLINE:
-            raise UsageError("PATH and -m cannot be used together")
-        flags["model"] = path
-    checkpoint = open_checkpoint(
-        options.model_path(out, flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
-    )
-    checkpoint, found = _read(checkpoint, find().threads, every=False, out=out)
+    flags["model"] = options.named(ctx, "PATH", path, flags["model"])
+    checkpoint, found = _read(options.checkpoint(out, flags), find().threads, every=False, out=out)
     tokenizer = Tokenizer.of(checkpoint)
     facts = {
         "path": checkpoint.path,
@@ -81,11 +73,7 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
             for t in checkpoint.tensors.values()
         ]
     checkpoint.check()
-    if as_json:
-        out.json(facts)
-    else:
-        for line in _lines(facts):
-            out.line(line)
+    out.result(facts, _lines(facts), as_json)
 
 
 @model.command(
@@ -104,15 +92,12 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
 def check(ctx: click.Context, path: str | None, as_json: bool, **flags: Any) -> None:
     """Run the command: read every weight and score every reading.  The result of the check is the exit code."""
     from edge.errors import InvalidFile
-    from edge.formats import open_checkpoint
     from edge.model import reading
     from edge.model.cores import find
 
     out = ctx.ensure_object(Output)
-    flags["model"] = path if path is not None else flags["model"]
-    checkpoint = open_checkpoint(
-        options.model_path(out, flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
-    )
+    flags["model"] = options.named(ctx, "PATH", path, flags["model"])
+    checkpoint = options.checkpoint(out, flags)
     with out.progress("reading the weights"):
         faults = list(reading.faults(checkpoint))
     settled = checkpoint
@@ -123,13 +108,8 @@ def check(ctx: click.Context, path: str | None, as_json: bool, **flags: Any) -> 
         faults += reading.verdict(checkpoint, found)
     facts: dict[str, Any] = {"path": checkpoint.path, "sound": not faults, "faults": faults, "notes": settled.notes,
              "readings": _facts_of(found)}  # fmt: skip
-    if as_json:
-        out.json(facts)
-    else:
-        for line in _reading_rows(facts["readings"]):
-            out.line(f"{line[0]:<11}{line[1]}")
-        for note in settled.notes:
-            out.line(f"{'note':<11}{note}")
+    rows = [*_reading_rows(facts["readings"]), *(("note", note) for note in settled.notes)]
+    out.result(facts, (f"{name:<11}{text}" for name, text in rows), as_json)
     if faults:
         raise InvalidFile(f"{checkpoint.path}: {'; '.join(faults)}")
     if not as_json:

@@ -10,16 +10,17 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from edge.amounts import amount
 from edge.cli.command import EXPERIMENTS, Escaped, Seconds, Text, Threads, Whole, heading, option
-from edge.cli.output import Output, check_place
+from edge.cli.output import Output
 from edge.config import HEADS
-from edge.errors import EdgeError, UsageError
-from edge.sampling import PRESETS, Sampling
+from edge.errors import UsageError
+from edge.files import check_place, read_text, write
+from edge.sampling import FIELDS, PRESETS, Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,11 +30,9 @@ if TYPE_CHECKING:
     from edge.cache.config import KVConfig, KVPlan
     from edge.config import ModelConfig
     from edge.engine import Engine
+    from edge.formats.checkpoint import Checkpoint
     from edge.registry.library import Choice
 
-#: fields of Sampling, each an option of the same name
-TEXT_LIMIT = 64 << 20  # bytes of a text file or of standard input
-SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(Sampling))
 
 _DEFAULT = Sampling()
 
@@ -329,11 +328,7 @@ def save_plot(path: str, figure: Figure) -> None:
     """Write the picture.  Raises EdgeError."""
     from edge.tools import pictures
 
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(pictures.svg(figure))
-    except OSError as error:
-        raise EdgeError(f"cannot write {path}: {error.strerror}") from None
+    write(path, pictures.svg(figure).encode())
 
 
 def kv_type(flags: Mapping[str, Any]) -> str | None:
@@ -410,6 +405,20 @@ def model_path(out: Output, flags: Mapping[str, Any]) -> str:
     return choice(out, flags).path
 
 
+def named(ctx: click.Context, word: str, wanted: str | None, model: str | None) -> str | None:
+    """The argument ``wanted``, which the help calls ``word``, or without it --model.  Raises UsageError for both."""
+    if wanted is not None and ctx.get_parameter_source("model") is click.core.ParameterSource.COMMANDLINE:
+        raise UsageError(f"{word} and -m cannot be used together")
+    return model if wanted is None else wanted
+
+
+def checkpoint(out: Output, flags: Mapping[str, Any]) -> Checkpoint:
+    """What the files of the model of --model say of it; no weights are read."""
+    from edge.formats import open_checkpoint
+
+    return open_checkpoint(model_path(out, flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"])
+
+
 def kv_config(flags: Mapping[str, Any], **defaults: Any) -> KVConfig:
     """The context and KV cache of the options; ``defaults``: for those that were not given.  Raises UsageError."""
     from edge.cache.config import KVConfig
@@ -460,7 +469,7 @@ def sampling(flags: Mapping[str, Any]) -> Sampling:
     """The sampling: the preset, changed by --greedy, then by single options.  Raises UsageError for a value out of
     range.
     """
-    changes = {name: flags[name] for name in SAMPLING_FIELDS if flags.get(name) is not None}
+    changes = {name: flags[name] for name in FIELDS if flags.get(name) is not None}
     if flags.get("greedy"):
         if changes.get("temperature"):
             raise UsageError("--greedy and --temp cannot be used together")
@@ -486,7 +495,7 @@ def advised(arguments: dict[str, Any], flags: Mapping[str, Any], engine: Engine)
     """``arguments``, with the sampling that the model's makers recommend where no option sets it."""
     if flags.get("preset") or flags.get("greedy"):
         return arguments
-    changes = {name: flags[name] for name in SAMPLING_FIELDS if flags.get(name) is not None}
+    changes = {name: flags[name] for name in FIELDS if flags.get(name) is not None}
     return {**arguments, "sampling": dataclasses.replace(engine.model.sampling, **changes)}
 
 
@@ -522,37 +531,3 @@ def system_prompt(flags: Mapping[str, Any]) -> str | None:
     if text is not None:
         raise UsageError("--system and --system-file cannot be used together")
     return read_text(path).strip("\n")
-
-
-def read_text(path: str) -> str:
-    """The text of a UTF-8 file.  Raises UsageError that names the file."""
-    try:
-        with open(path, "rb") as file:
-            return decode_text(bounded(file, path), path)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-
-
-def bounded(file: BinaryIO, name: str) -> bytes:
-    """The rest of a file.  Raises UsageError that names it if that is more than TEXT_LIMIT bytes (/dev/zero, a disk
-    image).
-    """
-    data = file.read(TEXT_LIMIT + 1)
-    if len(data) > TEXT_LIMIT:
-        raise UsageError(f"{name} is longer than {TEXT_LIMIT >> 20} MiB")
-    return data
-
-
-def decode_text(data: bytes, name: str) -> str:
-    """Decode UTF-8 with or without a byte order mark; line ends become a newline.  Raises UsageError that names the
-    source.
-
-    A NUL is refused, too: input with one is a binary file or UTF-16.
-    """
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is not UTF-8 text (byte {error.start})") from error
-    if "\0" in text:
-        raise UsageError(f"{name} is not UTF-8 text (byte {data.index(0)} is NUL)")
-    return text.replace("\r\n", "\n")

@@ -11,10 +11,10 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from typing import Any, TextIO
 
 from edge.amounts import human
-from edge.errors import EdgeError
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
@@ -96,6 +96,14 @@ class Output:
         import json
 
         self.line(json.dumps(value, ensure_ascii=self.ascii_only, indent=indent))
+
+    def result(self, facts: Any, lines: Iterable[str], as_json: bool) -> None:
+        """Write a result: its facts as one JSON value, or its lines."""
+        if as_json:
+            self.json(facts)
+        else:
+            for line in lines:
+                self.line(line)
 
     # -- standard error
 
@@ -314,15 +322,6 @@ def wrapped(text: str, stream: TextIO | None, indent: str = "") -> str:
         for line in text.split("\n")
         for part in wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]
     )
-
-
-def check_place(path: str) -> None:
-    """Raise EdgeError now if a file could not be written at ``path`` after minutes of work."""
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        raise EdgeError(f"cannot write {path}: folder {folder} does not exist")
-    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
-        raise EdgeError(f"cannot write {path}: permission denied")
 
 
 def one_line(text: str) -> str:

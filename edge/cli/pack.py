@@ -60,7 +60,6 @@ def _packable() -> Iterator[Flag]:
     cls=Command,
     help="Write one executable file with this program, a model and defaults inside: copy it to a board, and it runs "
     "there, without installation and network. Most options of chat and serve can be packed as defaults (--help-all).",
-    short_help="Make one file of this program and a model, to copy to a board.",
     epilog=EPILOG,
     details=DETAILS,
 )
@@ -113,10 +112,9 @@ def pack(
             shown=shlex.join(words), licence=pulled.licence if pulled else "", force=force, progress=progress,
             i2s_layout=flags["i2s_layout"], activation=flags["activation"],
         )  # fmt: skip
-    if as_json:
-        out.json({"path": done.path, "bytes": done.nbytes, "machine": done.machine, **dataclasses.asdict(done.inside)})
-    else:
-        out.line(f"{done.path}: {human(done.nbytes)}, for {done.machine}; model inside: {described(done.inside)}")
+    facts = {"path": done.path, "bytes": done.nbytes, "machine": done.machine, **dataclasses.asdict(done.inside)}
+    line = f"{done.path}: {human(done.nbytes)}, for {done.machine}; model inside: {described(done.inside)}"
+    out.result(facts, [line], as_json)
 
 
 def _plain(value: Any, param: Flag) -> Any:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count, human
 from edge.cli.command import Escaped
-from edge.cli.options import decode_text
 from edge.cli.output import AnswerOutput, Output
 from edge.cli.readers import too_long
 from edge.cli.signals import Interrupted, interrupting, stopping
 from edge.errors import EdgeError, UsageError
+from edge.files import decode_text
 from edge.serve import records
 from edge.serve.client import LINE_LIMIT
 from edge.session.conversation import Conversation

@@ -17,6 +17,7 @@ from edge.cli.menu import settle_model
 from edge.cli.output import AnswerOutput, Output, is_tty
 from edge.cli.signals import stopping
 from edge.errors import UsageError
+from edge.files import bounded, decode_text, read_text
 from edge.serve import records
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ blank line. In a shell loop that reads a list, use </dev/null. With -n 0 and a s
 @click.command(
     cls=Command,
     help="Print one answer to PROMPT (or -f FILE, or standard input: -) and exit.",
-    short_help="Print one answer and exit.",
     epilog=EPILOG,
     details=DETAILS,
     exit_codes=True,
@@ -206,7 +206,7 @@ def gather_prompt(
         raise UsageError("PROMPT and -p cannot be used together")
     parts = [part for part in (word, prompt) if part is not None]
     if file is not None and file != "-":
-        parts.append(options.read_text(file).strip("\n"))
+        parts.append(read_text(file).strip("\n"))
     if file_is_stdin or (piped and sys.stdin is not None and not is_tty(sys.stdin)):
         parts.append(read_stdin())
     text = "\n\n".join(part for part in parts if part)
@@ -222,10 +222,10 @@ def read_stdin(strip: bool = True) -> str:
     if sys.stdin is None:  # started with standard input closed (<&-)
         return ""
     try:
-        data = options.bounded(sys.stdin.buffer, "standard input")
+        data = bounded(sys.stdin.buffer, "standard input")
     except OSError as error:
         raise UsageError(f"cannot read standard input: {error.strerror}") from error
-    text = options.decode_text(data, "standard input")
+    text = decode_text(data, "standard input")
     return text.strip("\n") if strip else text
 
 

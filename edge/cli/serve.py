@@ -5,8 +5,8 @@ protocol.
 from __future__ import annotations
 
 import ipaddress
-import os
 import socket
+from contextlib import closing
 from typing import Any
 
 import click
@@ -42,7 +42,6 @@ docs/serve.md shows Home Assistant, Python and curl, docs/service.md systemd.
 @click.command(
     cls=Command,
     help="Serve the model over HTTP (APIs of OpenAI and Ollama), with a chat page.",
-    short_help="Serve the model over HTTP (OpenAI and Ollama APIs), with a chat page.",
     epilog=EPILOG,
     details=DETAILS,
     exit_codes=True,
@@ -92,6 +91,7 @@ def serve(ctx: click.Context, **flags: Any) -> int:
     from edge.amounts import parse_size
     from edge.serve.app import application
     from edge.serve.service import Service, Settings
+    from edge.serve.socket import Listener
 
     out = ctx.ensure_object(Output)
     if flags["embeddings"]:
@@ -114,9 +114,12 @@ def serve(ctx: click.Context, **flags: Any) -> int:
         defaults=defaults, system=system,
     )  # fmt: skip
     settle_model(out, flags)
-    listening = listen(flags["host"], flags["port"], flags["socket_path"])
-    service = Service(settings)
-    return _run(out, flags, service, application, listening)
+    if flags["socket_path"] is None:
+        listening = listen(flags["host"], flags["port"])
+        with listening:
+            return _run(out, flags, Service(settings), application, listening)
+    with closing(Listener(flags["socket_path"])) as listener:
+        return _run(out, flags, Service(settings), application, listener.socket)
 
 
 def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, listening: socket.socket) -> int:
@@ -181,12 +184,6 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
         server.run(sockets=[listening])
     finally:
         ended.set()
-        listening.close()
-        if flags["socket_path"]:
-            try:
-                os.unlink(flags["socket_path"])
-            except OSError:
-                pass
     if failure:
         raise failure[0]
     return 0
@@ -215,14 +212,10 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def listen(host: str, port: int, path: str | None) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """A bound socket.  Raises UsageError, or Busy if another process listens there."""
     import errno
 
-    if path is not None:
-        from edge.serve.socket import Listener
-
-        return Listener(path).socket
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]

@@ -14,6 +14,7 @@ from edge.cli.command import Command, Noun, Text, heading, option
 from edge.cli.output import Output
 from edge.cli.run import read_stdin
 from edge.errors import UsageError
+from edge.files import read_text
 
 if TYPE_CHECKING:
     from edge.prompt.tokenizer import Tokenizer
@@ -78,10 +79,7 @@ def count(ctx: click.Context, text: str | None, as_json: bool, **flags: Any) -> 
     """Run the command: text -> number of tokens."""
     out = ctx.ensure_object(Output)
     _, ids = _encode(out, text, flags)
-    if as_json:
-        out.json({"tokens": len(ids)})
-    else:
-        out.line(str(len(ids)))
+    out.result({"tokens": len(ids)}, [str(len(ids))], as_json)
 
 
 @tokens.command(
@@ -108,10 +106,7 @@ def decode(ctx: click.Context, ids: tuple[str, ...], as_json: bool, **flags: Any
             if token >= tokenizer.n_vocab:
                 raise UsageError(f"token {token} does not exist: this model has {tokenizer.n_vocab} tokens")
         text = tokenizer.decode(numbers)
-    if as_json:
-        out.json({"text": text})
-    else:
-        out.line(text)
+    out.result({"text": text}, [text], as_json)
 
 
 def _encode(out: Output, text: str | None, flags: dict[str, Any]) -> tuple[Tokenizer, list[int]]:
@@ -119,7 +114,7 @@ def _encode(out: Output, text: str | None, flags: dict[str, Any]) -> tuple[Token
     if text is not None and file is not None:
         raise UsageError("TEXT and -f cannot be used together")
     if text is None or text == "-":
-        text = read_stdin(strip=False) if file in (None, "-") else options.read_text(file)
+        text = read_stdin(strip=False) if file in (None, "-") else read_text(file)
     with _tokenizer(out, flags) as tokenizer:
         bos = [tokenizer.bos_id] if flags["bos"] and tokenizer.bos_id is not None else []
         return tokenizer, bos + tokenizer.encode(text, special=flags["special"])
@@ -128,11 +123,8 @@ def _encode(out: Output, text: str | None, flags: dict[str, Any]) -> tuple[Token
 @contextmanager
 def _tokenizer(out: Output, flags: dict[str, Any]) -> Iterator[Tokenizer]:
     """A context manager: the tokenizer of the model; no weights are read."""
-    from edge.formats import open_checkpoint
     from edge.prompt.tokenizer import Tokenizer
 
-    checkpoint = open_checkpoint(
-        options.model_path(out, flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
-    )
+    checkpoint = options.checkpoint(out, flags)
     with checkpoint.whole():
         yield Tokenizer.of(checkpoint)

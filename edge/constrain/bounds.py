@@ -11,7 +11,6 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 from edge.errors import UsageError
@@ -163,10 +162,9 @@ def _states(multiple: int | float) -> int:
     """
     if isinstance(multiple, float) and not math.isfinite(multiple) or abs(multiple) > MOST_MULTIPLES:
         return MOST_MULTIPLES + 1
-    number = Decimal(str(multiple)).normalize()
-    digits = int("".join(map(str, number.as_tuple().digits)))
-    exponent = int(number.as_tuple().exponent)
-    return digits if exponent <= 0 else digits * 10 ** min(exponent, 9)
+    if float(multiple).is_integer():
+        return abs(int(multiple))
+    return int(str(abs(multiple)).partition("e")[0].replace(".", ""))
 
 
 def check_text(n: int, name: str, most: int = MOST_TEXT) -> None:

@@ -448,10 +448,7 @@ def _delta(header: Header, arch: str, grouped: bool) -> Delta:
     """The gated delta mixer of a hybrid model."""
 
     def need(key: str) -> int:
-        value = header.integer(f"{arch}.ssm.{key}")
-        if value is None:
-            header.fail(f"{arch}.ssm.{key} is missing; the file is incomplete, get it again")
-        return value
+        return header.needed(f"{arch}.ssm.{key}")
 
     if need("conv_kernel") != 4:
         header.fail(f"{arch}.ssm.conv_kernel is {need('conv_kernel')}; convolutions of 4 are supported")
@@ -480,10 +477,7 @@ def _config(
     arch = family.arch
 
     def need(key: str) -> int:
-        value = header.integer(f"{arch}.{key}")
-        if value is None:
-            header.fail(f"{arch}.{key} is missing; the file is incomplete, get it again")
-        return value
+        return header.needed(f"{arch}.{key}")
 
     hidden, n_head, n_layer = need("embedding_length"), need("attention.head_count"), need("block_count")
     if family.delta_period:
@@ -620,10 +614,7 @@ def _experts(
             header.fail(f"{name} is missing; the file is incomplete, get it again")
         return [value] * n_layer
 
-    n_expert = header.integer(f"{arch}.expert_count")
-    n_used = header.integer(f"{arch}.expert_used_count")
-    if n_expert is None or n_used is None:
-        header.fail(f"{arch}.expert_count or expert_used_count is missing; the file is incomplete, get it again")
+    n_expert, n_used = header.needed(f"{arch}.expert_count"), header.needed(f"{arch}.expert_used_count")
     renormalise = header.flag(f"{arch}.expert_weights_norm", True)
     widths, bounds = each("expert_feed_forward_length"), each("swiglu_clamp_exp", family.clamp)
     for i in range(n_layer):

@@ -149,6 +149,13 @@ class Header:
             self.fail(f"{shown(key)} is not a number; the file is damaged")
         return float(value)
 
+    def needed(self, key: str) -> int:
+        """The integer of a key that must be there.  Raises InvalidFile."""
+        value = self.integer(key)
+        if value is None:
+            self.fail(f"{key} is missing; the file is incomplete, get it again")
+        return value
+
     def text(self, key: str, default: str | None = None) -> str | None:
         """A text; ``default`` if the key is missing.  Raises InvalidFile for any other value."""
         value = self.metadata.get(key)

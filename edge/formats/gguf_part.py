@@ -8,16 +8,14 @@ whose bytes do not match their checksum is written again, and so are all tensors
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import zlib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Any, BinaryIO
+from typing import Any
 
-from edge.errors import Busy
+from edge.files import exclusive, remove
 from edge.formats.gguf_writer import Entry, layout, put
 
 _BLOCK = 1 << 20
@@ -40,7 +38,7 @@ class Part:
         self._head, offsets = layout(metadata, entries)
         self._offsets = {entry.name: offset for entry, offset in zip(entries, offsets[:-1], strict=True)}
         self._end = offsets[-1]
-        self._file = _alone(self.path, target)
+        self._file = os.fdopen(exclusive(self.path, 0o666), "r+b")
         self.finished: dict[str, Any] = {}
         about = {"header": hashlib.sha256(self._head).hexdigest(), "source": dict(source)}
         try:
@@ -132,25 +130,7 @@ class Part:
     def discard(self) -> None:
         """Delete the unfinished file and its record."""
         for path in (self._record_path, self.path):
-            with suppress(OSError):
-                os.unlink(path)
-
-
-def _alone(path: str, target: str) -> BinaryIO:
-    """Open the file for reading and writing, with an exclusive lock.  Raises Busy if another process holds it."""
-    while True:
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            raise Busy(f"{target}: another process is writing it") from None
-        except OSError:  # a file system without locks
-            return file
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
-                return file
-        file.close()  # its writer has just renamed it
+            remove(path)
 
 
 def _read(path: str) -> list[str]:

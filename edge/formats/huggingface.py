@@ -337,23 +337,15 @@ def _decay(folder: str, name: str, entry: Stored) -> Stored:
     logs = names.floats(entry.dtype, entry.data)
     if not all(abs(value) < 80 for value in logs):
         fail(folder, f"tensor {shown(name)} holds a number that is not sensible; the file is damaged")
-    data = array("f", [-math.exp(value) for value in logs])
-    return entry._replace(dtype="F32", data=memoryview(data).cast("B"))
+    return _made(entry, [-math.exp(value) for value in logs])
 
 
 def _hybrid(
     folder: str, raw: Mapping[str, Any], family: Family, number: _Numbers, attention: Attention, n_layer: int
 ) -> tuple[Attention | Delta, ...]:
     """The mixers of a hybrid model, of which ``attention`` is one."""
-    kinds = raw.get("layer_types")
-    if kinds is None:
-        period = int(number("full_attention_interval", family.delta_period))
-        kinds = ["linear_attention" if period <= 0 or (i + 1) % period else "full_attention" for i in range(n_layer)]
-    if not isinstance(kinds, list) or not set(map(str, kinds)) <= {"full_attention", "linear_attention"}:
-        fail(folder, "config.json: layer_types holds other than full_attention and linear_attention, which is not "
-                     "supported")
-    if len(kinds) != n_layer:
-        fail(folder, f"config.json: layer_types has {len(kinds)} entries for {n_layer} layers; the file is damaged")
+    kinds = _layer_types(
+        folder, raw, "linear_attention", lambda: number("full_attention_interval", family.delta_period), n_layer)
     if number("linear_conv_kernel_dim", 4) != 4:
         fail(folder, "config.json: linear_conv_kernel_dim is not 4, which is not supported")
     delta = Delta(
@@ -366,8 +358,29 @@ def _plus_one(folder: str, name: str, entry: Stored) -> Stored:
     """A norm that is stored minus 1, as the numbers to multiply with."""
     if entry.dtype not in names.VECTOR_TYPES:
         fail(folder, f"tensor {name} is stored as {entry.dtype}, which is not supported")
-    data = array("f", [1.0 + value for value in names.floats(entry.dtype, entry.data)])
-    return entry._replace(dtype="F32", data=memoryview(data).cast("B"))
+    return _made(entry, [1.0 + value for value in names.floats(entry.dtype, entry.data)])
+
+
+def _made(entry: Stored, numbers: list[float]) -> Stored:
+    """A stored vector with other numbers."""
+    return entry._replace(dtype="F32", data=memoryview(array("f", numbers)).cast("B"))
+
+
+def _layer_types(
+    folder: str, raw: Mapping[str, Any], other: str, period: Callable[[], float], n_layer: int
+) -> list[str]:
+    """The kind of each layer: "full_attention" or ``other``.  Without the key ``layer_types`` each ``period()``-th is
+    the former.
+    """
+    kinds = raw.get("layer_types")
+    if kinds is None:
+        each = int(period())
+        kinds = [other if each > 0 and (i + 1) % each else "full_attention" for i in range(n_layer)]
+    if not isinstance(kinds, list) or not set(map(str, kinds)) <= {"full_attention", other}:
+        fail(folder, f"config.json: layer_types holds other than full_attention and {other}, which is not supported")
+    if len(kinds) != n_layer:
+        fail(folder, f"config.json: layer_types has {len(kinds)} entries for {n_layer} layers; the file is damaged")
+    return kinds
 
 
 def _not_converted(folder: str, quantization: Mapping[str, Any]) -> list[Callable[[str], bool]]:
@@ -425,16 +438,9 @@ def _sliding(
     folder: str, raw: Mapping[str, Any], family: Family, number: _Numbers, far: Attention, n_layer: int
 ) -> tuple[Attention, ...]:
     """The mixers of a model some of whose layers have a sliding window; ``far``: one that sees everything."""
-    kinds = raw.get("layer_types")
-    if kinds is None:
-        period = int(number("sliding_window_pattern", number("_sliding_window_pattern", family.window_period)))
-        kinds = ["full_attention" if period <= 0 or (i + 1) % period == 0 else "sliding_attention"
-                 for i in range(n_layer)]  # fmt: skip
-    if not isinstance(kinds, list) or not set(map(str, kinds)) <= {"full_attention", "sliding_attention"}:
-        fail(folder, "config.json: layer_types holds other than full_attention and sliding_attention, which is not "
-                     "supported")
-    if len(kinds) != n_layer:
-        fail(folder, f"config.json: layer_types has {len(kinds)} entries for {n_layer} layers; the file is damaged")
+    kinds = _layer_types(
+        folder, raw, "sliding_attention",
+        lambda: number("sliding_window_pattern", number("_sliding_window_pattern", family.window_period)), n_layer)
     rope = raw.get("rope_parameters")
     rope = rope.get("sliding_attention") if isinstance(rope, dict) else None
     rope = rope if isinstance(rope, dict) else {}

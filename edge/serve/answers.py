@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -15,8 +16,7 @@ from edge.serve.conversations import Job, Ticket
 from edge.serve.exchange import StreamedResponse, answer_json, body_of, watched
 from edge.serve.protocols import ollama, openai, responses
 from edge.serve.service import Service
-
-# ---- OpenAI ---------------------------------------------------------------------------------------------------------
+from edge.session.stream import Piece
 
 
 @dataclass
@@ -25,8 +25,7 @@ class Collected:
 
     text: str = ""
     thought: str = ""
-    tokens: int = 0
-    thought_tokens: int = 0  # of these
+    thought_tokens: int = 0
     logprobs: list[Any] = field(default_factory=list)
 
 
@@ -36,12 +35,8 @@ def _queue_headers(job: Job) -> dict[str, str]:
 
 
 def counts_of(tickets: list[Ticket]) -> tuple[int, int, int]:
-    """(prompt, cached, answer) tokens of all choices; a prompt is counted once, whatever n is."""
-    n = tickets[0].call.n
-    usages = [None if ticket.answer is None else ticket.answer.usage for ticket in tickets]
-    prompts = [usage for usage in usages[::n] if usage is not None]
-    return (sum(usage.prompt for usage in prompts), sum(usage.cached for usage in prompts),
-            sum(usage.completion for usage in usages if usage is not None))
+    """(prompt, cached, answer) tokens of all choices."""
+    return openai.counts([ticket.usage for ticket in tickets], tickets[0].call.n)
 
 
 def timings_of(ticket: Ticket) -> dict[str, Any]:
@@ -56,26 +51,27 @@ def timings_of(ticket: Ticket) -> dict[str, Any]:
     }
 
 
-async def openai_answer(service: Service, request: Request, parse: Callable[..., Call]) -> Response:
-    """The response to both kinds of completions."""
-    call = parse(await body_of(request), service.settings.defaults)
-    engine, _ = service.ready()
-    job = await service.submit(call)
-    writer = openai.Writer(call, service.name)
-    if call.stream:
-        return StreamedResponse(_sse(job, writer), "text/event-stream; charset=utf-8", _queue_headers(job),
-                      lambda: service.withdraw(job), b": waiting\n\n")
-    found = await watched(request, _collect(job), lambda: service.withdraw(job))
-    choices = [_choice(writer, i, each, ticket) for i, (each, ticket) in enumerate(zip(found, job.tickets))]
-    return answer_json(writer.whole(choices, openai.usage(*counts_of(job.tickets)), timings_of(job.tickets[0])),
-                       headers=_queue_headers(job))
+async def _pieces(job: Job) -> AsyncIterator[list[tuple[int, Piece | None, list[Any] | None]]]:
+    """The batches of a call, each piece with the log probabilities of its tokens; None: they were not asked for."""
+    taken = [0] * len(job.tickets)  # tokens
+    async for batch in job.batches():
+        found: list[tuple[int, Piece | None, list[Any] | None]] = []
+        for index, piece in batch:
+            logprobs = None
+            if piece is not None:
+                first, taken[index] = taken[index], taken[index] + len(piece.ids)
+                answer = job.tickets[index].answer
+                if job.call.logprobs is not None and not piece.thought and answer is not None:
+                    logprobs = list(answer.logprobs[first : taken[index]])
+            found.append((index, piece, logprobs))
+        yield found
 
 
 async def _collect(job: Job) -> list[Collected]:
     """Run all choices of a call to their ends."""
     choices = [Collected() for _ in job.tickets]
-    async for batch in job.batches():
-        for index, piece in batch:
+    async for batch in _pieces(job):
+        for index, piece, logprobs in batch:
             found = choices[index]
             if piece is None:
                 continue
@@ -84,16 +80,41 @@ async def _collect(job: Job) -> list[Collected]:
                 found.thought_tokens += len(piece.ids)
             else:
                 found.text += piece.text
-                if job.call.logprobs is not None:
-                    found.logprobs += logprobs_of(job.tickets[index], piece, found.tokens)
-            found.tokens += len(piece.ids)
+                found.logprobs += logprobs or []
     return choices
 
 
-def logprobs_of(ticket: Ticket, piece: Any, begin: int) -> list[Any]:
-    """The log probabilities of the tokens of a piece; the answer has ``begin`` tokens before them."""
-    assert ticket.answer is not None
-    return list(ticket.answer.logprobs[begin : begin + len(piece.ids)])
+async def _deliver(
+    service: Service, request: Request, job: Job, events: AsyncIterator[bytes], kind: str,
+    whole: Callable[[list[Collected]], Any], comment: bytes | None = None,
+) -> Response:  # fmt: skip
+    """The response to a call: ``events`` of the media type ``kind`` if it is streamed, else what ``whole`` makes of its
+    choices.
+    """
+    headers, gone = _queue_headers(job), partial(service.withdraw, job)
+    if job.call.stream:
+        return StreamedResponse(events, kind, headers, gone, comment)
+    return answer_json(whole(await watched(request, _collect(job), gone)), headers=headers)
+
+
+# ---- OpenAI ---------------------------------------------------------------------------------------------------------
+
+SSE = "text/event-stream; charset=utf-8"
+WAITING = b": waiting\n\n"
+
+
+async def openai_answer(service: Service, parse: Callable[..., Call], request: Request) -> Response:
+    """The response to both kinds of completions."""
+    call = parse(await body_of(request), service.settings.defaults)
+    service.ready()
+    job = await service.submit(call)
+    writer = openai.Writer(call, service.name)
+
+    def whole(found: list[Collected]) -> Any:
+        choices = [_choice(writer, i, each, ticket) for i, (each, ticket) in enumerate(zip(found, job.tickets))]
+        return writer.whole(choices, openai.usage(*counts_of(job.tickets)), timings_of(job.tickets[0]))
+
+    return await _deliver(service, request, job, _sse(job, writer), SSE, whole, WAITING)
 
 
 def _of_prompt(ticket: Ticket) -> list[Any]:
@@ -108,27 +129,22 @@ def _choice(writer: openai.Writer, index: int, found: Collected, ticket: Ticket)
 async def _sse(job: Job, writer: openai.Writer) -> AsyncIterator[bytes]:
     """Server-sent events: the chunks of all choices, in the order in which they are written."""
     call, tickets = job.call, job.tickets
-    taken = [0] * len(tickets)  # tokens of the answers
     opened: set[int] = set()
     try:
-        async for batch in job.batches():
+        async for batch in _pieces(job):
             events: list[bytes] = []
-            for index, piece in batch:
+            for index, piece, logprobs in batch:
                 if index not in opened:
                     opened.add(index)
                     events += writer.first(index, _of_prompt(tickets[index]))
-                first, taken[index] = taken[index], taken[index] + (0 if piece is None else len(piece.ids))
                 if piece is None:
                     if calls := tickets[index].calls:
                         events.append(writer.called(index, calls))
                     events.append(writer.last(index, tickets[index].finish_reason))
                 elif piece.thought:
                     events.append(writer.thought(index, piece.text))
-                elif call.logprobs is not None:
-                    entries = logprobs_of(tickets[index], piece, first)
-                    events.append(writer.piece(index, piece.text, entries))
-                elif piece.text:
-                    events.append(writer.piece(index, piece.text))
+                elif piece.text or logprobs is not None:
+                    events.append(writer.piece(index, piece.text, logprobs))
             if events:
                 yield b"".join(events)
         end = b"data: [DONE]\n\n"
@@ -146,33 +162,31 @@ async def response_answer(service: Service, request: Request) -> Response:
     service.ready()
     job = await service.submit(call)
     ticket, writer = job.tickets[0], responses.Writer(call, body, service.name)
-    if call.stream:
-        return StreamedResponse(_response_events(job, writer), "text/event-stream; charset=utf-8", _queue_headers(job),
-                      lambda: service.withdraw(job), b": waiting\n\n")
-    found = (await watched(request, _collect(job), lambda: service.withdraw(job)))[0]
-    whole = writer.whole(found.thought, found.text, ticket.calls, found.logprobs, ticket.finish_reason,
-                         counts_of(job.tickets), found.thought_tokens)  # fmt: skip
-    return answer_json(whole, headers=_queue_headers(job))
+
+    def whole(choices: list[Collected]) -> Any:
+        (found,) = choices
+        return writer.whole(found.thought, found.text, ticket.calls, found.logprobs, ticket.finish_reason,
+                            counts_of(job.tickets), found.thought_tokens)  # fmt: skip
+
+    return await _deliver(service, request, job, _response_events(job, writer), SSE, whole, WAITING)
 
 
 async def _response_events(job: Job, writer: responses.Writer) -> AsyncIterator[bytes]:
     """Server-sent events: the items of the output, one after the other."""
     ticket = job.tickets[0]
-    taken = n_thought = 0
+    n_thought = 0
     yield writer.first()
     try:
-        async for batch in job.batches():
+        async for batch in _pieces(job):
             events = []
-            for _, piece in batch:
+            for _, piece, logprobs in batch:
                 if piece is None:
                     continue
-                first, taken = taken, taken + len(piece.ids)
                 if piece.thought:
                     n_thought += len(piece.ids)
                     events.append(writer.piece("reasoning", piece.text, []))
-                elif piece.text or job.call.logprobs is not None:
-                    told = [] if job.call.logprobs is None else logprobs_of(ticket, piece, first)
-                    events.append(writer.piece("message", piece.text, told))
+                elif piece.text or logprobs is not None:
+                    events.append(writer.piece("message", piece.text, logprobs or []))
             if events:
                 yield b"".join(events)
         yield writer.last(ticket.calls, ticket.finish_reason, counts_of(job.tickets), n_thought)
@@ -183,7 +197,7 @@ async def _response_events(job: Job, writer: responses.Writer) -> AsyncIterator[
 # ---- Ollama ---------------------------------------------------------------------------------------------------------
 
 
-async def ollama_answer(service: Service, request: Request, parse: Callable[..., Call], chat: bool) -> Response:
+async def ollama_answer(service: Service, parse: Callable[..., Call], chat: bool, request: Request) -> Response:
     """The response to ``/api/chat`` and ``/api/generate``."""
     body = await body_of(request)
     engine, _ = service.ready()
@@ -205,19 +219,16 @@ async def ollama_answer(service: Service, request: Request, parse: Callable[...,
         return writer.end(ticket.answer.finish_reason, prompt, completion, ticket.answer.timings, load_ns)
 
     async def lines() -> AsyncIterator[bytes]:
-        taken = 0
         try:
-            async for batch in job.batches():
+            async for batch in _pieces(job):
                 said = []
-                for _, piece in batch:
+                for _, piece, logprobs in batch:
                     if piece is None:
                         continue
-                    first, taken = taken, taken + len(piece.ids)
                     if piece.thought:
                         said.append(writer.line("", chat, piece.text))
-                    elif piece.text or call.logprobs is not None:
-                        told = None if call.logprobs is None else logprobs_of(ticket, piece, first)
-                        said.append(writer.line(piece.text, chat, logprobs=told))
+                    elif piece.text or logprobs is not None:
+                        said.append(writer.line(piece.text, chat, logprobs=logprobs))
                 if said:
                     yield b"".join(dump(each) + b"\n" for each in said)
             if calls := ticket.calls:
@@ -226,11 +237,11 @@ async def ollama_answer(service: Service, request: Request, parse: Callable[...,
         except Exception as error:
             yield dump({"error": str(refusal_of(error))}) + b"\n"
 
-    if call.stream:
-        return StreamedResponse(lines(), "application/x-ndjson", _queue_headers(job), lambda: service.withdraw(job))
-    found = (await watched(request, _collect(job), lambda: service.withdraw(job)))[0]
-    calls = _ollama_calls(ticket.calls)
-    return answer_json(writer.line(found.text, chat, found.thought, calls, found.logprobs, **end()))
+    def whole(choices: list[Collected]) -> Any:
+        (found,) = choices
+        return writer.line(found.text, chat, found.thought, _ollama_calls(ticket.calls), found.logprobs, **end())
+
+    return await _deliver(service, request, job, lines(), "application/x-ndjson", whole)
 
 
 def _asks(body: Any, chat: bool) -> bool:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -74,20 +75,14 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
                           "model")
         return answer_json(found["data"][0])
 
-    async def chat(request: Request) -> Response:
-        return await openai_answer(service, request, openai.chat)
-
-    async def completion(request: Request) -> Response:
-        return await openai_answer(service, request, openai.completion)
-
-    async def response(request: Request) -> Response:
-        return await response_answer(service, request)
+    async def embedded(request: Request, inputs: list[str | list[int]], cut: bool = False) -> Any:
+        gone = threading.Event()
+        return await watched(request, asyncio.to_thread(service.vectors, inputs, gone, cut), gone.set)
 
     async def embeddings(request: Request) -> Response:
         body = await body_of(request)
         inputs, coded = openai.embedding(body, hidden())
-        gone = threading.Event()
-        vectors, tokens = await watched(request, asyncio.to_thread(service.vectors, inputs, gone), gone.set)
+        vectors, tokens = await embedded(request, inputs)
         return answer_json(openai.embeddings(service.name, vectors, coded, tokens))
 
     async def tokenize(request: Request) -> Response:
@@ -134,12 +129,6 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
             "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache",
         })
 
-    async def ollama_chat(request: Request) -> Response:
-        return await ollama_answer(service, request, ollama.chat, True)
-
-    async def ollama_generate(request: Request) -> Response:
-        return await ollama_answer(service, request, ollama.generate, False)
-
     async def ollama_tags(_: Request) -> Response:
         engine, _c = service.ready()
         return answer_json(ollama.tags(service.name, nbytes(engine), engine.fingerprint, engine.config, quantization()))
@@ -152,16 +141,14 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
     async def ollama_embed(request: Request) -> Response:
         body, begun = await body_of(request), time.perf_counter_ns()
         inputs, cut = ollama.embed(body, hidden())
-        gone = threading.Event()
-        vectors, tokens = await watched(request, asyncio.to_thread(service.vectors, inputs, gone, cut), gone.set)
+        vectors, tokens = await embedded(request, inputs, cut)
         return answer_json(ollama.embeddings(service.name, vectors, tokens, time.perf_counter_ns() - begun))
 
     async def ollama_embeddings(request: Request) -> Response:
         body = await body_of(request)
         inputs = ollama.embeddings_of_old(body)
         hidden()
-        gone = threading.Event()
-        vectors, _ = await watched(request, asyncio.to_thread(service.vectors, inputs, gone), gone.set)
+        vectors, _ = await embedded(request, inputs)
         return answer_json({"embedding": vectors[0].tolist()})
 
     async def ollama_show(request: Request) -> Response:
@@ -179,11 +166,13 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
               Route("/metrics", metrics), Route("/tokenize", tokenize, methods=["POST"]),
               Route("/detokenize", detokenize, methods=["POST"])]
     for path, handler, method in (("/models", models, "GET"), ("/models/{name:path}", one_model, "GET"),
-                                  ("/chat/completions", chat, "POST"), ("/completions", completion, "POST"),
-                                  ("/responses", response, "POST"),
+                                  ("/chat/completions", partial(openai_answer, service, openai.chat), "POST"),
+                                  ("/completions", partial(openai_answer, service, openai.completion), "POST"),
+                                  ("/responses", partial(response_answer, service), "POST"),
                                   ("/embeddings", embeddings, "POST")):
         routes += [Route(prefix + path, handler, methods=[method]) for prefix in ("/v1", "")]
-    for path, handler, method in (("chat", ollama_chat, "POST"), ("generate", ollama_generate, "POST"),
+    for path, handler, method in (("chat", partial(ollama_answer, service, ollama.chat, True), "POST"),
+                                  ("generate", partial(ollama_answer, service, ollama.generate, False), "POST"),
                                   ("show", ollama_show, "POST"), ("tags", ollama_tags, "GET"),
                                   ("ps", ollama_ps, "GET"), ("embed", ollama_embed, "POST"),
                                   ("embeddings", ollama_embeddings, "POST"), ("version", ollama_version, "GET")):

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import Busy, ContextFull, EdgeError, MemoryRefused, UsageError
-from edge.sampling import Sampling
+from edge.sampling import FIELDS, Sampling
+from edge.session.request import FORMS, ROLES
 
 if TYPE_CHECKING:
     from edge.engine import Engine
@@ -19,7 +20,8 @@ MOST_MESSAGES = 4096
 MOST_CHOICES = 8  # n
 MOST_STOPS = 16
 MOST_LOGPROBS = 20
-ROLES = ("system", "user", "assistant", "tool")
+#: key of a request -> field of Sampling
+SAMPLING = {name: name for name in FIELDS}
 
 
 class Refusal(Exception):
@@ -309,11 +311,18 @@ def tools_of(fields: Fields) -> dict[str, Any]:
     return {} if tools is None else {"tools": tools}
 
 
-def sampling_of(fields: Fields, base: Sampling, names: Mapping[str, str]) -> Sampling:
-    """``base`` with the changes of the request.  ``names``: key of the request -> field of Sampling.
+def with_form(options: Mapping[str, Any], form: Mapping[str, Any]) -> dict[str, Any]:
+    """``options`` with this form of the answer in place of theirs."""
+    return {name: value for name, value in options.items() if name not in FORMS} | dict(form)
+
+
+def sampling_of(fields: Fields, options: Mapping[str, Any], names: Mapping[str, str] = SAMPLING) -> Sampling:
+    """The sampling of ``options``, the default ones, with the changes of the request.  ``names``: key of the request ->
+    field of Sampling.
 
     Raises Refusal (400) that names the key.
     """
+    base: Sampling = options.get("sampling") or Sampling()
     changes: dict[str, Any] = {}
     for key, name in names.items():
         value = fields.body.get(key)

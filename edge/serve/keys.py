@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from edge.sampling import FIELDS
 from edge.serve.calls import bad
 
 
@@ -41,7 +42,7 @@ def _of(*groups: str) -> frozenset[str]:
 
 _TEXT = "the answer is text"
 _BIAS = Refused("scores of single tokens cannot be changed", ({},))
-_SAMPLING = "temperature top_p top_k min_p seed presence_penalty frequency_penalty repeat_penalty repeat_last_n"
+_SAMPLING = " ".join(FIELDS)
 _LIMITS = "max_tokens stop ignore_eos"
 _FORMS = "response_format regex grammar choices guided_choice"
 _THINKING = "think reasoning_effort chat_template_kwargs thinking_budget"

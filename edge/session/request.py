@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from edge.cache.state import OnPrefill
 from edge.errors import UsageError
-from edge.sampling import Sampling
+from edge.sampling import FIELDS, Sampling
 from edge.session.stream import BY, check_stop
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ DEFAULT_MAX_TOKENS = 512
 MOST_TIMEOUT = 1e9  # seconds: thirty years
 MOST_LOGPROBS = 100  # alternatives that may be asked for
 #: the arguments for the form of an answer, of which one may be given
-_FORMS = ("schema", "regex", "choices", "grammar")
-_SAMPLING = tuple(field.name for field in dataclasses.fields(Sampling))
+FORMS = ("schema", "regex", "choices", "grammar")
 ROLES = ("system", "user", "assistant", "tool")
 
 
@@ -89,7 +88,7 @@ class Request:
         rest = dict(options)
         sampling = rest.pop("sampling", None)
         sampling = (usual or Sampling()) if sampling is None else sampling
-        changes = {name: rest.pop(name) for name in _SAMPLING if name in rest}
+        changes = {name: rest.pop(name) for name in FIELDS if name in rest}
         if changes and isinstance(sampling, Sampling):
             sampling = dataclasses.replace(sampling, **changes)
         if rest.get("max_tokens", 0) is None:
@@ -98,13 +97,13 @@ class Request:
             from edge.constrain.functions import Functions
 
             rest["tools"] = Functions.of(rest["tools"])
-        rest["spec"] = _spec(*(rest.pop(name, None) for name in _FORMS))
+        rest["spec"] = _spec(*(rest.pop(name, None) for name in FORMS))
         stop = rest.get("stop")
         rest["stop"] = () if stop is None else check_stop(stop)
         unknown = rest.keys() - {field.name for field in dataclasses.fields(cls)}
         if unknown:
             own = {field.name for field in dataclasses.fields(cls)} - {"lead", "thinks", "spec", "constraint", "form"}
-            known = ", ".join(sorted({*_SAMPLING, *_FORMS, *own}))
+            known = ", ".join(sorted({*FIELDS, *FORMS, *own}))
             raise UsageError(f"is not an option of an answer; the options are {known}", argument=min(unknown))
         return cls(sampling=sampling, lead=lead, thinks=thinks and rest["spec"] is None, **rest)
 

@@ -240,9 +240,8 @@ class Batch:
             logprobs = [*answer.prompt_logprobs, *answer.logprobs]
             choices.append(writer.choice(i, content, reason, logprobs, answer.thoughts, calls))
             usages.append(answer.usage)
-        written, prompts = sum(usage.completion for usage in usages), usages[:: call.n]
-        read, cached = sum(usage.prompt for usage in prompts), sum(usage.cached for usage in prompts)
-        return writer.whole(choices, openai.usage(read, cached, written)), written
+        counts = openai.counts(usages, call.n)
+        return writer.whole(choices, openai.usage(*counts)), counts[2]
 
     def _write(self, line: bytes, answered: bool, tokens: int) -> None:
         with self._lock:

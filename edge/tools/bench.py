@@ -29,9 +29,9 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from edge.amounts import median
 from edge.errors import UsageError
 from edge.model.board import Board
 

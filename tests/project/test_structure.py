@@ -58,6 +58,7 @@ FLOORS = {
     # values: a limit, a thread, a configuration
     "edge.threads": 6,
     "edge.amounts": 7,
+    "edge.files": 7,
     "edge.sampling": 8,
     "edge.layers": 9,
     "edge.config": 9,

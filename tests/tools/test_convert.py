@@ -470,7 +470,7 @@ def test_a_killed_conversion_goes_on(tmp_path: Path, grouped: Path) -> None:
                              cwd=VECTORS.parent.parent, stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None and child.stdout.readline() == b"now\n"
-        with pytest.raises(Busy, match=r"m\.gguf: another process is writing it"):
+        with pytest.raises(Busy, match=r"another process is writing .*m\.gguf"):
             convert(grouped, tmp_path / "m.gguf")
     finally:
         child.kill()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import itertools
 import time
 from collections import deque
@@ -17,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import Busy, EdgeError
-from edge.sampling import Sampling
 from edge.serve import keys, received, records
 from edge.serve.calls import (
+    SAMPLING,
     Call,
     Fields,
     Refusal,
@@ -30,22 +29,20 @@ from edge.serve.calls import (
     sampling_of,
     thinking_of,
     tools_of,
+    with_form,
     with_system,
 )
 from edge.serve.client import LINE_LIMIT, QUEUE_BYTES, QUEUE_LIMIT, Channel, Lines
 from edge.serve.conversations import PATIENCE, Conversations, Job, Prefill, Ticket
+from edge.session.request import FORMS
 from edge.session.stream import BY
 
 if TYPE_CHECKING:
     from edge.engine import Engine
 
-FORMS = ("schema", "regex", "choices", "grammar")  # what an answer has to be: at most one of them
 MOST_TOKENS = 1 << 31
 TIMEOUTS = (0.001, 1e9)  # seconds
 ID_LIMIT = 256  # characters
-
-#: key of a request -> field of Sampling
-SAMPLING = {"temp": "temperature", **{each.name: each.name for each in dataclasses.fields(Sampling)}}
 
 
 @dataclass
@@ -228,7 +225,7 @@ class Client:
         messages = messages_of(request.get("messages"))
         messages = with_system(messages, self._desk.system)
         options = dict(self._desk.defaults)
-        options["sampling"] = sampling_of(fields, options.get("sampling") or Sampling(), SAMPLING)
+        options["sampling"] = sampling_of(fields, options, {"temp": "temperature", **SAMPLING})
         if (most := fields.whole("max_tokens", 0, MOST_TOKENS)) is not None:
             options["max_tokens"] = most
         if (by := fields.text("by")) is not None:
@@ -241,8 +238,8 @@ class Client:
                 raise bad("stop must be a string or a list of strings, and none may be empty", "stop")
             options["stop"] = fields.stops()
         forms = {key: checked_json(request[key], key) for key in FORMS if fields.has(key)}
-        if forms:  # in place of the one that the options gave
-            options = {key: value for key, value in options.items() if key not in FORMS} | forms
+        if forms:
+            options = with_form(options, forms)
         options |= tools_of(fields) | thinking_of(fields)
         timeout = fields.number("timeout", *TIMEOUTS, options.pop("timeout", None))
         deadline = None if timeout is None else time.monotonic() + timeout

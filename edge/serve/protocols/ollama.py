@@ -11,7 +11,6 @@ from typing import Any
 
 from edge.amounts import amount
 from edge.cache.table import Weights
-from edge.sampling import Sampling
 from edge.serve import keys
 from edge.serve.calls import (
     MOST_LOGPROBS,
@@ -24,20 +23,9 @@ from edge.serve.calls import (
     sampling_of,
     thinking_of,
     tools_of,
+    with_form,
 )
-from edge.serve.protocols.openai import FORMS, embedding, scored
-
-SAMPLING = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "min_p": "min_p",
-    "seed": "seed",
-    "repeat_penalty": "repeat_penalty",
-    "repeat_last_n": "repeat_last_n",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-}
+from edge.serve.protocols.openai import embedding, scored
 
 
 def chat(body: Any, defaults: dict[str, Any]) -> Call:
@@ -76,7 +64,7 @@ def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
     options = dict(defaults)
     given = fields.inner("options") or Fields({})
     keys.OLLAMA_OPTIONS.check(given.body, "options.")
-    options["sampling"] = sampling_of(given, defaults.get("sampling") or Sampling(), SAMPLING)
+    options["sampling"] = sampling_of(given, defaults)
     most = given.whole("num_predict", -2, 1 << 24)
     if most is not None and most >= 0:
         options["max_tokens"] = most
@@ -85,10 +73,9 @@ def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
     given.whole("num_ctx", 1, 1 << 31)  # a request can use the server's context, not more: /api/show tells it
     format_ = fields.body.get("format")
     if format_ == "json":
-        options = {key: value for key, value in options.items() if key not in FORMS} | {"schema": {"type": "object"}}
+        options = with_form(options, {"schema": {"type": "object"}})
     elif isinstance(format_, dict):
-        checked_json(format_, "format")
-        options = {key: value for key, value in options.items() if key not in FORMS} | {"schema": format_}
+        options = with_form(options, {"schema": checked_json(format_, "format")})
     elif format_ not in (None, ""):
         raise bad("format is not json or a JSON schema", "format")
     logprobs = None

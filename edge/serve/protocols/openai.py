@@ -8,32 +8,18 @@ from __future__ import annotations
 import base64
 import codecs
 import math
+import secrets
 import struct
 import time
-import uuid
 from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from edge.sampling import Sampling
 from edge.serve import calls, keys
 from edge.serve.calls import Call, Fields, Refusal, bad, dump
 from edge.session.logprobs import Logprob
+from edge.session.usage import Usage
 
-#: key of a request -> field of Sampling; the last ones are extensions of llama.cpp's server
-SAMPLING = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "seed": "seed",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-    "top_k": "top_k",
-    "min_p": "min_p",
-    "repeat_penalty": "repeat_penalty",
-    "repeat_last_n": "repeat_last_n",
-}
-
-FORMS = ("schema", "grammar", "regex", "choices")  # of an answer
 MOST_TOKENS = 1 << 24
 MOST_INPUTS = 2048  # texts of a request for embeddings
 MOST_PROMPTS = 64  # of one request; each waits for its turn in the queue
@@ -116,7 +102,7 @@ def embedding(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
 
 def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
     options = dict(defaults)
-    options["sampling"] = calls.sampling_of(fields, defaults.get("sampling") or Sampling(), SAMPLING)
+    options["sampling"] = calls.sampling_of(fields, defaults)
     most = fields.whole("max_completion_tokens", 0, MOST_TOKENS, fields.whole("max_tokens", -1, MOST_TOKENS))
     if most is not None and most >= 0:
         options["max_tokens"] = most
@@ -168,10 +154,17 @@ def _format(fields: Fields, call: Call) -> None:
         first, second, *_ = own
         raise bad(f"{first} and {second} cannot be combined", second)
     if own:
-        call.options = {name: value for name, value in call.options.items() if name not in FORMS} | own
+        call.options = calls.with_form(call.options, own)
 
 
 # ---- responses ------------------------------------------------------------------------------------------------------
+
+
+def counts(usages: Sequence[Usage], n: int) -> tuple[int, int, int]:
+    """(prompt, cached, answer) tokens of all choices; the prompt of ``n`` of them is counted once."""
+    prompts = usages[::n]
+    return (sum(each.prompt for each in prompts), sum(each.cached for each in prompts),
+            sum(each.completion for each in usages))  # fmt: skip
 
 
 def usage(prompt: int, cached: int, completion: int) -> dict[str, Any]:
@@ -205,7 +198,7 @@ class Writer:
         self.call = call
         self.chat = call.messages is not None
         self._head: dict[str, Any] = {
-            "id": ("chatcmpl-" if self.chat else "cmpl-") + (ident or uuid.uuid4().hex[:24]),
+            "id": ("chatcmpl-" if self.chat else "cmpl-") + (ident or secrets.token_hex(12)),
             "object": "",
             "created": int(time.time()),
             "model": served,

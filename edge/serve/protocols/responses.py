@@ -5,8 +5,8 @@ Nothing is stored: a client sends the whole conversation in ``input``, as items;
 
 from __future__ import annotations
 
+import secrets
 import time
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,7 +34,7 @@ def parse(body: Any, defaults: dict[str, Any]) -> Call:
     for name in ("metadata", "text", "tool_choice", "reasoning"):  # they are part of the response
         calls.checked_json(body.get(name), name)
     options = dict(defaults)
-    options["sampling"] = calls.sampling_of(fields, defaults.get("sampling") or Sampling(), SAMPLING)
+    options["sampling"] = calls.sampling_of(fields, defaults, SAMPLING)
     if (most := fields.whole("max_output_tokens", 1, openai.MOST_TOKENS)) is not None:
         options["max_tokens"] = most
     call = Call(options=options, stream=fields.flag("stream"), model=fields.text("model") or "",
@@ -301,7 +301,7 @@ class Writer:
 
 
 def _ident(kind: str) -> str:
-    return f"{kind}_{uuid.uuid4().hex}"
+    return f"{kind}_{secrets.token_hex(16)}"
 
 
 def _incomplete(reason: str | None) -> bool:

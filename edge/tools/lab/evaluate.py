@@ -17,12 +17,12 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from edge.amounts import count, human
+from edge.amounts import count, human, median
 from edge.cache.config import KVConfig, KVPlan, parse_kv_type
 from edge.errors import EdgeError, MemoryRefused, UsageError
+from edge.files import read_text
 from edge.model.footprint import available_memory
 
 if TYPE_CHECKING:
@@ -45,13 +45,7 @@ def read(engine: Engine, path: str | None = None) -> array[int]:
     ``path`` None: the dialogues that ship with the program.  Raises UsageError for a file that cannot be read.
     """
     name = str(DIALOGUES) if path is None else path
-    try:
-        text = Path(name).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is not UTF-8 text (byte {error.start})") from None
-    except OSError as error:
-        raise UsageError(f"cannot read {name}: {error.strerror}") from None
-    tokenizer = engine.tokenizer
+    text, tokenizer = read_text(name), engine.tokenizer
     if not name.endswith(".jsonl"):
         return array("i", tokenizer.encode(text))
     tokens = array("i")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import UsageError
+from edge.files import read_text
 from edge.formats.checkpoint import MOST_PLANES, Checkpoint, Tensor
 from edge.tools.planes.target import Planes, PlanesTarget, bits
 
@@ -119,12 +120,7 @@ class CalibratedTarget(PlanesTarget):
         from edge.prompt.tokenizer import Tokenizer
 
         path = self.planes.text or TEXT
-        try:
-            text = Path(path).read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{path} is not UTF-8 text (byte {error.start})") from None
-        except OSError as error:
-            raise UsageError(f"cannot read {path}: {error.strerror}") from None
+        text = read_text(str(path))
         if self.checkpoint.tokenizer.kind == "none":
             raise UsageError(f"{self.checkpoint.path}: has no tokenizer, and calibration reads a text; leave out "
                              "--calibrate")
