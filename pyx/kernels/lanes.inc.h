@@ -9,6 +9,7 @@
  *   typedef ... vf                that vector, __attribute__((vector_size(4 * LANE_WIDTH)))
  *   vf   load_half(const uint16_t *)            halves -> floats
  *   void store_half(uint16_t *, vf)             floats -> halves, round to nearest even
+ *   LARGER(a, b)                                a > b ? a : b of every lane, if there is an instruction for it
  *
  * Loops are element-wise or keep FLOAT_LANES separate sums, so vectorising them changes no bit.  Everything is static:
  * see numbers.h. */
@@ -53,8 +54,12 @@ INLINE vf load_int(const int32_t *p)
 
 INLINE vf pick(vi mask, vf yes, vf no) { return (vf)(((vi)yes & mask) | ((vi)no & ~mask)); }
 
-/* The larger of two vectors, lane by lane; b where a is NaN. */
+/* The larger of two vectors, lane by lane; b where one is NaN. */
+#ifdef LARGER
+INLINE vf larger(vf a, vf b) { return (vf)LARGER(a, b); }
+#else
 INLINE vf larger(vf a, vf b) { return pick(a > b, a, b); }
+#endif
 
 /* The lanes as quarters, so that the last steps of a reduction are written once for every vector width. */
 INLINE void quarters(const vf v[VECTORS], v4 q[4]) { memcpy(q, v, sizeof(v4[4])); }
@@ -70,8 +75,12 @@ INLINE float tree_sum(const vf v[VECTORS])
 
 INLINE v4 larger4(v4 a, v4 b)
 {
+#ifdef LARGER4
+    return (v4)LARGER4(a, b);
+#else
     i4 mask = a > b;
     return (v4)(((i4)a & mask) | ((i4)b & ~mask));
+#endif
 }
 
 /* The largest lane, if larger than m.  (Any order gives the same bits, but for the sign of a zero.) */
@@ -86,11 +95,10 @@ INLINE float tree_max(const vf v[VECTORS], float m)
     return q[0][3] > m ? q[0][3] : m;
 }
 
-/* kernel_expf of every lane. */
-INLINE vf exp_lanes(vf x)
+/* kernel_expf of every lane that is at most 88. */
+INLINE vf exp_falling(vf x)
 {
-    vf none = {0}, c = pick(x > 88.0f, none + 88.0f, x);
-    c = pick(c < -87.0f, none - 87.0f, c);
+    vf none = {0}, c = larger(none - 87.0f, x);
     vf magic = c * 1.44269504088896341f + 12582912.0f;
     vf n = magic - 12582912.0f;
     vf r = (c - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -102,8 +110,14 @@ INLINE vf exp_lanes(vf x)
     p = p * r + 5.0000001201e-1f;
     p = (p * (r * r) + r) + 1.0f;
     vf y = p * (vf)(((vu)magic - 0x4b400000u + 127u) << 23);
-    y = pick(x > 88.0f, none + INFINITY, y);
     return pick(x < -87.0f, none, y);
+}
+
+/* kernel_expf of every lane. */
+INLINE vf exp_lanes(vf x)
+{
+    vf none = {0};
+    return pick(x > 88.0f, none + INFINITY, exp_falling(pick(x > 88.0f, none + 88.0f, x)));
 }
 
 /* ---- scales per group -------------------------------------------------------------------------------------------- */
