@@ -3,8 +3,8 @@
     python benchmarks/attention.py [--shape 2b-4t] [--kv f16,int8,...] [--depth 2048,8192] [--threads 1,2]
                                    [--isa avx2,avx512vnni] [--json]
 
-All layers of a model of that shape, one after the other, each over pages of its own, so that nothing but memory holds
-them; types and numbers of threads take turns, round by round.  Printed are medians in ms a token over all layers, with
+All layers with attention of a model of that shape, one after the other, each over pages of its own, so that nothing but
+memory holds them; types and numbers of threads take turns, round by round.  Printed are medians in ms a token over all layers, with
 the least and the most of the rounds, less what the same calls take over 16 tokens; GB/s of pages read; the share of the
 first type's milliseconds; and how many times as long one thread (the first number) takes.  A target (--isa) is chosen
 once in a process, so each has a process of its own.  Page contents are random: real sealed pages of random keys and
@@ -98,7 +98,7 @@ def measure(
 
     def token(cache: KVCache, n: int) -> float:
         begun = time.perf_counter()
-        for layer in range(config.n_layer):
+        for layer in range(config.kv_shape[0]):
             attention(cache, layer, q, k, v, n, False, None, workspace)
         return (time.perf_counter() - begun) * 1e3
 

@@ -27,6 +27,7 @@
 enum {
     LANES = FLOAT_LANES,
     VECTORS = FLOAT_LANES / LANE_WIDTH, /* native vectors that hold the lanes                */
+    PAGE_VECTORS = KV_PAGE / LANE_WIDTH, /* and a number for each token of a KV page         */
     HEAD_ROWS = 4,                      /* rows of a float head that share the activations   */
 };
 
@@ -95,29 +96,34 @@ INLINE float tree_max(const vf v[VECTORS], float m)
     return q[0][3] > m ? q[0][3] : m;
 }
 
-/* kernel_expf of every lane that is at most 88. */
-INLINE vf exp_falling(vf x)
+/* kernel_expf of every lane of n vectors <= PAGE_VECTORS, all of them at most 88.  Step by step for all: a processor looks no further
+ * ahead than one or two of these chains. */
+INLINE void exp_falling(int n, vf *x)
 {
-    vf none = {0}, c = larger(none - 87.0f, x);
-    vf magic = c * 1.44269504088896341f + 12582912.0f;
-    vf n = magic - 12582912.0f;
-    vf r = (c - n * 0.693359375f) + n * 2.12194440e-4f;
-    vf p = none + 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = (p * (r * r) + r) + 1.0f;
-    vf y = p * (vf)(((vu)magic - 0x4b400000u + 127u) << 23);
-    return pick(x < -87.0f, none, y);
+    const vf none = {0};
+    vf scale[PAGE_VECTORS], r[PAGE_VECTORS], p[PAGE_VECTORS];
+#define EACH for (int i = 0; i < n; i++)
+    EACH r[i] = larger(none - 87.0f, x[i]);
+    EACH scale[i] = r[i] * 1.44269504088896341f + 12582912.0f;
+    EACH p[i] = scale[i] - 12582912.0f;
+    EACH r[i] = (r[i] - p[i] * 0.693359375f) + p[i] * 2.12194440e-4f;
+    EACH scale[i] = (vf)(((vu)scale[i] - 0x4b400000u + 127u) << 23);
+    EACH p[i] = (none + 1.9875691500e-4f) * r[i] + 1.3981999507e-3f;
+    EACH p[i] = p[i] * r[i] + 8.3334519073e-3f;
+    EACH p[i] = p[i] * r[i] + 4.1665795894e-2f;
+    EACH p[i] = p[i] * r[i] + 1.6666665459e-1f;
+    EACH p[i] = p[i] * r[i] + 5.0000001201e-1f;
+    EACH p[i] = (p[i] * (r[i] * r[i]) + r[i]) + 1.0f;
+    EACH x[i] = pick(x[i] < -87.0f, none, p[i] * scale[i]);
+#undef EACH
 }
 
 /* kernel_expf of every lane. */
 INLINE vf exp_lanes(vf x)
 {
-    vf none = {0};
-    return pick(x > 88.0f, none + INFINITY, exp_falling(pick(x > 88.0f, none + 88.0f, x)));
+    vf none = {0}, y = pick(x > 88.0f, none + 88.0f, x);
+    exp_falling(1, &y);
+    return pick(x > 88.0f, none + INFINITY, y);
 }
 
 /* ---- scales per group -------------------------------------------------------------------------------------------- */

@@ -28,7 +28,6 @@
 
 enum {
     QUERIES = 4, /* queries that share one pass over a block */
-    PAGE_VECTORS = KV_PAGE / LANE_WIDTH,
     VALUE_VECTORS = VALUE_DIMS / LANE_WIDTH,
     HALF_TILE = HALF_VECTORS * HALF_WIDTH,
 };
@@ -175,13 +174,16 @@ INLINE void softmax_some(int64_t head_dim, int n, int all, const vi mask[PAGE_VE
             for (int64_t d = 0; d < head_dim; d++)
                 o[i * head_dim + d] *= c;
         }
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        for (int v = 0; v < PAGE_VECTORS; v++)
+            p[i][v] -= top[i];
+        exp_falling(PAGE_VECTORS, p[i]);
         for (int v = 0; v < PAGE_VECTORS; v++) {
-            p[i][v] = exp_falling(p[i][v] - top[i]);
             if (!all)
                 p[i][v] = pick(mask[v], p[i][v], none);
             store_float(s + i * KV_PAGE + v * LANE_WIDTH, p[i][v]);
         }
+    }
     sum += page_sums(n, p);
     memcpy(m, &top, (size_t)n * sizeof *m);
     memcpy(l, &sum, (size_t)n * sizeof *l);
