@@ -4,11 +4,12 @@
                                    [--isa avx2,avx512vnni] [--json]
 
 All layers with attention of a model of that shape, one after the other, each over pages of its own, so that nothing but
-memory holds them; types and numbers of threads take turns, round by round.  Printed are medians in ms a token over all layers, with
-the least and the most of the rounds, less what the same calls take over 16 tokens; GB/s of pages read; the share of the
-first type's milliseconds; and how many times as long one thread (the first number) takes.  A target (--isa) is chosen
-once in a process, so each has a process of its own.  Page contents are random: real sealed pages of random keys and
-values.
+memory holds them; types and numbers of threads take turns, round by round.  Printed are ms a token over all layers,
+less what the same calls take over 16 tokens: the median of the rounds, and the sum of each layer's least, which other
+work on the machine disturbs little, because a layer takes less than a time slice.  From the least: GB/s of pages read,
+the share of the first type's milliseconds, and how many times as long one thread (the first number) takes.  A target
+(--isa) is chosen once in a process, so each has a process of its own.  Page contents are random: real sealed pages of
+random keys and values.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -79,48 +81,48 @@ class Row:
     kv: str
     threads: int
     ms: float  # a token, all layers, median, less that of 16 tokens
-    least: float
-    most: float
+    least: float  # the sum of each layer's least, less that of 16 tokens
     gbs: float
-    share: float  # of the first type's ms with as many threads
-    gain: float  # the ms of the first number of threads over these
+    share: float  # of the first type's least with as many threads
+    gain: float  # the least of the first number of threads over this one
 
 
 def measure(
     config: ModelConfig, types: Sequence[str], depth: int, threads: Sequence[int], rounds: int
 ) -> tuple[list[Row], dict[int, float]]:
-    """The rows, and for each number of threads ms a token of the same calls over 16 tokens."""
+    """The rows, and for each number of threads the least ms a token of the same calls over 16 tokens."""
     caches = {kv_type: filled(config, kv_type, depth) for kv_type in dict.fromkeys(map(page_types, types))}
-    little = KVCache(*config.kv_shape, PAGE, "f16")
+    caches[""] = KVCache(*config.kv_shape, PAGE, "f16")
     random, workspace = Random(2), Workspace()
     q = array.array("f", (x / config.head_dim**0.5 for x in floats(random, config.n_head * config.head_dim)))
     k, v = (floats(random, config.n_kv_head * config.head_dim) for _ in range(2))
 
-    def token(cache: KVCache, n: int) -> float:
-        begun = time.perf_counter()
+    def token(cache: KVCache, n: int) -> list[float]:
+        """Milliseconds of each layer."""
+        times = [time.perf_counter()]
         for layer in range(config.kv_shape[0]):
             attention(cache, layer, q, k, v, n, False, None, workspace)
-        return (time.perf_counter() - begun) * 1e3
+            times.append(time.perf_counter())
+        return [(end - begin) * 1e3 for begin, end in pairwise(times)]
 
-    samples: dict[tuple[str, int], list[float]] = {(kv_type, n): [] for kv_type in caches for n in threads}
-    calls: dict[int, list[float]] = {n: [] for n in threads}
+    samples: dict[tuple[str, int], list[list[float]]] = {(kv_type, n): [] for kv_type in caches for n in threads}
     for turn in range(rounds + 1):
-        for n in threads:
-            for kv_type, cache in caches.items():
-                ms = token(cache, n)
-                if turn:  # the first touches everything once
-                    samples[kv_type, n].append(ms)
-            calls[n].append(token(little, n))
-    least = {n: median(calls[n]) for n in threads}
-    adds = {key: median(found) - least[key[1]] for key, found in samples.items()}
-    base = next(iter(caches))
-    rows = []
-    for (kv_type, n), found in samples.items():
-        one, two = (KVCache.bytes_for(*config.kv_shape, tokens, kv_type) for tokens in (depth, 2 * depth))
-        ms = adds[kv_type, n]
-        rows.append(Row(kv_type, n, ms, min(found) - least[n], max(found) - least[n], (two - one) / ms / 1e6,
-                        ms / adds[base, n], adds[kv_type, threads[0]] / ms))  # fmt: skip
-    return rows, least
+        for (kv_type, n), found in samples.items():
+            layers = token(caches[kv_type], n)
+            if turn:  # the first touches everything once
+                found.append(layers)
+    medians = {key: median(map(sum, found)) for key, found in samples.items()}
+    leasts = {key: sum(map(min, zip(*found, strict=True))) for key, found in samples.items()}
+    calls = {n: leasts["", n] for n in threads}
+    base, rows = next(iter(caches)), []
+    for kv_type, n in samples:
+        if kv_type:
+            one, two = (KVCache.bytes_for(*config.kv_shape, tokens, kv_type) for tokens in (depth, 2 * depth))
+            least = leasts[kv_type, n] - calls[n]
+            rows.append(Row(kv_type, n, medians[kv_type, n] - medians["", n], least, (two - one) / least / 1e6,
+                            least / (leasts[base, n] - calls[n]),
+                            (leasts[kv_type, threads[0]] - calls[threads[0]]) / least))  # fmt: skip
+    return rows, calls
 
 
 def main() -> None:
@@ -156,10 +158,10 @@ def main() -> None:
             continue
         took = ", ".join(f"{ms:.2f} ms with {n} threads" for n, ms in calls.items())
         print(f"\n{config.name}, {depth} tokens, {cpu.isa()}, {options.rounds} rounds; 16 tokens take {took}")
-        print(f"| KV | threads | ms added [least-most] | GB/s | of {rows[0].kv} | gain |\n|---|---|---|---|---|---|")
+        print(f"| KV | threads | ms added | least | GB/s | of {rows[0].kv} | gain |\n|---|---|---|---|---|---|---|")
         for row in rows:
-            print(f"| {row.kv} | {row.threads} | {row.ms:.2f} [{row.least:.2f}-{row.most:.2f}] | {row.gbs:.1f} "
-                  f"| {row.share:.2f} | {row.gain:.2f}x |", flush=True)  # fmt: skip
+            print(f"| {row.kv} | {row.threads} | {row.ms:.2f} | {row.least:.2f} | {row.gbs:.1f} | {row.share:.2f} "
+                  f"| {row.gain:.2f}x |", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -122,19 +122,15 @@ INLINE void value_i4_some(const uint8_t *v, const uint8_t *next, int64_t head_di
     const uint16_t *least = scales + head_dim / group * KV_PAGE;
     for (int64_t g = 0; g < head_dim; g += group, scales += KV_PAGE, least += KV_PAGE) {
         uint8_t u[QUERIES][KV_PAGE];
-        vf vs[PAGE_VECTORS], vm[PAGE_VECTORS], w[QUERIES][PAGE_VECTORS], b[QUERIES][PAGE_VECTORS];
-        page_halves(scales, vs);
-        page_halves(least, vm);
+        vf x[PAGE_VECTORS], w[QUERIES][PAGE_VECTORS];
         prefetch_same(scales, v, next);
         prefetch_same(least, v, next);
-        for (int i = 0; i < n; i++) {
-            page_floats(p + i * KV_PAGE, w[i]);
-            for (int j = 0; j < PAGE_VECTORS; j++) {
-                b[i][j] = w[i][j] * vm[j];
-                w[i][j] *= vs[j];
-            }
-        }
-        v4 base = page_sums(n, b), unit = weigh(n, w, u);
+        page_halves(least, x);
+        weights_times(n, p, x, w);
+        v4 base = page_sums(n, w);
+        page_halves(scales, x);
+        weights_times(n, p, x, w);
+        v4 unit = weigh(n, w, u);
         int64_t d = g;
         for (; d + VALUE_DIMS <= g + group; d += VALUE_DIMS) {
             vi sum[QUERIES][VALUE_VECTORS];

@@ -251,6 +251,16 @@ static void value_f16(const void *v, const void *next, int64_t head_dim, int64_t
 #undef PART
 }
 
+/* w[i][t] = p[i][t] * x[t] */
+INLINE void weights_times(int n, const float *p, const vf x[PAGE_VECTORS], vf w[QUERIES][PAGE_VECTORS])
+{
+    for (int i = 0; i < n; i++) {
+        page_floats(p + i * KV_PAGE, w[i]);
+        for (int v = 0; v < PAGE_VECTORS; v++)
+            w[i][v] *= x[v];
+    }
+}
+
 /* Weights w >= 0 of n queries as bytes, 255 for the largest of each.  Returns the worth of one unit, 0 where all weights
  * are. */
 INLINE v4 weigh(int n, const vf w[QUERIES][PAGE_VECTORS], uint8_t (*u)[KV_PAGE])
@@ -278,11 +288,7 @@ INLINE void value_i8_some(const int8_t *v, const void *next, int64_t head_dim, i
     uint8_t u[WEIGHT_PARTS * QUERIES][KV_PAGE];
     vf vs[PAGE_VECTORS], w[QUERIES][PAGE_VECTORS];
     page_halves((const uint16_t *)(v + head_dim * KV_PAGE), vs);
-    for (int i = 0; i < n; i++) {
-        page_floats(p + i * KV_PAGE, w[i]);
-        for (int j = 0; j < PAGE_VECTORS; j++)
-            w[i][j] *= vs[j];
-    }
+    weights_times(n, p, vs, w);
     v4 unit = weigh(n, w, u);
     if (WEIGHT_PARTS == 2)
         for (int i = 0; i < n; i++)
