@@ -62,13 +62,6 @@ INLINE vb zip_high64(vb a, vb b) { return _mm256_unpackhi_epi64(a, b); }
 INLINE vb bytes(int x) { return _mm256_set1_epi8((char)x); }
 INLINE vb ints(int32_t x) { return _mm256_set1_epi32(x); }
 INLINE vb and32(vb a, vb b) { return _mm256_and_si256(a, b); }
-/* A sum of a loop: GCC may keep it in memory, and then each step waits for the store of the one before. */
-INLINE vb in_register(vb a)
-{
-    __asm__("" : "+x"(a));
-    return a;
-}
-
 INLINE void put_sums(vi *at, vb sums) { at[0] = (vi)sums; }
 INLINE vb shift16(vb a, int n) { return _mm256_srli_epi16(a, n); }
 INLINE vb add32(vb a, vb b) { return _mm256_add_epi32(a, b); }

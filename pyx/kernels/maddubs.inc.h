@@ -398,8 +398,8 @@ INLINE void dot_keys_i4(const uint8_t *k, const uint8_t *next, int64_t n_quad, i
                 vb c = load32(k + 64 * h + 32 * half), k0 = low_nibbles(c), k1 = high_nibbles(c);
                 for (int i = 0; i < n; i++) {
                     vb qv = broadcast4(q + i * ld_q + 4 * h);
-                    a[i] = in_register(dot_narrow(a[i], k0, qv));
-                    b[i] = in_register(dot_narrow(b[i], k1, qv));
+                    a[i] = keep(dot_narrow(a[i], k0, qv));
+                    b[i] = keep(dot_narrow(b[i], k1, qv));
                 }
             }
             for (int i = 0; i < n; i++) {

@@ -75,7 +75,6 @@ INLINE vb zip_high64(vb a, vb b) { return PAIRS(_mm_unpackhi_epi64, a, b); }
 INLINE vb bytes(int x) { return twice(_mm_set1_epi8((char)x)); }
 INLINE vb ints(int32_t x) { return twice(_mm_set1_epi32(x)); }
 INLINE vb and32(vb a, vb b) { return PAIRS(_mm_and_si128, a, b); }
-INLINE vb in_register(vb a) { return a; } /* there are too many for the registers */
 INLINE void put_sums(vi *at, vb sums) { at[0] = (vi)sums.lo, at[1] = (vi)sums.hi; }
 INLINE vb shift16(vb a, int n) { return BOTH(_mm_srli_epi16, a, n); }
 INLINE vb add32(vb a, vb b) { return PAIRS(_mm_add_epi32, a, b); }
