@@ -9,7 +9,8 @@
  *   typedef ... vf                that vector, __attribute__((vector_size(4 * LANE_WIDTH)))
  *   vf   load_half(const uint16_t *)            halves -> floats
  *   void store_half(uint16_t *, vf)             floats -> halves, round to nearest even
- *   LARGER(a, b)                                a > b ? a : b of every lane, if there is an instruction for it
+ *   LARGER(a, b)                                a > b ? a : b of every lane, if there is an instruction for it;
+ *                                               LARGER4 of four
  *
  * Loops are element-wise or keep FLOAT_LANES separate sums, so vectorising them changes no bit.  Everything is static:
  * see numbers.h. */
@@ -26,9 +27,9 @@
 
 enum {
     LANES = FLOAT_LANES,
-    VECTORS = FLOAT_LANES / LANE_WIDTH, /* native vectors that hold the lanes                */
-    PAGE_VECTORS = KV_PAGE / LANE_WIDTH, /* and a number for each token of a KV page         */
-    HEAD_ROWS = 4,                      /* rows of a float head that share the activations   */
+    VECTORS = FLOAT_LANES / LANE_WIDTH,  /* native vectors that hold the lanes                */
+    PAGE_VECTORS = KV_PAGE / LANE_WIDTH, /* those that hold a number for each token of a page */
+    HEAD_ROWS = 4,                       /* rows of a float head that share the activations   */
 };
 
 INLINE vf load_float(const float *p)
@@ -96,8 +97,8 @@ INLINE float tree_max(const vf v[VECTORS], float m)
     return q[0][3] > m ? q[0][3] : m;
 }
 
-/* kernel_expf of every lane of n vectors <= PAGE_VECTORS, all of them at most 88.  Step by step for all: a processor looks no further
- * ahead than one or two of these chains. */
+/* kernel_expf of every lane of n vectors, at most PAGE_VECTORS, no lane above 88.  Every step for all of them: a
+ * processor looks ahead no further than two or three of these chains. */
 INLINE void exp_falling(int n, vf *x)
 {
     const vf none = {0};

@@ -11,8 +11,8 @@
  *   dot_keys_i8(k, next, head_dim, n, q, s)          s[i] = sum_d q[i][d] * k[d]
  *   dot_values_i8(v, next, head_dim, d, n, u, sum)   sum[i] = sum_t u[i][t] * v[t] for dimensions d .. d + VALUE_DIMS
  *   VALUE_DIMS                                       a multiple of LANE_WIDTH
- *   WEIGHT_PARTS                                     2 if dot_values_i8 gets the low nibbles of u in rows 0 .. n - 1 and
- *                                                    the high ones in rows QUERIES .. QUERIES + n - 1; else 1
+ *   WEIGHT_PARTS                                     1; or 2, if dot_values_i8 gets the low nibbles of u in rows i and
+ *                                                    the high ones in rows QUERIES + i
  *   round_bytes(x, u)                                floats of a page in 0 .. 255 -> bytes, round half to even
  *
  * `next` is the block that will be read after this one: every kernel fetches it, line by line, while it reads this
@@ -61,12 +61,11 @@ INLINE void page_floats(const float *x, vf y[PAGE_VECTORS])
         y[v] = load_float(x + v * LANE_WIDTH);
 }
 
-/* Four reductions end together: of the vectors x[i], halves of halves that are to be combined. */
-#define TAKE(a, b, ...) PICK(i4, a, b, __VA_ARGS__)
-#define LOW_PAIRS(a, b) TAKE(a, b, 0, 4, 1, 5)
-#define HIGH_PAIRS(a, b) TAKE(a, b, 2, 6, 3, 7)
-#define LOW_HALVES(a, b) TAKE(a, b, 0, 1, 4, 5)
-#define HIGH_HALVES(a, b) TAKE(a, b, 2, 3, 6, 7)
+/* The reductions of four queries end together: of two of them the lanes that come first, and those added to them. */
+#define LOW_PAIRS(a, b) PICK(i4, a, b, 0, 4, 1, 5)
+#define HIGH_PAIRS(a, b) PICK(i4, a, b, 2, 6, 3, 7)
+#define LOW_HALVES(a, b) PICK(i4, a, b, 0, 1, 4, 5)
+#define HIGH_HALVES(a, b) PICK(i4, a, b, 2, 3, 6, 7)
 
 /* One sum for each of n queries: lane j takes tokens j and j + 16, then the tree. */
 INLINE v4 page_sums(int n, const vf x[QUERIES][PAGE_VECTORS])
@@ -261,8 +260,8 @@ INLINE void weights_times(int n, const float *p, const vf x[PAGE_VECTORS], vf w[
     }
 }
 
-/* Weights w >= 0 of n queries as bytes, 255 for the largest of each.  Returns the worth of one unit, 0 where all weights
- * are. */
+/* Weights w >= 0 of n queries as bytes, 255 for the largest of each.  Returns the worth of one unit, 0 where all
+ * weights are. */
 INLINE v4 weigh(int n, const vf w[QUERIES][PAGE_VECTORS], uint8_t (*u)[KV_PAGE])
 {
     v4 top = page_maxima(n, w);
