@@ -20,8 +20,8 @@
 #ifndef BITNET_EDGE_PAGES_H
 #define BITNET_EDGE_PAGES_H
 
-#if !defined(HALF_WIDTH) || !defined(HALF_VECTORS) || !defined(VALUE_DIMS)
-#error "pages.inc.h needs HALF_WIDTH, HALF_VECTORS and VALUE_DIMS, from the target that includes it"
+#if !defined(HALF_WIDTH) || !defined(HALF_VECTORS) || !defined(VALUE_DIMS) || !defined(WEIGHT_PARTS)
+#error "pages.inc.h needs HALF_WIDTH, HALF_VECTORS, VALUE_DIMS and WEIGHT_PARTS, from the target that includes it"
 #endif
 
 #include "lanes.inc.h"
