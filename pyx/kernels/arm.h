@@ -33,6 +33,17 @@ INLINE vf load_half(const uint16_t *p) { return (vf)vcvt_f32_f16(vreinterpret_f1
 
 INLINE void store_half(uint16_t *p, vf v) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v))); }
 
+INLINE uint16x8_t round_pair(vf a, vf b)
+{
+    return vcombine_u16(vmovn_u32(vcvtnq_u32_f32((float32x4_t)a)), vmovn_u32(vcvtnq_u32_f32((float32x4_t)b)));
+}
+
+INLINE void round_bytes(const vf x[8], uint8_t *u)
+{
+    for (int i = 0; i < 8; i += 2)
+        vst1_u8(u + 4 * i, vmovn_u16(round_pair(x[i], x[i + 1])));
+}
+
 #define HALF_WIDTH LANE_WIDTH
 #define HALF_VECTORS 4
 #define load_half_h load_half

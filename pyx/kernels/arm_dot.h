@@ -162,6 +162,7 @@ INLINE void dot_keys_i4(const uint8_t *k, const uint8_t *next, int64_t n_quad, i
 }
 
 #define VALUE_DIMS 16
+#define WEIGHT_PARTS 1
 /* Both sides are unsigned. */
 INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_dim, int64_t d, int n,
                           const uint8_t (*u)[KV_PAGE], vi (*sum)[4])

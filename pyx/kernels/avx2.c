@@ -19,14 +19,6 @@ INLINE vb dot_abs(vb sums, vb a, vb b)
     return add32(sums, widen_by(_mm256_maddubs_epi16(_mm256_abs_epi8(a), _mm256_sign_epi8(b, a)), 1));
 }
 
-/* u8 x i8 pairs reach 2 * 255 * 127 = 64770 and would saturate in vpmaddubsw, so the even and the odd bytes of both
- * sides are widened to int16. */
-INLINE vb dot_wide(vb sums, vb u, vb x)
-{
-    vb even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8), odd = _mm256_srai_epi16(x, 8);
-    return dot16(dot16(sums, even, and32(u, _mm256_set1_epi16(0xff))), odd, shift16(u, 8));
-}
-
 #include "maddubs.inc.h"
 
 const struct kernels kernels_avx2 = {.name = "avx2", MADDUBS_KERNELS};

@@ -16,6 +16,20 @@ INLINE void store_half(uint16_t *p, vf v)
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
 }
 
+#define LARGER(a, b) _mm256_max_ps((__m256)(a), (__m256)(b))
+
+INLINE __m256i round_pair(vf a, vf b)
+{
+    return _mm256_packs_epi32(_mm256_cvtps_epi32((__m256)a), _mm256_cvtps_epi32((__m256)b));
+}
+
+INLINE void round_bytes(const vf x[4], uint8_t *u)
+{
+    __m256i packed = _mm256_packus_epi16(round_pair(x[0], x[1]), round_pair(x[2], x[3]));
+    packed = _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)); /* packs work in halves */
+    _mm256_storeu_si256((__m256i *)u, packed);
+}
+
 #define HALF_WIDTH LANE_WIDTH
 #define HALF_VECTORS 2
 #define load_half_h load_half
@@ -48,6 +62,7 @@ INLINE vb zip_high64(vb a, vb b) { return _mm256_unpackhi_epi64(a, b); }
 INLINE vb bytes(int x) { return _mm256_set1_epi8((char)x); }
 INLINE vb ints(int32_t x) { return _mm256_set1_epi32(x); }
 INLINE vb and32(vb a, vb b) { return _mm256_and_si256(a, b); }
+INLINE void put_sums(vi *at, vb sums) { at[0] = (vi)sums; }
 INLINE vb shift16(vb a, int n) { return _mm256_srli_epi16(a, n); }
 INLINE vb add32(vb a, vb b) { return _mm256_add_epi32(a, b); }
 INLINE vb keep(vb a)

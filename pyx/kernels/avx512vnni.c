@@ -226,6 +226,14 @@ INLINE void store_half(uint16_t *p, vf v)
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
 }
 
+#define LARGER(a, b) _mm512_max_ps((__m512)(a), (__m512)(b))
+
+INLINE void round_bytes(const vf x[2], uint8_t *u)
+{
+    for (int i = 0; i < 2; i++)
+        _mm_storeu_si128((__m128i *)u + i, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32((__m512)x[i])));
+}
+
 /* Multiplications and additions of 256 bits: those of 512 take 1.25 times as long on Zen 4 (benchmarks/SPEED.md). */
 #define HALF_WIDTH 8
 #define HALF_VECTORS 2
@@ -519,13 +527,14 @@ INLINE void dot_keys_i4(const uint8_t *k, const uint8_t *next, int64_t n_quad, i
 }
 
 #define VALUE_DIMS 16
+#define WEIGHT_PARTS 1
 INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
                           const uint8_t (*u)[KV_PAGE], vi (*sum)[1])
 {
     __m512i a[4];
     for (int i = 0; i < n; i++)
         a[i] = _mm512_setzero_si512();
-    for (int t = 0; t < KV_PAGE; t += 4) {
+    ROLLED for (int t = 0; t < KV_PAGE; t += 4) {
         prefetch_l2(next + t * head_dim + d * 4);
         __m512i vv = load512(v + t * head_dim + d * 4);
         for (int i = 0; i < n; i++)
@@ -541,7 +550,7 @@ INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_di
     __m512i a[4], b[4];
     for (int i = 0; i < n; i++)
         a[i] = b[i] = _mm512_setzero_si512();
-    for (int t = 0; t < KV_PAGE / 2; t += 4) {
+    ROLLED for (int t = 0; t < KV_PAGE / 2; t += 4) {
         prefetch_l2(next + t * head_dim + d * 4);
         __m512i c = load512(v + t * head_dim + d * 4), v0 = low_nibbles(c), v1 = high_nibbles(c);
         for (int i = 0; i < n; i++) {

@@ -17,7 +17,6 @@ INLINE vb dot16(vb sums, vb a, vb b) { return _mm256_dpwssd_epi32(sums, a, b); }
 #endif
 INLINE vb widen_by(vb sums, int factor) { return factor == 4 ? _mm256_slli_epi32(sums, 2) : sums; }
 INLINE vb dot_abs(vb sums, vb a, vb b) { return dot_narrow(sums, _mm256_abs_epi8(a), _mm256_sign_epi8(b, a)); }
-INLINE vb dot_wide(vb sums, vb u, vb x) { return dot_narrow(sums, u, x); }
 
 #include "maddubs.inc.h"
 

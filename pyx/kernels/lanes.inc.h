@@ -9,6 +9,8 @@
  *   typedef ... vf                that vector, __attribute__((vector_size(4 * LANE_WIDTH)))
  *   vf   load_half(const uint16_t *)            halves -> floats
  *   void store_half(uint16_t *, vf)             floats -> halves, round to nearest even
+ *   LARGER(a, b)                                a > b ? a : b of every lane, if there is an instruction for it;
+ *                                               LARGER4 of four
  *
  * Loops are element-wise or keep FLOAT_LANES separate sums, so vectorising them changes no bit.  Everything is static:
  * see numbers.h. */
@@ -25,8 +27,9 @@
 
 enum {
     LANES = FLOAT_LANES,
-    VECTORS = FLOAT_LANES / LANE_WIDTH, /* native vectors that hold the lanes                */
-    HEAD_ROWS = 4,                      /* rows of a float head that share the activations   */
+    VECTORS = FLOAT_LANES / LANE_WIDTH,  /* native vectors that hold the lanes                */
+    PAGE_VECTORS = KV_PAGE / LANE_WIDTH, /* those that hold a number for each token of a page */
+    HEAD_ROWS = 4,                       /* rows of a float head that share the activations   */
 };
 
 INLINE vf load_float(const float *p)
@@ -53,8 +56,12 @@ INLINE vf load_int(const int32_t *p)
 
 INLINE vf pick(vi mask, vf yes, vf no) { return (vf)(((vi)yes & mask) | ((vi)no & ~mask)); }
 
-/* The larger of two vectors, lane by lane; b where a is NaN. */
+/* The larger of two vectors, lane by lane; b where one is NaN. */
+#ifdef LARGER
+INLINE vf larger(vf a, vf b) { return (vf)LARGER(a, b); }
+#else
 INLINE vf larger(vf a, vf b) { return pick(a > b, a, b); }
+#endif
 
 /* The lanes as quarters, so that the last steps of a reduction are written once for every vector width. */
 INLINE void quarters(const vf v[VECTORS], v4 q[4]) { memcpy(q, v, sizeof(v4[4])); }
@@ -70,8 +77,12 @@ INLINE float tree_sum(const vf v[VECTORS])
 
 INLINE v4 larger4(v4 a, v4 b)
 {
+#ifdef LARGER4
+    return (v4)LARGER4(a, b);
+#else
     i4 mask = a > b;
     return (v4)(((i4)a & mask) | ((i4)b & ~mask));
+#endif
 }
 
 /* The largest lane, if larger than m.  (Any order gives the same bits, but for the sign of a zero.) */
@@ -86,24 +97,34 @@ INLINE float tree_max(const vf v[VECTORS], float m)
     return q[0][3] > m ? q[0][3] : m;
 }
 
+/* kernel_expf of every lane of n vectors, at most PAGE_VECTORS, no lane above 88.  Every step for all of them: a
+ * processor looks ahead no further than two or three of these chains. */
+INLINE void exp_falling(int n, vf *x)
+{
+    const vf none = {0};
+    vf scale[PAGE_VECTORS], r[PAGE_VECTORS], p[PAGE_VECTORS];
+#define EACH for (int i = 0; i < n; i++)
+    EACH r[i] = larger(none - 87.0f, x[i]);
+    EACH scale[i] = r[i] * 1.44269504088896341f + 12582912.0f;
+    EACH p[i] = scale[i] - 12582912.0f;
+    EACH r[i] = (r[i] - p[i] * 0.693359375f) + p[i] * 2.12194440e-4f;
+    EACH scale[i] = (vf)(((vu)scale[i] - 0x4b400000u + 127u) << 23);
+    EACH p[i] = (none + 1.9875691500e-4f) * r[i] + 1.3981999507e-3f;
+    EACH p[i] = p[i] * r[i] + 8.3334519073e-3f;
+    EACH p[i] = p[i] * r[i] + 4.1665795894e-2f;
+    EACH p[i] = p[i] * r[i] + 1.6666665459e-1f;
+    EACH p[i] = p[i] * r[i] + 5.0000001201e-1f;
+    EACH p[i] = (p[i] * (r[i] * r[i]) + r[i]) + 1.0f;
+    EACH x[i] = pick(x[i] < -87.0f, none, p[i] * scale[i]);
+#undef EACH
+}
+
 /* kernel_expf of every lane. */
 INLINE vf exp_lanes(vf x)
 {
-    vf none = {0}, c = pick(x > 88.0f, none + 88.0f, x);
-    c = pick(c < -87.0f, none - 87.0f, c);
-    vf magic = c * 1.44269504088896341f + 12582912.0f;
-    vf n = magic - 12582912.0f;
-    vf r = (c - n * 0.693359375f) + n * 2.12194440e-4f;
-    vf p = none + 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = (p * (r * r) + r) + 1.0f;
-    vf y = p * (vf)(((vu)magic - 0x4b400000u + 127u) << 23);
-    y = pick(x > 88.0f, none + INFINITY, y);
-    return pick(x < -87.0f, none, y);
+    vf none = {0}, y = pick(x > 88.0f, none + 88.0f, x);
+    exp_falling(1, &y);
+    return pick(x > 88.0f, none + INFINITY, y);
 }
 
 /* ---- scales per group -------------------------------------------------------------------------------------------- */

@@ -16,11 +16,11 @@
  *   add_wide(wide, sums)              int64 lanes (in no special order) + int32 lanes
  *   dot_narrow(sums, u, x)            narrow sums + products of unsigned and signed bytes: int16 lanes of neighbouring
  *                                     pairs, where the bounds show that they fit; or int32 lanes of four
- *   widen_by(sums, f)                 narrow sums times f (1 or 4, a constant) as int32 lanes of four bytes each
+ *   widen_by(sums, f)                 narrow sums times f (1, 4 or 16, a constant) as int32 lanes of four bytes each
  *   dot_abs(sums, a, b)               int32 sums + products of signed bytes of +-127
- *   dot_wide(sums, u, x)              int32 sums + products of any unsigned and signed bytes
  *   keep(sums)                        the same sums; else compilers add up the products of many steps in a tree, for which
  *                                     there are no registers
+ *   put_sums(at, sums)                int32 lanes into the vectors of lanes.inc.h from `at` on
  *   fold(sums)                        two int32 lanes added to one: __m128i
  *
  * The bounds below show that no int16 overflows, also for code 3, which a corrupt file can hold. */
@@ -358,26 +358,22 @@ INLINE int32_t sum_lanes(vsums sums) { return sum1(sums); }
 
 /* ---- needed by pages.inc.h and nibbles.inc.h --------------------------------------------------------------------- */
 
+/* Lines of the next block are fetched in order, each twice, spread over the loop. */
 INLINE void dot_keys_i8(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q,
                         vi (*s)[KV_PAGE / LANE_WIDTH])
 {
-    for (int t = 0; t < KV_PAGE; t += 16) {
-        vb a[4], b[4];
+    for (int t = 0; t < KV_PAGE; t += 8) { /* the sums of more tokens for four queries do not fit the registers */
+        vb a[4];
         for (int i = 0; i < n; i++)
-            a[i] = b[i] = ints(0);
-        for (int64_t d = 0; d < head_dim; d += 4) {
-            prefetch_l2(next + d * KV_PAGE + t * 4);
-            vb k0 = load32(k + d * KV_PAGE + t * 4), k1 = load32(k + d * KV_PAGE + t * 4 + 32);
-            for (int i = 0; i < n; i++) {
-                vb qv = broadcast4(q + i * head_dim + d);
-                a[i] = dot_abs(a[i], k0, qv);
-                b[i] = dot_abs(b[i], k1, qv);
-            }
+            a[i] = ints(0);
+        ROLLED for (int64_t d = 0; d < head_dim; d += 4) {
+            prefetch_l2(next + t * head_dim + 8 * d);
+            vb kv = load32(k + d * KV_PAGE + t * 4);
+            for (int i = 0; i < n; i++)
+                a[i] = dot_abs(a[i], kv, broadcast4(q + i * head_dim + d));
         }
-        for (int i = 0; i < n; i++) {
-            memcpy(s[i] + t / LANE_WIDTH, &a[i], sizeof a[i]);
-            memcpy(s[i] + t / LANE_WIDTH + SUM_VECTORS, &b[i], sizeof b[i]);
-        }
+        for (int i = 0; i < n; i++)
+            put_sums(s[i] + t / LANE_WIDTH, a[i]);
     }
 }
 
@@ -385,23 +381,25 @@ INLINE void dot_keys_i8(const int8_t *k, const int8_t *next, int64_t head_dim, i
 INLINE void dot_keys_i4(const uint8_t *k, const uint8_t *next, int64_t n_quad, int n, const int8_t *q, int64_t ld_q,
                         vi (*s)[KV_PAGE / LANE_WIDTH])
 {
+    int32_t start[4];
+    for (int i = 0; i < n; i++)
+        start[i] = -8 * sum_i8(q + i * ld_q, 4 * n_quad);
     for (int half = 0; half < 2; half++) {
         vb total[2][4];
         for (int i = 0; i < n; i++)
-            total[0][i] = total[1][i] = ints(-8 * sum_i8(q + i * ld_q, 4 * n_quad));
+            total[0][i] = total[1][i] = ints(start[i]);
         for (int64_t j = 0; j < n_quad; j += NARROW_STEPS(8)) {
             int64_t end = n_quad - j < NARROW_STEPS(8) ? n_quad : j + NARROW_STEPS(8);
             vb a[4], b[4];
             for (int i = 0; i < n; i++)
                 a[i] = b[i] = ints(0);
-            for (int64_t h = j; h < end; h++) {
-                if (half == 0)
-                    prefetch_l2(next + 64 * h);
+            ROLLED for (int64_t h = j; h < end; h++) {
+                prefetch_l2(next + 32 * (half * n_quad + h));
                 vb c = load32(k + 64 * h + 32 * half), k0 = low_nibbles(c), k1 = high_nibbles(c);
                 for (int i = 0; i < n; i++) {
                     vb qv = broadcast4(q + i * ld_q + 4 * h);
-                    a[i] = dot_narrow(a[i], k0, qv);
-                    b[i] = dot_narrow(b[i], k1, qv);
+                    a[i] = keep(dot_narrow(a[i], k0, qv));
+                    b[i] = keep(dot_narrow(b[i], k1, qv));
                 }
             }
             for (int i = 0; i < n; i++) {
@@ -410,51 +408,85 @@ INLINE void dot_keys_i4(const uint8_t *k, const uint8_t *next, int64_t n_quad, i
             }
         }
         for (int i = 0; i < n; i++) {
-            memcpy(s[i] + half * SUM_VECTORS, &total[0][i], sizeof(vb));
-            memcpy(s[i] + (2 + half) * SUM_VECTORS, &total[1][i], sizeof(vb));
+            put_sums(s[i] + half * SUM_VECTORS, total[0][i]);
+            put_sums(s[i] + (2 + half) * SUM_VECTORS, total[1][i]);
         }
     }
 }
 
-#define VALUE_DIMS 8
+#define VALUE_DIMS 16
+#define WEIGHT_PARTS (NARROW_STEPS(1) == 1 ? 2 : 1)
+enum { ABREAST = MATVEC_ROWS / WEIGHT_PARTS }; /* queries whose sums fit the registers */
+
+/* Narrow sums of both vectors of a tile. */
+INLINE void dot_tile(vb a[2], const vb v[2], const uint8_t *u)
+{
+    vb w = broadcast4(u);
+    a[0] = dot_narrow(a[0], w, v[0]);
+    a[1] = dot_narrow(a[1], w, v[1]);
+}
+
+/* In int16 a weight is two nibbles: pairs are at most 2 * 15 * 127 = 3810, and the page's eight, 30480, fit. */
+INLINE void dot_values_i8_some(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
+                               const uint8_t (*u)[KV_PAGE], vi (*sum)[VALUE_DIMS / LANE_WIDTH])
+{
+    vb a[ABREAST][2][WEIGHT_PARTS];
+    for (int i = 0; i < n; i++)
+        for (int part = 0; part < WEIGHT_PARTS; part++)
+            a[i][0][part] = a[i][1][part] = ints(0);
+    ROLLED for (int t = 0; t < KV_PAGE; t += 4) {
+        const int8_t *at = v + t * head_dim + d * 4;
+        const vb vv[2] = {load32(at), load32(at + 32)};
+        prefetch_l2(next + (at - v));
+        for (int i = 0; i < n; i++)
+            for (int part = 0; part < WEIGHT_PARTS; part++) {
+                vb w = broadcast4(u[part * 4 + i] + t);
+                a[i][0][part] = dot_narrow(a[i][0][part], w, vv[0]);
+                a[i][1][part] = dot_narrow(a[i][1][part], w, vv[1]);
+            }
+    }
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < 2; j++) {
+            vb total = widen_by(a[i][j][0], 1);
+            if (WEIGHT_PARTS == 2)
+                total = add32(total, widen_by(a[i][j][WEIGHT_PARTS - 1], 16));
+            put_sums(sum[i] + j * SUM_VECTORS, total);
+        }
+}
+
 INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
                           const uint8_t (*u)[KV_PAGE], vi (*sum)[VALUE_DIMS / LANE_WIDTH])
 {
-    vb a[4];
-    for (int i = 0; i < n; i++)
-        a[i] = ints(0);
-    for (int t = 0; t < KV_PAGE; t += 4) {
-        const int8_t *p = v + t * head_dim + d * 4;
-        if (d % 16 == 0)
-            prefetch_l2(next + (p - v));
-        vb vv = load32(p);
-        for (int i = 0; i < n; i++)
-            a[i] = dot_wide(a[i], broadcast4(u[i] + t), vv);
-    }
-    for (int i = 0; i < n; i++)
-        memcpy(sum[i], &a[i], sizeof a[i]);
+    int i = 0;
+    for (; i + ABREAST <= n; i += ABREAST)
+        dot_values_i8_some(v, next, head_dim, d, ABREAST, u + i, sum + i);
+    if (n % ABREAST)
+        dot_values_i8_some(v, next, head_dim, d, n % ABREAST, u + i, sum + i);
 }
 
-/* Pairs of products are at most 2 * 255 * 15 = 7650; four of them, 30600, stay in int16. */
+/* Pairs of products are at most 2 * 255 * 15 = 7650; the page's eight, 61200, fit an int16 that begins at -32768. */
 INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_dim, int64_t d, int n,
                           const uint8_t (*u)[KV_PAGE], vi (*sum)[VALUE_DIMS / LANE_WIDTH])
 {
-    vb a[4], b[4];
+    const int signed16 = NARROW_STEPS(1) == 1;
+    vb a[4][2];
     for (int i = 0; i < n; i++)
-        a[i] = b[i] = ints(0);
-    for (int t = 0; t < KV_PAGE / 2; t += 4) {
-        if (d % 16 == 0)
-            prefetch_l2(next + t * head_dim + d * 4);
-        vb c = load32(v + t * head_dim + d * 4), v0 = low_nibbles(c), v1 = high_nibbles(c);
-        for (int i = 0; i < n; i++) {
-            a[i] = dot_narrow(a[i], broadcast4(u[i] + t), v0);
-            b[i] = dot_narrow(b[i], broadcast4(u[i] + KV_PAGE / 2 + t), v1);
+        a[i][0] = a[i][1] = ints(signed16 ? (int32_t)0x80008000 : 0);
+    ROLLED for (int t = 0; t < KV_PAGE / 2; t += 4) {
+        const uint8_t *at = v + t * head_dim + d * 4;
+        vb c0 = load32(at), c1 = load32(at + 32);
+        const vb low[2] = {low_nibbles(c0), low_nibbles(c1)}, high[2] = {high_nibbles(c0), high_nibbles(c1)};
+        prefetch_l2(next + (at - v));
+        for (int i = 0; i < n; i++)
+            dot_tile(a[i], low, u[i] + t);
+        for (int i = 0; i < n; i++)
+            dot_tile(a[i], high, u[i] + KV_PAGE / 2 + t);
+    }
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < 2; j++) {
+            vb total = add32(widen_by(a[i][j], 1), ints(signed16 ? 65536 : 0));
+            put_sums(sum[i] + j * SUM_VECTORS, total);
         }
-    }
-    for (int i = 0; i < n; i++) {
-        a[i] = add32(widen_by(a[i], 1), widen_by(b[i], 1));
-        memcpy(sum[i], &a[i], sizeof a[i]);
-    }
 }
 
 #include "nibbles.inc.h"

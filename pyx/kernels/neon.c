@@ -184,6 +184,7 @@ INLINE void dot_keys_i8(const int8_t *k, const int8_t *next, int64_t head_dim, i
 /* u - 128 is a signed byte; 128 times the sum of the values makes up for it.  Two groups of four tokens at a time: two
  * products of at most 128 * 127 are 32512 in int16. */
 #define VALUE_DIMS 8
+#define WEIGHT_PARTS 1
 INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
                           const uint8_t (*u)[KV_PAGE], vi (*sum)[2])
 {

@@ -121,23 +121,16 @@ INLINE void value_i4_some(const uint8_t *v, const uint8_t *next, int64_t head_di
     const uint16_t *scales = (const uint16_t *)(v + head_dim * KV_PAGE / 2);
     const uint16_t *least = scales + head_dim / group * KV_PAGE;
     for (int64_t g = 0; g < head_dim; g += group, scales += KV_PAGE, least += KV_PAGE) {
-        float unit[QUERIES], base[QUERIES];
         uint8_t u[QUERIES][KV_PAGE];
-        vf vs[PAGE_VECTORS], vm[PAGE_VECTORS];
-        page_halves(scales, vs);
-        page_halves(least, vm);
+        vf x[PAGE_VECTORS], w[QUERIES][PAGE_VECTORS];
         prefetch_same(scales, v, next);
         prefetch_same(least, v, next);
-        for (int i = 0; i < n; i++) {
-            vf w[PAGE_VECTORS], b[PAGE_VECTORS];
-            page_floats(p + i * KV_PAGE, w);
-            for (int j = 0; j < PAGE_VECTORS; j++) {
-                b[j] = w[j] * vm[j];
-                w[j] *= vs[j];
-            }
-            base[i] = page_sum(b);
-            unit[i] = weigh(w, u[i]);
-        }
+        page_halves(least, x);
+        weights_times(n, p, x, w);
+        v4 base = page_sums(n, w);
+        page_halves(scales, x);
+        weights_times(n, p, x, w);
+        v4 unit = weigh(n, w, u);
         int64_t d = g;
         for (; d + VALUE_DIMS <= g + group; d += VALUE_DIMS) {
             vi sum[QUERIES][VALUE_VECTORS];
@@ -165,14 +158,11 @@ static void value_i4(const void *v, const void *next, int64_t head_dim, int64_t 
 INLINE void value_i4c_some(const uint8_t *v, const uint8_t *next, int64_t head_dim, int n, const float *p, float *o)
 {
     const uint16_t *vs = (const uint16_t *)(v + head_dim * KV_PAGE / 2), *vm = vs + head_dim;
-    float unit[QUERIES], all[QUERIES];
     uint8_t u[QUERIES][KV_PAGE];
-    for (int i = 0; i < n; i++) {
-        vf w[PAGE_VECTORS];
-        page_floats(p + i * KV_PAGE, w);
-        all[i] = page_sum(w);
-        unit[i] = weigh(w, u[i]);
-    }
+    vf w[QUERIES][PAGE_VECTORS];
+    for (int i = 0; i < n; i++)
+        page_floats(p + i * KV_PAGE, w[i]);
+    v4 all = page_sums(n, w), unit = weigh(n, w, u);
     for (int64_t d = 0; d < 2 * head_dim; d += 32)
         prefetch_same(vs + d, v, next);
     int64_t d = 0;

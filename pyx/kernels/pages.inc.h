@@ -11,21 +11,23 @@
  *   dot_keys_i8(k, next, head_dim, n, q, s)          s[i] = sum_d q[i][d] * k[d]
  *   dot_values_i8(v, next, head_dim, d, n, u, sum)   sum[i] = sum_t u[i][t] * v[t] for dimensions d .. d + VALUE_DIMS
  *   VALUE_DIMS                                       a multiple of LANE_WIDTH
+ *   WEIGHT_PARTS                                     1; or 2, if dot_values_i8 gets the low nibbles of u in rows i and
+ *                                                    the high ones in rows QUERIES + i
+ *   round_bytes(x, u)                                floats of a page in 0 .. 255 -> bytes, round half to even
  *
  * `next` is the block that will be read after this one: every kernel fetches it, line by line, while it reads this
- * one, at the same distance from its start. */
+ * one. */
 #ifndef BITNET_EDGE_PAGES_H
 #define BITNET_EDGE_PAGES_H
 
-#if !defined(HALF_WIDTH) || !defined(HALF_VECTORS) || !defined(VALUE_DIMS)
-#error "pages.inc.h needs HALF_WIDTH, HALF_VECTORS and VALUE_DIMS, from the target that includes it"
+#if !defined(HALF_WIDTH) || !defined(HALF_VECTORS) || !defined(VALUE_DIMS) || !defined(WEIGHT_PARTS)
+#error "pages.inc.h needs HALF_WIDTH, HALF_VECTORS, VALUE_DIMS and WEIGHT_PARTS, from the target that includes it"
 #endif
 
 #include "lanes.inc.h"
 
 enum {
     QUERIES = 4, /* queries that share one pass over a block */
-    PAGE_VECTORS = KV_PAGE / LANE_WIDTH,
     VALUE_VECTORS = VALUE_DIMS / LANE_WIDTH,
     HALF_TILE = HALF_VECTORS * HALF_WIDTH,
 };
@@ -59,21 +61,44 @@ INLINE void page_floats(const float *x, vf y[PAGE_VECTORS])
         y[v] = load_float(x + v * LANE_WIDTH);
 }
 
-/* Their sum: lane j takes tokens j and j + 16, then the tree. */
-INLINE float page_sum(const vf x[PAGE_VECTORS])
+/* The reductions of four queries end together: of two of them the lanes that come first, and those added to them. */
+#define LOW_PAIRS(a, b) PICK(i4, a, b, 0, 4, 1, 5)
+#define HIGH_PAIRS(a, b) PICK(i4, a, b, 2, 6, 3, 7)
+#define LOW_HALVES(a, b) PICK(i4, a, b, 0, 1, 4, 5)
+#define HIGH_HALVES(a, b) PICK(i4, a, b, 2, 3, 6, 7)
+
+/* One sum for each of n queries: lane j takes tokens j and j + 16, then the tree. */
+INLINE v4 page_sums(int n, const vf x[QUERIES][PAGE_VECTORS])
 {
-    vf lane[VECTORS];
-    for (int v = 0; v < VECTORS; v++)
-        lane[v] = x[v] + x[v + VECTORS];
-    return tree_sum(lane);
+    v4 sum[QUERIES] = {{0}};
+    for (int i = 0; i < n; i++) {
+        vf lane[VECTORS];
+        v4 q[4];
+        for (int v = 0; v < VECTORS; v++)
+            lane[v] = x[i][v] + x[i][v + VECTORS];
+        quarters(lane, q);
+        sum[i] = (q[0] + q[2]) + (q[1] + q[3]);
+    }
+    v4 a = LOW_PAIRS(sum[0], sum[1]) + HIGH_PAIRS(sum[0], sum[1]);
+    v4 b = LOW_PAIRS(sum[2], sum[3]) + HIGH_PAIRS(sum[2], sum[3]);
+    return LOW_HALVES(a, b) + HIGH_HALVES(a, b);
 }
 
-INLINE float page_max(const vf x[PAGE_VECTORS], float m)
+/* The largest number of each of n queries. */
+INLINE v4 page_maxima(int n, const vf x[QUERIES][PAGE_VECTORS])
 {
-    vf lane[VECTORS];
-    for (int v = 0; v < VECTORS; v++)
-        lane[v] = larger(x[v], x[v + VECTORS]);
-    return tree_max(lane, m);
+    v4 max[QUERIES] = {{0}};
+    for (int i = 0; i < n; i++) {
+        vf lane[VECTORS];
+        v4 q[4];
+        for (int v = 0; v < VECTORS; v++)
+            lane[v] = larger(x[i][v], x[i][v + VECTORS]);
+        quarters(lane, q);
+        max[i] = larger4(larger4(q[0], q[2]), larger4(q[1], q[3]));
+    }
+    v4 a = larger4(LOW_PAIRS(max[0], max[1]), HIGH_PAIRS(max[0], max[1]));
+    v4 b = larger4(LOW_PAIRS(max[2], max[3]), HIGH_PAIRS(max[2], max[3]));
+    return larger4(LOW_HALVES(a, b), HIGH_HALVES(a, b));
 }
 
 /* ---- scores ------------------------------------------------------------------------------------------------------ */
@@ -126,32 +151,41 @@ static void score_i8(const void *k, const void *next, int64_t head_dim, int64_t 
 /* ---- softmax ----------------------------------------------------------------------------------------------------- */
 
 /* Every step for all n queries before the next one: their reductions overlap. */
-INLINE void softmax_some(int64_t head_dim, int n, const vi mask[PAGE_VECTORS], float *s, float *m, float *l, float *o)
+INLINE void softmax_some(int64_t head_dim, int n, int all, const vi mask[PAGE_VECTORS], float *s, float *m, float *l,
+                         float *o)
 {
     const vf none = {0};
-    float top[QUERIES];
     vf p[QUERIES][PAGE_VECTORS];
+    v4 before = {0}, sum = {0};
     for (int i = 0; i < n; i++) {
         page_floats(s + i * KV_PAGE, p[i]);
-        for (int v = 0; v < PAGE_VECTORS; v++)
+        for (int v = 0; v < PAGE_VECTORS && !all; v++)
             p[i][v] = pick(mask[v], p[i][v], none - INFINITY);
-        top[i] = page_max(p[i], m[i]) + 0.0f; /* -0 becomes +0: which of two zeros is larger is a matter of order */
     }
+    memcpy(&before, m, (size_t)n * sizeof *m);
+    memcpy(&sum, l, (size_t)n * sizeof *l);
+    /* -0 becomes +0: which of two zeros is larger is a matter of order */
+    v4 top = larger4(page_maxima(n, p), before) + 0.0f;
     for (int i = 0; i < n; i++)
-        if (top[i] > m[i]) {
-            float c = m[i] == -INFINITY ? 0.0f : kernel_expf(m[i] - top[i]);
-            l[i] *= c;
+        if (top[i] > before[i]) {
+            float c = before[i] == -INFINITY ? 0.0f : kernel_expf(before[i] - top[i]);
+            sum[i] *= c;
             for (int64_t d = 0; d < head_dim; d++)
                 o[i * head_dim + d] *= c;
-            m[i] = top[i];
         }
     for (int i = 0; i < n; i++) {
+        for (int v = 0; v < PAGE_VECTORS; v++)
+            p[i][v] -= top[i];
+        exp_falling(PAGE_VECTORS, p[i]);
         for (int v = 0; v < PAGE_VECTORS; v++) {
-            p[i][v] = pick(mask[v], exp_lanes(p[i][v] - top[i]), none);
+            if (!all)
+                p[i][v] = pick(mask[v], p[i][v], none);
             store_float(s + i * KV_PAGE + v * LANE_WIDTH, p[i][v]);
         }
-        l[i] += page_sum(p[i]);
     }
+    sum += page_sums(n, p);
+    memcpy(m, &top, (size_t)n * sizeof *m);
+    memcpy(l, &sum, (size_t)n * sizeof *l);
 }
 
 static void softmax_page(int64_t head_dim, int64_t n_q, uint32_t valid, float *s, float *m, float *l, float *o)
@@ -161,8 +195,15 @@ static void softmax_page(int64_t head_dim, int64_t n_q, uint32_t valid, float *s
     for (uint32_t t = 0; t < KV_PAGE; t++)
         lane[t] = -(int32_t)(valid >> t & 1u);
     memcpy(mask, lane, sizeof mask);
-#define PART(n, i) softmax_some(head_dim, n, mask, s + (i) * KV_PAGE, m + (i), l + (i), o + (i) * head_dim)
-    BY_QUERIES(n_q, PART)
+#define PART(n, i, all) softmax_some(head_dim, n, all, mask, s + (i) * KV_PAGE, m + (i), l + (i), o + (i) * head_dim)
+#define SOME(n, i) PART(n, i, 0)
+#define ALL(n, i) PART(n, i, 1)
+    if (valid == UINT32_MAX)
+        BY_QUERIES(n_q, ALL)
+    else
+        BY_QUERIES(n_q, SOME)
+#undef ALL
+#undef SOME
 #undef PART
 }
 
@@ -209,33 +250,51 @@ static void value_f16(const void *v, const void *next, int64_t head_dim, int64_t
 #undef PART
 }
 
-/* Weights w >= 0 as bytes, 255 for the largest.  Returns the worth of one unit, 0 where all weights are. */
-INLINE float weigh(const vf w[PAGE_VECTORS], uint8_t u[KV_PAGE])
+/* w[i][t] = p[i][t] * x[t] */
+INLINE void weights_times(int n, const float *p, const vf x[PAGE_VECTORS], vf w[QUERIES][PAGE_VECTORS])
 {
-    float lane[KV_PAGE], top = page_max(w, 0.0f);
-    memcpy(lane, w, sizeof lane);
-    if (!(top > 1e-30f)) {
-        memset(u, 0, KV_PAGE);
-        return 0.0f;
+    for (int i = 0; i < n; i++) {
+        page_floats(p + i * KV_PAGE, w[i]);
+        for (int v = 0; v < PAGE_VECTORS; v++)
+            w[i][v] *= x[v];
     }
-    float r = 255.0f / top;
-    for (int t = 0; t < KV_PAGE; t++)
-        u[t] = (uint8_t)round_small(lane[t] * r);
-    return top / 255.0f;
+}
+
+/* Weights w >= 0 of n queries as bytes, 255 for the largest of each.  Returns the worth of one unit, 0 where all
+ * weights are. */
+INLINE v4 weigh(int n, const vf w[QUERIES][PAGE_VECTORS], uint8_t (*u)[KV_PAGE])
+{
+    v4 top = page_maxima(n, w);
+    i4 some = top > 1e-30f;
+    v4 factor = (v4)((i4)(255.0f / top) & some);
+    for (int i = 0; i < n; i++) {
+        vf x[PAGE_VECTORS];
+        for (int v = 0; v < PAGE_VECTORS; v++)
+            x[v] = w[i][v] * factor[i];
+        round_bytes(x, u[i]);
+    }
+    return (v4)((i4)(top / 255.0f) & some);
+}
+
+/* What dot_values_i8 gets in parts, as one number again. */
+INLINE int32_t weight(const uint8_t (*u)[KV_PAGE], int i, int t)
+{
+    return WEIGHT_PARTS == 2 ? u[QUERIES + i][t] << 4 | u[i][t] : u[i][t];
 }
 
 INLINE void value_i8_some(const int8_t *v, const void *next, int64_t head_dim, int n, const float *p, float *o)
 {
-    float unit[QUERIES];
-    uint8_t u[QUERIES][KV_PAGE];
-    vf vs[PAGE_VECTORS], w[PAGE_VECTORS];
+    uint8_t u[WEIGHT_PARTS * QUERIES][KV_PAGE];
+    vf vs[PAGE_VECTORS], w[QUERIES][PAGE_VECTORS];
     page_halves((const uint16_t *)(v + head_dim * KV_PAGE), vs);
-    for (int i = 0; i < n; i++) {
-        page_floats(p + i * KV_PAGE, w);
-        for (int j = 0; j < PAGE_VECTORS; j++)
-            w[j] *= vs[j];
-        unit[i] = weigh(w, u[i]);
-    }
+    weights_times(n, p, vs, w);
+    v4 unit = weigh(n, w, u);
+    if (WEIGHT_PARTS == 2)
+        for (int i = 0; i < n; i++)
+            for (int t = 0; t < KV_PAGE; t++) {
+                u[(WEIGHT_PARTS - 1) * QUERIES + i][t] = u[i][t] >> 4;
+                u[i][t] &= 15;
+            }
     int64_t d = 0;
     for (; d + VALUE_DIMS <= head_dim; d += VALUE_DIMS) {
         vi sum[QUERIES][VALUE_VECTORS];
@@ -250,7 +309,7 @@ INLINE void value_i8_some(const int8_t *v, const void *next, int64_t head_dim, i
         for (int i = 0; i < n; i++) {
             int32_t total = 0;
             for (int t = 0; t < KV_PAGE; t++)
-                total += u[i][t] * v[(t / 4 * head_dim + d) * 4 + t % 4];
+                total += weight(u, i, t) * v[(t / 4 * head_dim + d) * 4 + t % 4];
             o[i * head_dim + d] += (float)total * unit[i];
         }
 }

@@ -29,6 +29,17 @@ INLINE void store_half(uint16_t *p, vf v)
         p[i] = float_half(v[i]);
 }
 
+#define LARGER(a, b) _mm_max_ps((__m128)(a), (__m128)(b))
+
+INLINE void round_bytes(const vf x[8], uint8_t *u)
+{
+    for (int i = 0; i < 8; i += 4) {
+        __m128i a = _mm_packs_epi32(_mm_cvtps_epi32((__m128)x[i]), _mm_cvtps_epi32((__m128)x[i + 1]));
+        __m128i b = _mm_packs_epi32(_mm_cvtps_epi32((__m128)x[i + 2]), _mm_cvtps_epi32((__m128)x[i + 3]));
+        _mm_storeu_si128((__m128i *)(u + 4 * i), _mm_packus_epi16(a, b));
+    }
+}
+
 #define HALF_WIDTH LANE_WIDTH
 #define HALF_VECTORS 2
 #define load_half_h load_half
@@ -64,6 +75,7 @@ INLINE vb zip_high64(vb a, vb b) { return PAIRS(_mm_unpackhi_epi64, a, b); }
 INLINE vb bytes(int x) { return twice(_mm_set1_epi8((char)x)); }
 INLINE vb ints(int32_t x) { return twice(_mm_set1_epi32(x)); }
 INLINE vb and32(vb a, vb b) { return PAIRS(_mm_and_si128, a, b); }
+INLINE void put_sums(vi *at, vb sums) { at[0] = (vi)sums.lo, at[1] = (vi)sums.hi; }
 INLINE vb shift16(vb a, int n) { return BOTH(_mm_srli_epi16, a, n); }
 INLINE vb add32(vb a, vb b) { return PAIRS(_mm_add_epi32, a, b); }
 INLINE vb keep(vb a)
@@ -102,13 +114,6 @@ INLINE vb dot_abs(vb sums, vb a, vb b)
 {
     vb magnitude = {_mm_abs_epi8(a.lo), _mm_abs_epi8(a.hi)}, with_sign = PAIRS(_mm_sign_epi8, b, a);
     return add32(sums, widen_by(PAIRS(_mm_maddubs_epi16, magnitude, with_sign), 1));
-}
-
-INLINE vb dot_wide(vb sums, vb u, vb x)
-{
-    vb even = BOTH(_mm_slli_epi16, x, 8), odd = BOTH(_mm_srai_epi16, x, 8);
-    even = BOTH(_mm_srai_epi16, even, 8);
-    return dot16(dot16(sums, even, and32(u, twice(_mm_set1_epi16(0xff)))), odd, shift16(u, 8));
 }
 
 #include "maddubs.inc.h"

@@ -38,7 +38,16 @@ INLINE const uint8_t *panel_ahead(const uint8_t *panel, const uint8_t *ahead)
     return panel + PANEL_CLOSE;
 }
 
+#define LARGER4(a, b) _mm_max_ps((__m128)(a), (__m128)(b))
+
 /* ---- KV pages ---------------------------------------------------------------------------------------------------- */
+
+/* A loop that stays one: GCC unrolls what is short, and then keeps neither sums nor weights in registers. */
+#ifdef __clang__
+#define ROLLED _Pragma("clang loop unroll(disable)")
+#else
+#define ROLLED _Pragma("GCC unroll 1")
+#endif
 
 /* Sum of n signed bytes, n a multiple of 4. */
 INLINE int32_t sum_i8(const int8_t *x, int64_t n)
