@@ -10,8 +10,9 @@ import click
 from edge.cli import options
 from edge.cli.command import Command, Numbers, Text, Whole, heading, option
 from edge.cli.menu import settle_model
-from edge.cli.output import Output, check_place
+from edge.cli.output import Output
 from edge.errors import EdgeError, UsageError
+from edge.files import check_place
 
 
 class Words(Text):
