@@ -183,7 +183,7 @@ def load(
     n_threads, few = claim(n_threads)
     tunes = tune and threads is None and head == "auto" and wishes.memory is None
     head, heads = head_for(head, checkpoint, wishes, constrained, known.head)
-    ahead = _head_ahead(checkpoint, wishes, head, weights, n_threads)
+    ahead = head_ahead(checkpoint, wishes, head, weights, n_threads)
     tokenizer = Tokenizer.of(checkpoint)
     chat = Template.for_model(checkpoint, name=template, think=think)
     report(3, 10)
@@ -403,7 +403,7 @@ def arrange(
     return weights, plan(weights, available)
 
 
-def _head_ahead(
+def head_ahead(
     checkpoint: Checkpoint, wishes: KVConfig, head: str, weights: str, n_threads: int
 ) -> Future[Any] | None:
     """Start to make a large output head while the rest is loaded; None if the head is stored or made otherwise.

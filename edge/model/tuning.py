@@ -21,6 +21,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from edge.amounts import median
 from edge.errors import EdgeError
 from edge.model.board import Board
 from edge.model.choices import Choices, Key, remember
@@ -89,7 +90,6 @@ def compare(
 
     Raises Disturbed.
     """
-    from statistics import median
 
     times: dict[Any, list[float]] = {value: [] for value in values}
     longest, lost, order = 0.0, 0, list(values)

@@ -18,8 +18,8 @@
  *                                     pairs, where the bounds show that they fit; or int32 lanes of four
  *   widen_by(sums, f)                 narrow sums times f (1, 4 or 16, a constant) as int32 lanes of four bytes each
  *   dot_abs(sums, a, b)               int32 sums + products of signed bytes of +-127
- *   keep(sums)                        the same sums; else compilers add up the products of many steps in a tree, for which
- *                                     there are no registers
+ *   keep(sums)                        the same sums; else compilers add up the products of many steps in a tree, for
+ *                                     which there are no registers
  *   put_sums(at, sums)                int32 lanes into the vectors of lanes.inc.h from `at` on
  *   fold(sums)                        two int32 lanes added to one: __m128i
  *

@@ -9,13 +9,13 @@
  *                                      whether to fetch what lies ahead of the codes
  *   LOOKUP_TOKENS or PACK_LINES        only where lookup.inc.h or packs.inc.h is faster for many tokens
  *
- *   TILE_WHOLE                         only where rows are not cut into chunks, see below: the bytes of activations that
- *                                      a tile can read again and again at its speed
+ *   TILE_WHOLE                         only where rows are not cut into chunks, see below: the bytes of activations
+ *                                      that a tile can read again and again at its speed
  *
  * The activations of a tile are up to 24 KiB and stay in a first-level cache of 32 KiB while PANEL rows of weights
  * pass; longer rows are cut into chunks for that.  Pieces of rows stream worse than rows: what is fetched ahead belongs
- * to another piece.  So x86-64 keeps rows whole, and tiles of long rows have fewer tokens (benchmarks/SPEED.md).  A panel
- * of weights is read from memory once, by the first tokens, for all. */
+ * to another piece.  So x86-64 keeps rows whole, and tiles of long rows have fewer tokens (benchmarks/SPEED.md).  A
+ * panel of weights is read from memory once, by the first tokens, for all. */
 #ifndef BITNET_EDGE_TILES_H
 #define BITNET_EDGE_TILES_H
 

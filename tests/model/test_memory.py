@@ -239,14 +239,14 @@ def test_a_head_made_ahead_is_the_same(wide: Path, monkeypatch: pytest.MonkeyPat
     ids = array("i", range(700, 732))
     seen = []
     made = []
-    real = engines._head_ahead
+    real = engines.head_ahead
 
     def ahead(*given: Any) -> Any:
         found = real(*given)
         made.extend([found.result()] if found else [])
         return found
 
-    monkeypatch.setattr(engines, "_head_ahead", ahead)
+    monkeypatch.setattr(engines, "head_ahead", ahead)
     for limit in (None, "1G"):
         with edge.load(wide, ctx=64, threads=2, memory=limit, head="f32") as engine:
             kv, logits = engine.space.new_cache(), array("f", bytes(4 * WIDE.n_vocab))
