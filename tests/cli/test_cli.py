@@ -286,7 +286,8 @@ def test_load_knows_every_argument(tmp_path: Path) -> None:
                         "--activation", "silu", "--sinks", "1", "--window", "1", "--memory", "1", "--overflow", "stop",
                         "--positions", "cache", "--kv-policy", "recent", "--kv-budget", "x", "--kv-drop-layers",
                         "0", "--kv-offload", "/d", "--kv-offload-size", "1", "--overflow", "stop",
-                        "--kv-hadamard", "off", "--regex", "a", "--no-think", "--no-tune") | {"parallel": 2}  # fmt: skip
+                        "--kv-hadamard", "off", "--regex", "a", "--no-think",
+                        "--no-tune") | {"parallel": 2}  # fmt: skip
     known = set(inspect.signature(load).parameters)
     set_by_commands = {"model", "progress", "on_plan", "system", "reserve", "aside"}
     assert set(options.load_arguments(everything)) == known - set_by_commands
