@@ -123,7 +123,7 @@ def _list_known(out: Output, as_json: bool) -> None:
         rows.append((name, human(model.nbytes), sold(board) if board else "-", f"{model.about}; {model.licence}"))
     for name, size, smallest, about in rows:
         out.line(wrapped(f"{name:<16} {size:>8}  {smallest:>6}  {about}", sys.stdout, indent=" " * 4))
-    out.line("board: memory of the smallest board on which it runs with a context of 2048 tokens")
+    out.line(wrapped("board: memory of the smallest board that runs it with a context of 2048 tokens", sys.stdout))
 
 
 @click.command(
