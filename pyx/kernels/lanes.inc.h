@@ -60,7 +60,14 @@ INLINE vf pick(vi mask, vf yes, vf no) { return (vf)(((vi)yes & mask) | ((vi)no 
 #ifdef LARGER
 INLINE vf larger(vf a, vf b) { return (vf)LARGER(a, b); }
 #else
-INLINE vf larger(vf a, vf b) { return pick(a > b, a, b); }
+INLINE vf larger(vf a, vf b)
+{
+    vi above = a > b;
+#if defined(__clang__) && defined(__aarch64__)
+    __asm__("" : "+w"(above)); /* clang would make it fmaxnm, which a signalling NaN wins */
+#endif
+    return pick(above, a, b);
+}
 #endif
 
 /* The lanes as quarters, so that the last steps of a reduction are written once for every vector width. */
@@ -155,7 +162,7 @@ static float abs_max(const float *x, int64_t n)
     for (int v = VECTORS; v < CHAINS * VECTORS; v++)
         max[v % VECTORS] = larger(max[v], max[v % VECTORS]);
     for (; i < n; i++)
-        m = absf(x[i]) > m ? absf(x[i]) : m;
+        m = choose(absf(x[i]) > m, absf(x[i]), m);
     return tree_max(max, m);
 }
 
