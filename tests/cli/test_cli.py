@@ -54,7 +54,7 @@ def invoke(monkeypatch: pytest.MonkeyPatch) -> Any:
 def real(monkeypatch: pytest.MonkeyPatch, bundled_model: Path) -> Any:
     """invoke() with the real engine and the model that ships inside."""
     for name in list(os.environ):
-        if name.startswith("BITNET_EDGE_"):
+        if name.startswith("BITNET_EDGE_") and name != "BITNET_EDGE_MODELS":  # whoever tests may have pulled one
             monkeypatch.delenv(name)
 
     def run(*args: str, stdin: str = "") -> Result:
