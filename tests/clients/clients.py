@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,8 +20,12 @@ URL = re.compile(r"http://127\.0\.0\.1:\d+$")
 def serve(*arguments: str) -> Iterator[str]:
     """The address of a running service."""
     command = shlex.split(os.environ.get("SERVE_COMMAND", f"{ROOT}/.venv/bin/python -m edge"))
-    process = subprocess.Popen([*command, "serve", "--port", "0", "--parallel", "4", "--ctx", "2048", *arguments],
-                               cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    # the demo model answers: neither the settings nor the pulled models of whoever tests
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("BITNET_EDGE_")}
+    environment["BITNET_EDGE_MODELS"] = os.path.join(tempfile.gettempdir(), "bitnet-edge-no-models")
+    for_answers = [] if "--embeddings" in arguments else ["--parallel", "4"]
+    process = subprocess.Popen([*command, "serve", "--port", "0", "--ctx", "2048", *for_answers, *arguments],
+                               cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
         for line in process.stderr:
