@@ -379,13 +379,19 @@ def metadata(shape: Shape, name: str, type: str) -> dict[str, Any]:
         meta[f"{a}.expert_count"], meta[f"{a}.expert_used_count"] = shape.experts
         meta[f"{a}.expert_feed_forward_length"] = shape.ffn
     if FAMILIES[a].unrotated:
-        meta[f"{a}.rope.dimension_count"], meta[f"{a}.rope.dimension_count_swa"] = 0, shape.rope_dim
+        meta |= {
+            f"{a}.rope.dimension_count": 0, f"{a}.rope.dimension_count_swa": shape.rope_dim,
+            f"{a}.attention.sliding_window_pattern": [i % 4 < 3 for i in range(shape.n_layer)],
+            f"{a}.expert_gating_func": 1, f"{a}.expert_weights_norm": True,
+            f"{a}.swiglu_clamp_exp": [7.0] * shape.n_layer,
+        }  # fmt: skip
     if shape.delta:
         n_k, n_v, dk, dv = shape.delta
         meta |= {
             f"{a}.rope.dimension_count": shape.rotary, f"{a}.full_attention_interval": 4, f"{a}.ssm.conv_kernel": 4,
             f"{a}.ssm.state_size": dk, f"{a}.ssm.group_count": n_k, f"{a}.ssm.time_step_rank": n_v,
             f"{a}.ssm.inner_size": n_v * dv,
+            f"{a}.rope.dimension_sections": [shape.rotary // 2, 0, 0, 0],  # of text all positions are the same
         }  # fmt: skip
     if shape.basis:
         meta |= {f"prism.hadamard.{key}": value for key, value in basis_keys(shape).items()}

@@ -73,6 +73,11 @@ cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n, int panels=0)
         raise ValueError("its blocks of 64 weights have scales of their own; those of 128 are supported")
 
 
+cdef Arena room_for(int64_t nbytes):
+    """Memory for codes: in 2 MiB pages where it fills one, since a step reads all of it."""
+    return Arena(nbytes, huge=nbytes >= (2 << 20))
+
+
 def binary_groups(data, int block=GROUP):
     """The bytes of weights -1 and +1 with a scale for each ``block`` of them, 128 (Q1_0) or 32 (early Q1_0), as those
     of a PQ2_0 tensor: an Arena.
@@ -86,7 +91,7 @@ def binary_groups(data, int block=GROUP):
         raise ValueError(f"blocks of {block} weights are not supported")
     if n == 0 or stored.shape[0] % size:
         raise ValueError(f"{stored.shape[0]} bytes do not fill whole groups of 128 weights, {size} bytes")
-    cdef Arena arena = Arena(n * GROUP_WHOLE)
+    cdef Arena arena = room_for(n * GROUP_WHOLE)
     with nogil:
         differ = repack_q1_0(&stored[0], block, n, arena.data)
     if differ:
@@ -273,7 +278,7 @@ cdef class TernaryMatrix:
             raise ValueError(f"{got} bytes, but a {type} matrix of {self.m.n_row} x {self.m.k} takes {want}")
 
     cdef uint8_t *_new_codes(self) except NULL:
-        cdef Arena arena = Arena(self.m.n_row * self.m.n_block * TERNARY_BLOCK_BYTES)
+        cdef Arena arena = room_for(self.m.n_row * self.m.n_block * TERNARY_BLOCK_BYTES)
         self.owner, self.mapped, self.m.codes = arena, False, arena.data
         return arena.data
 
@@ -290,7 +295,7 @@ cdef class TernaryMatrix:
         scales: [n_row or 1][n_block / share], one for each ``share`` blocks; step: floats from row to row, 0 if all
         rows have the same.
         """
-        cdef Arena arena = Arena(self.m.n_row * self.m.n_block * GROUP_WHOLE)
+        cdef Arena arena = room_for(self.m.n_row * self.m.n_block * GROUP_WHOLE)
         repack_groups(self.m.codes, self.m.n_row, self.m.n_block, scales, step, share, arena.data)
         self._own_groups(arena)
 
@@ -310,7 +315,7 @@ cdef class TernaryMatrix:
             raise ValueError(f"K = {k} is not a multiple of {block}, which {type} needs")
         self._expect(n_byte, n_row * (k // block) * (18 if type == "Q2_0" else 34), type)
         if k % GROUP:
-            arena = Arena(n * GROUP_WHOLE)
+            arena = room_for(n * GROUP_WHOLE)
             repack_q2_0(src, n_row, k, arena.data)
             self._own_groups(arena)
         else:
@@ -341,7 +346,7 @@ cdef class TernaryMatrix:
         if self.m.panels:
             weights, d = self.unpack_planes()
             codes, scales = weights, array.array("f", [each * scale for each in d])
-            panels = Arena(self.room)
+            panels = room_for(self.room)
             pack_plane_panels(
                 <const int8_t *>&codes[0], &scales[0], self.m.n_plane, n_row, k, self.m.group, panels.data)
             check_groups(panels.data, 0, self.room // PANEL_BYTES(self.m.group), self.m.group)
@@ -534,7 +539,7 @@ cdef class TernaryMatrix:
                 at += 4 * part.m.n_row * part.m.k
             return self
         size = self.m.n_block * (GROUP_WHOLE if first.m.group_bytes else TERNARY_BLOCK_BYTES)
-        arena = Arena(self.m.n_row * size)
+        arena = room_for(self.m.n_row * size)
         scales = []
         for part in matrices:
             if first.m.group_bytes:

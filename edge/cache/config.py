@@ -159,6 +159,16 @@ class KVPlan(NamedTuple):
         """Bytes of the KV caches of all planned sessions."""
         return self.kv_bytes * (self.parallel or 1)
 
+    def read_at(self, depth: float) -> float:
+        """Bytes of keys, values and states that a token behind ``depth`` others reads."""
+        from pyx.recurrent import bytes_for
+
+        held, state = self.kv_bytes, 0
+        if self.recurrent:
+            held -= bytes_for(self.recurrent, self.snapshots)
+            state = bytes_for(self.recurrent, -1)  # of the latest two, the one it continues
+        return state + held * min(1.0, depth / self.n_ctx)
+
     def lines(self) -> list[str]:
         """The plan as a table, one text per row."""
         f = self.footprint

@@ -47,7 +47,7 @@ def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: 
 
     out = ctx.ensure_object(Output)
     model = fetch(out, wanted, name=name, as_is=as_is, force=force)
-    out.result(dataclasses.asdict(model), [f"{model.name}: {human(model.nbytes)} in {model.path}"], as_json)
+    out.result(model._asdict(), [f"{model.name}: {human(model.nbytes)} in {model.path}"], as_json)
     if library.default() is None:
         library.set_default(model.name)
         out.info(f"{model.name} is the default from now on: it answers if -m is not given", "dim")
@@ -99,7 +99,7 @@ def list_models(ctx: click.Context, known: bool, as_json: bool, **_: Any) -> Non
         return _list_known(out, as_json)
     models = pulled()
     if as_json:
-        out.json([dataclasses.asdict(model) for model in models])
+        out.json([model._asdict() for model in models])
         return
     for model in models:
         line = f"{model.name:<16} {human(model.nbytes):>8}  {model.licence:<26} {model.source}"
@@ -110,7 +110,7 @@ def list_models(ctx: click.Context, known: bool, as_json: bool, **_: Any) -> Non
 
 def _list_known(out: Output, as_json: bool) -> None:
     """Print the models that can be pulled by name, with the smallest board for each."""
-    from edge.registry.library import KNOWN
+    from edge.registry.known import KNOWN
     from edge.tools.fit import published, smallest_board, sold
 
     boards = {name: smallest_board(published(name)) for name in KNOWN}
@@ -150,7 +150,7 @@ def default(ctx: click.Context, name: str | None, unset: bool, as_json: bool, **
         library.forget_default()
     choice = library.choose()
     if as_json:
-        out.json(dataclasses.asdict(choice))
+        out.json(choice._asdict())
         return
     out.line(choice.name)
     why = {"named": "it is named by BITNET_EDGE_MODEL", "inside": "it is inside this program",

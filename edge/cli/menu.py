@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import human
@@ -44,7 +43,8 @@ def settle_model(out: Output, flags: dict[str, Any], for_program: bool = False) 
 def _choose(out: Output, flags: Mapping[str, Any]) -> str | None:
     """The name of the model that was chosen, pulled and made the default; None: no model fits."""
     from edge.cli.library import fetch
-    from edge.registry.library import DEMO, KNOWN, find
+    from edge.registry.known import KNOWN
+    from edge.registry.library import DEMO, find
     from edge.tools.fit import arranged, candidates, published
 
     wishes = _wishes(flags)
@@ -91,6 +91,8 @@ def _wishes(flags: Mapping[str, Any]) -> Wishes:
 
 def listing(found: Sequence[Candidate], width: int) -> Iterator[str]:
     """The menu, as lines of at most ``width`` columns: a table, or on a narrow terminal a paragraph for each model."""
+    from textwrap import wrap
+
     from edge.registry.library import DEMO
 
     yield from wrap("No model is set. Some that fit this machine (all: bitnet-edge list --known):", width)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import shlex
 from collections.abc import Iterator
 from typing import Any
@@ -112,7 +111,7 @@ def pack(
             shown=shlex.join(words), licence=pulled.licence if pulled else "", force=force, progress=progress,
             i2s_layout=flags["i2s_layout"], activation=flags["activation"],
         )  # fmt: skip
-    facts = {"path": done.path, "bytes": done.nbytes, "machine": done.machine, **dataclasses.asdict(done.inside)}
+    facts = {"path": done.path, "bytes": done.nbytes, "machine": done.machine, **done.inside._asdict()}
     line = f"{done.path}: {human(done.nbytes)}, for {done.machine}; model inside: {described(done.inside)}"
     out.result(facts, [line], as_json)
 

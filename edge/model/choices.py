@@ -12,8 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.amounts import human
 from edge.config import HEADS
@@ -27,8 +26,7 @@ FORMAT = 1
 MOST_BYTES, MOST = 64 << 10, 64
 
 
-@dataclass(frozen=True)
-class Choices:
+class Choices(NamedTuple):
     """What was measured; None: not measured, or without a clear result, so that the default holds."""
 
     head: str | None = None  # type of the output head where it may be chosen, one of edge.config.HEADS
@@ -37,7 +35,7 @@ class Choices:
     many_tokens: int | None = None  # tokens of a step from which tables are looked up
 
     def __bool__(self) -> bool:
-        return self != Choices()
+        return any(value is not None for value in self)
 
     def words(self) -> str:
         """The choices as text: "head int8, 2 threads"."""
@@ -55,7 +53,7 @@ class Choices:
         """The choices of an entry of the file; None if it is not valid."""
         if not isinstance(entry, dict):
             return None
-        given = {field.name: entry.get(field.name) for field in fields(Choices)}
+        given = {name: entry.get(name) for name in Choices._fields}
         head = given.pop("head")
         if head is not None and head not in HEADS:
             return None
@@ -66,8 +64,7 @@ class Choices:
         return Choices(head=head, **given)
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(NamedTuple):
     """What choices belong to."""
 
     model: str
@@ -157,7 +154,7 @@ def remember(key: Key, choices: Choices, path: str | None = None) -> bool:
 
     path = path or place()
     kept = [each for each in entries(path) if each[0] != key][1 - MOST :]
-    content = {"format": FORMAT, "choices": [{**asdict(k), **asdict(c)} for k, c in (*kept, (key, choices)) if c]}
+    content = {"format": FORMAT, "choices": [{**k._asdict(), **c._asdict()} for k, c in (*kept, (key, choices)) if c]}
     part = f"{path}.{os.getpid()}"
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)

@@ -17,7 +17,6 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -251,7 +250,7 @@ class Tuner:
             return None
         if not found:
             return None
-        self.known = replace(self.known, **{name: each for name, each in asdict(found).items() if each is not None})
+        self.known = self.known._replace(**{name: each for name, each in found._asdict().items() if each is not None})
         remember(self._key(), self.known)
         return self.known
 

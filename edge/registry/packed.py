@@ -17,7 +17,6 @@ import os
 import struct
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 from edge.errors import InvalidFile
@@ -40,8 +39,7 @@ class Section(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True)
-class Packed:
+class Packed(NamedTuple):
     """What is inside a packed program.  ``start``, ``nbytes``: where in the file its model lies."""
 
     path: str
@@ -51,9 +49,9 @@ class Packed:
     model: str
     licence: str  # "" if the model does not state it
     sha256: str  # of the model
-    options: Mapping[str, Any] = field(default_factory=dict)  # name of an option in Python -> its default
-    service: Mapping[str, Any] = field(default_factory=dict)  # the same of options that only ``serve`` has
-    shown: str = ""  # both, as they were typed
+    options: Mapping[str, Any]  # name of an option in Python -> its default
+    service: Mapping[str, Any]  # the same of options that only ``serve`` has
+    shown: str  # both, as they were typed
 
     def encode(self) -> bytes:
         """The section ABOUT."""

@@ -399,7 +399,7 @@ def _rows(
 
     board = Board()
     weights = placement(engine)
-    kv_read = engine.plan.kv_bytes * min(1.0, (depth + n_gen / 2) / engine.plan.n_ctx)
+    kv_read = engine.plan.read_at(depth + n_gen / 2)
     samples: dict[int, list[_Sample]] = {n: [] for n in parallel}
     for _ in range(repeats):
         size = min(weights_read(engine, 1), YARDSTICK)

@@ -7,7 +7,6 @@ tokens that are stored with it.  Answers are bit-equal on every machine, so the 
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import json
 import os
@@ -54,7 +53,7 @@ def report(selftest: bool = True, board: Board | None = None) -> dict[str, Any]:
         "head": _head(),
         "choices": _choices(board),
         "model": _demo_model(),
-        "packed": dataclasses.asdict(inside) if (inside := own()) else None,
+        "packed": inside._asdict() if (inside := own()) else None,
     }
     facts["selftest"] = {"kernels": kernel_test(), "model": model_test()} if selftest else None
     if selftest and inside:
@@ -225,7 +224,7 @@ def _choices(board: Board) -> list[dict[str, Any]]:
         here = processor_of(board), kernels()
     except (ImportError, RuntimeError, ValueError):
         return []
-    return [{"model": key.model, **dataclasses.asdict(choices), "words": choices.words()}
+    return [{"model": key.model, **choices._asdict(), "words": choices.words()}
             for key, choices in entries()
             if (key.processor, key.kernels) == here]
 

@@ -24,7 +24,7 @@ from edge.model.drafting import Drafting
 from edge.model.footprint import BOARDS, SYSTEM, Footprint, available_memory, left_on
 from edge.model.plan import expect
 from edge.registry import library
-from edge.registry.library import KNOWN, Known
+from edge.registry.known import KNOWN, Known
 from edge.registry.shapes import ALIASES, SHAPES, shape_of
 
 #: resident bytes of the program before the weights are touched: without its vocabulary, for each text of that, and for

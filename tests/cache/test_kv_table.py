@@ -15,7 +15,8 @@ from edge.cache import table as kv_table
 from edge.cache.config import KVConfig
 from edge.cli.group import cli
 from edge.errors import UsageError
-from edge.registry import library, shapes
+from edge.registry import shapes
+from edge.registry.known import KNOWN
 from pyx.kv import KVCache
 
 CONTEXTS = (512, 1024, 2048, 4096)
@@ -93,7 +94,7 @@ def test_names_of_published_models() -> None:
     assert shapes.find("microsoft/BitNet-b1.58-2B-4T") == config("2B-4T")
     assert shapes.find("gpt-5") is None
     assert set(shapes.ALIASES.values()) <= set(shapes.SHAPES)
-    for name in library.KNOWN:
+    for name in KNOWN:
         assert shapes.find(name) is not None, name
         assert invoke(name, "-c", "512").exit_code == 0, name
 

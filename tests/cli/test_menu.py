@@ -14,13 +14,14 @@ import pytest
 
 from edge.cli.menu import listing
 from edge.registry import library
+from edge.registry.known import KNOWN
 from edge.tools.fit import Candidate
 from tests.hub import Hub, serving
 from tests.terminal import CTRL_C, CTRL_D, Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = ("run", "hello", "-n", "4")
-FIRST = library.KNOWN["bonsai-1.7b"]  # behind the smallest one, of which no tiny copy can stand in
+FIRST = KNOWN["bonsai-1.7b"]  # behind the smallest one, of which no tiny copy can stand in
 ASKS = "Number or name: "
 
 

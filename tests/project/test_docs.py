@@ -285,7 +285,7 @@ def test_units_treat_exit_codes_alike() -> None:
 
 def test_what_fits_in_512_megabytes() -> None:
     from edge.model.footprint import left_on
-    from edge.registry.library import KNOWN
+    from edge.registry.known import KNOWN
     from edge.tools import fit
 
     text = " ".join((ROOT / "docs" / "questions.md").read_text().split())
@@ -302,7 +302,7 @@ def test_what_fits_in_512_megabytes() -> None:
 def test_quoted_licences_of_models() -> None:
     from fnmatch import fnmatch
 
-    from edge.registry.library import KNOWN
+    from edge.registry.known import KNOWN
 
     text = (ROOT / "docs" / "questions.md").read_text()
     quoted = re.findall(r"`([\w*-]+)`: ([\w .-]+?)\. ", text)

@@ -12,7 +12,7 @@ from edge.errors import InvalidFile
 from edge.formats import open_checkpoint
 from edge.model.footprint import BOARDS
 from edge.registry.families import FAMILIES, REFUSED
-from edge.registry.library import KNOWN
+from edge.registry.known import KNOWN
 from edge.tools import fit
 from tests import handmade
 

