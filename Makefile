@@ -22,7 +22,7 @@ unexport PYTHONPATH PYTHONHOME
 
 help:
 	@echo "make chat    install everything, get a small model (98 MB) and chat with it"
-	@echo "make test    install what is missing and run the test suite (ARGS='-k name' selects tests)"
+	@echo "make test    install what is missing and run the test suite (ARGS='-k name' selects tests); programs: make check"
 	@echo "make test-model   get SmolLM2-135M and run the tests that need a real model"
 	@echo "make test-clients   test bitnet-edge serve with the clients of OpenAI, Ollama and others"
 	@echo "make compilers  build with clang and an older GCC, and compare the results bit for bit"
@@ -36,7 +36,7 @@ help:
 	@echo "make bench   measure this machine with the bundled model (ARGS='-m model.gguf' for yours)"
 	@echo "make freeze  one-file program and one-folder program for this architecture, in dist/"
 	@echo "make smoke   test both: signals, pipes, damaged files, too little memory and disk"
-	@echo "make check   test that both answer word for word as the program that is not frozen, whatever they are asked"
+	@echo "make check   freeze, and test both: answers word for word as without freezing, contents, size, signals"
 	@echo "make freeze-aarch64   all three for a Raspberry Pi, on an x86-64 machine (root; some minutes)"
 	@echo "make debian13   build and test in a Debian 13, x86-64 and aarch64 (root; some minutes)"
 	@echo "make wheels  source distribution and wheel, tested in a clean environment (ARGS=aarch64: also for that)"
@@ -54,7 +54,7 @@ bench: $(VENV)/.compiled
 
 # one process more than cores (tests/conftest.py); one without work takes tests over from another
 test: $(VENV)/.tools $(VENV)/.compiled
-	@$(PY) -m pytest -n auto --dist worksteal -m "not compilers" $(ARGS)
+	@$(PY) -m pytest -n auto --dist worksteal -m "not compilers and not freeze" $(ARGS)
 
 # In CI, where the model cannot be had for want of a network, that is reported and left out; else it is an error.
 test-model: $(VENV)/.tools $(VENV)/.compiled
@@ -102,10 +102,11 @@ smoke: freeze
 	@packaging/smoke.sh dist/bitnet-edge
 	@packaging/smoke.sh dist/bitnet-edge-$$(uname -m)/bitnet-edge
 
-check: freeze
+check: freeze $(VENV)/.tools
 	@$(PY) packaging/check.py --write build/answers.json $(PY) -m edge
 	@$(PY) packaging/check.py --compare build/answers.json dist/bitnet-edge
 	@$(PY) packaging/check.py --compare build/answers.json dist/bitnet-edge-$$(uname -m)/bitnet-edge
+	@$(PY) -m pytest -n auto --dist worksteal -m freeze $(ARGS)
 
 freeze-aarch64: needs-root $(VENV)/.freezer $(VENV)/.compiled
 	@packaging/freeze-aarch64.sh

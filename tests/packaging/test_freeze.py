@@ -182,6 +182,7 @@ def imported(bundled_model: Path, once: Any) -> set[str]:
     return set((once("modules", record) / "modules").read_text().split())
 
 
+@pytest.mark.freeze
 def test_the_checks_use_every_dependency(imported: set[str]) -> None:
     """Or a package could be missing in a program, and nobody would see it."""
     owners = metadata.packages_distributions()
@@ -191,6 +192,7 @@ def test_the_checks_use_every_dependency(imported: set[str]) -> None:
     assert len(needed) > 5 and needed <= used, needed - used
 
 
+@pytest.mark.freeze
 @pytest.mark.parametrize("machine", ["this machine", "aarch64"])
 def test_every_module_that_a_command_imports_is_inside(
     machine: str, imported: set[str], request: pytest.FixtureRequest

@@ -49,7 +49,7 @@ def test_own_extensions() -> None:
         assert set(file.needed) <= SYSTEM | {"libgomp.so.1", "libomp.so.5"}, f"{file.path.name} needs {file.needed}"
 
 
-@pytest.fixture(params=["this machine", "aarch64"])
+@pytest.fixture(params=[pytest.param("this machine", marks=pytest.mark.freeze), "aarch64"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> list[elf.Elf]:
     """Everything in a one-folder program."""
     if request.param == "this machine":
