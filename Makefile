@@ -25,7 +25,7 @@ help:
 	@echo "make test    install what is missing and run the test suite (ARGS='-k name' selects tests); programs: make check"
 	@echo "make test-model   get SmolLM2-135M and run the tests that need a real model"
 	@echo "make test-clients   test bitnet-edge serve with the clients of OpenAI, Ollama and others"
-	@echo "make compilers  build with clang and an older GCC, and compare the results bit for bit"
+	@echo "make compilers  build with clang, an older GCC and sanitizers, and compare the results bit for bit"
 	@echo "make fuzz    property tests with new examples for FUZZ_SECONDS (600)"
 	@echo "make fuzz-files   test COUNT (100000) mutated files of every format; SEED repeats a run"
 	@echo "make faults  test full disks, refused memory and kills while saving for MINUTES (3); SEED repeats a run"
@@ -54,7 +54,7 @@ bench: $(VENV)/.compiled
 
 # one process more than cores (tests/conftest.py); one without work takes tests over from another
 test: $(VENV)/.tools $(VENV)/.compiled
-	@$(PY) -m pytest -n auto --dist worksteal -m "not compilers and not freeze" $(ARGS)
+	@$(PY) -m pytest -n auto --dist worksteal -m "not compilers and not sanitize and not freeze" $(ARGS)
 
 # In CI, where the model cannot be had for want of a network, that is reported and left out; else it is an error.
 test-model: $(VENV)/.tools $(VENV)/.compiled
@@ -63,7 +63,7 @@ test-model: $(VENV)/.tools $(VENV)/.compiled
 	    *) echo "$$why" >&2; exit 1;; esac; fi
 
 compilers: $(VENV)/.tools $(VENV)/.compiled
-	@$(PY) -m pytest -n auto --dist worksteal -m compilers $(ARGS)
+	@$(PY) -m pytest -n auto --dist worksteal -m "compilers or sanitize" $(ARGS)
 
 fuzz: $(VENV)/.tools $(VENV)/.compiled
 	@$(PY) -m tests.campaigns.fuzz $(or $(FUZZ_SECONDS),600)

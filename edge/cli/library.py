@@ -56,10 +56,12 @@ def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: 
 
 def fetch(out: Output, wanted: str, **options: Any) -> Pulled:
     """Pull a model and show the progress.  ``options``: of :func:`edge.tools.pull.pull`, which says what it raises."""
-    from edge.registry.library import find
+    from edge.registry.library import checked_name, find
     from edge.tools.pull import kept_bytes, parse, pull
 
     known, _ = parse(wanted)
+    if options.get("name"):
+        checked_name(options["name"])  # refused before a download is announced
     label = known.name if known else wanted
     if known is not None and find(options.get("name") or label) is None:
         out.info(f"{label}: a download of {human(known.nbytes)}; licence: {known.licence}", "dim")

@@ -201,6 +201,7 @@ def test_avxvnni_as_avx512_encodes_it(native, build, specification):
     assert_specified(specification, ["avxvnni"], program)
 
 
+@pytest.mark.compilers
 @pytest.mark.skipif(MACHINE != "x86_64", reason="x86-64 only")
 def test_a_compiler_without_avx_vnni(build, tmp_path):
     """setup.py leaves out the target that GCC 10 does not know, and says so."""

@@ -421,6 +421,8 @@ def test_the_commands(hub: hubs.Hub) -> None:
     assert command("list").stdout == ""
     done = command("pull", "hf:owner/name/absent.gguf")
     assert done.returncode == 3 and done.stderr.count("\n") == 1
+    done = command("pull", "bonsai-1.7b", "--name", "../x")  # no download is announced
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "'../x' cannot be the name" in done.stderr
 
 
 def test_ctrl_c_keeps_what_was_read(hub: hubs.Hub) -> None:
