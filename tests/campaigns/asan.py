@@ -27,6 +27,7 @@ import pyx  # before fuzz_files.py names the folder of another one
 
 assert os.path.dirname(pyx.__file__) == os.path.abspath("pyx"), pyx.__file__  # the instrumented copy
 sys.argv = sys.argv[1:]
+sys.path.append(os.path.join(os.path.dirname(sys.argv[0]), "..", ".."))  # behind the copy
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
