@@ -119,9 +119,10 @@ def main() -> None:
     arguments = parser.parse_args()
     ctx = max(arguments.depth + arguments.n, arguments.prompt) + 64
     official: dict[str, Any] = {"i2s_layout": "128", "activation": "relu2"} if arguments.official else {}
+    # as `serve --parallel` loads it: the output head is one for several at once
     with edge.load(
         arguments.model, ctx=max(ctx, 256), threads=arguments.threads, draft="off", kv=arguments.kv,
-        weights=arguments.weights, **official,
+        weights=arguments.weights, parallel=max(map(int, arguments.parallel.split(","))), **official,
     ) as engine:  # fmt: skip
         together(engine, 2, arguments.depth, 8)
         one = 0.0

@@ -33,6 +33,7 @@ cdef extern from "kernels.h" nogil:
     struct kernels:
         const char *name
         int64_t many_tokens
+        int64_t byte_vectors
         void (*ternary_matvec)(const uint8_t *, int64_t, int64_t, const int8_t *, int32_t *) noexcept nogil
         void (*ternary_matmul)(
             const uint8_t *, int64_t, int64_t, const int8_t *, int64_t, int32_t *, int64_t, void *) noexcept nogil
@@ -74,6 +75,7 @@ cdef extern from "kernels.h" nogil:
         void (*bit_dots)(
             const uint8_t *, const int32_t *, int64_t, int64_t, const int8_t *, int64_t, int32_t *,
             int64_t) noexcept nogil
+        void (*byte_dots)(const int8_t *, int64_t, int64_t, const int8_t *, int64_t, int32_t *const *) noexcept nogil
         void (*half_to_float)(const uint16_t *, int64_t, float *) noexcept nogil
         void (*float_to_half)(const float *, int64_t, uint16_t *) noexcept nogil
         void (*score_f16)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil

@@ -7,6 +7,7 @@ from pyx.bit_planes cimport PLANE_TOKENS, PLANE_TOP, BitPlanes, answer
 from pyx.stored_rows cimport StoredRows
 from pyx.team cimport stage_clock, team
 from pyx.ternary cimport TernaryMatrix
+from pyx.winners cimport Winners
 
 cdef enum head_kind:
     HEAD_INT8, HEAD_Q8_0, HEAD_TERNARY, HEAD_F16, HEAD_F32, HEAD_BIT_PLANES, HEAD_NONE
@@ -35,6 +36,7 @@ cdef class Head:
     cdef const void *rows           # int8, half or float [n_row][k], or Q8_0 [n_row][k/32]
     cdef float *scale               # [n_row], int8 only
     cdef readonly BitPlanes bit_planes  # HEAD_BIT_PLANES, or of Q8_0 rows, or None
+    cdef readonly Winners winners   # of int8 heads, or None
     # [HEAD_TOKENS][k], for heads with integer products; ternary: int8, then float and int32 [HEAD_TOKENS][k/128]
     cdef int16_t *x16
     cdef int64_t basis              # block of the basis in which the rows are stored (change_basis); 0: none
@@ -53,6 +55,8 @@ cdef class Head:
     cdef void go_on(self, const kernels *kernel, int tid, int n_thread) noexcept nogil
     # Whether the bit planes answer all of n_token vectors.
     cdef bint staged(self, int64_t n_token, const answer *a) noexcept nogil
+    # Whether only the winners of n_token vectors are found.
+    cdef bint by_winners(self, const kernels *kernel, int64_t n_token, const answer *a) noexcept nogil
     # The logits a[t].out[row] for rows row0 <= row < row1, each row made for this call only.
     cdef void pass_by(
         self, const kernels *kernel, StoredRows stored, int64_t n_token, const answer *a, int64_t row0, int64_t row1,
@@ -69,8 +73,9 @@ cdef class Head:
     # Prepare hidden vector x [k] as number t of the next call of logits.
     cdef void ask(self, const kernels *kernel, int64_t t, const float *x) noexcept nogil
     # a[t].out[row] for rows row0 <= row < row1 of n_token <= HEAD_TOKENS vectors, which ask has prepared; x: the same,
-    # [n_token][k].  A two-stage head with top > 0 gives the top largest of a vector and -inf for the others, once its
-    # bit planes are made, and is called by every thread of the team with its own rows; other heads give all.
+    # [n_token][k].  Called by every thread of the team with its own rows.  A two-stage head with top > 0 gives the top
+    # largest of a vector and -inf for the others, once its bit planes are made; so does a large int8 head with top > 0
+    # for every one of several vectors.  Other heads give all.
     cdef void logits(
         self, const kernels *kernel, int64_t n_token, const answer *a, const float *x, int64_t row0, int64_t row1,
         int tid, int n_thread) noexcept nogil

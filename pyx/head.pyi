@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from pyx.bit_planes import BitPlanes
 from pyx.stored_rows import StoredRows
 from pyx.ternary import TernaryMatrix
+from pyx.winners import Winners
 
 KINDS: dict[str, Any]
 
@@ -28,6 +29,7 @@ class Head:
     n_threads: int
     matrix: TernaryMatrix | None
     bit_planes: BitPlanes | None
+    winners: Winners | None
     usable: int  # rows from here on are never among the winners; assignable
     def __init__(self, stored: StoredRows, kind: str = "int8", n_threads: int = 1) -> None: ...
     def in_basis(self, block: int, signs: Any | None = None) -> None:

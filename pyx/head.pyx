@@ -3,7 +3,8 @@
 After the ternary weights it is most of what decode reads, so it can be stored smaller than in the file: int8 rows with
 a float32 scale per row, half, float, "native" (exactly the values of the file), or "two-stage": the int8 rows in bit
 planes (see pyx.bit_planes), of which a token that needs few winners reads little more than half.  "int6" and "int4" are
-bit planes of coarser codes, for boards with little memory.
+bit planes of coarser codes, for boards with little memory.  An int8 head that several vectors ask for winners answers
+most of them from half of the products (see pyx.winners).
 
 A file whose rows are ternary with a scale per 128 weights (Q2_0, PQ2_0 and PQ2_0_R64) has a head of two bits: "auto"
 uses it directly, as a projection ("ternary").
@@ -38,6 +39,8 @@ from pyx.stored_rows cimport STORED_F16, StoredRows
 from pyx.team cimport HEAD, NORM, WAIT, claim, core_ns, lap, now_ns, stage_clock, team_barrier
 from pyx.projection cimport group_rows
 from pyx.ternary cimport TernaryMatrix
+from pyx.winners cimport Winners
+from pyx.winners import winners_scratch
 
 cdef enum:
     LINE = 16       # logits per cache line: threads never write the same
@@ -89,6 +92,7 @@ def placement(str kind not None, str type not None, int64_t n_row, int64_t k, in
     nbytes, scratch, beside, copied = n_row * k * bits // 8, 2 * HEAD_TOKENS * k, 0, 0
     if id == HEAD_INT8:
         nbytes += 4 * n_row
+        scratch += winners_scratch(n_row, k, n_threads)
     elif id == HEAD_Q8_0 or staged:
         nbytes += n_row * (k // 32) * 2
         if staged:
@@ -158,6 +162,8 @@ cdef class Head:
     @property
     def usable(self):
         """The first of the rows at the end that are never among the winners."""
+        if self.winners is not None:
+            return self.winners.usable
         return self.n_row if self.bit_planes is None else self.bit_planes.usable
 
     @usable.setter
@@ -166,6 +172,8 @@ cdef class Head:
             raise ValueError(f"{row} of {self.n_row} rows")
         if self.bit_planes is not None:
             self.bit_planes.usable = row
+        if self.winners is not None:
+            self.winners.usable = row
 
     cdef allocate(self):
         """Allocate memory for the rows; pages that are not written yet take none."""
@@ -183,6 +191,7 @@ cdef class Head:
         if self.kind_id == HEAD_INT8:
             self.scale_arena = Arena(4 * self.n_row)
             self.scale = <float *>self.scale_arena.data
+            self.winners = Winners(self.n_row, self.k, self.n_threads)
 
     cdef expect(self, int64_t n_token):
         """Prepare for an answer to n_token vectors: make the rows if they do not exist and will be read more than once.
@@ -219,6 +228,16 @@ cdef class Head:
                 return False
         return True
 
+    cdef bint by_winners(self, const kernels *kernel, int64_t n_token, const answer *a) noexcept nogil:
+        cdef int64_t t
+        if (self.winners is None or self.n_row * self.k < self.winners.least_codes or not kernel.byte_vectors
+                or n_token < kernel.byte_vectors):
+            return False
+        for t in range(n_token):
+            if a[t].top == 0:
+                return False
+        return True
+
     cdef make(self):
         """Make all rows and release the stored ones."""
         cdef int64_t row, n_row = self.n_row, k = self.k
@@ -230,6 +249,7 @@ cdef class Head:
         cdef uint8_t *codes     # [k_pad]
         cdef uint8_t *out = <uint8_t *>self.rows    # [n_row][k] of the head's type
         cdef BitPlanes bit_planes = self.bit_planes
+        cdef Winners winners = self.winners
         cdef int n_threads = claim(self.n_threads)
         with nogil, parallel(num_threads=n_threads):
             row_floats = <float *>(self.row_arena.data + threadid() * self.row_room)
@@ -244,6 +264,8 @@ cdef class Head:
                     self.floats(kernel, stored, row, row_floats)
                     if kind == HEAD_INT8:
                         kernel.quantize_row_i8(row_floats, k, <int8_t *>out + row * k, self.scale + row)
+                        if winners is not None:
+                            winners.put(kernel, row, <const int8_t *>out + row * k)
                     elif kind == HEAD_BIT_PLANES:
                         bit_planes.put(kernel, row, row_floats, codes)
                     else:
@@ -316,6 +338,8 @@ cdef class Head:
                 x, self.k, GROUP, <int8_t *>self.x16 + t * self.k, d + t * n, <int32_t *>(d + HEAD_TOKENS * n) + t * n)
         if self.kind_id == HEAD_BIT_PLANES or self.bit_planes is not None and self.made == self.n_row:
             self.bit_planes.ask(t, self.x16 + t * self.k, self.s[t])
+        if self.winners is not None:
+            self.winners.ask(t, self.x16 + t * self.k, self.s[t])
 
     cdef void logits(
         self, const kernels *kernel, int64_t n_token, const answer *a, const float *x, int64_t row0, int64_t row1,
@@ -337,6 +361,10 @@ cdef class Head:
             return
         for t in range(n_token):
             out[t] = a[t].out + row0
+        if self.by_winners(kernel, n_token, a):
+            self.winners.logits(
+                kernel, <const int8_t *>self.rows, self.scale, n_token, a, row0, row1, tid, n_thread)
+            return
         if self.kind_id == HEAD_INT8:
             kernel.head_i8(
                 <const int8_t *>self.rows + row0 * k, self.scale + row0, row1 - row0, k, self.x16, n_token, self.s, out)

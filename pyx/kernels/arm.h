@@ -111,6 +111,30 @@ INLINE vsums dot_codes(vsums sums, const vbytes u[8], const int8_t *x)
 
 INLINE int32_t sum_lanes(vsums sums) { return vaddvq_s32(sums); }
 
+/* ---- needed by byte_dots.inc.h: sums of four rows by four vectors, half of the 32 registers ---------------------- */
+
+#define BYTE_VECTORS 4
+#define BYTE_LEAST_VECTORS 4
+
+INLINE vbytes byte_row(vbytes w) { return w; }
+INLINE int32_t byte_base(const int8_t *x, int64_t k) { return (void)x, (void)k, 0; }
+
+/* Without dot products: int16 lanes gain 2 products of at most 128 * 127, 32512 <= 32767. */
+INLINE vsums byte_dot(vsums sums, vbytes w, vbytes x)
+{
+    int8x16_t wv = vreinterpretq_s8_u8(w), xv = vreinterpretq_s8_u8(x);
+#if defined(__ARM_FEATURE_DOTPROD)
+    return vdotq_s32(sums, wv, xv);
+#else
+    return vpadalq_s16(sums, vmlal_high_s8(vmull_s8(vget_low_s8(wv), vget_low_s8(xv)), wv, xv));
+#endif
+}
+
+INLINE void byte_quad(const vsums sums[4], int32_t total[4])
+{
+    vst1q_s32(total, vpaddq_s32(vpaddq_s32(sums[0], sums[1]), vpaddq_s32(sums[2], sums[3])));
+}
+
 /* ---- KV pages, shared -------------------------------------------------------------------------------------------- */
 
 /* Sum of n signed bytes, n a multiple of 4. */

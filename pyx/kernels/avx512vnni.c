@@ -483,6 +483,25 @@ INLINE void head_quad(const head_sums sums[4], int32_t total[4]) { _mm_storeu_si
 
 #include "head.inc.h"
 
+/* ---- needed by byte_dots.inc.h ----------------------------------------------------------------------------------- */
+
+#define BYTE_VECTORS 4
+#define BYTE_LEAST_VECTORS 5
+#define byte_quad head_quad
+
+/* vpdpbusd wants unsigned bytes: w + 128, for which byte_base makes up. */
+INLINE vbytes byte_row(vbytes w) { return _mm512_xor_si512(w, _mm512_set1_epi8((char)0x80)); }
+INLINE vsums byte_dot(vsums sums, vbytes w, vbytes x)
+{
+    sums = _mm512_dpbusd_epi32(sums, w, x);
+    __asm__("" : "+v"(sums)); /* else GCC copies sums to and fro and keeps two of them in memory */
+    return sums;
+}
+
+INLINE int32_t byte_base(const int8_t *x, int64_t k) { return -128 * sum_i8(x, k); }
+
+#include "byte_dots.inc.h"
+
 /* ---- KV pages ---------------------------------------------------------------------------------------------------- */
 
 /* k ^ 0x80 is k + 128 as unsigned; 128 times the sum of the query is taken off beforehand. */
@@ -576,6 +595,7 @@ const struct kernels kernels_avx512vnni = {
     LANES_KERNELS,
     PAGES_KERNELS,
     PLANES_KERNELS,
+    BYTE_KERNELS,
 };
 
 #else

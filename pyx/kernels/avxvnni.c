@@ -18,6 +18,12 @@ INLINE vb dot16(vb sums, vb a, vb b) { return _mm256_dpwssd_epi32(sums, a, b); }
 INLINE vb widen_by(vb sums, int factor) { return factor == 4 ? _mm256_slli_epi32(sums, 2) : sums; }
 INLINE vb dot_abs(vb sums, vb a, vb b) { return dot_narrow(sums, _mm256_abs_epi8(a), _mm256_sign_epi8(b, a)); }
 
+/* w + 128, as vpdpbusd wants unsigned bytes; byte_base makes up for it. */
+#define BYTE_LEAST_VECTORS 5
+INLINE vb byte_row(vb w) { return _mm256_xor_si256(w, bytes(0x80)); }
+INLINE vb byte_dot(vb sums, vb w, vb x) { return dot_narrow(sums, w, x); }
+INLINE int32_t byte_base(const int8_t *x, int64_t k) { return -128 * sum_i8(x, k); }
+
 #include "maddubs.inc.h"
 
 const struct kernels kernels_avxvnni = {.name = "avxvnni", MADDUBS_KERNELS};

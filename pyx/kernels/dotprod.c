@@ -71,6 +71,8 @@ INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim,
 
 #include "plane_dots.inc.h"
 
+#include "byte_dots.inc.h"
+
 #include "nibbles.inc.h"
 
 const struct kernels kernels_dotprod = {
@@ -85,6 +87,7 @@ const struct kernels kernels_dotprod = {
     LANES_KERNELS,
     PAGES_KERNELS,
     PLANES_KERNELS,
+    BYTE_KERNELS,
 };
 
 #else

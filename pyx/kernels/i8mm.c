@@ -130,6 +130,8 @@ INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim,
 
 #include "plane_dots.inc.h"
 
+#include "byte_dots.inc.h"
+
 #include "nibbles.inc.h"
 
 const struct kernels kernels_i8mm = {
@@ -144,6 +146,7 @@ const struct kernels kernels_i8mm = {
     LANES_KERNELS,
     PAGES_KERNELS,
     PLANES_KERNELS,
+    BYTE_KERNELS,
 };
 
 #else

@@ -41,6 +41,7 @@ enum {
     KV_PAGE = 32,             /* tokens per KV page                               */
     MAX_HEAD_DIM = 4096,      /* of KV pages                                      */
     FLOAT_LANES = 16,         /* lanes of every float reduction                   */
+    BYTE_DOTS_MOST = 8,       /* vectors that byte_dots takes at a time                           */
     HEAD_XMAX = 8191,         /* activations of the int8 head are int16 in +-8191 */
     Q8_BLOCK = 32,            /* weights of a block of Q8_0                       */
     Q8_BLOCK_BYTES = 34,      /* half d, int8 q[32]: weight = q * d               */
@@ -96,6 +97,7 @@ void kernels_choose(int64_t ahead, int64_t many_tokens);
 struct kernels {
     const char *name;    /* "scalar", "avx2", ... as in BITNET_EDGE_ISA */
     int64_t many_tokens; /* from so many on, at least 16, call ternary_matmul with MANY_ROWS rows */
+    int64_t byte_vectors; /* from so many on, byte_dots of upper bytes first is faster than head_i8; 0: never */
 
     /* ---- ternary matrices: exact integers -------------------------------------------------------------------- */
 
@@ -239,6 +241,9 @@ struct kernels {
                         int64_t ld);
     void (*bit_dots)(const uint8_t *bits, const int32_t *list, int64_t n_row, int64_t k, const int8_t *x, int64_t n_x,
                      int32_t *acc, int64_t ld);
+    /* Rows w [n_row][k] of int8 against n_x <= BYTE_DOTS_MOST vectors x [n_x][k] of |x| <= 127, read from memory once
+     * for all of them: sums[j][r] = sum_i w[r][i] * x[j][i], exact integers for k up to 2^17. */
+    void (*byte_dots)(const int8_t *w, int64_t n_row, int64_t k, const int8_t *x, int64_t n_x, int32_t *const *sums);
 
     /* ---- conversions ------------------------------------------------------------------------------------------ */
     void (*half_to_float)(const uint16_t *x, int64_t n, float *y);

@@ -356,6 +356,20 @@ INLINE int32_t sum_lanes(vsums sums) { return sum1(sums); }
 
 #include "plane_dots.inc.h"
 
+/* ---- needed by byte_dots.inc.h ----------------------------------------------------------------------------------- */
+
+#define BYTE_VECTORS 2
+#define byte_quad head_quad
+
+#ifndef BYTE_LEAST_VECTORS
+#define BYTE_LEAST_VECTORS 0
+INLINE vbytes byte_row(vbytes w) { return w; }
+INLINE vsums byte_dot(vsums sums, vbytes w, vbytes x) { return keep(dot_abs(sums, w, x)); }
+INLINE int32_t byte_base(const int8_t *x, int64_t k) { return (void)x, (void)k, 0; }
+#endif
+
+#include "byte_dots.inc.h"
+
 /* ---- needed by pages.inc.h and nibbles.inc.h --------------------------------------------------------------------- */
 
 /* Lines of the next block are fetched in order, each twice, spread over the loop. */
@@ -494,6 +508,7 @@ INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_di
 #define MADDUBS_KERNELS                                                                                                \
     .many_tokens = LOOKUP_LEAST_TOKENS, .ternary_matvec = ternary_matvec, .ternary_matmul = ternary_matmul,            \
     DELTA_KERNELS, GROUPS_KERNELS,                                                                                     \
-    .head_i8 = head_i8, .head_q8_0 = head_q8_0, LANES_KERNELS, PAGES_KERNELS, PLANES_KERNELS
+    .head_i8 = head_i8, .head_q8_0 = head_q8_0, LANES_KERNELS, PAGES_KERNELS, PLANES_KERNELS,         \
+    BYTE_KERNELS
 
 #endif

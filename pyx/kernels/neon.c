@@ -291,6 +291,8 @@ INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_di
 
 #include "plane_dots.inc.h"
 
+#include "byte_dots.inc.h"
+
 #include "nibbles.inc.h"
 
 const struct kernels kernels_neon = {
@@ -305,6 +307,7 @@ const struct kernels kernels_neon = {
     LANES_KERNELS,
     PAGES_KERNELS,
     PLANES_KERNELS,
+    BYTE_KERNELS,
 };
 
 #else

@@ -325,6 +325,17 @@ static void bit_dots(const uint8_t *bits, const int32_t *list, int64_t n_row, in
         }
 }
 
+static void byte_dots(const int8_t *w, int64_t n_row, int64_t k, const int8_t *x, int64_t n_x, int32_t *const *sums)
+{
+    for (int64_t j = 0; j < n_x; j++)
+        for (int64_t r = 0; r < n_row; r++) {
+            int32_t sum = 0;
+            for (int64_t i = 0; i < k; i++)
+                sum += w[r * k + i] * x[j * k + i];
+            sums[j][r] = sum;
+        }
+}
+
 /* ---- gated delta rule -------------------------------------------------------------------------------------------- */
 
 static void conv_silu(const float *const *x, const float *w, int64_t n, float *out)
@@ -678,6 +689,8 @@ const struct kernels kernels_scalar = {
     .quantize_row_i8 = quantize_row_i8,
     .nibble_dots = nibble_dots,
     .bit_dots = bit_dots,
+    .byte_dots = byte_dots,
+    .byte_vectors = 4,
     .half_to_float = half_to_float,
     .float_to_half = float_to_half,
     .score_f16 = score_f16,

@@ -11,6 +11,7 @@
  *   groups.inc.h         scales per group                  (after lanes.inc.h)
  *   head.inc.h           output heads of 8 bits            (after lanes.inc.h)
  *   plane_dots.inc.h     bit planes
+ *   byte_dots.inc.h      products of bytes                 (after plane_dots.inc.h)
  *   nibbles.inc.h        attention: includes pages.inc.h   (after lanes.inc.h)
  *
  * Each template ends with the members of struct kernels that it provides.  Everything in a template is static: see

@@ -958,6 +958,25 @@ static void test_head(int n_row, int k, int kind)
         }
         verdict(ok, "head_i8 against int64, rows %d k %d", n_row, k);
     }
+    int8_t *x8 = buffer((size_t)k * BYTE_DOTS_MOST);
+    int32_t *want_sums[BYTE_DOTS_MOST], *got_sums[BYTE_DOTS_MOST];
+    for (int i = 0; i < k * BYTE_DOTS_MOST; i++)
+        x8[i] = kind == 0 ? (int8_t)((int)(rnd() % 255) - 127) : kind == 1 ? -127 : rnd() & 1 ? 127 : -127;
+    for (int j = 0; j < BYTE_DOTS_MOST; j++)
+        want_sums[j] = buffer((size_t)n_row * 4), got_sums[j] = buffer((size_t)n_row * 4);
+    for (int n_x = 1; n_x <= BYTE_DOTS_MOST; n_x++) {
+        int ok = 1;
+        if (S) S->byte_dots(w8, n_row, k, x8, n_x, want_sums);
+        K->byte_dots(w8, n_row, k, x8, n_x, got_sums);
+        for (int j = 0; j < n_x; j++)
+            for (int r = 0; r < n_row; r++) {
+                int32_t sum = 0;
+                for (int i = 0; K == S && i < k; i++)
+                    sum += w8[(size_t)r * (size_t)k + (size_t)i] * x8[(size_t)j * (size_t)k + (size_t)i];
+                ok &= same(got_sums[j] + r, want_sums[j] + r, 4) && (K != S || want_sums[j][r] == sum);
+            }
+        verdict(ok, "byte_dots rows %d k %d kind %d vectors %d", n_row, k, kind, n_x);
+    }
     if (k % Q8_BLOCK == 0) {
         int64_t n_block = k / Q8_BLOCK;
         uint8_t *blocks = buffer((size_t)(n_row * n_block) * Q8_BLOCK_BYTES);

@@ -82,7 +82,7 @@ static void measure(const struct kernels *k, uint8_t *memory, int64_t n_memory)
     static int32_t acc[TOKENS * ROWS];
     static char work[MATMUL_WORK(ROWS)] __attribute__((aligned(64)));
     static float big[1 << 20], f[2 * 6912], g[2 * 6912], scale[ROWS], q[Q * D], m[Q], l[Q], o[Q * D];
-    static int16_t x16[K];
+    static int16_t x16[BYTE_DOTS_MOST * K];
     static int8_t q8[Q * D], page8[D * 64 + 128];
     static uint16_t page16[D * 64];
     static float qs[Q] = {0.01f, 0.01f, 0.01f, 0.01f};
@@ -99,7 +99,7 @@ static void measure(const struct kernels *k, uint8_t *memory, int64_t n_memory)
         ((uint16_t *)(page8 + D * 32))[i] = ((uint16_t *)(page8 + D * 64 + 64))[i] = 0x2000;
     for (int i = 0; i < Q * D; i++)
         q8[i] = (int8_t)(rand() % 255 - 127), q[i] = 0.01f * (float)q8[i];
-    for (int i = 0; i < K; i++)
+    for (int i = 0; i < BYTE_DOTS_MOST * K; i++)
         x16[i] = (int16_t)(rand() % 16000 - 8000);
 
     printf("%-11s", k->name);
@@ -116,6 +116,15 @@ static void measure(const struct kernels *k, uint8_t *memory, int64_t n_memory)
     float *const out[1] = {big};
     BEST(k->head_i8((int8_t *)memory, scale, 256, K, x16, 1, &one, out), t);
     printf("%11s head_i8 cached %5.1f Gw/s", "", 256.0 * K / t * 1e-9);
+    const float eight_ones[BYTE_DOTS_MOST] = {1, 1, 1, 1, 1, 1, 1, 1};
+    float *eight_out[BYTE_DOTS_MOST];
+    int32_t *eight_sums[BYTE_DOTS_MOST];
+    for (int j = 0; j < BYTE_DOTS_MOST; j++)
+        eight_out[j] = big + 256 * j, eight_sums[j] = (int32_t *)eight_out[j];
+    BEST(k->head_i8((int8_t *)memory, scale, 256, K, x16, BYTE_DOTS_MOST, eight_ones, eight_out), t);
+    printf(", 8 vectors %5.1f GMAC/s", 8 * 256.0 * K / t * 1e-9);
+    BEST(k->byte_dots((int8_t *)memory, 256, K, x, BYTE_DOTS_MOST, eight_sums), t);
+    printf(", byte_dots %5.1f GMAC/s", 8 * 256.0 * K / t * 1e-9);
     BEST(k->head_f16((uint16_t *)memory, 128, K, f, big), t);
     printf("  head_f16 %5.1f Gw/s", 128.0 * K / t * 1e-9);
     memset(o, 0, sizeof o);

@@ -17,6 +17,9 @@ from pyx.stored_rows import StoredRows
 from tests import handmade
 from tests.handmade import ARR, I32, STR, value
 
+#: targets for which products of bytes first are not faster (byte_vectors in kernels.h)
+WHOLE = ("sse41", "avx2")
+
 
 def head(rows: np.ndarray, kind: str, n_threads: int = 1) -> Head:
     """A head whose rows are made (the first answer only passes them by)."""
@@ -55,6 +58,23 @@ def check_two_stage(rows: np.ndarray, x: np.ndarray, tops=(1, 2, 40), kind="two-
             assert same(logits(staged, x, top, n_threads), winners(full, top)), (top, n_threads)
     one = np.concatenate([logits(staged, row[None], 1) for row in x])
     assert same(one, winners(full, 1))
+    if kind == "two-stage":
+        check_several(rows, x, tops)
+
+
+def check_several(rows: np.ndarray, x: np.ndarray, tops=(1, 2, 40)) -> int | None:
+    """An int8 head that finds only the winners of five to eight vectors: their logits are those of the whole head.
+    Returns the number of products that were needed whole; None on a target that always multiplies whole."""
+    made = head(rows, "int8", 3)
+    assert made.winners is not None
+    made.winners.least_codes = 0
+    several = np.concatenate([x] * 5)[: max(5, len(x))]
+    full = logits(made, several)
+    for top in tops:
+        for n_threads in (1, 3):
+            want = winners(full, top) if cpu.isa() not in WHOLE else full
+            assert same(logits(made, several, top, n_threads), want), (top, n_threads)
+    return made.winners.pairs if cpu.isa() not in WHOLE else None
 
 
 def integers(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -254,6 +274,52 @@ def test_two_stage_reads_few_rows():
     assert staged.bit_planes is not None
     read = staged.bit_planes.rows_read
     assert 1 <= read[2] <= read[1] <= read[0] < 1000
+
+
+@pytest.mark.parametrize("isa", cpu.supported())
+def test_several_vectors_on_every_row(isa):
+    rng = np.random.default_rng(14)
+    before = cpu.isa()
+    try:
+        cpu.use(isa)
+        for n_row, k in ((1, 7), (70, 64), (700, 300), (129, 1100)):
+            check_several(rng.normal(size=(n_row, k)), rng.normal(size=(6, k)), (1, 5, 256))
+    finally:
+        cpu.use(before)
+
+
+@pytest.fixture
+def scalar():
+    before = cpu.isa()
+    cpu.use("scalar")
+    yield
+    cpu.use(before)
+
+
+@pytest.mark.usefixtures("scalar")
+def test_several_vectors_need_few_whole_products():
+    """Rows that stand out are found by little else than upper bytes; where bounds say nothing, all are multiplied."""
+    rng = np.random.default_rng(15)
+    rows, x = rng.normal(size=(5000, 512)), rng.normal(size=(8, 512))
+    rows[70:78] += 0.3 * x
+    few = check_several(rows, x, (1,))  # two calls, of one and of three threads
+    assert few is not None and 2 * 8 <= few < 2 * 8 * 5000 // 20
+    x[:, 0] = 1000  # one element takes all of the upper bytes' precision
+    many = check_several(rng.normal(size=(500, 512)), x, (1,))
+    assert many is not None and many > 2 * 8 * 500 // 5
+
+
+@pytest.mark.usefixtures("scalar")
+def test_several_vectors_leave_out_unusable_rows():
+    rng = np.random.default_rng(16)
+    rows, x = rng.normal(size=(300, 96)), rng.normal(size=(5, 96))
+    made = head(rows, "int8")
+    made.winners.least_codes, made.usable = 0, 200
+    full = logits(made, x)
+    got = logits(made, x, 3)
+    assert same(got[:, :200], winners(full[:, :200], 3)) and np.isneginf(got[:, 200:]).all()
+    x[2] = np.nan  # answers of other vectors do not change
+    assert same(logits(made, x, 3)[[0, 1, 3, 4]], got[[0, 1, 3, 4]])
 
 
 def test_sizes():

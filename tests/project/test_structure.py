@@ -33,6 +33,7 @@ FLOORS = {
     "pyx.team": 1,
     "pyx.pace": 1,
     "pyx.bit_planes": 2,
+    "pyx.winners": 2,
     "pyx.planes": 3,
     "pyx.head": 3,
     "pyx.ternary": 2,
