@@ -57,7 +57,8 @@ def batch(
     if timeout is not None:
         defaults["timeout"] = timeout
     settle_model(out, flags)
-    with options.loaded(out, flags) as engine:
+    # a request may ask for a form; and the head is then one for several answers
+    with options.loaded(out, flags, constrained=True) as engine:
         defaults = options.advised(defaults, flags, engine)
         work = Batch(engine, source, target, resume=resume, defaults=defaults)
         with work, stopping(work.stop) as stop, out.progress("answering", "requests") as progress:
