@@ -53,7 +53,7 @@ TARGETS = ["scalar.c", "sse41.c", "avx2.c", "avxvnni.c", "avx512vnni.c", "neon.c
 #: extension -> C files linked into it (a kernel lives in exactly one extension; the others reach it by cimport)
 C_SOURCES = {
     "cpu": [*TARGETS, "dispatch.c"],
-    "page": ["exact_page.c", "packed_page.c"],
+    "page": ["packed_page.c"],
     "ternary": ["repack.c"],
     "stored_rows": ["dequantize.c"],
     "bandwidth": ["bandwidth.c"],

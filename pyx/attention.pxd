@@ -9,6 +9,7 @@ from pyx.team cimport team
 
 cdef enum:
     QUERY_TILE = 8          # tokens whose queries share the load of a page in prefill
+    SHARED_FLOATS = 3       # tokens from which on a page of F16 is first made one of F32 for all of them
 
 # The tokens of a step that go to one cache, at its positions pos0, pos0 + 1, ...
 cdef struct segment:
@@ -52,7 +53,8 @@ cdef void attend(const attention_plan *p, int64_t layer, int tid, int n_thread) 
 # Floats of one partial result of group query heads, which share a KV head: m [group] (largest score), l [group] (sum of
 # exp(score - m)), o [group][head_dim] (sum of exp(score - m) * value).
 cdef int64_t partial_floats(int64_t group, int64_t head_dim) noexcept nogil
-# Floats of working memory per thread: state [QUERY_TILE] and part [QUERY_TILE] partial results, then page_scratch.
+# Floats of working memory per thread: state [QUERY_TILE] and part [QUERY_TILE] partial results, page_scratch, then a
+# page of F32.
 cdef int64_t thread_state_floats(int64_t group, int64_t head_dim) noexcept nogil
 
 cdef class Workspace:

@@ -20,7 +20,7 @@ from openmp cimport omp_get_num_threads
 from pyx.cpu cimport KV_PAGE, active
 from pyx.kv cimport KVCache
 from pyx.memory cimport Arena
-from pyx.page cimport attend_page, page_format, page_scratch, rotate_hadamard, store_token
+from pyx.page cimport F16, attend_page, page_as_floats, page_format, page_scratch, rotate_hadamard, store_token
 from pyx.policy cimport (
     CHUNK_PAGES, attended, pages, seal_newest, sinks_of, stream, weigh, writable_page)
 from pyx.pool cimport is_ring, page_at
@@ -207,7 +207,7 @@ cdef void attend_chunk(
     int64_t n, float *partial, float *scratch) noexcept nogil:
     """One chunk of one KV head for n tokens of one page, from `token` on, into partial [n][partial_floats].
 
-    slot: number of the first token among those of its page in this step. scratch: [page_scratch].
+    slot: number of the first token among those of its page in this step. scratch: [page_scratch], then a page of F32.
     """
     cdef int64_t D = p.head_dim, group = p.n_head // p.n_kv_head, size = partial_floats(group, D)
     cdef int64_t pos = s.pos0 + token, i, j, query
@@ -218,16 +218,24 @@ cdef void attend_chunk(
     cdef const void *next       # the page after it, which is fetched meanwhile
     cdef float *state           # [size]  of one token
     cdef const page_format *format
+    cdef page_format floats
+    cdef float *unpacked = scratch + page_scratch(D, group)  # [2 * KV_PAGE * D]
+    cdef bint shared
     for i in range(n):
         reset_state(partial + i * size, group, D)
     for j in range(of.run[chunk], of.run[chunk + 1]):
         data = page_at(kv.pool, of.id[j])
         next = page_at(kv.pool, of.id[j + 1]) if j + 1 < of.n_page else data
         format = &kv.sealed if is_ring(kv.pool, of.id[j]) else &kv.unsealed
+        shared = n >= SHARED_FLOATS and format.k_type == F16 and format.v_type == F16
         for i in range(n):
             valid = attended(kv, of, of.number[j], pos + i)
             if valid == 0:
                 continue
+            if shared:
+                page_as_floats(p.kernel, format, data, &floats, unpacked)
+                data = next = unpacked
+                format, shared = &floats, False
             state = partial + i * size
             query = (s.first + token + i) * p.n_head + head * group
             if kv.heavy:
@@ -328,7 +336,7 @@ cdef int64_t partial_floats(int64_t group, int64_t head_dim) noexcept nogil:
 
 
 cdef int64_t thread_state_floats(int64_t group, int64_t head_dim) noexcept nogil:
-    return 2 * QUERY_TILE * partial_floats(group, head_dim) + page_scratch(head_dim, group)
+    return 2 * QUERY_TILE * partial_floats(group, head_dim) + page_scratch(head_dim, group) + 2 * KV_PAGE * head_dim
 
 
 cdef void reset_state(float *state, int64_t group, int64_t head_dim) noexcept nogil:

@@ -79,6 +79,7 @@ cdef extern from "kernels.h" nogil:
         void (*half_to_float)(const uint16_t *, int64_t, float *) noexcept nogil
         void (*float_to_half)(const float *, int64_t, uint16_t *) noexcept nogil
         void (*score_f16)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil
+        void (*score_f32)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil
         void (*score_i8)(
             const void *, const void *, int64_t, int64_t, const int8_t *, const float *, float *) noexcept nogil
         void (*score_i4)(
@@ -86,6 +87,7 @@ cdef extern from "kernels.h" nogil:
         void (*score_i4c)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil
         void (*softmax_page)(int64_t, int64_t, uint32_t, float *, float *, float *, float *) noexcept nogil
         void (*value_f16)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil
+        void (*value_f32)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil
         void (*value_i8)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil
         void (*value_i4)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil
         void (*value_i4c)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil

@@ -38,6 +38,10 @@ cdef bint is_quantised(const page_format *f) noexcept nogil
 # Floats of working memory that attend_page and score_page need for n_q queries, whatever the format.
 cdef int64_t page_scratch(int64_t head_dim, int64_t n_q) noexcept nogil
 
+# A page of F16 keys and values as one of F32, out [2 * KV_PAGE * head_dim], and its format.
+cdef void page_as_floats(
+    const kernels *kernel, const page_format *f, const void *page, page_format *floats, float *out) noexcept nogil
+
 # Store k, v [head_dim] as token t of a page of open format.
 cdef void store_token(
     const kernels *kernel, const page_format *f, void *page, int64_t t, const float *k, const float *v) noexcept nogil

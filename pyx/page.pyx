@@ -11,8 +11,6 @@ from libc.string cimport memcpy, memset
 from pyx.cpu cimport KV_PAGE, kernels
 
 cdef extern from "kernels.h" nogil:
-    void score_f32(const void *, int64_t, int64_t, const float *, float *)
-    void value_f32(const void *, int64_t, int64_t, const float *, float *)
     enum:
         MAX_HEAD_DIM
     int64_t kv_group(int64_t head_dim)
@@ -187,6 +185,15 @@ cdef void seal_other(
         seal_channels_i4(half, head_dim, values, sealed)
 
 
+cdef void page_as_floats(
+    const kernels *kernel, const page_format *f, const void *page, page_format *floats, float *out) noexcept nogil:
+    cdef int64_t n = f.head_dim * KV_PAGE
+    floats.k_type, floats.v_type, floats.head_dim, floats.integer_k = F32, F32, f.head_dim, False
+    floats.v_at, floats.bytes = 4 * n, 8 * n
+    kernel.half_to_float(<const uint16_t *>page, n, out)
+    kernel.half_to_float(<const uint16_t *>(<const uint8_t *>page + f.v_at), n, out + n)
+
+
 cdef inline const uint16_t *scales(const void *block, int64_t code_bytes) noexcept nogil:
     return <const uint16_t *>(<const uint8_t *>block + code_bytes)
 
@@ -204,7 +211,7 @@ cdef void score_page(
     elif f.k_type == INT4C:
         kernel.score_i4c(page, next, D, n_q, q, s)
     elif f.k_type == F32:
-        score_f32(page, D, n_q, q, s)
+        kernel.score_f32(page, next, D, n_q, q, s)
     elif f.k_type == FP8:
         unpack_fp8(page, D, <uint16_t *>scratch)
         kernel.score_f16(scratch, scratch, D, n_q, q, s)
@@ -230,7 +237,7 @@ cdef void add_values(
     elif f.v_type == INT4C:
         kernel.value_i4c(values, behind, D, n_q, p, o)
     elif f.v_type == F32:
-        value_f32(values, D, n_q, p, o)
+        kernel.value_f32(values, behind, D, n_q, p, o)
     elif f.v_type == FP8:
         unpack_fp8(values, D, <uint16_t *>scratch)
         scale_fp8(scales(values, KV_PAGE * D), n_q, p)

@@ -234,9 +234,10 @@ INLINE void round_bytes(const vf x[2], uint8_t *u)
         _mm_storeu_si128((__m128i *)u + i, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32((__m512)x[i])));
 }
 
-/* Multiplications and additions of 256 bits: those of 512 take 1.25 times as long on Zen 4 (benchmarks/SPEED.md). */
+/* Multiplications and additions of 256 bits: those of 512 take 1.25 times as long on Zen 4 (benchmarks/SPEED.md). Four
+ * vectors share what is broadcast of a query: 16 of the 32 registers are sums. */
 #define HALF_WIDTH 8
-#define HALF_VECTORS 2
+#define HALF_VECTORS 4
 typedef float vh __attribute__((vector_size(4 * HALF_WIDTH)));
 
 INLINE vh load_half_h(const uint16_t *p) { return (vh)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }

@@ -278,6 +278,7 @@ struct kernels {
 
     /* s[t] = sum_d q[d] * k[d][t], d ascending, start 0 */
     void (*score_f16)(const void *k, const void *next, int64_t head_dim, int64_t n_q, const float *q, float *s);
+    void (*score_f32)(const void *k, const void *next, int64_t head_dim, int64_t n_q, const float *q, float *s);
     /* s[t] = (float)(int32 sum_d q[d] * k[d][t]) * (ks[t] * qs); q, qs from quantize_q */
     void (*score_i8)(const void *k, const void *next, int64_t head_dim, int64_t n_q, const int8_t *q, const float *qs,
                      float *s);
@@ -299,6 +300,7 @@ struct kernels {
 
     /* o[d] += p[t] * v[t][d], t ascending (all t; p is 0 where not valid) */
     void (*value_f16)(const void *v, const void *next, int64_t head_dim, int64_t n_q, const float *p, float *o);
+    void (*value_f32)(const void *v, const void *next, int64_t head_dim, int64_t n_q, const float *p, float *o);
     /* w[t] = p[t] * vs[t]; top = max w, unit = top / 255, u[t] = round_half_even(w[t] * (255 / top)) (unit 0 and u 0
      * unless top > 1e-30, so that 255 / top is finite);
      * o[d] += (float)(int32 sum_t u[t] * v[t][d]) * unit */
@@ -386,9 +388,6 @@ void unpack_i8(const uint8_t *codes, int64_t n_row, int64_t k, int8_t *dst);    
  * mean is accumulated in double.  Returns a. */
 float absmean(const float *w, int64_t n_row, int64_t k, uint8_t *codes);
 
-/* exact_page.c: F32 blocks, for reference; arithmetic as in score_f16 and value_f16. */
-void score_f32(const void *k, int64_t head_dim, int64_t n_q, const float *q, float *s);
-void value_f32(const void *v, int64_t head_dim, int64_t n_q, const float *p, float *o);
 
 /* a48.c: activations of BitNet a4.8; see there.  As quantize_i8, but s = sqrt(7) / (mean|x| + 1e-5) and codes -8..7. */
 float quantize_i4(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *sum);

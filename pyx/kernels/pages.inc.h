@@ -103,27 +103,60 @@ INLINE v4 page_maxima(int n, const vf x[QUERIES][PAGE_VECTORS])
 
 /* ---- scores ------------------------------------------------------------------------------------------------------ */
 
-INLINE void score_f16_some(const uint16_t *k, const void *next, int64_t head_dim, int n, const float *q, float *s)
+/* Elements i .. i + HALF_WIDTH of a block of halves, or of floats. */
+INLINE vh load_block(const void *block, int half, int64_t i)
+{
+    vh v;
+    if (half)
+        return load_half_h((const uint16_t *)block + i);
+    memcpy(&v, (const float *)block + i, sizeof v);
+    return v;
+}
+
+/* An assignment: neighbouring vectors would be copied by memcpy through memory, in smaller pieces. */
+INLINE void store_floats(float *p, vh v)
+{
+    typedef vh anywhere __attribute__((aligned(4), may_alias));
+    *(anywhere *)p = v;
+}
+
+/* As prefetch_same, at element i: a line holds 32 halves, or 16 floats. */
+INLINE void prefetch_block(const void *next, int half, int64_t i)
+{
+    prefetch_l2((const char *)next + i * (half ? 2 : 4));
+}
+
+INLINE void score_floats_some(const void *k, const void *next, int half, int64_t head_dim, int n, const float *q,
+                              float *s)
 {
     for (int t = 0; t < KV_PAGE; t += HALF_TILE) {
         vh sum[QUERIES][HALF_VECTORS] = {0};
         for (int64_t d = 0; d < head_dim; d++)
             for (int j = 0; j < HALF_VECTORS; j++) {
-                const uint16_t *at = k + d * KV_PAGE + t + j * HALF_WIDTH;
-                vh kv = load_half_h(at);
-                if (t == 0 && j == 0)
-                    prefetch_same(at, k, next);
+                vh kv = load_block(k, half, d * KV_PAGE + t + j * HALF_WIDTH);
+                if ((t + j * HALF_WIDTH) % (half ? 32 : 16) == 0)
+                    prefetch_block(next, half, d * KV_PAGE + t + j * HALF_WIDTH);
                 for (int i = 0; i < n; i++)
                     sum[i][j] += kv * q[i * head_dim + d];
             }
+#pragma GCC unroll 4
         for (int i = 0; i < n; i++)
-            memcpy(s + i * KV_PAGE + t, sum[i], sizeof sum[i]);
+#pragma GCC unroll 4
+            for (int j = 0; j < HALF_VECTORS; j++)
+                store_floats(s + i * KV_PAGE + t + j * HALF_WIDTH, sum[i][j]);
     }
 }
 
 static void score_f16(const void *k, const void *next, int64_t head_dim, int64_t n_q, const float *q, float *s)
 {
-#define PART(n, i) score_f16_some(k, next, head_dim, n, q + (i) * head_dim, s + (i) * KV_PAGE)
+#define PART(n, i) score_floats_some(k, next, 1, head_dim, n, q + (i) * head_dim, s + (i) * KV_PAGE)
+    BY_QUERIES(n_q, PART)
+#undef PART
+}
+
+static void score_f32(const void *k, const void *next, int64_t head_dim, int64_t n_q, const float *q, float *s)
+{
+#define PART(n, i) score_floats_some(k, next, 0, head_dim, n, q + (i) * head_dim, s + (i) * KV_PAGE)
     BY_QUERIES(n_q, PART)
 #undef PART
 }
@@ -209,35 +242,40 @@ static void softmax_page(int64_t head_dim, int64_t n_q, uint32_t valid, float *s
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-INLINE void value_f16_tile(const uint16_t *v, const void *next, int64_t head_dim, int64_t d, int n, int vectors,
-                           const float *p, float *o)
+INLINE void value_floats_tile(const void *v, const void *next, int half, int64_t head_dim, int64_t d, int n,
+                              int vectors, const float *p, float *o)
 {
     vh sum[QUERIES][HALF_VECTORS];
     for (int i = 0; i < n; i++)
-        memcpy(sum[i], o + i * head_dim + d, (size_t)vectors * sizeof(vh));
+        for (int j = 0; j < vectors; j++)
+            sum[i][j] = load_block(o, 0, i * head_dim + d + j * HALF_WIDTH);
     for (int t = 0; t < KV_PAGE; t++)
         for (int j = 0; j < vectors; j++) {
-            const uint16_t *at = v + t * head_dim + d + j * HALF_WIDTH;
-            vh vv = load_half_h(at);
-            if (d % 32 == 0 && j * HALF_WIDTH % 32 == 0)
-                prefetch_same(at, v, next);
+            vh vv = load_block(v, half, t * head_dim + d + j * HALF_WIDTH);
+            if (d % 32 == 0 && j * HALF_WIDTH % (half ? 32 : 16) == 0)
+                prefetch_block(next, half, t * head_dim + d + j * HALF_WIDTH);
             for (int i = 0; i < n; i++)
                 sum[i][j] += vv * p[i * KV_PAGE + t];
         }
+#pragma GCC unroll 4
     for (int i = 0; i < n; i++)
-        memcpy(o + i * head_dim + d, sum[i], (size_t)vectors * sizeof(vh));
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++)
+            store_floats(o + i * head_dim + d + j * HALF_WIDTH, sum[i][j]);
 }
 
-INLINE void value_f16_some(const uint16_t *v, const void *next, int64_t head_dim, int n, const float *p, float *o)
+INLINE void value_floats_some(const void *v, const void *next, int half, int64_t head_dim, int n, const float *p,
+                              float *o)
 {
     int64_t d = 0;
     for (; d + HALF_TILE <= head_dim; d += HALF_TILE)
-        value_f16_tile(v, next, head_dim, d, n, HALF_VECTORS, p, o);
+        value_floats_tile(v, next, half, head_dim, d, n, HALF_VECTORS, p, o);
     for (; d + HALF_WIDTH <= head_dim; d += HALF_WIDTH)
-        value_f16_tile(v, next, head_dim, d, n, 1, p, o);
+        value_floats_tile(v, next, half, head_dim, d, n, 1, p, o);
     for (; d < head_dim; d++)
-        for (int t = 0; t < KV_PAGE; t++) {
-            float vv = half_float(v[t * head_dim + d]);
+        for (int64_t t = 0; t < KV_PAGE; t++) {
+            const int64_t at = t * head_dim + d;
+            float vv = half ? half_float(((const uint16_t *)v)[at]) : ((const float *)v)[at];
             for (int i = 0; i < n; i++)
                 o[i * head_dim + d] += p[i * KV_PAGE + t] * vv;
         }
@@ -245,7 +283,14 @@ INLINE void value_f16_some(const uint16_t *v, const void *next, int64_t head_dim
 
 static void value_f16(const void *v, const void *next, int64_t head_dim, int64_t n_q, const float *p, float *o)
 {
-#define PART(n, i) value_f16_some(v, next, head_dim, n, p + (i) * KV_PAGE, o + (i) * head_dim)
+#define PART(n, i) value_floats_some(v, next, 1, head_dim, n, p + (i) * KV_PAGE, o + (i) * head_dim)
+    BY_QUERIES(n_q, PART)
+#undef PART
+}
+
+static void value_f32(const void *v, const void *next, int64_t head_dim, int64_t n_q, const float *p, float *o)
+{
+#define PART(n, i) value_floats_some(v, next, 0, head_dim, n, p + (i) * KV_PAGE, o + (i) * head_dim)
     BY_QUERIES(n_q, PART)
 #undef PART
 }
@@ -382,8 +427,9 @@ static void seal_values_i8(const uint16_t *v, int64_t head_dim, void *block)
 
 /* The members of struct kernels that this template provides. */
 #define PAGES_KERNELS                                                                                                  \
-    .score_f16 = score_f16, .score_i8 = score_i8, .score_i4 = score_i4, .score_i4c = score_i4c,                        \
-    .softmax_page = softmax_page, .value_f16 = value_f16, .value_i8 = value_i8, .value_i4 = value_i4,                  \
-    .value_i4c = value_i4c, .seal_keys_i8 = seal_keys_i8, .seal_values_i8 = seal_values_i8
+    .score_f16 = score_f16, .score_f32 = score_f32, .score_i8 = score_i8, .score_i4 = score_i4,                        \
+    .score_i4c = score_i4c, .softmax_page = softmax_page, .value_f16 = value_f16, .value_f32 = value_f32,              \
+    .value_i8 = value_i8, .value_i4 = value_i4, .value_i4c = value_i4c, .seal_keys_i8 = seal_keys_i8,                  \
+    .seal_values_i8 = seal_values_i8
 
 #endif

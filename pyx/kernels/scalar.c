@@ -436,6 +436,17 @@ static void score_f16(const void *k, const void *next, int64_t head_dim, int64_t
         }
 }
 
+static void score_f32(const void *k, const void *next, int64_t head_dim, int64_t n_q, const float *q, float *s)
+{
+    (void)next;
+    for (int64_t i = 0; i < n_q; i++, q += head_dim, s += KV_PAGE)
+        for (int t = 0; t < KV_PAGE; t++) {
+            s[t] = 0.0f;
+            for (int64_t d = 0; d < head_dim; d++)
+                s[t] += q[d] * ((const float *)k)[d * KV_PAGE + t];
+        }
+}
+
 static void score_i8(const void *k, const void *next, int64_t head_dim, int64_t n_q, const int8_t *q, const float *qs,
                      float *s)
 {
@@ -535,6 +546,15 @@ static void value_f16(const void *v, const void *next, int64_t head_dim, int64_t
         for (int t = 0; t < KV_PAGE; t++)
             for (int64_t d = 0; d < head_dim; d++)
                 o[d] += p[t] * half_float(((const uint16_t *)v)[t * head_dim + d]);
+}
+
+static void value_f32(const void *v, const void *next, int64_t head_dim, int64_t n_q, const float *p, float *o)
+{
+    (void)next;
+    for (int64_t i = 0; i < n_q; i++, p += KV_PAGE, o += head_dim)
+        for (int t = 0; t < KV_PAGE; t++)
+            for (int64_t d = 0; d < head_dim; d++)
+                o[d] += p[t] * ((const float *)v)[t * head_dim + d];
 }
 
 /* Weights w >= 0 as 0..255, 255 for the largest.  Returns the worth of one unit. */
@@ -694,11 +714,13 @@ const struct kernels kernels_scalar = {
     .half_to_float = half_to_float,
     .float_to_half = float_to_half,
     .score_f16 = score_f16,
+    .score_f32 = score_f32,
     .score_i8 = score_i8,
     .score_i4 = score_i4,
     .score_i4c = score_i4c,
     .softmax_page = softmax_page,
     .value_f16 = value_f16,
+    .value_f32 = value_f32,
     .value_i8 = value_i8,
     .value_i4 = value_i4,
     .value_i4c = value_i4c,

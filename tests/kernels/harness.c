@@ -1199,6 +1199,19 @@ static void attend_f16(const struct kernels *target, const uint16_t *page, int64
     target->value_f16(v, v, d, n_q, s, o);
 }
 
+/* The same page as floats gives the same bits. */
+static void attend_f32(const struct kernels *target, const uint16_t *page, int64_t d, int64_t n_q, uint32_t valid,
+                       const float *q, float *m, float *l, float *o)
+{
+    static float floats[2 * MAX_HEAD_DIM * KV_PAGE];
+    float s[16 * KV_PAGE];
+    const float *v = floats + d * KV_PAGE;
+    target->half_to_float(page, 2 * d * KV_PAGE, floats);
+    target->score_f32(floats, floats, d, n_q, q, s);
+    target->softmax_page(d, n_q, valid, s, m, l, o);
+    target->value_f32(v, v, d, n_q, s, o);
+}
+
 static void attend_i8(const struct kernels *target, const int8_t *page, int64_t d, int64_t n_q, uint32_t valid,
                       const int8_t *q, const float *qs, float *m, float *l, float *o)
 {
@@ -1213,12 +1226,12 @@ static void test_attend_f16(int64_t d, int n_q, uint32_t valid, int kind)
 {
     size_t n_o = (size_t)(n_q * d) * 4, n_m = (size_t)n_q * 4;
     uint16_t *page = buffer(f16_bytes(d));
-    float *q = buffer(n_o), *o[2] = {buffer(n_o), buffer(n_o)};
-    float *m[2] = {buffer(n_m), buffer(n_m)}, *l[2] = {buffer(n_m), buffer(n_m)};
+    float *q = buffer(n_o), *o[3] = {buffer(n_o), buffer(n_o), buffer(n_o)};
+    float *m[3] = {buffer(n_m), buffer(n_m), buffer(n_m)}, *l[3] = {buffer(n_m), buffer(n_m), buffer(n_m)};
     double *score = calloc((size_t)(3 * n_q * KV_PAGE), 8), *num = calloc((size_t)(n_q * d), 8);
     double *den = calloc((size_t)n_q, 8);
     fill_float(q, n_q * d, UNIFORM);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         memset(o[i], 0, n_o);
         memset(l[i], 0, n_m);
         for (int j = 0; j < n_q; j++)
@@ -1227,9 +1240,13 @@ static void test_attend_f16(int64_t d, int n_q, uint32_t valid, int kind)
     for (int step = 0; step < 3; step++) { /* from -inf, then onto a running state */
         uint32_t v = step == 0 ? valid : step == 1 ? 0xffffffffu : rnd() | 0x00400000u;
         fill_page(page, d, step == 2 ? 4 : kind);
+        memcpy(m[2], m[1], n_m), memcpy(l[2], l[1], n_m), memcpy(o[2], o[1], n_o);
         if (S)
             attend_f16(S, page, d, n_q, v, q, m[0], l[0], o[0]);
         attend_f16(K, page, d, n_q, v, q, m[1], l[1], o[1]);
+        attend_f32(K, page, d, n_q, v, q, m[2], l[2], o[2]);
+        verdict(same(m[2], m[1], n_m) && same(l[2], l[1], n_m) && same(o[2], o[1], n_o),
+                "attend_f32 dim %d n_q %d valid %08x kind %d step %d", (int)d, n_q, v, kind, step);
         verdict(same(m[1], m[0], n_m) && same(l[1], l[0], n_m) && same(o[1], o[0], n_o),
                 "attend_f16 dim %d n_q %d valid %08x kind %d step %d", (int)d, n_q, v, kind, step);
         if (K != S)

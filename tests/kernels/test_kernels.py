@@ -122,7 +122,7 @@ def specification(native, once) -> str:
 
 @pytest.mark.parametrize(("change", "words"), [
     (lambda made: made["C_SOURCES"]["stages"].append("a84.c"), "pyx/kernels/a84.c does not exist"),
-    (lambda made: made["C_SOURCES"].pop("page"), "no extension is linked with pyx/kernels/exact_page.c"),
+    (lambda made: made["C_SOURCES"].pop("page"), "no extension is linked with pyx/kernels/packed_page.c"),
     (lambda made: made["C_SOURCES"].update(laier=["a48.c"]), "pyx/laier.pyx does not exist"),
     (lambda made: made["ISA_FLAGS"].update({"avx3.c": ["-mavx3"]}), "pyx/kernels/avx3.c does not exist"),
 ])  # fmt: skip
