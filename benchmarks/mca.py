@@ -38,6 +38,9 @@ LOOPS = {
     "attend_i8 values": ("value_i8", ("eor", "usdot"), ()),  # u - 128 by exclusive or; usdot takes u as it is
 }
 
+#: the same where a target has a function of its own: eight tokens
+OWN_FUNCTION = {("i8mm", "ternary_matmul"): "few_4"}
+
 #: what reading a prompt consists of, where tiles.inc.h alone does not do it: name -> its function, an instruction of
 #: its loop, and for how many of what is counted that one stands
 PARTS = {
@@ -219,6 +222,7 @@ def products(instruction: str) -> int:
 def densest(text: str, target: str, name: str) -> Loop | None:
     """The inner loop of that name with the most products per instruction; None where the compiler left none."""
     function, one_of, none_of = LOOPS[name]
+    function = OWN_FUNCTION.get((target, name), function)
     best: Loop | None = None
     for body in inner_loops(functions(text).get(function, [])):
         there = {line.split()[0] for line in body}

@@ -8,6 +8,7 @@ cdef extern from "kernels.h" nogil:
         KV_PAGE
         PLANE_BLOCK
         MANY_ROWS
+        FEW_ROWS
         GROUP
         GROUP_WHOLE
         GROUP_PAIR

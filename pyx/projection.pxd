@@ -32,7 +32,6 @@ cdef struct activations:
     const float *plain      # as x, before they were turned into the basis of the matrices
 
 cdef enum:
-    ROW_TILE = 64           # rows per pass for a few tokens: their sums stay in the L1 cache
     MANY_TOKENS = 16        # below, no target takes more rows at once
 
 # out[t][r - row0] (+)= W[r] . x[t] for rows row0 <= r < row1 of a matrix with groups, of activations as quantize_groups

@@ -9,7 +9,7 @@ each group.
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
 from pyx.cpu cimport (
-    GROUP, MANY_ROWS, MATMUL_WORK, TERNARY_BLOCK, TERNARY_BLOCK_BYTES, kernels, many_tokens, place_in_group)
+    FEW_ROWS, GROUP, MANY_ROWS, MATMUL_WORK, TERNARY_BLOCK, TERNARY_BLOCK_BYTES, kernels, many_tokens, place_in_group)
 
 
 cdef inline int64_t sums(int64_t n_token, int64_t n_row) noexcept nogil:
@@ -19,7 +19,7 @@ cdef inline int64_t sums(int64_t n_token, int64_t n_row) noexcept nogil:
 
 cdef int64_t accumulators(int64_t n_token, int64_t n_row) noexcept nogil:
     """The size of the sums of a pass, followed by the working memory of the kernel."""
-    cdef int64_t few = min(<int64_t>ROW_TILE, n_row), many = min(<int64_t>MANY_ROWS, n_row)
+    cdef int64_t few = min(<int64_t>FEW_ROWS, n_row), many = min(<int64_t>MANY_ROWS, n_row)
     cdef int64_t n = sums(min(n_token, <int64_t>MANY_TOKENS - 1), few) + MATMUL_WORK(few) // 4
     return n if n_token < MANY_TOKENS else max(n, sums(n_token, many) + MATMUL_WORK(many) // 4)
 
@@ -27,7 +27,7 @@ cdef int64_t accumulators(int64_t n_token, int64_t n_row) noexcept nogil:
 cdef void project(
     const kernels *kernel, const matrix *w, const activations *a, int64_t row0, int64_t row1,
     bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil:
-    cdef int64_t n_row, row, t, n_pass, tile = ROW_TILE if a.n_token < many_tokens(kernel) else MANY_ROWS
+    cdef int64_t n_row, row, t, n_pass, tile = FEW_ROWS if a.n_token < many_tokens(kernel) else MANY_ROWS
     if w.dense != NULL:
         project_dense(kernel, w, a, row0, row1, accumulate, acc, out, ld_out)
         return
@@ -96,10 +96,10 @@ cdef void project_dense(
     bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil:
     """A float projection in a ternary model: with float activations, since the file's maker left it unquantised."""
     cdef int64_t row, n_row, r, t
-    cdef float *y = <float *>acc    # [ROW_TILE]
+    cdef float *y = <float *>acc    # [FEW_ROWS]
     row = row0
     while row < row1:
-        n_row = min(<int64_t>ROW_TILE, row1 - row)
+        n_row = min(<int64_t>FEW_ROWS, row1 - row)
         for t in range(a.n_token):
             kernel.head_f32(w.dense + row * w.k, n_row, w.k, a.x + t * a.ld_x, y)
             for r in range(n_row):

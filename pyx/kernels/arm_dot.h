@@ -5,6 +5,12 @@
 
 #include "arm.h"
 
+#ifdef __clang__
+#define IN_ORDER OUT_OF_LINE
+#else /* GCC's scheduler would load everything at once and push sums out of their registers */
+#define IN_ORDER __attribute__((optimize("no-schedule-insns"))) OUT_OF_LINE
+#endif
+
 /* n rows, read as n streams.  Bits 3-2 and 5-4 are used in place, at weight 4 and 16, and collect in their own sums;
  * the products are multiples of 4 and 16, so the shifts at the end are exact.
  * int32 lanes: the largest sum gains 2 * 4 * 48 * 127 = 48768 a block, enough for K = 5.6 million. */

@@ -15,6 +15,7 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
 /* ---- needed by packs.inc.h: four rows by four elements in a register, tokens by element -------------------------- */
 
 #define PACK_LINES 4
+enum { PACK_LEAST_TOKENS = 16 };
 
 INLINE void interleave(int8_t *out, const int8x16_t v[PACK_LINES])
 {

@@ -76,6 +76,13 @@ enum { MANY_ROWS = 2 * 1728 };
 enum { MANY_ROWS = 1728 };
 #endif
 
+/* The same for fewer: their sums stay in the first-level cache; i8mm lays the tokens out once for these rows. */
+#if defined(__x86_64__)
+enum { FEW_ROWS = 64 };
+#else
+enum { FEW_ROWS = 256 };
+#endif
+
 /* What is best on a machine cannot be known before it is measured (edge/model/tuning.py); answers are the same bits
  * with any values. */
 struct kernels_choices {

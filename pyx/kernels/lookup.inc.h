@@ -310,7 +310,8 @@ static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block,
         }
     }
     if (t < n_token)
-        tiled_matmul(codes, n_row, n_block, x + t * n_block * TERNARY_BLOCK, n_token - t, acc + t * ld_acc, ld_acc);
+        tiled_matmul(codes, n_row, n_block, x + t * n_block * TERNARY_BLOCK, n_token - t, acc + t * ld_acc, ld_acc,
+                     work);
 }
 
 #endif

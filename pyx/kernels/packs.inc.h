@@ -15,7 +15,9 @@
  * 16 bytes are 16 / PACK_LINES neighbours of PACK_LINES rows.  A chunk of codes and one of 8 tokens are 8 KiB each, in
  * the first-level cache; those of 128 tokens are 128 KiB, in the second level.
  *
- * The includer has included tiles.inc.h, for what is left over, and defines prefetch_l2 as there and
+ * The includer has tiled_matmul, of tiles.inc.h or its own, for what is left over, and defines prefetch_l2 as there and
+ *   IN_ORDER             as in arm_dot.h
+ *   PACK_LEAST_TOKENS    for fewer, tiled_matmul unpacks in registers
  *   PACK_LINES           rows in one register: 4 or 2
  *   interleave(out, v)   stores 16 bytes of PACK_LINES rows in that order
  *   multiply(s, c, x)    s += products of one step; s as it likes, 2 * PACK registers
@@ -23,8 +25,8 @@
 #ifndef BITNET_EDGE_PACKS_H
 #define BITNET_EDGE_PACKS_H
 
-#if !defined(PACK_LINES) || !defined(BITNET_EDGE_TILES_H)
-#error "packs.inc.h needs PACK_LINES, and tiles.inc.h before it"
+#if !defined(PACK_LINES) || !defined(IN_ORDER)
+#error "packs.inc.h needs PACK_LINES, and IN_ORDER of arm_dot.h"
 #endif
 
 #include "template.h"
@@ -32,9 +34,8 @@
 enum {
     PACK = 8,
     PACK_STEP = 16 * PACK,
-    PACK_CHUNK = 8,         /* blocks       */
-    PACK_BATCH = 128,       /* tokens       */
-    PACK_LEAST_TOKENS = 16, /* for fewer, tiles.inc.h unpacks in registers */
+    PACK_CHUNK = 8,   /* blocks */
+    PACK_BATCH = 128, /* tokens */
 };
 
 _Static_assert((PACK_BATCH + PACK) * TERNARY_BLOCK <= MATMUL_WORK(0), "MATMUL_WORK is too small");
@@ -71,15 +72,8 @@ OUT_OF_LINE void pack_tokens(const int8_t *x, int64_t x_stride, int64_t n_block,
     }
 }
 
-#ifdef __clang__
-#define PACK_IN_ORDER OUT_OF_LINE
-#else /* GCC's scheduler would load everything at once and push sums out of their registers */
-#define PACK_IN_ORDER __attribute__((optimize("no-schedule-insns"))) OUT_OF_LINE
-#endif
-
 /* acc[t][r] of PACK tokens and rows: = sums if first, else +=. */
-PACK_IN_ORDER void pack_products(const int8_t *c, const int8_t *x, int64_t n_block, int first, int32_t *acc,
-                                 int64_t ld_acc)
+IN_ORDER void pack_products(const int8_t *c, const int8_t *x, int64_t n_block, int first, int32_t *acc, int64_t ld_acc)
 {
     int32x4_t s[2 * PACK];
     for (int i = 0; i < 2 * PACK; i++)
@@ -134,10 +128,10 @@ static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block,
     }
     if (rows < n_row && tokens > 0)
         tiled_matmul(codes + rows * n_block * TERNARY_BLOCK_BYTES, n_row - rows, n_block, x, tokens, acc + rows,
-                     ld_acc);
+                     ld_acc, work);
     if (tokens < n_token)
         tiled_matmul(codes, n_row, n_block, x + tokens * n_block * TERNARY_BLOCK, n_token - tokens,
-                     acc + tokens * ld_acc, ld_acc);
+                     acc + tokens * ld_acc, ld_acc, work);
 }
 
 #endif

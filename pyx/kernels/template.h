@@ -7,7 +7,8 @@
  *   x86.h or arm.h       INLINE, OUT_OF_LINE, prefetch_l2, prefetch_stream, is_stream: used by all templates
  *   lanes.inc.h          float vectors
  *   delta.inc.h          rotated bases, gated delta rule   (after lanes.inc.h)
- *   tiles.inc.h          several tokens; includes lookup.inc.h or packs.inc.h where the target asks for it
+ *   tiles.inc.h          several tokens; includes lookup.inc.h or packs.inc.h where the target asks for it.  A target
+ *                        with its own tiled_matmul includes packs.inc.h instead
  *   groups.inc.h         scales per group                  (after lanes.inc.h)
  *   head.inc.h           output heads of 8 bits            (after lanes.inc.h)
  *   plane_dots.inc.h     bit planes

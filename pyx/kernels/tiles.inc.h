@@ -57,8 +57,9 @@ INLINE void tile_tokens(const uint8_t *codes, int64_t row_bytes, int64_t n_row, 
 }
 
 static void tiled_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int64_t n_token,
-                         int32_t *acc, int64_t ld_acc)
+                         int32_t *acc, int64_t ld_acc, void *work)
 {
+    (void)work; /* for a target that lays tokens out: i8mm.c */
     if (n_token == 1) {
         ternary_matvec(codes, n_row, n_block, x, acc);
         return;
@@ -128,8 +129,7 @@ static void tiled_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, c
 static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int64_t n_token,
                            int32_t *acc, int64_t ld_acc, void *work)
 {
-    (void)work;
-    tiled_matmul(codes, n_row, n_block, x, n_token, acc, ld_acc);
+    tiled_matmul(codes, n_row, n_block, x, n_token, acc, ld_acc, work);
 }
 #endif
 
