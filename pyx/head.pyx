@@ -338,7 +338,7 @@ cdef class Head:
                 x, self.k, GROUP, <int8_t *>self.x16 + t * self.k, d + t * n, <int32_t *>(d + HEAD_TOKENS * n) + t * n)
         if self.kind_id == HEAD_BIT_PLANES or self.bit_planes is not None and self.made == self.n_row:
             self.bit_planes.ask(t, self.x16 + t * self.k, self.s[t])
-        if self.winners is not None:
+        if self.winners is not None and self.n_row * self.k >= self.winners.least_codes:
             self.winners.ask(t, self.x16 + t * self.k, self.s[t])
 
     cdef void logits(
