@@ -34,7 +34,7 @@ LINGER = 0.25
 #: a step that reads prompts beside answers takes at most this many times as long as one without prompts
 BESIDE = 2.0
 #: least rows of prompts beside answers; also used until their cost is known
-LEAST_BESIDE = 8
+LEAST_BESIDE = 4
 #: seconds without work after which the stepping thread ends
 IDLE = 1.0
 
