@@ -66,6 +66,14 @@ cdef int64_t padded(int64_t k) noexcept nogil:
     return (k + PLANE_BLOCK - 1) // PLANE_BLOCK * PLANE_BLOCK
 
 
+cdef inline bint only_winners(int64_t n_token, const answer *a) noexcept nogil:
+    cdef int64_t t
+    for t in range(n_token):
+        if a[t].top == 0:
+            return False
+    return True
+
+
 cdef int64_t room_of(int64_t k) noexcept nogil:
     """Bytes of a row as floats and as codes."""
     return 4 * padded(k) + padded(k) + 64
@@ -218,25 +226,13 @@ cdef class Head:
             self.bit_planes.put(kernel, row, floats, <uint8_t *>(floats + padded(self.k)))
 
     cdef bint staged(self, int64_t n_token, const answer *a) noexcept nogil:
-        cdef int64_t t
         if self.kind_id == HEAD_BIT_PLANES:
             return True
-        if self.bit_planes is None or self.made < self.n_row:
-            return False
-        for t in range(n_token):
-            if a[t].top == 0:
-                return False
-        return True
+        return self.bit_planes is not None and self.made == self.n_row and only_winners(n_token, a)
 
     cdef bint by_winners(self, const kernels *kernel, int64_t n_token, const answer *a) noexcept nogil:
-        cdef int64_t t
-        if (self.winners is None or self.n_row * self.k < self.winners.least_codes or not kernel.byte_vectors
-                or n_token < kernel.byte_vectors):
-            return False
-        for t in range(n_token):
-            if a[t].top == 0:
-                return False
-        return True
+        return (self.winners is not None and self.n_row * self.k >= self.winners.least_codes
+                and 0 < kernel.byte_vectors <= n_token and only_winners(n_token, a))
 
     cdef make(self):
         """Make all rows and release the stored ones."""

@@ -508,7 +508,7 @@ INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_di
 #define MADDUBS_KERNELS                                                                                                \
     .many_tokens = LOOKUP_LEAST_TOKENS, .ternary_matvec = ternary_matvec, .ternary_matmul = ternary_matmul,            \
     DELTA_KERNELS, GROUPS_KERNELS,                                                                                     \
-    .head_i8 = head_i8, .head_q8_0 = head_q8_0, LANES_KERNELS, PAGES_KERNELS, PLANES_KERNELS,         \
+    .head_i8 = head_i8, .head_q8_0 = head_q8_0, LANES_KERNELS, PAGES_KERNELS, PLANES_KERNELS,                          \
     BYTE_KERNELS
 
 #endif
