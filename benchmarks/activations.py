@@ -27,8 +27,8 @@ from edge.layers import Attention  # noqa: E402
 from edge.model.weights import build  # noqa: E402
 from edge.prompt.template import Template  # noqa: E402
 from edge.prompt.tokenizer import Tokenizer  # noqa: E402
-from pyx.kv import KVCache  # noqa: E402
-from pyx.transformer import Segment  # noqa: E402
+from pyx.kv.cache import KVCache  # noqa: E402
+from pyx.step.transformer import Segment  # noqa: E402
 
 KINDS = ("none", "int8", "int8-128")
 
@@ -67,13 +67,13 @@ def rounded(group: int, most: int = 127, search: bool = False) -> Callable[[np.n
 
 WAYS = {"int8 per token": rounded(0), "int8 per 128": rounded(128), "int8 per 64": rounded(64),
         "int8 per 32": rounded(32), "int8 per 128, best scale": rounded(128, search=True),
-        "9 bits per 128": rounded(128, 255), "10 bits per 128": rounded(128, 511)}  # fmt: skip
+        "9 bits per 128": rounded(128, 255), "10 bits per 128": rounded(128, 511)}
 
 
 def ways() -> None:
     """Largest difference over the range of logits; same first choice, of all and where floats are decided."""
-    from pyx.stored_rows import StoredRows
-    from pyx.ternary import TernaryMatrix
+    from pyx.weights.stored_rows import StoredRows
+    from pyx.weights.ternary import TernaryMatrix
     from tests.formats.test_family_oracles import folder, gguf_tensors
     from tests.oracles import family, tiny
 
@@ -109,7 +109,7 @@ def ways() -> None:
             mixers = [each.mixer for each in config.layers if isinstance(each.mixer, Attention)]
             rotation = dataclasses.replace(mixers[0].rotation, scaling=None)
             layers = [dataclasses.replace(each, mixer=dataclasses.replace(mixer, rotation=rotation))
-                      for each, mixer in zip(config.layers, mixers, strict=True)]  # fmt: skip
+                      for each, mixer in zip(config.layers, mixers, strict=True)]
             config, name = dataclasses.replace(config, layers=tuple(layers)), f"{name}, its rotation not stretched"
         made = gguf_tensors(tiny.MODELS[name.partition(",")[0]])
         pieces = [random.integers(0, config.n_vocab, 100).tolist() for _ in range(4)]

@@ -6,11 +6,11 @@
         --peer "llama.cpp TQ2_0=llama.cpp/bin/llama-bench -m 2b-4t-tq2_0.gguf" \\
         --prompt 128,512 --gen 32 --depth 0,2048 --threads 1,2 --rounds 3
 
-A peer is any program with the command line and the JSON of llama-bench; ``llama_cpp_python.py`` beside this file gives
+A peer is any program with the command line and the JSON of llama-bench; ``llama_cpp_python.py`` in this folder gives
 an installed llama-cpp-python that face.  What ours gets are options of ``bitnet-edge bench``.
 
 One round runs every engine once, each in a process of its own; the rounds are what makes the engines comparable on a
-machine whose speed comes and goes.  The figure of an engine is the median over all its samples, beside the slowest and
+machine whose speed comes and goes.  The figure of an engine is the median over all its samples, with the slowest and
 the fastest; a ratio divides medians.  pp is the speed of reading a prompt, tg that of writing behind a context of
 ``depth`` tokens, in tokens per second; RSS is the peak of the process; memory is what a plain sum with as many threads
 reads before each turn, the bound of all engines when they write.  With --json, samples are added to those already
@@ -90,14 +90,14 @@ def run(command: Sequence[str]) -> tuple[str, int]:
 
 
 def memory_rate(threads: int) -> float:
-    """Bytes per second of a plain sum, see edge.tools.bench.read_rate; in a process of its own, since a child's peak of
+    """Bytes per second, see edge.tools.yardstick; in a process of its own, since a child's peak of
     resident bytes starts at what its parent holds."""
-    program = f"from edge.tools import bench; print(bench.read_rate('huge', '', bench.YARDSTICK, {threads}))"
+    program = f"from edge.tools import yardstick as y; print(y.measure('huge', '', y.MOST, {threads}).rate)"
     return float(run([sys.executable, "-c", program])[0])
 
 
 class Ours:
-    """bitnet-edge, as it stands beside this file."""
+    """bitnet-edge, as it stands in this copy of the source."""
 
     def __init__(self, name: str, options: Sequence[str]) -> None:
         self.name = name
@@ -259,7 +259,7 @@ def arguments_parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=3, help="turns of every engine (default 3)")
     parser.add_argument("--repeats", type=int, default=2, help="samples in each turn (default 2)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="add the samples to this file")
-    return parser  # fmt: skip
+    return parser
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -300,7 +300,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _save(path: Path, samples: Sequence[Sample], builds: dict[str, str], ours: Sequence[str]) -> None:
-    from edge.model.board import Board
+    from edge.machine.board import Board
 
     content = {
         "date": datetime.date.today().isoformat(),

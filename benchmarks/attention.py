@@ -33,10 +33,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from edge.config import ModelConfig
 from edge.registry import shapes
-from pyx import cpu
-from pyx.attention import Workspace, attention
-from pyx.kv import KVCache
-from pyx.page import page_types
+from pyx.kv.cache import KVCache
+from pyx.kv.page import page_types
+from pyx.layers.attention import Workspace, attention
+from pyx.machine import cpu
 
 TYPES = "f16,fp8,int8,int4,int4c"
 PAGE, SPARE = 32, 16  # tokens behind the depth, so that the open page stays open
@@ -121,7 +121,7 @@ def measure(
             least = leasts[kv_type, n] - calls[n]
             rows.append(Row(kv_type, n, medians[kv_type, n] - medians["", n], least, (two - one) / least / 1e6,
                             least / (leasts[base, n] - calls[n]),
-                            (leasts[kv_type, threads[0]] - calls[threads[0]]) / least))  # fmt: skip
+                            (leasts[kv_type, threads[0]] - calls[threads[0]]) / least))
     return rows, calls
 
 
@@ -141,7 +141,7 @@ def main() -> None:
         parser.error(f"no published model {options.shape}: {', '.join(shapes.SHAPES)}")
     if options.isa:
         rest = ["--shape", options.shape, "--kv", options.kv, "--depth", options.depth, "--threads", options.threads,
-                "--rounds", str(options.rounds), *(["--json"] if options.json else [])]  # fmt: skip
+                "--rounds", str(options.rounds), *(["--json"] if options.json else [])]
         for isa in options.isa.split(","):
             command = [sys.executable, __file__, *rest]
             subprocess.run(command, env=os.environ | {"BITNET_EDGE_ISA": isa}, check=True)
@@ -153,7 +153,7 @@ def main() -> None:
             facts: dict[str, Any] = {
                 "shape": options.shape, "depth": depth, "isa": cpu.isa(), "rounds": options.rounds, "calls_ms": calls,
                 "rows": [asdict(row) for row in rows],
-            }  # fmt: skip
+            }
             print(json.dumps(facts), flush=True)
             continue
         took = ", ".join(f"{ms:.2f} ms with {n} threads" for n, ms in calls.items())
@@ -161,7 +161,7 @@ def main() -> None:
         print(f"| KV | threads | ms added | least | GB/s | of {rows[0].kv} | gain |\n|---|---|---|---|---|---|---|")
         for row in rows:
             print(f"| {row.kv} | {row.threads} | {row.ms:.2f} | {row.least:.2f} | {row.gbs:.1f} | {row.share:.2f} "
-                  f"| {row.gain:.2f}x |", flush=True)  # fmt: skip
+                  f"| {row.gain:.2f}x |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`bitnet-edge batch`: tokens/s of answers, several at once beside one after the other, by lengths of both texts.
+"""`bitnet-edge batch`: tokens/s of answers, several at once and one after the other, by lengths of both texts.
 
     python benchmarks/batches.py MODEL [-t THREADS] [--at-once 1,4,8] [--requests 8] [--prompt 16] [-n 32]
         [--common 0] [--kinds 1] [--rounds 1]
@@ -43,10 +43,11 @@ def main() -> None:
                 said = f"{i} " + "tea " * options.prompt
                 messages = [{"role": "system", "content": system}] * bool(options.common)
                 body = {"messages": [*messages, {"role": "user", "content": said}], "max_tokens": options.n,
-                        "temperature": 0}  # fmt: skip
+                        "temperature": 0}
                 file.write(json.dumps({"custom_id": str(i), "body": body}) + "\n")
-        with edge.load(options.model, threads=options.threads, ctx=1024, parallel=max(counts), draft="off") as engine:
-            engine.settle()
+        with edge.load(options.model, threads=options.threads, ctx=1024, parallel=max(counts), draft="off",
+                       remember=False) as engine:
+            engine.wait_for_weights()
             for n in counts * options.rounds:
                 target = Path(folder) / "out.jsonl"
                 target.unlink(missing_ok=True)

@@ -41,7 +41,7 @@ class Server:
     def ask(self, messages: list[dict[str, str]]) -> tuple[float, int]:
         """(seconds to the first token, cached tokens); the answer is appended to ``messages``."""
         body = {"messages": messages, "max_tokens": 8, "temperature": 0, "stream": True,
-                "stream_options": {"include_usage": True}}  # fmt: skip
+                "stream_options": {"include_usage": True}}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         begun, first, text = time.perf_counter(), 0.0, ""
         usage: dict[str, Any] = {}

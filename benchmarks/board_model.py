@@ -25,7 +25,8 @@ MODELS = ("2b-4t", "large", "falcon-e-1b")
 GROUPED = ("bonsai-1.7b", "bonsai-4b", "bonsai-8b")  # in panels, the head, too
 PLANES = {"smollm2-135m": 3}  # sums of ternary matrices with a scale for each 32 weights, and a Q8_0 head
 EXPERTS = ("maple", "qwen3-30b-a3b")  # mixtures of experts, in panels; the head int8
-DISKS = (("SD card", 0.09), ("NVMe", 0.8))  # 1e9 bytes a second: assumptions
+DISKS = (("SD card", 0.09), ("NVMe", 0.45))  # 1e9 bytes a second: assumptions; a PCIe 2.0 lane gives 0.5
+SYSTEM, QUESTION, END = 1000, 52, 8  # tokens of a system prompt, of 40 words behind it, and of what is left when typed
 SIZES = (8 * 10**9, 16 * 10**9)  # bytes of memory of boards
 GROUP_BYTES = 34  # of 128 weights and their scale
 TOGETHER = (1, 2, 4, 8)  # conversations that write at the same time
@@ -34,7 +35,7 @@ PAGE = 32  # tokens of a KV page
 MANY_ROWS = 1728  # of a pass on ARM (pyx/kernels/kernels.h)
 LEAST_CHUNK, MOST_CHUNK = 16, 128  # tokens of a prompt read at once: as many as take a second (edge/cache/state.py)
 LOOKUP_LEAST_ROWS = 128  # neon.c; with fewer, tiles.inc.h
-LOOKUP_FLUSH = 10  # blocks whose sums int16 holds, as activations are (benchmarks/SPEED.md)
+LOOKUP_FLUSH = 10  # blocks whose sums int16 holds, as activations are (benchmarks/log#look-ups)
 LOOKUP_ENTRIES = 81 * BLOCK_BYTES / 8  # of all tables of a block, for each token: a vector of them serves eight
 
 
@@ -59,10 +60,10 @@ BOARDS = (
         " rates are 2.8 GB/s read plus as much written: github.com/geerlingguy/sbc-reviews/issues/110)",
     ),
     Board(
-        *("Pi 5", 4, 2.4, (10.0, 12.0), "dotprod", ("neoverse-n1", "cortex-a76")),
-        "BCM2712: 4 Cortex-A76 at 2.4 GHz, LPDDR4X-4267 on 32 lines = 17.1 GB/s by the data sheet, of which 10-12 GB/s"
-        " are taken to reach the cores (an assumption, not measured by us; published: one core scans 9.1-9.4 GB/s,"
-        " copies read 4.9-6.2 GB/s and write as much: github.com/raspberrypi/firmware/issues/1876)",
+        *("Pi 5", 4, 2.4, (11.6, 13.2), "dotprod", ("neoverse-n1", "cortex-a76")),
+        "BCM2712: 4 Cortex-A76 at 2.4 GHz, LPDDR4X-4267 on 32 lines = 17.1 GB/s by the data sheet, of which 11.6 GB/s"
+        " reach four cores and 13.2 GB/s two (published, not measured by us: a read-only STREAM gave 9.3, 13.2 and 11.6"
+        " GB/s with 1, 2 and 4 threads, github.com/ggml-org/llama.cpp/issues/26484)",
     ),
     Board(
         *("ARM laptop", 8, 3.0, (60.0, 100.0), "i8mm", ("neoverse-n2",)),
@@ -86,8 +87,11 @@ ASSUMPTIONS = (
     "Planes: three matrices of panels with a scale for each 32 weights (7.5 bits a weight in all), a head of Q8_0 whose"
     " products are counted as those of int8.",
     "Experts: those that a token uses, each read once; scores of the routers are read (F32) and their products not"
-    " counted. Beyond the memory: all experts are used equally often, the disk reads at 0.09 (SD card) or 0.8 (NVMe)"
+    " counted. Beyond the memory: all experts are used equally often, the disk reads at 0.09 (SD card) or 0.45 (NVMe)"
     " times 1e9 bytes a second, and nothing is read ahead.",
+    "First word: tokens are read by ternary_matmul alone, but in no less time than the memory takes to give all weights"
+    " and the head once for each chunk; the file of a remembered prompt comes at the rate of the disk, nothing of it is"
+    " in memory; the model is.",
     "Several at once: the products of the tiles of ternary_matmul for each conversation, the head's and attention's as"
     " for one, all weights read once and the keys and values of each; the tile's loop is counted for eight tokens, with"
     " fewer it spends more cycles a product.",
@@ -292,14 +296,14 @@ class OnDisk:
 
 def on_disk() -> list[OnDisk]:
     """What boards of 8 and 16 GB hold of the models with experts."""
-    from edge.model.footprint import left_on
+    from edge.machine.memory import left_on
     from edge.tools import fit
 
     out = []
     for model in EXPERTS:
         subject = fit.published(model)
         for memory in SIZES:
-            plan = fit.needed(subject, fit.Wishes())
+            plan = fit.needed(subject, fit.LoadSettings())
             f = plan.footprint.leaving(plan.total_bytes - left_on(memory))
             missing = (f.experts + f.on_disk) * subject.checkpoint.config.expert_share
             missing *= f.on_disk / (f.experts + f.on_disk)
@@ -343,13 +347,58 @@ def together(cycles: list[mca.Cycles], n_past: int, model: str = "2b-4t") -> lis
     return out
 
 
+@dataclass(frozen=True)
+class FirstWord:
+    """Seconds to the first word at least: a system prompt of SYSTEM tokens and a question of QUESTION."""
+
+    board: str
+    model: str
+    cold: tuple[float, float]  # at the high and at the low rate of the memory
+    file: int  # bytes of the remembered system prompt
+    second: dict[str, tuple[float, float]]  # disk -> in the next process
+    typed: tuple[float, float]  # read but for END tokens when the question ends
+    weights: dict[str, float]  # disk -> seconds to read the model, which a start may wait for
+
+
+def reading(cost: dict[str, float], shape: Shape, board: Board, n: int) -> tuple[float, float]:
+    """Seconds to read n tokens, at the high and at the low rate of the memory."""
+    one = token(shape, n)
+    n_bytes = one.ternary_bytes + one.head_bytes
+    most = min(MOST_CHUNK, max(LEAST_CHUNK, int(prefill(cost, shape, board)) // LEAST_CHUNK * LEAST_CHUNK))
+    full, rest = divmod(n, most)
+    low = high = 0.0
+    for n_token in [most] * full + [rest] * bool(rest):
+        busy = sum(k * block_cycles(cost, n_row / board.cores, n_token) for n_row, k in matrices(shape))
+        compute = shape.n_layer * busy / (board.ghz * 1e9)
+        low += max(compute, n_bytes / (board.gb_s[1] * 1e9))
+        high += max(compute, n_bytes / (board.gb_s[0] * 1e9))
+    return low, high
+
+
+def first_word(cycles: list[mca.Cycles], model: str = "2b-4t") -> list[FirstWord]:
+    """Bounds of the first word on every board."""
+    shape, out = SHAPES[model], []
+    one = token(shape, SYSTEM)
+    for board in BOARDS:
+        cpu = best_cpu(board, cycles)
+        parts = {each.loop for each in cycles if (each.target, each.cpu) == (board.target, cpu)}
+        cost = {name: per_weight(cycles, board.target, cpu, name) for name in parts}
+        cold, (low, high), typed = (reading(cost, shape, board, n) for n in (SYSTEM + QUESTION, QUESTION, END))
+        files = {name: one.kv_bytes / (gb_s * 1e9) for name, gb_s in DISKS}
+        second = {name: (each + low, each + high) for name, each in files.items()}
+        weights = {name: (one.ternary_bytes + one.head_bytes) / (gb_s * 1e9) for name, gb_s in DISKS}
+        out.append(FirstWord(board.name, model, cold, one.kv_bytes, second, typed, weights))
+    return out
+
+
 def bounds(cycles: list[mca.Cycles], n_past: int) -> list[Bound]:
     """Both bounds for every board and model."""
     out = []
     for board in BOARDS:
         cpu = best_cpu(board, cycles)
         parts = {each.loop for each in cycles if (each.target, each.cpu) == (board.target, cpu)}
-        cost = {name: per_weight(cycles, board.target, cpu, name) for name in {*mca.LOOPS, *parts}}
+        names = {*mca.LOOPS, *parts} - mca.WITHOUT.get(board.target, set())
+        cost = {name: per_weight(cycles, board.target, cpu, name) for name in names}
         rate = board.cores * board.ghz * 1e9
         for model in (*MODELS, *GROUPED, *PLANES, *EXPERTS):
             groups = model in (*GROUPED, *PLANES, *EXPERTS)
@@ -401,6 +450,12 @@ def table(head: str, rows: list[list[str]]) -> str:
 def span(pair: tuple[float, float]) -> str:
     """'low-high', or one figure."""
     low, high = (f"{value:.1f}" if value < 100 else f"{value:.0f}" for value in pair)
+    return low if low == high else f"{low}-{high}"
+
+
+def seconds(pair: tuple[float, ...]) -> str:
+    """'low-high', or one figure."""
+    low, high = (f"{value:.2g}" if value < 1 else f"{value:.1f}" for value in pair)
     return low if low == high else f"{low}-{high}"
 
 
@@ -471,6 +526,16 @@ def markdown(cycles: list[mca.Cycles], n_past: int) -> str:
                 for each in together(cycles, n_past)
             ],
         ),
+        f"## Seconds to the first word, at least (a system prompt of {SYSTEM} tokens, a question of {QUESTION})",
+        table(
+            "board | model | cold | " + " | ".join(f"next process, {name}" for name, _ in DISKS)
+            + " | typed | " + " | ".join(f"the model from {name}" for name, _ in DISKS),
+            [
+                [each.board, each.model, seconds(each.cold), *(seconds(each.second[name]) for name, _ in DISKS),
+                 seconds(each.typed), *(f"{each.weights[name]:.1f}" for name, _ in DISKS)]
+                for each in first_word(cycles)
+            ],
+        ),
         "### Assumptions",
         "\n".join(f"* {text}" for text in (*ASSUMPTIONS, *(f"{board.name}: {board.source}." for board in BOARDS))),
         "### Sources",
@@ -489,6 +554,7 @@ def report(cycles: list[mca.Cycles], n_past: int) -> dict[str, object]:
         "breaks": [asdict(each) for each in breaks(cycles)],
         "together": [asdict(each) for each in together(cycles, n_past)],
         "on_disk": [asdict(each) for each in on_disk()],
+        "first_word": [asdict(each) for each in first_word(cycles)],
         "tokens": {model: {**asdict(token(SHAPES[model], n_past))} for model in MODELS},
         "boards": [asdict(board) for board in BOARDS],
         "bounds": [asdict(each) for each in bounds(cycles, n_past)],

@@ -1,8 +1,8 @@
-"""Beside other programs: tokens/s with each number of threads and with the engine's own choice, on idle and busy cores.
+"""While other programs run: tokens/s with each number of threads and with the engine's own choice, by busy cores.
 
     python benchmarks/busy.py [MODEL] [--busy 0,1,2] [--seconds 3] [--rounds 3] [--held]
 
-``--busy``: how many endless loops run beside it, each a process and a session of its own, as another service would be.
+``--busy``: how many endless loops run meanwhile, each a process and a session of its own, as another service would be.
 Every setting answers for ``--seconds`` in turns, ``--rounds`` times; the table has medians, [least - most], and the own
 choice as a share of the best fixed number.  Then the loops end and the own choice goes on: how long until it is back at
 0.9 of the speed it had before them.  ``--held``: a column for the own choice with its threads held on all allowed
@@ -25,7 +25,7 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import edge
-from edge.model.cores import find
+from edge.machine.cores import find
 
 #: tokens of one answer, so that every answer has the same depths
 ANSWER = 400
@@ -88,7 +88,7 @@ def main() -> None:
     engines["own"] = edge.load(options.model, weights="map")
     if options.held:
         found = find()
-        with mock.patch("edge.model.cores.find", lambda: found._replace(allowed=(*found.allowed, 1023))):
+        with mock.patch("edge.machine.cores.find", lambda: found._replace(allowed=(*found.allowed, 1023))):
             engines["held"] = edge.load(options.model, weights="map")
     for engine in engines.values():
         answer(engine, 0.3)

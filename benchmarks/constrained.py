@@ -19,19 +19,19 @@ from benchmarks.needs import numpy as np
 from edge.constrain.constraint import Constraint
 from edge.constrain.spec import Spec
 from edge.constrain.vocabulary import Vocabulary, bytes_for
-from edge.formats.gguf import read_tokenizer
+from edge.formats.gguf_tokenizer import read_tokenizer
+from edge.machine.linux import rss
 from edge.prompt.tokenizer import Tokenizer
-from pyx.memory import rss
-from pyx.sampler import Sampler
+from pyx.tokens.sampler import Sampler
 
 ROOT = Path(__file__).resolve().parent.parent
-STEP = 31.9e-3  # seconds of a step of 2B-4T, 2 threads, AVX512-VNNI (benchmarks/SPEED.md)
+STEP = 31.9e-3  # seconds of a step of 2B-4T, 2 threads, AVX512-VNNI (benchmarks/log#large-pages)
 SCHEMA = {
     "type": "object",
     "properties": {"name": {"type": "string"}, "cups": {"type": "integer"}, "drink": {"enum": ["tea", "coffee"]},
                    "notes": {"type": "array", "items": {"type": "string"}}},
     "required": ["name", "cups", "drink", "notes"],
-}  # fmt: skip
+}
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import edge
-from edge.formats import gguf
+from edge.formats import gguf_tokenizer
 from edge.model.drafting import Drafting
 from edge.prompt.tokenizer import Tokenizer
 
@@ -52,10 +52,10 @@ class Tally:
     said: list[str] = field(default_factory=list)
 
     def add(self, session: edge.Session, text: str) -> None:
-        self.tokens += max(0, session.usage.completion - 1)  # the first comes out of the prompt
-        self.seconds += session.timings.decode_seconds
-        self.drafted += session.usage.drafted
-        self.right += session.usage.accepted
+        self.tokens += max(0, session.outcome.usage.completion - 1)  # the first comes out of the prompt
+        self.seconds += session.outcome.timings.decode_seconds
+        self.drafted += session.outcome.usage.drafted
+        self.right += session.outcome.usage.accepted
         self.said.append(text)
 
 
@@ -206,8 +206,9 @@ def main(arguments: list[str] | None = None) -> None:
     options = arguments_parser().parse_args(arguments)
     chats = read(options.text, options.chats, options.turns)
     for threads in map(int, options.threads.split(",")):
-        with edge.load(options.model, threads=threads, weights=options.weights, draft="off") as engine:
-            words = Tokenizer.build(gguf.read_tokenizer(options.tokenizer)) if options.tokenizer else engine.tokenizer
+        with edge.load(options.model, threads=threads, weights=options.weights, draft="off", remember=False) as engine:
+            own = options.tokenizer
+            words = Tokenizer.build(gguf_tokenizer.read_tokenizer(own)) if own else engine.tokenizer
             bench = Bench(engine, words, chats)
             cases = {name: work for name, work in bench.cases(options.replay).items() if options.case in name}
             lines = measure(bench, cases, options.modes.split(","), options.rounds)

@@ -10,7 +10,7 @@ from itertools import product
 
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # tokenizer.ggml.token_type
 
-#: special tokens of Llama 3 beside its reserved ones, by id
+#: special tokens of Llama 3 besides its reserved ones, by id
 LLAMA3_SPECIAL = {
     128000: "<|begin_of_text|>",
     128001: "<|end_of_text|>",

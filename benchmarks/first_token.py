@@ -1,4 +1,4 @@
-"""The first token of ``bitnet-edge run``, from the start of the process, beside the time that reading its prompt takes.
+"""The first token of ``bitnet-edge run``, from the start of the process, and the time that reading its prompt takes.
 
     python benchmarks/first_token.py MODEL [--threads 1,2] [--weights map,auto] [--tokens 32] [--rounds 7] [--json]
         [--command "python -m edge"]
@@ -29,7 +29,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import edge
-from pyx.transformer import Segment
+from pyx.step.transformer import Segment
 
 ROOT = Path(__file__).resolve().parent.parent
 WORDS = "the river runs down from the hills and through the old town before it finds its way to the sea again "

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import edge
 from benchmarks.step import Batch, filled
-from pyx.transformer import STAGES
+from pyx.step.transformer import STAGES
 
 
 def main() -> None:

@@ -25,21 +25,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import dummy_vocab
 from benchmarks.needs import numpy as np
-from edge.formats import gguf
-from edge.formats.checkpoint import MOST_PLANES, PLANE_TYPES
+from edge.formats import gguf_writer
 from edge.formats.gguf_keys import KEY_PLANES
 from edge.formats.names import parts
 from edge.registry import shapes
+from edge.registry.encodings import FIVES, MOST_PLANES, PLANE_TYPES
 from edge.registry.families import FAMILIES
 from edge.registry.shapes import Shape
+from pyx.weights.ternary import TernaryMatrix
 
 NONZERO = 0.6  # fraction of weights that are not 0; trained models have 0.5 to 0.7
 PIECE = 1 << 20  # bytes of 2-bit codes drawn at once
-TERNARY = ("I2_S", "TQ1_0", "TQ2_0", "Q2_0", "PQ2_0")
+TERNARY = ("I2_S", "TQ1_0", "TQ2_0", "Q2_0", "PQ2_0", FIVES)
 PLANES = {type: group for group, type in PLANE_TYPES.items()}  # sums of ternary matrices: type -> weights of a scale
 TYPES = (*TERNARY, *PLANES, "F16")  # F16: the same weights, for the quantisers of other engines to read
-FILE_TYPES = {"F16": 1, "TQ1_0": 36, "TQ2_0": 37, "I2_S": 40, "Q2_0": 41, "PQ2_0": 41, **dict.fromkeys(PLANES, 41)}
-EMBEDDING = ("F16", "Q8_0", "Q6_K", "Q4_0", "Q2_0", "PQ2_0")
+FILE_TYPES = {"F16": 1, "TQ1_0": 36, "TQ2_0": 37, "I2_S": 40, "Q2_0": 41, "PQ2_0": 41, FIVES: 36,
+              **dict.fromkeys(PLANES, 41)}
+EMBEDDING = ("F16", "Q8_0", "Q6_K", "Q4_0", "Q2_0", "PQ2_0", FIVES)
 
 
 #: the published ones, those of the bundled model and of a dense model that planes were tried on, and some for tests
@@ -52,6 +54,7 @@ SHAPES = {
     "tiny-bonsai2": Shape("qwen35", 4, 256, 512, 4, 2, 128, 512, 1024, 1e7, 1e-6, True, "tiny", rotary=32,
                           delta=(2, 6, 64, 128), basis=128),
     "tiny-qwen3": Shape("qwen3", 2, 256, 512, 4, 2, 128, 512, 512, 1e6, 1e-6, True, "tiny"),
+    "tiny-embedding": Shape("qwen3", 2, 256, 512, 4, 2, 128, 512, 512, 1e6, 1e-6, True, "tiny", inner_norm=True),
     "tiny-planes": Shape("llama", 2, 192, 320, 3, 1, 64, 512, 512, 1e5, 1e-5, True, "tiny"),
     "tiny-qwen3moe": Shape("qwen3moe", 2, 256, 128, 4, 2, 128, 512, 512, 1e6, 1e-6, True, "tiny", experts=(8, 2)),
     "tiny-maple": Shape("maple", 4, 256, 256, 4, 2, 128, 512, 512, 1e4, 1e-6, False, "tiny", window=96,
@@ -175,6 +178,9 @@ def encode_q6_k(q: np.ndarray, d: np.float16) -> np.ndarray:
 def ternary_pieces(seed: int, name: str, rows: int, k: int, type: str) -> Iterator[np.ndarray]:
     """The stored bytes of a random ternary matrix, piece by piece; type as in TERNARY, or F16."""
     scale = np.float16(1.0 / (NONZERO * k) ** 0.5)  # then the output of a unit input has variance one
+    if type == FIVES:
+        yield from five_pieces(Stream(seed, name), rows, k, scale)
+        return
     encoders: dict[str, Callable[[np.ndarray, np.float16], np.ndarray]] = {
         "TQ1_0": encode_tq1_0,
         "TQ2_0": encode_tq2_0,
@@ -193,6 +199,14 @@ def ternary_pieces(seed: int, name: str, rows: int, k: int, type: str) -> Iterat
         tail = np.zeros(8, np.float32)
         tail[0] = scale
         yield tail
+
+
+def five_pieces(stream: Stream, rows: int, k: int, scale: np.float16) -> Iterator[np.ndarray]:
+    """The same as PQ2_0 in panels with five weights in a byte, panel by panel."""
+    for first in range(0, rows, 64):
+        there = min(64, rows - first)
+        groups = encode_pq2_0(stream.draw(CODES, there * k // 4), scale)
+        yield np.frombuffer(TernaryMatrix.pack("PQ2_0", groups.tobytes(), there, k).encode_fives(), np.uint8)
 
 
 def plane_pieces(seed: int, name: str, rows: int, k: int, type: str, planes: int) -> Iterator[np.ndarray]:
@@ -218,8 +232,11 @@ def plane_pieces(seed: int, name: str, rows: int, k: int, type: str, planes: int
 
 def table_pieces(seed: int, name: str, rows: int, k: int, type: str) -> Iterator[np.ndarray]:
     """The stored bytes of a random embedding or output head with standard deviation about 0.02."""
-    if type in ("Q2_0", "PQ2_0"):
+    if type in ("Q2_0", "PQ2_0", FIVES):
         codes, scale = Stream(seed, name), np.float16(0.02 / NONZERO**0.5)
+        if type == FIVES:
+            yield from five_pieces(codes, rows, k, scale)
+            return
         for left in range(rows * k // 4, 0, -PIECE):
             yield encode_groups(codes.draw(CODES, min(PIECE, left)), scale, 64 if type == "Q2_0" else 128)
         return
@@ -273,9 +290,10 @@ def plan(shape: Shape, type: str, embedding: str, planes: int = 1) -> list[tuple
 
     Where a row is no multiple of 256, TQ1_0 and TQ2_0 cannot hold it and the tensor is F16, as converters leave it.
     """
-    if shape.delta:
-        return [(stored_name(part.name), {"matrix": type, "table": embedding}.get(part.role, "F32"), part.shape)
-                for part in parts(shape.config("")) if part.needed]  # fmt: skip
+    if shape.delta or shape.inner_norm:
+        named = stored_name if shape.delta else str
+        return [(named(part.name), {"matrix": type, "table": embedding}.get(part.role, "F32"), part.shape)
+                for part in parts(shape.config("")) if part.needed]
     q, kv = shape.n_head * shape.head_dim, shape.n_kv_head * shape.head_dim
     tensors: list[tuple[str, str, tuple[int, ...]]] = [("token_embd.weight", embedding, (shape.n_vocab, shape.hidden))]
 
@@ -349,7 +367,7 @@ def basis_keys(shape: Shape) -> dict[str, Any]:
         "transform": "normalized-sylvester-walsh-hadamard", "axis": "input-last-dimension", "sign_mode": "explicit",
         "sign_widths": widths, "sign_values": signs,
         "weight_names": names[1:], "inverse_weight_names": names[:1], "gdn_v_grouped": True,
-    }  # fmt: skip
+    }
 
 
 def metadata(shape: Shape, name: str, type: str) -> dict[str, Any]:
@@ -384,7 +402,7 @@ def metadata(shape: Shape, name: str, type: str) -> dict[str, Any]:
             f"{a}.attention.sliding_window_pattern": [i % 4 < 3 for i in range(shape.n_layer)],
             f"{a}.expert_gating_func": 1, f"{a}.expert_weights_norm": True,
             f"{a}.swiglu_clamp_exp": [7.0] * shape.n_layer,
-        }  # fmt: skip
+        }
     if shape.delta:
         n_k, n_v, dk, dv = shape.delta
         meta |= {
@@ -392,7 +410,7 @@ def metadata(shape: Shape, name: str, type: str) -> dict[str, Any]:
             f"{a}.ssm.state_size": dk, f"{a}.ssm.group_count": n_k, f"{a}.ssm.time_step_rank": n_v,
             f"{a}.ssm.inner_size": n_v * dv,
             f"{a}.rope.dimension_sections": [shape.rotary // 2, 0, 0, 0],  # of text all positions are the same
-        }  # fmt: skip
+        }
     if shape.basis:
         meta |= {f"prism.hadamard.{key}": value for key, value in basis_keys(shape).items()}
     if shape.window:
@@ -444,10 +462,10 @@ def make(
     if not 1 <= planes <= (MOST_PLANES if type in PLANES else 1):
         raise ValueError(f"{planes} planes; types {', '.join(PLANES)} hold 1 to {MOST_PLANES}, others none")
     entries = [
-        gguf.Entry(tensor, stored, dims, partial(_views, seed, tensor, stored, dims, planes))
+        gguf_writer.Entry(tensor, stored, dims, partial(_views, seed, tensor, stored, dims, planes))
         for tensor, stored, dims in plan(shape, type, embedding, planes)
     ]
-    gguf.write(path, metadata(shape, name, type), entries)
+    gguf_writer.write(path, metadata(shape, name, type), entries)
     return Path(path).stat().st_size
 
 

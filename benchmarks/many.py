@@ -1,4 +1,4 @@
-"""Several answers at once: tokens/s of all together, beside those of one; and a prompt that is read meanwhile.
+"""Several answers at once: tokens/s of all together, and of one; and a prompt that is read meanwhile.
 
     python benchmarks/many.py [MODEL] [-t THREADS] [--parallel 1,2,4,8] [--depth 64] [-n 64] [--prompt 1500]
         [--in-turn]
@@ -71,7 +71,7 @@ def in_turn(engine: edge.Engine, parallel: int, depth: int, n: int) -> tuple[flo
     return (middle - begun) / (parallel * n), (time.perf_counter() - middle) / (parallel * n)
 
 
-def beside(engine: edge.Engine, depth: int, prompt: int) -> tuple[float, float]:
+def with_prompt(engine: edge.Engine, depth: int, prompt: int) -> tuple[float, float]:
     """(tokens/s of three answers, seconds to the first token of a newcomer) while a prompt is read; 0: alone."""
     stop, begun_reading, times = threading.Event(), threading.Event(), []
     counts = [0, 0, 0]
@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--prompt", type=int, default=0)
-    parser.add_argument("--in-turn", action="store_true", help="whole answers at once, beside one after the other")
+    parser.add_argument("--in-turn", action="store_true", help="whole answers at once, and one after the other")
     parser.add_argument("--kv", default="int8")
     parser.add_argument("--weights", default="map")
     parser.add_argument("--official", action="store_true", help="a file of make_model.py: nothing about it is guessed")
@@ -123,7 +123,7 @@ def main() -> None:
     with edge.load(
         arguments.model, ctx=max(ctx, 256), threads=arguments.threads, draft="off", kv=arguments.kv,
         weights=arguments.weights, parallel=max(map(int, arguments.parallel.split(","))), **official,
-    ) as engine:  # fmt: skip
+    ) as engine:
         together(engine, 2, arguments.depth, 8)
         one = 0.0
         for parallel in map(int, arguments.parallel.split(",") if arguments.in_turn else ()):
@@ -141,8 +141,8 @@ def main() -> None:
                 begun = time.perf_counter()
                 next(iter(session.complete(ids(arguments.prompt, 9, engine), max_tokens=2, **OPTIONS)))
                 alone = time.perf_counter() - begun
-            three, _ = beside(engine, arguments.depth, 0)
-            slowed, seconds = beside(engine, arguments.depth, arguments.prompt)
+            three, _ = with_prompt(engine, arguments.depth, 0)
+            slowed, seconds = with_prompt(engine, arguments.depth, arguments.prompt)
             print(f"three while {arguments.prompt} tokens are read: {slowed:.1f} of {three:.1f} tokens/s")
             print(f"the newcomer's first token: {seconds:.2f} s, alone {alone:.2f} s: {seconds / alone:.2f}")
 

@@ -33,10 +33,14 @@ LOOPS = {
     "ternary_matmul": ("tiled_matmul", (), ()),
     "group_matmul": ("group_vector_1", (), ()),  # one token, scales for each 128 weights (groups.inc.h)
     "panel_matmul": ("panel_add_128_1", (), ()),  # of panels, without what a group needs besides: "panel floats"
+    "five_matmul": ("five_add_1", (), ()),  # the same with five weights in a byte, where they are not unpacked
     "head_i8": ("head_one_i8", (), ()),
     "attend_i8 keys": ("score_i8", (), ("eor", "usdot")),
     "attend_i8 values": ("value_i8", ("eor", "usdot"), ()),  # u - 128 by exclusive or; usdot takes u as it is
 }
+
+#: loops that a target does not have: without dot products, five weights in a byte are unpacked
+WITHOUT = {"neon": {"five_matmul"}}
 
 #: the same where a target has a function of its own: eight tokens
 OWN_FUNCTION = {("i8mm", "ternary_matmul"): "few_4"}
@@ -102,11 +106,12 @@ class Loop:
         """Weights (or, in attention and matmul, products) that one pass takes care of.
 
         The dot-product head splits an activation in two bytes and spends two products on each weight.  The sdot form of
-        attention's values spends one product in five (four queries, and the ones) on the sum of the values.
+        attention's values spends one product in five (four queries, and the ones) on the sum of the values.  Where five
+        weights are in a byte, one product in six divides the byte.
         """
         if "sdot" not in self.operations or self.name in (*PARTS, *GROUP_LOOPS):
             return self.products
-        return self.products * {"head_i8": 1 / 2, "attend_i8 values": 4 / 5}.get(self.name, 1)
+        return self.products * {"head_i8": 1 / 2, "attend_i8 values": 4 / 5, "five_matmul": 5 / 6}.get(self.name, 1)
 
     @property
     def operations(self) -> Counter[str]:
@@ -173,7 +178,7 @@ def flags(target: str) -> list[str]:
             del os.environ["BITNET_EDGE_TARGET"]
         else:
             os.environ["BITNET_EDGE_TARGET"] = before
-    return [*setup["COMMON"], "-fPIC", *setup["ISA_FLAGS"].get(f"{target}.c", setup["BASELINE"])]
+    return [*setup["COMMON"], "-fPIC", *setup["flags_of"](f"{target}.c")]
 
 
 def assembly(target: str, kernels: Path = ROOT / "pyx/kernels") -> str:
@@ -284,6 +289,7 @@ def find(target: str, kernels: Path = ROOT / "pyx/kernels") -> list[Loop]:
     found += [loop for name in parts if (loop := part(text, target, name))]
     found += [loop for name in GROUP_LOOPS if (loop := group_loop(text, target, name))]
     lacking = {*LOOPS, *parts, *GROUP_LOOPS} - {loop.name for loop in found} - {"attend_i8 values"}
+    lacking -= WITHOUT.get(target, set())
     if lacking:
         raise Missing(f"{target}: no inner loop found in {', '.join(sorted(lacking))}")
     return found

@@ -22,7 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import edge
-from pyx.transformer import STAGES
+from pyx.step.transformer import STAGES
 
 CLOCK = 16  # numbers that one thread keeps, see Transformer.keep_times
 
@@ -61,7 +61,7 @@ def stages(engine: edge.Engine, n: int) -> tuple[list[list[float]], float]:
             step.seconds = 0.0
             for _piece in pieces:
                 pass
-            steps = session.usage.completion - 1
+            steps = session.outcome.usage.completion - 1
     finally:
         engine.model.transformer = transformer
     table = [

@@ -43,7 +43,7 @@ def one(model: str, weights: str, threads: int) -> dict[str, float]:
     """In a process of its own: tokens per second, bytes."""
     with edge.load(model, threads=threads, weights=weights, draft="off", ctx=512) as engine:
         moving = rate(engine, 1000, 70)
-        engine.settle()
+        engine.wait_for_weights()
         rss = engine.rss()["rss"]
         settled = rate(engine, 2000, 40)
         return dict(zip(COLUMNS, (moving, settled, peak(), rss, engine.plan.total_bytes), strict=True))

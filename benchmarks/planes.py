@@ -31,9 +31,9 @@ from edge.formats import open_checkpoint  # noqa: E402
 from edge.model.weights import build  # noqa: E402
 from edge.prompt.tokenizer import Tokenizer  # noqa: E402
 from edge.tools.convert import convert  # noqa: E402
-from edge.tools.planes.target import Planes  # noqa: E402
-from pyx.kv import KVCache  # noqa: E402
-from pyx.transformer import Segment  # noqa: E402
+from edge.tools.planes.planes_file import Planes  # noqa: E402
+from pyx.kv.cache import KVCache  # noqa: E402
+from pyx.step.transformer import Segment  # noqa: E402
 from tests.oracles import family  # noqa: E402
 
 CHUNK = 128
@@ -48,7 +48,7 @@ def source_run(path: str) -> Run:
 
     config = open_checkpoint(path, dense=True).config
     weights = {tensor.name: np.asarray(gguf.quants.dequantize(tensor.data, tensor.tensor_type), np.float32)
-               for tensor in gguf.GGUFReader(path).tensors}  # fmt: skip
+               for tensor in gguf.GGUFReader(path).tensors}
     model = family.Model(config, weights)
     return lambda piece: np.asarray(model.logits(piece), np.float32)
 

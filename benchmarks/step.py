@@ -1,4 +1,4 @@
-"""What a step costs for several conversations at once, beside one: tokens/s of all, and where the time goes.
+"""What a step costs for several conversations at once, and for one: tokens/s of all, and where the time goes.
 
     python benchmarks/step.py 2b-4t.gguf --parallel 1,2,4,8 --depth 64,1024 --threads 2 --kv int8 --rounds 3
 
@@ -24,9 +24,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import edge
-from edge.model.board import Board
-from pyx import cpu
-from pyx.transformer import STAGES, Segment
+from edge.machine.board import Board
+from pyx.machine import cpu
+from pyx.step.transformer import STAGES, Segment
 
 CLOCK = 16  # int64 per thread, see Transformer.keep_times
 
@@ -91,6 +91,7 @@ def main() -> None:
     parser.add_argument("--kv", default="int8")
     parser.add_argument("--head", default="auto")
     parser.add_argument("--weights", default="huge")
+    parser.add_argument("--stream", help="how weights are read: rows,cache,bytes ahead, such as 4,L1,4096")
     parser.add_argument("--winners", type=int, default=1, help="logits wanted of each; 0: all")
     parser.add_argument("--prompt", type=int, default=0)
     parser.add_argument("--chunk", type=int, default=16)
@@ -103,7 +104,10 @@ def main() -> None:
     n_ctx = max(*depths, a.prompt, 1) + 64
     rows = []
     with edge.load(a.model, ctx=n_ctx, threads=a.threads, kv=a.kv, head=a.head, weights=a.weights) as engine:
-        engine.model.settle()
+        engine.model.wait_for_weights()
+        if a.stream:
+            rows_at_once, cache, ahead = a.stream.split(",")
+            cpu.choose((int(rows_at_once), cache, int(ahead)))
         transformer = engine.model.transformer
         clocks: Any = memoryview(transformer.keep_times()).cast("B").cast("q") if a.stages else ()
         for depth in depths:
@@ -127,7 +131,7 @@ def main() -> None:
                 median = statistics.median(seconds[n])
                 high, _, low = (round(n / each, 2) for each in statistics.quantiles(seconds[n], n=4))
                 rows.append({"depth": depth, "parallel": n, "tokens_per_second": round(n / median, 2),
-                             "low": low, "high": high})  # fmt: skip
+                             "low": low, "high": high})
                 gain = n / min(seconds[n]) * min(seconds[numbers[0]]) / numbers[0]
                 line = (
                     f"{n:3} {1e3 * median:8.1f} ms [least {1e3 * min(seconds[n]):.1f}] {n / median:8.1f} tokens/s "
@@ -155,7 +159,7 @@ def mixed(engine: edge.Engine, batches: dict[int, Batch], caches: list[Any], a: 
                 batch.back()
             seconds.append(batch.step(Segment(cache, ids[at : at + a.chunk])))
         print(
-            f"{n:3} beside a prompt of {a.prompt} in steps of {a.chunk}: {alone / statistics.mean(seconds):.2f} "
+            f"{n:3} during a prompt of {a.prompt} in steps of {a.chunk}: {alone / statistics.mean(seconds):.2f} "
             f"of their speed alone; the prompt takes {sum(seconds):.2f} s, {a.prompt / sum(seconds):.1f} tokens/s")
         batch.back()
 

@@ -29,7 +29,7 @@ from edge.constrain.constraint import Constraint
 from edge.constrain.spec import Spec
 from edge.constrain.vocabulary import Vocabulary
 from edge.errors import UsageError
-from pyx.sampler import Sampler
+from pyx.tokens.sampler import Sampler
 
 DIALECTS = {"draft7": "http://json-schema.org/draft-07/schema#"}
 
@@ -104,7 +104,7 @@ def main() -> int:
     each, whole, cut = -(-options.answers // len(supported)), 0, 0
     for where, schema, spec in supported:
         kind = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
-        validator = kind(schema)
+        validator = kind(schema, format_checker=kind.FORMAT_CHECKER)
         for seed in range(each):
             if options.model is None:
                 text, ended = sampled(vocabulary, spec, seed, options.most)
@@ -120,7 +120,7 @@ def main() -> int:
             try:
                 if "multipleOf" in json.dumps(schema):  # jsonschema divides; decimals are exact
                     exact = json.loads(json.dumps(schema), parse_float=Decimal)
-                    kind(exact).validate(json.loads(text, parse_float=Decimal))
+                    kind(exact, format_checker=kind.FORMAT_CHECKER).validate(json.loads(text, parse_float=Decimal))
                 else:
                     validator.validate(json.loads(text))
                 whole += 1

@@ -21,14 +21,14 @@ sys.path.insert(0, str(PAGE.parent.parent))
 
 from docs.make_models import MODELS  # noqa: E402
 from edge.cache.config import KVConfig  # noqa: E402
-from edge.model.footprint import BOARDS, left_on  # noqa: E402
+from edge.machine.memory import BOARDS, left_on  # noqa: E402
 from edge.tools import fit  # noqa: E402
 from edge.tools.bench import CACHED  # noqa: E402
 
 
-def bytes_at(subject: fit.Subject, n_ctx: int, kv: str) -> int:
+def bytes_at(subject: fit.PlannedModel, n_ctx: int, kv: str) -> int:
     """Memory of the whole process with a context of ``n_ctx`` tokens."""
-    return fit.needed(subject, fit.Wishes(KVConfig(n_ctx, kv))).total_bytes
+    return fit.needed(subject, fit.LoadSettings(KVConfig(n_ctx, kv))).total_bytes
 
 
 #: docs/boards.md, and the files that owners of boards have sent
@@ -50,23 +50,23 @@ _NAME, _WORD = r"(GNU/Linux|[\w .,()+@-]){1,120}", r"[\w .-]{1,40}"
 _MACHINE = {
     "board": _NAME, "processor": _NAME, "features": _WORD, "cores": int, "memory": int, "page_size": int,
     "huge_pages": _WORD, "system": _NAME, "kernel": r"[\d.]+",
-}  # fmt: skip
+}
 _MODEL = {
     "shape": _WORD, "arch": _WORD,
     **dict.fromkeys(("n_layer", "hidden", "ffn", "n_head", "n_kv_head", "head_dim", "n_vocab"), int),
     **dict.fromkeys(("weight_bytes", "head_bytes"), int),
-}  # fmt: skip
+}
 _ROW = {
     **dict.fromkeys(("isa", "weights", "head", "kv"), _WORD),
     **dict.fromkeys(("threads", "depth", "parallel", "token_bytes"), int),
     **dict.fromkeys(
         ("pp", "tg", "gain", "spread", "ms_p50", "ms_p95", "of_disk", "read_rate", "of_memory", "celsius", "mhz"),
         float),
-}  # fmt: skip
+}
 _FILE = {
     "format": int, "version": r"[\d.a-z+]{1,20}", "date": r"\d{4}-\d\d-\d\d", "machine": _MACHINE, "model": _MODEL,
     "repeats": int, "top_k": int, "rows": _ROW,
-}  # fmt: skip
+}
 
 
 def wrong(value: Any, kind: Any = None, name: str = "the file") -> Iterator[str]:
@@ -93,7 +93,7 @@ def wrong(value: Any, kind: Any = None, name: str = "the file") -> Iterator[str]
 def measured(folder: Path = RESULTS) -> str:
     """The speeds of the machines of which there are files, and the machines that are not measured."""
     lines = ["| machine | memory, system | model | threads | prompt, t/s | answer, t/s | GB/s | reached | version |",
-             "|---|---|---|--:|--:|--:|--:|--:|---|"]  # fmt: skip
+             "|---|---|---|--:|--:|--:|--:|--:|---|"]
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     for content in found:
         machine, model = content["machine"], content["model"]
@@ -113,7 +113,7 @@ def measured(folder: Path = RESULTS) -> str:
     lines += [
         f"| {name} ({processor}) | not measured | | | | | | | |"
         for name, processor in WANTED if not any(board.startswith(name) for board in boards)
-    ]  # fmt: skip
+    ]
     return "\n".join(lines)
 
 
@@ -121,7 +121,7 @@ def header(columns: list[str]) -> list[str]:
     return [f"| model | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
 
 
-def subjects() -> list[fit.Subject]:
+def subjects() -> list[fit.PlannedModel]:
     """The models, each with the name under which it can be pulled."""
     return [fit.published(model.shape) for model in MODELS]
 
@@ -130,7 +130,7 @@ def boards() -> str:
     """Longest contexts by model and board."""
     lines = header([f"{fit.sold(board)}" for board in BOARDS])
     for subject in subjects():
-        cells = (fit.on_board(subject, fit.Wishes(), board).longest or "-" for board in BOARDS)
+        cells = (fit.on_board(subject, fit.LoadSettings(), board).longest or "-" for board in BOARDS)
         lines.append(f"| `{subject.name}` | " + " | ".join(map(str, cells)) + " |")
     room = " | ".join(f"{left_on(board) / 1e6:.0f} MB" for board in BOARDS)
     return "\n".join([*lines, f"| *for the program* | {room} |"])

@@ -1,10 +1,10 @@
 """Writes docs/kv_claims.md, what others say about KV caches and what is so: python docs/make_kv_claims.py
 
-kv_claims.md.in is the page with {names} for figures.  Sizes are computed here by edge.cache.table, that is, by what a
-cache allocates.  Measured figures come from benchmarks/results/kv_quality*.json: those of a real model answer what is
+kv_claims.md.in is the page with {names} for figures.  Sizes are computed here by edge.tools.kv_table, that is, by what
+a cache allocates.  Measured figures come from benchmarks/results/kv_quality*.json: those of a real model answer what is
 claimed about types and policies, those of the demo model what needs many measurements.  With --measure they are
-measured anew (benchmarks/kv_quality.py; some minutes), with --measure types looks these parts of them; -m names the
-model.  tests/cache/test_kv_claims.py fails when the page is not what this makes.
+measured anew (lab/claims.py; some minutes), with --measure types looks these parts of them; -m names the
+model.  tests/lab/test_claims.py fails when the page is not what this makes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ PAGE = Path(__file__).resolve().parent / "kv_claims.md"
 ROOT = PAGE.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from edge.cache import table as kv_table  # noqa: E402
 from edge.config import ModelConfig  # noqa: E402
+from edge.model.sizes import PAPER_BITS, Weights  # noqa: E402
 from edge.registry import shapes  # noqa: E402
+from edge.tools import kv_table  # noqa: E402
 
 CONTEXTS = (512, 1024, 2048, 4096)
 RESULTS = ROOT / "benchmarks" / "results" / "kv_quality.json"
@@ -67,16 +68,16 @@ def kv(config: ModelConfig, kv_type: str, n: int = 1) -> int:
 
 def gain(config: ModelConfig, kv_type: str, n: int, head: float) -> str:
     """How much faster than with F16 pages decoding gets at most, if a token reads ``head`` bytes of output head."""
-    read = kv_table.Weights.of(config).projections + head
+    read = Weights.of(config).projections + head
     return f"{(read + kv(config, 'f16', n)) / (read + kv(config, kv_type, n)):.2f}x"
 
 
 def sizes(types: Sequence[str] = kv_table.TYPES) -> dict[str, str]:
     """Every figure that needs no measurement; of the tables, these types."""
     large, two_b, llama = shape("large"), shape("2b-4t"), guide_model(2048, 32)
-    w, w_large = kv_table.Weights.of(two_b), kv_table.Weights.of(large)
+    w, w_large = Weights.of(two_b), Weights.of(large)
     matrices = w_large.projections * 8 / 2  # of large, in parameters: two bits each
-    untied = (matrices + 2 * large.n_vocab * large.hidden) * kv_table.PAPER_BITS / 8
+    untied = (matrices + 2 * large.n_vocab * large.hidden) * PAPER_BITS / 8
     resident = 1124.81 * 2**20  # of weights, as bitnet.cpp reports it for 2B-4T (microsoft/BitNet issue 229)
     embedding = two_b.n_vocab * two_b.hidden
     paper = ((large, 2048, untied), (two_b, 2048, w.paper), (two_b, 4096, w.paper))
@@ -96,7 +97,7 @@ def sizes(types: Sequence[str] = kv_table.TYPES) -> dict[str, str]:
         "read": mb(w.read),
         "resident": mb(resident),
         "paper_shares": ", ".join(f"{kv(c, 'f16', n) / (kv(c, 'f16', n) + rest):.1%}" for c, n, rest in paper),
-        "flat_share": f"{kv(large, 'f16', 2048) / (kv(large, 'f16', 2048) + 0.7e9 * kv_table.PAPER_BITS / 8):.1%}",
+        "flat_share": f"{kv(large, 'f16', 2048) / (kv(large, 'f16', 2048) + 0.7e9 * PAPER_BITS / 8):.1%}",
         "real_shares": ", ".join(f"{f16[n] / (f16[n] + resident):.1%}" for n in CONTEXTS),
         "gqa_same": f"{kv(as_mha, 'f16') / kv(two_b, 'f16'):.0f}",
         "gqa_large": f"{kv(large, 'f16') / kv(two_b, 'f16'):.2f}",
@@ -277,7 +278,7 @@ def measured(facts: dict[str, Any]) -> str:
 {facts["model"]} (fingerprint {facts["fingerprint"][:12]}), perplexity {types["rows"][0]["perplexity"]:.3f} on
 {types["tokens"]} tokens of dialogues that were not in its training data, in segments of {context}.
 KL is the divergence of the predictions from the reference, in nats; mass is the share of the reference's attention on
-tokens that are still in the cache. `bitnet-edge lab kv` measures the same, and the speed, for any model and text.
+tokens that are still in the cache. `python -m lab kv` measures the same, and the speed, for any model and text.
 
 ### Types, against F32 pages
 
@@ -285,7 +286,7 @@ tokens that are still in the cache. `bitnet-edge lab kv` measures the same, and 
 
 `fp8` and `binary` have no vector kernels: every token unpacks each page to F16 or int8. They save memory and cost time:
 with 4096 tokens and the heads of 2B-4T, the attention of one token takes 40 and 103 ms on one thread; `int8` takes 12,
-`int4c` 12 and `f16` 25 ms (command and spread: [SPEED.md](../benchmarks/SPEED.md)).
+`int4c` 12 and `f16` 25 ms (command and spread: [logbook](../benchmarks/log/2026-11.md#kv-unpacked)).
 
 ![KL against memory](pictures/kv_quality.svg)
 
@@ -321,7 +322,7 @@ Tokens kept by each layer.head:
 ### Entropy of attention
 
 Share of query heads by the entropy of their attention, at the end of texts of this many tokens: sink below 0.5 bits,
-focused 1.5, moderate 2.5, mixed 3.5. `bitnet-edge lab calibrate --classes {lengths}` prints each.
+focused 1.5, moderate 2.5, mixed 3.5. `python -m lab heads --lengths {lengths}` prints each.
 
 {entropy_table(facts["looks"])}"""
 
@@ -337,7 +338,7 @@ def entropy_table(looks: dict[str, Any]) -> str:
 
 
 def quality_table(rows: Sequence[dict[str, Any]]) -> str:
-    """What ``bitnet-edge lab kv`` prints, as Markdown."""
+    """What ``python -m lab kv`` prints, as Markdown."""
     return table(
         ["mode", "bytes per token", "perplexity", "KL mean", "KL 99.9%", "same first choice", "mass"],
         [
@@ -376,8 +377,8 @@ def of_types(report: dict[str, Any]) -> list[str]:
     for name, (change, same) in GATES.items():
         row = types[name]
         lines.append(
-            f"* {name}: perplexity: target within {change:.1%}, measured {row['change']:+.3%} +- {row['error']:.3%}"
-            f"{verdict(abs(row['change']) <= change)}; same first choice: target {same:.0%}, measured "
+            f"* {name}: perplexity: goal within {change:.1%}, measured {row['change']:+.3%} +- {row['error']:.3%}"
+            f"{verdict(abs(row['change']) <= change)}; same first choice: goal {same:.0%}, measured "
             f"{row['top1']:.2%}{verdict(row['top1'] >= same)}."
         )
     order = [types[name]["kl_mean"] for name in ("int8", "int8:int4", "int4")]
@@ -416,9 +417,9 @@ def main() -> None:
     parser.add_argument("--segments", type=int, help="how many times 2048 tokens of text")
     flags = parser.parse_args()
     if flags.measure is not None:
-        from benchmarks import kv_quality
+        from lab import claims
 
-        kv_quality.measure(kv_quality.Subject(flags.model, flags.segments or kv_quality.SEGMENTS), flags.measure)
+        claims.measure(claims.Measured(flags.model, flags.segments or claims.SEGMENTS), flags.measure)
     PAGE.write_text(page())
 
 

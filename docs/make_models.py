@@ -14,7 +14,7 @@ PAGE = Path(__file__).resolve().parent / "models.md"
 sys.path.insert(0, str(PAGE.parent.parent))
 
 from benchmarks.board_model import BOARDS  # noqa: E402
-from edge.formats import gguf  # noqa: E402
+from edge.formats import gguf_writer  # noqa: E402
 from edge.registry.families import FAMILIES, REFUSED  # noqa: E402
 from edge.tools import fit  # noqa: E402
 
@@ -48,6 +48,8 @@ MODELS = (
     Model("Bonsai 4B (1 bit)", "bonsai-1bit-4b"),
     Model("Bonsai 8B (1 bit)", "bonsai-1bit-8b"),
     Model("Bonsai 27B (1 bit)", "bonsai-1bit-27b"),
+    Model("BitNet-embedding-270M", "bitnet-embedding-270m"),
+    Model("BitNet-embedding-0.6B", "bitnet-embedding-0.6b"),
 )
 
 
@@ -65,11 +67,16 @@ tokens per second after 512 tokens,
 computed from the speed of the memory that `benchmarks/board_model.py` assumes for each board; nothing in this table was
 measured. For six of these models that program also computes the limit that the processor sets. It is the lower one only
 for Ternary-Bonsai on the ARM laptop: at most 166, 71 and 38 tokens per second for 1.7B, 4B and 8B. Speeds measured on
-an x86-64 machine are in `benchmarks/SPEED.md`."""
+an x86-64 machine are in [SPEED.md](../benchmarks/SPEED.md). SmolLM2 is a dense model, which runs as the sum of three
+ternary planes ([Planes](planes.md)); without the hub its file comes out of a Python package, a download of 93 MB. The
+two embedding models turn texts into vectors (`bitnet-edge embed`) and write no answers; their memory is that without an
+output head."""
 FURTHER = """Also supported, if a file has them: sub-norms, a norm before each projection, biases of q, k and v,
 separate output heads, norms after blocks, layers with sliding windows, gated delta layers and output gates (Qwen3.5),
 matrices in a rotated basis (Bonsai 2), and rotary scaling (linear, YaRN, Llama 3, and the short factors of
-longrope)."""
+longrope). The first upload of BitNet-b1.58-2B-4T (`bitnet-25`) has an output head of its own; the
+second has none and uses the table for both. The head is used as it is stored, as in ik_llama.cpp: if it is a copy of
+the table, answers are the same, and if it is not, only it is right."""
 EXPERTS = """maple and qwen3moe are mixtures of experts: a token uses few of them (8 of 256, 8 of 128). All of them
 should fit in memory; where they do not, or `--memory` allows less, the rest stays on the disk and is read when a token
 needs it: answers are the same, and slower by what the disk reads (`bench` shows its share). They run from the map only
@@ -79,6 +86,16 @@ experts. Of maple, published as a preview, a perplexity of 86.9 on wikitext was 
 COST = """Models marked "int8 per 128 values" were trained with float activations; here these are rounded to int8 with a
 scale per 128 values. On the demo model this costs 0.0010 nats per token over floats (+- 0.0008) and keeps the most
 likely token in 98.9% of places (`python benchmarks/activations.py`); the published weights were not measured."""
+TOKENIZERS = """Tokenizers: byte-level BPE and SentencePiece. A `tokenizer.json` is taken as the `tokenizers`
+library takes it, or refused with the name of what is not supported: normalizers NFC, NFD, NFKC, NFKD, Lowercase,
+StripAccents, Strip, Replace, Prepend and Sequence; pre-tokenizers Split, ByteLevel, Digits, Punctuation,
+Whitespace, WhitespaceSplit, CharDelimiterSplit and Sequence; `ignore_merges`; added tokens with `lstrip`, `rstrip`,
+`single_word` and `normalized`. `convert` keeps all of it. GGUF files whose pre-tokenizer is `qwen2`, `qwen35`,
+`deepseek-r1-qwen`, `megrez`, `stablelm2`, `olmo` or `mpt` read text as NFC, as their vocabularies were trained. An
+added token that is not special is text: answers show it, `stop` finds it, and who types it means it; only special
+ones, `<|...|>` and the marks of thoughts and calls cannot be typed. Characters are those of Unicode 14 to 16, as
+Python's; a library of another year treats newer ones differently (`tokenizers` 0.23: those after Unicode 9 in NFKC,
+NFKD and StripAccents)."""
 SAMPLING = """Sampling: options of the user come first. Where none is given, each value that the model file recommends
 is used: `general.sampling.temp`, `top_k`, `top_p` and `min_p` of a GGUF file, `temperature`, `top_k`, `top_p` and
 `min_p` in the generation_config.json of a folder; `convert` keeps them. A generation_config.json without `do_sample:
@@ -91,9 +108,9 @@ and in what `pull` stores: only the download is smaller. Ternary is the better b
 (ArmanJR/PrismML-Bonsai-vs-Qwen3.5-Benchmark) Ternary-Bonsai 4B, a download of 1.07 GB, has 83% of the answers right,
 the 8B of 1 bit, 1.16 GB, 79%."""
 TYPES = """Types of matrices: I2_S (three layouts), TQ1_0, TQ2_0, Q2_0 with groups of 64 or 128, PQ2_0, PQ2_0_R64, Q1_0
-(an early one of type 40 as well, if 128 weights share a scale), PTQ1_0, STQ1_0, IQ1_BN, IQ2_BN, IQ2_BN_R4, packed
-Hugging Face weights, 2 bits of MLX, and floats, Q8_0 or Q4_0 whose values are ternary; `convert --ternarise` rounds
-latent weights. In files with the key `bitnet-edge.planes.group`, each matrix is the sum of 1 to 4 ternary ones
+(an early one of type 40 as well, if 128 weights share a scale), PTQ1_0, PTQ1_0_R64, STQ1_0, IQ1_BN, IQ2_BN, IQ2_BN_R4,
+packed Hugging Face weights, 2 bits of MLX, and floats, Q8_0 or Q4_0 whose values are ternary; `convert --ternarise`
+rounds latent weights. In files with the key `bitnet-edge.planes.group`, each matrix is the sum of 1 to 4 ternary ones
 (planes), with a scale for each 32, 64 or 128 weights: TP32_R64, TP64_R64, PQ2_0_R64. `bitnet-edge model check FILE`
 tests whether a file is sound."""
 
@@ -108,10 +125,11 @@ def row(model: Model) -> str:
     subject = fit.published(model.shape)
     c, tensors = subject.checkpoint.config, subject.checkpoint.tensors.values()
     assert subject.known is not None, model
-    stored = sum(gguf.Entry(tensor.name, tensor.type, tensor.shape, b"").nbytes for tensor in tensors)
-    plan = fit.needed(subject, fit.Wishes())
+    stored = sum(gguf_writer.Entry(tensor.name, tensor.type, tensor.shape, b"").nbytes for tensor in tensors)
+    plan = fit.needed(subject, fit.LoadSettings())
     token = fit.read_bytes(subject, plan)
-    speeds = " | ".join(" to ".join(rate(gb_s * 1e9 / token) for gb_s in board.gb_s) for board in BOARDS)
+    speeds = " | ".join(
+        "-" if subject.embeds else " to ".join(rate(gb_s * 1e9 / token) for gb_s in board.gb_s) for board in BOARDS)
     sizes = f"{subject.known.nbytes / 1e6:.0f} MB | {stored / 1e6:.0f} MB | {plan.total_bytes / 1e6:.0f} MB"
     return f"| {model.name} | {c.arch} | `bitnet-edge pull {subject.name}` | {sizes} | {speeds} |"
 
@@ -155,6 +173,8 @@ def page() -> str:
         fill(TYPES, 120),
         "",
         fill(SAMPLING, 120),
+        "",
+        fill(TOKENIZERS, 120),
         "",
         "## Not supported, and what to use instead",
         "",

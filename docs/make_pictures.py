@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from edge.cache import table as kv_table  # noqa: E402
 from edge.registry import shapes  # noqa: E402
-from edge.tools import pictures  # noqa: E402
+from edge.tools import kv_table, pictures  # noqa: E402
 from edge.tools.pictures import GREY, SERIES, Bar, Column  # noqa: E402
+from lab.pictures import of_quality  # noqa: E402
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,7 +41,12 @@ def kv_memory() -> Figure:
 
 def kv_quality() -> Figure:
     """Quality over memory, of the demo model."""
-    return pictures.of_quality(facts("kv_quality.json")["types"])
+    return of_quality(facts("kv_quality.json")["types"])
+
+
+def first_word() -> Figure:
+    """What the first word waits for."""
+    return pictures.of_first_word(facts("first-word-amd-epyc-zen4-2-vcpu.json"))
 
 
 def step() -> Figure:
@@ -73,7 +78,7 @@ def together() -> Figure:
 
 
 def peers() -> Figure:
-    """Speed beside other engines."""
+    """Speed, compared with other engines."""
     about = facts("peers-amd-epyc-zen4-2-vcpu.json")
 
     def cell(figures: Sequence[float] | None, ours: bool) -> list[Bar]:
@@ -88,12 +93,13 @@ def peers() -> Figure:
             Column(title, [cell(row[key], row["ours"]) for row in about["rows"]])
             for key, title in about["columns"].items()
         ],
-        "Speed beside other engines, in tokens per second",
+        "Speed of several engines, in tokens per second",
         about["about"],
     )
 
 
 DRAWN: dict[str, Callable[[], Figure]] = {
+    "first_word": first_word,
     "kv_memory": kv_memory,
     "kv_quality": kv_quality,
     "peers": peers,

@@ -1,6 +1,6 @@
 """Hook of mkdocs (mkdocs.yml): files of the project that pages link to become part of the site.
 
-Pages lie in docs/ and link to files beside it, such as ``../benchmarks/SPEED.md``, so that the links work in a
+Pages lie in docs/ and link to files outside, such as ``../benchmarks/SPEED.md``, so that the links work in a
 checkout.  The site gets these files under their path in the project, and the links lead there.
 """
 
@@ -47,9 +47,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     folder = os.path.dirname(place(source))
 
     def moved(match: re.Match[str]) -> str:
-        target = (source.parent / match[2]).resolve()
-        if not (target.is_file() and target.is_relative_to(ROOT)):
+        linked = (source.parent / match[2]).resolve()
+        if not (linked.is_file() and linked.is_relative_to(ROOT)):
             return match[0]
-        return match[1] + os.path.relpath(place(target), folder or ".") + match[3]
+        return match[1] + os.path.relpath(place(linked), folder or ".") + match[3]
 
     return LINK.sub(moved, markdown)

@@ -11,15 +11,14 @@
 load         a model -> Engine; refuses if the memory plan does not fit.  load(model, ctx=, kv=, memory=, parallel=);
              without a model: the default one (bitnet-edge default), else the only pulled one, else the demo model
 Engine       one model: session(system), chat(messages), load_session(path), share_prefixes(size), memory(), close()
-Session      one conversation: ask(text), chat(messages), complete(prompt), choose(question, options), warm(), undo(),
-             clear(), cancel(), save(path), park(path), messages, system.  One caller at a time; use a session for each
-             guest, on as many threads as you like
+Session      one conversation: ask(text), regen(), chat(messages), complete(prompt), choose(question, options), warm(),
+             undo(), clear(), cancel(), save(path), park(path), messages, system, context.  One caller at a time; use a
+             session for each guest, on as many threads as you like
 Answer       what ask, chat and complete return: iterate it for pieces, or .text; .finish_reason, .usage, .timings,
              .value (of an answer with a schema), .logprobs, cancel(), close(); "with" closes it
 Piece        .text, .ids, .bytes
 Sampling     temperature, top_k, top_p, min_p, seed, ...; each is also an option of ask
 KVConfig     all options of load about context and memory, in one object
-Conversation a Session with turns: ask(text), regen(), undo(), add(role, content)
 EdgeError    base of all expected errors: a message of one line, and exit_code.  edge.errors has UsageError,
              ModelNotFound, InvalidFile, MemoryRefused, ContextFull, Busy, AnswerTimeout, UnsupportedCPU, NotBuilt
 edge.aio     async for piece in edge.aio.pieces(answer)
@@ -56,12 +55,11 @@ TYPE_CHECKING = False  # type checkers know the name; importing typing itself co
 __version__ = "0.1.0"
 
 __all__ = [
-    "Answer", "Conversation", "EdgeError", "Engine", "KVConfig", "Piece", "Sampling", "Session", "__version__", "load",
-]  # fmt: skip
+    "Answer", "EdgeError", "Engine", "KVConfig", "Piece", "Sampling", "Session", "__version__", "load",
+]
 
 _HOME = {
     "Answer": "edge.session.answer",
-    "Conversation": "edge.session.conversation",
     "EdgeError": "edge.errors",
     "Engine": "edge.engine",
     "KVConfig": "edge.cache.config",
@@ -80,7 +78,6 @@ if TYPE_CHECKING:
     from edge.loading import load
     from edge.sampling import Sampling
     from edge.session.answer import Answer
-    from edge.session.conversation import Conversation
     from edge.session.session import Session
     from edge.session.stream import Piece
 

@@ -4,35 +4,107 @@
         async for piece in pieces:
             ...
 
-One thread for each engine, started with the first answer and ended when there is none, runs them all: it collects
-their segments, evaluates them in one step, and passes the pieces to their event loops.  An answer is at most AHEAD
-pieces ahead of its reader.
+The scheduler writes them (edge/session/scheduler.py); an :class:`Inbox` passes what it writes to the event loop.  An
+answer is at most AHEAD pieces ahead of its reader.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.errors import EdgeError
-from edge.session.admission import Place
 from edge.session.answer import Answer
 from edge.session.stream import Piece
-from edge.threads import refuse_after_fork, start, with_locks
+from edge.threads import refuse_after_fork
 
 if TYPE_CHECKING:
-    from edge.session.scheduler import Scheduler
+    from edge.session.scheduler import Running
 
 #: pieces that may wait for their reader
 AHEAD = 16
-#: seconds without any answer after which the thread ends
-IDLE = 1.0
 
-_drivers: weakref.WeakKeyDictionary[Scheduler, _Driver] = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
+
+class Inbox:
+    """Events from the threads of the scheduler, on their way to the running event loop.
+
+    ``most``: events that may wait; None: any number.  ``more``: called in the loop when there is room again.  ``gone``:
+    called when nobody reads any more: the loop is closed, or there has been no room for ``patience`` seconds; None:
+    however long.
+    """
+
+    def __init__(
+        self, most: int | None, more: Callable[[], object], gone: Callable[[], object], patience: float | None = None
+    ) -> None:
+        self._most = most
+        self._more = more
+        self._gone = gone
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._items: deque[Any] = deque()
+        self._full = False
+        self._woken = False  # the loop knows that there is something
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def put(self, item: Any) -> bool:
+        """Add an event; may be called from any thread.  Returns whether there is room for another."""
+        with self._lock:
+            self._items.append(item)
+            room = self._most is None or len(self._items) < self._most
+            filled, self._full = not room and not self._full, not room
+            woken, self._woken = self._woken, True
+        try:
+            if not woken:
+                self._loop.call_soon_threadsafe(self._wake)
+            if filled and self._patience is not None:
+                self._loop.call_soon_threadsafe(self._watch, self._patience)
+        except RuntimeError:  # the loop is closed
+            self._gone()
+        return room
+
+    def open(self) -> None:
+        """From now on there is always room: only a few events follow."""
+        with self._lock:
+            self._most, self._full = None, False
+
+    def close(self) -> None:
+        """Nothing is taken any more; what writes to it is let go."""
+        self.open()
+        self._more = self._gone = lambda: None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def take(self, most: int | None = None) -> list[Any]:
+        """The new events, at most ``most``; waits for at least one."""
+        while True:
+            with self._lock:
+                n = len(self._items) if most is None else min(most, len(self._items))
+                found = [self._items.popleft() for _ in range(n)]
+                full, self._full = self._full, self._full and not n
+                self._woken &= bool(found)
+            if full and found:
+                if self._timer is not None:
+                    self._timer.cancel()
+                    self._timer = None
+                self._more()
+            if found:
+                return found
+            self._waiter = self._loop.create_future()
+            await self._waiter
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _watch(self, patience: float) -> None:
+        if self._full and self._timer is None:
+            self._timer = self._loop.call_later(patience, self._gone)
 
 
 def pieces(answer: Answer) -> Pieces:
@@ -55,42 +127,39 @@ class Pieces:
     """
 
     def __init__(self, answer: Answer) -> None:
-        self._reader = _Reader(answer)
-        self._driver: _Driver | None = None
+        self._answer = answer
+        self._reader: _Reader | None = None
+        self._end: _End | None = None
 
     def __aiter__(self) -> Pieces:
         return self
 
+    def __repr__(self) -> str:
+        return f"<Pieces of {self._answer!r}: read them with async for>"
+
     async def __anext__(self) -> Piece:
         refuse_after_fork()
-        reader = self._reader
-        if self._driver is None:
-            self._driver = _driver(reader)
-        while not reader.waiting:
-            if reader.ended:
-                if reader.error is not None:
-                    raise reader.error
-                raise StopAsyncIteration
-            await reader.wait()
-        piece = reader.waiting.popleft()
-        if len(reader.waiting) == AHEAD - 1:
-            self._driver.go_on()
-        return piece
+        if self._reader is None:
+            self._reader = _Reader(self._answer)
+        if self._end is None:
+            (item,) = await self._reader.inbox.take(1)
+            if type(item) is Piece:
+                return item
+            self._end = item
+        if self._end.error is not None:
+            raise self._end.error
+        raise StopAsyncIteration
 
     async def aclose(self) -> None:
         """End the answer now."""
         refuse_after_fork()
         self._leave()
-        while self._driver is not None and not self._reader.ended:
-            self._reader.waiting.clear()
-            await self._reader.wait()
+        while self._reader is not None and self._end is None:
+            self._end = next((each for each in await self._reader.inbox.take() if type(each) is _End), None)
 
     def _leave(self) -> None:
-        reader, driver = self._reader, self._driver
-        if driver is not None and not reader.ended:
-            reader.leaving = True
-            reader.answer.cancel()
-            driver.go_on()
+        if self._reader is not None and self._end is None:
+            self._reader.leave()
 
     async def __aenter__(self) -> Pieces:
         return self
@@ -99,126 +168,36 @@ class Pieces:
         await self.aclose()
 
     def __del__(self) -> None:
-        self._leave()
+        with contextlib.suppress(EdgeError):  # in a forked child
+            self._leave()
+
+
+class _End(NamedTuple):
+    """The last event of an answer."""
+
+    error: BaseException | None
 
 
 class _Reader:
-    """The pieces of one answer, passed from the thread that writes them to the event loop that reads them."""
+    """What the scheduler passes the pieces of one answer to; it does not hold the Pieces, which may be dropped."""
 
     def __init__(self, answer: Answer) -> None:
-        self.answer = answer
-        self.waiting: deque[Piece] = deque()
-        self.ended = False
-        self.error: BaseException | None = None
-        self.leaving = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._news = asyncio.Event()
+        self.inbox = Inbox(AHEAD, self._more, self.leave)
+        self._answer = answer
+        self._running: Running = answer.scheduler.submit(answer.work, self)
 
-    def begin(self) -> None:
-        """Bind the reader to the running event loop."""
-        self._loop = asyncio.get_running_loop()
+    def put(self, piece: Piece) -> bool:
+        """Called by the scheduler."""
+        return self.inbox.put(piece)
 
-    async def wait(self) -> None:
-        """Wait until something has changed."""
-        self._news.clear()
-        if not self.waiting and not self.ended:
-            await self._news.wait()
+    def end(self, error: BaseException | None, value: Any) -> None:
+        """Called by the scheduler."""
+        self.inbox.put(_End(error))
 
-    def tell(self) -> None:
-        """Wake the event loop because something has changed; called from the thread that writes."""
-        try:
-            self._loop.call_soon_threadsafe(self._news.set)  # type: ignore[union-attr]
-        except RuntimeError:  # the loop is closed: nobody reads any more
-            self.leaving = True
+    def _more(self) -> None:
+        self._answer.scheduler.go_on(self._running)
 
-
-def _driver(reader: _Reader) -> _Driver:
-    """The driver of the reader's engine, with this reader added to it."""
-    reader.begin()
-    scheduler = reader.answer.scheduler
-    with _lock:
-        driver = _drivers.get(scheduler)
-        if driver is None:
-            driver = _drivers[scheduler] = _Driver(scheduler)
-        driver.add(reader)
-    return driver
-
-
-class _Driver:
-    """The thread that runs the answers of one engine."""
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = weakref.ref(scheduler)
-        self._readers: list[_Reader] = []
-        self._thread: threading.Thread | None = None
-        with_locks(self)
-
-    def make_locks(self) -> None:
-        """New locks, see :mod:`edge.threads`."""
-        self._changed = threading.Condition()
-
-    def add(self, reader: _Reader) -> None:
-        """Run its answer.  Raises EdgeError if the system does not start the thread."""
-        with self._changed:
-            if self._thread is None:
-                thread = threading.Thread(target=self._run, name="answers", daemon=True)
-                start(thread)
-                self._thread = thread
-            self._readers.append(reader)
-            self._changed.notify()
-
-    def go_on(self) -> None:
-        """Continue: a reader has room again, or was closed."""
-        with self._changed:
-            self._changed.notify()
-
-    def _ready(self) -> list[_Reader]:
-        return [each for each in self._readers if each.leaving or len(each.waiting) < AHEAD]
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                if not self._changed.wait_for(self._ready, IDLE) and not self._readers:
-                    self._thread = None
-                    return
-                ready = self._ready()
-            scheduler = self._scheduler()
-            if scheduler is None:
-                return
-            needs = [need for reader in ready if (need := self._advance(reader)) is not None]
-            segments = [need for need in needs if type(need) is not Place]
-            if segments:
-                try:
-                    scheduler.run(segments)
-                except EdgeError as error:  # the system starts no thread: the answers end with it, this thread goes on
-                    for each in segments:
-                        each.error = error
-            elif needs:
-                needs[0].wait()  # all of them wait for a place
-            del scheduler, needs, segments
-
-    def _advance(self, reader: _Reader) -> Any:
-        """Run an answer until it needs a step, its reader is full, or it ends.  Returns the segment of the step, else
-        None.
-        """
-        answer = reader.answer
-        try:
-            if reader.leaving:
-                answer.close()
-                raise StopIteration
-            told = False
-            while len(reader.waiting) < AHEAD:
-                item = answer.advance()
-                if type(item) is not Piece:
-                    return item
-                reader.waiting.append(item)
-                if not told:
-                    reader.tell()
-                    told = True
-        except BaseException as error:
-            reader.error = None if isinstance(error, StopIteration) else error
-            with self._changed:
-                self._readers.remove(reader)
-            reader.ended = True
-            reader.tell()
-        return None
+    def leave(self) -> None:
+        """Nobody reads the answer any more."""
+        self._answer.cancel()
+        self._answer.scheduler.go_on(self._running, leaving=True)

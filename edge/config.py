@@ -12,8 +12,9 @@ from typing import Any
 from edge.errors import InvalidFile
 from edge.layers import Attention, Delta, Experts, LayerConfig, check_dimension
 
-#: types of the output head in memory: "auto", "native" (as the file has it), and KINDS of pyx.head but for "ternary",
-#: which only a file can ask for, and "none", which gives no logits (tests/kernels/test_head.py compares them)
+#: types of the output head in memory: "auto", "native" (as the file has it), and KINDS of pyx.head.output_head but for
+#: "ternary", which only a file can ask for, and "none", which gives no logits (tests/kernels/test_head.py compares
+#: them)
 HEADS = ("auto", "two-stage", "q8_0", "int8", "int6", "int4", "f16", "f32", "native")
 
 
@@ -101,7 +102,7 @@ class ModelConfig:
     @property
     def recurrent_shape(self) -> tuple[int, int, int, int, int] | None:
         """(gated delta layers, key heads, value heads, head_dim_k, head_dim_v), an argument of
-        :class:`pyx.kv.KVCache`; None if there are none.
+        :class:`pyx.kv.cache.KVCache`; None if there are none.
         """
         mixers = self.recurrent
         if not mixers:
@@ -131,7 +132,7 @@ class ModelConfig:
 
     @property
     def kv_shape(self) -> tuple[int, int, int]:
-        """(attention layers, KV heads of each, head_dim): the first arguments of :class:`pyx.kv.KVCache`."""
+        """(attention layers, KV heads of each, head_dim): the first arguments of :class:`pyx.kv.cache.KVCache`."""
         return len(self.attention), self.n_kv_head, self.head_dim
 
     @property

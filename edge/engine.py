@@ -19,21 +19,22 @@ from typing import TYPE_CHECKING, Any
 from edge.amounts import count, parse_size
 from edge.cache.space import KVSpace
 from edge.cache.store import Store
+from edge.cache.store_folder import Folder
 from edge.errors import UsageError
 from edge.model.model import Model
 from edge.session.admission import Admission
 from edge.session.preparing import Preparer
 from edge.session.scheduler import Scheduler
 from edge.session.session import Session
-from edge.threads import refuse_after_fork, with_locks
+from edge.threads import anew, refuse_after_fork
 
 if TYPE_CHECKING:
-    from edge.cache.config import KVPlan
+    from edge.cache.plan import KVPlan
     from edge.config import ModelConfig
-    from edge.model.choices import Choices
-    from edge.model.tuning import Tuner
+    from edge.machine.choices import Choices
+    from edge.machine.tuning import Tuner
     from edge.session.answer import Answer
-    from edge.session.request import Prepared
+    from edge.session.answer_options import PreparedCall
 
 
 class Engine:
@@ -57,6 +58,7 @@ class Engine:
         self.model = model
         self.space = space
         self.store = Store(space)
+        self.preparer = Preparer(model, space.plan)
         self.system = system
         self.notes = list(notes)
         self.warnings = list(warnings)
@@ -65,11 +67,8 @@ class Engine:
         self.admission = Admission(space.plan.parallel)
         self.scheduler = Scheduler(model, self.admission, self._give_way)
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-        with_locks(self)
-
-    def make_locks(self) -> None:
-        """New locks, see :mod:`edge.threads`."""
-        self._listing = threading.Lock()  # of the sessions: a set must not grow while somebody walks it
+        #: of the sessions: a set must not grow while somebody walks it
+        self._listing = anew(self, "_listing", threading.Lock)
 
     # ---- what it is --------------------------------------------------------------------------------------------------
 
@@ -90,7 +89,7 @@ class Engine:
 
     @property
     def plan(self) -> KVPlan:
-        """The memory plan, see :class:`edge.cache.config.KVPlan`."""
+        """The memory plan, see :class:`edge.cache.plan.KVPlan`."""
         return self.space.plan
 
     @property
@@ -142,7 +141,7 @@ class Engine:
 
     def rss(self) -> dict[str, int]:
         """Resident bytes of the process: ``rss``, ``anon``, ``file``."""
-        from pyx.memory import rss
+        from edge.machine.linux import rss
 
         return rss()
 
@@ -154,15 +153,19 @@ class Engine:
 
     # ---- what it does ------------------------------------------------------------------------------------------------
 
-    def session(self, system: str | None = None) -> Session:
+    def session(self, system: str | None = None, examples: Sequence[Mapping[str, Any]] = ()) -> Session:
         """A new conversation; its KV cache is allocated when it is first used.
 
-        ``system``: the system prompt; None is that of the engine, "" is none.  Raises UsageError after :meth:`close`.
+        ``system``: the system prompt; None is that of the engine, "" is none.  ``examples``: messages of questions and
+        answers with which every conversation begins, as with the system prompt; what is read of both is remembered on
+        the disk (edge/cache/remembered.py).  Raises UsageError for messages that are not valid, and after
+        :meth:`close`.
         """
         refuse_after_fork()
         if self.closed:
             raise UsageError("the engine is closed")
-        session = Session(self.space, self.scheduler, self.store, self.system if system is None else system)
+        session = Session(self.space, self.scheduler, self.store, self.preparer,
+                          self.system if system is None else system, examples)
         with self._listing:
             self._sessions.add(session)
         return session
@@ -178,13 +181,13 @@ class Engine:
     def prepare(
         self, messages: Sequence[Mapping[str, Any]] | None = None, prompt: str | Sequence[int] | None = None,
         **options: Any,
-    ) -> Prepared:  # fmt: skip
+    ) -> PreparedCall:
         """A call of Session.chat (``messages``) or Session.complete (``prompt``), checked and encoded once, for
         :meth:`edge.session.session.Session.answer` of any session of this engine.
 
         Raises UsageError, and ContextFull for a prompt that does not fit in the context.
         """
-        return (preparer := Preparer(self.model, self.plan)).encoded(preparer.call(messages, prompt, options))
+        return self.preparer.prepare(messages, prompt, options)
 
     def load_session(self, path: str | os.PathLike[str]) -> Session:
         """The session in a file written by :meth:`edge.session.session.Session.save`; it continues with its KV cache.
@@ -198,41 +201,42 @@ class Engine:
         session.resume(*codec.load(self.space, path))
         return session
 
-    def share_prefixes(
-        self, max_bytes: str | int, folder: str | os.PathLike[str] | None = None, folder_bytes: str | int = "1G"
-    ) -> Store:
+    def share_prefixes(self, max_bytes: str | int, folder: str | os.PathLike[str] | None = None) -> Store:
         """Share the KV cache of equal beginnings (system prompts, and what :meth:`Session.warm` read) among sessions
         that begin from now on.
 
         ``max_bytes``: most memory, as "64M" or in bytes.  ``folder``: also keep the beginnings in files there, at most
-        ``folder_bytes``.  See :class:`edge.cache.store.Store`.  Raises UsageError for a size that is not valid, or
-        if the folder cannot be made.
+        1 GiB.  See :class:`edge.cache.store.Store`.  Raises UsageError for a size that is not valid, or if the folder
+        cannot be made.
         """
         refuse_after_fork()
-        most, on_disk = parse_size(max_bytes, "max_bytes"), parse_size(folder_bytes, "folder_bytes")
-        return self.store.share(most or 0, folder, on_disk or 0)
+        most = parse_size(max_bytes, "max_bytes")
+        return self.store.share(most or 0, None if folder is None else Folder(self.space, folder))
 
     def _give_way(self) -> bool:
         """Free memory for an answer that needs it: of beginnings that are kept, then of idle sessions."""
         return self.store.give_way() or self.space.give_way()
 
-    def settle(self) -> None:
+    def wait_for_weights(self) -> None:
         """Wait until the weights are in their final place: with ``weights="auto"`` they may be copied into 2 MiB pages
         while answers run.
         """
-        self.model.settle()
+        self.model.wait_for_weights()
 
-    def tune(self) -> Choices | None:
+    def tune(self, tries: int = 1) -> Choices | None:
         """Measure, within a second, what is fastest for this model on this machine, and remember it for the next time
-        it is loaded (docs/memory-and-boards.md).  To be called after an answer, while nothing else runs.
+        it is loaded (docs/memory-and-boards.md); how weights are read is used at once.  To be called after an answer,
+        while nothing else runs.  ``tries``: measure up to so often, and longer, since other programs have quieter
+        moments.
 
-        None if nothing was measured: the machine was busy, nothing has been answered, the model is small, or head,
-        threads or memory were given when it was loaded.  Raises UsageError in a forked child.
+        None if nothing was measured: the machine was busy, nothing has been answered, or the model is small.  Head and
+        threads that were given, and with a memory limit the head, are not compared.  Raises UsageError in a forked
+        child.
         """
         refuse_after_fork()
         if self._tuner is None or not self._tuner.useful:
             return None
-        return self._tuner.now(self.space.new_cache, self._idle)
+        return self._tuner.now(self.space.new_cache, self._idle, tries)
 
     @property
     def measures(self) -> bool:
@@ -258,10 +262,10 @@ class Engine:
         if self._tuner is not None:
             self._tuner.stop()
             self._tuner = None
+        self.store.stop()  # what it still writes belongs to the model
         self.model.close()
         for session in self._open():
             session.close()
-        self.store.stop()
         self.space.close()
 
     def __enter__(self) -> Engine:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+import reprlib
+from collections.abc import Callable, Collection
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,10 +21,25 @@ REPORTS = "the issue tracker of the repository you got this copy from"
 PYX = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pyx")
 
 
+def shown(value: Any) -> str:
+    """A value of JSON as messages show it, in at most 44 characters; "missing" for null, which says that it is."""
+    if value is None:
+        return "missing"
+    if isinstance(value, str):
+        return ascii(value[:40])
+    return str(value).lower() if isinstance(value, bool) else reprlib.repr(value)[:44]
+
+
+def one_line(error: BaseException) -> str:
+    """The message of an exception in one line of at most 160 characters; its class if it has no message."""
+    return " ".join(str(error).split())[:160] or type(error).__name__
+
+
 class EdgeError(Exception):
-    """Base of all expected failures; ``exit_code`` is what the command line returns."""
+    """Base of all expected failures; ``exit_code`` is what the command line returns, ``code`` what programs get."""
 
     exit_code = 1
+    code = "engine"
 
 
 class UsageError(EdgeError):
@@ -34,6 +50,7 @@ class UsageError(EdgeError):
     """
 
     exit_code = 2
+    code = "bad_request"
 
     def __init__(self, problem: str, *, argument: str | None = None, hint: str = "") -> None:
         said = f"{argument} {problem}" if argument else problem
@@ -45,40 +62,48 @@ class ModelNotFound(EdgeError):
     """There is no model with that path or name."""
 
     exit_code = 3
+    code = "model_not_found"
 
 
 class InvalidFile(EdgeError):
     """A model, tokenizer or session file is damaged or not supported."""
 
     exit_code = 4
+    code = "invalid_file"
 
 
 class MemoryRefused(EdgeError):
     """The plan does not fit in the memory that is available or allowed."""
 
     exit_code = 5
+    code = "memory_refused"
 
 
 class UnsupportedCPU(EdgeError):
     """The processor does not support the requested (or any) instruction set."""
 
     exit_code = 6
+    code = "unsupported_cpu"
 
 
 class ContextFull(EdgeError):
     """The context is full, and ``overflow`` is "stop"."""
 
     exit_code = 7
+    code = "context_full"
 
 
 class NotBuilt(EdgeError):
     """The compiled modules are missing or older than their source."""
+
+    code = "not_built"
 
 
 class Busy(EdgeError):
     """Others use the resource; try again later.  ``retry_after``: in so many seconds, if that can be estimated."""
 
     exit_code = 75
+    code = "busy"
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -89,6 +114,20 @@ class AnswerTimeout(EdgeError):
     """``--timeout`` was reached; the partial answer was printed."""
 
     exit_code = 124
+
+
+def check_whole(value: Any, argument: str, least: int, most: int | None = None) -> None:
+    """Raise UsageError unless the value of an argument is a whole number from ``least`` to ``most``, None: any."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least or most is not None and value > most:
+        upward = "" if most is None else f" to {most}"
+        hint = f"it must be a whole number from {least}{upward}"
+        raise UsageError(f"is {reprlib.repr(value)}", argument=argument, hint=hint)
+
+
+def check_among(value: Any, argument: str, names: Collection[str]) -> None:
+    """Raise UsageError unless the value of an argument is one of these names."""
+    if not isinstance(value, str) or value not in names:
+        raise UsageError(f"is {reprlib.repr(value)}", argument=argument, hint=f"it must be one of {', '.join(names)}")
 
 
 #: exit code -> meaning, as printed in ``--help`` (up to ":" or "("), ``--help-all`` and the documentation
@@ -104,22 +143,20 @@ EXIT_CODES = {
     75: "in use: another process has the port, the socket, the session or the output file",
     124: "timeout (--timeout): the partial answer was printed",
     130: "interrupted (SIGINT)",
-    143: "terminated (SIGTERM)",
+    143: "terminated (SIGTERM, SIGHUP)",
 }
 
 
 def unbuilt(error: Exception, folder: str | os.PathLike[str] = PYX) -> NotBuilt | None:
-    """The NotBuilt error to report if missing or old compiled modules may be the cause of ``error``, such as after git
-    pull without a build; else None.
-    """
+    """The NotBuilt error to report if missing or old compiled modules may be the cause of ``error``; else None."""
     reason = ""
     if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "pyx":
         reason = f"the compiled part is missing or does not match the source ({' '.join(str(error).split())})"
     else:
         from pathlib import Path
 
-        for source in Path(folder).glob("*.p[yx][xd]"):  # an installed copy has none
-            for module in Path(folder).glob(f"{source.stem}.*.so"):
+        for source in Path(folder).glob("*/*.p[yx][xd]"):  # an installed copy has none
+            for module in source.parent.glob(f"{source.stem}.*.so"):
                 if module.stat().st_mtime < source.stat().st_mtime:
                     reason = f"the compiled part is older than its source ({source.name})"
     return NotBuilt(f"{reason}; build it with: python setup.py build_ext --inplace") if reason else None

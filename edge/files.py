@@ -1,33 +1,58 @@
 """Files that people name: texts are read within a limit, and results are written where they can be, by one process at
-a time.
+a time.  ``-`` is standard input or standard output.
 """
 
 from __future__ import annotations
 
 import fcntl
+import io
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from edge.errors import Busy, EdgeError, UsageError
 
 TEXT_LIMIT = 64 << 20  # bytes of a text file or of standard input
+LINE_LIMIT = 4 << 20  # bytes of a line of a conversation; a longer one is a mistake or an attack
+
+#: in place of a path
+STANDARD = "-"
+_read: object = None  # the standard input that was read to its end
 
 
 def read_text(path: str) -> str:
-    """The text of a UTF-8 file.  Raises UsageError that names the file."""
+    """The text of a UTF-8 file, or of standard input.  Raises UsageError that names the file."""
+    name = "standard input" if path == STANDARD else path
     try:
+        if path == STANDARD:
+            return decode_text(bounded(stdin(), name), name)
         with open(path, "rb") as file:
-            return decode_text(bounded(file, path), path)
+            return decode_text(bounded(file, name), name)
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        raise UsageError(f"cannot read {name}: {error.strerror}") from error
+
+
+def stdin_is_left() -> bool:
+    """Whether there is a standard input that nobody has read."""
+    return sys.stdin is not None and _read is not sys.stdin
+
+
+def stdin() -> BinaryIO:
+    """Standard input, for one reader.  Raises UsageError for a second one, which would find nothing."""
+    global _read
+    if sys.stdin is None:  # started with standard input closed (<&-)
+        return io.BytesIO()
+    if not stdin_is_left():
+        raise UsageError("standard input can be read only once; name a file for one of the two")
+    _read = sys.stdin
+    return sys.stdin.buffer
 
 
 def bounded(file: BinaryIO, name: str) -> bytes:
-    """The rest of a file.  Raises UsageError that names it if that is more than TEXT_LIMIT bytes (/dev/zero, a disk
-    image).
-    """
+    """The rest of a file.  Raises UsageError that names it if that is more than TEXT_LIMIT bytes (/dev/zero)."""
     data = file.read(TEXT_LIMIT + 1)
     if len(data) > TEXT_LIMIT:
         raise UsageError(f"{name} is longer than {TEXT_LIMIT >> 20} MiB")
@@ -35,10 +60,9 @@ def bounded(file: BinaryIO, name: str) -> bytes:
 
 
 def decode_text(data: bytes, name: str) -> str:
-    """Decode UTF-8 with or without a byte order mark; line ends become a newline.  Raises UsageError that names the
-    source.
+    """Decode UTF-8 with or without a byte order mark; line ends become a newline.
 
-    A NUL is refused, too: input with one is a binary file or UTF-16.
+    Raises UsageError that names the source, also for a NUL: input with one is a binary file or UTF-16.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -51,6 +75,8 @@ def decode_text(data: bytes, name: str) -> str:
 
 def check_place(path: str) -> None:
     """Raise EdgeError now if a file could not be written at ``path`` after minutes of work."""
+    if path == STANDARD:
+        return
     _check_folder(path)
     if not os.access(path if os.path.exists(path) else os.path.dirname(path) or ".", os.W_OK):
         raise EdgeError(f"cannot write {path}: permission denied")
@@ -60,6 +86,9 @@ def check_new(path: str, force: bool, example: str, sources: Iterable[str | os.P
     """Raise UsageError or EdgeError if a new file cannot be put at ``path``, or would replace one of ``sources`` or,
     without ``force``, any other.  ``example``: a name for it.
     """
+    if path == STANDARD:
+        raise UsageError("cannot write to standard output: what was written is read again; name a file, such as "
+                         f"{example}")
     if os.path.isdir(path):
         raise UsageError(f"{path}: is a directory; name the file to write, such as {os.path.join(path, example)}")
     _check_folder(path)
@@ -79,12 +108,37 @@ def _check_folder(path: str) -> None:
 
 
 def write(path: str, data: bytes) -> None:
-    """Write a file.  Raises EdgeError that names it."""
+    """Write a file, or to standard output; a new file that cannot be written whole is removed.  Raises EdgeError."""
+    if path == STANDARD:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    there = os.path.exists(path)
     try:
         with open(path, "wb") as file:
             file.write(data)
     except OSError as error:
+        if not there:
+            remove(path)
         raise EdgeError(f"cannot write {path}: {error.strerror}") from None
+
+
+@contextmanager
+def replacing(path: str, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """A file to write that takes the place of ``path`` when all of it is on the disk; of a half of it nothing stays.
+    ``mode``: its permissions, as far as the user's mask allows.  Raises OSError.
+    """
+    part = f"{path}.part-{os.getpid()}"
+    try:
+        with open(part, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        remove(part)
+        raise
 
 
 def exclusive(path: str, mode: int = 0o600) -> int:
@@ -105,6 +159,35 @@ def exclusive(path: str, mode: int = 0o600) -> int:
             if os.path.samestat(os.fstat(fd), os.stat(path)):
                 return fd
         os.close(fd)
+
+
+def sha256_of(path: str) -> str:
+    """The SHA-256 of a file, in hexadecimal digits.  Raises OSError."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def cache_home() -> str:
+    """The folder of what can be made again: ``BITNET_EDGE_CACHE``, else ``XDG_CACHE_HOME/bitnet-edge``, else
+    ``~/.cache/bitnet-edge``.
+    """
+    if home := os.environ.get("BITNET_EDGE_CACHE"):
+        return home
+    return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "bitnet-edge")
+
+
+def is_private(path: str) -> bool:
+    """Whether a path is a folder of this user that nobody else can write to or read, and not a link to one."""
+    try:
+        facts = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o077
 
 
 def remove(path: str) -> None:

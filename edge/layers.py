@@ -154,7 +154,7 @@ class Attention:
     sub_norm: bool = False  # a norm before the output projection
     qk_norm: str = ""  # "before" or "after" the rotation: a norm of each query and key head
     qkv_bias: bool = False
-    query_scale: float = 1.0  # multiplies queries beside 1 / sqrt(head_dim); with norms of heads before the rotation
+    query_scale: float = 1.0  # multiplies queries after 1 / sqrt(head_dim); with norms of heads before the rotation
     gated: bool = False  # attn_q has a gate behind each head, whose sigmoid multiplies the head's output
     kind: str = field(default="attention", init=False)
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import time
@@ -13,14 +14,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from edge.cache.config import DEFAULT_CTX, DEFAULT_OFFLOAD, KVConfig, KVPlan
+from edge import packed
+from edge.cache.config import DEFAULT_CTX, KVConfig
+from edge.cache.plan import KVPlan
+from edge.cache.policy import read_budget
+from edge.cache.remembered import Remembered
+from edge.cache.remembered import place as prompts_at
 from edge.cache.space import KVSpace
 from edge.config import HEADS
 from edge.engine import Engine
-from edge.errors import EdgeError, InvalidFile, MemoryRefused, UnsupportedCPU, UsageError, needs_build
-from edge.model.cores import choose
+from edge.errors import EdgeError, InvalidFile, MemoryRefused, UnsupportedCPU, UsageError, check_among, needs_build
+from edge.machine.cores import choose
+from edge.machine.memory import available_memory
 from edge.model.drafting import Drafting
-from edge.model.footprint import available_memory
 from edge.model.model import MAP, Model
 from edge.model.plan import expect, measure
 from edge.threads import claim, refuse_after_fork
@@ -29,12 +35,16 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from edge.formats.checkpoint import Checkpoint
-    from edge.model.choices import Choices, Key
+    from edge.machine.choices import Choices, Key
+    from edge.prompt.tokenizer import Tokenizer
+    from pyx.head.output_head import Head
+    from pyx.step.transformer import Transformer
 
 #: codes of an output head from which reading fewer of them is faster: smaller heads stay in caches, or take little time
 LARGE_HEAD = 64 << 20
-#: bytes of the program that become resident with the first answer: code of the kernels, Python's objects (measured)
-STILL_TO_COME = 600_000
+#: bytes of the program that become resident with answers: code of the kernels, Python's objects, and the package regex,
+#: which splits text that is not all ASCII (measured)
+STILL_TO_COME = 2_000_000
 #: bytes that trying the readings of a file leaves behind, the first time it is opened (measured)
 LEFT_BY_SCORING = 900_000
 
@@ -48,13 +58,8 @@ _isa_before: str | None = None
 def load(
     model: str | os.PathLike[str] | None = None,
     *,
-    ctx: int | None = None,
-    kv: str | KVConfig = "int8",
-    window: int = 0,
-    sinks: int | None = None,
+    kv: str | KVConfig = KVConfig.kv,
     threads: int | None = None,
-    memory: str | int | None = None,
-    force_memory: bool = False,
     head: str = "auto",
     weights: str = "auto",
     draft: str | int = "auto",
@@ -64,21 +69,13 @@ def load(
     tune: bool = True,
     i2s_layout: str = "auto",
     activation: str | None = None,
-    overflow: str = "slide",
-    positions: str = "absolute",
-    kv_policy: str = "recent",
-    kv_budget: str | os.PathLike[str] | None = None,
-    kv_drop_layers: str | Sequence[int] = (),
-    kv_offload: str | os.PathLike[str] | None = None,
-    kv_offload_size: str | int = DEFAULT_OFFLOAD,
-    kv_hadamard: str = "auto",
-    parallel: int | None = None,
     system: str | None = None,
-    aside: int = 0,
     constrained: bool = False,
     reserve: int = 0,
+    remember: bool | None = None,
     progress: Callable[[float, float], None] | None = None,
     on_plan: Callable[[KVPlan], object] | None = None,
+    **kv_options: Any,
 ) -> Engine:
     """Load a model.
 
@@ -87,25 +84,13 @@ def load(
 
     Context and memory:
 
-    ctx: context length in tokens; None: 2048, or the training length if that is shorter.
-    kv: "int8", "f32", "f16", "int4", "int4c" or KEYS:VALUES; or a :class:`edge.cache.config.KVConfig` with all
-        settings.
-    window: attend only to the last so many tokens; 0: to the whole context.
-    sinks: first tokens that are never dropped; None: the length of the system prompt, or 4.
-    memory: limit of the whole process, in bytes or as "1500M"; shortens ctx (if it is None), then chooses a smaller kv.
-    force_memory: load even if the plan needs more than the available memory.
-    overflow: when the context is full, "slide" drops the oldest tokens, "stop" ends the answer.
-    positions: of the sinks, once tokens were dropped: "absolute", or "cache" (directly before the window).
-    parallel: number of answers at a time, each with its own context; None: as many as the memory allows.
-    aside: without a limit, conversations that wait may take the memory of so many contexts more, if it is free.
+    ctx, window, sinks, memory, parallel, ... (kv_options): the fields of :class:`edge.cache.config.KVConfig`, such as
+        ``ctx=4096, memory="1500M"``; where sinks is None, the system prompt is never dropped.
+    kv: a KV type, such as "int4" or KEYS:VALUES; or a KVConfig with all settings.
     reserve: bytes that the calling program itself needs; part of the plan.
+    remember: keep the KV cache of system prompts on the disk, in a private folder of this user, so that the next
+        process does not read them again (edge/cache/remembered.py); None: unless BITNET_EDGE_NO_CACHE is set.
     constrained: include the memory for answers that follow a grammar in the plan.
-    kv_policy: what is dropped first: "recent" (the oldest tokens), "heavy" (the least attended pages) or "quarter".
-    kv_budget: path of a file with the number of tokens that each head keeps.
-    kv_drop_layers: layers that see only the current token, such as "0,3"; for measurements.
-    kv_offload: folder for the pages that leave the window, so that undo need not read the text again.
-    kv_offload_size: most bytes of that file for each session, as a number or as "256M".
-    kv_hadamard: rotate keys before they are stored: "auto" (with int4), "on" or "off".
 
     Model:
 
@@ -135,40 +120,36 @@ def load(
     """
     begun = time.perf_counter()
     refuse_after_fork()
-    given = KVConfig(
-        ctx, kv if isinstance(kv, str) else "int8", window, sinks, memory, overflow, force_memory, positions, kv_policy,
-        None if kv_budget is None else os.fspath(kv_budget), kv_drop_layers,
-        None if kv_offload is None else os.fspath(kv_offload), kv_offload_size, kv_hadamard, parallel, aside,
-    )  # fmt: skip
-    if isinstance(kv, KVConfig) and given != KVConfig():
+    if constrained:
+        import llguidance  # noqa: F401  before the program's size is measured
+
+        from edge.constrain.vocabulary import bytes_for
+    if unknown := kv_options.keys() - {each.name for each in dataclasses.fields(KVConfig)}:
+        raise TypeError(f"load() got an unexpected keyword argument {min(unknown)!r}")
+    if isinstance(kv, KVConfig) and KVConfig(**kv_options) != KVConfig():
         raise UsageError("kv is a KVConfig, which has all settings of the cache; set them there")
-    wishes = kv if isinstance(kv, KVConfig) else given
-    if head not in HEADS:
-        raise UsageError(f"is {head!r}", argument="head", hint=f"it must be {', '.join(HEADS[:-1])} or {HEADS[-1]}")
-    if weights not in ("auto", "map", "huge"):
-        raise UsageError(f"is {weights!r}", argument="weights", hint="it must be auto, map or huge")
+    kv_config = kv if isinstance(kv, KVConfig) else KVConfig(kv=kv, **kv_options)
+    check_among(head, "head", HEADS)
+    check_among(weights, "weights", ("auto", "map", "huge"))
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)
                                 or not -256 <= threads <= 256 or threads == 0):
         raise UsageError(
             f"is {threads!r}", argument="threads",
             hint="it must be a whole number from 1 to 256, or -N to leave N fast cores free")
-    drafting = Drafting.parse(draft).under(wishes.kv_policy)
+    drafting = Drafting.parse(draft).under(kv_config.kv_policy)
     choose_isa(isa)
     report = progress or (lambda done, total: None)
 
-    import pyx.sampler
-    import pyx.transformer  # noqa: F401  both imported here so that the program's size is measured with them
+    import pyx.step.transformer  # noqa: F401  all imported here so that the program's size is measured with them
     from edge.formats import open_checkpoint
-    from edge.model import placement
-    from edge.model import weights as building
-    from edge.model.choices import key_of
-    from edge.model.tuning import Tuner
+    from edge.machine.choices import key_of
+    from edge.machine.linux import rss
+    from edge.machine.tuning import Tuner
     from edge.prompt.template import Template
     from edge.prompt.tokenizer import Tokenizer
     from edge.registry.library import DEMO_ANSWERS
     from edge.registry.library import choose as choose_model
-    from pyx import cpu
-    from pyx.memory import rss, trim
+    from pyx.machine import cpu
 
     chosen = choose_model(model)
     if chosen.why == "demo":
@@ -177,59 +158,38 @@ def load(
         logging.getLogger("edge").warning(DEMO_ANSWERS)
     checkpoint = open_checkpoint(chosen.path, i2s_layout=i2s_layout, activation=activation)
     report(1, 10)
-    key = partial(key_of, checkpoint)
+    key = partial(key_of, checkpoint, threads)
     known = recall(key, tune)
     n_threads, cores = choose(threads, known.threads)
-    n_threads, few = claim(n_threads)
-    tunes = tune and threads is None and head == "auto" and wishes.memory is None
-    head, heads = head_for(head, checkpoint, wishes, constrained, known.head)
-    ahead = head_ahead(checkpoint, wishes, head, weights, n_threads)
+    n_threads, thread_warnings = claim(n_threads)
+    head, heads = head_for(head, checkpoint, kv_config, constrained, known.head)
+    ahead = head_ahead(checkpoint, kv_config, head, weights, n_threads)
     tokenizer = Tokenizer.of(checkpoint)
     chat = Template.for_model(checkpoint, name=template, think=think)
     report(3, 10)
     if system:
-        room = wishes.window or wishes.ctx or min(DEFAULT_CTX, checkpoint.config.n_ctx_train)
+        room = kv_config.window or kv_config.ctx or min(DEFAULT_CTX, checkpoint.config.n_ctx_train)
         beginning = chat.beginning(tokenizer, system[: 16 * room])  # a longer one is not pinned, but refused when used
-        wishes = wishes.pinning(beginning, checkpoint.config.n_ctx_train)
+        kv_config = kv_config.pinning(beginning, checkpoint.config.n_ctx_train)
 
-    reading, scoring = scored_at(checkpoint)
+    remembers = not os.environ.get("BITNET_EDGE_NO_CACHE") if remember is None else remember
+    fingerprints = prompts_at() if remembers else None
+    reading, scoring = scored_at(checkpoint, fingerprints)
     output = ahead.result() if ahead else None
     program = resident(checkpoint) + scoring + reserve - (output.allocated if output else 0)
     # refuse before anything large is touched
     grammars = 0
     if constrained:
-        from edge.constrain.vocabulary import bytes_for
-
-        grammars = bytes_for(checkpoint.config.n_vocab, wishes.parallel or 1)
-    place, plan = arrange(checkpoint, wishes, head, weights, program, n_threads, drafting, grammars)
+        grammars = bytes_for(checkpoint.config.n_vocab, kv_config.parallel or 1)
+    place, plan = arrange(checkpoint, kv_config, head, weights, program, n_threads, drafting, grammars)
     if on_plan:
         on_plan(plan)
-    if checkpoint.open:
-        from edge.model.reading import settle
-
-        def made() -> Any:
-            nonlocal output  # by no reading changed: scored with and kept
-            output = output or building.output_head(checkpoint, head, n_threads)
-            return output
-
-        checkpoint = settle(
-            checkpoint, n_threads, reading, made, tokenizer, lambda done, total: report(3 + 6 * done / total, 10))
-    try:
-        transformer = building.build(
-            checkpoint, n_threads=n_threads, head=output or head, adapt=threads is None or threads < 0, cores=cores)
-        if weights == "huge":
-            placement.copy(transformer.movable)
-        else:
-            placement.suit(transformer.movable)
-    except MemoryError as error:
-        raise MemoryRefused(f"no memory for the weights of {checkpoint.config.name}: {error}") from None
-    finally:
-        checkpoint.check()  # weights that were cut off may also end in another error
-    placement.release_pages(checkpoint)
-    trim()
+    checkpoint, transformer = built(
+        checkpoint, output or head, n_threads, reading, tokenizer, copy=weights == "huge", cores=cores,
+        adapt=threads is None or threads < 0, progress=lambda done, total: report(3 + 6 * done / total, 10))
     measured = measure(transformer, checkpoint, program, place == "huge", drafting)
     measured = measured._replace(vocabulary=grammars).leaving(plan.footprint.on_disk)
-    plan = wishes.plan(checkpoint.config, measured)._replace(aside=plan.aside)
+    plan = kv_config.plan(checkpoint.config, measured)._replace(waiting_bytes=plan.waiting_bytes)
     if plan.footprint.on_disk:
         f = plan.footprint
         transformer.bound_experts(rss()["file"] + f.mapped + f.head_mapped + f.experts)
@@ -242,35 +202,91 @@ def load(
         path=checkpoint.path,
         checkpoint=checkpoint,
         placement=MAP if weights == "huge" else place,
+        fingerprints=fingerprints,
     )
-    if not _any_open():  # they share the instruction set, and this
-        cpu.choose(known.ahead or 0, known.many_tokens or 0)
+    alone = not _any_open()
+    if alone:  # all share the instruction set, and this
+        cpu.choose(known.stream, known.many_tokens or 0)
+    heads = heads if kv_config.memory is None else ()  # trying them takes memory
     engine = Engine(
         loaded,
         KVSpace(loaded, plan, drafting),
         system=system,
         notes=[*checkpoint.notes, *plan.notes, *([f"measured on this machine: {known.words()}"] if known else [])],
-        warnings=few,
+        warnings=thread_warnings,
         load_seconds=time.perf_counter() - begun,
-        tuner=Tuner(loaded, checkpoint, key, heads, known) if tunes else None,
+        tuner=Tuner(loaded, checkpoint, key, heads, known, threads is not None, alone) if tune else None,
     )
     _engines.add(engine)
-    if wishes.kv_budget is not None and isinstance(wishes.kv_budget, str):
-        check_budget(loaded, wishes.kv_budget)
+    if remembers:
+        engine.store.remember(Remembered(engine.space))
+        if (inside := packed.read(checkpoint.path)) and inside.prompts:
+            from edge.cache.codec import Part
+            from edge.cache.store_folder import Inside
+
+            engine.store.remember(Inside(engine.space, [Part(inside.path, *each) for each in inside.prompts]))
+    if isinstance(path := kv_config.kv_budget, str):
+        made_for = read_budget(path, loaded.config).fingerprint
+        if made_for not in (None, loaded.fingerprint):
+            raise InvalidFile(f"KV budget {path}: it was made for another model, not this {loaded.config.name}")
     return engine
 
 
-def scored_at(checkpoint: Checkpoint) -> tuple[str | None, int]:
+def built(
+    checkpoint: Checkpoint,
+    head: str | Head,
+    n_threads: int,
+    reading: str | None,
+    tokenizer: Tokenizer,
+    *,
+    copy: bool = False,
+    adapt: bool = False,
+    cores: Sequence[int] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Checkpoint, Transformer]:
+    """(the checkpoint as it is to be read, its transformer), when the plan has been found to fit.
+
+    ``reading``: of :func:`scored_at`.  ``copy``: all weights into pages of 2 MiB.  ``progress``: with (done, total), as
+    a file is scored.  The rest: see :func:`edge.model.weights.build`.  Raises InvalidFile and MemoryRefused.
+    """
+    from edge.machine import placement
+    from edge.model import weights as building
+    from pyx.machine.memory import trim
+
+    if checkpoint.open:
+        from edge.model.interpretation import interpreted
+
+        def made() -> Head:
+            nonlocal head  # the same in all interpretations: scored with and kept
+            head = building.output_head(checkpoint, head, n_threads) if isinstance(head, str) else head
+            return head
+
+        scored = None if head == "none" else made
+        checkpoint = interpreted(checkpoint, n_threads, reading, scored, tokenizer, progress)
+    try:
+        transformer = building.build(checkpoint, n_threads=n_threads, head=head, adapt=adapt, cores=cores)
+        if copy:
+            placement.copy(transformer.movable)
+    except MemoryError as error:
+        raise MemoryRefused(f"no memory for the weights of {checkpoint.config.name}: {error}") from None
+    finally:
+        checkpoint.check()  # weights that were cut off may also end in another error
+    placement.release_pages(checkpoint)
+    trim()
+    return checkpoint, transformer
+
+
+def scored_at(checkpoint: Checkpoint, fingerprints: str | None = None) -> tuple[str | None, int]:
     """The file that remembers how a checkpoint is read, and the bytes that trying its readings will leave behind;
-    (None, 0) for a checkpoint whose file states everything.
+    (None, 0) for a checkpoint whose file states everything.  ``fingerprints``: the folder that remembers them.
 
     Called before the program's size is measured: what it takes stays.
     """
     if not checkpoint.open:
         return None, 0
-    from edge.model.reading import remembered, remembered_at
+    from edge.model.interpretation import remembered, remembered_at
 
-    place = remembered_at(checkpoint)
+    place = remembered_at(checkpoint, fingerprints)
     return place, LEFT_BY_SCORING if remembered(place, checkpoint) is None else 0
 
 
@@ -278,8 +294,9 @@ def resident(checkpoint: Checkpoint) -> int:
     """Bytes of this process with its first answer, less what :func:`expect` counts; called when the vocabulary was
     read.
     """
-    from edge.model import placement
-    from pyx.memory import rss, trim
+    from edge.machine import placement
+    from edge.machine.linux import rss
+    from pyx.machine.memory import trim
 
     placement.release_pages(checkpoint)
     trim()  # what reading the vocabulary left free would count as the program's, and go later
@@ -288,8 +305,7 @@ def resident(checkpoint: Checkpoint) -> int:
 
 def program_bytes(checkpoint: Checkpoint) -> int:
     """Bytes that the program itself takes with this model, as :func:`load` measures them before it plans."""
-    import pyx.sampler
-    import pyx.transformer  # noqa: F401
+    import pyx.step.transformer  # noqa: F401
     from edge.prompt.template import Template
     from edge.prompt.tokenizer import Tokenizer
 
@@ -302,28 +318,28 @@ def program_bytes(checkpoint: Checkpoint) -> int:
 
 def recall(key: Callable[[], Key], tune: bool = True) -> Choices:
     """What was measured for a model on this machine; ``tune`` False: as if nothing was."""
-    from edge.model.choices import Choices, entries
+    from edge.machine.choices import Choices, entries
 
     known = dict(entries()) if tune else {}
     return known.get(key(), Choices()) if known else Choices()  # the key takes some milliseconds
 
 
 def head_for(
-    head: str, checkpoint: Checkpoint, wishes: KVConfig, constrained: bool = False, measured: str | None = None
+    head: str, checkpoint: Checkpoint, kv_config: KVConfig, constrained: bool = False, measured: str | None = None
 ) -> tuple[str, tuple[str, ...]]:
     """(the output head for "auto", the types from which it was chosen by a rule of thumb: the first); other types are
     returned unchanged.  ``measured``: the one of them that was measured to be the fastest.
 
-    A head that the file has as Q8_0 or ternary is used as it is ("auto" to :func:`pyx.head.placement`); others become
-    int8, or two-stage where that is faster with the same answers (benchmarks/SPEED.md): the head is large, its rows
-    fill the planes, and steps mostly ask for the likeliest tokens of one answer.  It is not faster for several answers
-    at once, which read int8 rows together, nor for grammars, which need all logits.  Two stages of a Q8_0 head take
-    additional memory, so they are used only if there is plenty.
+    A head that the file has as Q8_0 or ternary is used as it is ("auto" to :func:`pyx.head.output_head.placement`);
+    others become int8, or two-stage where that is faster with the same answers (benchmarks/log#head-auto): the head is
+    large, its rows fill the planes, and steps mostly ask for the likeliest tokens of one answer.  It is not faster for
+    several answers at once, which read int8 rows together, nor for grammars, which need all logits.  Two stages of a
+    Q8_0 head take additional memory, so they are used only if there is plenty.
 
     Raises UsageError for a head that the file does not have.
     """
-    from edge.formats.checkpoint import GROUP_TYPES
-    from pyx.bit_planes import BLOCK
+    from edge.registry.encodings import GROUP_TYPES
+    from pyx.head.bit_planes import BLOCK
 
     table = checkpoint.tensors.get(checkpoint.head)
     k = checkpoint.config.hidden
@@ -332,39 +348,30 @@ def head_for(
             "is 'q8_0', but the output head of this file has another type", argument="head", hint="leave head out")
     if head != "auto" or table is None or table.type in GROUP_TYPES:
         return head, ()
-    alone = wishes.parallel in (None, 1) and not constrained
+    alone = kv_config.parallel in (None, 1) and not constrained
     wins = alone and k % BLOCK == 0 and checkpoint.config.n_vocab * k >= LARGE_HEAD
     whole = "q8_0" if table.type == "Q8_0" else "int8"
-    if not wins or whole == "q8_0" and not _plenty(checkpoint, wishes, "two-stage", "auto", 1):
+    if not wins or whole == "q8_0" and not _plenty(checkpoint, kv_config, "two-stage", "auto", 1):
         return whole, ()
     kinds = ("two-stage", whole)
     return measured if measured in kinds else kinds[0], kinds
 
 
-def _plenty(checkpoint: Checkpoint, wishes: KVConfig, head: str, weights: str, n_threads: int) -> bool:
+def _plenty(checkpoint: Checkpoint, kv_config: KVConfig, head: str, weights: str, n_threads: int) -> bool:
     """Whether there is no memory limit and everything fits into half of the available memory."""
     available = available_memory()
-    if available is None or wishes.memory is not None:
+    if available is None or kv_config.memory is not None:
         return False
     try:
-        wishes.plan(checkpoint.config, expect(checkpoint, head, weights, 0, n_threads), available // 2)
+        kv_config.plan(checkpoint.config, expect(checkpoint, head, weights, 0, n_threads), available // 2)
     except EdgeError:
         return False
     return True
 
 
-def check_budget(model: Model, path: str) -> None:
-    """Raise InvalidFile if the budgets were calibrated on another model."""
-    from edge.cache.policy import read_budget
-
-    made_for = read_budget(path, model.config).fingerprint
-    if made_for is not None and made_for != model.fingerprint:
-        raise InvalidFile(f"KV budget {path}: it was made for another model, not this {model.config.name}")
-
-
 def arrange(
     checkpoint: Checkpoint,
-    wishes: KVConfig,
+    kv_config: KVConfig,
     head: str,
     weights: str,
     program: int,
@@ -372,23 +379,23 @@ def arrange(
     drafting: Drafting,
     vocabulary: int = 0,
 ) -> tuple[str, KVPlan]:
-    """The place of the weights ("map", "huge", "collapse": see :mod:`edge.model.placement`), and the plan for it.
+    """The place of the weights ("map", "huge", "collapse": see :mod:`edge.machine.placement`), and the plan for it.
 
     ``vocabulary``: bytes for answers that follow a grammar.  Raises MemoryRefused.
     """
-    from edge.formats.checkpoint import GROUP_ROWS
-    from edge.model import placement
+    from edge.machine import placement
+    from edge.registry.encodings import GROUP_ROWS
 
     def plan(kind: str, available: int | None) -> KVPlan:
         expected = expect(checkpoint, head, kind, program, n_threads, drafting)
         try:
-            return wishes.plan(checkpoint.config, expected._replace(vocabulary=vocabulary), available)
+            return kv_config.plan(checkpoint.config, expected._replace(vocabulary=vocabulary), available)
         except MemoryRefused as error:
             lesser = expect(checkpoint, "int4", kind, program, n_threads, drafting)._replace(vocabulary=vocabulary)
             if head == "int4" or lesser.total >= expected.total:
                 raise
             try:
-                wishes.plan(checkpoint.config, lesser, available)
+                kv_config.plan(checkpoint.config, lesser, available)
             except MemoryRefused:
                 raise error from None
             raise MemoryRefused(f"{error}; --head int4 would fit") from None
@@ -399,24 +406,24 @@ def arrange(
         plan("map", available)
         matrices = (tensor for name, tensor in checkpoint.tensors.items() if name.startswith("blk."))
         panels = any(tensor.type in GROUP_ROWS for tensor in matrices)
-        weights = placement.choose(codes, plan, available, placement.THP, panels)
+        weights = placement.choose(codes, plan, available, panels)
     return weights, plan(weights, available)
 
 
 def head_ahead(
-    checkpoint: Checkpoint, wishes: KVConfig, head: str, weights: str, n_threads: int
+    checkpoint: Checkpoint, kv_config: KVConfig, head: str, weights: str, n_threads: int
 ) -> Future[Any] | None:
     """Start to make a large output head while the rest is loaded; None if the head is stored or made otherwise.
 
     Only if the plan, which needs the program's size, can no longer refuse it: there is no memory limit, and half of the
     available memory remains.
     """
+    from edge.machine.placement import LEAST
     from edge.model import weights as building
-    from edge.model.placement import LEAST
 
     if head in ("auto", "int8", "two-stage", "q8_0") or n_threads == 1:
         return None
-    if not _plenty(checkpoint, wishes, head, weights, n_threads):
+    if not _plenty(checkpoint, kv_config, head, weights, n_threads):
         return None
     if expect(checkpoint, head, weights, 0, n_threads).head_allocated < LEAST:
         return None
@@ -444,7 +451,7 @@ def choose_isa(isa: str | None) -> None:
     engine.  Raises UsageError or UnsupportedCPU.
     """
     global _isa_before
-    from pyx import cpu
+    from pyx.machine import cpu
 
     alone = not _any_open()
     try:

@@ -1,4 +1,4 @@
-"""Sampling: how the next token is chosen, validated; :mod:`pyx.sampler` does the work."""
+"""Sampling: how the next token is chosen, validated; :mod:`pyx.tokens.sampler` does the work."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from edge.errors import UsageError
 
 #: field -> (least, most); NaN and infinities are always refused
 _RANGES: dict[str, tuple[float, float]] = {
-    "temperature": (0.0, 100.0),
-    "top_k": (0, 1 << 31),
+    "temperature": (0.0, 5.0),
+    "top_k": (-1, 1 << 31),
     "top_p": (0.0, 1.0),
     "min_p": (0.0, 1.0),
     "repeat_penalty": (0.01, 100.0),
@@ -58,7 +58,7 @@ class Sampling:
             kind = int if field in _WHOLE else (int, float)
             if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
                 what = "a whole number" if field in _WHOLE else "a number"
-                hint = f"it must be {what} from {least:g} to {most:g}"
+                hint = f"it must be {what} from {least:.10g} to {most:.10g}"
                 raise UsageError(f"is {short(value)}", argument=field, hint=hint)
         if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
             raise UsageError(f"is {short(self.seed)}", argument="seed", hint="it must be a whole number")

@@ -3,8 +3,8 @@
 OpenMP's library ends the whole process if it cannot start a thread.  Its threads do not exist in a forked process,
 where the first step would wait for them for ever.  So both are checked before it is used.
 
-Our own threads do not exist there either, and a lock that one of them held is never released.  So the owners of locks
-make new ones in the child: everything can still be closed there, and what needs a thread is refused.
+Our own threads do not exist there either, and a lock that one of them held is never released.  So locks are made anew
+in the child: everything can still be closed there, and what needs a thread is refused.
 """
 
 from __future__ import annotations
@@ -12,36 +12,37 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TypeVar
 
 from edge.errors import EdgeError, UsageError
 
-
-class Owner(Protocol):
-    """What has locks."""
-
-    def make_locks(self) -> None:
-        """Make them."""
-
+T = TypeVar("T")
 
 _used = False  # this process has loaded a model
 _forked = False  # or the one that it was forked off had
-_owners: weakref.WeakSet[Owner] = weakref.WeakSet()
+#: object -> name of each attribute that is made anew -> what makes it
+_made: weakref.WeakKeyDictionary[object, dict[str, Callable[[], object]]] = weakref.WeakKeyDictionary()
 
 
-def with_locks(owner: Owner) -> None:
-    """Have an object make its locks, now and again in each forked child."""
-    owner.make_locks()
-    _owners.add(owner)
+def anew(owner: object, name: str, make: Callable[[], T]) -> T:
+    """The value of an attribute that is made now, and again in each forked child, such as a lock."""
+    _made.setdefault(owner, {})[name] = make
+    return make()
+
+
+def renew(owner: object) -> None:
+    """Make such attributes again."""
+    for name, make in _made[owner].items():
+        setattr(owner, name, make())
 
 
 def _after_fork() -> None:
     global _forked
     _forked = _used
-    for owner in _owners:
-        owner.make_locks()
+    for owner in list(_made):
+        renew(owner)
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -58,10 +59,11 @@ def refuse_after_fork() -> None:
 def claim(wanted: int) -> tuple[int, list[str]]:
     """(number of threads that can be used, at most ``wanted``; notes, if it is fewer).
 
-    Each thread that runs steps has as many threads of its own, and claims them before its first step (pyx.team).
+    Each thread that runs steps has as many threads of its own, and claims them before its first step
+    (pyx.machine.team).
     """
     global _used
-    from pyx.team import startable
+    from pyx.machine.team import startable
 
     _used = True
     started = startable(wanted - 1)

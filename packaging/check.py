@@ -27,6 +27,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -48,7 +49,7 @@ PIECES = HERE.parent / "tests" / "vectors" / "tiny_gguf" / "silu_mha_tied.bitnet
 BOUND = 300.0  # seconds for one program to answer: a bound, no measure
 DEFECTS = re.compile(
     r"Traceback \(most recent|internal error[,:]|please report|\"code\": ?\"internal\"|ModuleNotFoundError|ImportError"
-    r"|No module named|Failed to execute script", re.IGNORECASE)  # fmt: skip
+    r"|No module named|Failed to execute script", re.IGNORECASE)
 SCHEMA = {
     "type": "object",
     "properties": {"item": {"enum": ["tea", "coffee"]}, "count": {"type": "integer", "minimum": 1, "maximum": 9}},
@@ -79,6 +80,7 @@ class Program:
     def __init__(self, command: list[str], folder: Path, **variables: str) -> None:
         self.command = command
         self.folder = folder
+        self.prompts: Path | None = None  # a folder with what was read of a system prompt, to be made or used
         kept = ("PATH", "PYTHONPATH", "QEMU_", "TMPDIR", "LD_LIBRARY_PATH")
         self.environment = {
             **{name: value for name, value in os.environ.items() if name.startswith(kept)},
@@ -86,19 +88,19 @@ class Program:
             "BITNET_EDGE_STATE": str(folder / "state"), "BITNET_EDGE_CACHE": str(folder / "cache"),
             "BITNET_EDGE_MODELS": str(folder / "models"),
             "PROMPT_TOOLKIT_NO_CPR": "1", **variables,
-        }  # fmt: skip
+        }
 
     def start(self, *arguments: str, **how: Any) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [*self.command, *arguments], cwd=self.folder, env={**self.environment, **how.pop("variables", {})},
             text=True, **{"start_new_session": True, **how},
-        )  # fmt: skip
+        )
 
     def run(self, *arguments: str, code: int = 0, text: str = "", remark: str = "", **variables: str) -> str:
         """What it writes to standard output.  ``text``: its standard input; ``remark``: a pattern of what it may write
         to standard error, by default nothing."""
         process = self.start(*arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             variables=variables)  # fmt: skip
+                             variables=variables)
         try:
             output, errors = process.communicate(text, timeout=BOUND)
         except subprocess.TimeoutExpired:
@@ -176,7 +178,7 @@ def _(program: Program) -> object:
 @check("run: --kv int4 with window and sinks, far past them")
 def _(program: Program) -> object:
     found = json.loads(program.ask("--ctx", "2048", "--kv", "int4", "--window", "64", "--sinks", "8", "-n", "150",
-                                   "--ignore-eos", "--json", PROMPT))  # fmt: skip
+                                   "--ignore-eos", "--json", PROMPT))
     need(found["usage"]["evicted"] > 64 and found["kv"]["window"] == 64, "nothing was dropped", found)
     return found["text"]
 
@@ -189,7 +191,7 @@ def _(program: Program) -> object:
     grammar = program.folder / "drinks.lark"
     grammar.write_text('start: "one " ("tea" | "coffee")\n')
     others = [program.ask("--choice", "tea,coffee", PROMPT), program.ask("--regex", "[0-9]{2} teas", PROMPT),
-              program.ask("--grammar", str(grammar), PROMPT)]  # fmt: skip
+              program.ask("--grammar", str(grammar), PROMPT)]
     need(re.fullmatch(r"(tea|coffee)\n[0-9]{2} teas\none (tea|coffee)\n", "".join(others)), "another form", others)
     return [answer, *others]
 
@@ -200,7 +202,7 @@ def _(program: Program) -> object:
     need([events[0]["ev"], events[-1]["ev"]] == ["ready", "done"], "other events", events)
     return ["".join(event["text"] for event in events if event["ev"] == "text"),
             program.run("run", "-m", MODEL, "--seed", "7", "-n", "40", PROMPT),
-            program.ask("--draft", "7", PROMPT), program.ask("--template", "chatml", PROMPT)]  # fmt: skip
+            program.ask("--draft", "7", PROMPT), program.ask("--template", "chatml", PROMPT)]
 
 
 @check("run: a model with a chat template of its own")
@@ -217,7 +219,7 @@ def _(program: Program) -> object:
     tokens = program.run("tokens", "encode", "-m", str(PIECES), "Grüne Tees 🍵")
     return [tokens, program.run("tokens", "decode", "-m", str(PIECES), text=tokens),
             program.run("tokens", "count", "-m", MODEL, PROMPT),
-            program.run("run", "-m", str(PIECES), "--raw", "--greedy", "-n", "8", "Hello")]  # fmt: skip
+            program.run("run", "-m", str(PIECES), "--raw", "--greedy", "-n", "8", "Hello")]
 
 
 @check("run: a session is saved and goes on")
@@ -242,7 +244,7 @@ def _(program: Program) -> object:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     process = program.start("chat", "-m", MODEL, "--greedy", "--no-history", stdin=theirs, stdout=theirs, stderr=theirs,
-                            start_new_session=False, preexec_fn=own_terminal)  # fmt: skip
+                            start_new_session=False, preexec_fn=own_terminal)
     os.close(theirs)
     screen, deadline = "", time.monotonic() + BOUND
 
@@ -280,44 +282,13 @@ def _(program: Program) -> object:
     return "".join(event.get("text", "") for event in map(json.loads, lines))
 
 
-@check("chat --socket, ended by SIGTERM")
-def _(program: Program) -> object:
-    with tempfile.TemporaryDirectory(prefix="be-", dir="/tmp") as short:  # the path of a socket has at most 107 bytes
-        path = f"{short}/socket"
-        process = program.start("chat", "--socket", path, "-m", MODEL, "--greedy", stdin=subprocess.DEVNULL,
-                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # fmt: skip
-        try:
-            deadline = time.monotonic() + BOUND
-            with socket.socket(socket.AF_UNIX) as client:
-                client.settimeout(BOUND)
-                while client.connect_ex(path) != 0:  # it does not listen yet
-                    need(process.poll() is None and time.monotonic() < deadline, "it does not listen", process.poll())
-                    time.sleep(0.02)
-                request = {"id": "a", "op": "chat", "messages": MESSAGES, "max_tokens": 40}
-                client.sendall(json.dumps(request).encode() + b"\n")
-                answer = ""
-                for line in client.makefile("r", encoding="utf-8"):
-                    sound(line)
-                    event = json.loads(line)
-                    answer += event.get("text", "")
-                    if event["ev"] in ("done", "error"):
-                        break
-                need(event["ev"] == "done", "no answer", event)
-            terminated(process)
-            assert process.stderr is not None
-            sound(process.stderr.read())
-        finally:
-            end(process)
-    return answer
-
-
 @check("batch of three lines, and --resume")
 def _(program: Program) -> object:
     texts = ["Do you have tea?", "When do you open?", "Is this a complaint? My coffee is cold."]
     bodies = [{"messages": [{"role": "user", "content": text}], "max_tokens": 40, "temperature": 0} for text in texts]
     bodies[2]["choices"] = ["yes", "no"]
     lines = [{"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions", "body": body}
-             for i, body in enumerate(bodies)]  # fmt: skip
+             for i, body in enumerate(bodies)]
     source, target = program.folder / "in.jsonl", program.folder / "out.jsonl"
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
     program.run("batch", str(source), str(target), "-m", MODEL, remark=".*")
@@ -331,7 +302,7 @@ def _(program: Program) -> object:
 def _(program: Program) -> object:
     remark = r"[^\n]+\n"  # the model inside was not made for it
     return [program.run("embed", "-m", MODEL, "a cup of tea", remark=remark),
-            program.run("embed", "-m", MODEL, "--cosine", "a cup of tea", "a pot of tea", remark=remark)]  # fmt: skip
+            program.run("embed", "-m", MODEL, "--cosine", "a cup of tea", "a pot of tea", remark=remark)]
 
 
 @check("convert, and the result answers")
@@ -357,7 +328,7 @@ def _(program: Program) -> object:
     """To a server that does not: the failure must be one of TLS, with its one line."""
     with hub(b"") as address:
         program.run("pull", "hf:owner/name", code=1, remark=r"bitnet-edge: [^\n]*(SSL|TLS)[^\n]*\n",
-                    HF_ENDPOINT=address.replace("http:", "https:"))  # fmt: skip
+                    HF_ENDPOINT=address.replace("http:", "https:"))
     return None
 
 
@@ -368,17 +339,10 @@ def _(program: Program) -> object:
     return [shown["config"], program.run("kv", "plan", "-m", MODEL)]
 
 
-@check("lab, bench")
+@check("bench")
 def _(program: Program) -> object:
-    text = program.folder / "text.txt"
-    text.write_text("Two green teas and one coffee, please. " * 8)
-    plan = program.folder / "budget.json"
-    program.run("lab", "calibrate", "-m", MODEL, "-f", str(text), "-c", "128", "-o", str(plan), remark=".*")
     program.run("bench", "-m", MODEL, "-d", "32", "-n", "4", "-r", "1", "--json", remark=".*")
-    measured = json.loads(program.run("lab", "ppl", "-m", MODEL, "-f", str(text), "-c", "128", "--json", remark=".*"))
-    # Python adds floats more exactly from 3.12 on: what it adds up agrees to ten digits
-    quality = [f"{measured[name]:.10g}" for name in ("nats", "perplexity", "bits_per_byte")]
-    return [quality, program.ask("--kv-budget", str(plan), "-c", "128", PROMPT, remark=".*")]
+    return None
 
 
 @check("doctor")
@@ -427,6 +391,29 @@ def _(program: Program) -> object:
     return None
 
 
+@check("a system prompt is read once, and what is kept of it is the same bytes on every processor")
+def _(program: Program) -> object:
+    system = " ".join(f"Table {i} has {i % 7} seats and stands by window {i % 5}." for i in range(60))
+    asked = ("--threads", "1", "--isa", "scalar", "--system", system, "-n", "8", "--json", PROMPT)
+    here, elsewhere = program.folder / "cache" / "beginnings", program.prompts
+    answers = [json.loads(program.ask(*asked, remark=".*")) for _ in range(3)]
+    need(answers[2]["usage"]["cached"] > 500, "it was read again", answers[2]["usage"])
+    (kept,) = here.glob("*.bes")
+    data = kept.read_bytes()  # its header says how long reading took, which the checksum at the end includes
+    digest = hashlib.sha256(data[20 + int.from_bytes(data[12:16], "little") : -4]).hexdigest()
+    if elsewhere and elsewhere.exists():  # what another program has read, on another processor
+        kept.unlink()
+        shutil.copy(elsewhere / kept.name, kept)
+        answers.append(json.loads(program.ask(*asked, remark=".*")))
+        need(answers[3]["usage"] == answers[2]["usage"], "it was read again", answers[3]["usage"])
+    elif elsewhere:
+        shutil.copytree(here, elsewhere)
+    need(len({answer["text"] for answer in answers}) == 1, "another answer", [answer["text"] for answer in answers])
+    program.run("rm", "--prompts", remark=".*1 remembered prompt.*")
+    need(not kept.exists(), "rm --prompts has left it")
+    return [answers[2]["usage"], answers[2]["text"], kept.name, digest]
+
+
 @check("serve: OpenAI, Ollama, Wyoming, streams, page, metrics, ended by SIGTERM")
 def _(program: Program) -> object:
     voice = free_port()
@@ -436,7 +423,8 @@ def _(program: Program) -> object:
 
         greedy = {"messages": MESSAGES, "temperature": 0, "max_tokens": 40}
         path = "/v1/chat/completions"
-        said: dict[str, object] = {}
+        said: dict[str, object] = {"refused": [
+            ask("GET", "/nowhere", status=404), ask("DELETE", path, status=405), ask("POST", path, {}, 400)]}
         whole = post(path, greedy)["choices"][0]["message"]["content"]
         lines = ask("POST", path, {**greedy, "stream": True}).splitlines()
         events = [line[6:] for line in lines if line.startswith("data: ")]
@@ -500,7 +488,7 @@ def _(program: Program) -> object:
 
 
 def is_one_file(command: list[str]) -> bool:
-    """Whether this is a one-file program: an ELF file without the folder of a one-folder one beside it."""
+    """Whether this is a one-file program: an ELF file without the folder of a one-folder one."""
     path = Path(command[0])
     if len(command) > 1 or not path.is_file() or (path.parent / "_internal").exists():
         return False
@@ -535,24 +523,24 @@ class OverSocket(http.client.HTTPConnection):
 
 @contextlib.contextmanager
 def served(program: Program, *arguments: str, socket_instead: bool = False) -> Iterator[Callable[..., str]]:
-    """`serve` as ask(method, path, body), which returns the body of an answer with status 200; then SIGTERM."""
+    """`serve` as ask(method, path, body), which returns the body of an answer; then SIGTERM."""
     with tempfile.TemporaryDirectory(prefix="be-", dir="/tmp") as short:
         port = free_port()
         place = ["--socket", f"{short}/http"] if socket_instead else ["--port", str(port)]
         log = open(f"{short}/log", "w+", encoding="utf-8")
         process = program.start("serve", "-m", MODEL, *place, *arguments, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.DEVNULL, stderr=log)  # fmt: skip
+                                stdout=subprocess.DEVNULL, stderr=log)
 
-        def ask(method: str, path: str, body: object = None) -> str:
+        def ask(method: str, path: str, body: object = None, status: int = 200) -> str:
             connection = OverSocket(f"{short}/http") if socket_instead else http.client.HTTPConnection(
-                "127.0.0.1", port, timeout=BOUND)  # fmt: skip
+                "127.0.0.1", port, timeout=BOUND)
             with contextlib.closing(connection):
                 data = None if body is None else json.dumps(body)
                 connection.request(method, path, data, {"Content-Type": "application/json", "Host": "localhost"})
                 answer = connection.getresponse()
                 text = answer.read().decode()
             sound(text)
-            need(answer.status == 200, f"{method} {path}: status {answer.status}", text)
+            need(answer.status == status, f"{method} {path}: status {answer.status}", text)
             return text
 
         def written() -> str:
@@ -590,7 +578,7 @@ def hub(model: bytes) -> Iterator[str]:
     """The address of a model hub on loopback with one repository, owner/name, of one file."""
     commit = "0123456789abcdef0123456789abcdef01234567"
     listed = [{"type": "file", "path": "model.gguf", "size": len(model),
-               "lfs": {"oid": hashlib.sha256(model).hexdigest(), "size": len(model)}}]  # fmt: skip
+               "lfs": {"oid": hashlib.sha256(model).hexdigest(), "size": len(model)}}]
     pages = {
         "/api/models/owner/name/revision/main": json.dumps({"id": "owner/name", "sha": commit}).encode(),
         f"/api/models/owner/name/tree/{commit}": json.dumps(listed).encode(),
@@ -658,17 +646,21 @@ def main() -> int:
         os.environ["QEMU_CPU"] = options.qemu
         os.execv(sys.executable, [sys.executable, str(HERE / "emulated.py"), sys.executable, *sys.argv])
     command = [os.path.abspath(options.program[0]) if "/" in options.program[0] else options.program[0],
-               *options.program[1:]]  # fmt: skip
+               *options.program[1:]]
     expected = json.loads(options.compare.read_text()) if options.compare else {}
     pages = os.environ.get("QEMU_PAGESIZE")
     print(" ".join(options.program) + (f" on {options.qemu}" if options.qemu else "")
-          + (f", pages of {pages} bytes" if pages else ""), flush=True)  # fmt: skip
+          + (f", pages of {pages} bytes" if pages else ""), flush=True)
 
     answers: dict[str, object] = {}
     failures, begun = 0, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="bitnet-edge-check-", dir="/var/tmp") as folder, \
-            recording(options.modules) as variables:  # fmt: skip
+            recording(options.modules) as variables:
         program = Program(command, Path(folder), **variables)
+        if file := options.write or options.compare:
+            program.prompts = file.with_suffix(".prompts")
+            if options.write:
+                shutil.rmtree(program.prompts, ignore_errors=True)
         for name, function in CHECKS.items():
             at = time.monotonic()
             try:

@@ -48,7 +48,7 @@ def here() -> dict[str, str]:
 def target(python: str, machine: str) -> dict[str, str]:
     """The variables of markers on a Linux machine with CPython; ``python`` is 3.11, say."""
     return {**here(), "python_version": python, "python_full_version": f"{python}.0",
-            "implementation_version": f"{python}.0", "platform_machine": machine}  # fmt: skip
+            "implementation_version": f"{python}.0", "platform_machine": machine}
 
 
 def closure(
@@ -95,7 +95,7 @@ def unpack(folder: Path, python: str, machine: str, extras: list[str]) -> list[s
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet", "install", "--no-deps",
            *(["--no-compile"] if python != sysconfig.get_python_version() else []),  # ours would be of no use there
            "--only-binary=:all:", "--implementation", "cp", "--python-version", python,
-           *(f"--platform={tag}" for tag in platforms), "--target", str(folder)]  # fmt: skip
+           *(f"--platform={tag}" for tag in platforms), "--target", str(folder)]
     while True:
         found, missing = closure(stated(*extras), environment, [str(folder)])
         if not missing:
@@ -110,7 +110,7 @@ def unpack(folder: Path, python: str, machine: str, extras: list[str]) -> list[s
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("extras", nargs="*", help="extras of pyproject.toml, beside its dependencies")
+    parser.add_argument("extras", nargs="*", help="extras of pyproject.toml, in addition to its dependencies")
     parser.add_argument("--unpack", type=Path, metavar="FOLDER", help="fetch the wheels of another machine into FOLDER")
     parser.add_argument("--python", default=sysconfig.get_python_version(), help="its Python (default: this one's)")
     parser.add_argument("--machine", default=platform.machine(), help="its processor, as uname -m names it")

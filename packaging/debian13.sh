@@ -35,7 +35,7 @@ pip_settings() { # pip there finds packages as pip does here, but for folders of
 }
 
 mkdir -p "$WORK"
-"$PY" packaging/check.py --write "$WORK/answers.json" "$PY" -m edge >"$WORK/answers.log" || { cat "$WORK/answers.log"; exit 1; }
+"$PY" packaging/check.py --write "$WORK/answers-$1.json" "$PY" -m edge >"$WORK/answers-$1.log" || { cat "$WORK/answers-$1.log"; exit 1; }
 
 case $1 in
     x86_64)
@@ -47,7 +47,7 @@ case $1 in
         [ ! -d "$tree/pyx" ] || find "$tree/pyx" -type f ! -name '*.so' -delete
         git ls-files -z | tar --null --files-from=- --create | tar --extract --directory "$tree"
         pip_settings >"$ROOT/etc/pip.conf"
-        cp "$WORK/answers.json" "$tree/answers.json"
+        cp "$WORK/answers-$1.json" "$tree/answers.json"
         say "make freeze"
         inside make freeze
         say "doctor"
@@ -59,14 +59,14 @@ case $1 in
         ;;
     aarch64)
         ROOT=$(packaging/stage-aarch64.sh trixie freeze dev)
-        cp "$WORK/answers.json" "$ROOT/opt/bitnet-edge/answers.json"
+        cp "$WORK/answers-$1.json" "$ROOT/opt/bitnet-edge/answers.json"
         say "doctor"
         inside env PYTHONPATH=/opt/site:/opt/bitnet-edge python3 -m edge doctor
         inside env PYTHONPATH=/opt/site:/opt/bitnet-edge packaging/check.py --compare answers.json python3 -m edge
         say "a part of the suite"
         inside env PYTHONPATH=/opt/site python3 -m pytest -q $EMULATED_PART
         if [ -x dist/bitnet-edge-aarch64 ]; then # frozen on Debian 12
-            QEMU_LD_PREFIX=$ROOT QEMU_PAGESIZE=16384 packaging/check.py --compare "$WORK/answers.json" \
+            QEMU_LD_PREFIX=$ROOT QEMU_PAGESIZE=16384 packaging/check.py --compare "$WORK/answers-$1.json" \
                 --qemu cortex-a76 dist/bitnet-edge-aarch64
         fi
         ;;

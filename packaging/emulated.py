@@ -121,7 +121,7 @@ def main() -> int:
         for name in ("uid_map", "gid_map"):  # every id is itself
             Path(f"/proc/{pid}/{name}").write_text("0 0 4294967295")
     os.write(go_write, b"1")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal tells the command itself
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal signals the command itself
     signal.signal(signal.SIGTERM, lambda number, frame: os.kill(pid, number))
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return 128 - code if code < 0 else code

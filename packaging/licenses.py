@@ -39,10 +39,10 @@ def text(modules: set[str], libraries: set[str], own: Path) -> str:
 
 
 def _python() -> str:
-    """The interpreter's licence: beside its library, or where Debian keeps it."""
+    """The interpreter's licence: next to its library, or where Debian keeps it."""
     version = sysconfig.get_python_version()
     places = [Path(sysconfig.get_path("stdlib"), "LICENSE.txt"), Path(f"/usr/share/doc/python{version}/copyright"),
-              *Path("/usr/share/doc").glob(f"*python{version}*/copyright")]  # fmt: skip
+              *Path("/usr/share/doc").glob(f"*python{version}*/copyright")]
     return next((place.read_text(errors="replace") for place in places if place.exists()), "PSF-2.0, www.python.org\n")
 
 

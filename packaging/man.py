@@ -117,7 +117,7 @@ def pages() -> Iterator[tuple[str, str]]:
         options(cli, root), environment(True), exit_status(),
         ".SH FILES\n", *(definition(*each) for each in FILES),
         see_also("bitnet-edge"),
-    ])  # fmt: skip
+    ])
     for name in COMMANDS:
         command = cli.get_command(root, name)
         assert command is not None

@@ -2,7 +2,8 @@
 # Prepare a virtual environment, installing missing system packages where that needs no password and no question.
 #
 #   packaging/prepare.sh chat   what `make chat` needs: Python >= 3.10 with venv and headers, a C compiler
-#   packaging/prepare.sh test   the same; cross tools for the aarch64 tests are wanted but not required
+#   packaging/prepare.sh lint   Python with venv alone: nothing is compiled
+#   packaging/prepare.sh test   as chat; cross tools for the aarch64 tests are wanted but not required
 #   packaging/prepare.sh clients  for `make test-clients`: a browser and Node.js are wanted but not required
 #   packaging/prepare.sh ci     the same as test; the cross tools, make and the other compilers are required
 #
@@ -46,6 +47,7 @@ required() { # names of Debian packages that are missing and needed
     [ -n "$python" ] || echo python3
     # Debian keeps ensurepip in python3-venv: without it the environment would have no pip
     [ -n "$python" ] && "$python" -c 'import venv, ensurepip' 2>/dev/null || echo "$prefix-venv"
+    [ "$purpose" != lint ] || return 0
     [ -n "$python" ] && has_headers "$python" || echo "$prefix-dev"
     compiles || echo gcc libc6-dev
     if [ "$purpose" = ci ]; then

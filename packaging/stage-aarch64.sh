@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Put bitnet-edge, built on this machine, into a Debian system for arm64, and print that system's folder.
 #
-#   packaging/stage-aarch64.sh SUITE [EXTRA...]     a suite of Debian; extras of pyproject.toml beside its dependencies
+#   packaging/stage-aarch64.sh SUITE [EXTRA...]     a suite of Debian; the dependencies of pyproject.toml and extras
 #
 # In it are then /opt/bitnet-edge, the sources with cross-compiled extensions, and /opt/site, the wheels of what they
 # need.  Nothing is compiled or installed under emulation.  Needs root, and the virtual environment of `make freeze`.

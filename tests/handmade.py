@@ -143,6 +143,19 @@ def safetensors(tensors: dict[str, tuple[str, tuple[int, ...], bytes]], **lies: 
     return struct.pack("<Q", len(encoded)) + encoded + data
 
 
+def hf_floats(weights: dict[str, np.ndarray], matrices: str = "F32", vectors: str = "F32") -> dict[str, Any]:
+    """Tensors of a safetensors file from float32 values: matrices of one type, everything else of another."""
+
+    def data(values: np.ndarray, type: str) -> bytes:
+        values = np.ascontiguousarray(values)
+        if type == "BF16":
+            return (values.view(np.uint32) >> 16).astype(np.uint16).tobytes()
+        return values.astype({"F32": np.float32, "F16": np.float16}[type]).tobytes()
+
+    types = {name: matrices if values.ndim == 2 else vectors for name, values in weights.items()}
+    return {name: (types[name], values.shape, data(values, types[name])) for name, values in weights.items()}
+
+
 HF_NAMES = {
     "self_attn.q_proj": (HEADS * HEAD_DIM, HIDDEN),
     "self_attn.k_proj": (KV_HEADS * HEAD_DIM, HIDDEN),

@@ -9,6 +9,7 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,10 @@ class Server:
 
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection(self.host, self.port, timeout=BOUND)
+
+    def socket(self) -> socket.socket:
+        """A connection without words yet; the caller closes it."""
+        return socket.create_connection((self.host, self.port), timeout=BOUND)
 
     def ask(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
@@ -61,6 +66,11 @@ class Server:
         assert status == 200 and headers["content-type"].startswith("text/event-stream"), text
         lines = [line[6:] for line in text.split("\n\n") if line.startswith("data: ")]
         return [line if line == "[DONE]" else json.loads(line) for line in lines]
+
+    def gauge(self, name: str) -> int:
+        """A value out of /metrics."""
+        text = self.ask("GET", "/metrics")[2]
+        return int(next(line.split()[1] for line in text.splitlines() if line.startswith(f"bitnet_edge_{name} ")))
 
     def until(self, **wanted: int) -> dict[str, Any]:
         """Wait until /health shows these counts."""

@@ -19,9 +19,10 @@ KERNELS = ROOT / "pyx" / "kernels"
 HARNESS = ROOT / "tests" / "kernels" / "harness.c"
 MACHINE = platform.machine()
 BASELINE_FILES = ["scalar.c", "dispatch.c", "repack.c", "dequantize.c", "packed_page.c"]
+SETUP = runpy.run_path(str(ROOT / "setup.py"))
 TARGET_FILES = {
-    "x86_64": ["sse41.c", "avx2.c", "avxvnni.c", "avx512vnni.c"],
-    "aarch64": ["neon.c", "dotprod.c", "i8mm.c"],
+    machine: [f"{name}.c" for name in SETUP["targets_of"](machine) if name != "scalar"]
+    for machine in ("x86_64", "aarch64")
 }
 
 
@@ -36,7 +37,7 @@ def flags_of(machine: str, name: str) -> list[str]:
             del os.environ["BITNET_EDGE_TARGET"]
         else:
             os.environ["BITNET_EDGE_TARGET"] = saved
-    return [*setup["COMMON"], "-fPIC", *setup["ISA_FLAGS"].get(name, setup["BASELINE"])]
+    return [*setup["COMMON"], "-fPIC", *setup["flags_of"](name)]
 
 
 def tool(*names: str) -> str:

@@ -1,8 +1,9 @@
-"""For tests of the service: start it, listen to what it tells systemd, talk to it as a client."""
+"""The program: run to its end, or as a service on a Unix socket; what it sends to systemd."""
 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import shutil
@@ -30,14 +31,30 @@ def short_folder() -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def free_port() -> int:
+    """A port of the loopback network that nobody has."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 def environment(**extra: str) -> dict[str, str]:
     """Variables for a program under test: the caller's, without those that would change what it does; the demo model
     answers where a test names none.
     """
     foreign = ("BITNET_EDGE", "NOTIFY_SOCKET", "WATCHDOG_", "SPEAK", "TOKENS", "PATIENCE", "GREETING", "DISPLAY",
-               "NO_COLOR", "CLICOLOR_FORCE")  # fmt: skip
+               "NO_COLOR", "CLICOLOR_FORCE")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-    return {**kept, "BITNET_EDGE_MODEL": "demo", "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8", **extra}
+    return {**kept, "BITNET_EDGE_MODEL": "demo", "BITNET_EDGE_NO_CACHE": "1", "PYTHONPATH": str(ROOT),
+            "LC_ALL": "C.UTF-8", **extra}
+
+
+def bitnet_edge(
+    *arguments: str | Path, given: str = "", cwd: Path = ROOT, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """The program with these arguments, until it ends; ``given`` is its standard input."""
+    return subprocess.run([*REAL, *arguments], cwd=cwd, env=environment(**variables), input=given, capture_output=True,
+                          text=True, timeout=600)
 
 
 def on_a_terminal(state: Path, **extra: str) -> dict[str, str]:
@@ -80,72 +97,41 @@ class Manager:
         self._socket.close()
 
 
-class Talk:
-    """One client of the service."""
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket; waits until somebody listens there."""
 
     def __init__(self, path: Path) -> None:
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(300)
+        super().__init__("localhost", timeout=300)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(300)
         deadline = time.monotonic() + 300
-        while True:  # the service may be starting: no path yet, or one that does not listen yet
-            try:
-                self.socket.connect(str(path))
-                break
-            except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):  # the last: its queue is full
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
-        self._lines = self.socket.makefile("rb")
+        while (failed := self.sock.connect_ex(str(self.path))) != 0:
+            assert time.monotonic() < deadline, os.strerror(failed)
+            time.sleep(0.01)
 
-    def send(self, request: dict[str, Any] | bytes) -> None:
-        self.socket.sendall(request if isinstance(request, bytes) else json.dumps(request).encode() + b"\n")
 
-    def ask(self, question: str, ident: Any = 1, **more: Any) -> None:
-        self.send({"op": "chat", "id": ident, "messages": [{"role": "user", "content": question}], **more})
-
-    def next(self) -> dict[str, Any]:
-        """The next event; {} at the end."""
-        line = self._lines.readline()
-        return json.loads(line) if line else {}
-
-    def until(self, *kinds: str) -> list[dict[str, Any]]:
-        """Events up to the first of these kinds."""
-        events: list[dict[str, Any]] = []
-        while not events or events[-1]["ev"] not in kinds:
-            event = self.next()
-            assert event, f"the connection ended; until then: {events}"
-            events.append(event)
-        return events
-
-    def answer(self, question: str, ident: Any = 1, **more: Any) -> str:
-        """Ask, and wait for the whole text."""
-        self.ask(question, ident, **more)
-        events = self.until("done", "error")
-        assert events[-1]["ev"] == "done", events[-1]
-        return "".join(event["text"] for event in events if event["ev"] == "text")
-
-    def close(self) -> None:
-        self._lines.close()
-        self.socket.close()
-
-    def __enter__(self) -> Talk:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+def asked(path: Path, question: str, **more: Any) -> str:
+    """What the service at ``path`` answers."""
+    with contextlib.closing(UnixConnection(path)) as connection:
+        body = {"messages": [{"role": "user", "content": question}], **more}
+        connection.request("POST", "/v1/chat/completions", json.dumps(body))
+        answer = json.load(connection.getresponse())
+        return answer["choices"][0]["message"]["content"]
 
 
 @contextlib.contextmanager
 def service(
-    path: Path, *options: str, command: Sequence[str] = REAL, start: Sequence[str] = ("chat", "--greedy"),
-    **environ: str,
+    path: Path, *options: str, command: Sequence[str] = REAL, **environ: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """``chat --socket PATH``, or what ``start`` says, running and ready."""
+    """``serve --socket PATH``, running and ready."""
     process = subprocess.Popen(
-        [*command, *start, "--socket", str(path), *options],
+        [*command, "serve", "--greedy", "--socket", str(path), *options],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env=environment(**{"BITNET_EDGE_MODEL": "demo", **environ}),
-    )  # fmt: skip
+    )
     assert process.stderr and process.stdout
     try:
         line = process.stderr.readline()

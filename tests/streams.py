@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 
-from pyx.attention import attention
-from pyx.kv import KVCache
+from pyx.kv.cache import KVCache
+from pyx.layers.attention import attention
 from tests.oracles.attention import attend, kept
 
 
@@ -34,7 +36,21 @@ class Stream:
             outs.append(out)
         return np.concatenate(outs, axis=1)
 
-    def expected(self, window: int, sinks: int, layer: int = 0) -> np.ndarray:
-        """float64 attention over exactly the kept tokens, [n][n_head][D]."""
-        q, k, v = self.q[layer], self.k[layer], self.v[layer]
+    def expected(self, window: int, sinks: int, layer: int = 0, stored: type = np.float32) -> np.ndarray:
+        """float64 attention over exactly the kept tokens, [n][n_head][D], with keys and values as they are stored."""
+        q, k, v = self.q[layer], self.k[layer].astype(stored), self.v[layer].astype(stored)
         return np.array([attend(q[t], k[kept(t, window, sinks)], v[kept(t, window, sinks)]) for t in range(len(q))])
+
+
+def dumped(cache: KVCache) -> bytes:
+    """What a file of a cache has."""
+    return b"".join(map(bytes, cache.dump()))
+
+
+def restored(copy: KVCache, cache: KVCache) -> KVCache:
+    """``copy``, which has become what a file of ``cache`` gives."""
+    data = io.BytesIO(dumped(cache))
+    copy.restore(*cache.counters, data.readinto)
+    assert data.tell() == len(data.getvalue()) == cache.dump_bytes(*cache.counters)
+    assert copy.counters == cache.counters and dumped(copy) == data.getvalue()
+    return copy

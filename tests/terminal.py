@@ -1,4 +1,4 @@
-"""A program on a pseudo-terminal, for tests: type, wait for what appears, press Ctrl-C, resize nothing."""
+"""A program on a pseudo-terminal, for tests: type, wait for what appears, press Ctrl-C, resize."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
+from wcwidth import wcwidth
+
+EDITOR = r"\x1b\[\?2004h"  # what the line editor prints once it has taken the terminal
+CTRL_C, CTRL_D, CTRL_Z, ENTER = "\x03", "\x04", "\x1a", "\r"
 PASTE = "\x1b[200~{}\x1b[201~"
 
 
@@ -26,7 +29,7 @@ class Terminal:
     def __init__(self, command: Sequence[str], env: Mapping[str, str], columns: int = 100) -> None:
         self.screen = ""
         self._fd, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        self.resize(40, columns)
 
         def own_terminal() -> None:
             os.setsid()
@@ -66,27 +69,51 @@ class Terminal:
             if left <= 0 or not self._read(left):
                 raise AssertionError(f"{pattern!r} did not appear; the screen has {self.screen!r}")
 
+    def resize(self, rows: int, columns: int) -> None:
+        """Change the size of the window; the program is told."""
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def settle(self, seconds: float = 0.15) -> str:
+        """Wait until nothing has appeared for so long; returns all that has since the last match."""
+        while self._read(seconds):
+            pass
+        return self.screen
+
+    def hang_up(self) -> None:
+        """Close the window."""
+        os.close(self._fd)
+        self._fd = os.open(os.devnull, os.O_RDWR)
+
+    @property
+    def usable(self) -> bool:
+        """Whether the terminal is in the mode that a shell needs: it shows what is typed, line by line."""
+        wanted = termios.ICANON | termios.ECHO | termios.ISIG
+        return termios.tcgetattr(self._fd)[3] & wanted == wanted
+
     def taken_over(self) -> None:
         """Wait until the line editor has the terminal: what is typed earlier the terminal itself shows and may drop."""
         self._wait_for_mode(0)
 
     def handed_over(self) -> None:
-        """Wait until the line editor has given the terminal back: only then is Ctrl-C a signal."""
+        """Wait until the line editor has given the terminal back: only then is Ctrl-C a signal.  For answers that last:
+        when the next prompt comes at once, nobody sees that.
+        """
         self._wait_for_mode(termios.ICANON)
 
     def reads(self, timeout: float = 300.0) -> None:
-        """Wait until the program, or one that it started, sleeps in read() of its standard input."""
+        """Wait until the program, or one that it started, sleeps in read() of its standard input, or in select()."""
         deadline = time.monotonic() + timeout
-        while not any(self._sleeps_in_read(pid) for pid in self._family(self.process.pid)):
+        while not any(self._sleeps_in_read(pid) for pid in self.family(self.process.pid)):
             assert time.monotonic() < deadline, "the program does not read"
             time.sleep(0.005)
 
-    def _family(self, pid: int) -> list[int]:
+    def family(self, pid: int) -> list[int]:
+        """A process and those it started."""
         try:
             children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         except OSError:  # it has ended
             return []
-        return [pid, *(one for child in children for one in self._family(int(child)))]
+        return [pid, *(one for child in children for one in self.family(int(child)))]
 
     @staticmethod
     def _sleeps_in_read(pid: int) -> bool:
@@ -94,14 +121,16 @@ class Terminal:
             words = Path(f"/proc/{pid}/syscall").read_text().split()
         except OSError:
             return False
-        read = {"x86_64": "0", "aarch64": "63"}[platform.machine()]
-        return words[:2] == [read, "0x0"]
+        read, selects = {"x86_64": ("0", ("23", "270")), "aarch64": ("63", ("72",))}[platform.machine()]
+        return words[:2] == [read, "0x0"] or words[0] in selects
 
     def _wait_for_mode(self, mode: int, timeout: float = 300.0) -> None:
         deadline = time.monotonic() + timeout
         while termios.tcgetattr(self._fd)[3] & termios.ICANON != mode:
-            assert time.monotonic() < deadline, f"the line editor {'keeps' if mode else 'does not take'} the terminal"
-            time.sleep(0.001)
+            self._read(0.001)  # a program whose output nobody takes waits
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                verb = "keeps" if mode else "does not take"
+                raise AssertionError(f"the line editor {verb} the terminal; the screen has {self.screen[-2000:]!r}")
 
     def wait(self, timeout: float = 300.0) -> int:
         """The exit code, once the program has ended."""
@@ -119,3 +148,48 @@ class Terminal:
             return False
         self.screen += data.decode("utf-8", "replace")
         return bool(data)
+
+
+class Screen:
+    """A terminal: rows of cells, and whether each goes on in the next one.  Each cell has the text that it shows."""
+
+    def __init__(self, width: int) -> None:
+        self.width, self.column = width, 0
+        self.rows: list[list[str]] = [[]]
+        self.goes_on: list[bool] = []
+
+    def write(self, text: str) -> None:
+        for part in re.findall(r"\x1b\[\d*[KG]|.", text, re.DOTALL):
+            row = self.rows[-1]
+            if part == "\n":
+                self._next(False)
+            elif part == "\b":
+                self.column -= 1
+            elif part == "\x1b[K":
+                del row[self.column :]
+            elif part.startswith("\x1b"):
+                self.column = int(part[2:-1]) - 1
+            elif part == "\t":
+                self.column = min(self.column // 8 * 8 + 8, self.width - 1)
+            elif (cells := wcwidth(part)) == 0:
+                row[self.column - 1] += part
+            else:
+                if self.column + cells > self.width:
+                    self._next(True)
+                row = self.rows[-1]
+                row += [" "] * (self.column - len(row))
+                row[self.column : self.column + cells] = [part, *[""] * (cells - 1)]
+                self.column += cells
+
+    def _next(self, goes_on: bool) -> None:
+        self.goes_on.append(goes_on)
+        self.rows.append([])
+        self.column = 0
+
+    @property
+    def shown(self) -> list[str]:
+        return ["".join(row) for row in self.rows]
+
+    @property
+    def copied(self) -> str:
+        return "".join(row + ("" if on else "\n") for row, on in zip(self.shown, [*self.goes_on, False], strict=True))

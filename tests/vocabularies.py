@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from edge.formats import gguf, huggingface_tokenizer
+from edge.formats import gguf_tokenizer, huggingface_tokenizer
 from edge.formats.checkpoint import TokenizerSpec
 from edge.prompt.tokenizer import Tokenizer
 from edge.prompt.tokenizer.byte_level import PATTERNS
@@ -59,7 +59,7 @@ def vocabulary(name: str) -> Tokenizer:
 def spec_of(name: str) -> TokenizerSpec:
     """What its file says."""
     if not name.startswith("trained "):
-        return gguf.read_tokenizer(FOREIGN / f"ggml-vocab-{name}.gguf")
+        return gguf_tokenizer.read_tokenizer(FOREIGN / f"ggml-vocab-{name}.gguf")
     if name == "trained spm":
         return TokenizerSpec(kind="sentencepiece", model=sentencepiece_model(), bos_id=1, eos_ids=(2,))
     other = trained_by_hugging_face(name)
@@ -79,7 +79,7 @@ def trained_by_hugging_face(name: str) -> Any:
     made.pre_tokenizer = digits_then_gpt2() if name == "trained smollm" else pre_tokenizers.Sequence([
         pre_tokenizers.Split(Regex(PATTERNS[name.removeprefix("trained ")]), "isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ])  # fmt: skip
+    ])
     made.decoder = decoders.ByteLevel()
     made.train_from_iterator([text()], trainers.BpeTrainer(
         vocab_size=3000, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
@@ -92,7 +92,7 @@ def digits_then_gpt2() -> Any:
     from tokenizers import pre_tokenizers
 
     return pre_tokenizers.Sequence([
-        pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])  # fmt: skip
+        pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
 
 
 def sentencepiece_model(**options: Any) -> bytes:

@@ -39,7 +39,7 @@ def of_transformers(folder: Path) -> Logits:
 
 def of_engine(gguf: Path) -> Logits:
     import edge
-    from pyx.transformer import Segment
+    from pyx.step.transformer import Segment
 
     engine = edge.load(str(gguf), kv="f32")
 
@@ -67,7 +67,7 @@ class Agreement:
 
     def __str__(self) -> str:
         return (f"the same first choice at {self.same} of {self.tokens} positions, "
-                f"KL {self.kl:.1e} (largest {self.largest_kl:.1e})")  # fmt: skip
+                f"KL {self.kl:.1e} (largest {self.largest_kl:.1e})")
 
 
 def compare(a: Logits, b: Logits, texts: Iterable[Sequence[int]]) -> Agreement:

@@ -35,7 +35,7 @@ def read(paths: Iterable[Path]) -> Iterator[Dialogue]:
                         raise ValueError
                 except (ValueError, LookupError, TypeError):
                     raise ValueError(f'{path}, line {number}: not {{"messages": [{{"role": "user", "content": "..."}}, '
-                                     f'...]}} with the roles {", ".join(WEIGHT)}') from None  # fmt: skip
+                                     f'...]}} with the roles {", ".join(WEIGHT)}') from None
                 yield dialogue
 
 

@@ -29,7 +29,7 @@ EXTRA = {
 }
 #: an assistant must not say these: it is no person and reads no cards
 UNFIT = re.compile(r"\b(?:my (?:wife|husband|girlfriend|boyfriend|kids|son|daughter)|i'?m (?:a|only) human|turker|"
-                   r"mturk|amazon turk|credit card number|social security)\b", re.IGNORECASE)  # fmt: skip
+                   r"mturk|amazon turk|credit card number|social security)\b", re.IGNORECASE)
 
 
 def fit(messages: list[dict[str, str]]) -> bool:

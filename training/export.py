@@ -87,7 +87,7 @@ def write_huggingface(model: Model, tokenizer: Path, folder: Path) -> None:
                 integers, scale = module.weights(module.weight)
                 tensors[f"{name}.weight"] = (integers * scale).detach()
     save_file({f"model.{name}": tensor.contiguous() for name, tensor in tensors.items()},
-              folder / "model.safetensors", metadata={"format": "pt"})  # fmt: skip
+              folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def export(run: Run, name: str, extra: Mapping[str, str] | None = None) -> Path:

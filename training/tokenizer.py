@@ -12,7 +12,7 @@ from training.data import Dialogue, turns
 #: control tokens in the order of their ids: begin a row, end a turn, end a dialogue
 CONTROL = BOS, EOT, END = "<|begin_of_text|>", "<|eot_id|>", "<|end_of_text|>"
 PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-           r"|\s*[\r\n]+|\s+(?!\S)|\s+")  # fmt: skip
+           r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 
 
 def train(dialogues: Iterable[Dialogue], n_vocab: int) -> Tokenizer:
@@ -24,11 +24,11 @@ def train(dialogues: Iterable[Dialogue], n_vocab: int) -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Split(Regex(PATTERN), "isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ])  # fmt: skip
+    ])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=n_vocab, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=[AddedToken(text, special=True, normalized=False) for text in CONTROL])  # fmt: skip
+        special_tokens=[AddedToken(text, special=True, normalized=False) for text in CONTROL])
     tokenizer.train_from_iterator((turn for dialogue in dialogues for turn in turns(dialogue)), trainer)
     return tokenizer
 

@@ -33,7 +33,7 @@ HELD_OUT_ROWS = 8
 DEFAULTS: dict[str, Any] = {
     "text": [], "held_out": [], "tokens": None, "shape": "xs", "scheme": "b1.58", "batch": 4096, "peak": 8e-3,
     "seed": 0, "report": 100, "device": "cpu", "compile": True,
-}  # fmt: skip
+}
 
 
 class Trainer:
@@ -86,7 +86,7 @@ class Trainer:
                 losses.append(self.step())
             speed = (self.tokens - before) / (time.monotonic() - begun)
             self.reports.append({"step": self.steps, "tokens": self.tokens, "loss": sum(losses) / len(losses),
-                                 "held_out": self.evaluate(), "tokens_per_s": round(speed)})  # fmt: skip
+                                 "held_out": self.evaluate(), "tokens_per_s": round(speed)})
             self.save()
             print(self.line(speed), flush=True)
 
@@ -105,13 +105,13 @@ class Trainer:
         held_out = "" if last["held_out"] is None else f"  held out {last['held_out']:.3f}"
         left = max(0, total - self.tokens) / speed / 60
         return (f"step {self.steps}  {self.tokens / 1e6:.2f} of {total / 1e6:.2f} M tokens  loss {last['loss']:.3f}"
-                f"{held_out}  {speed:.0f} tokens/s  {left:.0f} min left")  # fmt: skip
+                f"{held_out}  {speed:.0f} tokens/s  {left:.0f} min left")
 
     def save(self) -> None:
         self.run.save({
             "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "steps": self.steps,
             "tokens": self.tokens, "drawn": self.rows.drawn, "text": len(self.rows.ids), "reports": self.reports,
-        })  # fmt: skip
+        })
         self.run.log(self.reports)
 
     def resume(self) -> None:
@@ -135,7 +135,7 @@ def start(folder: str | os.PathLike[str], given: dict[str, Any]) -> Run:
     """
     run = Run(folder)
     given = given | {name: [str(Path(path).resolve()) for path in given[name]] for name in ("text", "held_out")
-                     if name in given}  # fmt: skip
+                     if name in given}
     if not run.settings:
         settings = DEFAULTS | given
         if not settings["text"] or not settings["tokens"]:
@@ -146,14 +146,14 @@ def start(folder: str | os.PathLike[str], given: dict[str, Any]) -> Run:
     for name, value in given.items():
         if run.settings[name] != value:
             raise ValueError(f"{folder} was begun with {name} {json.dumps(run.settings[name])}; for another, "
-                             "begin in a new folder")  # fmt: skip
+                             "begin in a new folder")
     Trainer(run).train()
     return run
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train a ternary model, or continue a run.",
-                                     argument_default=argparse.SUPPRESS)  # fmt: skip
+                                     argument_default=argparse.SUPPRESS)
     parser.add_argument("run", help="folder of the run")
     parser.add_argument("--text", nargs="+", metavar="FILE", help="dialogues in JSON lines (training/data.py)")
     parser.add_argument("--held-out", nargs="+", metavar="FILE", help="dialogues that are scored at each report")

@@ -3,7 +3,7 @@
 Little endian throughout, no padding:
 
     magic 8 bytes | version u32 | length of the header u32 | CRC-32 of these three and the header, u32 | header, JSON
-    tokens i32 [n_tokens] | pages in the format of pyx.kv.KVCache.dump | CRC-32 of everything before, u32
+    tokens i32 [n_tokens] | pages in the format of pyx.kv.cache.KVCache.dump | CRC-32 of everything before, u32
 
 The header contains the fingerprint of the model (edge.model.fingerprint), the plan of the KV cache, its counters, the
 messages, the state of the sampler and, if the cache was freed, the tokens to read again.  The file's size follows from
@@ -11,7 +11,7 @@ it and is checked before anything is read into memory.  Files are not trusted: a
 changes nothing.  The checksums detect damage, not forgery; a forged file can make a model write nonsense, but nothing
 worse.
 
-A session is written to a hidden file beside the old one and synced to the disk, then renamed: if the power fails, the
+A session is written to a hidden file next to the old one and synced to the disk, then renamed: if the power fails, the
 path has the complete old session or the complete new one.
 """
 
@@ -21,22 +21,25 @@ import json
 import os
 import stat
 import struct
+import time
 import zlib
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
-from edge.cache.config import DEFAULT_SINKS
+from edge.cache.config import parse_kv_type
+from edge.cache.plan import DEFAULT_SINKS
 from edge.cache.policy import QUARTER, UNLIMITED
 from edge.cache.space import KVSpace
-from edge.cache.state import KVState, Talk
+from edge.cache.state import ConversationState, KVState
 from edge.errors import Busy, EdgeError, InvalidFile, UsageError
 from edge.files import exclusive
 
 MAGIC = b"\x89BES\r\n\x1a\n"  # as PNG's: shows a transfer that changed line ends or dropped the eighth bit
 VERSION = 2
 HEADER_LIMIT = 4 << 20  # bytes; that is more conversation than any model remembers
+LEAST_SECONDS, MOST_SECONDS = 1.0, 1e6  # that loading may take
 ROLES = ("system", "user", "assistant", "tool")
 _START = struct.Struct("<8sII")
 _CRC = struct.Struct("<I")
@@ -46,32 +49,56 @@ _MESSAGE = {"role", "content", "tool_calls", "tool_call_id", "name"}
 _CALL = {"id", "type", "function"}
 
 
+class Part(NamedTuple):
+    """A session file that is a part of another file: ``nbytes`` from ``start``."""
+
+    path: str
+    start: int
+    nbytes: int
+
+
 class Foreign(InvalidFile):
     """The file may be in order, but was made by another version of this program, with another model or KV plan."""
 
 
-class Outdated(Foreign):
-    """The file has a format that only earlier versions read."""
+class Slow(EdgeError):
+    """Loading the file takes longer than reading its tokens again."""
 
 
 # ---- save -----------------------------------------------------------------------------------------------------------
 
 
-def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, talk: Talk | None = None) -> None:
+def save(
+    space: KVSpace, path: str | os.PathLike[str], state: KVState | None, talk: ConversationState | None = None
+) -> None:
     """Write a state (None for an empty one; it may have been freed) and its talk to ``path``, replacing an older
-    session file.  Without a talk it is a beginning that many share, and has no tokens beyond its pages.
+    session file.
 
     Raises UsageError if the file cannot be written or is not a session file, Busy if another process is writing it, and
     EdgeError if the disk is full or fails; the old file is then unchanged.
     """
-    lost = list(state.lost) if state and talk else []
-    talk = talk or Talk()
+    if state is None:
+        write(space, path, array("i"), None, talk)
+    else:
+        write(space, path, state.tokens, state.kv, talk, state.sampled, state.lost, state.sampler)
+
+
+def write(
+    space: KVSpace, path: str | os.PathLike[str], tokens: array[int], kv: Any, talk: ConversationState | None,
+    sampled: array[int] | None = None, lost: array[int] | None = None, sampler: Any = None, durable: bool = True,
+    seconds: float = 0.0,
+) -> None:
+    """The same for the parts of a state.  Without a talk it is a beginning that many share.
+
+    ``durable``: the file is on the disk afterwards; else a power failure may leave a damaged one.  ``seconds``: that
+    reading its tokens takes on this machine; see :func:`load_cache`.  0: not known.
+    """
+    talk = talk or ConversationState()
     path = os.path.realpath(os.fspath(path))  # a link stays a link
     mode = _replaceable(path)
     if not all(map(_message, talk.messages)):
         raise UsageError(f"saved messages must have a role ({', '.join(ROLES)}) and a content, and of more only "
                          "tool_calls in OpenAI's form")
-    kv, tokens = (state.kv, state.tokens) if state else (None, array("i"))
     n_tokens, most = kv.counters if kv else (0, 0)
     states = kv.states if kv else []
     facts = {
@@ -81,12 +108,13 @@ def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, ta
         "n_tokens": n_tokens,
         "most": most,
         **({"states": states} if states else {}),
-        "sampled": list(state.sampled) if state else [],
-        "lost": lost,
+        "sampled": list(sampled or ()),
+        "lost": list(lost or ()),
         "seed": talk.seed & (1 << 64) - 1,  # as many bits as the sampler looks at
-        "sampler": list(state.sampler.state) if state else None,
+        "sampler": None if sampler is None else list(sampler.state),
         "messages": list(talk.messages),
         "forgotten": talk.forgotten,
+        **({"seconds": round(min(seconds, MOST_SECONDS), 3)} if seconds else {}),
     }
     header = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode()
     if len(header) > HEADER_LIMIT:
@@ -110,13 +138,15 @@ def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, ta
                     file.write(part)
                 file.write(_CRC.pack(crc))
                 file.flush()
-                os.fsync(fd)
+                if durable:
+                    os.fsync(fd)
                 os.replace(temporary, path)
                 renamed = True
             finally:
                 if not renamed:
                     os.unlink(temporary)
-        _sync_folder(os.path.dirname(path))
+        if durable:
+            _sync_folder(os.path.dirname(path))
     except OSError as error:
         raise EdgeError(f"cannot write {path}: {error.strerror}") from None
 
@@ -130,8 +160,9 @@ def _replaceable(path: str) -> int:
     try:
         facts = os.stat(path)
         if stat.S_ISREG(facts.st_mode):
-            if is_session(path, empty=True):
-                return stat.S_IMODE(facts.st_mode)
+            with open(path, "rb") as file:
+                if file.read(len(MAGIC)) in (MAGIC, b""):  # of any version; or nothing is in it
+                    return stat.S_IMODE(facts.st_mode)
     except FileNotFoundError:
         if not os.path.isdir(os.path.dirname(path)):
             raise UsageError(f"cannot write {path}: the folder does not exist") from None
@@ -139,12 +170,6 @@ def _replaceable(path: str) -> int:
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
     raise UsageError(f"{path} is not a session file, and will not be replaced")
-
-
-def is_session(path: str, empty: bool = False) -> bool:
-    """Whether a file begins as a session file of any version; ``empty``: or has nothing in it.  Raises OSError."""
-    with open(path, "rb") as file:
-        return file.read(len(MAGIC)) in ((MAGIC, b"") if empty else (MAGIC,))
 
 
 def remove_abandoned(path: str) -> None:
@@ -170,7 +195,7 @@ def _sync_folder(folder: str) -> None:
 # ---- load -----------------------------------------------------------------------------------------------------------
 
 
-def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, Talk]:
+def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, ConversationState]:
     """The state and the talk in a session file.
 
     Raises InvalidFile if the file is damaged or of another version, model or KV plan; UsageError if it cannot be read;
@@ -186,57 +211,71 @@ def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, Talk]:
         return state, _talk(facts)
 
 
-def load_cache(space: KVSpace, path: str | os.PathLike[str]) -> tuple[array[int], array[int], Talk, Any]:
+def load_cache(
+    space: KVSpace, path: str | os.PathLike[str] | Part
+) -> tuple[array[int], array[int], ConversationState, Any]:
     """(tokens, sampled token, talk, KV cache) of a session file, without a state of the session.
 
-    Raises as :func:`load`, and MemoryError.
+    Raises as :func:`load`, MemoryError, and Slow if reading the tokens takes less time, as far as that is known.
     """
     with _opened(space, path) as reader:
         facts = _header(space, reader)
+        if facts.get("seconds"):
+            reader.hurry(max(LEAST_SECONDS, facts["seconds"]))
         kv = space.new_cache()
         return _body(space, reader, facts, kv), array("i", facts["sampled"]), _talk(facts), kv
 
 
-def head(space: KVSpace, path: str | os.PathLike[str]) -> tuple[array[int], array[int], Talk]:
-    """The same without the KV cache, which is neither read nor checked."""
-    with _opened(space, path) as reader:
-        facts = _header(space, reader)
+def head(
+    space: KVSpace, path: str | os.PathLike[str] | Part, checked: bool = True
+) -> tuple[array[int], array[int], ConversationState]:
+    """The same without the KV cache, which is neither read nor checked.  ``checked``: whether it is made sure that the
+    file is of this model, whose fingerprint takes a while.
+    """
+    with _opened(space, path, checked) as reader:
+        facts = _header(space, reader, checked)
         return _tokens(space, reader, facts), array("i", facts["sampled"]), _talk(facts)
 
 
-def _talk(facts: dict[str, Any]) -> Talk:
-    return Talk(facts["messages"], facts["forgotten"], facts["seed"])
+def _talk(facts: dict[str, Any]) -> ConversationState:
+    return ConversationState(facts["messages"], facts["forgotten"], facts["seed"])
 
 
 @contextmanager
-def _opened(space: KVSpace, path: str | os.PathLike[str]) -> Iterator[_Reader]:
+def _opened(space: KVSpace, path: str | os.PathLike[str] | Part, checked: bool = True) -> Iterator[_Reader]:
     """A session file; what is wrong with it is said with its name."""
-    name = os.fspath(path)
-    _ = space.model.fingerprint  # its errors are not about this file
+    name = path.path if isinstance(path, Part) else os.fspath(path)
+    _ = checked and space.model.fingerprint  # its errors are not about this file
     try:
         # a pipe must not make us wait
         with open(name, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode):
                 raise InvalidFile("not a file")
-            yield _Reader(file, facts.st_size)
+            if isinstance(path, Part):
+                file.seek(path.start)
+            yield _Reader(file, path.nbytes if isinstance(path, Part) else facts.st_size)
     except InvalidFile as error:
         raise type(error)(f"session file {name}: {error}") from None
     except OSError as error:
         raise UsageError(f"cannot read session file {name}: {error.strerror}") from None
 
 
-def sinks_of(path: str | os.PathLike[str]) -> int | None:
-    """The sinks of the session in a file; None if unknown: loading it will raise the error."""
+def made_with(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The sinks, ctx and kv of the session in a file, as arguments of :func:`edge.load`; {} if unknown: loading
+    it will raise the error.
+    """
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             magic, version, length = _START.unpack(file.read(_START.size))
             if magic != MAGIC or version != VERSION or length > HEADER_LIMIT:
-                return None
-            sinks = _facts(file.read(_CRC.size + length)[_CRC.size :])["kv"].get("sinks")
-    except (OSError, struct.error, InvalidFile):
-        return None
-    return sinks if _natural(sinks, 1 << 20) else None
+                return {}
+            plan = _facts(file.read(_CRC.size + length)[_CRC.size :])["kv"]
+        found = {"sinks": plan.get("sinks"), "ctx": plan.get("n_ctx"), "kv": plan.get("kv_type")}
+        parse_kv_type(found["kv"])
+    except (OSError, struct.error, EdgeError, AttributeError, TypeError):
+        return {}
+    return found if _natural(found["sinks"], 1 << 20) and _natural(found["ctx"], 1 << 24) else {}
 
 
 class _Reader:
@@ -247,6 +286,11 @@ class _Reader:
         self.at = 0  # bytes read
         self.crc = 0
         self._file = file
+        self._begun, self._most = time.perf_counter(), float("inf")
+
+    def hurry(self, seconds: float) -> None:
+        """From now on, raise Slow once it is clear that all of it takes longer."""
+        self._begun, self._most = time.perf_counter(), seconds
 
     def fill(self, view: memoryview) -> None:
         """Read into a writable buffer."""
@@ -256,6 +300,9 @@ class _Reader:
             if not n:
                 raise InvalidFile("ends too early")
             at += n
+            spent = time.perf_counter() - self._begun
+            if spent > self._most / 4 and spent * self.size > self._most * (self.at + at):
+                raise Slow("the disk is slower than the model")
         self.at += len(view)
         self.crc = zlib.crc32(view, self.crc)
 
@@ -272,7 +319,7 @@ class _Reader:
             raise InvalidFile("damaged (its checksum is wrong)")
 
 
-def _header(space: KVSpace, reader: _Reader) -> dict[str, Any]:
+def _header(space: KVSpace, reader: _Reader, checked: bool = True) -> dict[str, Any]:
     """The header of a file for this model and plan; the reader is then at the tokens."""
     if reader.size < _START.size + 2 * _CRC.size:
         raise InvalidFile("not a session file, or cut off at its beginning")
@@ -280,8 +327,7 @@ def _header(space: KVSpace, reader: _Reader) -> dict[str, Any]:
     if magic != MAGIC:
         raise InvalidFile("not a session file")
     if version != VERSION:
-        kind = Outdated if version < VERSION else Foreign
-        raise kind(f"version {version} of the format; this program reads {VERSION}")
+        raise Foreign(f"version {version} of the format; this program reads {VERSION}")
     if length > min(HEADER_LIMIT, reader.size):
         raise InvalidFile("damaged (the length of its header is impossible)")
     start = reader.crc
@@ -291,13 +337,13 @@ def _header(space: KVSpace, reader: _Reader) -> dict[str, Any]:
         raise InvalidFile("damaged (the checksum of its header is wrong)")
     facts = _facts(header)
     config = space.model.config
-    if facts["model"] != space.model.fingerprint:
+    if checked and facts["model"] != space.model.fingerprint:
         other = _short(facts["name"])
         same = "of the same name" if other == config.name else f"({other}, not this {config.name})"
         raise Foreign(f"made with another model {same}")
     plan = plan_of(space)
-    if {"hadamard": False, **facts["kv"]} != plan:  # older files do not have this key
-        raise Foreign(f"made for another KV cache: {_advice({'hadamard': False, **facts['kv']}, plan)}")
+    if facts["kv"] != plan:
+        raise Foreign(f"made for another KV cache: {_advice(facts['kv'], plan)}")
     if facts["n_tokens"] * 4 > reader.size:
         raise InvalidFile("damaged (its number of tokens is wrong)")
     return facts
@@ -336,7 +382,7 @@ def plan_of(space: KVSpace) -> dict[str, Any]:
     windows, shape, snapshots = plan.pop("windows"), plan.pop("recurrent"), plan.pop("snapshots")  # the model's own
     return {**plan, "budgets": budgets, "shape": list(c.kv_shape),
             **({"windows": list(windows)} if windows else {}),
-            **({"recurrent": list(shape), "snapshots": snapshots} if shape else {})}  # fmt: skip
+            **({"recurrent": list(shape), "snapshots": snapshots} if shape else {})}
 
 
 def _advice(made: dict[str, Any], here: dict[str, Any]) -> str:
@@ -461,6 +507,9 @@ def _facts(header: bytes | bytearray) -> dict[str, Any]:
             raise InvalidFile(f"damaged ({key} in its header is wrong)")
     if not _states(facts.get("states", [])):
         raise InvalidFile("damaged (states in its header is wrong)")
+    seconds = facts.get("seconds", 0)
+    if type(seconds) not in (int, float) or not 0 <= seconds <= MOST_SECONDS:
+        raise InvalidFile("damaged (seconds in its header is wrong)")
     return facts
 
 

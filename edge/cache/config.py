@@ -1,17 +1,16 @@
-"""KVConfig: options of the KV cache.  KVPlan: the exact memory they need, computed before anything is allocated.
-
-Bytes come from :meth:`pyx.kv.KVCache.bytes_for`; the formula is not repeated here.
+"""KVConfig: the options of the context and the KV cache, and how a plan follows from them (edge/cache/plan.py), or a
+refusal: what is needed, what would fit, what was probably meant.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 from edge.amounts import count, human, meant_size, parse_size
+from edge.cache.plan import DEFAULT_SINKS, LEAST_CTX, PAGE, PROGRAM_VARIES, KVPlan
 from edge.cache.policy import (
     POLICIES,
     POSITIONS,
@@ -21,10 +20,11 @@ from edge.cache.policy import (
     parse_layers,
     read_budget,
     without_layers,
-)  # fmt: skip
+)
 from edge.config import ModelConfig
-from edge.errors import MemoryRefused, UsageError
-from edge.model.footprint import Footprint, installed_memory
+from edge.errors import MemoryRefused, UsageError, check_among, check_whole
+from edge.machine.memory import installed_memory
+from edge.model.footprint import Footprint
 
 #: KV types that ``memory`` may choose, the most exact first
 PREFERRED = ("f32", "f16", "int8", "int8:int4", "int4")
@@ -32,16 +32,13 @@ PREFERRED = ("f32", "f16", "int8", "int8:int4", "int4")
 HADAMARD = ("auto", "on", "off")
 
 DEFAULT_CTX = 2048
-DEFAULT_SINKS = 4
 #: of the memory that is free with everything planned, one in so many bytes may be taken for conversations that wait
 FREE_SHARE = 4
-LEAST_CTX = 256  # `memory` never picks a context shorter than this by itself
 SENSIBLE = 64  # tokens that a short question takes, with its template and its answer
-PAGE = 32
 #: pages kept after they leave a window, so that an undo in a long conversation need not read all of it again; for long
 #: windows only
 SPARE_PAGES, SPARE_FROM = 2, 512
-#: earlier states of gated delta layers that a session keeps beside the latest two: behind the system prompt, and where
+#: earlier states of gated delta layers that a session keeps besides the latest two: behind the system prompt, and where
 #: the latest turns began and ended; going back elsewhere reads again from the one before
 SNAPSHOTS = 4
 DEFAULT_OFFLOAD = "256M"
@@ -49,15 +46,14 @@ DEFAULT_OFFLOAD = "256M"
 A_SLIP = 1_000_000
 #: bytes that every model needs more than, for suggestions: ``--memory 2`` is not 2 MB
 LEAST_MEMORY = 20_000_000
-#: an answer of at least this many tokens counts as endless
-ENDLESS = 1 << 15
+
 
 def parse_kv_type(value: str) -> str:
-    """A KV type as users write it (``int8``, ``q8_0``, ``KEYS:VALUES``) in the form of :class:`pyx.kv.KVCache`.
+    """A KV type as users write it (``int8``, ``q8_0``, ``KEYS:VALUES``) in the form of :class:`pyx.kv.cache.KVCache`.
 
     Raises UsageError for an unknown type.
     """
-    from pyx.page import page_types
+    from pyx.kv.page import page_types
 
     try:
         return page_types(value)
@@ -65,14 +61,16 @@ def parse_kv_type(value: str) -> str:
         raise UsageError(str(error)) from None
 
 
-def _one_of(names: Iterable[str]) -> str:
-    return f"it must be one of {', '.join(names)}"
+def meant_limit(memory: str | int | None) -> str:
+    """The question whether another unit was meant by ``memory``; "" if none would give a sensible limit."""
+    size = meant_size(memory or "", LEAST_MEMORY, installed_memory())
+    return f"did you mean {size}?" if size else ""
 
 
 def smaller(kv_type: str, config: ModelConfig) -> tuple[str, ...]:
     """The type itself, then those of PREFERRED that need less memory for this model."""
-    from pyx.kv import KVCache
-    from pyx.page import NAMES
+    from pyx.kv.cache import KVCache
+    from pyx.kv.page import NAMES
 
     def size(each: str) -> int:
         one, two = (KVCache.bytes_for(1, 1, config.head_dim, pages * PAGE, each) for pages in (1, 2))
@@ -80,132 +78,6 @@ def smaller(kv_type: str, config: ModelConfig) -> tuple[str, ...]:
 
     known = [each for each in PREFERRED if all(part in NAMES for part in each.split(":"))]
     return (kv_type, *(each for each in known if size(each) < size(kv_type)))
-
-
-class KVPlan(NamedTuple):
-    """The memory plan: the KV cache of a session, and the memory of the process with all planned sessions."""
-
-    n_ctx: int
-    kv_type: str
-    window: int  # 0: everything up to n_ctx is kept
-    sinks: int
-    kv_bytes: int  # of one context
-    overflow: str
-    footprint: Footprint
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()  # those of the notes that concern the answers: to be seen unasked
-    policy: str = "recent"  # what goes when room is needed, see edge.cache.policy
-    positions: str = "absolute"
-    budgets: tuple[tuple[int, ...], ...] | None = None  # tokens kept, for each layer and KV head
-    spare: int = 0  # additional pages, so that an undo can go back
-    hadamard: bool = False  # keys are rotated before they are stored
-    windows: tuple[int, ...] | None = None  # of the model itself: tokens that each layer sees at most, 0: all
-    recurrent: tuple[int, int, int, int, int] | None = None  # of its gated delta layers, see ModelConfig
-    snapshots: int = 0  # earlier states of these that a session keeps
-    limit: int | None = None  # bytes that the whole process may take
-    offload: tuple[str, int] | None = None  # folder and bytes of a file for each session: pages that left the window
-    parallel: int | None = None  # contexts held at the same time; None: one is planned, and more may be
-    aside: int = 0  # bytes for conversations that wait to be continued; with a limit, they take what it leaves
-
-    @property
-    def room(self) -> int | None:
-        """Most bytes for the KV pages of all sessions together; None: limited only by each session's own cache."""
-        if self.limit is not None:
-            return max(0, self.limit - self.footprint.total - (self.sessions - self.kv_total))
-        return None if self.parallel is None else self.kv_total + self.aside
-
-    @property
-    def recalled(self) -> int:
-        """Number of latest tokens that an endless answer keeps: all that it attends to, and those where drafts are
-        looked up.
-        """
-        return max(self.n_ctx + (self.spare + 1) * PAGE, 8192)
-
-    def endless(self, penalised: int = 0) -> int:
-        """Length of an answer in tokens from which only the :attr:`recalled` latest tokens are kept; 1 << 62 (never) if
-        older ones are needed.
-
-        They are needed without a window, with ``offload`` (undo restores their pages), and for penalties.
-        ``penalised``: the number of latest tokens that penalties use, -1 for all.
-        """
-        if not self.window or self.offload or not 0 <= penalised <= self.recalled:
-            return 1 << 62
-        return max(ENDLESS, 2 * self.recalled)
-
-    @property
-    def for_grammars(self) -> int | None:
-        """Most bytes for answers that follow a grammar; None: no limit."""
-        return None if self.limit is None else self.limit - self.total_bytes + self.footprint.vocabulary
-
-    @property
-    def cache(self) -> dict[str, Any]:
-        """Arguments of :class:`pyx.kv.KVCache` after the model's shape."""
-        names = ("n_ctx", "kv_type", "window", "sinks", "budgets", "policy", "positions", "spare", "hadamard",
-                 "windows", "recurrent", "snapshots")  # fmt: skip
-        return {name: getattr(self, name) for name in names}
-
-    @property
-    def total_bytes(self) -> int:
-        """Resident bytes of the process once all planned sessions have been used."""
-        return self.footprint.total + self.sessions + self.aside
-
-    @property
-    def sessions(self) -> int:
-        """Bytes of all planned sessions: KV caches, and logits and samplers of those beyond the first."""
-        return self.kv_total + ((self.parallel or 1) - 1) * self.footprint.session
-
-    @property
-    def kv_total(self) -> int:
-        """Bytes of the KV caches of all planned sessions."""
-        return self.kv_bytes * (self.parallel or 1)
-
-    def read_at(self, depth: float) -> float:
-        """Bytes of keys, values and states that a token behind ``depth`` others reads."""
-        from pyx.recurrent import bytes_for
-
-        held, state = self.kv_bytes, 0
-        if self.recurrent:
-            held -= bytes_for(self.recurrent, self.snapshots)
-            state = bytes_for(self.recurrent, -1)  # of the latest two, the one it continues
-        return state + held * min(1.0, depth / self.n_ctx)
-
-    def lines(self) -> list[str]:
-        """The plan as a table, one text per row."""
-        f = self.footprint
-        ring = ""
-        if self.window + self.sinks < self.n_ctx and self.window:
-            ring = f", window {self.window}, sinks {self.sinks}"
-        elif self.window and self.sinks > DEFAULT_SINKS:
-            ring = f", the first {self.sinks} are never dropped"
-        ring += f", policy {self.policy}" if self.policy != "recent" else ""
-        ring += ", keys rotated" if self.hadamard else ""
-        ring += ", positions as in the cache" if self.positions == "cache" else ""
-        ring += f", budgets of {min(map(min, self.budgets))} to {max(map(max, self.budgets))}" if self.budgets else ""
-        if self.windows:
-            near = [n for n in self.windows if n]
-            ring += f"; {len(near)} of {len(self.windows)} layers keep {near[0]}"
-        if self.recurrent:
-            ring += f"; states of {count(self.recurrent[0], 'layer')} with {self.snapshots} snapshots"
-        several = f"{self.parallel} contexts of " if self.parallel and self.parallel > 1 else ""
-        rows = [
-            ("weights", f.mapped, "mapped from the file"),
-            ("weights", f.allocated, "copied"),
-            ("experts", f.experts, "mapped from the file" + (
-                f"; {human(f.on_disk)} more stay on disk and are read when a token needs them" if f.on_disk else "")),
-            ("head", f.head_mapped, "mapped from the file"),
-            ("head", f.head_allocated, "converted"),
-            ("kv", self.kv_total, f"{several}{self.n_ctx} tokens, {self.kv_type}{ring}"),
-            ("waiting", self.aside, "conversations that may be continued"),
-            ("scratch", f.scratch + self.sessions - self.kv_total, "activations, logits"),
-            ("grammar", f.vocabulary, "vocabulary and forms for --schema, --regex, --choice, --grammar"),
-            ("program", f.program, "interpreter, libraries, tokenizer"),
-            ("total", self.total_bytes, ""),
-        ]
-        return [
-            f"{name:<8}{n / 1e6:>9.1f} MB  {what}".rstrip()
-            for name, n, what in rows
-            if n >= 50_000 or name in ("kv", "total")  # less is 0.0 MB
-        ]
 
 
 @dataclass(frozen=True, repr=False)
@@ -225,8 +97,9 @@ class KVConfig:
     at most ``kv_offload_size``, so that undo need not read the text again.  ``kv_hadamard``: whether keys are rotated
     before they are stored; "auto": if their type benefits.  ``parallel``: the number of answers at the same time, each
     with its own context; memory is planned for that many, and no more run.  None: memory is planned for one, and as
-    many run as the memory allows.  ``aside``: without a limit, conversations that wait may take the memory of so many
-    contexts more, but no more than a quarter of what is free.  ``exact``: a limit never chooses a smaller KV type.
+    many run as the memory allows.  ``spare_contexts``: without a limit, conversations that wait may take the memory of
+    so many contexts more, but no more than a quarter of what is free.  ``exact``: a limit never chooses a smaller KV
+    type.
 
     Raises UsageError for values that are not valid or cannot be combined.
     """
@@ -246,7 +119,7 @@ class KVConfig:
     kv_offload_size: str | int = DEFAULT_OFFLOAD
     kv_hadamard: str = "auto"
     parallel: int | None = None
-    aside: int = 0
+    spare_contexts: int = 0
     exact: bool = False
 
     def __repr__(self) -> str:
@@ -254,11 +127,14 @@ class KVConfig:
         return f"KVConfig({', '.join(f'{each.name}={getattr(self, each.name)!r}' for each in changed)})"
 
     def __post_init__(self) -> None:
+        for name in ("kv_budget", "kv_offload"):  # paths of any kind
+            if isinstance(given := getattr(self, name), os.PathLike):
+                object.__setattr__(self, name, os.fspath(given))
         parse_kv_type(self.kv)
         limit = parse_size(self.memory)
         number = str(self.memory).upper().rstrip(" B")
         if limit is not None and limit < A_SLIP and number[-1:].isdigit():
-            hint = self._meant() or "write it like 1500M, 1.5G or 800MiB"
+            hint = meant_limit(self.memory) or "write it like 1500M, 1.5G or 800MiB"
             raise UsageError(f"is {number.strip()}, in bytes", argument="memory", hint=hint)
         parse_size(self.kv_offload_size, "kv_offload_size")
         if self.kv_offload is not None:
@@ -266,38 +142,26 @@ class KVConfig:
                 raise UsageError("cannot be used with the policy heavy, which has no window", argument="kv_offload")
             if not os.access(self.kv_offload, os.W_OK | os.X_OK) or not os.path.isdir(self.kv_offload):
                 raise UsageError(f"is {self.kv_offload!r}", argument="kv_offload", hint="it must be a writable folder")
-        if self.overflow not in ("slide", "stop"):
-            raise UsageError(f"is {self.overflow!r}", argument="overflow", hint="it must be slide or stop")
-        if self.positions not in POSITIONS:
-            raise UsageError(f"is {self.positions!r}", argument="positions", hint=_one_of(POSITIONS))
-        if self.kv_policy not in POLICIES:
-            raise UsageError(f"is {self.kv_policy!r}", argument="kv_policy", hint=_one_of(POLICIES))
+        check_among(self.overflow, "overflow", ("slide", "stop"))
+        check_among(self.positions, "positions", POSITIONS)
+        check_among(self.kv_policy, "kv_policy", POLICIES)
+        check_among(self.kv_hadamard, "kv_hadamard", HADAMARD)
         if self.positions == "cache" and self.kv_policy != "recent":
             raise UsageError(f"cache needs the policy recent, not {self.kv_policy}", argument="positions")
-        if self.kv_hadamard not in HADAMARD:
-            raise UsageError(f"is {self.kv_hadamard!r}", argument="kv_hadamard", hint=_one_of(HADAMARD))
         parse_layers(self.kv_drop_layers, "kv_drop_layers")
         for name, value, least, most in (
             ("ctx", self.ctx, 1, 1 << 24),
             ("window", self.window or None, 1, 1 << 24),
             ("sinks", self.sinks, 0, 1 << 20),
             ("parallel", self.parallel, 1, 1 << 10),
-            ("aside", self.aside, 0, 1 << 10),
+            ("spare_contexts", self.spare_contexts, 0, 1 << 10),
         ):
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most
-            ):
-                hint = f"it must be a whole number from {least} to {most}"
-                raise UsageError(f"is {value!r}", argument=name, hint=hint)
-        if self.aside and self.parallel is None:
-            raise UsageError("limits conversations only with parallel", argument="aside", hint="give both")
+            if value is not None:
+                check_whole(value, name, least, most)
+        if self.spare_contexts and self.parallel is None:
+            raise UsageError("limits conversations only with parallel", argument="spare_contexts", hint="give both")
         if self.ctx is not None and self.kv_budget is None:
             self._shape(self.ctx)
-
-    def _meant(self) -> str:
-        """The question whether another unit was meant by ``memory``; "" if none would give a sensible limit."""
-        size = meant_size(self.memory or "", LEAST_MEMORY, installed_memory())
-        return f"did you mean {size}?" if size else ""
 
     def pinning(self, n: int, n_ctx_train: int) -> KVConfig:
         """The same options with the ``n`` tokens of a system prompt as sinks, so that it is never dropped.
@@ -310,7 +174,7 @@ class KVConfig:
         if (
             n > room or self.sinks is not None or self.kv_budget is not None or self.kv_policy == "quarter"
             or (not self.window and self.overflow == "stop")
-        ):  # fmt: skip
+        ):
             return self
         return dataclasses.replace(self, sinks=max(n, DEFAULT_SINKS))
 
@@ -341,13 +205,14 @@ class KVConfig:
         footprint = footprint or Footprint()
         limit = parse_size(self.memory)
         wanted = parse_kv_type(self.kv)
+        varies = PROGRAM_VARIES if self.ctx is None else 0  # what is chosen now must fit at the next start, too
         default = max(min(DEFAULT_CTX, config.n_ctx_train), self.window + (self.sinks or 0))
         if self.window and self.sinks is None:
             default = max(default, self.window + DEFAULT_SINKS)
 
         def beyond(plan: KVPlan) -> int:
             """Bytes that are too many, if that is positive."""
-            over = 0 if limit is None else plan.total_bytes - limit
+            over = 0 if limit is None else plan.total_bytes + varies - limit
             if available is not None and not self.force_memory:
                 over = max(over, plan.footprint.coming + plan.sessions - available)
             return over
@@ -366,7 +231,8 @@ class KVConfig:
         if fits(first):
             if limit is None and available is not None:
                 free = max(0, available - first.footprint.coming - first.sessions)
-                return first._replace(aside=min(self.aside * first.kv_bytes, free // FREE_SHARE))
+                return first._replace(
+                    waiting_bytes=min(self.spare_contexts * first.kv_bytes, free // FREE_SHARE))
             return first
         if limit is not None:
             best = self._largest(make, fits, types, first.n_ctx)
@@ -377,8 +243,8 @@ class KVConfig:
     def _plan_for(
         self, config: ModelConfig, footprint: Footprint, n_ctx: int, kv_type: str, notes: tuple[str, ...]
     ) -> KVPlan:
-        from pyx.kv import KVCache
-        from pyx.page import MARKS, hadamard_helps
+        from pyx.kv.cache import KVCache
+        from pyx.kv.page import MARKS, hadamard_helps
 
         works, gains = hadamard_helps(kv_type, config.head_dim)
         budget = read_budget(self.kv_budget, config) if isinstance(self.kv_budget, str) else self.kv_budget
@@ -392,7 +258,7 @@ class KVConfig:
             raise UsageError(
                 f"heavy cannot be used with this model, whose layers see the latest {near} tokens by themselves",
                 argument="kv_policy", hint="use recent",
-            )  # fmt: skip
+            )
         shortest = min((n for n in (window, near) if n), default=0)
         spare = min(SPARE_PAGES, shortest // SPARE_FROM) if self.kv_policy == "recent" and keep is None else 0
         plan = KVPlan(
@@ -401,7 +267,7 @@ class KVConfig:
             parallel=self.parallel, hadamard={"auto": gains, "on": works, "off": False}[self.kv_hadamard],
             windows=config.windows, recurrent=config.recurrent_shape,
             snapshots=SNAPSHOTS if config.recurrent else 0,
-        )  # fmt: skip
+        )
         kv_bytes = KVCache.bytes_for(*config.kv_shape, **plan.cache)
         remarks = list(notes)
         remarks += [f"KV type {each} is {MARKS[each]}" for each in dict.fromkeys(kv_type.split(":")) if each in MARKS]
@@ -425,8 +291,8 @@ class KVConfig:
         for what, n in (("context", n_ctx), ("window", self.window or SENSIBLE)):
             if n < SENSIBLE:
                 warnings.append(
-                    f"a {what} of {count(n, 'token')} is too small for a question and its answer; use at least "
-                    f"{SENSIBLE}"
+                    f"a {what} of {count(n, 'token')} hardly holds a question and its answer, so answers may be cut "
+                    f"short or forget; use at least {SENSIBLE}"
                 )
         offload = self._offload(plan, config)
         if offload and not window:
@@ -441,7 +307,7 @@ class KVConfig:
         """Folder and size in bytes of the file for pages that leave the window.  Raises UsageError if it cannot hold
         one page of each head.
         """
-        from pyx.kv import KVCache
+        from pyx.kv.cache import KVCache
 
         if self.kv_offload is None:
             return None
@@ -458,7 +324,7 @@ class KVConfig:
     ) -> KVPlan | None:
         """The longest context that the limit allows, with the first of the types for which there is one."""
         for kv_type in types:
-            least = max(min(LEAST_CTX, n_ctx), self.window + (self.sinks or 0), (self.sinks or 0) + 1)
+            least = max(min(LEAST_CTX, n_ctx), self._least)
             shorter = range(n_ctx // PAGE * PAGE, least - 1, -PAGE) if self.ctx is None and not self.window else ()
             for length in dict.fromkeys((n_ctx, *shorter)):
                 notes = []
@@ -471,21 +337,21 @@ class KVConfig:
                     return plan
         return None
 
+    @property
+    def _least(self) -> int:
+        """Tokens of the shortest context that holds the window and the sinks."""
+        sinks = self.sinks or 0
+        return sinks + max(self.window, 1)
+
     def _refusal(
-        self,
-        plan: KVPlan,
-        make: Callable[..., KVPlan],
-        fits: Callable[[KVPlan], bool],
-        types: Sequence[str],
-        n_ctx_train: int,
-        limit: int | None,
-        available: int | None,
+        self, plan: KVPlan, make: Callable[..., KVPlan], fits: Callable[[KVPlan], bool], types: Sequence[str],
+        n_ctx_train: int, limit: int | None, available: int | None,
     ) -> str:
         """The message: what is needed, what is available, what would fit, how to override.
 
         No context is proposed that is longer than the model was trained on.
         """
-        smallest, least = types[-1], max(PAGE, self.window + (self.sinks or 0), (self.sinks or 0) + 1)
+        smallest, least = types[-1], max(PAGE, self._least)
         longest = min(plan.n_ctx, max(n_ctx_train, least))
         shorter = f"--ctx {longest} " if longest < plan.n_ctx else ""
         for kv_type in types:
@@ -500,15 +366,16 @@ class KVConfig:
         several = f"{plan.parallel} x " if plan.parallel and plan.parallel > 1 else ""
         context = f"{several}{count(plan.n_ctx, 'token')} of context ({plan.kv_type}) take {human(plan.kv_total)}"
         if limit is not None and plan.total_bytes > limit:
-            fixed = plan.footprint.total
+            fixed, total = human(plan.footprint.total), human(plan.total_bytes)
             slip = limit < A_SLIP
             given = self.memory if slip else human(limit)
-            why = f"the model takes {human(fixed)}, {context}: {human(plan.total_bytes)} in all; the limit is {given}"
-            if slip and (meant := self._meant()):
+            why = f"program and model take {fixed}, {context}: {total} in all; the limit is {given}"
+            if slip and (meant := meant_limit(self.memory)):
                 return f"{why}; {meant}"
-            least_bytes = make(max(1, min(least, plan.n_ctx)), smallest).total_bytes
-            small = f"; the shortest context needs {human(least_bytes)}: raise the limit, or use a smaller model"
-            return why + (text or small)
+            shortest = plan.n_ctx if self.ctx else max(min(LEAST_CTX, plan.n_ctx), least)  # as _largest chooses
+            varies = PROGRAM_VARIES if self.ctx else 2 * PROGRAM_VARIES  # one for the next start, one as plan() leaves
+            need = -(-(make(shortest, smallest).total_bytes + varies) // 10**6)
+            return why + (text or f"; it works from --memory {need}M on: raise the limit, or use a smaller model")
         coming, free = plan.footprint.coming, human(available or 0)
         why = f"the model takes {human(coming)} more, {context}: {human(coming + plan.sessions)} in all; {free} is free"
         return f"{why}{text}; --force-memory tries anyway"

@@ -12,16 +12,16 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-from edge.cache.config import KVPlan
+from edge.cache.plan import KVPlan
 from edge.cache.state import KVState
 from edge.errors import MemoryRefused
 from edge.model.drafting import OFF, Drafting
 from edge.model.model import Model
-from edge.threads import with_locks
+from edge.threads import anew
 
 
 class KVSpace:
-    """The KV caches of one model.  ``new_cache``: makes caches instead of :class:`pyx.kv.KVCache`; for tests."""
+    """The KV caches of one model.  ``new_cache``: makes caches instead of :class:`pyx.kv.cache.KVCache`; for tests."""
 
     def __init__(
         self, model: Model, plan: KVPlan, drafting: Drafting = OFF, new_cache: Callable[[], Any] | None = None
@@ -35,11 +35,7 @@ class KVSpace:
         self._states: weakref.WeakSet[KVState] = weakref.WeakSet()
         self._clock = 0
         self._charged = 0  # bytes of the room that are not for pages
-        with_locks(self)
-
-    def make_locks(self) -> None:
-        """New locks, see :mod:`edge.threads`."""
-        self._lock = threading.RLock()  # the garbage collector may end an answer while it is held
+        self._lock = anew(self, "_lock", threading.RLock)  # the garbage collector may end an answer while it is held
 
     def share_pages(self) -> None:
         """From now on, caches take their pages from one pool, so that several caches can hold the same pages."""
@@ -49,8 +45,8 @@ class KVSpace:
         """An empty KV cache with the planned size; with another ``plan``, outside the pool, for comparisons."""
         if self._new_cache is not None:
             return self._new_cache()
-        from pyx.kv import KVCache
-        from pyx.pool import PagePool
+        from pyx.kv.cache import KVCache
+        from pyx.kv.pool import PagePool
 
         pool = None
         if plan is None and self._pooled:
@@ -64,7 +60,7 @@ class KVSpace:
 
     def new_sampler(self, seed: int) -> Any:
         """The random numbers and tables of one state."""
-        from pyx.sampler import Sampler
+        from pyx.tokens.sampler import Sampler
 
         return Sampler(self.model.config.n_vocab, seed, self.model.unused)
 
@@ -100,7 +96,7 @@ class KVSpace:
             state.used, state.busy = self._clock, False
 
     def charge(self, nbytes: int) -> None:
-        """What :class:`edge.cache.store.Store` takes beside pages is taken from what pages may take."""
+        """What :class:`edge.cache.store.Store` takes apart from pages is taken from what pages may take."""
         with self._lock:
             self._charged = nbytes
             if self.pool is not None and self.plan.room is not None:

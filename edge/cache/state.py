@@ -4,8 +4,8 @@ there.
 Everything here keeps the cache and the list of tokens consistent.  A new prompt is compared with these tokens: the
 common beginning stays, the rest is cropped and evaluated.
 
-Nothing here runs a step.  Tokens to evaluate are returned as a :class:`edge.model.model.Segment`, and the caller has
-them evaluated, together with the segments of other answers (edge/session/scheduler.py).
+Nothing here runs a step.  Tokens to evaluate are returned as a :class:`pyx.step.transformer.Segment`, and the caller
+has them evaluated, together with the segments of other answers (edge/session/scheduler.py).
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from array import array
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
-from edge.cache.config import PAGE
-from edge.model.model import Model, Segment
+from edge.cache.plan import PAGE
+from edge.model.model import Model
+from pyx.step.transformer import Segment
 
 # A chunk is the time within which cancel() and a timeout act.  Measured on a 2B model, one thread: chunks of 8, 16, 32,
 # 64, 128 tokens reach 73, 86, 93, 97, 100 % of the speed, so slow boards get 16 and fast ones more.
@@ -30,7 +31,7 @@ FEW_ROWS = 8
 OnPrefill = Callable[[int, int, int], None]
 
 
-class Talk(NamedTuple):
+class ConversationState(NamedTuple):
     """What a session has besides its state; empty for a beginning that many share."""
 
     messages: Sequence[dict[str, Any]] = ()
@@ -114,12 +115,13 @@ class KVState:
         self._ids = [memoryview(one)[: n + 1] for n in range(n_row)]
         self._rows = [rows[i * n_vocab : (i + 1) * n_vocab] for i in range(n_row)]
         self._many = [rows[: (n + 1) * n_vocab] for n in range(n_row)]
-        self._company = 1  # segments of the latest step
+        self._n_in_step = 1  # segments of the latest step
         self._one: Segment | None = None  # of a single token
         self._row = -1  # where the logits of the token at hand are, if it was drafted
         self.logits = self._rows[0]
         self.patient = False  # nobody waits for the next token
         self.busy = True  # in use; the memory of an idle state may be freed
+        self.reading_seconds = 0.0  # that reading all of what is held takes, as far as known
         self.used = 0  # when it was last given free, counted by its space
         self._model = model
 
@@ -222,7 +224,7 @@ class KVState:
 
         Likely next tokens (drafts) may be evaluated with it, as long as at most ``most`` tokens are held and no page
         becomes full: a full page is sealed and could not be cropped.  Drafts that prove right are held like other
-        tokens; see :meth:`settle`.  ``forced`` gives the tokens that a grammar makes certain.
+        tokens; see :meth:`drop_drafts`.  ``forced`` gives the tokens that a grammar makes certain.
         """
         draft = self.draft
         if draft is None:
@@ -230,13 +232,13 @@ class KVState:
         self._row = draft.follow(token)
         if self._row >= 0:
             return None
-        self.settle()
+        self.drop_drafts()
         certain = forced() if forced is not None else ()
         if draft.idle and not certain:
             return self._alone(token, winners)
         held = len(self.tokens) + 1
         in_page = PAGE - 1 - held % PAGE if held % PAGE else 0
-        room = min(most - self.dropped - held, in_page, FEW_ROWS // self._company - 1)
+        room = min(most - self.dropped - held, in_page, FEW_ROWS // self._n_in_step - 1)
         n = draft.give(token, certain, room) if certain else draft.propose(self.tokens, token, room)
         self._begun = time.perf_counter()
         return Segment(self.kv, self._ids[n], self._many[n], True, winners, patient=self.patient)
@@ -248,7 +250,7 @@ class KVState:
         if one is None or one.kv is not self.kv or one.winners != winners:
             one = self._one = Segment(self.kv, self._ids[0], self.logits, False, winners)
         one.patient = self.patient
-        one.company = 1
+        one.n_in_step = 1
         return one
 
     def take(self, token: int, segment: Segment | None) -> memoryview:
@@ -256,8 +258,8 @@ class KVState:
         self.tokens.append(token)
         if segment is None:
             return self._rows[self._row]
-        self._company = segment.company
-        if segment.all_logits and segment.company == 1:
+        self._n_in_step = segment.n_in_step
+        if segment.all_logits and segment.n_in_step == 1:
             self.draft.took(len(segment.ids), time.perf_counter() - self._begun)
         return self.logits
 
@@ -266,7 +268,7 @@ class KVState:
         """Tokens drafted since the last prompt, and how many of them were right."""
         return (self.draft.drafted, self.draft.accepted) if self.draft else (0, 0)
 
-    def settle(self) -> None:
+    def drop_drafts(self) -> None:
         """Remove drafts that did not prove right."""
         if self.draft is not None:
             self.draft.stop()
@@ -297,15 +299,17 @@ class KVState:
         share: int = 0,
         winners: int = 0,
         shared: Callable[[KVState], object] | None = None,
+        chunk: int = 0,
     ) -> Generator[Segment, None, tuple[int, str | None]]:
         """Make the state hold exactly ``ids``, with the logits after the last; yields the segments to evaluate.
 
         Returns (number of tokens reused, reason of the interruption or None).  With ``logits`` at least the last token
         is evaluated, even if all are held, because its logits are needed; of these the ``winners`` largest suffice (0:
         all).  ``shared`` is called when exactly the first ``share`` tokens are held: a prefix for other sessions.
+        ``chunk``: most tokens of a step; 0: as many as the machine reads in a second.
         """
         tokens, n = self.tokens, len(ids)
-        limit = self._model.chunk
+        limit = chunk or self._model.chunk
         cached = self.keep(ids[:-1] if logits else ids)
         known = cached + common(self.sampled + self.lost, ids[cached:])  # an interruption leaves these, read or not
         self.sampled, self.lost = array("i"), ids[cached:known]
@@ -315,6 +319,7 @@ class KVState:
             self.draft.begin()
         if report:
             report(cached, n, cached)
+        started = time.perf_counter()
         while len(tokens) < n:
             if reason := interrupted():
                 return cached, reason
@@ -332,10 +337,11 @@ class KVState:
                 self.kv.mark()
             self.lost = ids[len(tokens) : known]
             if len(tokens) == share and shared is not None:
+                self.reading_seconds = (time.perf_counter() - started) * share / (share - cached)
                 shared(self)
             if report:
                 report(len(tokens), n, cached)
-            if segment.company == 1:
+            if segment.n_in_step == 1:
                 seconds = max(time.perf_counter() - begun, 1e-9)
                 if self.draft is not None and done >= LEAST_CHUNK:
                     self.draft.took(done, seconds)

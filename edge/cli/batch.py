@@ -9,7 +9,7 @@ import click
 from edge.amounts import count
 from edge.cli import options
 from edge.cli.command import Command, Whole, heading, option
-from edge.cli.menu import settle_model
+from edge.cli.menu import choose_model
 from edge.cli.output import Output
 from edge.cli.signals import stopping
 
@@ -28,17 +28,18 @@ a line of OUT when it is ready. After an interruption, --resume continues.
 
 @click.command(
     cls=Command,
-    help="Answer the requests in IN, a JSONL file in the format of OpenAI's batch files, and write the answers to OUT.",
+    help="Answer the requests in IN, a JSONL file in the format of OpenAI's batch files, and write the answers to OUT. "
+    "-: standard input, standard output.",
     epilog=EPILOG,
 )
 @click.argument("source", metavar="IN", type=click.Path(dir_okay=False))
-@click.argument("target", metavar="OUT", type=click.Path(dir_okay=False))
+@click.argument("output", metavar="OUT", type=click.Path(dir_okay=False))
 @heading(
     "Batch",
     option("--resume", is_flag=True, help="Continue an existing OUT: skip the requests that it already answers."),
     option("--parallel", type=Whole(min=1, max=64), metavar="N", help="Number of answers at the same time. "
            "Each takes the memory of a context. Default: 8, or fewer if memory is short."),
-)  # fmt: skip
+)
 @options.model_file_options
 @options.model_options
 @options.kv_options
@@ -47,7 +48,7 @@ a line of OUT when it is ready. After an interruption, --resume continues.
 @options.output_options
 @click.pass_context
 def batch(
-    ctx: click.Context, source: str, target: str, resume: bool, timeout: float | None, **flags: Any
+    ctx: click.Context, source: str, output: str, resume: bool, timeout: float | None, **flags: Any
 ) -> int:
     """Run the command; the result is the exit code."""
     from edge.tools.batch import Batch
@@ -56,21 +57,22 @@ def batch(
     defaults = options.ask_arguments(flags)
     if timeout is not None:
         defaults["timeout"] = timeout
-    settle_model(out, flags)
+    choose_model(out, flags)
     # a request may ask for a form; and the head is then one for several answers
     with options.loaded(out, flags, constrained=True) as engine:
         defaults = options.advised(defaults, flags, engine)
-        work = Batch(engine, source, target, resume=resume, defaults=defaults)
-        with work, stopping(work.stop) as stop, out.progress("answering", "requests") as progress:
+        work = Batch(engine, source, output, resume=resume, defaults=defaults)
+        with work, stopping(work.stop) as stop, out.progress("answering", "requests", log=True) as progress:
             done = work.run(progress)
-    out.info(told(done))
+    out.info(summary_line(done))
     if stop.code:
-        out.info("use --resume to continue")
+        if work.continues:
+            out.info("use --resume to continue")
         return stop.code
     return 1 if done.failed else 0
 
 
-def told(done: Summary) -> str:
+def summary_line(done: Summary) -> str:
     """The summary of a batch, in one line."""
     before = f", {done.before} answered before" if done.before else ""
     failed = f", {count(done.failed, 'error')} (see their lines in the output)" if done.failed else ""

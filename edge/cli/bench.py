@@ -9,10 +9,10 @@ import click
 
 from edge.cli import options
 from edge.cli.command import Command, Numbers, Text, Whole, heading, option
-from edge.cli.menu import settle_model
+from edge.cli.menu import choose_model
 from edge.cli.output import Output
-from edge.errors import EdgeError, UsageError
-from edge.files import check_place
+from edge.errors import UsageError
+from edge.files import check_place, write
 
 
 class Words(Text):
@@ -54,7 +54,14 @@ class Words(Text):
            "as 4G: of a model with experts, some are then read from the disk."),
     option("--top-k", type=Whole(min=0), default=1, metavar="N", help="Choose from the N likeliest tokens; 0: "
            "all (default 1). A two-stage output head reads less memory when N is small."),
-)  # fmt: skip
+)
+@heading(
+    "First word",
+    option("--first-word", type=Whole(min=64), is_flag=False, flag_value=1000, metavar="[N]", help="Measure instead "
+           "how long the first word of an answer takes after a system prompt of N tokens (1000 if no number is given), "
+           "and which tokens are read: at first, in the next process, for the next question, and with a question that "
+           "was read while it was typed (docs/first-word.md)."),
+)
 @heading(
     "Output",
     option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, one row per measurement."),
@@ -78,13 +85,13 @@ def bench(
     weights: tuple[str, ...],
     top_k: int,
     parallel: tuple[int, ...],
+    first_word: int | None,
     as_csv: bool,
     as_json: bool,
     share: str | None,
     plot: str | None,
     **flags: Any,
 ) -> None:
-    """Run the command."""
     from edge.tools import bench as work
 
     out = ctx.ensure_object(Output)
@@ -92,12 +99,19 @@ def bench(
         raise UsageError("--csv and --json cannot be used together")
     if share == "-" and (as_csv or as_json):
         raise UsageError("--share - prints JSON of its own; it cannot be used with --csv or --json")
+    several = any(len(each) > 1 for each in (threads or (), kv, head, weights, parallel))
+    if first_word is not None and (as_csv or share or several):
+        raise UsageError("--first-word measures one setting, in text or --json")
     options.check_plot(plot)
     if share not in (None, "-"):
         check_place(share)
     named = {"model": model}
-    settle_model(out, named, for_program=as_csv or as_json or share == "-")
+    choose_model(out, named, for_program=as_csv or as_json or share == "-")
     model = options.model_path(out, named)
+    if first_word is not None:
+        one = {"kv": kv[0], "head": head[0], "weights": weights[0], "threads": threads[0] if threads else None}
+        _first_word(out, model, first_word, repeats, plot, as_json, {**options.load_arguments(flags), **one})
+        return
     with out.progress("measuring") as progress:
         report = work.run(
             model,
@@ -118,7 +132,7 @@ def bench(
 
         options.save_plot(plot, of_bench(report.to_dict()))
     if share is not None and share != "-":
-        save(share, report.to_share())
+        write(share, shared(report.to_share()).encode())
     if share == "-":
         out.write(shared(report.to_share()))
     elif as_json:
@@ -127,15 +141,23 @@ def bench(
         out.write(report.to_csv() if as_csv else report.to_markdown())
 
 
+def _first_word(
+    out: Output, model: str | None, n: int, repeats: int, plot: str | None, as_json: bool, chosen: dict[str, Any]
+) -> None:
+    from edge.tools import first_word as work
+
+    with out.progress("measuring") as progress:
+        report = work.run(model, n, repeats, progress, **chosen)
+    if plot is not None:
+        from edge.tools.pictures import of_first_word
+
+        options.save_plot(plot, of_first_word(report.to_dict()))
+    if as_json:
+        out.json(report.to_dict())
+    else:
+        out.write(report.to_markdown())
+
+
 def shared(content: dict[str, Any]) -> str:
     """The text of a file for others, which they can read before they send it."""
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-
-
-def save(path: str, content: dict[str, Any]) -> None:
-    """Write that file.  Raises EdgeError."""
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(shared(content))
-    except OSError as error:
-        raise EdgeError(f"cannot write {path}: {error.strerror}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -9,17 +10,21 @@ import click
 
 from edge.amounts import count, human
 from edge.cli import options
-from edge.cli.command import Command, Text, Whole, heading, option
+from edge.cli.command import Command, heading, option
 from edge.cli.keep import Keeper
-from edge.cli.menu import settle_model
+from edge.cli.menu import choose_model
 from edge.cli.output import Output
 from edge.cli.readers import choose_reader, history_path
 from edge.cli.repl import COMMANDS, Repl
+from edge.cli.signals import run_until_signal
 from edge.errors import UsageError
+from edge.files import LINE_LIMIT, stdin_is_left
 from edge.registry import library
+from edge.session.usage import stats_line
 
 if TYPE_CHECKING:
     from edge.engine import Engine
+    from edge.serve.conversations import PendingAnswer
     from edge.session.session import Session
 
 EPILOG = """\
@@ -54,20 +59,21 @@ standard input is one message.
 @heading(
     "Output",
     option("--jsonl", "as_jsonl", is_flag=True, help="Read and write one JSON object per line (docs/contract.md)."),
-    option("--socket", "socket_path", type=Text(), metavar="PATH", advanced=True, help="Serve the protocol of "
-           "--jsonl to several programs on a Unix socket, as a service of systemd if wanted (docs/service.md)."),
-    option("--parallel", type=Whole(min=1, max=64), metavar="N", default=1, advanced=True,
-           help="With --socket: number of answers at the same time (default 1). Each takes the memory of a context."),
     option("--no-history", is_flag=True, advanced=True, help="Do not read or write the history of typed lines."),
-)  # fmt: skip
+)
+@heading(
+    "Prompt",
+    option("--read-ahead/--no-read-ahead", default=True, advanced=True, help="Read a message while it is being typed, "
+           "so that the answer begins earlier (default), or only after Enter, which saves power."),
+)
 @options.stats_option
 @options.output_options
 @click.pass_context
 def chat(
     ctx: click.Context,
     as_jsonl: bool,
-    socket_path: str | None,
     no_history: bool,
+    read_ahead: bool,
     stats: bool | None,
     timeout: float | None,
     **flags: Any,
@@ -76,43 +82,62 @@ def chat(
     out = ctx.ensure_object(Output)
     system = options.system_prompt(flags)
     arguments = options.ask_arguments(flags)
+    if sys.stdin is not None and not stdin_is_left():
+        raise UsageError("chat reads standard input itself; name a file instead of -")
+    if flags["max_tokens"] == 0 and not as_jsonl:
+        raise UsageError("is 0", argument="max_tokens", hint="a chat is for answers; run -n 0 only reads its prompt")
     keeper = Keeper(flags)
-    if keeper.path is not None and (as_jsonl or socket_path is not None):
-        raise UsageError("--session cannot be used with --jsonl or --socket: each request contains its conversation")
-    if flags["parallel"] > 1 and socket_path is None:
-        raise UsageError("--parallel needs --socket")
+    if keeper.path is not None and as_jsonl:
+        raise UsageError("--session cannot be used with --jsonl: each request contains its conversation")
     if timeout is not None:
         arguments["timeout"] = timeout
     if stats is None:
         stats = out.verbose
-    settle_model(out, flags, for_program=as_jsonl)
-    if socket_path is not None:
-        from edge.cli.services import serve_socket
-        from edge.serve.conversations import ASIDE
-        from edge.serve.socket import RESERVE, Listener
-
-        with closing(Listener(socket_path)) as listener, options.loaded(
-            out, flags, named=True, reserve=RESERVE, aside=ASIDE
-        ) as engine:
-            arguments = options.advised(arguments, flags, engine)
-            engine.tune_when_idle()
-            return serve_socket(out, engine, arguments, system, stats, listener)
+    choose_model(out, flags, for_program=as_jsonl)
     if as_jsonl:
-        from edge.cli.services import serve_pipe
-        from edge.serve.conversations import ASIDE
+        # imported before the model is loaded, so that the memory plan counts it
+        from edge.serve import pipe
+        from edge.serve.conversations import SPARE_CONTEXTS, Conversations
+        from edge.serve.protocols import jsonl
 
-        with options.loaded(out, flags, aside=ASIDE) as engine:
-            return serve_pipe(out, engine, options.advised(arguments, flags, engine), system, stats)
-    del flags["parallel"]  # one conversation, which takes what memory there is
-    with options.loaded(out, flags, named=True) as engine:
+        def on_bug(error: BaseException) -> None:
+            if out.verbose:
+                import traceback
+
+                traceback.print_exception(error)
+
+        def on_end(answer: PendingAnswer) -> None:
+            if answer.offload_error and answer.offload_error not in warned:
+                warned.append(answer.offload_error)
+                out.warn(answer.offload_error)
+            if out.verbose and answer.outcome.again is not None:
+                out.info(answer.outcome.again.line(engine.tokenizer), "dim")
+            if stats and answer.outcome.finish_reason is not None:
+                made = answer.outcome
+                out.stats(stats_line(made.usage, made.timings, engine.plan, engine.rss()["rss"], answer.evicted))
+
+        warned: list[str] = []
+        more: dict[str, Any] = {"spare_contexts": SPARE_CONTEXTS, "reserve": LINE_LIMIT}  # a request
+        with options.loaded(out, {**flags, "parallel": 1}, **more) as engine:
+            arguments = options.advised(arguments, flags, engine)
+            with closing(Conversations(engine, 1, 1, reads_ahead=read_ahead)) as conversations:
+                def welcome(channel: pipe.Pipe) -> jsonl.Client:
+                    return jsonl.Client(channel, engine, conversations, arguments, system, on_end, on_bug)
+
+                source = None if sys.stdin is None else sys.stdin.fileno()
+                run_until_signal(pipe.speak(welcome, source, out.raw, out.ascii_only))
+        return 0
+    commands = {name: command.help for name, command in COMMANDS.items()}
+    reader = choose_reader(out, commands, None if no_history else history_path())  # the plan counts the line editor
+    with keeper, options.loaded(out, flags, named=True, reserve=reader.reserve) as engine:
         arguments = options.advised(arguments, flags, engine)
         session = keeper.open(engine, system)
-        commands = {name: command.help for name, command in COMMANDS.items()}
-        reader = choose_reader(out, commands, None if no_history else history_path())
         if reader.interactive:
             engine.tune_when_idle()
         banner(out, engine, session, reader.interactive, known=library.choose(flags["model"]).why == "demo")
-        return Repl(out, engine, reader, arguments, session, stats, keeper.save).run()
+        repl = Repl(out, engine, reader, arguments, session, stats, keeper, read_ahead)
+        repl.show_last()
+        return repl.run()
 
 
 def banner(out: Output, engine: Engine, session: Session, interactive: bool, known: bool) -> None:
@@ -123,7 +148,7 @@ def banner(out: Output, engine: Engine, session: Session, interactive: bool, kno
     demo = library.is_demo(engine.path) and not known
     out.info(
         f"{options.title(engine.config)}{', for tests' * demo}: context of {count(plan.n_ctx, 'token')}, "
-        f"KV cache {plan.kv_type}, {human(plan.total_bytes)} of memory, {count(engine.n_threads, 'thread')}",
+        f"KV cache {plan.kv_type}, {human(plan.total_bytes)} of memory planned, {count(engine.n_threads, 'thread')}",
         "dim",
     )
     if interactive:

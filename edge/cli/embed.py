@@ -11,9 +11,8 @@ import click
 from edge.cli import options
 from edge.cli.command import Command, Text, Threads, Whole, heading, option
 from edge.cli.output import Output
-from edge.cli.run import read_stdin
 from edge.errors import UsageError
-from edge.files import check_place, write
+from edge.files import STANDARD, check_place, read_text, write
 
 if TYPE_CHECKING:
     from edge.tools.embed import Embedder
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 @click.command(
     cls=Command,
     help="Compute embeddings (vectors of norm 1, for search and comparison) with an embedding model (such as "
-    "BitNet-embedding-0.6B). Prints one line of JSON for each TEXT or, without TEXT, each line of standard input. The "
-    "demo model is not an embedding model: give one with -m, except for tests.",
+    "bitnet-embedding-0.6b, which bitnet-edge pull gets). Prints one line of JSON for each TEXT or, without TEXT, each "
+    "line of standard input. The demo model is not an embedding model: give one with -m, except for tests.",
 )
 @click.argument("texts", metavar="[TEXT]...", nargs=-1, type=Text())
 @options.model_file_options
@@ -45,19 +44,19 @@ if TYPE_CHECKING:
     "Output",
     option("--cosine", is_flag=True, help="Print only the cosine similarity of two texts, -1 to 1."),
     option("--npy", type=click.Path(dir_okay=False), metavar="FILE", allow_from_autoenv=False,
-           help="Write the vectors to FILE instead of printing JSON: a float32 array, one row per text."),
-)  # fmt: skip
+           help="Write the vectors to FILE (-: standard output) instead of printing JSON: a float32 array, one row per "
+           "text."),
+)
 @options.output_options
 @click.pass_context
 def embed(
     ctx: click.Context, texts: tuple[str, ...], cosine: bool, npy: str | None, **flags: Any
 ) -> None:
-    """Run the command."""
     from edge.tools import embed as work
 
     out = ctx.ensure_object(Output)
     if not texts and sys.stdin is not None and not sys.stdin.isatty():
-        texts = tuple(line for line in read_stdin().split("\n") if line.strip())
+        texts = tuple(line for line in read_text(STANDARD).split("\n") if line.strip())
     if not texts:
         raise UsageError("no text: use bitnet-edge embed 'some text', or pipe in one text per line")
     if cosine and len(texts) != 2:
@@ -68,8 +67,8 @@ def embed(
     with out.progress("loading the model") as progress:
         model = embedder(out, flags, path, texts, progress=progress)
         if not model.config.layers[0].inner_norm:
-            out.info(f"{model.config.name} is not an embedding model, so its vectors are of little use; use one such "
-                     "as BitNet-embedding-0.6B")
+            out.warn(f"{model.config.name} is not an embedding model, so its vectors are of little use; for one that "
+                     "is: bitnet-edge pull bitnet-embedding-0.6b")
         progress.next("embedding", "texts")
         vectors: list[array[float]] = []
         for text in texts:
@@ -93,14 +92,14 @@ def embedder(out: Output, flags: dict[str, Any], path: str, texts: tuple[str, ..
 
     from edge.formats import open_checkpoint
     from edge.loading import choose_isa
-    from edge.model.cores import choose
+    from edge.machine.cores import choose
     from edge.tools.embed import KV, Embedder
 
     checkpoint = open_checkpoint(path, i2s_layout=flags["i2s_layout"], activation=flags["activation"])
-    wishes = replace(options.kv_config(flags, **KV), parallel=None)  # one text at a time
+    kv_config = replace(options.kv_config(flags, **KV), parallel=None)  # one text at a time
     choose_isa(flags.get("isa"))
     n_threads, cores = choose(flags["threads"])
-    found = Embedder(checkpoint, n_threads, cores, wishes, texts, on_plan=options.plan_shown(out), **more)
+    found = Embedder(checkpoint, n_threads, cores, kv_config, texts, on_plan=options.plan_shown(out), **more)
     for note in found.notes if out.verbose else ():
         out.info(f"note: {note}", "dim")
     return found

@@ -33,7 +33,7 @@ PUBLISHED = "Published models, with short and full names:\n" + "".join(
     "Model",
     option("-t", "--threads", type=Threads(), metavar="N", help="Plan for N threads; each needs some memory. "
            "Default: as run uses here."),
-)  # fmt: skip
+)
 @options.placement_options
 @options.kv_options
 @heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text."))
@@ -41,17 +41,17 @@ PUBLISHED = "Published models, with short and full names:\n" + "".join(
 @click.pass_context
 def fit(ctx: click.Context, wanted: str | None, threads: int | None, as_json: bool, **flags: Any) -> None:
     """Run the command; nothing is allocated."""
-    from edge.model.cores import choose
+    from edge.machine.cores import choose
     from edge.tools import fit as work
 
     out = ctx.ensure_object(Output)
     model = options.named(ctx, "MODEL", wanted, flags["model"])
-    wishes = work.Wishes(
+    settings = work.LoadSettings(
         options.kv_config(flags), flags["head"], flags["weights"], flags["draft"], choose(threads)[0],
-    )  # fmt: skip
-    subject = work.subject(model, i2s_layout=flags["i2s_layout"], activation=flags["activation"])
-    found = work.fit(subject, wishes)
-    subject.checkpoint.check()
+    )
+    planned = work.planned_model(model, i2s_layout=flags["i2s_layout"], activation=flags["activation"])
+    found = work.fit(planned, settings)
+    planned.checkpoint.check()
     out.result(found.to_dict(), found.lines(), as_json)
     if found.refusal is not None:
         raise MemoryRefused(found.refusal)

@@ -1,12 +1,9 @@
-"""The root command: imports subcommands when they are called, and turns every failure into one line and an exit
-code.
-"""
+"""The root command: imports subcommands when they are called; every failure becomes one line and an exit code."""
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -15,13 +12,13 @@ from typing import Any
 
 import click
 
-from edge.cli.command import CONTEXT, HELP_ALL, Context, Formatter, refuse_gpu, show_all, suggestion, unknown_option
+from edge.cli.command import HELP_ALL, Formatter, Own, refuse_gpu, show_all, suggestion
 from edge.cli.options import output_options
-from edge.cli.output import Output, one_line
+from edge.cli.output import Output, drop_stdout, one_line
 from edge.cli.packed import about, defaults, version
 from edge.cli.signals import Terminated, handle_sigterm
 from edge.errors import REPORTS, EdgeError, unbuilt
-from edge.registry.packed import own
+from edge.packed import own
 
 #: name -> (module:name of the command, short help); in the order in which the help lists them
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -42,42 +39,37 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "convert": ("edge.cli.convert:convert", "Convert a model to one GGUF file that loads quickly."),
     "tokens": ("edge.cli.tokens:tokens", "Encode, decode and count tokens."),
     "embed": ("edge.cli.embed:embed", "Compute the embeddings of texts, or compare two texts."),
-    "lab": ("edge.cli.lab:lab", "Measure the quality of a model and of its KV cache."),
     "completion": ("edge.cli.completion:completion", "Print the shell completion script."),
 }
 
 #: those that only the long help page lists
-MORE = ("model", "kv", "convert", "tokens", "embed", "lab", "completion")
+MORE = ("model", "kv", "convert", "tokens", "embed", "completion")
 
-#: commands of other programs -> ours
+#: commands of Ollama, llama.cpp and package managers -> ours
 NEIGHBOURS = {
-    **dict.fromkeys(("ask", "complete", "generate", "prompt", "query", "cli", "main", "llama-cli"), "run"),
-    **dict.fromkeys(("interactive", "converse", "talk", "repl"), "chat"),
-    **dict.fromkeys(("server", "api", "http", "listen", "daemon", "start", "llama-server"), "serve"),
-    **dict.fromkeys(("download", "fetch", "get", "install", "add"), "pull"),
+    **dict.fromkeys(("ask", "generate", "main", "llama-cli"), "run"),
+    **dict.fromkeys(("interactive", "repl"), "chat"),
+    **dict.fromkeys(("server", "start", "llama-server"), "serve"),
+    **dict.fromkeys(("download", "get", "install"), "pull"),
     **dict.fromkeys(("ls", "models", "ps", "search"), "list"),
     **dict.fromkeys(("remove", "delete", "uninstall"), "rm"),
-    **dict.fromkeys(("show", "info", "inspect", "describe"), "model show"),
-    **dict.fromkeys(("fits", "plan", "memory", "requirements"), "fit"),
-    **dict.fromkeys(("quantize", "quantise", "import", "create", "repack", "llama-quantize"), "convert"),
-    **dict.fromkeys(("bundle", "package", "embed-model", "llamafile"), "pack"),
-    **dict.fromkeys(("benchmark", "speed", "perf", "llama-bench"), "bench"),
-    **dict.fromkeys(("perplexity", "evaluate", "eval", "llama-perplexity"), "lab ppl"),
-    "calibrate": "lab calibrate",
-    **dict.fromkeys(("tokenize", "tokenise", "encode", "decode", "count", "llama-tokenize"), "tokens"),
+    **dict.fromkeys(("show", "info", "inspect"), "model show"),
+    **dict.fromkeys(("create", "import", "quantize", "llama-quantize"), "convert"),
+    **dict.fromkeys(("benchmark", "llama-bench"), "bench"),
+    **dict.fromkeys(("tokenize", "encode", "decode", "llama-tokenize"), "tokens"),
     **dict.fromkeys(("embedding", "embeddings", "llama-embedding"), "embed"),
-    **dict.fromkeys(("check", "diagnose", "version"), "doctor"),
+    **dict.fromkeys(("check", "version"), "doctor"),
 }
 
 #: commands of other programs for which there is none here -> what to do
 NOT_HERE = {
     **dict.fromkeys(("stop", "kill"), "nothing runs in the background; Ctrl-C or SIGTERM ends serve and chat"),
-    **dict.fromkeys(("cp", "copy", "mv", "rename"), "a model is a file: copy it; bitnet-edge list --json shows its "
-                    "path"),
-    **dict.fromkeys(("push", "upload", "publish"), "bitnet-edge does not upload models"),
+    "cp": "a model is a file: copy it; bitnet-edge list --json shows its path",
+    "push": "bitnet-edge does not upload models",
     **dict.fromkeys(("update", "upgrade"), "bitnet-edge pull MODEL --force downloads a model again; docs/questions.md "
                     "shows how to update the program"),
-}  # fmt: skip
+    **dict.fromkeys(("perplexity", "evaluate", "lab"), "python -m lab in the source tree measures quality"),
+}
 
 INTRO = """\
 Run ternary language models on this machine, offline.
@@ -87,12 +79,39 @@ Run ternary language models on this machine, offline.
   bitnet-edge chat                                   # talk to it"""
 
 
-class Group(click.Group):
-    """The root command.  Lists its commands without importing them and ends the process with the documented exit
-    codes.
-    """
+class Program(Own, click.Group):
+    """A root command: ends the process with the documented exit codes."""
 
-    context_class = Context
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """As click's, with our exit codes and one-line errors; always raises SystemExit in standalone mode."""
+        args = sys.argv[1:] if args is None else list(args)
+        prog_name = prog_name or "bitnet-edge"
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode, **extra)
+        self._main_shell_completion({}, prog_name, complete_var)
+        out = Output()
+        sys.exit(guard(out, lambda: self._dispatch(args, prog_name, out, extra)))
+
+    def _dispatch(self, args: list[str], prog_name: str, out: Output, extra: dict[str, Any]) -> int:
+        if inside := own():
+            args, prog_name = args or ["chat"], os.path.basename(inside.path)
+            extra = {**extra, "default_map": defaults(inside)}
+        with handle_sigterm(), self.make_context(prog_name, args, obj=out, **extra) as ctx:
+            code = self.invoke(ctx)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a full disk must be noticed here, not in the interpreter's last breath
+        return code if isinstance(code, int) else 0
+
+
+class Group(Program):
+    """The root command of ``bitnet-edge``.  Lists its commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -132,10 +151,7 @@ class Group(click.Group):
             refuse_gpu(word)
         if args and args[0] in ("-p", "--prompt", "-m", "--model"):
             raise click.UsageError(f"{args[0]} must follow a command: bitnet-edge run {args[0]} ...", ctx)
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            raise unknown_option(ctx, error.option_name) from None
+        return super().parse_args(ctx, args)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_help_text(ctx, formatter)
@@ -154,38 +170,9 @@ class Group(click.Group):
             with formatter.section("More commands"):
                 formatter.write_dl([(name, COMMANDS[name][1]) for name in MORE])
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        **extra: Any,
-    ) -> Any:
-        """As click's, with our exit codes and one-line errors; always raises SystemExit in standalone mode."""
-        args = sys.argv[1:] if args is None else list(args)
-        prog_name = prog_name or "bitnet-edge"
-        if not standalone_mode:
-            return super().main(args, prog_name, complete_var, standalone_mode, **extra)
-        self._main_shell_completion({}, prog_name, complete_var)
-        out = Output()
-        sys.exit(guard(out, lambda: self._dispatch(args, prog_name, out, extra)))
-
-    def _dispatch(self, args: list[str], prog_name: str, out: Output, extra: dict[str, Any]) -> int:
-        if inside := own():
-            args, prog_name = args or ["chat"], os.path.basename(inside.path)
-            extra = {**extra, "default_map": defaults(inside)}
-        with handle_sigterm(), self.make_context(prog_name, args, obj=out, **extra) as ctx:
-            code = self.invoke(ctx)
-        if sys.stdout is not None:
-            sys.stdout.flush()  # a full disk must be noticed here, not in the interpreter's last breath
-        return code if isinstance(code, int) else 0
-
 
 def guard(out: Output, work: Callable[[], int]) -> int:
-    """Run ``work`` and return the exit code.  Whatever ``work`` raises becomes one line on standard error and the
-    documented code.
-    """
+    """The exit code of ``work``.  What it raises becomes one line on standard error and the documented code."""
     try:
         return work()
     except click.exceptions.Exit as exit_:
@@ -196,11 +183,12 @@ def guard(out: Output, work: Callable[[], int]) -> int:
         return 143
     except BrokenPipeError:
         # The reader has what it wanted (`| head -1`): nothing failed, and nothing may be written any more.
-        _drop_stdout()
+        drop_stdout()
         return 0
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "bitnet-edge"
-        out.error(f"{plain(one_line(error.format_message()))} (try '{where} --help')")
+        message = one_line(error.format_message())
+        out.error(f"{message[:1].lower()}{message[1:]} (try '{where} --help')")
         return error.exit_code
     except click.ClickException as error:
         out.error(error.format_message())
@@ -214,7 +202,7 @@ def guard(out: Output, work: Callable[[], int]) -> int:
     except OSError as error:
         if out.verbose:
             _traceback()
-        _drop_stdout()
+        drop_stdout()
         # click prints help pages without naming where; every file that is written is named
         name = error.filename or ("standard output" if error.errno == errno.ENOSPC else None)
         out.error(f"{name}: {error.strerror}" if name else str(error.strerror or error))
@@ -230,39 +218,10 @@ def guard(out: Output, work: Callable[[], int]) -> int:
         return 1
 
 
-#: how click words some mistakes -> how this program does
-WORDS = (
-    (r"^Invalid value for", "invalid value for"),
-    (r"^Missing argument", "missing argument"),
-    (r"^Missing option", "missing option"),
-    (r"^Option '", "option '"),
-    (r"is not a valid float( range)?\b", "is not a number"),
-    (r"is not in the range (\S+?)<=x<=(\S+?)\.", r"is not a number from \1 to \2."),
-    (r"is not in the range x>=(\S+?)\.", r"is less than \1."),
-    (r"is not in the range x>0(\.0)?\.", r"is not above 0."),
-    (r"Got unexpected extra arguments? \((.*?)\)", r"this command does not take '\1'"),
-)
-
-
-def plain(message: str) -> str:
-    """A message of click in the words of this program."""
-    for pattern, words in WORDS:
-        message = re.sub(pattern, words, message)
-    return message
-
-
 def _traceback() -> None:
     import traceback
 
     traceback.print_exc()
-
-
-def _drop_stdout() -> None:
-    """Redirect standard output to /dev/null, so that the flush at exit cannot fail a second time."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, AttributeError):
-        pass
 
 
 def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -275,7 +234,6 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     "bitnet-edge",
     cls=Group,
     invoke_without_command=True,
-    context_settings=CONTEXT,
     help="Run ternary language models on this machine, offline.",
     epilog="bitnet-edge COMMAND --help shows the options of a command. Almost every option can also be given as an "
     "environment variable: --threads 2 is BITNET_EDGE_THREADS=2.",
@@ -291,7 +249,7 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
 )
 @output_options
 @click.option("--help-all", is_flag=True, is_eager=True, expose_value=False, callback=show_all,
-              help="List all commands and exit.")  # fmt: skip
+              help="List all commands and exit.")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """The root command; ``bitnet-edge`` without arguments shows how to begin."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from edge.cli import options
@@ -37,8 +39,8 @@ def kv() -> None:
            "caches that keep only the last N tokens and the sinks."),
     option("--sinks", "--keep", "sinks", type=Whole(min=0), metavar="N", help="Number of sinks: "
            "first tokens that are never dropped (default 4)."),
-    option("--kv-budget", "kv_budget", type=click.Path(dir_okay=False), metavar="FILE", help="Also show the budget "
-           "in FILE: how many tokens each head keeps, as written by bitnet-edge lab calibrate."),
+    option("--kv-budget", "budget", type=click.Path(dir_okay=False), metavar="FILE", help="Also show the budget "
+           "in FILE: how many tokens each head keeps, as written by python -m lab calibrate."),
 )
 @heading(
     "Output",
@@ -48,19 +50,11 @@ def kv() -> None:
 @options.output_options
 @click.pass_context
 def plan(
-    ctx: click.Context,
-    wanted: str | None,
-    model: str | None,
-    contexts: tuple[int, ...],
-    types: str | None,
-    windows: tuple[int, ...],
-    sinks: int | None,
-    kv_budget: str | None,
-    as_json: bool,
-    plot: str | None,
+    ctx: click.Context, wanted: str | None, model: str | None, types: str | None, as_json: bool, plot: str | None,
+    **chosen: Any,
 ) -> None:
     """Run the command; nothing is allocated."""
-    from edge.cache import table as kv_table
+    from edge.tools import kv_table
     from edge.tools.fit import opened
 
     out = ctx.ensure_object(Output)
@@ -68,13 +62,10 @@ def plan(
     _, checkpoint = opened(options.named(ctx, "MODEL", wanted, model))
     table = kv_table.table(
         checkpoint.config,
-        contexts,
-        [part.strip() for part in types.split(",")] if types else kv_table.TYPES,
-        windows,
-        sinks,
-        kv_budget,
-        checkpoint.tensors[checkpoint.head].type,
-        checkpoint.planes,
+        types=[part.strip() for part in types.split(",")] if types else kv_table.TYPES,
+        stored=checkpoint.tensors[checkpoint.head].type,
+        planes=checkpoint.planes,
+        **chosen,
     )
     if plot is not None:
         from edge.tools.pictures import of_plan

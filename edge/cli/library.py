@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +10,7 @@ import click
 from edge.amounts import count, human
 from edge.cli import options
 from edge.cli.command import Command, Text, heading, option
-from edge.cli.output import Output, Progress, wrapped
+from edge.cli.output import Output, Progress
 from edge.errors import EdgeError, UsageError
 
 if TYPE_CHECKING:
@@ -37,12 +36,11 @@ if TYPE_CHECKING:
            help="Keep the file as published, without converting it to the form that loads fastest. By default, an "
            "output head in F16, matrices with a scale for each 128 weights, and other packings are converted."),
     option("--force", is_flag=True, help="Download again even if a model of this name exists."),
-)  # fmt: skip
+)
 @heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object."))
 @options.output_options
 @click.pass_context
 def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: bool, as_json: bool, **_: Any) -> None:
-    """Run the command."""
     from edge.registry import library
 
     out = ctx.ensure_object(Output)
@@ -64,14 +62,14 @@ def fetch(out: Output, wanted: str, **options: Any) -> Pulled:
         checked_name(options["name"])  # refused before a download is announced
     label = known.name if known else wanted
     if known is not None and find(options.get("name") or label) is None:
-        out.info(f"{label}: a download of {human(known.nbytes)}; licence: {known.licence}", "dim")
+        out.info(f"{label}: a download of {human(known.nbytes)} from {known.repo}; licence: {known.licence}", "dim")
 
     def convert() -> Progress:
         return progress.next("converting", "bytes")
 
-    with out.progress(f"pulling {label}", "bytes") as progress:
+    with out.progress(f"pulling {label}", "bytes", log=True) as progress:
         try:
-            return pull(wanted, progress=progress, on_convert=convert, **options)
+            return pull(wanted, progress=progress, on_convert=convert, note=progress.say, **options)
         except KeyboardInterrupt:
             progress.close()
             again = "continues the download" if kept_bytes(wanted, options.get("name")) else "begins again"
@@ -93,7 +91,6 @@ def fetch(out: Output, wanted: str, **options: Any) -> Pulled:
 @options.output_options
 @click.pass_context
 def list_models(ctx: click.Context, known: bool, as_json: bool, **_: Any) -> None:
-    """Run the command."""
     from edge.registry.library import folder, pulled
 
     out = ctx.ensure_object(Output)
@@ -104,8 +101,7 @@ def list_models(ctx: click.Context, known: bool, as_json: bool, **_: Any) -> Non
         out.json([model._asdict() for model in models])
         return
     for model in models:
-        line = f"{model.name:<16} {human(model.nbytes):>8}  {model.licence:<26} {model.source}"
-        out.line(wrapped(line, sys.stdout, indent=" " * 4))
+        out.line(f"{model.name:<16} {human(model.nbytes):>8}  {model.licence:<26} {model.source}")
     if not models:
         out.info(f"there are no models in {folder()}; bitnet-edge list --known shows which can be pulled")
 
@@ -119,13 +115,14 @@ def _list_known(out: Output, as_json: bool) -> None:
     if as_json:
         out.json([{**dataclasses.asdict(model), "board_bytes": boards[name]} for name, model in KNOWN.items()])
         return
+    wide = max(map(len, KNOWN))
     rows = [("model", "download", "board", "what it is; licence")]
     for name, model in KNOWN.items():
         board = boards[name]
         rows.append((name, human(model.nbytes), sold(board) if board else "-", f"{model.about}; {model.licence}"))
     for name, size, smallest, about in rows:
-        out.line(wrapped(f"{name:<16} {size:>8}  {smallest:>6}  {about}", sys.stdout, indent=" " * 4))
-    out.line(wrapped("board: memory of the smallest board that runs it with a context of 2048 tokens", sys.stdout))
+        out.line(f"{name:<{wide}} {size:>8}  {smallest:>6}  {about}")
+    out.line("board: memory of the smallest board that runs it with a context of 2048 tokens")
 
 
 @click.command(
@@ -136,11 +133,10 @@ def _list_known(out: Output, as_json: bool) -> None:
 @click.argument("name", metavar="[NAME]", required=False, type=Text())
 @heading("Output",
          option("--unset", is_flag=True, help="Remove the default."),
-         option("--json", "as_json", is_flag=True, help="Print one JSON object: name, path, why."))  # fmt: skip
+         option("--json", "as_json", is_flag=True, help="Print one JSON object: name, path, why."))
 @options.output_options
 @click.pass_context
 def default(ctx: click.Context, name: str | None, unset: bool, as_json: bool, **_: Any) -> None:
-    """Run the command."""
     from edge.registry import library
 
     out = ctx.ensure_object(Output)
@@ -157,22 +153,35 @@ def default(ctx: click.Context, name: str | None, unset: bool, as_json: bool, **
     out.line(choice.name)
     why = {"named": "it is named by BITNET_EDGE_MODEL", "inside": "it is inside this program",
            "only": "no default is set, and it is the only pulled model", "demo": "no default is set",
-           "default": "it is the default"}[choice.why]  # fmt: skip
+           "default": "it is the default"}[choice.why]
     out.info(f"{choice.name} answers where no -m is given: {why}", "dim")
 
 
 @click.command(
     cls=Command,
-    help="Delete pulled models by name, without confirmation.",
+    help="Delete pulled models by name, without confirmation; or the prompts that were remembered so that they are not "
+    "read again (--prompts).",
 )
-@click.argument("names", metavar="NAME...", nargs=-1, required=True, type=Text())
+@click.argument("names", metavar="NAME...", nargs=-1, type=Text())
+@heading("Output", option("--prompts", is_flag=True, allow_from_autoenv=False,
+                          help="Delete the remembered system prompts of all models (bitnet-edge doctor shows their "
+                               "size)."))
 @options.output_options
 @click.pass_context
-def rm(ctx: click.Context, names: tuple[str, ...], **_: Any) -> None:
+def rm(ctx: click.Context, names: tuple[str, ...], prompts: bool, **_: Any) -> None:
     """Run the command.  All names are tried; the first failure decides the exit code."""
     from edge.registry.library import remove
 
     out = ctx.ensure_object(Output)
+    if not names and not prompts:
+        raise UsageError("name a model (bitnet-edge list shows them), or use --prompts")
+    if prompts:
+        from edge.cache import remembered
+
+        n, nbytes = remembered.forget(remembered.place())
+        out.info(f"deleted {count(n, 'remembered prompt')}, freed {human(nbytes)}")
+        if not names:
+            return
     failure: EdgeError | None = None
     freed = 0
     for name in names:

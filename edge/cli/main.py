@@ -16,18 +16,23 @@ def main() -> None:
     if sys.argv[1:] in (["--version"], ["-V"]):
         try:
             print(_version(), flush=True)
-        except BrokenPipeError:
-            quiet_exit(0)
         except OSError as error:
-            print(f"bitnet-edge: standard output: {error.strerror}", file=sys.stderr)
-            quiet_exit(1)
+            from edge.cli.output import drop_stdout
+
+            drop_stdout()
+            if not isinstance(error, BrokenPipeError):
+                print(f"bitnet-edge: standard output: {error.strerror}", file=sys.stderr)
+                raise SystemExit(1) from None
         raise SystemExit(0)
+    import signal
+
+    # Until a command begins (edge/cli/signals.py) there is nothing to clean up: Ctrl-C ends the program without a word.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     import gc
 
     # What imports make is not garbage; looking for some took 6 % of the start. Afterwards cycles are rare: it may stay.
     gc.set_threshold(30_000)
-    import signal
-
     try:
         from edge.cli.group import cli
 
@@ -53,14 +58,3 @@ def _version() -> str:
     except EdgeError as error:
         print(f"bitnet-edge: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
-
-
-def quiet_exit(code: int) -> None:
-    """Exit although standard output is closed: the interpreter's last flush needs something it can write to."""
-    import os
-
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    except OSError:
-        pass
-    raise SystemExit(code)

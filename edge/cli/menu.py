@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import human
@@ -13,16 +14,20 @@ from edge.cli.signals import interrupting
 from edge.errors import EdgeError, MemoryRefused
 
 if TYPE_CHECKING:
-    from edge.tools.fit import Candidate, Wishes
+    from edge.tools.fit import Candidate, LoadSettings
 
+#: a file in the folder of models: better ones than the first were named once
+NAMED = ".better-named"
 #: in place of the size of a download, for a model that is on this machine
 HERE = "on disk"
 
 
-def settle_model(out: Output, flags: dict[str, Any], for_program: bool = False) -> None:
+def choose_model(out: Output, flags: dict[str, Any], for_program: bool = False) -> None:
     """Ask which model answers, and store it in ``flags["model"]``; nothing is asked where a model is named, set or the
     only pulled one, without a terminal, with -q, where none but the demo model fits, or ``for_program``: if the output
     is read by a program.
+
+    The first time that a dense model answers, which is one for a first conversation, better ones are named.
 
     Raises KeyboardInterrupt on Ctrl-C and Ctrl-D.
     """
@@ -30,8 +35,9 @@ def settle_model(out: Output, flags: dict[str, Any], for_program: bool = False) 
 
     if out.quiet or for_program or not (is_tty(sys.stdin) and is_tty(sys.stderr)):
         return
-    if library.choose(flags.get("model")).why != "demo":
-        return
+    choice = library.choose(flags.get("model"))
+    if choice.why != "demo":
+        return _name_better(out, flags, choice.name)
     with interrupting():
         try:
             flags["model"] = _choose(out, flags)
@@ -40,16 +46,36 @@ def settle_model(out: Output, flags: dict[str, Any], for_program: bool = False) 
             raise
 
 
-def _choose(out: Output, flags: Mapping[str, Any]) -> str | None:
+def _name_better(out: Output, flags: dict[str, Any], name: str) -> None:
+    """Name models that fit this machine and know more than the dense model ``name``; once, and for no other model."""
+    from edge.registry.known import KNOWN
+    from edge.registry.library import folder
+
+    mark = os.path.join(folder(), NAMED)
+    if name not in KNOWN or not KNOWN[name].planes or os.path.exists(mark):
+        return
+    from edge.tools.fit import fits_now, published, to_pull
+
+    settings = _settings(flags)
+    better = [known for known in to_pull()[:3] if not known.planes and fits_now(published(known.name), settings)]
+    if better:
+        named = ", ".join(f"{known.name} ({human(known.nbytes)})" for known in better)
+        out.info(f"{name} is the smallest model and knows little; better ones that fit this machine: bitnet-edge pull "
+                 f"{named}", "dim")
+    with suppress(OSError):
+        open(mark, "w").close()
+
+
+def _choose(out: Output, flags: dict[str, Any]) -> str | None:
     """The name of the model that was chosen, pulled and made the default; None: no model fits."""
     from edge.cli.library import fetch
     from edge.registry.known import KNOWN
     from edge.registry.library import DEMO, find
     from edge.tools.fit import arranged, candidates, published
 
-    wishes = _wishes(flags)
+    settings = _settings(flags)
     with out.progress("looking for models that fit"):
-        found = candidates(wishes)
+        found = candidates(settings)
     if not found:
         return None
     for line in listing(found, max(columns(sys.stderr) or 80, 20)):
@@ -63,7 +89,7 @@ def _choose(out: Output, flags: Mapping[str, Any]) -> str | None:
                 out.info(f"Enter a number from 1 to {len(entries)}, or the name of a model; Ctrl-C leaves.")
                 continue
             try:
-                arranged(published(name), wishes)
+                arranged(published(name), settings)
             except MemoryRefused:
                 out.info(f"{name} does not fit this machine; bitnet-edge fit {name} shows why.")
                 continue
@@ -80,13 +106,13 @@ def _choose(out: Output, flags: Mapping[str, Any]) -> str | None:
         return name
 
 
-def _wishes(flags: Mapping[str, Any]) -> Wishes:
+def _settings(flags: dict[str, Any]) -> LoadSettings:
     """What the options of the command say of memory."""
     from edge.cli.options import kv_config
-    from edge.model.cores import choose
-    from edge.tools.fit import Wishes
+    from edge.machine.cores import choose
+    from edge.tools.fit import LoadSettings
 
-    return Wishes(kv_config(flags), n_threads=choose(flags.get("threads"))[0])
+    return LoadSettings(kv_config(flags), n_threads=choose(flags.get("threads"))[0])
 
 
 def listing(found: Sequence[Candidate], width: int) -> Iterator[str]:
@@ -101,13 +127,13 @@ def listing(found: Sequence[Candidate], width: int) -> Iterator[str]:
         (str(n), each.name, human(each.download) if each.download else HERE, human(each.memory),
          f"about {each.rate:.0f}" if each.rate >= 1 else "below 1", each.licence)
         for n, each in enumerate(found, 1)
-    ]  # fmt: skip
+    ]
     rows.append((str(len(found) + 1), DEMO, HERE, "", "", ""))
     sizes = [max(len(row[i]) for row in (titles, *rows)) for i in range(len(titles))]
     if sum(sizes) + 2 * len(sizes) <= width:
         for row in (titles, *rows):
             cells = [cell.ljust(size) if title in ("model", "licence") else cell.rjust(size)
-                     for title, cell, size in zip(titles, row, sizes, strict=True)]  # fmt: skip
+                     for title, cell, size in zip(titles, row, sizes, strict=True)]
             yield f"  {'  '.join(cells)}".rstrip()
     else:
         for n, name, download, *more in rows:
@@ -117,7 +143,7 @@ def listing(found: Sequence[Candidate], width: int) -> Iterator[str]:
     if any(each.download for each in found):
         yield from wrap("Choose one: if it is not on disk, it is downloaded then.", width)
     yield from wrap("tokens/s: estimated from the speed of this machine's memory. demo: small, for tests; it makes "
-                    "mistakes. The name of any other pulled or known model works, too.", width)  # fmt: skip
+                    "mistakes. The name of any other pulled or known model works, too.", width)
 
 
 def _read(prompt: str) -> str:

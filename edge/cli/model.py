@@ -16,7 +16,7 @@ from edge.cli.output import Output
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
-    from edge.model.reading import Reading
+    from edge.model.interpretation import Interpretation
 
 
 @click.group(cls=Noun, help="Inspect a model file.")
@@ -41,7 +41,7 @@ def model() -> None:
 @click.pass_context
 def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **flags: Any) -> None:
     """Run the command; the weights are not read."""
-    from edge.model.cores import find
+    from edge.machine.cores import find
     from edge.prompt.template import Template
     from edge.prompt.tokenizer import Tokenizer
 
@@ -92,22 +92,22 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
 def check(ctx: click.Context, path: str | None, as_json: bool, **flags: Any) -> None:
     """Run the command: read every weight and score every reading.  The result of the check is the exit code."""
     from edge.errors import InvalidFile
-    from edge.model import reading
-    from edge.model.cores import find
+    from edge.machine.cores import find
+    from edge.model import interpretation
 
     out = ctx.ensure_object(Output)
     flags["model"] = options.named(ctx, "PATH", path, flags["model"])
     checkpoint = options.checkpoint(out, flags)
     with out.progress("reading the weights"):
-        faults = list(reading.faults(checkpoint))
+        faults = list(interpretation.faults(checkpoint))
     settled = checkpoint
-    found: list[Reading] = []
+    found: list[Interpretation] = []
     if not faults:
         settled, found = _read(checkpoint, find().threads, every=True, out=out)
-        settled.notes += reading.remarks(settled)
-        faults += reading.verdict(checkpoint, found)
+        settled.notes += interpretation.remarks(settled)
+        faults += interpretation.verdict(checkpoint, found)
     facts: dict[str, Any] = {"path": checkpoint.path, "sound": not faults, "faults": faults, "notes": settled.notes,
-             "readings": _facts_of(found)}  # fmt: skip
+             "readings": _facts_of(found)}
     rows = [*_reading_rows(facts["readings"]), *(("note", note) for note in settled.notes)]
     out.result(facts, (f"{name:<11}{text}" for name, text in rows), as_json)
     if faults:
@@ -116,22 +116,22 @@ def check(ctx: click.Context, path: str | None, as_json: bool, **flags: Any) -> 
         out.line(f"{checkpoint.path}: sound")
 
 
-def _read(checkpoint: Checkpoint, n_threads: int, every: bool, out: Output) -> tuple[Checkpoint, list[Reading]]:
+def _read(checkpoint: Checkpoint, n_threads: int, every: bool, out: Output) -> tuple[Checkpoint, list[Interpretation]]:
     """The checkpoint in its best reading, and the scores of all readings (none without a tokenizer)."""
-    from edge.model import reading
+    from edge.model import interpretation
 
     if checkpoint.tokenizer.kind == "none":
         return checkpoint, []
     with out.progress("scoring a short text") as progress:
-        found = reading.readings(checkpoint, n_threads, every=every, progress=progress)
-    taken = reading.winner(checkpoint, found)
+        found = interpretation.interpretations(checkpoint, n_threads, every=every, most=None, progress=progress)
+    taken = interpretation.winner(checkpoint, found)
     if taken is not found[0]:
-        checkpoint = reading.reopened(checkpoint, taken.options)
-        checkpoint.notes.append(reading.note(found, taken))
+        checkpoint = interpretation.reopened(checkpoint, taken.options)
+        checkpoint.notes.append(interpretation.note(found, taken))
     return checkpoint, found
 
 
-def _facts_of(found: Sequence[Reading]) -> list[dict[str, Any]]:
+def _facts_of(found: Sequence[Interpretation]) -> list[dict[str, Any]]:
     # JSON has no number for an overflow
     return [{"reading": r.words(), "nats": round(r.nats, 3) if r.nats < 1e6 else None} for r in found]
 
@@ -143,15 +143,16 @@ def _reading_rows(readings: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, 
 
 
 def _types(checkpoint: Checkpoint) -> dict[str, dict[str, int]]:
-    """Tensors, values and bytes of each stored type."""
+    """Tensors, values and bytes of each stored type; ``stored``: the values of all planes that make up a matrix."""
+    from edge.formats.names import parts
+
+    shapes = {part.name: part.shape for part in parts(checkpoint.config)}
     types: dict[str, dict[str, int]] = {}
-    for tensor in checkpoint.tensors.values():
-        entry = types.setdefault(tensor.type, {"tensors": 0, "values": 0, "bytes": 0})
-        values = 1
-        for n in tensor.shape:
-            values *= n
+    for name, tensor in checkpoint.tensors.items():
+        entry = types.setdefault(tensor.type, {"tensors": 0, "values": 0, "stored": 0, "bytes": 0})
         entry["tensors"] += 1
-        entry["values"] += values
+        entry["values"] += math.prod(shapes.get(name, tensor.shape))
+        entry["stored"] += math.prod(tensor.shape)
         entry["bytes"] += len(tensor.data)
     return types
 
@@ -212,7 +213,10 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         ("template", ", ".join([facts["template"], *facts["templates"]])),
     ]
     for name, entry in facts["types"].items():
-        sizes = f"{_count(entry['values'])} values, {human(entry['bytes'])}"
+        planes = entry["stored"] / entry["values"]
+        about = "about " if planes % 1 else ""
+        each = f", each a sum of {about}{planes:.3g} ternary ones (planes)" if planes > 1 else ""
+        sizes = f"{_count(entry['values'])} values{each}, {human(entry['bytes'])}"
         rows.append((name, f"{count(entry['tensors'], 'tensor')}, {sizes}"))
     rows += _planes_rows(facts["planes"]) if facts["planes"] else []
     rows += _reading_rows(facts["readings"])

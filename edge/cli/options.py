@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from edge.cache.config import KVConfig, KVPlan
+    from edge.cache.config import KVConfig
+    from edge.cache.plan import KVPlan
     from edge.config import ModelConfig
     from edge.engine import Engine
     from edge.formats.checkpoint import Checkpoint
@@ -59,7 +60,7 @@ _MODEL_FILE = heading(
     option("-m", "--model", type=Text(), metavar="MODEL", help="A .gguf file, a Hugging Face folder, or the name of a "
            "pulled model. Default: the model set with bitnet-edge default, else the only pulled one, else demo, a "
            "small model for tests that is part of the program."),
-)  # fmt: skip
+)
 
 
 _format_options = heading("Loading", I2S_LAYOUT, ACTIVATION)
@@ -70,7 +71,6 @@ def model_file_options(command: Any) -> Any:
     return _MODEL_FILE(_format_options(command))
 
 
-# fmt: off
 FORCE_MEMORY = option("--force-memory", is_flag=True, advanced=True, help="Run even if the plan needs more memory than "
                       "is free.")
 _ISA = option("--isa", type=Text(), metavar="NAME", advanced=True, help="Use this instruction set (bitnet-edge doctor "
@@ -87,9 +87,10 @@ _DRAFT = option("--draft", type=Text(), metavar="N|auto|off", default="auto", ad
                      "answers do not change. auto (default): draft when it is faster.")
 _TUNE = option("--tune/--no-tune", "tune", default=None, advanced=True,
                help="Use the output head, threads and other choices that were measured to be fastest for this model on "
-                    "this machine, and measure them if they are not known: for less than a second, once, after an "
+                    "this machine, and measure them if they are not known: for one to three seconds, once, after an "
                     "answer (default); or use the defaults. Answers are the same. See bitnet-edge doctor --tune.")
-# fmt: on
+_NO_CACHE = option("--no-cache", is_flag=True, advanced=True, help="Neither keep the KV cache of system prompts on the "
+                   "disk nor use what was kept. Default: what was read once is not read again by later runs.")
 
 _model_options = heading(
     "Model",
@@ -109,7 +110,8 @@ _loading = heading(
     _WEIGHTS,
     _DRAFT,
     _TUNE,
-)  # fmt: skip
+    _NO_CACHE,
+)
 
 
 def model_options(command: Any) -> Any:
@@ -138,7 +140,7 @@ _kv_options = heading(
     option("--overflow", type=click.Choice(["slide", "stop"]), advanced=True, help="What happens when the context is "
            "full: slide (default) drops the oldest tokens; stop ends the answer, with exit 7. serve has the default "
            "stop, and answers with status 400."),
-)  # fmt: skip
+)
 _kv_cache_options = heading(
     "KV cache",
     option("-ctk", "--cache-type-k", "cache_type_k", type=Text(), metavar="TYPE", advanced=True,
@@ -149,31 +151,32 @@ _kv_cache_options = heading(
            "(default): to the whole context."),
     option("--sinks", "--keep", "sinks", type=Whole(min=0), metavar="N", advanced=True,
            help="Never drop the first N tokens. Default: the length of the system prompt, or 4."),
-)  # fmt: skip
+)
 _experiments = heading(
     EXPERIMENTS,
-    option("--kv-hadamard", type=click.Choice(["auto", "on", "off"]), lab=True, help="Rotate the keys before they are "
-           "stored (Hadamard transform), which spreads outliers over the whole head. auto (default): with int4 keys."),
-    option("--positions", type=click.Choice(["absolute", "cache"]), lab=True,
+    option("--kv-hadamard", type=click.Choice(["auto", "on", "off"]), advanced=True,
+           help="Rotate the keys before they are stored (Hadamard transform), which spreads outliers over the whole "
+           "head. auto (default): with int4 keys."),
+    option("--positions", type=click.Choice(["absolute", "cache"]), advanced=True,
            help="Positions of the --sinks tokens once tokens after them were dropped. absolute (default): their "
            "positions in the text; cache: as if the window followed them directly (StreamingLLM), for texts longer "
            "than the model was trained on."),
-    option("--kv-policy", type=click.Choice(["recent", "heavy", "quarter"]), lab=True,
+    option("--kv-policy", type=click.Choice(["recent", "heavy", "quarter"]), advanced=True,
            help="What to drop first: recent (default) drops the oldest tokens; heavy the pages with the least "
            "attention; quarter keeps the newest quarter of the text, at most 128 tokens (for comparisons)."),
-    option("--kv-budget", type=Text(), metavar="FILE", lab=True, help="Number of tokens to keep for each head, "
-           "from the JSON file that bitnet-edge lab calibrate writes."),
-    option("--kv-offload", type=Text(), metavar="DIR", lab=True, help="Save tokens that leave the window to a "
+    option("--kv-budget", type=Text(), metavar="FILE", advanced=True, help="Number of tokens to keep for each head, "
+           "from the JSON file that python -m lab calibrate writes."),
+    option("--kv-offload", type=Text(), metavar="DIR", advanced=True, help="Save tokens that leave the window to a "
            "temporary file in DIR, so that /undo and /regen need not read the conversation again."),
-    option("--kv-offload-size", type=Text(), metavar="SIZE", lab=True, help="Maximum size of that file, per "
+    option("--kv-offload-size", type=Text(), metavar="SIZE", advanced=True, help="Maximum size of that file, per "
            "conversation (default 256M)."),
-    option("--kv-drop-layers", type=Text(), metavar="N,N", lab=True, help="These layers see only the current "
+    option("--kv-drop-layers", type=Text(), metavar="N,N", advanced=True, help="These layers see only the current "
            "token, to measure what they contribute."),
-)  # fmt: skip
+)
 
 
 def kv_options(command: Any) -> Any:
-    """A decorator: all options of the KV cache; those for experiments are shown by ``lab`` only."""
+    """A decorator: all options of the KV cache."""
     return _kv_options(_kv_cache_options(_experiments(command)))
 
 
@@ -182,7 +185,7 @@ _answer_options = heading(
     option("-n", "--max-tokens", "--n-predict", "max_tokens", type=Whole(min=0), metavar="N",
            help="Maximum length of the answer in tokens (default 512)."),
     option("--temp", "--temperature", "temperature", type=float, metavar="T",
-           help=f"Randomness; 0 always takes the likeliest token (default {_DEFAULT.temperature:g})."),
+           help=f"Randomness, 0: none (default: the model's own, else {_DEFAULT.temperature:g})."),
     option("--timeout", type=Seconds(), metavar="SEC",
            help="End an answer after SEC seconds. What was written until then is kept. For run, the time includes "
            "loading, and the exit code is 124."),
@@ -192,11 +195,12 @@ _answer_options = heading(
     option("--think-budget", "thinking_budget", type=Whole(min=0), metavar="N", advanced=True,
            help="End the thoughts of a model that thinks after N tokens, so that its answer begins (default: it ends "
            "them itself)."),
-)  # fmt: skip
+)
 _length_experiments = heading(
     EXPERIMENTS,
-    option("--ignore-eos", is_flag=True, lab=True, help="Do not end the answer at the model's end token, only at -n."),
-)  # fmt: skip
+    option("--ignore-eos", is_flag=True, advanced=True,
+           help="Do not end the answer at the model's end token, only at -n."),
+)
 _sampling_options = heading(
     "Sampling",
     option("--preset", type=click.Choice(list(PRESETS)), advanced=True, help="Set the sampling options below: precise "
@@ -222,7 +226,7 @@ _sampling_options = heading(
     option("--frequency-penalty", type=float, metavar="X", advanced=True,
            help="Lower the score of a token by X for each time it was already used (default "
            f"{_DEFAULT.frequency_penalty:g}: off)."),
-)  # fmt: skip
+)
 
 
 def sampling_options(command: Any) -> Any:
@@ -235,19 +239,19 @@ form_options = heading(
     option("--schema", type=Text(), metavar="FILE|TEXT", help="Answer with JSON that follows this JSON schema. "
            "Unsupported keywords are an error before the first token."),
     option("--choice", type=Text(), multiple=True, metavar="A,B,C", allow_from_autoenv=False,
-           help=r"Answer with one of these texts; \, is a comma inside a text."),
+           help=r"Answer with the likeliest of these texts; with --temp, drawn. \, is a comma."),
     option("--regex", type=Text(), metavar="REGEX", advanced=True, help="The whole answer matches REGEX (Rust "
            "syntax)."),
     option("--grammar", type=Text(), metavar="FILE", advanced=True, help="The answer follows the Lark grammar in FILE "
            "(docs/constrain.md)."),
-)  # fmt: skip
+)
 
 system_options = heading(
     "Prompt",
     option("-sys", "--system", "system", type=Text(), metavar="TEXT", help="System prompt (-sysf FILE: from a file)."),
     option("-sysf", "--system-file", "system_file", type=click.Path(dir_okay=False), metavar="FILE", advanced=True,
-           help="Read the system prompt from FILE."),
-)  # fmt: skip
+           help="Read the system prompt from FILE (-: standard input)."),
+)
 
 session_options = heading(
     "Prompt",
@@ -256,7 +260,7 @@ session_options = heading(
            "read twice."),
     option("--session-ro", is_flag=True, advanced=True, help="Continue the conversation of --session without changing "
            "the file."),
-)  # fmt: skip
+)
 
 
 def _set_output(ctx: click.Context, param: click.Parameter, value: Any) -> None:
@@ -285,22 +289,22 @@ output_options = heading(
            help="Also print the memory plan, speed, notes, and tracebacks of internal errors."),
     option("--color", type=click.Choice(["auto", "always", "never"]), is_eager=True, expose_value=False,
            callback=_set_output, advanced=True, help="Colour: auto (default) uses colour on terminals only."),
-)  # fmt: skip
+)
 
 stats_option = heading(
     "Output",
     option("--stats/--no-stats", "stats", default=None, advanced=True, help="Print one line about speed and memory "
            "to standard error after each answer (default: with -v only)."),
-)  # fmt: skip
+)
 
 by_option = heading(
     "Output",
     option("--thoughts/--no-thoughts", "thoughts", default=None, advanced=True, help="Print what the model thinks "
            "before it answers, or not. Default: on a terminal with --by token, dimmed."),
-    option("--by", type=click.Choice(["token", "word", "sentence", "all"]), default="token",
-           advanced=True, help="Size of the pieces in which the answer is printed (default token); sentence suits text "
-           "to speech."),
-)  # fmt: skip
+    option("--by", type=click.Choice(["token", "word", "clause", "sentence", "all"]), default="token",
+           advanced=True, help="Size of the pieces in which the answer is printed (default token). clause and sentence "
+           "suit text to speech; with clause the first piece is shorter, so that speech begins earlier."),
+)
 
 
 def plot_option(what: str) -> Any:
@@ -309,7 +313,7 @@ def plot_option(what: str) -> Any:
         "Output",
         option("--plot", type=click.Path(dir_okay=False), metavar="FILE.svg", allow_from_autoenv=False,
                help=f"Also draw {what} as an SVG picture."),
-    )  # fmt: skip
+    )
 
 
 def check_plot(path: str | None) -> None:
@@ -341,42 +345,31 @@ def kv_type(flags: Mapping[str, Any]) -> str | None:
     return f"{key or value}:{value or key}"
 
 
-def load_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
+def load_arguments(flags: dict[str, Any]) -> dict[str, Any]:
     """Keyword arguments of :func:`edge.load` from the parsed options; options that were not given are left out."""
-    chosen: dict[str, Any] = {
-        name: flags[name]
-        for name in ("window", "sinks", "memory", "force_memory", "overflow", "positions", "kv_policy",
-                     "kv_budget", "kv_drop_layers", "kv_offload", "kv_offload_size", "kv_hadamard", "threads", "isa",
-                     "head", "weights", "draft", "template", "i2s_layout", "activation", "parallel")
-        if flags.get(name) not in (None, False)
-    }  # fmt: skip
-    if "sinks" not in chosen:
-        chosen |= pinned(flags)
-    if flags.get("n_ctx") is not None:  # not "ctx": that is click's context in every command
-        chosen["ctx"] = flags["n_ctx"]
-    kv = kv_type(flags)
-    if kv is not None:
-        chosen["kv"] = kv
-    if flags.get("think") is not None:
-        chosen["think"] = flags["think"]
-    if flags.get("tune") is not None:
-        chosen["tune"] = flags["tune"]
-    if any(flags.get(name) for name in ("schema", "regex", "choice", "grammar")):
-        chosen["constrained"] = True
-    return chosen
+    from edge.cache.config import KVConfig
+
+    names = [each.name for each in dataclasses.fields(KVConfig)]
+    names += ["threads", "isa", "head", "weights", "draft", "template", "i2s_layout", "activation", "think", "tune"]
+    chosen = {name: flags.get(name) for name in names} | {
+        "ctx": flags.get("n_ctx"),  # "ctx" is click's context in every command
+        "kv": kv_type(flags),
+        "force_memory": flags.get("force_memory") or None,
+        "remember": False if flags.get("no_cache") else None,
+        "constrained": any(flags.get(name) for name in ("schema", "regex", "choice", "grammar")) or None,
+    }
+    return pinned(flags) | {name: value for name, value in chosen.items() if value is not None}
 
 
-def pinned(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of :func:`edge.load` that set the sinks where no option does: the number that a stored session has, or
-    the system prompt.
-    """
+def pinned(flags: dict[str, Any]) -> dict[str, Any]:
+    """Arguments that no option sets: the sinks, context and KV type of a stored session, or the system prompt."""
     if flags.get("session") is not None:
-        from edge.cache.codec import sinks_of
+        from edge.cache.codec import made_with
 
-        if (sinks := sinks_of(flags["session"])) is not None:
-            return {"sinks": sinks}
+        if made := made_with(flags["session"]):
+            return made
     system = system_prompt(flags)
-    return {"system": system} if system else {}
+    return {"system": system} if system and flags.get("sinks") is None else {}
 
 
 def choice(out: Output, flags: Mapping[str, Any], named: bool = False) -> Choice:
@@ -395,7 +388,7 @@ def choice(out: Output, flags: Mapping[str, Any], named: bool = False) -> Choice
 
 def title(config: ModelConfig) -> str:
     """The name of a model and its size, such as ``demo (5.8 M parameters)``."""
-    from edge.cache.table import Weights
+    from edge.model.sizes import Weights
 
     return f"{config.name} ({amount(Weights.of(config).parameters)} parameters)"
 
@@ -419,13 +412,12 @@ def checkpoint(out: Output, flags: Mapping[str, Any]) -> Checkpoint:
     return open_checkpoint(model_path(out, flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"])
 
 
-def kv_config(flags: Mapping[str, Any], **defaults: Any) -> KVConfig:
+def kv_config(flags: dict[str, Any], **defaults: Any) -> KVConfig:
     """The context and KV cache of the options; ``defaults``: for those that were not given.  Raises UsageError."""
     from edge.cache.config import KVConfig
 
-    chosen = load_arguments(flags)
-    given = {each.name: chosen[each.name] for each in dataclasses.fields(KVConfig) if each.name in chosen}
-    return KVConfig(**{**defaults, **given})
+    names = {each.name for each in dataclasses.fields(KVConfig)}
+    return KVConfig(**defaults | {name: value for name, value in load_arguments(flags).items() if name in names})
 
 
 def plan_shown(out: Output) -> Callable[[KVPlan], None] | None:
@@ -439,37 +431,43 @@ def plan_shown(out: Output) -> Callable[[KVPlan], None] | None:
 
 
 @contextmanager
-def loaded(out: Output, flags: Mapping[str, Any], named: bool = False, **more: Any) -> Iterator[Engine]:
+def loaded(out: Output, flags: dict[str, Any], named: bool = False, **more: Any) -> Iterator[Engine]:
     """The engine for the model and KV options, closed at the end; shows progress on a terminal.
 
     ``named``: the command itself will print which model answers.  ``more``: further arguments of :func:`edge.load`.
     """
     import edge
 
-    name = choice(out, flags, named).name
+    path = choice(out, flags, named).path
     with out.progress("loading the model") as progress:
         arguments = {"progress": progress, "on_plan": plan_shown(out), **load_arguments(flags), **more}
-        engine = edge.load(name, **arguments)
+        engine = edge.load(path, **arguments)
         progress.close()
     with engine:
         if engine.plan.offload is not None:
-            from edge.cache.parking import lies_in_memory
+            from edge.machine.linux import lies_in_memory
 
             if lies_in_memory(engine.plan.offload[0]):
                 out.warn(f"{engine.plan.offload[0]} is in memory (tmpfs): offloading to it frees no memory")
+        if flags.get("think") and not engine.model.thinks:
+            out.warn(f"{engine.config.name} cannot think before it answers: --think has no effect")
         for warning in (*engine.plan.warnings, *engine.warnings):
             out.warn(warning)
-        for note in engine.notes if out.verbose else ():
+        for note in (*engine.notes, *engine.model.remarks()) if out.verbose else ():
             if note not in engine.plan.warnings:
                 out.info(f"note: {note}", "dim")
         yield engine
 
 
-def sampling(flags: Mapping[str, Any]) -> Sampling:
-    """The sampling: the preset, changed by --greedy, then by single options.  Raises UsageError for a value out of
-    range.
-    """
+def _changes(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the sampling that options set; --choice takes the likeliest unless one says otherwise."""
     changes = {name: flags[name] for name in FIELDS if flags.get(name) is not None}
+    return {"temperature": 0.0, **changes} if flags.get("choice") and not flags.get("preset") else changes
+
+
+def sampling(flags: Mapping[str, Any]) -> Sampling:
+    """The sampling: the preset, changed by --greedy, then by single options.  Raises UsageError."""
+    changes = _changes(flags)
     if flags.get("greedy"):
         if changes.get("temperature"):
             raise UsageError("--greedy and --temp cannot be used together")
@@ -479,23 +477,19 @@ def sampling(flags: Mapping[str, Any]) -> Sampling:
 
 def ask_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Keyword arguments of ``Session.ask`` from the parsed options, without the timeout."""
-    chosen: dict[str, Any] = {"sampling": sampling(flags), "stop": tuple(flags.get("stop") or ())}
-    if flags.get("max_tokens") is not None:
-        chosen["max_tokens"] = flags["max_tokens"]
-    if flags.get("ignore_eos"):
-        chosen["ignore_eos"] = True
-    if flags.get("thinking_budget") is not None:
-        chosen["thinking_budget"] = flags["thinking_budget"]
-    if flags.get("by"):
-        chosen["by"] = flags["by"]
-    return chosen | form(flags)
+    chosen = {name: flags.get(name) for name in ("max_tokens", "thinking_budget", "by")} | {
+        "sampling": sampling(flags),
+        "stop": tuple(flags.get("stop") or ()),
+        "ignore_eos": flags.get("ignore_eos") or None,
+    }
+    return {name: value for name, value in chosen.items() if value is not None} | form(flags)
 
 
 def advised(arguments: dict[str, Any], flags: Mapping[str, Any], engine: Engine) -> dict[str, Any]:
     """``arguments``, with the sampling that the model's makers recommend where no option sets it."""
     if flags.get("preset") or flags.get("greedy"):
         return arguments
-    changes = {name: flags[name] for name in FIELDS if flags.get(name) is not None}
+    changes = _changes(flags)
     return {**arguments, "sampling": dataclasses.replace(engine.model.sampling, **changes)}
 
 
@@ -504,8 +498,10 @@ def form(flags: Mapping[str, Any]) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     schema = flags.get("schema")
     if schema is not None:
-        chosen["schema"] = schema if schema.lstrip()[:1] in ("{", "") or schema in ("true", "false") else (
-            read_text(schema))  # fmt: skip
+        from edge.constrain.schema import parse
+
+        written_out = schema.lstrip()[:1] in ("{", "") or schema in ("true", "false")
+        chosen["schema"] = parse(schema if written_out else read_text(schema))  # as it is used: it is parsed once
     if flags.get("regex") is not None:
         chosen["regex"] = flags["regex"]
     if flags.get("choice"):
@@ -523,11 +519,10 @@ def form(flags: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def system_prompt(flags: Mapping[str, Any]) -> str | None:
-    """The system prompt from --system or --system-file."""
-    text, path = flags.get("system"), flags.get("system_file")
-    if path is None:
-        return text
-    if text is not None:
-        raise UsageError("--system and --system-file cannot be used together")
-    return read_text(path).strip("\n")
+def system_prompt(flags: dict[str, Any]) -> str | None:
+    """The system prompt from --system or --system-file, which is read once and then stands in ``flags`` as --system."""
+    if (path := flags.get("system_file")) is not None:
+        if flags.get("system") is not None:
+            raise UsageError("--system and --system-file cannot be used together")
+        flags |= {"system": read_text(path).strip("\n"), "system_file": None}
+    return flags.get("system")

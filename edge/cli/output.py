@@ -11,10 +11,14 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable
-from typing import Any, TextIO
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TextIO
 
 from edge.amounts import human
+from edge.cli.wrap import Wrap
+
+if TYPE_CHECKING:
+    from edge.session.session import Session
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
@@ -42,9 +46,7 @@ class Output:
     # -- asking about streams
 
     def colored(self, stream: TextIO | None) -> bool:
-        """Whether ``stream`` may receive colours: decided by the option, then NO_COLOR, CLICOLOR_FORCE, TERM,
-        terminal.
-        """
+        """Whether ``stream`` may receive colours: by the option, NO_COLOR, CLICOLOR_FORCE, TERM, being a terminal."""
         if self.color != "auto":
             return self.color == "always"
         if os.environ.get("NO_COLOR"):
@@ -73,13 +75,11 @@ class Output:
             raise
 
     def line(self, text: str = "") -> None:
-        """Write one line of a result to standard output."""
-        self.write(text + "\n")
+        """Write one line of a result to standard output; a terminal breaks it between words."""
+        self.write(wrapped(text, sys.stdout) + "\n")
 
     def raw(self, data: bytes) -> None:
-        """Write lines of UTF-8 without the buffer of standard output: the calling thread may be abandoned while it
-        writes.
-        """
+        """Write lines of UTF-8 past the buffer of standard output: the calling thread may be abandoned meanwhile."""
         if sys.stdout is None:
             return
         fd, rest = sys.stdout.fileno(), memoryview(data)
@@ -91,11 +91,11 @@ class Output:
         """Whether the encoding of standard output cannot carry all characters, so that JSON needs escapes."""
         return sys.stdout is not None and not _is_utf8(sys.stdout)
 
-    def json(self, value: Any, indent: int | None = None) -> None:
+    def json(self, value: Any) -> None:
         """Write one JSON value and a newline, with escapes only where the encoding needs them."""
         import json
 
-        self.line(json.dumps(value, ensure_ascii=self.ascii_only, indent=indent))
+        self.write(json.dumps(value, ensure_ascii=self.ascii_only) + "\n")
 
     def result(self, facts: Any, lines: Iterable[str], as_json: bool) -> None:
         """Write a result: its facts as one JSON value, or its lines."""
@@ -115,7 +115,7 @@ class Output:
 
     def stats(self, text: str) -> None:
         """Print the stats line, also if ``quiet``: it was asked for."""
-        self._err(self.style(text, "dim"))
+        self._err(self.style(wrapped(text, sys.stderr), "dim"))
 
     def warn(self, text: str) -> None:
         """Print a warning; the command continues."""
@@ -123,7 +123,7 @@ class Output:
             self._err(wrapped(f"bitnet-edge: {one_line(text)}", sys.stderr))
 
     def error(self, text: str) -> None:
-        """Print the one line that tells why a command failed."""
+        """Print the one line that says why a command failed."""
         name = "bitnet-edge:"
         text = wrapped(f"{name} {one_line(text)}", sys.stderr)
         self._err(self.style(name, "red", "bold") + text.removeprefix(name))
@@ -135,17 +135,17 @@ class Output:
             sys.stderr.write(text + "\n")
             sys.stderr.flush()
         except (OSError, ValueError):
-            pass  # nobody listens there; the exit code still tells
+            pass  # nobody listens there; the exit code still says so
 
     # -- things that move
 
-    def progress(self, label: str, unit: str = "") -> Progress:
+    def progress(self, label: str, unit: str = "", log: bool = False) -> Progress:
         """A progress line on standard error; appears only on a terminal and only after a second.
 
         ``unit`` "bytes" shows sizes and a rate in bytes; any other word, such as "tokens", shows amounts and a rate in
-        it.
+        it.  ``log``: for work of minutes: where there is no terminal, a line of its own now and then.
         """
-        return Progress(self, label, unit)
+        return Progress(self, label, unit, log)
 
 
 class Progress:
@@ -158,9 +158,12 @@ class Progress:
     DELAY = 1.0  # seconds before anything is shown
     RECENT = 15.0  # seconds of which the rate is the mean, so that work that gets slower or faster shows soon;
     FEWEST = 8  # more where fewer things than these were done in them
+    EVERY = 15.0  # seconds between two lines of a log
 
-    def __init__(self, out: Output, label: str, unit: str = "") -> None:
-        self._active = not out.quiet and is_tty(sys.stderr) and os.environ.get("TERM", "dumb") != "dumb"
+    def __init__(self, out: Output, label: str, unit: str = "", log: bool = False) -> None:
+        self._out = out
+        self._active = not out.quiet and is_tty(sys.stderr) and moves_cursor()
+        self._logs = log and not self._active
         self._begun = time.monotonic()
         self._drawn = 0.0
         self._lock = threading.Lock()
@@ -183,6 +186,9 @@ class Progress:
             self._marks.append((now, done))
             while len(self._marks) > self.FEWEST and now - self._marks[1][0] > self.RECENT:
                 del self._marks[0]
+        if self._logs and now - (self._drawn or self._begun) >= self.EVERY:
+            self._drawn = now
+            self._out.info(self._label + self._amount(done, total, now))
         if not self._active or now - self._begun < self.DELAY or now - self._drawn < 0.1:
             return
         self._draw(self._label + self._amount(done, total, now))
@@ -225,22 +231,32 @@ class Progress:
                 sys.stderr.write(f"\r{text}\x1b[K")
                 sys.stderr.flush()
 
-    def close(self) -> None:
-        """Erase the line; has no effect if nothing was drawn or when called again."""
-        if self._timer is not None:
-            self._timer.cancel()
+    def say(self, text: str) -> None:
+        """Print a remark in place of the line, which goes on below it."""
+        self._erase()
+        self._out.info(text, "dim")
+
+    def _erase(self, last: bool = False) -> None:
         with self._lock:
             if self._active and self._drawn:
                 sys.stderr.write("\r\x1b[K")
                 sys.stderr.flush()
-            self._active = False
+            if last:
+                self._active = self._logs = False
+
+    def close(self) -> None:
+        """Erase the line; has no effect if nothing was drawn or when called again."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._erase(last=True)
 
 
 class AnswerOutput:
     """Streams an answer to standard output and ends it with exactly one newline.
 
     Newlines at the end of the text are held back until more text follows.  On a terminal, control characters in the
-    answer are dropped, since an escape sequence could rewrite the screen; a pipe receives the text unchanged.
+    answer are dropped, since an escape sequence could rewrite the screen, and lines are broken between words; a pipe
+    receives the text unchanged.
     """
 
     def __init__(self, out: Output, thoughts: bool | None = None, by: str = "token") -> None:
@@ -248,6 +264,7 @@ class AnswerOutput:
         self._out = out
         self._clean = is_tty(sys.stdout)
         self._thinks = thoughts if thoughts is not None else self._clean and by == "token"
+        self._wrap = Wrap(lambda: columns(sys.stdout) if moves_cursor() else None)
         self._thinking = False
         self._held = ""
         self._ended = False
@@ -259,26 +276,46 @@ class AnswerOutput:
             return
         if thought:
             self._thinking = True
-            self._out.write(self._out.style(text.translate(_UNSAFE) if self._clean else text, "dim", stream=sys.stdout))
+            self._write(text, "dim")
             return
         if self._thinking:
             self._thinking = False
-            self._out.write("\n\n")
+            self._write("\n\n")
         self.begun = True
-        if self._clean:
-            text = text.translate(_UNSAFE)
+        text = self._held + text
         body = text.rstrip("\n")
-        if body:
-            self._out.write(self._held + body)
-            self._held = text[len(body) :]
-        else:
-            self._held += text
+        self._write(body)
+        self._held = text[len(body) :]
 
-    def end(self) -> None:
-        """End the answer with its newline; later calls have no effect."""
+    def _write(self, text: str, *styles: str) -> None:
+        if self._clean:
+            text = self._wrap(text.translate(_UNSAFE))
+        self._out.write(self._out.style(text, *styles, stream=sys.stdout) if styles else text)
+
+    def end(self, remark: str = "") -> None:
+        """End the answer with its newline, and a remark before it; later calls have no effect."""
         if not self._ended:
             self._ended = True
-            self._out.write("\n")
+            shown = self._out.style(f" {remark}", "dim", stream=sys.stdout) if remark and not self._out.quiet else ""
+            self._out.write(shown + "\n")
+
+
+def reading(
+    out: Output, session: Session, report: Callable[[int, int, int], object] = lambda done, total, cached: None
+) -> Callable[[int, int, int], None]:
+    """What an answer calls while its prompt is read: a warning first if only a part of it will be, then ``report``."""
+    warned = False
+
+    def read(*counts: int) -> None:
+        nonlocal warned
+        if session.outcome.left_out and not warned:
+            warned = True
+            out.warn(
+                f"the text is longer than the context of {session.plan.n_ctx} tokens: {session.outcome.left_out:,} "
+                "characters in its middle are not read; use a larger --ctx, or --overflow stop to refuse such a text")
+        report(*counts)
+
+    return read
 
 
 def time_left(seconds: float) -> str:
@@ -297,6 +334,11 @@ def is_tty(stream: TextIO | None) -> bool:
         return False
 
 
+def moves_cursor() -> bool:
+    """Whether the terminal understands escape sequences."""
+    return os.environ.get("TERM", "dumb") != "dumb"
+
+
 def columns(stream: TextIO | None) -> int | None:
     """Columns of the terminal behind ``stream``; None: it is no terminal, or its width is not known."""
     if stream is None or not is_tty(stream):
@@ -307,26 +349,37 @@ def columns(stream: TextIO | None) -> int | None:
         return None
 
 
-def wrapped(text: str, stream: TextIO | None, indent: str = "") -> str:
+def wrapped(text: str, stream: TextIO | None) -> str:
     """``text`` with line breaks at blanks where a terminal would break its lines inside of words; unchanged in a pipe.
-
-    ``indent``: of the lines that continue one.
+    A line goes on below the text of its last column, if that begins in the first half of the terminal.
     """
     width = columns(stream)
     if width is None or all(len(line) <= width for line in text.split("\n")):
         return text
-    from textwrap import wrap
+    import re
+    from textwrap import TextWrapper
 
-    return "\n".join(
-        part
-        for line in text.split("\n")
-        for part in wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]
-    )
+    wrapper = TextWrapper(width, break_long_words=False, break_on_hyphens=False, expand_tabs=False,
+                          replace_whitespace=False)
+    parts: list[str] = []
+    for line in text.split("\n"):
+        starts = [0, *(found.end() for found in re.finditer(r"(?:^| ) +(?=\S)", line))]
+        wrapper.subsequent_indent = " " * max(start for start in starts if start <= width // 2)
+        parts += wrapper.wrap(line) or [""]
+    return "\n".join(parts)
 
 
 def one_line(text: str) -> str:
     """``text`` with line breaks replaced, since every failure is reported in one line."""
     return "; ".join(part.strip() for part in str(text).splitlines() if part.strip()) or "unknown error"
+
+
+def drop_stdout() -> None:
+    """Redirect standard output to /dev/null, so that the flush at exit cannot fail a second time."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        pass
 
 
 def _is_utf8(stream: TextIO) -> bool:

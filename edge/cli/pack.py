@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 import shlex
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +17,7 @@ from edge.cli.chat import chat
 from edge.cli.command import Command, Escaped, Flag, Text, heading, option
 from edge.cli.output import Output
 from edge.cli.packed import model as described
-from edge.cli.serve import check_exposure, serve
+from edge.cli.serve import admitted, check_exposure, serve
 
 EPILOG = """\
 Examples:
@@ -58,7 +60,10 @@ def _packable() -> Iterator[Flag]:
 @click.command(
     cls=Command,
     help="Write one executable file with this program, a model and defaults inside: copy it to a board, and it runs "
-    "there, without installation and network. Most options of chat and serve can be packed as defaults (--help-all).",
+    "there, without installation and network. Most options of chat and serve can be packed as defaults (--help-all). "
+    "The model is put into a frozen program: an installation by pip and a copy of the source are none. There, start "
+    "the frozen program for pack, or name it with --program (make freeze in a copy of the source writes "
+    "dist/bitnet-edge).",
     epilog=EPILOG,
     details=DETAILS,
 )
@@ -66,7 +71,7 @@ def _packable() -> Iterator[Flag]:
     "Packing",
     option("-m", "--model", type=Text(), metavar="MODEL", help="The model to pack: a .gguf file or the name of a "
            "pulled model. Default: the model that answers without -m."),
-    option("-o", "--output", "target", type=click.Path(dir_okay=False), metavar="FILE", required=True,
+    option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", required=True,
            allow_from_autoenv=False, help="The file to write."),
     option("--program", type=click.Path(dir_okay=False), metavar="FILE",
            help="Put the model into this frozen one-file program of the same version (dist/bitnet-edge of make "
@@ -80,17 +85,17 @@ def _packable() -> Iterator[Flag]:
 @options.output_options
 @click.pass_context
 def pack(
-    ctx: click.Context, model: str | None, target: str, program: str | None, machine: str | None, force: bool,
+    ctx: click.Context, model: str | None, output: str, program: str | None, machine: str | None, force: bool,
     as_json: bool, **flags: Any,
-) -> None:  # fmt: skip
-    """Run the command."""
+) -> None:
     from edge.registry.library import find
     from edge.tools.pack import pack as work
 
     out = ctx.ensure_object(Output)
-    flags |= {"system": options.system_prompt(flags), "system_file": None}
+    options.system_prompt(flags)
     check_exposure(flags["host"], None, flags["insecure"], None, flags["wyoming"])
-    options.ask_arguments(flags)  # both judge the values
+    admitted(flags)  # these three judge the values
+    options.ask_arguments(flags)
     options.kv_config(flags)
     common: dict[str, Any] = {}
     service: dict[str, Any] = {}
@@ -105,15 +110,38 @@ def pack(
         words += _typed(value, param)
     chosen = options.choice(out, {"model": model})
     pulled = find(chosen.name)
-    with out.progress("packing", "bytes") as progress:
-        done = work(
-            chosen.path, target, program=program, machine=machine, options=common, service=service,
-            shown=shlex.join(words), licence=pulled.licence if pulled else "", force=force, progress=progress,
-            i2s_layout=flags["i2s_layout"], activation=flags["activation"],
-        )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        prompts = list(_prompts(out, chosen.path, flags, folder))
+        with out.progress("packing", "bytes", log=True) as progress:
+            done = work(
+                chosen.path, output, program=program, machine=machine, options=common, service=service,
+                shown=shlex.join(words), licence=pulled.licence if pulled else "", prompts=prompts, force=force,
+                progress=progress, i2s_layout=flags["i2s_layout"], activation=flags["activation"],
+            )
     facts = {"path": done.path, "bytes": done.nbytes, "machine": done.machine, **done.inside._asdict()}
     line = f"{done.path}: {human(done.nbytes)}, for {done.machine}; model inside: {described(done.inside)}"
     out.result(facts, [line], as_json)
+
+
+#: what the KV cache of a prompt depends on, apart from the type; memory and threads are those of the board
+_KEPT = ("ctx", "window", "sinks", "overflow", "positions", "kv_policy", "kv_drop_layers", "kv_hadamard", "template",
+         "think", "i2s_layout", "activation")
+
+
+def _prompts(out: Output, model: str, flags: dict[str, Any], folder: str) -> Iterator[str]:
+    """Files with the KV cache of the system prompt, if there is one: of the packed type, and of the default."""
+    from edge.tools.pack import read_prompt
+
+    system = flags.get("system")
+    if not system or flags["no_cache"]:
+        return
+    loading = options.load_arguments(flags)
+    kept = {name: loading[name] for name in _KEPT if name in loading}
+    for kv in dict.fromkeys((options.kv_type(flags) or "int8", "int8")):
+        path = os.path.join(folder, kv.replace(":", "-"))
+        with out.progress(f"reading the system prompt ({kv})"):
+            read_prompt(model, system, path, kv=kv, **kept)
+        yield path
 
 
 def _plain(value: Any, param: Flag) -> Any:

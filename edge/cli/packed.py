@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from edge.registry.packed import Packed, own
+from edge.packed import Packed, own
 
 if TYPE_CHECKING:
     import click
@@ -26,7 +26,7 @@ REPLACES = {
         "greedy", "temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last_n", "presence_penalty",
         "frequency_penalty",
     ),
-}  # fmt: skip
+}
 
 
 def version() -> str:

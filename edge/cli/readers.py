@@ -7,25 +7,27 @@ from __future__ import annotations
 import os
 import select
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from edge.cli.output import Output, is_tty
-from edge.cli.signals import Interrupted, check_terminated
+from edge.cli.output import Output, is_tty, moves_cursor
+from edge.cli.signals import CtrlC, check_terminated
 from edge.errors import UsageError
-from edge.serve.client import LINE_LIMIT
+from edge.files import LINE_LIMIT
 
 
 class Reader(Protocol):
     """Where the lines of a conversation come from."""
 
     interactive: bool  # for a person: show prompts and hints, and continue after errors
+    typed: Callable[[str], None] | None  # called with the line so far, when it changes
+    reserve: int  # bytes in the memory plan for what reading takes
 
     def read(self, prompt: str) -> str:
         """The next line, without its newline; bytes that are not UTF-8 become surrogates.
 
-        Raises EOFError at the end and Interrupted on Ctrl-C.
+        Raises EOFError at the end and CtrlC on Ctrl-C.
         """
         ...
 
@@ -38,6 +40,8 @@ class PipeReader:
     """
 
     interactive = False
+    typed: Callable[[str], None] | None = None
+    reserve = 0
     INTERVAL = 0.5  #: seconds between two looks at what has arrived
 
     def __init__(self) -> None:
@@ -88,10 +92,13 @@ class PlainReader:
     """Lines of a terminal without cursor movement (TERM=dumb, serial consoles), edited by the system.
 
     Not ``input()``: after one Ctrl-C it looks for signals again with the exception already set (CPython 3.11), and a
-    copy of the Ctrl-C that arrives in between ends the program with a SystemError.
+    copy of the Ctrl-C that arrives in between ends the program with a SystemError.  It waits in intervals, as the
+    reader of a pipe does.
     """
 
     interactive = True
+    typed: Callable[[str], None] | None = None  # but the system edits the line, and does not show it
+    reserve = 0
 
     def __init__(self) -> None:
         if hasattr(sys.stdin, "reconfigure"):
@@ -101,10 +108,12 @@ class PlainReader:
         try:
             sys.stdout.write(prompt)
             sys.stdout.flush()
-            line = sys.stdin.readline()
+            while not select.select([sys.stdin], [], [], PipeReader.INTERVAL)[0]:
+                check_terminated()
+            line = sys.stdin.readline()  # the system has a whole one
         except KeyboardInterrupt:
             print()
-            raise Interrupted from None
+            raise CtrlC from None
         if not line:
             raise EOFError
         return line.removesuffix("\n")
@@ -117,7 +126,7 @@ def choose_reader(out: Output, commands: Mapping[str, str], history: Path | None
     """
     if not (is_tty(sys.stdin) and is_tty(sys.stdout)):
         return PipeReader()
-    if os.environ.get("TERM", "dumb") == "dumb":
+    if not moves_cursor():
         return PlainReader()
     try:
         from edge.cli.terminal import TerminalReader

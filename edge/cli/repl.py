@@ -5,29 +5,32 @@ provides the lines, so nothing here depends on the terminal.
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from edge import records
 from edge.amounts import count, human
 from edge.cli.command import Escaped
-from edge.cli.output import AnswerOutput, Output
+from edge.cli.output import AnswerOutput, Output, reading
 from edge.cli.readers import too_long
-from edge.cli.signals import Interrupted, interrupting, stopping
+from edge.cli.signals import CtrlC, interrupting, stopping
 from edge.errors import EdgeError, UsageError
-from edge.files import decode_text
-from edge.serve import records
-from edge.serve.client import LINE_LIMIT
-from edge.session.conversation import Conversation
-from edge.session.request import DEFAULT_MAX_TOKENS
+from edge.files import LINE_LIMIT, decode_text
+from edge.session.answer_options import DEFAULT_MAX_TOKENS
+from edge.session.read_ahead import Ahead
 
 if TYPE_CHECKING:
+    from edge.cli.keep import Keeper
     from edge.cli.readers import Reader
     from edge.engine import Engine
     from edge.session.session import Session
     from edge.session.stream import Piece
 
 QUOTES = '"""'
+BAR = 48  # columns of the bar of /context
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Command:
     @property
     def takes_more(self) -> bool:
         """Whether anything may follow its name."""
-        return "[" in self.usage
+        return " " in self.usage.partition(",")[0]
 
 
 class Repl:
@@ -51,7 +54,7 @@ class Repl:
     row on an empty line.  ``code``: the exit code at the end of the input.
 
     ``arguments`` are the keyword arguments of every ``Session.ask`` (sampling, stop, max_tokens, timeout); ``/set``
-    changes them.  ``keep`` is called with the session after every answer and command.
+    changes them.  ``keeper`` saves the session after every answer and command.
     """
 
     def __init__(
@@ -62,7 +65,8 @@ class Repl:
         arguments: dict[str, Any],
         session: Session,
         stats: bool,
-        keep: Callable[[Session], None] = lambda session: None,
+        keeper: Keeper,
+        reads_ahead: bool = True,
     ) -> None:
         self.out = out
         self.reader = reader
@@ -70,8 +74,13 @@ class Repl:
         self.engine = engine
         self.arguments = arguments
         self.show_stats = stats
-        self.talk = Conversation(engine, session=session)
-        self.keep = keep
+        self.talk = session
+        self.keeper = keeper
+        self.before = ""  # the lines so far of a message of several
+        self.reads_ahead = reads_ahead and reader.interactive
+        self.ahead = Ahead(session)  # reads what is being typed
+        if self.reads_ahead:
+            reader.typed = self.typed
         self.remarked: str | None = None  # the error of --kv-offload that has been printed
         self.sliding = False  # it has been said that the model no longer sees all of this conversation
 
@@ -95,7 +104,7 @@ class Repl:
                 if self.reader.interactive:
                     self.out.line()
                 return self.code
-            except (Interrupted, KeyboardInterrupt) as stop:
+            except (CtrlC, KeyboardInterrupt) as stop:
                 if not self.reader.interactive:
                     raise
                 # KeyboardInterrupt: the second Ctrl-C during an answer, or one just before the prompt
@@ -145,39 +154,67 @@ class Repl:
     def read_message(self) -> str:
         r"""One message: a line, lines joined by trailing backslashes, or lines between two triple quotes.
 
-        Raises EOFError at the end and Interrupted on Ctrl-C.
+        Raises EOFError at the end and CtrlC on Ctrl-C.
         """
-        line = self.reader.read("> ")
+        if self.reads_ahead:
+            self.ahead.typed("")
+        text = None
+        try:
+            text = self._message()
+            return text
+        finally:
+            self._stop_reading_ahead(text is not None)
+
+    def _stop_reading_ahead(self, entered: bool) -> None:
+        """Ctrl-C meanwhile, up to a step long, drops a message that was ``entered``, and does not count."""
+        try:
+            self.ahead.stop()
+        except KeyboardInterrupt:
+            if not entered:
+                raise
+            self.out.line()
+            raise CtrlC(had_text=True) from None
+
+    def typed(self, text: str) -> None:
+        """The line so far, of a message unless it is a command."""
+        self.ahead.typed(self.before + text if self.before or not text.startswith(("/", QUOTES)) else "")
+
+    def _message(self) -> str:
+        line, self.before = self.reader.read("> "), ""
         if line.lstrip().startswith(QUOTES):
             return self._until(line.lstrip()[len(QUOTES) :], _ends_quote)
         lines, length = [], 0
         while line.endswith("\\"):
             lines.append(line[:-1])
+            self.before += line[:-1] + "\n"
             length += len(line)
             if length > LINE_LIMIT:
                 raise too_long()
-            try:
-                line = self.reader.read(". ")
-            except EOFError:
-                line = ""
+            line = self.next_line() or ""
         return "\n".join([*lines, line])
 
-    def _until(self, first: str, end: Callable[[str], str | None]) -> str:
+    def next_line(self) -> str | None:
+        """One more line of a message that has begun; None at the end of the input."""
+        try:
+            return self.reader.read(". ")
+        except EOFError:
+            return None
+        except CtrlC:
+            raise CtrlC(had_text=True) from None
+
+    def _until(self, first: str | None, end: Callable[[str], str | None]) -> str:
         """The lines of a message that begins with ``first``.  ``end`` returns None for a line inside it and the rest of
         the last line; the end of the input ends it, too.
         """
         lines, length = [], 0
-        line = first
-        while (last := end(line)) is None:
+        line, last = first, None
+        while line is not None and (last := end(line)) is None:
             lines.append(line)
+            self.before = f"{self.before}{line}\n".lstrip("\n")
             length += len(line) + 1
             if length > LINE_LIMIT:
                 raise too_long()
-            try:
-                line = self.reader.read(". ")
-            except EOFError:
-                last = ""
-                break
+            line = self.next_line()
         return "\n".join([*lines, last or ""]).strip("\n")
 
     # -- answers
@@ -188,36 +225,31 @@ class Repl:
 
     def _stream(self, ask: Callable[..., Iterator[Piece]]) -> int | None:
         answer = AnswerOutput(self.out)
-        session = self.talk.session
+        session = self.talk
         with stopping(session.cancel) as stop, self.out.progress("reading the prompt", "tokens") as progress:
-            told = False
-
-            def reading(done: int, total: int, _cached: int) -> None:
-                nonlocal told
-                if session.left_out and not told:
-                    self.out.warn(records.too_long(session))
-                told = True
-                progress(done, total)
-
+            report = reading(self.out, session, lambda done, total, _cached: progress(done, total))
             try:
-                for piece in stop.through(ask(on_prefill=reading)):
+                for piece in stop.through(ask(on_prefill=report)):
                     progress.close()
                     answer.feed(piece.text, piece.thought)
             finally:
                 progress.close()
+                stopped = self.reader.interactive and session.outcome.finish_reason == "cancelled"
                 if answer.begun:
-                    answer.end()
-        answer.end()
-        self.keep(session)
+                    answer.end("(stopped)" * stopped)
+        answer.end("(stopped)" * stopped)
+        self.keeper.save(session)
         if self.reader.interactive:
             self.out.line()
         if stop.code == 143 or (stop.code and not self.reader.interactive):
             return stop.code
         self.remark_offload()
         self.remark_sliding()
+        if self.out.verbose and session.outcome.again is not None:
+            self.out.info(session.outcome.again.line(self.engine.tokenizer), "dim")
         if self.show_stats:
             self.out.stats(session.stats_line())
-        reason = session.finish_reason
+        reason = session.outcome.finish_reason
         failure = records.finish_error(session, self.arguments.get("timeout"))
         if failure and not self.reader.interactive:
             if reason == "context_full":
@@ -236,17 +268,17 @@ class Repl:
 
     def remark_offload(self) -> None:
         """Warn once if pages that leave the window can no longer be stored."""
-        error = self.talk.session.offload_error
+        error = self.talk.offload_error
         if error and error != self.remarked:
             self.out.warn(error)
         self.remarked = error
 
     def remark_sliding(self) -> None:
         """Say once in a conversation that its oldest text has left the context."""
-        gone = bool(self.talk.session.evicted or self.talk.session.forgotten)
+        gone = bool(self.talk.evicted or self.talk.forgotten)
         if gone and not self.sliding:
             self.out.info("(the context is full: the model no longer sees the oldest text; /context shows how much, "
-                          "/clear starts a new conversation)", "dim")  # fmt: skip
+                          "/clear starts a new conversation)", "dim")
         self.sliding = gone
 
     # -- commands
@@ -262,11 +294,11 @@ class Repl:
             near = get_close_matches(name, [*COMMANDS, *ALIASES], n=1)
             meant = f"did you mean /{near[0]}? " if near else ""
             raise UsageError(f"unknown command /{typed}; {meant}/help lists the commands "
-                             "(// sends a line that begins with /)")  # fmt: skip
+                             "(// sends a line that begins with /)")
         if rest and not command.takes_more:
             raise UsageError(f"/{name} {rest[:40]}: it takes no argument")
         code = command.method(self, rest)
-        self.keep(self.talk.session)
+        self.keeper.save(self.talk)
         return code
 
     def do_help(self, rest: str) -> None:
@@ -277,7 +309,10 @@ class Repl:
         for command in [chosen] if chosen else COMMANDS.values():
             self.out.line(f"  {command.usage:<18} {command.help}")
         if self.reader.interactive and not chosen:
-            self.out.line('\n  """ or a trailing \\ starts several lines; Ctrl-C stops an answer; Ctrl-D quits.\n')
+            settings = self.settings()
+            self.out.line(f"\n  Answers have a temperature of {settings['temperature']} and at most "
+                          f"{settings['max_tokens']} tokens; /set shows and changes this.")
+            self.out.line('  """ or a trailing \\ starts several lines; Ctrl-C stops an answer; Ctrl-D quits.\n')
 
     def do_clear(self, _rest: str) -> None:
         self.talk.clear()
@@ -287,14 +322,17 @@ class Repl:
         if not rest:
             self.out.line(self.talk.system or "(no system prompt)")
             return
-        self.talk.system = rest
+        text = unquoted(rest)
+        self.talk.system = None if text in ("", "none") else text
         stays = "; what was said stays, /clear starts anew" if self.talk.turns else ""
-        self.out.info(f"(used from the next message on{stays})", "dim")
+        used = "used" if self.talk.system else "no system prompt"
+        self.out.info(f"({used} from the next message on{stays})", "dim")
 
     def do_undo(self, _rest: str) -> None:
-        if self.talk.undo() is None:
+        question = self.talk.undo()
+        if question is None:
             raise UsageError("there is no turn to remove")
-        self.out.info("(last turn removed)", "dim")
+        self.out.info(f"(removed: {shortened(question)!r} and its answer)", "dim")
 
     def do_regen(self, _rest: str) -> int | None:
         if self.talk.turns and not self.arguments["sampling"].temperature:
@@ -302,9 +340,9 @@ class Repl:
         return self._stream(lambda **more: self.talk.regen(**self.arguments, **more))
 
     def do_stats(self, _rest: str) -> None:
-        if self.talk.session.finish_reason is None:
+        if self.talk.outcome.finish_reason is None:
             raise UsageError("there is no answer yet")
-        self.out.line(self.talk.session.stats_line())
+        self.out.line(self.talk.stats_line())
 
     def do_set(self, rest: str) -> None:
         key, _, value = rest.partition(" ")
@@ -316,7 +354,7 @@ class Repl:
             for name, shown in self.settings().items():
                 self.out.line(f"  {name:<18} {shown}")
             return
-        if not value and key in (settings := self.settings()) and key != "stop":  # "/set stop" removes the stops
+        if not value and key in (settings := self.settings()):
             self.out.line(f"  {key:<18} {settings[key]}")
             return
         if key == "stats":
@@ -324,9 +362,10 @@ class Repl:
                 raise UsageError(f"/set {rest}: it must be on or off")
             self.show_stats = value == "on"
         elif key == "stop":
-            self.arguments["stop"] = (Escaped().convert(value, None, None),) if value else ()
+            value = unquoted(value) or "none"
+            self.arguments["stop"] = (Escaped().convert(value, None, None),) if value != "none" else ()
         elif key == "max_tokens":
-            if not re.fullmatch("[0-9]*[1-9][0-9]*", value):
+            if not re.fullmatch("0*[1-9][0-9]*", value):
                 raise UsageError(f"/set {rest}: it must be a whole number from 1")
             self.arguments["max_tokens"] = int(value)
         elif key in fields:
@@ -334,7 +373,7 @@ class Repl:
         else:
             names = ", ".join(sorted([*fields, "max_tokens", "stop", "stats"]))
             raise UsageError(f"/set {rest}: unknown key; keys are {names}")
-        self.out.info(f"({key} is now {value or 'none'})", "dim")
+        self.out.info(f"({key} is now {value})", "dim")
 
     def settings(self) -> dict[str, str]:
         """What ``/set`` shows and changes: key -> value as text."""
@@ -347,13 +386,52 @@ class Repl:
             "stats": "on" if self.show_stats else "off",
         }
 
+    def do_save(self, rest: str) -> None:
+        if not rest:
+            raise UsageError("/save: name a file, such as /save talk.bes")
+        name = unquoted(rest)
+        path = os.path.expanduser(name)
+        there = os.path.exists(path)
+        self.keeper.save_as(self.talk, path)
+        replaced = ", in place of what was there" * there
+        self.out.info(f"(saved to {name}{replaced}; /load {name} or --session {shlex.quote(path)} continues)", "dim")
+
+    def do_load(self, rest: str) -> None:
+        if not rest:
+            raise UsageError("/load: name a file that /save wrote")
+        rest = unquoted(rest)
+        session = self.keeper.load(self.engine, os.path.expanduser(rest))
+        self.talk.close()
+        self.talk, self.ahead = session, Ahead(session)
+        self.out.info(f"(the conversation of {rest}, {count(self.talk.turns, 'question')})", "dim")
+        if self.keeper.saves:
+            self.out.info(f"(from now on, {rest} is written after each answer)", "dim")
+        self.show_last()
+
+    def show_last(self) -> None:
+        """Show a person the last question and its answer, in a conversation that goes on."""
+        messages = self.talk.messages
+        asked = [at for at, message in enumerate(messages) if message["role"] == "user"]
+        if not asked or not self.reader.interactive or self.out.quiet:
+            return
+        self.out.line(f"> {shortened(messages[asked[-1]]['content'], 500)}")
+        answer = AnswerOutput(self.out)
+        for message in messages[asked[-1] + 1 :]:
+            text = str(message["content"] or "")
+            answer.feed("... " * (len(text) > 2000) + text[-2000:])
+        answer.end()
+        self.out.line()
+
     def do_context(self, _rest: str) -> None:
         for line in context_lines(self.engine, self.talk):
             self.out.line(line)
+        if (again := self.talk.outcome.again) is not None:
+            self.out.line(f"  {again.line(self.engine.tokenizer if self.out.verbose else None)}")
 
     def do_multi(self, _rest: str) -> int | None:
+        self.before = ""
         self.out.info("(type your lines; a line with only /end sends them)", "dim")
-        text = self._until(self.reader.read(". "), lambda line: "" if line.strip() == "/end" else None)
+        text = self._until(self.next_line(), lambda line: "" if line.strip() == "/end" else None)
         return self.answer(text) if text.strip() and self.readable(text) else None
 
     def do_exit(self, _rest: str) -> int:
@@ -363,10 +441,12 @@ class Repl:
 COMMANDS = {
     "help": Command("/help [COMMAND]", "show this list, or one line of it", Repl.do_help),
     "clear": Command("/clear", "start a new conversation with the same system prompt", Repl.do_clear),
-    "system": Command("/system [TEXT]", "show or replace the system prompt", Repl.do_system),
+    "system": Command("/system [TEXT]", "show or replace the system prompt; none removes it", Repl.do_system),
     "undo": Command("/undo", "remove the last question and answer", Repl.do_undo),
     "regen": Command("/regen", "answer the last question again", Repl.do_regen),
     "set": Command("/set [KEY [VALUE]]", "show or change temp, top_p, seed, max_tokens, stop, stats ...", Repl.do_set),
+    "save": Command("/save FILE", "save the conversation, as --session does", Repl.do_save),
+    "load": Command("/load FILE", "continue a saved conversation; --session then writes to this FILE", Repl.do_load),
     "context": Command("/context", "show how full the context is", Repl.do_context),
     "stats": Command("/stats", "show speed and memory of the last answer", Repl.do_stats),
     "multi": Command("/multi", "type several lines; /end sends them", Repl.do_multi),
@@ -388,16 +468,16 @@ def number(key: str, value: str) -> int | float | None:
             raise UsageError(f"/set {key}: {value!r} is not a number") from None
 
 
-def context_lines(engine: Engine, talk: Conversation, width: int = 48) -> Iterator[str]:
+def context_lines(engine: Engine, talk: Session) -> Iterator[str]:
     """How full the context is, as a bar and as text."""
     plan, use = engine.plan, talk.context
     room = use.used + use.free
 
     def cells(n: int) -> int:
-        return -(-width * n // max(room, 1))  # rounded up: one token shows
+        return -(-BAR * n // max(room, 1))  # rounded up: one token shows
 
     sinks, used = cells(use.sinks if use.evicted else 0), cells(use.used)
-    yield f"  [{'S' * sinks}{'#' * (used - sinks)}{'.' * (width - used)}]"
+    yield f"  [{'S' * sinks}{'#' * (used - sinks)}{'.' * (BAR - used)}]"
     yield f"  {use.used} of {room} tokens used, {use.free} free; {count(talk.turns, 'turn')}"
     if use.evicted:
         older = f"{count(use.evicted, 'older token')} dropped"
@@ -405,6 +485,17 @@ def context_lines(engine: Engine, talk: Conversation, width: int = 48) -> Iterat
     if use.forgotten:
         yield f"  dropped: the first {count(use.forgotten, 'message')}"
     yield f"  KV cache {plan.kv_type}, {human(plan.kv_bytes)}"
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """``text`` in one line of at most ``most`` characters that a terminal can show."""
+    text = " ".join("".join(char for char in text if char.isprintable() or char.isspace()).split())
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def unquoted(name: str) -> str:
+    """A name or text without the quotes around it, which only a shell needs."""
+    return name[1:-1] if len(name) > 1 and name[0] == name[-1] and name[0] in "'\"" else name
 
 
 def _ends_quote(line: str) -> str | None:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edge import records
 from edge.amounts import count
 from edge.cli import options
 from edge.cli.command import Command, Text, heading, option
 from edge.cli.keep import Keeper
-from edge.cli.menu import settle_model
-from edge.cli.output import AnswerOutput, Output, is_tty
+from edge.cli.menu import choose_model
+from edge.cli.output import AnswerOutput, Output, is_tty, reading
 from edge.cli.signals import stopping
 from edge.errors import UsageError
-from edge.files import bounded, decode_text, read_text
-from edge.serve import records
+from edge.files import STANDARD, read_text, stdin_is_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,12 +63,12 @@ blank line. In a shell loop that reads a list, use </dev/null. With -n 0 and a s
     "Prompt",
     option("-p", "--prompt", "prompt", type=Text(), metavar="TEXT", allow_from_autoenv=False,
            advanced=True, help="The prompt, same as PROMPT."),
-    option("-f", "--file", "file", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
+    option("-f", "--file", "files", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE", multiple=True,
            allow_from_autoenv=False, help="Append the text of FILE to the prompt (-: standard input). A "
-           "blank line separates them."),
+           "blank line separates them. Can be given more than once."),
     option("--raw", is_flag=True, advanced=True, help="Do not apply the chat template: the model continues the text of "
            "the prompt."),
-)  # fmt: skip
+)
 @options.system_options
 @options.session_options
 @options.model_file_options
@@ -91,7 +91,7 @@ def run(
     ctx: click.Context,
     words: tuple[str, ...],
     prompt: str | None,
-    file: str | None,
+    files: tuple[str, ...],
     raw: bool,
     as_json: bool,
     as_jsonl: bool,
@@ -111,41 +111,47 @@ def run(
     arguments = options.ask_arguments(flags)  # judged before the model is loaded
     keeper = Keeper(flags)
     no_answer = flags["max_tokens"] == 0
-    text = gather_prompt(
-        words[0] if words else None, prompt, file,
+    text, shared = gather_prompt(
+        words[0] if words else None, prompt, files,
         needed=not (no_answer and keeper.saves and not raw),
         piped=not (no_answer and system is not None),  # a script that prepares a session must keep its own input
     )
     for_program = as_json or as_jsonl
-    settle_model(out, flags, for_program=for_program)
+    asks = not no_answer  # -n 0 only reads the prompt: not even an empty answer
+    choose_model(out, flags, for_program=for_program)
     begun = time.monotonic()
     try:
-        with options.loaded(out, flags) as engine:
+        with keeper, options.loaded(out, flags) as engine:
             session = keeper.open(engine, system)
             arguments = options.advised(arguments, flags, engine)
             if timeout is not None:
                 arguments["timeout"] = max(timeout - (time.monotonic() - begun), 1e-3)
+            if shared and not raw:
+                arguments["shared"] = shared
             ask: Ask = (
                 partial(session.complete if raw else session.ask, text, **arguments) if text else partial(warm, session)
             )
-            ask = telling(out, session, ask)
             if as_jsonl:
                 code = _print_events(out, engine, session, ask)
             elif as_json:
                 code = _print_object(out, engine, session, ask)
                 as_json = False  # what fails from here on must not print a second object
             else:
-                asked = flags["max_tokens"] != 0  # -n 0 only reads the prompt: not even an empty answer
-                code = _print_text(out, session, ask, flags["thoughts"], flags["by"], asked)
+                code = _print_text(out, session, ask, flags["thoughts"], flags["by"], asks)
             keeper.save(session)
-            if session.usage.prompt - session.usage.cached > engine.plan.n_ctx:
+            usage = session.outcome.usage
+            if usage.prompt - usage.cached > engine.plan.n_ctx:
                 first = count(engine.plan.sinks, "token")
                 out.warn(
-                    f"the prompt has {session.usage.prompt} tokens, the context {engine.plan.n_ctx}: only its end (and "
+                    f"the prompt has {usage.prompt} tokens, the context {engine.plan.n_ctx}: only its end (and "
                     f"the first {first}) was used; use a larger --ctx, or --overflow stop"
                 )
+            if not for_program and asks and session.outcome.finish_reason == "length" and is_tty(sys.stdout):
+                out.info("(stopped at the token limit; -n N changes it)", "dim")
             if session.offload_error:
                 out.warn(session.offload_error)
+            if out.verbose and session.outcome.again is not None:
+                out.info(session.outcome.again.line(engine.tokenizer), "dim")
             if stats if stats is not None else out.verbose:
                 out.stats(session.stats_line())
             if code:
@@ -171,62 +177,33 @@ def warm(session: Session, **_: Any) -> Iterator[Piece]:
     return iter(())
 
 
-def telling(out: Output, session: Session, ask: Ask) -> Ask:
-    """``ask`` with a warning, before the prompt is read, if part of the prompt will not be read."""
-
-    def asked(on_prefill: Callable[[int, int, int], object] | None = None) -> Iterator[Piece]:
-        told = False
-
-        def tell(done: int, total: int, cached: int) -> None:
-            nonlocal told
-            if session.left_out and not told:
-                out.warn(records.too_long(session))
-            told = True
-            if on_prefill is not None:
-                on_prefill(done, total, cached)
-
-        return ask(on_prefill=tell)
-
-    return asked
-
-
 def gather_prompt(
-    word: str | None, prompt: str | None, file: str | None, needed: bool = True, piped: bool = True
-) -> str:
-    """The prompt: arguments, file and standard input in this order, separated by blank lines.
+    word: str | None, prompt: str | None, files: tuple[str, ...], needed: bool = True, piped: bool = True
+) -> tuple[str, int]:
+    """(the prompt: arguments, files and standard input in this order, separated by blank lines; its characters that
+    come from files and have something behind them, if it begins with files).
 
-    Standard input is read if ``-`` asks for it, or if ``piped`` and it is not a terminal.  Raises UsageError for an
+    Standard input is read if ``-`` asks for it, or if ``piped`` and it is neither a terminal nor read by another option
+    already.  Raises UsageError for an
     empty prompt if one is ``needed``.
     """
-    if word == "-":
-        word, file_is_stdin = None, True
-    else:
-        file_is_stdin = file == "-"
+    asked = STANDARD in (word, *files)
+    if word == STANDARD:
+        word = None
     if word is not None and prompt is not None:
         raise UsageError("PROMPT and -p cannot be used together")
     parts = [part for part in (word, prompt) if part is not None]
-    if file is not None and file != "-":
-        parts.append(read_text(file).strip("\n"))
-    if file_is_stdin or (piped and sys.stdin is not None and not is_tty(sys.stdin)):
-        parts.append(read_stdin())
-    text = "\n\n".join(part for part in parts if part)
+    parts += [read_text(file).strip("\n") for file in files if file != STANDARD]
+    if asked or (piped and stdin_is_left() and not is_tty(sys.stdin)):
+        parts.append(read_text(STANDARD).strip("\n"))
+    parts = [part for part in parts if part]
+    text = "\n\n".join(parts)
     if not text.strip():
         if not needed:
-            return ""
+            return "", 0
         raise UsageError("no prompt: use bitnet-edge run 'your question', -f FILE, or a pipe")
-    return text
-
-
-def read_stdin(strip: bool = True) -> str:
-    """Standard input to its end; ``strip`` removes the newlines at its end."""
-    if sys.stdin is None:  # started with standard input closed (<&-)
-        return ""
-    try:
-        data = bounded(sys.stdin.buffer, "standard input")
-    except OSError as error:
-        raise UsageError(f"cannot read standard input: {error.strerror}") from error
-    text = decode_text(data, "standard input")
-    return text.strip("\n") if strip else text
+    typed = word is not None or prompt is not None
+    return text, 0 if typed or len(parts) < 2 else len(text) - len(parts[-1])
 
 
 def _print_text(out: Output, session: Session, ask: Ask, thoughts: bool | None, by: str, asked: bool = True) -> int:
@@ -237,7 +214,8 @@ def _print_text(out: Output, session: Session, ask: Ask, thoughts: bool | None, 
     answer = AnswerOutput(out, thoughts, by)
     with stopping(session.cancel) as stop, out.progress("reading the prompt", "tokens") as progress:
         try:
-            for piece in stop.through(ask(on_prefill=lambda done, total, _cached: progress(done, total))):
+            report = reading(out, session, lambda done, total, _cached: progress(done, total))
+            for piece in stop.through(ask(on_prefill=report)):
                 progress.close()
                 answer.feed(piece.text, piece.thought)
         except BaseException as error:
@@ -254,7 +232,7 @@ def _print_object(out: Output, engine: Engine, session: Session, ask: Ask) -> in
     """Print the whole answer as one JSON object.  Returns the exit code if a signal stopped it."""
     with stopping(session.cancel) as stop, out.progress("answering"):
         text, thoughts = "", ""
-        for piece in stop.through(ask()):
+        for piece in stop.through(ask(on_prefill=reading(out, session))):
             if piece.thought:
                 thoughts += piece.text
             else:
@@ -267,7 +245,8 @@ def _print_events(out: Output, engine: Engine, session: Session, ask: Ask) -> in
     """Print the answer as events.  Returns the exit code if a signal stopped it."""
     out.json(records.ready(engine))
     with stopping(session.cancel) as stop:
-        for piece in stop.through(ask(on_prefill=lambda *counts: out.json(records.prefill(*counts)))):
+        report = reading(out, session, lambda *counts: out.json(records.prefill(*counts)))
+        for piece in stop.through(ask(on_prefill=report)):
             out.json(records.text(piece))
-    out.json(records.done(session))
+    out.json(records.done(session.outcome, session.evicted))
     return stop.code

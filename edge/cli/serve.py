@@ -1,10 +1,7 @@
-"""``bitnet-edge serve``: an HTTP server with the APIs of OpenAI and Ollama, a web page, and the Wyoming voice
-protocol.
-"""
+"""``bitnet-edge serve``: an HTTP server with the APIs of OpenAI and Ollama and a web page; Wyoming for voices."""
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from contextlib import closing
 from typing import Any
@@ -13,11 +10,11 @@ import click
 
 from edge.cli import options
 from edge.cli.command import Command, Text, Whole, from_variable, heading, option
-from edge.cli.menu import settle_model
+from edge.cli.menu import choose_model
 from edge.cli.output import Output
 from edge.errors import Busy, EdgeError, UsageError
 
-SPARE = 512  # connections beside those that an answer is made for; each takes some kilobytes
+SPARE = 512  # connections in addition to those that get an answer; each takes some kilobytes
 
 #: options that --embeddings honours; what else is typed is refused: there are no answers
 FOR_EMBEDDINGS = {
@@ -25,7 +22,7 @@ FOR_EMBEDDINGS = {
     "model", "i2s_layout", "activation", "threads", "isa",
     "n_ctx", "kv", "cache_type_k", "cache_type_v", "memory", "force_memory", "window", "sinks", "positions",
     "kv_policy", "kv_hadamard",
-}  # fmt: skip
+}
 
 EPILOG = """\
 Examples:
@@ -73,12 +70,14 @@ docs/serve.md shows Home Assistant, Python and curl, docs/service.md systemd.
            help="Maximum size of DIR (default 1G)."),
     option("--name", type=Text(), metavar="NAME", advanced=True, help="Model name that clients see. Default: the name "
            "in the file."),
+    option("--read-ahead/--no-read-ahead", default=True, advanced=True, help="Read a question while it is being typed "
+           "or spoken, if nothing else runs, so that the answer begins earlier (default), or not, which saves power."),
     option("--metrics", is_flag=True, advanced=True, help="Serve Prometheus metrics at /metrics."),
     option("--embeddings", is_flag=True, advanced=True, help="Serve /v1/embeddings only; for embedding models."),
     option("--wyoming", type=Text(), metavar="tcp://HOST:PORT", advanced=True,
            help="Also serve Home Assistant's voice assistant. This protocol has no key: an address that others can "
            "reach needs --insecure."),
-)  # fmt: skip
+)
 @options.system_options
 @options.model_file_options
 @options.model_options
@@ -96,7 +95,7 @@ def serve(ctx: click.Context, **flags: Any) -> int:
     out = ctx.ensure_object(Output)
     if flags["embeddings"]:
         for each in ctx.command.params:
-            if not each.expose_value or each.name in FOR_EMBEDDINGS:
+            if not each.expose_value or each.name in (*FOR_EMBEDDINGS, "no_cache"):  # without them it holds, too
                 continue
             if ctx.get_parameter_source(str(each.name)) is click.core.ParameterSource.COMMANDLINE:
                 name = next(name for name in each.opts if name.startswith("--"))
@@ -108,12 +107,12 @@ def serve(ctx: click.Context, **flags: Any) -> int:
     flags["overflow"] = flags["overflow"] or "stop"  # a client learns that it is too long; nothing is cut silently
     defaults = options.ask_arguments({**flags, "by": None})
     settings = Settings(
-        name=flags["name"], api_key=flags["api_key"] or None, hosts=tuple(n.lower() for n in flags["host_names"]),
-        cors=flags["cors"], metrics=flags["metrics"], parallel=flags["parallel"], queue=flags["queue"],
+        name=flags["name"], **admitted(flags),
+        metrics=flags["metrics"], parallel=flags["parallel"], queue=flags["queue"],
         timeout=flags["timeout"], state=flags["state"], state_bytes=parse_size(flags["state_size"], "state_size") or 0,
-        defaults=defaults, system=system,
-    )  # fmt: skip
-    settle_model(out, flags)
+        reads_ahead=flags["read_ahead"], defaults=defaults, system=system,
+    )
+    choose_model(out, flags)
     if flags["socket_path"] is None:
         listening = listen(flags["host"], flags["port"])
         with listening:
@@ -124,22 +123,28 @@ def serve(ctx: click.Context, **flags: Any) -> int:
 
 def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, listening: socket.socket) -> int:
     """Load the model while the port is already open, and serve."""
+    import asyncio
     import threading
 
     import uvicorn
 
     from edge.cli.embed import embedder
     from edge.serve.connections import Connection
-    from edge.serve.conversations import ASIDE
+    from edge.serve.conversations import SPARE_CONTEXTS
     from edge.serve.exchange import RESERVE
+    from edge.serve.notify import Notifier
     from edge.threads import start
 
+    notifier = Notifier()
     ended = threading.Event()
     failure: list[BaseException] = []
+    feeding: list[asyncio.Future[None]] = []
 
     def ready(model: str) -> None:
         name = f"{service.settings.name}: " if service.settings.name else ""
-        out.info(f"{name}{model} answers at {address_of(listening)}")
+        status = f"{name}{model} answers at {address_of(listening)}"
+        notifier.send(f"READY=1\nSTATUS={status}")
+        out.info(status)
         ended.wait()
 
     def load() -> None:
@@ -149,11 +154,12 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
                 service.open_embedder(found := embedder(out, flags, path, reserve=RESERVE))
                 ready(options.title(found.config))
                 return
-            import llguidance  # noqa: F401  part of the program: any request may ask for a form
-
-            with options.loaded(out, flags, named=True, constrained=True, reserve=RESERVE, aside=ASIDE) as engine:
+            with options.loaded(out, flags, named=True, constrained=True, reserve=RESERVE,
+                                spare_contexts=SPARE_CONTEXTS) as engine:
                 service.settings.defaults = options.advised(service.settings.defaults, flags, engine)
                 service.open(engine)
+                if out.verbose:
+                    service.conversations.on_again = lambda again: out.info(again.line(engine.tokenizer), "dim")
                 engine.tune_when_idle()
                 ready(options.title(engine.config))
         except BaseException as error:
@@ -161,7 +167,11 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
             service.failure = str(error)
             server.should_exit = True
 
+    def well() -> bool:
+        return service.conversations is None or service.conversations.trouble() is None
+
     def begin() -> None:
+        feeding.append(asyncio.ensure_future(notifier.feed(well)))  # asyncio itself does not keep it
         try:
             start(threading.Thread(target=load, name="loading", daemon=True))
         except EdgeError as error:
@@ -170,30 +180,34 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
 
     wyoming = None
     if flags["wyoming"]:
-        from edge.serve.protocols.wyoming import Door
+        from edge.serve.protocols.wyoming import WyomingServer, host_and_port
 
-        wyoming = Door(flags["wyoming"], service)
+        wyoming = WyomingServer(listen(*host_and_port(flags["wyoming"]), "--wyoming"), service)
     most = flags["parallel"] + flags["queue"] + SPARE
     config = uvicorn.Config(
         application(service, begin, wyoming), log_level="critical", access_log=False, lifespan="on", ws="none",
         http=Connection, loop="asyncio", timeout_keep_alive=30, server_header=False, limit_concurrency=most,
         h11_max_incomplete_event_size=1 << 16, timeout_graceful_shutdown=5,
-    )  # fmt: skip
+    )
     server = uvicorn.Server(config)
     try:
         server.run(sockets=[listening])
     finally:
         ended.set()
+        notifier.send("STOPPING=1")
     if failure:
         raise failure[0]
     return 0
 
 
 def check_exposure(host: str, key: str | None, insecure: bool, socket_path: str | None, wyoming: str | None) -> None:
-    """Raise UsageError for an address that other machines can reach if neither a key nor ``insecure`` is given.
+    """Raise UsageError for what is no address, and for one that others can reach without a key and ``insecure``.
 
     The protocol of ``wyoming`` has no key, so that only ``insecure`` allows such an address there.
     """
+    from edge.serve.addresses import check_host, is_loopback, known
+
+    check_host(host)
     if wyoming is not None:
         from edge.serve.protocols.wyoming import host_and_port
 
@@ -201,19 +215,22 @@ def check_exposure(host: str, key: str | None, insecure: bool, socket_path: str 
             raise UsageError(f"--wyoming {wyoming} can be reached by others, and its protocol has no key: use "
                              "--insecure to allow everybody")
     if socket_path is None and not key and not insecure and not is_loopback(host):
+        if not known(host):
+            raise UsageError(f"is {host!r}", argument="host", hint="no address has this name")
         raise UsageError(f"--host {host} can be reached by others: use --api-key KEY, or --insecure to allow everybody")
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach ``host``."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
+def admitted(flags: dict[str, Any]) -> dict[str, Any]:
+    """The settings ``hosts``, ``cors`` and ``api_key`` of a service.  Raises UsageError for what can match nothing."""
+    from edge.serve.addresses import checked_name, checked_origin
+    from edge.serve.guard import checked_key
+
+    return {"hosts": tuple(map(checked_name, flags["host_names"])), "cors": tuple(map(checked_origin, flags["cors"])),
+            "api_key": checked_key(flags.get("api_key"))}
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A bound socket.  Raises UsageError, or Busy if another process listens there."""
+def listen(host: str, port: int, option: str = "--port") -> socket.socket:
+    """A bound socket.  ``option``: the one that names the port.  Raises UsageError, or Busy if the port is in use."""
     import errno
 
     try:
@@ -227,7 +244,7 @@ def listen(host: str, port: int) -> socket.socket:
         return listening
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise Busy(f"another process listens on {host}:{port}; use another --port") from None
+            raise Busy(f"another process listens on {host}:{port}; use another {option}") from None
         raise UsageError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
 
 

@@ -1,7 +1,8 @@
-"""Ctrl-C and SIGTERM, turned into exceptions that commands can handle.
+"""Ctrl-C, SIGTERM and SIGHUP, turned into exceptions that commands can handle.
 
-The library never touches signals.  Here SIGTERM becomes :class:`Terminated`.  While an answer is streamed, the first
-Ctrl-C or SIGTERM stops it, so that the text so far is printed and kept; a second Ctrl-C interrupts the program.
+The library never touches signals.  Here those that end a program, SIGTERM and SIGHUP (its terminal was closed), become
+:class:`Terminated`.  While an answer is streamed, the first of them or Ctrl-C stops it, so that the text so far is
+printed and kept; a second Ctrl-C interrupts the program.  What the caller has set to be ignored stays ignored.
 
 A one-file program receives each Ctrl-C twice: from the terminal, and from the process that unpacked it, which forwards
 every signal; this cannot be turned off.  :func:`is_wish` distinguishes the two.
@@ -14,18 +15,23 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from types import FrameType
 from typing import Any, TypeVar
 
+from edge.machine import linux
+
+#: signals that end a program; one that is meant for it alone or comes because its terminal is gone
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+Handler = Callable[[int, FrameType | None], Any]
+
 
 class Terminated(BaseException):
-    """SIGTERM arrived.  Like KeyboardInterrupt it is not an Exception, so that ``except Exception`` does not stop
-    it.
-    """
+    """SIGTERM or SIGHUP arrived.  Like KeyboardInterrupt it is not an Exception, which many places catch."""
 
 
-class Interrupted(Exception):
+class CtrlC(Exception):
     """Ctrl-C at the prompt; ``had_text`` is whether a line was being typed."""
 
     def __init__(self, had_text: bool = False) -> None:
@@ -33,7 +39,7 @@ class Interrupted(Exception):
         self.had_text = had_text
 
 
-_terminated = False  # SIGTERM has arrived within handle_sigterm
+_terminated = False  # one of ENDING has arrived within handle_sigterm
 
 
 def _terminate(_signum: int, _frame: FrameType | None) -> None:
@@ -44,13 +50,13 @@ def _terminate(_signum: int, _frame: FrameType | None) -> None:
 
 
 def note_terminated() -> None:
-    """SIGTERM has arrived where an exception would be lost: :func:`check_terminated` raises it."""
+    """One of ENDING has arrived where an exception would be lost: :func:`check_terminated` raises it."""
     global _terminated
     _terminated = True
 
 
 def check_terminated() -> None:
-    """Raise Terminated if SIGTERM has arrived."""
+    """Raise Terminated if one of ENDING has arrived."""
     if _terminated:
         raise Terminated
 
@@ -58,7 +64,7 @@ def check_terminated() -> None:
 def guard_maps() -> None:
     """From now on, a model file that is truncated while in use causes an error instead of SIGBUS."""
     try:
-        from pyx.memory import guard
+        from pyx.machine.memory import guard
     except ImportError:  # not built: loading raises the error
         return
     guard()
@@ -72,8 +78,9 @@ def in_main_thread() -> bool:
 #: whether PyInstaller's one-file start-up has unpacked this program, and is its parent
 ONE_FILE = os.path.basename(getattr(sys, "_MEIPASS", "")).startswith("_MEI")
 ECHO_SECONDS = 0.5
+LATE_SECONDS = 60.0
 
-_wished = -ECHO_SECONDS  # when a Ctrl-C came whose copy has not come yet
+_copy_until = 0.0  # a SIGINT that comes before this time is the copy of one that has come
 
 
 def is_wish() -> bool:
@@ -81,12 +88,14 @@ def is_wish() -> bool:
 
     Handlers call this once for each signal: a Ctrl-C is remembered, so that its copy is recognised.
     """
-    global _wished
+    global _copy_until
     now = time.monotonic()
-    if ONE_FILE and now - _wished < ECHO_SECONDS:
-        _wished = -ECHO_SECONDS
+    if ONE_FILE and now < _copy_until:
+        _copy_until = 0.0
         return False
-    _wished = now
+    # A parent that has not run yet sends its copy when it does; one that has run has sent it, or the two became one.
+    late = ONE_FILE and linux.signal_waits(os.getppid(), signal.SIGINT)
+    _copy_until = now + (LATE_SECONDS if late else ECHO_SECONDS)
     return True
 
 
@@ -94,7 +103,7 @@ T = TypeVar("T")
 
 
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in a new event loop; the first SIGTERM or Ctrl-C cancels it, later ones do nothing.
+    """Run a coroutine in a new event loop; the first Ctrl-C or one of ENDING cancels it, later ones do nothing.
 
     Raises Terminated or KeyboardInterrupt after it was cancelled by one of them.
     """
@@ -111,7 +120,7 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
                 task.cancel()
 
         kept = {}
-        for number in (signal.SIGTERM, signal.SIGINT) if in_main_thread() else ():
+        for number in (*ENDING, signal.SIGINT) if in_main_thread() else ():
             if (old := signal.getsignal(number)) is not signal.SIG_IGN:
                 kept[number] = old
                 loop.add_signal_handler(number, stop, number)
@@ -128,39 +137,54 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
         raise (KeyboardInterrupt if signal.SIGINT in got else Terminated) from None
 
 
-Block = TypeVar("Block", bound="on_sigint")
-class on_sigint:  # noqa: N801 - a base
-    """A context manager: SIGINT calls :meth:`handle`.  If the shell has set SIGINT to be ignored, it stays ignored."""
+def take(handlers: Mapping[signal.Signals, Handler]) -> dict[signal.Signals, Any]:
+    """Set handlers of signals, except of those that are ignored: a shell starts background jobs with SIGINT ignored,
+    nohup programs with SIGHUP.  Returns those that were there before; nothing is set outside of the main thread.
+    """
+    if not in_main_thread():
+        return {}
+    return {
+        number: signal.signal(number, handler)
+        for number, handler in handlers.items()
+        if signal.getsignal(number) not in (signal.SIG_IGN, None)
+    }
 
-    _old: Any = None
 
-    def handle(self, _signum: int, _frame: FrameType | None) -> None:
-        """Called in the main thread, between any two instructions."""
+Block = TypeVar("Block", bound="on_signals")
+
+
+class on_signals:  # noqa: N801 - a base
+    """A context manager: signals call what :meth:`handlers` says, in the main thread, between any two instructions."""
+
+    def handlers(self) -> dict[signal.Signals, Handler]:
+        """Signal -> what it calls."""
+        return {signal.SIGINT: self.interrupt}
+
+    def interrupt(self, _signum: int, _frame: FrameType | None) -> None:
+        """Called for SIGINT."""
         raise NotImplementedError
 
     def __enter__(self: Block) -> Block:
-        # A shell starts background jobs with SIGINT ignored.
-        if in_main_thread() and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            self._old = signal.signal(signal.SIGINT, self.handle)
+        self._old = take(self.handlers())
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._old is not None:
-            signal.signal(signal.SIGINT, self._old)
+        for number, old in self._old.items():
+            signal.signal(number, old)
 
 
-class interrupting(on_sigint):  # noqa: N801 - a context manager, used like a function
+class interrupting(on_signals):  # noqa: N801 - a context manager, used like a function
     """A context manager: Ctrl-C raises KeyboardInterrupt as usual; its copy from a one-file parent raises nothing."""
 
-    def handle(self, _signum: int, _frame: FrameType | None) -> None:
+    def interrupt(self, _signum: int, _frame: FrameType | None) -> None:
         if is_wish():
             raise KeyboardInterrupt
 
 
 class handle_sigterm:  # noqa: N801 - a context manager, used like a function
-    """A context manager: the first SIGTERM raises :class:`Terminated` in the main thread; later ones do nothing.
+    """A context manager: the first of ENDING raises :class:`Terminated` in the main thread; later ones do nothing.
 
-    While Python destroys an object it prints and drops every exception; one from SIGTERM or Ctrl-C is raised again.
+    While Python destroys an object it prints and drops every exception; one from a signal is raised again.
     """
 
     RETRY_SECONDS = 0.02
@@ -170,15 +194,17 @@ class handle_sigterm:  # noqa: N801 - a context manager, used like a function
         _terminated = False
         self._hook = sys.unraisablehook
         self._dropped: type[BaseException] | None = None  # and not raised again yet
-        self._old: Any = None
-        if in_main_thread():
-            self._old = signal.signal(signal.SIGTERM, _terminate)
+        self._old = take(dict.fromkeys(ENDING, _terminate))
+        if self._old:
             sys.unraisablehook = self._drop
+            if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as it was before main()
+                signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def __exit__(self, *_: object) -> None:
-        if self._old is not None:
+        for number, old in self._old.items():
+            signal.signal(number, old)
+        if self._old:
             sys.unraisablehook = self._hook
-            signal.signal(signal.SIGTERM, self._old)
             signal.setitimer(signal.ITIMER_REAL, 0)
             if dropped := self._dropped:
                 self._dropped = None
@@ -200,7 +226,7 @@ class handle_sigterm:  # noqa: N801 - a context manager, used like a function
         returned.set()
 
     def _raise_again(self, returned: threading.Event) -> None:
-        global _wished
+        global _copy_until
         returned.wait()
         time.sleep(self.RETRY_SECONDS)
         dropped, self._dropped = self._dropped, None
@@ -209,37 +235,30 @@ class handle_sigterm:  # noqa: N801 - a context manager, used like a function
         if dropped is Terminated:
             signal.pthread_kill(main, signal.SIGTERM)
         elif dropped is KeyboardInterrupt:
-            _wished = -ECHO_SECONDS  # it is no copy
+            _copy_until = 0.0  # it is no copy
             signal.pthread_kill(main, signal.SIGINT)
 
 
-class stopping(on_sigint):  # noqa: N801
-    """A context manager: the first Ctrl-C or SIGTERM calls ``cancel`` and sets ``code``, the exit code of the program
-    (else 0).  A second Ctrl-C raises KeyboardInterrupt.
+class stopping(on_signals):  # noqa: N801
+    """A context manager: the first Ctrl-C or one of ENDING calls ``cancel`` and sets ``code``, the exit code of the
+    program (else 0).  A second Ctrl-C raises KeyboardInterrupt.
 
-    After SIGTERM the program has GRACE seconds to print and save what there is; then Terminated is raised, for whoever
-    reads its output may have stopped reading.  ``cancel`` must be safe to call from a signal handler
+    After one of ENDING the program has GRACE seconds to print and save what there is; then Terminated is raised, for
+    whoever reads its output may have stopped reading.  ``cancel`` must be safe to call from a signal handler
     (``Session.cancel`` sets a flag).
     """
 
     GRACE = 5.0
-    _old_terminate: Any = None
 
     def __init__(self, cancel: Callable[[], object]) -> None:
         self._cancel = cancel
         self.code = 0
 
-    def __enter__(self) -> stopping:
-        if in_main_thread() and signal.getsignal(signal.SIGTERM) is _terminate:
-            self._old_terminate = signal.signal(signal.SIGTERM, self._terminated)
-        return super().__enter__()
+    def handlers(self) -> dict[signal.Signals, Handler]:
+        ending = (number for number in ENDING if signal.getsignal(number) is _terminate)
+        return {**super().handlers(), **dict.fromkeys(ending, self.terminate)}
 
-    def __exit__(self, *_: object) -> None:
-        super().__exit__()
-        if self._old_terminate is not None:
-            signal.signal(signal.SIGTERM, self._old_terminate)
-
-    def handle(self, _signum: int, _frame: FrameType | None) -> None:
+    def interrupt(self, _signum: int, _frame: FrameType | None) -> None:
         if not is_wish():
             return
         if self.code:
@@ -247,7 +266,8 @@ class stopping(on_sigint):  # noqa: N801
         self.code = 130
         self._cancel()
 
-    def _terminated(self, _signum: int, _frame: FrameType | None) -> None:
+    def terminate(self, _signum: int, _frame: FrameType | None) -> None:
+        """Called for each of ENDING."""
         if _terminated:  # once more by the parent of a one-file program
             return
         note_terminated()
@@ -257,9 +277,7 @@ class stopping(on_sigint):  # noqa: N801
         self._cancel()
 
     def through(self, pieces: Iterator[T]) -> Iterator[T]:
-        """Yield ``pieces``.  Starting an answer resets earlier cancellations, so one that arrived meanwhile is applied
-        again.
-        """
+        """``pieces``.  Starting an answer resets earlier cancellations, so one that came before is applied again."""
         if self.code:
             self._cancel()
         return pieces

@@ -6,37 +6,50 @@ Imported only if both ends are a terminal.
 from __future__ import annotations
 
 import os
+import re
+import shlex
+import shutil
 import signal
-from collections.abc import Iterable, Mapping
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import Application
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.application import Application, get_app, get_app_session, run_in_terminal
+from prompt_toolkit.clipboard import InMemoryClipboard
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import emacs_insert_mode
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.bindings.named_commands import get_by_name
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
-from prompt_toolkit.shortcuts import CompleteStyle
 
 from edge.cli.signals import (
-    Interrupted,
+    ENDING,
+    CtrlC,
+    Handler,
     Terminated,
     check_terminated,
-    in_main_thread,
     is_wish,
     note_terminated,
-    on_sigint,
+    on_signals,
 )
+
+EDITORS = ("editor", "nano", "vi")  # for Ctrl-X Ctrl-E, where neither $VISUAL nor $EDITOR is set
 
 LONG_LINE, LONG_STEP = 1000, 250  # characters: of a text that is long, and of an undo step in it
 HISTORY_LIMIT = 1 << 20  # bytes; a longer file is cut to its newer half when a chat begins
+#: bytes in the memory plan for what the editor takes at work, without its code: long lines with their steps of undo
+#: (measured), and the history as text
+RESERVE = (8 << 20) + 3 * HISTORY_LIMIT
 
 
 class TerminalReader:
@@ -45,37 +58,147 @@ class TerminalReader:
     """
 
     interactive = True
+    typed: Callable[[str], None] | None = None
+    reserve = RESERVE
 
     def __init__(self, commands: Mapping[str, str], history: Path | None, colored: bool) -> None:
-        keys = KeyBindings()
-
-        @keys.add("c-c")
-        @keys.add(Keys.SIGINT)
-        def _(event: KeyPressEvent) -> None:
-            event.app.exit(exception=Interrupted(bool(event.current_buffer.text)), style="class:aborting")
-
-        @keys.add(Keys.Any, filter=emacs_insert_mode, save_before=is_undo_step)
-        def _(event: KeyPressEvent) -> None:
-            get_by_name("self-insert").call(event)
-
-        self._session: PromptSession[str] = PromptSession(
-            history=open_history(history),
-            completer=CommandCompleter(commands),
-            complete_while_typing=False,
-            complete_style=CompleteStyle.READLINE_LIKE,
-            key_bindings=keys,
-            enable_suspend=True,  # Ctrl-Z
-            enable_open_in_editor=True,  # Ctrl-X Ctrl-E: the line in $EDITOR
-            color_depth=None if colored else ColorDepth.DEPTH_1_BIT,
-        )
+        self._completer = CommandCompleter(commands)
+        self._history = open_history(history)
+        self._clipboard = InMemoryClipboard()  # what Ctrl-U, Ctrl-K and Ctrl-W cut
+        self._color_depth = None if colored else ColorDepth.DEPTH_1_BIT
+        if isinstance(keys := get_app_session().input, Vt100Input):
+            keys.vt100_parser = Parser(keys.vt100_parser.feed_key_callback)
 
     def read(self, prompt: str) -> str:
-        message = FormattedText([("bold ansigreen", prompt)])
-        with at_prompt(self._session.app) as signals:
-            text = self._session.prompt(message, handle_sigint=False, pre_run=signals.apply)
-        check_terminated()  # behind Enter, before the answer
-        if signals.pressed:
-            raise Interrupted(bool(text))
+        text, edited = "", False
+        while True:
+            # A new editor for each line: one that is left in a search, in a macro or behind Ctrl-Q goes on there, and
+            # a search without its window does not end at any key.
+            session: PromptSession[str] = PromptSession(
+                FormattedText([("bold ansigreen", prompt)]),
+                history=self._history,
+                clipboard=self._clipboard,
+                completer=self._completer,
+                complete_while_typing=False,
+                key_bindings=bindings(),
+                color_depth=self._color_depth,
+            )
+            if (typed := self.typed) is not None:
+                session.default_buffer.on_text_changed += lambda buffer: typed(buffer.text)
+            with at_prompt(session.app) as signals:
+                try:
+                    text = session.prompt(
+                        default=text, accept_default=edited, handle_sigint=False, pre_run=signals.begin
+                    )
+                except ToEditor as wish:
+                    text, edited = edit(wish.text), True
+                    continue
+            check_terminated()  # behind Enter, before the answer
+            if signals.pressed:
+                raise CtrlC(bool(text))
+            return text
+
+
+class Parser(Vt100Parser):
+    """The editor's parser of keys.  Ctrl-C ends what has begun: a paste whose end was lost, a key of several."""
+
+    def feed(self, data: str) -> None:
+        if data == "\x03":  # alone, so it was typed
+            self.reset()
+            get_app().key_processor.reset()
+        super().feed(data)
+
+
+class ToEditor(Exception):
+    """Ctrl-X Ctrl-E: the line, ``text``, is to be written in the editor that a person has chosen."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
+def bindings() -> KeyBindings:
+    """The keys that differ from the line editor's own."""
+    keys = KeyBindings()
+
+    @keys.add("c-c", eager=True)  # it begins other keys in some modes, and behind Ctrl-Q it would be text
+    @keys.add(Keys.SIGINT)
+    def _(event: KeyPressEvent) -> None:
+        typing = bool(event.current_buffer.text) or event.app.layout.is_searching
+        event.app.exit(exception=CtrlC(typing), style="class:aborting")
+
+    @keys.add("c-u", filter=emacs_insert_mode)  # all lines of what was pasted
+    def _(event: KeyPressEvent) -> None:
+        cut = event.current_buffer.delete_before_cursor(event.current_buffer.cursor_position)
+        event.app.clipboard.set_text(cut)
+
+    @keys.add("c-x", "c-e")
+    def _(event: KeyPressEvent) -> None:
+        event.app.erase_when_done = True
+        event.app.exit(exception=ToEditor(event.current_buffer.text))
+
+    @keys.add("c-z")
+    def _(event: KeyPressEvent) -> None:
+        run_in_terminal(suspend)
+
+    @keys.add(Keys.Any, filter=emacs_insert_mode, save_before=is_undo_step)
+    def _(event: KeyPressEvent) -> None:
+        get_by_name("self-insert").call(event)
+
+    return keys
+
+
+def suspend() -> None:
+    """Stop this program until the shell continues it.  The editor has erased the text and draws it again afterwards;
+    :meth:`at_prompt.go_on` would draw it a second time, below its first row.
+    """
+    handler = signal.signal(signal.SIGCONT, signal.SIG_IGN)
+    os.kill(0, signal.SIGTSTP)
+    signal.signal(signal.SIGCONT, handler)
+    signal.siginterrupt(signal.SIGCONT, False)  # as at_prompt.begin has it
+
+
+class in_editor(on_signals):  # noqa: N801 - a context manager, used like a function
+    """A context manager around a program that has the terminal: Ctrl-C is its own, and what ends this program ends it
+    first, so that never two read the same keys.
+    """
+
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def handlers(self) -> dict[signal.Signals, Handler]:
+        return {**super().handlers(), **dict.fromkeys(ENDING, self.terminate)}
+
+    def interrupt(self, _signum: int, _frame: FrameType | None) -> None:
+        is_wish()
+
+    def terminate(self, _signum: int, _frame: FrameType | None) -> None:
+        note_terminated()
+        if self._child is not None:
+            self._child.terminate()
+
+    def run(self) -> int:
+        """The exit status of the program."""
+        self._child = subprocess.Popen(self._command)
+        return self._child.wait()
+
+
+def edit(text: str) -> str:
+    """``text`` as it was saved in $VISUAL or $EDITOR, or unchanged with a line on standard error that says why."""
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or next(filter(shutil.which, EDITORS), "vi")
+    try:
+        with tempfile.NamedTemporaryFile(suffix=".txt") as file:
+            file.write(text.encode("utf-8", "surrogateescape"))
+            file.flush()
+            with in_editor([*shlex.split(editor), file.name]) as program:
+                status = program.run()
+            check_terminated()
+            if status:
+                raise ValueError(f"it ended with status {status}")
+            return Path(file.name).read_bytes().decode("utf-8", "surrogateescape").rstrip("\n")
+    except (OSError, ValueError) as error:
+        print(f"bitnet-edge: the editor {editor}: {error}", file=sys.stderr)
         return text
 
 
@@ -88,8 +211,8 @@ def is_undo_step(event: KeyPressEvent) -> bool:
     return event.data.isspace() if n < LONG_LINE else n % LONG_STEP == 0
 
 
-class at_prompt(on_sigint):  # noqa: N801 - a context manager, used like a function
-    """A context manager: SIGINT is passed to the line editor as a key, and SIGTERM ends the editor with Terminated.
+class at_prompt(on_signals):  # noqa: N801 - a context manager, used like a function
+    """A context manager: SIGINT is passed to the line editor as a key, and ENDING end the editor with Terminated.
 
     The editor's own handler loses a SIGINT that arrives while the editor releases the terminal.  An exception that a
     handler raises in one of the editor's tasks is printed by the editor, which then waits for Enter.
@@ -98,50 +221,67 @@ class at_prompt(on_sigint):  # noqa: N801 - a context manager, used like a funct
     def __init__(self, app: Application[str]) -> None:
         self._app = app
         self.pressed = self._terminated = False
-        self._old_terminate: Any = None
 
-    def __enter__(self) -> at_prompt:
-        if in_main_thread():
-            self._old_terminate = signal.signal(signal.SIGTERM, self._terminate)
-        return super().__enter__()
+    def handlers(self) -> dict[signal.Signals, Handler]:
+        return {**super().handlers(), **dict.fromkeys(ENDING, self.terminate)}
 
-    def __exit__(self, *raised: object) -> None:
-        super().__exit__(*raised)
-        if self._old_terminate is not None:
-            signal.signal(signal.SIGTERM, self._old_terminate)
-
-    def handle(self, _signum: int, _frame: FrameType | None) -> None:
+    def interrupt(self, _signum: int, _frame: FrameType | None) -> None:
         if is_wish():
             self.pressed = True
             self._soon()
 
-    def _terminate(self, _signum: int, _frame: FrameType | None) -> None:
+    def terminate(self, _signum: int, _frame: FrameType | None) -> None:
         note_terminated()
         self._terminated = True
         self._soon()
+
+    def begin(self) -> None:
+        """The editor calls this when it starts, just before it takes the terminal."""
+        loop = self._app.loop
+        assert loop is not None
+        # Called by the loop, it never finds a terminal that the editor has not taken yet; and the system call in which
+        # the signal arrives is repeated: tcsetattr() in the background stops the program, and the editor has no EINTR.
+        loop.add_signal_handler(signal.SIGCONT, self.go_on)
+        self.apply()
+
+    def go_on(self) -> None:
+        """Continued after a stop by another program: the shell has changed the terminal meanwhile."""
+        if self._running:
+            self._app.input.raw_mode().__enter__()  # the editor leaves it at the end
+            self._app.output.write_raw("\r")  # nobody may have written since: the line is drawn over itself
+            self._app.renderer.reset()
+            self._app.invalidate()
+
+    @property
+    def _running(self) -> bool:
+        return self._app.is_running and not self._app.is_done
 
     def _soon(self) -> None:
         if self._app.loop and self._app.is_running:
             self._app.loop.call_soon_threadsafe(self.apply)
 
     def apply(self) -> None:
-        """Tell the editor what has arrived; the editor calls this itself when it starts."""
-        if self._app.is_done or not self._app.is_running:
+        """Pass to the editor what has arrived."""
+        if not self._running:
             return
         if self._terminated:
             self._app.exit(exception=Terminated)
         elif self.pressed:
+            self._app.key_processor.reset()
             self._app.key_processor.send_sigint()
 
 
 class CommandCompleter(Completer):
-    """Completes the name of a /command."""
+    """Completes the name of a /command, and that of a file behind it."""
 
     def __init__(self, commands: Mapping[str, str]) -> None:
         self._commands = commands
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         text = document.text_before_cursor
+        begin = re.match(r"/(save|load)\s+", text)
+        if begin:
+            yield from PathCompleter(expanduser=True).get_completions(Document(text[begin.end() :]), complete_event)
         if text.startswith("/") and " " not in text:
             for name, meaning in self._commands.items():
                 if name.startswith(text[1:]):

@@ -12,9 +12,8 @@ import click
 from edge.cli import options
 from edge.cli.command import Command, Noun, Text, heading, option
 from edge.cli.output import Output
-from edge.cli.run import read_stdin
 from edge.errors import UsageError
-from edge.files import read_text
+from edge.files import STANDARD, read_text
 
 if TYPE_CHECKING:
     from edge.prompt.tokenizer import Tokenizer
@@ -25,7 +24,7 @@ _text_options = heading(
            allow_from_autoenv=False, help="Read the text from FILE (-: standard input)."),
     option("--special", is_flag=True, help="Recognise control tokens such as <|eot_id|> in the text."),
     option("--bos", is_flag=True, help="Add the BOS token, if the model has one."),
-)  # fmt: skip
+)
 _json_option = heading("Output", option("--json", "as_json", is_flag=True, help="Print JSON instead of plain text."))
 
 
@@ -95,7 +94,7 @@ def count(ctx: click.Context, text: str | None, as_json: bool, **flags: Any) -> 
 def decode(ctx: click.Context, ids: tuple[str, ...], as_json: bool, **flags: Any) -> None:
     """Run the command: token ids -> text."""
     out = ctx.ensure_object(Output)
-    words = " ".join(ids) if ids else read_stdin()
+    words = " ".join(ids) if ids else read_text(STANDARD)
     numbers = []
     for word in re.split(r"[\s,\[\]]+", words.strip(" \n\t,[]")):  # "1 2 3", "1,2,3" and "[1, 2, 3]" are all fine
         if not word.isdecimal():
@@ -113,8 +112,8 @@ def _encode(out: Output, text: str | None, flags: dict[str, Any]) -> tuple[Token
     file = flags["file"]
     if text is not None and file is not None:
         raise UsageError("TEXT and -f cannot be used together")
-    if text is None or text == "-":
-        text = read_stdin(strip=False) if file in (None, "-") else read_text(file)
+    if text in (None, STANDARD):
+        text = read_text(file or STANDARD)
     with _tokenizer(out, flags) as tokenizer:
         bos = [tokenizer.bos_id] if flags["bos"] and tokenizer.bos_id is not None else []
         return tokenizer, bos + tokenizer.encode(text, special=flags["special"])

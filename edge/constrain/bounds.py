@@ -69,8 +69,10 @@ def check_regex(text: str, name: str) -> int:
     return size.total()
 
 
-def check_lark(text: str, name: str = "grammar") -> None:
-    """Check a Lark grammar.  Raises UsageError."""
+def check_lark(text: str) -> list[tuple[int, int, Any]]:
+    """Check a Lark grammar.  Returns where the schemas in it begin and end, and what they are.  Raises UsageError."""
+    name = "grammar"  # of the argument
+    schemas: list[tuple[int, int, Any]] = []
     bodies: dict[str, list[re.Match[str]]] = {}
     body: list[re.Match[str]] = []
     at, n_rules, n_repeats = 0, 0, 0
@@ -80,7 +82,9 @@ def check_lark(text: str, name: str = "grammar") -> None:
             body = bodies.setdefault(found["name"], [])
             n_rules += 1  # also where a grammar inside the grammar has the same name
         elif found["part"] == "json":
-            at = _embedded(text, at, name)
+            start, at, schema = _embedded(text, at)
+            check_schema(schema, name)
+            schemas.append((start, at, schema))
         elif not found["skip"]:
             n_repeats += found[0] in ("*", "+", "?") or found["low"] is not None
             body.append(found)
@@ -91,7 +95,7 @@ def check_lark(text: str, name: str = "grammar") -> None:
     # Terminals are written out by llguidance, rules are not.
     sizes: dict[str, int] = {}
     refs = {each: {found["name"] for found in body if found["name"] in bodies and _terminal(found["name"])}
-            for each, body in bodies.items()}  # fmt: skip
+            for each, body in bodies.items()}
     for first in bodies:
         waiting = [first]
         while waiting:
@@ -103,12 +107,14 @@ def check_lark(text: str, name: str = "grammar") -> None:
                 if each not in sizes:
                     sizes[each] = _size_of(bodies[each], sizes, name)
                 waiting.pop()
+    return schemas
 
 
 def check_schema(schema: Any, name: str = "schema") -> None:
     """Check a JSON schema, given as JSON's own types.  Raises UsageError."""
     levels, parts, n_values, n_nested = 0, 0, 0, 0
     multiples: list[int] = []
+    exact: list[tuple[int, int]] = []
     merged = False  # schemas are combined: remainders of several numbers have to be right at once
     waiting: list[tuple[Any, int]] = [(schema, 0)]
     while waiting:
@@ -131,12 +137,13 @@ def check_schema(schema: Any, name: str = "schema") -> None:
             multiple = value.get("multipleOf")
             if isinstance(multiple, (int, float)) and not isinstance(multiple, bool):
                 multiples.append(_states(multiple))
+                exact.append(digits(multiple) if multiples[-1] <= MOST_MULTIPLES else (0, 0))
             for key in ("pattern", "patternProperties"):
                 given = value.get(key)
                 for pattern in given if isinstance(given, dict) else [given]:
                     if isinstance(pattern, str):
                         check_regex(pattern, name)
-    places = targets(schema) if levels <= MOST_LEVELS else set()
+    places = referenced(schema) if levels <= MOST_LEVELS else set()
     if places is None:
         # where a reference leads is not known here: it can name each object and list once
         if levels + n_nested > MOST_LEVELS:
@@ -151,7 +158,7 @@ def check_schema(schema: Any, name: str = "schema") -> None:
                          argument=name)
     if parts > MOST_PARTS:
         raise UsageError(f"has {parts} properties, items and alternatives; the limit is {MOST_PARTS}", argument=name)
-    if sum(multiples) > MOST_MULTIPLES or merged and math.lcm(*multiples) > MOST_MULTIPLES:
+    if sum(multiples) > MOST_MULTIPLES or merged and (math.lcm(*multiples) > MOST_MULTIPLES or _overflow(exact)):
         raise UsageError(f"has values of multipleOf that are too large; the limit of their sum is {MOST_MULTIPLES}, "
                          "and of their least common multiple where allOf or $ref combine schemas", argument=name)
 
@@ -165,6 +172,25 @@ def _states(multiple: int | float) -> int:
     if float(multiple).is_integer():
         return abs(int(multiple))
     return int(str(abs(multiple)).partition("e")[0].replace(".", ""))
+
+
+def digits(value: int | float) -> tuple[int, int]:
+    """A finite number as its digits without those that are 0 at the end, and the power of ten of the last one."""
+    text, _, power = repr(value).partition("e")
+    whole, _, places = text.partition(".")
+    coefficient, exponent = int(whole + places), int(power or 0) - len(places)
+    while coefficient and coefficient % 10 == 0:
+        coefficient, exponent = coefficient // 10, exponent + 1
+    return coefficient, exponent if coefficient else 0
+
+
+def _overflow(multiples: list[tuple[int, int]]) -> bool:
+    """Whether llguidance, which multiplies two of them without their points in 32 bits, gets a wrong number.
+    ``multiples``: see :func:`digits`.
+    """
+    places = max((-exponent for _, exponent in multiples), default=0)
+    *_, a, b = sorted((0, 0, *(abs(n) * 10 ** (exponent + max(0, places)) for n, exponent in multiples)))
+    return a * b >= 1 << 32
 
 
 def check_text(n: int, name: str, most: int = MOST_TEXT) -> None:
@@ -240,18 +266,17 @@ def _terminal(name: str) -> bool:
     return name.lstrip("_")[:1].isupper()
 
 
-def _embedded(text: str, at: int, name: str) -> int:
-    """The index after a schema inside a grammar; the schema is checked."""
+def _embedded(text: str, at: int) -> tuple[int, int, Any]:
+    """(index of a schema inside a grammar, index after it, the schema); nothing, if it is not JSON."""
     start = at + len(text[at:]) - len(text[at:].lstrip())
     try:
         schema, end = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
-        return at  # llguidance reports what is wrong with it
-    check_schema(schema, name)
-    return end
+        return at, at, True  # llguidance reports what is wrong with it
+    return start, end, schema
 
 
-def targets(schema: Any) -> set[tuple[str, ...]] | None:
+def referenced(schema: Any) -> set[tuple[str, ...]] | None:
     """The places that the references in a schema lead to; None if an $id or $anchor decides where one leads."""
     refs, has_ids, waiting = set[str](), False, [(schema, False)]
     while waiting:
@@ -290,7 +315,7 @@ def _levels(value: Any) -> int:
     """The depth of nesting of a value."""
     levels, waiting = 1, [value]
     while waiting := [each for one in waiting if isinstance(one, (list, dict))
-                      for each in (one.values() if isinstance(one, dict) else one)]:  # fmt: skip
+                      for each in (one.values() if isinstance(one, dict) else one)]:
         levels += 1
         if levels > MOST_LEVELS:
             break

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import json
+import types
+import typing
 from typing import Any
 
 from edge.errors import UsageError
@@ -23,8 +26,6 @@ def schema_of(kind: type) -> Any:
 
 
 def _of_dataclass(kind: type, defs: dict[str, Any]) -> dict[str, Any]:
-    import typing
-
     hints = typing.get_type_hints(kind)
     fields = [field for field in dataclasses.fields(kind) if field.init]
     return {
@@ -33,7 +34,7 @@ def _of_dataclass(kind: type, defs: dict[str, Any]) -> dict[str, Any]:
                        for field in fields},
         "required": [field.name for field in fields],
         "additionalProperties": False,
-    }  # fmt: skip
+    }
 
 
 _SIMPLE = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
@@ -41,10 +42,6 @@ _SIMPLE = {str: "string", int: "integer", float: "number", bool: "boolean", type
 
 def _of_type(hint: Any, name: str, defs: dict[str, Any]) -> dict[str, Any]:
     """The schema of one annotation; dataclasses are added to ``defs``, so that they may refer to themselves."""
-    import enum
-    import types
-    import typing
-
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return {}
@@ -87,10 +84,6 @@ def value(text: str, into: type | None) -> Any:
 
 def _build(parsed: Any, hint: Any) -> Any:
     """Convert JSON's types to those of the annotation."""
-    import enum
-    import types
-    import typing
-
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(parsed, dict):
         hints = typing.get_type_hints(hint)
@@ -113,9 +106,6 @@ def _build(parsed: Any, hint: Any) -> Any:
 
 def _fits(parsed: Any, hint: Any) -> bool:
     """Whether a JSON value can have the type of this annotation; chooses the member of a union."""
-    import enum
-    import typing
-
     origin = typing.get_origin(hint)
     if origin is typing.Literal:
         return parsed in typing.get_args(hint)

@@ -20,7 +20,7 @@ from edge.constrain.vocabulary import Vocabulary
 #: x86-64 server
 MOST, IN_ALL = 500, 4000
 #: in one search where the answer can be ended otherwise, or for a large form
-BESIDE = 64
+BEHIND = 64
 #: characters of a form that is compiled a second time for the search; of a larger one this would take too much memory
 SMALL = 1 << 10
 #: number of tokens at the beginning of an ending that one other token may replace
@@ -87,7 +87,7 @@ class Closing:
         m = (self._own or matcher).deep_copy()
         if after and not m.consume_tokens(after):
             return None
-        found = self._search(m, limit, BESIDE if after or self._own is None else MOST)
+        found = self._search(m, limit, BEHIND if after or self._own is None else MOST)
         if m.is_error():
             self._give_up()
         if found is None:

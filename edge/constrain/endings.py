@@ -32,9 +32,9 @@ _MEMBER = re.compile(
 )
 #: a character of each class that has a name
 _NAMED = {"d": "0", "D": "a", "w": "a", "W": "-", "s": " ", "S": "a", "n": "\n", "r": "\r", "t": "\t", "f": "\f",
-          "v": "\v", "a": "\a"}  # fmt: skip
+          "v": "\v", "a": "\a"}
 _PROPERTIES = {"Lu": "A", "L": "a", "N": "0", "P": ".", "S": "+", "Z": " ", "alpha": "a", "digit": "0", "upper": "A",
-               "space": " ", "punct": "."}  # fmt: skip
+               "space": " ", "punct": "."}
 _OTHERS = "a0A -._é"  # for a class of all but some characters
 #: what may hold endings in a Lark grammar
 _LARK = re.compile(r'//[^\n]*|"(?:\\.|[^"\\])*"|/((?:\\.|[^/\\\n])+)/|%json\b\s*')

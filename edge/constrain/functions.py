@@ -23,7 +23,7 @@ from edge.constrain import lark
 from edge.constrain.bounds import MOST_SCHEMA, check_text
 from edge.constrain.schema import parse
 from edge.constrain.spec import Spec
-from edge.errors import UsageError
+from edge.errors import UsageError, shown
 
 if TYPE_CHECKING:
     from edge.prompt.template import Template
@@ -52,14 +52,20 @@ class Function:
     """
 
     def __init__(self, given: Any, where: str) -> None:
-        function = given.get("function") if isinstance(given, Mapping) and given.get("type") == "function" else None
+        if not isinstance(given, Mapping):
+            raise UsageError(f'{where} must be an object {{"type": "function", "function": {{...}}}}')
+        if given.get("type") != "function":
+            raise UsageError(f"{where}.type is {shown(given.get('type'))}; only function is supported")
+        function = given.get("function")
         if not isinstance(function, Mapping):
-            raise UsageError(f'{where} is an object {{"type": "function", "function": {{...}}}}')
+            raise UsageError(f"{where}.function must be an object with a name")
         name = function.get("name")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise UsageError(f"{where}.function.name must be 1 to 64 letters, digits, '_', '-' and '.'")
         if not isinstance(function.get("description", ""), (str, type(None))):
             raise UsageError(f"{where}.function.description must be a text")
+        if not isinstance(function.get("strict", False), (bool, type(None))):
+            raise UsageError(f"{where}.function.strict must be true or false")
         self.name, self.given = name, dict(given)
         parameters = function.get("parameters")
         if parameters is None:
@@ -87,6 +93,9 @@ class Functions:
     @classmethod
     def of(cls, tools: Any, tool_choice: Any = None, parallel: bool | None = None) -> Functions | None:
         """The tools of a request; None if there are none.  Raises UsageError that names what is wrong."""
+        if not isinstance(tool_choice, Mapping) and tool_choice not in (None, "none", "auto", "required"):
+            raise UsageError(f"tool_choice is {shown(tool_choice)}; it must be none, auto, required or the name of a "
+                             "function in an object")
         if tools is None or tools == []:
             if tool_choice not in (None, "none", "auto"):
                 raise UsageError("tool_choice requires a call, but there are no tools")
@@ -103,15 +112,13 @@ class Functions:
             if choice.get("type") == "allowed_tools":
                 return cls._allowed(known, choice.get("allowed_tools", choice), parallel)
             if choice.get("type") != "function":
-                raise UsageError(f"tool_choice.type is {str(choice.get('type'))[:40]!a}; it must be function or "
+                raise UsageError(f"tool_choice.type is {shown(choice.get('type'))}; it must be function or "
                                  "allowed_tools")
             function = choice.get("function")
             named = function.get("name") if isinstance(function, Mapping) else None
             if named not in names:
-                raise UsageError(f"tool_choice names {str(named)[:64]!a}, which is not one of the tools")
+                raise UsageError(f"tool_choice.function.name is {shown(named)}; it must be one of the tools")
             return cls([tool for tool in known if tool.name == named], "required", False)
-        if choice not in ("none", "auto", "required"):
-            raise UsageError("tool_choice must be none, auto, required or the name of a function in an object")
         return cls(known, choice, parallel is not False)
 
     @classmethod
@@ -124,14 +131,14 @@ class Functions:
         names = [each.get("name") if isinstance(each, Mapping) else None for each in inner]
         for name in names:
             if not any(tool.name == name for tool in known):
-                raise UsageError(f"tool_choice names {str(name)[:64]!a}, which is not one of the tools")
+                raise UsageError(f"tool_choice has a tool whose name is {shown(name)}; it must be one of the tools")
         return cls([tool for tool in known if tool.name in names], choice["mode"], parallel is not False)
 
     def form(self, template: Template, tokenizer: Tokenizer, text: Spec | None = None) -> Form:
         """The format in which this model receives tools and writes calls.  ``text``: the form of an answer in text."""
-        special = tokenizer.special
-        marks = tuple(special.get(mark, -1) for mark in (BEGIN, END)) if template.tools == "marked" else ()
-        return Form(self, template.tools, marks if min(marks, default=-1) >= 0 else (), text)
+        marks = tuple(tokenizer.markers.get(mark, -1) for mark in (BEGIN, END)) if template.tools == "marked" else ()
+        role = "system" if template.tools or template.writes_system else "user"
+        return Form(self, template.tools, marks if min(marks, default=-1) >= 0 else (), text, role)
 
 
 @dataclass(frozen=True)
@@ -140,13 +147,15 @@ class Form:
 
     ``style``: "marked" (between <tool_call> and its end), "whole" (the whole answer) or "" (the template does not
     support tools).  ``marks``: the ids of the two marks where they are tokens.  ``text``: the form of an answer that is
-    not a call; None: any text, which calls may follow.
+    not a call; None: any text, which calls may follow.  ``role``: of the message that describes the tools if
+    the template does not support them.
     """
 
     tools: Functions
     style: str
     marks: tuple[int, ...] = ()
     text: Spec | None = None
+    role: str = "system"
 
     @property
     def definitions(self) -> list[dict[str, Any]] | None:
@@ -155,35 +164,47 @@ class Form:
 
     def messages(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """A conversation in the form that the template needs: with the calls and results of earlier turns, and with the
-        tools in the system prompt if the template does not support them.
+        tools in the system prompt if the template does not support them, or in the first message of the user if it
+        does not write that.
         """
-        told = [self._message(message) for message in messages]
+        asked: list[dict[str, str]] = []  # calls that have no result yet
+        known = [self._message(message, asked) for message in messages]
         if self.style or self.tools.choice == "none":
-            return told
+            return known
         definitions = "\n".join(json.dumps(tool.given["function"], ensure_ascii=False) for tool in self.tools.tools)
         text = _INSTRUCTION.format(definitions=definitions)
-        if told and told[0]["role"] == "system":
-            told[0] = {**told[0], "content": f"{told[0]['content']}\n\n{text}"}
+        at = next((i for i, each in enumerate(known) if each["role"] == self.role), None)
+        if self.role == "user" and at is not None:
+            known[at] = {**known[at], "content": f"{text}\n\n{known[at]['content']}"}
+        elif at == 0:
+            known[0] = {**known[0], "content": f"{known[0]['content']}\n\n{text}"}
         else:
-            told.insert(0, {"role": "system", "content": text})
-        return told
+            known.insert(0, {"role": "system", "content": text})
+        return known
 
-    def _message(self, message: Mapping[str, Any]) -> dict[str, Any]:
+    def _message(self, message: Mapping[str, Any], asked: list[dict[str, str]]) -> dict[str, Any]:
         role, content = message.get("role"), message.get("content")
-        told: dict[str, Any] = {"role": role, "content": "" if content is None else content}
+        known: dict[str, Any] = {"role": role, "content": "" if content is None else content}
         calls = message.get("tool_calls") or []
         if role == "tool" and not self.style:
-            return {"role": "user", "content": f"Result of the function: {told['content']}"}
+            return {"role": "user", "content": f"Result of the function: {known['content']}"}
+        if role == "tool":  # of which call it is the result: OpenAI's clients say the id, Ollama's the name or nothing
+            said = {key: message[key] for key in ("tool_call_id", "name") if message.get(key) is not None}
+            at = next((i for i, call in enumerate(asked) if said.items() <= call.items()), None)
+            return {**known, **({"name": ""} if at is None else asked.pop(at)), **said}
         if role == "assistant" and calls:
             if not isinstance(calls, (list, tuple)):
                 raise UsageError("tool_calls is not a list")
             made = [_made(call) for call in calls]
             if self.style:
-                told["tool_calls"] = [{"type": "function", "function": each} for each in made]
+                # some templates demand ids of nine letters and digits
+                ids = [call.get("id") or f"call{i:05}" for i, call in enumerate(calls, len(asked))]
+                asked += [{"tool_call_id": id, "name": each["name"]} for id, each in zip(ids, made)]
+                known["tool_calls"] = [{"id": id, "type": "function", "function": each} for id, each in zip(ids, made)]
             else:
                 written = [json.dumps({"name": each["name"], "parameters": each["arguments"]}) for each in made]
-                told["content"] = "\n".join(filter(None, [told["content"], *written]))
-        return told
+                known["content"] = "\n".join(filter(None, [known["content"], *written]))
+        return known
 
     @property
     def spec(self) -> Spec | None:
@@ -191,7 +212,7 @@ class Form:
         tools, choice = self.tools.tools, self.tools.choice
         if choice == "none":
             return self.text
-        calls = [f"{lark.text(head)} @f{i} {lark.text('}')}" for i, head in enumerate(self._heads)]
+        calls = [f"{lark.text(head)} @f{i} {lark.text('}')}" for i, head in enumerate(self.heads)]
         rules = [f"object: {' | '.join(calls)}"]
         first = last = ""
         if self.marks:
@@ -215,7 +236,7 @@ class Form:
         return Spec("\n".join(rules), allowed=frozenset(self.marks), parts=tuple(parts), spaced=spaced)
 
     @property
-    def _heads(self) -> list[str]:
+    def heads(self) -> list[str]:
         """How the object of a call begins, for each function, up to its arguments."""
         word = "arguments" if self.style == "marked" else "parameters"
         return [json.dumps({"name": tool.name})[:-1] + f", {json.dumps(word)}: " for tool in self.tools.tools]
@@ -224,11 +245,11 @@ class Form:
     def beginnings(self) -> list[str]:
         """How an answer begins that is a call as a whole; [] if calls may follow a text."""
         if self.style != "marked":
-            return self._heads
+            return self.heads
         return [BEGIN] if self.text is not None else []
 
     def decoder(self, decoder: Decoder) -> Decoder:
-        """``decoder``, extended to write the marks, which are control tokens without text."""
+        """``decoder``, extended to write the marks, which are control tokens without text in some vocabularies."""
         return _Marked(decoder, dict(zip(self.marks, (BEGIN, END)))) if self.marks else decoder
 
     def split(self, text: str) -> tuple[str, list[dict[str, Any]]]:
@@ -299,12 +320,16 @@ class Reader:
         """The calls in OpenAI's form.  An incomplete call is left out."""
         found, decoder, at = [], json.JSONDecoder(), 0
         while self._calling and (at := self._held.find("{", at)) >= 0:
+            head = next((each for each in self._form.heads if self._held.startswith(each, at)), None)
+            if head is None:
+                break
+            begin = at + len(head)
             try:
                 call, at = decoder.raw_decode(self._held, at)
-                arguments = call["arguments"] if "arguments" in call else call["parameters"]
-            except (ValueError, KeyError, TypeError, RecursionError):
+            except (ValueError, RecursionError):
                 break
-            function = {"name": call["name"], "arguments": json.dumps(arguments, ensure_ascii=False)}
+            # as they were written: a number may be one that Python would write differently
+            function = {"name": call["name"], "arguments": self._held[begin : at - 1].strip()}
             found.append({"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": function})
         return found
 

@@ -1,16 +1,16 @@
 """JSON schemas: text, dictionary, dataclass or pydantic model -> one schema of which every key has an effect.
 
 llguidance ignores keys that it does not know.  Here a key that has no effect and is not a mere description is refused
-by name, so that an answer always obeys the whole schema.
+by name, so that an answer always obeys the whole schema; :mod:`edge.constrain.exact` sees to what a key allows.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from edge.constrain import bounds, classes
+from edge.constrain import bounds, classes, exact
 from edge.errors import UsageError
 
 #: keys that llguidance supports, by the kind of their values
@@ -18,7 +18,7 @@ _PLAIN = frozenset((
     "type", "const", "enum", "required", "minItems", "maxItems", "minProperties", "maxProperties", "minLength",
     "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
     "$ref",
-))  # fmt: skip
+))
 _ONE = frozenset(("items", "additionalItems", "additionalProperties"))  # a schema (items of old: a list of them)
 _MANY = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))  # a list of schemas
 _DEFINITIONS = frozenset(("$defs", "definitions"))  # name -> schema that a $ref may name
@@ -27,15 +27,17 @@ _NAMED = _DEFINITIONS | {"properties", "patternProperties"}  # name -> schema
 _DESCRIPTIONS = frozenset(("$comment", "title", "description", "default", "examples", "example"))
 #: keys that do not change which values are valid; discriminator (OpenAPI, pydantic) repeats anyOf
 _REMARKS = _DESCRIPTIONS | {
-    "$schema", "$id", "id", "$anchor", "readOnly", "writeOnly", "deprecated", "contentMediaType", "contentEncoding",
-    "discriminator",
+    "$schema", "$vocabulary", "$id", "id", "$anchor", "readOnly", "writeOnly", "deprecated", "contentMediaType",
+    "contentEncoding", "contentSchema", "discriminator",
 }
-#: keys that join schemas about one value, if there are several of them or beside keys about the parts of the value
+#: keys that join schemas about one value, if there are several of them or also keys about the parts of the value
 _JOINING = frozenset(("allOf", "anyOf", "oneOf", "$ref", "const", "enum"))
 _OF_PARTS = _ONE | {"prefixItems", "properties", "patternProperties", "required", "minProperties", "maxProperties"}
 #: keys with which a schema may need properties that it does not name
 _UNNAMED = frozenset(("$ref", "const", "enum", "oneOf", "patternProperties", "minProperties"))
 MOST_DEEP = 64  # schemas inside schemas
+#: for llguidance: \\uXXXX would be another spelling of a name that is listed, and so past its schema
+ONE_SPELLING = {"json_allowed_escapes": 'nrbtf\\"'}
 
 Path = tuple[str, ...]  # the keys and indices that lead to a part of a schema
 
@@ -50,10 +52,13 @@ class Schema(NamedTuple):
 
 
 def parse(given: Any) -> Schema:
-    """The schema that is given as a mapping, JSON text, true or false, a dataclass or a pydantic model class.
+    """The schema that is given as a mapping, JSON text, true or false, a dataclass, a pydantic model class, or as a
+    Schema, which is returned as it is.
 
     Raises UsageError, naming keys that are not supported.
     """
+    if isinstance(given, Schema):
+        return given
     into = given if isinstance(given, type) else None
     if isinstance(given, str):
         try:
@@ -67,23 +72,32 @@ def parse(given: Any) -> Schema:
     if not isinstance(given, (dict, bool)):
         raise UsageError("must be a JSON object, its text, a dataclass or a pydantic model", argument="schema")
     bounds.check_schema(given)
-    unknown = sorted(set(_unsupported(given, "", 0)))
+    unknown = sorted(set(_unsupported(given)))
     bare = _bare(given)
     try:
         text = json.dumps(bare, ensure_ascii=False)
+        text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot be written as JSON: {error}", argument="schema") from None
     bounds.check_text(len(text), "schema", bounds.MOST_SCHEMA)
+    if unknown:
+        raise UsageError(f"has keys that are not supported: {', '.join(unknown)}", argument="schema")
+    made = _narrowed(json.loads(text), ())
+    if bounds.referenced(made) is not None:
+        _forget_dialects(made)
     patterns, names = set[str](), set[str]()
-    _collect(bare, patterns, names)
+    _collect(made, patterns, names)
     for pattern in sorted(patterns) if names else ():
         if (name := _matching(pattern, sorted(names))) is not None:
             raise UsageError(f"schema: patternProperties {pattern!r} also holds for the property {name!r}, "
-                             "which is not supported")  # fmt: skip
-    if unknown:
-        raise UsageError(f"has keys that are not supported: {', '.join(unknown)}", argument="schema")
-    closed = json.dumps(_closed(json.loads(text)), ensure_ascii=False)
-    return Schema(closed, into, len(text))
+                             "which is not supported")
+    closed = _closed(made)
+    if _leaves_names(closed):
+        if exact.holds_controls(closed):
+            raise UsageError("has control characters and names that are not listed, which could be spelled in "
+                             "several ways", argument="schema")
+        closed = {"x-guidance": ONE_SPELLING, **closed}
+    return Schema(json.dumps(closed, ensure_ascii=False), into, len(text))
 
 
 def _changed(schema: dict[str, Any], change: Callable[[Any, Path], Any]) -> dict[str, Any]:
@@ -105,8 +119,34 @@ def _bare(schema: Any) -> Any:
     """The schema without its descriptions, which are often most of it and take memory."""
     if not isinstance(schema, dict):
         return schema
-    rest = {key: value for key, value in schema.items() if key not in _DESCRIPTIONS}
+    rest = {key: value for key, value in schema.items()
+            if key not in _DESCRIPTIONS and not exact.is_idle(key, value, schema)}
     return _changed(rest, lambda part, _: _bare(part))
+
+
+def _forget_dialects(schema: Any) -> None:
+    """Remove ``$schema``, without which llguidance obeys the keys of all drafts."""
+    if isinstance(schema, dict):
+        schema.pop("$schema", None)
+        _changed(schema, lambda part, _: _forget_dialects(part))
+
+
+def _narrowed(schema: Any, path: Path) -> Any:
+    """The schema of which llguidance obeys each key, see :mod:`edge.constrain.exact`."""
+    if not isinstance(schema, dict):
+        return schema
+    made = _changed(schema, lambda part, below: _narrowed(part, path + below))
+    return exact.narrowed(made, "".join(f"/{key}" for key in path))
+
+
+def _leaves_names(schema: Any) -> bool:
+    """Whether an object may have names other than those that are listed."""
+    if not isinstance(schema, dict):
+        return False
+    listed = schema.keys() & {"properties", "patternProperties", "required"}
+    inside: list[bool] = []
+    _changed(schema, lambda part, _: inside.append(_leaves_names(part)))
+    return bool(listed) and schema.get("additionalProperties") is not False or any(inside)
 
 
 # ---- objects that list their properties have no others ---------------------------------------------------------------
@@ -119,7 +159,7 @@ def _closed(schema: Any) -> Any:
     properties rarely wants more.  llama.cpp has the same default.  Every answer to the result is valid for the schema:
     where closing an object by itself could change what a combination of schemas means, the object stays open.
     """
-    if bounds.targets(schema) is None:
+    if bounds.referenced(schema) is None:
         return schema  # any part may be joined with another
     stay_open = _joined(schema)
 
@@ -139,7 +179,7 @@ def _joined(schema: Any) -> set[Path]:
 
     Raises UsageError for a $ref to something that is not a schema, because it was not checked.
     """
-    joined, paths, targets = set[Path](), set[Path](), list[Path]()
+    joined, paths, waiting = set[Path](), set[Path](), list[Path]()
     refs = dict[Path, str]()
 
     def walk(part: Any, path: Path, alone: bool) -> None:
@@ -150,19 +190,19 @@ def _joined(schema: Any) -> set[Path]:
         stays_open = not alone or joins and not _names_all(part)
         if stays_open:
             joined.add(path)
-        if isinstance(ref := part.get("$ref"), str) and (target := bounds.pointer(ref)) is not None:
-            refs[target] = ref
+        if isinstance(ref := part.get("$ref"), str) and (place := bounds.pointer(ref)) is not None:
+            refs[place] = ref
             if stays_open:
-                targets.append(target)
+                waiting.append(place)
         _changed(part, lambda inner, below: walk(inner, path + below, alone and not joins or below[0] in _DEFINITIONS))
 
     walk(schema, (), True)
     if lost := refs.keys() - paths:
         first = min(refs[path] for path in lost)
         raise UsageError(f"has a $ref that does not lead to a schema: {first}", argument="schema")
-    while targets:
-        target = targets.pop()
-        walk(bounds.part_at(schema, target), target, False)
+    while waiting:
+        place = waiting.pop()
+        walk(bounds.part_at(schema, place), place, False)
     return joined
 
 
@@ -173,7 +213,7 @@ def _joins(schema: dict[str, Any]) -> bool:
     joining = schema.keys() & _JOINING
     parts = schema.get("allOf")
     return "oneOf" in joining or len(joining) > 1 or isinstance(parts, list) and len(parts) > 1 or \
-        bool(joining and schema.keys() & _OF_PARTS)  # fmt: skip
+        bool(joining and schema.keys() & _OF_PARTS)
 
 
 def _names_all(schema: dict[str, Any]) -> bool:
@@ -202,28 +242,21 @@ def _has_names(schema: dict[str, Any], names: Any) -> bool:
     """Whether the schema lists properties, and all these names are among them."""
     properties = schema.get("properties")
     return isinstance(properties, dict) and isinstance(names, (list, dict)) and \
-        all(isinstance(name, str) and name in properties for name in names)  # fmt: skip
+        all(isinstance(name, str) and name in properties for name in names)
 
 
-def _unsupported(schema: Any, where: str, depth: int) -> Iterator[str]:
+def _unsupported(schema: Any, where: Path = (), depth: int = 0) -> list[str]:
     """Paths of the keys that have no effect."""
     if depth > MOST_DEEP:
         raise UsageError(f"is more than {MOST_DEEP} levels deep", argument="schema")
     if not isinstance(schema, dict):
-        return  # true, false; anything else is refused by llguidance
-    for key, value in schema.items():
-        path = f"{where}/{key}"
-        if key in _ONE:
-            for each in value if isinstance(value, list) else [value]:
-                yield from _unsupported(each, path, depth + 1)
-        elif key in _MANY and isinstance(value, list):
-            for i, each in enumerate(value):
-                yield from _unsupported(each, f"{path}/{i}", depth + 1)
-        elif key in _NAMED and isinstance(value, dict):
-            for name, each in value.items():
-                yield from _unsupported(each, f"{path}/{name}", depth + 1)
-        elif key not in _PLAIN and key not in _REMARKS and not str(key).startswith("x-") or key == "x-guidance":
-            yield path
+        return []  # true, false; anything else is refused by llguidance
+    effective = {key: value for key, value in schema.items() if not exact.is_idle(key, value, schema)}
+    known = _PLAIN | _ONE | _MANY | _NAMED | _REMARKS
+    found = ["/".join(("", *where, key)) for key in effective
+             if key not in known and not str(key).startswith("x-") or key == "x-guidance"]
+    _changed(effective, lambda part, below: found.extend(_unsupported(part, where + below, depth + 1)))
+    return found
 
 
 def _collect(schema: Any, patterns: set[str], names: set[str]) -> None:

@@ -27,6 +27,7 @@ class Spec:
     into: type | None = None
     allowed: frozenset[int] = frozenset()  # control tokens that the grammar names by number
     parts: tuple[tuple[str, Spec], ...] = ()  # forms that a Lark grammar names: @name
+    choices: tuple[str, ...] = ()  # the texts that the answer is one of
     spaced: bool = False  # white space stands between the parts of JSON only, as always if ``is_json``
 
     @classmethod
@@ -42,7 +43,7 @@ class Spec:
         Raises UsageError that names what is wrong, also for more than one argument.
         """
         given = [name for name, each in (("schema", schema), ("regex", regex), ("choices", choices),
-                                         ("grammar", grammar)) if each is not None]  # fmt: skip
+                                         ("grammar", grammar)) if each is not None]
         if not given:
             return None
         if len(given) > 1:
@@ -57,12 +58,14 @@ class Spec:
             bounds.check_regex(_checked(regex, name), name)
             spec = cls(f"start: /{str(regex).replace('/', chr(92) + '/')}/")
         elif name == "choices":
-            spec = cls(f"start: CHOICE\nCHOICE: {lark.choice(_texts(choices))}")  # a terminal: it may have thousands
+            texts = _texts(choices)
+            # a terminal: it may have thousands
+            spec = cls(f"start: CHOICE\nCHOICE: {lark.choice(texts)}", choices=tuple(dict.fromkeys(texts)))
         else:
-            bounds.check_lark(_checked(grammar, name))
-            spec = cls(str(grammar))
+            spec = cls(_with_schemas(_checked(grammar, name)))
         if error := spec.problem():
-            raise UsageError(f"is wrong: {_of_regex(error) if name == 'regex' else error}", argument=name)
+            hint = "grammars are written in Lark" if name == "grammar" else ""
+            raise UsageError(f"is wrong: {_of_regex(error) if name == 'regex' else error}", argument=name, hint=hint)
         return spec
 
     def problem(self) -> str:
@@ -87,7 +90,8 @@ class Spec:
             return {"lark_grammar": self.grammar}
         schema = json.loads(self.grammar)
         if style is not None and isinstance(schema, dict):
-            schema = {**schema, "x-guidance": {"whitespace_flexible": False, **_STYLES[style]}}
+            style_of = {"whitespace_flexible": False, **_STYLES[style]}
+            schema = {**schema, "x-guidance": {**schema.get("x-guidance", {}), **style_of}}
         return {"json_schema": schema}
 
     @property
@@ -111,7 +115,7 @@ def _problem(rules: str) -> str:
     from llguidance import LLMatcher, LLTokenizer
 
     if error := LLMatcher.validate_grammar(rules, limits=bounds.limits()):
-        return one_line(error)
+        return _plain(error)
     matcher = LLMatcher(LLTokenizer("byte"), rules, log_level=0, limits=bounds.limits())
     matcher.compute_bitmask()  # a form that no answer can have, or with too many beginnings, fails only here
     return why(matcher) if matcher.is_error() else ""
@@ -124,6 +128,19 @@ def _checked(text: Any, name: str) -> str:
     return text
 
 
+def _with_schemas(grammar: str) -> str:
+    """The grammar with its schemas (``%json``) as those of a whole answer.  Raises UsageError."""
+    from edge.constrain.schema import parse
+
+    for start, end, schema in reversed(bounds.check_lark(grammar)):
+        if end > start:
+            try:
+                grammar = grammar[:start] + parse(schema).text + grammar[end:]
+            except UsageError as error:
+                raise UsageError(f"%json: {error}", argument="grammar") from None
+    return grammar
+
+
 def _of_regex(error: str) -> str:
     """The error of a regular expression without the grammar around it."""
     said = re.search(r"regex parse error: .* error: (.*?)(?: \d+ \| start:.*)?$", error)
@@ -133,17 +150,29 @@ def _of_regex(error: str) -> str:
 def _texts(choices: Any) -> list[str]:
     texts = [choices] if isinstance(choices, str) else list(choices)
     if not texts or not all(isinstance(text, str) and text for text in texts):
-        raise UsageError("must have at least one character each", argument="choices")
+        raise UsageError("must have one text or more, each of at least one character", argument="choices")
     bounds.check_text(sum(map(len, texts)), "choices")
     return texts
 
 
 def why(matcher: Any) -> str:
     """The error of a matcher, in one line."""
-    said = one_line(matcher.get_error())
+    said = _plain(matcher.get_error())
     return "no answer can have this form" if "NoExtensionBias" in said else said or "it has no end"
 
 
-def one_line(message: str) -> str:
+#: what llguidance says with an option or an expression of its own -> what it means
+_PLAINER = {
+    "oneOf constraints": "oneOf is supported where no value can have two of the forms: give each a required property "
+                         "with a const of its own, or use anyOf",
+    "Regex is empty": "Unsatisfiable schema: no text has this pattern, format and length",
+    "Unable to determine if regex": "the pattern, format and lengths of a text are too many states together",
+}
+
+
+def _plain(message: str) -> str:
     """An error of llguidance in one line; it writes several, with an arrow below the position."""
+    for words, plain in _PLAINER.items():
+        if words in message:
+            return plain
     return " ".join(message.split())[:400]

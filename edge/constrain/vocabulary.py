@@ -5,7 +5,7 @@ plan.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 #: bytes of llguidance's trees and tables, by number of tokens; measured, see docs/constrain.md
 BASE_BYTES, TOKEN_BYTES = 2 << 20, 480
 FORM_BYTES = 24 << 20  # of the largest form that edge/constrain/bounds.py accepts, while an answer follows it
+CODE_BYTES = 7 << 20  # of llguidance itself and what this folder imports, measured; then the program has them
 KEPT, KEPT_TEXT = 24, MOST_TEXT  # grammars that are not compiled again: their number, their characters
 
 
@@ -39,6 +40,8 @@ class Vocabulary:
         texts = [tokenizer.token_bytes(i) for i in range(n_vocab)]  # control tokens and unused rows have none
         for i in tokenizer.unused if len(tokenizer.unused) < tokenizer.n_vocab else ():
             texts[i] = b""
+        for i in tokenizer.markers.values():  # a grammar asks for them by name, or not at all
+            texts[i] = b""
         self.n_vocab = n_vocab
         self.nbytes = bytes_for(n_vocab)
         self.token_bytes = tokenizer.token_bytes
@@ -50,7 +53,7 @@ class Vocabulary:
         #: byte -> the token of it alone
         self.single = {text[0]: i for i, text in reversed(list(enumerate(texts))) if len(text) == 1}
         self.newline = self.single.get(10, -1)
-        names = _Tokens(tokenizer, texts)
+        names = _Tokens(tokenizer, texts, self.single)
         self.encode = names.__call__  #: the tokens of a text in the middle of another
         self.tokens = LLTokenizer(names)  # type: ignore[arg-type]
         self.compiled: OrderedDict[tuple[str, bool], Any] = OrderedDict()
@@ -76,7 +79,7 @@ class Vocabulary:
             while len(self.compiled) > KEPT or len(self.compiled) > 1 and self._text > KEPT_TEXT:
                 self.compiled.popitem(last=False)
             if len(self.compiled) < n_kept:
-                from pyx.memory import trim
+                from pyx.machine.memory import trim
 
                 trim()
             return made.deep_copy()
@@ -102,26 +105,26 @@ class _Tokens:
     is_tokenizer_wrapper = True
     bos_token_id = None
 
-    def __init__(self, tokenizer: Tokenizer, texts: list[bytes]) -> None:
+    def __init__(self, tokenizer: Tokenizer, texts: list[bytes], single: Mapping[int, int]) -> None:
         # Tokens without text get a name that no grammar can ask for.
         self.tokens = [text or b"[%d]" % i for i, text in enumerate(texts)] + [b"[end]"]
         self.special_token_ids = [*(i for i, text in enumerate(texts) if not text), len(texts)]
         self.eos_token_id = len(texts)
-        self._tokenizer = tokenizer
+        self._tokenizer, self._single = tokenizer, single
 
     def __call__(self, text: str | bytes) -> list[int]:
         """The tokens of a text in the middle of another."""
         data = text.encode() if isinstance(text, str) else text
         encode = self._tokenizer.encode
-        if not self._tokenizer.strips_blank:
-            return encode(data.decode())
-        # SentencePiece puts a blank before a text: let a line end stand between, and take both off again.
-        ids, spelled = encode("\n" + data.decode()), 0
-        for i, id in enumerate(ids):
-            if spelled >= 2:
-                return ids[i:]
-            spelled += len(self._tokenizer.token_bytes(id))
-        return []
+        ids = encode(data.decode())
+        if self._tokenizer.opens_with_blank:
+            # A blank is put before a text: let a line end stand between, and take both off again.
+            ids, spelled = encode("\n" + data.decode()), 0
+            while ids and spelled < 2:
+                spelled += len(self._tokenizer.token_bytes(ids.pop(0)))
+        if b"".join(map(self._tokenizer.token_bytes, ids)) == data or not self._single.keys() >= set(data):
+            return ids
+        return [self._single[byte] for byte in data]  # the tokenizer changes text, and a form must have it as it is
 
 
 def _bits(ids: Iterable[int]) -> int:

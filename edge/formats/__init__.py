@@ -18,40 +18,23 @@ import os
 from typing import Any
 
 from edge.errors import InvalidFile, ModelNotFound
-from edge.formats.checkpoint import Checkpoint
+from edge.formats.checkpoint import Checkpoint, Reading
 
 __all__ = ["open_checkpoint"]
 
 
-def open_checkpoint(
-    path: str | os.PathLike[str],
-    *,
-    i2s_layout: str = "auto",
-    activation: str | None = None,
-    inverted: bool = False,
-    ternarise: bool = False,
-    dense: bool = False,
-) -> Checkpoint:
+def open_checkpoint(path: str | os.PathLike[str], **options: Any) -> Checkpoint:
     """Describe the model at ``path``: a GGUF file, a Hugging Face directory, or a directory with one GGUF in it.
 
-    ``path`` may also be the name of a pulled model (:mod:`edge.registry.library`).
-
-    ``i2s_layout`` ("128", "64", "1x4"; "auto" is 128), ``activation`` ("relu2", "silu") and ``inverted`` (the scales of
-    I2_S matrices divide) set what a file does not state, or states wrongly.  ``ternarise``: round matrices of floats to
-    ternary ones by their absmean.  ``dense``: take an ordinary model, whose matrices are floats and stay so.  Raises
-    ModelNotFound, InvalidFile or UsageError.
+    ``path`` may also be the name of a pulled model (:mod:`edge.registry.library`).  ``options``: the fields of
+    :class:`edge.formats.checkpoint.Reading`.  Raises ModelNotFound, InvalidFile or UsageError.
     """
-    options: dict[str, Any] = {
-        "i2s_layout": i2s_layout, "activation": activation, "inverted": inverted, "ternarise": ternarise,
-        "dense": dense,
-    }  # fmt: skip
-    checkpoint = _open(os.fspath(path), **options)
+    checkpoint = _open(os.fspath(path), Reading(**options))
     checkpoint.check()
-    checkpoint.options = options
     return checkpoint
 
 
-def _open(path: str, i2s_layout: str, **options: Any) -> Checkpoint:
+def _open(path: str, reading: Reading) -> Checkpoint:
     if not os.path.exists(path):
         from edge.registry.library import resolve
 
@@ -62,19 +45,18 @@ def _open(path: str, i2s_layout: str, **options: Any) -> Checkpoint:
         raise ModelNotFound(f"'{path}' is neither a file nor a pulled model; bitnet-edge list shows the pulled models")
     is_folder = os.path.isdir(path)
     if path.endswith(".safetensors") and not os.path.isfile(os.path.join(os.path.dirname(path), "config.json")):
-        raise InvalidFile(f"{path} holds weights alone; name the folder that holds it beside config.json and the "
-                          "tokenizer")
+        raise InvalidFile(f"{path} holds weights alone; name the folder that holds it, config.json and the tokenizer")
     if path.endswith(".safetensors") if not is_folder else os.path.isfile(os.path.join(path, "config.json")):
         from edge.formats import huggingface
 
-        return huggingface.read(path, **options)
+        return huggingface.read(path, reading)
     from edge.formats import gguf
 
     if not is_folder:
-        return gguf.read(path, i2s_layout=i2s_layout, **options)
+        return gguf.read(path, reading)
     files = sorted(name for name in os.listdir(path) if name.endswith(".gguf"))
     if len(files) == 1:
-        return _open(os.path.join(path, files[0]), i2s_layout, **options)
+        return gguf.read(os.path.join(path, files[0]), reading)
     if files:
         raise ModelNotFound(f"{path}: holds {len(files)} GGUF files; name one, such as {os.path.join(path, files[0])}")
     if any(name.endswith((".bin", ".pt", ".pth", ".ckpt")) for name in os.listdir(path)):

@@ -19,7 +19,7 @@ EMBEDDING, OUTPUT = "token_embd.weight", "output.weight"
 #: sizes of blocks that the kernels transform: powers of two
 LEAST_BLOCK, MOST_BLOCK = 16, 65536
 _KEYS = ("version", "block_size", "transform", "axis", "sign_mode", "sign_widths", "sign_values", "weight_names",
-         "inverse_weight_names", "gdn_v_grouped", "tied_output")  # fmt: skip
+         "inverse_weight_names", "gdn_v_grouped", "tied_output")
 _SIGNS = (1, -1, 0xFFFFFFFF)  # some writers store them as unsigned numbers
 _TRANSFORM, _AXIS = "normalized-sylvester-walsh-hadamard", "input-last-dimension"
 #: matrices of a layer that have the same input, so that it is transformed once

@@ -14,8 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from edge.config import ModelConfig
+from edge.errors import UsageError
 from edge.formats.mapped import Map
 from edge.formats.safetensors import Stored
+from edge.formats.text_steps import Step
+from edge.registry.encodings import ENCODINGS, PLANE_TYPES, Encoding
 
 #: what a chat template of several may be called, and their largest number
 TEMPLATE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -23,33 +26,10 @@ MOST_TEMPLATES = 32
 #: how activations are rounded in models that were not trained with rounded ones
 WEIGHT_ONLY = "int8-128"
 
-#: ternary with a scale per group of K: blocks of 64 and of 128 (34 bytes, whatever their id and name in a file)
-GROUP_ROWS = ("Q2_0", "PQ2_0")
-#: blocks of 128 with 64 rows side by side, padded to whole panels: fastest to read (pyx/kernels/panels.h)
-PANELS = "PQ2_0_R64"
-GROUP_TYPES = (*GROUP_ROWS, PANELS)
-#: weights of a row that share a scale -> the type of panels in which a matrix may be a sum of planes: up to four
-#: ternary matrices, whose groups of the same columns lie side by side, so that a row of K columns takes K * planes
-PLANE_TYPES = {128: PANELS, 64: "TP64_R64", 32: "TP32_R64"}
-MOST_PLANES = 4
-#: panel type -> weights of a group
-PANEL_GROUPS = {type: group for group, type in PLANE_TYPES.items()}
-#: types whose scales lie between the codes
-GROUPED_TYPES = (*GROUP_ROWS, *PANEL_GROUPS)
-#: binary: weights -1 and +1 -> how many share a scale.  The second is how type 40 was stored before it was NVFP4.
-BINARY_TYPES = {"Q1_0": 128, "Q1_0_G32": 32}
-#: become one of GROUP_ROWS when they are loaded (:mod:`edge.formats.packing`)
-TO_GROUPS = ("MLX", *BINARY_TYPES)
-#: stored types that hold ternary weights; the rest of STORED_TYPES are tables of floats
-TERNARY_TYPES = (
-    "I2_S", "TQ1_0", "TQ2_0", "HF_U8", "STQ1_0", "PTQ1_0", "IQ1_BN", "IQ2_BN", "IQ2_BN_R4", *TO_GROUPS,
-    *GROUPED_TYPES,
-)  # fmt: skip
-FLOAT_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q5_0", "Q5_1", "Q4_0", "Q4_1")
-#: experts that are stored one by one (Hugging Face), each as a tensor of its own: Tensor.apart
-APART = "APART"
-#: types in which an embedding or an output head may be stored
-TABLE_TYPES = (*FLOAT_TYPES, *TO_GROUPS, *GROUP_TYPES)
+#: arrangements of I2_S codes
+LAYOUTS = ("128", "64", "1x4")
+#: Tensor.type of the experts of a layer that are stored one by one (Hugging Face), see Tensor.experts
+SEPARATE_EXPERTS = "SEPARATE_EXPERTS"
 
 
 class Basis(NamedTuple):
@@ -63,7 +43,7 @@ class Tensor(NamedTuple):
     """One stored tensor: its bytes, type and shape."""
 
     name: str
-    type: str  # one of TERNARY_TYPES or FLOAT_TYPES, or APART
+    type: str  # of ENCODINGS, or SEPARATE_EXPERTS
     #: (out, in) for a matrix, (out, in * planes) for a sum of planes, (n,) for a vector, (expert, out, in) for the
     #: matrices of experts
     shape: tuple[int, ...]
@@ -73,9 +53,14 @@ class Tensor(NamedTuple):
     #: the meaning of a float matrix: "ternary" (scale x {-1, 0, 1}, or the file is refused), "latent" (to be rounded to
     #: that by its absmean), "dense" (stays float) or "either" (ternary if possible, else dense)
     floats: str = "ternary"
-    beside: tuple[Stored, ...] = ()  # MLX only: its scales and biases, see :mod:`edge.formats.mlx`
-    apart: tuple[Tensor, ...] = ()  # APART only: the experts, in order
+    affine: tuple[Stored, ...] = ()  # MLX only: its scales and biases, see :mod:`edge.formats.mlx`
+    experts: tuple[Tensor, ...] = ()  # SEPARATE_EXPERTS only: in order
     basis: Basis | None = None  # in which its rows are stored, if it is a rotated one
+
+    @property
+    def encoding(self) -> Encoding:
+        """The row of its type; separate experts have one of their own each, and no common one."""
+        return ENCODINGS.get(self.type) or Encoding(self.type, None, 1, 0)
 
     @property
     def flat(self) -> tuple[int, int]:
@@ -86,8 +71,8 @@ class Tensor(NamedTuple):
     def views(self) -> Iterator[memoryview]:
         """All its bytes as they are stored."""
         yield self.data
-        yield from (part.data for part in self.beside)
-        for expert in self.apart:
+        yield from (stored.data for stored in self.affine)
+        for expert in self.experts:
             yield from expert.views
 
     @property
@@ -96,13 +81,32 @@ class Tensor(NamedTuple):
         return isinstance(self.data.obj, Map) or not self.data
 
 
+class Added(NamedTuple):
+    """A token that was added to a vocabulary, as tokenizer.json describes it."""
+
+    id: int
+    special: bool = True  # a control token: no text of an answer, and nobody can type it
+    lstrip: bool = False  # takes the white space before it along,
+    rstrip: bool = False  # and behind it
+    single_word: bool = False  # is none next to a letter
+    normalized: bool = False  # is looked for in normalised text, in its own normal form
+
+    @property
+    def choosy(self) -> bool:
+        """Whether what stands next to it matters."""
+        return self.lstrip or self.rstrip or self.single_word
+
+
 @dataclass(frozen=True)
 class TokenizerSpec:
     """A tokenizer as stored, not yet built.
 
     ``kind`` "bpe": ``tokens`` are in the printable alphabet of GPT-2; ``merges`` are "left right" texts in rank order.
     ``pre`` names the pre-tokeniser ("llama-bpe", "qwen2", "gpt-2", "falcon", ...), "" if the file names none;
-    ``pattern`` is its regular expression, if the file has one (tokenizer.json).
+    ``pattern`` is its regular expression, if the file has one (tokenizer.json), and ``pre_tokenizer`` its steps, if it
+    takes more than that.  ``ignore_merges``: a piece that is a token is this token, whatever the merges.
+
+    ``normalizer``: the steps that change a text before all others, see :mod:`edge.formats.text_steps`.
 
     ``kind`` "sentencepiece": ``model`` is the serialised ModelProto (tokenizer.model); without it, ``tokens``,
     ``scores`` and ``types`` are the arrays of GGUF.
@@ -117,14 +121,38 @@ class TokenizerSpec:
     pattern: str | None = None
     ignore_merges: bool | None = None
     model: bytes | None = None
-    added: Mapping[str, int] = field(default_factory=dict)  # text of an added token -> its id beyond `tokens`
-    added_text: frozenset[int] = frozenset()  # those of them that are text, not special
+    normalizer: tuple[Step, ...] = ()
+    pre_tokenizer: tuple[Step, ...] = ()
+    added: Mapping[str, Added] = field(default_factory=dict)  # by text; some or all may be beyond `tokens`
     bos_id: int | None = None
     eos_ids: tuple[int, ...] = ()
     pad_id: int | None = None
     unk_id: int | None = None
     add_bos: bool = True
     add_space_prefix: bool = True
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file is to be read: what it does not state, or states wrongly.  Raises UsageError for values not known.
+
+    ``i2s_layout``: one of LAYOUTS; "auto" is 128 until :mod:`edge.model.interpretation` tests it.  ``activation``:
+    "relu2" or "silu", instead of the file's.  ``inverted``: the scales of I2_S and packed matrices divide.
+    ``ternarise``: matrices of floats are rounded to ternary ones by their absmean.  ``dense``: the model is an ordinary
+    one, whose matrices are floats and stay so.
+    """
+
+    i2s_layout: str = "auto"
+    activation: str | None = None
+    inverted: bool = False
+    ternarise: bool = False
+    dense: bool = False
+
+    def __post_init__(self) -> None:
+        if self.i2s_layout not in ("auto", *LAYOUTS):
+            raise UsageError(f"i2s layout {self.i2s_layout!r} is not known; use auto or one of {', '.join(LAYOUTS)}")
+        if self.activation not in (None, "relu2", "silu"):
+            raise UsageError(f"activation {self.activation!r} is not known; use relu2 or silu")
 
 
 @dataclass
@@ -139,8 +167,8 @@ class Checkpoint:
     chat_template: str | None  # the usual one
     metadata: Mapping[str, Any]
     notes: list[str] = field(default_factory=list)  # one-line remarks worth showing ("activation taken as SiLU: ...")
-    options: Mapping[str, Any] = field(default_factory=dict)  # of open_checkpoint, as it was opened
-    #: what the file does not state: option of open_checkpoint -> possible values, the one in use first
+    reading: Reading = Reading()  # noqa: RUF009  frozen
+    #: what the file does not state: field of Reading -> possible values, the one in use first
     open: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     templates: Mapping[str, str] = field(default_factory=dict)  # other chat templates by name, such as "tool_use"
     sampling: Mapping[str, Any] = field(default_factory=dict)  # recommended by the file: field of Sampling -> value
@@ -173,7 +201,7 @@ class Checkpoint:
         n_weights: dict[str, int] = {}
         for tensor in self.tensors.values():
             if tensor.name.startswith("blk."):
-                type = tensor.apart[0].type if tensor.apart else tensor.type
+                type = tensor.experts[0].type if tensor.experts else tensor.type
                 n_weights[type] = n_weights.get(type, 0) + math.prod(tensor.shape)
         return max(n_weights, key=lambda type: n_weights[type], default="")
 

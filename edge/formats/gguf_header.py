@@ -22,7 +22,8 @@ from typing import Any, NamedTuple, NoReturn
 from edge.errors import InvalidFile
 from edge.formats.mapped import map_file, shown
 from edge.formats.texts import StringArray
-from pyx import strings
+from edge.registry.encodings import BY_ID
+from pyx.tokens import strings
 
 MAGIC = b"GGUF"
 VERSION = 3
@@ -34,47 +35,6 @@ MAX_KEYS = 1 << 16
 MAX_TENSORS = 1 << 16
 MAX_NAME = 255
 MAX_STRING = 16 << 20
-
-#: id -> (name, elements per block, bytes per block); I2_S has no blocks, see tensor_bytes()
-TYPES: dict[int, tuple[str, int, int]] = {
-    0: ("F32", 1, 4),
-    1: ("F16", 1, 2),
-    2: ("Q4_0", 32, 18),
-    3: ("Q4_1", 32, 20),
-    6: ("Q5_0", 32, 22),
-    7: ("Q5_1", 32, 24),
-    8: ("Q8_0", 32, 34),
-    10: ("Q2_K", 256, 84),
-    11: ("Q3_K", 256, 110),
-    12: ("Q4_K", 256, 144),
-    13: ("Q5_K", 256, 176),
-    14: ("Q6_K", 256, 210),
-    16: ("IQ2_XXS", 256, 66),
-    17: ("IQ2_XS", 256, 74),
-    18: ("IQ3_XXS", 256, 98),
-    19: ("IQ1_S", 256, 50),
-    20: ("IQ4_NL", 32, 18),
-    21: ("IQ3_S", 256, 110),
-    22: ("IQ2_S", 256, 82),
-    23: ("IQ4_XS", 256, 136),
-    29: ("IQ1_M", 256, 56),
-    24: ("I8", 1, 1),
-    25: ("I16", 1, 2),
-    26: ("I32", 1, 4),
-    27: ("I64", 1, 8),
-    28: ("F64", 1, 8),
-    30: ("BF16", 1, 2),
-    34: ("TQ1_0", 256, 54),
-    35: ("TQ2_0", 256, 66),
-    36: ("I2_S", 4, 1),
-    142: ("PQ2_0", 128, 34),
-    342: ("PQ2_0_R64", 128, 34),  # ours: PQ2_0 with 64 rows side by side, see tensor_bytes()
-    1064: ("TP64_R64", 64, 18),  # ours: the same with a scale for each 64 or 32 weights, for planes
-    1032: ("TP32_R64", 32, 10),
-}
-TYPE_IDS = {name: number for number, (name, _, _) in TYPES.items()}
-#: ids of types that consist of panels
-PANEL_IDS = frozenset(number for name, number in TYPE_IDS.items() if name.endswith("_R64"))
 
 #: value type id -> (struct code, bytes); 8 is string, 9 is array
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
@@ -98,7 +58,7 @@ class TensorInfo(NamedTuple):
     @property
     def type(self) -> str:
         """The name of the type, such as "I2_S"; "type 99" for a foreign one."""
-        return TYPES[self.type_id][0] if self.type_id in TYPES else f"type {self.type_id}"
+        return BY_ID[self.type_id].name if self.type_id in BY_ID else f"type {self.type_id}"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -123,6 +83,13 @@ class Header:
 
     # Accessors are tolerant on width and strict on kind: writers disagree on u32/u64/i32, never on what a value is.
 
+    def _value(self, key: str, kinds: type | tuple[type, ...], what: str) -> Any:
+        """The value of a key, None if it is missing.  Raises InvalidFile if it is of another kind."""
+        value = self.metadata.get(key)
+        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
+            self.fail(f"{shown(key)} is not {what}; the file is damaged")
+        return value
+
     def integer(self, key: str, default: int | None = None) -> int | None:
         """An integer; of a per-layer array, its value if all elements are equal; ``default`` if the key is missing.
 
@@ -133,21 +100,14 @@ class Header:
             first = value[0]
             if len(value) > 1024 or any(element != first for element in value):
                 self.fail(f"{shown(key)} differs from layer to layer, which is not supported")
-            value = first
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int):
-            self.fail(f"{shown(key)} is not an integer; the file is damaged")
-        return value
+            return int(first)
+        value = self._value(key, int, "an integer")
+        return default if value is None else value
 
     def real(self, key: str, default: float | None = None) -> float | None:
         """A number; ``default`` if the key is missing.  Raises InvalidFile for any other value."""
-        value = self.metadata.get(key)
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            self.fail(f"{shown(key)} is not a number; the file is damaged")
-        return float(value)
+        value = self._value(key, (int, float), "a number")
+        return default if value is None else float(value)
 
     def needed(self, key: str) -> int:
         """The integer of a key that must be there.  Raises InvalidFile."""
@@ -158,62 +118,23 @@ class Header:
 
     def text(self, key: str, default: str | None = None) -> str | None:
         """A text; ``default`` if the key is missing.  Raises InvalidFile for any other value."""
-        value = self.metadata.get(key)
-        if value is None:
-            return default
-        if not isinstance(value, str):
-            self.fail(f"{shown(key)} is not a text; the file is damaged")
-        return value
+        value = self._value(key, str, "a text")
+        return default if value is None else value
 
     def flag(self, key: str, default: bool | None = None) -> bool | None:
         """True or false; ``default`` if the key is missing.  Raises InvalidFile for any other value."""
         value = self.metadata.get(key)
-        if value is None:
-            return default
-        if not isinstance(value, int):
+        if not isinstance(value, int | None):
             self.fail(f"{shown(key)} is not true or false; the file is damaged")
-        return bool(value)
+        return default if value is None else bool(value)
 
     def strings(self, key: str) -> Sequence[str]:
         """A list of texts; empty if the key is missing.  Raises InvalidFile for any other value."""
-        value = self.metadata.get(key)
-        if value is None:
-            return ()
-        if not isinstance(value, StringArray):
-            self.fail(f"{shown(key)} is not a list of texts; the file is damaged")
-        return value
+        return self._value(key, StringArray, "a list of texts") or ()
 
     def numbers(self, key: str) -> Sequence[Any]:
         """A list of numbers; empty if the key is missing.  Raises InvalidFile for any other value."""
-        value = self.metadata.get(key)
-        if value is None:
-            return ()
-        if not isinstance(value, memoryview):
-            self.fail(f"{shown(key)} is not a list of numbers; the file is damaged")
-        return value
-
-
-def tensor_bytes(type_id: int, dims: Sequence[int]) -> int | None:
-    """Stored bytes of a tensor; None for a type whose size is not known here.  Raises ValueError for impossible
-    ``dims``.
-
-    I2_S is one stream of n/4 code bytes, one float32 scale and 28 bytes of tail (microsoft/BitNet, ggml_nbytes).
-    Types whose name ends in R64 store whole panels of 64 rows (panel_matmul in pyx/kernels/kernels.h): the last one is
-    filled up.
-    """
-    if type_id not in TYPES:
-        return None
-    _, elements, size = TYPES[type_id]
-    count = math.prod(dims)
-    if type_id == TYPE_IDS["I2_S"]:
-        if count % 4:
-            raise ValueError(f"{count} weights do not fill whole bytes")
-        return count // 4 + 32
-    if dims[0] % elements:
-        raise ValueError(f"rows of {dims[0]} are not a multiple of the block of {elements}")
-    if type_id in PANEL_IDS:
-        count = dims[0] * -(-count // dims[0] // 64) * 64
-    return count // elements * size
+        return self._value(key, memoryview, "a list of numbers") or ()
 
 
 class _Cursor:
@@ -338,13 +259,14 @@ def read_header(path: str | os.PathLike[str]) -> Header:
         offset = cursor.u64(what)
         if offset % alignment:
             cursor.fail(f"{what} starts at {offset}, not a multiple of the alignment {alignment}; the file is damaged")
-        if type_id in PANEL_IDS and alignment % PANEL_ALIGNMENT:
-            cursor.fail(f"{what} is {TYPES[type_id][0]}, which needs an alignment of {PANEL_ALIGNMENT}, not "
-                        f"{alignment}; convert the model again")
+        encoding = BY_ID.get(type_id)
+        if encoding and encoding.layout == "panels" and alignment % PANEL_ALIGNMENT:
+            cursor.fail(f"{what} is {encoding.name}, which needs an alignment of {PANEL_ALIGNMENT}, not {alignment}; "
+                        "convert the model again")
         try:
-            nbytes = tensor_bytes(type_id, dims)
+            nbytes = encoding.size(dims) if encoding else None
         except ValueError as error:
-            cursor.fail(f"{what} ({TYPES[type_id][0]}): {error}; the file is damaged")
+            cursor.fail(f"{what} ({encoding.name if encoding else ''}): {error}; the file is damaged")
         found.append((name, type_id, dims, offset, nbytes))
 
     start = -(-cursor.pos // alignment) * alignment

@@ -8,19 +8,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edge.config import ModelConfig
-from edge.formats import basis
-from edge.formats.checkpoint import PANELS, Checkpoint, TokenizerSpec
+from edge.errors import InvalidFile
+from edge.formats import basis, text_steps
+from edge.formats.checkpoint import Added, Checkpoint, TokenizerSpec
 from edge.layers import Attention, Dense, Experts, Rotation
+from edge.registry.encodings import FIVES, PANELS
 from edge.registry.families import FAMILIES
 
-#: general.file_type, a label only: the first is microsoft/BitNet's number, the second llama.cpp's
-_FILE_TYPES = {"I2_S": 40, "TQ2_0": 37, "PQ2_0": 41, PANELS: 41, "TP64_R64": 41, "TP32_R64": 41}
+#: general.file_type, a label only: the first is microsoft/BitNet's number, the others llama.cpp's of the nearest type
+_FILE_TYPES = {"I2_S": 40, "TQ2_0": 37, "PQ2_0": 41, PANELS: 41, FIVES: 36, "TP64_R64": 41, "TP32_R64": 41}
 
 #: the usual chat template; others have a name after it
 KEY_TEMPLATE = "tokenizer.chat_template"
 
-#: our own keys, for what GGUF has none
+#: pre-tokenizers of vocabularies whose tokenizer.json says NFC: Qwen's and its kin's, GPT-NeoX's (OLMo, MPT)
+_NFC_PRE = frozenset(("qwen2", "qwen35", "deepseek-r1-qwen", "megrez", "stablelm2", "olmo", "mpt"))
+
+#: our own keys, for what GGUF has none; `added` has two numbers for each token: its id, and its flags as bits
 KEY_PATTERN = "bitnet_edge.tokenizer.pattern"
+KEY_NORMALIZER = "bitnet_edge.tokenizer.normalizer"
+KEY_PRE_TOKENIZER = "bitnet_edge.tokenizer.pre_tokenizer"
+KEY_ADDED = "bitnet_edge.tokenizer.added"
 KEY_IGNORE_MERGES = "bitnet_edge.tokenizer.ignore_merges"
 KEY_LAYOUT = "bitnet_edge.i2s_layout"
 KEY_INNER_EPS = "bitnet_edge.projection_norm_epsilon"
@@ -28,7 +36,7 @@ KEY_INNER_EPS = "bitnet_edge.projection_norm_epsilon"
 KEY_PLANES = "bitnet-edge.planes.group"
 #: all keys of the tokens that end an answer, the first token first; the last is that of our earlier files
 KEYS_EOS = (*(f"tokenizer.ggml.{name}" for name in ("eos_token_id", "eos_token_ids", "eot_token_id", "eom_token_id")),
-            "bitnet_edge.tokenizer.eos_token_ids")  # fmt: skip
+            "bitnet_edge.tokenizer.eos_token_ids")
 
 #: what the makers recommend (llama.cpp's names): field of Sampling -> key
 KEYS_SAMPLING = {
@@ -155,7 +163,7 @@ def _delta_keys(c: ModelConfig) -> dict[str, Any]:
         "full_attention_interval": 1 + next(i for i, layer in enumerate(c.layers) if layer.mixer.kind == "attention"),
         "ssm.conv_kernel": 4, "ssm.state_size": mixer.head_dim_k, "ssm.group_count": mixer.n_k_head,
         "ssm.time_step_rank": mixer.n_v_head, "ssm.inner_size": mixer.inner,
-    }  # fmt: skip
+    }
 
 
 def _rope_keys(c: ModelConfig, rotation: Rotation) -> dict[str, Any]:
@@ -171,7 +179,7 @@ def _rope_keys(c: ModelConfig, rotation: Rotation) -> dict[str, Any]:
     usual = 0.1 * math.log(max(s.factor, 1.0)) + 1
     return {"type": "yarn", "factor": float(s.factor), "original_context_length": s.n_ctx_orig,
             "yarn_beta_fast": float(s.beta_fast), "yarn_beta_slow": float(s.beta_slow),
-            "yarn_attn_factor": float(s.mscale / usual)}  # fmt: skip
+            "yarn_attn_factor": float(s.mscale / usual)}
 
 
 def rope_tensor(c: ModelConfig) -> tuple[str, Sequence[float]] | None:
@@ -214,14 +222,40 @@ def tokenizer_keys(checkpoint: Checkpoint) -> dict[str, Any]:
             metadata[key] = checkpoint.metadata[key]
     if spec.pattern:
         metadata[KEY_PATTERN] = spec.pattern
+    if spec.pre_tokenizer:
+        metadata[KEY_PRE_TOKENIZER] = text_steps.stored(spec.pre_tokenizer)
+    if spec.normalizer != implied_normalizer(spec.kind, spec.pre):
+        metadata[KEY_NORMALIZER] = text_steps.stored(spec.normalizer)
     if spec.ignore_merges is not None:
         metadata[KEY_IGNORE_MERGES] = spec.ignore_merges
+    by_types = spec.kind == "bpe" and not any(each.choosy or each.normalized for each in spec.added.values())
+    if spec.added and not by_types:  # by their types
+        metadata[KEY_ADDED] = array("i", [
+            number for each in spec.added.values()
+            for number in (each.id, sum(flag << bit for bit, flag in enumerate(each[1:])))])
     if checkpoint.chat_template:
         metadata[KEY_TEMPLATE] = checkpoint.chat_template
     if checkpoint.templates:
         metadata["tokenizer.chat_templates"] = list(checkpoint.templates)
         metadata |= {f"{KEY_TEMPLATE}.{name}": text for name, text in checkpoint.templates.items()}
     return metadata
+
+
+def implied_normalizer(kind: str, pre: str) -> tuple[text_steps.Step, ...]:
+    """What a file that does not say a normalizer means: the vocabularies that these pre-tokenizers are for."""
+    return ({"type": "NFC"},) if kind == "bpe" and pre in _NFC_PRE else ()
+
+
+def added_tokens(flags: Sequence[int], tokens: Sequence[str]) -> dict[str, Added]:
+    """The added tokens that :func:`tokenizer_keys` wrote.  Raises InvalidFile if the numbers are not valid."""
+    added: dict[str, Added] = {}
+    if len(flags) % 2:
+        raise InvalidFile(f"{KEY_ADDED} has {len(flags)} numbers, not pairs; the file is damaged")
+    for number, bits in zip(flags[::2], flags[1::2]):
+        if not 0 <= number < len(tokens) or not 0 <= bits < 1 << len(Added._fields) - 1:
+            raise InvalidFile(f"{KEY_ADDED} says {bits} of token {number}; the file is damaged")
+        added[tokens[number]] = Added(number, *(bool(bits >> bit & 1) for bit in range(len(Added._fields) - 1)))
+    return added
 
 
 def _vocabulary(spec: TokenizerSpec, n_vocab: int, path: str) -> tuple[Sequence[str], Sequence[float], Sequence[int]]:
@@ -239,9 +273,10 @@ def _vocabulary(spec: TokenizerSpec, n_vocab: int, path: str) -> tuple[Sequence[
     # Rows beyond the vocabulary get a name nobody types and the type "unused".
     filled = list(tokens) + [f"[PAD{i}]" for i in range(len(tokens), n_vocab)]
     kinds = array("i", types) + array("i", [5]) * (n_vocab - len(types))
-    for text, number in spec.added.items():
-        if len(tokens) <= number < n_vocab:
-            filled[number] = text
-            kinds[number] = 4 if number in spec.added_text else 3
+    for text, added in spec.added.items():
+        if len(tokens) <= added.id < n_vocab:
+            filled[added.id] = text
+        if added.id < n_vocab and kinds[added.id] not in (2, 6):
+            kinds[added.id] = 3 if added.special else 4
     values = array("f", scores) + array("f", [0.0]) * (n_vocab - len(scores)) if scores else ()
     return filled, values, kinds

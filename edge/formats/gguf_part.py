@@ -1,7 +1,7 @@
 """An unfinished GGUF file: written tensor by tensor, resumed after an interruption, renamed when it is complete.
 
-The tensors are written to ``TARGET.part``.  Its header stays zero until all of them are written, so no program opens it
-as a model.  ``TARGET.part.jsonl`` records the header and the source, then one line for each finished tensor with a
+The tensors are written to ``FILE.part``.  Its header stays zero until all of them are written, so no program opens it
+as a model.  ``FILE.part.jsonl`` records the header and the source, then one line for each finished tensor with a
 checksum of its stored bytes.  The work of an earlier process is resumed if header and source are the same.  A tensor
 whose bytes do not match their checksum is written again, and so are all tensors after it.
 """
@@ -17,12 +17,13 @@ from typing import Any
 
 from edge.files import exclusive, remove
 from edge.formats.gguf_writer import Entry, layout, put
+from edge.machine.linux import drop_cached
 
 _BLOCK = 1 << 20
 
 
-class Part:
-    """The unfinished file of ``target``; a context manager that keeps the file if the work is interrupted.
+class Unfinished:
+    """What will be the file ``final``; a context manager that keeps the file if the work is interrupted.
 
     ``source``: identifies what the tensors are made from, as JSON values; with another source the file starts empty.
     ``finished``: name of each tensor that is already written -> its ``about`` from :meth:`note`.
@@ -31,9 +32,9 @@ class Part:
     """
 
     def __init__(
-        self, target: str, metadata: Mapping[str, Any], entries: Sequence[Entry], source: Mapping[str, Any]
+        self, final: str, metadata: Mapping[str, Any], entries: Sequence[Entry], source: Mapping[str, Any]
     ) -> None:
-        self.target, self.path, self._record_path = target, f"{target}.part", f"{target}.part.jsonl"
+        self.final, self.path, self._record_path = final, f"{final}.part", f"{final}.part.jsonl"
         self._entries = entries
         self._head, offsets = layout(metadata, entries)
         self._offsets = {entry.name: offset for entry, offset in zip(entries, offsets[:-1], strict=True)}
@@ -51,7 +52,7 @@ class Part:
             self._file.close()
             raise
 
-    def __enter__(self) -> Part:
+    def __enter__(self) -> Unfinished:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -68,12 +69,12 @@ class Part:
         if not lines or _parsed(lines[0]) != about:
             return kept
         for line, entry in zip(lines[1:], entries):
-            said = _parsed(line)
-            if not isinstance(said, dict) or said.get("name") != entry.name:
+            record = _parsed(line)
+            if not isinstance(record, dict) or record.get("name") != entry.name:
                 break
-            if said.get("crc") != self._stored_crc(self._offsets[entry.name], entry.nbytes):
+            if record.get("crc") != self._stored_crc(self._offsets[entry.name], entry.nbytes):
                 break
-            self.finished[entry.name] = said.get("about")
+            self.finished[entry.name] = record.get("about")
             kept.append(line)
         return kept
 
@@ -119,12 +120,11 @@ class Part:
         self._file.truncate(self._end)  # the padding between tensors is zero
         self._file.flush()
         os.fsync(self._file.fileno())
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        drop_cached(self._file.fileno())
 
     def publish(self) -> None:
-        """Rename the complete file to ``target``."""
-        os.replace(self.path, self.target)
+        """Rename the complete file to ``final``."""
+        os.replace(self.path, self.final)
         os.unlink(self._record_path)
 
     def discard(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import struct
 import zlib
@@ -10,7 +9,7 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
-from edge.formats.checkpoint import PANEL_GROUPS
+from edge.files import replacing
 from edge.formats.gguf_header import (
     ALIGNMENT,
     ARRAY,
@@ -19,14 +18,10 @@ from edge.formats.gguf_header import (
     PANEL_ALIGNMENT,
     SCALARS,
     STRING,
-    TYPE_IDS,
     VERSION,
     StringArray,
-    tensor_bytes,
 )
-
-#: not in TYPES, since for a reader two types have this id, which differ in the bytes of the tensor
-Q2_0 = 42
+from edge.registry.encodings import ENCODINGS
 
 Buffer = bytes | bytearray | memoryview
 
@@ -42,16 +37,12 @@ class Entry(NamedTuple):
     @property
     def type_id(self) -> int:
         """The number of the tensor's type in the file."""
-        return Q2_0 if self.type == "Q2_0" else TYPE_IDS[self.type]
+        return ENCODINGS[self.type].number
 
     @property
     def nbytes(self) -> int:
         """Size of the tensor's data in bytes."""
-        if self.type == "Q2_0":
-            return math.prod(self.shape) // 64 * 18
-        found = tensor_bytes(self.type_id, self.shape[::-1])
-        assert found is not None
-        return found
+        return ENCODINGS[self.type].size(self.shape[::-1])
 
 
 def layout(metadata: Mapping[str, Any], tensors: Sequence[Entry]) -> tuple[bytes, list[int]]:
@@ -61,7 +52,7 @@ def layout(metadata: Mapping[str, Any], tensors: Sequence[Entry]) -> tuple[bytes
     from :func:`read_header`.
     """
     alignment = ALIGNMENT
-    if any(entry.type in PANEL_GROUPS for entry in tensors):
+    if any(ENCODINGS[entry.type].layout == "panels" for entry in tensors):
         alignment = PANEL_ALIGNMENT
         metadata = {**metadata, "general.alignment": alignment}
     head = bytearray(MAGIC + struct.pack("<IQQ", VERSION, len(tensors), len(metadata)))
@@ -100,23 +91,13 @@ def write(path: str | os.PathLike[str], metadata: Mapping[str, Any], tensors: Se
 
     The file appears under its name only when it is complete.  Raises ValueError as :func:`put` does.
     """
-    path = os.fspath(path)
     head, offsets = layout(metadata, tensors)
-    part = f"{path}.part-{os.getpid()}"
-    try:
-        with open(part, "wb") as file:
-            file.write(head)
-            for entry, offset in zip(tensors, offsets[:-1], strict=True):
-                file.seek(offset)
-                put(file, entry)
-            file.truncate(offsets[-1])  # what lies between tensors is zeros
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        if os.path.exists(part):
-            os.unlink(part)
-        raise
+    with replacing(os.fspath(path)) as file:
+        file.write(head)
+        for entry, offset in zip(tensors, offsets[:-1], strict=True):
+            file.seek(offset)
+            put(file, entry)
+        file.truncate(offsets[-1])  # what lies between tensors is zeros
 
 
 def _string(text: str) -> bytes:

@@ -15,19 +15,23 @@ import os
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import repeat
 from typing import Any
 
 from edge.config import ModelConfig
-from edge.errors import InvalidFile, ModelNotFound, UsageError
+from edge.errors import InvalidFile, ModelNotFound
 from edge.formats import huggingface_tokenizer, mlx, names, safetensors
-from edge.formats.checkpoint import APART, WEIGHT_ONLY, Checkpoint, Tensor
+from edge.formats.checkpoint import SEPARATE_EXPERTS, WEIGHT_ONLY, Checkpoint, Reading, Tensor
 from edge.formats.mapped import located, shown
 from edge.formats.safetensors import Stored
 from edge.formats.side_files import MAX_TOKENIZER, fail, read_json
 from edge.layers import Attention, Delta, Dense, Experts, LayerConfig, RopeScaling, Rotation, check_dimension
+from edge.registry.encodings import VECTOR_TYPES
 from edge.registry.families import BY_HUGGINGFACE, Family, refusal
 from edge.sampling import recommended
+
+Numbers = Callable[..., Any]  # key, default, and perhaps where else to look -> a number of config.json
 
 #: "model." is missing if the checkpoint is of the model without its head
 _TOP = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output"}
@@ -64,7 +68,7 @@ _LAYER |= {
 _WHOLE = {"linear_attn.A_log": "ssm_a", "linear_attn.dt_bias": "ssm_dt.bias"}
 #: beginnings of names of tensors that are not needed for texts -> what they are
 _SKIPPED = {"model.visual.": "its vision part is", "visual.": "its vision part is",
-            "mtp.": "the layers that predict further tokens are"}  # fmt: skip
+            "mtp.": "the layers that predict further tokens are"}
 #: for models with a norm after each block, where the usual names have another meaning
 _POST_NORMS = {
     "post_attention_layernorm": "post_attention_norm",
@@ -74,10 +78,12 @@ _POST_NORMS = {
 #: norms that a family may store minus 1
 _FROM_ONE = ("attn_norm", "ffn_norm", "output_norm", "attn_q_norm", "attn_k_norm", *_POST_NORMS.values())
 _LAYER |= {
-    f"{name}.rms_norm": f"{target}_norm_in" for name, target in _LAYER.items() if target in names.PROJECTIONS
+    f"{name}.rms_norm": f"{ours}_norm_in" for name, ours in _LAYER.items() if ours in names.PROJECTIONS
 }
 #: hidden_act -> our name
 _ACTIVATIONS = {"relu2": "relu2", "silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu"}
+#: up to transformers 4, and since 5
+_N_EXPERT = ("num_experts", "num_local_experts")
 #: of generation_config.json
 _SAMPLING = {field: field for field in ("temperature", "top_k", "top_p", "min_p")}
 #: an expert's matrix, after the layer
@@ -86,21 +92,11 @@ _WHOLE_NAME = re.compile(r"layers\.(0|[1-9]\d{0,3})\.(linear_attn\.A_log|linear_
 _LAYER_NAME = re.compile(r"layers\.(0|[1-9]\d{0,3})\.(.+)\.(weight|weight_scale|bias)")
 
 
-def read(
-    path: str | os.PathLike[str],
-    *,
-    activation: str | None = None,
-    inverted: bool = False,
-    ternarise: bool = False,
-    dense: bool = False,
-) -> Checkpoint:
+def read(path: str | os.PathLike[str], reading: Reading) -> Checkpoint:
     """Describe the ternary model in a directory (or of the directory that a .safetensors file is in).
 
-    ``activation``, ``inverted``, ``ternarise`` and ``dense``: see :func:`edge.formats.open_checkpoint`.  Raises
-    ModelNotFound, InvalidFile (one line naming the file, key or tensor) or UsageError.
+    Raises ModelNotFound, or InvalidFile (one line naming the file, key or tensor).
     """
-    if activation not in (None, "relu2", "silu"):
-        raise UsageError(f"activation {activation!r} is not known; use relu2 or silu")
     path = os.fspath(path)
     folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
     raw = read_json(folder, "config.json")
@@ -117,10 +113,9 @@ def read(
         text, stored = _text_part(folder, raw, stored, notes)
         raw = {**raw, **text}
 
-    latent = ternarise or _is_marked(raw, quantization)
-    stored, beside = mlx.apart(folder, stored, mlx.group_size(folder, raw))
-    tensors, packed = _tensors(folder, family, stored, beside, quantization, inverted, latent, dense)
-    config = _config(folder, raw, family, tensors, activation, notes)
+    stored, affine = mlx.separate(folder, stored, mlx.group_size(folder, raw))
+    tensors, packed = _tensors(folder, family, stored, affine, quantization, reading, _is_marked(raw, quantization))
+    config = _config(folder, raw, family, tensors, reading.activation, notes)
     if config.tied:
         tensors.pop("output.weight", None)  # a saved copy of the embedding
     with located(folder):
@@ -134,6 +129,7 @@ def read(
     settings = read_json(folder, "tokenizer_config.json", MAX_TOKENIZER) or {}
     templates = huggingface_tokenizer.chat_templates(folder, settings)
     template = templates.pop("default", None)
+    either = (reading.inverted, not reading.inverted)
     return Checkpoint(
         path=path,
         format="huggingface",
@@ -144,7 +140,8 @@ def read(
         templates=templates,
         metadata=raw,
         notes=notes,
-        open={"inverted": (inverted, not inverted)} if packed and "linear_class" not in quantization else {},
+        reading=reading,
+        open={"inverted": either} if packed and "linear_class" not in quantization else {},
         # without do_sample, transformers takes the likeliest token and does not look at the others: no recommendation
         sampling=recommended(_SAMPLING, generation, notes) if generation.get("do_sample") is True else {},
     )
@@ -167,9 +164,9 @@ def _check_kind(folder: str, raw: Mapping[str, Any], quantization: Mapping[str, 
     method = quantization.get("quant_method")
     if method not in (None, "bitnet"):
         fail(folder, f"quantised with {shown(method)}, not BitNet; use the ternary version of the model")
-    for key in ("mlp_bias", "use_sliding_window", "num_experts", "num_local_experts", "attn_logit_softcapping",
-                "final_logit_softcapping", "use_bidirectional_attention"):  # fmt: skip
-        if raw.get(key) and not (key == "num_experts" and family.experts):
+    for key in ("mlp_bias", "use_sliding_window", "use_cla", *_N_EXPERT, "attn_logit_softcapping",
+                "final_logit_softcapping", "use_bidirectional_attention"):
+        if raw.get(key) and not (key in _N_EXPERT and family.experts):
             fail(folder, f"config.json: {key} is set, which changes the arithmetic in a way that is not implemented; "
                          "answers would be wrong")
     return family
@@ -193,7 +190,7 @@ def _shards(folder: str) -> dict[str, Stored]:
         fail(index_path, "weight_map is missing; get the file again")
     tensors: dict[str, Stored] = {}
     for name in sorted({str(value) for value in places.values()}):
-        # A shard lies beside its index: a path would let a hostile index open any file.
+        # A shard lies in the folder of its index: a path would let a hostile index open any file.
         if os.path.basename(name) != name or not name.endswith(".safetensors"):
             fail(index_path, f"names shard {shown(name)}, which is not a plain .safetensors file name")
         path = os.path.join(folder, name)
@@ -209,17 +206,18 @@ def _shards(folder: str) -> dict[str, Stored]:
     return tensors
 
 
-def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], beside: Mapping[str, list[Stored]],
-             quantization: Mapping[str, Any], inverted: bool, latent: bool,
-             every_dense: bool) -> tuple[dict[str, Tensor], bool]:
-    """Tensors under GGUF names, and whether any of them is packed.  ``beside``: scales and biases of MLX."""
+def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], affine: Mapping[str, list[Stored]],
+             quantization: Mapping[str, Any], reading: Reading, latent: bool) -> tuple[dict[str, Tensor], bool]:
+    """Tensors under GGUF names, and whether any of them is packed.  ``affine``: scales and biases of MLX; ``latent``:
+    float weights are to be rounded to ternary ones.
+    """
     layer = _LAYER | _POST_NORMS if family.post_norm else _LAYER
     if family.experts:
         layer = layer | {"mlp.gate": "ffn_gate_inp"}
     excluded = _not_converted(folder, quantization)
     dense: set[str] = set()
     found: dict[str, Stored] = {}
-    apart: dict[str, list[Stored]] = {}
+    affine_of: dict[str, list[Stored]] = {}
     scales: dict[str, float] = {}
     for name, entry in stored.items():
         if name.endswith("rotary_emb.inv_freq"):
@@ -227,66 +225,66 @@ def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], beside: 
         plain = name.removeprefix("model.")
         whole = _WHOLE_NAME.fullmatch(plain) if family.delta_period else None
         if whole:
-            entry = _decay(folder, name, entry) if name.endswith("A_log") else entry
+            entry = _changed(folder, name, entry, _decay) if name.endswith("A_log") else entry
             found[f"blk.{whole[1]}.{_WHOLE[whole[2]]}"] = entry
             continue
         match = _LAYER_NAME.fullmatch(plain)
         expert = _EXPERT.fullmatch(match[2]) if match and family.experts else None
         if match and expert and match[3] != "bias":
-            target = f"blk.{match[1]}.ffn_{expert[2]}_exps.{int(expert[1])}.weight"
+            ours = f"blk.{match[1]}.ffn_{expert[2]}_exps.{int(expert[1])}.weight"
         elif match and match[2] in layer and (match[3] != "bias" or layer[match[2]] in names.PROJECTIONS):
-            target = f"blk.{match[1]}.{layer[match[2]]}.{'bias' if match[3] == 'bias' else 'weight'}"
+            ours = f"blk.{match[1]}.{layer[match[2]]}.{'bias' if match[3] == 'bias' else 'weight'}"
             if any(excludes(name.rpartition(".")[0]) for excludes in excluded):
-                dense.add(target)
+                dense.add(ours)
         elif plain.endswith(".weight") and plain[:-7] in _TOP:
-            target = _TOP[plain[:-7]] + ".weight"
+            ours = _TOP[plain[:-7]] + ".weight"
         else:
             fail(folder, f"tensor {shown(name)} is not part of this kind of model, so its answers would be wrong")
         if match and match[3] == "weight_scale":
             if math.prod(entry.shape) != 1 or entry.dtype in ("U8", "I8"):
                 fail(folder, f"tensor {shown(name)} is not one float; the file is damaged")
-            scales[target] = names.floats(entry.dtype, entry.data)[0]
-        elif target in found:
-            fail(folder, f"tensor {target} appears twice (last as {shown(name)})")
+            scales[ours] = names.floats(entry.dtype, entry.data)[0]
+        elif ours in found:
+            fail(folder, f"tensor {ours} appears twice (last as {shown(name)})")
         else:
-            found[target] = entry
-            if name in beside:
-                apart[target] = beside[name]
+            found[ours] = entry
+            if name in affine:
+                affine_of[ours] = affine[name]
 
     packed = any(entry.dtype == "U8" for entry in found.values())
     if packed and quantization.get("quant_method") != "bitnet":
         fail(folder, "packed weights, but config.json has no quantization_config of method bitnet, so nothing says "
                       "whether weight_scale multiplies or divides; add it")
     # AutoBitLinear multiplies by weight_scale (= mean|w|); BitLinear, the default, divides (1/mean|w|).
-    divides = (quantization.get("linear_class", "bitlinear") != "autobitlinear") is not inverted
+    divides = (quantization.get("linear_class", "bitlinear") != "autobitlinear") is not reading.inverted
     tensors = {}
-    for target, entry in found.items():
-        scale = scales.get(target, 1.0)
-        if target in scales:
+    for ours, entry in found.items():
+        scale = scales.get(ours, 1.0)
+        if ours in scales:
             if not math.isfinite(scale) or scale <= 0.0:
-                fail(folder, f"tensor {target} has weight_scale {scale}; the file is damaged, get it again")
+                fail(folder, f"tensor {ours} has weight_scale {scale}; the file is damaged, get it again")
             scale = 1.0 / scale if divides else scale
         if entry.dtype == "I8":
-            fail(folder, f"tensor {target} is stored as I8, which is not supported; get the packed (U8) version")
+            fail(folder, f"tensor {ours} is stored as I8, which is not supported; get the packed (U8) version")
         if entry.dtype == "U32":
             rows, words = entry.shape
-            tensors[target] = Tensor(target, "MLX", (rows, words * 16), entry.data, beside=tuple(apart[target]))
+            tensors[ours] = Tensor(ours, "MLX", (rows, words * 16), entry.data, affine=tuple(affine_of[ours]))
             continue
         if entry.dtype != "U8":
-            if target in scales:
-                fail(folder, f"tensor {target} has a weight_scale but is not packed; the file is damaged")
-            if target.endswith(".ssm_conv1d.weight") and len(entry.shape) == 3 and entry.shape[1] == 1:
+            if ours in scales:
+                fail(folder, f"tensor {ours} has a weight_scale but is not packed; the file is damaged")
+            if ours.endswith(".ssm_conv1d.weight") and len(entry.shape) == 3 and entry.shape[1] == 1:
                 entry = entry._replace(shape=(entry.shape[0], entry.shape[2]))
-            floats = "latent" if latent else "dense" if every_dense else "ternary"
-            floats = "dense" if target in dense else floats
-            if family.norms_from_one and target.split(".")[-2] in _FROM_ONE and len(entry.shape) == 1:
-                entry = _plus_one(folder, target, entry)
-            tensors[target] = Tensor(target, entry.dtype, entry.shape, entry.data, floats=floats)
+            floats = "latent" if latent or reading.ternarise else "dense" if reading.dense else "ternary"
+            floats = "dense" if ours in dense else floats
+            if family.norms_from_one and ours.split(".")[-2] in _FROM_ONE and len(entry.shape) == 1:
+                entry = _changed(folder, ours, entry, lambda value: value + 1.0)
+            tensors[ours] = Tensor(ours, entry.dtype, entry.shape, entry.data, floats=floats)
             continue
-        if len(entry.shape) != 2 or target not in scales:
-            fail(folder, f"tensor {target} is packed but has no weight_scale; get the file again")
+        if len(entry.shape) != 2 or ours not in scales:
+            fail(folder, f"tensor {ours} is packed but has no weight_scale; get the file again")
         rows, k = entry.shape
-        tensors[target] = Tensor(target, "HF_U8", (rows * 4, k), entry.data, scale)
+        tensors[ours] = Tensor(ours, "HF_U8", (rows * 4, k), entry.data, scale)
     return _stacked(folder, tensors), packed
 
 
@@ -305,7 +303,8 @@ def _stacked(folder: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
             missing = min(set(range(len(each))) - set(each))
             fail(folder, f"number {missing} of the experts of {name} is missing; get the files again")
         shape = (len(each), *each[0].shape)
-        found[name] = Tensor(name, APART, shape, memoryview(b""), apart=tuple(each[i] for i in range(len(each))))
+        stacked = tuple(each[i] for i in range(len(each)))
+        found[name] = Tensor(name, SEPARATE_EXPERTS, shape, memoryview(b""), experts=stacked)
     return found
 
 
@@ -330,18 +329,8 @@ def _text_part(
     return {key: value for key, value in text.items() if key != "architectures"}, found
 
 
-def _decay(folder: str, name: str, entry: Stored) -> Stored:
-    """The factor of the logarithm of g, of which the logarithm of the negative is stored."""
-    if entry.dtype not in names.VECTOR_TYPES or len(entry.shape) != 1:
-        fail(folder, f"tensor {shown(name)} is stored as {entry.dtype}, which is not supported")
-    logs = names.floats(entry.dtype, entry.data)
-    if not all(abs(value) < 80 for value in logs):
-        fail(folder, f"tensor {shown(name)} holds a number that is not sensible; the file is damaged")
-    return _made(entry, [-math.exp(value) for value in logs])
-
-
 def _hybrid(
-    folder: str, raw: Mapping[str, Any], family: Family, number: _Numbers, attention: Attention, n_layer: int
+    folder: str, raw: Mapping[str, Any], family: Family, number: Numbers, attention: Attention, n_layer: int
 ) -> tuple[Attention | Delta, ...]:
     """The mixers of a hybrid model, of which ``attention`` is one."""
     kinds = _layer_types(
@@ -354,16 +343,22 @@ def _hybrid(
     return tuple(attention if kind == "full_attention" else delta for kind in kinds)
 
 
-def _plus_one(folder: str, name: str, entry: Stored) -> Stored:
-    """A norm that is stored minus 1, as the numbers to multiply with."""
-    if entry.dtype not in names.VECTOR_TYPES:
-        fail(folder, f"tensor {name} is stored as {entry.dtype}, which is not supported")
-    return _made(entry, [1.0 + value for value in names.floats(entry.dtype, entry.data)])
+def _decay(log: float) -> float:
+    """The factor of the logarithm of g, of which the logarithm of the negative is stored."""
+    if not abs(log) < 80:
+        raise OverflowError
+    return -math.exp(log)
 
 
-def _made(entry: Stored, numbers: list[float]) -> Stored:
+def _changed(folder: str, name: str, entry: Stored, change: Callable[[float], float]) -> Stored:
     """A stored vector with other numbers."""
-    return entry._replace(dtype="F32", data=memoryview(array("f", numbers)).cast("B"))
+    if entry.dtype not in VECTOR_TYPES or len(entry.shape) != 1:
+        fail(folder, f"tensor {shown(name)} is stored as {entry.dtype}, which is not supported")
+    try:
+        numbers = array("f", map(change, names.floats(entry.dtype, entry.data)))
+    except OverflowError:
+        fail(folder, f"tensor {shown(name)} holds a number that is not sensible; the file is damaged")
+    return entry._replace(dtype="F32", data=memoryview(numbers).cast("B"))
 
 
 def _layer_types(
@@ -403,24 +398,21 @@ def _is_marked(raw: Mapping[str, Any], quantization: Mapping[str, Any]) -> bool:
     return quantization.get("quant_method") == "bitnet" or bitnet or raw.get("weight_bits") == 1
 
 
-class _Numbers:
-    """Numbers of config.json, checked."""
-
-    def __init__(self, folder: str, raw: Mapping[str, Any]) -> None:
-        self.folder, self.raw = folder, raw
-
-    def __call__(self, key: str, default: float | None, source: Mapping[str, Any] | None = None) -> Any:
-        value = (self.raw if source is None else source).get(key)
-        value = default if value is None else value
-        if value is None:
-            fail(self.folder, f"config.json: {key} is missing; get the file again")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e15:
-            fail(self.folder, f"config.json: {key} is {shown(value)}, not a sensible number")
-        return value
+def _number(
+    folder: str, raw: Mapping[str, Any], key: str, default: float | None, source: Mapping[str, Any] | None = None
+) -> Any:
+    """A number of config.json, or of a part of it, checked."""
+    value = (raw if source is None else source).get(key)
+    value = default if value is None else value
+    if value is None:
+        fail(folder, f"config.json: {key} is missing; get the file again")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e15:
+        fail(folder, f"config.json: {key} is {shown(value)}, not a sensible number")
+    return value
 
 
 def _experts(
-    folder: str, raw: Mapping[str, Any], number: _Numbers, dense: Dense, n_layer: int
+    folder: str, raw: Mapping[str, Any], number: Numbers, dense: Dense, n_layer: int
 ) -> Iterator[Dense | Experts]:
     """The feed-forward part of each layer of a model with experts; ``dense``: of layers without."""
     only, step = raw.get("mlp_only_layers") or [], number("decoder_sparse_step", 1)
@@ -428,14 +420,17 @@ def _experts(
         fail(folder, "config.json: mlp_only_layers is not a list; the file is damaged")
     if not isinstance(step, int) or step < 1:
         fail(folder, f"config.json: decoder_sparse_step is {shown(step)}, which is not valid")
-    experts = Experts(number("num_experts", None), number("num_experts_per_tok", None),
+    named = [key for key in _N_EXPERT if raw.get(key) is not None] or _N_EXPERT
+    if any(raw.get(key) != raw.get(named[0]) for key in named):
+        fail(folder, f"config.json: {' and '.join(named)} differ; get the file again")
+    experts = Experts(number(named[0], None), number("num_experts_per_tok", None),
                       number("moe_intermediate_size", None), bool(raw.get("norm_topk_prob", False)))
     for i in range(n_layer):
         yield dense if i in only or (i + 1) % step else experts
 
 
 def _sliding(
-    folder: str, raw: Mapping[str, Any], family: Family, number: _Numbers, far: Attention, n_layer: int
+    folder: str, raw: Mapping[str, Any], family: Family, number: Numbers, far: Attention, n_layer: int
 ) -> tuple[Attention, ...]:
     """The mixers of a model some of whose layers have a sliding window; ``far``: one that sees everything."""
     kinds = _layer_types(
@@ -455,7 +450,7 @@ def _sliding(
 
 
 def _rotation(
-    folder: str, raw: Mapping[str, Any], family: Family, number: _Numbers, head_dim: int, n_ctx: int, notes: list[str]
+    folder: str, raw: Mapping[str, Any], family: Family, number: Numbers, head_dim: int, n_ctx: int, notes: list[str]
 ) -> tuple[Rotation, int]:
     """The rotary embedding, and the context length that it is good for."""
     # old files: rope_theta at the top and rope_scaling; new files: rope_parameters
@@ -510,7 +505,7 @@ def _rotation(
 def _config(folder: str, raw: Mapping[str, Any], family: Family, tensors: Mapping[str, Tensor], override: str | None,
             notes: list[str]) -> ModelConfig:
     """ModelConfig from the architecture, config.json and the shapes of a few tensors."""
-    number = _Numbers(folder, raw)
+    number = partial(_number, folder, raw)
     embedding = tensors.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         fail(folder, "tensor model.embed_tokens.weight is missing; get the files again")

@@ -8,9 +8,9 @@ from array import array
 from collections.abc import Mapping
 from typing import Any
 
-from edge.formats import sentencepiece_model
-from edge.formats.checkpoint import MOST_TEMPLATES, TEMPLATE_NAME, TokenizerSpec
-from edge.formats.mapped import shown
+from edge.formats import sentencepiece_model, text_steps
+from edge.formats.checkpoint import MOST_TEMPLATES, TEMPLATE_NAME, Added, TokenizerSpec
+from edge.formats.mapped import located, shown
 from edge.formats.side_files import MAX_CONFIG, MAX_TOKENIZER, fail, read_json, read_small
 
 #: split patterns of well-known tokenizers -> the name GGUF has for them
@@ -18,7 +18,8 @@ _LLAMA3_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}
                    r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 _PATTERNS = {_LLAMA3_PATTERN: "llama-bpe", _LLAMA3_PATTERN.replace("{1,3}", ""): "qwen2"}
 
-
+#: options of a BPE model that change ids, besides those that are read
+_MODEL_OPTIONS = ("dropout", "continuing_subword_prefix", "end_of_word_suffix")
 #: folder of the chat templates that are not the usual one
 _MORE_TEMPLATES = "additional_chat_templates"
 
@@ -89,13 +90,14 @@ def read(folder: str, raw: Mapping[str, Any], generation: Mapping[str, Any], set
     model = fast.get("model") if fast else None
     byte_level = isinstance(model, dict) and model.get("type") == "BPE" and not model.get("byte_fallback")
 
-    added = _added(fast, read_json(folder, "added_tokens.json", MAX_TOKENIZER), settings)
+    named_too = read_json(folder, "special_tokens_map.json", MAX_TOKENIZER)
+    added = _added(fast, read_json(folder, "added_tokens.json", MAX_TOKENIZER), settings, named_too)
 
     def named(key: str) -> int | None:
         """Id of a special token that tokenizer_config.json gives by its text."""
         value = settings.get(key)
         text = value.get("content") if isinstance(value, dict) else value
-        return added[text][0] if isinstance(text, str) and text in added else None
+        return added[text].id if isinstance(text, str) and text in added else None
 
     def single(key: str) -> int | None:
         ids = _ids(generation.get(f"{key}_token_id"), raw.get(f"{key}_token_id"), named(f"{key}_token"),
@@ -113,9 +115,9 @@ def read(folder: str, raw: Mapping[str, Any], generation: Mapping[str, Any], set
     if fast is not None and byte_level:
         if not isinstance(add_bos, bool):
             add_bos = _starts_with_bos(fast, common["bos_id"], template)
-        spec = _byte_level(folder, fast, added, n_vocab, notes)
-        return TokenizerSpec(kind="bpe", **spec, **common, add_bos=add_bos and common["bos_id"] is not None,
-                             add_space_prefix=False)
+        spec = _byte_level(folder, fast, added, settings, n_vocab)
+        return TokenizerSpec(kind="bpe", **spec, **common, added=added, add_space_prefix=False,
+                             add_bos=add_bos and common["bos_id"] is not None)
     if os.path.isfile(model_path):
         data = read_small(model_path, MAX_TOKENIZER)
         parsed = sentencepiece_model.parse(data, model_path)
@@ -130,45 +132,54 @@ def read(folder: str, raw: Mapping[str, Any], generation: Mapping[str, Any], set
         return TokenizerSpec(
             kind="sentencepiece",
             model=data,
-            added={text: number for text, (number, _) in added.items() if n <= number < n_vocab},
-            added_text=frozenset(number for number, special in added.values() if n <= number < n_vocab and not special),
+            normalizer=_steps_before_pieces(folder, fast),
+            added={text: each for text, each in added.items()
+                   if (each.id < n_vocab if each.id >= n else parsed.pieces[each.id] == text)},
             **common,
             add_bos=(add_bos if isinstance(add_bos, bool) else True) and common["bos_id"] is not None,
             add_space_prefix=parsed.add_dummy_prefix,
         )
     if fast is not None:
         fail(os.path.join(folder, "tokenizer.json"), "not a byte-level BPE vocabulary; put the model's "
-                                                      "tokenizer.model (SentencePiece) beside it")
+                                                      "tokenizer.model (SentencePiece) next to it")
     notes.append("the directory has no tokenizer (tokenizer.json or tokenizer.model): "
                  "it can be run on token ids only")
     return TokenizerSpec(kind="none", **common, add_bos=False)
 
 
 def _added(fast: Mapping[str, Any] | None, extra: Mapping[str, Any] | None,
-           settings: Mapping[str, Any]) -> dict[str, tuple[int, bool]]:
-    """Added tokens from the three places that may list them: text -> (id, special)."""
-    added: dict[str, tuple[int, bool]] = {}
+           settings: Mapping[str, Any], named: Mapping[str, Any] | None) -> dict[str, Added]:
+    """Added tokens by their text, from the three places that may list them.  added_tokens.json has only ids: those are
+    special that tokenizer_config.json or ``named``, special_tokens_map.json, give a role, or all if there are no roles.
+    """
+    added: dict[str, Added] = {}
+    roles: list[Any] = []
+    for key, value in (*settings.items(), *(named or {}).items()):
+        if key.endswith(("_token", "special_tokens")) and not key.startswith("add_"):
+            roles += value if isinstance(value, list) else [value]
+    found = (each.get("content") if isinstance(each, dict) else each for each in roles)
+    texts = {text for text in found if isinstance(text, str)}
 
-    def put(text: Any, number: Any, special: Any) -> None:
+    def put(text: Any, number: Any, entry: Mapping[str, Any]) -> None:
         if isinstance(text, str) and text and type(number) is int and number >= 0:
-            added[_clean(text, "added tokens")] = (number, bool(special))
+            added[_clean(text, "added tokens")] = Added(number, *(entry.get(key) is True for key in Added._fields[1:]))
 
     for text, number in (extra or {}).items():
-        put(text, number, True)
+        put(text, number, {"special": not texts or text in texts})
     decoder = settings.get("added_tokens_decoder")
     for number, entry in (decoder if isinstance(decoder, dict) else {}).items():
         if isinstance(entry, dict) and number.isascii() and number.isdigit() and len(number) < 10:
-            put(entry.get("content"), int(number), entry.get("special"))
+            put(entry.get("content"), int(number), entry)
     listed = (fast or {}).get("added_tokens")
     for entry in listed if isinstance(listed, list) else []:
         if isinstance(entry, dict):
-            put(entry.get("content"), entry.get("id"), entry.get("special"))
+            put(entry.get("content"), entry.get("id"), entry)
     return added
 
 
-def _byte_level(folder: str, fast: Mapping[str, Any], added: Mapping[str, tuple[int, bool]], n_vocab: int,
-                notes: list[str]) -> dict[str, Any]:
-    """tokens, types, merges, pre, pattern and ignore_merges of a byte-level BPE tokenizer.json.
+def _byte_level(folder: str, fast: Mapping[str, Any], added: Mapping[str, Added], settings: Mapping[str, Any],
+                n_vocab: int) -> dict[str, Any]:
+    """The fields of a TokenizerSpec that a byte-level BPE tokenizer.json states.
 
     The token list is complete, as in GGUF: added tokens are at their ids (type 3 special, 4 otherwise).
     """
@@ -180,7 +191,7 @@ def _byte_level(folder: str, fast: Mapping[str, Any], added: Mapping[str, tuple[
     types = array("i", [1]) * n_vocab
     top = 0
     for text, number, kind in [(text, number, 1) for text, number in vocab.items()] + [
-        (text, number, 3 if special else 4) for text, (number, special) in added.items()
+        (text, each.id, 3 if each.special else 4) for text, each in added.items()
     ]:
         if type(number) is not int or not 0 <= number < n_vocab:
             fail(where, f"token {shown(text)} has id {shown(number)}, the embedding has {n_vocab} rows")
@@ -202,8 +213,18 @@ def _byte_level(folder: str, fast: Mapping[str, Any], added: Mapping[str, tuple[
         joined.append(pair)
     _clean("".join(text or "" for text in tokens), where)
     _clean("".join(joined), where)
-    pre, pattern = _pre_tokenizer(fast.get("pre_tokenizer"), notes)
+    for key in _MODEL_OPTIONS:
+        if fast["model"].get(key):
+            fail(where, f"model.{key} is {shown(fast['model'][key])}, which is not supported")
+    stated = fast.get("pre_tokenizer")
+    if isinstance(stated, dict) and stated.get("type") == "ByteLevel" and "add_prefix_space" in settings:
+        stated = {**stated, "add_prefix_space": settings["add_prefix_space"]}  # as in transformers
+    with located(where):
+        normalizer = text_steps.normalizer(fast.get("normalizer"))
+        pre, pattern, steps = _pre_tokenizer(text_steps.pre_tokenizer(stated))
     return {
+        "normalizer": normalizer,
+        "pre_tokenizer": steps,
         "tokens": tokens[:top],
         "types": types[:top],
         "merges": joined,
@@ -213,24 +234,35 @@ def _byte_level(folder: str, fast: Mapping[str, Any], added: Mapping[str, tuple[
     }
 
 
-def _pre_tokenizer(stated: Any, notes: list[str]) -> tuple[str, str | None]:
-    """(GGUF name or "", split pattern or None) of a tokenizer.json pre_tokenizer."""
-    steps = stated.get("pretokenizers") if isinstance(stated, dict) and stated.get("type") == "Sequence" else [stated]
-    steps = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
-    kinds = [step.get("type") for step in steps]
-    if kinds == ["ByteLevel"] and steps[0].get("use_regex", True):
-        return "gpt-2", None
-    if kinds == ["Digits", "ByteLevel"] and steps[0].get("individual_digits") and steps[1].get("use_regex", True):
-        return "smollm", None
-    if kinds[:3] == ["Punctuation", "ByteLevel", "Digits"]:
-        return "falcon", None
-    if kinds == ["Split", "ByteLevel"]:
-        pattern = steps[0].get("pattern")
-        regex = pattern.get("Regex") if isinstance(pattern, dict) else None
-        if isinstance(regex, str) and len(regex) < 4096 and regex.isascii():
-            return _PATTERNS.get(regex, ""), regex
-    notes.append("tokenizer.json splits text in a way that is not known; split like GPT-2, so tokens may differ")
-    return "gpt-2", None
+def _pre_tokenizer(steps: tuple[text_steps.Step, ...]) -> tuple[str, str | None, tuple[text_steps.Step, ...]]:
+    """(GGUF's name or "", split pattern or None, steps or ()) of a pre-tokenizer: steps, where it takes more than a
+    name or a pattern that leaves nothing out.
+    """
+    kinds = [step["type"] for step in steps]
+    last = {key: value for key, value in steps[-1].items() if key != "type"}
+    if last == {"add_prefix_space": False, "use_regex": True}:
+        if kinds == ["ByteLevel"]:
+            return "gpt-2", None, ()
+        if kinds == ["Digits", "ByteLevel"] and steps[0]["individual_digits"]:
+            return "smollm", None, ()
+    if last == {"add_prefix_space": False, "use_regex": False} and kinds == ["Split", "ByteLevel"]:
+        regex = steps[0]["pattern"].get("Regex")
+        if regex is not None and steps[0] == text_steps.split(regex):
+            return _PATTERNS.get(regex, ""), regex, ()
+    return "falcon" if kinds[:3] == ["Punctuation", "ByteLevel", "Digits"] else "", None, steps
+
+
+def _steps_before_pieces(folder: str, fast: Mapping[str, Any] | None) -> tuple[text_steps.Step, ...]:
+    """The steps of a normalizer next to a tokenizer.model that are not the model's own: it writes blanks by itself, and
+    has tables of characters of its own.
+    """
+    stated = (fast or {}).get("normalizer")
+    steps = stated.get("normalizers") if isinstance(stated, dict) and stated.get("type") == "Sequence" else [stated]
+    if not isinstance(steps, list):
+        steps = [steps]
+    with located(os.path.join(folder, "tokenizer.json")):
+        return text_steps.normalizer([step for step in steps if not (isinstance(step, dict) and (
+            step.get("type") == "Precompiled" or "\u2581" in (step.get("prepend"), step.get("content"))))])
 
 
 def _starts_with_bos(fast: Mapping[str, Any], bos_id: int | None, template: str | None) -> bool:

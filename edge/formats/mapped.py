@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import BinaryIO
 
+from edge import packed
 from edge.errors import InvalidFile, MemoryRefused, ModelNotFound
-from edge.registry import packed
 
 
 class Map(mmap.mmap):
@@ -22,7 +22,7 @@ class Map(mmap.mmap):
 
     file: BinaryIO
     start: int = 0  # byte of the file at which the map begins
-    number: int | None = None  # the guard's, see pyx.memory.watch
+    number: int | None = None  # the guard's, see pyx.machine.memory.watch
     forget: Callable[[int], None]
 
     def __del__(self) -> None:
@@ -33,11 +33,11 @@ class Map(mmap.mmap):
     def check(self) -> None:
         """Raise InvalidFile if the file is shorter than it was, or was when some of its bytes were read.
 
-        With pyx.memory.guard, bytes that are missing read as zeros; without it, reading them ends the process.
+        With pyx.machine.memory.guard, bytes that are missing read as zeros; without it, reading them ends the process.
         """
         lost = os.fstat(self.file.fileno()).st_size < self.start + len(self)
         if not lost and self.number is not None:
-            from pyx import memory
+            from pyx.machine import memory
 
             lost = memory.lost(self.number) > 0
         if lost:
@@ -76,10 +76,23 @@ def map_file(path: str) -> memoryview:
         raise InvalidFile(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
+def read(data: memoryview) -> bytes | memoryview:
+    """The bytes of a part of a map, read from its file: through the map, the pages around them would come into this
+    process with them (Linux maps 16 at a time) and stay.  Other data is returned as it is.
+
+    May be shorter if the file was cut, see :meth:`Map.check`.
+    """
+    if not isinstance(data.obj, Map):
+        return data
+    from pyx.machine.memory import offset
+
+    return os.pread(data.obj.file.fileno(), len(data), data.obj.start + offset(data, data.obj))
+
+
 def _watch(whole: Map) -> None:
-    """Register the map with the guard (pyx.memory.guard), until it is closed."""
+    """Register the map with the guard (pyx.machine.memory.guard), until it is closed."""
     try:
-        from pyx.memory import forget, watch
+        from pyx.machine.memory import forget, watch
     except ImportError:  # not built: nothing will run over it
         return
     whole.forget, whole.number = forget, watch(whole)

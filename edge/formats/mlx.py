@@ -1,4 +1,4 @@
-"""MLX: the 2-bit weights of mlx-lm folders, whose scales are stored apart from the codes.
+"""MLX: the 2-bit weights of mlx-lm folders, whose scales are tensors of their own.
 
 A matrix of ``quantization: {"group_size": 128, "bits": 2}`` is three tensors: ``weight`` U32, 16 codes q a word, low
 bits first; ``scales`` and ``biases``, a float for each group of a row.  A weight is scale * q + bias: ternary
@@ -18,9 +18,10 @@ from edge.formats.checkpoint import Tensor
 from edge.formats.mapped import shown
 from edge.formats.safetensors import Stored
 from edge.formats.side_files import fail
+from edge.registry.encodings import ENCODINGS, GROUP_ROWS, VECTOR_TYPES
 
 #: weights per scale -> the type that stores codes and scales together
-_WHOLE = {128: "PQ2_0", 64: "Q2_0"}
+_WHOLE = {ENCODINGS[name].span: name for name in GROUP_ROWS}
 _NEGATED = bytes(byte ^ 0x80 for byte in range(256))
 
 
@@ -42,12 +43,14 @@ def group_size(folder: str, raw: Mapping[str, Any]) -> int:
     return int(how["group_size"])
 
 
-def apart(folder: str, stored: Mapping[str, Stored], group: int) -> tuple[dict[str, Stored], dict[str, list[Stored]]]:
+def separate(
+    folder: str, stored: Mapping[str, Stored], group: int
+) -> tuple[dict[str, Stored], dict[str, list[Stored]]]:
     """The tensors without the scales and biases of packed ones, and these, by the name of the tensor they belong to.
 
     Raises InvalidFile if one of them is missing or has another size.
     """
-    rest, beside = dict(stored), {}
+    rest, affine = dict(stored), {}
     for name, entry in stored.items():
         if entry.dtype != "U32":
             continue
@@ -58,17 +61,17 @@ def apart(folder: str, stored: Mapping[str, Stored], group: int) -> tuple[dict[s
         rows, k = entry.shape[0], entry.shape[1] * 16
         pair = [rest.pop(f"{base}.{kind}", None) for kind in ("scales", "biases")]
         for part in pair:
-            if part is None or part.shape != (rows, k // group) or part.dtype not in names.VECTOR_TYPES:
+            if part is None or part.shape != (rows, k // group) or part.dtype not in VECTOR_TYPES:
                 fail(folder, f"tensor {shown(name)} has no fitting scales and biases; get the files again")
-        beside[name] = [part for part in pair if part is not None]
-    return rest, beside
+        affine[name] = [part for part in pair if part is not None]
+    return rest, affine
 
 
 def whole_type(tensor: Tensor) -> str:
     """The type of the result of :func:`whole`."""
     if tensor.type != "MLX":
         return tensor.type
-    return _WHOLE[tensor.shape[1] // tensor.beside[0].shape[1]]
+    return _WHOLE[tensor.shape[1] // tensor.affine[0].shape[1]]
 
 
 def whole(tensor: Tensor) -> Tensor:
@@ -78,7 +81,7 @@ def whole(tensor: Tensor) -> Tensor:
     """
     if tensor.type != "MLX":
         return tensor
-    scales, biases = tensor.beside
+    scales, biases = tensor.affine
     width = 4 if scales.dtype == "F32" else 2
     if scales.dtype != biases.dtype or any(
         bytes(scales.data[byte::width]).translate(_NEGATED if byte == width - 1 else None)
@@ -93,7 +96,7 @@ def whole(tensor: Tensor) -> Tensor:
     out[0::size], out[1::size] = halves[0::2], halves[1::2]
     for byte in range(group // 4):
         out[2 + byte :: size] = tensor.data[byte :: group // 4]
-    return tensor._replace(type=whole_type(tensor), data=memoryview(out), beside=())
+    return tensor._replace(type=whole_type(tensor), data=memoryview(out), affine=())
 
 
 def _halves(scales: Stored) -> bytes:

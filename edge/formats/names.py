@@ -13,32 +13,25 @@ from typing import Any, NamedTuple
 
 from edge.config import ModelConfig
 from edge.errors import InvalidFile
-from edge.formats.checkpoint import (
-    APART,
+from edge.formats.checkpoint import SEPARATE_EXPERTS, Tensor
+from edge.formats.mapped import shown
+from edge.layers import Attention, Delta, Dense, Experts, LayerConfig
+from edge.registry.encodings import (
     FLOAT_TYPES,
     MOST_PLANES,
     PANEL_GROUPS,
     PLANE_TYPES,
     TABLE_TYPES,
     TERNARY_TYPES,
-    Tensor,
+    VECTOR_TYPES,
 )
-from edge.formats.mapped import shown
-from edge.layers import Attention, Delta, Dense, Experts, LayerConfig
 
 #: the matrices of a layer that can be ternary, of every kind of layer
 PROJECTIONS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "ffn_gate_exps",
-               "ffn_up_exps", "ffn_down_exps", "attn_qkv", "attn_gate", "ssm_out")  # fmt: skip
-#: types a norm (or any other vector) may have
-VECTOR_TYPES = ("F32", "F16", "BF16")
+               "ffn_up_exps", "ffn_down_exps", "attn_qkv", "attn_gate", "ssm_out")
 
 #: with fewer zeros the weights were never ternarised (typical: 0.3 to 0.5)
 LEAST_ZEROS = 0.02
-#: bytes of a block that begins with its scale
-GROUP_SCALES = {"Q1_0": 18, "Q1_0_G32": 6, "Q2_0": 18, "PQ2_0": 34} | {
-    type: 64 * (2 + group // 4) for type, group in PANEL_GROUPS.items()}  # fmt: skip
-#: blocks of two-bit codes whose fourth value, twice the scale, is allowed: (bytes, where the scales begin, their bytes)
-_FOUR_VALUES = {"Q2_0": (18, 0, 2), "PQ2_0": (34, 0, 2), "PQ2_0_R64": (2176, 0, 128), "TQ2_0": (66, 64, 2)}
 _PIECE = 1 << 20  # bytes of codes counted at a time
 _SAMPLE = 1024  # bytes of codes looked at per matrix: 4096 weights, one page next to the scale
 
@@ -46,7 +39,9 @@ _SAMPLE = 1024  # bytes of codes looked at per matrix: 4096 weights, one page ne
 _ZEROS = bytes((1 << sum(byte >> shift & 3 == 1 for shift in (0, 2, 4, 6))) - 1 for byte in range(256))
 #: four codes -> as many bits as threes among them
 _THREES = bytes((1 << sum(byte >> shift & 3 == 3 for shift in (0, 2, 4, 6))) - 1 for byte in range(256))
+#: bytes with a three, and those without
 _BAD = bytes(byte for byte in range(256) if any(byte >> shift & 3 == 3 for shift in (0, 2, 4, 6)))
+_GOOD = bytes(byte for byte in range(256) if byte not in _BAD)
 
 
 def is_projection(name: str) -> bool:
@@ -55,7 +50,7 @@ def is_projection(name: str) -> bool:
     return len(parts) == 4 and parts[0] == "blk" and parts[3] == "weight" and parts[2] in PROJECTIONS
 
 
-class Part(NamedTuple):
+class TensorSpec(NamedTuple):
     """One tensor of a model."""
 
     name: str  # of GGUF: "blk.3.attn_q.weight"
@@ -67,14 +62,14 @@ class Part(NamedTuple):
 #: what a tensor can be -> the types that it may be stored in.  Whoever walks the parts handles each of these.
 ROLES = {
     "matrix": TERNARY_TYPES + FLOAT_TYPES,  # multiplied with activations; see n_plane() for sums of planes
-    "experts": (*TERNARY_TYPES, *FLOAT_TYPES, APART),  # matrices of all experts of a layer, stacked
+    "experts": (*TERNARY_TYPES, *FLOAT_TYPES, SEPARATE_EXPERTS),  # matrices of all experts of a layer, stacked
     "table": TABLE_TYPES,  # the embedding, the output head
     "vector": VECTOR_TYPES,  # norms, biases, divisors of the rotation
     "floats": VECTOR_TYPES,  # a small matrix of floats, kept as float32: the router of experts, for example
 }
 
 
-def layer_parts(layer: LayerConfig, hidden: int) -> list[Part]:
+def layer_parts(layer: LayerConfig, hidden: int) -> list[TensorSpec]:
     """All tensors of a layer, in file order; names without ``blk.N.``."""
     found = [
         *_norm("attn_norm", hidden),
@@ -85,79 +80,79 @@ def layer_parts(layer: LayerConfig, hidden: int) -> list[Part]:
         *_norm("post_ffw_norm", hidden, layer.post_norm),
     ]
     inner = [
-        Part(f"{part.name.removesuffix('.weight')}_norm_in.weight", "vector", part.shape[1:])
+        TensorSpec(f"{part.name.removesuffix('.weight')}_norm_in.weight", "vector", part.shape[1:])
         for part in found if part.role == "matrix" and layer.inner_norm
     ]
     return found + inner
 
 
-def _norm(name: str, n: int, there: bool = True) -> list[Part]:
-    return [Part(f"{name}.weight", "vector", (n,))] if there else []
+def _norm(name: str, n: int, there: bool = True) -> list[TensorSpec]:
+    return [TensorSpec(f"{name}.weight", "vector", (n,))] if there else []
 
 
-def _attention(mixer: Attention, hidden: int) -> list[Part]:
+def _attention(mixer: Attention, hidden: int) -> list[TensorSpec]:
     q, k, v = (("attn_q", mixer.q_dim), ("attn_k", mixer.kv_dim), ("attn_v", mixer.kv_dim))
     return [
-        Part("attn_q.weight", "matrix", (mixer.q_dim * (2 if mixer.gated else 1), hidden)),
-        *(Part(f"{name}.weight", "matrix", (rows, hidden)) for name, rows in (k, v)),
-        *(Part(f"{name}.bias", "vector", (rows,)) for name, rows in (q, k, v) if mixer.qkv_bias),
+        TensorSpec("attn_q.weight", "matrix", (mixer.q_dim * (2 if mixer.gated else 1), hidden)),
+        *(TensorSpec(f"{name}.weight", "matrix", (rows, hidden)) for name, rows in (k, v)),
+        *(TensorSpec(f"{name}.bias", "vector", (rows,)) for name, rows in (q, k, v) if mixer.qkv_bias),
         *_norm("attn_q_norm", mixer.head_dim, bool(mixer.qk_norm)),
         *_norm("attn_k_norm", mixer.head_dim, bool(mixer.qk_norm)),
         *_norm("attn_sub_norm", mixer.q_dim, mixer.sub_norm),
-        Part("attn_output.weight", "matrix", (hidden, mixer.q_dim)),
+        TensorSpec("attn_output.weight", "matrix", (hidden, mixer.q_dim)),
     ]
 
 
-def _delta(mixer: Delta, hidden: int) -> list[Part]:
+def _delta(mixer: Delta, hidden: int) -> list[TensorSpec]:
     heads = (mixer.n_v_head,)
     return [
-        Part("attn_qkv.weight", "matrix", (mixer.channels, hidden)),
-        Part("attn_gate.weight", "matrix", (mixer.inner, hidden)),
-        Part("ssm_conv1d.weight", "floats", (mixer.channels, 4)),
-        Part("ssm_dt.bias", "vector", heads),
-        Part("ssm_a", "vector", heads),
-        Part("ssm_alpha.weight", "floats", (mixer.n_v_head, hidden)),
-        Part("ssm_beta.weight", "floats", (mixer.n_v_head, hidden)),
+        TensorSpec("attn_qkv.weight", "matrix", (mixer.channels, hidden)),
+        TensorSpec("attn_gate.weight", "matrix", (mixer.inner, hidden)),
+        TensorSpec("ssm_conv1d.weight", "floats", (mixer.channels, 4)),
+        TensorSpec("ssm_dt.bias", "vector", heads),
+        TensorSpec("ssm_a", "vector", heads),
+        TensorSpec("ssm_alpha.weight", "floats", (mixer.n_v_head, hidden)),
+        TensorSpec("ssm_beta.weight", "floats", (mixer.n_v_head, hidden)),
         *_norm("ssm_norm", mixer.head_dim_v),
-        Part("ssm_out.weight", "matrix", (hidden, mixer.inner)),
+        TensorSpec("ssm_out.weight", "matrix", (hidden, mixer.inner)),
     ]
 
 
-def _dense(part: Dense, hidden: int) -> list[Part]:
+def _dense(part: Dense, hidden: int) -> list[TensorSpec]:
     return [
-        Part("ffn_gate.weight", "matrix", (part.ffn, hidden)),
-        Part("ffn_up.weight", "matrix", (part.ffn, hidden)),
+        TensorSpec("ffn_gate.weight", "matrix", (part.ffn, hidden)),
+        TensorSpec("ffn_up.weight", "matrix", (part.ffn, hidden)),
         *_norm("ffn_sub_norm", part.ffn, part.sub_norm),
-        Part("ffn_down.weight", "matrix", (hidden, part.ffn)),
+        TensorSpec("ffn_down.weight", "matrix", (hidden, part.ffn)),
     ]
 
 
-def _experts(part: Experts, hidden: int) -> list[Part]:
+def _experts(part: Experts, hidden: int) -> list[TensorSpec]:
     return [
-        Part("ffn_gate_inp.weight", "floats", (part.n_expert, hidden)),
-        Part("ffn_gate_exps.weight", "experts", (part.n_expert, part.ffn, hidden)),
-        Part("ffn_up_exps.weight", "experts", (part.n_expert, part.ffn, hidden)),
-        Part("ffn_down_exps.weight", "experts", (part.n_expert, hidden, part.ffn)),
+        TensorSpec("ffn_gate_inp.weight", "floats", (part.n_expert, hidden)),
+        TensorSpec("ffn_gate_exps.weight", "experts", (part.n_expert, part.ffn, hidden)),
+        TensorSpec("ffn_up_exps.weight", "experts", (part.n_expert, part.ffn, hidden)),
+        TensorSpec("ffn_down_exps.weight", "experts", (part.n_expert, hidden, part.ffn)),
     ]
 
 
 #: kind -> function of its configuration and the width of the residual stream, which lists its tensors
-_MIXERS: dict[str, Callable[[Any, int], list[Part]]] = {"attention": _attention, "delta": _delta}
-_FEED_FORWARD: dict[str, Callable[[Any, int], list[Part]]] = {"dense": _dense, "experts": _experts}
+_MIXERS: dict[str, Callable[[Any, int], list[TensorSpec]]] = {"attention": _attention, "delta": _delta}
+_FEED_FORWARD: dict[str, Callable[[Any, int], list[TensorSpec]]] = {"dense": _dense, "experts": _experts}
 
 
-def parts(config: ModelConfig) -> list[Part]:
+def parts(config: ModelConfig) -> list[TensorSpec]:
     """All tensors of a model, in file order: the one table that the readers check, planning counts, building loads and
     conversion writes.
     """
     c = config
     known = {layer: layer_parts(layer, c.hidden) for layer in set(c.layers)}
     return [
-        Part("token_embd.weight", "table", (c.n_vocab, c.hidden)),
+        TensorSpec("token_embd.weight", "table", (c.n_vocab, c.hidden)),
         *(part._replace(name=f"blk.{i}.{part.name}") for i, layer in enumerate(c.layers) for part in known[layer]),
-        Part("output_norm.weight", "vector", (c.hidden,)),
-        *([] if c.tied else [Part("output.weight", "table", (c.n_vocab, c.hidden))]),
-        Part("rope_freqs.weight", "vector", (c.attention[0].rotation.dim // 2,), needed=False),
+        TensorSpec("output_norm.weight", "vector", (c.hidden,)),
+        *([] if c.tied else [TensorSpec("output.weight", "table", (c.n_vocab, c.hidden))]),
+        TensorSpec("rope_freqs.weight", "vector", (c.attention[0].rotation.dim // 2,), needed=False),
     ]
 
 
@@ -201,7 +196,8 @@ def check(config: ModelConfig, tensors: Mapping[str, Tensor]) -> list[str]:
             raise InvalidFile(f"tensor {part.name} is missing; the file is incomplete, get it again")
     for name, tensor in tensors.items():
         part = wanted[name]
-        if part.role in ("matrix", "experts") and tensor.type != APART and len(tensor.shape) == len(part.shape):
+        one = part.role in ("matrix", "experts") and tensor.type != SEPARATE_EXPERTS
+        if one and len(tensor.shape) == len(part.shape):
             part = part._replace(shape=(*part.shape[:-1], part.shape[-1] * n_plane(config, tensor, part.shape)))
         if tensor.shape != part.shape:
             raise InvalidFile(f"tensor {name} has shape {tensor.shape}, the model needs {part.shape}")
@@ -211,11 +207,11 @@ def check(config: ModelConfig, tensors: Mapping[str, Tensor]) -> list[str]:
         if tensor.type in PANEL_GROUPS and len(tensor.shape) == 3 and tensor.shape[1] % 64:
             raise InvalidFile(f"tensor {name} is {tensor.type}, in which {tensor.shape[1]} rows of an expert are not "
                               "whole panels; convert the model again")
-        for each in tensor.apart:
+        for each in tensor.experts:
             if each.shape != part.shape[1:] or each.type not in ROLES["matrix"]:
                 raise InvalidFile(f"tensor {shown(each.name)} is {each.type} of shape {each.shape}, the model needs "
                                   f"{part.shape[1:]} in one of {', '.join(ROLES['matrix'])}")
-        for each in tensor.apart or (tensor,):
+        for each in tensor.experts or (tensor,):
             if each.type in TERNARY_TYPES and zero_fraction(each) < LEAST_ZEROS:
                 sparse.append(each.name)
     if sparse:
@@ -235,7 +231,7 @@ def zero_fraction(tensor: Tensor) -> float:
     if tensor.type in ("I2_S", "HF_U8"):
         end = len(data)
         if tensor.type == "I2_S":
-            end -= 32
+            end -= tensor.encoding.tail
             (scale,) = struct.unpack_from("<f", data, end)
             if not math.isfinite(scale) or scale == 0.0:
                 raise InvalidFile(f"tensor {tensor.name} has scale {scale}: it was quantised from weights that are "
@@ -244,14 +240,9 @@ def zero_fraction(tensor: Tensor) -> float:
         if share is None:
             raise InvalidFile(f"tensor {tensor.name} holds codes that ternary weights never have; the file is damaged")
         return share
-    if tensor.type in ("TQ1_0", "TQ2_0"):
-        step = 54 if tensor.type == "TQ1_0" else 66
-        for block in range(min(16, len(data) // step)):
-            (scale,) = struct.unpack_from("<e", data, block * step + step - 2)
-            if not math.isfinite(scale):
-                raise InvalidFile(f"tensor {tensor.name} has block scale {scale}; the file is damaged, get it again")
-    if tensor.type in GROUP_SCALES:
-        for start in range(0, min(len(data), _SAMPLE), GROUP_SCALES[tensor.type]):
+    encoding = tensor.encoding
+    if encoding.levels and encoding.scales == "block":
+        for start in range(encoding.scale_at, min(len(data), _SAMPLE), encoding.nbytes * encoding.rows):
             (scale,) = struct.unpack_from("<e", data, start)
             if not math.isfinite(scale):
                 raise InvalidFile(f"tensor {tensor.name} has block scale {scale}; the file is damaged, get it again")
@@ -272,29 +263,33 @@ def zeros(tensor: Tensor) -> float | None:
     """
     if tensor.type not in ("I2_S", "HF_U8"):
         return 1.0
-    end = len(tensor.data) - (32 if tensor.type == "I2_S" else 0)
+    end = len(tensor.data) - tensor.encoding.tail
     shares = [_zeros(bytes(tensor.data[at : min(at + _PIECE, end)])) for at in range(0, end, _PIECE)]
     known = [share for share in shares if share is not None]
     return None if len(known) < len(shares) else sum(known) / len(known)
 
 
-def doubled(tensor: Tensor) -> int:
-    """Number of weights of a whole tensor that are twice their scale (code 3): its format has this value, which ternary
-    models do not need, and kernels compute with it.  0 for types without it.
+def doubled(tensor: Tensor, most: int = 1 << 62) -> int:
+    """Number of weights in the first ``most`` bytes of a tensor that are twice their scale (code 3): two bits have this
+    value, which ternary models do not need, and kernels compute with it.  0 for types without it.
     """
-    if tensor.type not in _FOUR_VALUES:
+    encoding = tensor.encoding
+    if encoding.levels != 4:
         return 0
-    size, begin, width = _FOUR_VALUES[tensor.type]
+    size, begin = encoding.nbytes * encoding.rows, encoding.scale_at
+    width = 2 * encoding.rows if encoding.scales == "block" else 0
     found, step = 0, _PIECE // size * size
-    for at in range(0, len(tensor.data), step):
-        piece = bytes(tensor.data[at : at + step])
-        scales = b"".join(piece[start : start + width] for start in range(begin, len(piece), size))
+    end = min(len(tensor.data) - encoding.tail, most // size * size)
+    for at in range(0, end, step):
+        piece = bytes(tensor.data[at : min(at + step, end)])
+        scales = b"".join(piece[byte::size] for byte in range(begin, begin + width))  # in any order
         found += _threes(piece) - _threes(scales)
     return found
 
 
 def _threes(codes: bytes) -> int:
-    return int.from_bytes(codes.translate(_THREES), "little").bit_count()
+    rare = codes.translate(None, _GOOD)
+    return int.from_bytes(rare.translate(_THREES), "little").bit_count()
 
 
 def looks_ternary(tensor: Tensor) -> bool:
@@ -304,13 +299,12 @@ def looks_ternary(tensor: Tensor) -> bool:
     Q4_0 have one magnitude each; in Q4_0, whose codes go from -8 to 7, -8 and 7 count as one.
     """
     if tensor.type in ("Q8_0", "Q4_0"):
-        size = 34 if tensor.type == "Q8_0" else 18
+        size = tensor.encoding.nbytes
         return all(len(_magnitudes(tensor.type, bytes(tensor.data[at + 2 : at + size]))) <= 1
                    for at in range(0, min(8 * size, len(tensor.data)), size))
     if tensor.type not in VECTOR_TYPES:
         return False
-    width = 4 if tensor.type == "F32" else 2
-    sample = floats(tensor.type, tensor.data[: min(256, tensor.shape[-1]) * width])
+    sample = floats(tensor.type, tensor.data[: min(256, tensor.shape[-1]) * tensor.encoding.nbytes])
     return len({abs(value) for value in sample if value}) <= 16
 
 

@@ -31,49 +31,35 @@ class SentencePieceModel:
     plain: bool = False
 
 
+_NOTHING = memoryview(b"")
+
+
 def parse(data: bytes | memoryview, what: str) -> SentencePieceModel:
     """The pieces and special ids of a serialised ModelProto.  Raises InvalidFile that names ``what`` if it is not
     one.
     """
     model = SentencePieceModel()
+    trainer: dict[int, int | memoryview] = {}
+    normalizer: dict[int, int | memoryview] = {}
     try:
-        view = memoryview(data)
-        #: settings that change a text, with the defaults of the format
-        remove_blanks, escape, suffix, rules = True, True, False, False
-        for number, value in _fields(view):
+        for number, value in _fields(memoryview(data)):
             if number == 1:
-                piece, score, kind = "", 0.0, 1
-                for inner, v in _fields(_bytes(value)):
-                    if inner == 1:
-                        piece = str(_bytes(v), "utf-8")
-                    elif inner == 2:
-                        (score,) = struct.unpack("<f", _bytes(v))
-                    elif inner == 3:
-                        kind = _int(v)
-                model.pieces.append(piece)
-                model.scores.append(score)
-                model.types.append(kind)
+                piece = dict(_fields(_bytes(value)))
+                model.pieces.append(str(_bytes(piece.get(1, _NOTHING)), "utf-8"))
+                model.scores.append(struct.unpack("<f", _bytes(piece[2]))[0] if 2 in piece else 0.0)
+                model.types.append(_int(piece.get(3, 1)))
             elif number == 2:
-                for inner, v in _fields(_bytes(value)):
-                    if inner == 3:
-                        model.bpe = v == 2
-                    elif inner == 24:
-                        suffix = bool(_int(v))
-                    elif inner in (40, 41, 42, 43):
-                        # ids are int32; -1 (none) comes as a 64-bit two's complement varint
-                        setattr(model, {40: "unk_id", 41: "bos_id", 42: "eos_id", 43: "pad_id"}[inner],
-                                _int(v) if _int(v) < 1 << 31 else None)
+                trainer |= _fields(_bytes(value))
             elif number == 3:
-                for inner, v in _fields(_bytes(value)):
-                    if inner == 2:
-                        rules = bool(len(_bytes(v)))
-                    elif inner == 3:
-                        model.add_dummy_prefix = bool(_int(v))
-                    elif inner == 4:
-                        remove_blanks = bool(_int(v))
-                    elif inner == 5:
-                        escape = bool(_int(v))
-        model.plain = escape and not (remove_blanks or suffix or rules)
+                normalizer |= _fields(_bytes(value))
+        model.bpe = trainer.get(3) == 2
+        for number, name in ((40, "unk_id"), (41, "bos_id"), (42, "eos_id"), (43, "pad_id")):
+            if number in trainer:  # ids are int32; -1 (none) comes as a 64-bit two's complement varint
+                id = _int(trainer[number])
+                setattr(model, name, id if id < 1 << 31 else None)
+        model.add_dummy_prefix = bool(_int(normalizer.get(3, 1)))
+        changes = len(_bytes(normalizer.get(2, _NOTHING))) or _int(normalizer.get(4, 1)) or _int(trainer.get(24, 0))
+        model.plain = bool(_int(normalizer.get(5, 1))) and not changes
     except (ValueError, OverflowError, struct.error) as error:
         raise InvalidFile(f"{what}: not a SentencePiece model ({error}); get the file again") from None
     if not model.pieces:

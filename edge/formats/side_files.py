@@ -1,4 +1,4 @@
-"""The small files beside a model's weights: JSON objects and tokenizer models.  They are not trusted either."""
+"""The small files next to a model's weights: JSON objects and tokenizer models.  They are not trusted either."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Models: weights and their place in memory, memory needed, fingerprints, dimensions of published models."""
+"""Models: weights, memory needed, fingerprints, how a file is read."""

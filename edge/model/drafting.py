@@ -1,4 +1,4 @@
-"""Drafting (--draft): how many tokens of an answer may be evaluated before they are chosen, see pyx/draft.pyx."""
+"""Drafting (--draft): how many tokens may be evaluated before they are chosen, see pyx/tokens/draft.pyx."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Drafting(NamedTuple):
 
     def new(self) -> Any:
         """The drafts of one session; None if drafting is off."""
-        from pyx.draft import Draft
+        from pyx.tokens.draft import Draft
 
         return Draft(self.most, self.always) if self.most else None
 

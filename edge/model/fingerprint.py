@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
+import os
+import re
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from edge.files import is_private, remove
+from edge.formats.mapped import read
 from edge.formats.texts import StringArray
+
+try:
+    # hashlib's, without OpenSSL, which would take 4 MB of memory
+    from _sha2 import sha256  # type: ignore[import-not-found]
+except ImportError:
+    try:
+        from _sha256 import sha256  # type: ignore[import-not-found]  # before Python 3.12
+    except ImportError:
+        from hashlib import sha256
 
 if TYPE_CHECKING:
     from edge.config import ModelConfig
     from edge.formats.checkpoint import Checkpoint
 
+KIND = "bitnet-edge model 1"  # another one if anything else is included
 WHOLE = 16 << 10  # bytes; tensors up to this size (norms, scales) are read whole
 SAMPLES, SAMPLE = 8, 256  # number and bytes of the samples of larger ones, evenly spaced over the tensor
+RESTED = 2_000_000_000  # nanoseconds: a file that changed later may change again without another time
+MOST_KEPT = 16
+KEPT = re.compile(r"[0-9a-f]{32}\.model")  # names of files with a fingerprint
 
 
 def fingerprint(config: ModelConfig, checkpoint: Checkpoint | None) -> str:
@@ -27,35 +45,111 @@ def fingerprint(config: ModelConfig, checkpoint: Checkpoint | None) -> str:
 
     Raises InvalidFile if a file of the checkpoint was cut since it was opened.
     """
-    digest = hashlib.sha256()
+    digest = sha256()
 
     def add(*values: object) -> None:
         text = repr(values).encode("utf-8", "surrogatepass")
         digest.update(len(text).to_bytes(8, "little") + text)
 
-    add("bitnet-edge model 1")
+    add(KIND)
+    add(_facts(config))
+    if checkpoint is None:
+        return digest.hexdigest()
+    spec = checkpoint.tokenizer
+    behind = sorted((text, each.id) for text, each in spec.added.items() if each.id >= len(spec.tokens))
+    add(spec.kind, spec.pre, spec.pattern, spec.bos_id, spec.eos_ids, spec.add_bos, behind)
+    for words in (spec.tokens, spec.merges):
+        text = sha256()
+        for piece in StringArray.of(words, "").pieces():
+            text.update(piece)
+        add(len(words), text.hexdigest())
+    add(sha256(spec.model or b"").hexdigest())
+    for name, tensor in sorted(checkpoint.tensors.items()):
+        for each in tensor.experts or (tensor,):
+            data, size = each.data, each.data.nbytes
+            add(name, each.type, each.shape, each.scale, each.layout, size)
+            if size <= WHOLE:
+                digest.update(read(data))
+                continue
+            for i in range(SAMPLES):
+                start = (size - SAMPLE) * i // (SAMPLES - 1)
+                digest.update(read(data[start : start + SAMPLE]))
+    checkpoint.check()
+    return digest.hexdigest()
+
+
+def remembered(config: ModelConfig, checkpoint: Checkpoint | None, folder: str | None) -> str:
+    """The fingerprint, from a file in ``folder`` if it was taken before and the model's file is still the same.
+
+    That is when its device, inode, size and both times of change are those that it had.  It is only kept in a private
+    folder that exists.  Raises InvalidFile as :func:`fingerprint`.
+    """
+    name = None if checkpoint is None or folder is None or not is_private(folder) else _name(config, checkpoint)
+    if name is None or checkpoint is None or folder is None:
+        return fingerprint(config, checkpoint)
+    path = os.path.join(folder, name)
+    with suppress(OSError):
+        found = _read(path)
+        if found == _line(name, found[:64]):
+            return found[:64].decode()
+    found = fingerprint(config, checkpoint).encode()
+    if _name(config, checkpoint) == name:
+        with suppress(OSError):
+            _keep(path, _line(name, found))
+    return found.decode()
+
+
+def _facts(config: ModelConfig) -> list[tuple[str, object]]:
+    """What a configuration says of how a model computes."""
     layers = {each: dataclasses.asdict(each) for each in config.layers}  # most are equal: once is enough
     facts = {each.name: getattr(config, each.name) for each in dataclasses.fields(config)}
     facts["layers"] = tuple(layers[each] for each in config.layers)
     del facts["name"]
-    add(sorted(facts.items()))
-    if checkpoint is None:
-        return digest.hexdigest()
-    spec = checkpoint.tokenizer
-    add(spec.kind, spec.pre, spec.pattern, spec.bos_id, spec.eos_ids, spec.add_bos, sorted(spec.added.items()))
-    for words in (spec.tokens, spec.merges):
-        text = words.joined() if isinstance(words, StringArray) else "\0".join(words).encode("utf-8", "surrogatepass")
-        add(len(words), hashlib.sha256(text).hexdigest())
-    add(hashlib.sha256(spec.model or b"").hexdigest())
-    for name, tensor in sorted(checkpoint.tensors.items()):
-        for each in tensor.apart or (tensor,):
-            data, size = each.data, each.data.nbytes
-            add(name, each.type, each.shape, each.scale, each.layout, size)
-            if size <= WHOLE:
-                digest.update(data)
-                continue
-            for i in range(SAMPLES):
-                start = (size - SAMPLE) * i // (SAMPLES - 1)
-                digest.update(data[start : start + SAMPLE])
-    checkpoint.check()
-    return digest.hexdigest()
+    return sorted(facts.items())
+
+
+def _name(config: ModelConfig, checkpoint: Checkpoint) -> str | None:
+    """The name of the file with the fingerprint, made of all that it depends on; None if it cannot be known that the
+    model's file is the one that it was: it is more than one file, has just changed, or its times are whole seconds.
+    """
+    if checkpoint.format != "gguf" or len(checkpoint.maps) != 1:
+        return None
+    (whole,) = checkpoint.maps
+    try:
+        facts = os.fstat(whole.file.fileno())
+        if not os.path.samestat(facts, os.stat(checkpoint.path)):
+            return None
+    except OSError:
+        return None
+    times = facts.st_mtime_ns, facts.st_ctime_ns
+    if max(times) > time.time_ns() - RESTED or not facts.st_ctime_ns % 1_000_000_000:
+        return None
+    known = (KIND, facts.st_dev, facts.st_ino, facts.st_size, *times, whole.start, len(whole),
+             checkpoint.reading, _facts(config))
+    return sha256(repr(known).encode("utf-8", "surrogatepass")).hexdigest()[:32] + ".model"
+
+
+def _line(name: str, found: bytes) -> bytes:
+    """What is in the file: the fingerprint, and a digest that shows damage."""
+    return found + b" " + sha256(name.encode() + found).hexdigest()[:16].encode()
+
+
+def _read(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe must not make us wait
+    try:
+        return os.read(fd, 100)
+    finally:
+        os.close(fd)
+
+
+def _keep(path: str, line: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    try:
+        os.write(fd, line)
+    finally:
+        os.close(fd)
+    with os.scandir(os.path.dirname(path)) as folder:
+        kept = [each for each in folder if KEPT.fullmatch(each.name)]
+    kept.sort(key=lambda each: each.stat(follow_symlinks=False).st_mtime)
+    for each in kept[:-MOST_KEPT]:
+        remove(each.path)

@@ -1,21 +1,8 @@
-"""Footprint: memory of a model without its KV cache, and available memory."""
+"""Footprint: memory of a model without its KV cache."""
 
 from __future__ import annotations
 
-import os
-import re
 from typing import NamedTuple
-
-#: memory of boards in bytes, as they are sold; a GB counts as 10^9 bytes, as everywhere here, though boards have 2^30
-BOARDS = (512_000_000, *(gb * 10**9 for gb in (1, 2, 4, 8, 16)))
-#: what Linux without a desktop and the firmware take of it: an assumption (of a Pi Zero 2 W with 512 MiB, Linux has
-#: 436 MB, of which 240 to 340 MB are free)
-SYSTEM = 256_000_000
-
-
-def left_on(memory: int) -> int:
-    """Bytes that the system of a board leaves for a program; ``memory``: of the board in bytes, as it is sold."""
-    return memory - SYSTEM
 
 
 class Footprint(NamedTuple):
@@ -55,36 +42,3 @@ def code_bytes(rows: int, k: int, grouped: bool) -> int:
     with a float16 scale in each block.
     """
     return rows * ((k + 127) // 128) * (34 if grouped else 32)
-
-
-def _read(*path: str) -> str:
-    with open(os.path.join(*path), encoding="utf-8", errors="surrogateescape") as file:  # names of groups are any bytes
-        return file.read()
-
-
-def installed_memory() -> int:
-    """Bytes of memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def available_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int | None:
-    """Bytes that can be allocated without swapping: MemAvailable, or less under a cgroup limit; None if unknown."""
-    found = []
-    try:
-        match = re.search(r"^MemAvailable:\s+(\d+) kB", _read(proc, "meminfo"), re.MULTILINE)
-        if match:
-            found.append(int(match[1]) * 1024)
-        match = re.search(r"^0::(/.*)$", _read(proc, "self/cgroup"), re.MULTILINE)
-    except OSError:
-        match = None
-    names = [name for name in match[1].split("/") if name] if match else []
-    for depth in range(len(names), -1, -1):  # a group's own limit, and those of the groups it is in
-        folder = os.path.join(cgroups, *names[:depth])
-        try:
-            limit = int(_read(folder, "memory.max"))
-            used = int(_read(folder, "memory.current"))
-            cache = re.search(r"^inactive_file (\d+)$", _read(folder, "memory.stat"), re.MULTILINE)
-            found.append(max(0, limit - used + (int(cache[1]) if cache else 0)))
-        except (OSError, ValueError):  # no such file, or "max": no limit here
-            pass
-    return min(found, default=None)

@@ -9,6 +9,7 @@ inspect it between steps, through :meth:`Model.alone`.
 from __future__ import annotations
 
 import dataclasses
+import sys
 import threading
 from array import array
 from collections.abc import Iterator, Sequence
@@ -19,64 +20,17 @@ from edge.amounts import human
 from edge.errors import MemoryRefused, UsageError
 from edge.registry.families import FAMILIES
 from edge.sampling import Sampling
-from edge.threads import refuse_after_fork, with_locks
+from edge.threads import anew, refuse_after_fork
 
 if TYPE_CHECKING:
     from edge.config import ModelConfig
     from edge.constrain.vocabulary import Vocabulary
+    from pyx.step.transformer import Segment
 
 #: what begins and ends the thoughts of an answer
 THINKING = ("<think>", "</think>")
-#: where the codes of weights may be, see edge.model.placement; "map" is their place when a model was built
+#: where the codes of weights may be, see edge.machine.placement; "map" is their place when a model was built
 MAP = "map"
-
-
-class Segment:
-    """Tokens to append to one cache in the next step.
-
-    ``logits``: float32 buffer for those after the last token, [n_vocab], or after each token with ``all_logits``, [n,
-    n_vocab], or None.  ``winners`` > 0: only that many of the largest logits are needed.  ``part``: this is a prompt,
-    and a step may evaluate fewer of its tokens; the logits are filled by the step that evaluates the last one.
-    ``patient``: nobody waits for the token that follows, as in a batch.
-
-    Set by the scheduler: ``waiting``: for a step; ``company``: the number of segments in its step; ``error``: the
-    exception of its step; ``done``: a lock that is released after it.
-    """
-
-    __slots__ = (
-        "all_logits", "company", "compiled", "done", "error", "ids", "kv", "logits", "part", "patient",
-        "waiting", "winners",
-    )  # fmt: skip
-
-    def __init__(
-        self, kv: Any, ids: Any, logits: Any = None, all_logits: bool = False, winners: int = 0, part: bool = False,
-        patient: bool = False,
-    ) -> None:  # fmt: skip
-        self.kv = kv
-        self.ids = ids
-        self.logits = logits
-        self.all_logits = all_logits
-        self.winners = winners
-        self.patient = patient
-        self.part = part
-        self.waiting = True
-        self.company = 1
-        self.error: BaseException | None = None
-        self.done: threading.Lock | None = None
-        self.compiled: Any = None  # the same for the compiled floor, made once: a segment may be evaluated again
-
-    def cut(self, n: int) -> None:
-        """Keep the first ``n`` tokens only."""
-        if n < len(self.ids):
-            self.ids, self.logits, self.compiled = self.ids[:n], None, None
-
-
-def _compiled(segment: Segment) -> Any:
-    from pyx.transformer import Segment as Compiled
-
-    ids, logits = segment.ids, segment.logits
-    segment.compiled = Compiled(segment.kv, ids, logits, segment.all_logits, segment.winners)
-    return segment.compiled
 
 
 def _unused(tokenizer: Any, n_vocab: int) -> tuple[array[int], int]:
@@ -100,7 +54,7 @@ def _unused(tokenizer: Any, n_vocab: int) -> tuple[array[int], int]:
 class Model:
     """One loaded model.  Made by :func:`edge.load`; tests may put the parts together themselves.
 
-    ``transformer``: a pyx.transformer.Transformer.  ``tokenizer`` and ``template``: of edge.prompt.tokenizer and
+    ``transformer``: a pyx.step.transformer.Transformer.  ``tokenizer`` and ``template``: of edge.prompt.tokenizer and
     edge.prompt.template.  ``checkpoint``: owns the file's map.
     """
 
@@ -114,8 +68,9 @@ class Model:
         path: str = "",
         checkpoint: Any = None,
         placement: str = MAP,
+        fingerprints: str | None = None,
     ) -> None:
-        from pyx.memory import lost_ever
+        from pyx.machine.memory import lost_ever
 
         self._lost_ever = lost_ever
         self._checked = lost_ever()  # before the last look at the files: they were whole then
@@ -139,20 +94,22 @@ class Model:
         #: whether answers in a conversation may begin with thinking
         self.thinks = family is not None and family.thinking is not None
         #: ids of the tokens that begin and end it, if there are such, and their texts
-        self.thinking_marks = {tokenizer.special[text]: text for text in THINKING if text in tokenizer.special}
+        self.thinking_marks = {tokenizer.markers[text]: text for text in THINKING if text in tokenizer.markers}
         #: the type in which most of its weights are stored, "" if that is not known
         self.quantization: str = "" if checkpoint is None else checkpoint.quantization
         self._said = {} if checkpoint is None else checkpoint.sampling  # what the file recommends
         self.sampling = self.advised(template.think)
         self.closed = False
         self.steps = 0  # so far
-        with_locks(self)
+        self._lock = anew(self, "_lock", threading.Lock)
+        self._making = anew(self, "_making", threading.Lock)  # of the vocabulary
         self._checkpoint = checkpoint
         self._fingerprint: str | None = None
+        self._fingerprints = fingerprints  # the folder that remembers it
         self._vocabulary: Vocabulary | None = None
         self.moving: threading.Thread | None = None
         if placement != MAP:
-            from edge.model.placement import start
+            from edge.machine.placement import start
 
             self.moving = start(placement, transformer, self._lock, lambda: self.closed)
 
@@ -166,11 +123,6 @@ class Model:
         sampling = Sampling(**dataclasses.asdict(advised)) if advised else Sampling()
         return sampling if unthinking else dataclasses.replace(sampling, **self._said)
 
-    def make_locks(self) -> None:
-        """New locks, see :mod:`edge.threads`."""
-        self._lock = threading.Lock()
-        self._making = threading.Lock()  # of the vocabulary
-
     def step(self, batch: Sequence[Segment]) -> None:
         """Evaluate the tokens of all segments and append their keys and values; on an error, of none of them.
 
@@ -182,11 +134,7 @@ class Model:
             if self.closed:
                 raise UsageError("the engine was closed during an answer")
             self.steps += 1
-            if len(batch) == 1:  # without a loop: a small model takes a tenth of a millisecond
-                only = batch[0]
-                self.transformer.step((only.compiled or _compiled(only),))
-            else:
-                self.transformer.step([each.compiled or _compiled(each) for each in batch])
+            self.transformer.step(batch)
             if self._lost_ever() != self._checked:
                 self._check()
 
@@ -196,6 +144,17 @@ class Model:
         if lost != self._checked and self._checkpoint is not None:
             self._checkpoint.check()
             self._checked = lost
+
+    def remarks(self) -> list[str]:
+        """What is unusual about the weights, of which the first MiB of each matrix is read."""
+        from edge.machine import placement
+        from edge.model import interpretation
+
+        if self._checkpoint is None:
+            return []
+        found = interpretation.remarks(self._checkpoint, 1 << 20)
+        placement.release_pages(self._checkpoint)
+        return found
 
     @contextmanager
     def alone(self) -> Iterator[Any]:
@@ -248,11 +207,24 @@ class Model:
             ids = array("i")
             for token in prompt:
                 if not isinstance(token, int) or not 0 <= token < n_vocab:
-                    raise UsageError(f"token {token!r} is not one of the {n_vocab} of the vocabulary")
+                    raise UsageError(f"has token {token!r}; the vocabulary has {n_vocab}", argument="prompt")
                 ids.append(token)
         if not ids:
-            raise UsageError("the prompt is empty")
+            raise UsageError("is empty", argument="prompt")
         return ids
+
+    def admit_grammars(self, room: int | None) -> None:
+        """Raise MemoryRefused if answers that follow a grammar would take more than ``room`` bytes; called before
+        anything of them is loaded.
+        """
+        if room is None or self._vocabulary is not None:
+            return
+        from edge.constrain.vocabulary import CODE_BYTES, bytes_for
+
+        need = bytes_for(self.config.n_vocab) + (0 if "llguidance" in sys.modules else CODE_BYTES)
+        if need > room:
+            take, left = human(need), human(max(0, room))
+            raise MemoryRefused(f"answers that follow a grammar take {take}, the memory limit leaves {left}")
 
     def vocabulary(self, room: int | None = None) -> Vocabulary:
         """The tokens for answers that follow a grammar, made on first use.
@@ -261,11 +233,9 @@ class Model:
         """
         with self._making:
             if self._vocabulary is None:
-                from edge.constrain.vocabulary import Vocabulary, bytes_for
+                from edge.constrain.vocabulary import Vocabulary
 
-                if room is not None and bytes_for(self.config.n_vocab) > room:
-                    take, left = human(bytes_for(self.config.n_vocab)), human(max(0, room))
-                    raise MemoryRefused(f"answers that follow a grammar take {take}, the memory limit leaves {left}")
+                self.admit_grammars(room)
                 self._vocabulary = Vocabulary(self.tokenizer, self.config.n_vocab, self.stop_ids)
             return self._vocabulary
 
@@ -282,14 +252,14 @@ class Model:
         """
         self._check()
         if self._fingerprint is None:
-            from edge.model.fingerprint import fingerprint
+            from edge.model.fingerprint import remembered
 
             if self.closed:
                 raise UsageError("the engine is closed")
-            self._fingerprint = fingerprint(self.config, self._checkpoint)
+            self._fingerprint = remembered(self.config, self._checkpoint, self._fingerprints)
         return self._fingerprint
 
-    def settle(self) -> None:
+    def wait_for_weights(self) -> None:
         """Wait until the weights are in their final place: they may be copied into 2 MiB pages between steps."""
         if self.moving is not None:
             self.moving.join()
@@ -299,4 +269,4 @@ class Model:
         self.closed = True
         with self._lock:
             self.transformer = self._checkpoint = None
-        self.settle()
+        self.wait_for_weights()

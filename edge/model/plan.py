@@ -26,14 +26,14 @@ def expect(
 ) -> Footprint:
     """The memory that loading a checkpoint will take, from shapes alone; exact for ternary GGUF files.
 
-    ``head``: a kind, see :mod:`pyx.head`.
+    ``head``: a kind, see :mod:`pyx.head.output_head`.
     """
-    from edge.formats.checkpoint import GROUPED_TYPES, TO_GROUPS
-    from edge.formats.packing import groups_type
-    from edge.model.placement import in_place, stored_bytes
-    from pyx import scratch
-    from pyx.head import placement
-    from pyx.stored_rows import buffer_bytes
+    from edge.formats.matrices import groups_type
+    from edge.machine.placement import in_place, stored_bytes
+    from edge.registry.encodings import GROUPED_TYPES
+    from pyx.head.output_head import placement
+    from pyx.step import scratch
+    from pyx.weights.stored_rows import buffer_bytes
 
     config = checkpoint.config
     mapped = allocated = experts = 0
@@ -45,7 +45,7 @@ def expect(
         if part.role in ("vector", "floats"):
             allocated += 4 * math.prod(part.shape)
         elif part.role in ("matrix", "experts"):
-            scales_inside = grouped or tensor.type in (*GROUPED_TYPES, *TO_GROUPS)
+            scales_inside = grouped or tensor.encoding.layout in ("groups", "panels")
             allocated += 0 if scales_inside else 4
             if part.role == "experts" and in_place(tensor):
                 experts += stored_bytes(tensor, grouped)  # never copied

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 from edge.config import ModelConfig
 from edge.errors import InvalidFile
 from edge.formats import names
-from edge.formats.checkpoint import APART, FLOAT_TYPES, Checkpoint, Tensor
+from edge.formats.checkpoint import SEPARATE_EXPERTS, Checkpoint, Tensor
 from edge.formats.mapped import Map
-from edge.formats.packing import as_groups, packed
+from edge.formats.matrices import as_groups, packed
 from edge.layers import LayerConfig
+from edge.registry.encodings import FLOAT_TYPES
 
 if TYPE_CHECKING:
-    from pyx.head import Head
-    from pyx.stored_rows import StoredRows
-    from pyx.ternary import TernaryMatrix
-    from pyx.transformer import Transformer
+    from pyx.head.output_head import Head
+    from pyx.step.transformer import Transformer
+    from pyx.weights.stored_rows import StoredRows
+    from pyx.weights.ternary import TernaryMatrix
 
 #: projections whose output is added to the residual stream
 RESIDUAL = ("attn_output", "ssm_out", "ffn_down", "ffn_down_exps")
@@ -44,12 +45,13 @@ def build(
 ) -> Transformer:
     """The compiled transformer for the checkpoint's tensors.
 
-    ``head``: a kind, see :mod:`pyx.head`, or a result of :func:`output_head`.  Ternary tensors are used directly from
-    the file's map if they have our layout; :mod:`edge.model.placement` may copy them later.  ``adapt``: steps use fewer
-    threads while other programs need the cores, see :mod:`pyx.pace`.  ``cores``: on which the threads stay, None: any.
+    ``head``: a kind, see :mod:`pyx.head.output_head`, or a result of :func:`output_head`.  Ternary tensors are used
+    directly from the file's map if they have our layout; :mod:`edge.machine.placement` may copy them later.  ``adapt``:
+    steps use fewer threads while other programs need the cores, see :mod:`pyx.machine.pace`.  ``cores``: on which the
+    threads stay, None: any.
     Raises InvalidFile that names the tensor that is missing or does not fit.
     """
-    from pyx.transformer import Transformer
+    from pyx.step.transformer import Transformer
 
     config = checkpoint.config
     embedding = _rows(checkpoint, "token_embd.weight", n_threads)
@@ -86,7 +88,7 @@ def _tensor(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> Tensor
 
 def _vector(checkpoint: Checkpoint, name: str, n: int) -> Any:
     """A vector as a float32 array [n]."""
-    from pyx.stored_rows import StoredRows
+    from pyx.weights.stored_rows import StoredRows
 
     tensor = _tensor(checkpoint, name, (n,))
     try:
@@ -102,7 +104,7 @@ def _rows(
 
     ``groups``: rows of groups, as a projection needs them, if the type can become that.  ``most``: only the first ones.
     """
-    from pyx.stored_rows import TYPES, StoredRows
+    from pyx.weights.stored_rows import TYPES, StoredRows
 
     n_row, k = checkpoint.config.n_vocab, checkpoint.config.hidden
     tensor = _tensor(checkpoint, name, (n_row, k))
@@ -125,7 +127,7 @@ def _rows(
 
 def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1, most: int | None = None) -> Head:
     """The output head, made and used with ``n_threads`` threads; ``most``: only its first rows.  Raises InvalidFile."""
-    from pyx.head import Head
+    from pyx.head.output_head import Head
 
     name = "token_embd.weight" if kind == "none" else checkpoint.head  # "none" takes only the length of its rows
     rows = _rows(checkpoint, name, n_threads, groups=kind in ("auto", "ternary"), most=most)
@@ -166,7 +168,7 @@ def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
 
 def _dense(checkpoint: Checkpoint, name: str, shape: tuple[int, int]) -> TernaryMatrix:
     """A small matrix that stays floats."""
-    from pyx.ternary import TernaryMatrix
+    from pyx.weights.ternary import TernaryMatrix
 
     tensor = _tensor(checkpoint, name, shape)
     try:
@@ -193,21 +195,21 @@ def _projection(checkpoint: Checkpoint, name: str, shape: tuple[int, ...], facto
     ``factor`` multiplies its output.
     """
     given, planes = checkpoint.tensors.get(name), 1
-    if given is not None and given.type != APART:
+    if given is not None and given.type != SEPARATE_EXPERTS:
         planes = names.n_plane(checkpoint.config, given, shape)
     tensor = _tensor(checkpoint, name, (*shape[:-1], planes * shape[-1]))
     try:
-        if tensor.type == APART:
-            from pyx.ternary import TernaryMatrix
+        if tensor.type == SEPARATE_EXPERTS:
+            from pyx.weights.ternary import TernaryMatrix
 
-            return TernaryMatrix.stack([_matrix(checkpoint, expert, factor) for expert in tensor.apart])
+            return TernaryMatrix.stack([_matrix(checkpoint, expert, factor) for expert in tensor.experts])
         return _matrix(checkpoint, tensor, factor, planes)
     except ValueError as error:
         raise InvalidFile(f"tensor {name}: {error}") from None
 
 
 def _matrix(checkpoint: Checkpoint, tensor: Tensor, factor: float, planes: int = 1) -> TernaryMatrix:
-    from pyx.ternary import TernaryMatrix
+    from pyx.weights.ternary import TernaryMatrix
 
     config, (rows, k) = checkpoint.config, tensor.flat
     exact = config.activation_quant == "none"

@@ -1,7 +1,7 @@
 """Interrupts: preparing a long prompt ends at once when its answer is cancelled or its time is over.
 
-The caller passes to :func:`interruptible` a function that tells when to stop; long work calls :func:`look` between its
-parts.  The function is stored per thread, so it need not be passed on as an argument.
+The caller passes to :func:`interruptible` a function that says when to stop; long work calls
+:func:`check_interrupted` between its parts.  The function is stored per thread, so it need not be passed on.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _here = _Here()
 
 @contextmanager
 def interruptible(reason: Callable[[], str | None]) -> Iterator[None]:
-    """A context manager: inside it, :func:`look` raises Interrupted as soon as ``reason``, or that of an enclosing
-    one, returns a text.
+    """A context manager: inside it, :func:`check_interrupted` raises Interrupted as soon as ``reason``, or that of an
+    enclosing one, returns a text.
     """
     before = _here.reason
     _here.reason = reason if before is None else lambda: reason() or before()
@@ -39,7 +39,7 @@ def interruptible(reason: Callable[[], str | None]) -> Iterator[None]:
         _here.reason = before
 
 
-def look() -> None:
+def check_interrupted() -> None:
     """Raise Interrupted if the work is to stop; to be called every few milliseconds of work."""
     if _here.reason is not None and (reason := _here.reason()):
         raise Interrupted(reason)

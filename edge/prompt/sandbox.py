@@ -4,13 +4,13 @@ Jinja's immutable sandbox prevents access to Python.  It does not limit time and
 
 * limits every value that a template makes to MAX_WEIGHT (characters, and bytes per element, counted through nested
   lists).  Values are made by calls, filters, ``+ * ** %``, ``~`` and literals; each of these is intercepted, operations
-  that can multiply a size before they run;
+  that can multiply a size before they run.  What a filter gives one by one is counted together;
 * counts passes of loops and calls of macros, and counts literal text inside them for each pass;
 * checks the time at each intercepted operation.
 
 Only filters and methods of strings that chat templates use exist.  Otherwise templates behave as in Hugging Face
-transformers: trim_blocks, lstrip_blocks, break and continue, ``raise_exception``, ``{% generation %}``.
-``strftime_now`` does not exist: with a date in the prompt, the KV cache could not be reused.
+transformers: trim_blocks, lstrip_blocks, break and continue, ``raise_exception``, ``strftime_now``,
+``{% generation %}``.
 """
 
 from __future__ import annotations
@@ -20,20 +20,24 @@ import re
 import threading
 import time
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, ValuesView
+from datetime import datetime
 from functools import wraps
 from itertools import islice
+from types import BuiltinMethodType, MethodType
 from typing import Any, NoReturn
 
 from jinja2 import TemplateError, nodes
+from jinja2.exceptions import FilterArgumentError
 from jinja2.ext import Extension, LoopControlExtension
+from jinja2.filters import do_batch, do_indent, make_attrgetter, sync_do_slice
 from jinja2.parser import Parser
 from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
+from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEscapeFormatter, SandboxedFormatter
+from jinja2.utils import Cycler, Joiner, Namespace, pass_context
 from jinja2.visitor import NodeTransformer
 
-from edge.errors import InvalidFile, UsageError
-from edge.threads import with_locks
+from edge.errors import InvalidFile, UsageError, one_line
+from edge.threads import anew
 
 MAX_SOURCE = 256 << 10  # characters; the longest known (with tools) have some 20 thousand
 MAX_WEIGHT = 2 << 20
@@ -41,16 +45,23 @@ MAX_STEPS = 100_000
 MAX_SECONDS = 5.0
 
 _FILTERS = (
-    "abs capitalize count d default dictsort first float indent int items join last length list lower map max min "
-    "reject rejectattr replace reverse round safe select selectattr sort string title tojson trim unique upper"
+    "abs batch capitalize center count d default dictsort e escape first float forceescape format groupby indent int "
+    "items join last length list lower map max min reject rejectattr replace reverse round safe select selectattr "
+    "slice sort string sum title tojson trim truncate unique upper wordcount"
 ).split()
 _STR_METHODS = frozenset(
-    "capitalize count endswith find index isalnum isalpha isdigit isspace isupper islower join lower lstrip "
-    "partition removeprefix removesuffix replace rfind rindex rpartition rsplit rstrip split splitlines startswith "
-    "strip swapcase title upper".split()
+    "capitalize casefold center count endswith expandtabs find format format_map index isalnum isalpha isascii "
+    "isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip "
+    "partition removeprefix removesuffix replace rfind rindex rjust rpartition rsplit rstrip split splitlines "
+    "startswith strip swapcase title upper zfill".split()
 )
-_OTHER_METHODS = {dict: frozenset(("items", "keys", "values", "get")), list: frozenset(("index", "count")),
-                  tuple: frozenset(("index", "count"))}  # fmt: skip
+_OTHER_METHODS = {dict: frozenset(("items", "keys", "values", "get", "copy")),
+                  list: frozenset(("index", "count", "copy")),
+                  tuple: frozenset(("index", "count", "grouper", "list"))}  # the last two: of the filter groupby
+
+
+#: the clock that templates see
+now: Callable[[], datetime] = datetime.now
 
 
 class _Limit(TemplateError):
@@ -70,9 +81,32 @@ class _Generation(Extension):
 
     tags = {"generation"}  # noqa: RUF012 (Jinja declares it so)
 
-    def parse(self, parser: Parser) -> list[nodes.Node]:
+    def parse(self, parser: Parser) -> nodes.Node:
         next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True))
+
+
+class _Fields(SandboxedFormatter):
+    """``str.format`` whose result is limited; attributes are those that templates may see."""
+
+    _env: _Environment
+    _size = 0
+
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        return super().convert_field(self._env.weigh(value), conversion)
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        if re.search(r"\d{4}", format_spec):
+            raise _Limit("it pads text too far")
+        text = super().format_field(self._env.weigh(value), format_spec)
+        self._size += len(text)
+        if self._size > MAX_WEIGHT:
+            raise _Limit("it makes too much text")
+        return text
+
+
+class _EscapedFields(_Fields, SandboxedEscapeFormatter):
+    """The same for text that is marked as safe, into which other text is put escaped."""
 
 
 class _Guards(NodeTransformer):
@@ -96,7 +130,7 @@ class _Guards(NodeTransformer):
     def _literal(self, node: Any) -> nodes.Node:
         self.generic_visit(node)
         if getattr(node, "ctx", "load") != "load":
-            return node  # the target of a loop or an assignment
+            return node  # what a loop or an assignment sets
         return self._call("made", node)
 
     visit_List = visit_Tuple = visit_Dict = _literal
@@ -112,10 +146,15 @@ class _Environment(ImmutableSandboxedEnvironment):
     def __init__(self) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[LoopControlExtension, _Generation],
                          finalize=self._emit, cache_size=0)
-        self.globals = {"range": self.globals["range"], "dict": dict, "namespace": Namespace,
-                        "raise_exception": _refuse}
+        self.globals = {"range": self.globals["range"], "dict": lambda *args, **kwargs: dict(*args, **kwargs),
+                        "namespace": Namespace, "cycler": Cycler, "joiner": Joiner, "raise_exception": _refuse}
+        self._methods: dict[str, Callable[..., str]] = {
+            "join": self._method_join, "replace": self._method_replace, "format": self._method_format,
+            "format_map": self._method_format_map, "expandtabs": self._method_expandtabs,
+            **dict.fromkeys(("center", "ljust", "rjust", "zfill"), self._method_pad)}
         own = {"join": self._join, "replace": self._replace, "indent": self._indent, "list": self._list,
-               "tojson": self._tojson, "string": self._string, "safe": self._string}
+               "tojson": self._tojson, "center": self._center, "format": self._percent, "sum": self._sum,
+               "batch": self._counting(do_batch), "slice": self._counting(sync_do_slice)}
         self.filters = {name: self._bounded(own.get(name, self.filters[name])) for name in _FILTERS}
         self.start()
 
@@ -133,11 +172,12 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def weigh(self, value: Any) -> Any:
         """Return the value.  Raises _Limit if it is too large."""
+        self.weight(value)
+        return value
+
+    def weight(self, value: Any) -> int:
+        """How large the value is, with all that it contains.  Raises _Limit if it is too large."""
         self.check()
-        if type(value) is str:
-            if len(value) > MAX_WEIGHT:
-                raise _Limit("it makes too much text")
-            return value
         weight, rest = 0, [value]
         while rest:
             item = rest.pop()
@@ -158,7 +198,7 @@ class _Environment(ImmutableSandboxedEnvironment):
                 rest.extend(attributes.values())
             if weight > MAX_WEIGHT:
                 raise _Limit("it makes too large a value")
-        return value
+        return weight
 
     def _emit(self, value: Any) -> Any:
         """Called for each value that is written to the output."""
@@ -189,14 +229,26 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: B902
         __self.check()
-        owner = getattr(__obj, "__self__", None)
-        if isinstance(owner, str):
-            method = getattr(__obj, "__name__", "")
-            if method == "join":
-                return __self._join(args[0] if args else (), owner)
-            if method == "replace":
-                return __self._replace(owner, *args, **kwargs)
         return __self.weigh(super().call(__context, __obj, *args, **kwargs))
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        return self._looking(super().getattr(obj, attribute))
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        return self._looking(super().getitem(obj, argument))
+
+    def _looking(self, value: Any) -> Any:
+        """``value``; if it is a method of a string that can multiply a size, one that looks before it does so."""
+        if not isinstance(value, (BuiltinMethodType, MethodType)) or not isinstance(value.__self__, str):
+            return value
+        bounded = self._methods.get(value.__name__)
+        if bounded is None:
+            return value
+
+        def looking(*args: Any, **kwargs: Any) -> str:  # not a partial, whose attributes would show the method
+            return bounded(value, *args, **kwargs)
+
+        return looking
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         self.weigh(left)
@@ -211,12 +263,15 @@ class _Environment(ImmutableSandboxedEnvironment):
                 raise _Limit("it makes too large a number")
         elif operator == "**" and not (numbers and abs(left) <= 1 << 20 and abs(right) <= 64):
             raise _Limit("it makes too large a number")
-        elif operator == "%" and isinstance(left, str) and re.search(r"\d{3}|\*", left):
-            raise _Limit("it pads text too far")
+        elif operator == "%" and isinstance(left, str):
+            if re.search(r"\d{3}|\*", left):
+                raise _Limit("it pads text too far")
+            if isinstance(right, dict) and left.count("%") * len(self._string(right)) > MAX_WEIGHT:
+                raise _Limit("it makes too much text")
         return self.weigh(super().call_binop(context, operator, left, right))
 
     def wrap_str_format(self, value: Any) -> None:
-        return None  # no str.format, so that is_safe_attribute is asked about it as about any other method
+        return None  # getattr has its own, also with versions of Jinja that do not ask here
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         if not super().is_safe_attribute(obj, attr, value):
@@ -228,46 +283,102 @@ class _Environment(ImmutableSandboxedEnvironment):
                 return attr in methods
         return not isinstance(obj, (int, float, bytes, range))
 
+    # ---- methods of strings, each given the method itself first -----------------------------------------------------
+
+    def _method_join(self, method: Any, values: Iterable[Any], /) -> str:
+        return method(self._within(values, len(method.__self__)))
+
+    def _method_replace(self, method: Any, old: str, new: str, count: int = -1) -> str:
+        text = method.__self__
+        found = text.count(old)
+        if len(text) + (found if count < 0 else min(found, count)) * len(new) > MAX_WEIGHT:
+            raise _Limit("it makes too much text")
+        return method(old, new, count)
+
+    def _method_pad(self, method: Any, width: int, *fill: str) -> str:
+        if width > MAX_WEIGHT:
+            raise _Limit("it pads text too far")
+        return method(width, *fill)
+
+    def _method_expandtabs(self, method: Any, tabsize: int = 8) -> str:
+        text = method.__self__
+        if len(text) + text.count("\t") * tabsize > MAX_WEIGHT:
+            raise _Limit("it pads text too far")
+        return method(tabsize)
+
+    def _method_format(self, method: Any, /, *args: Any, **kwargs: Any) -> str:
+        return self._formatted(method.__self__, args, kwargs)
+
+    def _method_format_map(self, method: Any, mapping: dict[str, Any], /) -> str:
+        return self._formatted(method.__self__, (), mapping)
+
+    def _formatted(self, text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        escape = getattr(text, "escape", None)  # of Markup, which the filters safe and e make
+        fields = _Fields(self) if escape is None else _EscapedFields(self, escape=escape)
+        return type(text)(fields.vformat(text, args, kwargs))
+
     # ---- filters ----------------------------------------------------------------------------------------------------
 
     def _bounded(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)  # keeps Jinja's mark that the filter takes the context
         def bounded(*args: Any, **kwargs: Any) -> Any:
-            for argument in args:  # a namespace in it may have grown since it was weighed
+            for argument in (*args, *kwargs.values()):  # a namespace in it may have grown since it was weighed
                 self.weigh(argument)
-            return self.weigh(function(*args, **kwargs))
+            made = function(*args, **kwargs)
+            return self._within(made) if isinstance(made, Iterator) else self.weigh(made)
 
         return bounded
+
+    def _within(self, values: Iterable[Any], more: int = 0) -> Iterator[Any]:
+        """The values one by one.  Raises _Limit if they are too large together, each with ``more`` characters."""
+        room = MAX_WEIGHT
+        for value in values:
+            room -= 8 + more + self.weight(value)
+            if room < 0:
+                raise _Limit("it makes too large a value")
+            yield value
+
+    def _counting(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A filter whose second argument is how many it makes."""
+
+        def counting(value: Any, n: int, fill_with: Any = None) -> Any:
+            if n > MAX_STEPS:
+                raise _Limit("it makes too large a value")
+            return function(value, n, fill_with)
+
+        return counting
 
     def _string(self, value: Any) -> str:
         return str(self.weigh(value))
 
-    def _join(self, values: Iterable[Any], d: Any = "", attribute: Any = None) -> str:
+    def _join(self, value: Iterable[Any], d: Any = "", attribute: Any = None) -> str:
         glue = self._string(d)
-        parts, size = [], 0
-        for value in values:
-            part = self._string(value if attribute is None else self.getitem(value, attribute))
-            size += len(part) + len(glue)
-            if size > MAX_WEIGHT:
-                raise _Limit("it makes too much text")
-            parts.append(part)
-        return glue.join(parts)
+        values = value if attribute is None else map(make_attrgetter(self, attribute), value)
+        return glue.join(self._within(map(self._string, values), len(glue)))
 
-    def _replace(self, s: Any, old: Any, new: Any, count: Any = -1) -> str:
-        text, old, new = self._string(s), self._string(old), self._string(new)
-        n = -1 if count is None else int(count)
-        found = text.count(old)
-        if len(text) + (found if n < 0 else min(found, n)) * len(new) > MAX_WEIGHT:
-            raise _Limit("it makes too much text")
-        return text.replace(old, new, n)
+    def _replace(self, s: Any, old: Any, new: Any, count: int | None = None) -> str:
+        count = -1 if count is None else count
+        return self._method_replace(self._string(s).replace, self._string(old), self._string(new), count)
 
-    def _indent(self, s: Any, width: Any = 4, first: bool = False, blank: bool = False) -> str:
-        text = self._string(s)
-        pad = width if isinstance(width, str) else " " * min(int(width), 64)
-        if len(text) + (text.count("\n") + 1) * len(pad) > MAX_WEIGHT:
+    def _center(self, value: Any, width: int = 80) -> str:
+        return self._method_pad((value if isinstance(value, str) else self._string(value)).center, width)
+
+    @pass_context
+    def _percent(self, context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
+        if args and kwargs:
+            raise FilterArgumentError("can't handle positional and keyword arguments at the same time")
+        return self.call_binop(context, "%", value if isinstance(value, str) else self._string(value), kwargs or args)
+
+    @pass_context
+    def _sum(self, context: Context, iterable: Iterable[Any], attribute: Any = None, start: Any = 0) -> Any:
+        for value in iterable if attribute is None else map(make_attrgetter(self, attribute), iterable):
+            start = self.call_binop(context, "+", start, value)
+        return start
+
+    def _indent(self, s: str, width: str | int = 4, first: bool = False, blank: bool = False) -> str:
+        if len(s) + (len(s.splitlines()) + 1) * (len(width) if isinstance(width, str) else width) > MAX_WEIGHT:
             raise _Limit("it makes too much text")
-        lines = text.split("\n")
-        return "\n".join(pad + line if (first or i) and (line or blank) else line for i, line in enumerate(lines))
+        return do_indent(s, width, first, blank)
 
     def _list(self, value: Iterable[Any]) -> list[Any]:
         return list(islice(value, MAX_WEIGHT + 1))
@@ -287,7 +398,7 @@ class Renderer:
         if len(source) > MAX_SOURCE:
             raise InvalidFile(f"{where} has {len(source)} characters (limit {MAX_SOURCE}); "
                               "it is damaged or hostile; choose another with --template")
-        with_locks(self)
+        self._lock = anew(self, "_lock", threading.Lock)
         self._environment = _Environment()
         try:
             tree = _Guards().visit(self._environment.parse(source))
@@ -295,15 +406,22 @@ class Renderer:
         except Exception as error:  # any error of the parser or compiler about a file's text
             self._fail(error)
 
-    def make_locks(self) -> None:
-        """New locks, see :mod:`edge.threads`."""
-        self._lock = threading.Lock()
-
     def _fail(self, error: BaseException) -> NoReturn:
-        reason = " ".join(str(error).split())[:160] or type(error).__name__
         line = getattr(error, "lineno", None)
         place = f" (line {line})" if line else ""
-        raise InvalidFile(f"{self._where} cannot be used{place}: {reason}; choose another with --template") from None
+        raise InvalidFile(
+            f"{self._where} cannot be used{place}: {one_line(error)}; choose another with --template") from None
+
+    def dated(self) -> Callable[[str], str]:
+        """``strftime_now`` of templates, at this moment."""
+        moment = now()
+
+        def strftime_now(form: str) -> str:
+            if len(form) > 200 or re.search(r"\d{3}", form):  # the C library pads as far as it says
+                raise _Limit("it writes too long a date")
+            return moment.strftime(form)
+
+        return strftime_now
 
     def render(self, **variables: Any) -> str:
         """The rendered text.  Raises UsageError if the template refuses the messages (``raise_exception``)."""

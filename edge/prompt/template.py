@@ -14,13 +14,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.errors import InvalidFile, UsageError
-from edge.prompt.interrupt import look
+from edge.prompt.interrupt import check_interrupted
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint, TokenizerSpec
+    from edge.prompt.sandbox import Renderer
     from edge.prompt.tokenizer import Tokenizer
 
 Messages = Sequence[Mapping[str, Any]]
@@ -38,14 +40,14 @@ OUTDATED = "BITNETAssistant"
 WITH_TOOLS = "tool_use"
 
 
-class Part(NamedTuple):
+class TextPart(NamedTuple):
     """A part of a prompt; control tokens are read only where ``special`` is true."""
 
     text: str
     special: bool
 
 
-class Family(NamedTuple):
+class ChatFormat(NamedTuple):
     """A known chat format: each message is header, content, footer; ``{role}`` and ``{Role}`` stand for its role."""
 
     header: str
@@ -61,27 +63,27 @@ class Family(NamedTuple):
     system_end: str = ""  # ends a system message at the beginning, which then becomes the start of the next turn
     unasked: str = ""  # stands before a conversation that begins without a system message
 
-    def parts(self, messages: Messages, add_generation_prompt: bool, tools: Definitions = None) -> Iterator[Part]:
+    def parts(self, messages: Messages, add_generation_prompt: bool, tools: Definitions = None) -> Iterator[TextPart]:
         """The parts of the prompt, see :meth:`Template.render`; ``tools`` is not used."""
         before: list[str] = []  # words of the system that stand at the head of the next turn
         if self.unasked and messages and messages[0]["role"] != "system":
-            yield Part(self.unasked, True)
+            yield TextPart(self.unasked, True)
         for i, message in enumerate(messages):
             role, content = message["role"], message["content"]
             if self.system_end and role == "system" and (not i or i + 1 < len(messages)):
                 before.append(content)
                 continue
             name = self.answerer if role == "assistant" else "user" if self.system_end and role == "system" else role
-            yield Part((self.between if i else "") + self._named(self.header, name), True)
+            yield TextPart((self.between if i else "") + self._named(self.header, name), True)
             for text in before:
-                yield Part(text, False)
-                yield Part(self.system_end, True)
+                yield TextPart(text, False)
+                yield TextPart(self.system_end, True)
             before.clear()
-            yield Part(content.strip() if self.strip else content, False)
+            yield TextPart(content.strip() if self.strip else content, False)
             answered = role == "assistant" and self.answer_footer is not None
-            yield Part((self.answer_footer or "") if answered else self.footer, True)
+            yield TextPart((self.answer_footer or "") if answered else self.footer, True)
         if add_generation_prompt:
-            yield Part(self.prompt, True)
+            yield TextPart(self.prompt, True)
 
     @staticmethod
     def _named(text: str, role: str) -> str:
@@ -90,31 +92,32 @@ class Family(NamedTuple):
 
 _HEADER = "<|start_header_id|>{role}<|end_header_id|>\n\n"
 
-FAMILIES: dict[str, Family] = {
+FAMILIES: dict[str, ChatFormat] = {
     # microsoft/BitNet, gpu/tokenizer.py: every message, the system's too, ends in <|eot_id|>.
-    "bitnet": Family("{Role}: ", "<|eot_id|>", "Assistant: ", bos=True, stops=("<|eot_id|>", "<|end_of_text|>")),
+    "bitnet": ChatFormat("{Role}: ", "<|eot_id|>", "Assistant: ", bos=True, stops=("<|eot_id|>", "<|end_of_text|>")),
     # The same with the blank left to the answer: "Assistant:" + " Hello" is how training cut it.
-    "bitnet-edge": Family("{Role}: ", "<|eot_id|>", "Assistant:", bos=True, stops=("<|eot_id|>", "<|end_of_text|>")),
-    "llama3": Family(_HEADER, "<|eot_id|>", _HEADER.replace("{role}", "assistant"), bos=True,
+    "bitnet-edge": ChatFormat("{Role}: ", "<|eot_id|>", "Assistant:", bos=True,
+                              stops=("<|eot_id|>", "<|end_of_text|>")),
+    "llama3": ChatFormat(_HEADER, "<|eot_id|>", _HEADER.replace("{role}", "assistant"), bos=True,
                      stops=("<|eot_id|>", "<|end_of_text|>")),
-    "chatml": Family("<|im_start|>{role}\n", "<|im_end|>\n", "<|im_start|>assistant\n", strip=False,
+    "chatml": ChatFormat("<|im_start|>{role}\n", "<|im_end|>\n", "<|im_start|>assistant\n", strip=False,
                      stops=("<|im_end|>",)),
     # ChatML with a system message of its own.
-    "smollm2": Family("<|im_start|>{role}\n", "<|im_end|>\n", "<|im_start|>assistant\n", strip=False,
+    "smollm2": ChatFormat("<|im_start|>{role}\n", "<|im_end|>\n", "<|im_start|>assistant\n", strip=False,
                       stops=("<|im_end|>",), unasked="<|im_start|>system\nYou are a helpful AI assistant named SmolLM, "
                       "trained by Hugging Face<|im_end|>\n"),
     # ChatML whose answers may begin with thoughts; an empty pair of marks forbids them.
-    "qwen3": Family("<|im_start|>{role}\n", "<|im_end|>\n", "<|im_start|>assistant\n", strip=False,
+    "qwen3": ChatFormat("<|im_start|>{role}\n", "<|im_end|>\n", "<|im_start|>assistant\n", strip=False,
                     stops=("<|im_end|>",), unthought="<think>\n\n</think>\n\n"),
-    "falcon3": Family("<|{role}|>\n", "\n", "<|assistant|>\n", strip=False, answer_footer="<|endoftext|>\n",
+    "falcon3": ChatFormat("<|{role}|>\n", "\n", "<|assistant|>\n", strip=False, answer_footer="<|endoftext|>\n",
                       stops=("<|endoftext|>", "<|user|>", "<|system|>")),
     # Knows no system: its words stand at the head of the first turn.  The model's own template refuses a system that
     # speaks again; here its words stand at the head of the next turn.
-    "gemma": Family("<start_of_turn>{role}\n", "<end_of_turn>\n", "<start_of_turn>model\n", bos=True,
+    "gemma": ChatFormat("<start_of_turn>{role}\n", "<end_of_turn>\n", "<start_of_turn>model\n", bos=True,
                     stops=("<end_of_turn>",), answerer="model", system_end="\n\n"),
     # Base models know no turns: the texts as they are.
-    "plain": Family("", "", "", strip=False, between="\n"),
-}  # fmt: skip
+    "plain": ChatFormat("", "", "", strip=False, between="\n"),
+}
 
 
 def source(name: str) -> str:
@@ -128,7 +131,7 @@ def source(name: str) -> str:
 class Template:
     """The format of conversations for one model.  ``name``: a family, "model" (from the file), or a file's name."""
 
-    def __init__(self, name: str, parts: Callable[[Messages, bool, Definitions], Iterator[Part]],
+    def __init__(self, name: str, parts: Callable[[Messages, bool, Definitions], Iterator[TextPart]],
                  bos: bool | None = None, stops: Sequence[str] = (), tools: str = "", think: bool | None = None,
                  switched: Callable[[bool], Template] | None = None) -> None:
         self._parts_with_tools = parts
@@ -234,9 +237,19 @@ class Template:
         return cls(name, _Jinja(text, where, spec, think).parts, tools=style if knows else "", think=think,
                    switched=switched)
 
+    @cached_property
+    def writes_system(self) -> bool:
+        """Whether it writes system messages; some templates refuse them or leave them out."""
+        said = "Be brief"
+        try:
+            parts = self.render([{"role": "system", "content": said}, {"role": "user", "content": "Hi"}])
+        except (UsageError, InvalidFile):
+            return False
+        return any(said in part.text for part in parts)
+
     def render(
         self, messages: Messages, add_generation_prompt: bool = True, tools: Definitions = None
-    ) -> list[Part]:
+    ) -> list[TextPart]:
         """The parts of the prompt, without BOS unless the template writes it.
 
         ``messages``: mappings with ``role`` and ``content``.  ``tools``: functions in OpenAI's form, for a template
@@ -256,19 +269,7 @@ class Template:
         """The token ids of the prompt, with exactly one BOS if the model has one.  ``begun``: the text with which the
         answer has begun already.
         """
-        ids: list[int] = []
-        run: list[str] = []  # ordinary text since the last control token
-        for text, special in [*self.render(messages, add_generation_prompt, tools), Part(begun, False)]:
-            look()
-            for piece in tokenizer.split(text) if special else (text,):
-                if isinstance(piece, str):
-                    run.append(piece)
-                    continue
-                ids += tokenizer.encode("".join(run))
-                run.clear()
-                ids.append(piece)
-        ids += tokenizer.encode("".join(run))
-        look()
+        ids = tokenizer.encode_parts([*self.render(messages, add_generation_prompt, tools), TextPart(begun, False)])
         bos = tokenizer.bos_id
         if bos is None:
             return ids
@@ -280,7 +281,7 @@ class Template:
 
     def stop_ids(self, tokenizer: Tokenizer) -> set[int]:
         """The token ids that end an answer."""
-        named = (tokenizer.special.get(text) for text in self._stops)
+        named = (tokenizer.markers.get(text) for text in self._stops)
         return {*tokenizer.eos_ids, *(number for number in named if number is not None)}
 
     def beginning(self, tokenizer: Tokenizer, system: str) -> int:
@@ -319,18 +320,19 @@ def _check(message: Any) -> None:
 def _is_llama3(spec: TokenizerSpec) -> bool:
     """Whether the vocabulary is Llama 3's; decodes only two of its elements."""
     return (spec.kind == "bpe" and len(spec.tokens) >= 128256 and spec.tokens[128006] == "<|start_header_id|>"
-            and spec.tokens[128009] == "<|eot_id|>")  # fmt: skip
+            and spec.tokens[128009] == "<|eot_id|>")
 
 
 # ---- Jinja -----------------------------------------------------------------------------------------------------------
 
-#: characters replaced by twins, tried in this order: all, all but the model's own thinking marks, all but letters and
-#: digits, only those that frame control tokens
+#: (characters replaced by twins, whether the model's own thinking marks stay), tried in this order: all, all but
+#: letters and digits, only those that frame control tokens
 _OPAQUE: tuple[tuple[Callable[[str], bool], bool], ...] = (
     (lambda c: True, False),
     (lambda c: True, True),
     (lambda c: not c.isalnum(), False),
     (lambda c: c in "<>[]{}|", False),
+    (lambda c: c in "<>[]{}|", True),
 )
 _LAST_RESORT = 2
 _THINKING = re.compile("(</?think>)")
@@ -347,40 +349,41 @@ class _Jinja:
     """
 
     def __init__(self, text: str, where: str, spec: TokenizerSpec, think: bool | None = None) -> None:
-        self._more = {} if think is None else {"enable_thinking": think}
+        self._more: dict[str, Any] = {} if think is None else {"enable_thinking": think}
         self._text = text
         self._where = where
-        self._bos = lambda: _stored_text(spec, spec.bos_id)
-        self._eos = lambda: _stored_text(spec, spec.eos_ids[0] if spec.eos_ids else None)
-        self._render: Callable[[Messages, bool, Definitions], str] | None = None
+        self._spec = spec
+        self._renderer: Renderer | None = None
 
-    def _compiled(self) -> Callable[[Messages, bool, Definitions], str]:
+    def _compiled(self) -> Renderer:
         """The template, compiled on first use: a model with a broken template can still complete raw prompts."""
-        if self._render is None:
+        if self._renderer is None:
             from edge.prompt.sandbox import Renderer
 
-            renderer = Renderer(self._text, self._where)
-            names = {"bos_token": self._bos(), "eos_token": self._eos(), **self._more}
+            self._renderer = Renderer(self._text, self._where)
+            eos = self._spec.eos_ids[0] if self._spec.eos_ids else None
+            self._more |= {"bos_token": _stored_text(self._spec, self._spec.bos_id),
+                           "eos_token": _stored_text(self._spec, eos)}
+        return self._renderer
 
-            def render(messages: Messages, add_generation_prompt: bool, tools: Definitions) -> str:
-                return renderer.render(messages=[{**message} for message in messages], tools=tools, documents=None,
-                                       add_generation_prompt=add_generation_prompt, **names)
+    def parts(self, messages: Messages, add_generation_prompt: bool, tools: Definitions = None) -> Iterator[TextPart]:
+        renderer = self._compiled()
+        dated = renderer.dated()  # once: both texts that are compared below have the same date
 
-            self._render = render
-        return self._render
+        def render(messages: Messages, tools: Definitions) -> str:
+            return renderer.render(messages=[{**message} for message in messages], tools=tools, documents=None,
+                                   add_generation_prompt=add_generation_prompt, strftime_now=dated, **self._more)
 
-    def parts(self, messages: Messages, add_generation_prompt: bool, tools: Definitions = None) -> Iterator[Part]:
-        render = self._compiled()
         contents = "".join(message["content"] for message in messages)
         base = 0x100000 if any(0xF0000 <= ord(c) < 0x100000 for c in contents) else 0xF0000
-        plain = render(messages, add_generation_prompt, tools)
+        plain = render(messages, tools)
         definitions = _unframed(tools, base)
         found = {}
         for level, (opaque, thinking) in enumerate(_OPAQUE):
             twins = [{**_unframed({**message}, base), "content": _twins(message, base, opaque, thinking)}
-                     for message in messages]  # fmt: skip
+                     for message in messages]
             try:
-                found[level] = render(twins, add_generation_prompt, definitions)
+                found[level] = render(twins, definitions)
             except (InvalidFile, UsageError):
                 continue
             if _untwin(found[level], base) == plain:
@@ -390,7 +393,7 @@ class _Jinja:
             if level not in found:
                 raise InvalidFile(f"{self._where} reads the text of messages, which would let them write "
                                   "control tokens; choose another with --template")
-        return _told_apart(found[level], base)
+        return _separated(found[level], base)
 
 
 def _unframed(value: Any, base: int) -> Any:
@@ -419,7 +422,7 @@ def _twins(message: Mapping[str, str], base: int, opaque: Callable[[str], bool],
             continue
         for n, c in enumerate(text):
             if not n & 0xFFFF:
-                look()
+                check_interrupted()
             number = ord(c)
             if number >= base:
                 out.append("\ufffd" if number < base + 0x10000 else c)  # a private character where our twins are
@@ -434,17 +437,17 @@ def _untwin(text: str, base: int) -> str:
     return "".join(chr(ord(c) - base) if base <= ord(c) < base + 0x10000 else c for c in text)
 
 
-def _told_apart(text: str, base: int) -> Iterator[Part]:
-    """The output as parts.  White space and characters beyond the BMP beside twins belong to the message."""
+def _separated(text: str, base: int) -> Iterator[TextPart]:
+    """The output as parts.  White space and characters beyond the BMP next to twins belong to the message."""
     twin = f"[{chr(base)}-{chr(base + 0xFFFF)}]"
     other = 0xF0000 + 0x100000 - base
     wide = f"[\U00010000-\U000effff{chr(other)}-{chr(other + 0xFFFF)}]"
     start = 0
     for match in re.finditer(rf"{wide}*{twin}(?:(?:{twin}|{wide}|\s)*(?:{twin}|{wide}))?", text):
-        yield Part(text[start : match.start()], True)
-        yield Part(_untwin(match[0], base), False)
+        yield TextPart(text[start : match.start()], True)
+        yield TextPart(_untwin(match[0], base), False)
         start = match.end()
-    yield Part(text[start:], True)
+    yield TextPart(text[start:], True)
 
 
 def _stored_text(spec: TokenizerSpec, number: int | None) -> str:
@@ -452,7 +455,7 @@ def _stored_text(spec: TokenizerSpec, number: int | None) -> str:
     if number is None:
         return ""
     for text, added in spec.added.items():
-        if added == number:
+        if added.id == number:
             return text
     tokens = spec.tokens
     if spec.model is not None:

@@ -1,6 +1,6 @@
 """Families: how the supported architectures differ, one row each; and the refused architectures, with the reason.
 
-Readers fill a ModelConfig from this row and from the metadata of the file.  What a row cannot hold (norms beside
+Readers fill a ModelConfig from this row and from the metadata of the file.  What a row cannot hold (norms next to
 sub-norms, biases, multipliers, stretched rotation) is read from the tensors and keys of the file.
 """
 
@@ -80,16 +80,16 @@ FAMILIES = {
                root_embedding=True, post_norm=True, norms_from_one=True, rope_theta=1e6, window_period=6,
                sampling=Sampled(1.0, 0.95, 64)),
     )
-}  # fmt: skip
+}
 
 #: "architectures" of a config.json -> family
 BY_HUGGINGFACE = {name: family for family in FAMILIES.values() for name in family.huggingface}
 
-_OTHER_KIND = "a kind of model that is not supported; use BitNet-b1.58-2B-4T or Ternary-Bonsai instead"
-_MOE = "a mixture of experts of a kind that is not implemented (qwen3moe and maple are); use Ternary-Bonsai 8B"
+_OTHER_KIND = "a kind of model that is not supported; use bitnet-2b-4t or bonsai-1.7b instead"
+_MOE = "a mixture of experts of a kind that is not implemented (qwen3moe and maple are); use bonsai-8b"
 
 #: models that are known but not supported, by a part of the architecture's name in small letters -> what they are, and
-#: what to use instead
+#: what to use instead, by the names of `bitnet-edge pull`
 REFUSED = {
     "qwen3next": f"Qwen3-Next: {_MOE}",
     "qwen3_next": f"Qwen3-Next: {_MOE}",
@@ -100,17 +100,17 @@ REFUSED = {
     "mamba": f"a state-space model (Mamba): {_OTHER_KIND}",
     "hgrn": f"MMfreeLM, a recurrent model: {_OTHER_KIND}",
     "mmfree": f"MMfreeLM, a recurrent model: {_OTHER_KIND}",
-    "bitvla": "BitVLA, a vision and robotics model, which is not supported; use BitNet-b1.58-2B-4T",
+    "bitvla": "BitVLA, a vision and robotics model, which is not supported; use bitnet-2b-4t",
     "gemma_embedding": "EmbeddingGemma, which reads texts in both directions, which is not implemented; use "
-                       "BitNet-embedding-0.6B",
+                       "bitnet-embedding-0.6b",
     "gemma3forconditionalgeneration": "Gemma 3 with its vision part, which is not supported; use the text model "
                                       "(Gemma3ForCausalLM) or a GGUF file of it",
     "gemma3n": "Gemma 3n, whose nested layers are not implemented; use a Gemma 3 text model",
     "gemma4": "Gemma 4, which is not implemented; use a Gemma 3 text model",
     "gemma": "Gemma 1 or 2, whose soft caps are not implemented; use a Gemma 3 text model",
     "vibevoice": "VibeVoice, a speech model, which is not supported; use another program",
-    "olmo": "OLMo-Bitnet, published as pickled weights only; use BitNet-b1.58-2B-4T",
-}  # fmt: skip
+    "olmo": "OLMo-Bitnet, published as pickled weights only; use bitnet-2b-4t",
+}
 
 
 def refusal(name: str) -> str | None:

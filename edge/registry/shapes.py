@@ -42,6 +42,7 @@ class Shape:
     rotary: int = 0  # dimensions of a head that are rotated; 0: all
     delta: tuple[int, int, int, int] | None = None  # key heads, value heads and their dimensions in gated delta layers
     basis: int = 0  # block of the rotated basis in which matrices are stored, 0: none
+    inner_norm: bool = False  # a norm before each projection; activations are then int8 with one scale per token
 
     @property
     def sub_norm(self) -> bool:
@@ -72,8 +73,9 @@ class Shape:
             part = Experts(*self.experts, self.ffn, clamp=family.clamp)
         near = attention.sliding(self.window, 10000.0, self.rope_dim) if self.window else attention
         mixers = (attention, Delta(*self.delta) if self.delta else near)
-        far_layer, near_layer = (LayerConfig(mixer, part, post_norm=self.post_norm) for mixer in mixers)
+        far_layer, near_layer = (LayerConfig(mixer, part, self.inner_norm, self.post_norm) for mixer in mixers)
         period = family.delta_period or (family.window_period if self.window else 0)
+        per_group = family.weight_only and not self.inner_norm
         return ModelConfig(
             self.arch,
             name,
@@ -83,7 +85,7 @@ class Shape:
             self.eps,
             self.tied,
             tuple(near_layer if period and (i + 1) % period else far_layer for i in range(self.n_layer)),
-            activation_quant=f"int8-{PLANES_GROUP}" if self.planes else "int8-128" if family.weight_only else "int8",
+            activation_quant=f"int8-{PLANES_GROUP}" if self.planes else "int8-128" if per_group else "int8",
             planes=PLANES_GROUP if self.planes else 0,
             embedding_scale=math.sqrt(self.hidden) if family.root_embedding else 1.0,
             rotated=self.basis > 0,
@@ -119,6 +121,10 @@ SHAPES = {
                          "PQ2_0", rotary=64, delta=(16, 48, 128, 128), basis=1024),
     "gemma3-270m": Shape("gemma3", 18, 640, 2048, 4, 1, 256, 262144, 32768, 1e6, 1e-6, True, "sentencepiece",
                          window=512),
+    "bitnet-embedding-270m": Shape("gemma3", 18, 640, 2048, 4, 1, 256, 262144, 32768, 1e6, 1e-6, True, "sentencepiece",
+                                   window=512, inner_norm=True),
+    "bitnet-embedding-0.6b": Shape("qwen3", 28, 1024, 3072, 16, 8, 128, 151936, 32768, 1e6, 1e-6, True, "qwen2", 151387,
+                                   inner_norm=True),
 }
 
 #: the binary models of the same dimensions, which a pull stores as two-bit codes

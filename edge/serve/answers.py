@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -11,9 +12,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from edge.serve.calls import Call, Fields, dump, refusal_of
-from edge.serve.conversations import Job, Ticket
-from edge.serve.exchange import StreamedResponse, answer_json, body_of, watched
+from edge.records import shares
+from edge.serve.bodies import body_of
+from edge.serve.calls import Call, dump, refusal_of
+from edge.serve.conversations import PendingAnswer, PendingCall
+from edge.serve.exchange import StreamedResponse, answer_json, watched
 from edge.serve.protocols import ollama, openai, responses
 from edge.serve.service import Service
 from edge.session.stream import Piece
@@ -29,48 +32,62 @@ class Collected:
     logprobs: list[Any] = field(default_factory=list)
 
 
-def _queue_headers(job: Job) -> dict[str, str]:
-    first = job.tickets[0]
-    return {"x-queue-position": str(first.place.position), "x-queue-seconds": f"{first.place.expected:.1f}"}
+def _queue_headers(pending: PendingCall) -> dict[str, str]:
+    first = pending.answers[0]
+    return {"x-queue-position": str(first.slot.position), "x-queue-seconds": f"{first.slot.expected:.1f}"}
 
 
-def counts_of(tickets: list[Ticket]) -> tuple[int, int, int]:
+def counts_of(answers: list[PendingAnswer]) -> tuple[int, int, int]:
     """(prompt, cached, answer) tokens of all choices."""
-    return openai.counts([ticket.usage for ticket in tickets], tickets[0].call.n)
+    return openai.counts([one.outcome.usage for one in answers], answers[0].call.n)
 
 
-def timings_of(ticket: Ticket) -> dict[str, Any]:
-    """Seconds, how much of the prompt was in the cache, and at which position the cached part ended."""
-    answer = ticket.answer
-    if answer is None:
+def _usage(answers: list[PendingAnswer]) -> dict[str, Any]:
+    return openai.usage(*counts_of(answers), answers[0].outcome.again)
+
+
+def timings_of(one: PendingAnswer) -> dict[str, Any]:
+    """Seconds, how much of the prompt was in the cache, at which position the cached part ended, and why the answer
+    ended in our own words: OpenAI's ``finish_reason`` has fewer.
+    """
+    if one.outcome.finish_reason is None:  # it has not begun
         return {}
     return {
-        **{name: round(value, 6) for name, value in asdict(answer.timings).items() if isinstance(value, float)},
-        "cached_tokens": answer.usage.cached,
-        **({"prefix_broke_at_message": ticket.broke} if ticket.broke is not None else {}),
+        **{name: round(value, 6) for name, value in asdict(one.outcome.timings).items() if isinstance(value, float)},
+        "cached_tokens": one.outcome.usage.cached,
+        "ended": one.finish_reason,
+        **({"prefix_broke_at_message": one.broke} if one.broke is not None else {}),
     }
 
 
-async def _pieces(job: Job) -> AsyncIterator[list[tuple[int, Piece | None, list[Any] | None]]]:
+async def _pieces(pending: PendingCall) -> AsyncIterator[list[tuple[int, Piece | None, list[Any] | None]]]:
     """The batches of a call, each piece with the log probabilities of its tokens; None: they were not asked for."""
-    taken = [0] * len(job.tickets)  # tokens
-    async for batch in job.batches():
+    taken = [0] * len(pending.answers)  # tokens
+    async for batch in pending.batches():
         found: list[tuple[int, Piece | None, list[Any] | None]] = []
         for index, piece in batch:
             logprobs = None
             if piece is not None:
                 first, taken[index] = taken[index], taken[index] + len(piece.ids)
-                answer = job.tickets[index].answer
-                if job.call.logprobs is not None and not piece.thought and answer is not None:
-                    logprobs = list(answer.logprobs[first : taken[index]])
+                if pending.call.logprobs is not None and not piece.thought:
+                    logprobs = list(pending.answers[index].outcome.logprobs[first : taken[index]])
             found.append((index, piece, logprobs))
         yield found
 
 
-async def _collect(job: Job) -> list[Collected]:
+async def _said(pending: PendingCall) -> AsyncIterator[list[tuple[Piece, list[Any] | None]]]:
+    """The batches of a call with one choice, without pieces that say nothing."""
+    async for batch in _pieces(pending):
+        said = [(piece, logprobs) for _, piece, logprobs in batch
+                if piece is not None and (piece.thought or piece.text or logprobs is not None)]
+        if said:
+            yield said
+
+
+async def _collect(pending: PendingCall) -> list[Collected]:
     """Run all choices of a call to their ends."""
-    choices = [Collected() for _ in job.tickets]
-    async for batch in _pieces(job):
+    choices = [Collected() for _ in pending.answers]
+    async for batch in _pieces(pending):
         for index, piece, logprobs in batch:
             found = choices[index]
             if piece is None:
@@ -85,16 +102,14 @@ async def _collect(job: Job) -> list[Collected]:
 
 
 async def _deliver(
-    service: Service, request: Request, job: Job, events: AsyncIterator[bytes], kind: str,
+    service: Service, request: Request, pending: PendingCall, events: AsyncIterator[bytes], kind: str,
     whole: Callable[[list[Collected]], Any], comment: bytes | None = None,
-) -> Response:  # fmt: skip
-    """The response to a call: ``events`` of the media type ``kind`` if it is streamed, else what ``whole`` makes of its
-    choices.
-    """
-    headers, gone = _queue_headers(job), partial(service.withdraw, job)
-    if job.call.stream:
+) -> Response:
+    """The response to a call: if it is streamed ``events`` of the type ``kind``, else ``whole`` of its choices."""
+    headers, gone = _queue_headers(pending), partial(service.withdraw, pending)
+    if pending.call.stream:
         return StreamedResponse(events, kind, headers, gone, comment)
-    return answer_json(whole(await watched(request, _collect(job), gone)), headers=headers)
+    return answer_json(whole(await watched(request, _collect(pending), gone)), headers=headers)
 
 
 # ---- OpenAI ---------------------------------------------------------------------------------------------------------
@@ -107,40 +122,38 @@ async def openai_answer(service: Service, parse: Callable[..., Call], request: R
     """The response to both kinds of completions."""
     call = parse(await body_of(request), service.settings.defaults)
     service.ready()
-    job = await service.submit(call)
+    pending = await service.submit(call)
     writer = openai.Writer(call, service.name)
 
     def whole(found: list[Collected]) -> Any:
-        choices = [_choice(writer, i, each, ticket) for i, (each, ticket) in enumerate(zip(found, job.tickets))]
-        return writer.whole(choices, openai.usage(*counts_of(job.tickets)), timings_of(job.tickets[0]))
+        choices = [_choice(writer, i, each, one) for i, (each, one) in enumerate(zip(found, pending.answers))]
+        return writer.whole(choices, _usage(pending.answers), timings_of(pending.answers[0]))
 
-    return await _deliver(service, request, job, _sse(job, writer), SSE, whole, WAITING)
-
-
-def _of_prompt(ticket: Ticket) -> list[Any]:
-    return [] if ticket.answer is None else ticket.answer.prompt_logprobs
+    return await _deliver(service, request, pending, _sse(pending, writer), SSE, whole, WAITING)
 
 
-def _choice(writer: openai.Writer, index: int, found: Collected, ticket: Ticket) -> dict[str, Any]:
-    logprobs = [*_of_prompt(ticket), *found.logprobs]
-    return writer.choice(index, found.text, ticket.finish_reason, logprobs, found.thought, ticket.calls)
+def _choice(writer: openai.Writer, index: int, found: Collected, one: PendingAnswer) -> dict[str, Any]:
+    logprobs = [*one.outcome.prompt_logprobs, *found.logprobs]
+    made = writer.choice(index, found.text, one.finish_reason, logprobs, found.thought, one.calls)
+    return {**made, **shares(one.outcome.shares)}
 
 
-async def _sse(job: Job, writer: openai.Writer) -> AsyncIterator[bytes]:
+async def _sse(pending: PendingCall, writer: openai.Writer) -> AsyncIterator[bytes]:
     """Server-sent events: the chunks of all choices, in the order in which they are written."""
-    call, tickets = job.call, job.tickets
+    call, answers = pending.call, pending.answers
     opened: set[int] = set()
     try:
-        async for batch in _pieces(job):
+        async for batch in _pieces(pending):
             events: list[bytes] = []
             for index, piece, logprobs in batch:
                 if index not in opened:
                     opened.add(index)
-                    events += writer.first(index, _of_prompt(tickets[index]))
+                    events += writer.first(index, answers[index].outcome.prompt_logprobs)
                 if piece is None:
-                    if calls := tickets[index].calls:
+                    if calls := answers[index].calls:
                         events.append(writer.called(index, calls))
-                    events.append(writer.last(index, tickets[index].finish_reason))
+                    ended = answers[index]
+                    events.append(writer.last(index, ended.finish_reason, shares(ended.outcome.shares)))
                 elif piece.thought:
                     events.append(writer.thought(index, piece.text))
                 elif piece.text or logprobs is not None:
@@ -149,7 +162,7 @@ async def _sse(job: Job, writer: openai.Writer) -> AsyncIterator[bytes]:
                 yield b"".join(events)
         end = b"data: [DONE]\n\n"
         if call.include_usage:
-            end = writer.totals(openai.usage(*counts_of(tickets)), timings_of(tickets[0])) + end
+            end = writer.totals(_usage(answers), timings_of(answers[0])) + end
         yield end
     except Exception as error:
         yield openai.event(openai.error(refusal_of(error)))
@@ -160,36 +173,28 @@ async def response_answer(service: Service, request: Request) -> Response:
     body = await body_of(request)
     call = responses.parse(body, service.settings.defaults)
     service.ready()
-    job = await service.submit(call)
-    ticket, writer = job.tickets[0], responses.Writer(call, body, service.name)
+    pending = await service.submit(call)
+    one, writer = pending.answers[0], responses.Writer(call, body, service.name)
 
     def whole(choices: list[Collected]) -> Any:
         (found,) = choices
-        return writer.whole(found.thought, found.text, ticket.calls, found.logprobs, ticket.finish_reason,
-                            counts_of(job.tickets), found.thought_tokens)  # fmt: skip
+        return writer.whole(found.thought, found.text, one.calls, found.logprobs, one.finish_reason,
+                            counts_of(pending.answers), found.thought_tokens, one.outcome.again)
 
-    return await _deliver(service, request, job, _response_events(job, writer), SSE, whole, WAITING)
+    return await _deliver(service, request, pending, _response_events(pending, writer), SSE, whole, WAITING)
 
 
-async def _response_events(job: Job, writer: responses.Writer) -> AsyncIterator[bytes]:
+async def _response_events(pending: PendingCall, writer: responses.Writer) -> AsyncIterator[bytes]:
     """Server-sent events: the items of the output, one after the other."""
-    ticket = job.tickets[0]
+    one = pending.answers[0]
     n_thought = 0
     yield writer.first()
     try:
-        async for batch in _pieces(job):
-            events = []
-            for _, piece, logprobs in batch:
-                if piece is None:
-                    continue
-                if piece.thought:
-                    n_thought += len(piece.ids)
-                    events.append(writer.piece("reasoning", piece.text, []))
-                elif piece.text or logprobs is not None:
-                    events.append(writer.piece("message", piece.text, logprobs or []))
-            if events:
-                yield b"".join(events)
-        yield writer.last(ticket.calls, ticket.finish_reason, counts_of(job.tickets), n_thought)
+        async for batch in _said(pending):
+            n_thought += sum(len(piece.ids) for piece, _ in batch if piece.thought)
+            yield b"".join(writer.piece("reasoning" if piece.thought else "message", piece.text, logprobs or [])
+                           for piece, logprobs in batch)
+        yield writer.last(one.calls, one.finish_reason, counts_of(pending.answers), n_thought, one.outcome.again)
     except Exception as error:
         yield writer.failed(refusal_of(error))
 
@@ -200,38 +205,26 @@ async def _response_events(job: Job, writer: responses.Writer) -> AsyncIterator[
 async def ollama_answer(service: Service, parse: Callable[..., Call], chat: bool, request: Request) -> Response:
     """The response to ``/api/chat`` and ``/api/generate``."""
     body = await body_of(request)
-    engine, _ = service.ready()
-    prompt_free = body.get("messages") == [] if chat and isinstance(body, dict) else not _asks(body, chat)
-    if prompt_free:  # this is how Ollama's clients load and unload a model
-        name = Fields(body).text("model") or service.name
-        return answer_json({"model": name, "created_at": ollama.now(), "done": True,
+    service.ready()
+    if ollama.loads(body, chat):
+        return answer_json({"model": service.name, "created_at": ollama.now(), "done": True,
                             "done_reason": "load", **({"message": {"role": "assistant", "content": ""}} if chat
                                                       else {"response": ""})})
     call = parse(body, service.settings.defaults)
-    job = await service.submit(call)
-    ticket = job.tickets[0]
-    writer = ollama.Writer(call, service.name)
-    load_ns = int(engine.load_seconds * 1e9)
+    writer = ollama.Writer(service.name)  # its time begins before the answer
+    pending = await service.submit(call)
+    one = pending.answers[0]
 
     def end() -> dict[str, Any]:
-        prompt, _, completion = counts_of(job.tickets)
-        assert ticket.answer is not None
-        return writer.end(ticket.answer.finish_reason, prompt, completion, ticket.answer.timings, load_ns)
+        return writer.end(one.outcome)
 
     async def lines() -> AsyncIterator[bytes]:
         try:
-            async for batch in _pieces(job):
-                said = []
-                for _, piece, logprobs in batch:
-                    if piece is None:
-                        continue
-                    if piece.thought:
-                        said.append(writer.line("", chat, piece.text))
-                    elif piece.text or logprobs is not None:
-                        said.append(writer.line(piece.text, chat, logprobs=logprobs))
-                if said:
-                    yield b"".join(dump(each) + b"\n" for each in said)
-            if calls := ticket.calls:
+            async for batch in _said(pending):
+                said = (writer.line("", chat, piece.text) if piece.thought
+                        else writer.line(piece.text, chat, logprobs=logprobs) for piece, logprobs in batch)
+                yield b"".join(dump(each) + b"\n" for each in said)
+            if calls := one.calls:
                 yield dump(writer.line("", chat, calls=_ollama_calls(calls))) + b"\n"
             yield dump(writer.line("", chat, **end())) + b"\n"
         except Exception as error:
@@ -239,15 +232,17 @@ async def ollama_answer(service: Service, parse: Callable[..., Call], chat: bool
 
     def whole(choices: list[Collected]) -> Any:
         (found,) = choices
-        return writer.line(found.text, chat, found.thought, _ollama_calls(ticket.calls), found.logprobs, **end())
+        return writer.line(found.text, chat, found.thought, _ollama_calls(one.calls), found.logprobs, **end())
 
-    return await _deliver(service, request, job, lines(), "application/x-ndjson", whole)
-
-
-def _asks(body: Any, chat: bool) -> bool:
-    return not isinstance(body, dict) or chat or bool(body.get("prompt"))
+    return await _deliver(service, request, pending, lines(), "application/x-ndjson", whole)
 
 
 def _ollama_calls(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"function": {"name": each["function"]["name"], "arguments": json.loads(each["function"]["arguments"])}}
-            for each in calls]
+    functions = [each["function"] for each in calls]
+    return [{"function": {"name": each["name"], "arguments": json.loads(each["arguments"], parse_float=_finite)}}
+            for each in functions]
+
+
+def _finite(number: str) -> float:
+    """The nearest double: 1e400 would be written as Infinity, which is not JSON."""
+    return max(-sys.float_info.max, min(float(number), sys.float_info.max))

@@ -24,11 +24,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from edge.errors import EdgeError
+from edge.errors import EdgeError, shown
 from edge.serve.answers import ollama_answer, openai_answer, response_answer
-from edge.serve.bodies import Bodies
-from edge.serve.calls import Fields, Refusal, bad, refusal_of
-from edge.serve.exchange import answer_json, body_of, refused, watched
+from edge.serve.bodies import Bodies, body_of
+from edge.serve.calls import Fields, Refusal, bad, checked_text, refusal_of
+from edge.serve.exchange import answer_json, refused, watched
 from edge.serve.guard import Guard
 from edge.serve.protocols import ollama, openai
 from edge.serve.service import Service
@@ -45,7 +45,7 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
     """The ASGI application.
 
     ``startup`` starts to load the model; it is called once the port is open.  ``wyoming``: a second service
-    (:class:`edge.serve.protocols.wyoming.Door`), opened and closed with this one.
+    (:class:`edge.serve.protocols.wyoming.WyomingServer`), opened and closed with this one.
     """
 
     def hidden() -> int:
@@ -54,12 +54,16 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
             return 0
         return service.embedder.config.hidden
 
-    def nbytes(engine: Engine) -> int:
-        return os.path.getsize(engine.path) if os.path.isfile(engine.path) else 0
-
-    def quantization() -> str:
-        assert service.engine is not None
-        return service.engine.model.quantization
+    def about() -> ollama.About:
+        embedder, template, can = service.embedder, "", ["embedding"]
+        if embedder is None:
+            engine, _ = service.ready()
+            template, can = engine.template.name, ["completion", "tools", *["thinking"] * engine.model.thinks]
+        model = embedder or engine.model
+        nbytes = os.path.getsize(model.path) if os.path.isfile(model.path) else 0
+        modified = os.path.getmtime(model.path) if os.path.exists(model.path) else service.begun
+        return ollama.About(service.name, model.config, model.quantization, model.fingerprint, nbytes, modified,
+                            service.n_ctx, template, can)
 
     def served() -> dict[str, Any]:
         n_ctx = service.n_ctx  # raises while the model is loading
@@ -69,10 +73,8 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
         return answer_json(served())
 
     async def one_model(request: Request) -> Response:
-        found, name = served(), request.path_params["name"]
-        if name != service.name:
-            raise Refusal(404, f"the model '{name[:80]}' is not available; use {service.name}", "model_not_found",
-                          "model")
+        found = served()
+        service.named(request.path_params["name"])
         return answer_json(found["data"][0])
 
     async def embedded(request: Request, inputs: list[str | list[int]], cut: bool = False) -> Any:
@@ -88,7 +90,8 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
     async def tokenize(request: Request) -> Response:
         engine, _c = service.ready()
         fields = Fields(await body_of(request))
-        text = fields.text("content") or fields.text("prompt") or fields.text("text") or ""
+        key = next((each for each in ("content", "prompt", "text") if fields.has(each)), "content")
+        text = checked_text(fields.body.get(key), key)
         if len(text) > TEXT_LIMIT:
             raise Refusal(413, f"the text has {len(text)} characters; the limit is {TEXT_LIMIT}", "too_large")
         return answer_json({"tokens": list(await asyncio.to_thread(engine.tokenizer.encode, text))})
@@ -98,9 +101,11 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
         tokens = Fields(await body_of(request)).body.get("tokens")
         if isinstance(tokens, list) and len(tokens) > TEXT_LIMIT:
             raise Refusal(413, f"tokens has {len(tokens)} ids; the limit is {TEXT_LIMIT}", "too_large")
-        if not isinstance(tokens, list) or not all(
-                type(token) is int and 0 <= token < engine.config.n_vocab for token in tokens):
+        if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
             raise bad("tokens is not a list of token ids", "tokens")
+        n_vocab = engine.config.n_vocab
+        if (wrong := next((token for token in tokens if not 0 <= token < n_vocab), None)) is not None:
+            raise bad(f"tokens has {shown(wrong)}; the vocabulary has {n_vocab}", "tokens")
         return answer_json({"content": await asyncio.to_thread(engine.tokenizer.decode, tokens)})
 
     async def health(_: Request) -> Response:
@@ -130,13 +135,10 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
         })
 
     async def ollama_tags(_: Request) -> Response:
-        engine, _c = service.ready()
-        return answer_json(ollama.tags(service.name, nbytes(engine), engine.fingerprint, engine.config, quantization()))
+        return answer_json(ollama.tags(about()))
 
     async def ollama_ps(_: Request) -> Response:
-        engine, _c = service.ready()
-        return answer_json(ollama.ps(service.name, nbytes(engine), engine.fingerprint, engine.config, quantization(),
-                                     engine.plan.n_ctx))
+        return answer_json(ollama.ps(about()))
 
     async def ollama_embed(request: Request) -> Response:
         body, begun = await body_of(request), time.perf_counter_ns()
@@ -152,15 +154,12 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
         return answer_json({"embedding": vectors[0].tolist()})
 
     async def ollama_show(request: Request) -> Response:
-        engine, _c = service.ready()
-        await body_of(request)
-        return answer_json(ollama.show(service.name, engine.config, quantization(), engine.template.name,
-                                       engine.plan.n_ctx, bool(engine.template.tools), engine.model.thinks))
+        fields, found = Fields(await body_of(request)), about()
+        service.named(checked_text(fields.body.get("model") or fields.body.get("name") or None, "model"))
+        return answer_json(ollama.show(found))
 
     async def ollama_version(_: Request) -> Response:
-        from edge import __version__
-
-        return answer_json({"version": __version__})
+        return answer_json(ollama.version())
 
     routes = [Route("/", page, methods=["GET"]), Route("/health", health), Route("/v1/health", health),
               Route("/metrics", metrics), Route("/tokenize", tokenize, methods=["POST"]),
@@ -181,9 +180,11 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
     async def not_found(request: Request, _error: Exception) -> Response:
         return _refuse(request, Refusal(404, f"no such path: {request.url.path[:100]}", "not_found"))
 
-    async def wrong_method(request: Request, _error: Exception) -> Response:
-        return _refuse(request, Refusal(405, f"{request.method} is not allowed for {request.url.path[:100]}",
-                                        "method_not_allowed"))
+    async def wrong_method(request: Request, error: Exception) -> Response:
+        response = _refuse(request, Refusal(405, f"{request.method} is not allowed for {request.url.path[:100]}",
+                                            "method_not_allowed"))
+        response.headers.update(getattr(error, "headers", None) or {})  # Allow
+        return response
 
     async def refuse(request: Request, error: Exception) -> Response:
         return _refuse(request, refusal_of(error))
@@ -232,10 +233,16 @@ def _prometheus(engine: Engine, conversations: Conversations) -> str:
         ("requests_failed_total", "counter", "Requests that failed with an internal error", state["failed"]),
         ("prompt_tokens_total", "counter", "Prompt tokens", state["prompt_tokens"]),
         ("prompt_tokens_cached_total", "counter", "Prompt tokens found in the KV cache", state["cached_tokens"]),
+        ("prompt_tokens_read_total", "counter", "Prompt tokens that were read, by the reason: new, or again because of "
+         "what", state["read_tokens"]),
         ("answer_tokens_total", "counter", "Tokens written", state["answer_tokens"]),
         ("memory_planned_bytes", "gauge", "Planned memory", engine.plan.total_bytes),
         ("memory_resident_bytes", "gauge", "Memory in use", engine.rss()["rss"]),
     ):
         full = f"bitnet_edge_{name}"
-        lines += [f"# HELP {full} {about}", f"# TYPE {full} {kind}", f"{full} {value}"]
+        lines += [f"# HELP {full} {about}", f"# TYPE {full} {kind}"]
+        if isinstance(value, dict):
+            lines += [f'{full}{{reason="{reason}"}} {n}' for reason, n in value.items()]
+        else:
+            lines.append(f"{full} {value}")
     return "\n".join(lines) + "\n"

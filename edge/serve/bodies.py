@@ -1,20 +1,35 @@
-"""Bodies: limits for requests that are still being received, so that a client that withholds its body does not block
-others.
+"""What clients send: a body is received, and JSON text parsed, within limits.
+
+A client that withholds its body does not block others.  Bytes alone say little about JSON text: four million of them
+can be a million objects of 64 bytes and more, and one character beyond U+FFFF makes Python keep four bytes for every
+character of a text.  Nothing of Starlette is imported here: JSON lines (edge/serve/protocols/jsonl.py) need none of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from starlette.requests import Request
+from edge.serve.calls import Refusal, bad
 
-from edge.serve.calls import Refusal
+if TYPE_CHECKING:
+    from starlette.requests import Request
 
 LIMIT = 4 << 20  # bytes of a body
 SECONDS = 30.0  # for a whole body
-MOST = 32  # received at a time for longer than PATIENCE: an honest one is there within milliseconds
+MOST_LATE = 32  # received at a time for longer than PATIENCE: an honest one is there within milliseconds
 PATIENCE = 1.0  # seconds
 TURNS = 3  # of the event loop, from the data of a connection to the body that has them
+
+#: signs outside strings and about how many times 60 bytes the values that they stand for take
+COSTS = {b",": 1, b":": 2, b"[": 4, b"{": 4}
+MOST_VALUES = 300_000  # the sum of these
+_CONTINUATION = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that do not begin a character
+#: what begins a character beyond U+FFFF: a byte of UTF-8, or the escape of a surrogate
+_WIDE = re.compile(rb"[\xf0-\xf7]|\\u[dD][89abAB]")
 
 
 class Bodies:
@@ -24,7 +39,10 @@ class Bodies:
         self._receiving = 0
 
     async def read(self, request: Request) -> bytes:
-        """The body of a request.  Raises Refusal: 408 if it does not arrive in time, 413 if it is longer than LIMIT."""
+        """The body of a request.  Raises Refusal if it is late (408), longer than LIMIT (413) or compressed (415)."""
+        if set(request.headers.getlist("content-encoding")) - {"identity"}:
+            raise Refusal(415, "the body of the request is compressed or encoded; send it as it is, without "
+                          "Content-Encoding", "unsupported_encoding")
         declared = request.headers.get("content-length", "0")
         if declared.isdigit() and int(declared[:20]) > LIMIT:
             raise Refusal(413, f"the request has {declared[:20]} bytes; the limit is {LIMIT}", "too_large")
@@ -40,7 +58,7 @@ class Bodies:
                     break
                 if loop.time() >= end:
                     raise Refusal(408, f"the body of the request did not arrive within {SECONDS:g} seconds", "timeout")
-                if self._receiving > MOST:
+                if self._receiving > MOST_LATE:
                     raise Refusal(408, "the body of the request is late, and the server is busy; try again", "timeout")
             return receiving.result()
         finally:
@@ -63,3 +81,56 @@ async def _receive(request: Request, data: bytearray) -> bytes:
         if len(data) > LIMIT:
             raise Refusal(413, f"the request has more than {LIMIT} bytes", "too_large")
     return bytes(data)
+
+
+async def body_of(request: Request) -> Any:
+    """The JSON value of a request's body.  Raises Refusal."""
+    data = await request.app.state.bodies.read(request)
+    request.scope["hold"](size_of(data) - len(data))
+    return parse(data, LIMIT, "too_large")
+
+
+# ---- JSON text -------------------------------------------------------------------------------------------------------
+
+
+def size_of(data: bytes) -> int:
+    """Bytes that JSON text takes as texts of Python at most: characters of a text have the width of its widest one."""
+    narrow = data.isascii() and b"\\u" not in data
+    width = 1 if narrow else 4 if _WIDE.search(data) else 2
+    return width * len(data.translate(None, _CONTINUATION))
+
+
+def parse(data: bytes, most: int, code: str, parse_int: Callable[[str], Any] | None = None) -> Any:
+    """The JSON value that ``data`` is.  ``most``: the limit of :func:`size_of`; ``code``: of the refusal of larger
+    ones.  Raises Refusal: 413 if it is too large or has too many values (MOST_VALUES), 400 if it is not JSON.
+    """
+    if (size := size_of(data)) > most:
+        raise Refusal(413, f"the request takes {size} bytes as text in memory; the limit is {most}", code)
+    if _cost(data) > MOST_VALUES:
+        raise Refusal(413, "the request has too many lists, objects or numbers; the limit is about 75,000 lists and "
+                      "objects, or 300,000 numbers", code)
+    try:
+        return json.loads(data.decode("utf-8"), parse_int=parse_int, parse_constant=_no_constant)
+    except RecursionError:
+        raise bad("the request is nested too deeply", code="bad_json") from None
+    except ValueError as error:
+        raise bad(f"the request is not valid JSON: {str(error)[:200]}", code="bad_json") from None
+
+
+def _cost(data: bytes) -> int:
+    """The sum of COSTS of JSON text; counting ends soon after MOST_VALUES."""
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")  # the other quotation marks are the ends of strings
+    n, at = 0, 0
+    while n <= MOST_VALUES:
+        begin = data.find(b'"', at)
+        end = begin if begin >= 0 else len(data)
+        n += sum(cost * data.count(sign, at, end) for sign, cost in COSTS.items())
+        if begin < 0 or (close := data.find(b'"', begin + 1)) < 0:
+            break
+        at = close + 1
+    return n
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

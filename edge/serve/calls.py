@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from edge.errors import Busy, ContextFull, EdgeError, MemoryRefused, UsageError
+from edge.errors import Busy, ContextFull, EdgeError, MemoryRefused, UsageError, shown
 from edge.sampling import FIELDS, Sampling
-from edge.session.request import FORMS, ROLES
+from edge.session.answer_options import FORMS, ROLES, AnswerOptions
 
 if TYPE_CHECKING:
     from edge.engine import Engine
-    from edge.session.request import Prepared
+    from edge.session.answer_options import PreparedCall
 
 MOST_MESSAGES = 4096
 MOST_CHOICES = 8  # n
 MOST_STOPS = 16
 MOST_LOGPROBS = 20
+SAME = {"developer": "system", "function": "tool"}  # other names of roles
 #: key of a request -> field of Sampling
 SAMPLING = {name: name for name in FIELDS}
 
@@ -30,7 +31,7 @@ class Refusal(Exception):
     def __init__(
         self, status: int, message: str, code: str | None = None, param: str | None = None,
         retry_after: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
@@ -43,14 +44,34 @@ def bad(message: str, param: str | None = None, code: str | None = None) -> Refu
     return Refusal(400, message, code, param)
 
 
-def refusal_of(error: BaseException) -> Refusal:
-    """The refusal for an exception that was raised while answering."""
+#: argument of the library -> other keys of requests that become it
+_SENT = {
+    "messages": ("prompt", "input"),
+    "max_tokens": ("max_completion_tokens", "max_output_tokens"),
+    "think": ("reasoning_effort", "chat_template_kwargs", "reasoning"),
+    "schema": ("response_format", "text", "format"),
+    "choices": ("guided_choice",),
+    "form": ("response_format", "text", "format", "schema", "regex", "grammar", "choices", "guided_choice"),
+}
+
+
+def refusal_of(error: BaseException, sent: Container[str] = ()) -> Refusal:
+    """The refusal for an exception that was raised while answering.  ``sent``: the keys of the request, of which it
+    names the one that is wrong.
+    """
+    def key(argument: str) -> str:
+        return next((each for each in (argument, *_SENT.get(argument, ())) if each in sent), argument)
+
     if isinstance(error, Refusal):
         return error
     if isinstance(error, ContextFull):
-        return bad(str(error), "messages", "context_length_exceeded")
+        return bad(str(error), key("messages"), "context_length_exceeded")
     if isinstance(error, UsageError):
-        return bad(str(error), getattr(error, "argument", None))
+        said = str(error)
+        argument = error.argument or said.partition(":")[0]  # "schema: /type: ..."
+        if argument not in _SENT and error.argument is None:
+            return bad(said)
+        return bad(key(argument) + said.removeprefix(argument), key(argument))
     if isinstance(error, Busy):
         return Refusal(429, str(error), "busy", retry_after=error.retry_after or 2)
     if isinstance(error, MemoryRefused):
@@ -61,9 +82,7 @@ def refusal_of(error: BaseException) -> Refusal:
 
 
 def dump(value: Any) -> bytes:
-    """JSON as bytes in UTF-8.  Texts of clients must have been checked (:func:`checked_text`): half a surrogate pair
-    cannot be encoded.
-    """
+    """JSON as bytes in UTF-8.  Texts of clients must have been checked (:func:`checked_text`)."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -71,11 +90,11 @@ def dump(value: Any) -> bytes:
 class Call:
     """One request for an answer.
 
-    ``messages`` for a chat, else ``prompts``, each a text or token ids, each of which gets ``n`` answers.  ``echo``:
-    each answer is preceded by its prompt, the text of which is in ``echoed``.  ``options``: keyword arguments of
-    ``Session.chat`` and ``complete``.  ``key``: the conversation, if the client names one.  ``deadline``
-    (time.monotonic): when the answer ends at the latest, including waiting.  ``progress``: whether to report how far
-    the prompt has been read.
+    ``messages`` for a chat, each of them checked (:func:`message_of`), else ``prompts``, each a text or token ids, each
+    of which gets ``n`` answers.  ``echo``: each answer is preceded by its prompt, the text of which is in ``echoed``.
+    ``options``: keyword arguments of ``Session.chat`` and ``complete``.  ``key``: the conversation, if the client names
+    one.  ``deadline`` (time.monotonic): when the answer ends at the latest, including waiting.  ``progress``: whether
+    to report how far the prompt has been read.  ``sent``: the keys of the request.
     """
 
     messages: list[dict[str, Any]] | None = None
@@ -85,19 +104,24 @@ class Call:
     stream: bool = False
     include_usage: bool = False
     key: str | None = None
-    model: str = ""
     logprobs: int | None = None
     echo: bool = False
     echoed: list[str] = field(default_factory=list)
     deadline: float | None = None
     progress: bool = False
+    sent: frozenset[str] = frozenset()
+
+    @property
+    def partial(self) -> bool:
+        """Whether its last message is still being written: it is read ahead, and not answered."""
+        return bool(self.options.get("partial"))
 
     @property
     def n_choices(self) -> int:
         """The number of answers: n for each prompt, those to the first prompt first."""
         return self.n * max(1, len(self.prompts))
 
-    def prepare(self, engine: Engine) -> list[Prepared]:
+    def prepare(self, engine: Engine) -> list[PreparedCall]:
         """What a session answers for each of its choices; of the n for one prompt, each has its own seed.
 
         Raises EdgeError for a call that cannot be answered.
@@ -105,13 +129,14 @@ class Call:
         if self.echo:
             decode = engine.tokenizer.decode
             self.echoed = [each if isinstance(each, str) else decode(each) for each in self.prompts]
+        prepare = engine.preparer.prepare
         if self.messages is not None:
-            found = [engine.prepare(self.messages, **self.options)]
+            found = [prepare(self.messages, None, self.options, checked=True)]
         else:
-            found = [engine.prepare(prompt=each, **self.options) for each in self.prompts]
+            found = [prepare(None, each, self.options) for each in self.prompts]
 
-        def nth(one: Prepared, n: int) -> Prepared:  # its form begins anew
-            return one.changed(sampling=one.request.sampling.reseeded(n), constraint=None) if n else one
+        def nth(one: PreparedCall, n: int) -> PreparedCall:  # its form begins anew
+            return one.changed(sampling=one.options.sampling.reseeded(n), constraint=None) if n else one
 
         return [nth(one, n) for one in found for n in range(self.n)]
 
@@ -119,26 +144,30 @@ class Call:
 class Fields:
     """Reads the keys of a JSON object one by one; a key that is missing or null has the default value.
 
-    Every method raises Refusal (400) for a value of the wrong type or out of range.  ``where``: path of the object in
-    the request, for messages.
+    Every method raises Refusal (400) for a wrong value.  ``where``: path of the object in the request, for messages.
     """
 
     def __init__(self, body: Any, where: str = "") -> None:
         if not isinstance(body, dict):
-            raise bad(f"{where or 'the request'} is not a JSON object")
+            raise bad(f"{where or 'the request'} is not a JSON object", where or None)
         self.body: Mapping[str, Any] = body
-        self._where = f"{where}." if where else ""
+        self.where = f"{where}." if where else ""
 
     def has(self, name: str) -> bool:
         """Whether the key is there, and not null."""
         return self.body.get(name) is not None
+
+    @property
+    def sent(self) -> frozenset[str]:
+        """The keys that are there, and not null."""
+        return frozenset(filter(self.has, self.body))
 
     def text(self, name: str, default: str | None = None) -> str | None:
         """A string of valid Unicode."""
         value = self.body.get(name)
         if value is None:
             return default
-        return checked_text(value, self._where + name)
+        return checked_text(value, self.where + name)
 
     def flag(self, name: str, default: bool = False) -> bool:
         """True or false."""
@@ -146,7 +175,7 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise bad(f"{self._where}{name} is not true or false", self._where + name)
+            raise bad(f"{self.where}{name} is not true or false", self.where + name)
         return value
 
     def whole(self, name: str, least: int, most: int, default: int | None = None) -> int | None:
@@ -157,7 +186,7 @@ class Fields:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise bad(f"{self._where}{name} is not a whole number from {least} to {most}", self._where + name)
+            raise bad(f"{self.where}{name} is not a whole number from {least} to {most}", self.where + name)
         return value
 
     def number(self, name: str, least: float, most: float, default: float | None = None) -> float | None:
@@ -166,24 +195,24 @@ class Fields:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
-            raise bad(f"{self._where}{name} is not a number from {least:g} to {most:g}", self._where + name)
+            raise bad(f"{self.where}{name} is not a number from {least:g} to {most:g}", self.where + name)
         return float(value) if math.isfinite(value) else None
 
     def inner(self, name: str) -> Fields | None:
         """A nested object, or None."""
         value = self.body.get(name)
-        return None if value is None else Fields(value, self._where + name)
+        return None if value is None else Fields(value, self.where + name)
 
-    def stops(self, name: str = "stop") -> tuple[str, ...]:
-        """Stop strings: one, or a list of at most MOST_STOPS; empty ones are left out."""
-        value = self.body.get(name)
+    def stops(self) -> tuple[str, ...]:
+        """The stop strings in the key ``stop``: one, or a list of at most MOST_STOPS; empty ones are left out."""
+        value, where = self.body.get("stop"), f"{self.where}stop"
         if value is None:
             return ()
         stops = [value] if isinstance(value, str) else value
         if not isinstance(stops, list) or len(stops) > MOST_STOPS:
-            raise bad(f"{self._where}{name} is not a string or a list of at most {MOST_STOPS} strings",
-                      self._where + name)
-        return tuple(text for stop in stops if (text := checked_text(stop, self._where + name)))
+            raise bad(f"{where} is not a string or a list of at most {MOST_STOPS} strings", where)
+        paths = [where if stops is not value else f"{where}[{i}]" for i in range(len(stops))]
+        return tuple(text for stop, path in zip(stops, paths, strict=True) if (text := checked_text(stop, path)))
 
 
 def checked_text(value: Any, where: str) -> str:
@@ -219,41 +248,83 @@ def content_text(value: Any, where: str) -> str:
     if not isinstance(value, list):
         raise bad(f"{where} is not a string or a list of parts", where)
     texts = []
-    for part in value:
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind not in ("text", "input_text", "refusal"):
-            raise bad(f"{where} contains a part of type {str(kind)[:40]!r}; only text is supported", where)
-        texts.append(checked_text(part.get("text", part.get("refusal")), where))
+    for i, part in enumerate(value):
+        kind = Fields(part, f"{where}[{i}]").body.get("type")
+        if kind not in ("text", "input_text", "output_text", "refusal"):
+            raise bad(f"{where}[{i}].type is {shown(kind)}; only text is supported", f"{where}[{i}].type")
+        key = "refusal" if kind == "refusal" else "text"
+        texts.append(checked_text(part.get(key), f"{where}[{i}].{key}"))
     return "".join(texts)
 
 
-def messages_of(value: Any, name: str = "messages") -> list[dict[str, Any]]:
-    """The messages of a chat request, with valid roles and contents as texts.  ``name``: their key in the request.
-
-    Raises Refusal.
-    """
+def messages_of(value: Any) -> list[dict[str, Any]]:
+    """The messages of a chat request, with valid roles and contents as texts.  Raises Refusal."""
     if not isinstance(value, list) or not value:
-        raise bad(f"{name} is not a list with at least one message", name)
+        raise bad("messages is not a list with at least one message", "messages")
     if len(value) > MOST_MESSAGES:
-        raise bad(f"{len(value)} messages; the limit is {MOST_MESSAGES}", name)
+        raise bad(f"{len(value)} messages; the limit is {MOST_MESSAGES}", "messages")
+    return joined([message_of(each, f"messages[{i}]") for i, each in enumerate(value)])
+
+
+def message_of(value: Any, where: str) -> dict[str, Any]:
+    """One message, with a valid role and its content as text.  Raises Refusal."""
+    fields = Fields(value, where)
+    given = value.get("role")
+    role = SAME.get(given, given) if isinstance(given, str) else given
+    if role not in ROLES:
+        known = ", ".join((*ROLES, *SAME))
+        raise bad(f"{where}.role is {shown(given)}; it must be one of {known}", f"{where}.role")
+    if given not in ("assistant", "function") and value.get("content") is None:  # of these OpenAI allows null
+        raise bad(f"{where}.content is missing", f"{where}.content")
+    content = content_text(value.get("content"), f"{where}.content") + (fields.text("refusal") or "")
+    message: dict[str, Any] = {"role": role, "content": content}
+    if fields.has("tool_calls") and (calls := _calls(value["tool_calls"], f"{where}.tool_calls")):
+        message["tool_calls"] = calls
+    for key, known in (("tool_call_id", "tool_call_id"), ("tool_name", "name"), ("name", "name")):  # the second: Ollama
+        if (text := fields.text(key)) is not None and role == "tool":
+            message[known] = text
+    return message
+
+
+def joined(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages as templates need them: system messages that follow each other are one, and the results of several
+    calls have the order of the calls.
+    """
     found: list[dict[str, Any]] = []
-    for i, each in enumerate(value):
-        where = f"{name}[{i}]"
-        if not isinstance(each, dict):
-            raise bad(f"{where} is not a JSON object", where)
-        role = each.get("role")
-        role = {"developer": "system", "function": "tool"}.get(role, role) if isinstance(role, str) else role
-        if role not in ROLES:
-            raise bad(f"{where}.role is {str(role)[:40]!r}; it must be {', '.join(ROLES[:-1])} or {ROLES[-1]}", where)
-        message: dict[str, Any] = {"role": role, "content": content_text(each.get("content"), f"{where}.content")}
-        for name in ("tool_calls", "tool_call_id", "name"):
-            if each.get(name) is not None:
-                message[name] = checked_json(each[name], f"{where}.{name}")
-        if role == "system" and found and found[-1]["role"] == "system":  # for templates that know one at a time
+    calls, first = [], 0  # ids of calls, and where their results begin
+    for message in messages:
+        if message["role"] == "system" and found and found[-1]["role"] == "system":
             found[-1]["content"] += "\n\n" + message["content"]
-        else:
-            found.append(message)
+            continue
+        found.append(message)
+        if message["role"] != "tool":
+            calls, first = [each.get("id") for each in message.get("tool_calls", ())], len(found)
+        elif all(each.get("tool_call_id") in calls for each in found[first:]):
+            found[first:] = sorted(found[first:], key=lambda each: calls.index(each.get("tool_call_id")))
     return found
+
+
+def _calls(value: Any, where: str) -> list[dict[str, Any]]:
+    """The calls of functions in a message.  Raises Refusal."""
+    if not isinstance(value, list):
+        raise bad(f"{where} is not a list of calls", where)
+    for i, each in enumerate(checked_json(value, where)):
+        call = Fields(each, f"{where}[{i}]")
+        call.text("id")
+        function = call.inner("function") or Fields({}, f"{where}[{i}].function")
+        checked_text(function.body.get("name"), f"{where}[{i}].function.name")
+        check_arguments(function.body.get("arguments"), f"{where}[{i}].function.arguments")
+    return value
+
+
+def check_arguments(value: Any, where: str) -> None:
+    """Raise Refusal for arguments of a call that are no JSON object or the text of one; it may be empty."""
+    try:
+        found = json.loads(value) if value and isinstance(value, str) else value or {}
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise bad(f"{where} is not a JSON object", where)
 
 
 def with_system(messages: list[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
@@ -265,6 +336,15 @@ def with_system(messages: list[dict[str, Any]], system: str | None) -> list[dict
 
 #: values of reasoning_effort -> whether the model thinks before it answers; it has no degrees
 EFFORTS = {"none": False, "minimal": True, "low": True, "medium": True, "high": True, "xhigh": True, "max": True}
+
+
+def effort_of(fields: Fields, key: str) -> bool | None:
+    """Whether the model is to think, by one of EFFORTS.  Raises Refusal."""
+    if (word := fields.text(key)) is None:
+        return None
+    if word not in EFFORTS:
+        raise bad(f"{fields.where}{key} is {word[:40]!r}; it must be one of {', '.join(EFFORTS)}", fields.where + key)
+    return EFFORTS[word]
 
 
 def thinking_of(fields: Fields) -> dict[str, Any]:
@@ -286,10 +366,8 @@ def thinking_of(fields: Fields) -> dict[str, Any]:
                           "chat_template_kwargs")
         if inner.has("enable_thinking"):
             asked["chat_template_kwargs"] = inner.flag("enable_thinking")
-    if (word := fields.text("reasoning_effort")) is not None:
-        if word not in EFFORTS:
-            raise bad(f"reasoning_effort is {word[:40]!r}; it must be one of {', '.join(EFFORTS)}", "reasoning_effort")
-        asked["reasoning_effort"] = EFFORTS[word]
+    if (effort := effort_of(fields, "reasoning_effort")) is not None:
+        asked["reasoning_effort"] = effort
     if len(set(asked.values())) > 1:
         raise bad(f"{' and '.join(asked)} contradict each other", next(iter(asked)))
     options: dict[str, Any] = {"think": next(iter(asked.values()))} if asked else {}
@@ -307,8 +385,27 @@ def tools_of(fields: Fields) -> dict[str, Any]:
 
         tools = Functions.of(given, choice, fields.flag("parallel_tool_calls", True))
     except UsageError as error:
-        raise bad(str(error), "tools" if given else "tool_choice") from None
+        raise bad(str(error), str(error).split()[0].rstrip(":")) from None  # they begin with the path of what is wrong
     return {} if tools is None else {"tools": tools}
+
+
+def partial_of(fields: Fields, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The option ``partial`` of a call, refused together with some of its ``options``.  Raises Refusal."""
+    if not fields.flag("partial"):
+        return {}
+    try:
+        AnswerOptions.of({**options, "partial": True})  # now: nothing more is done for it while others are answered
+    except UsageError as error:
+        raise refusal_of(error, fields.sent) from None
+    return {"partial": True}
+
+
+def schema_of(fields: Fields) -> Any:
+    """The JSON schema in the key ``schema``.  Raises Refusal."""
+    where = f"{fields.where}schema"
+    if not isinstance(fields.body.get("schema"), (dict, bool)):
+        raise bad(f"{where} is {'not a JSON schema' if fields.has('schema') else 'missing'}", where)
+    return checked_json(fields.body["schema"], where)
 
 
 def with_form(options: Mapping[str, Any], form: Mapping[str, Any]) -> dict[str, Any]:
@@ -324,16 +421,18 @@ def sampling_of(fields: Fields, options: Mapping[str, Any], names: Mapping[str, 
     """
     base: Sampling = options.get("sampling") or Sampling()
     changes: dict[str, Any] = {}
+    sent: dict[str | None, str] = {}  # field of Sampling -> the key that sets it
     for key, name in names.items():
         value = fields.body.get(key)
         if value is None:
             continue
         if isinstance(value, float) and value.is_integer() and name in ("top_k", "repeat_last_n", "seed"):
             value = int(value)
-        changes[name] = value
+        changes[name], sent[name] = value, key
+    if "temperature" not in changes and any(fields.body.get(key) for key in ("choices", "guided_choice")):
+        changes["temperature"] = 0.0  # the likeliest one
     try:
         return replace(base, **changes) if changes else base
-    except EdgeError as error:
-        wrong = getattr(error, "argument", None)
-        sent = next((key for key, field_ in names.items() if field_ == wrong), None)
-        raise bad(str(error) if sent is None else str(error).replace(str(wrong), sent, 1), sent) from None
+    except UsageError as error:
+        key = sent[error.argument]
+        raise bad(f"{fields.where}{key} is {shown(fields.body[key])}; {error.hint}", fields.where + key) from None

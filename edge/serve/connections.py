@@ -24,7 +24,7 @@ def _full() -> bytes:
     """The response to whoever comes when all connections are in use."""
     body = dump(openai.error(Refusal(429, "all connections are in use; try again later", "too_many_connections")))
     return (f"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-            f"Retry-After: {RETRY}\r\nConnection: close\r\n\r\n").encode() + body  # fmt: skip
+            f"Retry-After: {RETRY}\r\nConnection: close\r\n\r\n").encode() + body
 
 
 class Connection(H11Protocol):

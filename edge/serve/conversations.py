@@ -1,48 +1,51 @@
 """Conversations: the sessions of a service, and its calls from their arrival to their last event.
 
 Clients send the whole conversation with every call.  A call enters the line (edge/session/admission.py) before any work
-is done for it, is prepared meanwhile, and is answered at a seat, which has a session with its KV cache: the free one
+is done for it, is prepared meanwhile, and is answered in its slot, which has a session with its KV cache: the free one
 whose conversation it continues, else an unused one, else the least recently used.  The conversation that was there
-goes to the engine's store (edge/cache/store.py), where its next request finds it.  There are as many seats as contexts
-are planned, and the plan has memory for ASIDE contexts more if that is free, so the memory plan holds whatever clients
+goes to the engine's store (edge/cache/store.py), where its next request finds it.  There are as many slots as contexts
+are planned, and the plan has memory for SPARE_CONTEXTS more if that is free, so the memory plan holds whatever clients
 do.
 
-Each seat has a thread that makes its answers and then waits for the next call; the scheduler evaluates the segments of
-all running answers together.  Events reach the event loop of the service through a :class:`Mailbox`.
+Nothing here has a thread: the two of the scheduler (edge/session/scheduler.py) prepare calls and write answers, and an
+inbox (edge/aio.py) brings the events to the event loop of the service.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edge.aio import Inbox
+from edge.cache.store_folder import Folder
 from edge.errors import Busy, EdgeError
-from edge.prompt.interrupt import Interrupted, interruptible
+from edge.prompt.interrupt import Interrupted, check_interrupted, interruptible
 from edge.serve.calls import Call, Refusal
+from edge.session.admission import Slot
+from edge.session.answer import Outcome
+from edge.session.answer_options import certain
 from edge.session.prompting import common_messages
+from edge.session.read_again import REASONS, Again
+from edge.session.scheduler import Running, Scheduler
 from edge.session.stream import Piece
-from edge.session.usage import Timings, Usage
-from edge.threads import start, starting
 
 if TYPE_CHECKING:
     from edge.engine import Engine
-    from edge.session.admission import Place
     from edge.session.answer import Answer
-    from edge.session.request import Prepared
+    from edge.session.answer_options import PreparedCall
     from edge.session.session import Session
 
-ASIDE = 8  # contexts' worth of memory, at most, for conversations that wait
+SPARE_CONTEXTS = 8  # contexts' worth of memory, at most, for conversations that wait
 GATHER = 0.002  # seconds in which what is written goes to its reader together
-MOST_UNREAD = 4096  # pieces that may wait for their reader
+MOST_UNREAD = 4096  # events that may wait for their reader
 PATIENCE = 60.0  # seconds for a reader that takes nothing; then the answer ends
 STUCK = 120.0  # seconds without a sign of life of an answer after which the service reports itself as unhealthy
+CLOSE_SECONDS = 10.0  # for the running answers to end
 
 
 class Prefill(NamedTuple):
@@ -53,120 +56,64 @@ class Prefill(NamedTuple):
     cached: int
 
 
-class Mailbox:
-    """Events of the tickets of one call, from the threads that answer to the event loop.
+class PendingAnswer:
+    """One answer that a call asks for: in the line, being prepared, being written, or over.  The scheduler passes it
+    its pieces.
 
-    A reader gets the new events at most once in GATHER seconds, because a small model writes a token in less time than
-    the event loop needs for one.  A ticket that is MOST_UNREAD events ahead of its reader waits for it, at most
-    ``patience`` seconds; None: without limit.
+    ``slot``: where it is in the line, or among those that run.  ``prepared``: what a session answers; known when it has
+    begun.  ``outcome``: what is known of its answer.  ``broke``: index of the first message that was not in the cache.
+    ``evicted``: tokens that the session no longer sees at the end.  ``offload_error``: the reason why pages that left
+    the window can no longer be stored.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, patience: float | None) -> None:
-        self._loop = loop
-        self._patience = patience
-        self._open = False  # nobody waits for the reader any more
-        self._items: deque[tuple[int, Any]] = deque()
-        self._told = False  # the loop knows that there is something
-        self._waiter: asyncio.Future[None] | None = None
-        self._room = threading.Event()
-        self._latest = 0.0  # when the reader last got something
-
-    def put(self, index: int, event: Any) -> bool:
-        """Add an event; may be called from any thread.  The last one never waits for its reader.
-
-        Returns whether somebody will read it.
-        """
-        last = event is None or isinstance(event, BaseException)
-        if len(self._items) >= MOST_UNREAD and not last and not self._open:
-            self._room.clear()
-            if len(self._items) >= MOST_UNREAD and not self._open and not self._room.wait(self._patience):
-                return False
-        self._items.append((index, event))
-        if not self._told:
-            self._told = True
-            try:
-                self._loop.call_soon_threadsafe(self._wake)
-            except RuntimeError:  # the loop is closed: the service ends
-                return False
-        return True
-
-    def open(self) -> None:
-        """From now on, do not wait for the reader: only a few events follow."""
-        self._open = True
-        self._room.set()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def take(self) -> list[tuple[int, Any]]:
-        """The new events; waits for at least one."""
-        early = self._latest + GATHER - time.monotonic()
-        if early > 0:
-            await asyncio.sleep(early)
-        while not self._items:
-            self._told = False  # before the look that decides: what comes behind it wakes us
-            if not self._items:
-                self._waiter = self._loop.create_future()
-                await self._waiter
-        found = [self._items.popleft() for _ in range(len(self._items))]
-        self._room.set()
-        self._latest = time.monotonic()
-        return found
-
-
-class Ticket:
-    """One answer that a call asks for: in the line, being prepared, being written, or over.
-
-    ``place``: its place in the line.  ``prepared``: what a session answers; known when it has begun.  ``broke``: index
-    of the first message that was not in the cache.  ``evicted``: tokens that the session no longer sees at the end.
-    ``offload_error``: the reason why pages that left the window can no longer be stored.
-    """
-
-    def __init__(self, call: Call, place: Place, mailbox: Mailbox, index: int) -> None:
+    def __init__(
+        self, call: Call, slot: Slot, inbox: Inbox, index: int, scheduler: Scheduler,
+        on_end: Callable[[PendingAnswer, BaseException | None], None],
+    ) -> None:
         self.call = call
-        self.place = place
-        self.prepared: Prepared | None = None
-        self.open = True  # neither at a seat nor over
+        self.slot = slot
+        self.prepared: PreparedCall | None = None
+        self.open = True  # neither in a session nor over
+        self.over = threading.Event()
         self.evicted = 0
         self.offload_error: str | None = None
-        self.answer: Answer | None = None
+        self.outcome = Outcome()
         self.calls: list[dict[str, Any]] = []  # of functions, in OpenAI's form; known when the answer has ended
         self.broke: int | None = None
         self.touched = time.monotonic()  # the last sign of life
         self.why: str | None = None  # it ended early, as a finish reason
-        self._mailbox = mailbox
+        self._inbox = inbox
         self._index = index  # among those of the call
+        self._scheduler = scheduler
+        self._on_end = on_end
+        self._running: Running | None = None
+        self._text: Any = None  # reads the text without calls of functions
 
-    def end(self, why: str) -> None:
+    def begin(self, answer: Answer) -> None:
+        """Have the answer written."""
+        self.outcome = answer.outcome
+        self._text = None if answer.form is None else answer.form.reader()
+        self._running = running = Running(answer.work, self)
+        if self.cancelled:
+            answer.cancel()
+        self._scheduler.begin(running)
+
+    def stop(self, why: str) -> None:
         """End the answer within one step, also while it waits or reads its prompt.  May be called from any thread."""
         self.why = why
-        self._mailbox.open()
-        answer = self.answer
-        if answer is not None:
-            answer.cancel()
+        self._inbox.open()
+        self.outcome.cancelled = True
+        self.go_on()
+
+    def go_on(self) -> None:
+        """There is room for more pieces."""
+        if self._running is not None:
+            self._scheduler.go_on(self._running)
 
     @property
     def finish_reason(self) -> str | None:
         """Why the answer ended, see :class:`edge.session.answer.Answer`; "tool_calls" if it called functions."""
-        if self.answer is None:
-            return self.why
-        return "tool_calls" if self.calls else self.answer.finish_reason
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens read and written."""
-        return Usage() if self.answer is None else self.answer.usage
-
-    @property
-    def timings(self) -> Timings:
-        """Seconds taken."""
-        return Timings() if self.answer is None else self.answer.timings
-
-    @property
-    def left_out(self) -> int:
-        """Number of characters of the question that are not read, see Answer."""
-        return 0 if self.answer is None else self.answer.left_out
+        return "tool_calls" if self.calls else self.outcome.finish_reason or self.why
 
     @property
     def cancelled(self) -> bool:
@@ -174,49 +121,96 @@ class Ticket:
         return self.why == "cancelled"
 
     def touch(self) -> None:
-        """A sign of life, while nothing is put."""
+        """A sign of life."""
         self.touched = time.monotonic()
 
-    def put(self, event: Any) -> None:
-        """Add a piece, an error, or None for the end; may be called from any thread."""
+    def post(self, event: Any) -> bool:
+        """Pass the reader a piece, an error, or None for the end.  Returns whether there is room for more."""
         self.touch()
-        if not self._mailbox.put(self._index, event):
-            self.end("cancelled")
-        self.touch()
+        return self._inbox.put((self._index, event))
+
+    def put(self, piece: Piece) -> bool:
+        """Called by the scheduler."""
+        if self._text is not None and not piece.thought:
+            piece = piece._replace(text=self._text.feed(piece.text))
+        return self.post(piece)
+
+    def end(self, error: BaseException | None, _value: Any = None) -> None:
+        """Called by the scheduler."""
+        if self._text is not None and error is None and (rest := self._text.flush()):
+            self.post(Piece(rest, ()))
+        self._on_end(self, error)
 
 
-class Job:
-    """A call and the tickets of its choices.  Made in the event loop that reads it.
+class PendingCall:
+    """A call and its answers, one for each choice.  Made in the event loop that reads it."""
 
-    ``patience``: seconds that an answer waits for a slow reader before it is ended; None: without limit.
-    """
-
-    def __init__(self, call: Call, places: Sequence[Place], patience: float | None = PATIENCE) -> None:
+    def __init__(
+        self, call: Call, slots: Sequence[Slot], patience: float | None, scheduler: Scheduler,
+        on_end: Callable[[PendingAnswer, BaseException | None], None],
+    ) -> None:
         self.call = call
-        mailbox = Mailbox(asyncio.get_running_loop(), patience)
-        self.tickets = [Ticket(call, place, mailbox, i) for i, place in enumerate(places)]
-        self._mailbox = mailbox
+        self._prepared: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+        self._inbox = Inbox(MOST_UNREAD, self._go_on, partial(self._stop, "cancelled"), patience)
+        self.answers = [
+            PendingAnswer(call, slot, self._inbox, i, scheduler, on_end) for i, slot in enumerate(slots)]
+
+    def _go_on(self) -> None:
+        for each in self.answers:
+            each.go_on()
+
+    def _stop(self, why: str) -> None:
+        for each in self.answers:
+            each.stop(why)
 
     def interrupted(self) -> str | None:
         """The reason why it ended before it was prepared; None if it goes on."""
-        return self.tickets[0].why
+        return self.answers[0].why
+
+    def is_prepared(self, error: BaseException | None) -> None:
+        """Called in the thread that prepares; ``error``: why the call cannot be answered."""
+        prepared = self._prepared
+
+        def settle() -> None:
+            if not prepared.done():
+                prepared.set_result(error)
+
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the service ends
+            prepared.get_loop().call_soon_threadsafe(settle)
+
+    async def accepted(self) -> None:
+        """Wait until the call is prepared.  Raises what is wrong with it; it has left the line then."""
+        error = await self._prepared
+        if error is not None:
+            try:
+                del self._prepared
+                raise error
+            finally:  # its traceback holds this frame: the request would stay in memory with it
+                del error
 
     async def batches(self) -> AsyncIterator[list[tuple[int, Any]]]:
         """The new events, as (number of the choice, piece or None at its end), until all choices have ended.
 
-        Raises what an answer raised.
+        A reader gets them at most once in GATHER seconds, because a small model writes a token in less time than the
+        event loop needs for one.  Raises what an answer raised.
         """
-        left = len(self.tickets)
-        while left:
-            batch = await self._mailbox.take()
-            for _, event in batch:
-                if isinstance(event, BaseException):
-                    try:
-                        raise event
-                    finally:  # its traceback holds this frame: the request would stay in memory with it
-                        del event, batch, _
-                left -= event is None
-            yield batch
+        left, latest = len(self.answers), 0.0
+        try:
+            while left:
+                if (early := latest + GATHER - time.monotonic()) > 0:
+                    await asyncio.sleep(early)
+                batch = await self._inbox.take()
+                latest = time.monotonic()
+                for _, event in batch:
+                    if isinstance(event, BaseException):
+                        try:
+                            raise event
+                        finally:  # its traceback holds this frame: the request would stay in memory with it
+                            del event, batch, _
+                    left -= event is None
+                yield batch
+        finally:
+            self._inbox.close()
 
     async def pieces(self) -> AsyncIterator[Piece]:
         """The pieces of the only choice."""
@@ -226,15 +220,15 @@ class Job:
                     yield piece
 
 
-class Seat:
-    """A session, its thread, and the ticket that it answers.  ``next``: the tickets that are sent here."""
+class SlotSession:
+    """The session of a slot, and the answer that is written in it."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.used = 0.0  # when it was last free
         self.key: str | None = None
-        self.ticket: Ticket | None = None
-        self.next: SimpleQueue[Ticket | None] = SimpleQueue()
+        self.typed = ""  # the beginning of a question that was read ahead last
+        self.pending: PendingAnswer | None = None
 
 
 class Conversations:
@@ -242,128 +236,109 @@ class Conversations:
 
     ``parallel``: number of answers at the same time, and of conversations in memory.  ``queue``: number of answers that
     may wait.  ``folder``: where conversations that leave memory are saved, at most ``folder_bytes`` of them.
+    ``reads_ahead``: whether questions are read that are still being written.
     """
 
     def __init__(
-        self, engine: Engine, parallel: int, queue: int, folder: str | None = None, folder_bytes: int = 1 << 30
+        self, engine: Engine, parallel: int, queue: int, folder: str | None = None, folder_bytes: int = 1 << 30,
+        reads_ahead: bool = True,
     ) -> None:
         most = None if engine.plan.room else engine.plan.kv_total  # None: as the pool of pages allows
-        engine.store.share(most, folder, folder_bytes, conversations=True)
+        kept = None if folder is None else Folder(engine.space, folder, folder_bytes, conversations=True)
+        engine.store.share(most, kept)
         engine.admission.limit(parallel, queue)
-        self._seen: dict[int, tuple[Ticket, float, int]] = {}  # seat -> what :meth:`alive` saw there
         self.engine = engine
-        self.served = self.refused = self.cancelled = self.failed = 0
-        self.prompt_tokens = self.cached_tokens = self.answer_tokens = 0
+        self._counts = dict.fromkeys(
+            ("served", "refused", "cancelled", "failed", "prompt_tokens", "cached_tokens", "answer_tokens"), 0)
+        self.read_tokens = dict.fromkeys(REASONS, 0)  # reason -> tokens of prompts
+        self.on_again: Callable[[Again], object] | None = None  # called for each prompt that was read again
         self._admission = engine.admission  # its lock is that of all books here
-        self._seats = [Seat(engine.session(system="")) for _ in range(parallel)]
-        self._open: set[Ticket] = set()  # of calls that are not over
+        self._scheduler = engine.scheduler
+        self._sessions = [SlotSession(engine.session(system="")) for _ in range(parallel)]
+        self._open: set[PendingAnswer] = set()  # of calls that are not over
         self._closing = False
-        # one thread: the tokens of a long text take many times its memory
-        self._preparing = ThreadPoolExecutor(1, "preparing")
-        with starting():
-            self._preparing.submit(int)
-        self._threads = [
-            threading.Thread(target=self._work, args=(seat,), name=f"answers {i}", daemon=True)
-            for i, seat in enumerate(self._seats)
-        ]
-        for thread in self._threads:
-            start(thread)
+        self._reads_ahead = reads_ahead
+        self._scheduler.keep_threads(True)
 
     # ---- the service's side -----------------------------------------------------------------------------------------
 
-    def enter(self, call: Call, patience: float | None = PATIENCE) -> Job:
-        """Give a call a place in the line for each of its answers, before any work is done for it; then
-        :meth:`begin`.
+    def submit(self, call: Call, patience: float | None = PATIENCE) -> PendingCall:
+        """Give a call a slot for each of its answers, before any work is done for it, and have it prepared and
+        answered.  ``patience``: seconds that an answer waits for a slow reader before it is ended; None: without limit.
+
+        A partial one runs only while nothing else runs or waits, else it is over at once; what comes next ends it
+        within a step, and then runs.
 
         Raises Busy if the line is full, UsageError if it is never long enough, Refusal (503) if the service ends.
         """
         with self._admission.lock:
             if self._closing:
                 raise Refusal(503, "the server is shutting down", "shutting_down", retry_after=5)
+            pending: PendingCall
+            stop = (lambda: self.withdraw(pending)) if call.partial else None  # called with the lock held
             try:
-                places = self._admission.enter(call.n_choices, lambda free: self._best(free, call))
+                if call.partial and not self._reads_ahead:
+                    raise Busy("nothing is read ahead here")
+                slots = self._admission.enter(call.n_choices, lambda free: self._best(free, call), stop)
             except Busy:
-                self.refused += 1
+                if call.partial:
+                    return self._dropped(call)
+                self._counts["refused"] += 1
                 raise
-            job = Job(call, places, patience)
-            self._open.update(job.tickets)
-        return job
+            pending = PendingCall(call, slots, patience, self._scheduler, self._ended)
+            self._open.update(pending.answers)
+        self._scheduler.prepare(partial(self._prepare, pending))
+        return pending
 
-    async def begin(self, job: Job) -> None:
-        """Prepare a call that has entered; its answers begin when their places are granted.
+    def _dropped(self, call: Call) -> PendingCall:
+        """A partial call that is over, and of which nothing was read."""
+        pending = PendingCall(call, [Slot(None, 0, 0.0)], None, self._scheduler, self._ended)
+        (one,) = pending.answers
+        one.open, one.outcome.finish_reason = False, "length"
+        pending.is_prepared(None)
+        one.post(None)
+        return pending
 
-        Raises Refusal or EdgeError for a call that cannot be answered; it has left the line then.
-        """
-
-        def prepare() -> list[Prepared]:
-            with interruptible(job.interrupted):
-                return job.call.prepare(self.engine)
-
-        try:
-            prepared = await asyncio.get_running_loop().run_in_executor(self._preparing, prepare)
-        except Interrupted:  # withdrawn meanwhile
-            return
-        except BaseException:
-            self.withdraw(job, "refused")
-            raise
-        with self._admission.lock:
-            for ticket, one in zip(job.tickets, prepared, strict=True):
-                if ticket.open:
-                    ticket.prepared = one
-                    self._admission.when_granted(ticket.place, partial(self._send, ticket))
-
-    def _send(self, ticket: Ticket) -> None:
-        """Have a ticket answered at the seat of its place.  Requires the lock."""
-        assert ticket.place.number is not None
-        ticket.open = False
-        self._seats[ticket.place.number].next.put(ticket)
-
-    def withdraw(self, job: Job, why: str = "cancelled") -> bool:
-        """End the answers of a call: those that are not at a seat at once, those that run within a step.  ``why``:
+    def withdraw(self, call: PendingCall, why: str = "cancelled") -> bool:
+        """End the answers of a call: those that have not begun at once, those that run within a step.  ``why``:
         "cancelled": nobody waits for them any more; "timeout": their deadline has passed.
 
         Returns whether none has begun.
         """
         begun = False
-        for ticket in job.tickets:
+        for each in call.answers:
             with self._admission.lock:
-                waits, ticket.open = ticket.open, False
+                waits, each.open = each.open, False
                 if waits:
-                    self._over(ticket, why)
+                    self._over(each, why)
             if waits or why == "cancelled":
-                ticket.end(why)  # the deadline of an answer that runs ends it by itself
+                each.stop(why)  # the deadline of an answer that runs ends it by itself
             if waits:
-                ticket.put(None)
+                each.post(None)
             begun |= not waits
         return not begun
 
-    def _over(self, ticket: Ticket, why: str | None) -> None:
-        """A ticket leaves.  Requires the lock."""
-        self.cancelled += why == "cancelled"
-        self.served += why in (None, "timeout")
-        self._open.discard(ticket)
-        self._admission.leave(ticket.place)
+    def _over(self, pending: PendingAnswer, why: str | None) -> None:
+        """An answer leaves.  Requires the lock."""
+        if not pending.call.partial:
+            self._counts["cancelled"] += why == "cancelled"
+            self._counts["served"] += why in (None, "timeout")
+        self._open.discard(pending)
+        self._admission.leave(pending.slot)
+        pending.over.set()
 
     def forget(self, key: str) -> None:
         """Do not continue the last conversation of this client."""
         with self._admission.lock:
-            for seat in self._seats:
-                if seat.key == key and seat.ticket is None:
-                    seat.session.clear()
+            for each in self._sessions:
+                if each.key == key and each.pending is None:
+                    each.session.clear()
 
     def warm(self, system: str | None) -> None:
         """Read the system prompt, with which conversations begin; this also reads every weight once.  Blocks."""
-        session = self._seats[0].session
+        session = self._sessions[0].session
         session.system = system
         session.warm()
-
-    def alive(self) -> bool:
-        """Whether every running answer has made progress since the last call; True if none runs."""
-        running = [(i, seat, ticket) for i, seat in enumerate(self._seats) if (ticket := seat.ticket) is not None]
-        seen = {i: (ticket, ticket.touched, seat.session.n_tokens) for i, seat, ticket in running}
-        stuck = any(self._seen.get(i) == found for i, found in seen.items())
-        self._seen = seen
-        return not stuck
 
     def state(self) -> dict[str, Any]:
         """Counts for ``/health`` and ``/metrics``."""
@@ -371,121 +346,150 @@ class Conversations:
             return {
                 "running": self._admission.running,
                 "waiting": self._admission.waiting,
-                "served": self.served,
-                "refused": self.refused,
-                "cancelled": self.cancelled,
-                "failed": self.failed,
-                "prompt_tokens": self.prompt_tokens,
-                "cached_tokens": self.cached_tokens,
-                "answer_tokens": self.answer_tokens,
+                **self._counts,
+                "read_tokens": dict(self.read_tokens),
             }
 
     def trouble(self) -> str | None:
         """The reason why no answers are made although requests wait; None if all is well."""
         now = time.monotonic()
-        dead = [thread.name for thread in self._threads if not thread.is_alive()]
-        if dead and not self._closing:
-            return f"{len(dead)} of {len(self._seats)} answering threads have ended"
-        for seat in self._seats:
-            ticket = seat.ticket
-            if ticket is not None and now - ticket.touched > STUCK:
-                return f"an answer has made no progress for {now - ticket.touched:.0f} seconds"
+        for each in self._sessions:
+            pending = each.pending
+            if pending is not None and now - pending.touched > STUCK:
+                return f"an answer has made no progress for {now - pending.touched:.0f} seconds"
         return None
 
     def close(self) -> None:
         """End all answers, save the conversations, free the memory.  Blocks for some seconds at most."""
         with self._admission.lock:
             self._closing = True
-            tickets = list(self._open)
-            waiting = [ticket for ticket in tickets if ticket.open]
-            for ticket in waiting:
-                ticket.open = False
-                self._over(ticket, "cancelled")
-        for ticket in tickets:
-            ticket.end("cancelled")
-        for ticket in waiting:
-            ticket.put(None)
-        for seat in self._seats:
-            seat.next.put(None)
-        self._preparing.shutdown(wait=False, cancel_futures=True)
-        for thread in self._threads:
-            thread.join(timeout=10)
-        for seat in self._seats:
-            if seat.ticket is None:
-                seat.session.set_aside()
-                seat.session.close()
+            pending = list(self._open)
+            waiting = [each for each in pending if each.open]
+            for each in waiting:
+                each.open = False
+                self._over(each, "cancelled")
+        for each in pending:
+            each.stop("cancelled")
+        for each in waiting:
+            each.post(None)
+        end = time.monotonic() + CLOSE_SECONDS
+        for each in pending:
+            each.over.wait(max(0.0, end - time.monotonic()))
+        for slot in self._sessions:
+            if slot.pending is None:
+                slot.session.set_aside()
+                slot.session.close()
+        self._scheduler.keep_threads(False)
 
-    # ---- the threads that answer ------------------------------------------------------------------------------------
+    # ---- in the threads of the scheduler ----------------------------------------------------------------------------
 
-    def _work(self, seat: Seat) -> None:
-        while (ticket := seat.next.get()) is not None:
-            last: Exception | None = None
-            seat.ticket = ticket
-            try:
-                if ticket.why is None:
-                    self._answer(seat, ticket)
-            except EdgeError as error:
-                last = error
-            except Exception as error:  # a bug: this conversation fails, the service goes on with a new session
-                last = error
-                seat.session.close()
-                seat.session = self.engine.session(system="")
-            finally:
-                with self._admission.lock:
-                    seat.ticket, seat.used = None, time.monotonic()
-                    self.failed += last is not None and not isinstance(last, EdgeError)
-                    self._over(ticket, "cancelled" if ticket.cancelled else None)
-            ticket.put(last)
-            del ticket, last
+    def _prepare(self, call: PendingCall) -> None:
+        """Prepare a call that has entered; its answers begin when their slots are granted."""
+        prepared: list[PreparedCall] = []
+        error: BaseException | None = None
+        try:
+            with interruptible(call.interrupted):
+                check_interrupted()  # withdrawn before it came here
+                prepared = call.call.prepare(self.engine)
+        except Interrupted:
+            pass
+        except BaseException as failure:
+            self.withdraw(call, "refused")
+            error = failure
+        call.is_prepared(error)
+        del error
+        granted = []
+        with self._admission.lock:
+            for pending, one in zip(call.answers, prepared):
+                pending.prepared = one
+                if pending.slot.granted:
+                    granted.append(pending)
+                elif pending.open:
+                    begin = partial(self._begin, pending)
+                    self._admission.when_granted(pending.slot, partial(self._scheduler.prepare, begin))
+        for pending in granted:
+            self._begin(pending)
 
     def _best(self, free: Sequence[int], call: Call) -> int:
-        """The free seat that fits a call best: that holds most of its messages, then the client's own, then the one
-        that was unused for longest.
+        """The free slot whose session fits a call best: that holds most of its messages, then that has read its
+        question ahead, then the client's own, then the one that was unused for longest.
         """
 
-        def fits(number: int) -> tuple[int, bool, float]:
-            seat = self._seats[number]
-            held = seat.session.messages
-            common = common_messages(held, call.messages or [])
-            return common if common == len(held) else 0, call.key is not None and call.key == seat.key, -seat.used
+        def fits(number: int) -> tuple[int, bool, bool, float]:
+            slot = self._sessions[number]
+            held, messages = slot.session.messages, call.messages or []
+            common = common_messages(held, messages)
+            typed = slot.typed and common == len(held) < len(messages) and messages[common]["content"].startswith(
+                slot.typed)
+            own = call.key is not None and call.key == slot.key
+            return common if common == len(held) else 0, bool(typed), own, -slot.used
 
         return max(free, key=fits)
 
-    def _answer(self, seat: Seat, ticket: Ticket) -> None:
-        call, session, prepared = ticket.call, seat.session, ticket.prepared
-        assert prepared is not None
-        messages = prepared.messages
-        if messages is not None and common_messages(session.messages, messages) < len(session.messages):
-            session.set_aside()  # another conversation takes the seat
-        seat.key = call.key
+    def _begin(self, pending: PendingAnswer) -> None:
+        """Have an answer written whose slot was granted."""
+        with self._admission.lock:
+            if not pending.open:
+                return
+            pending.open = False
+            assert pending.slot.number is not None and pending.prepared is not None
+            slot = self._sessions[pending.slot.number]
+            slot.pending = pending
+        call, session, messages = pending.call, slot.session, pending.prepared.messages
 
         def reading(*counts: int) -> None:
-            ticket.touch()
+            pending.touch()
             if call.progress:
-                ticket.put(Prefill(*counts))
+                pending.post(Prefill(*counts))
 
-        more: dict[str, Any] = {"on_prefill": reading}
-        if call.deadline is not None:
-            more["timeout"] = max(call.deadline - time.monotonic(), 1e-3)
-        answer = session.answer(prepared.changed(**more), ticket.place)
-        reader = None if answer.form is None else answer.form.reader()
-        with answer, interruptible(ticket.touch):  # a long prompt takes long before anything of it is read
-            ticket.answer = answer
-            if ticket.cancelled:
-                answer.cancel()
-            for piece in answer:
-                if reader is not None and not piece.thought:
-                    piece = piece._replace(text=reader.feed(piece.text))
-                ticket.put(piece)
-        if messages is not None and session.known < len(messages) - 1:
-            ticket.broke = session.known
-        ticket.evicted, ticket.offload_error = session.evicted, session.offload_error
-        if reader is not None:
-            if rest := reader.flush():
-                ticket.put(Piece(rest, ()))
-            said = session.messages[-1] if session.messages else {}  # with the ids that the client will repeat
-            ticket.calls = said.get("tool_calls") or []
+        try:
+            with interruptible(pending.touch):  # a long prompt takes long before anything of it is read
+                if (
+                    messages is not None and common_messages(session.messages, messages) < len(session.messages)
+                    and not (call.partial and self.engine.plan.overflow != "stop")  # see Session._read_ahead
+                ):
+                    session.set_aside()  # another conversation takes the slot
+                slot.key = call.key
+                slot.typed = certain(call.messages[-1]["content"]) if call.partial and call.messages else ""
+                more: dict[str, Any] = {"on_prefill": reading}
+                if call.deadline is not None:
+                    more["timeout"] = max(call.deadline - time.monotonic(), 1e-3)
+                pending.begin(session.answer(pending.prepared.changed(**more), pending.slot))
+        except BaseException as error:
+            pending.end(error)
+
+    def _ended(self, pending: PendingAnswer, error: BaseException | None) -> None:
+        """An answer that had begun is over."""
+        assert pending.slot.number is not None and pending.prepared is not None
+        slot = self._sessions[pending.slot.number]
+        session, messages = slot.session, pending.prepared.messages
+        usage, again = pending.outcome.usage, pending.outcome.again
+        bug = error is not None and not isinstance(error, EdgeError)
+        if error is None:
+            if messages is not None and session.known < len(messages) - 1:
+                pending.broke = session.known
+            pending.evicted, pending.offload_error = session.evicted, session.offload_error
+            if pending.outcome.form is not None:
+                said = session.messages[-1] if session.messages else {}  # with the ids that the client will repeat
+                pending.calls = said.get("tool_calls") or []
+        elif bug:  # this conversation fails, the service goes on with a new session
+            session.close()
+            slot.session = self.engine.session(system="")
         with self._admission.lock:
-            self.prompt_tokens += answer.usage.prompt
-            self.cached_tokens += answer.usage.cached
-            self.answer_tokens += answer.usage.completion
+            slot.pending, slot.used = None, time.monotonic()
+            if error is None:
+                self._counts["prompt_tokens"] += usage.prompt
+                self._counts["cached_tokens"] += usage.cached
+                self._counts["answer_tokens"] += usage.completion
+                read = usage.prompt - usage.cached
+                if again is not None and again.reason != "new":
+                    self.read_tokens[again.reason] += again.tokens
+                    read -= again.tokens
+                self.read_tokens["new"] += read
+            self._counts["failed"] += bug
+            self._over(pending, "cancelled" if pending.cancelled else None)
+        if self.on_again is not None and error is None and again is not None:
+            self.on_again(again)
+        if error is not None and not isinstance(error, Exception):
+            error = RuntimeError(f"{type(error).__name__}: {error}")  # it ends the answer, not the event loop
+        pending.post(error)

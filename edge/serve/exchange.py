@@ -1,4 +1,4 @@
-"""Requests and responses of HTTP: a JSON body within its limits, JSON, errors, streams, and clients that disconnect."""
+"""Responses of HTTP: JSON, errors, streams, and clients that disconnect; edge/serve/bodies.py has the requests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from edge.serve import received
-from edge.serve.bodies import LIMIT
 from edge.serve.calls import Refusal, dump
 from edge.serve.protocols import openai
 
@@ -31,7 +29,9 @@ def refused(refusal: Refusal, style: str = "openai") -> Response:
         headers["Retry-After"] = str(max(1, round(refusal.retry_after)))
     if refusal.status == 408:
         headers["Connection"] = "close"
-    if refusal.status in (400, 401, 403, 404, 413):
+    if refusal.status == 415:
+        headers["Accept-Encoding"] = "identity"
+    if refusal.status in (400, 401, 403, 404, 413, 415):
         headers["x-should-retry"] = "false"
     if refusal.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
@@ -42,14 +42,13 @@ def refused(refusal: Refusal, style: str = "openai") -> Response:
 class StreamedResponse(Response):
     """A streamed response that notices at once when the client disconnects, also while nothing is sent.
 
-    ``body``: the chunks.  ``gone``: called when the client has disconnected.  ``comment``: sent from time to time while
-    there are no chunks.
+    ``body``: the chunks.  ``gone``: called when the client has disconnected.  ``comment``: sent while there are none.
     """
 
     def __init__(
         self, body: AsyncIterator[bytes], kind: str, headers: Mapping[str, str], gone: Callable[[], object],
         comment: bytes | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(b"", 200, dict(headers), kind)
         self._chunks = body
         self._gone = gone
@@ -110,10 +109,3 @@ async def watched(request: Request, work: Awaitable[Any], gone: Callable[[], obj
         gone()
         watcher.cancel()
         task.cancel()
-
-
-async def body_of(request: Request) -> Any:
-    """The JSON value of a request's body.  Raises Refusal."""
-    data = await request.app.state.bodies.read(request)
-    request.scope["hold"](received.size_of(data) - len(data))
-    return received.parse(data, LIMIT, "too_large")

@@ -6,13 +6,15 @@ Without this, a page of another site, or a host name that points to this machine
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import Response
 
+from edge.errors import UsageError
+from edge.serve.addresses import numeric
 from edge.serve.calls import Refusal
 from edge.serve.exchange import BODIES_LIMIT, refused
 from edge.serve.service import Service
@@ -37,6 +39,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope = normal(scope)
         held = 0
 
         def hold(n: int) -> None:
@@ -91,18 +94,13 @@ class Guard:
         name = name.strip("[]").lower().rstrip(".")
         if not name:
             return True  # HTTP/1.0 and Unix sockets; no browser sends none
-        try:
-            ipaddress.ip_address(name)
+        if numeric(name) is not None:
             return True  # no name at all: cannot have been pointed here
-        except ValueError:
-            pass
         own = os.uname().nodename.lower()
         return name in ("localhost", own, f"{own}.local", *self._service.settings.hosts)
 
     def _origin(self, origin: str | None, host: str) -> str | None:
-        """The value of Access-Control-Allow-Origin: "" for this server's own pages, or an origin that was allowed;
-        None: refuse.
-        """
+        """The value of Access-Control-Allow-Origin, "" for this server's own pages; None: the origin is not allowed."""
         if origin is None:
             return ""
         if origin in (f"http://{host}", f"https://{host}"):
@@ -114,3 +112,22 @@ class Guard:
         given = headers.get("authorization", "")
         given = given[7:] if given[:7].lower() == "bearer " else headers.get("x-api-key", "")
         return hmac.compare_digest(given.encode("latin-1").strip(), (self._service.settings.api_key or "").encode())
+
+
+def checked_key(key: str | None) -> str | None:
+    """The key, or None for an empty one.  Raises UsageError for one that no client can send in a header."""
+    if key and not re.fullmatch("[!-~]([ -~]*[!-~])?", key):
+        raise UsageError("matches no request", argument="api_key", hint="a key is of ASCII characters, without blanks "
+                         "around it")
+    return key or None
+
+
+def normal(scope: Mapping[str, Any]) -> dict[str, Any]:
+    """A request in the form that routes and checks see: of a whole address (RFC 9112, 3.2.2) the path, with its host
+    in place of the header's; without slashes that are doubled or at the end.
+    """
+    path, headers = scope["path"], scope["headers"]
+    if absolute := re.fullmatch(r"(?i)https?://([^/]+)(.*)", path):
+        path = absolute[2]
+        headers = [*((name, value) for name, value in headers if name != b"host"), (b"host", absolute[1].encode())]
+    return {**scope, "path": re.sub("/+", "/", f"/{path}").rstrip("/") or "/", "headers": headers}

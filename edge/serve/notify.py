@@ -1,16 +1,15 @@
-"""Messages to systemd: ready, alive, stopping.  Each is one datagram (sd_notify(3)); without systemd nothing is
-sent.
-"""
+"""Messages to systemd: ready, alive, stopping; each is one datagram (sd_notify(3))."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
-import time
+from collections.abc import Callable
 
 
 class Notifier:
-    """Sends to $NOTIFY_SOCKET. ``seconds``: how often :meth:`alive` should be called, None without a watchdog."""
+    """Sends to $NOTIFY_SOCKET."""
 
     def __init__(self) -> None:
         # Taken out of the environment: no child of ours may speak for us.
@@ -21,13 +20,10 @@ class Notifier:
         # The one-file binary is the child of the process that systemd knows.
         meant = owner in ("", str(os.getpid()), str(os.getppid()))
         # Half of the limit is what systemd asks for; a third leaves room for a busy machine.
-        self.seconds = int(limit) / 3e6 if path and meant and limit.isdecimal() and int(limit) else None
-        self._next = 0.0
+        self._seconds = int(limit) / 3e6 if path and meant and limit.isdecimal() and int(limit) else None
 
     def send(self, state: str) -> None:
-        """Send one message, such as "READY=1"; several lines are possible.  It is not an error if nobody receives
-        it.
-        """
+        """Send lines such as "READY=1" in one message.  It is not an error if nobody receives it."""
         if not self._address:
             return
         try:
@@ -37,12 +33,9 @@ class Notifier:
         except OSError:
             pass
 
-    @property
-    def due(self) -> bool:
-        """Whether it is time for the next message to the watchdog."""
-        return self.seconds is not None and time.monotonic() >= self._next
-
-    def alive(self) -> None:
-        """Tell the watchdog that work goes on; to be called where progress is made."""
-        self._next = time.monotonic() + (self.seconds or 0) / 2
-        self.send("WATCHDOG=1")
+    async def feed(self, well: Callable[[], bool]) -> None:
+        """Send the watchdog, if there is one, a sign of life again and again while all is ``well``."""
+        while self._seconds is not None:
+            await asyncio.sleep(self._seconds)
+            if well():
+                self.send("WATCHDOG=1")

@@ -1,4 +1,4 @@
-"""A protocol for one client on the standard streams.
+"""The connection of JSON lines: standard input and output.
 
 Input and output may be files, for which an event loop cannot wait: so one thread reads and one writes.  If nobody reads
 the output, the answer waits.
@@ -14,7 +14,6 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from edge.serve.client import Channel
 from edge.threads import start
 
 if TYPE_CHECKING:
@@ -26,9 +25,7 @@ STOP_SECONDS = 5.0  # for the last events, when a signal ends it
 
 
 class Pipe:
-    """The channel to one output.  ``write``: takes bytes and may block.  ``ended``: a future that is done when all is
-    written, or fails.
-    """
+    """The channel to one output.  ``write``: takes bytes and may block."""
 
     def __init__(self, write: Callable[[bytes], object], ascii_only: bool = False) -> None:
         self._write = write
@@ -37,13 +34,8 @@ class Pipe:
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
         self._waiting = 0  # bytes
         self._written = asyncio.Event()
-        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self.ended: asyncio.Future[None] = self._loop.create_future()  # done when all is written, or fails
         start(threading.Thread(target=self._run, name="output", daemon=True))
-
-    @property
-    def others(self) -> int:
-        """There are no other clients."""
-        return 0
 
     def send(self, event: dict[str, Any]) -> None:
         """Write one event as a line, in the thread of the output; returns at once."""
@@ -90,9 +82,8 @@ class Pipe:
 
 
 async def speak(
-    welcome: Callable[[Channel], Client], source: int | None, write: Callable[[bytes], object],
-    ascii_only: bool = False,
-) -> None:  # fmt: skip
+    welcome: Callable[[Pipe], Client], source: int | None, write: Callable[[bytes], object], ascii_only: bool = False,
+) -> None:
     """Serve the client at the file descriptor ``source`` until its end; None: the client sends nothing.
 
     Raises what ``write`` raises.

@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from edge.cache.table import Weights
-from edge.errors import UsageError
+from edge.errors import ContextFull, UsageError
+from edge.model.sizes import Weights
 from edge.registry.library import is_demo
-from edge.serve.calls import Call, Refusal, bad, with_system
-from edge.serve.conversations import Conversations, Job
+from edge.serve.calls import Call, Refusal, bad, refusal_of, with_system
+from edge.serve.conversations import Conversations, PendingCall
 from edge.session.prompting import refuse_long
 
 if TYPE_CHECKING:
@@ -23,13 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Settings:
-    """The settings of a service.  ``hosts``: host names that are accepted besides addresses, localhost and this
-    machine's name.
-    """
+    """The settings of a service."""
 
     name: str | None = None  # of the model, as clients see it; None: that of the file
     api_key: str | None = None
-    hosts: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()  # that are accepted besides addresses, localhost and this machine's name
     cors: tuple[str, ...] = ()  # origins of other sites that may ask; "*": all
     metrics: bool = False
     parallel: int = 1
@@ -37,6 +35,7 @@ class Settings:
     timeout: float | None = None  # seconds for one answer
     state: str | None = None
     state_bytes: int = 1 << 30
+    reads_ahead: bool = True  # questions that are still being written
     system: str | None = None  # for conversations that bring none
     defaults: dict[str, Any] = field(default_factory=dict)  # arguments of chat and complete
 
@@ -64,7 +63,8 @@ class Service:
         if s.defaults.get("thinking_budget") is not None and not engine.model.thinks:
             raise UsageError("--think-budget cannot be used: this model does not think before it answers")
         self.name = s.name or engine.config.name
-        self.conversations = Conversations(engine, s.parallel, s.queue, s.state, s.state_bytes)
+        self.conversations = Conversations(engine, s.parallel, s.queue, s.state, s.state_bytes, s.reads_ahead)
+        self.conversations.warm(s.system)  # reads every weight: the first answer need not wait for the card
         self.engine = engine
 
     def open_embedder(self, embedder: Embedder) -> None:
@@ -86,6 +86,11 @@ class Service:
         if self.engine is None or self.conversations is None:
             raise Refusal(503, "the model is being loaded", "loading", retry_after=2)
         return self.engine, self.conversations
+
+    def named(self, name: str) -> None:
+        """Raise Refusal (404) for the name of another model; Ollama's clients may write NAME:latest."""
+        if name not in (self.name, f"{self.name}:latest"):
+            raise Refusal(404, f"the model '{name[:80]}' is not available; use {self.name}", "model_not_found", "model")
 
     @property
     def n_ctx(self) -> int:
@@ -117,7 +122,10 @@ class Service:
         if embedder is None:
             raise bad(f"{self.name} does not serve embeddings; start with --embeddings and an embedding model",
                       "model", "not_an_embedding_model")
-        texts = [embedder.tokens(each, cut) if isinstance(each, str) else embedder.checked(each) for each in inputs]
+        try:
+            texts = [embedder.tokens(each, cut) if isinstance(each, str) else embedder.checked(each) for each in inputs]
+        except UsageError as error:
+            raise bad(str(error), "input") from None
         found: list[array[float]] = []
         with self.embedding:
             for ids in texts:
@@ -128,20 +136,21 @@ class Service:
 
     # ---- a call -----------------------------------------------------------------------------------------------------
 
-    async def submit(self, call: Call) -> Job:
-        """Start a call, with a ticket for each of its choices.  Refuses one that cannot be answered before a stream
-        has begun with status 200.  Raises Refusal or EdgeError.
-        """
+    async def submit(self, call: Call) -> PendingCall:
+        """Start a call.  Raises Refusal or EdgeError, before a stream has begun with status 200."""
         _, conversations = self.ready()
         if self.settings.timeout is not None:
             call.options.setdefault("timeout", self.settings.timeout)
         if call.messages is not None:
             call.messages = with_system(call.messages, self.settings.system)
-        job = conversations.enter(call)
-        await conversations.begin(job)
-        return job
+        try:
+            pending = conversations.submit(call)
+            await pending.accepted()
+        except (UsageError, ContextFull) as error:
+            raise refusal_of(error, call.sent) from None
+        return pending
 
-    def withdraw(self, job: Job) -> None:
+    def withdraw(self, call: PendingCall) -> None:
         """Cancel a call: nobody waits for its answers any more."""
         if self.conversations is not None:
-            self.conversations.withdraw(job)
+            self.conversations.withdraw(call)

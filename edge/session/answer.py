@@ -1,7 +1,7 @@
 """Answer: one call of a session: the pieces while they are written, how it ended, and its token counts and times.
 
 The loop from logits to pieces (:func:`write`) is a generator that yields tokens to evaluate (Segment) and text (Piece).
-It runs no step itself: an Answer drives it in the caller's thread, edge/aio.py drives many in one thread.
+It runs no step itself: the scheduler does, in the thread that iterates the Answer or in one of its own.
 """
 
 from __future__ import annotations
@@ -9,29 +9,33 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count
 from edge.errors import EdgeError
-from edge.model.model import Segment
-from edge.session.logprobs import Logprob, look, scored
+from edge.session.logprobs import Logprob, Scored, scored, scores, top_logprobs
 from edge.session.loops import EVERY, loops
 from edge.session.stream import Piece, Stream
 from edge.session.usage import Timings, Usage
 
 if TYPE_CHECKING:
-    from edge.cache.config import KVPlan
+    from edge.cache.plan import KVPlan
     from edge.cache.state import KVState
     from edge.constrain.functions import Form
     from edge.constrain.spec import Spec
     from edge.model.model import Model
-    from edge.session.request import Request
+    from edge.session.answer_options import AnswerOptions
+    from edge.session.read_again import Again
     from edge.session.scheduler import Need, Scheduler
 
-    Work = Generator[Need | Piece, None, None]
+    Work = Generator[Need | Piece, None, Any]
 
 
-class Said:
+MOST_SCORED = 256  # tokens of all choices of an answer
+
+
+class AnswerText:
     """The text of an answer; of an endless answer only its end.
 
     Pieces are joined as they arrive, so that a long text takes little more memory than its characters.  ``dropped``:
@@ -68,29 +72,26 @@ class Said:
         return "".join([*self._blocks, *self._loose])
 
 
+@dataclass(slots=True, eq=False)
 class Outcome:
     """The state of a call: written by the loop, read by the Answer."""
 
-    __slots__ = (
-        "cancelled", "deadline", "finish_reason", "form", "left_out", "logprobs", "prompt_logprobs", "repeated", "said",
-        "spec", "thoughts", "timings", "usage", "whole",
-    )
-
-    def __init__(self, spec: Spec | None = None, form: Form | None = None) -> None:
-        self.finish_reason: str | None = None
-        self.usage = Usage()
-        self.timings = Timings()
-        self.said = Said()
-        self.thoughts = Said()
-        self.logprobs: list[Logprob] = []
-        self.prompt_logprobs: list[Logprob] = []
-        self.left_out = 0  # characters of the messages that are not read
-        self.whole = True  # the answer has the form that was asked for, or none was
-        self.repeated = ""  # the end of an answer in a loop: what only repeats the text before it
-        self.cancelled = False
-        self.deadline: float | None = None
-        self.spec = spec  # what the answer has to be
-        self.form = form  # how calls of functions are written in it
+    spec: Spec | None = None  # what the answer has to be
+    form: Form | None = None  # how calls of functions are written in it
+    finish_reason: str | None = None
+    usage: Usage = Usage()  # noqa: RUF009  frozen
+    timings: Timings = Timings()  # noqa: RUF009  frozen
+    said: AnswerText = field(default_factory=AnswerText)
+    thoughts: AnswerText = field(default_factory=AnswerText)
+    logprobs: list[Logprob] = field(default_factory=list)
+    prompt_logprobs: list[Logprob] = field(default_factory=list)
+    shares: list[Scored] = field(default_factory=list)  # of the choices
+    left_out: int = 0  # characters of the messages that are not read
+    again: Again | None = None  # why tokens of the prompt were read again
+    whole: bool = True  # the answer has the form that was asked for, or none was
+    repeated: str = ""  # the end of an answer in a loop: what only repeats the text before it
+    cancelled: bool = False
+    deadline: float | None = None
 
     def interrupted(self) -> str | None:
         """The reason to end the call now, or None."""
@@ -100,7 +101,8 @@ class Outcome:
 
 
 class Answer:
-    """The result of ``ask``, ``complete`` and ``chat``.  Generation starts when it is iterated or its ``text`` is read.
+    """The result of ``ask``, ``complete`` and ``chat``.  Generation starts when it is iterated, or when its ``text`` is
+    read or printed.
 
     Iterating yields :class:`Piece` objects; a ``for`` loop can be left at any time and continued later.  Closing
     (``with``, :meth:`close`, or dropping the last reference) ends the answer; the text generated so far is kept.
@@ -108,39 +110,17 @@ class Answer:
 
     def __init__(self, work: Work, scheduler: Scheduler, outcome: Outcome) -> None:
         self.scheduler = scheduler  # that runs its steps
-        self._work = work
-        self._outcome = outcome
-        self._need: Segment | None = None  # what :meth:`advance` has asked for
+        self.work = work  # the generator
+        self.outcome = outcome
 
     def __iter__(self) -> Iterator[Piece]:
         return self
 
     def __next__(self) -> Piece:
-        work, step = self._work, self.scheduler.step
+        work, step = self.work, self.scheduler.step
         item = next(work)
         while type(item) is not Piece:
-            try:
-                step(item)  # type: ignore[arg-type]
-            except BaseException as error:
-                item = work.throw(error)
-            else:
-                item = next(work)
-        return item
-
-    def advance(self) -> Piece | Need:
-        """One step of the answer, for :mod:`edge.aio` and the scheduler.  Programs iterate instead.
-
-        Returns the next Piece, or what the caller must do before it calls this again: evaluate a Segment
-        (Scheduler.run), or call ``wait()`` of a Place.  Raises StopIteration at the end.
-        """
-        need, self._need = self._need, None
-        if need is None or need.error is None:
-            item = next(self._work)
-        else:
-            error, need.error = need.error, None
-            item = self._work.throw(error)
-        if isinstance(item, Segment):
-            self._need = item
+            item = step(work, item)  # type: ignore[arg-type]
         return item
 
     @property
@@ -150,18 +130,19 @@ class Answer:
         Raises EdgeError if more than 32,768 tokens have been iterated through a window, so that the beginning was not
         kept.
         """
-        return self._all(self._outcome.said)
+        return self._all(self.outcome.said)
 
-    def _all(self, said: Said) -> str:
+    def keep_all(self) -> None:
+        """Drop nothing of a long answer, so that its text can be read at the end."""
+        self.outcome.said.keep_all()
+        self.outcome.thoughts.keep_all()
+
+    def _all(self, said: AnswerText) -> str:
         said.keep_all()
-        if self._outcome.finish_reason is None:
+        if self.outcome.finish_reason is None:
             for _ in self:
                 if self.scheduler.admission.running > 1:
-                    try:
-                        self.scheduler.finish(self)
-                    except EdgeError:  # before its first step, too: it must not keep its place
-                        self.close()
-                        raise
+                    self.scheduler.wait(self.work, all_=True)
         if said.dropped:
             raise EdgeError(
                 f"the beginning of the answer ({self.usage.completion} tokens) is gone: use its pieces as they come,"
@@ -171,22 +152,22 @@ class Answer:
     @property
     def content(self) -> str:
         """The answer without the function calls in its ``text``."""
-        return self.text if self._outcome.form is None else self._outcome.form.split(self.text)[0]
+        return self.text if self.outcome.form is None else self.outcome.form.split(self.text)[0]
 
     @property
     def calls(self) -> list[dict[str, Any]]:
         """The function calls in the answer, in OpenAI's format."""
-        return [] if self._outcome.form is None else self._outcome.form.split(self.text)[1]
+        return [] if self.outcome.form is None else self.outcome.form.split(self.text)[1]
 
     @property
     def form(self) -> Form | None:
         """How calls of functions are written in it; None without ``tools``."""
-        return self._outcome.form
+        return self.outcome.form
 
     @property
     def thoughts(self) -> str:
         """The text of the model's thinking before the answer, not part of ``text``; generates what is missing."""
-        return self._all(self._outcome.thoughts)
+        return self._all(self.outcome.thoughts)
 
     @property
     def value(self) -> Any:
@@ -194,7 +175,7 @@ class Answer:
 
         Runs to its end.  Raises EdgeError if the answer was cut off, or calls functions instead.
         """
-        text, spec = self.content, self._outcome.spec
+        text, spec = self.content, self.outcome.spec
         if spec is not None and self.calls:
             raise EdgeError("the answer calls a function and has no value; see calls")
         if not self.whole:
@@ -213,20 +194,27 @@ class Answer:
         its end only repeats itself (edge/session/loops.py; not detected with ``ignore_eos``); the repetitions do not
         stay in the conversation.
         """
-        return self._outcome.finish_reason
+        return self.outcome.finish_reason
 
     @property
     def whole(self) -> bool:
         """Whether the answer has the form that was asked for: False if ``max_tokens``, a stop text, a timeout or a
         cancellation cut it off before.  True where no form was asked for.
         """
-        return self._outcome.whole
+        return self.outcome.whole
 
     @property
     def usage(self) -> Usage:
         """Numbers of tokens: ``prompt``, of these ``cached`` (not read again), ``completion`` (generated), ``drafted``,
         of these ``accepted``."""
-        return self._outcome.usage
+        return self.outcome.usage
+
+    @property
+    def again(self) -> Again | None:
+        """How many tokens of the prompt were read before and had to be read again, and why
+        (:class:`edge.session.read_again.Again`); None if none.  Known when ``on_prefill`` is first called.
+        """
+        return self.outcome.again
 
     @property
     def left_out(self) -> int:
@@ -234,32 +222,38 @@ class Answer:
         slides: those between its beginning and its end.  Known when ``on_prefill`` is first called, before anything is
         read.
         """
-        return self._outcome.left_out
+        return self.outcome.left_out
 
     @property
     def logprobs(self) -> list[Logprob]:
         """If ``logprobs`` was set: for each token so far ``id``, ``text``, ``logprob`` in nats, and ``top``, the
         likeliest tokens; in the order of the ids of the pieces."""
-        return self._outcome.logprobs
+        return self.outcome.logprobs
 
     @property
     def prompt_logprobs(self) -> list[Logprob]:
         """If ``echo`` was set: the same for each token of the prompt; the first, which nothing precedes, has the
         ``logprob`` NaN."""
-        return self._outcome.prompt_logprobs
+        return self.outcome.prompt_logprobs
+
+    @property
+    def shares(self) -> list[Scored]:
+        """With ``choices``: how likely each of them is, the likeliest first, as Session.choose returns it.  Empty if
+        they have more than 256 tokens together, or the answer may be a call of a function instead."""
+        return self.outcome.shares
 
     @property
     def timings(self) -> Timings:
         """Seconds: ``prompt_seconds``, ``first_token_seconds`` (from the start of the call), ``decode_seconds``."""
-        return self._outcome.timings
+        return self.outcome.timings
 
     def cancel(self) -> None:
         """Stop at the next token or chunk of the prompt.  May be called from any thread or signal handler."""
-        self._outcome.cancelled = True
+        self.outcome.cancelled = True
 
     def close(self) -> None:
         """End the answer now.  The text so far is kept; a turn without any text is removed."""
-        self._work.close()
+        self.work.close()
 
     def __enter__(self) -> Answer:
         return self
@@ -267,9 +261,16 @@ class Answer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __str__(self) -> str:
+        """As ``text``: printing an answer prints all of it."""
+        return self.text
+
     def __repr__(self) -> str:
-        said = str(self._outcome.said)
+        said = str(self.outcome.said)
         shown = said if len(said) <= 40 else said[:39] + "…"
+        if self.finish_reason is None:
+            begun = f"{shown!r}, being written" if self.usage.prompt else "not begun"
+            return f"<Answer, {begun}: iterate it, print it or read its text>"
         tokens = count(self.usage.completion, "token")
         return f"<Answer {shown!r}, finish_reason={self.finish_reason!r}, {tokens}>"
 
@@ -279,7 +280,7 @@ def write(
     plan: KVPlan,
     state: KVState,
     ids: array[int],
-    request: Request,
+    options: AnswerOptions,
     outcome: Outcome,
     begun: float,
     share: int = 0,
@@ -295,28 +296,28 @@ def write(
     clock, deadline, token = time.perf_counter, outcome.deadline, 0
 
     start = clock()
-    sampling = request.sampling
-    constraint = request.constraint
+    sampling = options.sampling
+    constraint = options.constraint
     gaps = model.usable + len(model.unused) > model.config.n_vocab  # then a winner might be one that is never chosen
-    winners = sampling.winners if constraint is None and request.logprobs is None and not gaps else 0
+    winners = sampling.winners if constraint is None and options.logprobs is None and not gaps else 0
     forced = None if constraint is None else constraint.forced
-    if request.echo and request.logprobs is not None:
+    if options.echo and options.logprobs is not None:
         cached, reason = 0, (yield from scored(
-            state, ids, request.logprobs, min(32, model.chunk), model.tokenizer.token_bytes, outcome.interrupted,
-            request.on_prefill, outcome.prompt_logprobs))  # fmt: skip
+            state, ids, options.logprobs, min(32, model.chunk), model.tokenizer.token_bytes, outcome.interrupted,
+            options.on_prefill, outcome.prompt_logprobs))
     else:
         cached, reason = yield from state.prefill(
-            ids, outcome.interrupted, request.on_prefill, share=share, winners=winners, shared=shared
+            ids, outcome.interrupted, options.on_prefill, share=share, winners=winners, shared=shared
         )
     prompt_seconds = clock() - start
     tokens, logits = state.tokens, state.logits
     outcome.usage = Usage(len(ids), cached)
     outcome.timings = Timings(prompt_seconds)
 
-    decoder = model.tokenizer.decoder() if request.form is None else request.form.decoder(model.tokenizer.decoder())
-    stream = Stream(decoder, request.stop, request.by, request.lead, request.thinks, model.thinking_marks)
+    decoder = model.tokenizer.decoder() if options.form is None else options.form.decoder(model.tokenizer.decoder())
+    stream = Stream(decoder, options.stop, options.by, options.lead, options.thinks, model.thinking_marks)
     push, advance, take = stream.push, state.advance, state.take
-    stop_ids = frozenset() if request.ignore_eos else model.stop_ids
+    stop_ids = frozenset() if options.ignore_eos else model.stop_ids
     sample = state.sampler.sample
     args = (
         *(sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p),
@@ -325,22 +326,31 @@ def write(
     recent = -sampling.repeat_last_n if sampling.repeat_last_n > 0 else 0  # start of a slice: 0 is all
     penalises = sampling.penalises
 
-    looks = not request.ignore_eos and constraint is None
-    telling = request.logprobs
-    budget = request.thinking_budget if request.thinks else None  # tokens left for thoughts
-    ending: list[int] = []  # tokens that end them, the last first
+    finds_loops = not options.ignore_eos and constraint is None
+    n_logprobs = options.logprobs
+    budget = options.thinking_budget if options.thinks else None  # tokens left for thoughts
+    ending: list[int] = []  # tokens that come next, the last first: the end of thoughts, or a choice
     said, thought = outcome.said, outcome.thoughts
-    count, most = 0, request.max_tokens
+    count, most = 0, options.max_tokens
     endless = plan.endless(sampling.repeat_last_n if penalises else 0)
     most_ahead = min(most_held, len(ids) + most - 1)  # the last token is not evaluated
     pending = False  # the last token is not evaluated yet
+    if reason is None and outcome.spec is not None and outcome.spec.choices and options.form is None:
+        texts = outcome.spec.choices
+        encoded = [model.tokenizer.encode(options.lead + each) for each in texts]
+        if sum(map(len, encoded)) <= MOST_SCORED:
+            found = yield from scores(state, texts, [array("i", each) for each in encoded], min(8, model.chunk))
+            outcome.shares = sorted(found, key=lambda each: -each.logprob)
+            if sampling.temperature == 0 and constraint is not None:  # the likeliest text, not the likeliest tokens
+                best = encoded[texts.index(outcome.shares[0].text)]
+                ending = [*list(model.stop_ids)[:1], *reversed(best)] if not options.ignore_eos else best[::-1]
     first = first_seconds = away = left = decode_seconds = 0.0
     try:
         if reason is None and most == 0:
             reason = "length"
         while reason is None:
-            if telling is not None:
-                chosen = look(logits, telling, state.sampler, model.tokenizer.token_bytes)
+            if n_logprobs is not None:
+                chosen = top_logprobs(logits, n_logprobs, state.sampler, model.tokenizer.token_bytes)
             try:
                 if ending:
                     token = ending.pop()
@@ -359,7 +369,7 @@ def write(
             if constraint is not None:
                 constraint.accept(token)
             count += 1
-            if telling is not None:
+            if n_logprobs is not None:
                 outcome.logprobs.append(chosen(token))
             pending = True
             thought_of = budget is not None and stream.thinking
@@ -368,6 +378,7 @@ def write(
                 budget -= thought_of
                 if budget <= 0:
                     ending, budget = model.end_of_thought[::-1], None
+                    stream.ended_early = True
             if pieces:
                 for piece in pieces:
                     (thought if piece.thought else said).append(piece.text)
@@ -378,7 +389,7 @@ def write(
                 reason = "stop"
             elif count >= most:
                 reason = "length"
-            elif looks and not count % EVERY and (again := loops(tokens, count - 1)):
+            elif finds_loops and not count % EVERY and (again := loops(tokens, count - 1, model.tokenizer.decode)):
                 reason = "loop"
                 outcome.repeated = model.tokenizer.decode([*tokens[-again:], token], False)
             elif outcome.cancelled:
@@ -393,7 +404,7 @@ def write(
                     yield segment
                 logits = take(token, segment)
                 pending = False
-                if count >= endless and not count % Said.BLOCK:
+                if count >= endless and not count % AnswerText.BLOCK:
                     state.drop(plan.recalled)
                     said.drop(plan.recalled)
                     thought.drop(plan.recalled)
@@ -406,7 +417,7 @@ def write(
             reason, decode_seconds = "cancelled", left - first - away
         raise
     finally:
-        state.settle()
+        state.drop_drafts()
         state.sampled = array("i", [token] if pending else [])
         outcome.finish_reason = reason
         outcome.whole = constraint is None or constraint.done or constraint.satisfied

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.errors import EdgeError
-from edge.model.model import Segment
+from pyx.step.transformer import Segment
 
 if TYPE_CHECKING:
     from edge.cache.state import KVState
@@ -42,13 +42,15 @@ class Scored(NamedTuple):
         return math.exp(self.logprob)
 
 
-def look(logits: memoryview, n: int, sampler: Any, token_bytes: Callable[[int], bytes]) -> Callable[[int], Logprob]:
+def top_logprobs(
+    logits: memoryview, n: int, sampler: Any, token_bytes: Callable[[int], bytes]
+) -> Callable[[int], Logprob]:
     """Record a row of logits [n_vocab] before a token is sampled from it.  Returns a function: chosen token ->
     Logprob.
 
     Raises EdgeError if no logit is usable.
     """
-    from pyx.compare import log_likelihoods
+    from pyx.tokens.compare import log_likelihoods
 
     kept = array("f", logits)
     try:
@@ -66,7 +68,7 @@ def look(logits: memoryview, n: int, sampler: Any, token_bytes: Callable[[int], 
 def scored(
     state: KVState, ids: array[int], n: int, chunk: int, token_bytes: Callable[[int], bytes],
     interrupted: Callable[[], str | None], report: Callable[[int, int, int], None] | None, found: list[Logprob],
-) -> Generator[Segment, None, str | None]:  # fmt: skip
+) -> Generator[Segment, None, str | None]:
     """Make the state hold exactly ``ids``, with the logits after the last, and append to ``found`` the log probability
     of each, with the ``n`` likeliest tokens at its place.  Nothing that is held is reused: its logits are gone.
 
@@ -84,7 +86,7 @@ def scored(
         state.tokens.extend(part)
         for i, next_ in enumerate(ids[begin + 1 : begin + len(part) + 1]):
             row = memoryview(rows)[i * n_vocab : (i + 1) * n_vocab]
-            found.append(look(row, n, state.sampler, token_bytes)(next_))
+            found.append(top_logprobs(row, n, state.sampler, token_bytes)(next_))
         state.logits[:] = memoryview(rows)[-n_vocab:]
         if report:
             report(len(state.tokens), total, 0)
@@ -98,21 +100,21 @@ def scores(
 
     Yields the segments to evaluate; the state is unchanged afterwards.
     """
-    from pyx.compare import log_likelihoods
+    from pyx.tokens.compare import log_likelihoods
 
     n_vocab = len(state.logits)
     first = array("f", state.logits)
     found = []
     for text, tokens in zip(texts, ids, strict=True):
-        logprob = log_likelihoods(first, tokens[:1], n_vocab)[0]
+        logprobs = [*log_likelihoods(first, tokens[:1], n_vocab)]
         kv = state.fork()
         for begin in range(0, len(tokens) - 1, chunk):
-            part, targets = tokens[begin : begin + chunk], tokens[begin + 1 : begin + chunk + 1]
-            part = part[: len(targets)]
+            part, following = tokens[begin : begin + chunk], tokens[begin + 1 : begin + chunk + 1]
+            part = part[: len(following)]
             rows = array("f", bytes(4 * n_vocab * len(part)))
             yield Segment(kv, part, rows, True)
-            logprob += sum(log_likelihoods(rows, targets, n_vocab))
-        found.append(Scored(text, logprob, len(tokens)))
+            logprobs += log_likelihoods(rows, following, n_vocab)
+        found.append(Scored(text, math.fsum(logprobs), len(tokens)))  # the same bits for every chunk
     best = max(each.logprob for each in found)
     total = sum(math.exp(each.logprob - best) for each in found)
     return [each._replace(share=math.exp(each.logprob - best) / total) for each in found]

@@ -1,4 +1,4 @@
-"""Preparing: what a caller asks -> a :class:`Prepared` call, which any session of the engine can answer.
+"""Preparing: what a caller asks -> a :class:`PreparedCall` call, which any session of the engine can answer.
 
 Everything that does not depend on a session happens here, once for each call, whoever makes it: options and messages
 are checked, the form of the answer is compiled, the template is filled in, and the prompt becomes tokens.
@@ -8,56 +8,87 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import UsageError
-from edge.session.prompting import Prompting, refuse_full, refuse_long
-from edge.session.request import Prepared, Request, check_messages, check_text
+from edge.session.answer_options import (
+    FORMS,
+    AnswerOptions,
+    PreparedCall,
+    certain,
+    check_messages,
+    check_text,
+    check_turns,
+)
+from edge.session.prompting import PromptEncoder, refuse_full, refuse_long
 
 if TYPE_CHECKING:
-    from edge.cache.config import KVPlan
+    from edge.cache.plan import KVPlan
     from edge.model.model import Model
+
+
+MOST_BEGINNINGS = 16  # system prompts of which the tokens are known
 
 
 @dataclass(frozen=True)
 class Preparer:
-    """Prepares calls for one model and plan."""
+    """Prepares calls for one model and plan; all sessions of an engine have the same."""
 
     model: Model
     plan: KVPlan
+    _beginnings: dict[str, array[int]] = field(default_factory=dict, init=False, repr=False)
+
+    def prepare(
+        self, messages: Sequence[Mapping[str, Any]] | None, prompt: str | Sequence[int] | None,
+        given: Mapping[str, Any], checked: bool = False,
+    ) -> PreparedCall:
+        """A call with the tokens of its prompt, see :meth:`call` and :meth:`encoded`."""
+        return self.encoded(self.call(messages, prompt, given, checked))
+
+    def ask(self, question: str, given: Mapping[str, Any]) -> PreparedCall:
+        """A call of Session.ask, checked; its prompt depends on the session.  Raises UsageError."""
+        check_text(question)
+        if given.get("partial"):
+            raise UsageError("is for chat; use read_ahead", argument="partial")
+        return PreparedCall(self._turn(given), question=question)
 
     def call(
         self, messages: Sequence[Mapping[str, Any]] | None, prompt: str | Sequence[int] | None,
-        options: Mapping[str, Any],
-    ) -> Prepared:  # fmt: skip
+        given: Mapping[str, Any], checked: bool = False,
+    ) -> PreparedCall:
         """A call of Session.chat (``messages``) or Session.complete (``prompt``), checked; its prompt is still text.
+        ``checked``: each message has been checked already.
 
         Raises UsageError.
         """
         if messages is not None:
-            copied = check_messages(messages)
+            copied = check_turns(list(messages) if checked else check_messages(messages))  # type: ignore[arg-type]
             continues = copied[-1]["role"] == "assistant"
-            return Prepared(self._continuing(options) if continues else self.turn(options), messages=copied)
-        for name in ("think", "thinking_budget"):
-            if options.get(name) is not None:
+            if given.get("partial") and copied[-1]["role"] != "user":
+                raise UsageError("needs a last message of the user", argument="partial")
+            return PreparedCall(self._turn(given, continues), messages=copied)
+        for name in ("think", "thinking_budget", "partial"):
+            if given.get(name) is not None:
                 raise UsageError("is for conversations: a raw prompt has no template", argument=name)
         prompt = () if prompt is None else prompt
         if isinstance(prompt, str):
             check_text(prompt)
-        return Prepared(self._request(options), prompt=prompt)
+        return PreparedCall(self._options(given), prompt=prompt)
 
-    def encoded(self, call: Prepared) -> Prepared:
-        """The call with the tokens of its prompt.  In a context that slides, a message that is longer than all of it is
-        shortened.
+    def encoded(self, call: PreparedCall) -> PreparedCall:
+        """The call with the tokens of its prompt; of one whose last message is still being written, with those that are
+        certain, and without that message.  In a context that slides, a message that is longer than all of it is
+        shortened.  The prompt of a question is left to its session.
 
         Raises ContextFull for a prompt that does not fit, and UsageError for messages that the template refuses.
         """
-        if call.ids is not None:
+        if call.ids is not None or call.question is not None:
             return call
-        begun, form = time.perf_counter(), call.request.form
-        prompting = Prompting(self.model, self.plan, form, call.request.think)
+        begun, form = time.perf_counter(), call.options.form
+        prompting = PromptEncoder(self.model, self.plan, form, call.options.think)
         messages, prompt = call.messages, call.prompt
         if messages is None:
             text = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else []
@@ -67,70 +98,91 @@ class Preparer:
         else:
             refuse_long(self.model, self.plan, messages, form)
             system = messages[:1] if messages[0]["role"] == "system" else []
-            fitting = [prompting.fitting(each, system) for each in messages]
-            messages, left_out = [each for each, _ in fitting], sum(n for _, n in fitting)
-            ids = prompting.encode(messages)
+            messages, left_out = prompting.fitting(messages, system)
+            if call.options.partial:
+                part = certain(messages.pop()["content"])
+                ids = array("i") if left_out else prompting.beginning(messages, part, " " * bool(part))
+            else:
+                ids = prompting.encode(messages)
         refuse_full(self.plan, ids)
         seconds = time.perf_counter() - begun
         return dataclasses.replace(call, messages=messages, ids=ids, left_out=left_out, seconds=seconds)
 
-    def turn(self, options: Mapping[str, Any]) -> Request:
-        """The options of an answer to messages.  Raises UsageError."""
-        request = self._request(options, self.model.answer_lead, self.model.thinks)
-        if request.echo:
-            raise UsageError("is for raw prompts (complete)", argument="echo")
-        return request
+    def beginning(self, prompting: PromptEncoder, messages: Sequence[dict[str, Any]], text: str = "") -> array[int]:
+        """:meth:`PromptEncoder.beginning` of what many conversations begin with, encoded for the first of them only."""
+        form = prompting.form
+        tools = None if form is None else (form.tools.choice == "none", [tool.given for tool in form.tools.tools])
+        key = repr((messages, text, tools, prompting.think))
+        known = self._beginnings.get(key)
+        if known is None:
+            known = prompting.beginning(messages, text)
+            if len(self._beginnings) >= MOST_BEGINNINGS:
+                self._beginnings.clear()
+            self._beginnings[key] = known
+        return known
 
-    def constrained(self, request: Request) -> Request:
-        """The request with its form for the tokens of this model, at the beginning of an answer.  Raises UsageError."""
-        spec = request.spec if request.form is None else request.form.spec
-        if spec is None:
-            return request
+    def _turn(self, given: Mapping[str, Any], continues: bool = False) -> AnswerOptions:
+        """The options of an answer to messages, or of one that ``continues`` the last.  Raises UsageError."""
+        model = self.model
+        options = self._continuing(given) if continues else self._options(given, model.answer_lead, model.thinks)
+        if options.echo:
+            raise UsageError("is for raw prompts (complete)", argument="echo")
+        return options
+
+    def constrained(self, options: AnswerOptions) -> AnswerOptions:
+        """The options with the form for the tokens of this model, at the beginning of an answer, if there will be one.
+        Raises UsageError.
+        """
+        spec = options.spec if options.form is None else options.form.spec
+        if spec is None or options.partial:
+            return options
         from edge.constrain.constraint import Constraint
 
         vocabulary = self.model.vocabulary(self.plan.for_grammars)
-        blanks = request.lead + " " * self.model.tokenizer.strips_blank
-        constraint = Constraint(vocabulary, spec, blanks, request.max_tokens, not request.ignore_eos)
-        return dataclasses.replace(request, constraint=constraint)
+        blanks = options.lead + " " * self.model.tokenizer.strips_blank
+        constraint = Constraint(vocabulary, spec, blanks, options.max_tokens, not options.ignore_eos)
+        return dataclasses.replace(options, constraint=constraint)
 
-    def _request(self, options: Mapping[str, Any], lead: str = "", thinks: bool = False) -> Request:
+    def _options(self, given: Mapping[str, Any], lead: str = "", thinks: bool = False) -> AnswerOptions:
         """The options of a call, checked.  ``lead``: what the template puts before the answer; ``thinks``: whether the
         answer may begin with thinking.
         """
-        model, think = self.model, options.get("think")
+        model, think = self.model, given.get("think")
+        tools = given.get("tools")
+        calls = tools and getattr(tools, "choice", "") != "none"
+        if not given.get("partial") and (calls or any(given.get(name) is not None for name in FORMS)):
+            model.admit_grammars(self.plan.for_grammars)
         usual = model.sampling if think is None or not model.thinks else model.advised(bool(think))
-        request = self._thinking(Request.of(options, lead, usual, thinks))
-        if request.tools is not None:
-            form = request.tools.form(model.template, model.tokenizer, request.spec)
-            request = dataclasses.replace(request, form=form)
-        return self.constrained(request)
+        options = self._thinking(AnswerOptions.of(given, lead, usual, thinks))
+        if options.tools is not None:
+            form = options.tools.form(model.template, model.tokenizer, options.spec)
+            options = dataclasses.replace(options, form=form)
+        return self.constrained(options)
 
-    def _thinking(self, request: Request) -> Request:
-        """The request, if the model can think or answer at once as it says.  Raises UsageError."""
-        model, think = self.model, request.think
+    def _thinking(self, options: AnswerOptions) -> AnswerOptions:
+        """The options, if the model can think or answer at once as they say.  Raises UsageError."""
+        model, think = self.model, options.think
         if not model.thinks:
-            for name, asked in (("think", think), ("thinking_budget", request.thinking_budget is not None)):
+            for name, asked in (("think", think), ("thinking_budget", options.thinking_budget is not None)):
                 if asked:
                     raise UsageError("cannot be used: this model does not think before it answers", argument=name)
-            return dataclasses.replace(request, think=None)
+            return dataclasses.replace(options, think=None)
         if think is not None:
             model.template.thinking(think)
-            if think and request.spec is not None:
+            if think and options.spec is not None:
                 raise UsageError("cannot be combined with a form, which the whole answer has", argument="think")
-        return request
+        return options
 
-    def _continuing(self, options: Mapping[str, Any]) -> Request:
+    def _continuing(self, given: Mapping[str, Any]) -> AnswerOptions:
         """The options of an answer that has begun already, so that its thoughts are over.  Raises UsageError."""
         model, end = self.model, "cannot be combined with an answer to continue (the last message is the assistant's)"
-        if options.get("think"):
+        if given.get("think"):
             raise UsageError(end, argument="think")
         if model.thinks and model.template.switches:
-            options = {**options, "think": False}
-        request = self._request(options)
-        if request.echo:
-            raise UsageError("is for raw prompts (complete)", argument="echo")
-        if request.spec is not None:
+            given = {**given, "think": False}
+        options = self._options(given)
+        if options.spec is not None:
             raise UsageError(f"{end}: a form is that of a whole answer", argument="form")
-        if request.tools is not None and request.tools.choice == "required":
+        if options.tools is not None and options.tools.choice == "required":
             raise UsageError(end, argument="tool_choice")
-        return request
+        return options

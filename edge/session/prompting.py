@@ -1,23 +1,25 @@
-"""Prompting: the messages of a conversation -> the tokens of its prompt, within the context."""
+"""PromptEncoder: the messages of a conversation -> the tokens of its prompt, within the context."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from edge.cache.state import common
 from edge.errors import ContextFull
-from edge.session.request import has_calls
+from edge.session.answer_options import has_calls
 
 if TYPE_CHECKING:
-    from edge.cache.config import KVPlan
+    from edge.cache.plan import KVPlan
     from edge.constrain.functions import Form
     from edge.model.model import Model
 
 
 @dataclass(frozen=True)
-class Prompting:
+class PromptEncoder:
     """How the messages of one call become a prompt.
 
     ``form``: how functions are described to the model, None: there are none.  ``think``: whether the model was asked to
@@ -40,24 +42,41 @@ class Prompting:
             return self.model.encode(messages, None, self.think)
         return self.model.encode(form.messages(messages), form.definitions, self.think)
 
+    def beginning(self, messages: Sequence[dict[str, Any]], text: str = "", gap: str = "") -> array[int]:
+        """What is known of a prompt for ``messages`` and a question that begins with ``text``: what those for two such
+        questions have in common.  ``gap``: what stands between the text and the next word.
+        """
+        a, b = (self.encode([*messages, {"role": "user", "content": text + gap + end}]) for end in ("a", "1"))
+        return a[: common(a, b)]
+
     def fitting(
-        self, message: dict[str, Any], system: Sequence[dict[str, Any]]
-    ) -> tuple[dict[str, Any], int]:
-        """(a message as it will be read, characters left out of it); see :meth:`shortened`.
+        self, messages: Sequence[dict[str, Any]], system: Sequence[dict[str, Any]]
+    ) -> tuple[list[dict[str, Any]], int]:
+        """(messages as they will be read, characters left out of them); see :meth:`shortened`.
 
         ``system``: the system message of the conversation, or nothing.  Calls too long to be read whole are read as
         text.
         """
-        text, n_ctx = told(message), self.plan.n_ctx
-        if message["role"] == "system" or self.plan.overflow == "stop" or n_bytes(text) <= n_ctx // 2:
-            return message, 0
+        n_ctx, found, left_out = self.plan.n_ctx, list(messages), 0
         around = [*system, {"role": "user", "content": ""}]
-        # Calls are counted as the template writes them: their JSON may be written in another way than it was given.
-        calls = message.get("tool_calls")
-        if calls and n_bytes(text) <= 64 * n_ctx and len(self.encode([*around, message])) <= n_ctx:
-            return message, 0
-        short, left_out = self.shortened(text, len(self.encode(around)))
-        return (message if short == text else {"role": message["role"], "content": short}), left_out
+
+        @cache
+        def n_around() -> int:
+            return len(self.encode(around))
+
+        for i, message in enumerate(messages):
+            text = message_text(message)
+            if message["role"] == "system" or self.plan.overflow == "stop" or n_bytes(text) <= n_ctx // 2:
+                continue
+            # Calls are counted as the template writes them: their JSON may be written in another way than it was given.
+            calls = message.get("tool_calls")
+            if calls and n_bytes(text) <= 64 * n_ctx and len(self.encode([*around, message])) <= n_ctx:
+                continue
+            short, n = self.shortened(text, n_around())
+            left_out += n
+            if short != text:
+                found[i] = {"role": message["role"], "content": short}
+        return found, left_out
 
     def shortened(self, text: str, around: int) -> tuple[str, int]:
         """(the text, or only its beginning and its end if it alone is longer than a context that slides; characters
@@ -100,7 +119,7 @@ def refuse_long(
     it, of which not all are encoded: tokens take many times the memory of their letters.
     """
     n_ctx, far, help = plan.n_ctx, 64 * plan.n_ctx, "a shorter one or a larger --ctx helps"
-    texts = [told(each) for each in messages]
+    texts = [message_text(each) for each in messages]
     for message, text in zip(messages, texts, strict=True):
         if message["role"] == "system" and n_bytes(text) > n_ctx:
             _refuse_more(model, [text], n_ctx, "the system prompt", help)
@@ -123,10 +142,10 @@ def refuse_full(plan: KVPlan, ids: Sequence[int]) -> None:
     """Raise ContextFull for a prompt that is longer than a context that does not slide."""
     if plan.overflow == "stop" and len(ids) > plan.n_ctx:
         raise ContextFull(f"the prompt has {len(ids)} tokens, the context {plan.n_ctx}; a larger --ctx or --overflow "
-                          "slide helps")  # fmt: skip
+                          "slide helps")
 
 
-def told(message: Mapping[str, Any]) -> str:
+def message_text(message: Mapping[str, Any]) -> str:
     """All text of a message that a template may write: its content, and its calls, of which arguments may be JSON."""
     content, calls = message.get("content"), message.get("tool_calls")
     text = content if isinstance(content, str) else ""

@@ -4,65 +4,72 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 import time
 from array import array
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edge.cache.space import KVSpace
-from edge.cache.state import KVState, Talk, common
-from edge.errors import EdgeError, MemoryRefused, UsageError
+from edge.cache.state import LEAST_CHUNK, ConversationState, KVState, common
+from edge.errors import Busy, EdgeError, MemoryRefused, UsageError
 from edge.prompt.interrupt import Interrupted, interruptible
 from edge.session.answer import Answer, Outcome, write
+from edge.session.answer_options import PreparedCall, check_messages, check_text
 from edge.session.logprobs import Scored, scores
-from edge.session.preparing import Preparer
-from edge.session.prompting import Prompting, common_messages, refuse_full, refuse_long
-from edge.session.request import Prepared, check_text
+from edge.session.prompting import PromptEncoder, common_messages, refuse_full, refuse_long
+from edge.session.read_again import RUN, Again, read_again, repeated
 from edge.session.scheduler import Scheduler
-from edge.session.usage import Timings, Usage, stats_line
-from edge.threads import refuse_after_fork
+from edge.session.usage import ContextUse, Timings, Usage, stats_line
+from edge.threads import anew, refuse_after_fork
 
 if TYPE_CHECKING:
-    from edge.cache.parking import Parked
     from edge.cache.store import Store
-    from edge.session.admission import Place
+    from edge.session.admission import Slot
     from edge.session.answer import Work
+    from edge.session.preparing import Preparer
     from edge.session.scheduler import Need
 
 
 class Session:
     """One conversation, made by :meth:`edge.engine.Engine.session`.  One caller at a time, except :meth:`cancel`.
 
-    Use it in programs that ask and read answers.  Use :class:`edge.session.conversation.Conversation`, which holds a
-    Session, if a person can also ask for another answer or should see how full the context is.
-
     ``messages``: the conversation as dictionaries with ``role`` and ``content``.  It may be edited between calls; the
     next call reads it from the first difference.
     """
 
-    def __init__(self, space: KVSpace, scheduler: Scheduler, store: Store, system: str | None = None) -> None:
+    def __init__(
+        self, space: KVSpace, scheduler: Scheduler, store: Store, preparer: Preparer, system: str | None = None,
+        examples: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         self.model = space.model
         self.plan = space.plan
-        self.messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
+        self._examples = check_messages(examples) if examples else []  # as the system prompt, they stay
+        self.messages: list[dict[str, Any]] = [
+            *([{"role": "system", "content": system}] if system else []), *map(dict, self._examples)]
         self.forgotten = 0  # oldest messages that no longer fit and are not part of the prompt any more
         self.seed = int.from_bytes(os.urandom(8), "little")  # of the random numbers in use
         self.state: KVState | None = None  # allocated on first use
         self.known = 0  # messages of the latest chat() that this session, or the conversation it continued, had before
-        self.parked: Parked | None = None  # what parking, or coming back from it, took last
         self.patient = False  # nobody waits for the next token of its answers, as in a batch
         self._space = space
         self._scheduler = scheduler
         self._admission = scheduler.admission
-        self._preparer = Preparer(self.model, self.plan)
+        self._preparer = preparer
         self._store = store
-        self._outcome = Outcome()  # of the latest call
-        self._running: Outcome | None = None
-        self._prompting = Prompting(self.model, self.plan)  # of the latest call
-        self._beginning: tuple[Any, array[int]] | None = None  # tokens of a system prompt: of the latest one
+        self.outcome = Outcome()  # of the latest call: its usage, timings, finish_reason ...
+        self._running: Outcome | None = None  # of what holds the session
+        self._doing = ""  # what that is
+        self._prompting = PromptEncoder(self.model, self.plan)  # of the latest call
+        self._again = 0  # times that the last question was answered anew
         self._seeded = False  # the random numbers are those of a seed that a caller gave
         self._parked_at: str | None = None
+        self._typed = False  # a question was read ahead that was not asked yet
+        self._edited = 0  # tokens of it that were read again because it was edited
         self._closed = False
+        self._taking = anew(self, "_taking", threading.Lock)  # of two threads one gets the session
 
     # ---- what callers do --------------------------------------------------------------------------------------------
 
@@ -75,7 +82,8 @@ class Session:
         temperature, top_k, top_p, min_p, repeat_penalty, repeat_last_n, presence_penalty, frequency_penalty, seed: how
         tokens are chosen, see :class:`edge.Sampling`; ``sampling`` sets all of them, the others override it.
         stop: texts that end the answer and are not part of it.
-        by: "token", "word", "sentence" or "all", the size of the pieces.
+        by: "token", "word", "clause", "sentence" or "all", the size of the pieces; with "clause" the first piece ends
+        with a clause, so that speech begins early, and the others are sentences.
         logprobs: record the log probability of every token and of this many of the likeliest; see ``Answer.logprobs``.
         timeout: seconds, including the caller's own time between pieces.
         schema (a JSON schema as text or dictionary, a dataclass or a pydantic model), regex (Rust's, of the whole
@@ -84,6 +92,8 @@ class Session:
         tools: functions the model may call, as a list in OpenAI's form or
         :class:`edge.constrain.functions.Functions`; see :attr:`Answer.calls`.  Together with a form the answer is a
         call or a text of that form.
+        shared: number of characters at the beginning of the text that are the program's own, such as a file: what is
+        read of them is kept for other questions, as a system prompt is.
         think: ask the model to think before it answers, or not to, if it can; None: as it was loaded.
         thinking_budget: tokens after which its thoughts are ended and the answer begins.
         ignore_eos: continue after the model's end token, for measurements.
@@ -95,9 +105,24 @@ class Session:
         the context slides and the text is longer than all of it, only its beginning and end are read: see
         :attr:`Answer.left_out`.
         """
-        check_text(text)
         self._not_busy()
-        return self._answer(Prepared(self._preparer.turn(options)), question=text)
+        answer = self._answer(self._preparer.ask(text, options))
+        self._again = 0
+        return answer
+
+    def regen(self, **options: Any) -> Answer:
+        """Answer the last question again, with other random numbers; options as in :meth:`ask`.  Raises UsageError if
+        there is none.
+        """
+        question = next((each["content"] for each in reversed(self.messages) if each["role"] == "user"), None)
+        if question is None:
+            raise UsageError("there is no question to answer again")
+        again = self._again + 1
+        sampling = (options.pop("sampling", None) or self.model.sampling).reseeded(again)
+        answer = self.ask(question, sampling=sampling, **options)  # refuses bad options, does not run yet
+        self.undo()
+        self._again = again
+        return answer
 
     def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Answer:
         """Answer a whole conversation, which replaces ``messages``; the part already read is not read again.
@@ -108,7 +133,9 @@ class Session:
         ``messages``: dictionaries with ``role`` ("system", "user" or "assistant") and ``content``; the last is the
         question, or the result of a call (role "tool") after the assistant's message with its ``tool_calls``, or the
         assistant's: then the answer continues its text, without thoughts, and a form of the answer is refused.
-        Options as in :meth:`ask`.
+        Options as in :meth:`ask`; and ``partial``, with ``max_tokens`` 0: the last message is still being written, so
+        only what is certain of it is read, as by :meth:`read_ahead`; ``usage.prompt`` tokens are then known of a prompt
+        that begins so, 0: nothing was read, as other answers run or wait.
         """
         self._not_busy()
         return self._answer(self._preparer.call(messages, None, options))
@@ -122,14 +149,14 @@ class Session:
         self._not_busy()
         return self._answer(self._preparer.call(None, prompt, options))
 
-    def answer(self, call: Prepared, place: Place | None = None) -> Answer:
+    def answer(self, call: PreparedCall, slot: Slot | None = None) -> Answer:
         """Answer a call that :meth:`edge.engine.Engine.prepare` returned.  One with a form is answered once; see
-        Prepared.changed.  ``place``: that of the call, which the caller returns; None: it enters here.
+        PreparedCall.changed.  ``slot``: that of the call, which the caller returns; None: it enters here.
         """
         self._not_busy()
-        if call.request.constraint is None:
-            call = dataclasses.replace(call, request=self._preparer.constrained(call.request))
-        return self._answer(call, place=place)
+        if call.options.constraint is None:
+            call = dataclasses.replace(call, options=self._preparer.constrained(call.options))
+        return self._answer(call, slot)
 
     def choose(self, question: str, options: Sequence[str]) -> list[Scored]:
         """The probability of each of the given answers to a question, the likeliest first.
@@ -152,7 +179,7 @@ class Session:
             check_text(each)
             if not each:
                 raise UsageError("has an empty text", argument="options")
-        outcome = self._outcome = Outcome()
+        outcome = self.outcome = Outcome()
         return sorted(self._scheduler.drive(self._score(outcome, question, options)), key=lambda each: -each.logprob)
 
     def score(self, question: str, answer: str) -> Scored:
@@ -164,8 +191,21 @@ class Session:
 
         Raises ContextFull as :meth:`ask`.
         """
-        outcome = self._outcome = Outcome()
+        outcome = self.outcome = Outcome()
         return self._scheduler.drive(self._warm(outcome))
+
+    def read_ahead(self, text: str, stop: Callable[[], bool] = lambda: False) -> int:
+        """Read what the prompt of the next question will begin with, if the question begins with ``text``; see
+        :mod:`edge.session.read_ahead`.  Returns the number of tokens that are now held.
+
+        ``stop``: asked before each small step.  Nothing is read while other answers run or wait, it ends as soon as one
+        comes, and it drops no tokens from the cache.  Raises ContextFull as :meth:`ask`.
+        """
+        latest = self.outcome
+        try:
+            return self._scheduler.drive(self._read_ahead(Outcome(), text, stop))
+        finally:
+            self.outcome = latest
 
     def undo(self) -> str | None:
         """Remove the last question and its answer.  Returns the question, or None if there is none.
@@ -173,7 +213,8 @@ class Session:
         Raises UsageError while an answer runs.
         """
         self._not_busy()
-        for at in range(len(self.messages) - 1, -1, -1):
+        self._again = 0
+        for at in range(len(self.messages) - 1, self._first + self._n_examples - 1, -1):
             if self.messages[at]["role"] == "user":
                 question = self.messages[at]["content"]
                 del self.messages[at:]
@@ -183,14 +224,14 @@ class Session:
         return None
 
     def clear(self) -> None:
-        """Start a new conversation with the same system prompt.  Raises UsageError while an answer runs."""
+        """Start a new conversation with the same system prompt and examples.  Raises UsageError during an answer."""
         self._not_busy()
-        self.messages = self.messages[:1] if self.system is not None else []
-        self.forgotten = 0
+        self.messages = [*self.messages[: self._first], *map(dict, self._examples)]
+        self.forgotten = self._again = 0
 
     def cancel(self) -> None:
         """End the running call at the next token or chunk of prompt; from any thread or signal handler."""
-        self._outcome.cancelled = True
+        self.outcome.cancelled = True
         running = self._running
         if running is not None:
             running.cancelled = True
@@ -200,35 +241,30 @@ class Session:
 
         A power failure leaves the complete old file or the new one.  Raises UsageError while an answer runs, or
         if the file cannot be written or is not a session file.  Raises Busy if another process is writing it, and
-        EdgeError if the disk is full or fails.
+        EdgeError if the disk is full or fails.  A call that comes meanwhile, from another thread, is refused.
         """
-        from edge.cache import codec
+        with self._held(Outcome(), "being saved; try again when that is done"):
+            self._write(path)
 
-        self._not_busy()
-        if self._parked_at:
-            self.state = self._unpark()
-        state = self.state
-        taken = state is not None and self._space.take(state)
-        try:
-            if state is not None and taken:
-                state.check()
-            codec.save(self._space, path, state, Talk(self.messages, self.forgotten, self.seed))
-        finally:
-            if state is not None and taken:
-                self._space.release(state)
-
-    def park(self, path: str | os.PathLike[str]) -> Parked:
+    def park(self, path: str | os.PathLike[str]) -> None:
         """Save to a file and free the KV pages; the next call reads them back.
 
         Raises the same errors as :meth:`save`; the session is then not parked.
         """
-        from edge.cache.parking import Parked
+        with self._held(Outcome(), "being parked; try again when that is done"):
+            self._write(path)
+            self.state, self._parked_at = None, os.path.abspath(os.fspath(path))
 
-        begun = time.perf_counter()
-        self.save(path)
-        self.state, self._parked_at = None, os.path.abspath(os.fspath(path))
-        self.parked = Parked.since(self._parked_at, begun)
-        return self.parked
+    def _write(self, path: str | os.PathLike[str]) -> None:
+        """Save a session that is held."""
+        from edge.cache import codec
+
+        if self._parked_at:
+            self.state = self._unpark()
+        state = self.state
+        if state is not None and self._space.take(state):
+            self._without_typed(state)
+        codec.save(self._space, path, state, ConversationState(self.messages, self.forgotten, self.seed))
 
     def set_aside(self) -> None:
         """Keep the conversation in the engine's store (edge/cache/store.py), where any session whose prompt continues
@@ -239,10 +275,18 @@ class Session:
         if len(self.messages) < 2 or state is None or not self._space.take(state):
             return
         try:
-            state.check()
+            self._without_typed(state)
             self._store.set_aside(state, self.messages, self.forgotten)
         finally:
             self._space.release(state)
+
+    def _without_typed(self, state: KVState) -> None:
+        """Check the state, and remove what was read of a question that was never asked: it goes into no file."""
+        state.check()
+        typed, self._typed, self._edited = self._typed, False, 0
+        n = common(state.tokens, state.splice(self._next())) if typed else len(state.tokens)
+        if n < len(state.tokens):
+            state.crop(n)
 
     def _unpark(self) -> KVState | None:
         """The state from the file; None if the file is missing or damaged: the conversation is then read again.
@@ -250,21 +294,17 @@ class Session:
         Raises MemoryRefused if there is not enough memory for it.
         """
         from edge.cache import codec
-        from edge.cache.parking import Parked
 
         path, self._parked_at = self._parked_at or "", None
-        begun = time.perf_counter()
         try:
-            state, _ = codec.load(self._space, path)
-            self.parked = Parked.since(path, begun)
-            return state
+            return codec.load(self._space, path)[0]
         except MemoryRefused:
             self._parked_at = path
             raise
         except (EdgeError, OSError):
             return None
 
-    def resume(self, state: KVState, talk: Talk) -> None:
+    def resume(self, state: KVState, talk: ConversationState) -> None:
         """Continue from a saved session."""
         self.state = state
         self._space.release(state)
@@ -305,29 +345,10 @@ class Session:
         return 0 if self.system is None else 1
 
     @property
-    def finish_reason(self) -> str | None:
-        """Why the latest answer ended, see :class:`edge.session.answer.Answer`."""
-        return self._outcome.finish_reason
-
-    @property
-    def whole(self) -> bool:
-        """Whether the latest answer has the form that was asked for, see :class:`edge.session.answer.Answer`."""
-        return self._outcome.whole
-
-    @property
-    def usage(self) -> Usage:
-        """Token counts of the latest answer, or of :meth:`warm`."""
-        return self._outcome.usage
-
-    @property
-    def timings(self) -> Timings:
-        """Times of the latest answer, in seconds."""
-        return self._outcome.timings
-
-    @property
-    def left_out(self) -> int:
-        """Number of characters of the latest question that were not read, see :class:`edge.session.answer.Answer`."""
-        return self._outcome.left_out
+    def _n_examples(self) -> int:
+        """Number of messages after the system prompt that are the examples; 0 if they were edited."""
+        first, n = self._first, len(self._examples)
+        return n if self.messages[first : first + n] == self._examples else 0
 
     @property
     def n_tokens(self) -> int:
@@ -336,13 +357,28 @@ class Session:
 
     @property
     def held(self) -> int:
-        """Number of these tokens that the conversation as it is now begins with: fewer after an undo, of which the KV
-        cache learns with the next prompt.
+        """Number of tokens of the conversation as it is now: after an undo or with another system prompt not those of
+        the KV cache, which learns of it with the next prompt.
         """
         if self.state is None or not self.messages:
             return 0
         asked = self.messages[-1]["role"] == "user"  # an example that was added
-        return common(self.state.tokens, self.state.splice(self._encode(self.messages) if asked else self._next()))
+        tokens, ids = self.state.tokens, self.state.splice(self._encode(self.messages) if asked else self._next())
+        return len(ids) if common(tokens, ids) < len(tokens) else len(tokens)
+
+    @property
+    def turns(self) -> int:
+        """Number of questions asked so far."""
+        return sum(message["role"] == "user" for message in self.messages)
+
+    @property
+    def context(self) -> ContextUse:
+        """The use of the context, in tokens."""
+        plan, seen = self.plan, self.held
+        evicted = min(self.evicted, seen)
+        room = plan.window + plan.sinks if plan.window else plan.n_ctx
+        used = min(seen - evicted, room)
+        return ContextUse(used, room - used, min(plan.sinks, used), evicted, self.forgotten)
 
     @property
     def evicted(self) -> int:
@@ -361,23 +397,23 @@ class Session:
 
     def stats_line(self) -> str:
         """Statistics of the latest answer, in one line of fixed format."""
-        from pyx.memory import rss
+        from edge.machine.linux import rss
 
-        return stats_line(self.usage, self.timings, self.plan, rss()["rss"], self.evicted)
+        return stats_line(self.outcome.usage, self.outcome.timings, self.plan, rss()["rss"], self.evicted)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "answering" if self._running else "parked" if self._parked_at else "idle"
+        state = "closed" if self._closed else "busy" if self._running else "parked" if self._parked_at else "idle"
         return f"<Session of {self.model.config.name}: {len(self.messages)} messages, {self.n_tokens} tokens, {state}>"
 
     # ---- one call ---------------------------------------------------------------------------------------------------
 
     def _warm(self, outcome: Outcome) -> Generator[Need, None, int]:
         """Read what the next turn begins with.  Returns the number of tokens held."""
-        with self._entered(outcome) as place:
+        with self._entered(outcome) as slot:
             refuse_long(self.model, self.plan, self.messages, self._prompting.form)
-            while not place.granted and not outcome.interrupted():
-                yield place
-            if not place.granted:
+            while not slot.granted and not outcome.interrupted():
+                yield slot
+            if not slot.granted:
                 return self.n_tokens
             state = self._begin()
             ids = state.splice(self._next())
@@ -391,15 +427,63 @@ class Session:
             outcome.usage, outcome.finish_reason = Usage(len(ids), cached), "length"  # as an answer of no tokens
             return len(state.tokens)
 
+    def _read_ahead(
+        self, outcome: Outcome, text: str = "", stop: Callable[[], bool] = lambda: False,
+        call: PreparedCall | None = None, slot: Slot | None = None,
+    ) -> Generator[Need, None, int]:
+        """Read what the next prompt begins with: a question that begins with ``text``, or a call, which brings its
+        messages.  Returns the number of tokens held.
+        """
+        begun, sent, slides = time.perf_counter(), call is not None, self.plan.overflow != "stop"
+        outcome.finish_reason = "length"  # as an answer of no tokens
+        with suppress(Busy), self._entered(outcome, slot, partial(setattr, outcome, "cancelled", True)) as slot:
+            if not slot.granted:
+                return self.n_tokens
+            if call is None:
+                refuse_long(self.model, self.plan, self.messages, self._prompting.form)
+                state = self._begin()
+                ids = self._next(text)
+            else:
+                call, options = self._preparer.encoded(call), call.options
+                if options.timeout is not None:
+                    outcome.deadline = begun + options.timeout
+                assert call.messages is not None and call.ids is not None
+                if slides and call.messages[: len(self.messages)] != self.messages:
+                    return self.n_tokens  # what is here could not be made again
+                state = self._begin()
+                self._prompting = PromptEncoder(self.model, self.plan, options.form, options.think)
+                self._take_over(call.messages)
+                ids = call.ids
+            written = not sent or slides
+            own = state.splice(ids) if written else ids
+            if len(own) > self.plan.kept_whole or state.evicted or sent and self.forgotten:
+                return self.n_tokens
+            cached, n = common(state.tokens, own), len(own)
+            if cached < n:
+                typed, self._typed, before = self._typed, True, state.tokens[cached:]
+                own = self._recall(state, ids, written, sent and slides)
+                share = self._shared(own) if self._store.on else 0
+                cached, reason = yield from state.prefill(
+                    own, lambda: "cancelled" if stop() else outcome.interrupted(),
+                    None if call is None else call.options.on_prefill, False, share, shared=self._store.add,
+                    chunk=LEAST_CHUNK)
+                n, outcome.finish_reason = len(state.tokens), reason or "length"
+                if typed and (again := repeated(before, state.tokens[cached:])):
+                    outcome.again = Again(again, "edited")
+                    self._edited += 0 if sent else again  # what was sent has told it
+            outcome.usage, outcome.timings = Usage(n, cached), Timings(time.perf_counter() - begun)
+            return len(state.tokens)
+        return self.n_tokens
+
     def _score(
         self, outcome: Outcome, question: str, options: Sequence[str]
     ) -> Generator[Need, None, list[Scored]]:
         """Read the question, then each option after it."""
-        with self._entered(outcome) as place:
+        with self._entered(outcome) as slot:
             messages = [*self.messages, {"role": "user", "content": question}]
             refuse_long(self.model, self.plan, messages, self._prompting.form)
-            while not place.granted:
-                yield place
+            while not slot.granted:
+                yield slot
             state = self._begin()
             ids = self._recall(state, self._encode(messages), True)
             yield from state.prefill(ids, lambda: None)
@@ -420,32 +504,48 @@ class Session:
         if found is None:
             return own
         state.adopt(found.tokens, found.kv, found.sampled)
-        self.known = max(self.known, common_messages(found.messages, self.messages))
+        if found.talk is not None:
+            self.known = max(self.known, common_messages(found.talk.messages, self.messages))
         return state.splice(ids) if by_anyone else own
 
     def _not_busy(self) -> None:
         refuse_after_fork()
         if self._running is not None:
-            raise UsageError("the session is still answering: finish or close its answer first")
+            raise UsageError(f"the session is {self._doing}")
         if self._closed or self.model.closed:
             raise UsageError("the session is closed")
 
     @contextmanager
-    def _entered(self, outcome: Outcome, place: Place | None = None) -> Iterator[Place]:
-        """Take the session, and a place among the running answers unless the caller has one."""
-        self._not_busy()
-        entered = [] if place is not None else self._admission.enter()
-        self._running = self._outcome = outcome
+    def _held(self, outcome: Outcome, doing: str) -> Iterator[None]:
+        """Hold the session, so that nothing else is done with it.  Raises UsageError if something is."""
+        with self._taking:
+            self._not_busy()
+            self._running, self._doing = outcome, doing
         try:
-            yield place or entered[0]
+            yield
         finally:
             if self.state is not None:
                 self._space.release(self.state)
             self._running = None
             if self._closed:
                 self.state = None
+
+    @contextmanager
+    def _entered(
+        self, outcome: Outcome, slot: Slot | None = None, stop: Callable[[], object] | None = None
+    ) -> Iterator[Slot]:
+        """Hold the session, and a slot among the running answers unless the caller has one.  ``stop``: see Admission.
+        """
+        self._not_busy()
+        entered = [] if slot is not None else self._admission.enter(stop=stop)
+        try:
+            with self._held(outcome, "still answering: finish or close its answer first"):
+                self.outcome = outcome
+                yield slot or entered[0]
+        finally:  # the session is free before the next call gets the slot
             for each in entered:
                 self._admission.leave(each)
+            self._store.flush()
 
     def _begin(self) -> KVState:
         """The state, reserved for this call; memory is allocated on first use."""
@@ -461,55 +561,81 @@ class Session:
         state.patient = self.patient
         return state
 
-    def _answer(self, call: Prepared, question: str | None = None, place: Place | None = None) -> Answer:
-        outcome = self._outcome = Outcome(call.request.spec, call.request.form)
-        return Answer(self._work(call, outcome, question, place), self._scheduler, outcome)
+    def _answer(self, call: PreparedCall, slot: Slot | None = None) -> Answer:
+        options = call.options
+        outcome = self.outcome = Outcome() if options.partial else Outcome(options.spec, options.form)
+        work: Work = self._read_ahead(outcome, call=call, slot=slot) if options.partial else self._work(
+            call, outcome, slot)
+        return Answer(work, self._scheduler, outcome)
 
-    def _work(self, call: Prepared, outcome: Outcome, question: str | None, place: Place | None) -> Work:
-        """The whole of a call: an answer to its messages, which replace those of the session, or a continuation of its
-        raw prompt; with ``question``, the next turn of the conversation.
+    def _work(self, call: PreparedCall, outcome: Outcome, slot: Slot | None) -> Work:
+        """The whole of a call: an answer to its messages, which replace those of the session, the next turn of the
+        conversation, or a continuation of a raw prompt.
         """
-        begun, request, model = time.perf_counter(), call.request, self.model
-        outcome.deadline = None if request.timeout is None else begun + request.timeout
+        begun, options, model, question = time.perf_counter(), call.options, self.model, call.question
+        outcome.deadline = None if options.timeout is None else begun + options.timeout
         begun -= call.seconds
         asked, begun_text = False, ""
-        with self._entered(outcome, place) as place:
+        with self._entered(outcome, slot) as slot:
             try:
                 with interruptible(outcome.interrupted):
                     if question is None:
                         call = self._preparer.encoded(call)
                     else:
                         asking = {"role": "user", "content": question}
-                        refuse_long(model, self.plan, [*self.messages, asking], request.form)
-                while not place.granted:
+                        refuse_long(model, self.plan, [*self.messages, asking], options.form)
+                while not slot.granted:
                     if reason := outcome.interrupted():
                         outcome.finish_reason = reason
                         return
-                    yield place
+                    yield slot
                 state = self._begin()
-                self._prompting = prompting = Prompting(model, self.plan, request.form, request.think)
+                typed, self._typed, edited, self._edited = self._typed, False, self._edited, 0
+                self._prompting = prompting = PromptEncoder(model, self.plan, options.form, options.think)
                 with interruptible(outcome.interrupted):
                     ids, outcome.left_out = call.ids, call.left_out
                     if call.messages is not None:
-                        if call.messages[: len(self.messages)] != self.messages:
-                            self.forgotten = 0  # another conversation: all of it counts again
-                        self.known = common_messages(self.messages, call.messages)
-                        self.messages = list(call.messages)
+                        self._take_over(call.messages)
                         begun_text = self.messages[-1]["content"] if self.messages[-1]["role"] == "assistant" else ""
                     elif question is not None:
-                        asking, outcome.left_out = prompting.fitting(asking, self.messages[: self._first])
-                        self.messages.append(asking)
+                        fitting, outcome.left_out = prompting.fitting([asking], self.messages[: self._first])
+                        self.messages += fitting
                     asked = call.messages is not None or question is not None
+                    known = array("i") if typed else state.written  # what was typed may have been edited
                     ids = self._chat_prompt(state, ids) if asked or ids is None else self._recall(state, ids, False)
-                    share = self._shared(ids) if asked and self._store.on else 0
+                    text = question[: options.shared] if question and not outcome.left_out else ""
+                    share = self._shared(ids, text) if asked and self._store.on else 0
                 refuse_full(self.plan, ids)
-                self._reseed(state, request.sampling.seed)
-                yield from write(model, self.plan, state, ids, request, outcome, begun, share, self._store.add)
+                outcome.again = self._why(known, state, ids, share, asked)
+                if outcome.again is None and edited:
+                    outcome.again = Again(edited, "edited")
+                self._reseed(state, options.sampling.seed)
+                yield from write(model, self.plan, state, ids, options, outcome, begun, share, self._store.add)
             except Interrupted as early:
                 outcome.finish_reason = early.reason
             finally:
                 if asked:
                     self._keep(outcome, begun_text)
+
+    def _why(self, known: array[int], state: KVState, ids: array[int], share: int, asked: bool) -> Again | None:
+        """Why tokens of the prompt are read again.  ``known``: the tokens that this session held before it."""
+        held = min(common(state.tokens, ids), len(ids) - 1)
+        messages = self.messages if asked else []
+        n = len(messages) - bool(messages and messages[-1]["role"] == "assistant")  # that answer goes on
+        facts = held, n, self.forgotten if asked else 0, asked and self.system is not None, self.model.stop_ids
+        found = read_again(known, ids, *facts)
+        if found is None and self._store.on and len(ids) - held >= 2 * RUN:
+            found = read_again(self._store.nearest(ids), ids, *facts, stored=True)
+            if found is None and held < share and share in self._store.foreign():
+                found = Again(share - held, "file")
+        return found or (None if held else Again(len(ids), "new"))
+
+    def _take_over(self, messages: list[dict[str, Any]]) -> None:
+        """Continue with the messages that a caller sends."""
+        if messages[: len(self.messages)] != self.messages:
+            self.forgotten = 0  # another conversation: all of it counts again
+        self.known = common_messages(self.messages, messages)
+        self.messages = list(messages)
 
     def _keep(self, outcome: Outcome, begun: str) -> None:
         """Add the answer to the conversation; a turn without any is removed.  ``begun``: the answer that it continues.
@@ -545,24 +671,25 @@ class Session:
         first = self._first
         return self._prompting.encode(messages[:first] + messages[first + self.forgotten :])
 
-    def _next(self) -> array[int]:
-        """What is known of the next prompt before its question: what those of two different ones have in common."""
-        a, b = (self._encode([*self.messages, {"role": "user", "content": question}]) for question in ("a", "1"))
-        return a[: common(a, b)]
+    @property
+    def _operators(self) -> list[dict[str, Any]]:
+        """The messages that the operator wrote, with which other conversations begin, too: system prompt, examples."""
+        return self.messages[: self._first + self._n_examples]
 
-    def _shared(self, ids: array[int]) -> int:
-        """The number of tokens of ``ids`` with which every conversation with this system prompt begins; 0 without
-        one.
+    def _next(self, text: str = "") -> array[int]:
+        """What is known of the next prompt, whose question begins with ``text``."""
+        first = self._first
+        messages = self.messages[:first] + self.messages[first + self.forgotten :]
+        if not text and messages == self._operators:
+            return self._preparer.beginning(self._prompting, messages)
+        return self._prompting.beginning(messages, text, " " * bool(text))
+
+    def _shared(self, ids: array[int], text: str = "") -> int:
+        """The number of tokens of ``ids`` with which other conversations begin, too: what the operator wrote, and the
+        beginning ``text`` of the first question.
         """
-        if self.system is None:
-            return 0
-        form = self._prompting.form
-        tools = None if form is None else (form.tools.choice == "none", [tool.given for tool in form.tools.tools])
-        of = (self.system, tools, self._prompting.think)
-        if self._beginning is None or self._beginning[0] != of:
-            a, b = (self._encode([self.messages[0], {"role": "user", "content": question}]) for question in ("a", "1"))
-            self._beginning = of, a[: common(a, b)]
-        return common(ids, self._beginning[1])
+        before = self._operators
+        return common(ids, self._preparer.beginning(self._prompting, before, text)) if before or text else 0
 
     def _chat_prompt(self, state: KVState, given: array[int] | None) -> array[int]:
         """The prompt for ``messages``; ``given``: that of all of them, if the caller has just sent them.
@@ -598,7 +725,7 @@ class Session:
         # How many of the latest turns fit?  Tried 1, 2, 4 ..., then halved: what is encoded stays near what is kept.
         fits, tried = 0, 1
         too_many = len(turns) + 1
-        while fits + 1 < too_many and not self._outcome.interrupted():
+        while fits + 1 < too_many and not self.outcome.interrupted():
             tried = min(2 * fits or 1, len(turns)) if too_many > len(turns) else (fits + too_many) // 2
             self.forgotten = turns[-tried]
             if len(self._encode(self.messages)) <= plan.n_ctx // 2:

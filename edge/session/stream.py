@@ -15,11 +15,14 @@ from edge.errors import UsageError
 if TYPE_CHECKING:
     from edge.prompt.tokenizer import Decoder
 
-BY = ("token", "word", "sentence", "all")
+BY = ("token", "word", "clause", "sentence", "all")
+LEAST_CLAUSE = 10  # characters; speech of less sounds chopped
 
 _WORD = re.compile(r"\s*\S+\s+")
 # An end of sentence: terminators, closing quotes or brackets, then space; or full-width terminators; or a line break.
 _END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?P<space>\s+)|[。！？]+[”’」』）]*|\s*\n\s*")
+# An end of a clause: a mark, closing quotes or brackets, then space; or a full-width mark.
+_CLAUSE = re.compile(r"(?:[,;:][\"'”’»)\]]*|\s[-–—])\s+|[，；：、]")
 _LAST_WORD = re.compile(r"[^\s(\[\"'“‘«]+$")
 _ABBREVIATIONS = frozenset("mr mrs ms dr prof st sr jr vs no fig approx e.g i.e cf p pp vol".split())
 
@@ -33,6 +36,9 @@ class Piece(NamedTuple):
     text: str
     ids: tuple[int, ...]  # the tokens whose text ends in this piece
     thought: bool = False  # part of what the model thinks before its answer
+
+    def __str__(self) -> str:
+        return self.text
 
     @property
     def bytes(self) -> bytes:
@@ -66,6 +72,12 @@ def sentence_end(text: str) -> int:
             continue
         return end
     return 0
+
+
+def clause_end(text: str) -> int:
+    """Length of the first clause of at least LEAST_CLAUSE characters, with the space after it; 0: there is none yet."""
+    ends = (match.end() for match in _CLAUSE.finditer(text))
+    return next((end for end in ends if len(text[:end].strip()) >= LEAST_CLAUSE), 0)
 
 
 def _is_abbreviation(before: str) -> bool:
@@ -144,16 +156,15 @@ class Stream:
     ``stopped``: whether a stop string was found; no part of it is passed on.  ``lead``: the text that a format puts
     before every answer (a blank after "Assistant:"); it is removed once.  ``thinks``: the answer may begin with
     thinking, which is passed on token by token and in which stop strings are ignored; ``marks``: the texts of the
-    tokens that begin and end it, which are control tokens of some vocabularies.
+    tokens that begin and end it, which are control tokens of some vocabularies.  ``ended_early``: the thoughts were
+    ended here, so the end that the model itself writes later is no text.
     """
 
     def __init__(
         self, decoder: Decoder, stop: Sequence[str] = (), by: str = "token", lead: str = "", thinks: bool = False,
         marks: Mapping[int, str] | None = None,
     ) -> None:
-        if by not in BY:
-            raise UsageError(f"is {by!r}", argument="by", hint=f"it must be one of {', '.join(BY)}")
-        self.stopped = False
+        self.stopped = self.ended_early = False
         self._decoder = decoder
         self._stop = tuple(stop)
         self._by = by
@@ -178,6 +189,9 @@ class Stream:
         text = self._decoder.push(token)
         if self._lead and text:
             text = self._without_lead(text)
+        if self.ended_early and (self._thoughts is None or self._thoughts.ended):
+            if self._marks.get(token, "").startswith("</"):
+                self.ended_early, text = False, ""
         if self._thoughts is not None:
             if not text and not self._thoughts.ended:
                 text = self._marks.get(token, "")
@@ -274,7 +288,11 @@ class Stream:
         if self._by == "word":
             match = _WORD.match(self._group)
             return match.end() if match else 0
-        return sentence_end(self._group) if self._by == "sentence" else 0
+        if self._by == "all":
+            return 0
+        sentence = sentence_end(self._group)
+        first = clause_end(self._group) if self._by == "clause" and not self._passed else 0
+        return min(first, sentence) if first and sentence else first or sentence
 
     def _piece(self, n: int) -> Piece:
         text, self._group = self._group[:n], self._group[n:]

@@ -1,11 +1,15 @@
-"""Usage and Timings of a call, and the line that prints both (docs/contract.md, stats_line)."""
+"""Usage and Timings of a call, the line that prints both (docs/contract.md, stats_line), and the use of the context."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from edge.amounts import human
-from edge.cache.config import KVPlan
+from edge.cache.plan import KVPlan
+
+if TYPE_CHECKING:
+    from edge.session.read_again import Again
 
 
 @dataclass(frozen=True)
@@ -28,8 +32,26 @@ class Timings:
     decode_seconds: float = 0.0  # from the first token to the last
 
 
+@dataclass(frozen=True)
+class ContextUse:
+    """The use of the context, in tokens."""
+
+    used: int  # attended now
+    free: int
+    sinks: int  # of the used ones, pinned at the beginning
+    evicted: int  # seen, but slid out of the window
+    forgotten: int  # messages that are not part of the prompt any more
+
+
+def extension(again: Again | None) -> dict[str, Any]:
+    """The key ``read_again`` of a usage; {} if nothing was."""
+    return {} if again is None or again.reason == "new" else {"read_again": again.facts}
+
+
 def stats_line(usage: Usage, timings: Timings, plan: KVPlan, rss: int, evicted: int = 0) -> str:
-    """One call in one line of fixed format.  ``rss`` in bytes; ``evicted`` tokens are shown if there are any."""
+    """One call in one line of fixed format.  ``rss``: bytes of this process in memory now; ``evicted`` tokens are shown
+    if there are any.
+    """
     read = _rate(usage.prompt - usage.cached, timings.prompt_seconds)
     wrote = _rate(usage.completion - 1, timings.decode_seconds)  # the first token comes out of the prompt
     drafts = f" ({usage.accepted} of {usage.drafted} drafted)" if usage.drafted else ""
@@ -39,7 +61,7 @@ def stats_line(usage: Usage, timings: Timings, plan: KVPlan, rss: int, evicted: 
         f" | first {timings.first_token_seconds:.1f} s"
         f" | kv {plan.n_ctx}/{plan.kv_type} {human(plan.kv_bytes)}"
         + (f", {evicted} dropped" if evicted else "")
-        + f" | rss {human(rss)}"
+        + f" | rss {human(rss)} of {human(plan.total_bytes)} planned"
     )
 
 

@@ -11,23 +11,31 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import threading
+import shutil
+import stat
+import tempfile
 import time
 import zlib
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from reprlib import repr as short
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from edge.errors import Busy, ContextFull, EdgeError, UsageError
-from edge.model.footprint import available_memory
+from edge.files import STANDARD, remove, stdin
+from edge.machine.memory import available_memory
+from edge.records import shares
 from edge.serve.calls import Refusal, bad, checked_text, refusal_of
 from edge.serve.protocols import openai
-from edge.threads import start
 
 if TYPE_CHECKING:
     from edge.engine import Engine
+    from edge.session.answer import Answer
     from edge.session.session import Session
+    from edge.session.stream import Piece
+    from edge.session.usage import Usage
 
 LINE_LIMIT = 4 << 20  # bytes of a request
 AT_ONCE = 8
@@ -47,7 +55,7 @@ class Summary(NamedTuple):
 
 
 class Batch:
-    """Answers the lines of an input file.
+    """Answers the lines of an input file.  ``source`` and ``output`` may be ``-``: standard input and output.
 
     As many answers run at the same time as the engine was loaded for (``parallel``), else AT_ONCE, or fewer if memory
     is short.  ``defaults``: options of every answer.
@@ -57,34 +65,40 @@ class Batch:
     """
 
     def __init__(
-        self, engine: Engine, source: str, target: str, *, resume: bool = False, defaults: dict[str, Any] | None = None
+        self, engine: Engine, source: str, output: str, *, resume: bool = False, defaults: dict[str, Any] | None = None
     ) -> None:
         self._engine = engine
         self._defaults = {"sampling": engine.model.sampling, **(defaults or {})}
         self.at_once = _fitting(engine)
-        self._lock = threading.Lock()  # of all below
         self._sessions: list[Session] = []
         self._stopped = False
-        self._failure: BaseException | None = None
+        self._ended: SimpleQueue[_Line] = SimpleQueue()
         self._answered = self._failed = self._tokens = 0
         self._synced = time.monotonic()
-        try:
-            self._source = open(source, "rb")
-        except OSError as error:
-            raise UsageError(f"cannot read {source}: {error.strerror}") from None
+        self._source = _opened(source)
         try:
             self.total = self._checked_names(source)
         except BaseException:
             self._source.close()
             raise
+        made = not os.path.lexists(output)
         try:
-            self._target = os.open(target, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            if output == STANDARD:
+                self._output = os.dup(1)
+            else:
+                self._output = os.open(output, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         except OSError as error:
             self._source.close()
-            raise UsageError(f"cannot write {target}: {error.strerror}") from None
+            raise UsageError(f"cannot write {output}: {error.strerror}") from None
+        #: a file that can be continued; not standard output, a pipe or a device
+        self.continues = output != STANDARD and stat.S_ISREG(os.fstat(self._output).st_mode)
         try:
-            self._done = self._begun(target, resume)
+            if resume and not self.continues:
+                raise UsageError(f"--resume reads what OUT has, and {output} is not a file")
+            self._done = self._begun(output, resume) if self.continues else bytearray(self.total + 1)
         except BaseException:
+            if made and self.continues:
+                remove(output)
             self.close()
             raise
 
@@ -96,23 +110,38 @@ class Batch:
         begun, before = time.monotonic(), sum(self._done)
         progress(before, self.total)
         work = ((number, line) for number, line in self._lines() if not self._done[number])
-        threads: list[threading.Thread] = []
+        self._sessions = [self._engine.session("") for _ in range(self.at_once)]
+        for session in self._sessions:
+            session.patient = True
+        free = list(self._sessions)
+        running = 0
         try:
-            for _ in range(self.at_once):
-                thread = threading.Thread(target=self._answer, args=(work,), name="batch")
-                start(thread)
-                threads.append(thread)
-            while any(thread.is_alive() for thread in threads):
-                threads[0].join(0.1)
-                threads = [thread for thread in threads if thread.is_alive()] or threads[:1]
+            while True:
+                while free and not self._stopped:
+                    number, line = next(work, (0, b""))
+                    if not number:
+                        break
+                    if self._begin(_Line(self._engine, number, line, free[-1], self._ended)):
+                        free.pop()
+                        running += 1
                 progress(before + self._answered + self._failed, self.total)
+                if not running:
+                    break
+                with suppress(Empty):
+                    ended = self._ended.get(timeout=0.1)
+                    running -= 1
+                    if self._go_on(ended):
+                        running += 1
+                    else:
+                        free.append(ended.session)
         finally:
             self.stop()
-            for thread in threads:
-                thread.join()
-        os.fsync(self._target)
-        if self._failure is not None:
-            raise self._failure
+            for _ in range(running):
+                self._ended.get()
+            for session in self._sessions:
+                session.close()
+        if self.continues:
+            os.fsync(self._output)
         seconds = time.monotonic() - begun
         return Summary(self.total, before, self._answered, self._failed, self._tokens, seconds)
 
@@ -125,7 +154,7 @@ class Batch:
     def close(self) -> None:
         """Close both files."""
         self._source.close()
-        os.close(self._target)
+        os.close(self._output)
 
     def __enter__(self) -> Batch:
         return self
@@ -137,7 +166,7 @@ class Batch:
 
     def _checked_names(self, source: str) -> int:
         """The number of lines.  Raises UsageError if none of them is a request, which is not a batch with mistakes, and
-        if two have the same custom_id: nobody could tell their answers apart.
+        if two have the same custom_id: nobody could distinguish their answers.
         """
         numbers: dict[str, int] = {}
         first, valid, number = None, False, 0
@@ -147,24 +176,24 @@ class Batch:
                 raise UsageError(f"{source}: requests {before} and {number} have the same custom_id, {short(name)}; "
                                  "each needs its own")
             if not valid:
-                refusal = _refusal(request)
-                first, valid = first or refusal, refusal is None
+                try:
+                    valid = bool(_checked(request))
+                except Refusal as refused:
+                    first = first or refused
         if number and not valid:
             raise UsageError(f"{source} has no valid request; request 1: {first}")
         return number
 
     def _begun(self, name: str, resume: bool) -> bytearray:
-        """A flag for each line (numbered from 1): whether the output answers it.  An incomplete line at the end of the
-        output is removed.
-        """
+        """A flag for each line (numbered from 1): whether the output answers it.  An incomplete last one is removed."""
         try:
-            fcntl.flock(self._target, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._output, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise Busy(f"another process writes to {name}") from None
         done, names, whole = bytearray(self.total + 1), array("I", bytes(4 * (self.total + 1))), 0
-        if os.fstat(self._target).st_size and not resume:
+        if os.fstat(self._output).st_size and not resume:
             raise UsageError(f"{name} is not empty; use --resume to continue it")
-        with open(self._target, "rb", closefd=False) as file:
+        with open(self._output, "rb", closefd=False) as file:
             file.seek(0)
             for line in file:
                 if not line.endswith(b"\n"):
@@ -177,7 +206,7 @@ class Batch:
         for number, line in self._lines():
             if done[number] and names[number] != _sum(_read(line)[0]):
                 raise UsageError(f"{name} belongs to another input: the custom_id of request {number} differs")
-        os.ftruncate(self._target, whole)
+        os.ftruncate(self._output, whole)
         return done
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
@@ -187,82 +216,130 @@ class Batch:
 
     # ---- the answers ------------------------------------------------------------------------------------------------
 
-    def _answer(self, work: Iterator[tuple[int, bytes]]) -> None:
-        """One thread: answers requests one after the other."""
-        try:
-            with self._engine.session("") as session:
-                session.patient = True
-                with self._lock:
-                    self._sessions.append(session)
-                while not self._stopped:
-                    with self._lock:
-                        number, line = next(work, (0, b""))
-                    if not number:
-                        return
-                    self._one(session, number, line)
-        except BaseException as error:
-            self._failure = error
-            self.stop()
+    def _begin(self, line: _Line) -> bool:
+        """Have a request answered.  Returns whether it is; otherwise its error is written."""
+        return self._checked_step(line, lambda: line.prepare(self._defaults))
 
-    def _one(self, session: Session, number: int, line: bytes) -> None:
-        head, tokens, status = f"{HEAD}{number}", 0, 200
-        name, request = _read(line)
+    def _go_on(self, line: _Line) -> bool:
+        """Begin the next choice of a request; after the last one write its line.  Returns whether one has begun."""
+        return self._checked_step(line, line.ended)
+
+    def _checked_step(self, line: _Line, step: Callable[[], tuple[dict[str, Any], int] | None]) -> bool:
+        tokens, status = 0, 200
         try:
-            if isinstance(request, Refusal):
-                raise request
-            answered, tokens = self._complete(session, head, *_checked(request))
-        except EdgeError as error:
-            if not isinstance(error, (UsageError, ContextFull)):
-                raise  # of the model or the machine: the lines behind it would fail, too
-            status, answered = _failed(error)
+            if (found := step()) is None and not self._stopped:
+                line.begin()
+                if self._stopped:
+                    line.session.cancel()
+                return True
+            answered, tokens = found or ({}, 0)
         except Exception as error:  # a refusal; or a bug, which must not cost the other lines their answers
-            status, answered = _failed(error)
+            if isinstance(error, EdgeError) and not isinstance(error, (UsageError, ContextFull)):
+                raise  # of the model or the machine: the lines behind it would fail, too
+            refusal = refusal_of(error)
+            status, answered = refusal.status, openai.error(refusal)
         if self._stopped:
-            return
+            return False
         written = {
-            "id": head,
-            "custom_id": name,
-            "response": {"status_code": status, "request_id": head, "body": answered},
+            "id": line.head,
+            "custom_id": line.name,
+            "response": {"status_code": status, "request_id": line.head, "body": answered},
             "error": None if status == 200 else answered["error"],
         }
         self._write(_encoded(written) + b"\n", status == 200, tokens)
-
-    def _complete(self, session: Session, head: str, url: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
-        """The body of a response, and the number of its tokens."""
-        call = (openai.chat if url.endswith("/chat/completions") else openai.completion)(body, self._defaults)
-        writer, choices, usages = openai.Writer(call, self._engine.config.name, head), [], []
-        for i, prepared in enumerate(call.prepare(self._engine)):
-            answer = session.answer(prepared)
-            if self._stopped:
-                session.cancel()
-            content, calls = answer.content, answer.calls
-            reason = "tool_calls" if calls else answer.finish_reason
-            logprobs = [*answer.prompt_logprobs, *answer.logprobs]
-            choices.append(writer.choice(i, content, reason, logprobs, answer.thoughts, calls))
-            usages.append(answer.usage)
-        counts = openai.counts(usages, call.n)
-        return writer.whole(choices, openai.usage(*counts)), counts[2]
+        return False
 
     def _write(self, line: bytes, answered: bool, tokens: int) -> None:
-        with self._lock:
-            rest = memoryview(line)
-            try:
-                while rest:
-                    rest = rest[os.write(self._target, rest) :]
-                if time.monotonic() - self._synced > SYNC_SECONDS:
-                    os.fsync(self._target)
-                    self._synced = time.monotonic()
-            except OSError as error:
-                raise EdgeError(f"cannot write the answers: {error.strerror}; use --resume to continue later") from None
-            self._answered += answered
-            self._failed += not answered
-            self._tokens += tokens
+        rest = memoryview(line)
+        try:
+            while rest:
+                rest = rest[os.write(self._output, rest) :]
+            if self.continues and time.monotonic() - self._synced > SYNC_SECONDS:
+                os.fsync(self._output)
+                self._synced = time.monotonic()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            later = "; use --resume to continue later" if self.continues else ""
+            raise EdgeError(f"cannot write the answers: {error.strerror}{later}") from None
+        self._answered += answered
+        self._failed += not answered
+        self._tokens += tokens
 
 
-def _failed(error: Exception) -> tuple[int, dict[str, Any]]:
-    """(status, body of the response) for a request that cannot be answered."""
-    refusal = refusal_of(error)
-    return refusal.status, openai.error(refusal)
+class _Line:
+    """A request that is answered in one session, its choices one after the other; the scheduler writes them."""
+
+    def __init__(
+        self, engine: Engine, number: int, line: bytes, session: Session, ended: SimpleQueue[_Line]
+    ) -> None:
+        self.head = f"{HEAD}{number}"
+        self.name, self._request = _read(line)
+        self.session = session
+        self._engine = engine
+        self._ended = ended
+        self._answer: Answer | None = None  # the choice that is being written
+        self._error: BaseException | None = None
+        self._choices: list[dict[str, Any]] = []
+        self._usages: list[Usage] = []
+
+    def prepare(self, defaults: dict[str, Any]) -> None:
+        """Check and encode it.  Raises Refusal or EdgeError."""
+        url, body = _checked(self._request)
+        self._call = call = (openai.chat if url.endswith("/chat/completions") else openai.completion)(body, defaults)
+        self._writer = openai.Writer(call, self._engine.config.name, self.head)
+        try:
+            self._prepared = call.prepare(self._engine)
+        except (UsageError, ContextFull) as error:
+            raise refusal_of(error, call.sent) from None
+
+    def begin(self) -> None:
+        """Have the next choice written."""
+        self._answer = answer = self.session.answer(self._prepared[len(self._choices)])
+        answer.keep_all()
+        self._engine.scheduler.submit(answer.work, self)
+
+    def put(self, piece: Piece) -> bool:
+        """Called by the scheduler."""
+        return True
+
+    def end(self, error: BaseException | None, value: Any) -> None:
+        """Called by the scheduler."""
+        self._error = error
+        self._ended.put(self)
+
+    def ended(self) -> tuple[dict[str, Any], int] | None:
+        """(the body of the response, the number of its tokens); None: another choice is to be written.
+
+        Raises what ended the choice.
+        """
+        answer, self._answer = self._answer, None
+        if self._error is not None:
+            raise self._error
+        assert answer is not None
+        content, calls = answer.content, answer.calls
+        reason = "tool_calls" if calls else answer.finish_reason
+        logprobs = [*answer.prompt_logprobs, *answer.logprobs]
+        choice = self._writer.choice(len(self._choices), content, reason, logprobs, answer.thoughts, calls)
+        self._choices.append(choice | shares(answer.shares))
+        self._usages.append(answer.usage)
+        if len(self._choices) < len(self._prepared):
+            return None
+        counts = openai.counts(self._usages, self._call.n)
+        return self._writer.whole(self._choices, openai.usage(*counts)), counts[2]
+
+
+def _opened(source: str) -> BinaryIO:
+    """The input, which is read more than once: standard input is kept in a file without a name.  Raises UsageError."""
+    try:
+        if source != STANDARD:
+            return open(source, "rb")
+        kept = tempfile.TemporaryFile()
+        shutil.copyfileobj(stdin(), kept)
+        return kept
+    except OSError as error:
+        name = "standard input" if source == STANDARD else source
+        raise UsageError(f"cannot read {name}: {error.strerror}") from None
 
 
 def _encoded(value: Any) -> bytes:
@@ -322,19 +399,10 @@ def _read(line: bytes) -> tuple[str | None, dict[str, Any] | Refusal]:
     return name, request
 
 
-def _refusal(request: dict[str, Any] | Refusal) -> Refusal | None:
-    """Why this is not a request; None if it is one."""
-    if isinstance(request, Refusal):
-        return request
-    try:
-        _checked(request)
-    except Refusal as refused:
-        return refused
-    return None
-
-
-def _checked(request: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _checked(request: dict[str, Any] | Refusal) -> tuple[str, dict[str, Any]]:
     """(url, body).  Raises Refusal."""
+    if isinstance(request, Refusal):
+        raise request
     url, body = request.get("url", "/v1/chat/completions"), request.get("body")
     if request.get("method", "POST") != "POST" or url not in ("/v1/chat/completions", "/v1/completions"):
         raise Refusal(404, "a batch has POST /v1/chat/completions and /v1/completions", "not_found", "url")

@@ -13,9 +13,9 @@ first number.  They have the same prompt, each in its own pages; the measurement
 
 To write a token, all weights, the output head (of a two-stage head what was really needed) and the keys and values in
 the window are read once: ``token_bytes``.  If several conversations read the weights together, a token counts its share
-of them.  Before each repeat, a plain sum reads memory with the same threads: memory of the kind that the weights are
-in, and of 2 MiB pages, which are read faster on some machines.  ``read_rate`` is the best of all passes of the run, and
-``of_memory`` the share of it that writing reached.
+of them.  Before each repeat and after the last one, the memory's own speed is measured with as many threads
+(:mod:`edge.tools.yardstick`): of pages like those of the weights, and of 2 MiB pages.  ``read_rate`` is the best of the
+run, and ``of_memory`` the share of it that writing reached.
 """
 
 from __future__ import annotations
@@ -33,14 +33,22 @@ from typing import TYPE_CHECKING, Any
 
 from edge.amounts import median
 from edge.errors import UsageError
-from edge.model.board import Board
+from edge.machine.board import Board
+from edge.machine.linux import disk_read, huge_bytes, peak, rss
+from edge.tools.yardstick import MOST, Yardstick, measure
 
 if TYPE_CHECKING:
     from edge.engine import Engine
     from edge.sampling import Sampling
 
-#: bytes that the plain sum reads: more than the caches of a board, little of its memory
-YARDSTICK = 256 << 20
+#: bytes of memory that are read to measure its speed where there is a limit, of whose plan they are a part
+LIMITED_YARDSTICK = 32 << 20
+#: above this share there is no room for what a token does besides reading: the yardstick may be too short
+TOO_GOOD = 0.98
+#: rates of one run that lie further apart say little
+DRIFT = 0.15
+#: how often what is fastest is measured before the speeds are, until it is clear
+TUNES = 3
 #: above this ``of_memory`` is not noise: the weights are in the processor's caches
 CACHED = 1.25
 #: of the files that :meth:`Report.to_share` makes
@@ -68,7 +76,10 @@ class Row:
     ms_p95: float
     token_bytes: int  # read to write one token
     of_disk: float  # share of them that came from the disk
-    read_rate: float  # bytes per second of the summing loop, the best pass of the run
+    read_rate: float  # bytes per second that memory was read with as many threads, the best of the run
+    read_way: str  # how: Rate.words
+    stream_way: str  # how the weights were read: Stream.words
+    read_apart: float  # (most - least) / most of the rates of the run
     of_memory: float  # token_bytes * tg / read_rate
     kv_bytes: int
     rss_bytes: int
@@ -98,7 +109,8 @@ class Report:
         """What an owner of a board can give to others: the machine, the shape of the model and the speeds, as JSON
         values; no names that a person has given, no paths (docs/boards.md).
         """
-        names = [field.name for field in fields(Row) if not field.name.endswith(("_samples", "_bytes"))]
+        left_out = ("_samples", "_bytes", "_way", "_apart")
+        names = [field.name for field in fields(Row) if not field.name.endswith(left_out)]
         rows = [{name: getattr(row, name) for name in (*names, "token_bytes")} for row in self.rows]
         return {"format": SHARED, **self.header["shared"], "rows": rows}
 
@@ -151,6 +163,11 @@ class Report:
             f"{', of which a token reads a part' * any(row.head == 'two-stage' for row in rows)}",
             "",
         ]
+        several_threads = len({row.threads for row in rows}) > 1
+        ways = dict.fromkeys(
+            f"{f'{row.threads} threads: ' * several_threads}{row.read_way}" for row in rows if row.of_memory <= CACHED)
+        streams = dict.fromkeys(f"{f'{row.threads} threads: ' * several_threads}{row.stream_way}" for row in rows)
+        apart = max(row.read_apart for row in rows)
         wide = [max(map(len, (name, *columns[name]))) for name in shown]
         left = [name in ("isa", "weights", "head", "kv") for name in shown]
         for cells in (shown, None, *zip(*(columns[name] for name in shown))):
@@ -166,6 +183,11 @@ class Report:
             "ms: time per generated token; MB/token: what it reads: weights, output head and KV cache",
             *["from disk: the share of MB/token that was not in memory"] * any(row.of_disk >= 0.005 for row in rows),
             "GB/s: the fastest that the memory was read meanwhile; reached: the share of it that generation reached",
+            f"how it was read: {'; '.join(ways)}",
+            f"how the weights were read: {'; '.join(streams)}",
+            *["more than 98%: the memory may be faster than was measured"]
+            * any(TOO_GOOD < row.of_memory < 1.005 for row in rows),
+            *[f"the memory's speed changed by {apart:.0%} during the run, so the shares say little"] * (apart > DRIFT),
             *[">100%: part of it stays in the processor's caches, or others used the memory when it was measured"]
             * any(1.005 <= row.of_memory <= CACHED for row in rows),
             *["-: the weights stay in the processor's caches, so the speed of the memory does not matter"]
@@ -228,30 +250,41 @@ def run(
         done += 1
         report(done, total)
 
+    if max(depths) + n_gen > 1 << 24:  # the longest context of all
+        raise UsageError(f"-d {max(depths)}: no model reads so many tokens")
     header: dict[str, Any] = {}
     rows: list[Row] = []
-    rates: dict[int, float] = {}  # threads -> the best rate at which memory was read
+    yardsticks: dict[int, Yardstick] = {}  # of each number of threads
     for n_threads, place, head_type, kv_type in combinations:
         chosen = {"kv": kv_type, "threads": n_threads, "head": head_type, "weights": place, **options}
         if max(parallel) > 1:
             chosen["parallel"] = max(parallel)
-        # without drafts: a token is a step, whatever the text
-        with edge.load(model, ctx=max(depths) + n_gen, draft="off", **chosen) as engine:
-            usable, left_out = _usable(depths, n_gen, engine.config.n_ctx_train)
-            engine.settle()
-            _answer(engine, min(usable), 2, sampling)  # warm-up: pages in, clocks up
-            header = header or _header(engine, repeats, left_out, top_k)
-            total = len(combinations) * len(usable) * repeats * len(parallel)
-            report(done, total)
-            for depth in usable:
-                rows += _rows(engine, kv_type, depth, n_gen, repeats, sampling, parallel, rates, answered)
+        if options.get("memory") is not None:
+            chosen["reserve"] = LIMITED_YARDSTICK
+        for again in (False, True):
+            # without drafts: a token is a step, whatever the text
+            with edge.load(model, ctx=max(depths) + n_gen, draft="off", **chosen) as engine:
+                usable, left_out = _usable(depths, n_gen, engine.config.n_ctx_train)
+                engine.wait_for_weights()
+                _answer(engine, min(usable), 2, sampling)  # warm-up: pages in, clocks up
+                if engine.tune(TUNES) and not again:
+                    continue  # what an owner has after the first answers: the next load uses all of it
+                header = header or _header(engine, repeats, left_out, top_k)
+                total = len(combinations) * len(usable) * repeats * len(parallel)
+                report(done, total)
+                for depth in usable:
+                    rows += _rows(engine, kv_type, depth, n_gen, repeats, sampling, parallel, yardsticks, answered)
+            break
     header["throttling"] = Board().throttling()
-    return Report(header, [_compared(row, rates[row.threads]) for row in rows])
+    return Report(header, [_compared(row, yardsticks[row.threads]) for row in rows])
 
 
-def _compared(row: Row, rate: float) -> Row:
-    """The row, with the best rate at which memory was read on as many threads."""
-    return replace(row, read_rate=round(rate), of_memory=round(row.token_bytes * row.tg / rate, 3))
+def _compared(row: Row, yardstick: Yardstick) -> Row:
+    """The row, compared with the speed of the memory."""
+    best = yardstick.best
+    return replace(
+        row, read_rate=round(best.rate), read_way=best.words(), read_apart=round(yardstick.apart, 3),
+        of_memory=round(row.token_bytes * row.tg / best.rate, 3))
 
 
 def _usable(depths: Sequence[int], n_gen: int, n_ctx: int) -> tuple[list[int], list[int]]:
@@ -271,7 +304,7 @@ class _Sample:
     tg: float
     pauses: list[float]  # seconds per token
     disk: float  # bytes read from the disk for each token
-    more: float  # bytes of the output head that a token has read beside those that every step reads
+    more: float  # bytes of the output head that a token has read in addition to those that every step reads
 
 
 def prompt_of(n_vocab: int, special: Iterable[int], n: int) -> list[int]:
@@ -301,7 +334,7 @@ def _answer(engine: Engine, depth: int, n_gen: int, sampling: Sampling) -> _Samp
             if last and piece.ids:
                 pauses += [(now - last) / len(piece.ids)] * len(piece.ids)
             last = now
-        timings, usage = session.timings, session.usage
+        timings, usage = session.outcome.timings, session.outcome.usage
     # the first token comes out of the prompt's own evaluation: n tokens take n - 1 steps
     steps = usage.completion - 1
     return _Sample(
@@ -315,7 +348,7 @@ def _answer(engine: Engine, depth: int, n_gen: int, sampling: Sampling) -> _Samp
 
 def _together(engine: Engine, depth: int, n_gen: int, n: int, sampling: Sampling) -> _Sample:
     """The same for ``n`` conversations at the same time, one token of each in every step; pp is that of one prompt."""
-    from edge.model.model import Segment
+    from pyx.step.transformer import Segment
 
     model, n_vocab = engine.model, engine.config.n_vocab
     tokenizer = engine.tokenizer
@@ -328,9 +361,8 @@ def _together(engine: Engine, depth: int, n_gen: int, n: int, sampling: Sampling
         last = at + model.chunk >= depth
         model.step([Segment(caches[0], ids[at : at + model.chunk], rows[0] if last else None)])
     read = time.perf_counter() - begun
-    whole = b"".join(caches[0].dump())
     for cache, row in zip(caches[1:], rows[1:], strict=True):
-        cache.restore(*caches[0].counters, _filler(whole))
+        cache.restore(*caches[0].counters, _filler(caches[0].dump()))
         row[:] = rows[0]
     chosen = [array("i", [0]) for _ in range(n)]
     batch = [
@@ -350,16 +382,7 @@ def _together(engine: Engine, depth: int, n_gen: int, n: int, sampling: Sampling
         pauses.append(time.perf_counter() - begun)
     return _Sample(pp=depth / read, tg=n * len(pauses) / sum(pauses), pauses=pauses,
                    disk=(disk_read() - disk) / (n * len(pauses)),
-                   more=(model.transformer.head_bytes_more - more) / (n * len(pauses)))  # fmt: skip
-
-
-def disk_read(path: str = "/proc/self/io") -> int:
-    """Bytes that this process has read from the disk so far; 0 if the system does not tell."""
-    try:
-        with open(path) as file:
-            return next((int(line.split()[1]) for line in file if line.startswith("read_bytes:")), 0)
-    except OSError:
-        return 0
+                   more=(model.transformer.head_bytes_more - more) / (n * len(pauses)))
 
 
 def weights_read(engine: Engine, n: int) -> int:
@@ -370,12 +393,17 @@ def weights_read(engine: Engine, n: int) -> int:
     return round(t.weight_bytes + t.expert_bytes * (unread - unread**n)) + t.head_bytes_least
 
 
-def _filler(data: bytes) -> Callable[[memoryview], None]:
-    """A function that fills buffers with consecutive parts of ``data``."""
-    file = io.BytesIO(data)
+def _filler(pieces: Iterable[memoryview]) -> Callable[[memoryview], None]:
+    """A function that fills buffers with consecutive parts of ``pieces``."""
+    rest, held = iter(pieces), memoryview(b"")
 
     def fill(view: memoryview) -> None:
-        file.readinto(view)
+        nonlocal held
+        while len(view):
+            held = held if len(held) else next(rest)
+            n = min(len(held), len(view))
+            view[:n] = held[:n]
+            held, view = held[n:], view[n:]
 
     return fill
 
@@ -388,30 +416,37 @@ def _rows(
     repeats: int,
     sampling: Sampling,
     parallel: Sequence[int],
-    rates: dict[int, float],
+    yardsticks: dict[int, Yardstick],
     answered: Callable[[], None],
 ) -> list[Row]:
-    """One row for each number of conversations; their measurements alternate.  ``rates``: threads -> the best rate so
-    far at which memory was read, here perhaps a better one.  ``answered``: called after each measurement.
+    """One row for each number of conversations; their measurements alternate.  ``yardsticks``: threads -> how fast
+    memory was read.  ``answered``: called after each measurement.
     """
-    from edge.model.footprint import available_memory
-    from pyx import cpu, memory
+    from edge.machine.choices import Stream
+    from edge.machine.memory import available_memory
+    from pyx.machine import cpu
 
     board = Board()
     weights = placement(engine)
     kv_read = engine.plan.read_at(depth + n_gen / 2)
     samples: dict[int, list[_Sample]] = {n: [] for n in parallel}
+    yardstick = yardsticks.setdefault(engine.n_threads, Yardstick())
+
+    def read_memory() -> None:
+        limited = engine.plan.limit is not None
+        size = min(weights_read(engine, 1), LIMITED_YARDSTICK if limited else MOST)
+        roomy = not limited and (available_memory() or 0) >= 4 * size
+        kinds = dict.fromkeys((weights, "huge") if roomy else (weights,))
+        yardstick.add([measure(kind, engine.path, size, engine.n_threads) for kind in kinds])
+
     for _ in range(repeats):
-        size = min(weights_read(engine, 1), YARDSTICK)
-        roomy = (available_memory() or 0) >= 4 * size
-        for kind in {weights, "huge"} if roomy else {weights}:
-            rate = read_rate(kind, engine.path, size, engine.n_threads)
-            rates[engine.n_threads] = max(rate, rates.get(engine.n_threads, 0.0))
+        read_memory()
         for n, taken in samples.items():
             one = n == 1
             taken.append(
                 _answer(engine, depth, n_gen, sampling) if one else _together(engine, depth, n_gen, n, sampling))
             answered()
+    read_memory()
     rows: list[Row] = []
     for n, taken in samples.items():
         tg = median(sample.tg for sample in taken)
@@ -435,9 +470,12 @@ def _rows(
             token_bytes=token_bytes,
             of_disk=round(min(1.0, median(sample.disk for sample in taken) / token_bytes), 3),
             read_rate=0.0,  # known at the end of the run
+            read_way="",
+            stream_way=Stream(*cpu.chosen_now()[0]).words(),
+            read_apart=0.0,
             of_memory=0.0,
             kv_bytes=engine.plan.kv_bytes,
-            rss_bytes=memory.rss()["rss"],
+            rss_bytes=rss()["rss"],
             celsius=board.celsius(),
             mhz=board.mhz(),
             pp_samples=[round(sample.pp, 3) for sample in taken],
@@ -446,7 +484,7 @@ def _rows(
     return rows
 
 
-def placement(engine: Engine, rollup: str = "/proc/self/smaps_rollup") -> str:
+def placement(engine: Engine) -> str:
     """Where the weights are read from: "map" of the file, "huge" pages, or "memory" (copied into ordinary pages).
 
     It asks the system whether it really gave 2 MiB pages.
@@ -454,38 +492,7 @@ def placement(engine: Engine, rollup: str = "/proc/self/smaps_rollup") -> str:
     copied = engine.model.transformer.weight_bytes_allocated
     if copied < engine.model.transformer.weight_bytes / 2:  # scales are always copied
         return "map"
-    try:
-        with open(rollup) as file:
-            huge = sum(int(line.split()[1]) * 1024 for line in file if line.startswith("AnonHugePages:"))
-    except OSError:
-        return "memory"
-    return "huge" if huge >= copied / 2 else "memory"
-
-
-def read_rate(kind: str, path: str, n: int, n_threads: int) -> float:
-    """Bytes per second at which ``n_threads`` threads read ``n`` bytes of one kind of memory, see :func:`placement`; of
-    a map these are the first bytes of the file at ``path``.
-
-    A plain sum; the best of three passes after one that brings the pages into memory.
-    """
-    from edge.formats.mapped import map_file
-    from pyx.bandwidth import sum_of
-    from pyx.memory import Arena
-
-    if kind == "map":
-        data: Any = map_file(path)[:n]
-    else:
-        data = Arena(n, huge=kind == "huge").view
-        data[:: mmap.PAGESIZE] = bytes(len(range(0, n, mmap.PAGESIZE)))  # a page is there once it is written
-    sum_of(data, n_threads)
-    seconds = []
-    for _ in range(3):
-        begun = time.perf_counter()
-        sum_of(data, n_threads)
-        seconds.append(time.perf_counter() - begun)
-    if kind == "map":
-        data.obj.check()
-    return len(data) / max(min(seconds), 1e-9)
+    return "huge" if huge_bytes() >= copied / 2 else "memory"
 
 
 def _header(engine: Engine, repeats: int, left_out: list[int], top_k: int) -> dict[str, Any]:
@@ -513,7 +520,7 @@ def _shared(engine: Engine, repeats: int, top_k: int) -> dict[str, Any]:
     import edge
     from edge.layers import Dense
     from edge.registry.shapes import SHAPES
-    from pyx import cpu
+    from pyx.machine import cpu
 
     board, c, t = Board(), engine.config, engine.model.transformer
     widths = sorted({layer.feed_forward.ffn for layer in c.layers if isinstance(layer.feed_forward, Dense)})
@@ -534,10 +541,4 @@ def _shared(engine: Engine, repeats: int, top_k: int) -> dict[str, Any]:
         },
         "repeats": repeats,
         "top_k": top_k,
-    }  # fmt: skip
-
-
-def peak() -> int:
-    """The most resident bytes so far (VmHWM; getrusage would include memory that the parent of this process held)."""
-    with open("/proc/self/status") as status:
-        return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:")), 0)
+    }

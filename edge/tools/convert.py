@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any
 from edge import __version__
 from edge.errors import EdgeError, UsageError
 from edge.files import check_new
-from edge.formats import gguf, open_checkpoint
+from edge.formats import open_checkpoint
 from edge.formats.checkpoint import Checkpoint
-from edge.formats.gguf_part import Part
-from edge.model.reading import settle
-from edge.tools.target import Target, Written
+from edge.formats.gguf_part import Unfinished
+from edge.formats.gguf_writer import Entry
+from edge.model.interpretation import interpreted
+from edge.tools.new_file import NewFile, Written
 
 if TYPE_CHECKING:
-    from edge.tools.planes.target import Planes
+    from edge.tools.planes.planes_file import Planes
 
-TYPES = ("I2_S", "TQ2_0")
+TYPES = ("I2_S", "TQ2_0", "PTQ1_0_R64")
 VERIFYING = "verifying"  # a name in progress that no tensor has
 MEASURING = "measuring"  # the same, before the first tensor
 EMBEDDINGS = ("F16", "Q8_0", "F32", "keep")
@@ -62,8 +63,9 @@ def convert(
 
     ``type`` of the ternary matrices: "I2_S" (layout 128, exact) or "TQ2_0" (for llama.cpp; scales become float16).
     Matrices with a scale per 128 weights (Ternary-Bonsai) become PQ2_0_R64 instead of I2_S, which kernels read fastest,
-    and PQ2_0, the same in plain rows, instead of TQ2_0; both are exact.  ``embedding`` (and an untied head): "F16",
-    "Q8_0", "F32" or "keep" for the stored type; None is F16, and with ``planes`` Q8_0.
+    and PQ2_0, the same in plain rows, instead of TQ2_0; both are exact.  For them alone there is "PTQ1_0_R64": as
+    PQ2_0_R64, but five weights in a byte, 1.75 bits a weight instead of 2.125, exact, too.  ``embedding`` (and an
+    untied head): "F16", "Q8_0", "F32" or "keep" for the stored type; None is F16, and with ``planes`` Q8_0.
 
     ``progress(done, total, name)`` is called before each tensor with bytes of what takes the time, and at last with
     :data:`VERIFYING` as name; before, with :data:`MEASURING`, while it is measured how many planes each matrix needs.
@@ -75,8 +77,7 @@ def convert(
     An interrupted conversion leaves ``dst.part`` and ``dst.part.jsonl``; the next one to ``dst`` with the same source
     and options continues it.
 
-    Raises ModelNotFound, InvalidFile, UsageError, Busy if another process writes ``dst``, or EdgeError if the disk or
-    the verification fails.
+    Raises ModelNotFound, InvalidFile, UsageError, Busy if another process writes ``dst``, or EdgeError.
     """
     if type not in TYPES:
         raise UsageError(f"{type!r} cannot be written", argument="type", hint=f"use one of {', '.join(TYPES)}")
@@ -86,81 +87,81 @@ def convert(
         raise UsageError(f"{embedding!r} cannot be written", argument="embedding", hint=hint)
     dst = os.fspath(dst)
     check_new(dst, force, "model.gguf", (src,))
-    checkpoint = settle(open_checkpoint(
+    checkpoint = interpreted(open_checkpoint(
         src, i2s_layout=i2s_layout, activation=activation, ternarise=ternarise, dense=planes is not None))
     if checkpoint.planes:
         raise UsageError(f"{os.fspath(src)}: is made of planes already, and runs as it is; for another file convert "
-                         "the model that it was made from")  # fmt: skip
+                         "the model that it was made from")
 
     with checkpoint.whole():
         if planes is None:
-            target = Target(checkpoint, type, embedding)
+            file = NewFile(checkpoint, type, embedding)
         else:
-            target = _planes(checkpoint, planes, embedding, progress)
-        entries = target.entries()
+            file = _planes(checkpoint, planes, embedding, progress)
+        entries = file.entries()
     try:
-        with Part(dst, target.metadata(extra), entries, _source(checkpoint)) as part:
-            target.part = part
+        with Unfinished(dst, file.metadata(extra), entries, _source(checkpoint)) as part:
+            file.part = part
             try:
                 with checkpoint.whole():
-                    digest = _write(part, target, entries, progress, extra)
+                    digest = _write(part, file, entries, progress, extra)
                 part.publish()
             except EdgeError:  # to go on would end in the same way
                 part.discard()
                 raise
             finally:
-                target.part = None  # else both refer to each other, and the source stays in memory
+                file.part = None  # else both refer to each other, and the source stays in memory
     except OSError as error:
         kept = f"; what is finished is kept in {dst}.part, convert again to go on" if error.errno in _FULL else ""
         raise EdgeError(f"{dst}: cannot be written ({error.strerror}){kept}") from None
-    return Result(dst, os.path.getsize(dst), digest, len(entries), checkpoint.notes + target.notes)
+    return Result(dst, os.path.getsize(dst), digest, len(entries), checkpoint.notes + file.notes)
 
 
 def _planes(
     checkpoint: Checkpoint, planes: Planes, embedding: str, progress: Callable[[int, int, str], None] | None
-) -> Target:
-    """The target for planes."""
+) -> NewFile:
+    """The new file for planes."""
     if not planes.calibrate:
-        from edge.tools.planes.target import PlanesTarget
+        from edge.tools.planes.planes_file import PlanesFile
 
-        return PlanesTarget(checkpoint, planes, embedding)
-    from edge.tools.planes.calibrated_target import CalibratedTarget
+        return PlanesFile(checkpoint, planes, embedding)
+    from edge.tools.planes.calibrated_file import CalibratedFile
 
     def measuring(done: float, total: float) -> None:
         if progress:
             progress(int(1000 * done), int(1000 * total), MEASURING)
 
-    return CalibratedTarget(checkpoint, planes, embedding, measuring)
+    return CalibratedFile(checkpoint, planes, embedding, measuring)
 
 
 def _write(
-    part: Part, target: Target, entries: Sequence[gguf.Entry], progress: Callable[[int, int, str], None] | None,
+    part: Unfinished, file: NewFile, entries: Sequence[Entry], progress: Callable[[int, int, str], None] | None,
     extra: Mapping[str, Any] | None,
 ) -> str:
     """Write the tensors that are not there yet and check the whole file; returns its SHA-256."""
-    done, total = 0, sum(map(target.work, entries))
+    done, total = 0, sum(map(file.work, entries))
     there = 0
     for entry in entries:
         kept = Written.parse(part.finished.get(entry.name))
         if kept is not None:
-            target.written[entry.name], there = kept, there + 1
+            file.written[entry.name], there = kept, there + 1
         else:
             if progress:
                 progress(done, total, entry.name)
             crc = part.add(entry)
-            part.note(entry.name, crc, asdict(target.written[entry.name]))
-        done += target.work(entry)
+            part.note(entry.name, crc, asdict(file.written[entry.name]))
+        done += file.work(entry)
     if there:
-        target.notes.append(f"went on with an interrupted conversion: {there} of {len(entries)} tensors were there")
-    part.complete(target.metadata(extra))
+        file.notes.append(f"went on with an interrupted conversion: {there} of {len(entries)} tensors were there")
+    part.complete(file.metadata(extra))
     if progress:
         progress(total, total, VERIFYING)
-    return target.verify(part.path)
+    return file.verify(part.path)
 
 
 def _source(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What tells one source from another that would give a file of the same header, beside the options."""
+    """What distinguishes one source from another that would give a file of the same header, apart from the options."""
     about = (os.fstat(each.file.fileno()) for each in checkpoint.maps)
     files = sorted([each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns] for each in about)
     return {"program": __version__, "files": files,
-            "options": {name: str(value) for name, value in sorted(checkpoint.options.items())}}  # fmt: skip
+            "options": {name: str(value) for name, value in sorted(asdict(checkpoint.reading).items())}}

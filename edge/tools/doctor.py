@@ -7,19 +7,19 @@ tokens that are stored with it.  Answers are bit-equal on every machine, so the 
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import platform
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
+from edge.amounts import count, human
 from edge.errors import EdgeError
-from edge.model.board import Board
-from edge.model.cores import find, spell
-from edge.registry.packed import Packed, own
+from edge.machine import linux
+from edge.machine.board import Board
+from edge.machine.cores import find, spell
+from edge.packed import Packed, own
 
 MODELS = Path(__file__).resolve().parents[1] / "bundled"
 
@@ -28,7 +28,7 @@ def report(selftest: bool = True, board: Board | None = None) -> dict[str, Any]:
     """All facts of doctor, ready for JSON; sizes in bytes, temperatures in degrees Celsius.
 
     A missing system file is never an error: its values are None.  ``report()["ok"]`` is False if a self-test failed.
-    The self-test changes the instruction set while it runs, so it must not run beside an open engine.
+    The self-test changes the instruction set while it runs, so no engine may be open meanwhile.
     """
     import edge
 
@@ -49,9 +49,8 @@ def report(selftest: bool = True, board: Board | None = None) -> dict[str, Any]:
         "celsius": board.celsius(),
         "throttling": board.throttling(),
         "libgomp": _libgomp(),
-        "kv_types": _kv_types(),
-        "head": _head(),
         "choices": _choices(board),
+        "remembered": _remembered(),
         "model": _demo_model(),
         "packed": inside._asdict() if (inside := own()) else None,
     }
@@ -81,9 +80,8 @@ def lines(facts: dict[str, Any]) -> list[str]:
         ("temperature", f"{facts['celsius']} C" if facts["celsius"] is not None else ""),
         ("throttling", _join(*(f"{when}: {', '.join(what) or 'none'}" for when, what in (throttling or {}).items()))),
         ("libgomp", facts["libgomp"] or "not found"),
-        ("kv types", ", ".join(f"{each} ({mark})" if mark else each for each, mark in facts["kv_types"].items())),
-        ("output head", _head_words(facts["head"])),
-        *(("measured", f"{each['words']} ({each['model']})") for each in facts["choices"]),
+        *(("measured", _measured_words(each)) for each in facts["choices"]),
+        ("remembered", _remembered_words(facts["remembered"])),
         ("demo model", model["error"] or f"{model['path']} ({_size(model['bytes'])})"),
     ]
     if packed := facts["packed"]:
@@ -107,7 +105,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
 
 def _isa() -> dict[str, Any]:
     try:
-        from pyx import cpu
+        from pyx.machine import cpu
 
         return {"known": cpu.isas(), "supported": cpu.supported(), "in_use": cpu.isa(), "error": None}
     except (ImportError, RuntimeError, ValueError) as error:
@@ -145,15 +143,10 @@ def _cores_words(cores: dict[str, Any]) -> str:
 def _libgomp() -> str | None:
     """Path of the OpenMP library that the compiled modules have loaded: GCC's libgomp or clang's libomp."""
     try:
-        import pyx.transformer  # noqa: F401 - links it
+        import pyx.step.transformer  # noqa: F401 - links it
     except ImportError:
         return None
-    try:
-        with open("/proc/self/maps") as file:
-            paths = sorted({line.split()[-1] for line in file if re.search(r"/lib[gi]?omp", line)})
-    except OSError:
-        return None
-    return ", ".join(paths) or None
+    return ", ".join(linux.libraries(r"/lib[gi]?omp")) or None
 
 
 def huge_page_line(support: dict[str, Any]) -> str:
@@ -170,7 +163,7 @@ def huge_page_line(support: dict[str, Any]) -> str:
 def _gives() -> bool | None:
     """Whether the system gives 2 MiB pages for anonymous memory when asked; tested."""
     try:
-        from pyx.memory import Arena, huge_share
+        from pyx.machine.memory import Arena, huge_share
     except ImportError:
         return None
     arena = Arena(8 << 20, huge=True)
@@ -178,18 +171,8 @@ def _gives() -> bool | None:
     return bool(huge_share(arena.view) > 0)
 
 
-def _head() -> dict[str, Any]:
-    """The default output head, and the others."""
-    from edge.config import HEADS
-    from edge.loading import load
-
-    default = inspect.signature(load).parameters["head"].default
-    return {"default": default, "kinds": list(HEADS)}
-
-
-def _head_words(head: dict[str, Any]) -> str:
-    others = ", ".join(kind for kind in head["kinds"] if kind != head["default"])
-    return f"{head['default']} (chosen for each model); others with --head: {others}"
+#: how often tune measures what was not clear before
+TUNES = 6
 
 
 def tune(model: str | None = None) -> str | None:
@@ -199,7 +182,7 @@ def tune(model: str | None = None) -> str | None:
     """
     import edge
     from edge.formats import open_checkpoint
-    from edge.model.choices import Choices, key_of, place, remember, remembered
+    from edge.machine.choices import Choices, key_of, place, remember, remembered
     from edge.registry.library import choose
 
     path = choose(model).path
@@ -208,45 +191,54 @@ def tune(model: str | None = None) -> str | None:
     with edge.load(path, draft="off") as engine:
         for _ in engine.session().complete("The river", max_tokens=8, ignore_eos=True):
             pass
-        engine.settle()
+        engine.wait_for_weights()
         if not engine.measures:
             return f"{engine.config.name} is so small that there is nothing to choose"
-        if engine.tune() is None:
+        if not engine.tune(TUNES):
             return "nothing was measured: other programs use the processor; try again when they have ended"
     return None if remembered(key) else f"what was measured cannot be remembered: {place()} cannot be written"
 
 
+def _measured_words(choices: dict[str, Any]) -> str:
+    given = choices["given_threads"]
+    return f"{choices['words']} ({choices['model']}{'' if given is None else f'; --threads {given}'})"
+
+
 def _choices(board: Board) -> list[dict[str, Any]]:
     """What was measured on this machine, for each model."""
-    from edge.model.choices import entries, kernels, processor_of
+    from edge.machine.choices import entries, kernels, processor_of
 
     try:
         here = processor_of(board), kernels()
     except (ImportError, RuntimeError, ValueError):
         return []
-    return [{"model": key.model, **choices._asdict(), "words": choices.words()}
+    return [{"model": key.model, "given_threads": key.given, **choices._asdict(), "words": choices.words()}
             for key, choices in entries()
             if (key.processor, key.kernels) == here]
+
+
+def _remembered() -> dict[str, Any]:
+    """The folder of system prompts that were read before, their number and their size."""
+    from edge.cache import remembered
+
+    n, nbytes = remembered.size(place := remembered.place())
+    return {"folder": place, "files": n, "bytes": nbytes}
+
+
+def _remembered_words(facts: dict[str, Any]) -> str:
+    prompts = count(facts["files"], "system prompt")
+    return f"{prompts}, {human(facts['bytes'])}, in {facts['folder']} (bitnet-edge rm --prompts deletes them)"
 
 
 def _collapses() -> bool | None:
     """Whether the kernel makes 2 MiB pages when asked (MADV_COLLAPSE); tested with anonymous memory."""
     try:
-        from pyx.memory import Arena, advise
+        from pyx.machine.memory import Arena, advise
     except ImportError:
         return None
     arena = Arena(4 << 20)  # holds a whole page of 2 MiB wherever it begins
     arena.view[:] = bytes(len(arena.view))
     return bool(advise(arena.view, "collapse"))
-
-
-def _kv_types() -> dict[str, str | None]:
-    """KV type -> a remark about those that are for special uses."""
-    try:
-        from pyx.page import MARKS, NAMES
-    except ImportError:
-        return {}
-    return {name: MARKS.get(name) for name in NAMES}
 
 
 def _demo_model() -> dict[str, Any]:
@@ -284,8 +276,8 @@ def kernel_test(n_row: int = 5, k: int = 384) -> dict[str, str]:
     sums are compared with plain Python.
     """
     try:
-        from pyx import cpu
-        from pyx.ternary import TernaryMatrix, pack_planes
+        from pyx.machine import cpu
+        from pyx.weights.ternary import TernaryMatrix, pack_planes
     except ImportError as error:
         return {"kernels": f"wrong: the compiled part is missing ({error})"}
     from array import array
@@ -325,7 +317,7 @@ def kernel_test(n_row: int = 5, k: int = 384) -> dict[str, str]:
 
 
 def model_test() -> str:
-    """ "ok", "skipped: why" or "wrong: what": the demo model against the golden answers beside it.
+    """ "ok", "skipped: why" or "wrong: what": the demo model against its golden answers.
 
     ``MODEL.golden.json`` holds ``turns``: each a ``question``, the greedy ``answer`` and its token ``ids``, computed
     by the NumPy model of tests/oracles/forward.py.

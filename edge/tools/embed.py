@@ -11,12 +11,14 @@ import struct
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from edge.cache.config import KVConfig, KVPlan
+from edge.cache.config import KVConfig
+from edge.cache.plan import KVPlan
 from edge.errors import MemoryRefused, UsageError
-from edge.loading import resident, scored_at
-from edge.model.footprint import available_memory
+from edge.loading import built, resident, scored_at
+from edge.machine.memory import available_memory
 from edge.model.plan import expect
 
 if TYPE_CHECKING:
@@ -30,9 +32,9 @@ KV: dict[str, Any] = {"kv": "f16", "overflow": "stop", "exact": True}
 class Embedder:
     """A model that turns texts into vectors.
 
-    ``wishes``: the cache for one text; its context is the longest text in tokens.  ``texts``: the memory is planned for
-    the longest of these; they are checked before the weights are loaded.  ``reserve``, ``progress`` and ``on_plan``:
-    see :func:`edge.load`.
+    ``kv_config``: the cache for one text; its context is the longest text in tokens.  ``texts``: the memory is planned
+    for the longest of these; they are checked before the weights are loaded.  ``reserve``, ``progress`` and
+    ``on_plan``: see :func:`edge.load`.
 
     Raises InvalidFile, MemoryRefused, or UsageError for a model without a tokenizer and for texts without a vector.
     """
@@ -42,46 +44,56 @@ class Embedder:
         checkpoint: Checkpoint,
         n_threads: int = 1,
         cores: Sequence[int] | None = None,
-        wishes: KVConfig | None = None,
+        kv_config: KVConfig | None = None,
         texts: Iterable[str] = (),
         reserve: int = 0,
         progress: Callable[[int, int], None] | None = None,
         on_plan: Callable[[KVPlan], object] | None = None,
     ) -> None:
-        import pyx.transformer  # noqa: F401  before the program's size is measured
-        from edge.model.placement import release_pages
-        from edge.model.reading import settle
-        from edge.model.weights import build
+        import pyx.step.transformer  # noqa: F401  before the program's size is measured
         from edge.prompt.tokenizer import Tokenizer
-        from pyx.kv import KVCache
-        from pyx.memory import trim
+        from pyx.kv.cache import KVCache
 
-        wishes, trained = wishes or KVConfig(**KV), checkpoint.config.n_ctx_train
+        kv_config, trained = kv_config or KVConfig(**KV), checkpoint.config.n_ctx_train
         self.config = checkpoint.config
-        self.n_ctx = min(wishes.ctx or trained, trained)
+        self.n_ctx = min(kv_config.ctx or trained, trained)
         self._tokenizer = Tokenizer.of(checkpoint)
         self._ends = bool(checkpoint.metadata.get("tokenizer.ggml.add_eos_token"))
         longest = max((len(self.tokens(text)) for text in texts), default=None)
-        if longest is not None or wishes.ctx is not None:
-            wishes = replace(wishes, ctx=longest or self.n_ctx)
+        if longest is not None or kv_config.ctx is not None:
+            kv_config = replace(kv_config, ctx=longest or self.n_ctx)
         place, left = scored_at(checkpoint)
         footprint = expect(
             checkpoint, "auto" if left else "none",  # a file that leaves something open is scored once, with a head
             program=resident(checkpoint) + left + reserve, n_threads=n_threads)
-        self.plan = wishes.plan(checkpoint.config, footprint, available_memory())
+        self.plan = kv_config.plan(checkpoint.config, footprint, available_memory())
         self.n_ctx = min(self.plan.n_ctx, trained)
         if on_plan:
             on_plan(self.plan)
-        self._checkpoint = settle(checkpoint, n_threads, place, tokenizer=self._tokenizer, progress=progress)
+        self._checkpoint, self._transformer = built(
+            checkpoint, "none", n_threads, place, self._tokenizer, cores=cores, progress=progress)
         self.config = c = self._checkpoint.config
         try:
-            with self._checkpoint.whole():
-                self._transformer = build(self._checkpoint, n_threads=n_threads, head="none", cores=cores)
             self._cache = KVCache(*c.kv_shape, **self.plan.cache)
         except MemoryError as error:
             raise MemoryRefused(f"no memory for {c.name}: {error}") from None
-        release_pages(self._checkpoint)
-        trim()
+
+    @property
+    def path(self) -> str:
+        """The file of the model."""
+        return self._checkpoint.path
+
+    @property
+    def quantization(self) -> str:
+        """The type of its weights."""
+        return self._checkpoint.quantization
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The identity of the model, see :mod:`edge.model.fingerprint`."""
+        from edge.model.fingerprint import fingerprint
+
+        return fingerprint(self.config, self._checkpoint)
 
     @property
     def notes(self) -> list[str]:
@@ -120,7 +132,7 @@ class Embedder:
 
         Raises UsageError if the model gives no valid vector, and InvalidFile if its file was cut.
         """
-        from pyx.transformer import Segment
+        from pyx.step.transformer import Segment
 
         chunk, out = self._transformer.chunk, array("f", bytes(4 * self.config.hidden))
         self._cache.reset()

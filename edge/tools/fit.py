@@ -15,21 +15,24 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from edge.amounts import human, parse_size
-from edge.cache.config import A_SLIP, DEFAULT_SINKS, LEAST_CTX, PAGE, KVConfig, KVPlan
+from edge.cache.config import A_SLIP, KVConfig
+from edge.cache.plan import DEFAULT_SINKS, LEAST_CTX, PAGE, PROGRAM_VARIES, KVPlan
 from edge.errors import EdgeError, MemoryRefused, ModelNotFound
-from edge.formats.checkpoint import PLANE_TYPES, Checkpoint, Tensor, TokenizerSpec
+from edge.formats.checkpoint import Checkpoint, Tensor, TokenizerSpec
 from edge.formats.names import parts
 from edge.loading import arrange, head_for, program_bytes
+from edge.machine.memory import BOARDS, SYSTEM, available_memory, left_on
 from edge.model.drafting import Drafting
-from edge.model.footprint import BOARDS, SYSTEM, Footprint, available_memory, left_on
+from edge.model.footprint import Footprint
 from edge.model.plan import expect
 from edge.registry import library
+from edge.registry.encodings import PLANE_TYPES
 from edge.registry.known import KNOWN, Known
 from edge.registry.shapes import ALIASES, SHAPES, shape_of
 
 #: resident bytes of the program before the weights are touched: without its vocabulary, for each text of that, and for
-#: the library of SentencePiece (measured with `bitnet-edge run -v` on x86-64, CPython 3.11: 24.1 to 37.5 MB in all)
-PROGRAM, PER_TEXT, SENTENCEPIECE = 24_000_000, 50, 12_000_000
+#: the library of SentencePiece (measured with `bitnet-edge run -v` on x86-64, CPython 3.11: 25.5 to 38.9 MB in all)
+PROGRAM, PER_TEXT, SENTENCEPIECE = 25_400_000, 50, 12_000_000
 #: the format of a checkpoint without a file
 OUTLINE = "outline"
 #: threads for which the tables of boards count the working memory: those boards have four cores
@@ -41,7 +44,7 @@ PAST = 512
 
 
 @dataclass(frozen=True)
-class Subject:
+class PlannedModel:
     """A model to plan for."""
 
     name: str
@@ -50,13 +53,18 @@ class Subject:
     known: Known | None = None  # if it is not on this machine, but can be pulled by name
 
     @property
+    def embeds(self) -> bool:
+        """Whether it makes vectors of texts: `embed` loads it without an output head."""
+        return self.checkpoint.config.layers[0].inner_norm
+
+    @property
     def is_outline(self) -> bool:
         """Whether there is no file of it on this machine."""
         return self.checkpoint.format == OUTLINE
 
 
 @dataclass(frozen=True)
-class Wishes:
+class LoadSettings:
     """The options of loading that decide about memory, see :func:`edge.load`."""
 
     kv: KVConfig = KVConfig()
@@ -65,10 +73,14 @@ class Wishes:
     draft: str | int = "auto"
     n_threads: int = THREADS
 
-    def footprint(self, subject: Subject) -> Footprint:
-        """What the model takes beside its KV cache."""
-        head, _ = head_for(self.head, subject.checkpoint, self.kv)
-        return expect(subject.checkpoint, head, self.place, subject.program, self.n_threads, self.drafting)
+    def footprint(self, planned: PlannedModel) -> Footprint:
+        """What the model takes without its KV cache."""
+        head = self.head_of(planned)
+        return expect(planned.checkpoint, head, self.place, planned.program, self.n_threads, self.drafting)
+
+    def head_of(self, planned: PlannedModel) -> str:
+        """The output head."""
+        return "none" if planned.embeds else head_for(self.head, planned.checkpoint, self.kv)[0]
 
     @property
     def drafting(self) -> Drafting:
@@ -95,26 +107,26 @@ class Board:
 class Fit:
     """How a model fits this machine, or a limit, and boards."""
 
-    subject: Subject
+    planned: PlannedModel
     plan: KVPlan  # that of loading; where it is refused, what the model would need
     asked: KVPlan  # with the context and the KV type as asked, of which a limit may leave less
     available: int | None  # bytes that are free on this machine, None: unknown
     limit: int | None  # bytes of --memory
-    refusal: str | None  # why loading would refuse
+    refusal: str | None  # why loading would refuse, or the model cannot use the context
     longest: int  # tokens of the longest context that fits; 0: none
     boards: tuple[Board, ...]
 
     @property
     def fits(self) -> bool:
-        """Whether loading would take it."""
+        """Whether loading would take it, and the model can use all of its context."""
         return self.refusal is None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values; sizes in bytes."""
-        f, known = self.plan.footprint, self.subject.known
+        f, known = self.plan.footprint, self.planned.known
         return {
-            "model": self.subject.name,
-            "path": None if self.subject.is_outline else self.subject.checkpoint.path,
+            "model": self.planned.name,
+            "path": None if self.planned.is_outline else self.planned.checkpoint.path,
             "download_bytes": known.nbytes if known else None,
             "plan": {
                 "ctx": self.plan.n_ctx, "kv": self.plan.kv_type, "window": self.plan.window, "sinks": self.plan.sinks,
@@ -124,17 +136,17 @@ class Fit:
                 "total_bytes": self.plan.total_bytes,
             },
             "available_bytes": self.available, "limit_bytes": self.limit, "fits": self.fits,
-            "longest_ctx": self.longest, "n_ctx_train": self.subject.checkpoint.config.n_ctx_train,
+            "longest_ctx": self.longest, "n_ctx_train": self.planned.checkpoint.config.n_ctx_train,
             "boards": [asdict(board) for board in self.boards],
-        }  # fmt: skip
+        }
 
     def lines(self) -> Iterator[str]:
         """As text; without :attr:`refusal`, which is an error."""
-        c, known = self.subject.checkpoint.config, self.subject.known
-        where = f"; {self.subject.checkpoint.path}"
-        if self.subject.is_outline:
+        c, known = self.planned.checkpoint.config, self.planned.known
+        where = f"; {self.planned.checkpoint.path}"
+        if self.planned.is_outline:
             where = "; not on this machine" + (f", a download of {human(known.nbytes)}" if known else "")
-        yield f"{self.subject.name}: trained context {c.n_ctx_train} tokens{where}"
+        yield f"{self.planned.name}: trained context {c.n_ctx_train} tokens{where}"
         yield from (f"  {line}" for line in self.plan.lines())
         yield from (f"note: {note}" for note in self.plan.notes)
         yield ""
@@ -146,7 +158,7 @@ class Fit:
             said = f"{'fits' if board.fits else 'does not fit':<{max(len(asked), len('does not fit'))}}"
             yield f"{sold(board.memory):<8}{human(board.room):>17}   {said}   {board.longest or 'none':>15}"
         yield (f"for the program: the memory of the board, less {human(SYSTEM)} for the firmware and Linux without a "
-               "desktop (assumed)")  # fmt: skip
+               "desktop (assumed)")
 
     def verdict(self) -> str:
         """Whether it fits, and with which context, in one sentence."""
@@ -201,15 +213,15 @@ def _path(model: str | None) -> str | None:
     return path if os.path.exists(path) else None
 
 
-def subject(model: str | None, **options: Any) -> Subject:
+def planned_model(model: str | None, **options: Any) -> PlannedModel:
     """A model to plan for, see :func:`opened`."""
     name, checkpoint = opened(model, **options)
     if checkpoint.format == OUTLINE:
         return published(name)
-    return Subject(name, checkpoint, program_bytes(checkpoint))
+    return PlannedModel(name, checkpoint, program_bytes(checkpoint))
 
 
-def published(name: str) -> Subject:
+def published(name: str) -> PlannedModel:
     """A published model by one of its names, as a pull leaves it on this machine.  Raises KeyError for another name."""
     short = shape_of(name)
     if short is None:
@@ -217,7 +229,7 @@ def published(name: str) -> Subject:
     known = next((known for known in KNOWN.values() if shape_of(known.name) == short), None)
     shape = SHAPES[short]
     program = program_of(shape.n_vocab, shape.vocabulary == "sentencepiece")
-    return Subject(known.name if known else short, outline(short), program, known)
+    return PlannedModel(known.name if known else short, outline(short), program, known)
 
 
 def program_of(n_vocab: int, sentencepiece: bool) -> int:
@@ -226,10 +238,8 @@ def program_of(n_vocab: int, sentencepiece: bool) -> int:
 
 
 def outline(short: str) -> Checkpoint:
-    """The checkpoint of a published model as a pull leaves it, converted to the types that load fastest; without
-    bytes.  ``short``: a key of SHAPES.
-    """
-    from edge.tools.target import Target
+    """The checkpoint, without bytes, of a published model as a pull leaves it.  ``short``: a key of SHAPES."""
+    from edge.tools.new_file import NewFile
 
     shape = SHAPES[short]
     config = shape.config(short)
@@ -245,88 +255,96 @@ def outline(short: str) -> Checkpoint:
             (part.name, types[part.role],
              (part.shape[0], part.shape[1] * shape.planes) if part.role == "matrix" else part.shape)
             for part in parts(config) if part.needed
-        )  # fmt: skip
+        )
     stored = described(
         (part.name, {"matrix": matrix, "experts": matrix, "table": shape.table}.get(part.role, "F32"), part.shape)
         for part in parts(config) if part.needed
     )
-    return described((entry.name, entry.type, entry.shape) for entry in Target(stored, "I2_S", "Q8_0").entries())
+    return described((entry.name, entry.type, entry.shape) for entry in NewFile(stored, "I2_S", "Q8_0").entries())
 
 
-def fit(subject: Subject, wishes: Wishes) -> Fit:
+def fit(planned: PlannedModel, settings: LoadSettings) -> Fit:
     """How a model fits this machine.  Raises UsageError for options that cannot be used."""
-    available, limit, refusal = available_memory(), parse_size(wishes.kv.memory), None
+    available, limit, refusal = available_memory(), parse_size(settings.kv.memory), None
     try:
-        plan = arranged(subject, wishes)
+        plan = arranged(planned, settings)
     except MemoryRefused as error:
         refusal = str(error)
-        plan = replace(wishes.kv, memory=None).plan(subject.checkpoint.config, wishes.footprint(subject))
-    rooms = [limit] if limit is not None else []
-    rooms += [available + subject.program] if available is not None else []
+        plan = replace(settings.kv, memory=None).plan(planned.checkpoint.config, settings.footprint(planned))
+    rooms = [limit - PROGRAM_VARIES] if limit is not None else []
+    rooms += [available + planned.program] if available is not None else []
     room = min(rooms, default=1 << 62)
     f = plan.footprint
+    if refusal is None and too_long(planned, settings):
+        trained = planned.checkpoint.config.n_ctx_train
+        refusal = f"--ctx {settings.kv.ctx} is longer than the {trained} tokens the model was trained on"
     return Fit(
-        subject, plan, needed(subject, wishes), available, limit, refusal,
-        longest(subject, wishes, room + (f.experts + f.on_disk - f.least_experts if f.on_disk else 0)),
-        tuple(on_board(subject, wishes, memory) for memory in BOARDS),
-    )  # fmt: skip
+        planned, plan, needed(planned, settings), available, limit, refusal,
+        longest(planned, settings, room + (f.experts + f.on_disk - f.least_experts if f.on_disk else 0)),
+        tuple(on_board(planned, settings, memory) for memory in BOARDS),
+    )
 
 
-def arranged(subject: Subject, wishes: Wishes) -> KVPlan:
+def arranged(planned: PlannedModel, settings: LoadSettings) -> KVPlan:
     """The plan of loading on this machine, now.  Raises MemoryRefused."""
-    checkpoint = subject.checkpoint
-    head, _ = head_for(wishes.head, checkpoint, wishes.kv)
     return arrange(
-        checkpoint, wishes.kv, head, wishes.place, subject.program, wishes.n_threads, wishes.drafting)[1]
+        planned.checkpoint, settings.kv, settings.head_of(planned), settings.place, planned.program, settings.n_threads,
+        settings.drafting)[1]
 
 
-def on_board(subject: Subject, wishes: Wishes, memory: int) -> Board:
+def on_board(planned: PlannedModel, settings: LoadSettings, memory: int) -> Board:
     """How a model fits a board with ``memory`` bytes, as it is sold."""
     room = left_on(memory)
-    wishes = replace(wishes, n_threads=THREADS)
-    return Board(memory, room, needed(subject, wishes).total_bytes <= room, longest(subject, wishes, room))
+    settings = replace(settings, n_threads=THREADS)
+    fits = needed(planned, settings).total_bytes <= room and not too_long(planned, settings)
+    return Board(memory, room, fits, longest(planned, settings, room))
 
 
-def smallest_board(subject: Subject) -> int | None:
+def too_long(planned: PlannedModel, settings: LoadSettings) -> bool:
+    """Whether the context asked for is longer than the model can use; behind a window, any length is usable."""
+    return not settings.kv.window and (settings.kv.ctx or 0) > planned.checkpoint.config.n_ctx_train
+
+
+def smallest_board(planned: PlannedModel) -> int | None:
     """Bytes of the smallest board on which the model fits with the default context; None: it fits none."""
-    total = needed(subject, Wishes()).total_bytes
+    total = needed(planned, LoadSettings()).total_bytes
     return next((memory for memory in BOARDS if total <= left_on(memory)), None)
 
 
-def needed(subject: Subject, wishes: Wishes) -> KVPlan:
+def needed(planned: PlannedModel, settings: LoadSettings) -> KVPlan:
     """The plan for the context and the KV type as asked, where memory is limited: without what only makes it faster."""
-    limited = replace(wishes, kv=replace(wishes.kv, memory=A_SLIP))
-    return replace(wishes.kv, memory=None).plan(subject.checkpoint.config, limited.footprint(subject))
+    limited = replace(settings, kv=replace(settings.kv, memory=A_SLIP))
+    return replace(settings.kv, memory=None).plan(planned.checkpoint.config, limited.footprint(planned))
 
 
-def longest(subject: Subject, wishes: Wishes, room: int) -> int:
+def longest(planned: PlannedModel, settings: LoadSettings, room: int) -> int:
     """The longest context in tokens with which the process takes at most ``room`` bytes, up to the length the model was
     trained on, or the window if that is longer; 0 if it would be shorter than a limit ever makes it.
     """
-    kv, trained = wishes.kv, subject.checkpoint.config.n_ctx_train
+    kv, trained = settings.kv, planned.checkpoint.config.n_ctx_train
     sinks = kv.sinks if kv.sinks is not None else DEFAULT_SINKS if kv.window else 0
     least = max(min(LEAST_CTX, trained), kv.window + sinks, sinks + 1)
     lengths = [*range(least, trained, PAGE), max(least, trained)]
 
     def total(n_ctx: int) -> int:
-        return needed(subject, replace(wishes, kv=replace(kv, ctx=n_ctx))).total_bytes
+        return needed(planned, replace(settings, kv=replace(kv, ctx=n_ctx))).total_bytes
 
     n = bisect_right(lengths, room, key=total)
     return lengths[n - 1] if n else 0
 
 
-def read_bytes(subject: Subject, plan: KVPlan, past: int = PAST) -> int:
-    """Bytes that one token reads: all weights, of experts its own, the output head, and the keys and values of ``past``
+def read_bytes(planned: PlannedModel, plan: KVPlan) -> int:
+    """Bytes that one token reads: all weights, of experts its own, the output head, and the keys and values of PAST
     tokens, or the states of gated delta layers.
     """
-    from pyx import recurrent
-    from pyx.kv import KVCache
+    from pyx.kv import recurrent
+    from pyx.kv.cache import KVCache
 
-    c, f = subject.checkpoint.config, plan.footprint
+    c, f = planned.checkpoint.config, plan.footprint
     weights = f.mapped + f.allocated + f.head_mapped + f.head_allocated
     weights += round((f.experts + f.on_disk) * c.expert_share)
     states = recurrent.bytes_for(c.recurrent_shape, -1) if c.recurrent_shape else 0  # one, and its open chunk
-    return weights + states + int(KVCache.bytes_for(*c.kv_shape, past, plan.kv_type))
+    return weights + states + int(KVCache.bytes_for(*c.kv_shape, PAST, plan.kv_type))
 
 
 @dataclass(frozen=True)
@@ -340,13 +358,13 @@ class Candidate:
     licence: str
 
 
-def candidates(wishes: Wishes, most: int = 6) -> list[Candidate]:
+def candidates(settings: LoadSettings, most: int = 6) -> list[Candidate]:
     """Models that fit this machine now: those that are on it, then at most so many of the known ones that chat.  It
     measures for a fraction of a second how fast memory is read.
     """
     from edge.formats import open_checkpoint
 
-    found: list[tuple[Subject, int, str]] = []
+    found: list[tuple[PlannedModel, int, str]] = []
     pulled = library.pulled()
     for model in pulled:
         try:
@@ -354,32 +372,39 @@ def candidates(wishes: Wishes, most: int = 6) -> list[Candidate]:
         except EdgeError:  # damaged: loading it by name says why
             continue
         program = program_of(checkpoint.config.n_vocab, checkpoint.tokenizer.kind == "sentencepiece")
-        found.append((Subject(model.name, checkpoint, program), 0, model.licence))
-    there = {model.name for model in pulled}
-    found += [(published(name), known.nbytes, known.licence) for name, known in KNOWN.items()
-              if name not in there and known.about.startswith("chat")]  # fmt: skip
-    fitting = []
-    for subject, download, licence in found:
-        try:
-            arranged(subject, wishes)
-        except MemoryRefused:
-            continue
-        fitting.append((subject, download, licence))
+        found.append((PlannedModel(model.name, checkpoint, program), 0, model.licence))
+    found += [(published(known.name), known.nbytes, known.licence) for known in to_pull()]
+    fitting = [each for each in found if fits_now(each[0], settings)]
     if not fitting:
         return []
     here = sum(not download for _, download, _ in fitting)
-    speed = memory_speed(wishes.n_threads)
+    speed = memory_speed(settings.n_threads)
     return [
         Candidate(
-            subject.name, download, (plan := needed(subject, wishes)).total_bytes, speed / read_bytes(subject, plan),
+            planned.name, download, (plan := needed(planned, settings)).total_bytes, speed / read_bytes(planned, plan),
             licence)
-        for subject, download, licence in fitting[: here + most]
+        for planned, download, licence in fitting[: here + most]
     ]
+
+
+def to_pull() -> list[Known]:
+    """The known models that chat and are not on this machine, in the order of their list."""
+    there = {model.name for model in library.pulled()}
+    return [known for name, known in KNOWN.items() if name not in there and known.about.startswith("chat")]
+
+
+def fits_now(planned: PlannedModel, settings: LoadSettings) -> bool:
+    """Whether loading would take it on this machine, now."""
+    try:
+        arranged(planned, settings)
+    except MemoryRefused:
+        return False
+    return True
 
 
 def memory_speed(n_threads: int) -> float:
     """Bytes per second that this machine reads from its memory, measured over more than caches hold."""
-    from edge.tools.bench import read_rate
+    from edge.tools.yardstick import measure
 
     available = available_memory()
-    return read_rate("huge", "", min(SAMPLE, (available or 8 * SAMPLE) // 8), n_threads)
+    return measure("huge", "", min(SAMPLE, (available or 8 * SAMPLE) // 8), n_threads).rate

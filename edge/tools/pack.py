@@ -1,7 +1,7 @@
 """pack: puts a model and the defaults of options into a copy of the frozen program: one file to copy to a board.
 
 No compiler or linker is needed: the result is the program, byte for byte but for the place of its section table, and
-then the sections of :mod:`edge.registry.packed`.  The program's start-up code (PyInstaller's) looks for the end of its
+then the sections of :mod:`edge.packed`.  The program's start-up code (PyInstaller's) looks for the end of its
 archive, a *cookie*, from the end of the file backwards, and the cookie says how long the archive is.  So a second
 cookie at the end, which says that the archive reaches back over the model, lets the program start without a search
 through the model.  Its length has 32 bits: behind a larger model the archive itself is repeated.
@@ -13,16 +13,16 @@ import hashlib
 import os
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import edge
 from edge.errors import EdgeError, InvalidFile, UsageError
-from edge.files import check_new
+from edge.files import check_new, replacing
 from edge.formats import open_checkpoint
-from edge.registry.packed import ABOUT, ARCHIVE, CHECKS, MAX_ABOUT, MODEL, PAGE, ROW, Packed, Section, read, sections
+from edge.packed import ABOUT, ARCHIVE, CHECKS, MAX_ABOUT, MODEL, PAGE, PROMPTS, ROW, Packed, Section, read, sections
 
 MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine of the ELF header
 MAX_PROGRAM = 256 << 20
@@ -117,6 +117,7 @@ def pack(
     service: Mapping[str, Any] | None = None,
     shown: str = "",
     licence: str = "",
+    prompts: Sequence[str | os.PathLike[str]] = (),
     force: bool = False,
     progress: Callable[[int, int], None] | None = None,
     **reading: Any,
@@ -124,9 +125,9 @@ def pack(
     """Write the frozen ``program`` (None: the one that runs) with the GGUF file ``model`` inside to ``out``.
 
     ``machine``: what the program must be for ("x86_64", "aarch64"; None: any).  ``options``, ``service``, ``shown``:
-    defaults, see :class:`edge.registry.packed.Packed`.  ``licence``: if the file does not state its own.  ``force``:
-    replace ``out`` if it exists.  ``progress(done, total)`` is called with bytes.  ``reading``: options of
-    :func:`edge.formats.open_checkpoint`.
+    defaults, see :class:`edge.packed.Packed`.  ``licence``: if the file does not state its own.  ``prompts``: files of
+    :func:`read_prompt`.  ``force``: replace ``out`` if it exists.  ``progress(done, total)`` is called with bytes.
+    ``reading``: options of :func:`edge.formats.open_checkpoint`.
 
     ``out`` appears under its name when it is complete.  Raises ModelNotFound, InvalidFile, UsageError, or EdgeError if
     the file cannot be written.
@@ -144,12 +145,11 @@ def pack(
     inside = Packed(
         out, -(-len(base.data) // PAGE) * PAGE, len(data), edge.__version__, _line(checkpoint.config.name),
         _line(stated if isinstance(stated, str) else licence), "", options or {}, service or {}, _line(shown, 2000),
-    )  # fmt: skip
+    )
     if len(inside.encode()) > MAX_ABOUT - 100:  # the digest of the model comes later
         raise UsageError(f"the defaults are longer than {MAX_ABOUT >> 10} KiB; shorten the system prompt")
-    part = f"{out}.part-{os.getpid()}"
     try:
-        with checkpoint.whole(), open(part, "wb", opener=lambda path, flags: os.open(path, flags, 0o777)) as file:
+        with replacing(out, 0o777) as file, checkpoint.whole():
             file.write(base.data)
             file.seek(inside.start)
             digest = hashlib.sha256()
@@ -160,13 +160,21 @@ def pack(
                 else:
                     file.write(piece)
             inside = inside._replace(sha256=digest.hexdigest())
-            about = inside.encode()
             at = inside.start + inside.nbytes
             file.seek(at)
+            caches = [Path(each).read_bytes() for each in prompts]
+            kept, digest = [], hashlib.sha256()
+            for cache in caches:
+                kept.append(Section(at, len(cache)))
+                digest.update(cache)
+                at += file.write(cache)
+            inside = inside._replace(prompts=tuple(kept), prompts_sha256=digest.hexdigest() if kept else "")
+            about = inside.encode()
             file.write(about)
             file.write(archive := base.ending(at + len(about)))
             places = {
                 MODEL: Section(inside.start, inside.nbytes),
+                **({PROMPTS: Section(kept[0].offset, sum(each.size for each in kept))} if kept else {}),
                 ABOUT: Section(at, len(about)),
                 ARCHIVE: Section(at + len(about), len(archive)),
             }
@@ -179,13 +187,8 @@ def pack(
             file.write(struct.pack("<Q", table))
             file.seek(60)
             file.write(struct.pack("<H", len(rows) // ROW.size))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, out)
     except OSError as error:
         raise EdgeError(f"cannot write {out}: {error.strerror}") from None
-    finally:
-        Path(part).unlink(missing_ok=True)
     return Result(out, nbytes, base.machine, inside)
 
 
@@ -220,13 +223,29 @@ def _program(program: str | os.PathLike[str] | None, machine: str | None) -> str
     if machine not in (None, os.uname().machine):
         raise UsageError(f"--for {machine} needs --program FILE: the one-file program for {machine}")
     if not getattr(sys, "frozen", False):
-        raise UsageError("this program is not a frozen one; --program FILE names one (make freeze: dist/bitnet-edge)")
+        raise UsageError("this program is not a frozen one, into which a model can be put; start the frozen program "
+                         "for pack, or name it with --program FILE (make freeze in a copy of the source: "
+                         "dist/bitnet-edge)")
     return sys.executable
 
 
+def read_prompt(
+    model: str | os.PathLike[str], system: str, path: str | os.PathLike[str], **loading: Any
+) -> None:
+    """Write what the packed program reads of its system prompt, so that no board has to.  ``loading``: options of
+    :func:`edge.load`, which must be those of the board.  Raises whatever loading and reading raise.
+    """
+    from edge.cache import codec
+
+    with edge.load(model, system=system, remember=False, **loading) as engine, engine.session() as session:
+        session.warm()
+        if session.state is not None:
+            codec.write(engine.space, path, session.state.tokens, session.state.kv, None)
+
+
 def verify(inside: Packed) -> bool:
-    """Whether model and defaults of a packed program are those that were packed, by SHA-256; reads all of them."""
-    digest = hashlib.sha256()
+    """Whether all of a packed program is as it was packed, by SHA-256; reads all of it."""
+    digest, prompts = hashlib.sha256(), hashlib.sha256()
     with open(inside.path, "rb") as file:
         about = sections(file, inside.path)[ABOUT]
         file.seek(about.offset)
@@ -236,7 +255,11 @@ def verify(inside: Packed) -> bool:
         while left and (piece := file.read(min(left, PIECE))):
             digest.update(piece)
             left -= len(piece)
-    same = hashlib.sha256(data[CHECKS.size :]).digest() == CHECKS.unpack_from(data)[0]
+        for each in inside.prompts:
+            file.seek(each.offset)
+            prompts.update(file.read(each.size))
+    same = not inside.prompts or prompts.hexdigest() == inside.prompts_sha256
+    same &= hashlib.sha256(data[CHECKS.size :]).digest() == CHECKS.unpack_from(data)[0]
     return same and digest.hexdigest() == inside.sha256
 
 

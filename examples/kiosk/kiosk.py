@@ -3,8 +3,8 @@
 
     speech-to-text | SPEAK='espeak-ng --stdin' python kiosk.py house.txt
 
-The house file is the system prompt.  The model tells orders from questions, writes orders as JSON, and answers what the
-file answers.  Code does the rest: names and prices are those of the menu, an order is read back, and a "yes" keeps it.
+The house file is the system prompt.  The model writes orders as JSON, and answers what the file answers.  Code does the
+rest: names and prices are those of the menu, an order is read back, and a "yes" keeps it.
 Variables: SPEAK, a command that speaks its standard input; ORDERS, a file (orders.jsonl); IDLE, after so many seconds
 of silence (60) the next guest comes; BITNET_EDGE_MODEL.  Exit codes: 0 at the end of the input, 130 and 143 after
 SIGINT and SIGTERM, else those of bitnet-edge.
@@ -65,7 +65,7 @@ def clean(text: str) -> str:
 
 
 def notify(state: str) -> None:
-    """Tell systemd, if it started this program: READY=1 or WATCHDOG=1."""
+    """Notify systemd, if it started this program: READY=1 or WATCHDOG=1."""
     if address := os.environ.get("NOTIFY_SOCKET"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel, contextlib.suppress(OSError):
             channel.sendto(state.encode(), "\0" + address[1:] if address[0] == "@" else address)
@@ -148,7 +148,7 @@ class Kiosk:
         for piece in self.session.ask(said, by="sentence", max_tokens=80, timeout=50):
             notify("WATCHDOG=1")
             self.say(piece.text)
-        if self.session.finish_reason == "timeout":
+        if self.session.outcome.finish_reason == "timeout":
             self.say(SORRY)
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """A touch screen: what is on the menu is touched, questions are typed, and the service answers them.
 
-    bitnet-edge chat --socket /tmp/kiosk.socket --system-file house.txt &
+    bitnet-edge serve --socket /tmp/kiosk.socket --system-file house.txt &
     python3 touchscreen.py house.txt /tmp/kiosk.socket
 
-Needs python3-tk and kiosk.py beside it, but not the package.  When the service restarts, the screen goes on.
+Needs python3-tk and kiosk.py in its folder, but not the package.  When the service restarts, the screen goes on.
 """
 
 import json
@@ -21,25 +21,25 @@ from kiosk import COUNTER, KNOWN, SORRY, clean, keep, notify, priced, read_house
 
 
 def ask(path, question, **options):
-    """The pieces of the service's answer; docs/contract.md describes the protocol."""
-    event, message = {}, {"role": "user", "content": question}
+    """The pieces of the service's answer: HTTP on its socket; docs/serve.md describes the request."""
+    body = json.dumps({"messages": [{"role": "user", "content": question}], "stream": True, **options}).encode()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(60)
         connection.connect(path)
-        connection.sendall(json.dumps({"op": "chat", "messages": [message], "timeout": 50, **options}).encode() + b"\n")
-        for event in map(json.loads, connection.makefile()):
-            if event["ev"] in ("done", "error"):
-                break
-            yield event.get("text", "")
-    if event.get("finish_reason") not in ("stop", "length"):
-        raise OSError(f"no answer: {event}")
+        connection.sendall(b"POST /v1/chat/completions HTTP/1.0\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        for line in connection.makefile("rb"):
+            if line.startswith(b"data: {"):
+                choice = json.loads(line[6:])["choices"][0]
+                yield choice["delta"].get("content") or ""
+    if choice["finish_reason"] not in ("stop", "length"):
+        raise OSError(f"no answer: {choice}")
 
 
 def reply(path, question, show):
     """Show the answer in pieces; whatever goes wrong becomes a sentence."""
     try:
         known = "".join(ask(path, KNOWN.format(question), choices=["yes", "no"]))
-        for piece in ask(path, question, by="word", max_tokens=80) if known == "yes" else [COUNTER]:
+        for piece in ask(path, question, max_tokens=80) if known == "yes" else [COUNTER]:
             show(piece)
     except Exception as error:
         print(f"touchscreen: {type(error).__name__}: {error}", file=sys.stderr, flush=True)

@@ -123,6 +123,8 @@ def describe(folder: Path, tree: Path) -> str:
     """Write DEBIAN/; returns the architecture."""
     kind = architecture(folder / "bitnet-edge")
     floor = glibc(folder)
+    libraries = [path for path in folder.rglob("libpython*") if path.is_file()]
+    expat = ", libexpat1" * any(b"\0libexpat.so.1\0" in path.read_bytes() for path in libraries)  # Debian's
     files = sorted(path for path in tree.rglob("*") if path.is_file() and not path.is_symlink())
     debian = tree / "DEBIAN"
     debian.mkdir()
@@ -136,7 +138,7 @@ def describe(folder: Path, tree: Path) -> str:
             version=__version__,
             architecture=kind,
             size=sum(-(-path.stat().st_size // 1024) for path in files),
-            depends=f"Depends: libc6 (>= {floor})\nRecommends: libstdc++6, libexpat1\n" if floor else "",
+            depends=f"Depends: libc6 (>= {floor}){expat}\nRecommends: libstdc++6\n" if floor else "",
         )
     )
     for script in ("postinst", "prerm", "postrm"):

@@ -11,22 +11,23 @@
 #define IN_ORDER __attribute__((optimize("no-schedule-insns"))) OUT_OF_LINE
 #endif
 
-/* n rows, read as n streams.  Bits 3-2 and 5-4 are used in place, at weight 4 and 16, and collect in their own sums;
+/* n rows side by side.  Bits 3-2 and 5-4 are used in place, at weight 4 and 16, and collect in their own sums;
  * the products are multiples of 4 and 16, so the shifts at the end are exact.
  * int32 lanes: the largest sum gains 2 * 4 * 48 * 127 = 48768 a block, enough for K = 5.6 million. */
 INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8_t *x, int32_t *acc)
 {
     const int64_t stride = n_block * TERNARY_BLOCK_BYTES;
+    const uint8_t *next = codes + n * stride;
     int32x4_t sum1x[4], sum4x[4], sum16x[4];
     for (int r = 0; r < n; r++)
         sum1x[r] = sum4x[r] = sum16x[r] = vdupq_n_s32(0);
-    for (int64_t b = 0; b < n_block; b++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES)
+    for (int64_t b = 0; b < n_block; b++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES) {
+        fetch_rows(codes, stride, n, next, TERNARY_BLOCK_BYTES);
+        next += n * TERNARY_BLOCK_BYTES;
         for (int half = 0; half < 32; half += 16) {
             int8x16_t x0 = vld1q_s8(x + half), x1 = vld1q_s8(x + half + 32);
             int8x16_t x2 = vld1q_s8(x + half + 64), x3 = vld1q_s8(x + half + 96);
             for (int r = 0; r < n; r++) {
-                if (half == 0)
-                    prefetch_stream(codes + r * stride);
                 __asm__ volatile("" ::: "memory"); /* row by row: all loads at once would push sums out of registers */
                 uint8x16_t c = vld1q_u8(codes + r * stride + half);
                 int8x16_t c1 = vreinterpretq_s8_u8(vandq_u8(c, vdupq_n_u8(0x30)));
@@ -37,17 +38,18 @@ INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8
                 sum1x[r] = vdotq_s32(sum1x[r], codes_01(c), x3);
             }
         }
+    }
     for (int r = 0; r < n; r++)
         acc[r] = vaddvq_s32(vaddq_s32(sum1x[r], vaddq_s32(vshrq_n_s32(sum4x[r], 2), vshrq_n_s32(sum16x[r], 4))));
 }
 
 static void ternary_matvec(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int32_t *acc)
 {
-    int64_t r = 0, row_bytes = n_block * TERNARY_BLOCK_BYTES;
-    for (; r + 4 <= n_row; r += 4)
-        matvec_rows(codes + r * row_bytes, 4, n_block, x, acc + r);
-    for (; r < n_row; r++)
-        matvec_rows(codes + r * row_bytes, 1, n_block, x, acc + r);
+    const int64_t row_bytes = n_block * TERNARY_BLOCK_BYTES;
+    const int side = rows_at_once(row_bytes);
+#define PART(n) matvec_rows(codes + r * row_bytes, n, n_block, x, acc + r)
+    BY_ROWS(4, side, n_row, PART)
+#undef PART
 }
 
 /* Up to two rows against up to eight tokens: 16 sums, 8 vectors of codes, every activation vector used for each row.
@@ -55,16 +57,18 @@ static void ternary_matvec(const uint8_t *codes, int64_t n_row, int64_t n_block,
 INLINE void dot_tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const int8_t *x, int64_t x_stride,
                      int n_row, int n_token, int stream, int ld_sum, int32_t *sum)
 {
+    const uint8_t *next = codes + n_row * row_bytes;
     int32x4_t s[2][8];
     for (int r = 0; r < n_row; r++)
         for (int t = 0; t < n_token; t++)
             s[r][t] = vdupq_n_s32(0);
-    for (int64_t b = 0; b < n_block; b++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES)
+    for (int64_t b = 0; b < n_block; b++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES) {
+        if (stream)
+            fetch_plain(next, n_row * TERNARY_BLOCK_BYTES);
+        next += n_row * TERNARY_BLOCK_BYTES;
         for (int half = 0; half < 32; half += 16) {
             int8x16_t c[2][4];
             for (int r = 0; r < n_row; r++) {
-                if (stream && half == 0)
-                    prefetch_stream(codes + r * row_bytes);
                 uint8x16_t v = vld1q_u8(codes + r * row_bytes + half);
                 c[r][0] = codes_67(v), c[r][1] = codes_45(v), c[r][2] = codes_23(v), c[r][3] = codes_01(v);
             }
@@ -75,6 +79,7 @@ INLINE void dot_tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, c
                         s[r][t] = vdotq_s32(s[r][t], c[r][i], xv);
                 }
         }
+    }
     for (int r = 0; r < n_row; r++)
         for (int t = 0; t < n_token; t++)
             sum[t * ld_sum + r] = vaddvq_s32(s[r][t]);

@@ -35,13 +35,14 @@ INLINE __m128i sum4(const __m512i v[4])
     return _mm_add_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
 }
 
-/* n rows, read as n streams, two blocks a step.  The codes are used in place, masked but not shifted, at weights 64,
+/* n rows side by side, two blocks a step.  The codes are used in place, masked but not shifted, at weights 64,
  * 16, 4 and 1; the products are multiples of the weight, so the shifts at the end are exact.
  * int32 lanes: weight 64 gains at most 4 * 192 * 127 = 97536 a step of 256 codes, enough for K = 5.6 million. */
 INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, int stream, const int8_t *x, int32_t *acc)
 {
     const __m512i m67 = set_mask(0xc0), m45 = set_mask(0x30), m23 = set_mask(0x0c), m01 = set_mask(0x03);
     const int64_t stride = n_block * TERNARY_BLOCK_BYTES;
+    const uint8_t *next = codes + n * stride;
     __m512i s67[4], s45[4], s23[4], s01[4];
     for (int r = 0; r < n; r++)
         s67[r] = s45[r] = s23[r] = s01[r] = _mm512_setzero_si512();
@@ -49,9 +50,10 @@ INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, int stream
     for (; b + 2 <= n_block; b += 2, x += 2 * TERNARY_BLOCK, codes += 2 * TERNARY_BLOCK_BYTES) {
         __m512i x0 = load_halves(x, x + 128), x1 = load_halves(x + 32, x + 160);
         __m512i x2 = load_halves(x + 64, x + 192), x3 = load_halves(x + 96, x + 224);
+        if (stream)
+            fetch_rows(codes, stride, n, next, 2 * TERNARY_BLOCK_BYTES);
+        next += 2 * n * TERNARY_BLOCK_BYTES;
         for (int r = 0; r < n; r++) {
-            if (stream)
-                prefetch_stream(codes + r * stride);
             __m512i c = load512(codes + r * stride);
             s67[r] = _mm512_dpbusd_epi32(s67[r], _mm512_and_si512(c, m67), x0);
             s45[r] = _mm512_dpbusd_epi32(s45[r], _mm512_and_si512(c, m45), x1);
@@ -103,11 +105,11 @@ INLINE void matvec_256(const uint8_t *codes, int64_t n_row, const int8_t *x, int
 
 INLINE void matvec(const uint8_t *codes, int64_t n_row, int64_t n_block, int stream, const int8_t *x, int32_t *acc)
 {
-    int64_t r = 0, row_bytes = n_block * TERNARY_BLOCK_BYTES;
-    for (; r + 4 <= n_row; r += 4)
-        matvec_rows(codes + r * row_bytes, 4, n_block, stream, x, acc + r);
-    for (; r < n_row; r++)
-        matvec_rows(codes + r * row_bytes, 1, n_block, stream, x, acc + r);
+    const int64_t row_bytes = n_block * TERNARY_BLOCK_BYTES;
+    const int side = stream ? rows_at_once(row_bytes) : 4;
+#define PART(n) matvec_rows(codes + r * row_bytes, n, n_block, stream, x, acc + r)
+    BY_ROWS(4, side, n_row, PART)
+#undef PART
 }
 
 static void ternary_matvec(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int32_t *acc)
@@ -129,6 +131,7 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
                  int n_token, int stream, int32_t *sum)
 {
     const __m512i low = set_mask(0x03);
+    const uint8_t *next = codes + n_row * row_bytes;
     __m512i s[TILE_TOKENS][TILE_ROWS];
 #pragma GCC unroll 4
     for (int t = 0; t < n_token; t++)
@@ -138,12 +141,12 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
     for (int64_t b = 0; b < n_block; b += 2, x += 2 * TERNARY_BLOCK, codes += 2 * TERNARY_BLOCK_BYTES) {
         const int pair = b + 2 <= n_block; /* of an odd block the upper half is zero */
         __m512i c[TILE_ROWS];
+        if (stream)
+            fetch_plain(next, 2 * n_row * TERNARY_BLOCK_BYTES);
+        next += 2 * n_row * TERNARY_BLOCK_BYTES;
 #pragma GCC unroll 4
-        for (int r = 0; r < n_row; r++) {
-            if (stream)
-                prefetch_stream(codes + r * row_bytes);
+        for (int r = 0; r < n_row; r++)
             c[r] = pair ? load512(codes + r * row_bytes) : _mm512_zextsi256_si512(load256(codes + r * row_bytes));
-        }
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) {
             __m512i xv[TILE_TOKENS];
@@ -170,17 +173,17 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
 }
 
 #define LOOKUP_TOKENS 16
-#define LOOKUP_LEAST_TOKENS 32 /* with 16 both take the same time (benchmarks/SPEED.md) */
-#define beside_dot(s, codes, x) (ints16)_mm512_dpbusd_epi32((__m512i)(s), (__m512i)(codes), (__m512i)(x))
+#define LOOKUP_LEAST_TOKENS 32 /* with 16 both take the same time (benchmarks/log#one-step) */
+#define multiply_dot(s, codes, x) (ints16)_mm512_dpbusd_epi32((__m512i)(s), (__m512i)(codes), (__m512i)(x))
 #include "tiles.inc.h"
 
-/* ---- needed by plane_dots.inc.h ---------------------------------------------------------------------------------- */
+/* ---- needed by bit_dots.inc.h ---------------------------------------------------------------------------------- */
 
-#define PLANE_WIDTH 64
+#define BIT_WIDTH 64
 typedef __m512i vbytes;
 typedef __m512i vsums;
 
-INLINE vbytes plane_load(const void *p) { return load512(p); }
+INLINE vbytes load_codes(const void *p) { return load512(p); }
 INLINE vbytes low_nibbles(vbytes c) { return _mm512_and_si512(c, set_mask(0x0f)); }
 INLINE vbytes high_nibbles(vbytes c) { return _mm512_and_si512(_mm512_srli_epi16(c, 4), set_mask(0x0f)); }
 
@@ -212,9 +215,9 @@ INLINE vsums bit_total(const vsums sum[BIT_SUMS])
     return _mm512_add_epi32(ones, _mm512_add_epi32(_mm512_srai_epi32(sum[2], 2), _mm512_srai_epi32(sum[3], 3)));
 }
 
-#include "plane_dots.inc.h"
+#include "bit_dots.inc.h"
 
-/* ---- needed by lanes.inc.h and pages.inc.h ----------------------------------------------------------------------- */
+/* ---- needed by lanes.inc.h and attention.inc.h ------------------------------------------------------------------- */
 
 #define LANE_WIDTH 16
 typedef float vf __attribute__((vector_size(4 * LANE_WIDTH)));
@@ -234,8 +237,8 @@ INLINE void round_bytes(const vf x[2], uint8_t *u)
         _mm_storeu_si128((__m128i *)u + i, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32((__m512)x[i])));
 }
 
-/* Multiplications and additions of 256 bits: those of 512 take 1.25 times as long on Zen 4 (benchmarks/SPEED.md). Four
- * vectors share what is broadcast of a query: 16 of the 32 registers are sums. */
+/* Multiplications and additions of 256 bits: those of 512 take 1.25 times as long on Zen 4
+ * (benchmarks/log#upper-bytes). Four vectors share what is broadcast of a query: 16 of the 32 registers are sums. */
 #define HALF_WIDTH 8
 #define HALF_VECTORS 4
 typedef float vh __attribute__((vector_size(4 * HALF_WIDTH)));
@@ -418,7 +421,7 @@ INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_step, i
         for (int j = 0; j < n_chain; j++) {
             __asm__ volatile("" ::: "memory"); /* step by step: all loads at once would push sums out of registers */
             __m512i c = load512(codes + 64 * (i + j));
-            panel_fetch(ahead + 64 * (i + j));
+            panel_fetch(ahead + 64 * (i + j), 64, n_token);
             const __m512i u[4] = {_mm512_and_si512(c, m[0]), _mm512_and_si512(c, m[1]), _mm512_and_si512(c, m[2]), c};
 #pragma GCC unroll 4
             for (int t = 0; t < n_token; t++) {
@@ -440,6 +443,109 @@ INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_step, i
             sum[t][f] = (vi)_mm512_srai_epi32(above, 2 * f);
         }
     }
+}
+
+/* ---- needed by panels.h ------------------------------------------------------------------------------------------ */
+
+INLINE __m512i five_ninths(__m512i c)
+{
+    const __m512i even = _mm512_set1_epi16(0xff), odd = _mm512_set1_epi16((short)0xff00), k = _mm512_set1_epi16(7282);
+    __m512i high = _mm512_mulhi_epu16(_mm512_and_si512(c, odd), k);
+    __m512i low = _mm512_mulhi_epu16(_mm512_and_si512(c, even), k);
+    return _mm512_ternarylogic_epi64(odd, high, low, 0xca); /* bytes of high where odd, else of low */
+}
+
+/* Where bit 7 of a place is set, a shuffle gives 0. */
+INLINE __m512i five_look2(__m512i t0, __m512i t1, __m512i i)
+{
+    __m512i first = _mm512_shuffle_epi8(t0, _mm512_add_epi8(i, _mm512_set1_epi8(0x70)));
+    return _mm512_or_si512(first, _mm512_shuffle_epi8(t1, _mm512_sub_epi8(i, _mm512_set1_epi8(0x10))));
+}
+
+#define FIVE_NINTHS(c) five_ninths((__m512i)(c))
+#define FIVE_LOOK(table, i) _mm512_shuffle_epi8((__m512i)(table), (__m512i)(i))
+#define FIVE_LOOK2(t0, t1, i) five_look2((__m512i)(t0), (__m512i)(t1), (__m512i)(i))
+
+#include "panels.h"
+
+/* ---- needed by groups.inc.h, for five weights in a byte ---------------------------------------------------------- */
+
+/* Five weights in a byte are multiplied without taking them apart: low = t0 + 3 t1, high = t2 + 3 t3 + 9 t4, pair = t2
+ * + 3 t3 and what tables give for these: low / 3, pair / 3 and high / 9, which the fifth step of a block has for
+ * itself.  t0 is low - 3 (low / 3), and so are the sums.  Tables of 64 bytes need AVX512-VBMI (Ice Lake, Zen 4). */
+#define FIVE_SUMS __builtin_cpu_supports("avx512vbmi")
+#define FIVE_MANY 8
+#define FIVE_FLAGS __attribute__((target("avx512vbmi")))
+
+struct five_tables {
+    __m512i nines, thirds, ninths, pairs; /* 9 i, i / 3, i / 9, i % 9 */
+};
+
+/* sums + products; else GCC copies sums to and fro and keeps some in memory. */
+INLINE __m512i five_dot(__m512i sums, __m512i codes, __m512i x)
+{
+    sums = _mm512_dpbusd_epi32(sums, codes, x);
+    __asm__("" : "+v"(sums));
+    return sums;
+}
+
+/* n vectors of a block: sums of low, low / 3, pair and pair / 3, and where there is a fifth step, those of high / 9 of
+ * each vector. */
+INLINE FIVE_FLAGS void five_block(const struct five_tables *of, int n, const uint8_t *vectors, const uint8_t *ahead,
+                                  int n_token, const int8_t *q, int64_t ld, __m512i s[2][4], __m512i s5[2][4])
+{
+#pragma GCC unroll 4
+    for (int v = 0; v < n; v++) {
+        __m512i c = load512(vectors + 64 * v);
+        panel_fetch(ahead + 64 * v, 64, n_token);
+        __m512i high = five_ninths(c), low = _mm512_sub_epi8(c, _mm512_permutexvar_epi8(high, of->nines));
+        __m512i pair = _mm512_permutexvar_epi8(high, of->pairs);
+        const __m512i u[4] = {low, _mm512_permutexvar_epi8(low, of->thirds), pair,
+                              _mm512_permutexvar_epi8(pair, of->thirds)};
+        const __m512i fifth = _mm512_permutexvar_epi8(high, of->ninths);
+#pragma GCC unroll 2
+        for (int t = 0; t < n_token; t++) {
+            const __m512i x = broadcast4(q + t * ld + 4 * v);
+#pragma GCC unroll 4
+            for (int f = 0; f < 4; f++)
+                s[t][f] = five_dot(s[t][f], u[f], x);
+            if (n == 4)
+                s5[t][v] = five_dot(s5[t][v], fifth, broadcast4(q + t * ld + 16));
+        }
+    }
+}
+
+INLINE FIVE_FLAGS void five_sums(const uint8_t *vectors, const uint8_t *ahead, int n_token, const int8_t *q, int64_t ld,
+                                 vi (*sum)[PANEL_VECTORS])
+{
+    static const uint8_t table[4][64] __attribute__((aligned(64))) = {
+#define NINES(i) (9 * (i) & 255)
+#define THIRDS(i) (i) / 3
+#define NINTHS(i) (i) / 9
+#define PAIRS(i) (i) % 9
+        {FIVE_ENTRIES(NINES, 0), FIVE_ENTRIES(NINES, 16)},
+        {FIVE_ENTRIES(THIRDS, 0), FIVE_ENTRIES(THIRDS, 16)},
+        {FIVE_ENTRIES(NINTHS, 0), FIVE_ENTRIES(NINTHS, 16)},
+        {FIVE_ENTRIES(PAIRS, 0), FIVE_ENTRIES(PAIRS, 16)},
+    };
+    const struct five_tables of = {load512(table[0]), load512(table[1]), load512(table[2]), load512(table[3])};
+    __m512i s[2][4], s5[2][4];
+#pragma GCC unroll 2
+    for (int t = 0; t < 2; t++)
+#pragma GCC unroll 4
+        for (int f = 0; f < 4; f++)
+            s[t][f] = s5[t][f] = _mm512_setzero_si512();
+    for (int block = 0; block < 6; block++, vectors += 256, ahead += 256, q += 20)
+        five_block(&of, 4, vectors, ahead, n_token, q, ld, s, s5);
+    five_block(&of, 2, vectors, ahead, n_token, q, ld, s, s5);
+#pragma GCC unroll 2
+    for (int t = 0; t < n_token; t++)
+#pragma GCC unroll 2
+        for (int f = 0; f < 4; f += 2) {
+            __m512i upper = s[t][f + 1], thrice = _mm512_add_epi32(upper, _mm512_add_epi32(upper, upper));
+            sum[t][f] = (vi)_mm512_add_epi32(_mm512_sub_epi32(s[t][f], thrice), s5[t][f]);
+            sum[t][f + 1] = (vi)_mm512_add_epi32(upper, s5[t][f + 1]);
+        }
 }
 
 #include "groups.inc.h"
@@ -582,10 +688,11 @@ INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_di
         sum[i][0] = (vi)_mm512_add_epi32(a[i], b[i]);
 }
 
-#include "nibbles.inc.h"
+#include "attention_int4.inc.h"
 
 const struct kernels kernels_avx512vnni = {
     .name = "avx512vnni",
+    .own = {4, FETCH_L1, 4 << 10, 0},
     .many_tokens = LOOKUP_LEAST_TOKENS,
     .ternary_matvec = ternary_matvec,
     .ternary_matmul = ternary_matmul,
@@ -595,7 +702,7 @@ const struct kernels kernels_avx512vnni = {
     .head_q8_0 = head_q8_0,
     LANES_KERNELS,
     PAGES_KERNELS,
-    PLANES_KERNELS,
+    BIT_KERNELS,
     BYTE_KERNELS,
 };
 

@@ -2,7 +2,7 @@
  *
  * A step is one parallel region with barriers between its stages; a fork and join for each matrix would cost about 200
  * of them a token.  OpenMP's own barrier also handles tasks: this one takes a third of its time, and a small model
- * passes 25 of them in less than a tenth of a millisecond (benchmarks/SPEED.md).
+ * passes 25 of them in less than a tenth of a millisecond (benchmarks/log#small-models).
  *
  * A thread that waits spins for a while and then sleeps.  On an idle machine, waking up takes longer than the shares of
  * two threads differ, and a thread that wakes up late delays the others at the next barrier.  So after a short sleep,

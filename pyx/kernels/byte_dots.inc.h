@@ -1,42 +1,42 @@
 /* byte_dots.inc.h: dot products of rows of int8 with several int8 vectors, written once for every vector target.
  *
- * The includer includes plane_dots.inc.h before, whose vectors these are, and defines
+ * The includer includes bit_dots.inc.h before, whose vectors these are, and defines
  *   BYTE_LEAST_VECTORS        see byte_vectors in kernels.h
  *   BYTE_VECTORS              vectors that are multiplied at a time, so that their sums of four rows stay in registers
- *   vbytes byte_row(w)        PLANE_WIDTH bytes of a row as byte_dot wants them
- *   vsums byte_dot(sums, w, x)  sums + w times PLANE_WIDTH bytes of a vector
+ *   vbytes byte_row(w)        BIT_WIDTH bytes of a row as byte_dot wants them
+ *   vsums byte_dot(sums, w, x)  sums + w times BIT_WIDTH bytes of a vector
  *   int32_t byte_base(x, k)   what byte_row adds to a row changes its product with x by; to be added to it
  *   void byte_quad(sums[4], total[4])  the lanes of four sums */
 #ifndef BITNET_EDGE_BYTE_DOTS_H
 #define BITNET_EDGE_BYTE_DOTS_H
 
-#if !defined(BYTE_VECTORS) || !defined(BYTE_LEAST_VECTORS) || !defined(BITNET_EDGE_PLANES_H)
-#error "byte_dots.inc.h needs BYTE_VECTORS and BYTE_LEAST_VECTORS, and plane_dots.inc.h before it"
+#if !defined(BYTE_VECTORS) || !defined(BYTE_LEAST_VECTORS) || !defined(BITNET_EDGE_BIT_DOTS_H)
+#error "byte_dots.inc.h needs BYTE_VECTORS and BYTE_LEAST_VECTORS, and bit_dots.inc.h before it"
 #endif
 
 enum { BYTE_PANEL = 32 }; /* rows */
 
 /* n rows by n_x vectors; meanwhile half as many are fetched from next on, if it is not NULL.  n, n_x, stream (whether
- * the rows are read as n streams) and whether next is NULL are constants where this is inlined. */
+ * what lies behind the rows is fetched) and whether next is NULL are constants where this is inlined. */
 INLINE void byte_tile(const int8_t *w, int n, int64_t k, int stream, const int8_t *x, int n_x, const int32_t *base,
                       int32_t *const *sums, int64_t row, const int8_t *next)
 {
     vsums sum[BYTE_VECTORS][4] = {0};
     int64_t i = 0;
-    for (; i + PLANE_WIDTH <= k; i += PLANE_WIDTH) {
+    for (; i + BIT_WIDTH <= k; i += BIT_WIDTH) {
         vbytes xv[BYTE_VECTORS];
 #pragma GCC unroll 4
         for (int j = 0; j < n_x; j++)
-            xv[j] = plane_load(x + j * k + i);
+            xv[j] = load_codes(x + j * k + i);
+        if (stream)
+            fetch_plain(w + n * (k + i), n * BIT_WIDTH);
 #pragma GCC unroll 4
         for (int r = 0; r < n; r++) {
-            if (stream)
-                prefetch_stream(w + r * k + i);
             if (next && r < n / 2) {
                 prefetch_l2(next + r * k + i);
                 prefetch_l2(next + (r - BYTE_PANEL * 3 / 8) * k + i); /* again, as some requests are dropped */
             }
-            vbytes wv = byte_row(plane_load(w + r * k + i));
+            vbytes wv = byte_row(load_codes(w + r * k + i));
 #pragma GCC unroll 4
             for (int j = 0; j < n_x; j++)
                 sum[j][r] = byte_dot(sum[j][r], wv, xv[j]);
@@ -74,7 +74,7 @@ static void byte_dots(const int8_t *w, int64_t n_row, int64_t k, const int8_t *x
     const int halves = n_x >= 2 * BYTE_VECTORS;
     int32_t base[BYTE_DOTS_MOST];
     for (int64_t j = 0; j < n_x; j++)
-        base[j] = byte_base(x + j * k, k / PLANE_WIDTH * PLANE_WIDTH);
+        base[j] = byte_base(x + j * k, k / BIT_WIDTH * BIT_WIDTH);
     for (int64_t row = 0; row < n_row; row += BYTE_PANEL) {
         const int64_t n = n_row - row < BYTE_PANEL ? n_row - row : BYTE_PANEL;
         const int8_t *wp = w + row * k, *next = wp + BYTE_PANEL * k;

@@ -130,7 +130,7 @@ INLINE void ask(const float *strip, int64_t dk, const float *const *x, int n_x, 
         for (int v = 0; v < VECTORS; v++) {
             vf row = load_float(strip + i * DELTA_STRIP + v * LANE_WIDTH);
             if (v == 0)
-                prefetch_stream(strip + i * DELTA_STRIP);
+                fetch((const char *)(strip + i * DELTA_STRIP) + kernels_chosen.ahead, sizeof(float) * DELTA_STRIP);
             for (int m = 0; m < n_x; m++)
                 sum[m][v] += row * x[m][i];
         }

@@ -2,29 +2,15 @@
  * of ggml; the order of the float products is the one of the reference decoders, so the bits agree with them. */
 #include "kernels.h"
 #include "numbers.h"
+#include "template.h"
 
 #include <string.h>
 
-static const struct {
-    int elements, bytes;
-} block_of[] = {
-    [STORED_F32] = {1, 4},     [STORED_F16] = {1, 2},      [STORED_BF16] = {1, 2},     [STORED_Q8_0] = {32, 34},
-    [STORED_Q6_K] = {256, 210}, [STORED_Q4_0] = {32, 18}, [STORED_Q4_K] = {256, 144},
-    [STORED_Q2_0] = {64, 18}, [STORED_PQ2_0] = {128, 34}, [STORED_PQ2_0_R64] = {GROUP, GROUP_WHOLE},
-    [STORED_Q4_1] = {32, 20}, [STORED_Q5_0] = {32, 22}, [STORED_Q5_1] = {32, 24}, [STORED_Q5_K] = {256, 176},
-    [STORED_Q1_0] = {128, 18}, [STORED_Q1_0_G32] = {32, 6},
-};
-
-int64_t stored_row_bytes(int type, int64_t k)
-{
-    if (type < STORED_F32 || type > STORED_Q1_0_G32 || k < 0 || k % block_of[type].elements)
-        return -1;
-    return k / block_of[type].elements * block_of[type].bytes;
-}
-
-int64_t stored_rows_together(int type) { return type == STORED_PQ2_0_R64 ? PANEL_ROWS : 1; }
-
 static uint16_t load_u16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
+
+static void f32(const uint8_t *b, float *out) { memcpy(out, b, 4); }
+static void f16(const uint8_t *b, float *out) { *out = half_float(load_u16(b)); }
+static void bf16(const uint8_t *b, float *out) { *out = bits_float((uint32_t)load_u16(b) << 16); }
 
 static void q8_0(const uint8_t *b, float *out)
 {
@@ -39,6 +25,17 @@ static void q4_0(const uint8_t *b, float *out)
     for (int j = 0; j < 16; j++) {
         out[j] = (float)((b[2 + j] & 15) - 8) * d;
         out[j + 16] = (float)((b[2 + j] >> 4) - 8) * d;
+    }
+}
+
+/* Codes are places in a table of 16 values, which lie closer together around zero. */
+static void iq4_nl(const uint8_t *b, float *out)
+{
+    static const int8_t value[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+    float d = half_float(load_u16(b));
+    for (int j = 0; j < 16; j++) {
+        out[j] = (float)value[b[2 + j] & 15] * d;
+        out[j + 16] = (float)value[b[2 + j] >> 4] * d;
     }
 }
 
@@ -95,7 +92,7 @@ static void q6_k(const uint8_t *b, float *out)
 /* Q4_K: F16 d, F16 dmin, 12 bytes with eight 6-bit scales and minima, 128 bytes of nibbles; sub-block i of 32
  * elements is the low (even i) or high (odd i) nibbles of bytes 32*(i/2)...; value d*scale*q - dmin*min.  Q5_K has 32
  * bytes before the nibbles: bit i of byte j is the fifth bit of element j of sub-block i. */
-static void q45_k(const uint8_t *b, int five, float *out)
+INLINE void q45_k(const uint8_t *b, int five, float *out)
 {
     float d = half_float(load_u16(b)), d_min = half_float(load_u16(b + 2));
     const uint8_t *s = b + 4, *fifth = b + 16, *q = b + (five ? 48 : 16);
@@ -110,21 +107,30 @@ static void q45_k(const uint8_t *b, int five, float *out)
     }
 }
 
+static void q4_k(const uint8_t *b, float *out) { q45_k(b, 0, out); }
+static void q5_k(const uint8_t *b, float *out) { q45_k(b, 1, out); }
+
 /* n codes of two bits behind their scale: d * (code - 1). */
-static void q2(const uint8_t *b, int n, float *out)
+INLINE void codes(const uint8_t *b, int n, float *out)
 {
     float d = half_float(load_u16(b));
     for (int j = 0; j < n; j++)
         out[j] = (float)((b[2 + j / 4] >> j % 4 * 2 & 3) - 1) * d;
 }
 
-/* 128 signs behind their scale: 1 is +d, 0 is -d. */
-static void q1(const uint8_t *b, int n, float *out)
+static void q2_0(const uint8_t *b, float *out) { codes(b, 64, out); }
+static void pq2_0(const uint8_t *b, float *out) { codes(b, 128, out); }
+
+/* n signs behind their scale: 1 is +d, 0 is -d. */
+INLINE void signs(const uint8_t *b, int n, float *out)
 {
     float d = half_float(load_u16(b));
     for (int j = 0; j < n; j++)
         out[j] = b[2 + j / 8] >> j % 8 & 1 ? d : -d;
 }
+
+static void q1_0(const uint8_t *b, float *out) { signs(b, 128, out); }
+static void q1_0_g32(const uint8_t *b, float *out) { signs(b, 32, out); }
 
 /* A group of one row of a panel (panel_matmul in kernels.h). */
 static void panel(const uint8_t *b, int64_t row, float *out)
@@ -137,71 +143,52 @@ static void panel(const uint8_t *b, int64_t row, float *out)
     }
 }
 
-void dequantize_row(int type, const uint8_t *rows, int64_t row, int64_t k, float *out)
+static void panels(const uint8_t *rows, int64_t row, int64_t k, float *out)
 {
-    switch (type) {
-    case STORED_F32:
-        memcpy(out, rows, (size_t)k * 4);
-        break;
-    case STORED_F16:
-        for (int64_t i = 0; i < k; i++)
-            out[i] = half_float(load_u16(rows + 2 * i));
-        break;
-    case STORED_BF16:
-        for (int64_t i = 0; i < k; i++)
-            out[i] = bits_float((uint32_t)load_u16(rows + 2 * i) << 16);
-        break;
-    case STORED_Q8_0:
-        for (int64_t i = 0; i < k / 32; i++)
-            q8_0(rows + i * 34, out + i * 32);
-        break;
-    case STORED_Q4_0:
-        for (int64_t i = 0; i < k / 32; i++)
-            q4_0(rows + i * 18, out + i * 32);
-        break;
-    case STORED_Q4_1:
-        for (int64_t i = 0; i < k / 32; i++)
-            q4_1(rows + i * 20, out + i * 32);
-        break;
-    case STORED_Q5_0:
-        for (int64_t i = 0; i < k / 32; i++)
-            q5_0(rows + i * 22, out + i * 32);
-        break;
-    case STORED_Q5_1:
-        for (int64_t i = 0; i < k / 32; i++)
-            q5_1(rows + i * 24, out + i * 32);
-        break;
-    case STORED_Q6_K:
-        for (int64_t i = 0; i < k / 256; i++)
-            q6_k(rows + i * 210, out + i * 256);
-        break;
-    case STORED_Q4_K:
-        for (int64_t i = 0; i < k / 256; i++)
-            q45_k(rows + i * 144, 0, out + i * 256);
-        break;
-    case STORED_Q5_K:
-        for (int64_t i = 0; i < k / 256; i++)
-            q45_k(rows + i * 176, 1, out + i * 256);
-        break;
-    case STORED_Q2_0:
-        for (int64_t i = 0; i < k / 64; i++)
-            q2(rows + i * 18, 64, out + i * 64);
-        break;
-    case STORED_PQ2_0:
-        for (int64_t i = 0; i < k / 128; i++)
-            q2(rows + i * 34, 128, out + i * 128);
-        break;
-    case STORED_PQ2_0_R64:
-        for (int64_t i = 0; i < k / GROUP; i++)
-            panel(rows + i * PANEL_BYTES(GROUP), row, out + i * GROUP);
-        break;
-    case STORED_Q1_0:
-        for (int64_t i = 0; i < k / 128; i++)
-            q1(rows + i * 18, 128, out + i * 128);
-        break;
-    case STORED_Q1_0_G32:
-        for (int64_t i = 0; i < k / 32; i++)
-            q1(rows + i * 6, 32, out + i * 32);
-        break;
+    for (int64_t i = 0; i < k / GROUP; i++)
+        panel(rows + i * PANEL_BYTES(GROUP), row, out + i * GROUP);
+}
+
+/* The same with five weights in a byte (five_matmul in kernels.h). */
+static void fives(const uint8_t *rows, int64_t row, int64_t k, float *out)
+{
+    for (int64_t i = 0; i < k / GROUP; i++, rows += FIVE_BYTES) {
+        float d = half_float(load_u16(rows + 2 * row));
+        for (int j = 0; j < GROUP; j++)
+            *out++ = (float)(five_code(rows + 2 * PANEL_ROWS, (int)row, place_in_group(GROUP, j)) - 1) * d;
     }
 }
+
+/* The table: name, what decodes a block, its values and bytes, levels.  Those of edge/registry/encodings.py. */
+#define BLOCKS(T)                                                                                                      \
+    T(F32, f32, 1, 4, 0)                                                                                               \
+    T(F16, f16, 1, 2, 0)                                                                                               \
+    T(BF16, bf16, 1, 2, 0)                                                                                             \
+    T(Q8_0, q8_0, 32, 34, 0)                                                                                           \
+    T(Q6_K, q6_k, 256, 210, 0)                                                                                         \
+    T(Q5_K, q5_k, 256, 176, 0)                                                                                         \
+    T(Q4_K, q4_k, 256, 144, 0)                                                                                         \
+    T(Q5_0, q5_0, 32, 22, 0)                                                                                           \
+    T(Q5_1, q5_1, 32, 24, 0)                                                                                           \
+    T(Q4_0, q4_0, 32, 18, 0)                                                                                           \
+    T(Q4_1, q4_1, 32, 20, 0)                                                                                           \
+    T(IQ4_NL, iq4_nl, 32, 18, 0)                                                                                       \
+    T(Q1_0, q1_0, 128, 18, 2)                                                                                          \
+    T(Q1_0_G32, q1_0_g32, 32, 6, 2)                                                                                    \
+    T(Q2_0, q2_0, 64, 18, 4)                                                                                           \
+    T(PQ2_0, pq2_0, 128, 34, 4)
+
+#define ROW_OF_BLOCKS(name, block, span, bytes, levels)                                                                \
+    static void row_of_##block(const uint8_t *rows, int64_t row, int64_t k, float *out)                                \
+    {                                                                                                                  \
+        (void)row;                                                                                                     \
+        for (int64_t i = 0; i < k / span; i++)                                                                         \
+            block(rows + i * bytes, out + i * span);                                                                   \
+    }
+BLOCKS(ROW_OF_BLOCKS)
+
+#define ENTRY(name, block, span, bytes, levels) {#name, span, bytes, levels, 1, row_of_##block},
+const struct row_type row_types[] = {
+    BLOCKS(ENTRY){"PQ2_0_R64", GROUP, GROUP_WHOLE, 4, PANEL_ROWS, panels},
+    {"PTQ1_0_R64", GROUP, 28, 3, PANEL_ROWS, fives}, {0},
+};

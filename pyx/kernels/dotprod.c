@@ -70,14 +70,15 @@ INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim,
             sum[i][j] = (vi)vaddq_s32(a[i][j], vshlq_n_s32(ones[j], 7));
 }
 
-#include "plane_dots.inc.h"
+#include "bit_dots.inc.h"
 
 #include "byte_dots.inc.h"
 
-#include "nibbles.inc.h"
+#include "attention_int4.inc.h"
 
 const struct kernels kernels_dotprod = {
     .name = "dotprod",
+    .own = ARM_OWN,
     .many_tokens = PACK_LEAST_TOKENS,
     .ternary_matvec = ternary_matvec,
     .ternary_matmul = ternary_matmul,
@@ -87,7 +88,7 @@ const struct kernels kernels_dotprod = {
     .head_q8_0 = head_q8_0,
     LANES_KERNELS,
     PAGES_KERNELS,
-    PLANES_KERNELS,
+    BIT_KERNELS,
     BYTE_KERNELS,
 };
 

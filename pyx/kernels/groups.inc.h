@@ -15,12 +15,18 @@
  *                       group_fetch(ahead, g, group_bytes) for each group; inlined with constant n_token in
  *                       {GROUP_SOME, .. 2, 1}
  *   PANEL_TOKENS        tokens that share a panel's codes in registers (2, 4 or 8)
- *   PANEL_OWN           1: the results of one token stay in registers beside its sums; else 0
- *   panel_ahead(panel, ahead)  the first of the lines to fetch meanwhile
+ *   PANEL_OWN           1: the results of one token stay in registers together with its sums; else 0
  *   panel_sums(codes, ahead, n_step, n_token, q, ld, sum)
  *                       sum [n_token][PANEL_VECTORS] of one group of a panel, the sums of codes times activations,
- *                       which lie ld apart; meanwhile it calls panel_fetch for as many lines; inlined with constant
- *                       n_step (8, 16 or 32: groups of 32, 64 or 128) and n_token in {PANEL_TOKENS, .. 2, 1} */
+ *                       which lie ld apart; meanwhile it fetches as many lines from ahead on; inlined with constant
+ *                       n_step (8, 16 or 32: groups of 32, 64 or 128) and n_token in {PANEL_TOKENS, .. 2, 1}
+ * and, where codes of five in a byte can be multiplied without unpacking them,
+ *   FIVE_SUMS           a condition: whether this processor can
+ *   FIVE_MANY           from so many tokens on unpacking them is faster
+ *   FIVE_FLAGS          attributes of the functions that do
+ *   five_sums(vectors, ahead, n_token, q, ld, sum)
+ *                       sum [n_token][PANEL_VECTORS] of one group of a panel, as panel_sums; inlined with constant
+ *                       n_token in {2, 1} */
 #ifndef BITNET_EDGE_GROUPS_H
 #define BITNET_EDGE_GROUPS_H
 
@@ -91,7 +97,7 @@ static void group_few(const uint8_t *rows, int group_bytes, int64_t n_row, int64
         float y[GROUP_SOME][GROUP_ROWS];
         for (int64_t t = 0, some; t < n_token; t += some) {
             const int64_t left = n_token - t, at = t * n_group;
-            const uint8_t *ahead = t == 0 ? row.first + GROUP_ROWS * row.stride + kernels_chosen.group_ahead : NULL;
+            const uint8_t *ahead = t == 0 ? row.first + GROUP_ROWS * row.stride + kernels_chosen.ahead : NULL;
             some = left >= 4 && GROUP_SOME >= 4 ? 4 : left >= 2 && GROUP_SOME >= 2 ? 2 : 1;
 #if GROUP_SOME >= 4
             if (some == 4)
@@ -111,7 +117,7 @@ static void group_few(const uint8_t *rows, int group_bytes, int64_t n_row, int64
 }
 
 /* y[t] += n_group groups of each plane of a panel times tokens t < n_token, whose groups are ld apart; meanwhile as
- * many bytes are asked for from `ahead` on. */
+ * many bytes from ahead on are fetched. */
 INLINE void panel_add(const uint8_t *panel, const uint8_t *ahead, int64_t n_group, int group, int n_plane, int n_token,
                       const int8_t *q, const float *d, const int32_t *sum, int64_t ld, float (*y)[PANEL_ROWS])
 {
@@ -127,10 +133,8 @@ INLINE void panel_add(const uint8_t *panel, const uint8_t *ahead, int64_t n_grou
             vi s[PANEL_TOKENS][PANEL_VECTORS];
             if (!own)
                 __asm__ volatile("" ::: "memory"); /* y stays in memory: the registers are for the sums */
-            const uint8_t *line = panel_ahead(panel, ahead);
-            panel_fetch(line);
-            panel_fetch(line + 64);
-            panel_sums(panel + 2 * PANEL_ROWS, line + 2 * PANEL_ROWS, group / 4, n_token, q, ld * group, s);
+            panel_fetch(ahead, 2 * PANEL_ROWS, n_token);
+            panel_sums(panel + 2 * PANEL_ROWS, ahead + 2 * PANEL_ROWS, group / 4, n_token, q, ld * group, s);
 #pragma GCC unroll 16 /* all: numbers of registers must be constants */
             for (int i = 0; i < PANEL_VECTORS; i++) {
                 vf scale = load_half((const uint16_t *)(const void *)panel + i * LANE_WIDTH);
@@ -195,9 +199,9 @@ INLINE int64_t panel_some(const uint8_t *panel, const uint8_t *ahead, int64_t n_
     return 1 << some;
 }
 
-static void panel_matmul(const uint8_t *panels, int64_t ahead, int64_t row0, int64_t row1, int64_t n_group, int group,
-                         int n_plane, const int8_t *q, const float *d, const int32_t *sum, int64_t n_token, int add,
-                         float *out, int64_t ld_out)
+static void panel_matmul(const uint8_t *panels, int64_t row0, int64_t row1, int64_t n_group, int group, int n_plane,
+                         const int8_t *q, const float *d, const int32_t *sum, int64_t n_token, int add, float *out,
+                         int64_t ld_out)
 {
     for (int64_t r = row0, n; r < row1; r += n) {
         const uint8_t *panel = panels + r / PANEL_ROWS * n_group * n_plane * PANEL_BYTES(group);
@@ -206,11 +210,111 @@ static void panel_matmul(const uint8_t *panels, int64_t ahead, int64_t row0, int
         for (int64_t t = 0, some; t < n_token; t += some) {
             const int64_t at = t * n_group;
             float y[PANEL_TOKENS][PANEL_ROWS] __attribute__((aligned(64))) = {{0}};
-            some = panel_some(panel, panel + ahead, n_group, group, n_plane, n_token - t, q + at * group, d + at,
-                              sum + at, n_group, y);
+            some = panel_some(panel, panel + panel_ahead(), n_group, group, n_plane, n_token - t, q + at * group,
+                              d + at, sum + at, n_group, y);
             for (int64_t i = 0; i < some; i++)
                 group_store(y[i] + skip, n, add, out + (t + i) * ld_out + r - row0);
         }
+    }
+}
+
+#ifdef FIVE_SUMS
+/* y[t] += n_group groups of a panel with five weights in a byte times tokens t < n_token, whose groups are n_group
+ * apart. */
+INLINE FIVE_FLAGS void five_add(const uint8_t *panel, int64_t n_group, int n_token, const int8_t *q, const float *d,
+                                const int32_t *sum, float (*y)[PANEL_ROWS])
+{
+    vf total[2][PANEL_VECTORS];
+    for (int t = 0; t < n_token; t++)
+#pragma GCC unroll 16
+        for (int i = 0; i < PANEL_VECTORS; i++)
+            total[t][i] = load_float(y[t] + i * LANE_WIDTH);
+    for (int64_t g = 0; g < n_group; g++, q += GROUP, panel += FIVE_BYTES) {
+        const uint8_t *ahead = panel + panel_ahead();
+        vi s[2][PANEL_VECTORS];
+        panel_fetch(ahead, 2 * PANEL_ROWS, n_token);
+        five_sums(panel + 2 * PANEL_ROWS, ahead + 2 * PANEL_ROWS, n_token, q, n_group * GROUP, s);
+#pragma GCC unroll 16
+        for (int i = 0; i < PANEL_VECTORS; i++) {
+            vf scale = load_half((const uint16_t *)(const void *)panel + i * LANE_WIDTH);
+            for (int t = 0; t < n_token; t++) {
+                vf dots = __builtin_convertvector(s[t][i] - sum[t * n_group + g], vf);
+                total[t][i] += dots * (scale * d[t * n_group + g]);
+            }
+        }
+    }
+    for (int t = 0; t < n_token; t++)
+#pragma GCC unroll 16
+        for (int i = 0; i < PANEL_VECTORS; i++)
+            store_float(y[t] + i * LANE_WIDTH, total[t][i]);
+}
+
+#define FIVE_ADD(n)                                                                                                    \
+    OUT_OF_LINE FIVE_FLAGS void five_add_##n(const uint8_t *panel, int64_t n_group, const int8_t *q, const float *d,   \
+                                             const int32_t *sum, float (*y)[PANEL_ROWS])                               \
+    {                                                                                                                  \
+        five_add(panel, n_group, n, q, d, sum, y);                                                                     \
+    }
+
+FIVE_ADD(1)
+FIVE_ADD(2)
+#else
+#define FIVE_SUMS 0
+#define FIVE_MANY 0
+#define five_add_1(...) (void)0
+#define five_add_2(...) (void)0
+#endif
+
+OUT_OF_LINE void five_panel(const uint8_t *five, uint8_t *panel) { unpack_five(five, panel); }
+
+/* Panels with five weights in a byte, up to GROUP_BATCH tokens: some groups become panels with four, which stay in the
+ * first-level cache for all tokens.  y: [n_token][PANEL_ROWS] to write on. */
+static void five_batch(const uint8_t *panels, int64_t row0, int64_t row1, int64_t n_group, const int8_t *q,
+                       const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out,
+                       uint8_t (*panel)[PANEL_BYTES(GROUP)], float (*y)[PANEL_ROWS])
+{
+    for (int64_t r = row0, n; r < row1; r += n) {
+        const uint8_t *five = panels + r / PANEL_ROWS * n_group * FIVE_BYTES;
+        const int64_t skip = r % PANEL_ROWS;
+        n = row1 - r < PANEL_ROWS - skip ? row1 - r : PANEL_ROWS - skip;
+        memset(y, 0, (size_t)n_token * sizeof y[0]);
+        if (FIVE_SUMS && n_token < FIVE_MANY) {
+            int64_t t = 0;
+            for (; t + 2 <= n_token; t += 2)
+                five_add_2(five, n_group, q + t * n_group * GROUP, d + t * n_group, sum + t * n_group, y + t);
+            if (t < n_token)
+                five_add_1(five, n_group, q + t * n_group * GROUP, d + t * n_group, sum + t * n_group, y + t);
+        } else
+            for (int64_t g = 0, n_chunk; g < n_group; g += n_chunk) {
+                n_chunk = n_group - g < GROUP_CHUNK ? n_group - g : GROUP_CHUNK;
+                for (int64_t i = 0; i < n_chunk; i++, five += FIVE_BYTES)
+                    five_panel(five, panel[i]);
+                for (int64_t t = 0, some; t < n_token; t += some) { /* and what comes next is fetched */
+                    const int64_t at = t * n_group + g;
+                    some = panel_some(panel[0], five, n_chunk, GROUP, 1, n_token - t, q + at * GROUP, d + at, sum + at,
+                                      n_group, y + t);
+                }
+            }
+        for (int64_t t = 0; t < n_token; t++)
+            group_store(y[t] + skip, n, add, out + t * ld_out + r - row0);
+    }
+}
+
+static void five_matmul(const uint8_t *panels, int64_t row0, int64_t row1, int64_t n_group, const int8_t *q,
+                        const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out,
+                        void *work)
+{
+    uint8_t panel[GROUP_CHUNK][PANEL_BYTES(GROUP)] __attribute__((aligned(64)));
+    float y[1][PANEL_ROWS] __attribute__((aligned(64)));
+    struct group_work *w = work;
+    if (n_token == 1) {
+        five_batch(panels, row0, row1, n_group, q, d, sum, 1, add, out, ld_out, panel, y);
+        return;
+    }
+    for (int64_t t = 0, n; t < n_token; t += n) {
+        n = n_token - t < GROUP_BATCH ? n_token - t : GROUP_BATCH;
+        five_batch(panels, row0, row1, n_group, q + t * n_group * GROUP, d + t * n_group, sum + t * n_group, n, add,
+                   out + t * ld_out, ld_out, w->panel, w->y);
     }
 }
 
@@ -293,6 +397,8 @@ static void quantize_groups(const float *x, int64_t n, int group, int8_t *q, flo
         quantize_each(x, n, GROUP, q, d, sum);
 }
 
-#define GROUPS_KERNELS .quantize_groups = quantize_groups, .group_matmul = group_matmul, .panel_matmul = panel_matmul
+#define GROUPS_KERNELS                                                                                                 \
+    .quantize_groups = quantize_groups, .group_matmul = group_matmul, .panel_matmul = panel_matmul,                    \
+    .five_matmul = five_matmul
 
 #endif

@@ -1,7 +1,6 @@
 /* head.inc.h: rows of the output heads of eight bits, written once for every vector target.
  *
  * The includer defines, for its instruction set,
- *   prefetch_stream(p)        as in x86.h and arm.h
  *   is_stream(k)              whether rows of k elements are to be prefetched
  *   HEAD_STEP                 elements multiplied at a time (16 or 32)
  *   HEAD_STEPS                steps after which a lane of int32 may be full, for |w| <= 128 and |x| <= 8191
@@ -37,26 +36,27 @@ enum { HEAD_PANEL = 32 };
 enum { HEAD_KEPT = 4 << 20 };
 
 /* Whether rows are to be prefetched: long ones, and many short ones (0.79 instead of 0.26 of a plain sum's rate for
- * 49152 rows of 576: benchmarks/SPEED.md). */
+ * 49152 rows of 576: benchmarks/log#planes). */
 INLINE int head_streams(int64_t n_row, int64_t k) { return is_stream(k) || n_row * k > HEAD_KEPT; }
 
-/* n rows, read as n streams; n, n_x and stream are constants where this is inlined. */
+/* n rows side by side; n, n_x and stream are constants where this is inlined. */
 INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, int stream, const int16_t *x, int n_x,
                          const float *s, float *const *logits, int64_t row)
 {
+    const int8_t *next = w + n * k;
     int64_t i = 0, total[HEAD_VECTORS][4] = {0};
     while (i + HEAD_STEP <= k) {
         int64_t end = k - i < (int64_t)HEAD_STEP * HEAD_STEPS ? k - HEAD_STEP : i + HEAD_STEP * (HEAD_STEPS - 1);
         head_sums sums[HEAD_VECTORS][4] = {0};
         for (; i <= end; i += HEAD_STEP) {
             head_x xv[HEAD_VECTORS];
+            if (stream)
+                n_x > 1 ? fetch_plain(next + n * i, n * HEAD_STEP) : fetch_rows(w + i, k, n, next + n * i, HEAD_STEP);
 #pragma GCC unroll 4
             for (int j = 0; j < n_x; j++)
                 xv[j] = head_load(x + j * k + i);
 #pragma GCC unroll 4
             for (int r = 0; r < n; r++) {
-                if (stream)
-                    prefetch_stream(w + r * k + i);
 #pragma GCC unroll 4
                 for (int j = 0; j < n_x; j++)
                     sums[j][r] = head_dot(sums[j][r], w + r * k + i, xv[j]);
@@ -88,11 +88,10 @@ INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, 
 INLINE void head_all_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, int stream, const int16_t *x,
                         int n_x, const float *s, float *const *logits, int64_t row)
 {
-    int64_t r = 0;
-    for (; r + 4 <= n_row; r += 4)
-        head_rows_i8(w + r * k, scale + r, 4, k, stream, x, n_x, s, logits, row + r);
-    for (; r < n_row; r++)
-        head_rows_i8(w + r * k, scale + r, 1, k, stream, x, n_x, s, logits, row + r);
+    const int side = stream && n_x == 1 ? rows_at_once(k) : 4;
+#define PART(n) head_rows_i8(w + r * k, scale + r, n, k, stream, x, n_x, s, logits, row + r)
+    BY_ROWS(4, side, n_row, PART)
+#undef PART
 }
 
 OUT_OF_LINE void head_one_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x,
@@ -159,6 +158,7 @@ INLINE void head_rows_q8_0(const uint8_t *w, int n, int64_t n_block, int stream,
                            float *logits)
 {
     const int64_t stride = n_block * Q8_BLOCK_BYTES;
+    const uint8_t *next = w + n * stride;
     vf lanes[4 * VECTORS] = {{0}};
     float lane[LANES * 4];
     for (int64_t first = 0; first < n_block; first += LANES) {
@@ -167,11 +167,12 @@ INLINE void head_rows_q8_0(const uint8_t *w, int n, int64_t n_block, int stream,
         int32_t total[LANES * 4] = {0};
         for (int b = 0; b < count; b++, w += Q8_BLOCK_BYTES, x += Q8_BLOCK) {
             head_sums sums[4] = {0};
+            if (stream)
+                fetch_rows(w, stride, n, next, Q8_BLOCK_BYTES);
+            next += n * Q8_BLOCK_BYTES;
             for (int i = 0; i < Q8_BLOCK; i += HEAD_STEP) {
                 head_x xv = head_load(x + i);
                 for (int r = 0; r < n; r++) {
-                    if (stream)
-                        prefetch_stream(w + r * stride + i);
                     sums[r] = head_dot(sums[r], (const int8_t *)w + r * stride + 2 + i, xv);
                 }
             }
@@ -197,11 +198,10 @@ INLINE void head_rows_q8_0(const uint8_t *w, int n, int64_t n_block, int stream,
 INLINE void head_all_q8_0(const uint8_t *w, int64_t n_row, int64_t n_block, int stream, const int16_t *x, float s,
                           float *logits)
 {
-    int64_t r = 0;
-    for (; r + 4 <= n_row; r += 4)
-        head_rows_q8_0(w + r * n_block * Q8_BLOCK_BYTES, 4, n_block, stream, x, s, logits + r);
-    for (; r < n_row; r++)
-        head_rows_q8_0(w + r * n_block * Q8_BLOCK_BYTES, 1, n_block, stream, x, s, logits + r);
+    const int side = stream ? rows_at_once(n_block * Q8_BLOCK_BYTES) : 4;
+#define PART(n) head_rows_q8_0(w + r * n_block * Q8_BLOCK_BYTES, n, n_block, stream, x, s, logits + r)
+    BY_ROWS(4, side, n_row, PART)
+#undef PART
 }
 
 static void head_q8_0(const uint8_t *w, int64_t n_row, int64_t k, const int16_t *x, int64_t n_x, const float *s,

@@ -54,6 +54,7 @@ INLINE void few_sums(const uint8_t *codes, int64_t stride, int64_t n_block, cons
                      int32x4_t s[2][FEW_PAIRS])
 {
     static const int order[4] = {1, 0, 3, 2}; /* in which GCC finds registers for all */
+    const uint8_t *next = codes + 4 * stride;
     int32x4_t sum[3][2][FEW_PAIRS];
     for (int i = 0; i < 3; i++)
         for (int r = 0; r < 2; r++)
@@ -63,7 +64,7 @@ INLINE void few_sums(const uint8_t *codes, int64_t stride, int64_t n_block, cons
     for (int64_t at = 0; at < n_block * TERNARY_BLOCK_BYTES; at += 8, x += 4 * 16 * n_pair) {
         const uint8_t *c = codes + at;
         uint8x16_t two[2];
-        prefetch_stream(c + at / 8 % 4 * stride); /* each row once a block */
+        fetch_plain(next + 4 * at, 32);
         for (int r = 0; r < 2; r++)
             two[r] = vreinterpretq_u8_s8(pair(c + 2 * r * stride, c + (2 * r + 1) * stride));
 #pragma GCC unroll 4
@@ -211,14 +212,15 @@ INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim,
             sum[i][j] = (vi)a[i][j];
 }
 
-#include "plane_dots.inc.h"
+#include "bit_dots.inc.h"
 
 #include "byte_dots.inc.h"
 
-#include "nibbles.inc.h"
+#include "attention_int4.inc.h"
 
 const struct kernels kernels_i8mm = {
     .name = "i8mm",
+    .own = ARM_OWN,
     .many_tokens = PACK_LEAST_TOKENS,
     .ternary_matvec = ternary_matvec,
     .ternary_matmul = ternary_matmul,
@@ -228,7 +230,7 @@ const struct kernels kernels_i8mm = {
     .head_q8_0 = head_q8_0,
     LANES_KERNELS,
     PAGES_KERNELS,
-    PLANES_KERNELS,
+    BIT_KERNELS,
     BYTE_KERNELS,
 };
 

@@ -32,7 +32,7 @@ static inline int64_t kv_group(int64_t head_dim)
 }
 
 /* Where element e of a group of activations stands: in groups of 128 element 4p + f at 32f + p, as the codes of a byte
- * of stored rows are taken apart; smaller groups, which only panels have, keep their order. */
+ * of stored rows are separated; smaller groups, which only panels have, keep their order. */
 static inline int place_in_group(int group, int e) { return group == 128 ? e % 4 * 32 + e / 4 : e; }
 
 enum {
@@ -50,10 +50,8 @@ enum {
     GROUP_PAIR = 36,          /* half d, codes[16], the same d again, codes[16]   */
     GROUP_WORK = 51200,       /* bytes of working memory of group_matmul          */
     PANEL_ROWS = 64,          /* rows of a panel, see panel_matmul                */
-    PANEL_NEAR = 1536,        /* bytes that panels are fetched ahead in 4 KiB     */
-    PANEL_FAR = 4096,         /* pages and in 2 MiB pages (benchmarks/SPEED.md)   */
     MOST_PLANES = 4,          /* matrices whose sum is one, see panel_matmul      */
-    PLANE_BLOCK = 512,        /* codes of a row of bit planes come in blocks      */
+    BIT_BLOCK = 512,              /* codes of a row of bit planes come in blocks      */
     CONV_TAPS = 4,            /* inputs of conv_silu, itself and those before it  */
     DELTA_CHUNK = 32,         /* tokens between two states, see delta_chunk       */
     DELTA_STRIP = 16,         /* columns of a state that lie side by side         */
@@ -64,12 +62,25 @@ enum {
 /* Bytes of a group of a panel: 64 half scales and the codes of `group` weights of 64 rows. */
 #define PANEL_BYTES(group) (PANEL_ROWS * (2 + (group) / 4))
 
+/* The same with five weights in a byte, see five_matmul: 64 half scales and 26 vectors of 64 bytes for 128 weights. */
+enum { FIVE_BYTES = PANEL_ROWS * 28 };
+
+/* The code of one of 64 rows for q[e] of a group, out of these vectors. */
+static inline int five_code(const uint8_t *vectors, int row, int e)
+{
+    const int step = e / 4, field = row / 16, fifth = step < 30 && step % 5 == 4;
+    const int at = step < 30 ? step / 5 * 4 + (fifth ? field : step % 5) : step - 6;
+    const int byte = vectors[64 * at + row % 16 * 4 + e % 4], low = byte % 9, high = byte / 9;
+    return fifth ? high / 9 : field == 0 ? low % 3 : field == 1 ? low / 3 : field == 2 ? high % 3 : high / 3 % 3;
+}
+
 /* Bytes of working memory of ternary_matmul, as a function of the rows: tables, then sums and offsets (lookup.inc.h),
  * or what is laid out anew (packs.inc.h). */
 #define MATMUL_WORK(n_row) (36864 + 320 * (n_row))
 
 /* Rows that ternary_matmul gets at once for many tokens: what it prepares for a pass serves all of them, and their sums
- * stay in the second-level cache.  On x86-64 half of them may be multiplied beside the others (beside.inc.h). */
+ * stay in the second-level cache.  On x86-64 half of them may be multiplied while the others are looked up
+ * (multiply.inc.h). */
 #if defined(__x86_64__)
 enum { MANY_ROWS = 2 * 1728 };
 #else
@@ -83,13 +94,18 @@ enum { FEW_ROWS = 64 };
 enum { FEW_ROWS = 256 };
 #endif
 
-/* What is best on a machine cannot be known before it is measured (edge/model/tuning.py); answers are the same bits
+/* What is best on a machine cannot be known before it is measured (edge/machine/tuning.py); answers are the same bits
  * with any values. */
 struct kernels_choices {
-    int64_t ahead;       /* bytes by which a stream that is read once is fetched ahead */
-    int64_t group_ahead; /* the same for rows with a scale for each group, behind the rows that are read now */
+    int rows;            /* most rows of weights that are read side by side: 1, 2 or 4 */
+    int fetch;           /* how what comes next is fetched: FETCH_L1, ... */
+    int64_t ahead;       /* bytes by which it is fetched ahead */
     int64_t many_tokens; /* in place of that of the target; 0: the target's own */
 };
+/* In the order of memory, `ahead` bytes behind the rows that are read now: into the first-level cache; the same, but to
+ * be replaced first; into the second level.  Or row by row, `ahead` bytes behind what is read of each, into the
+ * second level. */
+enum { FETCH_L1, FETCH_ONCE, FETCH_L2, FETCH_ROWS };
 extern struct kernels_choices kernels_chosen __attribute__((visibility("hidden")));
 
 /* The number of tokens from which a kernel does what pays for many only. */
@@ -98,11 +114,12 @@ static inline int64_t kernels_many(int64_t own)
     return kernels_chosen.many_tokens ? kernels_chosen.many_tokens : own;
 }
 
-/* Choose; 0: what this build has by itself.  Not while a kernel runs. */
-void kernels_choose(int64_t ahead, int64_t many_tokens);
+/* Choose.  Not while a kernel runs. */
+void kernels_choose(struct kernels_choices choices);
 
 struct kernels {
     const char *name;    /* "scalar", "avx2", ... as in BITNET_EDGE_ISA */
+    struct kernels_choices own; /* how weights are read unless it was measured; its many_tokens is 0 */
     int64_t many_tokens; /* from so many on, at least 16, call ternary_matmul with MANY_ROWS rows */
     int64_t byte_vectors; /* from so many on, byte_dots of upper bytes first is faster than head_i8; 0: never */
 
@@ -141,11 +158,20 @@ struct kernels {
      * 64 rows are a panel of groups, each half d[64] and codes [group/4][16][4]: bits 2f .. 2f+1 of byte b of lane i of
      * step s are the code of row 16f + i for q[4s + b] of the group.  A matrix that is the sum of n_plane ternary ones
      * (planes) has a group of each plane for every group of activations, side by side: n_group * n_plane groups, added
-     * in this order.  Lines of panels are asked for `ahead` bytes before they are used, or as the target knows
-     * better; the numbers do not depend on it. */
-    void (*panel_matmul)(const uint8_t *panels, int64_t ahead, int64_t row0, int64_t row1, int64_t n_group, int group,
-                         int n_plane, const int8_t *q, const float *d, const int32_t *sum, int64_t n_token, int add,
-                         float *out, int64_t ld_out);
+     * in this order. */
+    void (*panel_matmul)(const uint8_t *panels, int64_t row0, int64_t row1, int64_t n_group, int group, int n_plane,
+                         const int8_t *q, const float *d, const int32_t *sum, int64_t n_token, int add, float *out,
+                         int64_t ld_out);
+
+    /* The same of panels with five weights in a byte, for groups of 128 and one plane.  A group is half d[64] and
+     * vectors [26][16][4].  Step s is the four q[4s .. 4s+3] of a group, and byte b of lane i of a vector is
+     * t0 + 3 t1 + 9 t2 + 27 t3 + 81 t4.  Block k < 6 has steps 5k .. 5k+4 in vectors 4k .. 4k+3: t0 .. t3 of vector
+     * 4k + v are the codes of rows i, 16 + i, 32 + i and 48 + i for q[4(5k+v) + b], and t4 of vector 4k + f is that of
+     * row 16f + i for q[4(5k+4) + b].  Vectors 24 and 25 have steps 30 and 31 in t0 .. t3; t4 is 0 there, and is not
+     * read.  So t4 may be 3 in a corrupt file.  work as in group_matmul. */
+    void (*five_matmul)(const uint8_t *panels, int64_t row0, int64_t row1, int64_t n_group, const int8_t *q,
+                        const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out,
+                        void *work);
 
     /* ---- activations ------------------------------------------------------------------------------------------ */
 
@@ -240,7 +266,7 @@ struct kernels {
     void (*quantize_row_i8)(const float *w, int64_t k, int8_t *q, float *scale);
 
     /* Rows of unsigned codes of four bits or one against n_x int8 vectors, exact integers:
-     * acc[j*ld + r] = sum_i u[r][i] * x[j][i];  x [n_x][k], k a multiple of PLANE_BLOCK, at most 2^20
+     * acc[j*ld + r] = sum_i u[r][i] * x[j][i];  x [n_x][k], k a multiple of BIT_BLOCK, at most 2^20
      * nibbles [n_row][k/2]: byte 64 b + p holds element 128 b + p in bits 3-0 and element 128 b + 64 + p in bits 7-4
      * bits [..][k/8]: bit b of byte 64 i + p is element 512 i + 64 b + p                             (p = 0..63)
      * The bits are those of rows list[0 .. n_row), which need not be neighbours. */
@@ -327,19 +353,7 @@ struct kernels {
     float (*quantize_q)(const float *q, int64_t n, int8_t *q8);
 };
 
-/* The targets. */
-extern const struct kernels kernels_scalar;
-#if defined(__x86_64__)
-extern const struct kernels kernels_sse41;      /* SSE4.1                               */
-extern const struct kernels kernels_avx2;       /* AVX2 + F16C                          */
-extern const struct kernels kernels_avxvnni;    /* and AVX-VNNI                         */
-extern const struct kernels kernels_avx512vnni; /* AVX512 F/BW/VL/DQ + VNNI             */
-#endif
-#if defined(__aarch64__)
-extern const struct kernels kernels_neon;    /* ARMv8.0: Cortex-A53, A72             */
-extern const struct kernels kernels_dotprod; /* ARMv8.2 dotprod: Cortex-A76, laptops */
-extern const struct kernels kernels_i8mm;    /* ARMv8.6 i8mm                         */
-#endif
+extern const struct kernels kernels_scalar; /* the specification; the other targets: TARGETS of setup.py */
 
 /* dispatch.c */
 /* All targets of this build, best last; *n is their number. */
@@ -348,8 +362,10 @@ const struct kernels *const *kernels_all(int *n);
 int kernels_supported(const struct kernels *target);
 /* The best supported target, chosen once. */
 const struct kernels *kernels_best(void);
-/* By name; NULL if unknown. */
+/* By name; NULL if this build has none. */
 const struct kernels *kernels_named(const char *name);
+/* 1 for the name of a target of any architecture. */
+int kernels_known(const char *name);
 
 /* kernel_expf, half_float, float_half: static inline in numbers.h. */
 
@@ -358,14 +374,13 @@ void repack_i2s_128(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes
 void repack_i2s_64(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes);
 void repack_i2s_1x4(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes); /* n_row % 4 == 0              */
 void repack_hf(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes);      /* [n_row/4][k], n_row % 4 == 0 */
-/* TQ*: k % 256 == 0; d [n_row][k/256] block scales as float */
-void repack_tq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d);
-void repack_tq2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d);
 /* Q2_0 and PQ2_0 have the layout that group_matmul reads if K is a multiple of 128.  Else repack_q2_0: k % 64 == 0 ->
  * GROUP_WHOLE.  group_faults of n groups: 1 if the two scales of a pair differ, 2 if a scale is not finite, else 0. */
 int group_faults(const uint8_t *rows, int group_bytes, int64_t n);
 /* The same of n groups of panels: 2 if a scale is not finite, else 0. */
 int panel_faults(const uint8_t *panels, int group, int64_t n);
+/* The same of n groups of panels with five weights in a byte. */
+int five_faults(const uint8_t *panels, int64_t n);
 void repack_q2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *groups);
 /* n groups of Q1_0, in blocks of 128 or 32 weights (a half d, then bits, low ones first: 1 is +d, 0 is -d) ->
  * GROUP_WHOLE, codes 2 and 0.  Returns 1 if the scales of a group differ, else 0. */
@@ -376,6 +391,10 @@ void repack_groups(const uint8_t *codes, int64_t n_row, int64_t n_block, const f
 /* Rows of groups -> panels, the last one filled up with zeros, and back to rows of GROUP_WHOLE */
 void pack_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t n_group, uint8_t *panels);
 void unpack_panels(const uint8_t *panels, int64_t n_row, int64_t n_group, uint8_t *rows);
+/* n groups of panels with four weights in a byte (PANEL_BYTES) -> those with five, and back.  Returns 1 if a code is 3,
+ * which has no place there, else 0. */
+int pack_fives(const uint8_t *panels, int64_t n, uint8_t *fives);
+void unpack_fives(const uint8_t *fives, int64_t n, uint8_t *panels);
 void unpack_groups(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t k, int8_t *dst, float *d);
 /* Planes: weights -1, 0, +1 [n_plane][n_row][k] with scales d [n_plane][n_row][k/group] -> panels, the last one filled
  * up with zeros, and back; k a multiple of group.  Scales are rounded to half. */
@@ -383,12 +402,16 @@ void pack_plane_panels(const int8_t *weights, const float *d, int n_plane, int64
                        uint8_t *panels);
 void unpack_plane_panels(const uint8_t *panels, int n_plane, int64_t n_row, int64_t k, int group, int8_t *weights,
                          float *d);
-/* Packings of forks: STQ1_0 with d [n_row][k/256], PTQ1_0 with d [n_row][k/128] */
-void repack_stq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d);
-void repack_ptq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d);
-/* IQ1_BN, IQ2_BN and IQ2_BN_R4 (n_row % 4 == 0) of ik_llama.cpp: k % 64 == 0, a scale for each row in d [n_row] */
-enum { BN_1, BN_2, BN_R4 };
-void repack_bn(const uint8_t *src, int kind, int64_t n_row, int64_t k, uint8_t *codes, float *d);
+/* Ternary types with scales in blocks or in front of rows; the last has no name. */
+struct ternary_type {
+    const char *name;
+    int span, bytes;    /* weights of a block, and its bytes */
+    int before_row;     /* bytes in front of the blocks of a row, which hold its scale; 0: each block holds one */
+    int together;       /* rows that are stored side by side */
+    /* k % span == 0, n_row % together == 0 -> codes, and the scales d [n_row][k/span], or [n_row] */
+    void (*repack)(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d);
+};
+extern const struct ternary_type ternary_types[];
 void repack_i8(const int8_t *src, int64_t n_row, int64_t k, uint8_t *codes);       /* weights -1, 0, +1           */
 void unpack_i8(const uint8_t *codes, int64_t n_row, int64_t k, int8_t *dst);       /* back to -1, 0, +1 (, +2)    */
 /* Absmean (float32): a = max(mean|w|, 1e-5) over the matrix; code = clamp(round_half_even(w * (1/a)), -1, 1).
@@ -402,19 +425,19 @@ float quantize_i4(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *
  * become 0.  *sum = sum(q). */
 void keep_larger_half(int8_t *q, int64_t n, int32_t *sum);
 
-/* split_planes.c: a row of k int8 codes -> bit planes of u = code + 128 (in place in codes [k_pad], padded with 0), in
+/* split_bits.c: a row of k int8 codes -> bit planes of u = code + 128 (in place in codes [k_pad], padded with 0), in
  * the packings of nibble_dots and bit_dots: nibbles [k_pad/2], and bits 3, 2, 1, 0 to bits + 0 .. 3 * stride, k_pad/8
- * each, the first n_plane of them.  norm[i]: upper bound of the Euclidean norm of (u mod 2^b) - (2^b - 1)/2 over the k
+ * each, the first n_low of them.  norm[i]: upper bound of the Euclidean norm of (u mod 2^b) - (2^b - 1)/2 over the k
  * codes, b = 4, 3, 2. */
-void split_planes(uint8_t *codes, int64_t k, int64_t k_pad, int n_plane, uint8_t *nibbles, uint8_t *bits,
+void split_bits(uint8_t *codes, int64_t k, int64_t k_pad, int n_low, uint8_t *nibbles, uint8_t *bits,
                   int64_t stride, float norm[3]);
 
 /* The same for codes that only stand for numbers w [k] near scale * code, |w| <= 127 scale: norm[i] is an upper bound
  * of the norm of w / scale - (the middle of the codes that b unread bits leave), INFINITY where w is not finite. */
-void split_planes_near(const float *w, float scale, uint8_t *codes, int64_t k, int64_t k_pad, int n_plane,
+void split_bits_near(const float *w, float scale, uint8_t *codes, int64_t k, int64_t k_pad, int n_low,
                        uint8_t *nibbles, uint8_t *bits, int64_t stride, float norm[3]);
 
-/* split_planes.c: w [k] -> codes that need n_bit < 8 bits, the odd multiples of 2^(7 - n_bit), and the scale of a few
+/* split_bits.c: w [k] -> codes that need n_bit < 8 bits, the odd multiples of 2^(7 - n_bit), and the scale of a few
  * with the least squared error of scale * code.  A row without a usable scale gets its largest magnitude as one. */
 void quantize_row_steps(const float *w, int64_t k, int n_bit, int8_t *q, float *scale);
 
@@ -443,14 +466,16 @@ void scale_fp8(const uint16_t *scale, int64_t n_q, float *s);
  * Its own inverse; q . k stays as it is when both are transformed. */
 void hadamard(float *x, int64_t n);
 
-/* dequantize.c: one stored row as floats; k elements.  The caller checks k against the block size.  Panels hold
- * stored_rows_together rows side by side, other types one: `rows` is where these begin, `row` is one of them. */
-enum stored_type { STORED_F32, STORED_F16, STORED_BF16, STORED_Q8_0, STORED_Q6_K, STORED_Q4_0, STORED_Q4_K, STORED_Q2_0,
-                  STORED_PQ2_0, STORED_PQ2_0_R64, STORED_Q4_1, STORED_Q5_0, STORED_Q5_1, STORED_Q5_K,
-                  STORED_Q1_0, STORED_Q1_0_G32 };
-int64_t stored_row_bytes(int type, int64_t k); /* -1 if k is not a multiple of the block */
-int64_t stored_rows_together(int type);
-void dequantize_row(int type, const uint8_t *rows, int64_t row, int64_t k, float *out);
+/* dequantize.c: the types whose rows are decoded one by one; the last has no name. */
+struct row_type {
+    const char *name;
+    int span, bytes;    /* values of a block, and its bytes */
+    int levels;         /* values that a code can have: 2, 4 (two bits); 0: floats */
+    int together;       /* rows that are stored side by side: 64 in panels */
+    /* One row as floats, out [k], k a multiple of span.  rows: where the rows side by side begin; row: one of them. */
+    void (*decode)(const uint8_t *rows, int64_t row, int64_t k, float *out);
+};
+extern const struct row_type row_types[];
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,7 @@
  * The includer defines, for its instruction set, the native float vector and the few steps that need intrinsics:
  *
  *   prefetch_l2(p)                fetch the line of p into the second-level cache
- *   prefetch_stream(p)            fetch what lies ahead of p in a stream that is read once
+ *   fetch(p, n)                   fetch n bytes of a stream that is read once
  *   INLINE                        static inline __attribute__((always_inline))
  *   LANE_WIDTH                    floats per native vector (4, 8 or 16)
  *   typedef ... vf                that vector, __attribute__((vector_size(4 * LANE_WIDTH)))
@@ -138,14 +138,25 @@ INLINE vf exp_lanes(vf x)
 
 enum { PANEL_VECTORS = PANEL_ROWS / LANE_WIDTH }; /* of one number for each row */
 
-/* Panels are one stream, which a core fetches best straight into its first-level cache (benchmarks/SPEED.md). */
-INLINE void panel_fetch(const uint8_t *line) { __builtin_prefetch(line, 0, 3); }
+/* Panels are one stream, read faster than rows, and so fetched farther ahead.  A processor fetches it into its
+ * second-level cache by itself, too: where it does so well that rows may be fetched apart, lines of panels are only
+ * taken from there. */
+INLINE int64_t panel_ahead(void) { return kernels_chosen.fetch == FETCH_ROWS ? 320 : 2 * kernels_chosen.ahead; }
+
+INLINE void panel_fetch(const uint8_t *lines, int n, int n_token)
+{
+    if (n_token > 1 || kernels_chosen.fetch == FETCH_ROWS)
+        for (int i = 0; i < n; i += 64)
+            __builtin_prefetch(lines + i, 0, 3);
+    else
+        fetch(lines, n);
+}
 
 /* The next lines of `ahead`, for as many bytes as one group of 16 rows has. */
 INLINE void group_fetch(const uint8_t *ahead, int64_t g, int group_bytes)
 {
-    for (int i = 0; ahead && i < 16 * group_bytes; i += 64)
-        prefetch_l2(ahead + 16 * g * group_bytes + i);
+    if (ahead)
+        fetch(ahead + 16 * g * group_bytes, 16 * group_bytes);
 }
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
@@ -333,21 +344,25 @@ static void float_to_half(const float *x, int64_t n, uint16_t *y)
 
 /* ---- float output heads ------------------------------------------------------------------------------------------ */
 
+/* n rows; is_half and n are constants where this is inlined. */
 INLINE void head_rows(const void *w, int is_half, int n, int64_t k, const float *x, float *logits)
 {
     const uint16_t *wh = w;
     const float *wf = w;
+    const int size = is_half ? 2 : 4;
+    const char *next = (const char *)w + n * k * size;
     vf sum[HEAD_ROWS][VECTORS] = {0};
     int64_t i = 0;
-    for (; i + LANES <= k; i += LANES)
+    for (; i + LANES <= k; i += LANES, next += n * LANES * size) {
+        fetch_rows((const char *)w + i * size, k * size, n, next, LANES * size);
         for (int v = 0; v < VECTORS; v++) {
             vf xv = load_float(x + i + v * LANE_WIDTH);
             for (int r = 0; r < n; r++) {
                 int64_t at = r * k + i + v * LANE_WIDTH;
-                prefetch_stream((const char *)w + at * (is_half ? 2 : 4));
                 sum[r][v] += (is_half ? load_half(wh + at) : load_float(wf + at)) * xv;
             }
         }
+    }
     for (int r = 0; r < n; r++) {
         float lane[LANES];
         memcpy(lane, sum[r], sizeof lane);
@@ -358,22 +373,23 @@ INLINE void head_rows(const void *w, int is_half, int n, int64_t k, const float 
     }
 }
 
+INLINE void head_all(const void *w, int is_half, int64_t n_row, int64_t k, const float *x, float *logits)
+{
+    const int64_t row_bytes = k * (is_half ? 2 : 4);
+    const int side = rows_at_once(row_bytes);
+#define PART(n) head_rows((const char *)w + r * row_bytes, is_half, n, k, x, logits + r)
+    BY_ROWS(HEAD_ROWS, side, n_row, PART)
+#undef PART
+}
+
 static void head_f16(const uint16_t *w, int64_t n_row, int64_t k, const float *x, float *logits)
 {
-    int64_t r = 0;
-    for (; r + HEAD_ROWS <= n_row; r += HEAD_ROWS)
-        head_rows(w + r * k, 1, HEAD_ROWS, k, x, logits + r);
-    for (; r < n_row; r++)
-        head_rows(w + r * k, 1, 1, k, x, logits + r);
+    head_all(w, 1, n_row, k, x, logits);
 }
 
 static void head_f32(const float *w, int64_t n_row, int64_t k, const float *x, float *logits)
 {
-    int64_t r = 0;
-    for (; r + HEAD_ROWS <= n_row; r += HEAD_ROWS)
-        head_rows(w + r * k, 0, HEAD_ROWS, k, x, logits + r);
-    for (; r < n_row; r++)
-        head_rows(w + r * k, 0, 1, k, x, logits + r);
+    head_all(w, 0, n_row, k, x, logits);
 }
 
 /* The members of struct kernels that this template provides. */

@@ -14,7 +14,7 @@
  * The sums stay in int16 for as long as sum |x| of their token allows: two blocks at least, about ten as activations
  * are.  A table costs what some 130 rows gain by it, so there must be many rows.
  *
- * Where products can be added meanwhile, half of the rows are multiplied instead: beside.inc.h.
+ * Where products can be added meanwhile, half of the rows are multiplied instead: multiply.inc.h.
  *
  * The includer has included tiles.inc.h, for what is left over, and defines prefetch_l2 as there and
  *   LOOKUP_TOKENS   see lookup_row.inc.h
@@ -55,7 +55,7 @@ struct lookup {
     lanes16 x[TERNARY_BLOCK];                         /* one block of LOOKUP_TOKENS tokens */
     int32_t x_sum[LOOKUP_BATCH], x_abs[LOOKUP_BATCH]; /* of the blocks that are in sum     */
     int64_t n_row;
-    struct beside *beside; /* the rows that are multiplied meanwhile */
+    struct multiplied *multiplied; /* the rows that are multiplied meanwhile */
     lanes16 *sum;          /* [LOOKUP_BATCH / LOOKUP_TOKENS][n_row], weights times x */
     uint16_t *offset;      /* [LOOKUP_RUNS][n_row][LOOKUP_RUN], bytes from table */
 };
@@ -158,10 +158,10 @@ OUT_OF_LINE void lookup_table(const lanes16 *x, lanes16 *table)
 }
 
 /* The sums of a batch, 256 bytes a row, leave half of a second-level cache of 1 MiB free. */
-#ifdef beside_dot
-#include "beside.inc.h"
+#ifdef multiply_dot
+#include "multiply.inc.h"
 enum { LOOKUP_MOST_ROWS = 2 * 1728 };
-_Static_assert(sizeof(struct lookup) + sizeof(struct beside) <= MATMUL_WORK(0), "MATMUL_WORK is too small");
+_Static_assert(sizeof(struct lookup) + sizeof(struct multiplied) <= MATMUL_WORK(0), "MATMUL_WORK is too small");
 #else
 enum { LOOKUP_MOST_ROWS = 1728 };
 #endif
@@ -174,9 +174,9 @@ OUT_OF_LINE void lookup_rows(const struct lookup *w, const uint16_t *offset, lan
     const char *table = (const char *)w->table;
     const int64_t n_row = w->n_row;
     int64_t r = 0;
-#ifdef beside_dot
-    r = BESIDE_LOOKUPS * beside_steps(w->beside, n_row / BESIDE_LOOKUPS, BESIDE_LOOKUPS, table, offset, sum, next,
-                                      row_bytes, pace);
+#ifdef multiply_dot
+    r = MULTIPLY_LOOKUPS * multiply_steps(w->multiplied, n_row / MULTIPLY_LOOKUPS, MULTIPLY_LOOKUPS, table, offset, sum,
+                                          next, row_bytes, pace);
 #endif
     while (r < n_row) {
         int64_t stop = n_row - r < pace ? n_row : r + pace;
@@ -242,9 +242,9 @@ static int lookup_batch(struct lookup *w, const uint8_t *codes, int64_t n_row, i
     memset(w->x_sum, 0, sizeof w->x_sum);
     memset(w->x_abs, 0, sizeof w->x_abs);
     w->n_row = n_row;
-#ifdef beside_dot
-    w->n_row -= n_row / 2 / BESIDE_ROWS * BESIDE_ROWS;
-    *w->beside = (struct beside){.codes = codes + w->n_row * row_bytes, .x = x, .acc = acc + w->n_row,
+#ifdef multiply_dot
+    w->n_row -= n_row / 2 / MULTIPLY_ROWS * MULTIPLY_ROWS;
+    *w->multiplied = (struct multiplied){.codes = codes + w->n_row * row_bytes, .x = x, .acc = acc + w->n_row,
                                  .n_row = n_row - w->n_row, .n_block = n_block, .n_token = n_token, .ld_acc = ld_acc};
 #endif
     memset(w->sum, 0, (size_t)(n_token / LOOKUP_TOKENS * w->n_row) * sizeof *w->sum);
@@ -279,8 +279,8 @@ static int lookup_batch(struct lookup *w, const uint8_t *codes, int64_t n_row, i
     }
     for (int64_t t = 0; t < n_token; t += LOOKUP_TOKENS)
         lookup_flush(w->sum + t / LOOKUP_TOKENS * w->n_row, w->n_row, w->x_sum + t, acc + t * ld_acc, ld_acc);
-#ifdef beside_dot
-    beside_steps(w->beside, INT64_MAX, 0, NULL, NULL, NULL, NULL, 0, 0);
+#ifdef multiply_dot
+    multiply_steps(w->multiplied, INT64_MAX, 0, NULL, NULL, NULL, NULL, 0, 0);
 #endif
     return 1;
 }
@@ -298,8 +298,8 @@ static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block,
         return;
     }
     if (n_row >= LOOKUP_LEAST_ROWS && n_token >= kernels_many(LOOKUP_LEAST_TOKENS)) {
-#ifdef beside_dot
-        w->beside = (struct beside *)((char *)work + MATMUL_WORK(0)) - 1;
+#ifdef multiply_dot
+        w->multiplied = (struct multiplied *)((char *)work + MATMUL_WORK(0)) - 1;
 #endif
         w->sum = (lanes16 *)((char *)work + MATMUL_WORK(0));
         w->offset = (uint16_t *)(w->sum + LOOKUP_BATCH / LOOKUP_TOKENS * n_row);

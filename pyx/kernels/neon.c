@@ -29,6 +29,7 @@ enum { INT16_BLOCKS = 10 };
 INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8_t *x, int32_t *acc)
 {
     const int64_t stride = n_block * TERNARY_BLOCK_BYTES;
+    const uint8_t *next = codes + n * stride;
     int32x4_t total[4];
     for (int r = 0; r < n; r++)
         total[r] = vdupq_n_s32(0);
@@ -37,18 +38,19 @@ INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8
         int16x8_t lo[4], hi[4];
         for (int r = 0; r < n; r++)
             lo[r] = hi[r] = vdupq_n_s16(0);
-        for (int64_t i = 0; i < nb; i++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES)
+        for (int64_t i = 0; i < nb; i++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES) {
+            fetch_rows(codes, stride, n, next, TERNARY_BLOCK_BYTES);
+            next += n * TERNARY_BLOCK_BYTES;
             for (int half = 0; half < 32; half += 16) {
                 int8x16_t xv[4], c[4];
                 for (int j = 0; j < 4; j++)
                     xv[j] = vld1q_s8(x + half + 32 * j);
                 for (int r = 0; r < n; r++) {
-                    if (half == 0)
-                        prefetch_stream(codes + r * stride);
                     unpack(codes + r * stride + half, c);
                     add_products(&lo[r], &hi[r], c, xv);
                 }
             }
+        }
         for (int r = 0; r < n; r++)
             total[r] = vpadalq_s16(vpadalq_s16(total[r], lo[r]), hi[r]);
     }
@@ -58,11 +60,11 @@ INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8
 
 static void ternary_matvec(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int32_t *acc)
 {
-    int64_t r = 0, row_bytes = n_block * TERNARY_BLOCK_BYTES;
-    for (; r + 4 <= n_row; r += 4)
-        matvec_rows(codes + r * row_bytes, 4, n_block, x, acc + r);
-    for (; r < n_row; r++)
-        matvec_rows(codes + r * row_bytes, 1, n_block, x, acc + r);
+    const int64_t row_bytes = n_block * TERNARY_BLOCK_BYTES;
+    const int side = rows_at_once(row_bytes);
+#define PART(n) matvec_rows(codes + r * row_bytes, n, n_block, x, acc + r)
+    BY_ROWS(4, side, n_row, PART)
+#undef PART
 }
 
 #define LOOKUP_TOKENS 16
@@ -76,7 +78,7 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
                  int n_token, int stream, int32_t *sum)
 {
     int32x4_t total[8];
-    (void)row_bytes, (void)n_row;
+    (void)n_row;
     for (int t = 0; t < n_token; t++)
         total[t] = vdupq_n_s32(0);
     for (int64_t b = 0; b < n_block; b += INT16_BLOCKS) {
@@ -88,7 +90,7 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
             for (int half = 0; half < 32; half += 16) {
                 int8x16_t c[4], xv[4];
                 if (stream && half == 0)
-                    prefetch_stream(codes);
+                    fetch_plain(codes + row_bytes, TERNARY_BLOCK_BYTES);
                 unpack(codes + half, c);
                 for (int t = 0; t < n_token; t++) {
                     for (int j = 0; j < 4; j++)
@@ -289,14 +291,15 @@ INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_di
             sum[i][j] = (vi)vpaddq_u32(vpaddlq_u16(a[i][2 * j]), vpaddlq_u16(a[i][2 * j + 1]));
 }
 
-#include "plane_dots.inc.h"
+#include "bit_dots.inc.h"
 
 #include "byte_dots.inc.h"
 
-#include "nibbles.inc.h"
+#include "attention_int4.inc.h"
 
 const struct kernels kernels_neon = {
     .name = "neon",
+    .own = ARM_OWN,
     .many_tokens = LOOKUP_LEAST_TOKENS,
     .ternary_matvec = ternary_matvec,
     .ternary_matmul = ternary_matmul,
@@ -306,7 +309,7 @@ const struct kernels kernels_neon = {
     .head_q8_0 = head_q8_0,
     LANES_KERNELS,
     PAGES_KERNELS,
-    PLANES_KERNELS,
+    BIT_KERNELS,
     BYTE_KERNELS,
 };
 

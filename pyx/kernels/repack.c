@@ -117,7 +117,7 @@ void repack_hf(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes)
 
 static uint16_t load_u16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
 
-void repack_tq2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d)
+static void tq2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d)
 {
     for (int64_t b = 0; b < n_row * (k / 256); b++, src += 66, codes += 2 * QUARTER) {
         for (int run = 0; run < 2; run++)
@@ -137,7 +137,7 @@ static uint8_t trit(uint8_t byte, int n)
     return (uint8_t)(q * 3 >> 8);
 }
 
-void repack_tq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d)
+static void tq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d)
 {
     for (int64_t b = 0; b < n_row * (k / 256); b++, src += 54, codes += 2 * QUARTER) {
         uint8_t code[256];
@@ -198,6 +198,15 @@ int panel_faults(const uint8_t *panels, int group, int64_t n)
 {
     int infinite = 0;
     for (int64_t i = 0; i < n; i++, panels += PANEL_BYTES(group))
+        for (int r = 0; r < PANEL_ROWS; r++)
+            infinite |= (load_u16(panels + 2 * r) & 0x7c00) == 0x7c00;
+    return infinite ? 2 : 0;
+}
+
+int five_faults(const uint8_t *panels, int64_t n)
+{
+    int infinite = 0;
+    for (int64_t i = 0; i < n; i++, panels += FIVE_BYTES)
         for (int r = 0; r < PANEL_ROWS; r++)
             infinite |= (load_u16(panels + 2 * r) & 0x7c00) == 0x7c00;
     return infinite ? 2 : 0;
@@ -275,6 +284,33 @@ void unpack_panels(const uint8_t *panels, int64_t n_row, int64_t n_group, uint8_
                 rows[2 + p] = (uint8_t)byte;
             }
         }
+}
+
+int pack_fives(const uint8_t *panels, int64_t n, uint8_t *fives)
+{
+    int three = 0;
+    for (int64_t i = 0; i < n; i++, panels += PANEL_BYTES(GROUP), fives += FIVE_BYTES) {
+        const uint8_t *codes = panels + 2 * PANEL_ROWS;
+        memcpy(fives, panels, 2 * PANEL_ROWS);
+        for (int at = 0; at < 26; at++) {
+            const int block = at / 4, v = at % 4;
+            const uint8_t *step = codes + 64 * (5 * block + v);
+            const uint8_t *fifth = block < 6 ? codes + 64 * (5 * block + 4) : NULL;
+            for (int j = 0; j < 64; j++) {
+                const int c = step[j], t4 = fifth ? fifth[j] >> 2 * v & 3 : 0;
+                three |= (c & c >> 1 & 0x55) | (t4 == 3);
+                fives[2 * PANEL_ROWS + 64 * at + j] =
+                    (uint8_t)((c & 3) + 3 * (c >> 2 & 3) + 9 * (c >> 4 & 3) + 27 * (c >> 6) + 81 * t4);
+            }
+        }
+    }
+    return three != 0;
+}
+
+void unpack_fives(const uint8_t *fives, int64_t n, uint8_t *panels)
+{
+    for (int64_t i = 0; i < n; i++, fives += FIVE_BYTES, panels += PANEL_BYTES(GROUP))
+        unpack_five(fives, panels);
 }
 
 void pack_plane_panels(const int8_t *weights, const float *d, int n_plane, int64_t n_row, int64_t k, int group,
@@ -363,7 +399,7 @@ static float load_f32(const uint8_t *p)
 /* STQ1_0: 64 groups of four weights, of which exactly one is 0; then the scale as half.  Group g holds weights
  * 64 (g / 16) + g % 16 + 16 p.  Bits 3-2 of its nibble give the index of the 0.  Of the other three, the first is +;
  * bit 0 is set if the second is -, bit 1 if the third is -.  A separate sign bit inverts all three. */
-void repack_stq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d)
+static void stq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d)
 {
     for (int64_t b = 0; b < n_row * (k / 256); b++, src += 42, codes += 2 * QUARTER) {
         uint8_t code[256];
@@ -382,7 +418,7 @@ void repack_stq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes,
     }
 }
 
-void repack_ptq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d)
+static void ptq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d)
 {
     for (int64_t b = 0; b < n_row * (k / BLOCK); b++, src += 28, codes += QUARTER) {
         uint8_t code[BLOCK];
@@ -424,7 +460,9 @@ static void iq2_bn_r4(const uint8_t *b, int r, uint8_t code[64])
         code[i] = b[4 * r + i % 4 + i / 16 * 16] >> i / 4 % 4 * 2 & 3;
 }
 
-void repack_bn(const uint8_t *src, int kind, int64_t n_row, int64_t k, uint8_t *codes, float *d)
+enum { BN_1, BN_2, BN_R4 };
+
+INLINE void bn(int kind, const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d)
 {
     int64_t n64 = k / 64, row_bytes = kind == BN_1 ? 2 + 13 * n64 : 4 + 16 * n64;
     for (int64_t r = 0; r < n_row; r++) {
@@ -447,3 +485,21 @@ void repack_bn(const uint8_t *src, int kind, int64_t n_row, int64_t k, uint8_t *
         }
     }
 }
+
+#define BN(name, kind)                                                                                                 \
+    static void name(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d)                           \
+    {                                                                                                                  \
+        bn(kind, src, n_row, k, codes, d);                                                                             \
+    }
+BN(rows_iq1_bn, BN_1)
+BN(rows_iq2_bn, BN_2)
+BN(rows_iq2_bn_r4, BN_R4)
+
+/* The table: name, values and bytes of a block, bytes before the blocks of a row (its scale; 0: each block has one),
+ * rows side by side.  Those of edge/registry/encodings.py. */
+const struct ternary_type ternary_types[] = {
+    {"TQ1_0", 256, 54, 0, 1, tq1_0},        {"TQ2_0", 256, 66, 0, 1, tq2_0},
+    {"STQ1_0", 256, 42, 0, 1, stq1_0},      {"PTQ1_0", 128, 28, 0, 1, ptq1_0},
+    {"IQ1_BN", 64, 13, 2, 1, rows_iq1_bn},  {"IQ2_BN", 64, 16, 4, 1, rows_iq2_bn},
+    {"IQ2_BN_R4", 64, 16, 4, 4, rows_iq2_bn_r4}, {0},
+};

@@ -79,11 +79,10 @@ static void group_matmul(const uint8_t *rows, int group_bytes, int64_t n_row, in
         }
 }
 
-static void panel_matmul(const uint8_t *panels, int64_t ahead, int64_t row0, int64_t row1, int64_t n_group, int group,
-                         int n_plane, const int8_t *q, const float *d, const int32_t *sum, int64_t n_token, int add,
-                         float *out, int64_t ld_out)
+static void panel_matmul(const uint8_t *panels, int64_t row0, int64_t row1, int64_t n_group, int group, int n_plane,
+                         const int8_t *q, const float *d, const int32_t *sum, int64_t n_token, int add, float *out,
+                         int64_t ld_out)
 {
-    (void)ahead;
     for (int64_t t = 0; t < n_token; t++)
         for (int64_t r = row0; r < row1; r++) {
             const int lane = (int)(r % 16), field = (int)(r % PANEL_ROWS / 16);
@@ -100,6 +99,29 @@ static void panel_matmul(const uint8_t *panels, int64_t ahead, int64_t row0, int
                     float scale = half_float((uint16_t)(half[0] | half[1] << 8));
                     y += (float)(dot - sum[t * n_group + g]) * (scale * d[t * n_group + g]);
                 }
+            }
+            float *to = out + t * ld_out + r - row0;
+            *to = add ? *to + y : y;
+        }
+}
+
+static void five_matmul(const uint8_t *panels, int64_t row0, int64_t row1, int64_t n_group, const int8_t *q,
+                        const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out,
+                        void *work)
+{
+    (void)work;
+    for (int64_t t = 0; t < n_token; t++)
+        for (int64_t r = row0; r < row1; r++) {
+            const uint8_t *panel = panels + r / PANEL_ROWS * n_group * FIVE_BYTES;
+            float y = 0.0f;
+            for (int64_t g = 0; g < n_group; g++, panel += FIVE_BYTES) {
+                const int8_t *x = q + (t * n_group + g) * GROUP;
+                const uint8_t *half = panel + r % PANEL_ROWS * 2;
+                int32_t dot = 0;
+                for (int e = 0; e < GROUP; e++)
+                    dot += five_code(panel + 2 * PANEL_ROWS, (int)(r % PANEL_ROWS), e) * x[e];
+                float scale = half_float((uint16_t)(half[0] | half[1] << 8));
+                y += (float)(dot - sum[t * n_group + g]) * (scale * d[t * n_group + g]);
             }
             float *to = out + t * ld_out + r - row0;
             *to = add ? *to + y : y;
@@ -682,12 +704,14 @@ static float quantize_q(const float *q, int64_t n, int8_t *q8)
 
 const struct kernels kernels_scalar = {
     .name = "scalar",
+    .own = {4, FETCH_L1, 2 << 10, 0},
     .many_tokens = 16,
     .ternary_matvec = ternary_matvec,
     .ternary_matmul = ternary_matmul,
     .quantize_groups = quantize_groups,
     .group_matmul = group_matmul,
     .panel_matmul = panel_matmul,
+    .five_matmul = five_matmul,
     .quantize_i8 = quantize_i8,
     .rmsnorm = rmsnorm,
     .gate_relu2 = gate_relu2,

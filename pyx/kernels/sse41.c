@@ -5,7 +5,7 @@
 
 #include "x86.h"
 
-/* ---- needed by lanes.inc.h and pages.inc.h ----------------------------------------------------------------------- */
+/* ---- needed by lanes.inc.h and attention.inc.h ------------------------------------------------------------------- */
 
 #define LANE_WIDTH 4
 typedef float vf __attribute__((vector_size(4 * LANE_WIDTH)));
@@ -51,6 +51,26 @@ typedef vf vh;
 
 #define DELTA_TILE 2
 #include "delta.inc.h"
+
+/* ---- needed by panels.h ------------------------------------------------------------------------------------------ */
+
+INLINE __m128i five_ninths(__m128i c)
+{
+    const __m128i even = _mm_set1_epi16(0xff), odd = _mm_set1_epi16((short)0xff00), k = _mm_set1_epi16(7282);
+    __m128i high = _mm_and_si128(_mm_mulhi_epu16(_mm_and_si128(c, odd), k), odd);
+    return _mm_or_si128(_mm_mulhi_epu16(_mm_and_si128(c, even), k), high);
+}
+
+/* Where bit 7 of a place is set, a shuffle gives 0. */
+INLINE __m128i five_look2(__m128i t0, __m128i t1, __m128i i)
+{
+    __m128i first = _mm_shuffle_epi8(t0, _mm_add_epi8(i, _mm_set1_epi8(0x70)));
+    return _mm_or_si128(first, _mm_shuffle_epi8(t1, _mm_sub_epi8(i, _mm_set1_epi8(0x10))));
+}
+
+#define FIVE_NINTHS(c) five_ninths((__m128i)(c))
+#define FIVE_LOOK(table, i) _mm_shuffle_epi8((__m128i)(table), (__m128i)(i))
+#define FIVE_LOOK2(t0, t1, i) five_look2((__m128i)(t0), (__m128i)(t1), (__m128i)(i))
 
 /* ---- needed by maddubs.inc.h ------------------------------------------------------------------------------------- */
 

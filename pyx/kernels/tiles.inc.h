@@ -1,7 +1,7 @@
 /* tiles.inc.h: how the vector targets walk a ternary matrix for several tokens at once.
  *
  * The includer defines
- *   ternary_matvec, prefetch_l2, prefetch_stream, is_stream  as in x86.h and arm.h
+ *   ternary_matvec, is_stream          as in x86.h and arm.h
  *   TILE_ROWS, TILE_TOKENS             rows of its full tile (the remainder runs with one row), and tokens, 4 or 8
  *   tile(codes, row_bytes, n_block, x, x_stride, n_row, n_token, stream, sum)
  *                                      sum[t * TILE_ROWS + r] = row r . token t over n_block blocks, always inlined
@@ -14,8 +14,8 @@
  *
  * The activations of a tile are up to 24 KiB and stay in a first-level cache of 32 KiB while PANEL rows of weights
  * pass; longer rows are cut into chunks for that.  Pieces of rows stream worse than rows: what is fetched ahead belongs
- * to another piece.  So x86-64 keeps rows whole, and tiles of long rows have fewer tokens (benchmarks/SPEED.md).  A
- * panel of weights is read from memory once, by the first tokens, for all. */
+ * to another piece.  So x86-64 keeps rows whole, and tiles of long rows have fewer tokens
+ * (benchmarks/log#avx2-few-rows).  A panel of weights is read from memory once, by the first tokens, for all. */
 #ifndef BITNET_EDGE_TILES_H
 #define BITNET_EDGE_TILES_H
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import against_peers, make_model
+from benchmarks import against_peers
 from benchmarks.against_peers import Failed, Peer, Sample, Work
 
 FAKE = '''
@@ -117,7 +117,7 @@ def test_medians_and_ratios() -> None:
 
 
 def test_rounds_in_turns_and_samples_kept(
-    fake: Fake, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    fake: Fake, tiny_model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ours and a peer, really run; a second run adds to the file."""
     rates: list[float] = []
@@ -127,10 +127,8 @@ def test_rounds_in_turns_and_samples_kept(
         return rates[-1]
 
     monkeypatch.setattr(against_peers, "memory_rate", rate)  # which has a test of its own
-    model = tmp_path / "tiny.gguf"
-    make_model.make(model, "tiny")
     kept = tmp_path / "kept.json"
-    command = ["--ours", f"ours=-m {model} --weights map", "--threads", "1", "--rounds", "2", "--repeats", "1"]
+    command = ["--ours", f"ours=-m {tiny_model} --weights map", "--threads", "1", "--rounds", "2", "--repeats", "1"]
     command += ["--prompt", "16", "--gen", "3", "--depth", "0,20", "--json", str(kept)]
     program = f"{sys.executable} {fake.script} NEW"
     assert against_peers.main([*command, "--peer", f"fast={program} -m 1e9", "--peer", f"slow={program} -m 0.001"]) == 0
@@ -191,7 +189,7 @@ def test_llama_cpp_python_with_the_face_of_llama_bench(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(script), "-m", "x.gguf", *flags],
         capture_output=True, text=True, check=True, env={"PYTHONPATH": str(tmp_path)},
-    )  # fmt: skip
+    )
     *asked, answer = done.stdout.splitlines()
     assert asked == ["opened x.gguf 7 8", "reset", "read 1", *(["reset", "read 5", "read 1", "read 1"] * 2)]
     (row,) = json.loads(answer)

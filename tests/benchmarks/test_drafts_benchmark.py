@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-pytest.importorskip("pyx.draft", reason="needs the compiled floor (python setup.py build_ext --inplace)")
-
 import edge
 from benchmarks import drafts
 from edge.model.drafting import Drafting

@@ -13,25 +13,23 @@ from pathlib import Path
 import pytest
 
 import edge
-from benchmarks import make_model
+from edge.cache import plan as plans
 from edge.formats import open_checkpoint
+from edge.machine.linux import rss
 from edge.model.weights import build
-from edge.tools.lab import evaluate
-from pyx.compare import log_likelihoods
-from pyx.kv import KVCache
-from pyx.memory import rss
-from pyx.transformer import Segment
+from lab import evaluate
+from pyx.kv.cache import KVCache
+from pyx.step.transformer import Segment
+from pyx.tokens.compare import log_likelihoods
 from tests.oracles.attention import PAGE
 
 WINDOW, SINKS, CHUNK = 508, 4, 100
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
+def tiny(tiny_model):
     """A model of random weights, and what it is built from."""
-    path = tmp_path_factory.mktemp("models") / "tiny.gguf"
-    make_model.make(path, "tiny")
-    checkpoint = open_checkpoint(path)
+    checkpoint = open_checkpoint(tiny_model)
     return checkpoint.config, build(checkpoint)
 
 
@@ -59,7 +57,7 @@ def test_twenty_thousand_tokens(tiny, positions):
 
 
 def test_perplexity_at_the_end_of_the_stream(bundled_model):
-    """The last 1024 of 20,000 tokens, beside the same window that has seen a history of one or two windows only.
+    """The last 1024 of 20,000 tokens, compared with the same window that has seen a history of one or two windows only.
 
     No drift, and within the 3 % wanted: docs/kv_claims.md has the figures for four times as many targets.
     """
@@ -106,10 +104,8 @@ def test_perplexity_at_the_end_of_the_stream(bundled_model):
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers count as endless after 1,024 tokens."""
-    from edge.cache import config
-
-    monkeypatch.setattr(config, "ENDLESS", 1024)
-    monkeypatch.setattr(config.KVPlan, "recalled", property(lambda plan: 512))
+    monkeypatch.setattr(plans, "ENDLESS", 1024)
+    monkeypatch.setattr(plans.KVPlan, "recalled", property(lambda plan: 512))
 
 
 LONG = {"max_tokens": 3000, "ignore_eos": True, "temperature": 1.0, "seed": 5}
@@ -152,7 +148,7 @@ def test_a_talk_goes_on_behind_an_endless_answer(soon: None, tmp_path: Path) -> 
         messages = [*session.messages, {"role": "user", "content": "And then?"}]
         expected = engine.chat(messages, temperature=0, max_tokens=20).text
         assert session.ask("And then?", temperature=0, max_tokens=20).text == expected
-        assert session.usage.cached == 0 and session.state.dropped == 0
+        assert session.outcome.usage.cached == 0 and session.state.dropped == 0
         again = engine.load_session(tmp_path / "talk.bes")
         assert again.ask("And then?", temperature=0, max_tokens=20).text == expected
         session.undo()

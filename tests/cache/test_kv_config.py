@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from edge.amounts import human, meant_size, parse_size
 from edge.cache.config import KVConfig, parse_kv_type
+from edge.cache.plan import PROGRAM_VARIES
 from edge.config import ModelConfig
 from edge.errors import MemoryRefused, UsageError
-from edge.model.footprint import Footprint, available_memory
+from edge.machine.memory import available_memory
+from edge.model.footprint import Footprint
+from pyx.kv.cache import KVCache
 from tests.configs import uniform
-
-kv = pytest.importorskip("pyx.kv", reason="needs the compiled floor (python setup.py build_ext --inplace)")
 
 
 def model(n_layer: int, n_kv_head: int, head_dim: int, n_ctx_train: int = 4096) -> ModelConfig:
@@ -23,7 +24,7 @@ def model(n_layer: int, n_kv_head: int, head_dim: int, n_ctx_train: int = 4096) 
         arch="bitnet", name="m", n_layer=n_layer, hidden=2560, ffn=6912, n_head=n_kv_head * 4, n_kv_head=n_kv_head,
         head_dim=head_dim, n_vocab=128256, n_ctx_train=n_ctx_train, rope_theta=500000.0, rope_dim=head_dim,
         rope_style="half", eps=1e-5, activation="relu2", sub_norm=True, tied=True,
-    )  # fmt: skip
+    )
 
 
 BITNET_2B = model(30, 5, 128)
@@ -68,7 +69,7 @@ def test_the_plan_is_what_a_cache_allocates(ctx, kv_type, window, sinks, overflo
         ring = window or overflow == "slide"
         assert ring and (window or 1) + (4 if sinks is None else sinks) > ctx
         return
-    cache = kv.KVCache(2, 2, 8, **plan.cache)
+    cache = KVCache(2, 2, 8, **plan.cache)
     assert cache.nbytes == plan.kv_bytes
     assert (cache.n_ctx, cache.window, cache.sinks) == (ctx, plan.window, plan.sinks)
     if window:
@@ -118,7 +119,7 @@ def test_defaults():
         ({"ctx": 100, "window": 97}, "window 97 and 4 sinks do not fit in a context of 100"),
         ({"ctx": 100, "window": 60, "sinks": 41}, "do not fit"),
         ({"ctx": 100, "sinks": 100}, "leave no window"),
-        ({"overflow": "wrap"}, "slide or stop"),
+        ({"overflow": "wrap"}, "one of slide, stop"),
         ({"memory": "much"}, "1500M"),
         ({"memory": 0}, "1500M"),
         ({"memory": True}, "1500M"),
@@ -168,7 +169,7 @@ def test_kv_type_names(name, canonical):
     [("1500M", 1_500_000_000), ("1.5G", 1_500_000_000), ("2GiB", 2 << 30), ("800mb", 800_000_000), ("64k", 64_000),
      ("64KiB", 65536), ("1.5mib", 3 << 19), ("512Mi", 512 << 20), ("123", 123), (123, 123), (" 1 G ", 10**9),
      ("1T", 10**12), ("7B", 7), (None, None)],
-)  # fmt: skip
+)
 def test_sizes(text, n):
     assert parse_size(text) == n
 
@@ -185,7 +186,7 @@ def test_the_size_that_was_meant():
     """Never less than a model needs, and never more than the machine has."""
     given = ["60", 60, " 60.5", "60K", "2", "2.5", "0.5M", "953KiB", "700000", "16", "16000"]
     assert [meant_size(each, 20 * MB, 8000 * MB) for each in given] == [
-        "60M", "60M", "60.5M", "60M", "2G", "2.5G", "0.5G", "953M", "", "", ""]  # fmt: skip
+        "60M", "60M", "60.5M", "60M", "2G", "2.5G", "0.5G", "953M", "", "", ""]
 
 
 def test_human():
@@ -248,7 +249,7 @@ def test_a_limit_that_is_kept_changes_nothing():
 
 
 def test_a_limit_shortens_the_context_first():
-    plan = limit(1010 * MB, kv="f16", overflow="stop")
+    plan = limit(1011 * MB, kv="f16", overflow="stop")
     assert plan.kv_type == "f16" and plan.n_ctx == 1024 and plan.total_bytes <= 1010 * MB
     assert plan.total_bytes + 32 * 76_800 > 1010 * MB  # the longest that fits
     assert "shortened from 2048 to 1024" in plan.notes[0]
@@ -279,7 +280,7 @@ def test_no_context_is_proposed_that_the_model_was_not_trained_on():
 
 
 def test_a_limit_nothing_fits_is_refused():
-    with pytest.raises(MemoryRefused, match="the shortest context needs") as caught:
+    with pytest.raises(MemoryRefused, match=r"it works from --memory \d{3}M on") as caught:
         limit(900 * MB)
     assert caught.value.exit_code == 5
     assert "\n" not in str(caught.value)
@@ -294,8 +295,8 @@ def test_a_plan_never_exceeds_its_limit(n, kv_type, overflow):
     try:
         plan = limit(n, kv=kv_type, overflow=overflow)
     except MemoryRefused:
-        least = dataclasses.replace(KVConfig(ctx=256, overflow=overflow)).plan(BITNET_2B, FOOTPRINT)
-        assert least.total_bytes > n
+        least = KVConfig(ctx=256, overflow=overflow).plan(BITNET_2B, FOOTPRINT)
+        assert least.total_bytes > n - PROGRAM_VARIES
         return
     assert plan.total_bytes <= n
 
@@ -317,19 +318,19 @@ def test_preflight_compares_what_is_coming_with_what_is_there():
 
 
 def test_available_memory_sees_cgroup_limits(tmp_path):
-    proc, groups = tmp_path / "proc", tmp_path / "cgroup"
+    proc, groups = tmp_path / "proc", tmp_path / "sys/fs/cgroup"
     (proc / "self").mkdir(parents=True)
     slice_ = groups / "kiosk.slice" / "edge.service"
     slice_.mkdir(parents=True)
     (proc / "meminfo").write_text("MemTotal:  4000000 kB\nMemAvailable:   2000000 kB\n")
     (proc / "self" / "cgroup").write_text("0::/kiosk.slice/edge.service\n")
-    assert available_memory(str(proc), str(groups)) == 2_000_000 * 1024
+    assert available_memory(str(tmp_path)) == 2_000_000 * 1024
     (slice_ / "memory.max").write_text("max\n")
     (slice_ / "memory.current").write_text("5\n")
-    assert available_memory(str(proc), str(groups)) == 2_000_000 * 1024
+    assert available_memory(str(tmp_path)) == 2_000_000 * 1024
     parent = groups / "kiosk.slice"
     (parent / "memory.max").write_text("1000000\n")
     (parent / "memory.current").write_text("700000\n")
     (parent / "memory.stat").write_text("anon 1\ninactive_file 50000\n")
-    assert available_memory(str(proc), str(groups)) == 350_000
-    assert available_memory(str(tmp_path / "none"), str(tmp_path / "none")) is None
+    assert available_memory(str(tmp_path)) == 350_000
+    assert available_memory(str(tmp_path / "none")) is None

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pyx.kv import KVCache
-from pyx.pool import PagePool
+from pyx.kv.cache import KVCache
+from pyx.kv.pool import PagePool
 from tests.oracles.attention import attend
-from tests.streams import Stream
+from tests.streams import Stream, restored
 
 PAGE, SHAPE, LENGTH = 32, (1, 2, 8), 400
 STREAM = Stream(LENGTH, 4, 2, 8, seed=11)
@@ -52,7 +52,7 @@ class Lives(RuleBasedStateMachine):
         self.born = 0
 
     @initialize(plan=st.sampled_from(PLANS), kv_type=st.sampled_from(["f32", "f16", "int8"]),
-                spill=st.sampled_from([0, 10_000, 1 << 20]))  # fmt: skip
+                spill=st.sampled_from([0, 10_000, 1 << 20]))
     def start(self, plan: dict, kv_type: str, spill: int) -> None:
         self.plan = {"n_ctx": LENGTH, "kv_type": kv_type, **plan}
         self.spill = (tempfile.gettempdir(), spill) if spill else None
@@ -99,7 +99,7 @@ class Lives(RuleBasedStateMachine):
 
     @precondition(lambda self: self.caches)
     @rule(data=st.data(), n=st.sampled_from([1, 2, 5, 17, 31, 32, 33, 64, 97]), other=st.integers(0, 1),
-          threads=st.integers(1, 3))  # fmt: skip
+          threads=st.integers(1, 3))
     def append(self, data: st.DataObject, n: int, other: int, threads: int) -> None:
         self._append(self._pick(data), n, other, threads)
 
@@ -149,19 +149,8 @@ class Lives(RuleBasedStateMachine):
     @rule(data=st.data())
     def write_and_read(self, data: st.DataObject) -> None:
         name = self._pick(data)
-        cache = self.caches[name]
-        stored = memoryview(b"".join(cache.dump()))
-        assert len(stored) == cache.dump_bytes(*cache.counters)
-        copy, at = KVCache(*SHAPE, **self.plan, pool=self.pool, spill=self.spill), 0
-
-        def fill(view: memoryview) -> None:
-            nonlocal at
-            view[:] = stored[at : at + len(view)]
-            at += len(view)
-
-        copy.restore(*cache.counters, fill)
-        assert at == len(stored) and b"".join(copy.dump()) == stored
-        self._name(copy, self.texts[name])
+        copy = KVCache(*SHAPE, **self.plan, pool=self.pool, spill=self.spill)
+        self._name(restored(copy, self.caches[name]), self.texts[name])
 
     @invariant()
     def tokens_are_counted(self) -> None:
@@ -194,7 +183,7 @@ TestLives = Lives.TestCase
 TestLives.settings = settings(
     max_examples=50, stateful_step_count=30, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("kv_type", ["f32", "int8"])

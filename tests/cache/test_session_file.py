@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import zlib
 from array import array
 from functools import cache
@@ -18,16 +20,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("pyx.transformer", reason="needs the compiled floor (python setup.py build_ext --inplace)")
-
 import edge
 from edge.cache import codec as session_file
 from edge.errors import Busy, EdgeError, InvalidFile, UsageError
 from edge.files import exclusive
+from edge.formats import open_checkpoint
 from edge.model.fingerprint import WHOLE, fingerprint
 from edge.sampling import Sampling
-from pyx.attention import attention
-from pyx.kv import KVCache
+from pyx.kv.cache import KVCache
+from pyx.layers.attention import attention
+from pyx.machine import cpu
+from tests.streams import restored
 
 ROOT = Path(__file__).resolve().parents[2]
 HOT = Sampling(temperature=1.0)
@@ -76,10 +79,6 @@ def step(kv: KVCache, rng: random.Random, n: int, threads: int, shape) -> bytes:
     return out
 
 
-def bytes_of(kv: KVCache) -> bytes:
-    return b"".join(kv.dump())
-
-
 @settings(max_examples=200)
 @given(
     st.sampled_from(["f16", "int8", "f32"]),
@@ -101,17 +100,7 @@ def test_pages_go_and_come_back(kv_type, window, sinks, parts, crop, threads, se
         kv.crop(kv.n_tokens - crop if kv.n_tokens > crop else 0)
     other = KVCache(*shape, 512, kv_type, window, sinks)
     step(other, random.Random(1), 100, 1, shape)  # whatever it held is gone
-    data = memoryview(bytes_of(kv))
-    assert len(data) == kv.dump_bytes(*kv.counters) <= kv.nbytes
-    at = 0
-
-    def fill(view: memoryview) -> None:
-        nonlocal at
-        view[:] = data[at : at + len(view)]
-        at += len(view)
-
-    other.restore(*kv.counters, fill)
-    assert at == len(data) and other.counters == kv.counters and bytes_of(other) == data
+    assert kv.dump_bytes(*restored(other, kv).counters) <= kv.nbytes
     copies = [(kv, 1), (other, threads), (kv.fork(), threads)]
     later = [
         b"".join(step(each, random.Random(seed + i), n, t, shape) for i, n in enumerate((1, 40))) for each, t in copies
@@ -120,27 +109,11 @@ def test_pages_go_and_come_back(kv_type, window, sinks, parts, crop, threads, se
     assert kv.crop(kv.n_tokens - 3) == other.crop(other.n_tokens - 3)
 
 
-def test_a_fork_is_apart():
-    shape = (1, 1, 8)
-    kv = KVCache(*shape, 64, "int8")
-    step(kv, random.Random(2), 40, 1, shape)
-    fork, before = kv.fork(), bytes_of(kv)
-    step(fork, random.Random(3), 10, 1, shape)
-    assert kv.n_tokens == 40 and fork.n_tokens == 50 and bytes_of(kv) == before
-
-
 @pytest.mark.parametrize(
     "window, n_tokens, most",
     [
-        (0, -1, 0),
-        (0, 513, 513),
-        (0, 5, 4),
-        (0, 0, 1),
-        (0, 40, -1),
-        (0, 40, 513),
-        (64, 1 << 61, 1 << 61),
-        (64, 1000, 0),
-        (64, 1000, 1100),
+        (0, -1, 0), (0, 513, 513), (0, 5, 4), (0, 0, 1), (0, 40, -1), (0, 40, 513), (64, 1 << 61, 1 << 61),
+        (64, 1000, 0), (64, 1000, 1100),
     ],
 )
 def test_counters_that_cannot_be(window, n_tokens, most):
@@ -189,7 +162,7 @@ def test_a_loaded_session_goes_on(tmp_path_factory, plan, prompt, answer, more, 
     results = [
         (
             ids(each.complete(then, sampling=HOT, max_tokens=more, ignore_eos=True)),
-            each.usage,
+            each.outcome.usage,
             list(each.state.logits),
         )
         for each in (session, loaded)
@@ -202,12 +175,12 @@ def test_a_conversation_goes_on(engine, saved):
     twice = engine.load_session(saved)
     assert [m["role"] for m in twice.messages] == ["system", "user", "assistant", "user", "assistant"]
     first = [piece.text for piece in twice.ask("And a cake.", sampling=HOT, max_tokens=30)]
-    assert twice.usage.cached > 20
+    assert twice.outcome.usage.cached > 20
     again = engine.load_session(saved)
     again.save(saved)
     again = engine.load_session(saved)
     assert [piece.text for piece in again.ask("And a cake.", sampling=HOT, max_tokens=30)] == first
-    assert again.messages == twice.messages and again.usage == twice.usage
+    assert again.messages == twice.messages and again.outcome.usage == twice.outcome.usage
 
 
 def test_a_session_that_was_never_used(engine, tmp_path):
@@ -218,18 +191,12 @@ def test_a_session_that_was_never_used(engine, tmp_path):
     assert ids(loaded.ask("Hello", sampling=HOT, max_tokens=9)) == ids(fresh.ask("Hello", sampling=HOT, max_tokens=9))
 
 
-def test_other_kernels_go_on_with_it(engine, saved):
-    from pyx import cpu
-
-    used = cpu.isa()
+def test_other_kernels_go_on_with_it(engine, saved, own_isa):
     expected = ids(engine.load_session(saved).ask("Thank you!", sampling=HOT, max_tokens=30))
-    try:
-        for isa in cpu.supported():
-            cpu.use(isa)
-            with edge.load(ctx=128, threads=2) as other:
-                assert ids(other.load_session(saved).ask("Thank you!", sampling=HOT, max_tokens=30)) == expected, isa
-    finally:
-        cpu.use(used)
+    for isa in cpu.supported():
+        cpu.use(isa)
+        with edge.load(ctx=128, threads=2) as other:
+            assert ids(other.load_session(saved).ask("Thank you!", sampling=HOT, max_tokens=30)) == expected, isa
 
 
 # ---- wrong files -----------------------------------------------------------------------------------------------------
@@ -334,17 +301,13 @@ def test_a_header_beyond_the_limit(engine, saved, tmp_path):
     assert saved.read_bytes() == data
 
 
-def test_another_model(engine, saved, tmp_path):
-    from benchmarks import make_model
-
-    make_model.make(tmp_path / "tiny.gguf", "tiny")
-    with edge.load(tmp_path / "tiny.gguf", ctx=128) as other:
+def test_another_model(engine, saved, tiny_model):
+    with edge.load(tiny_model, ctx=128) as other:
         refused(other, saved, "another model")
 
 
 def test_another_kv_plan(saved):
     for plan, advice in (
-        ({"kv": "f16"}, "give --kv int8 --ctx 128, as it was made with, or another file"),
         ({"ctx": 160}, "give --kv int8 --ctx 128, as it was made with, or another file"),
         ({"overflow": "stop"}, "it was made without --overflow stop; leave that out, or give another file"),
         ({"window": 32}, "it was made without --window; leave that out, or give another file"),
@@ -353,27 +316,8 @@ def test_another_kv_plan(saved):
         refused(engine_of(**plan), saved, advice)
 
 
-def test_files_of_before_keys_could_be_rotated(engine, saved, tmp_path):
-    """They do not say that theirs are not; where they are, such a file is of another plan."""
-    data = saved.read_bytes()
-    plan = json.loads(data[20 : 20 + struct.unpack_from("<I", data, 12)[0]])["kv"]
-    assert plan.pop("hadamard") is False
-    saved.write_bytes(forge(data, kv=plan))
-    assert engine.load_session(saved).n_tokens > 0
-    rotated = engine_of("int4")
-    session = rotated.session()
-    list(session.complete("A tea, please.", max_tokens=3))
-    session.save(tmp_path / "rotated.bes")
-    assert rotated.load_session(tmp_path / "rotated.bes").n_tokens == session.n_tokens
-    refused(engine_of("int4", kv_hadamard="off"), tmp_path / "rotated.bes", "give --kv-hadamard on, as")
-
-
 def test_fingerprint(bundled_model):
     """Of the same file always the same; another where a convention, a small tensor or a sampled byte differs."""
-    import dataclasses
-
-    from edge.formats import open_checkpoint
-
     found = open_checkpoint(str(bundled_model))
     print_ = fingerprint(found.config, found)
     assert print_ == fingerprint(*(lambda again: (again.config, again))(open_checkpoint(str(bundled_model))))
@@ -485,7 +429,7 @@ CALLS = [
     {"role": "assistant", "content": "", "tool_calls": [
         {"id": "call_1", "type": "function", "function": {"name": "warm", "arguments": "{\"where\": \"here\"}"}}]},
     {"role": "tool", "content": "yes"},
-]  # fmt: skip
+]
 
 
 def test_a_session_with_calls_of_functions_goes_on(engine, tmp_path):
@@ -498,7 +442,7 @@ def test_a_session_with_calls_of_functions_goes_on(engine, tmp_path):
     assert other.messages == session.messages == [*CALLS, {"role": "assistant", "content": first}]
     assert other.ask("And now?", max_tokens=8, sampling=GREEDY).text == session.ask(
         "And now?", max_tokens=8, sampling=GREEDY).text
-    assert other.usage.cached == session.usage.cached > 0
+    assert other.outcome.usage.cached == session.outcome.usage.cached > 0
 
 
 @pytest.mark.parametrize("wrong", [
@@ -506,12 +450,61 @@ def test_a_session_with_calls_of_functions_goes_on(engine, tmp_path):
     {"tool_calls": [{"function": {"name": 5, "arguments": "{}"}}]}, {"tool_call_id": 5}, {"other": "x"},
     {"tool_calls": [{"function": {"name": "a", "arguments": "{}"}, "more": "x"}]},
     {"tool_calls": [{"function": {"name": "\ud800", "arguments": "{}"}}]},
-])  # fmt: skip
+])
 def test_calls_that_are_none_are_not_saved(engine, tmp_path, wrong):
     session = engine.session(system="")
     session.messages = [{"role": "assistant", "content": "", **wrong}]
     with pytest.raises(UsageError, match="messages"):
         session.save(tmp_path / "x.bes")
+
+
+def test_nothing_is_asked_of_a_session_while_another_thread_saves_it(engine, tmp_path, monkeypatch):
+    """Otherwise the file could have tokens and pages of two moments."""
+    session, begun, done = engine.session(system=""), threading.Event(), threading.Event()
+    list(session.ask("Hello", max_tokens=4, sampling=GREEDY))
+    write = session_file.save
+
+    def slow(*args):
+        begun.set()
+        assert done.wait(60)
+        write(*args)
+
+    monkeypatch.setattr(session_file, "save", slow)
+    saving = threading.Thread(target=session.save, args=(tmp_path / "talk.bes",))
+    saving.start()
+    assert begun.wait(60)
+    try:
+        for call in (lambda: session.ask("A tea, please.").text, session.warm, session.undo, session.clear,
+                     lambda: session.save(tmp_path / "other.bes"), lambda: session.park(tmp_path / "other.bes")):
+            with pytest.raises(UsageError, match="being saved"):
+                call()
+    finally:
+        done.set()
+        saving.join()
+    assert session.ask("A tea, please.", max_tokens=4, sampling=GREEDY).text
+    assert len(engine.load_session(tmp_path / "talk.bes").messages) == 2
+
+
+def test_a_session_is_not_saved_while_another_thread_asks_it(engine, tmp_path):
+    session = engine.session(system="")
+    reading, go_on = threading.Event(), threading.Event()
+
+    def wait(*_):
+        reading.set()
+        assert go_on.wait(60)
+
+    answer = session.ask("Hello", max_tokens=4, sampling=GREEDY, on_prefill=wait)
+    asking = threading.Thread(target=list, args=(answer,))
+    asking.start()
+    assert reading.wait(60)
+    try:
+        with pytest.raises(UsageError, match="still answering"):
+            session.save(tmp_path / "talk.bes")
+    finally:
+        go_on.set()
+        asking.join()
+    session.save(tmp_path / "talk.bes")
+    assert len(engine.load_session(tmp_path / "talk.bes").messages) == 2
 
 
 def test_what_cannot_be_saved(engine, saved):

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
+import struct
 from array import array
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("pyx.pool", reason="needs the compiled floor (python setup.py build_ext --inplace)")
-
 import edge
-from benchmarks import make_model
-from edge.cache import parking
-from edge.cache.config import FREE_SHARE, PAGE, KVConfig
+from edge.cache import codec
+from edge.cache.config import FREE_SHARE, KVConfig
+from edge.cache.plan import PAGE
 from edge.cache.state import common
+from edge.cache.store_folder import Folder
 from edge.engine import Engine
 from edge.errors import ContextFull, MemoryRefused, UsageError
 from edge.model.footprint import Footprint
 from edge.sampling import Sampling
-from pyx.transformer import Segment
+from pyx.step.transformer import Segment
 
 GREEDY = Sampling(temperature=0.0)
 SYSTEM = "You sell tickets, coffee and umbrellas at the harbour, and you answer politely and briefly. " * 3
@@ -69,9 +70,9 @@ def test_a_second_session_reads_only_its_own(engine) -> None:
     second = engine.session(SYSTEM)
     assert ask(second, "Hello, a coffee please.", 1) == ask(engine.session(SYSTEM), "Hello, a coffee please.", 1)
     shared = len(store.tokens()[0])
-    assert second.usage.cached >= shared // 32 * 32 and store.hits == 2
-    assert sum(steps) == 2 * (second.usage.prompt - second.usage.cached)
-    assert second.usage.cached > 0.8 * second.usage.prompt
+    assert second.outcome.usage.cached >= shared // 32 * 32 and store.hits == 2
+    assert sum(steps) == 2 * (second.outcome.usage.prompt - second.outcome.usage.cached)
+    assert second.outcome.usage.cached > 0.8 * second.outcome.usage.prompt
 
 
 @pytest.mark.parametrize("kv", ["f32", "f16", "int8"])
@@ -106,7 +107,7 @@ def test_a_hundred_visitors_hold_one_copy(bundled_model) -> None:
         visitors = [engine.session(system) for _ in range(100)]
         for i, visitor in enumerate(visitors):
             list(visitor.ask(f"Number {i}", max_tokens=0))
-            assert visitor.usage.cached == first.n_tokens
+            assert visitor.outcome.usage.cached == first.n_tokens
         heads = engine.config.n_layer * engine.config.n_kv_head
         open_page = 32 * 2 * engine.config.head_dim * 2  # half floats
         assert pool.used == prefix + 100 * heads * open_page
@@ -169,7 +170,7 @@ def held(session) -> bytes:
 
 @pytest.mark.parametrize("overflow", ["stop", "slide"])
 def test_one_that_comes_back_has_the_same_bits(bundled_model, overflow: str) -> None:
-    with edge.load(bundled_model, parallel=1, aside=8, overflow=overflow) as engine:
+    with edge.load(bundled_model, parallel=1, spare_contexts=8, overflow=overflow) as engine:
         engine.store.share(None)
         talks = talk(engine, 5)
         session = engine.session()
@@ -184,7 +185,7 @@ def test_one_that_comes_back_has_the_same_bits(bundled_model, overflow: str) -> 
 
 
 def test_the_one_that_waited_longest_gives_way_first(bundled_model) -> None:
-    with edge.load(bundled_model, parallel=1, aside=8) as engine:
+    with edge.load(bundled_model, parallel=1, spare_contexts=8) as engine:
         store = engine.store.share(None)
         talks = talk(engine, 4)
         session = engine.session()
@@ -202,7 +203,7 @@ def test_the_one_that_waited_longest_gives_way_first(bundled_model) -> None:
 
 def test_what_the_model_wrote_is_found_however_it_is_split(bundled_model) -> None:
     """An answer that the tokenizer would split into other tokens; and a text that only begins like it."""
-    with edge.load(bundled_model, parallel=1, aside=8, overflow="slide") as engine:
+    with edge.load(bundled_model, parallel=1, spare_contexts=8, overflow="slide") as engine:
         store = engine.store.share(None)
         session = engine.session()
         encode = engine.tokenizer.encode
@@ -312,27 +313,27 @@ def test_a_shared_beginning_on_disk_has_nothing_of_the_conversation(bundled_mode
             pass
         store = engine.share_prefixes("64M", tmp_path)
         ask(session, "And a cake.")
-        (path,) = (path for _, _, path in store.files())
+        (path,) = (path for _, _, path in store.folders[0].files())
         assert b'"lost":[]' in open(path, "rb").read()
         assert list(engine.load_session(path).state.written) == list(store.tokens()[0])
 
 
 def test_a_conversation_takes_the_place_of_its_earlier_parts(bundled_model, tmp_path) -> None:
-    with edge.load(bundled_model, parallel=1, aside=8, overflow="slide") as engine:
-        store = engine.store.share(None, tmp_path, conversations=True)
+    with edge.load(bundled_model, parallel=1, spare_contexts=8, overflow="slide") as engine:
+        store = engine.store.share(None, Folder(engine.space, tmp_path, conversations=True))
         session = engine.session(SYSTEM)
         for question in ("A tea, please.", "With lemon.", "How much is it?"):
             list(session.ask(question, sampling=GREEDY))
             session.set_aside()
         assert len(store) == 2  # the system prompt, which others share, and the conversation
         assert store.tokens()[-1] == session.state.tokens
-        assert [path for _, _, path in store.files()] == [str(path) for path in tmp_path.iterdir()]
-        assert len(store.files()) == 1  # the conversation: the folder is for these
+        assert [path for _, _, path in store.folders[0].files()] == [str(path) for path in tmp_path.iterdir()]
+        assert len(store.folders[0].files()) == 1  # the conversation: the folder is for these
 
 
 def test_a_conversation_of_a_slid_window_is_used_whole_or_not_at_all(bundled_model, tmp_path) -> None:
-    with edge.load(bundled_model, parallel=1, aside=8, ctx=128, overflow="slide") as engine:
-        store = engine.store.share(None, tmp_path, conversations=True)
+    with edge.load(bundled_model, parallel=1, spare_contexts=8, ctx=128, overflow="slide") as engine:
+        store = engine.store.share(None, Folder(engine.space, tmp_path, conversations=True))
         session = engine.session()
         for n in range(6):
             list(session.ask(f"Number {n}: " + "a tea and a scone, please. " * 5, sampling=GREEDY))
@@ -350,8 +351,8 @@ def test_a_conversation_of_a_slid_window_is_used_whole_or_not_at_all(bundled_mod
 
 def test_forgotten_turns_stay_forgotten(bundled_model, tmp_path) -> None:
     """A conversation that was read again without its oldest turns, as it had slid: it continues where it was."""
-    with edge.load(bundled_model, parallel=1, aside=8, ctx=128, overflow="slide") as engine:
-        store = engine.store.share(None, tmp_path, conversations=True)
+    with edge.load(bundled_model, parallel=1, spare_contexts=8, ctx=128, overflow="slide") as engine:
+        store = engine.store.share(None, Folder(engine.space, tmp_path, conversations=True))
         long = [each for n in range(8) for each in (
             {"role": "user", "content": f"Number {n}: a tea and a scone, please, and tell me of the two."},
             {"role": "assistant", "content": f"Here are tea {n} and scone {n}, and there is no more to tell."})]
@@ -375,10 +376,10 @@ def test_other_conversations_do_not_decide_which_turns_are_forgotten(bundled_mod
             {"role": "user", "content": f"Number {n}: {what}, please, and tell me of the two."},
             {"role": "assistant", "content": f"Here is {what} {n}, and there is no more to tell."})]
 
-    with edge.load(bundled_model, parallel=1, aside=8, ctx=128, overflow="slide") as engine:
+    with edge.load(bundled_model, parallel=1, spare_contexts=8, ctx=128, overflow="slide") as engine:
         with engine.session() as alone:
             alone.chat([*talk_of("tea", 7), MORE], max_tokens=1, temperature=0).text  # noqa: B018
-        store = engine.store.share(None, tmp_path, conversations=True)
+        store = engine.store.share(None, Folder(engine.space, tmp_path, conversations=True))
         with engine.session() as other:
             other.chat([*talk_of("a scone", 8), MORE], max_tokens=1, temperature=0).text  # noqa: B018
             assert other.forgotten not in (0, alone.forgotten)
@@ -391,12 +392,12 @@ def test_other_conversations_do_not_decide_which_turns_are_forgotten(bundled_mod
 
 
 def test_they_pay_for_their_tables(bundled_model) -> None:
-    """More short conversations than the room holds: what they take beside their pages counts, too."""
-    with edge.load(bundled_model, parallel=1, aside=1) as engine:
+    """More short conversations than the room holds: what they take besides their pages counts, too."""
+    with edge.load(bundled_model, parallel=1, spare_contexts=1) as engine:
         store = engine.store.share(None)
         talk(engine, 40)
         assert 0 < len(store) < 40
-        assert engine.space.pool.used + store.beside <= engine.plan.room + 2 * (store.beside // len(store))
+        assert engine.space.pool.used + store.extra_bytes <= engine.plan.room + 2 * (store.extra_bytes // len(store))
 
 
 @pytest.mark.parametrize(("free", "contexts"), [(1 << 40, 8), (1 << 20, 0), (0, 0)])
@@ -406,12 +407,13 @@ def test_what_is_planned_for_them(bundled_model, free: int, contexts: int) -> No
         config = engine.config
     plain = KVConfig(parallel=2).plan(config)
     available = plain.kv_total + free
-    plan = KVConfig(parallel=2, aside=8).plan(config, Footprint(), available)
-    assert plan.aside == (8 * plan.kv_bytes if contexts else free // FREE_SHARE)
-    assert plan.room == plan.kv_total + plan.aside and plan.total_bytes == plan.room
-    assert any(line.startswith("waiting") for line in plan.lines()) is (plan.aside > 0)
-    limited = KVConfig(parallel=2, aside=8, memory=plain.kv_total + 1_000_000).plan(config, Footprint(), 1 << 40)
-    assert limited.aside == 0 and limited.room == plain.kv_total + 1_000_000
+    plan = KVConfig(parallel=2, spare_contexts=8).plan(config, Footprint(), available)
+    assert plan.waiting_bytes == (8 * plan.kv_bytes if contexts else free // FREE_SHARE)
+    assert plan.room == plan.kv_total + plan.waiting_bytes and plan.total_bytes == plan.room
+    assert any(line.startswith("waiting") for line in plan.lines()) is (plan.waiting_bytes > 0)
+    limit = plain.kv_total + 1_000_000
+    limited = KVConfig(parallel=2, spare_contexts=8, memory=limit).plan(config, Footprint(), 1 << 40)
+    assert limited.waiting_bytes == 0 and limited.room == limit
 
 
 def test_a_prompt_that_is_too_long_costs_the_cache_nothing(bundled_model) -> None:
@@ -439,14 +441,14 @@ def test_a_folder_outlives_the_process(bundled_model, tmp_path) -> None:
         store = engine.share_prefixes("64M", folder)
         session = engine.session(SYSTEM)
         assert ask(session, "Hello") == expected
-        assert session.usage.cached >= shared // 32 * 32 and store.hits == 1
+        assert session.outcome.usage.cached >= shared // 32 * 32 and store.hits == 1
         assert ask(engine.session("Another " + SYSTEM), "Hello")
         assert len(list(folder.iterdir())) == 2
     with edge.load(ctx=256, threads=1) as engine:  # another plan: the files are of no use, and stay
         engine.share_prefixes("64M", folder)
         session = engine.session(SYSTEM)
         ask(session, "Hello")
-        assert session.usage.cached == 0 and len(list(folder.iterdir())) == 3
+        assert session.outcome.usage.cached == 0 and len(list(folder.iterdir())) == 3
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "swap"])
@@ -465,7 +467,7 @@ def test_damaged_files_are_dropped(bundled_model, tmp_path, damage: str) -> None
         store.clear()
         session = engine.session(SYSTEM)
         assert ask(session, "Hello") == expected
-        assert session.usage.cached == 0
+        assert session.outcome.usage.cached == 0
         assert len(list(tmp_path.iterdir())) == 1  # written anew
 
 
@@ -478,17 +480,17 @@ def test_damaged_files_are_dropped_after_a_restart(bundled_model, tmp_path, kept
     path = next(tmp_path.iterdir())
     data = path.read_bytes()
     path.write_bytes(data[: int(kept * len(data)) if kept < 1 else int(kept)])
-    other = tmp_path / f"00000100-{'0' * 32}.bes"
+    other = tmp_path / f"00000100-{path.name[9:17]}{'0' * 24}.bes"
     other.write_bytes(data)  # whole, but not what its name says
     with edge.load(ctx=512, threads=1) as engine:
         engine.share_prefixes("64M", tmp_path)
         assert not other.exists()
         session = engine.session(SYSTEM)
-        assert ask(session, "Hello") == expected and session.usage.cached == 0
+        assert ask(session, "Hello") == expected and session.outcome.usage.cached == 0
         assert list(tmp_path.iterdir()) == [path]  # written anew
         engine.store.clear()
         session = engine.session(SYSTEM)
-        assert ask(session, "Hello") == expected and session.usage.cached > 0
+        assert ask(session, "Hello") == expected and session.outcome.usage.cached > 0
 
 
 def test_files_that_cannot_be_read_now_stay(bundled_model, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -501,7 +503,7 @@ def test_files_that_cannot_be_read_now_stay(bundled_model, tmp_path, monkeypatch
             raise MemoryRefused("no memory for a session")
 
         monkeypatch.setattr("edge.cache.codec.load_cache", refused)
-        monkeypatch.setattr("edge.cache.codec.save", lambda *_: None)
+        monkeypatch.setattr("edge.cache.codec.write", lambda *_, **__: None)
         store.clear()
         assert ask(engine.session(SYSTEM), "Hello") == expected
         assert {path: path.stat().st_ino for path in tmp_path.iterdir()} == kept
@@ -512,47 +514,40 @@ def test_files_stay_within_their_bytes(bundled_model, tmp_path, monkeypatch: pyt
     with edge.load(ctx=512, threads=1) as engine:
         store = engine.share_prefixes("64M", tmp_path)
         engine.session("A " + SYSTEM).warm()
-        size = sum(nbytes for _, nbytes, _ in store.files())
-        store.folder_bytes = 2 * size + size // 2
-        monkeypatch.setattr("edge.cache.store.MOST_FILES", 3)
+        size = sum(nbytes for _, nbytes, _ in store.folders[0].files())
+        store.folders[0].max_bytes = 2 * size + size // 2
+        monkeypatch.setattr("edge.cache.store_folder.MOST_FILES", 3)
         for i, letter in enumerate("BCD"):
             engine.session(f"{letter} " + SYSTEM).warm()
-            for at, (_, _, path) in enumerate(store.files()):
+            for at, (_, _, path) in enumerate(store.folders[0].files()):
                 os.utime(path, (1000 * i + at, 1000 * i + at))
-        assert len(store.files()) == 2 and (tmp_path / "notes.txt").exists()
+        assert len(store.folders[0].files()) == 2 and (tmp_path / "notes.txt").exists()
         store.clear()
         session = engine.session("D " + SYSTEM)
         session.warm()
-        assert session.usage.cached > 0
-        store.folder_bytes = 1 << 40
+        assert session.outcome.usage.cached > 0
+        store.folders[0].max_bytes = 1 << 40
         for i, letter in enumerate("EFG"):
             engine.session(f"{letter} " + SYSTEM).warm()
-            assert len(store.files()) == 3, i  # no more than so many, and not fewer
-        store.folder = str(tmp_path / "gone")  # a folder that went away costs time, not answers
+            assert len(store.folders[0].files()) == 3, i  # no more than so many, and not fewer
+        store.folders[0].path = str(tmp_path / "gone")  # a folder that went away costs time, not answers
         assert ask(engine.session("Z " + SYSTEM), "Hello")
     with edge.load(ctx=64) as engine, pytest.raises(UsageError, match="cannot keep"):
         engine.share_prefixes("1M", tmp_path / "notes.txt")
 
 
 def test_what_nobody_reads_any_more_is_removed(bundled_model, tmp_path) -> None:
-    """Own files of earlier versions, and half a file of a killed process; nothing else, and nothing in use."""
-    import fcntl
-    import struct
-
-    from edge.cache import codec
-
+    """Half a file of a killed process; nothing else, and nothing in use."""
     with edge.load(bundled_model, ctx=512, threads=1) as engine:
         engine.share_prefixes("64M", tmp_path)
         engine.session(SYSTEM).warm()
     (whole,) = tmp_path.iterdir()
-    old = bytearray(whole.read_bytes())
-    old[8:12] = struct.pack("<I", codec.VERSION - 1)
-    newer = bytearray(old)
-    newer[8:12] = struct.pack("<I", codec.VERSION + 1)
+    other = bytearray(whole.read_bytes())
+    other[8:12] = struct.pack("<I", codec.VERSION + 1)
     name = whole.name.split("-")[0]
-    gone = {f"{name}-{'0' * 32}.bes": old, "a" * 40 + ".bes": old, f".{name}-{'1' * 32}.bes.tmp": b"half"}
-    stays = {f"{name}-{'2' * 32}.bes": newer, "b" * 40 + ".bes": b"not ours", "notes.bes": old, "c" * 40: old,
-             f".{name}-{'3' * 32}.bes.tmp": b"being written"}  # fmt: skip
+    gone = {f".{name}-{'1' * 32}.bes.tmp": b"half"}
+    stays = {f"{name}-{'2' * 32}.bes": other, "b" * 40 + ".bes": b"not ours", "notes.bes": other, "c" * 40: other,
+             f".{name}-{'3' * 32}.bes.tmp": b"being written"}
     for each, data in {**gone, **stays}.items():
         (tmp_path / each).write_bytes(data)
     with open(tmp_path / list(stays)[-1], "rb") as writing:
@@ -562,19 +557,19 @@ def test_what_nobody_reads_any_more_is_removed(bundled_model, tmp_path) -> None:
             assert {each.name for each in tmp_path.iterdir()} == {whole.name, *stays}
             session = engine.session(SYSTEM)
             session.warm()
-            assert session.usage.cached > 0
+            assert session.outcome.usage.cached > 0
 
 
 def test_the_tokens_of_files_are_counted(bundled_model, tmp_path) -> None:
     """They are in memory, so pages may take so much less; but never less than what the sessions were promised."""
-    with edge.load(bundled_model, ctx=512, threads=1, parallel=1, aside=4, overflow="stop") as engine:
-        engine.store.share(0, tmp_path, conversations=True)  # none in memory
+    with edge.load(bundled_model, ctx=512, threads=1, parallel=1, spare_contexts=4, overflow="stop") as engine:
+        engine.store.share(0, Folder(engine.space, tmp_path, conversations=True))  # none in memory
         talk(engine, 5)
         listed = sum(each.stat().st_size > 0 and int(each.name.split("-")[0]) for each in tmp_path.iterdir())
         assert listed > 0 and engine.space.pool.limit == engine.plan.room - 4 * listed
-    for aside in (0, 4):
-        with edge.load(bundled_model, ctx=512, threads=1, parallel=1, aside=aside, overflow="stop") as engine:
-            engine.store.share(0, tmp_path, conversations=True)
+    for spare in (0, 4):
+        with edge.load(bundled_model, ctx=512, threads=1, parallel=1, spare_contexts=spare, overflow="stop") as engine:
+            engine.store.share(0, Folder(engine.space, tmp_path, conversations=True))
             engine.session().ask("Hi", max_tokens=1).close()
             with engine.session() as session:
                 assert ask(session, "Hello", 2) is not None
@@ -585,12 +580,12 @@ def test_conversations_are_written_only_where_that_is_asked_for(bundled_model, t
     """A folder of beginnings gets no conversation; one of conversations no beginning."""
     for conversations in (False, True):
         folder = tmp_path / str(conversations)
-        with edge.load(bundled_model, parallel=1, aside=8) as engine:
-            store = engine.store.share(None, folder, conversations=conversations)
+        with edge.load(bundled_model, parallel=1, spare_contexts=8) as engine:
+            store = engine.store.share(None, Folder(engine.space, folder, conversations=conversations))
             engine.session(SYSTEM).warm()
             beginning = len(store.tokens()[0])
             talk(engine, 1)
-            kept = [int(os.path.basename(path)[:8]) for _, _, path in store.files()]
+            kept = [int(os.path.basename(path)[:8]) for _, _, path in store.folders[0].files()]
             assert len(kept) == 1 and (kept[0] == beginning) is not conversations
             assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
 
@@ -598,7 +593,7 @@ def test_conversations_are_written_only_where_that_is_asked_for(bundled_model, t
 def test_a_file_of_another_process_is_found(bundled_model, tmp_path) -> None:
     with edge.load(bundled_model, parallel=1) as one, edge.load(bundled_model, parallel=1) as other:
         for engine in (one, other):
-            engine.store.share(None, tmp_path, conversations=True)
+            engine.store.share(None, Folder(engine.space, tmp_path, conversations=True))
         assert other.store.find(array("i", [1] * 200)) is None
         (messages,) = talk(one, 1)
         session = other.session()
@@ -613,7 +608,7 @@ def test_a_file_of_another_process_is_found(bundled_model, tmp_path) -> None:
 
 def test_a_file_is_not_loaded_for_a_small_part_of_it(bundled_model, tmp_path) -> None:
     with edge.load(bundled_model, parallel=1, overflow="stop") as engine:
-        store = engine.store.share(None, tmp_path, conversations=True)
+        store = engine.store.share(None, Folder(engine.space, tmp_path, conversations=True))
         (messages,) = talk(engine, 1)
         tokens = store.tokens()[0]
         store.clear()
@@ -625,9 +620,9 @@ def test_a_file_is_not_loaded_for_a_small_part_of_it(bundled_model, tmp_path) ->
 def test_a_file_comes_back_although_memory_is_full(bundled_model, tmp_path) -> None:
     """What is in memory gives way to it."""
     with edge.load(bundled_model, parallel=1, overflow="stop", ctx=512) as engine:  # room for one context
-        store = engine.store.share(None, tmp_path, conversations=True)
+        store = engine.store.share(None, Folder(engine.space, tmp_path, conversations=True))
         talks = talk(engine, 8)
-        assert len(store) < 8 == len(store.files())
+        assert len(store) < 8 == len(store.folders[0].files())
         for messages in talks:
             session = engine.session()
             session.chat([*messages, MORE], max_tokens=0).text  # noqa: B018
@@ -639,10 +634,8 @@ def test_a_file_comes_back_although_memory_is_full(bundled_model, tmp_path) -> N
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
-    make_model.make(path, "tiny")
-    with edge.load(path, ctx=160, threads=1) as engine:
+def tiny(tiny_model):
+    with edge.load(tiny_model, ctx=160, threads=1) as engine:
         yield engine
 
 
@@ -673,6 +666,22 @@ def test_sessions_over_a_store_hold_what_they_should(tiny, actions) -> None:
         tiny.store.stop()
 
 
+def test_a_system_prompt_is_encoded_once_for_all_conversations(engine, monkeypatch) -> None:
+    engine.share_prefixes("64M")
+    encoded, encode = [], engine.model.encode
+
+    def counted(messages, *more):
+        encoded.append(messages)
+        return encode(messages, *more)
+
+    monkeypatch.setattr(engine.model, "encode", counted)
+    for question in ("A tea, please.", "A coffee, please.", "An umbrella, please."):
+        ask(engine.session(SYSTEM), question, 1)
+    assert len(encoded) == 3 + 2  # a prompt each; two of which the beginning is what they have in common
+    engine.session(SYSTEM).warm()
+    assert len(encoded) == 3 + 2
+
+
 # ---- parking ---------------------------------------------------------------------------------------------------------
 
 
@@ -682,11 +691,9 @@ def test_a_parked_session_goes_on(engine, tmp_path) -> None:
     for question in questions:
         held = moved.kv_bytes
         assert ask(moved, question) == ask(stayed, question)
-        assert moved.usage.cached == stayed.usage.cached
-        done = moved.park(tmp_path / "talk.bes")
+        assert moved.outcome.usage.cached == stayed.outcome.usage.cached
+        moved.park(tmp_path / "talk.bes")
         assert moved.kv_bytes == 0 and moved.n_tokens == 0 and (held or stayed.kv_bytes) > 0
-        assert done.nbytes == (tmp_path / "talk.bes").stat().st_size and done.rate > 0
-        assert f"{done.nbytes / 1e6:.1f} MB in " in done.line()
     moved.save(tmp_path / "copy.bes")  # parked or not, all of it is saved
     assert engine.load_session(tmp_path / "copy.bes").n_tokens == stayed.n_tokens
 
@@ -699,7 +706,7 @@ def test_a_lost_parking_place_costs_time_only(engine, tmp_path, how: str) -> Non
     moved.park(path)
     path.unlink() if how == "gone" else path.write_bytes(path.read_bytes()[:-5])
     assert ask(moved, "With lemon.") == ask(stayed, "With lemon.")
-    assert moved.usage.cached == 0
+    assert moved.outcome.usage.cached == 0
 
 
 def test_a_session_that_cannot_be_parked_stays(engine, tmp_path) -> None:
@@ -709,20 +716,7 @@ def test_a_session_that_cannot_be_parked_stays(engine, tmp_path) -> None:
         session.park(tmp_path / "none" / "talk.bes")
     assert session.kv_bytes > 0
     ask(session, "With lemon.")
-    assert session.usage.cached > 0
-
-
-def test_parking_in_memory_says_so(tmp_path) -> None:
-    mounts = tmp_path / "mountinfo"
-    device = os.stat(tmp_path).st_dev
-    name = f"{os.major(device)}:{os.minor(device)}"
-    for kind, expected in (("ext4", False), ("tmpfs", True), ("ramfs", True)):
-        mounts.write_text(f"21 1 0:99 / /x rw - proc proc rw\n36 35 {name} / / rw,noatime shared:1 - {kind} none rw\n")
-        assert parking.lies_in_memory(str(tmp_path), str(mounts)) is expected
-    mounts.write_text("garbage\n")
-    assert parking.lies_in_memory(str(tmp_path), str(mounts)) is False
-    assert parking.lies_in_memory(str(tmp_path / "none")) is False
-    assert "the system gains nothing" in parking.Parked("x", 10, 1.0, True).line()
+    assert session.outcome.usage.cached > 0
 
 
 # ---- one limit for all -----------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import math
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,11 +13,12 @@ import pytest
 
 from edge.formats import open_checkpoint
 from edge.model.weights import build
-from pyx.attention import attention
-from pyx.kv import KVCache
-from pyx.rotary import Rotary
-from pyx.transformer import Segment
+from pyx.kv.cache import KVCache
+from pyx.layers.attention import attention
+from pyx.layers.rotary import Rotary
+from pyx.step.transformer import Segment
 from tests.configs import uniform
+from tests.oracles.softmax import softmax
 from tests.vectors.make_window import EVERY, IDS, MODELS, MODES, ORACLE, positions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,9 +84,7 @@ def streaming(q: np.ndarray, k: np.ndarray, v: np.ndarray, window: int, sinks: i
         group = q.shape[1] // k.shape[1]
         out = np.empty(q.shape[1:])
         for head in range(q.shape[1]):
-            scores = keys[:, head // group] @ query[head]
-            p = np.exp(scores - scores.max())
-            out[head] = (p / p.sum()) @ v[seen, head // group]
+            out[head] = softmax(keys[:, head // group] @ query[head]) @ v[seen, head // group]
         outs.append(out)
     return np.array(outs)
 
@@ -107,7 +107,7 @@ def test_positions_in_the_cache_are_those_of_streaming_llm(window, sinks):
             got += attention(
                 cache, 0, rotated[part].ravel(), keys[part].ravel(), values[part].ravel(), 2,
                 q_sink=at_sinks[part].ravel(),
-            )  # fmt: skip
+            )
             start += size
         outs.append(np.array(got, np.float32).reshape(q.shape))
     assert outs[0].tobytes() == outs[1].tobytes()
@@ -150,7 +150,7 @@ def test_a_shift_of_the_text_changes_nothing_with_positions_in_the_cache():
             cache, 0, turn(q, t).astype(np.float32).ravel(), turn(k, t).astype(np.float32).ravel(),
             v.astype(np.float32).ravel(),
             q_sink=turn(q, np.minimum(t, sinks + window - 1)).astype(np.float32).ravel(),
-        )  # fmt: skip
+        )
         outs.append(np.array(out).reshape(q.shape)[-8:])
     assert np.abs(outs[0] - outs[1]).max() < 1e-4
 
@@ -162,8 +162,6 @@ PI = Fraction("3.141592653589793238462643383279502884197169399375105820974944592
 
 def exact_angle(position: int, theta: int, j: int, dim: int) -> float:
     """position * theta^(-2j/dim) modulo a turn, with far more digits than float64: rational arithmetic."""
-    from decimal import Decimal, localcontext
-
     with localcontext() as context:
         context.prec = 60
         frequency = Decimal(theta) ** (Decimal(-2 * j) / Decimal(dim))
@@ -177,7 +175,7 @@ def test_angles_far_out(position):
         arch="bitnet", name="m", n_layer=1, hidden=128, ffn=128, n_head=1, n_kv_head=1, head_dim=128, n_vocab=9,
         n_ctx_train=4096, rope_theta=500000.0, rope_dim=128, rope_style="half", eps=1e-5, activation="relu2",
         sub_norm=True, tied=True,
-    )  # fmt: skip
+    )
     cos, sin = Rotary(config.attention[0].rotation).angles(position)
     for j in range(64):
         angle = exact_angle(position, 500_000, j, 128)
@@ -190,7 +188,7 @@ def test_scores_depend_on_distance_alone():
         arch="bitnet", name="m", n_layer=1, hidden=64, ffn=64, n_head=1, n_kv_head=1, head_dim=64, n_vocab=9,
         n_ctx_train=4096, rope_theta=10000.0, rope_dim=64, rope_style="half", eps=1e-5, activation="relu2",
         sub_norm=True, tied=True,
-    )  # fmt: skip
+    )
     rotary = Rotary(config.attention[0].rotation)
     rng = np.random.default_rng(2)
     q, k = rng.normal(size=(2, 64)) / 8

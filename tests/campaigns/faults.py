@@ -23,6 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from edge.errors import EXIT_CODES
 from edge.registry.library import demo
@@ -30,14 +31,19 @@ from tests.limits import can_limit_threads, few_threads
 from tests.services import REAL, environment
 
 ASK = ("-n", "8", "--seed", "1", "hello")
+#: a system prompt that takes longer to read than to load
+SYSTEM = ("run", "--json", "-t", "1", "--isa", "scalar", "-n", "8", "--greedy", "--system",
+          " ".join(f"Table {i} has {i % 7} seats and stands by window {i % 5}." for i in range(60)), "hello")
 BOUND = 120  # seconds
 
 
 class Fault:
-    """Run ``number``, in a folder of its own.  ``session``: a session file that is whole."""
+    """Run ``number``, in a folder of its own.  ``session``: a session file that is whole; ``prompt``: a file with what
+    was read of SYSTEM; ``answer``: what is said with that.
+    """
 
-    def __init__(self, folder: Path, number: int, session: Path) -> None:
-        self.folder, self.session = folder, session
+    def __init__(self, folder: Path, number: int, session: Path, prompt: Path, answer: str) -> None:
+        self.folder, self.session, self.prompt, self.answer = folder, session, prompt, answer
         self.rng = random.Random(number)
 
     def run(
@@ -53,9 +59,9 @@ class Fault:
         out = subprocess.PIPE if stdout is None else open(stdout, "wb")  # noqa: SIM115  closed below
         try:
             process = subprocess.Popen(
-                [*REAL, *arguments], cwd=self.folder, env=environment(), stdin=subprocess.PIPE, stdout=out,
-                stderr=subprocess.PIPE, preexec_fn=prepare or limited,
-            )  # fmt: skip
+                [*REAL, *arguments], cwd=self.folder, env=environment(**remembering(self.folder)),
+                stdin=subprocess.PIPE, stdout=out, stderr=subprocess.PIPE, preexec_fn=prepare or limited,
+            )
             try:
                 said, error = process.communicate(stdin, timeout=BOUND if kill is None else kill)
             except subprocess.TimeoutExpired:
@@ -70,6 +76,27 @@ class Fault:
         assert done.returncode in allowed, f"exit code {done.returncode}: {error[-300:]!r}"
         assert error.count(b"\n") <= 1 and b"Traceback" not in error, f"standard error: {error[-300:]!r}"
         return done
+
+    def remembered(self, data: bytes | None = None) -> Path:
+        """The folder of remembered prompts: with ``data`` as the file; else the prompt is to be written there."""
+        kept = self.folder / "cache" / "beginnings" / self.prompt.name
+        for each in (kept.parent.parent, kept.parent):
+            each.mkdir(mode=0o700)
+        if data is None:
+            kept.with_suffix(".seen").touch()
+        else:
+            kept.write_bytes(data)
+        return kept
+
+    def right(self, **how: Any) -> int:
+        """Ask with SYSTEM.  Returns how many tokens were not read again."""
+        done = self.run(*SYSTEM, **how)
+        if done.returncode < 0:
+            return 0
+        assert done.returncode == 0, done
+        said = json.loads(done.stdout)
+        assert said["text"] == self.answer, f"another answer: {said['text']!r}"
+        return int(said["usage"]["cached"])
 
     def copied(self) -> str:
         shutil.copy(self.session, self.folder / "s.bes")
@@ -100,7 +127,8 @@ class Fault:
     def killed_while_saving(self) -> str:
         """A chat saves after every answer, as fast as it can."""
         path = self.copied()
-        done = self.run("chat", "--session", path, "-n", "2", stdin=b"hello\n" * 5000, kill=self.rng.uniform(0.3, 2))
+        hello, seconds = b"hello\n" * 5000, self.rng.uniform(0.3, 2)
+        done = self.run("chat", "-q", "--session", path, "-n", "2", stdin=hello, kill=seconds)
         self.whole(path)
         return "killed" if done.returncode < 0 else f"exit {done.returncode}"
 
@@ -156,11 +184,52 @@ class Fault:
         assert done.returncode == 4 and path.read_bytes() == data, done.returncode
         return "exit 4"
 
+    def remembered_prompt_is_damaged(self) -> str:
+        """Bytes that are wrong, missing or too many: the answer is right, and the file is replaced or gone."""
+        data = bytearray(self.prompt.read_bytes())
+        for _ in range(self.rng.randint(1, 4)):
+            at = self.rng.choice((self.rng.randrange(400), self.rng.randrange(len(data))))
+            kind = self.rng.randrange(4)
+            if kind == 0:
+                data[at] ^= 1 << self.rng.randrange(8)
+            elif kind == 1:
+                del data[at : at + self.rng.randint(1, 5000)]
+            elif kind == 2:
+                data[at:at] = self.rng.randbytes(self.rng.randint(1, 5000))
+            else:
+                del data[self.rng.randrange(len(data)) :]
+                break
+        self.remembered(bytes(data))
+        cached = self.right()
+        assert not cached or bytes(data) == self.prompt.read_bytes(), "a damaged file was used"
+        return "read again"
+
+    def killed_while_remembering(self) -> str:
+        kept = self.remembered()
+        self.right(kill=self.rng.uniform(0.2, 1.2))
+        there = kept.exists()
+        assert (self.right() > 100) == there, "half a file was used, or a whole one was not"
+        return "written before" if there else "not written"
+
+    def disk_full_while_remembering(self) -> str:
+        kept = self.remembered()
+        assert self.right(limit=(resource.RLIMIT_FSIZE, self.rng.randint(0, self.prompt.stat().st_size - 1))) == 0
+        left = [each.name for each in kept.parent.iterdir() if each.suffix not in (".seen", ".model")]
+        assert not left, f"something was left behind: {left}"
+        return "not written"
+
+
+def remembering(folder: Path) -> dict[str, str]:
+    """Variables: prompts are remembered in this folder, if it has a folder for them."""
+    cache = folder / "cache"
+    return {"BITNET_EDGE_CACHE": str(cache), "BITNET_EDGE_NO_CACHE": "" if cache.is_dir() else "1"}
+
 
 FAULTS: tuple[Callable[[Fault], str], ...] = (
     Fault.disk_full_while_saving, Fault.killed_while_saving, Fault.output_cannot_be_written, Fault.output_is_cut,
     Fault.memory_refused, Fault.few_descriptors, Fault.no_threads, Fault.model_is_cut, Fault.session_is_cut,
-)  # fmt: skip
+    Fault.remembered_prompt_is_damaged, Fault.killed_while_remembering, Fault.disk_full_while_remembering,
+)
 
 
 def campaign(
@@ -174,6 +243,12 @@ def campaign(
         question = "Tell me about the tea, the boats, and everything else that there is to see in the harbour, please."
         subprocess.run([*REAL, "run", "--session", str(session), "-n", "8", "--seed", "1", question], check=True,
                        env=environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=BOUND)
+        (Path(name) / "cache").mkdir(mode=0o700)
+        for _ in range(2):  # it is written when it is read for the second time
+            done = subprocess.run([*REAL, *SYSTEM], check=True, env=environment(**remembering(Path(name))),
+                                  stdin=subprocess.DEVNULL, capture_output=True, timeout=BOUND)
+        (prompt,) = (Path(name) / "cache" / "beginnings").glob("*.bes")
+        answer = json.loads(done.stdout)["text"]
         until = time.monotonic() + seconds
         number = seed * 1_000_000 if only is None else only
         while time.monotonic() < until and sum(counts.values()) < most:
@@ -181,7 +256,7 @@ def campaign(
             folder = Path(name) / str(number)
             folder.mkdir()
             try:
-                counts[f"{fault.__name__}: {fault(Fault(folder, number, session))}"] += 1
+                counts[f"{fault.__name__}: {fault(Fault(folder, number, session, prompt, answer))}"] += 1
             except (AssertionError, ValueError, KeyError) as error:
                 wrong.append(f"number {number} ({fault.__name__}): {str(error)[:400]}")
                 counts[f"{fault.__name__}: wrong"] += 1

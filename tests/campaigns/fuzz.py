@@ -30,7 +30,7 @@ def main() -> int:
             code = subprocess.run(
                 [sys.executable, "-m", "pytest", "-q", "-x", seeded, name], cwd=TESTS.parent, timeout=left,
                 env={**os.environ, "HYPOTHESIS_PROFILE": "fuzz"}, stdout=subprocess.PIPE, text=True,
-            )  # fmt: skip
+            )
         except subprocess.TimeoutExpired:
             break
         if code.returncode not in (0, 5):

@@ -45,7 +45,7 @@ VECTORS = ROOT / "tests" / "vectors"
 #: what readers treat in a special way: limits of their integers, NaN, infinity
 WORDS = [b"\0" * 8, b"\xff" * 8, b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\0\0\xc0\x7f", b"\0\0\x80\x7f",
          b"\xff" * 7 + b"\x7f", b"\x01" + b"\0" * 7, b'"', b"{", b"[" * 64, b"\\u0000", b"1e999", b"-1",
-         b"\xed\xa0\x80"]  # fmt: skip
+         b"\xed\xa0\x80"]
 
 #: a chat template of the kind that models have: loops, macros, tools, a refusal
 CHAT = """{%- macro head(role) -%}<|{{ role | upper }}|>{%- endmacro -%}
@@ -62,7 +62,7 @@ TALK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": 
 #: values that do not belong where they are put, in JSON
 STRANGERS: tuple[Any, ...] = (
     None, True, 0, -1, 1 << 31, 1 << 63, 10**400, 0.5, math.nan, math.inf, "", "\0", "\ud800", "x" * 5000, [], {}, [[]],
-    [None], {"": {}}, "<|end_of_text|>")  # fmt: skip
+    [None], {"": {}}, "<|end_of_text|>")
 TOOLS = [{"type": "function", "function": {"name": "price", "parameters": {"type": "object", "properties": {}}}}]
 
 
@@ -221,21 +221,21 @@ def tokenizer_json() -> dict[str, Any]:
         "decoder": {"type": "ByteLevel"},
         "model": {"type": "BPE", "byte_fallback": False, "ignore_merges": True, "merges": known["merges"],
                   "vocab": {text: i for i, text in enumerate(vocabulary)}},
-    }  # fmt: skip
+    }
 
 
 def text_formats(folder: Path, weights: Path) -> dict[str, Format]:
-    """The formats of the files beside the weights of a Hugging Face directory, each in a directory of its own."""
+    """The formats of the files next to the weights of a Hugging Face directory, each in a directory of its own."""
     settings = {
         "add_bos_token": True, "bos_token": {"content": "<|begin_of_text|>"}, "eos_token": "<|end_of_text|>",
         "added_tokens_decoder": {"2": {"content": "<|end_of_text|>", "special": True}},
         "chat_template": [{"name": "tool_use", "template": CHAT}, {"name": "default", "template": CHAT}],
-    }  # fmt: skip
+    }
     byte_level = json.dumps(tokenizer_json()).encode()
     pieces = (VECTORS / "tokenizer" / "spm512.model").read_bytes()
     described = json.dumps(settings).encode()
 
-    def beside(kind: str, change: Any, name: str, data: bytes, **others: bytes) -> dict[str, Format]:
+    def next_to(kind: str, change: Any, name: str, data: bytes, **others: bytes) -> dict[str, Format]:
         model = folder / kind
         shutil.copytree(weights, model)
         for other, content in others.items():
@@ -243,10 +243,10 @@ def text_formats(folder: Path, weights: Path) -> dict[str, Format]:
         return {kind: Format(data, model / name, lambda: texts(model), change)}
 
     return {
-        **beside("tokenizer", mutate_json, "tokenizer.json", byte_level, tokenizer_config__json=described),
-        **beside("pieces", mutate_in_place, "tokenizer.model", pieces, chat_template__jinja=CHAT.encode()),
-        **beside("settings", mutate_json, "tokenizer_config.json", described, tokenizer__json=byte_level),
-        **beside("template", mutate_words, "chat_template.jinja", CHAT.encode(), tokenizer__model=pieces),
+        **next_to("tokenizer", mutate_json, "tokenizer.json", byte_level, tokenizer_config__json=described),
+        **next_to("pieces", mutate_in_place, "tokenizer.model", pieces, chat_template__jinja=CHAT.encode()),
+        **next_to("settings", mutate_json, "tokenizer_config.json", described, tokenizer__json=byte_level),
+        **next_to("template", mutate_words, "chat_template.jinja", CHAT.encode(), tokenizer__model=pieces),
     }
 
 
@@ -257,6 +257,7 @@ def formats(folder: Path) -> dict[str, Format]:
     make_model.make(folder / "tiny.gguf", "tiny")
     make_model.make(folder / "groups.gguf", "tiny-qwen3", "PQ2_0", "PQ2_0")
     convert(folder / "groups.gguf", folder / "panels.gguf")
+    convert(folder / "groups.gguf", folder / "fives.gguf", "PTQ1_0_R64")
     make_model.make(folder / "planes.gguf", "tiny-planes", "TP32_R64", "Q8_0", planes=3)
     make_model.make(folder / "experts.gguf", "tiny-qwen3moe", "PQ2_0", "Q8_0")
     make_model.make(folder / "rotated.gguf", "tiny-bonsai2", "PQ2_0", "PQ2_0")
@@ -278,6 +279,8 @@ def formats(folder: Path) -> dict[str, Format]:
         "gguf": Format((folder / "tiny.gguf").read_bytes(), folder / "m.gguf", lambda: checkpoint(folder / "m.gguf")),
         "panels": Format(
             (folder / "panels.gguf").read_bytes(), folder / "p.gguf", lambda: checkpoint(folder / "p.gguf")),
+        "fives": Format(
+            (folder / "fives.gguf").read_bytes(), folder / "f.gguf", lambda: checkpoint(folder / "f.gguf")),
         "planes": Format(
             (folder / "planes.gguf").read_bytes(), folder / "sum.gguf", lambda: checkpoint(folder / "sum.gguf"),
             mutate_planes),
@@ -296,7 +299,7 @@ def formats(folder: Path) -> dict[str, Format]:
         "budget": Format(json.dumps(facts).encode(), folder / "b.json",
                          lambda: read_budget(str(folder / "b.json"), config), mutate_json),
         **text_formats(folder, good),
-    }  # fmt: skip
+    }
 
 
 def main() -> int:

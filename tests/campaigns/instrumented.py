@@ -23,8 +23,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SESSIONS = """
 import array, random, threading
-from pyx.attention import attention
-from pyx.kv import KVCache
+from pyx.layers.attention import attention
+from pyx.kv.cache import KVCache
 
 rng = random.Random(1)
 
@@ -98,7 +98,7 @@ root, minutes, sessions = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
 sys.path.insert(0, root)  # behind the copy: this code runs in a folder of its own
 from tests.campaigns import many
 from benchmarks import make_model
-from edge.model import placement
+from edge.machine import placement
 
 placement.LEAST, placement.PAUSE = 1, 0.05  # small models are copied, too, and answer meanwhile
 grouped, paired, eight = Path("grouped.gguf"), Path("paired.gguf"), Path("eight.gguf")

@@ -53,7 +53,7 @@ class Script:
             "max_tokens": rng.randint(1, 24), "seed": rng.randrange(1 << 30), "ignore_eos": rng.random() < 0.3,
             "temperature": 0.0 if greedy else 1.2, "repeat_penalty": rng.choice([1.0, 1.1]),
             "by": rng.choice(["token", "word", "all"]), "logprobs": rng.choice([None, None, None, 2]),
-        }  # fmt: skip
+        }
 
     def question(self) -> str:
         return " ".join(self.rng.choices(WORDS, k=self.rng.choice([2, 5, 12, 60])))
@@ -174,9 +174,11 @@ def campaign(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "alone").mkdir()
-        with edge.load(model, **{"ctx": 512, "overflow": "stop", **options}) as engine:
+        with edge.load(model, **{"ctx": 512, "overflow": "stop", "remember": False, **options}) as engine:
             expected = {n: run(Script(engine, n, folder / "alone", length)) for n in range(sessions)}
-        with edge.load(model, **{"ctx": 512, "overflow": "stop", "parallel": sessions // 2 + 1, **options}) as engine:
+        with edge.load(
+            model, **{"ctx": 512, "overflow": "stop", "parallel": sessions // 2 + 1, "remember": False, **options}
+        ) as engine:
             engine.share_prefixes("4M")
             Script.patient = patient
             until = time.monotonic() + seconds

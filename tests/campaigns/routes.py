@@ -33,9 +33,9 @@ GROWTH = 24 << 20  # bytes more at the end: conversations that are kept, fragmen
 SAID = [{"role": "user", "content": "Two teas, please."}]
 FUNCTION: dict[str, Any] = {"type": "function", "function": {
     "name": "order", "description": "Order a drink", "parameters": {
-        "type": "object", "properties": {"drink": {"enum": ["tea", "coffee"]}}, "required": ["drink"]}}}  # fmt: skip
+        "type": "object", "properties": {"drink": {"enum": ["tea", "coffee"]}}, "required": ["drink"]}}}
 SAMPLING = {"temperature": 0.5, "top_p": 0.9, "top_k": 5, "min_p": 0.1, "seed": 3, "repeat_penalty": 1.1,
-            "repeat_last_n": 8, "presence_penalty": 0.1, "frequency_penalty": 0.1}  # fmt: skip
+            "repeat_last_n": 8, "presence_penalty": 0.1, "frequency_penalty": 0.1}
 COMMON = {**SAMPLING, "model": "any", "max_tokens": 8, "max_completion_tokens": 8, "stop": ["tea"], "ignore_eos": False,
           "logit_bias": {}, "stream": False, "stream_options": {"include_usage": True}, "user": "guest", "n": 1,
           "session_id": "guest", "prompt_cache_key": "guest", "response_format": {"type": "json_object"},
@@ -68,10 +68,10 @@ ROUTES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
                                "suffix": "", "template": ""}, ("prompt", "options")),
     "/api/embed": ("POST", {"model": "any", "input": ["tea"], "truncate": True, "dimensions": 256}, ("input",)),
     "/api/embeddings": ("POST", {"model": "any", "prompt": "tea"}, ("prompt",)),
-    "/api/show": ("POST", {"model": "any"}, ()),
+    "/api/show": ("POST", {"model": "demo"}, ()),
     **{path: ("GET", {}, ()) for path in ("/", "/health", "/v1/health", "/metrics", "/v1/models", "/v1/models/any",
                                           "/api/tags", "/api/ps", "/api/version")},
-}  # fmt: skip
+}
 DEPTHS = (900, 930, 945, 955, 960, 965, 970, 975, 980, 985)  # around the deepest that Python reads
 #: JSON texts of values, some of which are not JSON
 WRONG = [
@@ -100,7 +100,7 @@ WRONG = [
     '[{"role":"assistant","content":"y"}]', '[{"role":"user","content":"x"},{"role":"system","content":"y"}]',
     '{"type":"allowed_tools","mode":"auto","tools":[[]]}', '{"format":{"type":"json_schema","schema":{"a":1}}}',
     '{"include_usage":"\\ud800"}', '{"temperature":"\\ud800","seed":1e308,"num_ctx":-5,"stop":7}',
-]  # fmt: skip
+]
 HEADERS = [
     "Host: 127.0.0.1", "Host: localhost:[", "Host: 127.0.0.1:[", "Host: [::1]:x]", "Host: ", "Host: evil.example",
     "Host: \x80\xff", "Host: 127.0.0.1:99999999999", "Origin: null", "Origin: http://127.0.0.1", "Origin: \xff",
@@ -110,13 +110,13 @@ HEADERS = [
     "Authorization: Bearer \xe9", "Authorization: " + "x" * 20_000, "X: " + "y" * 70_000, "Content-Type: text/plain",
     "Content-Encoding: gzip", "Content-Type: application/json; charset=utf-16", "Access-Control-Request-Headers: \xff",
     "Range: bytes=0-", "If-None-Match: *", ": x", "A b: c", "Cookie: \t", "\tfolded", "Accept-Encoding: *;q=0",
-]  # fmt: skip
+]
 PATHS = [
     "/..%2f..%2fetc/passwd", "/../../etc/passwd", "/v1/models/../../x", "/v1/models/%00", "/v1/models/\xff", "/%",
     "/v1/models/%ed%a0%80", "/v1/models/" + "x" * 5000, "//evil.example/", "/[", "[", "*", "http://evil.example/health",
     "http://[/health", "127.0.0.1:80", "/health/", "/v1/chat/completions/", "/V1/MODELS", "/?" + "a=b&" * 3000,
     "/health#x", "/health?\x00", "", "?", "/health%0d%0aX:%20y", "/api/", "/v1/models/..;/", "/x" * 40_000,
-]  # fmt: skip
+]
 METHODS = ["GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "PRI", "get", "X" * 300, "é"]
 
 
@@ -189,7 +189,7 @@ class Visit:
             lines.append("Transfer-Encoding: chunked")
             size = rng.choice([1 << 20, 1000, 7]) if len(data) < 20_000 else 1 << 16
             pieces = [b"%x\r\n" % len(part) + part + b"\r\n" for i in range(0, len(data), size)
-                      for part in [data[i : i + size]]]  # fmt: skip
+                      for part in [data[i : i + size]]]
             ends = [b"0\r\n\r\n"] * 8 + [b"0\r\nX: y\r\n\r\n", b"zz\r\n", b"-1\r\n\r\n", b"f" * 99 + b"\r\n"]
             pieces.append(rng.choice(ends))
         elif data or rng.random() < 0.5:

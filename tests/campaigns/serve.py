@@ -39,7 +39,7 @@ PATIENCE = 300.0  # seconds for one answer
 CASES = 1500  # different conversations; a run of more requests has them again
 WORDS = "please tell me about the tea the cake a large coffee two scones when do you open thank you and then".split()
 SCHEMA = {"type": "object", "properties": {"drink": {"enum": ["tea", "coffee"]}, "cups": {"type": "integer"}},
-          "required": ["drink", "cups"], "additionalProperties": False}  # fmt: skip
+          "required": ["drink", "cups"], "additionalProperties": False}
 
 
 class Case:
@@ -154,7 +154,7 @@ class Campaign:
         path, body = case.request(turn, dialect, stream)
         data = json.dumps(body).encode()
         head = (f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-                f"Content-Length: {len(data)}\r\n\r\n").encode()  # fmt: skip
+                f"Content-Length: {len(data)}\r\n\r\n").encode()
         reader, writer = held or await asyncio.open_connection(self.server.host, self.server.port)
         begun = time.perf_counter()
         how = rng.choice(["body", "at once", "later", "answer"]) if leaves else ""
@@ -257,7 +257,7 @@ def resources(pid: int) -> dict[str, int]:
     """Threads, open files and resident bytes of a process."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return {"threads": int(status["Threads"]), "files": len(os.listdir(f"/proc/{pid}/fd")),
-            "resident": int(status["VmRSS"].split()[0]) * 1024}  # fmt: skip
+            "resident": int(status["VmRSS"].split()[0]) * 1024}
 
 
 @contextlib.contextmanager
@@ -279,12 +279,6 @@ def peak(pid: int) -> Iterator[dict[str, int]]:
     finally:
         stop.set()
         thread.join()
-
-
-def gauge(server: Server, name: str) -> int:
-    """A value out of /metrics."""
-    text = server.ask("GET", "/metrics")[2]
-    return int(next(line.split()[1] for line in text.splitlines() if line.startswith(f"bitnet_edge_{name} ")))
 
 
 def hammer(arguments: argparse.Namespace) -> bool:
@@ -309,7 +303,7 @@ def hammer(arguments: argparse.Namespace) -> bool:
         seconds = time.perf_counter() - begun
         state = server.until(running=0, waiting=0)
         time.sleep(2)
-        after, planned = resources(server.process.pid), gauge(server, "memory_planned_bytes")
+        after, planned = resources(server.process.pid), server.gauge("memory_planned_bytes")
     wrong = warm.wrong + campaign.wrong
     counts = campaign.counts
     ends = {name: state[name] - counted[name] for name in ("served", "cancelled", "failed", "refused")}
@@ -346,7 +340,7 @@ def share(rounds: int, model: str | None, tokens: int = 129) -> None:
     options: dict[str, Any] = {"temperature": 0.0, "ignore_eos": True}
     taken: dict[tuple[str, int], list[float]] = {}
     with (edge.load(ctx=CTX, overflow="stop", **named) as engine, engine.session("") as session,
-          serving("--ctx", str(CTX), *([] if model is None else ["-m", model])) as server):  # fmt: skip
+          serving("--ctx", str(CTX), *([] if model is None else ["-m", model])) as server):
         connection = http.client.HTTPConnection(server.host, server.port, timeout=PATIENCE)
 
         def python(n: int) -> None:

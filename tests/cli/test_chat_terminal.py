@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 
+from edge.cli.terminal import TerminalReader
 from tests.services import FAKE, on_a_terminal
-from tests.terminal import CTRL_C, CTRL_D, PASTE, Terminal
+from tests.terminal import CTRL_C, CTRL_D, CTRL_Z, EDITOR, ENTER, PASTE, Terminal
 
 
 @pytest.fixture
@@ -43,6 +49,41 @@ def test_a_conversation_that_goes_on_says_so(terminal: Any, tmp_path: Path) -> N
         assert "after 1 question; /clear" in t.expect("> ")
 
 
+def test_a_conversation_is_saved_and_loaded(terminal: Any, tmp_path: Path) -> None:
+    """What is shown of it cannot rewrite the screen; what fails leaves the conversation as it was."""
+    talk, other, kept = (str(tmp_path / name) for name in ("talk.bes", "other.bes", "kept.bes"))
+    (tmp_path / "notes.txt").write_text("not a session")
+    with terminal("chat", "-m", "demo", "-n", "8", "--session", kept, command=[sys.executable, "-m", "edge"]) as t:
+        def command(line: str, answer: str) -> str:
+            t.line(line)
+            return t.expect(answer.replace(" ", r"\s+") + ".*> ")  # a long path moves the words to other rows
+
+        t.expect("> ")
+        command("/load", "name a file")
+        command("/save", "name a file")
+        command(f"/save {other}", "saved to .*other.bes")  # nothing was said
+        command("A large latte, please.", r"\r\n\r\n")
+        command(f"/save {talk}", "saved to .*talk.bes")
+        command("/system A kiosk.", "used from")
+        command("Two teas, please.", r"\r\n\r\n")
+        command(f"/save {tmp_path}/notes.txt", "not be replaced")
+        command(f"/save {tmp_path}/nowhere/talk.bes", "the folder does not")
+        for missing in ("nowhere.bes", "notes.txt"):
+            command(f"/load {tmp_path}/{missing}", "bitnet-edge:.*" + missing)
+            command("/context", "2 turns")
+        command(f"/load {talk}", r"talk.bes, 1 question\).*> A large latte, please\.\r\n\w+")
+        command("/context", "1 turn\\b")
+        command("And a tea.", r"\r\n\r\n")
+        command(f"/load {other}", "other.bes, 0 questions")
+        command("/context", "0 turns")
+        t.line("/exit")
+        assert t.wait() == 0
+    for file, question in ((kept, "Two teas, please."), (talk, "And a tea.")):
+        with terminal("chat", "--session", file, command=[sys.executable, "-m", "edge"]) as t:
+            t.expect(rf"after 2 questions; /clear.*> {question}\r\n[^>]+> ")
+    assert (tmp_path / "notes.txt").read_text() == "not a session"
+
+
 def test_a_command_without_its_slash_is_answered_with_a_hint(terminal: Any) -> None:
     with terminal("chat") as t:
         t.expect("> ")
@@ -63,8 +104,16 @@ def test_commands(terminal: Any) -> None:
         t.expect(r"You said: hello\r\n.*> ")
         t.line("/regen")
         t.expect(r"You said: hello\r\n.*> ")
+        t.line("/help")
+        t.expect(r"temperature of 0\.7 and at most 512 tokens.*> ")
         t.line("/set temp 0")
         t.expect("> ")
+        t.line("/set stop END")
+        t.expect(r"stop is now END.*> ")
+        t.line("/set stop")
+        t.expect(r"stop +'END'.*> ")
+        t.line("/set stop none")
+        t.expect(r"stop is now none.*> ")
         t.line("/regen")
         t.expect(r"always the same.*You said: hello\r\n.*> ")
         t.line("/set temp hot")
@@ -76,9 +125,11 @@ def test_commands(terminal: Any) -> None:
         t.line("/set stats on")
         t.expect("> ")
         t.line("hello")
-        t.expect(r"prompt \d+ tok .* rss .*> ")
+        t.expect(r"prompt \d+ tok .*\srss .*> ")
+        t.line("/stats")
+        t.expect(r"answer \d+ tok.*> ")
         t.line("/undo")
-        t.expect(r"turn removed.*> ")
+        t.expect(r"removed: 'hello' and its answer.*> ")
         t.line("/context")
         t.expect(r"\[#+\.+\].*2 turns.*> ")
         t.line("/clear")
@@ -109,7 +160,7 @@ def test_commands_in_other_spellings(terminal: Any) -> None:
         assert t.wait() == 0
 
 
-def test_text_that_leaves_the_context_is_told_once(terminal: Any) -> None:
+def test_text_that_leaves_the_context_is_reported_once(terminal: Any) -> None:
     with terminal("chat", "-m", "demo", "-c", "64", "-n", "24", command=[sys.executable, "-m", "edge"]) as t:
         t.expect("> ")
         shown = ""
@@ -125,11 +176,6 @@ def test_text_that_leaves_the_context_is_told_once(terminal: Any) -> None:
 
 def test_undo_takes_back_words_and_of_a_long_text_more() -> None:
     """Regression: a step for each character, of which each holds the whole text: 140 MB for 13,500."""
-    from prompt_toolkit.application import create_app_session
-    from prompt_toolkit.input import create_pipe_input
-    from prompt_toolkit.output import DummyOutput
-
-    from edge.cli.terminal import TerminalReader
 
     def typed(*texts: str) -> str:
         with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
@@ -205,6 +251,204 @@ def test_second_interrupt_ends_an_answer_that_does_not_listen(terminal: Any) -> 
         assert t.wait() == 0
 
 
+#: what a person has begun -> the keys for it
+BEGUN = {
+    "text": "abc",
+    "search": "\x12",
+    "search with text": "\x12hel",
+    "search forward": "abc\x13",
+    "menu": "/\t\t",
+    "pasted lines": PASTE.format("a\rb\rc"),
+    "paste without its end": "ab\x1b[200~cd\ref",
+    "quoted insert": "ab\x11",
+    "quoted insert in a search": "\x12he\x11",
+    "selection": "abc\x00",
+    "macro": "ab\x18(c",
+    "count": "ab\x1b7",
+    "half a key": "ab\x18",
+    "jump to a character": "ab\x1d",
+    "editor": "\x18\x05",
+    "line that goes on": "abc\\\r",
+    "quotes": '"""a\r',
+    "/multi": "/multi\r",
+}
+
+
+@pytest.fixture
+def editor(tmp_path: Path) -> dict[str, str]:
+    """Variables that name an editor, which waits for a line."""
+    path = tmp_path / "editor"
+    path.write_text('#!/bin/sh\nread line\n[ "$line" ] && echo "$line" >"$1"\nexit 0\n')
+    path.chmod(0o755)
+    return {"VISUAL": str(path)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("begun", BEGUN)
+def test_no_key_or_signal_leaves_a_terminal_that_does_not_answer(
+    terminal: Any, editor: dict[str, str], begun: str
+) -> None:
+    """Regression: Ctrl-R Ctrl-C: what was typed from then on went to a search that had no window."""
+    with terminal(command=["bash", "--norc", "--noprofile", "-i"], **editor) as t:
+        t.line(" ".join([*FAKE, "chat", "--no-history"]))
+        t.expect("quits.*> ")
+        chat = max(t.family(t.process.pid))
+        for event in ("Ctrl-C", "SIGINT", "Ctrl-D", "Ctrl-Z", "stopped", "resized"):
+            t.taken_over()
+            t.type(BEGUN[begun])
+            t.settle()
+            if event == "Ctrl-C":
+                t.type(CTRL_C)
+            elif event == "SIGINT":
+                os.kill(chat, signal.SIGINT)
+            elif event == "Ctrl-D":
+                t.type(CTRL_D)
+            elif event == "resized":
+                for size in ((10, 20), (1, 1), (40, 100)):
+                    t.resize(*size)
+                    t.settle()
+            else:
+                t.type(CTRL_Z) if event == "Ctrl-Z" else os.killpg(chat, signal.SIGSTOP)
+                t.settle(0.5)
+                if Path(f"/proc/{chat}/stat").read_text().rpartition(")")[2].split()[0] == "T":  # not where it is text
+                    t.expect(r"Stopped.*# |Stopped.*\$ ")
+                    t.line("\x15fg")  # without what the chat had not read yet
+                    t.expect(r"fg\r\n[^\n]*chat[^\n]*\n")
+            t.settle()
+            t.type(ENTER if begun == "editor" and event == "SIGINT" else CTRL_C)
+            t.settle()
+            t.screen = ""
+            t.line("hello")
+            t.expect(r"You said: hello\r\n.*> ", 20)
+        t.taken_over()
+        t.type(CTRL_D)
+        t.expect("exit|bash-", 20)
+
+
+def test_stopped_and_continued_at_any_moment(terminal: Any) -> None:
+    """Regression: continued just before the editor took the terminal, nothing gave it back: Ctrl-C was no signal."""
+    program = (
+        "import os, signal\n"
+        "from prompt_toolkit.application import Application\n"
+        "reset = Application.reset\n"
+        "Application.reset = lambda self: os.kill(os.getpid(), signal.SIGCONT) or reset(self)\n"
+        "from tests import fake_engine; fake_engine.install()\n"
+        "from edge.cli.main import main; main()\n"
+    )
+    with terminal("chat", command=[sys.executable, "-c", program], delay=0.01) as t:
+        t.expect("> ")
+        for _ in range(3):
+            t.line("hello")
+            while not re.search(r"said: hello\r\n.*> ", t.screen, re.DOTALL):
+                t.process.send_signal(signal.SIGSTOP)
+                t.process.send_signal(signal.SIGCONT)
+                t.settle(0.002)
+            t.screen = ""
+        t.line("long")
+        t.expect("all work", 20)
+        assert t.usable
+        t.type(CTRL_C)
+        t.expect(r"\(stopped\).*> ", 20)
+        t.type(CTRL_D)
+        assert t.wait(20) == 0 and t.usable
+
+
+@pytest.mark.parametrize("stopped", ["Ctrl-Z", "SIGSTOP"])
+def test_what_was_typed_is_drawn_again_once_after_a_stop(terminal: Any, stopped: str) -> None:
+    """Regression: after Ctrl-Z, several lines were drawn twice, the second time below the first."""
+    with terminal(command=["bash", "--norc", "--noprofile", "-i"]) as t:
+        t.line(" ".join([*FAKE, "chat", "--no-history"]))
+        t.expect("quits.*> ")
+        for typed in ("one", PASTE.format("one\rtwo\rthree")):
+            t.taken_over()
+            t.type(typed)
+            t.expect("three" if "three" in typed else "one")
+            t.type(CTRL_Z) if stopped == "Ctrl-Z" else os.killpg(max(t.family(t.process.pid)), signal.SIGSTOP)
+            t.expect(r"Stopped.*# |Stopped.*\$ ")
+            t.line("fg")
+            t.expect(r"fg\r\n[^\n]*chat[^\n]*\r\n")
+            assert t.settle(0.5).count("one") == 1
+            t.type(CTRL_C)
+            t.settle()
+
+
+def test_an_answer_in_the_background(terminal: Any) -> None:
+    """Regression: the system stops the chat at its next prompt; continued, it died of an interrupted system call."""
+    with terminal(command=["bash", "--norc", "--noprofile", "-i"], delay=0.02) as t:
+        t.line(" ".join([*FAKE, "chat", "--no-history"]))
+        t.expect("quits.*> ")
+        t.line("long")
+        t.expect("all work")
+        t.type(CTRL_Z)
+        t.expect("Stopped.*# |Stopped.*\\$ ")
+        t.line("bg")
+        t.expect("repeated itself")
+        t.settle(0.5)
+        t.line("fg")
+        t.expect("fg\r\n.*chat.*" + EDITOR, 20)
+        t.line("hello")
+        t.expect(r"You said: hello\r\n.*> ", 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("begun", "number"), list(zip(BEGUN, (signal.SIGTERM, signal.SIGHUP) * 9)))
+def test_ended_from_outside_the_terminal_is_as_before(
+    terminal: Any, editor: dict[str, str], begun: str, number: int
+) -> None:
+    with terminal("chat", **editor) as t:
+        t.expect("> ")
+        t.taken_over()
+        t.type(BEGUN[begun])
+        t.settle()
+        t.process.send_signal(number)
+        assert t.wait(20) == 143
+        assert t.usable and "Traceback" not in t.screen and "Press ENTER" not in t.screen
+
+
+def test_a_window_that_is_closed_ends_the_chat(terminal: Any) -> None:
+    with terminal("chat") as t:
+        t.expect("> ")
+        t.type("abc\x12")
+        t.settle()
+        t.hang_up()
+        t.process.wait(20)
+
+
+def test_a_line_in_the_editor(terminal: Any, editor: dict[str, str]) -> None:
+    with terminal("chat", **editor) as t:
+        t.expect("> ")
+        t.taken_over()
+        t.type("draft\x18\x05")
+        t.handed_over()
+        t.line("from the editor")
+        t.expect(r"You said: from the editor\r\n.*> ")
+    with terminal("chat", VISUAL="/nonexistent/editor") as t:
+        t.expect("> ")
+        t.taken_over()
+        t.type("draft\x18\x05")
+        t.expect(r"bitnet-edge: the editor /nonexistent/editor: .*No such file.*You said: draft\r\n.*> ")
+
+
+def test_ctrl_u_clears_all_pasted_lines_and_ctrl_y_brings_them_back(terminal: Any) -> None:
+    with terminal("chat") as t:
+        t.expect("> ")
+        t.type(PASTE.format("one\rtwo\rthree") + "\x15")
+        t.line("hello")
+        t.expect(r"You said: hello\r\n.*> ")
+        t.line("\x19")
+        t.expect(r"You said: one\r\ntwo\r\nthree\r\n.*> ")
+
+
+def test_ctrl_c_in_a_message_of_several_lines_is_not_the_first_of_two(terminal: Any) -> None:
+    with terminal("chat") as t:
+        t.expect("> ")
+        for begin in ("one\\", '"""one', "/multi"):
+            t.line(begin)
+            t.expect(r"\. ")
+            t.type(CTRL_C)
+            assert "Ctrl-C again" not in t.expect("> ")
+
+
 def test_interrupt_signal_at_the_prompt_is_ctrl_c(terminal: Any) -> None:
     with terminal("chat") as t:
         t.expect("> ")
@@ -213,14 +457,6 @@ def test_interrupt_signal_at_the_prompt_is_ctrl_c(terminal: Any) -> None:
         t.expect("> ")
         t.process.send_signal(signal.SIGINT)
         assert t.wait() == 130
-
-
-def test_terminate_at_the_prompt(terminal: Any) -> None:
-    with terminal("chat") as t:
-        t.expect("> ")
-        t.process.send_signal(signal.SIGTERM)
-        assert t.wait() == 143
-        assert "Traceback" not in t.screen
 
 
 def test_terminate_while_the_prompt_loads_its_history(terminal: Any) -> None:
@@ -235,20 +471,6 @@ def test_terminate_while_the_prompt_loads_its_history(terminal: Any) -> None:
     with terminal("chat", command=[sys.executable, "-c", program]) as t:
         assert t.wait(60) == 143
         assert "Traceback" not in t.screen and "Press ENTER" not in t.screen
-
-
-def test_terminal_that_cannot_move_its_cursor(terminal: Any) -> None:
-    with terminal("chat", TERM="dumb") as t:
-        t.expect("> ")
-        t.line("hello")
-        t.expect(r"You said: hello\r\n.*> ")
-        t.reads()  # a signal between Python's prompt and its read() waits for the next key
-        t.type(CTRL_C)
-        t.expect("Ctrl-C again.*> ")
-        t.reads()
-        t.type(CTRL_C)
-        assert t.wait() == 130
-        assert "\x1b[" not in t.screen
 
 
 def test_piped_input_and_terminal_output(terminal: Any) -> None:
@@ -270,12 +492,29 @@ def test_slow_things_show_progress(terminal: Any) -> None:
         assert t.screen == "You said: hello\r\n"
 
 
-def test_real_chat(terminal: Any, bundled_model: Path) -> None:
-    with terminal("chat", "-n", "20", command=[sys.executable, "-m", "edge"]) as t:
-        t.expect(bundled_model.stem.split("-")[0] + ".*> ", timeout=300)
-        t.line("Hello!")
-        t.expect(r"Hello!.*2004l\w[^\r]*\r\n\r\n.*> ", timeout=300)  # 2004l: the line editor hands over
-        t.line("/stats")
-        t.expect(r"answer \d+ tok.*> ")
-        t.type(CTRL_D)
-        assert t.wait() == 0
+@pytest.mark.parametrize("typed", ["as it is", "pasted", "edited", "of two lines"])
+def test_what_is_typed_is_read_before_enter(terminal: Any, typed: str) -> None:
+    """Only the last word and what the template puts behind it are left; without it, all of the message."""
+    system, words = "You sell tickets and umbrellas at the harbour. " * 4, "where is the lift to the island".split()
+    found = {}
+    for option in ("--read-ahead", "--no-read-ahead"):
+        command = [sys.executable, "-m", "edge"]
+        chat = ("chat", "-m", "demo", "--greedy", "-n", "4", "--stats", "--system", system, option)
+        with terminal(*chat, command=command) as t:
+            t.expect("> ")
+            if typed == "edited":
+                t.type("this is something else\x15")
+            if typed == "of two lines":
+                t.line("this is the first \\")
+                t.expect(r"\. ")
+            for word in [" ".join(words)] if typed == "pasted" else words:
+                t.type(word + " ")
+                t.settle()
+            t.type("now?")
+            t.settle()
+            t.line("")
+            found[option] = re.search(r"prompt (\d+) tok \((\d+) cached\)", t.expect(r"prompt [^\n]*cached\)"))
+            assert found[option]
+            t.expect("> ")
+    (prompt, ahead), (same, without) = (map(int, each.groups()) for each in found.values() if each)
+    assert prompt == same and without == 0 and prompt - ahead <= 10 < len(words) + 10 < prompt

@@ -5,7 +5,9 @@ What users may rely on is in test_contract.py, the chat on a terminal in test_ch
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import inspect
 import io
 import json
 import os
@@ -23,13 +25,17 @@ import pytest
 from click.testing import CliRunner, Result
 
 import edge
+from edge import records
+from edge.cache.config import KVConfig
 from edge.cli import options, output
 from edge.cli.command import CONTEXT, Context, Escaped
 from edge.cli.group import COMMANDS, MORE, cli
+from edge.constrain import bounds
 from edge.errors import ContextFull, UsageError, unbuilt
+from edge.loading import load
 from edge.registry.library import DEMO
 from edge.sampling import PRESETS, Sampling
-from edge.serve import records
+from edge.session.answer_options import AnswerOptions
 from tests import fake_engine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,7 +119,9 @@ def test_messages_name_options_as_typed(invoke: Any, tmp_path: Path, monkeypatch
 
 def test_what_is_not_built_is_named(tmp_path: Path) -> None:
     """A module that is missing, or older than its source; not where there is no source, or another error's cause."""
-    source, module = tmp_path / "draft.pyx", tmp_path / "draft.cpython-311-x86_64-linux-gnu.so"
+    folder = tmp_path / "tokens"
+    folder.mkdir()
+    source, module = folder / "draft.pyx", folder / "draft.cpython-311-x86_64-linux-gnu.so"
     source.touch()
     bug = AttributeError("no attribute 'propose'")
     assert unbuilt(bug, tmp_path) is None  # nothing built at all: the import says so
@@ -124,7 +132,8 @@ def test_what_is_not_built_is_named(tmp_path: Path) -> None:
     assert "older than its source (draft.pyx)" in str(unbuilt(bug, tmp_path))
     source.unlink()
     assert unbuilt(bug, tmp_path) is None
-    assert "missing" in str(unbuilt(ModuleNotFoundError("No module named 'pyx.draft'", name="pyx.draft"), tmp_path))
+    missing = ModuleNotFoundError("No module named 'pyx.tokens.draft'", name="pyx.tokens.draft")
+    assert "missing" in str(unbuilt(missing, tmp_path))
     assert unbuilt(ModuleNotFoundError("No module named 'jinja2'", name="jinja2"), tmp_path) is None
 
 
@@ -135,10 +144,9 @@ def test_every_command_and_option_is_documented(name: str) -> None:
     assert f"# {name}\n" in text
     section = text[text.index(f"# {name}\n") :]
     section = section[: section.find("\n## ") if "\n## " in section else len(section)]
-    lab = (ROOT / "docs" / "cli.md").read_text().partition("# bitnet-edge lab\n")[2]
     for param in command.params:
         for option in [*param.opts, *param.secondary_opts] if isinstance(param, click.Option) else []:
-            assert option in (lab if getattr(param, "lab", False) else section), f"{name} {option}"
+            assert option in section, f"{name} {option}"
 
 
 def test_documentation_is_what_the_program_says() -> None:
@@ -174,12 +182,7 @@ def test_common_help_fits_one_screen(name: str, invoke: Any) -> None:
     assert headings[-2:] == ["Output", "Examples"] and {"Model", "Prompt", "Context", "Answer"} < set(headings)
     whole = invoke(name, "--help-all").stdout
     headings = re.findall(r"^([A-Z][\w ]+):$", whole, re.MULTILINE)
-    assert headings[: headings.index("Examples")][-1] == "Loading"
-    experiments = {param for param in command.params if getattr(param, "lab", False)}
-    lab = invoke("lab", "--help").stdout
-    for param in experiments:  # out of the way, but not hidden from those who look
-        assert f"{param.opts[0]} " not in whole and f"{param.opts[0]} " in lab
-    assert len(experiments) == 8 and "bitnet-edge lab --help" in whole
+    assert headings[: headings.index("Examples")][-2:] == ["Loading", "Experiments"]
     assert {line.split()[0].rstrip(",") for line in options} <= set(re.findall(r"-[-a-z]+", whole))
 
 
@@ -202,7 +205,7 @@ def test_help_of_one_command_imports_no_other() -> None:
 
 
 @pytest.mark.usefixtures("bundled_model")
-def test_run_imports_nothing_it_does_not_use() -> None:
+def test_run_imports_nothing_it_does_not_use(tmp_path: Path) -> None:
     """Each import is paid for at every start, on a small board with milliseconds."""
     unused = "pathlib json difflib edge.cache.parking edge.formats.sentencepiece_model edge.formats.huggingface"
     probe = (
@@ -211,7 +214,9 @@ def test_run_imports_nothing_it_does_not_use() -> None:
         f"finally: print(sorted(set(sys.modules) & set('{unused}'.split())))"
     )
     command = [sys.executable, "-S", "-c", probe]  # -S: a development install imports some of these itself
-    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    remembering = {**os.environ, "BITNET_EDGE_NO_CACHE": "", "BITNET_EDGE_CACHE": str(tmp_path)}
+    done = subprocess.run(command, cwd=ROOT, env=remembering, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          check=True)
     assert done.stdout.splitlines()[-1] == "[]"
 
 
@@ -220,7 +225,7 @@ def test_defaults_in_help_are_those_of_sampling(invoke: Any) -> None:
     for field in ("temperature", "top-k", "top-p", "min-p", "repeat-penalty", "repeat-last-n"):
         value = getattr(Sampling(), field.replace("-", "_"))
         text = shown[re.search(rf"--{field} [A-Z] ", shown).start() :]
-        assert f"(default {value:g})" in text[: text.index("--", 3)]
+        assert re.search(rf"\(default:?( the model's own, else)? {value:g}\)", text[: text.index("--", 3)])
 
 
 # ---- options ---------------------------------------------------------------------------------------------------------
@@ -235,21 +240,22 @@ def parsed(*args: str) -> dict[str, Any]:
 
 
 def test_options_become_arguments_of_load() -> None:
-    nothing = {"head": "auto", "weights": "auto", "draft": "auto", "i2s_layout": "auto"}
+    nothing = {"head": "auto", "weights": "auto", "draft": "auto", "i2s_layout": "auto", "remember": False}  # of tests
     assert options.load_arguments(parsed()) == nothing
+    assert options.load_arguments(parsed("--sinks", "0")) == {**nothing, "sinks": 0}  # regression: it was dropped
     flags = parsed("-c", "512", "--kv", "f16", "--window", "64", "--sinks", "2", "--memory", "1500M", "-t", "3",
                    "--isa", "neon", "--head", "f16", "--weights", "huge", "--draft", "3", "--template", "llama3",
                    "--i2s-layout", "64", "--activation", "silu", "--overflow", "stop", "--force-memory",
                    "--positions", "cache", "--kv-policy", "heavy", "--kv-budget", "b.json",
                    "--kv-drop-layers", "0,3", "--kv-offload", "/d", "--kv-offload-size", "9M", "--kv-hadamard", "on",
-                   "-sys", "not pinned then")  # fmt: skip
+                   "-sys", "not pinned then")
     assert options.load_arguments(flags) == {
         "ctx": 512, "kv": "f16", "window": 64, "sinks": 2, "memory": "1500M", "force_memory": True, "threads": 3,
         "isa": "neon", "head": "f16", "weights": "huge", "draft": "3", "template": "llama3", "i2s_layout": "64",
         "activation": "silu", "overflow": "stop", "positions": "cache", "kv_policy": "heavy",
         "kv_budget": "b.json", "kv_drop_layers": "0,3", "kv_offload": "/d", "kv_offload_size": "9M",
-        "kv_hadamard": "on",
-    }  # fmt: skip
+        "kv_hadamard": "on", "remember": False,
+    }
 
 
 def test_what_stays_in_sight(tmp_path: Any) -> None:
@@ -274,29 +280,34 @@ def test_every_name_a_finger_knows() -> None:
 
 
 def test_load_knows_every_argument(tmp_path: Path) -> None:
-    import inspect
-
     grammar = tmp_path / "a.lark"
     grammar.write_text('start: "a"')
-
-    from edge.loading import load
-    from edge.session.request import Request
 
     everything = parsed("-c", "9", "--kv", "f16", "--force-memory", "--template", "x", "--isa", "x", "-t", "1",
                         "--activation", "silu", "--sinks", "1", "--window", "1", "--memory", "1", "--overflow", "stop",
                         "--positions", "cache", "--kv-policy", "recent", "--kv-budget", "x", "--kv-drop-layers",
                         "0", "--kv-offload", "/d", "--kv-offload-size", "1", "--overflow", "stop",
                         "--kv-hadamard", "off", "--regex", "a", "--no-think",
-                        "--no-tune") | {"parallel": 2}  # fmt: skip
-    known = set(inspect.signature(load).parameters)
-    set_by_commands = {"model", "progress", "on_plan", "system", "reserve", "aside"}
+                        "--no-tune") | {"parallel": 2}
+    known = {*inspect.signature(load).parameters, *(each.name for each in dataclasses.fields(KVConfig))}
+    set_by_commands = {"model", "progress", "on_plan", "system", "reserve", "spare_contexts", "exact", "kv_options"}
     assert set(options.load_arguments(everything)) == known - set_by_commands
     asked = set(options.ask_arguments(parsed("-n", "5", "--ignore-eos", "--think-budget", "9")))
     for form in (("--schema", "{}"), ("--regex", "a"), ("--choice", "a"), ("--grammar", str(grammar))):
         asked |= set(options.ask_arguments(parsed(*form)))
-    known = {*inspect.signature(Request).parameters, "schema", "regex", "choices", "grammar"}
-    own = {"lead", "thinks", "think", "echo", "logprobs", "spec", "constraint", "tools", "form"}
+    known = {*inspect.signature(AnswerOptions).parameters, "schema", "regex", "choices", "grammar"}
+    own = {"lead", "thinks", "think", "echo", "logprobs", "spec", "constraint", "tools", "form", "shared", "partial"}
     assert {*asked, "timeout", "on_prefill"} == known - own
+
+
+def test_a_schema_from_a_file_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schemas, check = [], bounds.check_schema
+    monkeypatch.setattr(bounds, "check_schema", lambda schema: (schemas.append(schema), check(schema)))
+    file = tmp_path / "order.json"
+    file.write_text('{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}')
+    asked = AnswerOptions.of(options.ask_arguments(parsed("--schema", str(file))))
+    assert asked.spec is not None and asked.spec.value('{"n": 3}') == {"n": 3}
+    assert len(schemas) == 1
 
 
 def test_presets_and_their_exceptions() -> None:
@@ -374,6 +385,12 @@ def test_progress_shows_itself_late_and_only_on_terminals(monkeypatch: pytest.Mo
     pipe(1, 10)
     pipe.close()
     assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
+    monkeypatch.setattr(output.Progress, "EVERY", 0.0)  # work of minutes leaves lines in a log
+    log = output.Output().progress("pulling", "bytes", log=True)
+    log(1e9, 4e9)
+    log.say("from elsewhere")
+    log.close()
+    assert sys.stderr.getvalue() == "pulling 25% of 4.0 GB\nfrom elsewhere\n"  # type: ignore[attr-defined]
 
 
 def test_progress_shows_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -512,23 +529,6 @@ def test_real_run(real: Any) -> None:
     assert seeded[0] == seeded[1]
     raw = real("run", "--raw", "Once upon a time", "--greedy", "-n", "8", "--ignore-eos", "--stats")
     assert raw.exit_code == 0 and "answer 8 tok" in raw.stderr
-
-
-def test_real_protocol(bundled_model: Path) -> None:
-    first = {"op": "chat", "id": 1, "temp": 0, "max_tokens": 12, "messages": [{"role": "user", "content": "Hello!"}]}
-    command = [sys.executable, "-m", "edge", "chat", "--jsonl", "-sys", "You are a kiosk."]
-
-    def events(*requests: dict[str, Any]) -> list[dict[str, Any]]:
-        lines = "".join(json.dumps(request) + "\n" for request in requests)
-        done = subprocess.run(command, cwd=ROOT, input=lines, capture_output=True, text=True, check=True)
-        return [json.loads(line) for line in done.stdout.splitlines()]
-
-    seen = events(first, {**first, "id": 2}, {"op": "info", "id": 3})
-    assert seen[0]["ev"] == "ready" and seen[0]["model"] in bundled_model.name
-    texts = {i: "".join(e["text"] for e in seen if e.get("id") == i and e["ev"] == "text") for i in (1, 2)}
-    assert texts[1] == texts[2] and texts[1].strip()
-    done = {e["id"]: e["usage"] for e in seen if e["ev"] == "done"}
-    assert done[1]["cached"] == 0 and done[2]["cached"] == done[2]["prompt"] - 1
 
 
 def test_real_interrupt(bundled_model: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,16 +14,14 @@ import pytest
 
 import edge
 from benchmarks import make_model
+from edge.cli.batch import summary_line
 from edge.cli.group import COMMANDS, NEIGHBOURS, NOT_HERE
 from edge.errors import UsageError
 from edge.formats import open_checkpoint
 from edge.registry.library import demo
-from tests.services import REAL, ROOT, environment
-
-
-def bitnet_edge(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*REAL, *arguments], cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=300)
+from edge.tools.batch import Summary
+from tests.services import REAL, bitnet_edge, environment
+from tests.terminal import Terminal
 
 
 @pytest.mark.parametrize(("arguments", "code", "said"), [
@@ -52,7 +51,7 @@ def bitnet_edge(*arguments: str) -> subprocess.CompletedProcess[str]:
     (["--nosuch"], 2, "bitnet-edge has no option --nosuch ("),
     (["--ctx", "512", "run"], 2, "bitnet-edge has no option --ctx; it is an option of run, chat, "),
     (["kv", "--ctx", "512"], 2, "kv has no option --ctx; it is an option of run, chat, "),
-    (["chat", "--socket", "/nowhere/at/all/x"], 2, "folder /nowhere/at/all does not exist"),
+    (["serve", "--socket", "/nowhere/at/all/x"], 2, "folder /nowhere/at/all does not exist"),
     (["-p", "hi"], 2, "bitnet-edge run -p"),
     (["runn"], 2, "did you mean 'run'?"),
     (["kv"], 2, "missing command: plan (try 'bitnet-edge kv --help')"),
@@ -61,19 +60,20 @@ def bitnet_edge(*arguments: str) -> subprocess.CompletedProcess[str]:
     (["run", "-m", "nosuch", "hi"], 3, "'nosuch' is neither a file nor a pulled model; bitnet-edge list shows"),
     (["run", "--temp", "hot", "hi"], 2, "bitnet-edge: invalid value for '--temp' / '--temperature': 'hot' is not a"),
     (["run", "-c", "10k", "hi"], 2, "'10k' is not a valid whole number; write its digits, such as 10240"),
-    (["serve", "--port", "70000"], 2, "70000 is not a number from 0 to 65535."),
-    (["bench", "--repeats", "0"], 2, "0 is less than 1."),
-    (["convert", "a", "b", "c"], 2, "this command does not take 'c'"),
+    (["serve", "--port", "70000"], 2, "70000 is not in the range 0<=x<=65535."),
+    (["bench", "--repeats", "0"], 2, "0 is not in the range x>=1."),
+    (["convert", "a", "b", "c"], 2, "got unexpected extra argument (c)"),
     (["convert", "a"], 2, "bitnet-edge: missing argument 'OUT'."),
     (["default", "some/model.gguf"], 3, "a file has no name here; set BITNET_EDGE_MODEL=FILE to use one without -m"),
-    (["run", "hi", "--choice", ""], 2, "--choice must have at least one character each"),
+    (["run", "hi", "--choice", ""], 2, "--choice must have one text or more, each of at least one character"),
     (["pull", "demo"], 2, "demo is inside the program and needs no download; use it with -m demo"),
     (["pack", "a"], 2, "bitnet-edge: missing option '-o' / '--output'."),
+    (["run", "hi", "--temp", "100"], 2, "bitnet-edge: --temperature is 100.0; it must be a number from 0 to 5"),
     (["run", "hi", "--temp"], 2, "bitnet-edge: option '--temp' requires an argument."),
     (["serve", "--port", "abc"], 2, "'abc' is not a valid whole number"),
     (["run", "--timeout", "soon", "hi"], 2, "'soon' is not a valid number of seconds"),
 ])
-def test_what_is_wrong_and_what_to_do(arguments: list[str], code: int, said: str) -> None:
+def test_mistakes_are_refused_with_what_to_do(arguments: list[str], code: int, said: str) -> None:
     done = bitnet_edge(*arguments)
     assert (done.returncode, done.stdout) == (code, "") and said in done.stderr, done
     assert done.stderr.count("\n") == 1
@@ -98,8 +98,8 @@ def test_the_commands_of_others_lead_to_ours() -> None:
     ("run", "700000", 2, "--memory is 700000, in bytes; write it like 1500M, 1.5G or 800MiB"),
     ("run", "1", 2, "--memory is 1, in bytes; did you mean 1G?"),
     ("run", "60K", 5, "the limit is 60K; did you mean 60M?"),
-])  # fmt: skip
-def test_a_limit_in_the_wrong_unit(command: str, memory: str, code: int, said: str) -> None:
+])
+def test_a_limit_without_a_unit_names_the_likely_one(command: str, memory: str, code: int, said: str) -> None:
     done = bitnet_edge(command, "--memory", memory, *(["hi"] if command == "run" else ["--port", "0"]))
     assert done.returncode == code and done.stderr.endswith(f"{said}\n") and done.stderr.count("\n") == 1, done.stderr
 
@@ -129,7 +129,8 @@ def test_a_smaller_head_is_proposed_only_where_it_fits(tmp_path: Path, monkeypat
 def test_a_session_made_with_other_options(tmp_path: Path) -> None:
     file = ("--session", str(tmp_path / "talk.bes"), "-t", "1", "-n", "2")
     assert bitnet_edge("run", *file, "--kv", "f16", "--ctx", "512", "hi").returncode == 0
-    done = bitnet_edge("run", *file, "hi")
+    assert bitnet_edge("run", *file, "hi").returncode == 0  # as it was made
+    done = bitnet_edge("run", *file, "--kv", "int8", "--ctx", "256", "hi")
     assert done.returncode == 4 and done.stderr.count("\n") == 1
     assert "give --kv f16 --ctx 512, as it was made with, or another file" in done.stderr
     assert bitnet_edge("run", *file, "--kv", "f16", "--ctx", "512", "hi").returncode == 0
@@ -199,23 +200,31 @@ def test_the_option_by_which_a_session_differs_is_named(
 
 
 def test_settings_and_system_prompts_are_confirmed() -> None:
-    lines = "/system Be kind.\nhi\n/system Be short.\n/set temp 0.5\n/set stats on\n/set seed 7\n/set stop\n"
-    done = subprocess.run([*REAL, "chat", "-n", "2", "-t", "1"], cwd=ROOT, env=environment(), input=lines,
-                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    lines = "/system Be kind.\nhi\n/system Be short.\n/set temp 0.5\n/set stats on\n/set seed 7\n/set stop none\n"
+    done = bitnet_edge("chat", "-n", "2", "-t", "1", given=lines)
     assert done.returncode == 0, done.stderr
     model, *said = done.stderr.splitlines()
     assert model.startswith("demo (") and said == [
         "(used from the next message on)", "(used from the next message on; what was said stays, /clear starts anew)",
-        "(temperature is now 0.5)", "(stats is now on)", "(seed is now 7)", "(stop is now none)"]  # fmt: skip
+        "(temperature is now 0.5)", "(stats is now on)", "(seed is now 7)", "(stop is now none)"]
 
 
-def test_settings_that_are_wrong_name_the_values_of_their_key() -> None:
-    lines = "/set max_tokens 0\n/set stats maybe\n/set nosuch 1\n"
-    done = subprocess.run([*REAL, "chat", "-n", "2", "-t", "1"], cwd=ROOT, env=environment(), input=lines,
-                          capture_output=True, text=True, timeout=300)  # fmt: skip
+def test_quotes_of_a_shell_and_what_removes(tmp_path: Path) -> None:
+    file = str(tmp_path / "my talk.bes")
+    lines = f'/system Be kind.\n/system ""\n/system\n/set stop x\n/set stop ""\n/save "{file}"\n/save {file}\n'
+    done = bitnet_edge("chat", "-m", "demo", "-t", "1", given=lines)
+    said = done.stderr.splitlines()[1:]
+    assert done.stdout == "(no system prompt)\n" and said[1].startswith("(no system prompt from")
+    assert said[3] == "(stop is now none)" and os.listdir(tmp_path) == ["my talk.bes"]
+    assert f"--session '{file}' continues" in said[4] and "in place of" not in said[4] and "in place of" in said[5]
+
+
+def test_settings_name_the_values_of_their_key() -> None:
+    lines = "/set max_tokens -1\n/set stats maybe\n/set nosuch 1\n"
+    done = bitnet_edge("chat", "-n", "2", "-t", "1", given=lines)
     said = done.stderr.splitlines()[1:]  # the first names the model
     assert done.returncode == 2 and said[:2] == [
-        "bitnet-edge: /set max_tokens 0: it must be a whole number from 1",
+        "bitnet-edge: /set max_tokens -1: it must be a whole number from 1",
         "bitnet-edge: /set stats maybe: it must be on or off",
     ]
     assert said[2].startswith("bitnet-edge: /set nosuch 1: unknown key; keys are ") and len(said) == 3
@@ -223,31 +232,28 @@ def test_settings_that_are_wrong_name_the_values_of_their_key() -> None:
 
 def test_a_key_alone_shows_its_value_and_help_its_command() -> None:
     lines = "\n".join(("/set temp 0.5", "/set temp", "/set max_tokens", "/set seed", "/set seed 7", "/set seed",
-                       "/set stop", "/help set", "/help /bye"))  # fmt: skip
-    done = subprocess.run([*REAL, "chat", "-n", "2", "-t", "1"], cwd=ROOT, env=environment(), input=lines,
-                          capture_output=True, text=True, timeout=300)  # fmt: skip
+                       "/set stop", "/help set", "/help /bye"))
+    done = bitnet_edge("chat", "-n", "2", "-t", "1", given=lines)
     assert done.returncode == 0, done.stderr
     shown = done.stdout.splitlines()
-    assert [line.split() for line in shown[:4]] == [
-        ["temperature", "0.5"], ["max_tokens", "2"], ["seed", "random"], ["seed", "7"]]  # fmt: skip
-    assert [line.split()[0] for line in shown[4:]] == ["/set", "/exit,"]
+    assert [line.split() for line in shown[:5]] == [
+        ["temperature", "0.5"], ["max_tokens", "2"], ["seed", "random"], ["seed", "7"], ["stop", "none"]]
+    assert [line.split()[0] for line in shown[5:]] == ["/set", "/exit,"]
 
 
-def test_a_wrong_variable_is_named() -> None:
+def test_a_refused_variable_is_named() -> None:
     for name, value in (("BITNET_EDGE_CTX", "many"), ("BITNET_EDGE_MIN_P", "2"), ("BITNET_EDGE_MEMORY", "lots")):
-        done = subprocess.run([*REAL, "run", "hi", "-n", "1"], cwd=ROOT, env={**environment(), name: value},
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)  # fmt: skip
+        done = bitnet_edge("run", "hi", "-n", "1", **{name: value})
         assert done.returncode == 2 and done.stderr.count("\n") == 1 and name in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize(
     ("name", "meant"), [("BITNET_EDGE_CTXX", "BITNET_EDGE_CTX"), ("BITNET_EDGE_PORT", ""),
                         ("BITNET_EDGE_MODELS", "")]
-)  # fmt: skip
+)
 def test_a_misspelt_variable_is_named(name: str, meant: str) -> None:
     """Those of other commands, and those of no option, are no mistakes."""
-    done = subprocess.run([*REAL, "run", "hi", "-n", "1", "-m", "demo"], cwd=ROOT, env={**environment(), name: "7"},
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)  # fmt: skip
+    done = bitnet_edge("run", "hi", "-n", "1", "-m", "demo", **{name: "7"})
     assert done.returncode == 0
     if meant:
         assert done.stderr.count("\n") == 1 and name in done.stderr and f"{meant}?" in done.stderr
@@ -257,19 +263,17 @@ def test_a_misspelt_variable_is_named(name: str, meant: str) -> None:
 
 def test_lines_on_a_terminal_break_between_words() -> None:
     """Remarks, errors and tables, whatever its width."""
-    from tests.terminal import Terminal
-
-    for arguments in (("list", "--known"), ("run", "hi", "-n", "1", "-m", "demo", "--kv", "q3")):
+    for arguments in (("list", "--known"), ("fit", "bonsai-4b"), ("doctor", "--no-selftest"),
+                      ("run", "hi", "-n", "1", "-m", "demo", "--kv", "q3")):
         with Terminal([*REAL, *arguments], {**environment(), "NO_COLOR": "1"}, columns=60) as t:
             t.wait()
-            assert t.screen and max(map(len, t.screen.splitlines())) <= 60, t.screen
+            lines = [line for line in t.screen.splitlines() if " " in line.strip()]  # a long path is one word
+            assert lines and max(map(len, lines)) <= 60, t.screen
 
 
 def test_progress_is_no_wider_than_the_terminal() -> None:
-    from tests.terminal import Terminal
-
     program = ("from edge.cli.output import Output, Progress; Progress.DELAY = 0\n"
-               "with Output().progress('looking for models that fit') as progress: progress(1, 2)")  # fmt: skip
+               "with Output().progress('looking for models that fit') as progress: progress(1, 2)")
     with Terminal([sys.executable, "-c", program], {**environment(), "TERM": "xterm"}, columns=24) as t:
         t.wait()
         assert "\rlooking for models that\x1b[K" in t.screen, t.screen
@@ -286,14 +290,11 @@ def test_an_unknown_command_lists_those_of_help() -> None:
 
 
 def test_a_default_that_was_not_pulled_says_how_to_get_it(tmp_path: Path) -> None:
-    done = subprocess.run([*REAL, "default", "bonsai-4b"], cwd=ROOT, capture_output=True, text=True, timeout=300,
-                          env={**environment(), "BITNET_EDGE_MODELS": str(tmp_path)})  # fmt: skip
+    done = bitnet_edge("default", "bonsai-4b", BITNET_EDGE_MODELS=str(tmp_path))
     assert done.returncode == 3 and "bitnet-edge pull bonsai-4b" in done.stderr
 
 
 def test_a_batch_that_had_nothing_to_do_has_no_rate() -> None:
-    from edge.cli.batch import told
-    from edge.tools.batch import Summary
-
-    assert "tokens/s" not in told(Summary(total=3, before=3, answered=0, failed=0, tokens=0, seconds=0.5))
-    assert told(Summary(total=3, before=0, answered=3, failed=0, tokens=8, seconds=2.0)).endswith(", 4.0 tokens/s")
+    assert "tokens/s" not in summary_line(Summary(total=3, before=3, answered=0, failed=0, tokens=0, seconds=0.5))
+    done = Summary(total=3, before=0, answered=3, failed=0, tokens=8, seconds=2.0)
+    assert summary_line(done).endswith(", 4.0 tokens/s")

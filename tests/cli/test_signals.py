@@ -94,6 +94,34 @@ def test_ctrl_c_behind_the_last_handler_prints_no_traceback() -> None:
     assert (code, err) == (130, "")
 
 
+EARLY = """
+import os, signal, sys
+from edge.cli.main import main
+
+left = {left}
+
+def at_import(event, _args):
+    global left
+    if event == "import":
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.{number})
+
+sys.argv = ["bitnet-edge", "run", "hi", "-m", "demo", "-n", "1"]
+sys.addaudithook(at_import)
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("left", [1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144])
+@pytest.mark.parametrize(("number", "codes"), [("SIGINT", (-2, 130)), ("SIGTERM", (-15, 143))])
+def test_a_signal_while_the_program_starts_prints_nothing(left: int, number: str, codes: tuple[int, int]) -> None:
+    """At any of its imports, from the first line on; what the interpreter does before it is not ours."""
+    code, _, err = python(EARLY.format(left=left, number=number))
+    assert code in codes and err == ""
+
+
 SERVICE = """
 import asyncio, os, signal, sys, time
 from edge.cli.signals import Terminated, run_until_signal
@@ -179,7 +207,7 @@ signals.ONE_FILE = True
 with signals.interrupting():
     try:
         print("line:", readers.PlainReader().read("> "))
-    except signals.Interrupted:
+    except signals.CtrlC:
         print("interrupted")
 """
 

@@ -19,6 +19,13 @@ URL = re.compile(r"http://127\.0\.0\.1:\d+$")
 @contextlib.contextmanager
 def serve(*arguments: str) -> Iterator[str]:
     """The address of a running service."""
+    with started(*arguments) as (url, _):
+        yield url
+
+
+@contextlib.contextmanager
+def started(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The address of a running service, and its process."""
     command = shlex.split(os.environ.get("SERVE_COMMAND", f"{ROOT}/.venv/bin/python -m edge"))
     # the demo model answers: neither the settings nor the pulled models of whoever tests
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BITNET_EDGE_")}
@@ -33,7 +40,7 @@ def serve(*arguments: str) -> Iterator[str]:
                 break
         else:
             raise AssertionError("the service did not start")
-        yield found[1]
+        yield found[1], process
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)

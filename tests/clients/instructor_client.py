@@ -19,7 +19,7 @@ for mode in (instructor.Mode.JSON_SCHEMA, instructor.Mode.TOOLS, instructor.Mode
         found = asked.chat.completions.create(
             model="any", response_model=Order, max_retries=0, max_tokens=200, temperature=0,
             messages=[{"role": "user", "content": "Two teas, please."}],
-        )  # fmt: skip
+        )
     except Exception as error:
         # in JSON mode the form is any object: instructor itself judges it, and the small model need not get it right
         if mode is not instructor.Mode.JSON or "validation error" not in str(error):

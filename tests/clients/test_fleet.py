@@ -31,7 +31,7 @@ def test_every_request_is_answered_once(tmp_path: Path, module: str, example: st
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / example), str(source), str(target)], cwd=tmp_path, text=True,
         capture_output=True, timeout=500, env=environment,
-    )  # fmt: skip
+    )
     assert done.returncode == 0 and "100 requests, 0 errors" in done.stdout, done.stderr[-2000:]
     answers = [json.loads(line) for line in target.read_text().splitlines()]
     assert sorted(int(each["custom_id"]) for each in answers) == list(range(100))

@@ -18,7 +18,11 @@ def test_ollama() -> None:
     with serve() as url:
         client = ollama.Client(host=url)
         name = client.list().models[0].model
-        assert client.show(name).modelinfo
+        assert client.show(name).modelinfo and "tools" in client.show(name).capabilities
+        with pytest.raises(ollama.ResponseError, match="not available"):
+            client.show("another")
+        with pytest.raises(ollama.ResponseError, match=r"messages\[0\].images is not supported"):
+            client.chat(model=name, messages=[{**MESSAGES[0], "images": [b"\x89PNG"]}])
         options = {"temperature": 0, "num_predict": 16, "num_ctx": 2048}
         whole = client.chat(model=name, messages=MESSAGES, options=options, keep_alive="5m", tools=[])
         parts = client.chat(model=name, messages=MESSAGES, options=options, stream=True)

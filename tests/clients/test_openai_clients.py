@@ -93,7 +93,7 @@ def test_errors_are_the_clients_own(client: Any, url: str) -> None:
     assert refused.value.code == "context_length_exceeded"
 
 
-def test_async_in_company(url: str) -> None:
+def test_async_in_a_batch(url: str) -> None:
     import asyncio
 
     async def ask() -> list[str]:

@@ -31,7 +31,9 @@ from edge.constrain.schema import parse
 from edge.constrain.spec import Spec
 from edge.constrain.vocabulary import Vocabulary
 from edge.errors import EdgeError, UsageError
-from pyx.sampler import Sampler
+from edge.formats.checkpoint import TokenizerSpec
+from edge.prompt.tokenizer import Tokenizer
+from pyx.tokens.sampler import Sampler
 
 pytestmark = pytest.mark.usefixtures("bundled_model")
 
@@ -112,12 +114,16 @@ def takes(engine, spec: Spec, instance: Any) -> bool:
         ({"schema": "{"}, "schema is not JSON"),
         ({"schema": 3}, "a JSON object, its text, a dataclass"),
         ({"schema": int}, "int, which is neither a dataclass nor a pydantic model"),
-        ({"schema": {"type": "strin"}}, "Invalid type: strin"),
+        ({"schema": {"type": "strin"}}, "/type: 'strin' is none of the types null, boolean, integer, number, string"),
+        ({"schema": {"items": {"type": ["objekt"]}}}, "array, object; did you mean object?"),
         ({"schema": {"properties": {"a": {"not": {}}}}}, "not supported: /properties/a/not"),
-        ({"schema": {"items": [{"minLenght": 2}], "uniqueItems": True}}, "/items/minLenght, /uniqueItems"),
+        ({"schema": {"items": [{"minLenght": 2}], "uniqueItems": True}}, "/items/0/minLenght, /uniqueItems"),
         ({"schema": {"type": "string", "nullable": True}}, "/nullable"),
         ({"schema": {"x-guidance": {"lenient": True}}}, "/x-guidance"),
-        ({"schema": {"type": "string", "format": "made-up"}}, "Unknown format: made-up"),
+        ({"schema": {"type": "string", "format": "made-up"}}, "/format: 'made-up' is not supported; supported are"),
+        ({"schema": {"type": "string", "format": "int32"}}, "/format: 'int32' needs the type integer or number"),
+        ({"schema": {"oneOf": [{}, {"type": "null"}]}}, "oneOf is supported where no value can have two of the forms"),
+        ({"schema": {"const": "\ud800"}}, "schema cannot be written as JSON"),
         ({"schema": {"enum": []}}, "Unsatisfiable"),
         ({"schema": False}, "false"),
         ({"regex": "a(?=b)"}, "look-ahead"),
@@ -129,8 +135,8 @@ def takes(engine, spec: Spec, instance: Any) -> bool:
         ({"grammar": "begin: \"x\""}, "no start rule"),
         ({"schema": {}, "regex": "a"}, "schema and regex: an answer has only one form"),
     ],
-)  # fmt: skip
-def test_what_cannot_be_obeyed_is_refused_by_name(asked: dict[str, Any], words: str) -> None:
+)
+def test_forms_that_are_not_supported_are_refused_by_name(asked: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=re.escape(words)) as error:
         Spec.of(**asked)
     assert "\n" not in str(error.value)
@@ -146,8 +152,8 @@ def referring(n: int, around: Any) -> str:
     return json.dumps({"$ref": "#/$defs/a0", "$defs": {**defs, f"a{n}": {"type": "integer"}}})
 
 
-def deep(schema: Any) -> Any:
-    for _ in range(20):
+def deep(schema: Any, n: int = 20) -> Any:
+    for _ in range(n):
         schema = {"items": schema}
     return schema
 
@@ -161,6 +167,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "items": ({"schema": referring(1000, lambda ref: {"items": ref})}, "too deep"),
     "allOf": ({"schema": referring(1000, lambda ref: {"allOf": [ref]})}, "too deep"),
     "properties": ({"schema": referring(1000, lambda ref: {"properties": {"a": ref}})}, "too deep"),
+    "levels": ({"schema": deep({}, 100)}, "levels deep"),
     "wide levels": ({"schema": referring(80, deep)}, "too deep"),
     "schema in a grammar": ({"grammar": "start: %json " + "[" * 900 + "]" * 900}, "too deep"),
     "many references": ({"schema": referring(800, lambda ref: ref)}, "too deep"),
@@ -190,7 +197,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "multiples without end": ({"schema": {"multipleOf": 10**400}}, "too large; the"),
     "a pattern that backtracks": ({"schema": {"properties": {"a" * 40 + "!": {}, "aa": {}}, "patternProperties": {
                                        "^(a+)+$": {}}}}, "also holds for the property 'aa'"),
-    "a long name beside a pattern": ({"schema": {"properties": {"a" * 3_000_000: {}}, "patternProperties": {
+    "a long name and a pattern": ({"schema": {"properties": {"a" * 3_000_000: {}}, "patternProperties": {
                                           "^(a|b)*$": {}}}}, "the limit is 32768"),
     "a long name in an example": ({"schema": {"properties": {"b": {}}, "patternProperties": {"^(a|b)*$": {}},
                                               "examples": [{"properties": {"a" * 3_000_000: 1}}]}}, "property 'b'"),
@@ -242,7 +249,7 @@ def test_forms_that_no_answer_can_have_are_the_callers_mistake(engine, asked: di
 
 def test_forms_of_the_largest_size_are_taken(engine) -> None:
     for asked in ({"grammar": chained(500)}, {"schema": referring(200, lambda ref: ref)}, {"regex": "a{16000}"},
-                  {"regex": "[]()]{3}/(x{2,}|y{0,3})"}):  # fmt: skip
+                  {"regex": "[]()]{3}/(x{2,}|y{0,3})"}):
         vocabulary, spec = engine.model.vocabulary(), Spec.of(**asked)
         assert Constraint(vocabulary, spec, "", 8).mask()
     words = [f"answer {i}" for i in range(1200)]
@@ -267,7 +274,7 @@ LARGEST: dict[str, dict[str, Any]] = {
                                          for i in range(399)], "minItems": 399}},
     "a multiple": {"schema": {"type": "integer", "multipleOf": 4999}},
     "objects": {"schema": {"enum": [{"a": [i, str(i)]} for i in range(399)]}},
-}  # fmt: skip
+}
 
 
 def test_the_largest_forms_stay_within_the_plan() -> None:
@@ -276,7 +283,8 @@ def test_the_largest_forms_stay_within_the_plan() -> None:
         import contextlib, json, sys
         import edge
         from edge.constrain.vocabulary import FORM_BYTES
-        from pyx.memory import rss, trim
+        from edge.machine.linux import rss
+        from pyx.machine.memory import trim
         engine = edge.load(threads=1, ctx=256, constrained=True)
         session = engine.session()
         session.ask("Hello", max_tokens=8, regex="[a-z]+").value
@@ -292,7 +300,7 @@ def test_the_largest_forms_stay_within_the_plan() -> None:
             print(name, peak - before, FORM_BYTES)
     """
     done = subprocess.run([sys.executable, "-c", code], input=json.dumps(LARGEST), capture_output=True, text=True,
-                          timeout=600)  # fmt: skip
+                          timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     for line in done.stdout.splitlines():
         taken, planned = map(int, line.split()[-2:])
@@ -316,12 +324,12 @@ def test_descriptions_do_not_count() -> None:
     """Lists of functions consist mostly of them."""
     schema = {"type": "object", "properties": {
         f"p{i}": {"type": "string", "description": "What it is for, at length. " * 40, "default": "x" * 100}
-        for i in range(100)}}  # fmt: skip
+        for i in range(100)}}
     assert len(json.dumps(schema)) > 100_000 and len(Spec.of(schema=schema).grammar) < 5000
     tools = [{"type": "function", "function": {"name": f"f{i}", "parameters": schema}} for i in range(8)]
     assert len(Functions.of(tools).tools) == 8
     named = {"properties": {"title": {"enum": [{"title": 1}]}, "default": {"type": "string"}},
-             "additionalProperties": False}  # fmt: skip
+             "additionalProperties": False}
     assert json.loads(Spec.of(schema=named).grammar) == named
 
 
@@ -332,19 +340,11 @@ def test_few_large_grammars_are_kept(engine) -> None:
     assert len(vocabulary.compiled) == 3
 
 
-def test_deep_schemas_are_refused() -> None:
-    schema: dict[str, Any] = {}
-    for _ in range(100):
-        schema = {"items": schema}
-    with pytest.raises(UsageError, match="levels deep"):
-        Spec.of(schema=schema)
-
-
 def test_remarks_and_names_like_keys_are_no_keys() -> None:
     Spec.of(schema={
         "title": "t", "description": "d", "default": {"not": 1}, "examples": [{"if": 1}], "x-order": 3,
         "type": "object", "properties": {"not": {"type": "string"}, "if": {"enum": [{"contains": 1}]}},
-    })  # fmt: skip
+    })
 
 
 # ---- never an invalid answer -----------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ SCHEMAS: list[Any] = [
         "required": ["value", "next"], "additionalProperties": False}}},
     {"type": "string", "format": "date-time"},
     {"const": {"a": [1, "two", None]}},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=range(len(SCHEMAS)))
@@ -371,7 +371,13 @@ def test_random_answers_are_valid(engine, schema) -> None:
         ids, whole = walk(vocabulary, spec, seed, most=64 + 4 * seed)
         text = text_of(vocabulary, ids)
         assert whole, text
-        jsonschema.validate(json.loads(text), schema, jsonschema.Draft202012Validator)
+        kind = jsonschema.Draft202012Validator
+        jsonschema.validate(json.loads(text), schema, kind, format_checker=kind.FORMAT_CHECKER)
+
+
+def shape(given: Any) -> Any:
+    """A schema as it is given to llguidance, without the option that names have one spelling."""
+    return {key: value for key, value in json.loads(parse(given).text).items() if key != "x-guidance"}
 
 
 A, B = {"properties": {"a": {"type": "null"}}}, {"properties": {"b": {"type": "null"}}, "required": ["b"]}
@@ -405,7 +411,7 @@ EITHER = {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
 )
 def test_objects_that_list_their_properties_are_closed(given, closed) -> None:
     """Models invent properties otherwise."""
-    assert json.loads(parse(given)[0]) == closed
+    assert shape(given) == closed
 
 
 @pytest.mark.parametrize(
@@ -416,8 +422,8 @@ def test_objects_that_list_their_properties_are_closed(given, closed) -> None:
         A | {"additionalProperties": True},
         A | {"additionalProperties": {"type": "null"}},
         A | {"required": ["a", "b"]},
-        A | {"minProperties": 2},
-        {"properties": {"a": False, "b": {}}, "minProperties": 2},
+        A | {"minProperties": 2, "required": ["a"]},
+        {"properties": {"a": False, "b": {}}, "required": ["b"], "minProperties": 2},
         {"allOf": [A, B]},
         A | EITHER,
         {"items": B, "allOf": [{"items": A | {"required": ["a"]}}]},
@@ -434,7 +440,7 @@ def test_objects_that_list_their_properties_are_closed(given, closed) -> None:
     ],
 )
 def test_objects_that_may_need_others_stay_open(given) -> None:
-    assert json.loads(parse(given)[0]) == given
+    assert shape(given) == given
 
 
 def test_what_closing_must_not_change(engine) -> None:
@@ -459,7 +465,7 @@ def test_the_size_of_tools_is_that_of_their_schemas_as_given() -> None:
         return {"properties": {"a": tree(depth - 1), "b": tree(depth - 1)}} if depth else {"type": "null"}
 
     tools = [{"type": "function", "function": {"name": f"f{i}", "parameters": {"type": "object"} | tree(5)}}
-             for i in range(18)]  # fmt: skip
+             for i in range(18)]
     given = sum(len(json.dumps(tool["function"]["parameters"])) for tool in tools)
     closed = sum(len(tool.schema) for tool in Functions.of(tools).tools)
     assert given < bounds.MOST_SCHEMA < closed
@@ -475,15 +481,9 @@ def test_a_reference_leads_to_a_schema_that_was_checked(ref) -> None:
 @pytest.mark.parametrize("lead", [{"$id": "http://example.com/a"}, {"$anchor": "a"}])
 def test_references_by_identifiers_are_as_deep_as_they_can_be(lead) -> None:
     """llguidance follows them by recursion: 3,000 levels overflow its stack, which ends the process."""
-
-    def deep(inner: dict[str, Any]) -> dict[str, Any]:
-        for _ in range(55):
-            inner = {"items": inner}
-        return inner
-
-    chain = {f"a{i}": deep({"$ref": f"#/$defs/a{i + 1}"}) for i in range(50)} | {"a50": {"type": "null"}}
+    chain = {f"a{i}": deep({"$ref": f"#/$defs/a{i + 1}"}, 55) for i in range(50)} | {"a50": {"type": "null"}}
     if "$anchor" in lead:
-        chain = {f"a{i}": deep({"$ref": f"#a{i + 1}"}) | {"$anchor": f"a{i}"} for i in range(48)}
+        chain = {f"a{i}": deep({"$ref": f"#a{i + 1}"}, 55) | {"$anchor": f"a{i}"} for i in range(48)}
         chain["a48"] = {"type": "null", "$anchor": "a48"}
     first = "#a0" if "$anchor" in lead else "#/$defs/a0"
     with pytest.raises(UsageError, match="levels, objects and lists are more than 768"):
@@ -493,7 +493,7 @@ def test_references_by_identifiers_are_as_deep_as_they_can_be(lead) -> None:
 def test_no_property_is_invented(engine) -> None:
     vocabulary = engine.model.vocabulary()
     given = {"type": "object", "properties": {"drink": {"enum": ["tea"]}, "count": {"enum": [1, 2]}},
-             "required": ["drink", "count"]}  # fmt: skip
+             "required": ["drink", "count"]}
 
     def keys(schema: dict[str, Any]) -> set[str]:
         walks = [walk(vocabulary, Spec.of(schema=schema), seed, most=60) for seed in range(20)]
@@ -521,7 +521,7 @@ def test_schemas_of_the_public_suite(engine) -> None:
         ids, whole = walk(vocabulary, spec, number, most=50)
         assert whole, case["where"]
         kind = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
-        kind(schema).validate(json.loads(text_of(vocabulary, ids)))
+        kind(schema, format_checker=kind.FORMAT_CHECKER).validate(json.loads(text_of(vocabulary, ids)))
 
 
 def test_properties_that_a_pattern_also_holds_for_are_refused() -> None:
@@ -553,11 +553,11 @@ def test_a_pattern_that_is_too_large_to_compare_is_refused() -> None:
 
 NUMBERS = (True, 0, -1, 0.5, 10**400, -(10**400), float("inf"), float("nan"), 1e308, 5e-324, "1", None, [], {})
 KEYS = ("multipleOf", "minimum", "maximum", "exclusiveMinimum", "minItems", "maxItems", "minLength", "maxLength",
-        "minProperties", "maxProperties", "pattern", "format", "required", "enum", "type", "$ref")  # fmt: skip
+        "minProperties", "maxProperties", "pattern", "format", "required", "enum", "type", "$ref")
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_wrong_values_are_the_callers_mistake(key: str) -> None:
+def test_refused_values_are_usage_errors(key: str) -> None:
     """Anything but UsageError would be reported as a bug of the program."""
     for value in NUMBERS:
         for kind in ("number", "string", "array", "object"):
@@ -643,7 +643,7 @@ ENDING: dict[str, dict[str, Any]] = {
     "lark brackets": {"grammar": 'start: e\ne: "(" e ")" | e "+" e | /[a-z]+/'},
     "lark json": {"grammar": 'start: "Answer: " obj\nobj: %json {"type": "string", "pattern": "[0-9]{2}"}'},
     "choices": {"choices": ["yes", "no thank you very much indeed, dear friend"]},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ENDING)
@@ -668,7 +668,7 @@ def test_every_form_with_an_end_in_reach_ends(engine, name: str) -> None:
 @pytest.mark.parametrize("asked", [
     {"schema": _one(a={"type": "string", "pattern": "[0-9]{2}"})},
     {"schema": _one(a={"type": "string", "pattern": "^.* EUR$"})},
-    {"regex": ".*ab.*"}])  # fmt: skip
+    {"regex": ".*ab.*"}])
 def test_a_model_that_goes_on_is_brought_to_an_end(engine, asked: dict[str, Any]) -> None:
     """The bundled model, which knows nothing of the form."""
     jsonschema = pytest.importorskip("jsonschema")
@@ -717,14 +717,14 @@ def test_the_effort_for_ends_is_limited(engine) -> None:
     ("[0-9]{2}", ["00", "0"]), (".* EUR$", [" EUR", "EUR", "R"]), ("(A.*XX|B[^a-z]*Y)", ["AXX", "XX", "BY", "Y"]),
     (r"\d+\.\w", ["0.a", ".a", "a"]), (r"[[:digit:]]\x41\u{42}\p{Lu}", ["0ABA"]), ("[^a0A]", [" "]),
     ("(?i:ab)?c", ["c", "bc"]),
-    ("((((", []), ("a**)|", ["a"]), ("[]", []), ("a{3}{2}", ["aaaaaa"]), ("x{2000}", []), ("", [])])  # fmt: skip
+    ("((((", []), ("a**)|", ["a"]), ("[]", []), ("a{3}{2}", ["aaaaaa"]), ("x{2000}", []), ("", [])])
 def test_endings_of_expressions(pattern: str, some: list[str]) -> None:
     """Hints for the search: the shortest text, and what is left of it; any text is read as an expression."""
     assert set(some) <= set(endings.of_regex(pattern))
 
 
 @given(st.text("ab()[]{}|*+?.^$\\\\-0123,pxu:<>", max_size=40))
-def test_no_expression_is_too_odd_for_hints(pattern: str) -> None:
+def test_every_expression_gets_hints(pattern: str) -> None:
     found = endings.of_regex(pattern)
     assert len(found) <= endings.MOST and all(len(text) <= endings.LONGEST for text in found)
 
@@ -755,7 +755,7 @@ def test_valid_answers_stay_as_they_are(engine, sampling) -> None:
     for question in ("Where is the lift?", "What is there to eat?"):
         session.clear()
         free = [piece.ids for piece in session.ask(question, sampling=sampling, max_tokens=150)]
-        reason = session.finish_reason
+        reason = session.outcome.finish_reason
         text = session.messages[-1]["content"]
         asked_for: list[dict[str, Any]] = [{"regex": "(?s:.*)"}]
         if reason == "stop":  # a text that was cut is not a choice within the same limit
@@ -763,7 +763,7 @@ def test_valid_answers_stay_as_they_are(engine, sampling) -> None:
         for asked in asked_for:
             session.clear()
             assert [piece.ids for piece in session.ask(question, sampling=sampling, max_tokens=150, **asked)] == free
-            assert session.finish_reason == reason
+            assert session.outcome.finish_reason == reason
 
 
 def test_drafts_change_nothing() -> None:
@@ -790,9 +790,6 @@ def test_forced_tokens_cost_no_steps(engine) -> None:
 
 def test_sentencepiece() -> None:
     """The blank that begins a text may come first; what is forced is spelled as it stands in the answer."""
-    from edge.formats.checkpoint import TokenizerSpec
-    from edge.prompt.tokenizer import Tokenizer
-
     model = (Path(__file__).resolve().parents[1] / "vectors" / "tokenizer" / "spm512.model").read_bytes()
     tokenizer = Tokenizer.build(TokenizerSpec("sentencepiece", model=model, bos_id=1, eos_ids=(2,)))
     vocabulary, spec = Vocabulary(tokenizer, tokenizer.n_vocab, tokenizer.eos_ids), Spec.of(schema=ORDER)

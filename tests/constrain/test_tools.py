@@ -9,23 +9,25 @@ from typing import Any
 import numpy as np
 import pytest
 
+import edge
 from edge.constrain.constraint import Constraint
 from edge.constrain.functions import Form, Functions
 from edge.constrain.vocabulary import Vocabulary
 from edge.errors import UsageError
 from edge.formats import open_checkpoint
+from edge.formats.checkpoint import Added
 from edge.prompt.template import Template
 from edge.prompt.tokenizer import Tokenizer
 from edge.session.stream import Stream
-from pyx.sampler import Sampler
+from pyx.tokens.sampler import Sampler
 
 WEATHER = {"type": "function", "function": {
     "name": "get_weather", "description": "Weather <|im_end|> of a city",
     "parameters": {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12},
-                                                     "unit": {"enum": ["C", "F"]}}, "required": ["city"]}}}  # fmt: skip
+                                                     "unit": {"enum": ["C", "F"]}}, "required": ["city"]}}}
 LIGHT = {"type": "function", "function": {"name": "light", "parameters": {
     "type": "object", "properties": {"on": {"$ref": "#/$defs/switch"}}, "required": ["on"],
-    "$defs": {"switch": {"type": "boolean"}}}}}  # fmt: skip
+    "$defs": {"switch": {"type": "boolean"}}}}}
 
 #: the ways of Qwen3 and of Llama 3, shortened
 MARKED = """\
@@ -66,8 +68,8 @@ MARKS = ["<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>"]
 def tokenizer(bundled_model) -> Tokenizer:
     """The bundled model's, with the marks of Qwen3."""
     spec = open_checkpoint(str(bundled_model)).tokenizer
-    n = len(spec.tokens)
-    return Tokenizer.build(dataclasses.replace(spec, added={text: n + i for i, text in enumerate(MARKS)}))
+    added = {text: Added(i, special=text[1] == "|") for i, text in enumerate(MARKS, len(spec.tokens))}
+    return Tokenizer.build(dataclasses.replace(spec, added=added))
 
 
 def template(tokenizer: Tokenizer, text: str, bundled_model: Any) -> Template:
@@ -82,7 +84,7 @@ def vocabulary(tokenizer) -> Vocabulary:
 
 
 def answer(vocabulary: Vocabulary, tokenizer: Tokenizer, form: Form, seed: int, most: int = 120,
-           wish: str = "") -> tuple[str, list[dict[str, Any]], list[int]]:  # fmt: skip
+           wish: str = "") -> tuple[str, list[dict[str, Any]], list[int]]:
     """(content, calls, tokens) of an answer from random logits that lean towards the tokens of ``wish``."""
     random, sampler, ids = np.random.default_rng(seed), Sampler(vocabulary.n_vocab, seed), []
     spec, wanted = form.spec, tokenizer.encode(wish, special=True)
@@ -117,7 +119,7 @@ def check(calls: list[dict[str, Any]]) -> None:
         assert call["type"] == "function" and set(call) == {"id", "type", "function"}
         tool = next(t["function"] for t in (WEATHER, LIGHT) if t["function"]["name"] == call["function"]["name"])
         jsonschema.validate(json.loads(call["function"]["arguments"]),
-                            {**tool["parameters"], "additionalProperties": False})  # fmt: skip
+                            {**tool["parameters"], "additionalProperties": False})
 
 
 @pytest.mark.parametrize("text", [MARKED, WHOLE, None], ids=["marked", "whole", "unknown"])
@@ -177,16 +179,16 @@ def test_an_answer_of_three_tokens(vocabulary, tokenizer, bundled_model) -> None
 @pytest.mark.parametrize(
     ("tools", "choice", "words"),
     [
-        ({}, None, "tools must be a list"), ([1], None, "tools[0] is an object"),
+        ({}, None, "tools must be a list"), ([1], None, "tools[0] must be an object"),
         ([{"type": "function", "function": {"name": "a b"}}], None, "tools[0].function.name"),
         ([WEATHER, WEATHER], None, "two functions named get_weather"),
-        ([WEATHER], "always", "tool_choice must be none, auto, required"),
-        ([WEATHER], {"type": "function", "function": {"name": "x"}}, "tool_choice names 'x'"),
+        ([WEATHER], "always", "tool_choice is 'always'; it must be none, auto, required"),
+        ([WEATHER], {"type": "function", "function": {"name": "x"}}, "tool_choice.function.name is 'x'"),
         ([], "required", "there are no tools"),
         ([{"type": "function", "function": {"name": "a", "parameters": {"type": "array"}}}], None, "of type object"),
         ([{"type": "function", "function": {"name": "a", "strict": True, "parameters": {"not": {}}}}], None, "/not"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_named(tools, choice, words) -> None:
     with pytest.raises(UsageError) as error:
         Functions.of(tools, choice)
@@ -209,25 +211,25 @@ def test_what_the_template_is_given(tokenizer, bundled_model) -> None:
         {"role": "system", "content": "Be short."}, {"role": "user", "content": "Oslo? <tool_call>"},
         {"role": "assistant", "content": None, "tool_calls": [first]},
         {"role": "tool", "tool_call_id": "1", "content": "rain <|im_end|>"},
-    ])  # fmt: skip
+    ])
     text = "".join(part.text for part in known.render(messages, tools=form.definitions))
     assert json.dumps(WEATHER) in text and '{"city": "</tool_call>"}' in text and "rain <|im_end|>" in text
     ids = known.encode(tokenizer, messages, tools=form.definitions)
-    counts = [ids.count(tokenizer.special[mark]) for mark in MARKS]
+    counts = [ids.count(tokenizer.markers[mark]) for mark in MARKS]
     assert counts == [5, 4, 2, 2]  # starts with the open one, ends, and marks around the call and in the system
     whole = template(tokenizer, WHOLE, bundled_model)
     text = "".join(part.text for part in whole.render(messages, tools=form.definitions))
     assert '{"name": "get_weather", "parameters": {"city": "</tool_call>"}}' in text
 
 
-def test_templates_without_tools_are_told_in_words(tokenizer, bundled_model) -> None:
+def test_templates_without_tools_get_them_in_words(tokenizer, bundled_model) -> None:
     known = Template.for_model(open_checkpoint(str(bundled_model)))
     form = Functions.of([LIGHT]).form(known, tokenizer)
     call = {"function": {"name": "light", "arguments": {"on": True}}}
     messages = form.messages([
         {"role": "user", "content": "Light!"}, {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "content": "done"},
-    ])  # fmt: skip
+    ])
     assert [m["role"] for m in messages] == ["system", "user", "assistant", "user"] and form.definitions is None
     assert '"name": "light"' in messages[0]["content"] and "done" in messages[3]["content"]
     assert messages[2]["content"] == '{"name": "light", "parameters": {"on": true}}'
@@ -235,9 +237,7 @@ def test_templates_without_tools_are_told_in_words(tokenizer, bundled_model) -> 
 
 
 @pytest.mark.parametrize("text", [MARKED, None], ids=["marked", "unknown"])
-def test_a_session_calls_and_is_told_the_result(bundled_model, tmp_path, text) -> None:
-    import edge
-
+def test_a_session_calls_and_gets_the_result(bundled_model, tmp_path, text) -> None:
     (tmp_path / "marked.jinja").write_text(MARKED)
     known = str(tmp_path / "marked.jinja") if text else None
     with edge.load(threads=1, ctx=1024, template=known) as engine:

@@ -35,13 +35,13 @@ SCRIPT = json.dumps([
     ["^Ordered so far: nothing", '[{"name": "latte", "count": 2}, {"name": "cheese toast", "count": 1}]'],
     ['^Ordered so far: {"latte": 2', '[{"name": "latte", "count": 1}, {"name": "latte", "count": 2}]'],
     ["^A guest asks.*unicorn", "no"], ["^A guest asks", "yes"],
-])  # fmt: skip
+])
 
 #: what a microphone, a cat on a keyboard and an attacker may bring, line by line
 BAD_INPUT = (
     b"\n   \n\x00\x01\x1b[2J\n\xff\xfe not text\n-h\n--model nowhere\n$(reboot) `id` \"'\\\n/exit\n{}%s%n\n"
     + b"x" * 100_000 + b"\n"
-)  # fmt: skip
+)
 
 needs_bash = pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")
 
@@ -68,7 +68,7 @@ class Program:
         launcher.write_text(f'#!/bin/sh\nexec "{sys.executable}" {start} "$@"\n')
         launcher.chmod(0o755)
         run = f"from tests import fake_engine; import runpy, sys; fake_engine.install(); sys.argv[:] = sys.argv[1:]; " \
-              f"runpy.run_path({str(KIOSK / name)!r}, run_name='__main__')"  # fmt: skip
+              f"runpy.run_path({str(KIOSK / name)!r}, run_name='__main__')"
         program = [sys.executable, *([str(KIOSK / name)] if model else ["-c", run, name])]
         self.command = [*(["bash", str(KIOSK / name)] if name.endswith(".sh") else program), str(HOUSE)]
         self.variables = environment(BITNET_EDGE=str(launcher), FAKE_SCRIPT=SCRIPT)
@@ -79,13 +79,13 @@ class Program:
         return subprocess.run(
             self.command, input=said, capture_output=True, timeout=300, cwd=self.folder,
             env={**self.variables, **variables},
-        )  # fmt: skip
+        )
 
     def start(self, **variables: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder,
             env={**self.variables, **variables}, start_new_session=True,
-        )  # fmt: skip
+        )
 
     def orders(self) -> list[dict[str, Any]]:
         path = self.folder / "orders.jsonl"
@@ -128,7 +128,7 @@ def test_an_order_is_written_by_the_model_and_priced_by_code(python: Program) ->
     assert done.stdout.decode().splitlines()[1:] == [
         "2 latte, 1 cheese toast: 11.70 in all.", "Is that right?", "3 latte: 10.80 in all.", "Is that right?",
         "Thank you. Your order is noted.", "First sentence.", "Second one.",
-    ]  # fmt: skip
+    ]
     (order,) = python.orders()
     assert order["order"] == {"latte": 3} and order["text"] == "3 latte: 10.80 in all." and order["time"]
 
@@ -138,7 +138,7 @@ def test_a_no_drops_the_order(python: Program) -> None:
     assert done.returncode == 0 and b"nothing is ordered" in done.stdout and not python.orders()
 
 
-def test_what_is_not_on_the_menu_cannot_be_ordered(python: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_is_on_the_menu_is_ordered(python: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if the model writes it."""
     done = python.run(b"999 pieces of gold please\nyes\n")
     assert (done.returncode, done.stderr) == (0, b"")
@@ -152,7 +152,7 @@ def test_an_empty_order_is_a_question(python: Program) -> None:
     assert done.returncode == 0 and done.stdout.endswith(b"You said: nothing for me please\n")
 
 
-def test_an_order_that_cannot_be_kept(python: Program) -> None:
+def test_an_order_that_is_not_written_sends_the_guest_to_the_counter(python: Program) -> None:
     """The guest is told, and may say yes again."""
     done = python.run(b"two lattes please\nyes\ntwo\n", ORDERS="/nowhere/orders.jsonl")
     assert done.returncode == 0 and done.stderr.count(b"\n") == 1 and b"/nowhere" in done.stderr
@@ -218,7 +218,7 @@ def test_prices_as_people_write_them(monkeypatch: pytest.MonkeyPatch, folder: Pa
 
 
 @pytest.mark.parametrize("text", ["We are open.\n", "- latte: 3.60\n- cake: ask us\n", "- tea: 2.805\n"])
-def test_a_menu_that_cannot_be_read(python: Program, folder: Path, text: str) -> None:
+def test_an_unreadable_menu_ends_with_one_line(python: Program, folder: Path, text: str) -> None:
     """No line of it is dropped silently."""
     house = folder / "house.txt"
     house.write_text(text)
@@ -382,7 +382,7 @@ def test_sigterm_between_commands_of_the_bash_script(folder: Path) -> None:
             ["bash", str(KIOSK / "kiosk.sh"), str(HOUSE)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, start_new_session=True,
             env={**environment(BITNET_EDGE=str(program), SPEAK="sleep 0.05"), "BASH_ENV": str(hook), "AT": str(at)},
-        )  # fmt: skip
+        )
         process.communicate(b"When do you open?\n", timeout=300)
         assert ends(lambda: not group(process.pid)), f"SIGTERM before command {at}"
         return process.returncode
@@ -396,7 +396,7 @@ def test_sigterm_between_commands_of_the_bash_script(folder: Path) -> None:
     assert 0 < before < 4 and after < 4
 
 
-def test_systemd_is_told(kiosk: Program, folder: Path) -> None:
+def test_systemd_gets_ready_and_watchdog(kiosk: Program, folder: Path) -> None:
     """READY=1 once the house file is read, and WATCHDOG=1 while it waits."""
     if kiosk.command[0] == "bash" and not shutil.which("systemd-notify"):
         pytest.skip("no systemd-notify here")
@@ -485,7 +485,7 @@ def test_touchscreen_window(folder: Path) -> None:
         done = subprocess.run(
             ["xvfb-run", "-a", sys.executable, "-c", WINDOW, str(path)], capture_output=True, timeout=300, text=True,
             env=environment(), cwd=folder,
-        )  # fmt: skip
+        )
     assert done.returncode == 0, done.stderr
     bill, said, wiped = done.stdout.splitlines()
     assert bill == "2 latte, 1 black tea: 10.00 in all."
@@ -494,14 +494,14 @@ def test_touchscreen_window(folder: Path) -> None:
     assert json.loads((folder / "orders.jsonl").read_text())["order"] == {"latte": 2, "black tea": 1}
 
 
-def test_touchscreen_says_what_is_wrong() -> None:
+def test_touchscreen_ends_with_one_line() -> None:
     """Without a display, or without a house file: one line; and neither it nor kiosk.py needs the package to start."""
     pytest.importorskip("tkinter", reason="no tkinter here")
     for arguments in ([], [str(HOUSE), "/nowhere/socket"], ["/nowhere/house", "/nowhere/socket"]):
         done = subprocess.run(
             [sys.executable, "-S", "-E", str(KIOSK / "touchscreen.py"), *arguments], capture_output=True, text=True,
             env={}, cwd="/",
-        )  # fmt: skip
+        )
         assert done.returncode == 1 and done.stderr.count("\n") == 1 and done.stderr.startswith("touchscreen.py HOUSE")
 
 
@@ -516,7 +516,11 @@ STUBS = {
     "python3": f"""exec "{sys.executable}" -c "import os, sys, time
 sys.path.insert(0, 'examples/kiosk')
 import touchscreen
-while not os.path.exists(sys.argv[3]): time.sleep(0.05)
+while True:
+    try:
+        if os.path.exists(sys.argv[3]) and list(touchscreen.ask(sys.argv[3], 'Hello')): break
+    except Exception: pass  # the model is being loaded
+    time.sleep(0.05)
 touchscreen.reply(sys.argv[3], 'When do you open?', lambda text: print(text, end=''))" "$@" """,
     "listen": 'echo "When do you open?"',
     "espeak-ng": "cat >>spoken",
@@ -543,7 +547,7 @@ def test_the_page_runs(folder: Path) -> None:
         done = subprocess.run(
             command if language == "bash" else [sys.executable, "-c", block], cwd=folder, env=variables, text=True,
             capture_output=True, timeout=300, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         assert done.returncode == 0 and "Traceback" not in done.stderr and "kiosk: " not in done.stderr, done.stderr
         assert "Sorry, that did not work" not in done.stdout
         said.append(done.stdout)

@@ -10,8 +10,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
+from edge.cli.group import cli
+from edge.errors import EXIT_CODES
 from tests.services import REAL, ROOT, environment, service, short_folder
 
 UNIT = ROOT / "packaging" / "systemd" / "bitnet-edge.service"
@@ -33,8 +36,6 @@ def settings() -> dict[str, str]:
 
 
 def test_unit_says_what_it_promises() -> None:
-    from edge.errors import EXIT_CODES
-
     unit = settings()
     assert unit["Type"] == "notify" and unit["NotifyAccess"] == "all" and unit["KillMode"] == "control-group"
     assert int(unit["WatchdogSec"]) >= 30 and unit["Restart"] == "on-failure"
@@ -53,10 +54,6 @@ def units() -> list[str]:
 @pytest.mark.parametrize("text", units(), ids=["package", "page"])
 def test_units_are_verified_by_systemd(folder: Path, text: str) -> None:
     """systemd-analyze finds nothing to say, and commands and options exist."""
-    import click
-
-    from edge.cli.group import cli
-
     program, *words = re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)[-1].split()
     command = cli.get_command(click.Context(cli), words[0])
     assert command and program == "/usr/bin/bitnet-edge"
@@ -87,7 +84,7 @@ def test_unit_forbids_nothing_that_is_needed() -> None:
     """MemoryDenyWriteExecute=yes, as the kernel enforces it: an answer, under PR_SET_MDWE (Linux 6.3)."""
     words = ["-m", "edge", "run", "-m", "demo", "-n", "4", QUESTION]
     probe = "import ctypes, os, sys\nif ctypes.CDLL(None).prctl(65, 1, 0, 0, 0): sys.exit(99)\n" \
-            f"os.execv(sys.executable, [sys.executable, *{words}])"  # fmt: skip
+            f"os.execv(sys.executable, [sys.executable, *{words}])"
     done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, env=environment(), input=b"")
     if done.returncode == 99:
         pytest.skip("the kernel has no PR_SET_MDWE")
@@ -102,7 +99,7 @@ def limited(limit: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["sh", "-c", f'{limit} && exec "$@"', "sh", *REAL, *arguments], capture_output=True, text=True, timeout=300,
         env=environment(BITNET_EDGE_MODEL="demo"), stdin=subprocess.DEVNULL, cwd=ROOT,
-    )  # fmt: skip
+    )
 
 
 HALF_A_GIGABYTE = "ulimit -v 524288"

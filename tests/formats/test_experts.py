@@ -19,6 +19,7 @@ from edge.model.plan import expect
 from edge.model.weights import build
 from edge.tools.convert import convert
 from edge.tools.pull import starts_at_once
+from tests.configs import uniform
 from tests.formats.test_family_oracles import folder, gguf_file
 from tests.handmade import ARR, BOOL, F32, I32, STR, U32, U64, value
 from tests.kernels.test_transformer import logits
@@ -150,8 +151,6 @@ def test_experts_have_no_norms_around_them() -> None:
 
 
 def layer() -> LayerConfig:
-    from tests.configs import uniform
-
     return dataclasses.replace(uniform().layers[0], feed_forward=Experts(8, 2, 64))
 
 
@@ -160,7 +159,7 @@ def layer() -> LayerConfig:
         st.sampled_from([0, 1, 2, 3, 7, 9, 128, 255, 342, 1 << 31, (1 << 64) - 1]), st.integers(0, (1 << 64) - 1)
     )), max_size=4),
     name=st.sampled_from(["qwen3moe", "maple"]),
-)  # fmt: skip
+)
 @settings(max_examples=60)
 def test_hostile_files(
     tmp_path_factory: pytest.TempPathFactory, places: list[tuple[float, int, int]], name: str

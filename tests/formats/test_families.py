@@ -19,7 +19,7 @@ from edge.formats import names
 from edge.formats.checkpoint import Checkpoint, Tensor, TokenizerSpec
 from edge.layers import RopeScaling
 from edge.model.weights import build
-from pyx.transformer import Segment
+from pyx.step.transformer import Segment
 from tests.configs import uniform
 from tests.kernels.test_transformer import cache_for, logits
 from tests.oracles import family
@@ -34,7 +34,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "norm of each head behind the rotation": {"qk_norm": "after"},
     "biases": {"qkv_bias": True},
     "a norm for each projection": {"inner_norm": True, "inner_eps": 1e-3},
-    "a norm for each projection beside sub-norms": {"inner_norm": True, "sub_norm": True, "activation": "relu2"},
+    "a norm for each projection and sub-norms": {"inner_norm": True, "sub_norm": True, "activation": "relu2"},
     "multipliers": {"embedding_scale": 12.0, "residual_scale": 1.4 / 2**0.5, "logit_scale": 0.25},
     "yarn": {"rope_scaling": YARN, "rope_theta": 100.0},
     "yarn, interleaved": {"rope_scaling": YARN, "rope_style": "interleaved"},

@@ -20,9 +20,10 @@ from edge.formats import mlx, open_checkpoint
 from edge.model.plan import expect
 from edge.model.weights import build
 from edge.tools.convert import convert
-from tests.handmade import ARR, BOOL, F32, STR, U32, gguf, safetensors, value
+from tests.handmade import ARR, BOOL, F32, STR, U32, gguf, hf_directory, hf_floats, safetensors, value
 from tests.kernels.test_transformer import greedy, logits
 from tests.oracles import family, tiny
+from tests.oracles.packings import fives, panels, q1_0, q2_0, q4_0, tq1_0, tq2_0
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors" / "families"
 
@@ -35,14 +36,8 @@ def vectors(name: str) -> tuple[np.ndarray, list[int]]:
 def folder(path: Path, name: str, type: str = "F16", **config: Any) -> str:
     """The tiny model as a Hugging Face folder without a tokenizer."""
     model = tiny.MODELS[name]
-    path.mkdir(exist_ok=True)
     full = {"architectures": [model.architecture], **model.config, "quantization_config": model.quantization, **config}
-    (path / "config.json").write_text(json.dumps({k: v for k, v in full.items() if v is not None}))
-    dtype = {"F16": np.float16, "F32": np.float32}[type]
-    tensors = {key: (type, value.shape, value.astype(dtype).tobytes()) if tiny.is_ternary(model, key) or value.ndim == 2
-               else ("F32", value.shape, value.tobytes()) for key, value in tiny.weights(model).items()}
-    (path / "model.safetensors").write_bytes(safetensors(tensors))
-    return str(path)
+    return hf_directory(path, {k: v for k, v in full.items() if v is not None}, hf_floats(tiny.weights(model), type))
 
 
 def with_floats(checkpoint: Any) -> Any:
@@ -77,97 +72,33 @@ def test_rounded_activations_stay_near(tmp_path: Path, name: str) -> None:
 # ---- as GGUF ---------------------------------------------------------------------------------------------------------
 
 
-def by_block(scales: np.ndarray, rows: int, n_block: int) -> np.ndarray:
-    """Half scales [rows][n_block][1]."""
-    scales = np.broadcast_to(scales, (rows, scales.shape[1]))
-    return np.repeat(scales, n_block // scales.shape[1], 1)[..., None].astype("<f2").copy()
-
-
-def q2_0(block: int, codes: np.ndarray, scales: np.ndarray) -> bytes:
-    """Blocks of 64 (18 bytes) or 128 (34): half d, then element j in bits 2(j % 4) of byte j / 4."""
-    rows, k = codes.shape
-    d = by_block(scales, rows, k // block)
-    q = (codes + 1).astype(np.uint8).reshape(rows, k // block, block // 4, 4)
-    packed = q[..., 0] | q[..., 1] << 2 | q[..., 2] << 4 | q[..., 3] << 6
-    return np.concatenate([d.view(np.uint8), packed.astype(np.uint8)], -1).tobytes()
-
-
-def panels(codes: np.ndarray, scales: np.ndarray) -> bytes:
-    """PQ2_0 of 64 rows side by side, as kernels.h says of panel_matmul; the last rows are zeros."""
-    rows, k = codes.shape
-    d, q = by_block(scales, rows, k // 128)[..., 0], (codes + 1).astype(np.uint8)
-    d, q = (np.concatenate([part, np.zeros((-rows % 64, part.shape[1]), part.dtype)]) for part in (d, q))
-    turned = q.reshape(-1, k // 128, 32, 4).swapaxes(2, 3)  # element 4p + f stands at 32f + p
-    turned = turned.reshape(-1, 4, 16, k // 128, 32, 4).transpose(0, 3, 4, 2, 5, 1)  # [panel][group][step][i][b][f]
-    packed = (turned << np.array([0, 2, 4, 6], np.uint8)).sum(-1).astype(np.uint8)
-    halves = np.ascontiguousarray(d.reshape(-1, 64, k // 128).swapaxes(1, 2))
-    return np.concatenate([halves.view(np.uint8), packed.reshape(*halves.shape[:2], -1)], -1).tobytes()
-
-
-def q1_0(codes: np.ndarray, scales: np.ndarray, block: int = 128) -> bytes:
-    """Blocks of 128 weights, or 32: half d, then element j in bit j % 8 of byte j / 8, 1 for +d and 0 for -d."""
-    rows, k = codes.shape
-    d = by_block(scales, rows, k // block)
-    bits = np.packbits(codes.reshape(rows, k // block, block) > 0, axis=-1, bitorder="little")
-    return np.concatenate([d.view(np.uint8), bits], -1).tobytes()
-
-
-def tq2_0(codes: np.ndarray, scales: np.ndarray) -> bytes:
-    """256 weights: 2 x 32 bytes, element 128r + m + 32l in bits 2l of byte 32r + m; then half d."""
-    rows, k = codes.shape
-    d = by_block(scales, rows, k // 256)
-    q = (codes + 1).astype(np.uint8).reshape(rows, k // 256, 2, 4, 32)
-    packed = (q[..., 0, :] | q[..., 1, :] << 2 | q[..., 2, :] << 4 | q[..., 3, :] << 6).reshape(rows, k // 256, 64)
-    return np.concatenate([packed.astype(np.uint8), d.view(np.uint8)], -1).tobytes()
-
-
-def tq1_0(codes: np.ndarray, scales: np.ndarray) -> bytes:
-    """256 weights: base-3 digits, the first the most significant, five to a byte; then half d."""
-    rows, k = codes.shape
-    d = by_block(scales, rows, k // 256)
-    q = (codes + 1).astype(np.int64).reshape(rows, k // 256, 256)
-    parts = []
-    for start, width, digits in ((0, 32, 5), (160, 16, 5), (240, 4, 4)):
-        part = q[..., start : start + width * digits].reshape(rows, k // 256, digits, width)
-        value = sum(part[..., n, :] * 3 ** (4 - n) for n in range(digits))
-        parts.append(((value * 256 + 242) // 243).astype(np.uint8))
-    return np.concatenate([*parts, d.view(np.uint8)], -1).tobytes()
-
-
-def q4_0(values: np.ndarray) -> bytes:
-    """Blocks of 32: half d, nibbles j and j + 16 of (q - 8) * d; any values."""
-    blocks = values.reshape(-1, 32)
-    d = (np.abs(blocks).max(1, keepdims=True) / 7).astype("<f2")
-    q = np.clip(np.round(blocks / np.where(d == 0, 1, d).astype(np.float32)) + 8, 0, 15).astype(np.uint8)
-    return np.concatenate([d.view(np.uint8), q[:, :16] | q[:, 16:] << 4], 1).tobytes()
-
-
 #: type -> (id, bytes of a ternary tensor)
 ENCODERS: dict[str, tuple[int, Any]] = {
     "Q2_0 of 64": (42, lambda c, s: q2_0(64, c, s)),
     "Q2_0 of 128": (42, lambda c, s: q2_0(128, c, s)),
     "PQ2_0": (142, lambda c, s: q2_0(128, c, s)),
     "PQ2_0_R64": (342, panels),
+    "PTQ1_0_R64": (343, fives),
     "Q1_0": (41, q1_0),
     "Q1_0_G32": (40, lambda c, s: q1_0(c, s, 32)),
     "TQ2_0": (35, tq2_0),
     "TQ1_0": (34, tq1_0),
     "F16": (1, lambda c, s: (c * np.repeat(s, c.shape[1] // s.shape[1], 1)).astype("<f2").tobytes()),
-}  # fmt: skip
+}
 ARCH = {"Qwen3ForCausalLM": "qwen3", "Qwen2ForCausalLM": "qwen2", "LlamaForCausalLM": "llama",
         "HunYuanDenseV1ForCausalLM": "hunyuan-dense", "Gemma3ForCausalLM": "gemma3", "Qwen3MoeForCausalLM": "qwen3moe",
-        "MapleForCausalLM": "maple"}  # fmt: skip
+        "MapleForCausalLM": "maple"}
 GGUF_NAMES = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
     "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "self_attn.query_layernorm": "attn_q_norm",
     "self_attn.key_layernorm": "attn_k_norm", "mlp.gate": "ffn_gate_inp",
-}  # fmt: skip
+}
 
 
 POST_NORMS = {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
-              "post_feedforward_layernorm": "post_ffw_norm"}  # fmt: skip
+              "post_feedforward_layernorm": "post_ffw_norm"}
 
 
 def gguf_tensors(model: tiny.Tiny) -> dict[str, np.ndarray]:
@@ -264,7 +195,7 @@ def gguf_file(path: Path, name: str, form: str, table: str = "", keys: dict[str,
             dims = (*dims, n + 1)
         tensors[target] = (dims, number, before + data)
     file = path / "m.gguf"
-    aligned = 64 if form == "PQ2_0_R64" else 32
+    aligned = 64 if form in ("PQ2_0_R64", "PTQ1_0_R64") else 32
     if aligned != 32:
         metadata["general.alignment"] = value(U32, aligned)
     stored = [(name, *each) for name, each in tensors.items()]
@@ -273,16 +204,16 @@ def gguf_file(path: Path, name: str, form: str, table: str = "", keys: dict[str,
 
 
 CASES = [
-    *(("qwen3", form) for form in ("Q2_0 of 64", "Q2_0 of 128", "PQ2_0", "PQ2_0_R64", "F16")),
+    *(("qwen3", form) for form in ("Q2_0 of 64", "Q2_0 of 128", "PQ2_0", "PQ2_0_R64", "PTQ1_0_R64", "F16")),
     *(("qwen3_1bit", form) for form in ("Q1_0", "Q1_0_G32", "PQ2_0", "F16")),
     *(("qwen3_yarn", form) for form in ENCODERS if not form.startswith("Q1_0")),
     *(("hunyuan", form) for form in ("TQ2_0", "F16")),
     *(("gemma3", form) for form in ("Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "F16")),
-    *(("qwen3moe", form) for form in ("Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "F16")),
+    *(("qwen3moe", form) for form in ("Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "PTQ1_0_R64", "F16")),
     *(("qwen3moe_mixed", form) for form in ("PQ2_0", "F16")),
     *(("maple", form) for form in ("TQ2_0", "TQ1_0", "PQ2_0", "PQ2_0_R64")),
     ("qwen2", "Q2_0 of 64"), ("llama_yarn", "TQ1_0"), ("llama_yarn", "F16"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "form"), CASES)
@@ -343,7 +274,7 @@ def test_a_ternary_embedding_and_head(tmp_path: Path) -> None:
         st.sampled_from([0, 1, 42, 142, 342, 35, 0xFF, 0x7F, 1 << 31, (1 << 64) - 1]), st.integers(0, (1 << 64) - 1)
     )), max_size=4),
     form=st.sampled_from(["Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "Q1_0", "Q1_0_G32"]),
-)  # fmt: skip
+)
 @settings(max_examples=60)
 def test_hostile_files(tmp_path_factory: pytest.TempPathFactory, places: list[tuple[float, int, int]],
                        form: str) -> None:
@@ -397,34 +328,24 @@ def mlx_folder(path: Path, name: str, group: int = 128, scales: str = "F16", **c
     """The tiny model as mlx-lm saves it: three tensors for each ternary matrix, in NumPy from the formula of MLX."""
     model = tiny.MODELS[name]
     how = {"group_size": group, "bits": 2, "mode": "affine"}
-    path.mkdir(exist_ok=True)
     full = {"architectures": [model.architecture], **model.config, "quantization": how, "quantization_config": how}
-    full |= config
-    (path / "config.json").write_text(json.dumps(full))
-    tensors = {}
-    for key, values in tiny.weights(model).items():
-        if not tiny.is_ternary(model, key):
-            tensors[key] = ("F16" if values.ndim == 2 else "F32", values.shape,
-                            values.astype("<f2" if values.ndim == 2 else "<f4").tobytes())
-            continue
+    tensors = hf_floats(tiny.weights(model), "F16")
+    for key in [key for key in tensors if tiny.is_ternary(model, key)]:
         codes, d = tiny.codes_and_scales(model, key)
         rows, k = codes.shape
         d = np.repeat(np.broadcast_to(d, (rows, d.shape[1])), k // group // d.shape[1], 1).astype("<f4")
         q = (codes + 1).astype(np.uint32).reshape(rows, k // 16, 16)
         stored = (q << np.arange(0, 32, 2, dtype=np.uint32)).sum(-1).astype("<u4")
         tensors[key] = ("U32", stored.shape, stored.tobytes())
-        for kind, content in (("scales", d), ("biases", -d)):
-            raw = (content.view("<u4") >> 16).astype("<u2") if scales == "BF16" else content.astype(
-                {"F16": "<f2", "F32": "<f4"}[scales])
-            tensors[key.replace(".weight", f".{kind}")] = (scales, d.shape, raw.tobytes())
-    (path / "model.safetensors").write_bytes(safetensors(tensors))
-    return str(path)
+        name = key.removesuffix("weight")
+        tensors |= hf_floats({f"{name}scales": d, f"{name}biases": -d}, scales)
+    return hf_directory(path, full | config, tensors)
 
 
 @pytest.mark.parametrize(("name", "group", "scales"), [
     ("qwen3", 128, "F16"), ("qwen3", 128, "BF16"), ("qwen3", 64, "F16"), ("qwen3_yarn", 128, "F32"),
     ("qwen2", 128, "F16"), ("llama_yarn", 128, "F16"),
-])  # fmt: skip
+])
 def test_mlx_folders(tmp_path: Path, name: str, group: int, scales: str) -> None:
     expected, ids = vectors(name)
     path = mlx_folder(tmp_path / "mlx", name, group, scales)
@@ -549,7 +470,7 @@ def q8_0_of_ternary(codes: np.ndarray, scales: np.ndarray) -> bytes:
     ("qwen3_yarn", "Q4_0", 2, q4_0_of_ternary, 1e-4),
     ("qwen3_yarn", "Q8_0", 8, q8_0_of_ternary, 2e-2),  # its half d rounds the scales
     ("llama_yarn", "Q4_0", 2, q4_0_of_ternary, 1e-4),
-])  # fmt: skip
+])
 def test_ternary_inside_blocks_of_other_types(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, type: str, number: int, encode: Any, near: float
 ) -> None:
@@ -577,7 +498,7 @@ def minicpm() -> tiny.Tiny:
     base = tiny.MODELS["llama_yarn"]
     factors = [1.0 + j / 32 for j in range(64)]
     rope = {"rope_type": "longrope", "short_factor": factors, "long_factor": [2 * f for f in factors],
-            "original_max_position_embeddings": 512}  # fmt: skip
+            "original_max_position_embeddings": 512}
     config = {key: entry for key, entry in base.config.items() if key != "rope_parameters"}
     config |= {"model_type": "minicpm", "scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 64, "rope_theta": 1e4}
     config["rope_scaling"] = rope
@@ -619,7 +540,7 @@ def test_projections_with_norms_of_their_own(tmp_path: Path, monkeypatch: pytest
              (("self_attn", "q"), ("self_attn", "k"), ("self_attn", "v"), ("mlp", "gate"), ("mlp", "up"))}
     names |= {"self_attn.o_proj.rms_norm": (512,), "mlp.down_proj.rms_norm": (512,)}
     quantization = {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "online",
-                    "use_rms_norm": True, "rms_norm_eps": eps}  # fmt: skip
+                    "use_rms_norm": True, "rms_norm_eps": eps}
     model = dataclasses.replace(tiny.MODELS["qwen3"], group=0, ternary_table=False, quantization=quantization,
                                 names=tiny.MODELS["qwen3"].names | names)
     monkeypatch.setitem(tiny.MODELS, "rms", model)
@@ -638,3 +559,25 @@ def test_projections_with_norms_of_their_own(tmp_path: Path, monkeypatch: pytest
     back = open_checkpoint(tmp_path / "c.gguf")
     assert back.config.inner_eps == pytest.approx(eps) and back.config.arch == "qwen3"
     assert np.abs(logits(build(back, head="f32"), back.config, tiny.IDS) - got).max() <= 1e-6 * np.ptp(expected)
+
+
+CONFIGS = json.loads((VECTORS.parent / "configs.json").read_text())
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_configuration_means_the_same_in_both_versions_of_transformers(tmp_path: Path, name: str) -> None:
+    """Version 5 renames keys (num_local_experts, rope_parameters, dtype); the judge wrote both files."""
+    model = {**tiny.MODELS, **tiny.HYBRIDS}.get(name)
+    weights = VECTORS.parent / "oracle" / "relu2_gqa_tied" / "online_bf16" / "model.safetensors"
+    data = weights.read_bytes() if model is None else safetensors(hf_floats(tiny.weights(model)))
+    (tmp_path / "model.safetensors").write_bytes(data)
+    read = []
+    for config in CONFIGS[name].values():
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        read.append(open_checkpoint(str(tmp_path), dense=name == "bonsai2").config)
+    assert read[0] == read[1]
+    if name.startswith("qwen3moe"):
+        both = {**CONFIGS[name]["transformers 4"], "num_local_experts": 7}
+        (tmp_path / "config.json").write_text(json.dumps(both))
+        with pytest.raises(InvalidFile, match="num_experts and num_local_experts differ"):
+            open_checkpoint(str(tmp_path))

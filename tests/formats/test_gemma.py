@@ -15,7 +15,6 @@ from click.testing import CliRunner
 
 from edge import load
 from edge.cache.config import KVConfig
-from edge.cache.table import table
 from edge.cli.group import cli
 from edge.config import ModelConfig
 from edge.errors import InvalidFile, UsageError
@@ -25,18 +24,20 @@ from edge.model.weights import build
 from edge.prompt.tokenizer import Tokenizer
 from edge.tools.convert import convert
 from edge.tools.embed import Embedder
-from pyx.kv import KVCache
-from pyx.transformer import Segment
+from edge.tools.kv_table import table
+from pyx.kv.cache import KVCache
+from pyx.step.transformer import Segment
 from tests import handmade
 from tests.configs import uniform
 from tests.formats.test_families import made_up
 from tests.formats.test_family_oracles import folder, gguf_file, gguf_tensors
 from tests.handmade import ARR, BOOL, F32, I32, STR, U32, value
 from tests.oracles import family, tiny
+from tests.streams import restored
 
 WINDOW = 70
 SHAPE: dict[str, Any] = {"n_layer": 3, "qk_norm": "before", "post_norm": True, "activation": "gelu", "query_scale": 0.8,
-                         "n_ctx_train": 512}  # fmt: skip
+                         "n_ctx_train": 512}
 CONFIG = uniform(**SHAPE, sliding=(WINDOW, (0, 2), 300.0))
 IDS = random.Random(7).choices(range(256), k=300)
 PLANS: dict[str, dict[str, Any]] = {
@@ -97,21 +98,11 @@ def test_chunks_threads_forks_and_crops_give_the_same_bits(plan: str) -> None:
         assert kept <= back
         assert read(model, cache, IDS[kept:]).tobytes() == alone[kept:].tobytes()
     assert read(model, cache, more).tobytes() == first.tobytes()
-    copy = cache_of(**PLANS[plan])
-    stored = iter([bytes(piece) for piece in fork.dump()])
-    pieces = b"".join(stored)
-    at = 0
-
-    def fill(view: memoryview) -> None:
-        nonlocal at
-        view[:] = pieces[at : at + len(view)]
-        at += len(view)
-
-    copy.restore(*fork.counters, fill)
+    copy = restored(cache_of(**PLANS[plan]), fork)
     assert read(model, copy, [1, 2]).tobytes() == read(model, fork, [1, 2]).tobytes()
 
 
-def test_company_changes_no_bit() -> None:
+def test_a_batch_changes_no_bit() -> None:
     model = build(made_up(CONFIG)[0], head="f32", n_threads=2)
     alone = [read(model, cache_of(**plan), IDS[i * 9 : i * 9 + 100], chunk=10) for i, plan in enumerate(PLANS.values())]
     caches = [cache_of(**plan) for plan in PLANS.values()]
@@ -121,7 +112,7 @@ def test_company_changes_no_bit() -> None:
             Segment(cache, array.array("i", IDS[i * 9 + start : i * 9 + start + 10]),
                     outs[i][start : start + 10].reshape(-1), True)
             for i, cache in enumerate(caches)
-        ])  # fmt: skip
+        ])
     assert all(a.tobytes() == b.tobytes() for a, b in zip(alone, outs, strict=True))
 
 
@@ -164,7 +155,7 @@ def test_what_a_folder_says(tmp_path: Path) -> None:
     assert [layer.mixer.query_scale for layer in c.layers] == pytest.approx([(128 / 96) ** 0.5] * 7)
     # as older files have it: a period, and the two bases at the top
     old = {"layer_types": None, "rope_parameters": None, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
-           "rope_scaling": {"rope_type": "linear", "factor": 8.0}}  # fmt: skip
+           "rope_scaling": {"rope_type": "linear", "factor": 8.0}}
     assert open_checkpoint(folder(tmp_path / "m", "gemma3", **old)).config == c
     few = dataclasses.replace(c, layers=(near,) * 5 + (all_, near))
     assert open_checkpoint(folder(tmp_path / "m", "gemma3", **old, sliding_window_pattern=None)).config == few
@@ -190,7 +181,7 @@ def test_what_a_folder_says(tmp_path: Path) -> None:
      "'linear' of sliding_attention"),
     ({"architectures": ["Gemma3ForConditionalGeneration"]}, "vision part.*Gemma3ForCausalLM"),
     ({"architectures": ["Gemma2ForCausalLM"]}, "soft caps"),
-])  # fmt: skip
+])
 def test_folders_that_cannot_be_run(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
     path = folder(tmp_path / "m", "gemma3")
     config = json.loads((Path(path) / "config.json").read_text()) | changes
@@ -203,9 +194,9 @@ def test_folders_that_cannot_be_run(tmp_path: Path, changes: dict[str, Any], wor
 ONES = np.ones(handmade.HIDDEN, np.float32).tobytes()
 NORMS = {f"blk.0.{name}.weight": ((handmade.HIDDEN,), 0, ONES) for name in ("post_attention_norm", "post_ffw_norm")}
 NORMS |= {f"blk.0.{name}.weight": ((handmade.HEAD_DIM,), 0, ONES[: 4 * handmade.HEAD_DIM])
-          for name in ("attn_q_norm", "attn_k_norm")}  # fmt: skip
+          for name in ("attn_q_norm", "attn_k_norm")}
 TEXTS = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>", "u", "m", "\n", "\u2581", "<h1>",
-         "a", "b", "c", "\u2581a", "hi"]  # fmt: skip
+         "a", "b", "c", "\u2581a", "hi"]
 KINDS = [3, 3, 3, 2, 4, 4, 1, 1, 1, 1, 4, 1, 1, 1, 1, 1]
 
 
@@ -225,7 +216,7 @@ def one_layer(keys: dict[str, Any] | None = None, **more: Any) -> bytes:
         "tokenizer.ggml.eos_token_id": value(U32, 1),
         "tokenizer.ggml.add_space_prefix": value(BOOL, 0),
         **(keys or {}),
-    }, **more)  # fmt: skip
+    }, **more)
 
 
 def test_a_file_speaks_in_turns(tmp_path: Path) -> None:
@@ -254,7 +245,7 @@ def test_a_file_speaks_in_turns(tmp_path: Path) -> None:
     ({"gemma3.block_count": value(U32, 1 << 31)}, "n_layer"),
     ({"gemma3.attention.key_length": value(I32, -64)}, "head_dim"),
     ({"gemma3.embedding_length": value(I32, -128)}, "hidden"),
-])  # fmt: skip
+])
 def test_files_that_cannot_be_run(tmp_path: Path, keys: dict[str, Any], words: str) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(one_layer(keys))
@@ -292,7 +283,7 @@ def test_vectors_of_a_model_with_norms_in_front_of_projections(tmp_path: Path) -
     """BitNet-embedding-270M in small: Gemma 3, int8 per token, a norm in front of each projection; against NumPy."""
     tensors = {f"blk.0.{name}_norm_in.weight": ((k,), 0, np.full(k, 0.5 + i / 8, np.float32).tobytes())
                for i, (name, k) in enumerate((("attn_q", 128), ("attn_k", 128), ("attn_v", 128), ("attn_output", 128),
-                                              ("ffn_gate", 128), ("ffn_up", 128), ("ffn_down", 256)))}  # fmt: skip
+                                              ("ffn_gate", 128), ("ffn_up", 128), ("ffn_down", 256)))}
     path = tmp_path / "m.gguf"
     path.write_bytes(one_layer(tensors=tensors))
     checkpoint = open_checkpoint(path)
@@ -311,8 +302,8 @@ def test_vectors_of_a_model_with_norms_in_front_of_projections(tmp_path: Path) -
     expected /= np.linalg.norm(expected)
     got = np.array(Embedder(checkpoint).of_tokens(ids))
     assert got @ expected > 0.9999
-    told = CliRunner().invoke(cli, ["embed", "-m", str(path), "a b"])
-    assert told.exit_code == 0, told.output
+    result = CliRunner().invoke(cli, ["embed", "-m", str(path), "a b"])
+    assert result.exit_code == 0, result.output
 
 
 def test_the_tensors_of_files_and_folders_agree(tmp_path: Path) -> None:
@@ -320,5 +311,5 @@ def test_the_tensors_of_files_and_folders_agree(tmp_path: Path) -> None:
     there = gguf_tensors(tiny.MODELS["gemma3"])
     here = open_checkpoint(folder(tmp_path / "m", "gemma3")).tensors
     for name in ("blk.1.post_attention_norm.weight", "blk.6.post_ffw_norm.weight", "blk.0.attn_k_norm.weight",
-                 "blk.2.ffn_norm.weight", "output_norm.weight"):  # fmt: skip
+                 "blk.2.ffn_norm.weight", "output_norm.weight"):
         assert np.frombuffer(here[name].data, np.float32) == pytest.approx(there[name], abs=1e-6)

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from edge.errors import InvalidFile, ModelNotFound, UsageError
 from edge.formats import open_checkpoint, safetensors, sentencepiece_model
+from edge.formats.checkpoint import Added
+from edge.formats.names import floats
 from edge.layers import Rotation
 from tests import handmade
 from tests.handmade import hf_config, hf_directory, hf_tensors
@@ -117,14 +119,6 @@ def test_names_of_the_other_family(tmp_path: Path) -> None:
     assert c.config.arch == "bitnet" and c.config.layers[0].mixer.sub_norm
     assert c.tensors["blk.0.attn_q.weight"].floats == "latent"
     assert c.tensors["blk.0.attn_sub_norm.weight"].shape == (128,)
-
-
-def test_prescaled_without_a_marker(tmp_path: Path) -> None:
-    """TriLM: floats that are scale x {-1, 0, 1} already, nothing in config.json says so."""
-    config = hf_config(architectures=["LlamaForCausalLM"], hidden_act="silu", quantization_config=None,
-                       tie_word_embeddings=False)
-    c = open_checkpoint(hf_directory(tmp_path / "m", config, hf_tensors("scaled", sub_norms=None, head=True)))
-    assert c.config.arch == "llama" and not c.config.tied and c.tensors["blk.0.attn_q.weight"].floats == "ternary"
 
 
 def test_dense_is_refused_early(tmp_path: Path) -> None:
@@ -314,7 +308,8 @@ def test_byte_level_bpe(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, tokenizer__json=tokenizer_json())
     assert spec.kind == "bpe" and spec.pre == "llama-bpe" and spec.pattern == LLAMA3 and spec.ignore_merges
     assert list(spec.tokens) == [*"abcdefghij", "[PAD10]", "[PAD11]", "<|end|>", "<tool>"]
-    assert list(spec.types) == [1] * 10 + [5, 5, 3, 4] and spec.merges == ["a b", "c d"] and not spec.added
+    assert list(spec.types) == [1] * 10 + [5, 5, 3, 4] and spec.merges == ["a b", "c d"]
+    assert spec.added == {"<|end|>": Added(12), "<tool>": Added(13, False)}
     assert spec.eos_ids == (2,) and spec.bos_id == 1
 
 
@@ -337,11 +332,6 @@ def test_merges_as_pairs(tmp_path: Path) -> None:
 def test_pre_tokenizers(tmp_path: Path, pre: Any, name: str, pattern: str | None) -> None:
     spec = spec_of(tmp_path, tokenizer__json=tokenizer_json(pre_tokenizer=pre))
     assert (spec.pre, spec.pattern) == (name, pattern)
-
-
-def test_unknown_pre_tokenizer_is_noted(tmp_path: Path) -> None:
-    c = open_checkpoint(hf_directory(tmp_path / "m", tokenizer__json=tokenizer_json(pre_tokenizer=None)))
-    assert c.tokenizer.pre == "gpt-2" and "not known" in c.notes[0]
 
 
 PROCESSOR = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}],
@@ -415,7 +405,7 @@ def test_named_chat_templates(tmp_path: Path) -> None:
         (tokenizer_json(model={"type": "BPE", "vocab": {"\ud800": 0}, "merges": []}), "not Unicode"),
         (tokenizer_json(model={"type": "BPE", "vocab": {}, "merges": [["a"]]}), r"merge \['a'\]"),
         (tokenizer_json(model={"type": "BPE", "vocab": [], "merges": []}), "vocab or merges"),
-        (tokenizer_json(model={"type": "Unigram"}), r"tokenizer\.model \(SentencePiece\) beside"),
+        (tokenizer_json(model={"type": "Unigram"}), r"tokenizer\.model \(SentencePiece\) next to it"),
         (tokenizer_json(model={"type": "BPE", "byte_fallback": True}), "SentencePiece"),
         ("{", "not valid JSON"),
     ],
@@ -434,7 +424,11 @@ def test_sentencepiece_directory(root: Path, tmp_path: Path) -> None:
                           added_tokens__json={"<pad>": 512, "</line>": 513, "<beyond>": 514, "<s>": 1})
     spec = open_checkpoint(folder).tokenizer
     assert spec.kind == "sentencepiece" and spec.model == data and spec.add_bos
-    assert spec.added == {"<pad>": 512, "</line>": 513}
+    assert spec.added == {"<pad>": Added(512), "</line>": Added(513), "<s>": Added(1)}
+    roles = hf_directory(tmp_path / "m", hf_config(vocab_size=514), tensors, tokenizer__model=data,
+                         added_tokens__json={"<pad>": 512, "</line>": 513},
+                         special_tokens_map__json={"pad_token": "<pad>"})
+    assert open_checkpoint(roles).tokenizer.added == {"<pad>": Added(512), "</line>": Added(513, False)}
     hf_directory(tmp_path / "m")  # an embedding of 16 rows
     with pytest.raises(InvalidFile, match="512 pieces for 16 embedding rows"):
         open_checkpoint(folder)
@@ -536,8 +530,6 @@ def test_fuzz_sentencepiece(data: bytes) -> None:
 
 
 def test_floats() -> None:
-    from edge.formats.names import floats
-
     values = np.array([1.5, -2.0, 0.0, 3e-5], np.float32)
     assert list(floats("F32", memoryview(values.tobytes()))) == values.tolist()
     half = values.astype(np.float16)
@@ -576,7 +568,7 @@ def test_recommended_sampling(tmp_path: Path, generation: Any, expected: dict[st
      ("temperature", [0.6]), ("temperature", float("nan")), ("top_p", float("inf")), ("top_p", {"a": "\n" * 99}),
      ("top_k", 2.5), ("top_k", -5), ("min_p", 2)],
     ids=str,
-)  # fmt: skip
+)
 def test_a_recommendation_that_is_not_valid_is_ignored_and_noted(tmp_path: Path, bad: tuple[str, Any]) -> None:
     generation = {"do_sample": True, "temperature": 0.5, "top_k": 3, bad[0]: bad[1]}
     checkpoint = open_checkpoint(hf_directory(tmp_path / "m", generation_config__json=generation))

@@ -10,6 +10,7 @@ import dataclasses
 import io
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,10 @@ from edge.formats import basis, open_checkpoint
 from edge.formats.gguf_header import Header, read_header
 from edge.model.weights import build
 from edge.tools.convert import convert
-from pyx.kv import KVCache
-from pyx.transformer import Segment, Transformer
-from tests.formats.test_family_oracles import ENCODERS
-from tests.handmade import ARR, BOOL, F32, I32, STR, U32, gguf, safetensors, value
+from pyx.kv.cache import KVCache
+from pyx.step.transformer import Segment, Transformer
+from tests.formats.test_family_oracles import ENCODERS, with_floats
+from tests.handmade import ARR, BOOL, F32, I32, STR, U32, gguf, hf_directory, hf_floats, value
 from tests.oracles import hybrid, tiny
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors" / "families"
@@ -72,7 +73,7 @@ def rotated_header(
         "version": value(U32, 1), "block_size": value(U32, 16), "axis": value(STR, "input-last-dimension"),
         "transform": value(STR, "normalized-sylvester-walsh-hadamard"), "sign_mode": value(STR, "identity"),
         "weight_names": value(ARR, (STR, [WEIGHT])),
-    }  # fmt: skip
+    }
     given = {name: content for name, content in (usual | (keys or {})).items() if content is not None}
     data = [(name, (width, 2), 1, bytes(4 * width)) for name in (*tensors, "token_embd.weight")]
     path = path / "m.gguf"
@@ -85,7 +86,7 @@ def strings(*values: str) -> bytes:
 
 
 EXPLICIT = {"sign_mode": value(STR, "explicit"), "sign_widths": value(ARR, (I32, [32])),
-            "sign_values": value(ARR, (I32, PLUS_MINUS))}  # fmt: skip
+            "sign_values": value(ARR, (I32, PLUS_MINUS))}
 TIED = {"version": value(U32, 2), "tied_output": value(BOOL, 1), "inverse_weight_names": strings("token_embd.weight")}
 
 
@@ -98,7 +99,7 @@ TIED = {"version": value(U32, 2), "tied_output": value(BOOL, 1), "inverse_weight
     (EXPLICIT | {"sign_widths": value(ARR, (I32, [16, 32])),
                  "sign_values": value(ARR, (I32, [1] * 16 + PLUS_MINUS))}, PLUS_MINUS),
     (TIED, None),
-])  # fmt: skip
+])
 def test_rotated_bases_are_read(tmp_path: Path, keys: dict[str, bytes | None], signs: list[int] | None) -> None:
     bases = basis.read(rotated_header(tmp_path, keys))
     assert set(bases.of) == {WEIGHT} | ({"token_embd.weight"} if keys is TIED else set()) and not bases.grouped
@@ -131,7 +132,7 @@ def test_rotated_bases_are_read(tmp_path: Path, keys: dict[str, bytes | None], s
     (EXPLICIT | {"sign_values": value(ARR, (I32, [*PLUS_MINUS, 1]))}, "sign_values"),
     (TIED | {"version": value(U32, 1)}, "tied_output"), (TIED | {"tied_output": None}, "tied_output"),
     (TIED | {"inverse_weight_names": None}, "tied_output"), ({"version": value(U32, 2)}, "tied_output"),
-])  # fmt: skip
+])
 def test_keys_of_rotated_bases_that_refuse_the_file(
     tmp_path: Path, keys: dict[str, bytes | None], word: str
 ) -> None:
@@ -164,7 +165,7 @@ GGUF_NAMES = {
     "linear_attn.in_proj_b.weight": "ssm_beta.weight", "linear_attn.conv1d.weight": "ssm_conv1d.weight",
     "linear_attn.dt_bias": "ssm_dt.bias", "linear_attn.A_log": "ssm_a", "linear_attn.norm.weight": "ssm_norm.weight",
     "linear_attn.out_proj.weight": "ssm_out.weight",
-}  # fmt: skip
+}
 
 
 def tiled(c: dict[str, Any], name: str, x: np.ndarray) -> np.ndarray:
@@ -199,7 +200,7 @@ def hybrid_file(path: Path, name: str, form: str = "PQ2_0", keys: dict[str, byte
         "qwen35.ssm.state_size": value(U32, 64), "qwen35.ssm.group_count": value(U32, 2),
         "qwen35.ssm.time_step_rank": value(U32, 6), "qwen35.ssm.inner_size": value(U32, 768),
         "tokenizer.ggml.model": value(STR, "no_vocab"), "general.alignment": value(U32, 64),
-    }  # fmt: skip
+    }
     tensors, rotated = [], []
     for key, values in tiny.weights(model).items():
         short = key.split(".", 3)[3] if key.startswith("model.layers.") else key
@@ -223,7 +224,7 @@ def hybrid_file(path: Path, name: str, form: str = "PQ2_0", keys: dict[str, byte
             values = values + 1
         half = values.ndim == 2 and "conv1d" not in key
         tensors.append((target, values.shape[::-1], 1 if half else 0,
-                        values.astype("<f2" if half else "<f4").tobytes()))  # fmt: skip
+                        values.astype("<f2" if half else "<f4").tobytes()))
     if model.basis:
         widths = (256, 768, 512)
         signs = [int(sign) for width in widths for sign in tiny.signs(width)]
@@ -238,7 +239,7 @@ def hybrid_file(path: Path, name: str, form: str = "PQ2_0", keys: dict[str, byte
                 "weight_names": strings(*rotated), "inverse_weight_names": strings("token_embd.weight"),
                 "gdn_v_grouped": value(BOOL, grouped),
             }.items()
-        }  # fmt: skip
+        }
     given = [(key, content) for key, content in (metadata | (keys or {})).items() if content is not None]
     target = path / f"{name}.gguf"
     target.write_bytes(gguf(given, [*tensors, *more], alignment=64))
@@ -251,29 +252,17 @@ BITNET = {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantizati
 def hybrid_folder(path: Path, name: str | tiny.Tiny, nested: bool = False) -> str:
     """The tiny model as a Hugging Face folder; nested: as that of a model that also sees."""
     model = tiny.HYBRIDS[name] if isinstance(name, str) else name
-    path.mkdir()
     config = {**model.config, "architectures": [model.architecture]}
     if model.quantization:
         config["quantization_config"] = model.quantization
+    tensors = hf_floats(tiny.weights(model), "F16")
     if nested:
         config = {"architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5",
-                  "tie_word_embeddings": model.config["tie_word_embeddings"], "text_config": model.config}  # fmt: skip
-    (path / "config.json").write_text(json.dumps(config))
-    tensors = {}
-    for key, values in tiny.weights(model).items():
-        key = key.replace("model.", "model.language_model.", 1) if nested and key.startswith("model.") else key
-        half = values.ndim == 2
-        tensors[key] = ("F16" if half else "F32", values.shape, values.astype("<f2" if half else "<f4").tobytes())
-    if nested:
+                  "tie_word_embeddings": model.config["tie_word_embeddings"], "text_config": model.config}
+        tensors = {re.sub("^model", "model.language_model", key): tensor for key, tensor in tensors.items()}
         for extra in ("model.visual.patch_embed.proj.weight", "mtp.layers.0.mlp.up_proj.weight"):
             tensors[extra] = ("F32", (4, 4), bytes(64))
-    (path / "model.safetensors").write_bytes(safetensors(tensors))
-    return str(path)
-
-
-def with_floats(checkpoint: Any) -> Any:
-    checkpoint.config = dataclasses.replace(checkpoint.config, activation_quant="none")
-    return checkpoint
+    return hf_directory(path, config, tensors)
 
 
 def cache(config: ModelConfig, n_ctx: int = 512, kv_type: str = "f32", **plan: Any) -> KVCache:
@@ -300,7 +289,7 @@ def vectors(name: str) -> tuple[np.ndarray, np.ndarray, list[int]]:
 
 
 FORMS = [("qwen35", "PQ2_0"), ("qwen35", "Q2_0 of 64"), ("qwen35", "PQ2_0_R64"), ("qwen35", "F16"),
-         ("bonsai2", "PQ2_0"), ("bonsai2", "PQ2_0_R64")]  # fmt: skip
+         ("bonsai2", "PQ2_0"), ("bonsai2", "PQ2_0_R64")]
 
 
 @pytest.mark.parametrize(("name", "form"), FORMS)
@@ -335,7 +324,7 @@ def test_rounded_activations_stay_near(tmp_path: Path, name: str) -> None:
     _, _, greedy = vectors(name)
     path = hybrid_file(tmp_path, name)
     exact, rounded = (run(build(each, head="f32"), each.config, cache(each.config), greedy)
-                      for each in (with_floats(open_checkpoint(path)), open_checkpoint(path)))  # fmt: skip
+                      for each in (with_floats(open_checkpoint(path)), open_checkpoint(path)))
     range_ = np.ptp(exact)
     two = np.sort(exact, 1)[:, -2:]
     same = exact.argmax(1) == rounded.argmax(1)
@@ -354,7 +343,7 @@ def test_a_hugging_face_folder_is_the_same_model(tmp_path: Path, nested: bool) -
     assert len(checkpoint.notes) == (3 if nested else 1)  # vision, further tokens; no tokenizer
 
 
-# ---- the same bits in any company ------------------------------------------------------------------------------------
+# ---- the same bits in any batch ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -381,7 +370,7 @@ def test_the_same_bits_in_steps_of_any_length(
     assert (got.view(np.int32) == expected.view(np.int32)).all()
 
 
-def test_the_same_bits_beside_others(model: tuple[ModelConfig, str]) -> None:
+def test_the_same_bits_in_a_batch(model: tuple[ModelConfig, str]) -> None:
     """Four texts in one step, at different places of their chunks."""
     config, path = model
     engine, texts = built(path, 2), [TEXT[i * 9 : i * 9 + 60 + 17 * i] for i in range(4)]
@@ -391,7 +380,7 @@ def test_the_same_bits_beside_others(model: tuple[ModelConfig, str]) -> None:
         run(engine, config, kv, text[:-20], 13)
     for at in range(20):
         engine.step([Segment(kv, array.array("i", [text[len(text) - 20 + at]]), row)
-                     for kv, text, row in zip(caches, texts, rows, strict=True)])  # fmt: skip
+                     for kv, text, row in zip(caches, texts, rows, strict=True)])
     assert all((row.view(np.int32) == one.view(np.int32)).all() for row, one in zip(rows, alone, strict=True))
 
 
@@ -543,7 +532,7 @@ def test_parts_that_do_not_read_text_are_skipped(tmp_path: Path) -> None:
     ("full_attention_interval", 5), ("full_attention_interval", 1), ("block_count", 3), ("block_count", 1 << 31),
     ("nextn_predict_layers", 4), ("nextn_predict_layers", 1 << 31), ("rope.dimension_count", 130),
     ("attention.key_length", 64),
-])  # fmt: skip
+])
 def test_hostile_keys(tmp_path: Path, key: str, content: int | None) -> None:
     """One line, before anything is allocated."""
     keys = {f"qwen35.{key}": None if content is None else value(U32, content)}
@@ -557,7 +546,7 @@ def test_hostile_keys(tmp_path: Path, key: str, content: int | None) -> None:
     ("block_size", value(U32, 1 << 20)),
     ("weight_names", strings("blk.0.attn_qkv.weight")), ("weight_names", strings("blk.9.attn_qkv.weight")),
     ("tied_output", None), ("version", value(U32, 7)), ("axis", None),
-])  # fmt: skip
+])
 def test_hostile_bases(tmp_path: Path, key: str, content: bytes | None) -> None:
     with pytest.raises(InvalidFile) as refused:
         open_checkpoint(hybrid_file(tmp_path, "bonsai2", keys={f"prism.hadamard.{key}": content}))
@@ -570,7 +559,7 @@ def test_hostile_bases(tmp_path: Path, key: str, content: bytes | None) -> None:
     ({"linear_num_key_heads": 0}, "n_k_head"), ({"linear_num_value_heads": 1 << 40}, "n_v_head"),
     ({"linear_key_head_dim": 40}, "multiples of 16"), ({"linear_value_head_dim": "64"}, "linear_value_head_dim"),
     ({"text_config": []}, "text_config"),
-])  # fmt: skip
+])
 def test_hostile_folders(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     folder = Path(hybrid_folder(tmp_path / "m", "qwen35"))
     config = json.loads((folder / "config.json").read_text()) | change

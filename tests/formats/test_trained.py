@@ -6,7 +6,6 @@ The vectors are made by tests/vectors/make_trained.py.
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ import pytest
 
 from edge.formats import open_checkpoint
 from edge.model.weights import build
-from pyx.kv import KVCache
+from pyx.kv.cache import KVCache
 from tests.formats.test_hybrids import run
-from tests.handmade import safetensors
+from tests.handmade import hf_directory, hf_floats
 from tests.oracles import trained
 
 
@@ -30,10 +29,8 @@ def name(request: pytest.FixtureRequest) -> str:
 def folder(name: str, tmp_path: Path) -> str:
     """The model as a Hugging Face folder without a tokenizer."""
     model = trained.MODELS[name]
-    (tmp_path / "config.json").write_text(json.dumps({"architectures": [model.architecture], **model.config}))
-    (tmp_path / "model.safetensors").write_bytes(safetensors(
-        {key: ("F32", values.shape, values.tobytes()) for key, values in trained.weights(name).items()}))
-    return str(tmp_path)
+    config = {"architectures": [model.architecture], **model.config}
+    return hf_directory(tmp_path, config, hf_floats(trained.weights(name)))
 
 
 def logits(checkpoint: Any, ids: list[list[int]]) -> np.ndarray:

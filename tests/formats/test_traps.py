@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from edge.errors import InvalidFile
-from edge.formats import gguf, open_checkpoint
+from edge.formats import gguf_header, open_checkpoint
 from edge.formats.checkpoint import Tensor
 from edge.prompt.template import Template
-from pyx.ternary import TernaryMatrix
+from pyx.weights.ternary import TernaryMatrix
 from tests import handmade
 from tests.configs import activation, rope_style
 from tests.handmade import ARR, F32, STR, U32, hf_config, hf_directory, hf_tensors, value
@@ -53,7 +53,7 @@ def test_trap_01_squared_relu_not_silu() -> None:
 
 
 def test_trap_02_three_layouts_under_one_type(tmp_path: Path) -> None:
-    """I2_S is written in three arrangements with the same id 36.  128 unless told otherwise, on every machine; the
+    """I2_S is written in three arrangements with the same id 36.  128 by default, on every machine; the
     wrong one is silently another matrix."""
     vectors = json.loads((VECTORS / "pack_vectors.json").read_text())
     weights = np.array(vectors["ternary_row_major"], np.int8)
@@ -99,7 +99,7 @@ def test_trap_04_file_type_is_only_a_label(tmp_path: Path, file_type: int) -> No
 
 
 def test_trap_04_type_ids_mean_different_things(tmp_path: Path) -> None:
-    """36, 38 to 42 differ between forks: told apart by architecture and by the bytes they span, or refused by name."""
+    """36, 38 to 42 differ between forks: distinguished by architecture and bytes, or refused by name."""
     k, rows = 1536, 1536
     tl2 = -(-((k - 256) * rows // 3 * 5 // 8 + 256 * rows // 2 * 4 // 8) // 32) * 32 + 32
     n = k * rows
@@ -216,7 +216,7 @@ def test_trap_09_the_gguf_package_cannot_list_i2s() -> None:
     path = TINY / "relu2_gqa_tied.bitnet-b1.58.i2s128.f16.gguf"
     with pytest.raises(ValueError, match="36"):
         package.GGUFReader(path)
-    assert len(gguf.read_header(path).tensors) == 2 + 11 * 2
+    assert len(gguf_header.read_header(path).tensors) == 2 + 11 * 2
     code = (
         "import sys; sys.modules.update(gguf=None, numpy=None, torch=None, safetensors=None)\n"
         "from edge.formats import open_checkpoint\n"

@@ -4,7 +4,7 @@
  *
  *   harness            all supported targets, one line each, then the totals
  *   harness TARGET...  these targets only; exit 3 if one is not supported
- *   harness --digest ...   the digests alone: the scalar target is not computed beside the others, nor are references
+ *   harness --digest ...   the digests alone: the scalar target is not computed with the others, nor are references
  *   harness --list     the targets this build knows, with the supported ones marked, then the best
  *
  * Every input and output buffer ends at an inaccessible page, so reading or writing past the end stops the program.
@@ -150,8 +150,18 @@ static int same(const void *got, const void *want, size_t n)
 
 /* ---- ternary ---------------------------------------------------------------------------------------------------- */
 
+/* Another way to read weights for each test: it changes no bit. */
+static void another_way(void)
+{
+    static int n;
+    kernels_choose((struct kernels_choices){1 << n % 3, n / 3 % 4, 1 << (9 + n % 7), 0});
+    n++;
+}
+
+
 static void test_ternary(int64_t n_row, int64_t n_block, int64_t n_token, int codes_kind, int x_kind)
 {
+    another_way();
     int64_t k = n_block * TERNARY_BLOCK, ld = n_row + 3;
     uint8_t *codes = buffer((size_t)(n_row * n_block * TERNARY_BLOCK_BYTES));
     int8_t *x = buffer((size_t)(n_token * k));
@@ -208,7 +218,7 @@ static void all_ternary(void)
         test_ternary(256, 5, 16, 2, x);
         test_ternary(261, 4, 33, 5, x);
     }
-    test_ternary(330, 11, 48, 5, I8_UNIFORM); /* tiles that are left and taken up again (beside.inc.h) */
+    test_ternary(330, 11, 48, 5, I8_UNIFORM); /* tiles that are left and taken up again (multiply.inc.h) */
     test_ternary(257, 3, 27, 4, I8_UNIFORM); /* codes 3 */
     test_ternary(1731, 2, 17, 5, I8_UNIFORM); /* more rows than are looked up at once */
     test_ternary(3457, 1, 16, 5, I8_UNIFORM);
@@ -280,7 +290,7 @@ static void test_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int
             if (S)
                 S->group_matmul(rows + row0 * n_group * group_bytes, group_bytes, row1 - row0, n_group, q, d, sum,
                                 n_token, add, want, ld, work);
-            K->panel_matmul(panels, PANEL_FAR, row0, row1, n_group, GROUP, 1, q, d, sum, n_token, add, got, ld);
+            K->panel_matmul(panels, row0, row1, n_group, GROUP, 1, q, d, sum, n_token, add, got, ld);
             plain_nan(want, (int64_t)n_out);
             plain_nan(got, (int64_t)n_out);
             verdict(same(got, want, n_out * 4), "panel_matmul of rows %d to %d of %d, groups %d tokens %d", (int)row0,
@@ -288,8 +298,83 @@ static void test_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int
         }
 }
 
+/* The same matrix in panels with five weights in a byte: laid out as kernels.h says, there and back, and the same bits
+ * as those with four, for any range of rows.  bad: bytes are any, and so are scales. */
+static void test_fives(int64_t n_row, int64_t n_group, int64_t n_token, int bad, int x_kind)
+{
+    another_way();
+    const int64_t n_panel = (n_row + PANEL_ROWS - 1) / PANEL_ROWS, n = n_panel * n_group, ld = n_row + 1;
+    const size_t n_out = (size_t)(n_token * ld);
+    uint8_t *panels = buffer((size_t)n * PANEL_BYTES(GROUP)), *back = buffer((size_t)n * PANEL_BYTES(GROUP));
+    uint8_t *fives = buffer((size_t)(n * FIVE_BYTES));
+    int8_t *q = buffer((size_t)(n_token * n_group * GROUP));
+    float *d = buffer((size_t)(n_token * n_group) * 4), *want = buffer(n_out * 4), *got = buffer(n_out * 4);
+    int32_t *sum = buffer((size_t)(n_token * n_group) * 4);
+    void *work = n_token > 1 ? buffer(GROUP_WORK) : NULL;
+    int ok = 1;
+    fill_i8(q, n_token * n_group * GROUP, x_kind);
+    for (int64_t g = 0; g < n_token * n_group; g++) {
+        sum[g] = 0;
+        for (int e = 0; e < GROUP; e++)
+            sum[g] += q[g * GROUP + e];
+        d[g] = 0.01f + 0.009f * rnd_float();
+    }
+    fill_codes(panels, n * PANEL_BYTES(GROUP), 5);
+    for (int64_t i = 0; i < n; i++)
+        for (int r = 0; r < PANEL_ROWS; r++) {
+            const uint16_t half = group_scale(bad ? D_ANY : D_USUAL);
+            memcpy(panels + i * PANEL_BYTES(GROUP) + 2 * r, &half, 2);
+        }
+    ok &= pack_fives(panels, n, fives) == 0;
+    for (int64_t i = 0; K == S && i < n; i++)
+        for (int r = 0; r < PANEL_ROWS; r++) {
+            const uint8_t *vectors = fives + i * FIVE_BYTES + 2 * PANEL_ROWS;
+            const uint8_t *codes = panels + i * PANEL_BYTES(GROUP) + 2 * PANEL_ROWS;
+            for (int e = 0; e < GROUP; e++) {
+                const int s = e / 4, fifth = s < 30 && s % 5 == 4, digit = fifth ? 4 : r / 16;
+                int vector = s >= 30 ? 24 + s - 30 : 4 * (s / 5) + (fifth ? r / 16 : s % 5);
+                int byte = vectors[64 * vector + r % 16 * 4 + e % 4];
+                for (int i = 0; i < digit; i++)
+                    byte /= 3;
+                const int code = codes[e / 4 * 64 + r % 16 * 4 + e % 4] >> r / 16 * 2 & 3;
+                ok &= byte % 3 == code && five_code(vectors, r, e) == code;
+            }
+        }
+    unpack_fives(fives, n, back);
+    ok &= !memcmp(panels, back, (size_t)n * PANEL_BYTES(GROUP));
+    ok &= same(fives, fives, (size_t)(n * FIVE_BYTES)); /* files hold them: the same bytes on every architecture */
+    for (int step = 0; step < 32; step++) { /* three has no place in a byte, wherever it stands */
+        uint8_t *code = back + 2 * PANEL_ROWS + 64 * step + step, kept = *code;
+        *code |= (uint8_t)(3 << step % 4 * 2);
+        ok &= pack_fives(back, 1, fives) == 1;
+        *code = kept;
+    }
+    ok &= pack_fives(back, n, fives) == 0 && five_faults(fives, n) == panel_faults(panels, GROUP, n);
+    verdict(ok, "pack_fives, rows %d groups %d", (int)n_row, (int)n_group);
+    for (int64_t i = 0; bad && i < n * FIVE_BYTES; i++)
+        if (i % FIVE_BYTES >= 2 * PANEL_ROWS)
+            fives[i] = (uint8_t)(rnd() & 1 ? 243 + rnd() % 13 : rnd());
+    unpack_fives(fives, n, panels);
+    for (int add = 0; add < 2; add++)
+        for (int64_t row0 = 0; row0 < n_row; row0 += 1 + n_row / 2) {
+            const int64_t row1 = n_row - (row0 > 0 || n_row < 3 ? 0 : n_row % 3);
+            for (size_t i = 0; i < n_out; i++)
+                want[i] = got[i] = (float)i;
+            if (S) /* the one specification by the other */
+                (K == S ? K->panel_matmul(panels, row0, row1, n_group, GROUP, 1, q, d, sum, n_token, add, want, ld)
+                        : S->five_matmul(fives, row0, row1, n_group, q, d, sum, n_token, add, want, ld, work));
+            K->five_matmul(fives, row0, row1, n_group, q, d, sum, n_token, add, got, ld, work);
+            plain_nan(want, (int64_t)n_out);
+            plain_nan(got, (int64_t)n_out);
+            verdict(same(got, want, n_out * 4), "five_matmul of rows %d to %d of %d, groups %d tokens %d", (int)row0,
+                    (int)row1, (int)n_row, (int)n_group, (int)n_token);
+        }
+    free_buffers();
+}
+
 static void test_groups(int64_t n_row, int64_t n_group, int64_t n_token, int codes_kind, int d_kind, int x_kind)
 {
+    another_way();
     int64_t k = n_group * GROUP, ld = n_row + 3;
     size_t n_out = (size_t)((n_token - 1) * ld + n_row);
     int8_t *q = buffer((size_t)(n_token * k));
@@ -322,7 +407,7 @@ static void test_groups(int64_t n_row, int64_t n_group, int64_t n_token, int cod
             verdict(same(got, want, n_out * 4), "group_matmul of %d, rows %d groups %d tokens %d codes %d d %d x %d",
                     group_bytes, (int)n_row, (int)n_group, (int)n_token, codes_kind, d_kind, x_kind);
         }
-        for (int64_t t = 0; t < n_token; t += n_token > 1 ? n_token - 1 : 1) { /* alone as in company */
+        for (int64_t t = 0; t < n_token; t += n_token > 1 ? n_token - 1 : 1) { /* alone as in a batch */
             K->group_matmul(rows, group_bytes, n_row, n_group, q + t * k, d + t * n_group, sum + t * n_group, 1, 0, got,
                             ld, NULL);
             if (S)
@@ -364,6 +449,7 @@ static void test_groups(int64_t n_row, int64_t n_group, int64_t n_token, int cod
 static void test_ternary_planes(int64_t n_row, int64_t n_group, int group, int n_plane, int64_t n_token, int bad,
                                 int x_kind)
 {
+    another_way();
     const int64_t k = n_group * group, n_panel = (n_row + PANEL_ROWS - 1) / PANEL_ROWS, ld = n_row + 1;
     const size_t n_weight = (size_t)(n_plane * n_row * k), n_scale = (size_t)(n_plane * n_row * n_group);
     const size_t n_byte = (size_t)(n_panel * n_group * n_plane) * PANEL_BYTES(group), n_out = (size_t)(n_token * ld);
@@ -397,7 +483,7 @@ static void test_ternary_planes(int64_t n_row, int64_t n_group, int group, int n
     ok &= same(panels, panels, n_byte); /* files hold them: the same bytes on every architecture */
     verdict(ok, "pack_plane_panels of %d x %d, rows %d groups %d", n_plane, group, (int)n_row, (int)n_group);
     if (K == S) {
-        if (S) S->panel_matmul(panels, PANEL_FAR, 0, n_row, n_group, group, n_plane, q, d, sum, n_token, 0, want, ld);
+        if (S) S->panel_matmul(panels, 0, n_row, n_group, group, n_plane, q, d, sum, n_token, 0, want, ld);
         for (int64_t t = 0; t < n_token; t++)
             for (int64_t r = 0; r < n_row; r++) {
                 double y = 0.0, size = 0.0;
@@ -422,9 +508,9 @@ static void test_ternary_planes(int64_t n_row, int64_t n_group, int group, int n
             for (size_t i = 0; i < n_out; i++)
                 want[i] = got[i] = (float)i;
             if (S)
-                S->panel_matmul(panels, PANEL_NEAR, row0, row1, n_group, group, n_plane, q, d, sum, n_token, add, want,
+                S->panel_matmul(panels, row0, row1, n_group, group, n_plane, q, d, sum, n_token, add, want,
                                 ld);
-            K->panel_matmul(panels, PANEL_FAR, row0, row1, n_group, group, n_plane, q, d, sum, n_token, add, got, ld);
+            K->panel_matmul(panels, row0, row1, n_group, group, n_plane, q, d, sum, n_token, add, got, ld);
             plain_nan(want, (int64_t)n_out);
             plain_nan(got, (int64_t)n_out);
             verdict(same(got, want, n_out * 4), "panel_matmul of %d planes of %d, rows %d to %d of %d, tokens %d",
@@ -483,6 +569,21 @@ static void all_ternary_planes(void)
             for (int n = 1; n <= 400; n += n < 8 ? 1 : n < 120 || n > 135 ? 31 : 1)
                 test_quantize_groups(n, group, kind);
     }
+}
+
+static void all_fives(void)
+{
+    for (int n_token = 1; n_token <= 17; n_token++)
+        test_fives(60 + n_token, 1 + n_token % 4, n_token, n_token % 2, I8_UNIFORM);
+    for (int n_row = 1; n_row <= 67; n_row += 6)
+        for (int n_token = 1; n_token <= 2; n_token++)
+            test_fives(n_row, 7 + n_row % 3, n_token, n_row % 2, I8_UNIFORM); /* one chunk of groups, and the rest */
+    for (int x = 0; x < N_I8; x++) /* every lane at its bound */
+        for (int n_token = 1; n_token <= 9; n_token += 4)
+            for (int bad = 0; bad < 2; bad++)
+                test_fives(65, 2, n_token, bad, x);
+    test_fives(40, 4, 259, 0, I8_UNIFORM); /* more than a batch of tokens */
+    test_fives(192, 18, 1, 0, I8_UNIFORM);
 }
 
 static void all_groups(void)
@@ -918,6 +1019,7 @@ enum { HEADS = 7 }; /* vectors */
 
 static void test_head(int n_row, int k, int kind)
 {
+    another_way();
     size_t n = (size_t)n_row * (size_t)k;
     int8_t *w8 = buffer(n);
     uint16_t *w16 = buffer(n * 2);
@@ -1032,6 +1134,7 @@ static void test_head(int n_row, int k, int kind)
 /* Rows of bit planes; the reference unpacks by the definition, one code after the other. */
 static void test_planes(int n_row, int k, int n_x, int kind)
 {
+    another_way();
     int32_t ld = n_row + 3;
     size_t n_out = ((size_t)(n_x - 1) * (size_t)ld + (size_t)n_row) * 4, n_code = (size_t)n_row * (size_t)k / 8;
     int8_t *x = buffer((size_t)n_x * (size_t)k);
@@ -1468,7 +1571,7 @@ static void test_pages(int64_t d, int kind)
 }
 
 /* Blocks of fewer bits: sealed, unpacked, rotated, into buffers that end where they must.  What the bytes should be is
- * judged in tests/serve/test_page.py; here the digest says that every architecture makes the same. */
+ * judged in tests/kernels/test_pages.py; here the digest says that every architecture makes the same. */
 static void test_packed(int64_t d, int kind)
 {
     const int64_t n = d * KV_PAGE;
@@ -1551,6 +1654,7 @@ static void run(const struct kernels *target)
     digest = 0xcbf29ce484222325ull;
     all_ternary();
     all_groups();
+    all_fives();
     all_ternary_planes();
     for (int i = 0; i < N_LENGTH; i++)
         for (int kind = 0; kind < N_FLOATS; kind++) {

@@ -7,36 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyx.attention import attention
-from pyx.kv import KVCache
+from pyx.kv.cache import KVCache
+from pyx.layers.attention import attention
 from tests.oracles.attention import PAGE, attend, kept
 from tests.oracles.pages import decode_page
-
-
-class Stream:
-    """Random queries, keys and values of one layer, and what a cache made of them."""
-
-    def __init__(self, n: int, n_head: int, n_kv_head: int, head_dim: int, seed: int = 0, peak: float = 2) -> None:
-        rng = np.random.default_rng(seed)
-        self.q = (rng.normal(size=(n, n_head, head_dim)) / np.sqrt(head_dim) * peak).astype(np.float32)
-        self.k = rng.normal(size=(n, n_kv_head, head_dim)).astype(np.float32)
-        self.v = rng.normal(size=(n, n_kv_head, head_dim)).astype(np.float32)
-
-    def run(self, cache: KVCache, batches: list[int], n_threads: int = 1, start: int = 0) -> np.ndarray:
-        """Feed tokens in batches from `start` on; returns [n][n_head][head_dim]."""
-        outs = []
-        for n in batches:
-            part = slice(start, start + n)
-            args = (self.q[part].ravel(), self.k[part].ravel(), self.v[part].ravel())
-            outs.append(np.array(attention(cache, 0, *args, n_threads)).reshape(self.q[part].shape))
-            start += n
-        return np.concatenate(outs)
-
-    def expected(self, window: int, sinks: int, k: np.ndarray | None = None, v: np.ndarray | None = None) -> np.ndarray:
-        k, v = self.k if k is None else k, self.v if v is None else v
-        return np.array(
-            [attend(self.q[t], k[kept(t, window, sinks)], v[kept(t, window, sinks)]) for t in range(len(self.q))]
-        )
+from tests.streams import Stream
 
 
 @pytest.mark.parametrize("head_dim", [64, 96, 100, 128, 256])
@@ -44,7 +19,7 @@ class Stream:
 def test_f32_equals_float64(head_dim, heads):
     n = 2 * PAGE + 1
     s = Stream(n, *heads, head_dim)
-    out = s.run(KVCache(1, heads[1], head_dim, n, "f32"), [1] * n)
+    out = s.run(KVCache(1, heads[1], head_dim, n, "f32"), [1] * n)[0]
     assert np.abs(out - s.expected(0, 0)).max() <= 2e-6 * np.abs(s.v).max()
 
 
@@ -53,19 +28,19 @@ def test_f32_equals_float64_in_a_long_text(window):
     """K1 and P1 up to 4097 tokens, four query heads to a KV head: at the edges of pages, chunks and windows."""
     n, at = 4097, [0, 1, 31, 32, 33, 255, 256, 257, 511, 512, 513, 516, 517, 1023, 1024, 2049, 4063, 4064, 4095, 4096]
     s = Stream(n, 8, 2, 64, seed=3)
-    out = s.run(KVCache(1, 2, 64, n, "f32", window, 4 if window else 0), [1] * 40 + [217, 300, 1, *[128] * 27, 82, 1])
+    cache = KVCache(1, 2, 64, n, "f32", window, 4 if window else 0)
+    (out,) = s.run(cache, [1] * 40 + [217, 300, 1, *[128] * 27, 82, 1])
     assert len(out) == n
     for t in at:
         seen = kept(t, window, 4 if window else 0)
-        assert np.abs(out[t] - attend(s.q[t], s.k[seen], s.v[seen])).max() <= 2e-6 * np.abs(s.v).max(), t
+        assert np.abs(out[t] - attend(s.q[0, t], s.k[0, seen], s.v[0, seen])).max() <= 2e-6 * np.abs(s.v).max(), t
 
 
 @pytest.mark.parametrize("n", [31, 32, 33, 255, 256, 257, 600])
 def test_f16_error_is_storage_only(n):
     s = Stream(n, 4, 2, 64)
-    out = s.run(KVCache(1, 2, 64, n, "f16"), [1] * n)
-    rounded = s.expected(0, 0, s.k.astype(np.float16), s.v.astype(np.float16))
-    assert np.abs(out - rounded).max() <= 5e-6 * np.abs(s.v).max()
+    out = s.run(KVCache(1, 2, 64, n, "f16"), [1] * n)[0]
+    assert np.abs(out - s.expected(0, 0, stored=np.float16)).max() <= 5e-6 * np.abs(s.v).max()
     assert np.linalg.norm(out - s.expected(0, 0)) <= 1e-3 * np.linalg.norm(out)
 
 
@@ -74,7 +49,7 @@ def test_int8_stays_near(n):
     """Gaussian: against unquantised keys and values 2e-2 relative, against its own decoded pages 8e-3."""
     s = Stream(n, 4, 2, 128, peak=1)
     cache = KVCache(1, 2, 128, n, "int8")
-    out = s.run(cache, [1] * n)
+    out = s.run(cache, [1] * n)[0]
     assert np.linalg.norm(out - s.expected(0, 0)) <= 2e-2 * np.linalg.norm(out)
     k, v = np.zeros((n, 2, 128)), np.zeros((n, 2, 128))
     for page in range((n + PAGE - 1) // PAGE):
@@ -85,11 +60,11 @@ def test_int8_stays_near(n):
             keys, values = decode_page(data, kind, 128)
             k[page * PAGE : stop, head] = keys[: stop - page * PAGE]
             v[page * PAGE : stop, head] = values[: stop - page * PAGE]
-    last = attend(s.q[-1], k, v)
+    last = attend(s.q[0, -1], k, v)
     assert np.linalg.norm(out[-1] - last) <= 8e-3 * np.linalg.norm(last)
     # each element within half a step of its token's scale, and half floats exact
-    scale = np.abs(s.k).max(axis=2, keepdims=True) / 127
-    assert (np.abs(k - s.k) <= scale * 0.51 + 1e-3 * np.abs(s.k)).all()
+    scale = np.abs(s.k[0]).max(axis=2, keepdims=True) / 127
+    assert (np.abs(k - s.k[0]) <= scale * 0.51 + 1e-3 * np.abs(s.k[0])).all()
 
 
 @pytest.mark.parametrize("kv_type", ["f32", "f16"])
@@ -98,14 +73,14 @@ def test_int8_stays_near(n):
 def test_ring_attends_exactly_the_kept_tokens(kv_type, window, sinks):
     n = 3 * window + 71
     s = Stream(n, 2, 1, 64)
-    out = s.run(KVCache(1, 1, 64, n, kv_type, window, sinks), [1] * n)
-    stored = (s.k, s.v) if kv_type == "f32" else (s.k.astype(np.float16), s.v.astype(np.float16))
-    assert np.abs(out - s.expected(window, sinks, *stored)).max() <= 5e-6 * np.abs(s.v).max()
+    out = s.run(KVCache(1, 1, 64, n, kv_type, window, sinks), [1] * n)[0]
+    stored = np.float32 if kv_type == "f32" else np.float16
+    assert np.abs(out - s.expected(window, sinks, stored=stored)).max() <= 5e-6 * np.abs(s.v).max()
 
 
 def test_int8_ring_with_sinks():
     s = Stream(500, 2, 1, 64)
-    out = s.run(KVCache(1, 1, 64, 500, "int8", 70, 4), [1] * 500)
+    out = s.run(KVCache(1, 1, 64, 500, "int8", 70, 4), [1] * 500)[0]
     expected = s.expected(70, 4)
     assert np.linalg.norm(out - expected) <= 2e-2 * np.linalg.norm(expected)
 
@@ -144,17 +119,7 @@ def test_crop_then_continue_equals_never_having_gone_further(kv_type, data):
     if kv_type != "int8" and not window:
         assert left == to
     if left < n:
-        again = s.run(cache, [n - left], start=left)
-        assert again.tobytes() == straight[left:].tobytes()
-
-
-def test_sealed_pages_never_change():
-    s = Stream(200, 2, 1, 64)
-    cache = KVCache(1, 1, 64, 400, "int8")
-    s.run(cache, [64])
-    before = cache.page(0, 0, 0), cache.page(0, 0, 1)
-    s.run(cache, [50, 1, 60], start=64)
-    assert (cache.page(0, 0, 0), cache.page(0, 0, 1)) == before
+        assert s.run(cache, [n - left]).tobytes() == straight[:, left:].tobytes()
 
 
 def test_all_extreme_and_zero_vectors():
@@ -171,20 +136,6 @@ def test_all_extreme_and_zero_vectors():
             expected = np.array([v[: t + 1, 0].mean(axis=0) for t in range(n)])
             assert np.isfinite(out).all()
             assert np.abs(out - expected).max() <= 1.3
-
-
-@pytest.mark.parametrize("kv_type", ["f32", "f16", "int8"])
-@pytest.mark.parametrize("window,sinks", [(0, 0), (0, 5), (100, 0), (100, 40)])
-def test_bytes_are_as_planned(kv_type, window, sinks):
-    args = (3, 2, 64, 1000, kv_type, window, sinks)
-    assert KVCache(*args).nbytes == KVCache.bytes_for(*args)
-
-
-def test_published_bytes_per_token():
-    """2B-4T at half floats: 76,800 bytes a token (30 layers x 5 heads x 128 x 2 x 2)."""
-    for n in (512, 1024, 2048, 4096):
-        assert KVCache.bytes_for(30, 5, 128, n, "f16") == 76_800 * n
-    assert KVCache.bytes_for(24, 16, 96, 2048, "f16") == 147_456 * 2048
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_the_whole_package(native: Path, tmp_path: Path, cc: str) -> None:
     subprocess.run(
         [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], cwd=tmp_path, check=True,
         env={**os.environ, "CC": cc, "LDSHARED": f"{cc} -shared"},
-    )  # fmt: skip
+    )
     program = build_harness(MACHINE, shipped(tmp_path), tmp_path)
     assert set(digests(run(program)).values()) == set(digests(run(native, "scalar")).values())
     done = golden_run(sys.executable, "-P", "-m", "edge", PYTHONPATH=str(tmp_path))
@@ -81,5 +81,5 @@ def test_the_whole_package(native: Path, tmp_path: Path, cc: str) -> None:
     checked = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", f"pythonpath={tmp_path}", *tests],
         cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
-    )  # fmt: skip
+    )
     assert checked.returncode == 0, checked.stdout[-3000:]

@@ -14,7 +14,7 @@ import edge
 from edge import Sampling
 from edge.errors import UsageError
 from edge.model.drafting import MOST, Drafting
-from pyx.draft import MOST_DRAFT, Draft
+from pyx.tokens.draft import MOST_DRAFT, Draft
 
 LONGEST = 4
 
@@ -121,10 +121,11 @@ def answers(ctx: int = 256, samplings: Sequence[Sampling] = SAMPLINGS, **options
                 for text in (ORDER, "And the price?"):
                     pieces = session.ask(text, sampling=sampling, max_tokens=60, ignore_eos=True)
                     text = "".join(piece.text for piece in pieces)
-                    said.append((text, session.finish_reason, session.state.tokens.tolist()))
+                    said.append((text, session.outcome.finish_reason, session.state.tokens.tolist()))
                     assert session.state.kv.n_tokens == len(session.state.tokens)
-                    assert session.usage.accepted <= session.usage.drafted
-                    drafted, accepted = drafted + session.usage.drafted, accepted + session.usage.accepted
+                    usage = session.outcome.usage
+                    assert usage.accepted <= usage.drafted
+                    drafted, accepted = drafted + usage.drafted, accepted + usage.accepted
     return said, drafted, accepted
 
 
@@ -176,7 +177,7 @@ def test_the_end_of_the_context(engines):
     said = []
     for draft in ("off", 7):
         with edge.load(ctx=96, threads=1, draft=draft, overflow="stop") as engine, engine.session() as session:
-            said.append(("".join(piece.text for piece in loop(session, max_tokens=500)), session.finish_reason))
+            said.append(("".join(piece.text for piece in loop(session, max_tokens=500)), session.outcome.finish_reason))
             assert session.state.kv.n_tokens == 96
     assert said[0] == said[1] and said[0][1] == "context_full"
 
@@ -187,8 +188,8 @@ def test_no_more_than_asked_for(engines, most):
     for engine in engines:
         with engine.session() as session:
             said.append("".join(piece.text for piece in loop(session, max_tokens=most)))
-            assert session.usage.completion == most
-            assert session.state.kv.n_tokens == session.usage.prompt + most - 1
+            assert session.outcome.usage.completion == most
+            assert session.state.kv.n_tokens == session.outcome.usage.prompt + most - 1
     assert said[0] == said[1]
 
 
@@ -204,7 +205,7 @@ def test_a_stop_inside_a_draft(engines):
                 first = "".join(piece.text for piece in loop(session, max_tokens=60, stop=[word]))
                 held = session.state.tokens.tolist()
                 more = "".join(p.text for p in session.complete([*held, 5], sampling=Sampling(seed=3), max_tokens=8))
-                said.append((first, session.usage.cached, held, more))
+                said.append((first, session.outcome.usage.cached, held, more))
         assert said[0] == said[1]
 
 
@@ -261,11 +262,12 @@ def test_ctrl_c_inside_a_step(engines, monkeypatch):
 def test_usage_and_stats(engines):
     with engines[1].session() as session:
         list(loop(session, max_tokens=40))
-        assert 0 < session.usage.accepted <= session.usage.drafted
-        assert f"tok ({session.usage.accepted} of {session.usage.drafted} drafted)" in session.stats_line()
+        usage = session.outcome.usage
+        assert 0 < usage.accepted <= usage.drafted
+        assert f"tok ({usage.accepted} of {usage.drafted} drafted)" in session.stats_line()
     with engines[0].session() as session:
         list(loop(session, max_tokens=4))
-        assert session.usage.drafted == 0 and "drafted" not in session.stats_line()
+        assert session.outcome.usage.drafted == 0 and "drafted" not in session.stats_line()
 
 
 def test_memory_of_the_rows():

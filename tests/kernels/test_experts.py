@@ -1,4 +1,4 @@
-"""Mixtures of experts: the same bits in any company, chunk, number of threads and instruction set; how experts are
+"""Mixtures of experts: the same bits in any batch, chunk, number of threads and instruction set; how experts are
 chosen; and which of them are in memory.  tests/formats/test_family_oracles.py compares with transformers and NumPy.
 """
 
@@ -13,14 +13,14 @@ import pytest
 import edge
 from benchmarks import make_model
 from edge.errors import InvalidFile, MemoryRefused
-from edge.formats import gguf, open_checkpoint
-from edge.model.reading import faults
+from edge.formats import gguf_header, open_checkpoint
+from edge.model.interpretation import faults
 from edge.model.weights import build
 from edge.registry.shapes import Shape
-from pyx import cpu
-from pyx.transformer import Segment
+from pyx.machine import cpu
+from pyx.step.transformer import Segment
 from tests.formats.test_family_oracles import gguf_file, gguf_tensors, with_floats
-from tests.kernels.test_step import check, isa  # noqa: F401  a fixture
+from tests.kernels.test_step import check
 from tests.kernels.test_transformer import cache_for, logits
 from tests.oracles import family, tiny
 
@@ -38,12 +38,12 @@ def test_chunks_and_threads_do_not_change_a_bit(tmp_path: Path, name: str, form:
     assert all(run.tobytes() == runs[0].tobytes() for run in runs[1:])
 
 
-def test_nor_does_company_on_any_instruction_set(tmp_path: Path, isa: None) -> None:  # noqa: F811
+def test_nor_does_a_batch_on_any_instruction_set(tmp_path: Path, own_isa: None) -> None:
     checkpoint = open_checkpoint(gguf_file(tmp_path, "qwen3moe", "PQ2_0_R64"))
     check(checkpoint, "f32", [(1 + i % 2, name) for i, name in enumerate(cpu.supported())])
 
 
-def test_nor_does_company_among_layers_with_windows(tmp_path: Path) -> None:
+def test_nor_does_a_batch_among_layers_with_windows(tmp_path: Path) -> None:
     checkpoint = open_checkpoint(gguf_file(tmp_path, "maple", "PQ2_0"))
     c, kinds = checkpoint.config, ((3, 1, 9), (7, 5, 1), (5, 2, 30))
     texts = [[(a * i + b) % 300 for i in range(n)] for a, b, n in kinds]
@@ -62,7 +62,7 @@ def routed(path: Path, name: str, router: np.ndarray, monkeypatch: pytest.Monkey
 
     def changed(model: tiny.Tiny) -> dict[str, np.ndarray]:
         return {key: router.astype(np.float32) if key.endswith("mlp.gate.weight") else value
-                for key, value in made(model).items()}  # fmt: skip
+                for key, value in made(model).items()}
 
     monkeypatch.setattr(tiny, "weights", changed)
     return gguf_file(path, name, "PQ2_0")
@@ -97,7 +97,7 @@ def test_a_router_of_any_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_scale_that_is_no_number_is_found_by_a_check(tmp_path: Path) -> None:
     """Opening does not read all experts, which may be larger than the memory; `model check` does."""
     path = gguf_file(tmp_path, "qwen3moe", "PQ2_0_R64")
-    info = gguf.read_header(path).tensors["blk.2.ffn_up_exps.weight"]
+    info = gguf_header.read_header(path).tensors["blk.2.ffn_up_exps.weight"]
     data = bytearray(Path(path).read_bytes())
     at = info.offset + info.nbytes - 2176 // 2 * 2  # the last panel: its first scale
     data[at : at + 2] = b"\0\x7c"
@@ -151,7 +151,7 @@ def test_a_limit_below_what_a_token_needs_is_refused(large: Path) -> None:
         f = engine.plan.footprint
         least = engine.plan.total_bytes - f.experts + f.least_experts
     assert f.least_experts == f.experts // 6
-    with pytest.raises(MemoryRefused, match="needs"):
+    with pytest.raises(MemoryRefused, match="it works from --memory"):
         edge.load(large, ctx=256, memory=least - 2_000_000)
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import edge
-from pyx import cpu
+from pyx.machine import cpu
 from tests.vectors import make_golden
 
 GOLDEN = json.loads(make_golden.FILE.read_text())

@@ -15,12 +15,12 @@ from edge.errors import InvalidFile
 from edge.formats import names, open_checkpoint
 from edge.formats.checkpoint import Tensor
 from edge.model.weights import build
-from pyx.head import Head, placement
-from pyx.memory import Arena
-from pyx.stored_rows import StoredRows
-from pyx.ternary import TernaryMatrix, binary_groups
-from tests.formats.test_family_oracles import panels
+from pyx.head.output_head import Head, placement
+from pyx.machine.memory import Arena
+from pyx.weights.stored_rows import StoredRows
+from pyx.weights.ternary import TernaryMatrix, binary_groups
 from tests.kernels.test_transformer import logits
+from tests.oracles.packings import fives, panels, q1_0, q2_0, rounded, tq2_0
 
 
 def weights(n_row: int, k: int, seed: int = 1) -> np.ndarray:
@@ -34,27 +34,8 @@ def halves(n_row: int, n: int, seed: int = 2) -> np.ndarray:
 
 
 def stored(w: np.ndarray, d: np.ndarray, block: int) -> bytes:
-    """Q2_0 (blocks of 64) or PQ2_0 (128): d, then element j in byte j // 4, bits 2 (j % 4); 0: 64 rows side by side."""
-    if not block:
-        return panels(w, d)
-    out = bytearray()
-    for row, scales in zip(w, d, strict=True):
-        for i in range(0, len(row), block):
-            codes = (row[i : i + block] + 1).astype(np.uint8).reshape(-1, 4)
-            out += scales[i // 128].tobytes()
-            out += (codes[:, 0] | codes[:, 1] << 2 | codes[:, 2] << 4 | codes[:, 3] << 6).astype(np.uint8).tobytes()
-    return bytes(out)
-
-
-def rounded(x: np.ndarray) -> np.ndarray:
-    """x [k] as int8 with a scale for each 128 values gives it back, float64."""
-    out = np.zeros(len(x))
-    for i in range(0, len(x), 128):
-        piece = x[i : i + 128]
-        most = np.float32(np.abs(piece).max())
-        codes = np.clip(np.round(piece * (np.float32(127) / max(most, np.float32(1e-30)))), -127, 127)
-        out[i : i + 128] = codes.astype(np.float64) * float(most / np.float32(127))
-    return out
+    """Q2_0 (blocks of 64) or PQ2_0 (128); 0: 64 rows side by side, -1: the same with five weights in a byte."""
+    return q2_0(block, w, d) if block > 0 else fives(w, d) if block else panels(w, d)
 
 
 def dense(w: np.ndarray, d: np.ndarray, each: int = 128) -> np.ndarray:
@@ -66,7 +47,7 @@ def close(got: object, expected: np.ndarray) -> bool:
     return bool(np.abs(np.array(got).reshape(expected.shape) - expected).max() <= 2e-6 * np.abs(expected).max())
 
 
-FILES = {"Q2_0": 64, "PQ2_0": 128, "PQ2_0_R64": 0}
+FILES = {"Q2_0": 64, "PQ2_0": 128, "PQ2_0_R64": 0, "PTQ1_0_R64": -1}
 
 
 @pytest.mark.parametrize("type_", FILES)
@@ -79,19 +60,19 @@ def test_products_of_blocks_where_they_lie(type_, n_token):
     assert (np.array(matrix.unpack()).reshape(37, 640) == w).all()
     assert matrix.scales == d.astype(np.float32).ravel().tolist()
     x = np.random.default_rng(3).normal(size=(n_token, 640)).astype(np.float32) * np.repeat([1, 50, 0, 1e-4, 3], 128)
-    expected = np.stack([dense(w, d) @ rounded(each) for each in x.astype(np.float32)])
+    expected = np.stack([dense(w, d) @ rounded(each, 128) for each in x.astype(np.float32)])
     got = matrix.matvec(array.array("f", x.astype(np.float32).ravel()), groups=True)
     assert close(got, expected)
 
 
-def test_the_same_bits_in_any_packing_and_company():
+def test_the_same_bits_in_any_packing_and_batch():
     w, d = weights(33, 1024), halves(33, 8)
     x = np.random.default_rng(4).normal(size=(21, 1024)).astype(np.float32)
     kinds = {type_: stored(w, d, block) for type_, block in FILES.items()}
     kinds["F32"] = dense(w, d).astype(np.float32).tobytes()
     given = array.array("f", x.ravel())
     found = [TernaryMatrix.pack(type_, data, 33, 1024).matvec(given, groups=True) for type_, data in kinds.items()]
-    assert found[0] == found[1] == found[2] == found[3]
+    assert len(found) == 5 and all(each == found[0] for each in found)
     one = TernaryMatrix.pack("Q2_0", kinds["Q2_0"], 33, 1024)
     for t in (0, 7, 20):
         assert one.matvec(array.array("f", x[t]), groups=True) == found[0][33 * t : 33 * (t + 1)]
@@ -103,14 +84,14 @@ def test_a_copy_is_panels_with_the_same_bits(type_, n_row):
     w, d = weights(n_row, 384), halves(n_row, 3)
     x = np.random.default_rng(5).normal(size=(19, 384)).astype(np.float32)
     matrix = TernaryMatrix.pack(type_, stored(w, d, FILES[type_]), n_row, 384)
-    assert matrix.mapped and matrix.encode_panels() == stored(w, d, 0)
+    assert matrix.mapped and matrix.encode_panels() == stored(w, d, 0) and matrix.encode_fives() == stored(w, d, -1)
     before = [matrix.matvec(array.array("f", part.ravel()), groups=groups)
               for part in (x[:1], x[:5], x) for groups in (True, False)]
     with pytest.raises(ValueError, match="do not fit"):
         matrix.move_to(Arena(matrix.room - 1), 0)
     matrix.move_to(Arena(64 + matrix.room), 64)
     assert (matrix.mapped, matrix.stored) == (False, None)
-    assert matrix.code_bytes == matrix.room == -(-n_row // 64) * 64 * 3 * 34
+    assert matrix.code_bytes == matrix.room == -(-n_row // 64) * 64 * 3 * (28 if type_ == "PTQ1_0_R64" else 34)
     matrix.move_to(Arena(matrix.room), 0)  # once more, as it is
     after = [matrix.matvec(array.array("f", part.ravel()), groups=groups)
              for part in (x[:1], x[:5], x) for groups in (True, False)]
@@ -118,7 +99,27 @@ def test_a_copy_is_panels_with_the_same_bits(type_, n_row):
     assert (np.array(matrix.unpack()).reshape(n_row, 384) == w).all()
     assert matrix.scales == d.astype(np.float32).ravel().tolist()
     assert matrix.encode_groups() == stored(w, d, 128)
-    assert matrix.encode_panels() == stored(w, d, 0)
+    assert matrix.encode_panels() == stored(w, d, 0) and matrix.encode_fives() == stored(w, d, -1)
+
+
+def test_rows_of_five_weights_in_a_byte_are_those_of_four():
+    """Any bytes: those beyond 242 have a fifth digit of 3."""
+    w, d = weights(130, 256), halves(130, 2)
+    four, five = (StoredRows(type_, stored(w, d, FILES[type_]), 130, 256) for type_ in ("PQ2_0_R64", "PTQ1_0_R64"))
+    assert all(five.row(i) == four.row(i) for i in range(130))
+    damaged = np.frombuffer(stored(w, d, -1), np.uint8).reshape(-1, 28 * 64).copy()
+    damaged[:, 128:] = np.random.default_rng(9).integers(0, 256, damaged[:, 128:].shape, np.uint8)
+    matrix = TernaryMatrix.pack("PTQ1_0_R64", damaged.tobytes(), 130, 256)
+    four, five = (StoredRows(type_, data, 130, 256) for type_, data in (
+        ("PQ2_0_R64", matrix.encode_panels()), ("PTQ1_0_R64", damaged.tobytes())))
+    assert all(five.row(i) == four.row(i) for i in range(130))
+    whole = TernaryMatrix.pack("PQ2_0_R64", matrix.encode_panels(), 130, 256)
+    assert max(whole.unpack()) == 2 and whole.unpack() == matrix.unpack()
+    with pytest.raises(ValueError, match="weights of twice their scale"):
+        whole.encode_fives()
+    x = array.array("f", np.random.default_rng(3).normal(size=3 * 256).astype(np.float32))
+    for n in (1, 3):
+        assert matrix.matvec(x[: n * 256], groups=True) == whole.matvec(x[: n * 256], groups=True)
 
 
 @pytest.mark.parametrize("type_", ["TQ2_0", "F16", "BF16", "F32"])
@@ -127,9 +128,7 @@ def test_other_packings_become_groups(type_):
     w = weights(5, 512)
     d = np.array([[0.5, 0.25], [2, 1], [0.125, 1], [1, 1], [4, 0.5]], np.float16)
     if type_ == "TQ2_0":
-        codes = (w + 1).astype(np.uint8).reshape(5, 2, 2, 4, 32)
-        packed = (codes << np.array([[0], [2], [4], [6]], np.uint8)).sum(axis=3).astype(np.uint8)
-        data = b"".join(packed[r, b].tobytes() + d[r, b].tobytes() for r in range(5) for b in range(2))
+        data = tq2_0(w, d)
     else:
         floats = dense(w, d, 256).astype(np.float16 if type_ == "F16" else np.float32)
         data = (floats.view(np.uint32) >> 16).astype(np.uint16).tobytes() if type_ == "BF16" else floats.tobytes()
@@ -138,7 +137,7 @@ def test_other_packings_become_groups(type_):
     assert matrix.scales == d.astype(np.float32).ravel().tolist()
     x = np.random.default_rng(6).normal(size=512).astype(np.float32)
     given = array.array("f", x)
-    assert close(matrix.matvec(given, groups=True), dense(w, d, 256) @ rounded(x))
+    assert close(matrix.matvec(given, groups=True), dense(w, d, 256) @ rounded(x, 128))
     s = 127 / np.abs(x).max()  # rounded as a whole, as BitNet models are
     assert close(matrix.matvec(given), dense(w, d, 256) @ (np.round(x * np.float32(s)) / s))
 
@@ -148,7 +147,7 @@ def test_one_scale_becomes_groups_when_asked_to():
     plain = TernaryMatrix.pack("I8", w.tobytes(), 6, 200, scale=0.5)
     grouped = TernaryMatrix.pack("I8", w.tobytes(), 6, 200, scale=0.5, groups=True)
     x = np.random.default_rng(7).normal(size=200).astype(np.float32)
-    assert close(grouped.matvec(array.array("f", x), groups=True), (w * 0.5) @ rounded(x))
+    assert close(grouped.matvec(array.array("f", x), groups=True), (w * 0.5) @ rounded(x, 128))
     with pytest.raises(ValueError, match="scales per group"):
         plain.matvec(array.array("f", x), groups=True)
     with pytest.raises(ValueError, match="one scale"):
@@ -160,12 +159,12 @@ def test_half_a_group_at_the_end_of_a_row():
     matrix = TernaryMatrix.pack("Q2_0", stored(w, d, 64), 7, 320)
     assert not matrix.mapped and (np.array(matrix.unpack()).reshape(7, 320) == w).all()
     x = np.random.default_rng(8).normal(size=320).astype(np.float32)
-    assert close(matrix.matvec(array.array("f", x), groups=True), dense(w, d) @ rounded(x))
+    assert close(matrix.matvec(array.array("f", x), groups=True), dense(w, d) @ rounded(x, 128))
 
 
-def test_a_factor_beside_the_scales():
+def test_a_factor_in_addition_to_the_scales():
     w, d = weights(7, 320), halves(7, 3)
-    for type_, k in (("Q2_0", 320), ("Q2_0", 256), ("PQ2_0_R64", 256)):
+    for type_, k in (("Q2_0", 320), ("Q2_0", 256), ("PQ2_0_R64", 256), ("PTQ1_0_R64", 256)):
         data = stored(w[:, :k], d[:, : -(-k // 128)], FILES[type_])
         matrix = TernaryMatrix.pack(type_, data, 7, k, scale=0.5)
         assert not matrix.mapped and (np.array(matrix.unpack()).reshape(7, k) == w[:, :k]).all()
@@ -203,6 +202,16 @@ def test_what_is_refused():
                 TernaryMatrix.pack("PQ2_0_R64", whole[:at] + struct.pack("<e", bad) + whole[at + 2 :], 70, 256)
     with pytest.raises(ValueError, match="holds a scale for each 128"):
         TernaryMatrix.pack("I8", bytes(256), 2, 128).encode_panels()
+    small = stored(weights(70, 256), halves(70, 2), -1)
+    for at in (0, 126, 28 * 64 + 2, 3 * 28 * 64 + 126):
+        with pytest.raises(ValueError, match="finite"):
+            TernaryMatrix.pack("PTQ1_0_R64", small[:at] + struct.pack("<e", float("inf")) + small[at + 2 :], 70, 256)
+    with pytest.raises(ValueError, match="takes 7168"):
+        TernaryMatrix.pack("PTQ1_0_R64", small[:-1], 70, 256)
+    with pytest.raises(ValueError, match="PTQ1_0_R64 holds no planes"):
+        TernaryMatrix.pack("PTQ1_0_R64", small, 70, 128, planes=2)
+    with pytest.raises(ValueError, match="PTQ1_0_R64 holds a scale for each 128"):
+        TernaryMatrix.pack("I8", bytes(256), 2, 128).encode_fives()
 
 
 def test_a_damaged_head_is_named(tmp_path):
@@ -234,7 +243,7 @@ def test_a_ternary_head(type_):
     head = Head(StoredRows(type_, data, 515, 256), "auto", 2)
     assert (head.kind, head.mapped, head.nbytes, head.allocated) == ("ternary", True, len(data), 0)
     x = np.random.default_rng(9).normal(size=(5, 256)).astype(np.float32)
-    expected = np.stack([dense(w, d) @ rounded(each) for each in x])
+    expected = np.stack([dense(w, d) @ rounded(each, 128) for each in x])
     given = array.array("f", x.ravel())
     got = head.apply(given)
     assert close(got, expected) and head.apply(given, n_threads=2) == got == head.apply(given, top=3)
@@ -283,17 +292,15 @@ def test_files_of_either_block(root, tmp_path):
 
 @pytest.mark.parametrize(("n_row", "k"), [(1, 128), (5, 384), (64, 1024), (130, 256)])
 def test_binary_blocks_become_groups(n_row, k):
-    """Against the formula: element j is bit j % 8 of byte j / 8, 1 for +d and 0 for -d."""
     w, d = 2 * np.random.default_rng(k).integers(0, 2, (n_row, k)).astype(np.int8) - 1, halves(n_row, k // 128)
-    bits = np.packbits(w.reshape(n_row, -1, 128) > 0, axis=-1, bitorder="little")
-    data = np.concatenate([d[..., None].view(np.uint8), bits], -1).tobytes()
+    data = q1_0(w, d)
     assert len(data) == n_row * k // 128 * 18
     groups = binary_groups(data)
     assert bytes(groups) == stored(w, d, 128)
     matrix = TernaryMatrix.pack("PQ2_0", memoryview(groups), n_row, k)
     assert (np.array(matrix.unpack()).reshape(n_row, k) == w).all() and matrix.scales == d.astype("f4").ravel().tolist()
     x = np.random.default_rng(1).normal(size=k).astype(np.float32)
-    assert close(matrix.matvec(array.array("f", x), groups=True), dense(w, d) @ rounded(x))
+    assert close(matrix.matvec(array.array("f", x), groups=True), dense(w, d) @ rounded(x, 128))
     rows = StoredRows("Q1_0", data, n_row, k)
     for row in {0, n_row // 2, n_row - 1}:
         assert (np.array(rows.row(row)) == dense(w, d)[row].astype(np.float32)).all()
@@ -306,8 +313,7 @@ def test_early_binary_blocks_become_groups():
     """Blocks of 32, the first form of Q1_0: four have the scale of a group, or the tensor is refused."""
     n_row, k = 3, 384
     w, d = 2 * np.random.default_rng(k).integers(0, 2, (n_row, k)).astype(np.int8) - 1, halves(n_row, k // 128)
-    bits = np.packbits(w.reshape(n_row, -1, 32) > 0, axis=-1, bitorder="little")
-    data = np.concatenate([np.repeat(d, 4, 1)[..., None].view(np.uint8), bits], -1)
+    data = np.frombuffer(q1_0(w, d, 32), np.uint8).reshape(n_row, -1, 6)
     assert data.nbytes == n_row * k // 32 * 6
     assert bytes(binary_groups(data.tobytes(), 32)) == stored(w, d, 128)
     other = data.copy()
@@ -321,7 +327,7 @@ def test_early_binary_blocks_become_groups():
         binary_groups(data.tobytes(), 64)
 
 
-@pytest.mark.parametrize("type_", FILES)
+@pytest.mark.parametrize("type_", [type_ for type_ in FILES if type_ != "PTQ1_0_R64"])
 def test_weights_of_twice_their_scale(type_, tmp_path):
     """Code 3 is +2 d in the format: products, rows, copies and conversion have it, whatever the instruction set."""
     rng = np.random.default_rng(8)
@@ -329,7 +335,7 @@ def test_weights_of_twice_their_scale(type_, tmp_path):
     data = stored(w, d, FILES[type_])
     matrix = TernaryMatrix.pack(type_, data, 70, 512)
     x = rng.normal(size=(9, 512)).astype(np.float32)
-    expected = np.stack([dense(w, d) @ rounded(each) for each in x])
+    expected = np.stack([dense(w, d) @ rounded(each, 128) for each in x])
     for _ in range(2):
         assert (np.array(matrix.unpack()).reshape(70, 512) == w).all()
         assert close(matrix.matvec(array.array("f", x.ravel()), groups=True), expected)

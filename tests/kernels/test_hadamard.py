@@ -9,10 +9,10 @@ import pytest
 
 from edge.formats import open_checkpoint
 from edge.model.weights import build
-from pyx.attention import attention
-from pyx.kv import KVCache
-from pyx.page import hadamard_helps
-from pyx.transformer import Segment
+from pyx.kv.cache import KVCache
+from pyx.kv.page import hadamard_helps
+from pyx.layers.attention import attention
+from pyx.step.transformer import Segment
 from tests.oracles.attention import attend
 from tests.oracles.pages import PAGE, decode_page
 

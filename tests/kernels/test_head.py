@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import edge
 from edge.config import HEADS
-from pyx import cpu
-from pyx.head import KINDS, Head, placement
-from pyx.stored_rows import StoredRows
+from pyx.head.output_head import KINDS, Head, placement
+from pyx.machine import cpu
+from pyx.tokens.sampler import Sampler
+from pyx.weights.stored_rows import StoredRows
 from tests import handmade
 from tests.handmade import ARR, I32, STR, value
 
@@ -237,19 +238,15 @@ def test_two_stage_any_rows(data):
 
 
 @pytest.mark.parametrize("isa", cpu.supported())
-def test_two_stage_on_every_row(isa):
+def test_two_stage_on_every_row(isa, own_isa):
     rng = np.random.default_rng(7)
     rows, x = rng.normal(size=(700, 300)), rng.normal(size=(3, 300))
-    before = cpu.isa()
-    try:
-        cpu.use("scalar")
-        want = winners(logits(head(rows, "int8"), x), 10)
-        small = logits(head(rows, "int6"), x, 10)
-        cpu.use(isa)
-        assert same(logits(head(rows, "two-stage"), x, 10), want)
-        assert same(logits(head(rows, "int6"), x, 10), small)
-    finally:
-        cpu.use(before)
+    cpu.use("scalar")
+    want = winners(logits(head(rows, "int8"), x), 10)
+    small = logits(head(rows, "int6"), x, 10)
+    cpu.use(isa)
+    assert same(logits(head(rows, "two-stage"), x, 10), want)
+    assert same(logits(head(rows, "int6"), x, 10), small)
 
 
 @pytest.mark.parametrize("n", [1, 8])
@@ -277,23 +274,16 @@ def test_two_stage_reads_few_rows():
 
 
 @pytest.mark.parametrize("isa", cpu.supported())
-def test_several_vectors_on_every_row(isa):
+def test_several_vectors_on_every_row(isa, own_isa):
     rng = np.random.default_rng(14)
-    before = cpu.isa()
-    try:
-        cpu.use(isa)
-        for n_row, k in ((1, 7), (70, 64), (700, 300), (129, 1100)):
-            check_several(rng.normal(size=(n_row, k)), rng.normal(size=(6, k)), (1, 5, 256))
-    finally:
-        cpu.use(before)
+    cpu.use(isa)
+    for n_row, k in ((1, 7), (70, 64), (700, 300), (129, 1100)):
+        check_several(rng.normal(size=(n_row, k)), rng.normal(size=(6, k)), (1, 5, 256))
 
 
 @pytest.fixture
-def scalar():
-    before = cpu.isa()
+def scalar(own_isa):
     cpu.use("scalar")
-    yield
-    cpu.use(before)
 
 
 @pytest.mark.usefixtures("scalar")
@@ -466,16 +456,12 @@ def test_q8_0_in_two_stages_any_rows(data):
 
 
 @pytest.mark.parametrize("isa", cpu.supported())
-def test_q8_0_in_two_stages_on_every_row(isa):
+def test_q8_0_in_two_stages_on_every_row(isa, own_isa):
     rng = np.random.default_rng(11)
     rows, x = q8_0_of(rng.normal(size=(520, 1056))), rng.normal(size=(2, 1056))
     want = winners(logits(Head(rows, "q8_0"), x), 10)
-    before = cpu.isa()
-    try:
-        cpu.use(isa)
-        assert same(logits(staged_q8_0(rows), x, 10), want)
-    finally:
-        cpu.use(before)
+    cpu.use(isa)
+    assert same(logits(staged_q8_0(rows), x, 10), want)
 
 
 def test_q8_0_in_two_stages_reads_few_rows():
@@ -510,22 +496,18 @@ def test_one_list_of_kinds() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 16, 96, 513])
-def test_no_head_gives_what_it_is_given(k: int) -> None:
+def test_no_head_gives_what_it_is_given(k: int, own_isa: None) -> None:
     """As a head of identity rows does, but for the sign of zeros, and without memory."""
     rng = np.random.default_rng(7)
     x = np.concatenate([rng.normal(size=(6, k)), np.full((1, k), 1e-42), np.full((1, k), 3e38)]).astype(np.float32)
     none = fresh_head(np.zeros((3, k)), "none", 5)
     assert none.n_row == k and none.nbytes == none.allocated == none.scratch == 0 and not none.mapped
     assert placement("none", "F16", 3, k, 5) == ("none", 0, False, 0, 0, 0)
-    before = cpu.isa()
-    try:
-        for isa in cpu.supported():
-            cpu.use(isa)
-            for n_threads in (1, 2, 5):
-                assert same(logits(none, x, 0, n_threads), x) and same(logits(none, x[:1], 1, n_threads), x[:1])
-            assert same(logits(head(np.eye(k), "f32"), x), x)
-    finally:
-        cpu.use(before)
+    for isa in cpu.supported():
+        cpu.use(isa)
+        for n_threads in (1, 2, 5):
+            assert same(logits(none, x, 0, n_threads), x) and same(logits(none, x[:1], 1, n_threads), x[:1])
+        assert same(logits(head(np.eye(k), "f32"), x), x)
 
 
 # ---- in the engine --------------------------------------------------------------------------------------------------
@@ -544,12 +526,12 @@ def padded(tmp_path_factory):
     types = [5 if i in unused else 1 for i in range(14)]
     keys = {"tokenizer.ggml.tokens": value(ARR, (STR, tokens)), "tokenizer.ggml.token_type": value(ARR, (I32, types)),
             "tokenizer.ggml.merges": None, "tokenizer.chat_template": value(STR, "abcd"),
-            "tokenizer.ggml.bos_token_id": None, "tokenizer.ggml.eos_token_id": None}  # fmt: skip
+            "tokenizer.ggml.bos_token_id": None, "tokenizer.ggml.eos_token_id": None}
     folder, made = tmp_path_factory.mktemp("padded"), {}
     for name, gap in (("gaps", True), ("tail", False)):
         now = [1 if i == 5 and not gap else kind for i, kind in enumerate(types)]
         some = {} if gap else {"tokenizer.ggml.tokens": value(ARR, (STR, [*tokens[:5], "f", *tokens[6:]])),
-                               "tokenizer.ggml.token_type": value(ARR, (I32, now))}  # fmt: skip
+                               "tokenizer.ggml.token_type": value(ARR, (I32, now))}
         data = handmade.model("llama", keys={**keys, **some},
                               tensors={"token_embd.weight": ((handmade.HIDDEN, n_rows), 1, rows.tobytes()),
                                        "output.weight": None})
@@ -567,11 +549,11 @@ def test_rows_of_padding_are_never_chosen(padded, name, kind, draft):
     with edge.load(str(padded[name]), ctx=64, threads=1, head=kind, draft=draft, parallel=2) as engine:
         assert set(engine.model.unused) == forbidden
         sessions = [engine.session() for _ in range(2)]
-        for seed, temperature in enumerate((0.0, 0.7, 1.0, 100.0)):
+        for seed, temperature in enumerate((0.0, 0.7, 1.0, 5.0)):
             for asked in ({}, {"top_k": 0}, {"top_k": 3}, {"logprobs": 20, "top_k": 0}, {"regex": "[a-z\\[\\]A-Z0-9]*"},
                           {"presence_penalty": -5.0, "top_k": 0}):
                 answers = [each.complete([0, 1, 2, 0, 1], temperature=temperature, seed=seed, max_tokens=12, **asked)
-                           for each in sessions]  # fmt: skip
+                           for each in sessions]
                 for answer in answers:
                     ids = [i for piece in answer for i in piece.ids]
                     assert ids and not forbidden & set(ids), (temperature, asked)
@@ -605,20 +587,14 @@ def test_two_stage_chooses_the_same_tokens(engines, sampling):
     answers = []
     for engine in engines:
         with engine.session() as session:
-            answers.append(
-                [
-                    piece.text
-                    for text in ("Two large coffees and a tea, please.", "My name is Zorblax. What does it cost?")
-                    for piece in session.ask(text, sampling=sampling, max_tokens=40, ignore_eos=True)
-                ]
-            )
+            answers.append([
+                session.ask(text, sampling=sampling, max_tokens=40, ignore_eos=True).text
+                for text in ("Two large coffees and a tea, please.", "My name is Zorblax. What does it cost?")])
     assert answers[0] == answers[1]
 
 
 def test_winners_are_enough():
     """Penalties of any size on any recent tokens: the choice among the winners is the choice among all."""
-    from pyx.sampler import Sampler
-
     rng = np.random.default_rng(9)
     for trial in range(300):
         sampling = edge.Sampling(

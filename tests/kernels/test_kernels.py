@@ -121,11 +121,11 @@ def specification(native, once) -> str:
 
 
 @pytest.mark.parametrize(("change", "words"), [
-    (lambda made: made["C_SOURCES"]["stages"].append("a84.c"), "pyx/kernels/a84.c does not exist"),
-    (lambda made: made["C_SOURCES"].pop("page"), "no extension is linked with pyx/kernels/packed_page.c"),
-    (lambda made: made["C_SOURCES"].update(laier=["a48.c"]), "pyx/laier.pyx does not exist"),
-    (lambda made: made["ISA_FLAGS"].update({"avx3.c": ["-mavx3"]}), "pyx/kernels/avx3.c does not exist"),
-])  # fmt: skip
+    (lambda made: made["C_SOURCES"]["step/stages"].append("a84.c"), "pyx/kernels/a84.c does not exist"),
+    (lambda made: made["C_SOURCES"].pop("kv/page"), "no extension is linked with pyx/kernels/packed_page.c"),
+    (lambda made: made["C_SOURCES"].update({"step/laier": ["a48.c"]}), "pyx/step/laier.pyx does not exist"),
+    (lambda made: made["TARGETS"].update({"avx3": made["Target"]("x86_64")}), "pyx/kernels/avx3.c does not exist"),
+])
 def test_setup_names_what_is_misspelt(change: Callable[[dict[str, Any]], object], words: str) -> None:
     made = runpy.run_path(str(ROOT / "setup.py"))
     made["check_names"]()
@@ -151,6 +151,7 @@ def members(text: str, separator: str, named: bool) -> dict[str, list[str]]:
     for each in filter(None, map(str.strip, text.split(separator))):
         function = re.fullmatch(r"(.+?)\(\*(\w+)\)\((.*)\)(?: noexcept nogil)?", each, re.DOTALL)
         returned, name, given = function.groups() if function else (*re.split(r"(?<=\W)(?=\w+$)", each), "")
+        returned = returned.removeprefix("struct ")
         types = [re.sub(r"\w+$", "", part.strip()) if named else part for part in given.split(",")]
         found[name] = [re.sub(r"\s", "", part) for part in (returned, *types)]
     return found
@@ -158,7 +159,7 @@ def members(text: str, separator: str, named: bool) -> dict[str, list[str]]:
 
 def test_cython_declares_the_kernels_as_they_are() -> None:
     header = (KERNELS / "kernels.h").read_text().partition("struct kernels {")[2].partition("\n};")[0]
-    declared = (ROOT / "pyx" / "cpu.pxd").read_text().partition("struct kernels:")[2]
+    declared = (ROOT / "pyx" / "machine" / "cpu.pxd").read_text().partition("struct kernels:")[2]
     declared = re.split(r"\n(?=\S)", declared)[0]
     declared = re.sub(r"\(\n\s+", "(", re.sub(r",\n\s+", ", ", declared))
     there, here = members(re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL), ";", True), members(declared, "\n", False)
@@ -207,7 +208,7 @@ def test_a_compiler_without_avx_vnni(build, tmp_path):
     """setup.py leaves out the target that GCC 10 does not know, and says so."""
     old = tmp_path / "gcc-10"
     old.write_text('#!/bin/sh\ncase " $* " in *" -mavxvnni "*) echo "unrecognized option" >&2; exit 1;; esac\n'
-                   f'exec {compiler(MACHINE)} "$@"\n')  # fmt: skip
+                   f'exec {compiler(MACHINE)} "$@"\n')
     old.chmod(0o755)
     (tmp_path / "pyx").symlink_to(ROOT / "pyx")
     two_files = """
@@ -219,7 +220,7 @@ setuptools.setup(name="part", ext_modules=[part], cmdclass={"build_ext": made["B
                  script_args=["--quiet", "build_ext", "--inplace"])
 """
     done = subprocess.run([sys.executable, "-c", two_files, str(ROOT / "setup.py")], cwd=tmp_path, text=True,
-                          capture_output=True, env={**os.environ, "CC": str(old)})  # fmt: skip
+                          capture_output=True, env={**os.environ, "CC": str(old)})
     assert done.returncode == 0, done.stderr
     assert "bitnet-edge: this compiler does not know avxvnni; built without that target" in done.stderr.splitlines()
     own = {name: shipped(tmp_path)[name] for name in ("avxvnni.c", "dispatch.c")}
@@ -350,16 +351,15 @@ def test_foreign_targets_compile_to_nothing(tmp_path):
 
 @pytest.fixture(scope="session")
 def library(once) -> ctypes.CDLL:
-    """repack.c and dequantize.c as a shared library."""
+    """repack.c as a shared library."""
 
     def build_library(folder: Path) -> None:
         flags = [*flags_of(MACHINE, "repack.c"), "-fvisibility=default", "-fPIC", "-shared"]
-        sources = [KERNELS / "repack.c", KERNELS / "dequantize.c"]
-        subprocess.run([compiler(MACHINE), *flags, *sources, "-o", folder / "kernels.so", "-lm"], check=True)
+        built = ["-o", folder / "kernels.so", "-lm"]
+        subprocess.run([compiler(MACHINE), *flags, KERNELS / "repack.c", *built], check=True)
 
     loaded = ctypes.CDLL(str(once("library", build_library) / "kernels.so"))
     loaded.absmean.restype = ctypes.c_float
-    loaded.stored_row_bytes.restype = ctypes.c_int64
     return loaded
 
 
@@ -368,16 +368,14 @@ def pointer(array: np.ndarray) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
 
 
-def repack(library, function: str, source: np.ndarray, n_row: int, k: int, scales: bool = False):
-    """Rows of blocks as bytes [n_row][ceil(k/128)*32], and the block scales where the format has them."""
+def repack(library, function: str, source: np.ndarray, n_row: int, k: int) -> np.ndarray:
+    """Rows of blocks as bytes [n_row][ceil(k/128)*32]."""
     n_block = (k + 127) // 128
     guard = 64
     out = np.full(n_row * n_block * 32 + guard, 0xEE, np.uint8)
-    d = np.zeros(n_row * (k // 256), np.float32)
-    arguments = [pointer(source), ctypes.c_int64(n_row), ctypes.c_int64(k), pointer(out)]
-    getattr(library, function)(*arguments, *([pointer(d)] if scales else []))
+    getattr(library, function)(pointer(source), ctypes.c_int64(n_row), ctypes.c_int64(k), pointer(out))
     assert (out[-guard:] == 0xEE).all(), f"{function} wrote past its end"
-    return out[:-guard].reshape(n_row, -1), d
+    return out[:-guard].reshape(n_row, -1)
 
 
 def blocks(weights: np.ndarray) -> np.ndarray:
@@ -405,34 +403,29 @@ def golden() -> dict:
 
 
 @pytest.mark.parametrize(
-    ("function", "vector", "scales"),
+    ("function", "vector"),
     [
-        ("repack_i2s_128", "I2_S_128", False),
-        ("repack_i2s_64", "I2_S_64_arm", False),
-        ("repack_i2s_1x4", "I2_S_1x4", False),
-        ("repack_hf", "HF_packed_uint8", False),
-        ("repack_tq1_0", "TQ1_0", True),
-        ("repack_tq2_0", "TQ2_0", True),
+        ("repack_i2s_128", "I2_S_128"), ("repack_i2s_64", "I2_S_64_arm"), ("repack_i2s_1x4", "I2_S_1x4"),
+        ("repack_hf", "HF_packed_uint8"),
     ],
 )
-def test_repack_golden(library, golden, function, vector, scales):
+def test_repack_golden(library, golden, function, vector):
     """The stored bytes of each format become the same rows of blocks, which are the I2_S 128 bytes."""
     n_row, k = golden["M"], golden["K"]
     source = np.frombuffer(bytes.fromhex(golden["vectors"][vector]["hex"]), np.uint8).copy()
-    out, d = repack(library, function, source, n_row, k, scales)
+    out = repack(library, function, source, n_row, k)
     want = bytes.fromhex(golden["vectors"]["I2_S_128"]["hex"])[: n_row * k // 4]
     assert out.tobytes() == want
-    assert not scales or (d == np.float32(golden["scale_f32"])).all()
 
 
 def test_repack_i8_and_back(library, golden):
     n_row, k = golden["M"], golden["K"]
     weights = np.array(golden["ternary_row_major"], np.int8)
-    out, _ = repack(library, "repack_i8", weights, n_row, k)
+    out = repack(library, "repack_i8", weights, n_row, k)
     assert out.tobytes() == bytes.fromhex(golden["vectors"]["I2_S_128"]["hex"])[: n_row * k // 4]
     for n_row, k in [(1, 1), (3, 127), (2, 128), (5, 129), (4, 5460)]:
         weights = ternary(np.random.default_rng(k), n_row, k)
-        out, _ = repack(library, "repack_i8", weights, n_row, k)
+        out = repack(library, "repack_i8", weights, n_row, k)
         assert (out == blocks(weights)).all()
         back, codes = np.zeros_like(weights), out.copy()
         library.unpack_i8(pointer(codes), ctypes.c_int64(n_row), ctypes.c_int64(k), pointer(back))
@@ -446,15 +439,15 @@ def test_repack_ragged(library, n_row, k):
         n_row *= 128 // np.gcd(n_row * k, 128)
     weights = ternary(np.random.default_rng(k), int(n_row), k)
     want = blocks(weights)
-    assert (repack(library, "repack_i2s_128", stream(weights, 32), n_row, k)[0] == want).all()
-    assert (repack(library, "repack_i2s_64", stream(weights, 16), n_row, k)[0] == want).all()
+    assert (repack(library, "repack_i2s_128", stream(weights, 32), n_row, k) == want).all()
+    assert (repack(library, "repack_i2s_64", stream(weights, 16), n_row, k) == want).all()
     codes = (weights + 1).astype(np.uint8)
     quads = codes.reshape(-1, 4, k)
     packed = quads[:, 0] << 6 | quads[:, 1] << 4 | quads[:, 2] << 2 | quads[:, 3]
-    assert (repack(library, "repack_i2s_1x4", np.ascontiguousarray(packed), n_row, k)[0] == want).all()
+    assert (repack(library, "repack_i2s_1x4", np.ascontiguousarray(packed), n_row, k) == want).all()
     far = codes.reshape(4, -1, k)
     packed = far[0] | far[1] << 2 | far[2] << 4 | far[3] << 6
-    assert (repack(library, "repack_hf", np.ascontiguousarray(packed), n_row, k)[0] == want).all()
+    assert (repack(library, "repack_hf", np.ascontiguousarray(packed), n_row, k) == want).all()
 
 
 def test_repack_cut_stream(library):
@@ -464,27 +457,10 @@ def test_repack_cut_stream(library):
     flat = np.zeros(896, np.int8)
     flat[:800] = weights.reshape(-1)
     source = stream(flat, 32)[:200].copy()
-    out, _ = repack(library, "repack_i2s_128", source, n_row, k)
+    out = repack(library, "repack_i2s_128", source, n_row, k)
     last = np.arange(800) >= 768
     lost = last & (np.arange(800) % 32 >= 8)
     assert (out == blocks(np.where(lost, 0, weights.reshape(-1)).reshape(n_row, k).astype(np.int8))).all()
-
-
-@pytest.mark.parametrize(("function", "name"), [("repack_tq1_0", "TQ1_0"), ("repack_tq2_0", "TQ2_0")])
-def test_repack_tq_against_gguf(library, function, name):
-    """Random blocks through gguf-py's quantiser; each block has its own scale, one is all zero."""
-    gguf = pytest.importorskip("gguf", reason="needs the gguf package (dev dependency)")
-    rng = np.random.default_rng(5)
-    weights = ternary(rng, 6, 1024)
-    weights[2, 256:512] = 0
-    scale = np.repeat(rng.uniform(0.01, 2.0, (6, 4)).astype(np.float16).astype(np.float32), 256, axis=1)
-    kind = gguf.GGMLQuantizationType[name]
-    source = np.ascontiguousarray(gguf.quants.quantize(weights * scale, kind).view(np.uint8))
-    out, d = repack(library, function, source, 6, 1024, scales=True)
-    assert (out == blocks(weights)).all()
-    want = scale[:, ::256].copy()
-    want[2, 1] = 0.0
-    assert (d.reshape(6, 4) == want).all()
 
 
 @pytest.mark.parametrize(("n_row", "k"), [(1, 1), (3, 100), (4, 128), (7, 333)])
@@ -503,50 +479,3 @@ def test_absmean(library, n_row, k):
         assert abs(scale - want) <= np.spacing(want)
         rounded = np.clip(np.rint(weights * (np.float32(1) / np.float32(scale))), -1, 1).astype(np.int8)
         assert (codes == blocks(rounded)).all()
-
-
-# ---- tables ----------------------------------------------------------------------------------------------------------
-
-#: place in enum stored_type -> name, elements and bytes of a block; those between are ternary
-TABLES = {
-    0: ("F32", 1, 4),
-    1: ("F16", 1, 2),
-    2: ("BF16", 1, 2),
-    3: ("Q8_0", 32, 34),
-    4: ("Q6_K", 256, 210),
-    5: ("Q4_0", 32, 18),
-    6: ("Q4_K", 256, 144),
-    10: ("Q4_1", 32, 20),
-    11: ("Q5_0", 32, 22),
-    12: ("Q5_1", 32, 24),
-    13: ("Q5_K", 256, 176),
-}
-
-
-@pytest.mark.parametrize("kind", TABLES, ids=[name for name, _, _ in TABLES.values()])
-def test_dequantize_against_gguf(library, kind):
-    """Random bytes, so every code, sub-scale, denormal and infinity occurs; equal bits, NaN where gguf has NaN."""
-    gguf = pytest.importorskip("gguf", reason="needs the gguf package (dev dependency)")
-    name, elements, size = TABLES[kind]
-    k = 1024
-    rows = np.random.default_rng(kind).integers(0, 256, (64, k // elements * size), dtype=np.uint8)
-    if name in ("F32", "F16"):
-        want = rows.view(np.float32 if name == "F32" else np.float16).astype(np.float32)
-    else:
-        with np.errstate(all="ignore"):
-            want = gguf.quants.dequantize(rows, gguf.GGMLQuantizationType[name]).astype(np.float32)
-    got = np.zeros((64, k), np.float32)
-    for i, row in enumerate(rows):
-        library.dequantize_row(kind, pointer(row), ctypes.c_int64(0), ctypes.c_int64(k), pointer(got[i]))
-    nan = np.isnan(want)
-    assert 0 < (~nan).mean() <= 1 and (np.isnan(got) == nan).all()
-    assert (got.view(np.uint32)[~nan] == want.view(np.uint32)[~nan]).all()
-
-
-def test_table_row_bytes(library):
-    for kind, (_, elements, size) in TABLES.items():
-        assert library.stored_row_bytes(kind, ctypes.c_int64(elements * 7)) == size * 7
-        if elements > 1:
-            assert library.stored_row_bytes(kind, ctypes.c_int64(elements + 1)) == -1
-    assert library.stored_row_bytes(1000, ctypes.c_int64(256)) == -1
-    assert library.stored_row_bytes(-1, ctypes.c_int64(256)) == -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import threading
 import tracemalloc
 
@@ -11,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyx.attention import attention
-from pyx.kv import KVCache
-from pyx.pool import PagePool
+from pyx.kv.cache import KVCache
+from pyx.kv.pool import PagePool
+from pyx.layers.attention import attention
+from tests.at_once import at_once
 from tests.oracles.attention import PAGE, attend
-from tests.streams import Stream
+from tests.streams import Stream, restored
 
 TYPES = ("f32", "f16", "int8")
 
@@ -161,16 +163,8 @@ def test_two_threads_two_sessions_one_beginning():
         first = KVCache(1, 2, 32, n, "int8", 100, 4)
         streams[0].run(first, [150])
         caches = [first, first.fork()]
-        found: list[bytes] = [b"", b""]
-
-        def go(i: int, cache: KVCache, found: list[bytes] = found) -> None:
-            found[i] = streams[i].run(cache, [1] * (n - 150), n_threads=2).tobytes()
-
-        threads = [threading.Thread(target=go, args=(i, cache)) for i, cache in enumerate(caches)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        found = at_once(lambda each: each[0].run(each[1], [1] * (n - 150), n_threads=2).tobytes(),
+                        zip(streams, caches, strict=True))
         assert found == [out[:, 150:].tobytes() for out in alone]
 
 
@@ -320,19 +314,7 @@ def test_heavy_hitters_crop_fork_and_files(data):
     alone = s.run(KVCache(*plan, policy="heavy"), [n])
     cache = KVCache(*plan, policy="heavy")
     s.run(cache, [cut])
-    copy = KVCache(*plan, policy="heavy")
-    chunks = iter([bytes(piece) for piece in cache.dump()])
-    rest = bytearray().join(chunks)
-    assert len(rest) == cache.dump_bytes(*cache.counters)
-    at = 0
-
-    def fill(view: memoryview) -> None:
-        nonlocal at
-        view[:] = rest[at : at + len(view)]
-        at += len(view)
-
-    copy.restore(*cache.counters, fill)
-    for each in (cache.fork(), copy):
+    for each in (cache.fork(), restored(KVCache(*plan, policy="heavy"), cache)):
         left = each.crop(data.draw(st.integers(0, cut)))
         assert left <= cut
         assert s.run(each, [n - left]).tobytes() == alone[:, left:].tobytes()
@@ -349,14 +331,10 @@ def test_forged_page_numbers_are_refused(change):
         table.view(np.float32)[entries + 1] = np.nan
     else:
         table[{"order": 2, "beyond": entries - 2, "sink": 0}[change]] = {"order": 1, "beyond": 12, "sink": 5}[change]
-    data = iter([table.tobytes(), *pieces[1:]])
-
-    def fill(view: memoryview) -> None:
-        view[:] = next(data)
-
+    data = io.BytesIO(b"".join([table.tobytes(), *pieces[1:]]))
     other = KVCache(1, 1, 32, 400, "int8", 100, 4, policy="heavy")
     with pytest.raises(ValueError, match="no cache of this plan"):
-        other.restore(*cache.counters, fill)
+        other.restore(*cache.counters, data.readinto)
     assert other.n_tokens == 0 and other.stats["pages"] == 0
 
 

@@ -36,7 +36,7 @@ def at(module, name):
 GUARDED = CUT + """
 import edge
 from edge.errors import InvalidFile
-from pyx.memory import guard
+from pyx.machine.memory import guard
 guard()
 """
 COMMAND = "\nfrom edge.cli.main import main\nmain()"
@@ -88,20 +88,19 @@ def test_a_model_file_that_is_cut_is_told_in_one_line(path):
 #: command -> where in it the file is cut
 COMMANDS = {
     "run -q -m PATH -n 4 hello": ("edge.model.weights", "build"),
-    "convert -q PATH OUT": ("edge.model.reading", "settle"),
+    "convert -q PATH OUT": ("edge.model.interpretation", "interpreted"),
     "embed -q -m PATH hello": ("edge.model.weights", "build"),
-    "model check -q PATH": ("edge.model.reading", "faults"),
+    "model check -q PATH": ("edge.model.interpretation", "faults"),
     "model show -q PATH": ("edge.cli.model", "_read"),
     "fit -q PATH": ("edge.tools.fit", "arrange"),
     "tokens count -q -m PATH hello": ("edge.prompt.tokenizer.byte_level", "build"),
-    "lab ppl -q -m PATH -f TEXT": ("edge.tools.lab.evaluate", "perplexity"),
-    "bench -q -m PATH -n 2 -d 4": ("edge.tools.bench", "read_rate"),
+    "bench -q -m PATH -n 2 -d 4": ("edge.tools.bench", "measure"),
     "kv plan -q PATH": ("edge.formats.gguf", "Checkpoint"),
 }
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_every_command_tells_it(path, tmp_path, words):
+def test_every_command_reports_it(path, tmp_path, words):
     text = tmp_path / "text"
     text.write_text("It was a bright cold day in April, and the clocks were striking thirteen. " * 30)
     places = {"PATH": path, "OUT": tmp_path / "out.gguf", "TEXT": text}
@@ -194,10 +193,11 @@ for act in (lambda: session.ask("Hello", max_tokens=4).text, lambda: session.sav
 
 def test_other_bus_errors_end_the_process_as_before(tmp_path):
     code = (
-        "import mmap, sys; from pyx.memory import guard; guard(); f = open(sys.argv[1], 'w+b'); f.write(bytes(8192));"
+        "import mmap, sys; from pyx.machine.memory import guard; guard(); "
+        "f = open(sys.argv[1], 'w+b'); f.write(bytes(8192));"
         "f.flush(); m = mmap.mmap(f.fileno(), 8192); f.truncate(0); m[5000]")
     assert python(code, tmp_path / "f").returncode == -signal.SIGBUS
-    assert python("import os; from pyx.memory import guard; guard(); os.kill(os.getpid(), 7)").returncode == -7
+    assert python("import os; from pyx.machine.memory import guard; guard(); os.kill(os.getpid(), 7)").returncode == -7
 
 
 def test_the_handler_that_was_there_gets_other_bus_errors(path):
@@ -231,7 +231,7 @@ import os, sys
 from concurrent.futures import ThreadPoolExecutor
 from edge.errors import InvalidFile
 from edge.formats.mapped import map_file
-from pyx.memory import guard
+from pyx.machine.memory import guard
 guard()
 SIZE = 1 << 20
 wrong = []

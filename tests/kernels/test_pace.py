@@ -1,4 +1,7 @@
-"""How many threads a step takes (pyx.pace), on a made-up machine with a clock of its own: real load plays no part."""
+"""How many threads a step takes (pyx.machine.pace), on a made-up machine with a clock of its own.
+
+Real load plays no part.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import pytest
 
 from edge.formats import open_checkpoint
 from edge.model.weights import build
-from pyx.pace import Pace
+from pyx.machine.pace import Pace
 from tests.kernels.test_transformer import TINY, layout_of, logits
 
 SLICE = 4_000_000  # nanoseconds for which a busy machine takes a core away
@@ -70,7 +73,7 @@ def test_an_idle_machine_is_left_alone(cores):
 
 @pytest.mark.parametrize("work", [150_000, 2_000_000, 80_000_000])
 @pytest.mark.parametrize(("cores", "busy"), [(2, 1), (2, 2), (4, 1), (4, 2), (4, 4), (8, 3)])
-def test_beside_other_programs_the_choice_reaches_the_best_fixed_number(cores, busy, work):
+def test_while_other_programs_run_the_choice_reaches_the_best_fixed_number(cores, busy, work):
     machine, pace = Machine(cores, work), Pace(cores)
     seconds = 4.0 if work < 10_000_000 else 40.0
     machine.run(pace, 1.0)
@@ -137,7 +140,7 @@ class Large(Machine):
     before it, since the system gives the others their turn first.
     """
 
-    MEAN = {1: 45e6, 2: 61e6}  # nanoseconds, measured with 2B-4T beside two loops
+    MEAN = {1: 45e6, 2: 61e6}  # nanoseconds, measured with 2B-4T while two loops ran
     before = 2
 
     def step(self, pace: Pace, n_row: int = 1) -> int:

@@ -15,15 +15,17 @@ import pytest
 
 from edge.config import ModelConfig
 from edge.errors import InvalidFile
-from edge.formats import gguf, open_checkpoint
-from edge.formats.checkpoint import PLANE_TYPES
+from edge.formats import gguf_writer, open_checkpoint
+from edge.formats.gguf_writer import Entry
 from edge.model import plan
 from edge.model.weights import build
-from pyx.memory import Arena
-from pyx.ternary import TernaryMatrix, pack_planes
+from edge.registry.encodings import PLANE_TYPES
+from pyx.machine.memory import Arena
+from pyx.weights.ternary import TernaryMatrix, pack_planes
 from tests.configs import uniform
 from tests.kernels.test_transformer import logits
 from tests.oracles import family
+from tests.oracles.packings import plane_panels, rounded
 
 IDS = [1, 5, 77, 200, 3, 9, 150, 42]
 GROUPS = (32, 64, 128)
@@ -42,39 +44,14 @@ def summed(codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
     return (codes * np.repeat(scales.astype(np.float64), codes.shape[2] // scales.shape[2], axis=2)).sum(0)
 
 
-def laid_out(codes: np.ndarray, scales: np.ndarray, group: int) -> bytes:
-    """The tensor as kernels.h says of panel_matmul: [panel][group][plane], half d[64], codes [step][16][4]."""
-    n_plane, n_row, k = codes.shape
-    pad = -n_row % 64
-    q = np.concatenate([codes + 1, np.zeros((n_plane, pad, k))], 1).astype(np.uint8)
-    d = np.concatenate([scales, np.zeros((n_plane, pad, k // group))], 1).astype("<f2")
-    q = q.reshape(n_plane, -1, 4, 16, k // group, group)  # [plane][panel][f][lane][group][element]
-    if group == 128:  # element 4p + f stands at 32f + p
-        q = q.reshape(*q.shape[:-1], 32, 4).swapaxes(-1, -2).reshape(q.shape)
-    q = q.reshape(*q.shape[:-1], group // 4, 4)
-    packed = (q << np.array([0, 2, 4, 6], np.uint8)[:, None, None, None, None]).sum(2).astype(np.uint8)
-    packed = packed.transpose(1, 3, 0, 4, 2, 5)  # [panel][group][plane][step][lane][4]
-    halves = np.ascontiguousarray(d.reshape(n_plane, -1, 64, k // group).transpose(1, 3, 0, 2))
-    whole = [halves.view(np.uint8), packed.reshape(*packed.shape[:3], -1)]
-    return np.concatenate(whole, -1).tobytes()
-
-
-def rounded(x: np.ndarray, group: int) -> np.ndarray:
-    """x [n][k] as int8 with a scale for each group gives it back, float64."""
-    parts = x.reshape(len(x), -1, group)
-    most = np.abs(parts).max(-1, keepdims=True)
-    codes = np.clip(np.round(parts * (np.float32(127) / np.maximum(most, np.float32(1e-30)))), -127, 127)
-    return (codes.astype(np.float64) * (most / np.float32(127))).reshape(x.shape)
-
-
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("n_plane", [1, 2, 3, 4])
 def test_a_sum_of_planes(group, n_plane):
-    """In place, copied, alone and in company: the sum of the planes times the rounded vectors, the same bits."""
+    """In place, copied, alone and in a batch: the sum of the planes times the rounded vectors, the same bits."""
     k = 5 * group if group == 128 else 320
     codes, scales = drawn(n_plane, 70, k, group)
     data = pack_planes(codes, scales, n_plane, 70, k, group)
-    assert data == laid_out(codes, scales, group)
+    assert data == plane_panels(codes, scales, group)
     matrix = TernaryMatrix.pack(PLANE_TYPES[group], data, 70, k, planes=n_plane)
     assert (matrix.mapped, matrix.n_plane, matrix.group, matrix.k) == (True, n_plane, group, k)
     assert matrix.code_bytes == matrix.nbytes == matrix.room == len(data)
@@ -104,7 +81,7 @@ def test_one_plane_of_128_is_what_it_was():
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_a_factor_beside_the_scales_of_planes(group):
+def test_a_factor_in_addition_to_the_scales_of_planes(group):
     codes, scales = drawn(2, 7, 256, group)
     data = pack_planes(codes, scales, 2, 7, 256, group)
     matrix = TernaryMatrix.pack(PLANE_TYPES[group], data, 7, 256, scale=0.5, planes=2)
@@ -120,7 +97,7 @@ def test_planes_that_are_refused():
         (5, 0, "32, 64 or 128"), (4, 32, "int8 codes"), (0, codes * 2, "code"), (1, -scales - 1, "scale"),
         (0, codes.astype(np.float32), "int8 codes"), (1, scales * np.float32("nan"), "scale"),
         (1, scales + np.float32(65520), "scale"), (1, scales.astype(np.float64), "float32 scales"),
-    ):  # fmt: skip
+    ):
         given = list(good)
         given[at] = value
         with pytest.raises(ValueError, match=match) as caught:
@@ -131,7 +108,7 @@ def test_planes_that_are_refused():
         ("TP32_R64", 64, 1, "takes"), ("TP32_R64", 64, 3, "takes"), ("TP32_R64", 64, 0, "1 to 4"),
         ("TP32_R64", 64, 5, "1 to 4"), ("TP32_R64", 48, 2, "multiple of 32"), ("TP64_R64", 96, 1, "multiple of 64"),
         ("I8", 64, 2, "holds no planes"), ("PQ2_0", 128, 2, "holds no planes"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ValueError, match=match):
             TernaryMatrix.pack(type_, data, 3, k, planes=planes)
     for bad in (float("nan"), float("inf"), float("-inf")):
@@ -155,7 +132,7 @@ SHAPES = {
     "attn_q": ("hidden", "hidden"), "attn_k": ("kv", "hidden"), "attn_v": ("kv", "hidden"),
     "attn_output": ("hidden", "hidden"), "ffn_gate": ("ffn", "hidden"), "ffn_up": ("ffn", "hidden"),
     "ffn_down": ("hidden", "ffn"),
-}  # fmt: skip
+}
 N_VOCAB = 256
 
 
@@ -171,11 +148,11 @@ def model_file(path: Path, group: int, **changed: object) -> dict[str, np.ndarra
 
     def vector(name: str) -> None:
         floats[name] = (1 + 0.1 * rng.normal(size=width["hidden"])).astype(np.float32)
-        entries.append(gguf.Entry(name, "F32", floats[name].shape, floats[name].tobytes()))
+        entries.append(Entry(name, "F32", floats[name].shape, floats[name].tobytes()))
 
     table = rng.normal(size=(N_VOCAB, width["hidden"])).astype(np.float16)
     floats["token_embd.weight"] = table.astype(np.float64)
-    entries.append(gguf.Entry("token_embd.weight", "F16", table.shape, table.tobytes()))
+    entries.append(Entry("token_embd.weight", "F16", table.shape, table.tobytes()))
     for i in range(2):
         vector(f"blk.{i}.attn_norm.weight")
         vector(f"blk.{i}.ffn_norm.weight")
@@ -184,7 +161,7 @@ def model_file(path: Path, group: int, **changed: object) -> dict[str, np.ndarra
             codes, scales = drawn(n_plane, rows, k, group, seed=10 * i + number)
             key = f"blk.{i}.{name}.weight"
             floats[key] = summed(codes, scales)
-            entries.append(gguf.Entry(
+            entries.append(Entry(
                 key, PLANE_TYPES[group], (rows, k * n_plane), pack_planes(codes, scales, n_plane, rows, k, group)))
     vector("output_norm.weight")
     keys = {
@@ -192,10 +169,10 @@ def model_file(path: Path, group: int, **changed: object) -> dict[str, np.ndarra
         "llama.block_count": 2, "llama.feed_forward_length": width["ffn"], "llama.attention.head_count": 4,
         "llama.attention.head_count_kv": 2, "llama.attention.layer_norm_rms_epsilon": 1e-5,
         "llama.rope.freq_base": 1e5, "tokenizer.ggml.model": "no_vocab", "bitnet-edge.planes.group": group,
-    }  # fmt: skip
+    }
     replaced = {entry.name: entry for entry in changed.get("tensors", ())}
     keys = {key: value for key, value in (keys | changed.get("keys", {})).items() if value is not None}
-    gguf.write(path, keys, [replaced.get(entry.name, entry) for entry in entries])
+    gguf_writer.write(path, keys, [replaced.get(entry.name, entry) for entry in entries])
     return floats
 
 
@@ -212,7 +189,7 @@ def test_a_model_of_planes_against_numpy(tmp_path, group):
     assert difference.max() <= 1e-2 and np.median(difference) <= 1e-5
     assert model.weight_bytes_allocated == 0
     stored = sum(len(tensor.data) for name, tensor in checkpoint.tensors.items()
-                 if tensor.type == PLANE_TYPES[group] and name.startswith("blk."))  # fmt: skip
+                 if tensor.type == PLANE_TYPES[group] and name.startswith("blk."))
     assert model.weight_bytes == stored
     for weights in ("map", "huge"):
         planned = plan.expect(checkpoint, "f32", weights)
@@ -249,36 +226,36 @@ HOSTILE = {
     "no group": ({"keys": {"bitnet-edge.planes.group": None}}, "does not say that its matrices are sums of planes"),
     "other activations": ({"keys": {"llama.activation_quantization": "int8-64"}}, "int8-64"),
     "five planes": (
-        {"tensors": [gguf.Entry("blk.1.attn_k.weight", "TP32_R64", (96, 192 * 4 + 192),
+        {"tensors": [Entry("blk.1.attn_k.weight", "TP32_R64", (96, 192 * 4 + 192),
                                 lambda: (planes_of(3, 96, 320, 32),))]}, "1 to 4 planes"),
     "half a plane": (
-        {"tensors": [gguf.Entry("blk.1.attn_k.weight", "TP32_R64", (96, 96), lambda: (planes_of(1, 96, 96, 32),))]},
+        {"tensors": [Entry("blk.1.attn_k.weight", "TP32_R64", (96, 96), lambda: (planes_of(1, 96, 96, 32),))]},
         "1 to 4 planes"),
     "one and a half": (
-        {"tensors": [gguf.Entry("blk.1.attn_k.weight", "TP32_R64", (96, 288), lambda: (planes_of(1, 96, 288, 32),))]},
+        {"tensors": [Entry("blk.1.attn_k.weight", "TP32_R64", (96, 288), lambda: (planes_of(1, 96, 288, 32),))]},
         "1 to 4 planes"),
     "fewer rows": (
-        {"tensors": [gguf.Entry("blk.1.attn_k.weight", "TP32_R64", (64, 192), lambda: (planes_of(1, 64, 192, 32),))]},
+        {"tensors": [Entry("blk.1.attn_k.weight", "TP32_R64", (64, 192), lambda: (planes_of(1, 64, 192, 32),))]},
         "1 to 4 planes"),
     "mixed groups": (
-        {"tensors": [gguf.Entry("blk.1.attn_k.weight", "TP64_R64", (96, 192), lambda: (planes_of(1, 96, 192, 64),))]},
+        {"tensors": [Entry("blk.1.attn_k.weight", "TP64_R64", (96, 192), lambda: (planes_of(1, 96, 192, 64),))]},
         "blk.1.attn_k.weight is stored as TP64_R64"),
     "a float matrix": (
-        {"tensors": [gguf.Entry("blk.1.attn_k.weight", "F16", (96, 192), bytes(2 * 96 * 192))]},
+        {"tensors": [Entry("blk.1.attn_k.weight", "F16", (96, 192), bytes(2 * 96 * 192))]},
         "blk.1.attn_k.weight is stored as F16"),
     "a ternary embedding": (
-        {"tensors": [gguf.Entry("token_embd.weight", "TP32_R64", (N_VOCAB, 192),
+        {"tensors": [Entry("token_embd.weight", "TP32_R64", (N_VOCAB, 192),
                                 lambda: (planes_of(1, N_VOCAB, 192, 32),))]},
         "token_embd.weight is stored as TP32_R64"),
     "NaN at the beginning": (
-        {"tensors": [gguf.Entry("blk.0.attn_q.weight", "TP32_R64", (192, 192),
+        {"tensors": [Entry("blk.0.attn_q.weight", "TP32_R64", (192, 192),
                                 lambda: (struct.pack("<e", float("nan")) + planes_of(1, 192, 192, 32)[2:],))]},
         "blk.0.attn_q.weight has block scale nan"),
     "infinity at the end": (
-        {"tensors": [gguf.Entry("blk.0.attn_q.weight", "TP32_R64", (192, 192), lambda: (
+        {"tensors": [Entry("blk.0.attn_q.weight", "TP32_R64", (192, 192), lambda: (
             planes_of(1, 192, 192, 32)[:-640], struct.pack("<e", float("inf")), planes_of(1, 192, 192, 32)[-638:]))]},
         "blk.0.attn_q.weight: a block scale is not a finite"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -292,10 +269,10 @@ def test_files_of_planes_that_are_refused(tmp_path, name):
 
 def test_columns_that_do_not_fill_groups(tmp_path):
     """A width of 192 is no multiple of 128."""
-    tensors = [gguf.Entry(f"blk.{i}.{name}.weight", "PQ2_0_R64", (rows, 384), lambda rows=rows: (
+    tensors = [Entry(f"blk.{i}.{name}.weight", "PQ2_0_R64", (rows, 384), lambda rows=rows: (
         planes_of(1, rows, 384, 128),)) for i in range(2) for name, rows in (
             ("attn_q", 192), ("attn_k", 96), ("attn_v", 96), ("attn_output", 192), ("ffn_gate", 384),
-            ("ffn_up", 384), ("ffn_down", 192))]  # fmt: skip
+            ("ffn_up", 384), ("ffn_down", 192))]
     model_file(tmp_path / "m.gguf", 32, tensors=tensors, keys={"bitnet-edge.planes.group": 128})
     with pytest.raises(InvalidFile, match="192 columns, not a multiple of 128"):
         open_checkpoint(tmp_path / "m.gguf")

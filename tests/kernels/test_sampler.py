@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from array import array
 
 import numpy as np
@@ -10,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyx.tokens.sampler import Sampler
+from tests.at_once import at_once
 from tests.oracles import sampling as oracle
-
-sampler = pytest.importorskip("pyx.sampler", reason="needs the compiled floor (python setup.py build_ext --inplace)")
-Sampler = sampler.Sampler
 
 LLAMA3_VOCAB = 128256
 
@@ -57,10 +55,7 @@ def test_unused_rows_are_never_chosen():
 def test_splitmix64_and_xoshiro_match_published_values():
     # splitmix64 of seed 1234567: the values everybody prints (Rosetta Code, "Pseudo-random numbers/Splitmix64").
     assert Sampler(2, 1234567).state == (
-        6457827717110365317,
-        3203168211198807973,
-        9817491932198370423,
-        4593380528125082431,
+        6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431,
     )
     # xoshiro256** from state 1, 2, 3, 4: first outputs 11520, 0, 1509978240, 1215971899390074240 (Rust rand_xoshiro).
     s = Sampler(2)
@@ -283,17 +278,8 @@ def test_buffers_that_are_not_arrays_work():
 
 
 def test_samplers_in_two_threads_do_not_disturb_each_other():
-    results: dict[int, list[int]] = {}
-
-    def work(seed: int) -> None:
+    def work(seed: int) -> list[int]:
         s, logits = Sampler(LLAMA3_VOCAB, seed), random_row(LLAMA3_VOCAB, 4)
-        results[seed] = [s.sample(logits, 1.0, 40) for _ in range(20)]
+        return [s.sample(logits, 1.0, 40) for _ in range(20)]
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 2)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    for seed, ids in results.items():
-        s, logits = Sampler(LLAMA3_VOCAB, seed), random_row(LLAMA3_VOCAB, 4)
-        assert ids == [s.sample(logits, 1.0, 40) for _ in range(20)]
+    assert at_once(work, (1, 2)) == [work(1), work(2)]

@@ -15,9 +15,9 @@ import edge
 from edge.cache.config import KVConfig
 from edge.errors import UsageError
 from edge.sampling import Sampling
-from pyx.kv import KVCache
-from pyx.pool import PagePool
-from tests.streams import Stream
+from pyx.kv.cache import KVCache
+from pyx.kv.pool import PagePool
+from tests.streams import Stream, dumped, restored
 
 SHAPE, LENGTH = (2, 2, 8), 900
 STREAM, OTHER = (Stream(LENGTH, 4, 2, 8, seed=seed, n_layer=2) for seed in (21, 22))
@@ -35,10 +35,6 @@ def make(folder, kv_type="int8", plan="window", nbytes=ROOM, **more):
     return KVCache(*SHAPE, LENGTH, kv_type, spill=folder and (str(folder), nbytes), **PLANS[plan], **more)
 
 
-def dumped(cache):
-    return b"".join(cache.dump())
-
-
 def page_bytes(cache):
     """Bytes of one page of every head."""
     return 4 * len(cache.page(0, 1, cache.held(0, 1)[1])[0])
@@ -54,16 +50,7 @@ def test_back_as_if_never_gone_further(tmp_path, plan, kv_type):
         assert wanted - 31 <= kept <= wanted
         fresh = make(None, kv_type, plan)
         STREAM.run(fresh, [kept])
-        stored, copy = memoryview(dumped(cache)), make(None, kv_type, plan)
-        assert len(stored) == cache.dump_bytes(*cache.counters)
-        at = 0
-
-        def fill(view, stored=stored):
-            nonlocal at
-            view[:] = stored[at : at + len(view)]
-            at += len(view)
-
-        copy.restore(*cache.counters, fill)
+        copy = restored(make(None, kv_type, plan), cache)
         for each in (cache, copy):  # another text from here on, long enough to push pages out again
             assert OTHER.run(each, [160, 3]).tobytes() == OTHER.run(fresh.fork(), [160, 3]).tobytes()
         assert cache.crop(kept) >= kept - 31  # and back once more, for the next round
@@ -130,7 +117,7 @@ def test_no_file_before_a_page_leaves_and_none_behind(tmp_path):
 
 def test_killed(tmp_path):
     code = (
-        "import array, sys, time; from pyx.kv import KVCache; from pyx.attention import attention\n"
+        "import array, sys, time; from pyx.kv.cache import KVCache; from pyx.layers.attention import attention\n"
         f"cache = KVCache(1, 1, 8, 900, 'int8', 40, 4, spill=({str(tmp_path)!r}, 1 << 20))\n"
         "attention(cache, 0, *[array.array('f', bytes(4 * 8 * 400))] * 3)\n"
         "assert cache.spill.written; print('on', flush=True); time.sleep(60)"
@@ -212,7 +199,7 @@ def talk(engine, before_undo=lambda session: None):
     for _ in range(8):
         session.undo()
     answer = "".join(piece.text for piece in session.ask("A tea, then.", sampling=GREEDY, max_tokens=24))
-    return answer, session.usage, session.offload_error
+    return answer, session.outcome.usage, session.offload_error
 
 
 def test_undo_in_a_long_talk(tmp_path, bundled_model):
@@ -234,7 +221,7 @@ def test_undo_in_a_long_talk(tmp_path, bundled_model):
 def test_what_is_refused(tmp_path):
     for wrong in ({"kv_offload": str(tmp_path / "none")}, {"kv_offload": __file__},
                   {"kv_offload": str(tmp_path), "kv_policy": "heavy"},
-                  {"kv_offload_size": "much"}):  # fmt: skip
+                  {"kv_offload_size": "much"}):
         with pytest.raises(UsageError, match="kv_offload"):
             KVConfig(**wrong)
     with pytest.raises(UsageError, match="32 tokens of this model need"):

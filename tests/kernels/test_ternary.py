@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyx.stored_rows import StoredRows
-from pyx.ternary import TernaryMatrix
+from pyx.weights.stored_rows import StoredRows
+from pyx.weights.ternary import TernaryMatrix
+from tests.oracles.packings import iq2_bn_r4, stq1_0, tq2_0
 
 
 def random_weights(n_row: int, k: int, seed: int = 0) -> np.ndarray:
@@ -67,11 +68,9 @@ def test_a_matrix_i2s_cannot_hold_is_refused():
         TernaryMatrix.pack("I2_S", bytes(2400 // 4) + struct.pack("<f", 1) + bytes(28), 12, 200)
 
 
-def test_golden_bytes(root):
-    path = root / "tests" / "vectors" / "pack_vectors.json"
-    if not path.exists():
-        path = root.parent / "shared" / "data" / "pack_vectors.json"
-    vectors = json.loads(path.read_text())
+def test_golden_bytes():
+    """tests/vectors/pack_vectors.json: an 8 x 256 matrix in the packings of other programs."""
+    vectors = json.loads((Path(__file__).resolve().parents[1] / "vectors" / "pack_vectors.json").read_text())
     w = np.array(vectors["ternary_row_major"], np.int8).reshape(8, 256)
     for name, type_, layout in GOLDEN:
         data = bytes.fromhex(vectors["vectors"][name]["hex"])
@@ -83,12 +82,9 @@ def test_golden_bytes(root):
 
 #: (name of the vector, type, layout)
 GOLDEN = [
-    ("I2_S_128", "I2_S", "128"),
-    ("I2_S_64_arm", "I2_S", "64"),
-    ("I2_S_1x4", "I2_S", "1x4"),
-    ("TQ1_0", "TQ1_0", "128"),
-    ("TQ2_0", "TQ2_0", "128"),
-    ("HF_packed_uint8", "HF_U8", "128"),
+    ("I2_S_128", "I2_S", "128"), ("I2_S_64_arm", "I2_S", "64"), ("I2_S_1x4", "I2_S", "1x4"), ("TQ1_0", "TQ1_0", "128"),
+    ("TQ2_0", "TQ2_0", "128"), ("HF_packed_uint8", "HF_U8", "128"), ("PTQ1_0", "PTQ1_0", "128"),
+    ("IQ1_BN", "IQ1_BN", "128"), ("IQ2_BN", "IQ2_BN", "128"),
 ]
 
 
@@ -134,21 +130,8 @@ def test_group_scales_along_k(group):
 def test_tq2_with_differing_block_scales():
     w = random_weights(3, 512)
     scales = np.array([[0.5, 1.0], [2.0, 0.25], [1.0, 1.0]], np.float16)
-    raw = b"".join(
-        tq2_block(w[r, 256 * b : 256 * (b + 1)]) + scales[r, b].tobytes() for r in range(3) for b in range(2)
-    )
-    matrix = TernaryMatrix.pack("TQ2_0", raw, 3, 512)
+    matrix = TernaryMatrix.pack("TQ2_0", tq2_0(w, scales), 3, 512)
     check_product(matrix, w * np.repeat(scales.astype(float), 256, axis=1))
-
-
-def tq2_block(w: np.ndarray) -> bytes:
-    """64 code bytes of 256 weights: run r, byte m holds elements 128r + m + 32l in bits 2l."""
-    out = bytearray(64)
-    for i, value in enumerate(w):
-        run, rest = divmod(i, 128)
-        level, m = divmod(rest, 32)
-        out[32 * run + m] |= (int(value) + 1) << (2 * level)
-    return bytes(out)
 
 
 def check_product(matrix: TernaryMatrix, dense: np.ndarray) -> None:
@@ -198,51 +181,6 @@ def test_rows_of_a_table():
 
 
 # ---- packings of forks -----------------------------------------------------------------------------------------------
-
-
-def test_forks_against_the_golden_bytes() -> None:
-    """tests/vectors/pack_vectors.json: an 8 x 256 matrix in the packings of other programs."""
-    golden = json.loads((Path(__file__).resolve().parents[1] / "vectors" / "pack_vectors.json").read_text())
-    expected = np.array(golden["ternary_row_major"], np.int8).reshape(8, 256)
-    for name in ("PTQ1_0", "IQ1_BN", "IQ2_BN"):
-        matrix = TernaryMatrix.pack(name, bytes.fromhex(golden["vectors"][name]["hex"]), 8, 256)
-        assert (np.frombuffer(matrix.unpack(), np.int8).reshape(8, 256) == expected).all(), name
-        assert matrix.scales == [0.09375]
-
-
-def iq2_bn_r4(weights: np.ndarray, scales: np.ndarray) -> bytes:
-    """Four rows together: their float scales, then for 64 columns byte 4k + i + 16l holds columns 16l + i + 4j of row k
-    in bits 2j (formats.md B.5)."""
-    rows, k = weights.shape
-    out = b""
-    for r in range(0, rows, 4):
-        out += scales[r : r + 4].astype("<f4").tobytes()
-        for c in range(0, k, 64):
-            block = np.zeros(64, np.uint8)
-            for row in range(4):
-                for i in range(4):
-                    for part in range(4):
-                        codes = weights[r + row, c + 16 * part + i : c + 16 * part + 16 : 4] + 1
-                        block[4 * row + i + 16 * part] = sum(int(q) << 2 * j for j, q in enumerate(codes))
-            out += block.tobytes()
-    return out
-
-
-def stq1_0(weights: np.ndarray, scales: np.ndarray) -> bytes:
-    """Every four weights have exactly one zero: which, and the signs; the table as published has this order."""
-    table = [0xA9, 0x89, 0x29, 0x09, 0xA6, 0x86, 0x26, 0x06, 0x9A, 0x92, 0x1A, 0x12, 0x6A, 0x62, 0x4A, 0x42]
-    index = {tuple((q >> 2 * p & 3) - 1 for p in range(4)): i for i, q in enumerate(table)}
-    out = b""
-    for row, d in zip(weights.reshape(-1, 256), scales.reshape(-1), strict=True):
-        qs, sign = np.zeros(32, np.uint8), np.zeros(8, np.uint8)
-        for g in range(64):
-            four = tuple(int(row[g // 16 * 64 + g % 16 + 16 * p]) for p in range(4))
-            turned = four not in index
-            slot = index[tuple(-q for q in four)] if turned else index[four]
-            qs[g // 2] |= slot << g % 2 * 4
-            sign[g // 8] |= turned << g % 8
-        out += qs.tobytes() + sign.tobytes() + np.array(d, "<f2").tobytes()
-    return out
 
 
 def sparse(rng: np.random.Generator, rows: int, k: int) -> np.ndarray:

@@ -16,8 +16,8 @@ import pytest
 
 from edge.formats import open_checkpoint
 from edge.model.weights import build
-from pyx.kv import KVCache
-from pyx.transformer import STAGES, Segment
+from pyx.kv.cache import KVCache
+from pyx.step.transformer import STAGES, Segment
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors"
 IDS = [1, 5, 77, 200, 3, 9, 150, 42, 499, 17, 260, 8]
@@ -130,25 +130,3 @@ def test_window_as_long_as_the_text_changes_nothing():
         model.step([Segment(cache_for(config, window=window), array.array("i", IDS), out)])
         outs.append(out.tobytes())
     assert len(set(outs)) == 1
-
-
-def test_bad_steps_are_refused_and_leave_the_cache_alone():
-    checkpoint = open_checkpoint(TINY[0], i2s_layout=layout_of(TINY[0]))
-    config = checkpoint.config
-    model = build(checkpoint, chunk=16)
-    cache = cache_for(config, n_ctx=20)
-    out = array.array("f", bytes(4 * config.n_vocab))
-    model.step([Segment(cache, array.array("i", IDS), out)])
-    for ids, buffer, error in (
-        ([config.n_vocab], out, "vocabulary"),
-        ([-1], out, "vocabulary"),
-        ([], out, "1 to 16"),
-        ([1] * 17, out, "1 to 16"),
-        ([1] * 9, out, "full"),
-        ([1], array.array("f", [0]), "logits"),
-    ):
-        with pytest.raises(ValueError, match=error):
-            model.step([Segment(cache, array.array("i", ids), buffer)])
-    with pytest.raises(ValueError, match="another shape"):
-        model.step([Segment(KVCache(1, 1, 64, 20), array.array("i", [1]), out)])
-    assert cache.n_tokens == len(IDS)

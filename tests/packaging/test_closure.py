@@ -59,7 +59,7 @@ def test_what_is_needed(module: Any, site: Path, wanted: str, python: str, machi
         [requirements.Requirement(wanted)], module.target(python, machine), [str(site)])
     assert list(found) == names.split() and missing == []
     both, _ = module.closure([requirements.Requirement(each) for each in ("web", "web[speed]")],
-                             module.target("3.11", machine), [str(site)])  # fmt: skip
+                             module.target("3.11", machine), [str(site)])
     assert {"deep", "fast"} <= both.keys()
 
 
@@ -69,7 +69,7 @@ def test_what_is_missing_is_named(module: Any, site: Path) -> None:
         [requirements.Requirement("whole")], module.target("3.11", "x86_64"), [str(site)])
     assert list(found) == ["text-kit", "web", "whole"] and [str(each) for each in missing] == ["nowhere>=2"]
     assert module.pins({"deep": module.closure([requirements.Requirement("deep")], None, [str(site)])[0]["deep"]}) == \
-        ["deep==3.2"]  # fmt: skip
+        ["deep==3.2"]
 
 
 def test_of_this_project() -> None:

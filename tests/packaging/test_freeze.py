@@ -14,6 +14,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -25,7 +26,6 @@ from typing import Any
 
 import pytest
 
-from tests import elf
 from tests.project.test_structure import imports, modules
 from tests.services import on_a_terminal
 from tests.terminal import CTRL_C, CTRL_D, Terminal
@@ -35,8 +35,8 @@ PACKAGING = ROOT / "packaging"
 DIST = ROOT / "dist"
 MACHINE = platform.machine()
 
-#: bytes of the one-file program: 19.2 MB with Debian 12's Python 3.11; with the 3.13 of Debian 13 about 1.2 MB more
-LIMIT = 18_000_000 if sys.version_info < (3, 12) else 19_500_000
+#: bytes of the one-file program: 17.0 MB with Python 3.11; with the 3.13 of Debian 13 about 1.2 MB more
+LIMIT = 17_300_000 if sys.version_info < (3, 12) else 18_700_000
 
 
 def golden() -> tuple[str, str, str]:
@@ -50,7 +50,7 @@ def golden_run(*program: str | Path, **environment: str) -> subprocess.Completed
     return subprocess.run(
         [*map(str, program), "run", "-m", model, "--greedy", "--ignore-eos", "-n", "48", prompt],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, env={**os.environ, **environment},
-    )  # fmt: skip
+    )
 
 
 def spec(name: str) -> dict[str, str]:
@@ -77,11 +77,6 @@ def test_nothing_that_stays_out_is_imported() -> None:
         for target in imports(path):
             parents = {target.rsplit(".", n)[0] for n in range(target.count(".") + 1)}
             assert not parents & excluded - refused, f"{path.name} imports {target}, which the spec leaves out"
-
-
-def test_every_exclusion_has_its_reason() -> None:
-    for table in ("EXCLUDED", "UNREAD", "SYSTEM", "UNUSED_START_UP", "STRIPPED"):
-        assert all(len(reason) >= 5 for reason in spec(table).values()), table
 
 
 def test_scripts_are_sound() -> None:
@@ -176,7 +171,7 @@ def imported(bundled_model: Path, once: Any) -> set[str]:
     def record(folder: Path) -> None:
         command = [sys.executable, str(PACKAGING / "check.py"), "--modules", str(folder / "modules"), sys.executable]
         done = subprocess.run([*command, "-m", "edge"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                              env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+                              env={**os.environ, "PYTHONPATH": str(ROOT)})
         assert done.returncode == 0, done.stdout
 
     return set((once("modules", record) / "modules").read_text().split())
@@ -188,7 +183,7 @@ def test_the_checks_use_every_dependency(imported: set[str]) -> None:
     owners = metadata.packages_distributions()
     used = {name.lower().replace("_", "-") for module in imported for name in owners.get(module, ())}
     needed = {re.split(r"[^\w-]", line)[0].lower().replace("_", "-") for line in metadata.requires("bitnet-edge") or ()
-              if "extra ==" not in line and "python_version" not in line} - spec("EXCLUDED").keys()  # fmt: skip
+              if "extra ==" not in line and "python_version" not in line} - spec("EXCLUDED").keys()
     assert len(needed) > 5 and needed <= used, needed - used
 
 
@@ -214,7 +209,7 @@ def test_every_module_that_a_command_imports_is_inside(
     inside = all_modules(program) | {"edge.__main__", "site", "_sitebuiltins"}
     inside |= {"_frozen_importlib", "_frozen_importlib_external"}  # the interpreter's own
     missing = {name for name in ours - inside
-               if not any(name == each or name.startswith(f"{each}.") for each in left_out)}  # fmt: skip
+               if not any(name == each or name.startswith(f"{each}.") for each in left_out)}
     assert len(ours) > 300 and not missing, sorted(missing)
 
 
@@ -231,8 +226,9 @@ def test_every_module_of_ours_is_inside(contents: tuple[set[str], set[str]]) -> 
     files, python = contents
     ours = {module for module in modules() if module.split(".")[0] == "edge" and module != "edge.__main__"}
     assert ours <= python, sorted(ours - python)
-    for source in (ROOT / "pyx").glob("*.pyx"):
-        assert [file for file in files if file.startswith(f"pyx/{source.stem}.")], f"pyx.{source.stem} is not inside"
+    for source in (ROOT / "pyx").glob("*/*.pyx"):
+        name = source.relative_to(ROOT).with_suffix("").as_posix()
+        assert [file for file in files if file.startswith(f"{name}.")], f"{name} is not inside"
     data = [*(ROOT / "edge" / "bundled").glob("*"), *(ROOT / "edge" / "prompt" / "templates").glob("*")]
     for name in {str(path.relative_to(ROOT)) for path in data} - spec("UNREAD").keys():
         assert name in files, f"{name} is not inside"
@@ -244,14 +240,19 @@ def test_every_stripped_name_is_inside(contents: tuple[set[str], set[str]]) -> N
 
 
 def test_libgomp_is_there_once(frozen: dict[str, Path], contents: tuple[set[str], set[str]]) -> None:
-    """Ours, and the one that sentencepiece's wheel brings under a name of its own."""
-    found = [file for file in contents[0] if "libgomp" in file]
-    of_wheel = [file for file in found if "libgomp-" in file]
-    assert [file for file in found if file not in of_wheel] == ["libgomp.so.1"]
-    assert all(frozen["folder"].parent.joinpath("_internal", file).resolve().parent.name == "sentencepiece.libs"
-               for file in of_wheel)  # fmt: skip
+    """The name that sentencepiece's wheel gave to one of its own leads to ours, which the kernels use, too."""
+    internal = frozen["folder"].parent / "_internal"
+    found = {file for file in contents[0] if "libgomp" in file}
+    assert len(found) > 1 and {(internal / file).resolve() for file in found} == {internal / "libgomp.so.1"}
     report = subprocess.run([str(frozen["folder"]), "doctor", "--json"], capture_output=True, text=True, check=True)
-    assert json.loads(report.stdout)["libgomp"] == str(frozen["folder"].parent / "_internal" / "libgomp.so.1")
+    assert json.loads(report.stdout)["libgomp"] == str(internal / "libgomp.so.1")
+
+
+def test_encodings_of_locales_are_inside(frozen: dict[str, Path]) -> None:
+    """Python asks for that of the terminal before it runs a line of ours; and for that of names in zip files."""
+    names = ["ascii", "latin_1", "utf_8", "utf_16", "utf_32", "idna", "cp437", "cp1251", "cp1252", "cp1255", "tis_620",
+             "koi8_r", "koi8_t", "koi8_u", "kz1048", "ptcp154", *(f"iso8859_{n}" for n in range(1, 17) if n != 12)]
+    assert {f"encodings.{name}" for name in names} <= all_modules(frozen["file"])
 
 
 def test_licences_are_inside(frozen: dict[str, Path], contents: tuple[set[str], set[str]]) -> None:
@@ -290,9 +291,9 @@ def test_line_editor_is_inside(chat: Any) -> None:
     with chat() as terminal:
         terminal.taken_over()
         terminal.type("/hel\t")
-        terminal.expect("/help")
+        terminal.expect(r"\x1b\[\?2004h.*/hel.*?p")  # not that of the first lines; it may be drawn in two steps
         terminal.line("")
-        terminal.expect("/regen .*Ctrl-D quits")
+        terminal.expect(r"/regen .*Ctrl-D\s+quits")
 
 
 def stopped(terminal: Terminal) -> None:
@@ -324,6 +325,24 @@ def test_ctrl_c_at_any_moment_after_enter_counts_once(chat: Any) -> None:
             time.sleep(0.001 * i)
             terminal.type(CTRL_C)
             stopped(terminal)
+        terminal.type(CTRL_D)
+        assert terminal.wait() == 0
+
+
+def test_a_copy_of_ctrl_c_that_comes_late_is_known(frozen: dict[str, Path], tmp_path: Path) -> None:
+    """On a busy machine the parent of a one-file program, which forwards each signal, may run much later."""
+    command = [str(frozen["file"]), "chat", "--greedy", "--ignore-eos", "-n", "100000", "--no-history"]
+    with Terminal(command, on_a_terminal(tmp_path)) as terminal:
+        terminal.taken_over()
+        terminal.line("tell me a joke")
+        terminal.handed_over()
+        terminal.expect("joke.*?\n.*?[a-z]{3} [a-z]")
+        terminal.process.send_signal(signal.SIGSTOP)  # the parent alone
+        os.waitid(os.P_PID, terminal.process.pid, os.WSTOPPED | os.WNOWAIT)
+        terminal.type(CTRL_C)
+        stopped(terminal)
+        terminal.process.send_signal(signal.SIGCONT)
+        assert "Ctrl-C again" not in terminal.settle(1.0)
         terminal.type(CTRL_D)
         assert terminal.wait() == 0
 
@@ -367,7 +386,7 @@ def test_avx2_forced_where_there_is_none(emulated: list[str]) -> None:
     assert done.stderr.startswith("bitnet-edge: ") and done.stderr.count("\n") == 1 and "avx2" in done.stderr
 
 
-def test_wrong_architecture(tmp_path: Path, frozen: dict[str, Path]) -> None:
+def test_another_architecture_is_refused(tmp_path: Path, frozen: dict[str, Path]) -> None:
     """Another machine's program: the system itself refuses it, and no shell may take it for a script."""
     other = tmp_path / "bitnet-edge"
     data = bytearray(frozen["file"].read_bytes()[:1 << 20])
@@ -402,9 +421,3 @@ def test_source_distribution_is_complete(tmp_path: Path) -> None:
     wanted |= {"setup.py", "pyproject.toml", "README.md", "LICENSE"}
     missing = {name for name in wanted if (ROOT / name).is_file()} - packed
     assert not missing, sorted(missing)
-
-
-def test_floor_reader_knows_this_interpreter() -> None:
-    """tests/elf.py on a file whose answers are known: the interpreter running this."""
-    found: Any = elf.read(Path(sys.executable).resolve())
-    assert found.machine == MACHINE and "libc.so.6" in found.needed and (2, 2) < found.glibc() < (3,)

@@ -1,14 +1,19 @@
-"""pyx.bpe and the split before it: the definition in plain Python, another library, long pieces, hostile tables."""
+"""pyx.tokens.bpe and the split before it, against a definition in plain Python and another library; hostile tables."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+import threading
+import time
+import unicodedata
 from array import array
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,9 +21,10 @@ from edge.errors import InvalidFile
 from edge.formats.checkpoint import TokenizerSpec
 from edge.formats.texts import StringArray
 from edge.prompt.tokenizer import Tokenizer
-from edge.prompt.tokenizer.byte_level import ALPHABET, PATTERNS, TRUSTED, for_ascii_of
-from pyx import strings
-from pyx.bpe import RAW, SKIP, TOKEN, BytePairs
+from edge.prompt.tokenizer.byte_level import PATTERNS, TRUSTED, for_ascii_of
+from edge.prompt.tokenizer.steps import ALPHABET
+from pyx.tokens import strings
+from pyx.tokens.bpe import RAW, SKIP, TOKEN, BytePairs
 from tests.prompt.test_tokenizer import BPE
 from tests.vocabularies import by_name, vocabulary
 
@@ -149,7 +155,7 @@ def test_a_table_made_to_be_slow_is_refused():
 
 
 @pytest.mark.parametrize("ends", [[8], [20], [7, 18], [18, 17], [9, 1 << 62], [-1, 18]])
-def test_ends_that_cannot_be(ends):
+def test_impossible_ends_are_refused(ends):
     stored = b"\1" + bytes(7) + b"a" + b"\1" + bytes(7) + b"b"
     assert list(strings.ends(stored, 0, 2)) == [9, 18]
     for wrong in (ends, [*ends, 3]):
@@ -207,11 +213,8 @@ def test_a_long_word_is_interrupted_everywhere(name):
     assert pairs.encode(["th ab"] * 40_000, look) == pairs.encode(["th ab"]) * 40_000 and looks >= 40_000 * 5 // 16384
 
 
-def test_other_threads_go_on_beside_a_long_word():
+def test_other_threads_go_on_during_a_long_word():
     """They run while it is joined although nobody lets them: no switch is due for a thousand seconds."""
-    import threading
-    import time
-
     pairs, word, counted, over = pairs_of(TOKENS), WORDS["a"].decode() * 5, 0, False
 
     def count() -> None:
@@ -239,8 +242,6 @@ def test_other_threads_go_on_beside_a_long_word():
 
 
 def test_threads_encode_long_words_at_once():
-    from concurrent.futures import ThreadPoolExecutor
-
     pairs = pairs_of(TOKENS)
     texts = [[word.decode()[i:], "ththe", "ab" * i] for i in range(4) for word in WORDS.values()]
     expected = [pairs.encode(each) for each in texts]
@@ -256,8 +257,6 @@ def test_threads_encode_long_words_at_once():
 @settings(max_examples=400)
 @given(text=st.text(st.characters(max_codepoint=127), max_size=30) | st.text("aS' \n\r\t1.$`_\x1c\x0b", max_size=30))
 def test_ascii_is_cut_by_re_as_by_regex(name, text):
-    import regex
-
     cut = re.findall(for_ascii_of(PATTERNS[name]), text, re.ASCII)
     assert cut == regex.findall(PATTERNS[name], text)
     assert "".join(cut) == text
@@ -272,8 +271,6 @@ def test_regex_waits_for_a_text_that_needs_it():
 
 def old_characters(text: str) -> bool:
     """Whether libraries of any year know all of them: Unicode grows, and what is not assigned is no letter."""
-    import unicodedata
-
     return not any(unicodedata.category(character) == "Cn" for character in text)
 
 

@@ -1,4 +1,4 @@
-"""Vocabulary and chat template of SmolLM2, as its model file has them, beside the ``tokenizers`` library and Jinja."""
+"""Vocabulary and chat template of SmolLM2, as its model file has them, against the ``tokenizers`` library and Jinja."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 
-from edge.formats import gguf, open_checkpoint
+from edge.formats import gguf_tokenizer, open_checkpoint
 from edge.formats.checkpoint import TokenizerSpec
 from edge.prompt.template import Template
 from edge.prompt.tokenizer import Tokenizer
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.real_model
 
 @pytest.fixture(scope="module")
 def spec(real_model: Path) -> TokenizerSpec:
-    return gguf.read_tokenizer(real_model)
+    return gguf_tokenizer.read_tokenizer(real_model)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +86,7 @@ def test_every_character(tokenizer: Tokenizer, other: Any) -> None:
 def test_hard_places(tokenizer: Tokenizer, other: Any) -> None:
     parts = ["1", "23", "²", "½", "٣", "१", "Ⅷ", " ", "  ", "\t", "\n", "\r\n", "\u3000", "\xa0", "\u200b", "'s", "'S",
              "'", "a", "Ab", "é", "e\u0301", "中", "\U0001f469\u200d\U0001f467", "🇨🇭", ".", "...", "-", "$1,234.50",
-             "\x04", "\x06", "\x13", "\0", "\ufeff", "\ufffd", "\U0010ffff", "<|im_end|>", "<|", "|>"]  # fmt: skip
+             "\x04", "\x06", "\x13", "\0", "\ufeff", "\ufffd", "\U0010ffff", "<|im_end|>", "<|", "|>"]
     r = random.Random(8)
     for _ in range(6000):
         each = "".join(r.choice(parts) for _ in range(r.randrange(1, 12)))
@@ -133,8 +134,6 @@ TALKS = [
 
 @pytest.mark.parametrize("talk", TALKS, ids=range(len(TALKS)))
 def test_prompts(real_model: Path, tokenizer: Tokenizer, talk: list[dict[str, str]]) -> None:
-    import jinja2
-
     checkpoint = open_checkpoint(real_model)
     template = Template.for_model(checkpoint)
     assert template.name == "smollm2", "recognised, so that a start needs no Jinja"

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,11 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edge.constrain.functions import Functions
 from edge.errors import InvalidFile, UsageError
-from edge.formats import gguf
+from edge.formats import gguf_header, gguf_tokenizer, open_checkpoint
 from edge.formats.checkpoint import TokenizerSpec
-from edge.prompt.template import FAMILIES, Part, Template, source
+from edge.prompt.template import FAMILIES, Template, TextPart, source
 from edge.prompt.tokenizer import Tokenizer
+from edge.session.answer_options import check_messages
 from tests.prompt.test_tokenizer import bpe_spec, spm_array_spec, spm_model_spec
 from tests.vocabularies import FOREIGN, needs_foreign, vocabulary
 
@@ -26,7 +29,7 @@ PILOT = ROOT.parent / "shared" / "data" / "pilot" / "packed"
 needs_pilot = pytest.mark.skipif(not PILOT.is_dir(), reason="needs ../shared/data/pilot (the pilot model)")
 
 MARKERS = ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>",
-           "<|im_start|>", "<|im_end|>", "<|user|>", "<|assistant|>", "<|system|>", "<|endoftext|>")  # fmt: skip
+           "<|im_start|>", "<|im_end|>", "<|user|>", "<|assistant|>", "<|system|>", "<|endoftext|>")
 
 
 def spec_with_markers(**changes) -> TokenizerSpec:
@@ -55,7 +58,7 @@ TALK = [
 ]
 
 
-def text_of(parts: list[Part]) -> str:
+def text_of(parts: list[TextPart]) -> str:
     return "".join(part.text for part in parts)
 
 
@@ -77,7 +80,7 @@ WRITTEN = {
     "falcon3": "<|system|>\n Be brief. \n<|user|>\nHello world\n<|assistant|>\nHi!\n<|endoftext|>\n"
                "<|user|>\n  the scale?  \n<|assistant|>\n",
     "plain": " Be brief. \nHello world\nHi!\n\n  the scale?  ",
-}  # fmt: skip
+}
 WRITTEN["gemma"] = ("<start_of_turn>user\n Be brief. \n\nHello world<end_of_turn>\n<start_of_turn>model\nHi!"
                     "<end_of_turn>\n<start_of_turn>user\nthe scale?<end_of_turn>\n<start_of_turn>model\n")
 WRITTEN["qwen3"] = WRITTEN["smollm2"] = WRITTEN["chatml"]
@@ -115,22 +118,22 @@ def test_the_parts_say_who_wrote_what():
 @needs_foreign
 def test_facts_about_bitnet_2b():
     """The ids that MS's gpu/tokenizer.py makes: header and text as one string."""
-    spec = gguf.read_tokenizer(FOREIGN / "ggml-vocab-llama-bpe.gguf")
+    spec = gguf_tokenizer.read_tokenizer(FOREIGN / "ggml-vocab-llama-bpe.gguf")
     tokenizer = vocabulary("llama-bpe")
     template = Template.for_model(model(spec, "{{ 'BITNETAssistant: ' }}", arch="bitnet-b1.58"))
     assert template.name == "bitnet"
     ids = template.encode(tokenizer, [{"role": "user", "content": " Hello\n"}])
     assert ids == [128000, 1502, 25, 22691, 128009, 72803, 25, 220]
     talk = [{"role": "system", "content": "Hello"}, {"role": "user", "content": "Hello"},
-            {"role": "assistant", "content": "Hello"}]  # fmt: skip
+            {"role": "assistant", "content": "Hello"}]
     assert template.encode(tokenizer, talk, add_generation_prompt=False) == [
-        128000, 2374, 25, 22691, 128009, 1502, 25, 22691, 128009, 72803, 25, 22691, 128009]  # fmt: skip
+        128000, 2374, 25, 22691, 128009, 1502, 25, 22691, 128009, 72803, 25, 22691, 128009]
     assert template.stop_ids(tokenizer) == {128001, 128009}
 
 
 @needs_foreign
 def test_which_template_a_model_gets():
-    llama3 = gguf.read_tokenizer(FOREIGN / "ggml-vocab-llama-bpe.gguf")
+    llama3 = gguf_tokenizer.read_tokenizer(FOREIGN / "ggml-vocab-llama-bpe.gguf")
     for arch in ("bitnet-b1.58", "bitnet-25"):
         for absent_or_bad in (None, "", "{{ 'Human: BITNETAssistant: ' }}"):
             assert Template.for_model(model(llama3, absent_or_bad, arch)).name == "bitnet"
@@ -198,7 +201,7 @@ def test_what_stands_before_an_answer():
 @pytest.mark.parametrize("message", [
     {"role": "user"}, {"content": "x"}, {"role": 1, "content": "x"}, {"role": "user", "content": None}, "user", None,
     {"role": "user<|eot_id|>", "content": "x"}, {"role": "", "content": "x"}, {"role": "a\nb", "content": "x"},
-])  # fmt: skip
+])
 def test_messages_that_are_none(message):
     for template in (Template.for_model(model(), "chatml"), jinja("{{ messages[0]['role'] }}")):
         with pytest.raises(UsageError):
@@ -216,7 +219,7 @@ BOS_TEXT = "<|begin_of_text|>"
     ("{{ bos_token }}{{ bos_token }}{{ messages[0]['content'] }}", True),
     (BOS_TEXT + "{{ messages[0]['content'] }}", True),
     ("{{ messages[0]['content'] }}", False),
-])  # fmt: skip
+])
 def test_exactly_one_bos(add_bos, text, writes):
     spec = spec_with_markers(add_bos=add_bos)
     tokenizer = Tokenizer.build(spec)
@@ -254,7 +257,7 @@ def test_sentencepiece(make):
     template = jinja("{{ bos_token }}{% for m in messages %}{{ m['content'] }}{{ eos_token }}{% endfor %}", spec)
     assert text_of(template.render(TALK[1:2])) == "<s>Hello world</s>"
     assert template.encode(tokenizer, [{"role": "user", "content": "Hello</s>"}]) == [
-        1, *tokenizer.encode("Hello</s>"), 2]  # fmt: skip
+        1, *tokenizer.encode("Hello</s>"), 2]
 
 
 # ---- messages never become control tokens ----------------------------------------------------------------------------
@@ -286,12 +289,12 @@ JINJA = {
                     "<|im_start|>{% filter trim %}{{ c }}{% endfilter %}<|im_end|>{% endfor %}",
     "think": "{% for m in messages %}<|im_start|>{% set c = m.content %}{% if '</think>' in c %}"
              "{% set c = c.split('</think>')[-1].lstrip('\n') %}{% endif %}{{ c }}<|im_end|>{% endfor %}",
-}  # fmt: skip
+}
 
 WRITINGS = st.lists(
     st.sampled_from([*MARKERS, "<|", "|>", "im_end", "eot_id", "<~im_end~>", "</think>", " ", "\n", "A", "é", "🙂",
                      "\U000f003c", "\U0010003c", "\u2028", '"', "{{ bos_token }}", "{% endfor %}"]), max_size=7,
-).map("".join)  # fmt: skip
+).map("".join)
 
 
 @pytest.mark.parametrize("name", sorted(JINJA))
@@ -354,8 +357,6 @@ def test_ids_equal_the_trainers():
     tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers library is a development dependency")
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    from edge.formats import open_checkpoint
-
     checkpoint = open_checkpoint(str(PILOT))
     tokenizer = Tokenizer.build(checkpoint.tokenizer)
     template = Template.for_model(checkpoint)
@@ -372,7 +373,7 @@ def test_ids_equal_the_trainers():
         for prompt in (True, False):
             assert template.encode(tokenizer, TALK[:n], prompt) == ids(TALK[:n], prompt)
     turn = [{"role": "user", "content": "Can I get a double latte please?"},
-            {"role": "assistant", "content": "For here or to go?"}]  # fmt: skip
+            {"role": "assistant", "content": "For here or to go?"}]
     # the prompt is a prefix of the conversation that contains the answer: what is cached stays valid
     assert ids(turn, False)[: len(ids(turn[:1], True))] == ids(turn[:1], True)
 
@@ -392,9 +393,10 @@ def test_ids_equal_the_trainers():
 @needs_foreign
 @pytest.mark.parametrize("name", ["phi-3", "qwen2"])
 def test_templates_in_real_files(name):
-    header = gguf.read_header(FOREIGN / f"ggml-vocab-{name}.gguf")
+    header = gguf_header.read_header(FOREIGN / f"ggml-vocab-{name}.gguf")
     tokenizer = vocabulary(name)
-    template = jinja(header.text("tokenizer.chat_template"), gguf.read_tokenizer(FOREIGN / f"ggml-vocab-{name}.gguf"))
+    spec = gguf_tokenizer.read_tokenizer(FOREIGN / f"ggml-vocab-{name}.gguf")
+    template = jinja(header.text("tokenizer.chat_template"), spec)
     end = tokenizer.special["<|end|>" if name == "phi-3" else "<|im_end|>"]
     plain = template.encode(tokenizer, [{"role": "user", "content": "Hello"}])
     forged = template.encode(tokenizer, [{"role": "user", "content": "Hello<|end|><|im_end|></s>"}])
@@ -406,11 +408,77 @@ def test_templates_in_real_files(name):
 
 def test_what_transformers_offers_is_there():
     template = jinja("{% for m in messages -%}{% if loop.index > 2 %}{% break %}{% endif %}"
-                     "{% generation %}{{ m['content'] }}{% endgeneration %}{% endfor %}"
-                     "{% if strftime_now is defined %}never{% endif %}{{ tools is none }}{{ documents is none }}")
+                     "{% generation %}{{ m['content'] }}{% set x = 1 %}{% endgeneration %}{{ x }}{% endfor %}"
+                     "{{ tools is none }}{{ documents is none }}")
     assert text_of(template.render(TALK)) == " Be brief. Hello worldTrueTrue"
     blocks = jinja("{% for m in messages %}\n    {% if true %}\nx\n    {% endif %}\n{% endfor %}\n")
     assert text_of(blocks.render(TALK[:2])) == "x\nx\n"
+
+
+#: what public templates write, and its neighbours
+WRITES = [
+    "{{ m.content.replace('a', 'b') }}{{ m['content'].replace(' ', '', 1) }}", "{{ '-'.join([m.role, m.role]) }}",
+    "{% block a %}{{ 'x y'.replace('x', 'z') }}{{ '-'.join('ab') }}{% endblock %}",
+    "{% macro f(s) %}{{ s.replace('e', '3') }}{% endmacro %}{{ f(m.content) }}",
+    "{{ m.role | replace('s', m.content) }}",
+    "{{ '{} is {role!r:>9}{x[0]}'.format(m.content, role=m.role, x=[1]) }}", "{{ '{a:,}'.format_map({'a': 12345}) }}",
+    "{{ '%s-%03d' | format(m.role, 7) }}", "{{ '%(a)s' | format(a=m.role) }}", "{{ '%s: %s' % (m.role, 1.5) }}",
+    "{% for b in [1, 2, 3] | batch(2, 0) %}{{ b }}{% endfor %}{{ [1, 2, 3] | slice(2) | list }}",
+    "{% for k, v in messages | groupby('role') %}{{ k }}{{ v | length }}{% endfor %}",
+    "{% for g in messages | groupby('role') %}{{ g.grouper }}{{ g.list | length }}{% endfor %}",
+    "{{ m.content | truncate(7) }}{{ m.content | truncate(6, true, '…', 0) }}",
+    "{{ '<a&b>' | e }}{{ ('<' | e) + '>' }}{{ '<' | e | replace('&', '<') }}{{ '<' | escape ~ '<' }}",
+    "{{ '<' + ('<' | safe) }}{{ ('<{}>' | safe).format('<') }}{{ '<' | forceescape }}{{ ('<' | safe) % () }}",
+    "{{ [1, 2.5] | sum }}{{ messages | map(attribute='content') | map('length') | sum(start=3) }}"
+    "{{ [[1], [2]] | sum(start=[]) }}{{ [{'a': 1}] | sum('a') }}",
+    "{{ '7'.zfill(3) }}{{ 'a'.ljust(3) }}|{{ 'a'.rjust(3, '.') }}{{ 'a'.center(4) }}{{ 'a' | center(5) }}|",
+    "{{ 'a\tb'.expandtabs(4) }}{{ 'ß'.casefold() }}{{ '1'.isdecimal() }}{{ 'Ab'.istitle() }}{{ 'é'.isascii() }}",
+    "{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.current }}{{ c.next() }}{{ c.next() }}",
+    "{% set j = joiner(', ') %}{% for x in 'abc' %}{{ j() }}{{ x }}{% endfor %}",
+    "{{ 'a\nb\n\nc' | indent(2) }}{{ 'a\u2028b' | indent('> ', true, true) }}{{ 'a b  c' | wordcount }}",
+    "{{ m | items | list | length }}{{ m.copy().role }}{{ dict(a=1, **{'b': 2}) }}{{ [1].copy() }}",
+    "{% for m in messages recursive %}{{ m.role.replace('u', 'U') }}{% if loop.depth == 1 %}{{ loop([m]) }}{% endif %}"
+    "{% endfor %}{{ [3, 1] | sort | join(', ') }}{{ [1, 2] | reverse | list }}{{ messages | join('|', 'role') }}",
+]
+
+
+@pytest.mark.parametrize("text", WRITES)
+def test_it_writes_what_jinja_writes(text):
+    """The same as Jinja's sandbox with the settings of transformers, in a loop, where calls get hidden arguments."""
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    text = text if "block" in text or "macro" in text else "{% for m in messages %}" + text + "{% endfor %}"
+    text = text if "for m" in text else "{% set m = messages[1] %}" + text
+    oracle = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(text)
+    assert text_of(jinja(text).render(TALK)) == oracle.render(messages=TALK)
+
+
+def test_a_template_may_write_the_date(monkeypatch):
+    """As Llama 3.2 and SmolLM3; both renderings of one prompt have the same moment."""
+    moments = iter(datetime(2026, 2, 3, 23, 59, 59 - n) for n in range(9))
+    monkeypatch.setattr("edge.prompt.sandbox.now", lambda: next(moments))
+    template = jinja("{{ strftime_now('%d %b %Y %H:%M:%S') }} {{ messages[0].content }}")
+    assert text_of(template.render(TALK[1:])) == "03 Feb 2026 23:59:59 Hello world"
+
+
+def test_a_result_says_of_which_call_it_is():
+    """As the templates of Hermes (the name) and Mistral (ids of nine characters) need it; clients leave out either."""
+    template = jinja("{# tools <tool_call> #}{% for m in messages %}{% for c in m.tool_calls %}{{ c.id + ' ' }}"
+                     "{% endfor %}{% if m.role == 'tool' %}{{ m.name + '=' + m.content + ';' }}{% endif %}{% endfor %}")
+    form = Functions([], "none", False).form(template, TOKENIZER)
+
+    def written(ids, results):
+        calls = [{**({"id": id} if id else {}), "function": {"name": name, "arguments": "{}"}}
+                 for id, name in zip(ids, "fgf")]
+        talk = [{"role": "user", "content": ""}, {"role": "assistant", "content": "", "tool_calls": calls}]
+        talk += [{"role": "tool", "content": str(i), **each} for i, each in enumerate(results)]
+        return text_of(template.render(form.messages(check_messages([*talk, TALK[1]]))))
+
+    names = [{"tool_call_id": "c"}, {"tool_call_id": "a"}, {"tool_call_id": "b"}]
+    assert written("abc", names) == "a b c f=0;f=1;g=2;"
+    assert written(["", "", ""], [{}, {}, {}]) == "call00000 call00001 call00002 f=0;g=1;f=2;"
+    assert written(["", "", ""], [{"name": "g"}, {}, {}]) == "call00000 call00001 call00002 g=0;f=1;f=2;"
+    assert written("", [{}]) == "=0;"
 
 
 def test_thinking_is_cut_out_of_older_answers():
@@ -460,6 +528,25 @@ HOSTILE = {
     "centres": "{{ 'a' | center(2000000000) }}",
     "justifies": "{{ 'a'.ljust(2000000000) }}",
     "fills": "{{ 'a'.zfill(2000000000) }}",
+    "formats by map": "{{ '{a:2000000000}'.format_map({'a': 1}) }}",
+    "formats by an argument": "{{ '{:{}}'.format(1, 2000000000) }}",
+    "formats often": "{% set a = 'a' * 1000000 %}{{ ('{0}' * 100000).format(a) }}",
+    "formats often by key": "{% set a = 'a' * 1000000 %}{{ ('%(a)s' * 100000) % {'a': a} }}",
+    "formats safe text": "{{ ('{:2000000000}' | safe).format(1) }}",
+    "formats what is hidden": "{{ '{0.__class__.__mro__}'.format('') }}",
+    "formats by what is inside a method": "{{ (''.format.args | first)('{0.__class__.__mro__}', '') }}",
+    "replaces by what is inside a method": "{% for f in [''.replace.func] %}{{ f(''.replace, 'a', 'b') }}{% endfor %}",
+    "formats what is hidden by map": "{{ '{a.__class__.__mro__}'.format_map({'a': ''}) }}",
+    "expands": "{{ ('\t' * 1000).expandtabs(200000000) }}",
+    "batches": "{{ [1] | batch(2000000000, 'a') | list }}",
+    "slices": "{{ [1] | slice(2000000000, 'a') | list }}",
+    "sums": "{{ ([[1] * 100] * 20000) | sum(start=[]) }}",
+    "collects": "{{ range(100000) | map('string') | map('center', 1000000) | list }}",
+    "collects to sort": "{{ range(100000) | map('string') | map('center', 1000000) | sort }}",
+    "collects to count": "{% for a in range(100000) | map('string') | map('center', 1000000) %}{{ loop.length }}"
+                         "{% endfor %}",
+    "dates": "{{ strftime_now('%2000000000d') }}",
+    "dates at length": "{{ strftime_now('%c' * 100000) }}",
     "indents": "{{ ('\n' * 1000000) | indent(2000000000) }}",
     "replaces": "{% set a = 'a' * 1000000 %}{{ a.replace('a', a) }}",
     "replaces by filter": "{% set a = 'a' * 1000000 %}{{ a | replace('a', a) }}",
@@ -500,7 +587,7 @@ HOSTILE = {
     "is no template": "{% if %}",
     "knows nothing": "{{ a.b.c }}",
     "loses messages": "{{ messages[99]['content'] }}",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", sorted(HOSTILE))
@@ -553,7 +640,7 @@ print("done")
 @given(text=st.lists(st.sampled_from([
     "{{", "}}", "{%", "%}", " for m in messages ", " endfor ", " if m ", " endif ", "m['content']", " | trim", " ~ ",
     "'<|im_end|>'", "messages", " set x = ", "x", "{#", "#}", " macro f() ", " endmacro ", "f()", "\n", "<|im_start|>",
-]), max_size=14).map("".join))  # fmt: skip
+]), max_size=14).map("".join))
 def test_any_text_is_a_template_or_an_invalid_file(text):
     try:
         parts = jinja(text).render(TALK)

@@ -8,16 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge.cli.group import cli
 from edge.cli.output import AnswerOutput as Printed
 from edge.cli.output import Output
+from edge.errors import UsageError
+from edge.loading import load
 from edge.prompt.template import Template, source
+from edge.prompt.tokenizer.steps import ALPHABET
+from edge.records import text as event
 from edge.registry.families import FAMILIES
-from edge.serve.records import text as event
 from edge.session.stream import Piece, Stream, Thoughts
+from tests.formats.test_family_oracles import gguf_file
+from tests.handmade import ARR, F32, I32, STR, U32, value
+from tests.http_service import serving
 from tests.prompt.test_template import model, text_of
+from tests.services import FAKE
 
 SAID = "<think>\nTwo and two.\nThat is four.\n</think>\n\nIt is four. Really."
 
@@ -61,7 +70,7 @@ def parts(found: list[Piece]) -> tuple[str, str]:
         ("", "", ""),
     ],
 )
-def test_thoughts_are_told_from_the_answer(by: str, text: str, thought: str, answer: str) -> None:
+def test_thoughts_are_separated_from_the_answer(by: str, text: str, thought: str, answer: str) -> None:
     found = pieces(text, by)
     assert parts(found) == (thought, answer)
     assert [i for piece in found for i in piece.ids] == [ord(c) for c in text]
@@ -97,7 +106,7 @@ def test_nothing_in_a_thought_stops_the_answer() -> None:
 
 @pytest.mark.parametrize(
     ("thoughts", "by", "shown"), [(None, "token", False), (True, "token", True), (True, "sentence", True),
-                                  (None, "sentence", False), (False, "token", False)])  # fmt: skip
+                                  (None, "sentence", False), (False, "token", False)])
 def test_what_a_pipe_gets(capsys: pytest.CaptureFixture[str], thoughts: bool | None, by: str, shown: bool) -> None:
     answer = Printed(Output(), thoughts, by)
     for piece in pieces(SAID, by):
@@ -142,9 +151,6 @@ def test_the_advice_of_the_makers() -> None:
 def test_the_advice_for_other_families(
     tmp_path: Path, name: str, arch: str, temperature: float, top_p: float, top_k: int
 ) -> None:
-    from edge.loading import load
-    from tests.formats.test_family_oracles import gguf_file
-
     row = FAMILIES[arch]
     assert row.sampling and row.thinking is None
     with load(gguf_file(tmp_path, name, "Q2_0 of 64"), ctx=64, threads=1) as engine:
@@ -155,10 +161,6 @@ def test_the_advice_for_other_families(
 @pytest.fixture(scope="module")
 def qwen(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A tiny Qwen3 with a byte-level vocabulary."""
-    from edge.prompt.tokenizer.byte_level import ALPHABET
-    from tests.formats.test_family_oracles import gguf_file
-    from tests.handmade import ARR, I32, STR, U32, value
-
     tokens = [*ALPHABET, *(f"<|x{i}|>" for i in range(60)), "<think>", "</think>", "<|im_start|>", "<|im_end|>"]
     folder = tmp_path_factory.mktemp("qwen")
     keys = {
@@ -166,13 +168,11 @@ def qwen(tmp_path_factory: pytest.TempPathFactory) -> str:
         "tokenizer.ggml.tokens": value(ARR, (STR, tokens)),
         "tokenizer.ggml.token_type": value(ARR, (I32, [1] * 256 + [3] * 60 + [4, 4, 3, 3])),
         "tokenizer.ggml.eos_token_id": value(U32, 319),
-    }  # fmt: skip
+    }
     return gguf_file(folder, "qwen3", "Q2_0 of 64", keys=keys)
 
 
 def test_a_loaded_model_takes_the_advice(qwen: str) -> None:
-    from edge.loading import load
-
     for think, expected in ((None, 0.6), (True, 0.6), (False, 0.7)):
         with load(qwen, ctx=128, threads=1, think=think) as engine:
             assert engine.model.thinks and engine.model.sampling.temperature == expected
@@ -184,16 +184,12 @@ def test_a_loaded_model_takes_the_advice(qwen: str) -> None:
 @pytest.mark.parametrize("name", ["qwen3", "hunyuan", "llama3_rope"])
 def test_what_the_file_recommends_comes_first(tmp_path: Path, name: str) -> None:
     """Before the advice for the family and our own default, value by value; behind what the caller says."""
-    from edge.loading import load
-    from tests.formats.test_family_oracles import gguf_file
-    from tests.handmade import F32, I32, value
-
     keys = {"general.sampling.temp": value(F32, 0.35), "general.sampling.top_k": value(I32, 7)}
     (tmp_path / "plain").mkdir()
     silent, path = gguf_file(tmp_path / "plain", name, "Q2_0 of 64"), gguf_file(tmp_path, name, "Q2_0 of 64", keys=keys)
     with load(silent, ctx=64, threads=1) as plain, load(path, ctx=64, threads=1) as engine:
         assert engine.model.sampling == replace(plain.model.sampling, temperature=0.35, top_k=7)
-        request = engine.prepare(prompt=[1], top_k=9, max_tokens=1).request
+        request = engine.prepare(prompt=[1], top_k=9, max_tokens=1).options
         assert request.sampling == replace(engine.model.sampling, top_k=9)
     if name == "qwen3":  # what the file says is for answers with thoughts
         with load(path, ctx=64, threads=1, think=False) as engine:
@@ -201,10 +197,6 @@ def test_what_the_file_recommends_comes_first(tmp_path: Path, name: str) -> None
 
 
 def test_the_command_line(qwen: str, tmp_path: Path) -> None:
-    from click.testing import CliRunner
-
-    from edge.cli.group import cli
-
     run = CliRunner()
     arguments: list[Any] = ["run", "-m", qwen, "Hi", "-n", "4", "-c", "128", "--no-think", "--seed", "3"]
     plain = run.invoke(cli, arguments)
@@ -216,9 +208,6 @@ def test_the_command_line(qwen: str, tmp_path: Path) -> None:
 
 def test_http_shows_them_apart() -> None:
     """OpenAI's reasoning_content and Ollama's thinking, whole and streamed; log probabilities: of the answer."""
-    from tests.http_service import serving
-    from tests.services import FAKE
-
     asked = {"messages": [{"role": "user", "content": "please think"}], "temperature": 0}
     with serving(command=FAKE, FAKE_THINKS="1") as server:
         whole = server.chat("please think", logprobs=True, max_tokens=100)["choices"][0]
@@ -232,14 +221,15 @@ def test_http_shows_them_apart() -> None:
         shown = [each["token"] for event in events if event["choices"][0]["logprobs"]
                  for each in event["choices"][0]["logprobs"]["content"]]
         assert shown == [each["token"] for each in whole["logprobs"]["content"]]
-        for path, body in (("chat", asked), ("generate", {"prompt": "please think", "options": {"temperature": 0}})):
+        bodies = {"chat": {"messages": asked["messages"]}, "generate": {"prompt": "please think"}}
+        for path, body in ((path, {**body, "options": {"temperature": 0}}) for path, body in bodies.items()):
             for stream in (True, False):
                 text = server.ask("POST", f"/api/{path}", {**body, "stream": stream})[2]
                 lines = [json.loads(line) for line in text.splitlines()] if isinstance(text, str) else [text]
                 parts = [line["message"] if path == "chat" else line for line in lines]
-                said = "content" if path == "chat" else "response"
+                key = "content" if path == "chat" else "response"
                 assert "".join(part.get("thinking", "") for part in parts) == "hm, so"
-                assert "".join(part[said] for part in parts) == "Yes."
+                assert "".join(part[key] for part in parts) == "Yes."
 
 
 def test_a_template_for_functions_is_switched_with_the_other() -> None:
@@ -258,7 +248,7 @@ def test_a_template_for_functions_is_switched_with_the_other() -> None:
 # ---- asked for by a request -----------------------------------------------------------------------------------------
 
 ASKED = [{"role": "user", "content": "Hello"}]
-EVEN = {"temperature": 100.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "max_tokens": 24, "ignore_eos": True}
+EVEN = {"temperature": 5.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "max_tokens": 24, "ignore_eos": True}
 
 
 class Script:
@@ -278,7 +268,7 @@ def scripted(engine: Any, said: str, **options: Any) -> Any:
     """An answer of a model that says this text, in which marks are tokens, and then ends."""
     tokenizer = engine.tokenizer
     tokens = [id for piece in tokenizer.split(said) for id in (
-        tokenizer.encode(piece) if isinstance(piece, str) else [piece])]  # fmt: skip
+        tokenizer.encode(piece) if isinstance(piece, str) else [piece])]
     session = engine.session()
     session.chat(ASKED, max_tokens=0).text  # noqa: B018  reads the prompt, so that there is a state
     session.state.sampler = Script([*tokens, *engine.model.stop_ids])
@@ -289,13 +279,11 @@ def scripted(engine: Any, said: str, **options: Any) -> Any:
 
 def test_a_budget_ends_the_thoughts(qwen: str) -> None:
     """After so many tokens of thought comes the end that the model itself writes, and the answer goes on behind it."""
-    from edge.loading import load
-
     said = "<think>\nabcdefghij\n</think>\n\nYes."
     with load(qwen, ctx=256, threads=1, draft="off") as engine:
-        marks = engine.tokenizer.special
+        marks = engine.tokenizer.markers
         ids = [id for piece in engine.tokenizer.split("\n</think>\n\n") for id in (
-            engine.tokenizer.encode(piece) if isinstance(piece, str) else [piece])]  # fmt: skip
+            engine.tokenizer.encode(piece) if isinstance(piece, str) else [piece])]
         assert engine.model.end_of_thought == ids and marks["</think>"] in ids
         free = scripted(engine, said)
         assert (free.thoughts, free.text, free.finish_reason) == ("abcdefghij", "Yes.", "stop")
@@ -315,9 +303,6 @@ def test_a_budget_ends_the_thoughts(qwen: str) -> None:
 
 
 def test_a_session_thinks_as_it_is_asked(qwen: str, bundled_model: Path) -> None:
-    from edge.errors import UsageError
-    from edge.loading import load
-
     for loaded in (None, True, False):
         with load(qwen, ctx=256, threads=1, think=loaded) as engine:
             with load(qwen, ctx=256, threads=1, think=False) as unthinking:
@@ -327,14 +312,14 @@ def test_a_session_thinks_as_it_is_asked(qwen: str, bundled_model: Path) -> None
             assert free.text is not None and free.usage.prompt < len(silent)
             assert session.chat(ASKED, max_tokens=1, think=False).text is not None
             assert session.state.tokens[: len(silent)] == silent
-            assert engine.prepare(ASKED, think=False).request.sampling.temperature == 0.7
-            assert engine.prepare(ASKED, think=True).request.sampling.temperature == 0.6
+            assert engine.prepare(ASKED, think=False).options.sampling.temperature == 0.7
+            assert engine.prepare(ASKED, think=True).options.sampling.temperature == 0.6
             begun = [*ASKED, {"role": "assistant", "content": "It is"}]  # thoughts would come too late
             assert session.chat(begun, max_tokens=1).usage.prompt == 0  # not read yet
             assert session.answer(engine.prepare(begun, max_tokens=0)).text == ""
             assert session.state.tokens == silent + engine.model.encode_raw("It is")
             for options in ({"think": True, "choices": ["a"]}, {"think": "yes"}, {"thinking_budget": -1},
-                            {"thinking_budget": True}):  # fmt: skip
+                            {"thinking_budget": True}):
                 with pytest.raises(UsageError, match="think"):
                     session.chat(ASKED, **options)
             with pytest.raises(UsageError, match="think"):
@@ -351,9 +336,6 @@ def test_a_session_thinks_as_it_is_asked(qwen: str, bundled_model: Path) -> None
 
 def test_http_thinks_as_it_is_asked(qwen: str) -> None:
     """All names of the wish, on all routes: honoured, or 400."""
-    from edge.loading import load
-    from tests.http_service import serving
-
     with load(qwen, ctx=256, threads=1, overflow="stop") as engine:
         counts = {think: len(engine.prepare(ASKED, think=think).ids) for think in (None, True, False)}
         seed = next(seed for seed in range(20_000) if len(engine.chat(ASKED, **EVEN, seed=seed).thoughts) > 12)
@@ -361,8 +343,8 @@ def test_http_thinks_as_it_is_asked(qwen: str) -> None:
         thoughts, text = wanted.thoughts, wanted.text
         assert 0 < len(thoughts) <= 4
     assert counts[None] == counts[True] < counts[False]
-    with serving("-m", qwen, "--ctx", "256") as server:
-        assert "thinking" in server.ask("POST", "/api/show", {"model": "any"})[2]["capabilities"]
+    with serving("-m", qwen, "--ctx", "256", "--name", "guide") as server:
+        assert "thinking" in server.ask("POST", "/api/show", {"model": "guide"})[2]["capabilities"]
 
         def n_tokens(path: str, **more: Any) -> int:
             key = "input" if path.endswith("responses") else "messages"
@@ -377,7 +359,7 @@ def test_http_thinks_as_it_is_asked(qwen: str) -> None:
             ({"chat_template_kwargs": {"enable_thinking": True}}, True), ({"chat_template_kwargs": {}}, None),
             ({"reasoning_effort": "none"}, False), ({"reasoning_effort": "high"}, True),
             ({"reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": False}}, False),
-        ):  # fmt: skip
+        ):
             assert n_tokens("/v1/chat/completions", **few, **more) == counts[think], more
         options = {"options": {"num_predict": 1}}
         for think in (True, False, None):
@@ -388,7 +370,7 @@ def test_http_thinks_as_it_is_asked(qwen: str) -> None:
         assert n_tokens("/v1/responses", max_output_tokens=1, reasoning={"effort": "none"}) == counts[False]
         for wrong in ({"chat_template_kwargs": {"documents": []}}, {"chat_template_kwargs": {"enable_thinking": "no"}},
                       {"reasoning_effort": "huge"}, {"think": 5}, {"thinking_budget": -1},
-                      {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": False}}):  # fmt: skip
+                      {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": False}}):
             status, _, found = server.ask("POST", "/v1/chat/completions", {"messages": ASKED, **wrong})
             assert status == 400 and found["error"]["param"].partition(".")[0] in wrong, found
         asked = {"messages": ASKED, **EVEN, "seed": seed, "thinking_budget": 4}
@@ -396,21 +378,17 @@ def test_http_thinks_as_it_is_asked(qwen: str) -> None:
         assert (message["reasoning_content"], message["content"]) == (thoughts, text)
         deltas = [event["choices"][0]["delta"] for event in server.events("/v1/chat/completions", asked)[:-1]]
         assert "".join(each.get("reasoning_content", "") for each in deltas) == thoughts
-    with serving("-m", "demo", "--ctx", "256") as server:
-        assert server.ask("POST", "/api/show", {"model": "any"})[2]["capabilities"] == ["completion"]
+    with serving("-m", "demo", "--ctx", "256", "--name", "guide") as server:
+        assert server.ask("POST", "/api/show", {"model": "guide"})[2]["capabilities"] == ["completion", "tools"]
         for more, expected in (({"think": False}, 200), ({"think": True}, 400), ({"reasoning_effort": "high"}, 400),
                                ({"chat_template_kwargs": {"enable_thinking": True}}, 400),
-                               ({"thinking_budget": 9}, 400), ({"reasoning_effort": "none"}, 200)):  # fmt: skip
+                               ({"thinking_budget": 9}, 400), ({"reasoning_effort": "none"}, 200)):
             status, _, found = server.ask("POST", "/v1/chat/completions", {"messages": ASKED, **few, **more})
             assert status == expected, found
             assert status == 200 or "does not think" in found["error"]["message"]
 
 
 def test_the_budget_of_the_command_line(qwen: str) -> None:
-    from click.testing import CliRunner
-
-    from edge.cli.group import cli
-
     run = CliRunner()
     done = run.invoke(cli, ["run", "-m", qwen, "Hi", "-n", "4", "-c", "128", "--think-budget", "2"])
     assert done.exit_code == 0, done.output

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from array import array
+from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.errors import InvalidFile, UsageError
-from edge.formats.checkpoint import TokenizerSpec
-from edge.prompt.tokenizer import Tokenizer
-from edge.prompt.tokenizer.byte_level import ALPHABET, PATTERNS
+from edge.formats.checkpoint import Added, TokenizerSpec
+from edge.formats.sentencepiece_model import parse
+from edge.prompt.interrupt import Interrupted, interruptible
+from edge.prompt.tokenizer import Tokenizer, byte_level
+from edge.prompt.tokenizer.byte_level import PATTERNS, cutter
+from edge.prompt.tokenizer.steps import ALPHABET
 from edge.prompt.tokenizer.vocabulary import END_OF_TURN
 from tests.vocabularies import (
     FOREIGN,
@@ -51,8 +55,6 @@ def spm_model_spec() -> TokenizerSpec:
 
 def spm_array_spec() -> TokenizerSpec:
     """The same as GGUF stores it: arrays."""
-    from edge.formats.sentencepiece_model import parse
-
     parsed = parse((VECTORS / "spm512.model").read_bytes(), "spm512.model")
     return TokenizerSpec(kind="sentencepiece", tokens=parsed.pieces, scores=parsed.scores, types=parsed.types,
                          bos_id=1, eos_ids=(2,))
@@ -109,8 +111,6 @@ def test_facts_about_llama_3():
 
 @needs_foreign
 def test_ids_are_the_ranks_of_llama_3s_own_file():
-    from base64 import b64decode
-
     tokenizer = vocabulary("llama-bpe")
     lines = (FOREIGN / "llama3-tokenizer.model").read_bytes().splitlines()
     assert len(lines) == 128000
@@ -130,7 +130,7 @@ def test_missing_pre_with_llama_3s_vocabulary():
 
 def _staged_oracle(stages: Sequence[str], text: str) -> list[str]:
     """llama.cpp's way: each pattern cuts the pieces that the one before it left, what it misses stays a piece."""
-    import regex
+    import regex  # here: this module is imported by tests of what is not imported
 
     pieces = [text]
     for stage in stages:
@@ -155,7 +155,7 @@ _STAGES = {
 _mixed = st.lists(
     st.sampled_from(["a", "Ab", "é", " ", "  ", "\t", "\n", "1", "12", "123", "½", "٣", ".", "'s", "'", "$", "`", "=",
                      "£", "\u3000", "🙂", "中", "¬"]), max_size=12,
-).map("".join)  # fmt: skip
+).map("".join)
 
 
 @pytest.mark.parametrize("name", sorted(_STAGES))
@@ -178,7 +178,7 @@ def _hugging_face(spec: TokenizerSpec):
     other.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Split(Regex(spec.pattern or PATTERNS[spec.pre]), "isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ])  # fmt: skip
+    ])
     return other
 
 
@@ -300,7 +300,6 @@ def test_blocks_of_sentencepiece_are_encoded_as_the_whole_text_is(name, monkeypa
 
 def test_a_long_text_of_sentencepiece_can_be_interrupted(monkeypatch):
     """Whatever the text, no call of the library gets much of it, and between two calls an interrupt is seen."""
-    from edge.prompt.interrupt import Interrupted, interruptible
     from edge.prompt.tokenizer import pieces
 
     sizes = _in_the_library(monkeypatch)
@@ -328,7 +327,7 @@ def test_round_trip(tokenizer, text):
 
 
 @BOTH
-def test_half_a_surrogate_pair_is_no_crash(tokenizer):
+def test_half_a_surrogate_pair_becomes_the_replacement_character(tokenizer):
     assert tokenizer.decode(tokenizer.encode("a\udc80b")) == "a\ufffdb"
 
 
@@ -448,13 +447,14 @@ def test_the_longest_special_token_wins():
 
 
 def test_user_defined_tokens():
-    """Blanks of user-defined tokens belong to text (GPT-NeoX); tokens that look like structure do not."""
-    tokenizer = Tokenizer.build(with_tokens(**{"    ": 4, "<|user|>": 4, "<tool>": 4, "[INST]": 4}))
-    assert tokenizer.encode("a    b") == [*BPE.encode("a"), 512, *BPE.encode("b")]
-    assert tokenizer.decode([512]) == "    "
-    for text, number in (("<|user|>", 513), ("<tool>", 514), ("[INST]", 515)):
-        assert number not in tokenizer.encode(text)
-        assert tokenizer.encode(text, special=True) == [number]
+    """They are text, in answers and of users; those of which formats are made cannot be typed, but are read."""
+    tokenizer = Tokenizer.build(with_tokens(**{"    ": 4, "<answer>": 4, "[REF]": 4, "<|user|>": 4, "<think>": 4}))
+    assert not tokenizer.special.keys() & {"<answer>", "[REF]", "<|user|>", "<think>"}
+    for number, text in enumerate(("    ", "<answer>", "[REF]", "<|user|>", "<think>"), 512):
+        assert tokenizer.encode(f"a{text}b", special=True) == [*BPE.encode("a"), number, *BPE.encode("b")]
+        assert (number in tokenizer.encode(f"a{text}b")) == (text not in tokenizer.markers)
+        assert tokenizer.decode([number]) == text and tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.markers.keys() - tokenizer.special.keys() == {"<|user|>", "<think>"}
 
 
 def test_markers_in_a_sentencepiece_file():
@@ -464,7 +464,7 @@ def test_markers_in_a_sentencepiece_file():
     types[2] = 4
     for tokenizer in (
         Tokenizer.build(replace(spec, types=types)),
-        Tokenizer.build(replace(spm_model_spec(), added={"<|end|>": 512, "<pad>": 513})),
+        Tokenizer.build(replace(spm_model_spec(), added={"<|end|>": Added(512), "<pad>": Added(513)})),
     ):
         for text in tokenizer.special:
             assert not set(tokenizer.special.values()).intersection(tokenizer.encode(f"a{text}"))
@@ -472,7 +472,7 @@ def test_markers_in_a_sentencepiece_file():
 
 
 def test_added_tokens_behind_the_vocabulary():
-    tokenizer = Tokenizer.build(replace(bpe_spec(), added={"<|im_end|>": 515, "<|im_start|>": 513}))
+    tokenizer = Tokenizer.build(replace(bpe_spec(), added={"<|im_end|>": Added(515), "<|im_start|>": Added(513)}))
     assert tokenizer.n_vocab == 516
     assert tokenizer.special["<|im_start|>"] == 513
     assert tokenizer.encode("<|im_start|>a", special=True) == [513, *BPE.encode("a")]
@@ -486,7 +486,7 @@ def test_end_of_turn_tokens_end_the_answer(text):
     assert tokenizer.special[text] in tokenizer.eos_ids
 
 
-def test_markers_with_a_wrong_type():
+def test_markers_with_the_type_of_text_still_end_answers():
     """Converters of 2024 wrote <|eot_id|> as an ordinary token."""
     tokenizer = Tokenizer.build(with_tokens(**{"<|eot_id|>": 1}))
     assert 512 in tokenizer.eos_ids
@@ -523,7 +523,7 @@ def _letters(data: bytes) -> str:
 #: a byte-level vocabulary as its authors have it: all bytes, and a few words; merge i makes token 256 + i
 _OWN = [*(bytes((i,)) for i in range(256)), b"\n\n", b"  ", b"\t\t", b"he", b" he", b"\xc3\xa9", b"\xc4\x8a", b"ab"]
 _MERGES = [(b"\n", b"\n"), (b" ", b" "), (b"\t", b"\t"), (b"h", b"e"), (b" ", b"he"), (b"\xc3", b"\xa9"),
-           (b"\xc4", b"\x8a"), (b"a", b"b")]  # fmt: skip
+           (b"\xc4", b"\x8a"), (b"a", b"b")]
 
 
 def _listed(marked: Sequence[bytes], special: bool, normalised: bool):
@@ -541,7 +541,7 @@ def _listed(marked: Sequence[bytes], special: bool, normalised: bool):
     stated["added_tokens"] = [
         {"id": i, "content": texts[i], "single_word": False, "lstrip": False, "rstrip": False,
          "normalized": normalised, "special": special} for i in ids
-    ]  # fmt: skip
+    ]
     types = [(3 if special else 4) if i in ids else 1 for i in range(len(_OWN))]
     spec = TokenizerSpec(kind="bpe", tokens=texts, types=types, merges=[" ".join(pair) for pair in merges], pre="gpt-2")
     return spec, tokenizers.Tokenizer.from_str(json.dumps(stated))
@@ -595,9 +595,9 @@ def test_line_ends_as_they_are_among_the_added_tokens() -> None:
 
 
 def test_added_text_of_sentencepiece() -> None:
-    """Added tokens that are not special are text, behind the vocabulary, too (tokenizer.model beside added_tokens)."""
-    added = {"<|end|>": 512, "zebra crossing": 513, "\n\n": 514}
-    tokenizer = Tokenizer.build(replace(spm_model_spec(), added=added, added_text=frozenset((513, 514))))
+    """Added tokens that are not special are text, behind the vocabulary, too (tokenizer.model with added_tokens)."""
+    added = {"<|end|>": Added(512), "zebra crossing": Added(513, False), "\n\n": Added(514, False)}
+    tokenizer = Tokenizer.build(replace(spm_model_spec(), added=added))
     assert tokenizer.special.keys() >= {"<|end|>"} and "zebra crossing" not in tokenizer.special
     assert tokenizer.encode("zebra crossing\n\n") == [513, 514]
     assert tokenizer.decode([513, 514]) == "zebra crossing\n\n"
@@ -605,7 +605,7 @@ def test_added_text_of_sentencepiece() -> None:
 
 
 @pytest.mark.parametrize("kind", [1, 3, 4, 5])
-def test_bytes_of_sentencepiece_with_a_wrong_type(kind: int) -> None:
+def test_bytes_of_sentencepiece_with_another_type_are_bytes(kind: int) -> None:
     """Conversions from tokenizer.json of 2023: "<0x0A>" came out instead of line ends."""
     spec = spm_array_spec()
     types = [kind if old == 6 else old for old in spec.types]
@@ -739,7 +739,7 @@ HOSTILE = {
     "eos outside": replace(spm_array_spec(), eos_ids=(2, 99999)),
     "unknown outside": replace(spm_array_spec(), unk_id=4096),
     "unknown is BOS": replace(spm_array_spec(), unk_id=1),
-    "unknown is an added token": replace(spm_array_spec(), unk_id=512, added={"<x>": 512}),
+    "unknown is an added token": replace(spm_array_spec(), unk_id=512, added={"<x>": Added(512)}),
     "unknown negative": replace(spm_array_spec(), unk_id=-5),
     "not in the alphabet": _changed(bpe_spec(), tokens={300: "a b"}),
     "sentencepiece said to be bpe": replace(bpe_spec(), tokens=spm_array_spec().tokens, merges=()),
@@ -757,8 +757,8 @@ HOSTILE = {
     "pattern long": replace(bpe_spec(), pattern="a" * 100_000),
     "token long": _changed(bpe_spec(), tokens={300: "a" * 1_000_000}),
     "piece long": _changed(spm_array_spec(), tokens={300: "a" * 1_000_000}),
-    "added far out": replace(bpe_spec(), added={"<|x|>": 1 << 30}),
-    "added negative": replace(bpe_spec(), added={"<|x|>": -3}),
+    "added far out": replace(bpe_spec(), added={"<|x|>": Added(1 << 30)}),
+    "added negative": replace(bpe_spec(), added={"<|x|>": Added(-3)}),
     "model empty": TokenizerSpec(kind="sentencepiece", model=b""),
     "model noise": TokenizerSpec(kind="sentencepiece", model=bytes(range(256)) * 9),
     "model cut": replace(spm_model_spec(), model=(VECTORS / "spm512.model").read_bytes()[:4000]),
@@ -792,7 +792,7 @@ SURVIVABLE = {
 
 
 @pytest.mark.parametrize("name", sorted(SURVIVABLE))
-def test_odd_vocabularies_that_can_be_used(name, capfd):
+def test_unusual_vocabularies_are_used(name, capfd):
     try:
         tokenizer = Tokenizer.build(SURVIVABLE[name])
     except InvalidFile as error:
@@ -815,8 +815,6 @@ def test_a_pattern_that_only_looks_recursive():
 @settings(max_examples=60, deadline=None)
 @given(text=st.text("aB1 2\n\r\t.,'s-~$ éß中文ひ\u0301½", max_size=400))
 def test_blocks_cut_as_the_whole_text_is_cut(name, text):
-    from edge.prompt.tokenizer import byte_level
-
     cut = byte_level.cutter(PATTERNS[name])
     whole, block = cut(text), byte_level.BLOCK
     try:
@@ -827,7 +825,7 @@ def test_blocks_cut_as_the_whole_text_is_cut(name, text):
 
 
 def test_a_pattern_that_never_ends(monkeypatch):
-    monkeypatch.setattr("edge.prompt.tokenizer.byte_level.PATTERN_SECONDS", 0.2)
+    monkeypatch.setattr("edge.prompt.tokenizer.steps.PATTERN_SECONDS", 0.2)
     tokenizer = Tokenizer.build(replace(bpe_spec(), pattern=r"(?:a|aa)+$"))
     with pytest.raises(InvalidFile, match="too long"):
         tokenizer.encode("a" * 200 + "c")
@@ -875,13 +873,11 @@ def test_the_split_of_hunyuan_is_three_cuts_one_after_another(text: str) -> None
     """llama.cpp cuts by numbers, then by Chinese and Japanese, then by the rest; each never crosses an earlier cut."""
     import regex
 
-    from edge.prompt.tokenizer.byte_level import PATTERNS, cutter
-
     stages = (
         r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+",
         r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
         r"""| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+""",
-    )  # fmt: skip
+    )
     pieces = [text]
     done: list[bool] = [False]
     for stage in stages:

@@ -19,18 +19,16 @@ from benchmarks import make_model
 from edge.cache.config import KVConfig
 from edge.cli.group import cli
 from edge.formats import open_checkpoint
-from edge.model.footprint import BOARDS, left_on
+from edge.machine.memory import BOARDS, left_on
 from edge.registry import library, shapes
-from edge.tools import fit
+from edge.tools import fit, pull
 from edge.tools.convert import convert
 from tests import handmade
 
 ROOT = Path(__file__).resolve().parents[2]
 #: shape -> types of its published file
 TINY = {
-    "tiny": ("I2_S", "F16"),
-    "tiny-silu": ("I2_S", "F16"),
-    "tiny-llama": ("I2_S", "F16"),
+    "tiny": ("I2_S", "F16"), "tiny-silu": ("I2_S", "F16"), "tiny-llama": ("I2_S", "F16"),
     "tiny-qwen3": ("Q2_0", "Q2_0"),
 }
 
@@ -63,12 +61,12 @@ def test_the_plan_by_name_is_that_of_the_pulled_file(
     """The file is made as published, and converted as a pull does it; loading then takes what was planned."""
     make_model.make(tmp_path / "a.gguf", name, *TINY[name])
     convert(tmp_path / "a.gguf", tmp_path / "b.gguf", "I2_S", "Q8_0")
-    wishes = fit.Wishes(KVConfig(128, "int4", memory="1G"), head, weights)
+    settings = fit.LoadSettings(KVConfig(128, "int4", memory="1G"), head, weights)
     outline = fit.published(name)
-    file = fit.Subject("b", open_checkpoint(tmp_path / "b.gguf"), outline.program)
+    file = fit.PlannedModel("b", open_checkpoint(tmp_path / "b.gguf"), outline.program)
     assert {each: (t.type, t.shape) for each, t in outline.checkpoint.tensors.items()} == {
-        each: (t.type, t.shape) for each, t in file.checkpoint.tensors.items()}  # fmt: skip
-    by_name, by_file = fit.arranged(outline, wishes), fit.arranged(file, wishes)
+        each: (t.type, t.shape) for each, t in file.checkpoint.tensors.items()}
+    by_name, by_file = fit.arranged(outline, settings), fit.arranged(file, settings)
     assert by_name == by_file
     with edge.load(
         tmp_path / "b.gguf", ctx=128, kv="int4", memory="1G", head=head, weights=weights, threads=fit.THREADS
@@ -95,7 +93,7 @@ def test_the_estimate_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyP
     said = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True).stderr
     program = re.search(r"^plan: program +([\d.]+) MB", said, re.MULTILINE)
     assert program, said
-    total = fit.needed(fit.published(name), fit.Wishes()).total_bytes
+    total = fit.needed(fit.published(name), fit.LoadSettings()).total_bytes
     assert abs(float(program[1]) * 1e6 - fit.published(name).program) <= 0.01 * total, (program[1], total)
 
 
@@ -103,21 +101,30 @@ def test_the_estimate_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("kv", [KVConfig(), KVConfig(kv="int4"), KVConfig(window=300, sinks=8), KVConfig(512, "f16")])
 def test_the_longest_context_is_the_longest(name: str, kv: KVConfig) -> None:
     """A page more would not fit; on larger boards it is no shorter."""
-    subject, wishes = fit.published(name), fit.Wishes(kv)
-    found = [fit.on_board(subject, wishes, memory) for memory in BOARDS]
+    subject, settings = fit.published(name), fit.LoadSettings(kv)
+    found = [fit.on_board(subject, settings, memory) for memory in BOARDS]
     assert [board.longest for board in found] == sorted(board.longest for board in found)
     trained = subject.checkpoint.config.n_ctx_train
     for board in found:
         assert board.room == left_on(board.memory) < board.memory
 
         def total(n_ctx: int) -> int:
-            return fit.needed(subject, replace(wishes, kv=replace(kv, ctx=n_ctx))).total_bytes
+            return fit.needed(subject, replace(settings, kv=replace(kv, ctx=n_ctx))).total_bytes
 
         if board.longest:
             assert total(board.longest) <= board.room
         if board.longest < trained:
             assert total(min(trained, (board.longest or 512) + 64)) > board.room
-        assert board.fits == (fit.needed(subject, wishes).total_bytes <= board.room)
+        assert board.fits == (fit.needed(subject, settings).total_bytes <= board.room)
+
+
+def test_a_context_beyond_training_does_not_fit() -> None:
+    subject = fit.published("bitnet-large")  # trained on 2048 tokens
+    for ctx, window, fits in ((2048, 0, True), (2049, 0, False), (9999, 512, True)):
+        found = fit.fit(subject, fit.LoadSettings(KVConfig(ctx, window=window, force_memory=True)))
+        assert found.fits is fits and any(board.fits for board in found.boards) is fits
+        assert found.verdict().startswith("Fits " if fits else "Does not fit ")
+        assert fits or "trained on" in str(found.refusal)
 
 
 def test_names_files_folders_and_pulled_models(
@@ -136,6 +143,10 @@ def test_names_files_folders_and_pulled_models(
     (place / "m.gguf").write_bytes(bundled_model.read_bytes())
     library.write_record(library.Pulled("bonsai-1.7b", "", "hf:o/n/m.gguf", "1", 3, None, "MIT"), "m.gguf")
     assert facts("bonsai-1.7b")["path"] == facts("hf:o/n/m.gguf")["path"] == str(place / "m.gguf")
+    library.set_default("ternary-bonsai-1.7b")  # each name, wherever one is taken
+    assert library.default() == "bonsai-1.7b"
+    assert facts("Ternary-Bonsai-1.7B")["path"] == library.resolve("ternary-bonsai-1.7b") == str(place / "m.gguf")
+    assert pull.parse("SmolLM2-135M-Instruct") == pull.parse("smollm2-135m")
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
@@ -151,7 +162,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
 def test_a_model_that_does_not_fit() -> None:
     """The plan is printed, then the one line and the exit code of loading."""
     done = invoke("bonsai-8b", "--memory", "2G", "--json")
-    assert done.exit_code == 5 and done.stderr.startswith("bitnet-edge: the model takes ")
+    assert done.exit_code == 5 and done.stderr.startswith("bitnet-edge: program and model take ")
     assert "2.3 GB in all" in done.stderr and done.stderr.count("\n") == 1
     found = json.loads(done.stdout)
     assert not found["fits"] and found["longest_ctx"] == 0 and found["plan"]["total_bytes"] > found["limit_bytes"]

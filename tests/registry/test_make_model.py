@@ -10,8 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import edge
 from benchmarks import dummy_vocab, make_model
-from edge.formats import gguf, open_checkpoint
+from edge.formats import open_checkpoint
+from edge.registry.encodings import ENCODINGS
+from pyx.weights.stored_rows import StoredRows
+from pyx.weights.ternary import TernaryMatrix
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ["tiny", "tiny-silu", "tiny-llama"]
@@ -19,8 +23,6 @@ TINY = ["tiny", "tiny-silu", "tiny-llama"]
 
 def unpacked(path: Path, name: str) -> tuple[np.ndarray, float]:
     """Weights -1, 0, 1 [out, in] and the scale of a ternary tensor."""
-    from pyx.ternary import TernaryMatrix
-
     tensor = open_checkpoint(str(path)).tensors[name]
     rows, k = tensor.shape
     matrix = TernaryMatrix.pack(tensor.type, tensor.data, rows, k, tensor.scale)
@@ -31,8 +33,6 @@ def unpacked(path: Path, name: str) -> tuple[np.ndarray, float]:
 
 def table(path: Path) -> np.ndarray:
     """The first 16 rows of the embedding as float32."""
-    from pyx.stored_rows import StoredRows
-
     tensor = open_checkpoint(str(path)).tensors["token_embd.weight"]
     rows = StoredRows(tensor.type, tensor.data, *tensor.shape)
     return np.array([rows.row(i) for i in range(16)])
@@ -125,7 +125,8 @@ def test_published_sizes() -> None:
     """Data bytes of 2B-4T as its published file has them: 1,179,449,920 with an F16 embedding; 332 tensors."""
     tensors = make_model.plan(make_model.SHAPES["2b-4t"], "I2_S", "F16")
     assert len(tensors) == 332
-    assert sum(gguf.tensor_bytes(gguf.TYPE_IDS[kind], dims[::-1]) or 0 for _, kind, dims in tensors) == 1_179_449_920
+    sizes = [ENCODINGS[kind].size(dims[::-1]) for _, kind, dims in tensors]
+    assert sum(sizes) == 1_179_449_920
     assert len(make_model.plan(make_model.SHAPES["falcon-e-1b"], "I2_S", "F16")) == 219
     assert len(make_model.plan(make_model.SHAPES["llama3-8b"], "I2_S", "F16")) == 291
 
@@ -139,7 +140,7 @@ def test_every_shape_describes_a_model(shape: str) -> None:
     assert len(tokens) == len(set(tokens)) == len(meta["tokenizer.ggml.token_type"]) == chosen.n_vocab
     assert chosen.n_head % chosen.n_kv_head == 0
     for _, kind, dims in make_model.plan(chosen, "I2_S", "F16"):
-        assert gguf.tensor_bytes(gguf.TYPE_IDS[kind], dims[::-1])
+        assert ENCODINGS[kind].size(dims[::-1])
 
 
 def test_merges_build_every_word() -> None:
@@ -172,9 +173,6 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize("shape", TINY)
 def test_our_engine_runs_it(tmp_path: Path, shape: str, kind: str) -> None:
     """Loads, tokenizes (text comes back) and answers; the answer does not depend on the ternary type."""
-    pytest.importorskip("edge.engine")
-    import edge
-
     answers = []
     for each in ("I2_S", kind):
         make_model.make(tmp_path / each, shape, each)

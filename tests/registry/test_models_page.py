@@ -6,13 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from benchmarks import make_model
 from docs import make_boards, make_models
+from edge.cli.group import cli
 from edge.errors import InvalidFile
-from edge.formats import open_checkpoint
-from edge.model.footprint import BOARDS
+from edge.formats import gguf_writer, open_checkpoint
+from edge.machine.memory import BOARDS
 from edge.registry.families import FAMILIES, REFUSED
 from edge.registry.known import KNOWN
+from edge.registry.shapes import SHAPES
 from edge.tools import fit
 from tests import handmade
 
@@ -36,7 +40,7 @@ def test_every_family_is_on_it() -> None:
      ("hgrn_bit", "MMfreeLM"),
      ("gemma2", "soft caps.*Gemma 3"), ("gemma-embedding", "both directions"), ("gemma3n", "Gemma 3n"),
      ("bitvla", "BitVLA")],
-)  # fmt: skip
+)
 def test_what_is_known_and_not_run_is_named(tmp_path: Path, arch: str, said: str) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(handmade.model(arch, sub_norm=False))
@@ -50,7 +54,7 @@ def test_what_is_known_and_not_run_is_named(tmp_path: Path, arch: str, said: str
     [("Qwen3_5MoeForCausalLM", "mixture"), ("HGRNBitForCausalLM", "MMfreeLM"), ("BitMambaForCausalLM", "BitMamba"),
      ("MapleForCausalLM", "GGUF file of it"), ("MixtralMoeForCausalLM", "mixture"), ("OLMoForCausalLM", "pickled"),
      ("BitVLAForActionPrediction", "BitVLA")],
-)  # fmt: skip
+)
 def test_folders_too(tmp_path: Path, architecture: str, said: str) -> None:
     (tmp_path / "config.json").write_text(json.dumps(handmade.hf_config(architectures=[architecture], model_type="x")))
     with pytest.raises(InvalidFile, match=f"'{architecture}' is not supported: it is .*{said}"):
@@ -61,10 +65,6 @@ def test_the_list_of_known_models_agrees_with_the_pages() -> None:
     """Every known model is on both pages, with its download, and the memory that `fit` then shows; `list` names the
     smallest board on which the page has the default context.
     """
-    from click.testing import CliRunner
-
-    from edge.cli.group import cli
-
     page = make_models.PAGE.read_text(encoding="utf-8")
     boards = make_boards.PAGE.read_text(encoding="utf-8")
     listed = json.loads(CliRunner().invoke(cli, ["list", "--known", "--json"]).stdout)
@@ -80,3 +80,15 @@ def test_the_list_of_known_models_agrees_with_the_pages() -> None:
         contexts = [0 if cell == "-" else int(cell) for cell in row.strip("| ").split(" | ")[1:]]
         least = next(board for board, context in zip(BOARDS, contexts, strict=True) if context >= 2048)
         assert entry["board_bytes"] == least, name
+
+
+def test_embedding_models_have_the_published_tensors() -> None:
+    """Of the files at huggingface.co/microsoft/bitnet-embedding-270m and -0.6b: all tensors, the ternary ones, and MB,
+    of which some are the vocabulary.
+    """
+    published = (("bitnet-embedding-270m", 362, 126, 367), ("bitnet-embedding-0.6b", 506, 196, 428))
+    for name, count, ternary, size in published:
+        tensors = make_model.plan(SHAPES[name], "I2_S", "F16")
+        nbytes = sum(gguf_writer.Entry(*tensor, b"").nbytes for tensor in tensors)
+        assert (len(tensors), sum(tensor[1] == "I2_S" for tensor in tensors)) == (count, ternary)
+        assert KNOWN[name].nbytes == size * 1_000_000 and 5e6 < KNOWN[name].nbytes - nbytes < 7e6

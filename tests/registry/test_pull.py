@@ -18,13 +18,17 @@ from typing import Any
 import pytest
 
 import edge
+from benchmarks import make_model
 from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
 from edge.formats import open_checkpoint
 from edge.registry import library
 from edge.registry.known import KNOWN, Known
+from edge.tools import convert, fit
 from edge.tools import pull as pulling
 from edge.tools.pull import pull
 from tests import hub as hubs
+from tests.services import REAL
+from tests.tools.test_convert import PARTS, Stopped
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = "tiny.gguf"
@@ -32,13 +36,8 @@ NAME = f"hf:owner/name/{FILE}"
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A tiny GGUF."""
-    from benchmarks import make_model
-
-    path = tmp_path_factory.mktemp("model") / FILE
-    make_model.make(path, "tiny")
-    return path.read_bytes()
+def model(tiny_model: str) -> bytes:
+    return Path(tiny_model).read_bytes()
 
 
 @pytest.fixture
@@ -179,7 +178,7 @@ def test_a_wrong_hash_is_never_a_model(hub: hubs.Hub, tmp_path: Path) -> None:
     hub.digests[FILE] = "f" * 64
     with pytest.raises(InvalidFile, match="SHA-256"):
         pull(NAME)
-    assert library.pulled() == [] and os.listdir(tmp_path / "models" / "tiny") == [".lock"]
+    assert library.pulled() == [] and os.listdir(tmp_path / "models") == []
 
 
 def test_a_hub_that_stays_away(hub: hubs.Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,23 +230,23 @@ def test_a_file_that_cannot_be_opened_is_said_and_kept(hub: hubs.Hub) -> None:
 
 
 def test_which_file_is_meant(hub: hubs.Hub) -> None:
-    pulling.choose(pulling.Source("a/b"), [pulling.Remote("x.gguf", 1, None)])
+    pulling.choose(pulling.Repository("a/b"), [pulling.Remote("x.gguf", 1, None)])
     with pytest.raises(UsageError, match="2 GGUF files"):
-        pulling.choose(pulling.Source("a/b"), [pulling.Remote(f"{x}.gguf", 1, None) for x in "xy"])
+        pulling.choose(pulling.Repository("a/b"), [pulling.Remote(f"{x}.gguf", 1, None) for x in "xy"])
     with pytest.raises(ModelNotFound, match=r"it has x\.gguf"):
-        pulling.choose(pulling.Source("a/b", "z.gguf"), [pulling.Remote("x.gguf", 1, None)])
+        pulling.choose(pulling.Repository("a/b", "z.gguf"), [pulling.Remote("x.gguf", 1, None)])
     with pytest.raises(UsageError, match=r"README\.md: is not a GGUF file; it has x\.gguf"):
         files = [pulling.Remote(name, 1, None) for name in ("x.gguf", "README.md")]
-        pulling.choose(pulling.Source("a/b", "README.md"), files)
+        pulling.choose(pulling.Repository("a/b", "README.md"), files)
     with pytest.raises(UsageError, match="hf:a/b pulls the whole model"):
-        pulling.choose(pulling.Source("a/b", "w.safetensors"), [pulling.Remote("w.safetensors", 1, None)])
+        pulling.choose(pulling.Repository("a/b", "w.safetensors"), [pulling.Remote("w.safetensors", 1, None)])
     with pytest.raises(ModelNotFound, match="neither"):
-        pulling.choose(pulling.Source("a/b"), [pulling.Remote("x.bin", 1, None)])
+        pulling.choose(pulling.Repository("a/b"), [pulling.Remote("x.bin", 1, None)])
     names = ("config.json", "model.safetensors", "tokenizer.model", "a.bin")
     folder = [pulling.Remote(name, 1, None) for name in names]
-    assert [each.path for each in pulling.choose(pulling.Source("a/b"), folder)] == [each.path for each in folder[:3]]
+    assert pulling.choose(pulling.Repository("a/b"), folder) == folder[:3]
     parts = [pulling.Remote(f"m-0000{i}-of-00002.gguf", 1, None) for i in (1, 2)]
-    assert pulling.choose(pulling.Source("a/b", parts[0].path), parts) == parts
+    assert pulling.choose(pulling.Repository("a/b", parts[0].path), parts) == parts
 
 
 def test_files_that_were_replaced(hub: hubs.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +281,7 @@ def test_names_that_cannot_be(text: str) -> None:
     ("https://huggingface.co/owner/name/tree/main", "hf:owner/name"),
     ("https://huggingface.co/owner/name/resolve/main/a/m.gguf?download=true", "hf:owner/name/a/m.gguf"),
     ("https://huggingface.co/owner/name/blob/main/m.gguf", "hf:owner/name/m.gguf"),
-])  # fmt: skip
+])
 def test_addresses_as_people_copy_them(text: str, meant: str) -> None:
     with pytest.raises(ModelNotFound, match=f"did you mean {re.escape(meant)}\\?"):
         pulling.parse(text)
@@ -342,9 +341,6 @@ def test_a_folder_is_converted_once(hub: hubs.Hub, tmp_path: Path) -> None:
 
 def test_scales_per_group_are_stored_as_panels(hub: hubs.Hub, tmp_path: Path) -> None:
     """Rows of the published types would be copied at every start; what an interrupted pull left is gone on with."""
-    from benchmarks import make_model
-    from tests.tools.test_convert import PARTS, Stopped
-
     source = tmp_path / "g.gguf"
     make_model.make(source, "tiny-qwen3", "Q2_0", "Q2_0")
     hub.files = {"g.gguf": source.read_bytes()}
@@ -361,7 +357,7 @@ def test_scales_per_group_are_stored_as_panels(hub: hubs.Hub, tmp_path: Path) ->
         pull("hf:owner/name/g.gguf", on_convert=interrupt)
     place = tmp_path / "models" / "g"
     assert library.pulled() == [] and {*PARTS} == {
-        name.replace("g-fast", "m") for name in os.listdir(place) if name.startswith("g-fast")}  # fmt: skip
+        name.replace("g-fast", "m") for name in os.listdir(place) if name.startswith("g-fast")}
     begun: list[int] = []
     pulled = pull("hf:owner/name/g.gguf", on_convert=lambda: lambda done, _: begun.append(done))
     checkpoint = open_checkpoint("g")
@@ -370,9 +366,27 @@ def test_scales_per_group_are_stored_as_panels(hub: hubs.Hub, tmp_path: Path) ->
     assert {t.type for t in checkpoint.tensors.values() if len(t.shape) == 2} == {"PQ2_0_R64"}
 
 
-def test_what_cannot_be_converted_stays(hub: hubs.Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    from edge.tools import convert
+def test_what_embed_recommends_is_pulled_and_embeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BITNET_EDGE_MODELS", str(tmp_path / "models"))
+    said = subprocess.run([*REAL, "embed", "-m", "demo", "--cosine", "a", "b"], capture_output=True, text=True,
+                          timeout=100)
+    name = re.search(r"for one that is: bitnet-edge pull (\S+)$", said.stderr)
+    assert name is not None, said.stderr
+    known = KNOWN[name[1]]
+    assert known.file is not None
+    make_model.make(tmp_path / "e.gguf", "tiny-embedding", "I2_S", "F16")
+    with hubs.serving({known.file: (tmp_path / "e.gguf").read_bytes()}, known.repo) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        pulled = pull(known.name)
+    assert pulled.source == f"hf:{known.repo}/{known.file}" and pulled.licence == "MIT" and pulled.converted
+    done = subprocess.run([*REAL, "embed", "-m", known.name, "--cosine", "a", "a"], capture_output=True, text=True,
+                          timeout=100)
+    assert done.stdout == "1.000000\n" and "little use" not in done.stderr, done
+    (fitting,) = [each for each in fit.candidates(fit.LoadSettings()) if each.name == known.name]
+    assert not fitting.download
 
+
+def test_what_cannot_be_converted_stays(hub: hubs.Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise UsageError("has 4 scales and I2_S holds one")
 

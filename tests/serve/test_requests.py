@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-import subprocess
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +15,19 @@ import pytest
 
 import edge
 from edge.errors import EdgeError, UsageError
+from edge.formats import open_checkpoint
+from edge.prompt.template import FAMILIES
+from edge.registry.library import demo
 from edge.sampling import Sampling
-from tests.http_service import BOUND, GREEDY, Server, serving
-from tests.services import REAL, ROOT, environment
+from edge.serve.calls import Call
+from edge.serve.conversations import Conversations
+from edge.tools.batch import Batch
+from pyx.kv.cache import KVCache
+from pyx.step.transformer import Segment
+from tests.http_service import GREEDY, Server, serving
+from tests.oracles import forward
+from tests.oracles.softmax import log_softmax
+from tests.services import bitnet_edge
 
 pytestmark = pytest.mark.usefixtures("bundled_model")
 
@@ -51,7 +61,7 @@ def test_a_seed_of_minus_one_is_random(server: Server) -> None:
         return server.chat(QUESTION, **WILD, seed=seed)["choices"][0]["message"]["content"]
 
     def ollama(seed: Any) -> str:
-        options = {**{key: value for key, value in WILD.items() if key != "max_tokens"}, "num_predict": 24}
+        options = {key: WILD[key] for key in ("temperature", "top_k", "top_p", "min_p")} | {"num_predict": 24}
         body = {"messages": user(), "stream": False, "options": {**options, "seed": seed}}
         return server.ask("POST", "/api/chat", body)[2]["message"]["content"]
 
@@ -76,16 +86,15 @@ def test_random_after_a_seed_is_random(engine: edge.Engine) -> None:
 
 def lines(*requests: dict[str, Any], options: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     """The events of `chat --jsonl` for these requests."""
-    done = subprocess.run([*REAL, "chat", "--jsonl", "--ctx", "512", *options], cwd=ROOT, env=environment(), text=True,
-                          input="".join(json.dumps(each) + "\n" for each in requests), capture_output=True,
-                          timeout=BOUND)  # fmt: skip
+    given = "".join(json.dumps(each) + "\n" for each in requests)
+    done = bitnet_edge("chat", "--jsonl", "--ctx", "512", *options, given=given)
     assert done.returncode == 0, done.stderr
     return [json.loads(each) for each in done.stdout.splitlines()]
 
 
 def test_seeds_of_lines_and_of_the_command_line() -> None:
     asked = [{"op": "chat", "id": f"{seed} {i}", "messages": user(), **WILD, "by": "all", "seed": seed}
-             for seed in (-1, 9, None) for i in range(3)]  # fmt: skip
+             for seed in (-1, 9, None) for i in range(3)]
     found = [each for each in lines(*asked, options=("--seed", "-1")) if each["ev"] == "text"]
     told = [{each["text"] for each in found if each["id"].startswith(name)} for name in ("-1", "9", "N")]
     assert [len(each) for each in told] == [3, 1, 3]
@@ -94,7 +103,7 @@ def test_seeds_of_lines_and_of_the_command_line() -> None:
 # ---- functions together with a form ---------------------------------------------------------------------------------
 
 DRINK = {"type": "object", "properties": {"drink": {"enum": ["tea", "coffee"]}}, "required": ["drink"],
-         "additionalProperties": False}  # fmt: skip
+         "additionalProperties": False}
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": DRINK}} for name in ("order", "cancel")]
 FORMS: list[tuple[dict[str, Any], Any]] = [
     ({"response_format": {"type": "json_schema", "json_schema": {"name": "d", "schema": DRINK}}},
@@ -103,7 +112,7 @@ FORMS: list[tuple[dict[str, Any], Any]] = [
     ({"regex": "[0-9]{3}"}, lambda text: re.fullmatch("[0-9]{3}", text)),
     ({"choices": ["yes", "no"]}, lambda text: text in ("yes", "no")),
     ({"grammar": 'start: "a" | "b" start'}, lambda text: re.fullmatch("b*a", text)),
-]  # fmt: skip
+]
 SCATTERED = {"temperature": 1.5, "top_k": 0, "top_p": 1, "min_p": 0, "max_tokens": 60}
 
 
@@ -119,8 +128,23 @@ def is_call(message: dict[str, Any]) -> bool:
     return True
 
 
+def test_a_choice_has_its_share(server: Server) -> None:
+    """The likeliest without a temperature, whatever the seed; the same in a stream."""
+    body = {"messages": [{"role": "user", "content": "Is a whale a fish?"}], "choices": ["yes", "no", "perhaps"]}
+    found = [server.ask("POST", "/v1/chat/completions", {**body, "seed": seed})[2]["choices"][0] for seed in range(3)]
+    assert found[0] == found[1] == found[2]
+    shares = found[0]["shares"]
+    assert [each["text"] for each in shares][0] == found[0]["message"]["content"]
+    assert sum(each["share"] for each in shares) == pytest.approx(1) and len(shares) == 3
+    events = server.events("/v1/chat/completions", body)
+    assert [each["choices"][0]["shares"] for each in events[:-1] if "shares" in each["choices"][0]] == [shares]
+    drawn = {server.chat("Hi", choices=["yes", "no"], temperature=5, seed=seed)["choices"][0]["message"]["content"]
+             for seed in range(12)}
+    assert drawn == {"yes", "no"}
+
+
 @pytest.mark.parametrize("number", range(len(FORMS)))
-def test_a_form_holds_beside_functions(server: Server, number: int) -> None:
+def test_a_form_holds_together_with_functions(server: Server, number: int) -> None:
     form, holds = FORMS[number]
     for seed in range(4):
         asked = {"tools": TOOLS, "seed": seed, **SCATTERED, **form}
@@ -136,7 +160,7 @@ def test_a_form_holds_beside_functions(server: Server, number: int) -> None:
         assert is_call(server.chat(QUESTION, **asked, tool_choice="required")["choices"][0]["message"])
         result = [*user(), {"role": "assistant", "content": None, "tool_calls": [
             {"id": "c", "type": "function", "function": {"name": "order", "arguments": '{"drink": "tea"}'}}]},
-            {"role": "tool", "tool_call_id": "c", "content": "done"}]  # fmt: skip
+            {"role": "tool", "tool_call_id": "c", "content": "done"}]
         message = server.chat(result, **asked)["choices"][0]["message"]
         assert is_call(message) or holds(message["content"])
 
@@ -160,9 +184,9 @@ def test_both_a_call_and_a_text_can_come(engine: edge.Engine) -> None:
         assert kinds == {True, False}, form
 
 
-def test_a_form_that_is_refused_alone_is_refused_beside_functions(server: Server) -> None:
+def test_a_form_that_is_refused_alone_is_refused_with_functions(server: Server) -> None:
     not_ = {"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}
-    for bad in ({"grammar": "start: ("}, {"regex": "["}, {"choices": []}, not_, {"grammar": "start: x"}):
+    for bad in ({"grammar": "start: ("}, {"regex": "["}, {"choices": [""]}, not_, {"grammar": "start: x"}):
         for choice in ("auto", "none", "required"):
             asked = {"messages": user(), **GREEDY, **bad, "tools": TOOLS, "tool_choice": choice}
             status, _, found = server.ask("POST", "/v1/chat/completions", asked)
@@ -171,8 +195,6 @@ def test_a_form_that_is_refused_alone_is_refused_beside_functions(server: Server
 
 
 def test_all_ways_to_ask_agree_about_functions_and_forms(server: Server, engine: edge.Engine, tmp_path: Path) -> None:
-    from edge.tools.batch import Batch
-
     sampling = {key: value for key, value in SCATTERED.items() if key != "max_tokens"}
     for seed in range(3):
         format_ = {"type": "json_schema", "json_schema": {"schema": DRINK}}
@@ -181,10 +203,10 @@ def test_all_ways_to_ask_agree_about_functions_and_forms(server: Server, engine:
         calls = [each["function"] for each in wanted.get("tool_calls", ())]
         options = {**sampling, "num_predict": 60, "seed": seed}
         told = server.ask("POST", "/api/chat", {"messages": user(), "tools": TOOLS, "format": DRINK, "stream": False,
-                                                "options": options})[2]["message"]  # fmt: skip
+                                                "options": options})[2]["message"]
         assert told["content"] == (wanted["content"] or "")
         assert [each["function"]["arguments"] for each in told.get("tool_calls", ())] == [
-            json.loads(each["arguments"]) for each in calls]  # fmt: skip
+            json.loads(each["arguments"]) for each in calls]
         (tmp_path / "in.jsonl").write_text(json.dumps({"custom_id": "a", "body": body}) + "\n")
         (tmp_path / "out.jsonl").unlink(missing_ok=True)
         with Batch(engine, str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl")) as batch:
@@ -223,19 +245,17 @@ def test_an_answer_that_has_begun_is_continued(server: Server, engine: edge.Engi
 def test_the_system_speaks_anywhere(server: Server, engine: edge.Engine) -> None:
     for role in ("system", "developer"):
         messages = [*user("Hello"), {"role": "assistant", "content": "Hi."}, {"role": role, "content": "Be brief."},
-                    {"role": role, "content": "Be kind."}, *user()]  # fmt: skip
+                    {"role": role, "content": "Be kind."}, *user()]
         plain = [*user("Hello"), {"role": "assistant", "content": "Hi."},
-                 {"role": "system", "content": "Be brief.\n\nBe kind."}, *user()]  # fmt: skip
+                 {"role": "system", "content": "Be brief.\n\nBe kind."}, *user()]
         text = "".join(part.text for part in engine.template.render(plain))
         assert text.index("Hi.") < text.index("Be brief.\n\nBe kind.") < text.index(QUESTION)
         said = server.chat(messages)
         assert said["usage"]["prompt_tokens"] == len(engine.model.encode(plain))
         assert server.chat([*user(), {"role": role, "content": "Now answer."}])["choices"]  # and last
-    from edge.prompt.template import FAMILIES
-
     gemma = "".join(part.text for part in FAMILIES["gemma"].parts(plain, True))
     assert gemma.endswith("<start_of_turn>user\nBe brief.\n\nBe kind.\n\n" + QUESTION + "<end_of_turn>\n"
-                          "<start_of_turn>model\n") and "system" not in gemma  # fmt: skip
+                          "<start_of_turn>model\n") and "system" not in gemma
 
 
 # ---- prompts -------------------------------------------------------------------------------------------------------
@@ -267,21 +287,8 @@ def test_several_prompts(server: Server, engine: edge.Engine) -> None:
     assert status == 400 and "several requests" in body["error"]["message"]
 
 
-def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """In float64, by its definition."""
-    logits = logits.astype(np.float64)
-    highest = logits.max(-1, keepdims=True)
-    return logits - highest - np.log(np.exp(logits - highest).sum(-1, keepdims=True))
-
-
 def test_the_prompt_is_scored(server: Server, engine: edge.Engine) -> None:
     """Against log-softmax in float64 of the logits of one forward pass, and of the slow forward pass in NumPy."""
-    from edge.formats import open_checkpoint
-    from edge.registry.library import demo
-    from pyx.kv import KVCache
-    from pyx.transformer import Segment
-    from tests.oracles import forward
-
     prompt = "Two teas, please – and “çay”. 😀 " * 3  # several bytes a character, more than one step
     ids = engine.model.encode_raw(prompt)
     n, n_vocab, c = len(ids), engine.config.n_vocab, engine.config
@@ -366,7 +373,7 @@ def stable(response: dict[str, Any]) -> Any:
             return [without(each) for each in value]
         if isinstance(value, dict):
             return {key: without(each) for key, each in value.items()
-                    if key not in ("id", "call_id", "created_at", "usage", "timings")}  # fmt: skip
+                    if key not in ("id", "call_id", "created_at", "usage", "timings")}
         return value
 
     return without(response)
@@ -380,31 +387,31 @@ def test_a_response_is_the_answer_of_a_chat(server: Server) -> None:
     assert whole["object"] == "response" and whole["error"] is None and whole["store"] is False
     (item,) = whole["output"]
     assert item["type"] == "message" and item["content"] == [
-        {"type": "output_text", "text": text, "annotations": [], "logprobs": []}]  # fmt: skip
+        {"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
     assert whole["usage"]["input_tokens"] == said["usage"]["prompt_tokens"]
     assert whole["usage"]["output_tokens"] == said["usage"]["completion_tokens"]
     cut = said["choices"][0]["finish_reason"] == "length"
     assert whole["status"] == ("incomplete" if cut else "completed")
     parts = [{"role": "developer", "content": "Be brief."},
-             {"type": "message", "role": "user", "content": [{"type": "input_text", "text": QUESTION}]}]  # fmt: skip
+             {"type": "message", "role": "user", "content": [{"type": "input_text", "text": QUESTION}]}]
     assert stable(respond(server, input=parts, **base)) == {**stable(whole), "instructions": None}
     short = respond(server, input=QUESTION, temperature=0, max_output_tokens=1)
     assert (short["status"], short["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
     assert short["output"][0]["status"] == "incomplete"
     again = [*parts, item, {"role": "user", "content": "And now?"}]
     told = [{"role": "system", "content": "Be brief."}, *user(), {"role": "assistant", "content": text},
-            *user("And now?")]  # fmt: skip
+            *user("And now?")]
     wanted = server.chat(told)["choices"][0]["message"]["content"]
     assert respond(server, input=again, **base)["output"][0]["content"][0]["text"] == wanted
     assert server.ask("POST", "/responses", {"input": QUESTION, **base})[2]["output"][0]["content"] == (
-        respond(server, input=QUESTION, **base)["output"][0]["content"])  # fmt: skip
+        respond(server, input=QUESTION, **base)["output"][0]["content"])
 
 
 def test_a_response_in_events(server: Server) -> None:
     for body in ({"input": QUESTION, "temperature": 0, "max_output_tokens": 16},
                  {"input": QUESTION, "temperature": 0, "max_output_tokens": 16, "top_logprobs": 2},
                  {"input": QUESTION, "temperature": 0, "max_output_tokens": 60, "tools": FLAT,
-                  "tool_choice": "required"}):  # fmt: skip
+                  "tool_choice": "required"}):
         whole, events = respond(server, **body), events_of(server, body)
         assert [event["type"] for event in events[:2]] == ["response.created", "response.in_progress"]
         last = events[-1]
@@ -422,10 +429,10 @@ def test_a_response_in_events(server: Server) -> None:
                 assert [each for event in deltas for each in event["logprobs"]] == item["content"][0]["logprobs"]
                 kinds = [event["type"] for event in own if not event["type"].endswith("delta")]
                 assert kinds[1:-1] == ["response.content_part.added", "response.output_text.done",
-                                       "response.content_part.done"]  # fmt: skip
+                                       "response.content_part.done"]
             else:
                 assert own[-2]["arguments"] == item["arguments"] == "".join(
-                    event["delta"] for event in own if event["type"].endswith("arguments.delta"))  # fmt: skip
+                    event["delta"] for event in own if event["type"].endswith("arguments.delta"))
 
 
 FLAT = [{"type": "function", **tool["function"]} for tool in TOOLS]
@@ -433,18 +440,18 @@ FLAT = [{"type": "function", **tool["function"]} for tool in TOOLS]
 
 def test_a_response_calls_functions_and_has_a_form(server: Server) -> None:
     called = respond(server, input=QUESTION, tools=FLAT, tool_choice={"type": "function", "name": "cancel"},
-                     temperature=0, max_output_tokens=60)  # fmt: skip
+                     temperature=0, max_output_tokens=60)
     (call,) = called["output"]
     assert (call["type"], call["name"]) == ("function_call", "cancel")
     assert json.loads(call["arguments"])["drink"] in ("tea", "coffee")
     some = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "order"}]}
     assert respond(server, input=QUESTION, tools=FLAT, tool_choice=some)["output"][0]["name"] == "order"
     result = [{"role": "user", "content": QUESTION}, {"type": "reasoning", "id": "r", "summary": []}, call,
-              {"type": "function_call_output", "call_id": call["call_id"], "output": "done"}]  # fmt: skip
+              {"type": "function_call_output", "call_id": call["call_id"], "output": "done"}]
     messages = [*user(), {"role": "assistant", "content": "", "tool_calls": [
         {"id": call["call_id"], "type": "function",
          "function": {"name": "cancel", "arguments": call["arguments"]}}]},
-        {"role": "tool", "tool_call_id": call["call_id"], "content": "done"}]  # fmt: skip
+        {"role": "tool", "tool_call_id": call["call_id"], "content": "done"}]
     wanted = server.chat(messages, tools=TOOLS)["choices"][0]["message"]["content"]
     found = respond(server, input=result, tools=FLAT, temperature=0, max_output_tokens=16)
     assert found["output"][0]["content"][0]["text"] == wanted
@@ -459,18 +466,26 @@ def test_what_a_response_refuses(server: Server) -> None:
     for more, param in (
         ({"previous_response_id": "resp_1"}, "previous_response_id"), ({"input": []}, "input"), ({"input": 5}, "input"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"), ({"input": [7]}, "input[0]"),
-        ({"input": [{"role": "king", "content": "x"}]}, "input[0]"), ({"background": True}, "background"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input[0].content"),
+        ({"input": [{"role": "king", "content": "x"}]}, "input[0].role"), ({"background": True}, "background"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},
+         "input[0].content[0].image_url"),
         ({"input": [{"type": "function_call", "name": "f"}]}, "input[0].arguments"),
-        ({"tools": [{"type": "web_search"}]}, "tools"),
-        ({"tool_choice": {"type": "web_search"}, "tools": FLAT}, "tools"),
-        ({"text": {"format": {"type": "xml"}}}, "text.format"), ({"text": {"verbosity": "low"}}, "text.verbosity"),
-        ({"text": {"format": {"type": "json_schema"}}}, "text.format"), ({"include": ["x"]}, "include"),
-        ({"reasoning": {"effort": "huge"}}, "reasoning_effort"), ({"truncation": "auto"}, "truncation"),
+        ({"input": [{"type": "function_call", "name": "f", "arguments": "{", "call_id": "c"}]}, "input[0].arguments"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tool_choice": {"type": "web_search"}, "tools": FLAT}, "tool_choice.type"),
+        ({"tool_choice": {"type": "function", "name": "x"}, "tools": FLAT}, "tool_choice.name"),
+        ({"tools": [{**FLAT[0], "name": "a b"}]}, "tools[0].name"),
+        ({"text": {"format": {"type": "xml"}}}, "text.format.type"), ({"text": {"verbosity": "low"}}, "text.verbosity"),
+        ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema"), ({"include": ["x"]}, "include"),
+        ({"reasoning": {"effort": "huge"}}, "reasoning.effort"), ({"truncation": "auto"}, "truncation"),
         ({"metadata": {"a": "\ud800"}}, "metadata"), ({"reasoning": {"a": "\ud800"}}, "reasoning"),
         ({"max_output_tokens": 0}, "max_output_tokens"), ({"instructions": "\ud800"}, "instructions"),
-        ({"input": [{"role": "system", "content": "only"}]}, "messages"), ({"conversation": "c"}, "conversation"),
-    ):  # fmt: skip
+        ({"input": [{"role": "system", "content": "only"}]}, "input"),
+        ({"reasoning": {"effort": "low"}}, "reasoning"), ({"input": [{"type": "reasoning"}]}, "input"),
+        ({"input": "tea " * 4000}, "input"), ({"instructions": "a", "input": [{"role": "king"}]}, "input[0].role"),
+        ({"text": {"format": {"type": "json_schema", "schema": {"type": "x"}}}}, "text"),
+        ({"conversation": "c"}, "conversation"), ({"metadata": 5}, "metadata"),
+    ):
         status, _, found = server.ask("POST", "/v1/responses", {"input": QUESTION, **more})
         assert status == 400 and found["error"]["param"] == param, found
 
@@ -482,7 +497,7 @@ def test_halves_of_surrogates_never_fail_the_server(server: Server) -> None:
         {"response_format": {"type": half}}, {"chat_template_kwargs": {half: 1}}, {"reasoning_effort": half},
         {"response_format": {"type": "json_schema", "json_schema": {"schema": {half: half}}}}, {"tool_choice": half},
         {"tools": TOOLS, "tool_choice": {"type": half}}, {"think": half}, {half: half}, {"grammar": half},
-    ]  # fmt: skip
+    ]
     for body in bodies:
         status, _, found = server.ask("POST", "/v1/chat/completions", {"messages": user(), **GREEDY, **body})
         assert status == (200 if half in body else 400), (body, found)
@@ -491,12 +506,6 @@ def test_halves_of_surrogates_never_fail_the_server(server: Server) -> None:
 @pytest.mark.parametrize("overflow", ["stop", "slide"])
 def test_a_request_is_prepared_once(bundled_model: Path, tmp_path: Path, overflow: str) -> None:
     """However it comes: over HTTP or JSON lines, and in a batch; and whatever happens when the context is full."""
-    import asyncio
-
-    from edge.serve.calls import Call
-    from edge.serve.conversations import Conversations
-    from edge.tools.batch import Batch
-
     encoded: list[str] = []
     with edge.load(bundled_model, ctx=512, threads=1, overflow=overflow) as engine:
         encode = engine.model.encode
@@ -508,7 +517,7 @@ def test_a_request_is_prepared_once(bundled_model: Path, tmp_path: Path, overflo
         engine.model.encode = counted  # type: ignore[method-assign]
         source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
         source.write_text(json.dumps({"custom_id": "a", "body": {"messages": user("In a batch"), "n": 2,
-                                                                 "max_tokens": 2}}) + "\n")  # fmt: skip
+                                                                 "max_tokens": 2}}) + "\n")
         with Batch(engine, str(source), str(target)) as batch:
             assert batch.run().failed == 0
 
@@ -516,9 +525,9 @@ def test_a_request_is_prepared_once(bundled_model: Path, tmp_path: Path, overflo
             conversations = Conversations(engine, 1, 4)
             try:
                 for n in (1, 3):
-                    job = conversations.enter(Call(messages=user("To a service"), n=n, options={"max_tokens": 2}))
-                    await conversations.begin(job)
-                    async for _ in job.batches():
+                    call = conversations.submit(Call(messages=user("To a service"), n=n, options={"max_tokens": 2}))
+                    await call.accepted()
+                    async for _ in call.batches():
                         pass
             finally:
                 conversations.close()

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
+import gzip
 import json
+import os
 import random
 import re
 import select
 import signal
 import socket
 import struct
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
 import edge
-from edge.cli.serve import SPARE
-from edge.serve import bodies, exchange
-from edge.serve.calls import Refusal
+from edge.cli.serve import SPARE, check_exposure
+from edge.errors import ContextFull
+from edge.prompt import interrupt
+from edge.prompt.tokenizer import byte_level
+from edge.serve import bodies, conversations, exchange
+from edge.serve.calls import Call, Refusal
 from edge.serve.service import Service, Settings
+from tests import fakes
+from tests.at_once import at_once
 from tests.http_service import BOUND, GREEDY, Server, serving
-from tests.services import REAL, ROOT, environment, short_folder
+from tests.services import bitnet_edge, free_port
 
 QUESTION = "Two teas and a scone, please."
 LONG = {"temperature": 0, "max_tokens": 100_000, "ignore_eos": True}
@@ -52,12 +60,6 @@ def alone() -> Any:
             return said
 
         yield say
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """`bitnet-edge` with these arguments, until it ends."""
-    return subprocess.run([*REAL, *arguments], cwd=ROOT, env=environment(), capture_output=True, text=True,
-                          timeout=BOUND)
 
 
 # ---- OpenAI -------------------------------------------------------------------------------------------------------
@@ -200,33 +202,90 @@ def test_the_conversation_is_not_read_again(server: Server) -> None:
     assert server.chat(changed)["timings"]["prefix_broke_at_message"] == 0
 
 
-def test_answers_in_company_are_the_same(server: Server, alone: Any) -> None:
+def test_what_is_read_again_is_told_without_its_text(server: Server) -> None:
+    house = "The lamp in the hall is on, the door is shut and the heating is off. Two guests are in the kitchen."
+
+    def read(clock: str) -> dict[str, Any]:
+        talk = [{"role": "system", "content": f"It is {clock}. {house}"}, {"role": "user", "content": "Who is here?"}]
+        return server.chat(talk)["usage"]
+
+    def counted() -> dict[str, int]:
+        text = server.ask("GET", "/metrics")[2]
+        found = re.findall(r'^bitnet_edge_prompt_tokens_read_total\{reason="(\w+)"\} (\d+)$', text, re.MULTILINE)
+        return {reason: int(n) for reason, n in found}
+
+    assert "read_again" not in read("10:41")
+    before, usage = counted(), read("10:52")
+    again = usage["read_again"]
+    assert set(again) == {"tokens", "reason", "message", "after"}
+    assert again["reason"] == "system" and again["message"] == 0 and again["tokens"] > 20 and again["after"] > 2
+    after, n = counted(), usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
+    assert after["system"] - before["system"] == again["tokens"]
+    assert sum(after.values()) - sum(before.values()) == n
+
+
+def test_every_api_tells_what_is_read_again(server: Server) -> None:
+    """The same as a chat completion does: in the usage of a response, and in Ollama's last object; also streamed."""
+    house = "The sun is up, the blinds are open and the kettle is warm. The cat of the neighbours is in the garden."
+
+    def told(path: str, clock: str, streamed: bool) -> Any:
+        system, question = f"It is {clock}. {house}", "Who is here?"
+        talk = [{"role": "system", "content": system}, {"role": "user", "content": question}]
+        body: dict[str, Any] = {"/v1/responses": {"input": talk, "max_output_tokens": 2}, "/api/chat": {
+            "messages": talk}, "/api/generate": {"system": system, "prompt": question}}[path]
+        if path.startswith("/api"):
+            body["options"] = {"num_predict": 2}
+        found = server.ask("POST", path, {**body, "stream": streamed})[2]
+        if path == "/v1/responses":
+            found = json.loads(found.rpartition("data: ")[2])["response"] if streamed else found
+            return found["usage"].get("read_again")
+        found = json.loads(found.splitlines()[-1]) if streamed else found
+        assert found["done"]
+        return found.get("read_again")
+
+    minute, facts = 10, {"reason": "system", "message": 0}
+    server.chat([{"role": "system", "content": f"It is 8:00. {house}"}, {"role": "user", "content": "Who is here?"}])
+    for path in ("/v1/responses", "/api/chat", "/api/generate"):
+        for streamed in (False, True):
+            minute += 7
+            again = told(path, f"8:{minute}", streamed)
+            assert again.items() >= facts.items() and again["tokens"] > 10 and again["after"] > 2, (path, again)
+            assert told(path, f"8:{minute}", streamed) is None
+
+
+@pytest.mark.parametrize("verbose", [True, False])
+def test_the_log_says_why_it_was_read_again_only_with_v(verbose: bool) -> None:
+    house = "The lamp in the hall is on, the door is shut and the heating is off. Two guests are in the kitchen."
+    with serving(*["-v"] * verbose, "--ctx", "512") as server:
+        for clock in ("10:41", "10:52"):
+            server.chat([{"role": "system", "content": f"It is {clock}. {house}"}, {"role": "user", "content": "Who?"}])
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.stderr is not None
+        log = server.process.stderr.read()
+    assert bool(re.search(r"tokens read again: the system prompt changed after \d+ tokens, at .*10:52", log)) is verbose
+    assert ("10:52" in log) is verbose
+
+
+def test_answers_in_a_batch_are_the_same(server: Server, alone: Any) -> None:
     questions = ["Two teas.", "A table for four tonight.", "Tell me a joke.", "Do you have cake?"]
     wanted = [alone(question)[0] for question in questions]
-    found: dict[int, str] = {}
 
-    def ask(i: int) -> None:
+    def ask(question: str) -> str:
         while True:
             status, _, body = server.ask("POST", "/v1/chat/completions", {
-                "messages": [{"role": "user", "content": questions[i % 4]}], **GREEDY})
+                "messages": [{"role": "user", "content": question}], **GREEDY})
             if status == 200:
-                found[i] = body["choices"][0]["message"]["content"]
-                return
+                return str(body["choices"][0]["message"]["content"])
             assert status == 429, body
             time.sleep(0.05)
 
-    threads = [threading.Thread(target=ask, args=(i,)) for i in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(BOUND)
-    assert found == {i: wanted[i % 4] for i in range(16)}
+    assert at_once(ask, questions * 4) == wanted * 4
 
 
 def test_embeddings(bundled_model: Path) -> None:
     """Any model can be asked, as with `bitnet-edge embed`; that gives the same vectors."""
     texts = ["A tea, please.", "A coffee, please."]
-    done = command("embed", *texts)
+    done = bitnet_edge("embed", *texts)
     wanted = [json.loads(line)["vector"] for line in done.stdout.splitlines()]
     with serving("--embeddings", "--name", "vectors") as server:
         assert server.log.startswith("vectors: demo (5.8 M parameters) answers at ") and server.log.count("\n") == 1
@@ -238,18 +297,25 @@ def test_embeddings(bundled_model: Path) -> None:
         assert len(server.ask("POST", "/embeddings", {"input": [[5, 6, 7], [8]]})[2]["data"]) == 2
         for wrong, words in (({"input": []}, "0 texts"), ({"input": [1.5]}, "token ids"),
                              ({"input": "tea " * 9000}, "the model reads"), ({"input": [10**6]}, "does not exist"),
-                             ({"input": "x", "dimensions": 5}, "256"), ({}, "token ids"),
+                             ({"input": "x", "dimensions": 5}, "256"), ({}, "missing or empty"),
                              ({"input": "x", "encoding_format": "x"}, "base64"), ({"input": "\ud800"}, "surrogate")):
             status, _, found = server.ask("POST", "/v1/embeddings", wrong)
             assert status == 400 and words in found["error"]["message"], found
+            assert found["error"]["param"] in (*wrong, "input")
         assert server.ask("GET", "/health")[0] == 200 and server.ask("GET", "/v1/models/vectors")[0] == 200
+        for path in ("/api/tags", "/api/ps"):  # Ollama's clients look for the model first
+            (listed,) = server.ask("GET", path)[2]["models"]
+            assert listed["name"] == "vectors" and listed["digest"] and listed["size"] > 1e6
+        shown = server.ask("POST", "/api/show", {"model": "vectors"})[2]
+        assert shown["capabilities"] == ["embedding"]
+        assert shown["model_info"][f"{shown['details']['family']}.embedding_length"] == 256
         status, _, found = server.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})
         assert status == 400 and found["error"]["code"] == "embeddings_only"
 
 
 def test_embeddings_have_a_memory_plan(bundled_model: Path) -> None:
     """Before anything is loaded; --ctx is the longest text."""
-    done = command("serve", "--embeddings", "--port", "0", "--memory", "20M")
+    done = bitnet_edge("serve", "--embeddings", "--port", "0", "--memory", "20M")
     assert done.returncode == 5 and done.stderr.count("\n") == 1 and "the limit is 20 MB" in done.stderr
     with serving("--embeddings", "-v", "--ctx", "64", "--memory", "500M") as server:
         plan = [line.split()[1:] for line in server.log.splitlines() if line.startswith("plan: ")]
@@ -264,7 +330,7 @@ def test_embeddings_have_a_memory_plan(bundled_model: Path) -> None:
 @pytest.mark.parametrize("more", [("--temp", "0"), ("--parallel", "2"), ("--seed", "1"), ("--head", "int8"),
                                   ("--kv-offload", "/tmp"), ("--no-think",), ("--metrics",), ("--state", "x")])
 def test_embeddings_refuse_what_is_for_answers(more: tuple[str, ...]) -> None:
-    done = command("serve", "--embeddings", "--port", "0", *more)
+    done = bitnet_edge("serve", "--embeddings", "--port", "0", *more)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and f"{more[0].replace('no-', '')} " in done.stderr
 
 
@@ -281,7 +347,7 @@ def test_embeddings_honour_the_instruction_set() -> None:
         with serving("--embeddings", *more) as server:
             vectors.append(server.ask("POST", "/v1/embeddings", {"input": "A tea, please."})[2]["data"])
     assert vectors[0] == vectors[1]
-    done = command("serve", "--embeddings", "--port", "0", "--isa", "nothing")
+    done = bitnet_edge("serve", "--embeddings", "--port", "0", "--isa", "nothing")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
 
 
@@ -292,13 +358,25 @@ def test_embeddings_honour_the_instruction_set() -> None:
     ({}, "messages"),
     ({"messages": []}, "messages"),
     ({"messages": "hello"}, "messages"),
-    ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0]"),
+    ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role"),
     ({"messages": [{"role": "assistant", "content": "x"}]}, "messages"),
     ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
     ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages[0].content"),
     ({"messages": [{"role": "system", "content": "x"}, {"role": "developer", "content": "y"}]}, "messages"),
     ({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [
         {"function": {"name": "f"}}]}]}, "messages"),
+    ({"messages": [{"role": "user", "content": "x"}, {"role": "user", "content": 7}]}, "messages[1].content"),
+    ({"messages": [{"role": "user", "content": "x", "images": ["aGk="]}]}, "messages[0].images"),
+    ({"messages": [{"role": "assistant", "function_call": {"name": "f"}}]}, "messages[0].function_call"),
+    ({"messages": [{"role": "user", "content": "tea " * 9000}]}, "messages"),
+    ({"max_completion_tokens": -1}, "max_completion_tokens"),
+    ({"reasoning_effort": "high"}, "reasoning_effort"),
+    ({"chat_template_kwargs": {"enable_thinking": True}}, "chat_template_kwargs"),
+    ({"guided_choice": [""]}, "guided_choice"),
+    ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "x"}}}}, "response_format"),
+    ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
+    ({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "[1]"}}]}]},
+     "messages[0].tool_calls[0].function.arguments"),
     ({"temperature": -1}, "temperature"),
     ({"temperature": "hot"}, "temperature"),
     ({"top_p": 7}, "top_p"),
@@ -307,11 +385,18 @@ def test_embeddings_honour_the_instruction_set() -> None:
     ({"n": 0}, "n"),
     ({"n": 1000}, "n"),
     ({"stream": "yes"}, "stream"),
-    ({"stop": [1]}, "stop"),
+    ({"stop": ["a", 1]}, "stop[1]"),
     ({"stop": ["x"] * 100}, "stop"),
     ({"logit_bias": {"5": 1}}, "logit_bias"),
-    ({"response_format": {"type": "xml"}}, "response_format"),
-    ({"response_format": {"type": "json_schema"}}, "response_format"),
+    ({"response_format": {"type": "xml"}}, "response_format.type"),
+    ({"response_format": "json"}, "response_format"),
+    ({"stream_options": 5}, "stream_options"),
+    ({"messages": ["hi"]}, "messages[0]"),
+    ({"frequency_penalty": 9}, "frequency_penalty"),
+    ({"metadata": 5}, "metadata"),
+    ({"messages": [{"role": "user"}]}, "messages[0].content"),
+    ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id"),
+    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
     ({"top_logprobs": 3}, "top_logprobs"),
     ({"tool_choice": "required"}, "tool_choice"),
 ])
@@ -324,6 +409,41 @@ def test_bad_requests_name_what_is_wrong(server: Server, body: dict[str, Any], p
     assert headers["x-should-retry"] == "false"
 
 
+def test_refusals_say_what_to_send(server: Server) -> None:
+    """In words of JSON, with the item and what is expected there."""
+    user = [{"role": "user", "content": "x"}]
+    deep: dict[str, Any] = {"messages": [{"content": "x"}]}
+    for path, body, words in (
+        ("/v1/chat/completions", {"messages": user, "tools": [{}]}, "tools[0].type is missing; only function"),
+        ("/v1/chat/completions", {"messages": user, "tools": [{"type": "web"}]}, "tools[0].type is 'web'; only"),
+        ("/v1/chat/completions", {"messages": user, "tools": [5]}, "tools[0] must be an object"),
+        ("/v1/chat/completions", {"messages": user, "tool_choice": "maybe"}, "is 'maybe'; it must be none, auto"),
+        ("/v1/chat/completions", {"messages": user, "stop": ["a", 1]}, "stop[1] is not a string"),
+        ("/v1/chat/completions", {"messages": user, "min_p": True}, "min_p is true; it must be a number from 0 to 1"),
+        ("/v1/chat/completions", {"messages": user, "top_k": -5}, "a whole number from -1 to 2147483648"),
+        ("/v1/chat/completions", {"messages": user, "grammar": "start: ("}, "grammars are written in Lark"),
+        ("/v1/chat/completions", deep, "messages[0].role is missing; it must be one of system, user, assistant, tool, "
+                                       "developer, function"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"text": "x"}]}]},
+         "messages[0].content[0].type is missing; only text"),
+        ("/v1/responses", {"input": [{"type": "function_call_output", "call_id": "c"}]}, "input[0].output is missing"),
+        ("/tokenize", {"contnt": "a"}, "content is missing"),
+        ("/detokenize", {"tokens": [5, 99999999]}, "tokens has 99999999; the vocabulary has "),
+    ):
+        status, _, found = server.ask("POST", path, body)
+        assert status == 400 and words in found["error"]["message"], found
+    found = server.ask("POST", "/v1/chat/completions", b"[" * 5000 + b"]" * 5000)[2]
+    assert found["error"]["message"] == "the request is nested too deeply"
+    assert server.ask("POST", "/tokenize", {"content": ""})[2] == {"tokens": []}
+    assert server.chat("x", choices=[], guided_choice=[], metadata={"a": "b"})["choices"]
+
+
+def test_a_raw_prompt_is_named(server: Server) -> None:
+    for prompt in ("tea " * 9000, [1 << 30], [], 5):
+        status, _, found = server.ask("POST", "/v1/completions", {"prompt": prompt})
+        assert status == 400 and found["error"]["param"] == "prompt", found
+
+
 def test_what_is_not_json(server: Server) -> None:
     for data in (b"", b"{", b"[]", b"\xff", b'{"a":NaN}', b"[" * 60_000):
         status, _, body = server.ask("POST", "/v1/chat/completions", data)
@@ -334,7 +454,7 @@ def test_what_is_not_json(server: Server) -> None:
 
 def raw(server: Server, data: bytes, *more: bytes) -> bytes:
     """Everything that is answered to these bytes, of which each next part is sent after an answer to the one before."""
-    with socket.create_connection((server.host, server.port), timeout=BOUND) as connection:
+    with server.socket() as connection:
         connection.sendall(data)
         answer = connection.recv(65536)
         for part in more:
@@ -389,17 +509,44 @@ def test_unknown_places_are_json_too(server: Server) -> None:
     for path in ("/v1/threads", "/nothing", "/v1/assistants"):
         status, _, body = server.ask("POST", path, {})
         assert status == 404 and body["error"]["code"] == "not_found"
-    assert server.ask("GET", "/v1/chat/completions")[0] == 405
+    status, headers, _ = server.ask("GET", "/v1/chat/completions")
+    assert status == 405 and headers["allow"] == "POST"
     status, _, body = server.ask("POST", "/v1/embeddings", {"input": "x"})
     assert status == 400 and body["error"]["code"] == "not_an_embedding_model"
 
 
-def test_too_long_a_conversation_is_said_with_the_counts(server: Server) -> None:
-    messages = [{"role": "user", "content": "tea and cake " * 600}]
-    for more in ({}, {"stream": True}):
-        status, _, body = server.ask("POST", "/v1/chat/completions", {"messages": messages, **more})
-        assert status == 400 and body["error"]["code"] == "context_length_exceeded"
-        assert re.search(r"\d{4} tokens, the context 512", body["error"]["message"])
+def test_slashes_at_the_end_and_twice(server: Server) -> None:
+    """Base URLs are often typed with one."""
+    body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+    for path in ("/v1/chat/completions/", "//v1/chat/completions", "/v1//chat/completions//"):
+        assert server.ask("POST", path, body)[0] == 200, path
+    for path in ("/v1/models/", "/v1/models/guide/", "/health/", "//", "/api/tags/"):
+        assert server.ask("GET", path)[0] == 200, path
+    assert isinstance(server.ask("POST", "//api/nothing/", {})[2]["error"], str), "still in the form of that API"
+
+
+def test_absolute_targets(server: Server) -> None:
+    """RFC 9112, 3.2.2: the path and the host are those of the target, whatever the header says."""
+    here = f"http://{server.host}:{server.port}"
+    for target, host, status in (
+        (f"{here}/v1/models", "localhost", 200), (f"{here}/v1/models?x=1", "localhost", 200), (here, "localhost", 200),
+        (f"HTTP://LOCALHOST:{server.port}/health", "evil.example", 200), (f"{here}/nothing", "localhost", 404),
+        ("http://evil.example/v1/models", "localhost", 403), ("http://x@127.0.0.1/v1/models", "localhost", 403),
+        ("http:///v1/models", "evil.example", 403), ("http:///v1/models", "localhost", 404),
+        ("ftp://127.0.0.1/v1/models", "localhost", 404),
+    ):
+        data = raw(server, f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        assert data.startswith(f"HTTP/1.1 {status}".encode()), (target, host, data)
+
+
+def test_bodies_that_are_encoded(server: Server) -> None:
+    data = json.dumps({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}).encode()
+    for coding, status in (("gzip", 415), ("br", 415), ("deflate, gzip", 415), ("identity", 200)):
+        sent = gzip.compress(data) if status == 415 else data
+        found, headers, body = server.ask("POST", "/v1/chat/completions", sent, {"Content-Encoding": coding})
+        assert found == status, body
+        if status == 415:
+            assert headers["accept-encoding"] == "identity" and "Content-Encoding" in body["error"]["message"]
 
 
 def test_names_and_origins(server: Server) -> None:
@@ -413,12 +560,18 @@ def test_names_and_origins(server: Server) -> None:
 
 
 def test_keys_and_named_origins() -> None:
-    with serving("--cors", "https://app.example", "--host-name", "Box.example", BITNET_EDGE_API_KEY="secrà") as server:
-        key = "secrà".encode().decode("latin-1")  # the bytes that clients send
-        right = {"Authorization": f"Bearer {key}"}
-        for headers, status in (({}, 401), ({"Authorization": "Bearer secr"}, 401), (right, 200),
-                                ({"x-api-key": key}, 200)):
-            assert server.ask("GET", "/v1/models", headers=headers)[0] == status
+    """The key is asked for by all that tells or costs something (ollama#1053, #9114)."""
+    arguments = ("--cors", "https://app.example", "--host-name", "Box.example", "--metrics", "--ctx", "256")
+    with serving(*arguments, BITNET_EDGE_API_KEY="a key") as server:
+        right = {"Authorization": "Bearer a key"}
+        for method, path in (("GET", "/v1/models"), ("POST", "/v1/chat/completions"), ("POST", "/api/chat"),
+                             ("GET", "/api/tags"), ("GET", "/metrics"), ("POST", "/tokenize"), ("GET", "/nothing")):
+            for headers in ({}, {"Authorization": "Bearer a"}, {"Authorization": "Basic YSBrZXk="},
+                            {"x-api-key": "secrà"}):
+                status, found, body = server.ask(method, path, None, headers)
+                assert status == 401 and found["www-authenticate"] == "Bearer" and "a key" not in str(body)
+        for headers in (right, {"x-api-key": "a key"}):
+            assert server.ask("GET", "/v1/models", headers=headers)[0] == 200
         assert server.ask("GET", "/health")[0] == 200 and server.ask("GET", "/")[0] == 200
         assert server.ask("GET", "/v1/models", headers={**right, "Host": "box.example"})[0] == 200
         status, headers, _ = server.ask("GET", "/v1/models", headers={**right, "Origin": "https://app.example"})
@@ -430,7 +583,7 @@ def test_keys_and_named_origins() -> None:
 
 def test_no_door_is_opened_by_mistake() -> None:
     for arguments in (["--host", "0.0.0.0"], ["--host", "::"]):
-        done = command("serve", *arguments)
+        done = bitnet_edge("serve", *arguments)
         assert done.returncode == 2 and "--api-key" in done.stderr and "--insecure" in done.stderr
 
 
@@ -438,14 +591,12 @@ def test_no_door_is_opened_by_mistake() -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "192.0.2.7", "box.example"])
 def test_wyoming_has_no_key(host: str, key: tuple[str, ...]) -> None:
     """Only --insecure opens it to others: a key of the HTTP server does not protect it."""
-    done = command("serve", "--wyoming", f"tcp://{host}:10700", *key)
+    done = bitnet_edge("serve", "--wyoming", f"tcp://{host}:10700", *key)
     assert done.returncode == 2 and len(done.stderr.splitlines()) <= 2, done.stderr
     assert f"tcp://{host}:10700 can be reached by others" in done.stderr and "--insecure" in done.stderr
 
 
 def test_where_wyoming_may_listen() -> None:
-    from edge.cli.serve import check_exposure
-
     for address in ("tcp://127.0.0.1:1", "tcp://localhost:1", "tcp://[::1]:1"):
         check_exposure("127.0.0.1", None, False, None, address)
     check_exposure("127.0.0.1", None, True, None, "tcp://0.0.0.0:1")
@@ -454,7 +605,7 @@ def test_where_wyoming_may_listen() -> None:
 
 @pytest.mark.parametrize("address", ["0.0.0.0:10700", "tcp://0.0.0.0", "tcp://:1", "tcp://a:99999", "tcp://[::1", "x"])
 def test_an_address_of_wyoming_that_is_not_one(address: str) -> None:
-    done = command("serve", "--wyoming", address)
+    done = bitnet_edge("serve", "--wyoming", address)
     assert done.returncode == 2 and "tcp://HOST:PORT" in done.stderr and "Traceback" not in done.stderr
 
 
@@ -462,12 +613,12 @@ def test_a_port_that_is_taken() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        done = command("serve", "--port", str(taken.getsockname()[1]))
+        done = bitnet_edge("serve", "--port", str(taken.getsockname()[1]))
     assert done.returncode == 75 and "--port" in done.stderr
 
 
-def test_a_model_that_cannot_be_loaded() -> None:
-    done = command("serve", "--port", "0", "-m", "nothing.gguf")
+def test_a_model_that_is_refused_ends_the_service() -> None:
+    done = bitnet_edge("serve", "--port", "0", "-m", "nothing.gguf")
     assert done.returncode == 3 and done.stderr.count("\n") == 1
 
 
@@ -477,36 +628,17 @@ def test_a_model_that_cannot_be_loaded() -> None:
 def endless(server: Server, stream: bool, text: str = "Tell me a story.") -> socket.socket:
     """A request whose answer does not end by itself; the caller closes the connection."""
     body = json.dumps({"messages": [{"role": "user", "content": text}], **LONG, "stream": stream}).encode()
-    connection = socket.create_connection((server.host, server.port), timeout=BOUND)
+    connection = server.socket()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n"
     connection.sendall(head.encode() + body)
     return connection
 
 
-@pytest.mark.parametrize("stream", [True, False])
-def test_who_goes_away_ends_his_answer(stream: bool) -> None:
-    with serving("--ctx", "512", "--overflow", "slide", "--parallel", "2", "--queue", "2") as server:
-        held = [endless(server, stream) for _ in range(2)]
-        server.until(running=2)
-        waiting = [endless(server, stream) for _ in range(2)]
-        server.until(running=2, waiting=2)
-        status, headers, body = server.ask("POST", "/v1/chat/completions", {
-            "messages": [{"role": "user", "content": "hi"}]})
-        assert status == 429 and int(headers["retry-after"]) >= 1 and body["error"]["type"] == "rate_limit_error"
-        waiting.pop().close()
-        server.until(running=2, waiting=1)
-        for connection in (*held, *waiting):
-            connection.close()
-        state = server.until(running=0, waiting=0)
-        assert state["cancelled"] == 4 and state["status"] == "ok"
-        assert server.chat("Two teas.")["choices"]
-
-
 @pytest.mark.slow
 def test_silent_connections_do_not_hold_the_service() -> None:
     with serving("--queue", "1") as server, contextlib.ExitStack() as held:
-        silent = [held.enter_context(socket.create_connection((server.host, server.port), timeout=BOUND))
-                  for _ in range(SPARE + 20)]  # fmt: skip
+        silent = [held.enter_context(server.socket())
+                  for _ in range(SPARE + 20)]
         status, headers, found = server.ask("GET", "/health")
         assert status in (200, 429) and (status == 200 or int(headers["retry-after"]) and found["error"]["code"])
         deadline = time.monotonic() + BOUND
@@ -521,12 +653,10 @@ def test_silent_connections_do_not_hold_the_service() -> None:
 
 def test_many_clients_at_once_get_answers_or_are_asked_to_come_again() -> None:
     """Each writes its whole request at once, and some leave: what has arrived is read before anything is late."""
-    import asyncio
-
     rng = random.Random(3)
     body = json.dumps({"messages": [{"role": "user", "content": "Two teas."}], **GREEDY, "max_tokens": 2}).encode()
     request = (b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-               b"Content-Length: %d\r\n\r\n%s" % (len(body), body))  # fmt: skip
+               b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
 
     async def client(leaves: bool) -> bytes | None:
         reader, writer = await asyncio.open_connection(server.host, server.port)
@@ -553,10 +683,6 @@ def test_many_clients_at_once_get_answers_or_are_asked_to_come_again() -> None:
 
 def test_a_busy_loop_does_not_make_a_body_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """More bodies than may be late come in one turn, and the loop is blocked for longer than any patience."""
-    import asyncio
-
-    from starlette.requests import Request
-
     monkeypatch.setattr(bodies, "PATIENCE", 0.01)
     monkeypatch.setattr(bodies, "SECONDS", 0.05)
 
@@ -577,19 +703,19 @@ def test_a_busy_loop_does_not_make_a_body_late(monkeypatch: pytest.MonkeyPatch) 
             time.sleep(0.2)
             arrived.set()
 
-        waiting = [served.read(request()) for _ in range(3 * bodies.MOST)]
+        waiting = [served.read(request()) for _ in range(3 * bodies.MOST_LATE)]
         return await asyncio.gather(*waiting, block(), return_exceptions=True)
 
     found = asyncio.run(read())
-    assert found == [b"{" * 5] * (3 * bodies.MOST) + [None]
+    assert found == [b"{" * 5] * (3 * bodies.MOST_LATE) + [None]
 
 
 def test_withheld_bodies_do_not_hold_the_service() -> None:
     """Whoever withholds the longest makes room; each has its time (below)."""
     with serving("--queue", "1") as server, contextlib.ExitStack() as held:
         late = []
-        for _ in range(3 * bodies.MOST):
-            late.append(held.enter_context(socket.create_connection((server.host, server.port), timeout=BOUND)))
+        for _ in range(3 * bodies.MOST_LATE):
+            late.append(held.enter_context(server.socket()))
             late[-1].sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
         deadline = time.monotonic() + BOUND
         while (status := server.ask("GET", "/health")[0]) == 503 and time.monotonic() < deadline:
@@ -602,10 +728,6 @@ def test_withheld_bodies_do_not_hold_the_service() -> None:
 
 
 def test_a_body_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    import asyncio
-
-    from starlette.requests import Request
-
     monkeypatch.setattr(bodies, "SECONDS", 0.05)
 
     async def never() -> Any:
@@ -626,7 +748,7 @@ def test_long_texts_are_not_tokenized(server: Server) -> None:
         assert status == 413 and "the limit is 262144" in found["error"]["message"]
 
 
-def test_the_place_in_the_queue_is_told(server: Server) -> None:
+def test_the_place_in_the_queue_is_in_the_headers(server: Server) -> None:
     _, headers, _ = server.ask("POST", "/v1/chat/completions", {
         "messages": [{"role": "user", "content": "hi"}], **GREEDY})
     assert headers["x-queue-position"] == "0" and float(headers["x-queue-seconds"]) >= 0
@@ -637,59 +759,28 @@ def test_health_and_metrics(server: Server) -> None:
     assert status == 200 and body["status"] == "ok"
     status, headers, text = server.ask("GET", "/metrics")
     assert status == 200 and headers["content-type"].startswith("text/plain")
-    names = re.findall(r"^(bitnet_edge_\w+) \d+$", text, re.MULTILINE)
+    names = set(re.findall(r"^(bitnet_edge_\w+)(?:\{reason=\"\w+\"\})? \d+$", text, re.MULTILINE))
     assert len(names) == text.count("# TYPE") == text.count("# HELP") > 8
 
 
-def test_health_tells_when_answers_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker is stuck: the probe must not say ok."""
-    import asyncio
-
-    from edge.serve import conversations
-    from edge.serve.calls import Call
-    from edge.session.admission import Admission
-    from edge.session.request import Prepared, Request
-
-    class Stuck:
-        messages: list[Any] = []
-        n_tokens = 0
-        released = threading.Event()
-
-        def answer(self, *_: Any) -> Any:
-            self.released.wait(BOUND)
-            raise RuntimeError("let go")
-
-        def close(self) -> None:
-            pass
-
-        def set_aside(self) -> None:
-            pass
-
-    class Engine:
-        plan = SimpleNamespace(room=1)
-        admission = Admission()
-        store = SimpleNamespace(share=lambda *_, **__: None)
-
-        def session(self, **_: Any) -> Stuck:
-            return Stuck()
-
-        def prepare(self, messages: Any) -> Prepared:
-            return Prepared(Request(), messages)
-
+def test_health_says_when_answers_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step hangs: the probe must not say ok."""
+    released = threading.Event()
     monkeypatch.setattr(conversations, "STUCK", 0.05)
 
     async def scene() -> tuple[str | None, str | None]:
-        calls = conversations.Conversations(Engine(), 1, 1)  # type: ignore[arg-type]
+        engine = fakes.engine()
+        engine.model.transformer.hook = lambda: released.wait(BOUND)
+        calls = conversations.Conversations(engine, 1, 1)
         before = calls.trouble()
-        job = calls.enter(Call(messages=[{"role": "user", "content": "x"}]))
-        await calls.begin(job)
+        call = calls.submit(Call(messages=[{"role": "user", "content": "x"}], options={"max_tokens": 3}))
+        await call.accepted()
         deadline = time.monotonic() + BOUND
         while (trouble := calls.trouble()) is None and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
-        Stuck.released.set()
-        with pytest.raises(RuntimeError):
-            async for _ in job.pieces():
-                pass
+        released.set()
+        assert [each async for each in call.pieces()]
+        assert calls.trouble() is None
         calls.close()
         return before, trouble
 
@@ -700,33 +791,25 @@ def test_health_tells_when_answers_are_not_made(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("overflow", ["stop", "slide"])
 def test_a_service_whose_calls_are_long_is_not_ill(monkeypatch: pytest.MonkeyPatch, overflow: str) -> None:
     """While a long prompt is prepared, and at each look where it is encoded at its seat."""
-    import asyncio
-
-    from edge.errors import ContextFull
-    from edge.prompt import interrupt
-    from edge.prompt.tokenizer import byte_level
-    from edge.serve import conversations
-    from edge.serve.calls import Call
-
     well: list[bool] = []
 
     async def scene(engine: Any) -> None:
         calls = conversations.Conversations(engine, 1, 1)
 
         def look() -> None:
-            job.tickets[0].touched = -1.0
-            interrupt.look()
+            call.answers[0].touched = -1.0
+            interrupt.check_interrupted()
             well.append(calls.trouble() is None)
 
-        monkeypatch.setattr(byte_level, "look", look)
+        monkeypatch.setattr(byte_level, "check_interrupted", look)
         try:
-            job = calls.enter(Call(messages=[{"role": "user", "content": "ab" * 60_000}], options={"max_tokens": 1}))
+            call = calls.submit(Call(messages=[{"role": "user", "content": "ab" * 60_000}], options={"max_tokens": 1}))
             if overflow == "stop":
                 with pytest.raises(ContextFull):
-                    await calls.begin(job)
+                    await call.accepted()
             else:
-                await calls.begin(job)
-                async for _ in job.pieces():
+                await call.accepted()
+                async for _ in call.pieces():
                     pass
             assert calls.state()["running"] == calls.state()["waiting"] == 0
         finally:
@@ -739,36 +822,55 @@ def test_a_service_whose_calls_are_long_is_not_ill(monkeypatch: pytest.MonkeyPat
 
 def test_an_answer_that_nobody_reads_waits_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded: a reader that has stopped reading stops the writer, and after a while ends it."""
-    import asyncio
-
-    from edge.serve import conversations
-    from edge.serve.calls import Call
-    from edge.session.admission import Admission
-    from edge.session.stream import Piece
-
     monkeypatch.setattr(conversations, "MOST_UNREAD", 10)
 
-    async def scene() -> tuple[int, bool]:
-        job = conversations.Job(Call(), Admission().enter(), patience=0.2)
-        ticket = job.tickets[0]
-
-        def write() -> None:
-            while not ticket.cancelled:
-                ticket.put(Piece("x", (1,)))
-            ticket.put(None)
-
-        writer = threading.Thread(target=write)
-        writer.start()
-        batches = job.batches()
+    async def scene() -> tuple[int, int, list[str | None]]:
+        engine = fakes.engine()
+        calls = conversations.Conversations(engine, 2, 1)
+        options = {"max_tokens": 4000, "temperature": 0, "ignore_eos": True}
+        call = calls.submit(Call(messages=[{"role": "user", "content": "x"}], n=2, options=options), patience=0.3)
+        await call.accepted()
+        batches = call.batches()
         read = len(await batches.__anext__())
-        while writer.is_alive():
+        await asyncio.sleep(0.1)
+        steps = engine.model.steps
+        await asyncio.sleep(0.1)
+        waited = engine.model.steps - steps  # within its patience it only waits
+        while not all(each.over.is_set() for each in call.answers):
             await asyncio.sleep(0.02)
         async for batch in batches:
             read += len(batch)
-        return read, ticket.cancelled
+        calls.close()
+        assert engine.admission.running == 0
+        return read, waited, [each.finish_reason for each in call.answers]
 
-    read, cancelled = asyncio.run(scene())
-    assert cancelled and read <= 25
+    read, waited, reasons = asyncio.run(scene())
+    assert reasons == ["cancelled", "cancelled"] and not waited and read <= 40
+
+
+def test_a_slow_reader_gets_all_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer waits for it again and again."""
+    monkeypatch.setattr(conversations, "MOST_UNREAD", 3)
+
+    async def scene() -> tuple[str, str]:
+        engine = fakes.engine()
+        options = {"max_tokens": 100, "temperature": 0, "ignore_eos": True}
+        messages = [{"role": "user", "content": "x"}]
+        alone = engine.session().chat(messages, **options).text
+        calls = conversations.Conversations(engine, 2, 1)
+        call = calls.submit(Call(messages=messages, n=2, options=options))
+        said = ["", ""]
+        async for batch in call.batches():
+            assert len(batch) <= 3 + 2  # and the ends
+            for index, piece in batch:
+                said[index] += "" if piece is None else piece.text
+            await asyncio.sleep(0.001)
+        calls.close()
+        assert said[0] == said[1]
+        return said[0], alone
+
+    said, alone = asyncio.run(scene())
+    assert said == alone
 
 
 def test_loading_is_503_and_a_failed_load_is_said() -> None:
@@ -807,27 +909,16 @@ def test_the_service_ends_by_a_signal() -> None:
         connection.close()
 
 
-def test_a_unix_socket() -> None:
-    with short_folder() as folder:
-        path = str(folder / "http")
-        with serving("--socket", path) as server:
-            assert server.url == path
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(BOUND)
-                connection.connect(path)
-                connection.sendall(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-                data = b""
-                while more := connection.recv(4096):
-                    data += more
-            assert data.startswith(b"HTTP/1.1 200")
-        assert not Path(path).exists()
-
-
 # ---- Ollama, the page, Wyoming ------------------------------------------------------------------------------------
 
 
 def test_ollama(server: Server) -> None:
-    assert server.ask("GET", "/api/version")[2]["version"] == edge.__version__
+    told = server.ask("GET", "/api/version")[2]
+    assert told["bitnet-edge"] == edge.__version__
+    version = [int(part) for part in told["version"].split(".")]
+    for demanded in ([0, 6, 4], [0, 6, 5], [0, 13, 4]):  # Copilot in VS Code, Continue, Codex
+        assert version >= demanded
+    assert version < [0, 14]  # from there clients send Anthropic's /v1/messages
     model = server.ask("GET", "/api/tags")[2]["models"][0]
     assert model["name"] == "guide" and model["details"]["parameter_size"] == "5.8M"
     assert model["details"]["quantization_level"] == "I2_S"  # of the weights, not of the KV cache
@@ -855,10 +946,72 @@ def test_ollama(server: Server) -> None:
     assert isinstance(server.ask("POST", "/api/nothing", {})[2]["error"], str)
 
 
+def test_ollamas_times_are_those_of_the_file_and_of_the_answer(server: Server, bundled_model: Path) -> None:
+    told = [server.ask("GET", "/api/tags")[2]["models"][0]["modified_at"] for _ in range(2)]
+    told.append(server.ask("POST", "/api/show", {"model": "guide"})[2]["modified_at"])
+    modified = [datetime.fromisoformat(each.replace("Z", "+00:00")).timestamp() for each in told]
+    assert modified == pytest.approx([os.path.getmtime(bundled_model)] * 3, abs=1e-3)
+    body = {"prompt": "Hi", "stream": False, "options": {"num_predict": 1}}
+    found = server.ask("POST", "/api/generate", body)[2]
+    spent = [found[f"{name}_duration"] for name in ("load", "prompt_eval", "eval")]
+    assert spent[0] == 0 and 0 < sum(spent) <= found["total_duration"]
+
+
+def test_the_one_model_answers_to_any_name_and_says_its_own(server: Server) -> None:
+    """All APIs alike: only who asks for the model itself must name it."""
+    paths = {"/v1/chat/completions": "messages", "/v1/completions": "prompt", "/v1/responses": "input",
+             "/api/chat": "messages", "/api/generate": "prompt"}
+    for path, key in paths.items():
+        asked = [{"role": "user", "content": "Hi"}] if key == "messages" else "Hi"
+        few = {"max_output_tokens": 2} if key == "input" else {"max_tokens": 2}
+        few = {"options": {"num_predict": 2}} if path.startswith("/api") else few
+        for name in ("guide", "gpt-4o", None):
+            status, _, body = server.ask("POST", path, {key: asked, "model": name, "stream": False, **few})
+            assert status == 200 and body["model"] == "guide", (path, name, body)
+        assert server.ask("POST", path, {key: asked, "model": 5})[0] == 400
+    for path in ("/api/chat", "/api/generate"):  # to load it
+        assert server.ask("POST", path, {"model": "llama3", "messages": []})[2]["model"] == "guide"
+    for name, wanted in (("guide", 200), ("guide:latest", 200), ("gpt-4o", 404), ("guide:1b", 404), ("", 400)):
+        status, _, shown = server.ask("POST", "/api/show", {"model": name})
+        assert status == wanted == server.ask("POST", "/api/show", {"name": name})[0], shown
+        if name:
+            assert server.ask("GET", f"/v1/models/{name}")[0] == wanted
+    shown = server.ask("POST", "/api/show", {"model": "guide"})[2]
+    assert "tools" in shown["capabilities"], "calls work with every template"
+
+
+@pytest.mark.parametrize("refuses", ["", "{{ raise_exception('no system messages') }}"])
+def test_functions_are_described_where_the_template_writes_no_system_message(tmp_path: Path, refuses: str) -> None:
+    """/api/show says "tools", so the model must hear of them."""
+    file, body = tmp_path / "t.jinja", "{{ m['role'] + ': ' + m['content'] }}\n"
+    file.write_text("{% for m in messages %}{% if m['role'] == 'system' %}" + refuses + "{% else %}" + body
+                    + "{% endif %}{% endfor %}assistant: ")
+    function = {"name": "order", "description": "tea " * 50, "parameters": {"type": "object"}}
+    with serving("--template", str(file), "--ctx", "512", "--name", "guide") as server:
+        assert "tools" in server.ask("POST", "/api/show", {"model": "guide"})[2]["capabilities"]
+        alone = server.chat("Tea.")["usage"]["prompt_tokens"]
+        told = server.chat("Tea.", tools=[{"type": "function", "function": function}], tool_choice="required")
+        assert told["usage"]["prompt_tokens"] > alone + 50
+
+
 def test_the_log_and_the_page_name_the_model_and_its_size(server: Server) -> None:
     assert re.search(r"^guide: demo \(5\.8 M parameters\) answers at http", server.log, re.MULTILINE)
     meta = server.ask("GET", "/v1/models")[2]["data"][0]["meta"]  # what the page shows
     assert meta["demo"] is True and 5_700_000 < meta["n_params"] < 5_900_000
+
+
+def test_why_an_answer_ended(server: Server) -> None:
+    """OpenAI's word and our own, whole and streamed: the page tells visitors the second."""
+    question = [{"role": "user", "content": QUESTION}]
+    for keys, words in (({}, ("stop", "stop")), ({"max_tokens": 3}, ("length", "length")),
+                        ({"ignore_eos": True, "max_tokens": 5000}, ("length", "context_full"))):
+        whole = server.chat(question, **keys)
+        text = server.ask("POST", "/v1/chat/completions", {"messages": question, "stream": True, "temperature": 0,
+                                                           "stream_options": {"include_usage": True}, **keys})[2]
+        events = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+        for reason, timings in ((whole["choices"][0]["finish_reason"], whole["timings"]),
+                                (events[-2]["choices"][0]["finish_reason"], events[-1]["timings"])):
+            assert (reason, timings["ended"]) == words
 
 
 def test_the_page_is_one_file_and_asks_nobody_else(server: Server) -> None:
@@ -871,9 +1024,7 @@ def test_the_page_is_one_file_and_asks_nobody_else(server: Server) -> None:
 
 
 def test_wyoming(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with serving("--wyoming", f"tcp://127.0.0.1:{port}", "--greedy") as server:
         def event(kind: str, **data: Any) -> Any:
             with socket.create_connection(("127.0.0.1", port), timeout=BOUND) as connection:
@@ -905,6 +1056,9 @@ def test_wyoming(tmp_path: Path) -> None:
                     assert connection.recv(100) in (b"", b"{"), hostile
         assert event("transcript", text="tea \ud800")[0] == "not-handled"
         assert event("transcript", text="tea " * 10000)[0] == "not-handled"
+        for wrong in ({"conversation_id": 5}, {"conversation_id": "x" * 201}, 5):  # none is forgotten silently
+            kind, said = event("transcript", text="Tea?", context=wrong)
+            assert kind == "not-handled" and "context" in said["text"], said
         assert event("transcript", text="tea " * 4000)[0] == "not-handled"  # more than the context
         with contextlib.ExitStack() as held:
             for _ in range(100):

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 import pytest
 
 from edge.errors import Busy, UsageError
-from edge.session.admission import Admission, Place
+from edge.session.admission import Admission, Slot
+from edge.threads import renew
+from tests.at_once import at_once
 
 
 def test_places_are_granted_in_order_and_the_line_ends() -> None:
@@ -55,6 +57,28 @@ def test_a_line_of_no_length_refuses_what_cannot_run_at_once() -> None:
         admission.enter()
     admission.leave(place)
     assert admission.enter()[0].granted
+
+
+def test_what_reads_ahead_gives_way() -> None:
+    """It takes nobody's place in the line; who comes runs when it has returned its slot, which has the cache."""
+    admission, told = Admission(2, 0), []
+    (ahead,) = admission.enter(stop=lambda: told.append("first"))
+    assert ahead.granted and not told
+    (later,) = admission.enter(stop=lambda: told.append("second"))
+    assert told == ["first"] and not later.granted
+    two = admission.enter(2)
+    assert told == ["first", "first", "second"] and not any(each.granted for each in two)
+    assert [each.position for each in two] == [0, 0]
+    admission.leave(later)
+    admission.leave(ahead)
+    assert all(each.granted for each in two)
+    with pytest.raises(Busy):
+        admission.enter(stop=lambda: told.append("third"))
+    admission.leave(two[0])
+    with pytest.raises(Busy):
+        admission.enter(stop=lambda: told.append("third"))
+    admission.leave(two[1])
+    assert admission.enter(stop=lambda: None)[0].granted and len(told) == 3
 
 
 def test_the_first_in_the_line_picks_its_place() -> None:
@@ -132,18 +156,14 @@ def test_many_come_and_go() -> None:
                     running.discard(place.number)
                 admission.leave(place)
 
-    threads = [threading.Thread(target=visit, args=(rng.random(),)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    at_once(visit, [rng.random() for _ in range(8)])
     assert max(most) <= 3 and (admission.running, admission.waiting) == (0, 0)
 
 
 def test_a_child_has_a_line_of_its_own() -> None:
     admission = Admission(1, 1)
     running, waiting = admission.enter(2)
-    admission.make_locks()
+    renew(admission)
     admission.leave(waiting)
     admission.leave(running)
-    assert admission.enter()[0].granted and not isinstance(waiting.number, int) and isinstance(waiting, Place)
+    assert admission.enter()[0].granted and not isinstance(waiting.number, int) and isinstance(waiting, Slot)

@@ -9,11 +9,9 @@ from array import array
 
 import pytest
 
-pytest.importorskip("pyx.transformer", reason="needs the compiled floor (python setup.py build_ext --inplace)")
-
 import edge
 from edge.errors import UsageError
-from pyx.transformer import Segment
+from pyx.step.transformer import Segment
 from tests import fakes
 
 
@@ -108,7 +106,7 @@ def test_chat_takes_a_whole_conversation() -> None:
 
 def test_options_by_their_names() -> None:
     session = fakes.engine(lambda history: 97).session()
-    flat = {"temperature": 20.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "seed": 3}
+    flat = {"temperature": 5.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "seed": 3}
     one = session.complete("x", max_tokens=9, **flat)
     two = session.complete("x", max_tokens=9, sampling=edge.Sampling(**flat))
     mixed = session.complete("x", max_tokens=9, sampling=edge.Sampling(**{**flat, "seed": 5}), seed=3)
@@ -126,12 +124,16 @@ def test_reprs_say_what_it_is() -> None:
     engine = fakes.engine(fakes.script("abc"))
     session = engine.session()
     answer = session.ask("q", temperature=0)
-    assert repr(answer) == "<Answer '', finish_reason=None, 0 tokens>" and session.messages == []
-    answer.text  # noqa: B018
+    assert repr(answer) == "<Answer, not begun: iterate it, print it or read its text>" and session.messages == []
+    pieces = [str(next(answer)), f"{next(answer)}"]
+    assert pieces == ["a", "b"]
+    assert repr(answer) == "<Answer, 'ab', being written: iterate it, print it or read its text>"
+    assert f"{answer}" == str(answer) == answer.text == "abc", "what print shows"
     assert repr(answer) == "<Answer 'abc', finish_reason='stop', 3 tokens>"
     assert repr(next(iter(engine.session().ask("q", temperature=0, by="all")))) == (
-        "Piece(text='abc', ids=(97, 98, 99), thought=False)")  # fmt: skip
+        "Piece(text='abc', ids=(97, 98, 99), thought=False)")
     assert repr(session) == "<Session of fake: 2 messages, 8 tokens, idle>"
+    assert repr(edge.aio.pieces(answer)) == f"<Pieces of {answer!r}: read them with async for>"
     assert repr(engine) == "<Engine fake: 4096 tokens in int8, 1 thread, 1 session>"
     engine.close()
     assert "closed" in repr(engine) and "closed" in repr(session)
@@ -186,6 +188,25 @@ def test_logprobs_are_the_models(bundled_model, draft: str) -> None:
         none = engine.session().complete(prompt, logprobs=0, **options)
         none.text  # noqa: B018
         assert all(each.top == () for each in none.logprobs) and len(none.logprobs) == 12
+
+
+def test_a_choice_is_the_likeliest_text(bundled_model, engine) -> None:
+    """Not the one with the likeliest first token; drawn only if a temperature is given."""
+    texts = ["yes", "no", "Yes, of course.", "tea", "tea with milk", "We are open from 8 am to 6 pm.", "No."]
+    for i, question in enumerate(("Are you open?", "Is Paris the capital of France?", "What do you drink?")):
+        session = engine.session("You sell coffee.")
+        found = session.choose(question, texts)
+        answer = session.ask(question, choices=texts)
+        assert answer.text == found[0].text and answer.finish_reason == "stop" and answer.whole
+        assert answer.shares == session.outcome.shares == found
+        one = engine.session("You sell coffee.").ask(question, choices=[texts[i], f"{texts[i]} More."], seed=3)
+        assert one.text == one.shares[0].text
+        short = engine.session("You sell coffee.").ask(question, choices=texts, max_tokens=1)
+        assert short.text in texts or not short.whole
+    drawn = {engine.session().ask("Tea?", choices=["yes", "no"], temperature=3.0, seed=seed).text for seed in range(20)}
+    assert drawn == {"yes", "no"}
+    many = engine.session().ask("Which?", choices=[f"{i} and {i}" for i in range(100)])
+    assert many.whole and many.text and many.shares == []
 
 
 def test_choices_are_scored_behind_one_prompt(bundled_model, engine) -> None:

@@ -6,18 +6,18 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyx.transformer", reason="needs the compiled floor (python setup.py build_ext --inplace)")
-
 import edge
+from edge import loading as module
 from edge.cache import codec as session_file
 from edge.cache import state as context
-from edge.errors import ContextFull, MemoryRefused, UnsupportedCPU, UsageError
+from edge.errors import ContextFull, MemoryRefused, UnsupportedCPU
+from edge.loading import STILL_TO_COME
 from edge.sampling import Sampling
+from pyx.machine import cpu
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,21 +57,11 @@ def test_a_conversation_is_the_same_with_and_without_its_cache(engine):
         fresh = engine.session()
         fresh.messages = list(before)
         assert ask(session, question) == ask(fresh, question)
-        assert fresh.usage.cached == 0
+        assert fresh.outcome.usage.cached == 0
         if before[1:]:
-            assert session.usage.cached > 0
+            assert session.outcome.usage.cached > 0
         assert session.messages == fresh.messages
         fresh.close()
-
-
-def test_undo_and_another_question(engine):
-    session = engine.session()
-    for question in QUESTIONS[:3]:
-        ask(session, question)
-    session.undo()
-    fresh = engine.session()
-    fresh.messages = [dict(m) for m in session.messages]
-    assert ask(session, "Wait, a tea instead.") == ask(fresh, "Wait, a tea instead.")
 
 
 @pytest.mark.parametrize("cut", [1, 2, 31, 32, 33, 63, 64, 65, 99])
@@ -100,7 +90,7 @@ def test_threads_and_instruction_sets_give_the_same_tokens():
     """In a process of its own: one process has one instruction set while an engine is open."""
     code = (
         "import edge\n"
-        "from pyx import cpu\n"
+        "from pyx.machine import cpu\n"
         "found = []\n"
         "for arguments in ({}, {'threads': 1}, {'threads': 3}, *({'isa': isa} for isa in cpu.supported())):\n"
         "    with edge.load(ctx=512, **arguments) as engine:\n"
@@ -114,35 +104,27 @@ def test_threads_and_instruction_sets_give_the_same_tokens():
     assert int(n) >= 4 and int(tokens) == 32 and equal == "True", done
 
 
-def test_a_warm_session_reads_only_the_question(plain):
-    session = plain.session(system="You sell coffee in a small shop. " * 5)
-    held = session.warm()
-    fresh = plain.session(system="You sell coffee in a small shop. " * 5)
-    assert ask(session, "Hello") == ask(fresh, "Hello")
-    assert session.usage.cached == held > 20
-
-
 def test_an_answer_is_reused_whole(plain):
     session = plain.session()
     ask(session, QUESTIONS[0], max_tokens=100)
     held = session.n_tokens
     ask(session, QUESTIONS[1])
-    assert session.usage.cached == held
+    assert session.outcome.usage.cached == held
 
 
 def test_the_context_slides_for_ever(bundled_model):
     with edge.load(ctx=128) as engine:
         session = engine.session()
         for i in range(12):
-            assert ask(session, QUESTIONS[i % 4], max_tokens=32) or session.finish_reason == "stop"
-            assert session.finish_reason in ("stop", "length")
+            assert ask(session, QUESTIONS[i % 4], max_tokens=32) or session.outcome.finish_reason == "stop"
+            assert session.outcome.finish_reason in ("stop", "length")
         assert session.n_tokens > 256 and session.evicted > 0 and session.forgotten == 0
         # A ring that was filled turn by turn answers as one that reads all of it at once.
         seen = session.state.tokens + session.state.sampled
         more = [*seen, *engine.tokenizer.encode("\nUser: More!\nAssistant:")]
         expected = ids(engine.session().complete(more, sampling=GREEDY, max_tokens=16, ignore_eos=True))
         assert ids(session.complete(more, sampling=GREEDY, max_tokens=16, ignore_eos=True)) == expected
-        assert session.usage.cached >= len(seen) - 1
+        assert session.outcome.usage.cached >= len(seen) - 1
         for _ in range(8):
             session.undo()
         assert ask(session, QUESTIONS[0]) is not None  # whatever is lost is read again
@@ -164,18 +146,18 @@ def test_the_system_prompt_stays_in_sight(bundled_model, tmp_path):
         assert all(kv.held(layer, 0)[: (n + 31) // 32] == list(range((n + 31) // 32)) for layer in range(2))
         assert kv.sinks == n and kv.stats["attended"] == 160 - 1
         session.save(tmp_path / "talk.bes")
-        assert session_file.sinks_of(tmp_path / "talk.bes") == n
+        assert session_file.made_with(tmp_path / "talk.bes") == {"sinks": n, "ctx": 160, "kv": engine.plan.kv_type}
     for more in ({"ctx": 32}, {"overflow": "stop"}, {"sinks": 2}, {"kv_policy": "quarter"}, {"ctx": 64, "window": 60}):
         with edge.load(**{"ctx": 160, "threads": 1, "system": system, **more}) as engine:
             assert engine.plan.sinks == {"stop": 0}.get(more.get("overflow"), 0 if "kv_policy" in more else
-                                                        more.get("sinks", 4))  # fmt: skip
+                                                        more.get("sinks", 4))
 
 
 def test_the_context_stops(bundled_model):
     with edge.load(ctx=64, overflow="stop", kv="f16") as engine:
         session = engine.session()
         text(session.ask("Hello", sampling=GREEDY, max_tokens=500, ignore_eos=True))
-        assert session.finish_reason == "context_full" and session.n_tokens == 64
+        assert session.outcome.finish_reason == "context_full" and session.n_tokens == 64
         with pytest.raises(ContextFull):
             ask(session, "more")
         session.clear()
@@ -186,10 +168,10 @@ def test_cancel_while_the_prompt_is_read(plain):
     session = plain.session()
     prompt = plain.tokenizer.encode("one two three four " * 100)[:400]
     pieces = session.complete(prompt, on_prefill=lambda done, *_: session.cancel() if done >= 32 else None)
-    assert list(pieces) == [] and session.finish_reason == "cancelled"
+    assert list(pieces) == [] and session.outcome.finish_reason == "cancelled"
     expected = ids(plain.session().complete(prompt, sampling=GREEDY, max_tokens=8, ignore_eos=True))
     assert ids(session.complete(prompt, sampling=GREEDY, max_tokens=8, ignore_eos=True)) == expected
-    assert session.usage.cached >= 32
+    assert session.outcome.usage.cached >= 32
 
 
 def test_a_team_smaller_than_asked_for_answers_the_same():
@@ -210,22 +192,6 @@ def test_a_team_smaller_than_asked_for_answers_the_same():
     assert told[0] and set(told) == {told[0]}
 
 
-def test_sessions_in_threads(plain):
-    expected = {q: ask(plain.session(), q) for q in QUESTIONS}
-    got: dict[str, str] = {}
-
-    def work(question: str) -> None:
-        with plain.session() as session:
-            got[question] = ask(session, question)
-
-    threads = [threading.Thread(target=work, args=(q,)) for q in QUESTIONS]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert got == expected
-
-
 def test_what_load_says(plain, bundled_model):
     assert plain.path == str(bundled_model) and plain.load_seconds > 0 and plain.n_threads >= 1
     memory = plain.memory()
@@ -241,13 +207,9 @@ def test_loading_within_limits(bundled_model):
         assert engine.plan.kv_type == "f16" and engine.plan.total_bytes <= 2e9
     with pytest.raises(MemoryRefused, match="the limit is"):
         edge.load(memory="1M")
-    with pytest.raises(UsageError, match="not known"):
-        edge.load(isa="pdp11")
 
 
 def test_memory_that_is_not_there(bundled_model, monkeypatch):
-    from edge import loading as module
-
     monkeypatch.setattr(module, "available_memory", lambda: 1_000_000)
     with pytest.raises(MemoryRefused, match="--force-memory"):
         edge.load()
@@ -255,8 +217,6 @@ def test_memory_that_is_not_there(bundled_model, monkeypatch):
 
 
 def test_an_instruction_set_this_processor_lacks(bundled_model):
-    from pyx import cpu
-
     missing = sorted(set(cpu.isas()) - set(cpu.supported()))
     if not missing:
         pytest.skip("this processor can run every row of this build")
@@ -290,7 +250,7 @@ def test_the_process_holds_what_was_planned_and_imports_nothing_heavy(root, bund
         memory = said["memory"]
         slack = max(memory["planned"] * 0.02, 1 << 20)
         assert memory["rss"] - memory["planned"] <= slack, memory
-        if memory["planned"] - memory["rss"] <= slack:
+        if memory["planned"] - memory["rss"] <= slack + STILL_TO_COME:  # of which one short answer needs little
             break
     else:
         pytest.fail(f"it never takes what was planned: {memory}")

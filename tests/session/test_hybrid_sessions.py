@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-import threading
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,16 +11,15 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyx.transformer", reason="needs the compiled floor (python setup.py build_ext --inplace)")
-
 import edge
 from benchmarks import make_model
 from edge.cache.config import KVConfig
 from edge.cache.state import common
-from edge.cache.table import table
 from edge.errors import InvalidFile, MemoryRefused
 from edge.formats import open_checkpoint
-from pyx.kv import KVCache
+from edge.tools.kv_table import table
+from pyx.kv.cache import KVCache
+from tests.at_once import at_once
 
 GREEDY = {"temperature": 0, "ignore_eos": True}
 SYSTEM = "You are a guide in a museum of clocks. You answer in two sentences, whatever they ask you to do."
@@ -93,18 +91,12 @@ def test_undo_and_another_answer(load: Callable[..., edge.Engine]) -> None:
 
 def test_four_at_once(load: Callable[..., edge.Engine]) -> None:
     engine = load(parallel=4, overflow="stop", threads=2)
-    alone = [engine.session(SYSTEM).ask(question(i), max_tokens=40, **GREEDY).text for i in range(4)]
-    found = [""] * 4
 
-    def ask(i: int) -> None:
-        found[i] = engine.session(SYSTEM).ask(question(i), max_tokens=40, **GREEDY).text
+    def ask(i: int) -> str:
+        return engine.session(SYSTEM).ask(question(i), max_tokens=40, **GREEDY).text
 
-    threads = [threading.Thread(target=ask, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert found == alone and engine.scheduler.most_segments > 1
+    alone = [ask(i) for i in range(4)]
+    assert at_once(ask, range(4)) == alone and engine.scheduler.most_segments > 1
 
 
 def test_saved_parked_and_loaded(load: Callable[..., edge.Engine], tmp_path: Path) -> None:
@@ -185,20 +177,6 @@ def test_the_plan_before_loading_is_the_plan_after(tmp_path: Path, shape: str) -
         assert plans == [engine.plan]
         assert engine.session().complete([1, 2, 3], max_tokens=2).text is not None
         assert engine.space.new_cache().nbytes == engine.plan.kv_bytes
-
-
-def test_commands_open_such_files(files: tuple[str, str]) -> None:
-    from click.testing import CliRunner
-
-    from edge.cli.group import cli
-
-    for command in (["model", "show", files[0]], ["fit", files[0]],
-                    ["kv", "plan", files[0]], ["run", "-m", files[0], "-n", "5", "--temp", "0", "hello"],
-                    ["bench", "-m", files[0], "--depths", "64", "-n", "8", "--repeats", "1"]):  # fmt: skip
-        done = CliRunner().invoke(cli, command)
-        assert done.exit_code == 0, (command, done.output)
-        if command[:2] == ["model", "show"]:
-            assert "3 of 4 layers have 6 states of 64 x 128 instead" in done.output
 
 
 def test_states_within_the_limit(load: Callable[..., edge.Engine]) -> None:

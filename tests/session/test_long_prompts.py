@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
+
 import pytest
 
 import edge
+from edge.constrain.functions import Functions
 from edge.errors import ContextFull, UsageError
+from edge.model.model import Model
+from edge.prompt import interrupt
+from edge.prompt.interrupt import Interrupted, check_interrupted, interruptible
+from edge.prompt.tokenizer import Tokenizer, byte_level
+from edge.serve.calls import Call
+from tests.http_service import serving
+from tests.prompt.test_tokenizer import BPE
+from tests.services import bitnet_edge
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +61,7 @@ def test_a_cancelled_call_does_not_go_on_looking_for_what_fits(engine):
         answer = session.chat(talk(2000), max_tokens=5)
         answer.cancel()
         assert list(answer) == [] and answer.finish_reason == "cancelled"
-        assert session.usage.completion == 0
+        assert session.outcome.usage.completion == 0
 
 
 @pytest.mark.parametrize("timeout", [0, -1, 10**400, float("nan"), float("inf"), "1", True, 2e9])
@@ -78,7 +92,7 @@ def test_only_what_can_stay_of_a_long_text_is_read(engine, n):
         begin, end = kept.split(" … ")
         assert text.startswith(begin) and begin.startswith("First words.")
         assert text.endswith(end) and len(end) > 3 * len(begin)
-        assert answer.left_out == told[0][0] == session.left_out == len(text) - len(begin) - len(end)
+        assert answer.left_out == told[0][0] == session.outcome.left_out == len(text) - len(begin) - len(end)
         # the talk goes on from what is held
         more = session.ask("And?", max_tokens=1)
         list(more)
@@ -120,10 +134,6 @@ def test_a_context_that_stops_refuses_it():
 
 @pytest.mark.parametrize("how", ["", "--json", "--jsonl", "--raw", "chat", "chat --jsonl"])
 def test_commands_say_before_reading_what_is_left_out(root, how):
-    import json
-    import subprocess
-    import sys
-
     text = BOOK
     if how == "chat --jsonl":
         text = json.dumps({"op": "chat", "id": "a", "messages": [{"role": "user", "content": BOOK}], "max_tokens": 2})
@@ -153,9 +163,6 @@ SYSTEMS = {
 @pytest.mark.parametrize("overflow", ["slide", "stop"])
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_system_prompt_longer_than_the_context_is_refused_before_anything_is_read(name, overflow, monkeypatch):
-    from edge.model.model import Model
-    from edge.prompt.tokenizer import Tokenizer
-
     encoded, steps = [], []
     encode, step = Tokenizer.encode, Model.step
     monkeypatch.setattr(Tokenizer, "encode", lambda self, text: encoded.append(text) or encode(self, text))
@@ -174,7 +181,7 @@ def test_a_system_prompt_longer_than_the_context_is_refused_before_anything_is_r
                 call()
             assert not steps and len(encoded) <= 2
             assert len(encoded[0]) <= 8 * 256
-        assert session.finish_reason is None and session.messages == talk[:1]
+        assert session.outcome.finish_reason is None and session.messages == talk[:1]
         # the session goes on
         assert session.complete("Hi", max_tokens=1).text is not None
         session.system = "Be short."
@@ -197,12 +204,7 @@ def test_old_remarks_of_the_system_may_be_many(engine):
 
 
 @pytest.mark.parametrize("how", ["run", "run --json", "run -n 0", "chat", "chat --jsonl", "serve"])
-def test_commands_refuse_a_long_system_prompt(root, tmp_path, how):
-    import json
-    import re
-    import subprocess
-    import sys
-
+def test_commands_refuse_a_long_system_prompt(tmp_path, how):
     (tmp_path / "big.txt").write_text(BOOK * 3)
     arguments = [*how.split(), "-m", "demo", "--ctx", "256", "-t", "1", "-sysf", str(tmp_path / "big.txt")]
     said = "Hi\n"
@@ -215,8 +217,7 @@ def test_commands_refuse_a_long_system_prompt(root, tmp_path, how):
         said = json.dumps({"op": "chat", "id": "a", "messages": talk}) + "\n"
     elif how == "serve":
         arguments += ["--port", "0"]
-    done = subprocess.run([sys.executable, "-m", "edge", *arguments], cwd=root, input=said, capture_output=True,
-                          text=True, timeout=300)  # fmt: skip
+    done = bitnet_edge(*arguments, given=said)
     if how == "chat --jsonl":
         event = json.loads(done.stdout.splitlines()[-1])
         assert event["code"] == "context_full" and re.fullmatch(TOO_LONG, event["message"])
@@ -226,10 +227,6 @@ def test_commands_refuse_a_long_system_prompt(root, tmp_path, how):
 
 
 def test_a_service_refuses_a_long_system_prompt():
-    import re
-
-    from tests.http_service import serving
-
     for overflow in ("slide", "stop"):
         with serving("--ctx", "256", "--overflow", overflow, "-t", "1") as server:
             talk = [{"role": "system", "content": BOOK}, {"role": "user", "content": "Hi"}]
@@ -269,8 +266,6 @@ FUNCTIONS = {
 @pytest.fixture
 def longest(monkeypatch):
     """The lengths of all texts that are encoded."""
-    from edge.prompt.tokenizer import Tokenizer
-
     lengths, encode = [0], Tokenizer.encode
     monkeypatch.setattr(Tokenizer, "encode", lambda self, text: lengths.append(len(text)) or encode(self, text))
     return lambda: max(lengths)
@@ -279,8 +274,6 @@ def longest(monkeypatch):
 @pytest.mark.parametrize("overflow", ["slide", "stop"])
 @pytest.mark.parametrize("name", SAID)
 def test_a_long_message_of_the_assistant_is_not_encoded_whole(name, overflow, longest):
-    from edge.serve.calls import Call
-
     talk = [{"role": "user", "content": "Hi"}, SAID[name], {"role": "user", "content": "Go on."}]
     with edge.load(threads=1, ctx=256, overflow=overflow) as engine, engine.session() as session:
         if overflow == "stop":
@@ -297,13 +290,10 @@ def test_a_long_message_of_the_assistant_is_not_encoded_whole(name, overflow, lo
 @pytest.mark.parametrize("overflow", ["slide", "stop"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_longer_than_the_context_are_refused(name, overflow, longest):
-    from edge.constrain.functions import Functions
-    from edge.serve.calls import Call
-
     talk, tools = [{"role": "user", "content": "Hi"}], Functions.of(FUNCTIONS[name])
     with edge.load(threads=1, ctx=256, overflow=overflow) as engine, engine.session() as session:
         calls = (lambda: session.ask("Hi", tools=tools, max_tokens=1).text,
-                 lambda: Call(talk, options={"tools": tools}).prepare(engine))  # fmt: skip
+                 lambda: Call(talk, options={"tools": tools}).prepare(engine))
         for call in calls:
             with pytest.raises(ContextFull, match="the system prompt with the functions has .*, the context 256"):
                 call()
@@ -345,9 +335,6 @@ def test_preparing_a_long_prompt_ends_at_once(engine, name, how):
 
 def test_a_cancel_comes_through_in_the_middle(engine, monkeypatch):
     """It is looked for again and again: the tenth look ends it."""
-    from edge.prompt import interrupt
-    from edge.prompt.tokenizer import byte_level
-
     count = 0
     with engine.session() as session:
         answer = session.chat(LONG["many"], max_tokens=5)
@@ -357,34 +344,29 @@ def test_a_cancel_comes_through_in_the_middle(engine, monkeypatch):
             count += 1
             if count == 10:
                 answer.cancel()
-            interrupt.look()
+            interrupt.check_interrupted()
 
-        monkeypatch.setattr("edge.prompt.template.look", look)
-        monkeypatch.setattr(byte_level, "look", look)
+        for module in ("template", "tokenizer", "tokenizer.byte_level", "tokenizer.steps"):
+            monkeypatch.setattr(f"edge.prompt.{module}.check_interrupted", look)
         assert list(answer) == [] and answer.finish_reason == "cancelled" and count == 10
 
 
 @pytest.mark.parametrize("text", ["ab" * 1_000_000, "a" * 2_000_000, "!?" * 1_000_000, "日" * 700_000], ids=len)
 def test_one_long_word_is_interrupted(engine, text, monkeypatch):
     """It is looked for at least once in so many bytes."""
-    from edge.prompt.tokenizer import byte_level
-
     looks = 0
 
     def look() -> None:
         nonlocal looks
         looks += 1
 
-    monkeypatch.setattr(byte_level, "look", look)
+    monkeypatch.setattr(byte_level, "check_interrupted", look)
     engine.model.encode([{"role": "user", "content": text}])
     assert looks >= len(text.encode()) / 20_000
 
 
 def test_looking_for_markers_is_interrupted():
     """In a text of nothing but the letter with which they begin, each letter may be one."""
-    from edge.prompt.interrupt import Interrupted, interruptible
-    from tests.prompt.test_tokenizer import BPE
-
     text = "<" * 10_000
     assert BPE.split(text) == [text]
     with interruptible(lambda: "cancelled"), pytest.raises(Interrupted):
@@ -392,10 +374,8 @@ def test_looking_for_markers_is_interrupted():
 
 
 def test_an_interrupt_from_further_out_counts_too():
-    from edge.prompt.interrupt import Interrupted, interruptible, look
-
     for reasons in (("timeout", None), (None, "timeout")):
         with interruptible(lambda: reasons[0]), interruptible(lambda: reasons[1]):  # noqa: B023
             with pytest.raises(Interrupted, match="timeout"):
-                look()
-    look()
+                check_interrupted()
+    check_interrupted()

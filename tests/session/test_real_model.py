@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +12,10 @@ import pytest
 
 import edge
 from edge.cache import state
-from pyx import cpu
+from pyx.machine import cpu
+from tests.at_once import at_once
 from tests.http_service import serving
-from tests.services import REAL, ROOT, environment
+from tests.services import ROOT, bitnet_edge
 from tests.vectors import make_conversations
 from tests.vectors.make_conversations import CONVERSATIONS, answers
 
@@ -25,8 +24,7 @@ CAPITAL = "What is the capital of France?"
 
 
 def test_run_knows_the_capital_of_france(real_model: Path) -> None:
-    done = subprocess.run([*REAL, "run", "-m", real_model, "--temperature", "0", "-n", "24", CAPITAL], cwd=ROOT,
-                          env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
+    done = bitnet_edge("run", "-m", real_model, "--temperature", "0", "-n", "24", CAPITAL)
     assert done.returncode == 0 and "Paris" in done.stdout, done
 
 
@@ -42,9 +40,13 @@ def test_chat_over_http_does_so_too(real_model: Path) -> None:
 def test_the_conversation_in_readme(real_model: Path) -> None:
     """Each question in a chat of its own; an answer may be cut after a sentence."""
     shown = next(block for block in re.findall(r"```text\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-                 if block.startswith("> "))  # fmt: skip
+                 if block.startswith("> "))
     talks = [talk.split("\n", 1) for talk in shown.removeprefix("> ").split("\n> ")]
     assert len(talks) == 4
+    assert f"{real_model.stat().st_size / 1e6:.0f} MB are kept" in (ROOT / "README.md").read_text()
+    shown = json.loads(bitnet_edge("model", "show", real_model, "--json").stdout)["types"]
+    assert sum(entry["values"] for entry in shown.values()) == 134_515_008  # as the model's page says
+    assert shown["TP32_R64"]["stored"] == 3 * shown["TP32_R64"]["values"]
     with edge.load(real_model, ctx=512) as engine:
         for question, answer in talks:
             with engine.session() as session:
@@ -94,15 +96,5 @@ def test_chunks_of_any_size(
 
 
 def test_four_at_a_time(engine: edge.Engine, golden: Any) -> None:
-    found: dict[int, list[list[int]]] = {}
-
-    def ask(first: int) -> None:
-        for i in range(first, 10, 4):
-            (found[i],) = answers(engine, [CONVERSATIONS[i]])
-
-    threads = [threading.Thread(target=ask, args=(first,)) for first in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(600)
-    assert [found[i] for i in range(10)] == golden
+    found = at_once(lambda first: list(answers(engine, CONVERSATIONS[first::4])), range(4))
+    assert [found[i % 4][i // 4] for i in range(10)] == golden

@@ -3,43 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 import time
 from array import array
 
 import pytest
 
-pytest.importorskip("pyx.transformer", reason="needs the compiled floor (python setup.py build_ext --inplace)")
-
-
 import edge
 import edge.aio
 from edge.errors import Busy, EdgeError, InvalidFile, MemoryRefused, UsageError
-from edge.model.model import Segment
 from edge.session import scheduler as scheduling
+from edge.threads import renew
+from pyx.step.transformer import Segment
 from tests import fakes
+from tests.at_once import together
 from tests.campaigns import many
 
 GREEDY = {"temperature": 0, "ignore_eos": True}
-
-
-def together(*calls, bound: float = 60) -> list:
-    """Results of the calls, each on a thread of its own, or what they raised."""
-    results: list = [None] * len(calls)
-
-    def work(i: int, call) -> None:
-        try:
-            results[i] = call()
-        except Exception as error:
-            results[i] = error
-
-    threads = [threading.Thread(target=work, args=each, daemon=True) for each in enumerate(calls)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(bound)
-        assert not thread.is_alive(), "it never ends"
-    return results
 
 
 # ---- the same as alone -----------------------------------------------------------------------------------------------
@@ -73,7 +55,7 @@ def test_whole_texts_and_pieces_share_steps() -> None:
     engine.model.transformer.hook = lambda: (time.sleep(0.002), steppers.append(threading.get_ident()))
     asked = [engine.session().ask(f"question {i}", max_tokens=60, **GREEDY) for i in range(4)]
     found = together(lambda: asked[0].text, lambda: asked[1].text,
-                     *(lambda a=a: "".join(piece.text for piece in a) for a in asked[2:]))  # fmt: skip
+                     *(lambda a=a: "".join(piece.text for piece in a) for a in asked[2:]))
     assert found == alone and engine.scheduler.most_segments == 4 and engine.admission.running == 0
     assert max(steppers.count(each) for each in set(steppers)) > 0.8 * len(steppers)
     assert [each.usage.completion for each in asked] == [60] * 4
@@ -88,7 +70,7 @@ def test_a_text_that_others_write_can_be_cancelled_and_fails_as_alone() -> None:
             raise InvalidFile("cut off")
 
     def late() -> None:
-        while engine.scheduler.most_segments < 3:
+        while engine.scheduler.most_segments < 3 or not str(first.outcome.said):  # its prompt may be in that step
             time.sleep(0.001)
         first.cancel()
         while first.finish_reason is None:
@@ -185,6 +167,39 @@ def test_answers_whose_thread_cannot_start_end_and_return_their_places(monkeypat
     assert admission.running == 0
 
 
+def test_ctrl_c_while_others_run_ends_the_answer() -> None:
+    """The thread that waits is interrupted; the stepping thread has let go of the answer then."""
+    engine = fakes.engine()
+    other = engine.session().ask("q", max_tokens=50, **GREEDY)
+    next(other)
+    engine.model.transformer.hook = lambda: time.sleep(0.002)
+    session = engine.session()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    for whole in (False, True) * 3:
+        answer = session.ask("q", max_tokens=100_000, **GREEDY)
+        next(answer)
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            if whole:
+                _ = answer.text
+            else:
+                for _ in answer:
+                    pass
+        assert answer.finish_reason == "cancelled" and engine.admission.running == 1
+    signal.signal(signal.SIGINT, before)
+    assert session.ask("q", max_tokens=3, **GREEDY).text
+    other.close()
+
+
+def test_a_single_answer_has_no_other_thread() -> None:
+    engine = fakes.engine()
+    before, steppers = threading.active_count(), set()
+    engine.model.transformer.hook = lambda: steppers.add(threading.get_ident())
+    for _ in engine.session().ask("q", max_tokens=20, **GREEDY):
+        pass
+    assert steppers == {threading.get_ident()} and threading.active_count() == before
+
+
 def test_a_step_on_a_cut_file_is_not_tried_again() -> None:
     """Its caches have grown: the tokens would be in them twice."""
     engine, steps = fakes.engine(), []
@@ -195,7 +210,7 @@ def test_a_step_on_a_cut_file_is_not_tried_again() -> None:
 
     engine.model.transformer.hook = cut
     segments = [Segment(engine.space.new_cache(), array("i", [1, 2])) for _ in range(2)]
-    engine.scheduler.run(segments)
+    engine.scheduler.evaluate(segments)
     assert len(steps) == 1 and all(isinstance(each.error, InvalidFile) for each in segments)
 
 
@@ -206,7 +221,7 @@ def test_a_child_waits_for_no_place_of_its_parent() -> None:
     next(running)
     engine.admission.enter()
     assert engine.admission.waiting == 1
-    engine.admission.make_locks()  # what a child does first
+    renew(engine.admission)  # what a child does first
     running.close()
     assert engine.admission.waiting == engine.admission.running == 0
 
@@ -282,7 +297,8 @@ def test_contexts_are_planned_and_idle_ones_give_way(bundled_model) -> None:
 # ---- none harms another ----------------------------------------------------------------------------------------------
 
 
-def test_an_error_is_that_of_one() -> None:
+@pytest.mark.parametrize(("raised", "told"), [(RuntimeError("boom"), RuntimeError), (MemoryError(), MemoryRefused)])
+def test_an_error_is_that_of_one(raised: Exception, told: type[Exception]) -> None:
     engine = fakes.engine()
     alone = engine.session().ask("q", max_tokens=30, **GREEDY).text
     step = engine.model.transformer.step
@@ -290,7 +306,7 @@ def test_an_error_is_that_of_one() -> None:
     def failing(batch) -> None:
         time.sleep(0.001)
         if any(len(each.kv.ids) > 20 and each.kv.ids[2] == ord("X") for each in batch):
-            raise RuntimeError("boom")
+            raise raised
         step(batch)
 
     engine.model.transformer.step = failing
@@ -298,26 +314,8 @@ def test_an_error_is_that_of_one() -> None:
         *(lambda: engine.session().ask("q", max_tokens=30, **GREEDY).text for _ in range(3)),
         lambda: engine.session().ask("Xq", max_tokens=30, **GREEDY).text,
     )
-    assert results[:3] == [alone] * 3 and isinstance(results[3], RuntimeError)
+    assert results[:3] == [alone] * 3 and isinstance(results[3], told)
     assert engine.admission.running == 0
-
-
-def test_memory_is_refused_to_one() -> None:
-    engine = fakes.engine()
-    step = engine.model.transformer.step
-
-    def full(batch) -> None:
-        time.sleep(0.001)
-        if any(len(each.kv.ids) > 30 and each.kv.ids[2] == ord("X") for each in batch):
-            raise MemoryError("no pages")
-        step(batch)
-
-    engine.model.transformer.step = full
-    results = together(
-        lambda: engine.session().ask("q", max_tokens=40, **GREEDY).text,
-        lambda: engine.session().ask("Xq", max_tokens=40, **GREEDY).text,
-    )
-    assert isinstance(results[0], str) and isinstance(results[1], MemoryRefused)
 
 
 def test_closing_the_engine_ends_all_of_them() -> None:
@@ -366,25 +364,25 @@ def test_a_prompt_takes_the_room_that_writers_leave(monkeypatch: pytest.MonkeyPa
     results = together(*(lambda s=s: write(s) for s in writers), read)
     assert all(isinstance(each, str) and each for each in results)
     mixed = [each for each in rows if len(each) == 4 and each[-1] > 1]
-    assert len(mixed) > 20  # it was read beside them, in many steps
+    assert len(mixed) > 20  # it was read together with them, in many steps
     assert all(each[:3] == [1, 1, 1] for each in mixed)
-    # (2 + 3 + n) ms is at most twice (2 + 3) ms: n = 5, and LEAST_BESIDE where that is less
-    assert max(each[-1] for each in mixed) <= 2 * scheduling.LEAST_BESIDE
+    # (2 + 3 + n) ms is at most twice (2 + 3) ms: n = 5, and LEAST_PROMPT where that is less
+    assert max(each[-1] for each in mixed) <= 2 * scheduling.LEAST_PROMPT
 
 
 def test_prompts_share_the_room_alike() -> None:
     pace = scheduling.Balance()
-    segments = [Segment(None, list(range(n)), part=True) for n in (100, 10, 300)]
+    segments = [Segment(None, array("i", range(n)), part=True) for n in (100, 10, 300)]
     (step,) = pace.share(segments, 128)
     assert sorted(len(each.ids) for each in step) == [10, 59, 59]
-    writers = [Segment(None, [1]) for _ in range(3)]
+    writers = [Segment(None, array("i", [1])) for _ in range(3)]
     for each in writers:
         each.patient = True
-    (step,) = pace.share([*writers, Segment(None, list(range(100)), part=True)], 128)
+    (step,) = pace.share([*writers, Segment(None, array("i", range(100)), part=True)], 128)
     assert sorted(len(each.ids) for each in step) == [1, 1, 1, 100]  # a batch: nobody waits for the writers
-    many_rows = [Segment(None, [1] * 8) for _ in range(40)]
-    steps = pace.share([*many_rows, Segment(None, [1] * 50, part=True)], 128)
-    assert [sum(len(each.ids) for each in step) for step in steps] == [128, 128, 64 + scheduling.LEAST_BESIDE]
+    many_rows = [Segment(None, array("i", [1] * 8)) for _ in range(40)]
+    steps = pace.share([*many_rows, Segment(None, array("i", [1] * 50), part=True)], 128)
+    assert [sum(len(each.ids) for each in step) for step in steps] == [128, 128, 64 + scheduling.LEAST_PROMPT]
     assert all(len(each.ids) == 8 for step in steps for each in step if not each.part)
 
 

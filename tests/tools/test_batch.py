@@ -18,7 +18,8 @@ import pytest
 
 import edge
 from edge.errors import Busy, UsageError
-from edge.session.scheduler import LEAST_BESIDE
+from edge.session.scheduler import LEAST_PROMPT
+from edge.session.session import Session
 from edge.tools.batch import Batch
 
 pytestmark = pytest.mark.usefixtures("bundled_model")
@@ -76,9 +77,9 @@ def test_prompts_are_read_in_wide_steps(engine, tmp_path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine.model, "step", counted)
         run(engine, tmp_path, [line(str(i), "Tell me about tea. " * 5 * (1 + i % 3)) for i in range(24)])
-    beside = [max(each) for each in rows if min(each) == 1 and max(each) > 1]
-    assert beside and max(beside) > 2 * LEAST_BESIDE
-    assert not engine.session().patient  # others beside it are waited for
+    mixed = [max(each) for each in rows if min(each) == 1 and max(each) > 1]
+    assert mixed and max(mixed) > 2 * LEAST_PROMPT
+    assert not engine.session().patient  # others at the same time are waited for
 
 
 def test_errors_stand_in_their_lines(engine, tmp_path) -> None:
@@ -89,10 +90,10 @@ def test_errors_stand_in_their_lines(engine, tmp_path) -> None:
         "temp": ({"temperature": -1}, "temperature"), "tools": ({"tools": [{}]}, "tools[0]"),
         "most": ({"max_tokens": "x"}, "max"), "stop": ({"stop": [1]}, "stop"),
         "bias": ({"logit_bias": {"5": 1}}, "logit_bias"),
-    }  # fmt: skip
+    }
     lines = [line(name, **body) for name, (body, _) in bad.items()]
     lines += ["rubbish", "[1]", "", json.dumps({"custom_id": 5}), json.dumps({"custom_id": "url", "url": "/x"}),
-              json.dumps({"custom_id": "body"}), "[" * 100_000, line("good")]  # fmt: skip
+              json.dumps({"custom_id": "body"}), "[" * 100_000, line("good")]
     found = run(engine, tmp_path, lines)
     for name, (_, words) in bad.items():
         error = found[name]["response"]["body"]["error"]
@@ -120,7 +121,7 @@ def test_one_bad_line_ends_nothing(engine, tmp_path) -> None:
               {"response_format": {"type": "\udfff"}}, {"choices": ["\ud800"]}, {"user": "\ud800"},
               {"response_format": {"type": "json_schema", "json_schema": {"schema": {"const": "\ud800"}}}},
               {"tools": [{"type": "function", "function": {"name": "\ud800"}}]}, {"stop": ["\ud800"]},
-              {"tool_choice": {"type": "function", "function": {"name": "\ud800"}}, "tools": []}]  # fmt: skip
+              {"tool_choice": {"type": "function", "function": {"name": "\ud800"}}, "tools": []}]
     lines = [half, *odd, *(line(f"body {i}", **body) for i, body in enumerate(bodies)), line("good")]
     found = run(engine, tmp_path, lines)
     written = [json.loads(each) for each in (tmp_path / "out.jsonl").read_text().splitlines()]
@@ -133,8 +134,6 @@ def test_one_bad_line_ends_nothing(engine, tmp_path) -> None:
 
 def test_a_bug_costs_one_line(engine, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What nobody foresaw is an error of its request alone."""
-    from edge.session.session import Session
-
     answer = Session.answer
 
     def broken(self: Session, call: Any) -> Any:
@@ -159,14 +158,14 @@ def test_two_requests_of_one_name_are_refused_before_anything_runs(engine, tmp_p
 
 def test_forms_and_raw_prompts(engine, tmp_path) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
-              "additionalProperties": False}  # fmt: skip
+              "additionalProperties": False}
     wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
     raw = {"custom_id": "raw", "url": "/v1/completions", "body": {"prompt": "Once", "max_tokens": 3}}
     parts = [{"role": "developer", "content": "x"}, {"role": "user", "content": [{"type": "text", "text": "Tea?"}]}]
     found = run(engine, tmp_path, [
         line("json", response_format=wanted, max_tokens=30), line("choice", choices=["yes", "no"]), json.dumps(raw),
         line("parts", messages=parts),
-    ], defaults={"regex": "[0-9]{2}"})  # fmt: skip
+    ], defaults={"regex": "[0-9]{2}"})
     bodies = {name: each["response"]["body"]["choices"][0] for name, each in found.items()}
     assert set(json.loads(bodies["json"]["message"]["content"])) == {"n"}
     assert bodies["choice"]["message"]["content"] in ("yes", "no")

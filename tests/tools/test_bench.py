@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import getpass
 import io
 import json
 import re
+import socket
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,23 +15,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from benchmarks import make_model
+from docs import make_boards
+from edge.cli.group import cli
 from edge.errors import UsageError
-from edge.tools import bench
-from pyx import bandwidth
+from edge.model.model import Model
+from edge.tools import bench, yardstick
+from pyx.head.bit_planes import BLOCK
+from pyx.machine import bandwidth
+from pyx.step.transformer import Segment
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("bench") / "tiny.gguf"
-    make_model.make(path, "tiny")
-    return str(path)
-
-
-@pytest.fixture(scope="module")
-def report(tiny: str) -> bench.Report:
-    return bench.run(tiny, depths=(64, 16), n_gen=4, repeats=2, threads=(1, 2), kv=("f16", "int8"))
+def report(tiny_model: str) -> bench.Report:
+    return bench.run(tiny_model, depths=(64, 16), n_gen=4, repeats=2, threads=(1, 2), kv=("f16", "int8"))
 
 
 def test_a_row_for_every_combination(report: bench.Report) -> None:
@@ -43,10 +44,10 @@ def test_a_row_for_every_combination(report: bench.Report) -> None:
     assert int8 < f16
 
 
-def test_every_placement_and_head_in_turn(tiny: str) -> None:
+def test_every_placement_and_head_in_turn(tiny_model: str) -> None:
     steps: list[tuple[float, float]] = []
-    report = bench.run(tiny, depths=(16,), n_gen=2, repeats=2, head=("f16", "int8"), weights=("map", "huge"),
-                       progress=lambda *amounts: steps.append(amounts))  # fmt: skip
+    report = bench.run(tiny_model, depths=(16,), n_gen=2, repeats=2, head=("f16", "int8"), weights=("map", "huge"),
+                       progress=lambda *amounts: steps.append(amounts))
     assert sorted(set(steps)) == list(dict.fromkeys(steps)) == [(n, 8) for n in range(9)]
     assert [(row.weights, row.head) for row in report.rows][:2] == [("map", "f16"), ("map", "int8")]
     assert {row.weights for row in report.rows[2:]} <= {"huge", "memory"}  # as the system has pages to give
@@ -55,10 +56,8 @@ def test_every_placement_and_head_in_turn(tiny: str) -> None:
     assert f16 - int8 == shape.n_vocab * (2 * shape.hidden - (shape.hidden + 4))
 
 
-def test_conversations_at_the_same_time(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conversations_at_the_same_time(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every number in turn, each conversation in each step; the same tokens as alone, in caches that share nothing."""
-    from edge.model.model import Model, Segment
-
     steps: list[tuple[int, list[int]]] = []
     step = Model.step
 
@@ -69,7 +68,7 @@ def test_conversations_at_the_same_time(tiny: str, monkeypatch: pytest.MonkeyPat
         step(self, batch)
 
     monkeypatch.setattr(Model, "step", noted)
-    report = bench.run(tiny, depths=(16,), n_gen=5, repeats=2, parallel=(1, 3, 2), threads=(1,))
+    report = bench.run(tiny_model, depths=(16,), n_gen=5, repeats=2, parallel=(1, 3, 2), threads=(1,))
     assert [(row.parallel, row.depth) for row in report.rows] == [(1, 16), (3, 16), (2, 16)]
     first, three, two = report.rows
     assert first.gain == 1.0 and all(row.gain == pytest.approx(row.tg / first.tg, abs=1e-3) for row in (three, two))
@@ -82,13 +81,11 @@ def test_conversations_at_the_same_time(tiny: str, monkeypatch: pytest.MonkeyPat
     assert json.loads(json.dumps(report.to_dict()))["rows"][1]["parallel"] == 3
     for wrong in ((), (0,), (65,)):
         with pytest.raises(UsageError, match="1 to 64 conversations"):
-            bench.run(tiny, parallel=wrong)
+            bench.run(tiny_model, parallel=wrong)
 
 
-def test_tokens_of_the_likeliest(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_of_the_likeliest(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """--top-k reaches the head, which reads less for few, and the table says so."""
-    from edge.model.model import Model, Segment
-
     asked, step = set(), Model.step
 
     def noted(self: Model, batch: list[Segment]) -> None:
@@ -97,7 +94,7 @@ def test_tokens_of_the_likeliest(tiny: str, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Model, "step", noted)
     for top_k, words in ((1, ""), (40, "drawn from the 40 likeliest"), (0, "drawn from all")):
-        report = bench.run(tiny, depths=(16,), n_gen=2, repeats=1, head=("two-stage",), top_k=top_k)
+        report = bench.run(tiny_model, depths=(16,), n_gen=2, repeats=1, head=("two-stage",), top_k=top_k)
         assert asked == {top_k} and report.header["top_k"] == top_k
         assert words in report.to_markdown() and ("drawn" in report.to_markdown()) == (top_k != 1)
         asked.clear()
@@ -123,7 +120,7 @@ def test_weights_in_the_caches_reach_no_share_of_the_memory(report: bench.Report
     for share, cells, told in (
         (0.5, ("34.5", "50%"), False), (1.0, ("34.5", "100%"), False), (1.06, ("34.5", ">100%"), True),
         (60.0, ("-", "-"), True),
-    ):  # fmt: skip
+    ):
         shown = bench.Report(report.header, [replace(row, of_memory=share)]).to_markdown()
         assert re.search(r"\| +".join(("", *(rf"{cell} " for cell in cells), "")), shown)
         assert ("processor's caches" in shown) == told
@@ -134,49 +131,63 @@ def test_the_bundled_model_by_name() -> None:
     assert [row.depth for row in bench.run("demo", depths=(8,), n_gen=2, repeats=1).rows] == [8]
 
 
-@pytest.mark.parametrize("kind", ["map", "memory", "huge"])
-def test_read_rate_is_a_rate(tiny: str, kind: str) -> None:
+@pytest.mark.parametrize("pages", ["map", "memory", "huge"])
+def test_the_speed_of_memory_is_a_speed(tiny_model: str, pages: str) -> None:
     """Less than 2 TB/s: a loop that was optimised away would pass it."""
-    n = 1 << 22
-    with open(tiny, "rb") as file:
-        n = min(n, len(file.read()))
-    assert 0 < bench.read_rate(kind, tiny, n, 1) < 2e12
+    rate = yardstick.measure(pages, tiny_model, min(1 << 22, Path(tiny_model).stat().st_size), 1)
+    assert 0 < rate.rate < 2e12 and rate.way in bandwidth.WAYS and rate.pages == pages
 
 
-def test_placement_asks_the_system(tmp_path: Path) -> None:
+def test_the_fastest_way_counts(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each way is tried several times, and the one with the best pass is named."""
+    now, seconds = [0.0], {"plain": 5, "L1": 3, "once": 2, "L2": 4, "streams": 6}
+
+    def sum_of(data: Any, n_threads: int, way: str = "plain") -> None:
+        now[0] += seconds[way]
+        seconds[way] += 1  # later passes are slower
+
+    monkeypatch.setattr(bandwidth, "sum_of", sum_of)
+    monkeypatch.setattr(yardstick.time, "perf_counter", lambda: now[0])
+    assert yardstick.measure("memory", tiny_model, 1 << 20, 1) == ((1 << 20) / 2, "once", "memory")
+
+
+def test_placement_asks_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     def engine(copied: int) -> Any:
         transformer = SimpleNamespace(weight_bytes=copied or 9, weight_bytes_allocated=copied)
         return SimpleNamespace(model=SimpleNamespace(transformer=transformer))
 
-    rollup = tmp_path / "rollup"
-    rollup.write_text("Rss:  9 kB\nAnonHugePages:      6144 kB\n")
-    assert bench.placement(engine(0), str(rollup)) == "map"
-    assert bench.placement(engine(8 << 20), str(rollup)) == "huge"
-    assert bench.placement(engine(80 << 20), str(rollup)) == "memory"
-    assert bench.placement(engine(1), str(tmp_path / "none")) == "memory"
+    monkeypatch.setattr(bench, "huge_bytes", lambda: 6 << 20)
+    assert bench.placement(engine(0)) == "map"
+    assert bench.placement(engine(8 << 20)) == "huge"
+    assert bench.placement(engine(80 << 20)) == "memory"
+    monkeypatch.setattr(bench, "huge_bytes", lambda: 0)
+    assert bench.placement(engine(1)) == "memory"
 
 
+@pytest.mark.parametrize("way", bandwidth.WAYS)
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
-@pytest.mark.parametrize("n", [0, 7, 8, 4095, 4096, 4097, 3 * 4096 * 5 + 24])
-def test_sum_reads_every_byte(n: int, n_threads: int) -> None:
+@pytest.mark.parametrize("n", [0, 7, 8, 63, 64, 4095, 4096, 4097, 3 * 4096 * 5 + 24])
+def test_sum_reads_every_byte(n: int, n_threads: int, way: str) -> None:
     data = np.random.default_rng(n).integers(0, 256, n, np.uint8)
     words = data[: n // 8 * 8].view(np.uint64)
-    assert bandwidth.sum_of(data, n_threads) == sum(map(int, words)) % 2**64
+    assert bandwidth.sum_of(data, n_threads, way) == sum(map(int, words)) % 2**64
 
 
 def test_sum_refuses() -> None:
     with pytest.raises(ValueError, match="threads"):
         bandwidth.sum_of(bytes(16), 0)
+    with pytest.raises(ValueError):
+        bandwidth.sum_of(bytes(16), 1, "backwards")
     data = bytearray(24)
     start = 1 + -np.frombuffer(data, np.uint8).ctypes.data % 8
     with pytest.raises(ValueError, match="multiple of 8"):
         bandwidth.sum_of(memoryview(data)[start : start + 8], 1)
 
 
-def test_header_names_what_was_measured(report: bench.Report, tiny: str) -> None:
+def test_header_names_what_was_measured(report: bench.Report, tiny_model: str) -> None:
     head = report.header
     assert report.rows[0].rss_bytes / 2 < head["peak_bytes"] < 1 << 40
-    assert head["path"] == tiny and head["repeats"] == 2 and head["left_out"] == []
+    assert head["path"] == tiny_model and head["repeats"] == 2 and head["left_out"] == []
     shape = make_model.SHAPES["tiny"]
     assert head["head_bytes"] == shape.n_vocab * (shape.hidden + 4)  # int8 rows and a float scale each
     ternary = sum(rows[0] * rows[1] for _, kind, rows in make_model.plan(shape, "I2_S", "F16") if kind == "I2_S")
@@ -199,13 +210,13 @@ def test_forms(report: bench.Report) -> None:
     assert [row[names.index("tg t/s")] for row in cells] == [f"{row.tg:.2f}" for row in report.rows]
 
 
-def test_depths_beyond_the_model_are_left_out(tiny: str) -> None:
+def test_depths_beyond_the_model_are_left_out(tiny_model: str) -> None:
     n_ctx = make_model.SHAPES["tiny"].n_ctx
-    report = bench.run(tiny, depths=(16, n_ctx, n_ctx + 1), n_gen=2, repeats=1)
+    report = bench.run(tiny_model, depths=(16, n_ctx, n_ctx + 1), n_gen=2, repeats=1)
     assert report.header["left_out"] == [n_ctx + 1]
     assert [row.depth for row in report.rows] == [16, n_ctx - 2]  # the answer ends where the context ends
     with pytest.raises(UsageError, match="trained for 512"):
-        bench.run(tiny, depths=(n_ctx + 1,), n_gen=2, repeats=1)
+        bench.run(tiny_model, depths=(n_ctx + 1,), n_gen=2, repeats=1)
 
 
 @pytest.mark.parametrize("wrong", [{"n_gen": 1}, {"repeats": 0}, {"depths": ()}, {"depths": (0,)}])
@@ -214,7 +225,7 @@ def test_senseless_values(wrong: dict[str, object]) -> None:
         bench.run("nowhere.gguf", **wrong)  # type: ignore[arg-type]
 
 
-def test_a_throttled_board_is_told(report: bench.Report) -> None:
+def test_a_throttled_board_is_reported(report: bench.Report) -> None:
     slowed = bench.Report({**report.header, "throttling": {"now": [], "since boot": ["under-voltage"]}}, report.rows)
     assert slowed.to_markdown().endswith("This board was slowed down (since boot): under-voltage.\n")
 
@@ -226,34 +237,40 @@ def test_prompt_is_fixed_and_plain() -> None:
     assert len(set(ids)) > 90
 
 
-def test_the_yardstick_is_the_best_rate_of_the_run(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_yardstick_is_the_best_rate_of_the_run(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all passes with as many threads, over the memory that the weights are in and over 2 MiB pages."""
     asked: list[tuple[str, int]] = []
-    rates = {1: iter((2e9, 3e9, 9e9, 4e9, 5e9, 2e9, 3e9, 1e9)), 2: iter((1e9, 2e9, 3e9, 4e9, 5e9, 6e9, 7e9, 8e9))}
+    slow, fast = [8e9, 7e9] * 6, [2e9, 3e9, 9e9, 4e9, 5e9, 2e9, 3e9, 1e9, 9e9, 1e9, 9e9, 8e9]
+    rates = {1: iter(fast), 2: iter(slow)}
 
-    def read_rate(kind: str, path: str, n: int, n_threads: int) -> float:
-        asked.append((kind, n_threads))
-        return next(rates[n_threads])
+    def measure(pages: str, path: str, n: int, n_threads: int) -> yardstick.Rate:
+        asked.append((pages, n_threads))
+        return yardstick.Rate(next(rates[n_threads]), "once", pages)
 
-    monkeypatch.setattr(bench, "read_rate", read_rate)
-    report = bench.run(tiny, depths=(16, 32), n_gen=2, repeats=2, threads=(1, 2), weights=("map",))
-    assert {kind for kind, _ in asked} == {"map", "huge"}
+    monkeypatch.setattr(bench, "measure", measure)
+    report = bench.run(tiny_model, depths=(16, 32), n_gen=2, repeats=2, threads=(1, 2), weights=("map",))
+    assert {pages for pages, _ in asked} == {"map", "huge"}
+    assert len(asked) == 2 * 2 * 2 * 3  # threads, depths, kinds of pages; before each repeat and after the last
     assert [row.read_rate for row in report.rows] == [9e9, 9e9, 8e9, 8e9]
+    assert report.rows[0].read_apart == pytest.approx(6 / 9, abs=1e-3) and report.rows[2].read_apart == 0
+    assert report.rows[2].read_way == "once, pages of the map"
     for row in report.rows:
         assert row.of_memory == pytest.approx(row.token_bytes * row.tg / row.read_rate, abs=1e-3)
 
 
-def test_what_is_shared_names_no_person_and_no_place(tiny: str, tmp_path: Path) -> None:
-    import getpass
-    import socket
+def test_a_doubtful_yardstick_is_named(report: bench.Report) -> None:
+    row = replace(report.rows[0], of_memory=0.9, read_apart=0.1, read_way="once, 2 MiB pages")
+    for changes, words in (
+        ({}, None), ({"of_memory": 0.985}, "more than 98%"), ({"read_apart": 0.16}, "changed by 16% during the run"),
+    ):
+        shown = bench.Report(report.header, [replace(row, **changes)]).to_markdown()
+        assert "how it was read: once, 2 MiB pages" in shown
+        assert (words or "") in shown and ("more than 98%" in shown or "changed by" in shown) == bool(words)
 
-    from click.testing import CliRunner
 
-    from docs import make_boards
-    from edge.cli.group import cli
-
+def test_what_is_shared_names_no_person_and_no_place(tiny_model: str, tmp_path: Path) -> None:
     place = tmp_path / "board.json"
-    command = ["bench", "-m", tiny, "-d", "16", "-n", "2", "-r", "1", "-t", "1"]
+    command = ["bench", "-m", tiny_model, "-d", "16", "-n", "2", "-r", "1", "-t", "1"]
     done = CliRunner().invoke(cli, [*command, "--share", str(place)])
     assert done.exit_code == 0 and "| " in done.stdout
     content = json.loads(place.read_text())
@@ -261,20 +278,18 @@ def test_what_is_shared_names_no_person_and_no_place(tiny: str, tmp_path: Path) 
     only = CliRunner().invoke(cli, [*command, "--share", "-"])
     assert only.exit_code == 0 and json.loads(only.stdout).keys() == content.keys()
     for text in (place.read_text(), only.stdout):
-        assert str(tmp_path) not in text and tiny not in text and Path(tiny).stem not in text
+        assert str(tmp_path) not in text and tiny_model not in text and Path(tiny_model).stem not in text
         assert f'"{socket.gethostname()}"' not in text and f'"{getpass.getuser()}"' not in text
     assert content["rows"][0]["tg"] > 0 and content["machine"]["memory"] > 0
-    assert "shared" not in bench.run(tiny, depths=(16,), n_gen=2, repeats=1).to_dict()
+    assert "shared" not in bench.run(tiny_model, depths=(16,), n_gen=2, repeats=1).to_dict()
     for more, words in ((["--share", "-", "--json"], "--share -"), (["--share", str(tmp_path / "a" / "b")], "cannot")):
         refused = CliRunner().invoke(cli, [*command, *more])
         assert refused.exit_code != 0 and words in refused.output
 
 
-def test_of_a_two_stage_head_counts_what_was_read(tiny: str) -> None:
+def test_of_a_two_stage_head_counts_what_was_read(tiny_model: str) -> None:
     """The upper four bits of every row, and more only of rows that could still win."""
-    from pyx.bit_planes import BLOCK
-
-    two, whole = bench.run(tiny, depths=(16,), n_gen=8, repeats=1, threads=(1,), head=("two-stage", "int8")).rows
+    two, whole = bench.run(tiny_model, depths=(16,), n_gen=8, repeats=1, threads=(1,), head=("two-stage", "int8")).rows
     shape = make_model.SHAPES["tiny"]
     padded = -(-shape.hidden // BLOCK) * BLOCK
     rest = whole.token_bytes - shape.n_vocab * (shape.hidden + 4)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from edge.formats import gguf, open_checkpoint
+from edge.formats import gguf_header, open_checkpoint
 from edge.formats.checkpoint import Checkpoint
 from edge.tools.convert import convert
 from tests.oracles.forward import floats, ternary
@@ -23,7 +23,7 @@ NAMES = {
     "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
     "ffn_sub_norm": "mlp.ffn_sub_norm", "ffn_down": "mlp.down_proj",
     "token_embd": "model.embed_tokens", "output_norm": "model.norm",
-}  # fmt: skip
+}
 
 
 def extra(header: dict[str, Any]) -> dict[str, Any]:
@@ -70,11 +70,11 @@ def unpack(checkpoint: Checkpoint, folder: Path) -> None:
         "max_position_embeddings": c.n_ctx_train, "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": 1,
         "pad_token_id": 2, "quantization_config": {
             "quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "offline"},
-    }  # fmt: skip
+    }
     words = list(spec.tokens)
     special = [
         {"id": i, "content": words[i], "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-         "special": True} for i in range(3)]  # fmt: skip
+         "special": True} for i in range(3)]
     split = {"type": "Split", "pattern": {"Regex": spec.pattern}, "behavior": "Isolated", "invert": False}
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     tokenizer = {
@@ -82,22 +82,22 @@ def unpack(checkpoint: Checkpoint, folder: Path) -> None:
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, level]}, "decoder": {"type": "ByteLevel"},
         "model": {"type": "BPE", "vocab": {token: i for i, token in enumerate(words)},
                   "merges": [pair.split(" ") for pair in spec.merges]},
-    }  # fmt: skip
-    beside = {
+    }
+    others = {
         "config.json": described, "tokenizer.json": tokenizer,
         "generation_config.json": {"bos_token_id": 0, "eos_token_id": [1, 2], "pad_token_id": 2},
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": words[0], "eos_token": words[1],
             "pad_token": words[2], "model_max_length": c.n_ctx_train, "chat_template": checkpoint.chat_template},
-    }  # fmt: skip
-    for name, content in beside.items():
+    }
+    for name, content in others.items():
         (folder / name).write_text(json.dumps(content))
 
 
 def test_it_can_be_made_again(bundled_model: Path, tmp_path: Path) -> None:
     """From the Hugging Face directory that its own weights and tokenizer make, byte for byte."""
     unpack(open_checkpoint(bundled_model), tmp_path)
-    convert(tmp_path, tmp_path / "m.gguf", extra=extra(gguf.read_header(bundled_model).metadata))
+    convert(tmp_path, tmp_path / "m.gguf", extra=extra(gguf_header.read_header(bundled_model).metadata))
     assert (tmp_path / "m.gguf").read_bytes() == bundled_model.read_bytes()
 
 
@@ -110,7 +110,7 @@ def test_an_export_becomes_the_same_bytes_always(shared_data: Path, tmp_path: Pa
         "general.name": "pilot",
         "general.license": "mit",
         "general.description": "An earlier demonstration model",
-    })  # fmt: skip
+    })
     made = hashlib.sha256((tmp_path / "m.gguf").read_bytes()).hexdigest()
     assert made == "50634462845941ee83507c9d999bfd46f910f978b5a3cff5f84418734ed8b7c8"
     stored = json.loads((export / "tokenizer.json").read_text())

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,21 +22,21 @@ import pytest
 import edge
 from benchmarks import make_model
 from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
-from edge.formats import gguf, gguf_part, names, open_checkpoint
+from edge.formats import gguf_header, gguf_part, gguf_writer, names, open_checkpoint
 from edge.formats.checkpoint import Checkpoint
 from edge.formats.gguf_keys import architecture
 from edge.model.plan import expect
 from edge.model.weights import build
 from edge.tools.convert import convert
-from edge.tools.target import to_f16, to_q8_0
-from pyx.kv import KVCache
-from pyx.stored_rows import StoredRows, buffer_bytes
-from pyx.ternary import TernaryMatrix
-from pyx.transformer import Segment
+from edge.tools.new_file import NewFile, to_f16, to_q8_0
+from pyx.kv.cache import KVCache
+from pyx.step.transformer import Segment
+from pyx.weights.stored_rows import StoredRows, buffer_bytes
+from pyx.weights.ternary import TernaryMatrix
 from tests import handmade
 from tests.configs import each_layer
-from tests.formats.test_family_oracles import panels, q2_0
 from tests.handmade import HIDDEN, VOCAB, hf_config, hf_directory, hf_tensors
+from tests.oracles.packings import panels, q2_0
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors"
 TINY = sorted((VECTORS / "tiny_gguf").glob("*.gguf"))
@@ -105,18 +106,14 @@ def test_llama_rows_are_reordered_as_everybody_does(tmp_path: Path) -> None:
 
 def test_rows_go_back_again() -> None:
     """The two orders are inverse to each other."""
-    from types import SimpleNamespace
-
-    from edge.tools.target import Target
-
     config = SimpleNamespace(head_dim=8, n_head=3, n_kv_head=1)
-    there = Target.order(SimpleNamespace(config=config, permute="interleaved"), "blk.0.attn_q.weight")
-    back = Target.order(SimpleNamespace(config=config, permute="half"), "blk.0.attn_q.weight")
+    there = NewFile.order(SimpleNamespace(config=config, permute="interleaved"), "blk.0.attn_q.weight")
+    back = NewFile.order(SimpleNamespace(config=config, permute="half"), "blk.0.attn_q.weight")
     assert there is not None and back is not None
     assert there[:8] == [0, 4, 1, 5, 2, 6, 3, 7] and [there[i] for i in back] == list(range(24))
-    assert len(Target.order(SimpleNamespace(config=config, permute="half"), "blk.0.attn_k.weight") or ()) == 8
-    assert Target.order(SimpleNamespace(config=config, permute="half"), "blk.0.attn_v.weight") is None
-    assert Target.order(SimpleNamespace(config=config, permute=None), "blk.0.attn_q.weight") is None
+    assert len(NewFile.order(SimpleNamespace(config=config, permute="half"), "blk.0.attn_k.weight") or ()) == 8
+    assert NewFile.order(SimpleNamespace(config=config, permute="half"), "blk.0.attn_v.weight") is None
+    assert NewFile.order(SimpleNamespace(config=config, permute=None), "blk.0.attn_q.weight") is None
 
 
 def test_tq2_is_what_the_gguf_package_decodes(tmp_path: Path) -> None:
@@ -190,9 +187,9 @@ def test_progress_and_result(tmp_path: Path) -> None:
     amounts, totals, names = zip(*calls)
     assert len(calls) == result.n_tensors + 1 and list(amounts) == sorted(set(amounts)) and amounts[0] == 0
     assert set(totals) == {amounts[-1]} and 0 < amounts[-1] < result.nbytes and names[-1] == "verifying"
-    assert gguf.read_header(tmp_path / "m.gguf").metadata["general.license"] == "mit"
+    assert gguf_header.read_header(tmp_path / "m.gguf").metadata["general.license"] == "mit"
     convert(tmp_path / "m.gguf", tmp_path / "n.gguf")  # survives the next conversion
-    assert gguf.read_header(tmp_path / "n.gguf").metadata["general.license"] == "mit"
+    assert gguf_header.read_header(tmp_path / "n.gguf").metadata["general.license"] == "mit"
 
 
 def test_refusals(tmp_path: Path) -> None:
@@ -247,18 +244,18 @@ def test_a_dense_projection_in_a_gguf_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("broken", ["blk.1.ffn_up.weight", "token_embd.weight", "output_norm.weight"])
 def test_verification_finds_a_flipped_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
-    real = gguf_part.Part.complete
+    real = gguf_part.Unfinished.complete
 
-    def bad_disk(self: gguf_part.Part, metadata: dict[str, Any]) -> None:
+    def bad_disk(self: gguf_part.Unfinished, metadata: dict[str, Any]) -> None:
         real(self, metadata)
-        info = gguf.read_header(self.path).tensors[broken]
+        info = gguf_header.read_header(self.path).tensors[broken]
         with open(self.path, "r+b") as file:
             file.seek(info.offset + 100)
             byte = file.read(1)[0]
             file.seek(info.offset + 100)
             file.write(bytes([byte ^ (1 if byte & 3 != 2 else 2)]))
 
-    monkeypatch.setattr(gguf_part.Part, "complete", bad_disk)
+    monkeypatch.setattr(gguf_part.Unfinished, "complete", bad_disk)
     with pytest.raises(EdgeError, match=re.escape(broken)):
         convert(TINY[0], tmp_path / "m.gguf")
     assert list(tmp_path.iterdir()) == []
@@ -322,12 +319,13 @@ def grouped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_scales_per_group_become_panels(tmp_path: Path, grouped: Path) -> None:
+@pytest.mark.parametrize(("type", "stored"), [("I2_S", "PQ2_0_R64"), ("PTQ1_0_R64", "PTQ1_0_R64")])
+def test_scales_per_group_become_panels(tmp_path: Path, grouped: Path, type: str, stored: str) -> None:
     """The same answers from the map, without any copy; the plan is exact; and back to rows for other programs."""
-    convert(grouped, tmp_path / "p.gguf")
+    convert(grouped, tmp_path / "p.gguf", type)
     source, again = open_checkpoint(grouped), open_checkpoint(tmp_path / "p.gguf")
     matrices = {name for name, tensor in again.tensors.items() if len(tensor.shape) == 2}
-    assert {again.tensors[name].type for name in matrices} == {"PQ2_0_R64"}
+    assert {again.tensors[name].type for name in matrices} == {stored}
     data = (tmp_path / "p.gguf").read_bytes()
     assert all(data.index(bytes(again.tensors[name].data)) % 64 == 0 for name in matrices)
     assert source.config == again.config and not again.notes and again.open == {}
@@ -343,18 +341,33 @@ def test_scales_per_group_become_panels(tmp_path: Path, grouped: Path) -> None:
     for weights in ("map", "huge"):
         expected = expect(again, "auto", weights, 0, 2)
         with edge.load(tmp_path / "p.gguf", ctx=64, threads=2, weights=weights, draft="off") as engine:
-            engine.settle()
+            engine.wait_for_weights()
             model, copied = engine.model.transformer, weights == "huge"
             assert model.weight_bytes_allocated == (model.weight_bytes if copied else 0)
             assert expected.mapped == model.weight_bytes - model.weight_bytes_allocated
             assert (expected.head_mapped, expected.head_allocated) == ((0, model.head_bytes) if copied else
                                                                        (model.head_bytes, 0))
             assert expect(again, "auto", weights, 0, engine.n_threads).scratch == engine.plan.footprint.scratch
+    convert(tmp_path / "p.gguf", tmp_path / "other.gguf", type="PTQ1_0_R64" if type == "I2_S" else "I2_S")
+    convert(tmp_path / "other.gguf", tmp_path / "back.gguf", type)
+    assert (tmp_path / "back.gguf").read_bytes() == data
     convert(tmp_path / "p.gguf", tmp_path / "rows.gguf", type="TQ2_0")
     convert(grouped, tmp_path / "direct.gguf", type="TQ2_0")
     assert (tmp_path / "rows.gguf").read_bytes() == (tmp_path / "direct.gguf").read_bytes()
-    convert(tmp_path / "rows.gguf", tmp_path / "q.gguf")
+    convert(tmp_path / "rows.gguf", tmp_path / "q.gguf", type)
     assert (tmp_path / "q.gguf").read_bytes() == data
+
+
+def test_five_in_a_byte_are_refused_where_they_would_lose_something(tmp_path: Path, grouped: Path) -> None:
+    make_model.make(tmp_path / "one.gguf", "tiny")
+    with pytest.raises(UsageError, match="no scale for each 128 weights, as PTQ1_0_R64 needs; use I2_S"):
+        convert(tmp_path / "one.gguf", tmp_path / "out.gguf", "PTQ1_0_R64")
+    data, tensor = bytearray(grouped.read_bytes()), open_checkpoint(grouped).tensors["blk.1.ffn_up.weight"]
+    data[data.index(bytes(tensor.data)) + 5] |= 3 << 4  # twice the scale, which two bits can hold
+    (tmp_path / "three.gguf").write_bytes(data)
+    with pytest.raises(UsageError, match=r"blk\.1\.ffn_up\.weight cannot become PTQ1_0_R64: .*twice .*; use I2_S"):
+        convert(tmp_path / "three.gguf", tmp_path / "out.gguf", "PTQ1_0_R64")
+    assert not list(tmp_path.glob("out*"))
 
 
 def test_buffers_for_rows_of_the_file_are_planned(tmp_path: Path, grouped: Path) -> None:
@@ -414,12 +427,12 @@ class Stopped(BaseException):
     """Like Ctrl-C."""
 
 
-def stop_after(n: int) -> Callable[[int, int, str], None]:
-    """A progress callback that stops the conversion before tensor n."""
+def stop_after(n: int, lead: str = "") -> Callable[[int, int, str], None]:
+    """A progress callback that stops the conversion before tensor n of those whose names begin with ``lead``."""
     calls: list[str] = []
 
     def progress(_done: int, _total: int, name: str) -> None:
-        calls.append(name)
+        calls.extend([name] if name.startswith(lead) else [])
         if len(calls) > n:
             raise Stopped
 
@@ -539,7 +552,7 @@ def test_a_full_disk_keeps_what_is_there(tmp_path: Path, grouped: Path, monkeypa
     """As if the disk ended in the middle of a tensor; the next conversion goes on."""
     real = gguf_part.put
 
-    def full(file: Any, entry: gguf.Entry) -> int:
+    def full(file: Any, entry: gguf_writer.Entry) -> int:
         if entry.name == "blk.1.attn_q.weight":
             file.write(b"x" * 50)
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -577,5 +590,5 @@ def test_a_conversion_leaves_nothing_in_memory(tmp_path: Path) -> None:
         "print([line for line in open('/proc/self/maps') if '.gguf' in line])\n"
     )
     done = subprocess.run([sys.executable, "-c", program, str(TINY[0]), str(tmp_path / "out.gguf")],
-                          capture_output=True, text=True, timeout=300)  # fmt: skip
+                          capture_output=True, text=True, timeout=300)
     assert done.stdout == "[]\n", done.stderr

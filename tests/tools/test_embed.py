@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import json
 import math
@@ -16,7 +17,8 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks import make_model
-from edge.cache.config import KVConfig, KVPlan
+from edge.cache.config import KVConfig
+from edge.cache.plan import PROGRAM_VARIES, KVPlan
 from edge.cli.group import cli
 from edge.config import ModelConfig
 from edge.errors import MemoryRefused, UsageError
@@ -25,24 +27,24 @@ from edge.formats.checkpoint import TokenizerSpec
 from edge.model.drafting import OFF
 from edge.model.plan import expect, measure
 from edge.model.weights import build
+from edge.prompt.tokenizer.steps import ALPHABET
 from edge.tools.embed import KV, Embedder, cosine, npy
-from pyx import cpu
-from pyx.head import Head
-from pyx.kv import KVCache
-from pyx.stored_rows import StoredRows
-from pyx.transformer import Segment, Transformer
+from pyx.head.output_head import Head
+from pyx.kv.cache import KVCache
+from pyx.machine import cpu
+from pyx.step.transformer import Segment, Transformer
+from pyx.weights.stored_rows import StoredRows
 from tests import handmade
 from tests.configs import uniform
 from tests.formats.test_families import IDS, made_up
 from tests.oracles import family
+from tests.services import bitnet_edge
 
 #: as BitNet-embedding-0.6B: Qwen3, a norm for each projection, activations int8 per token
 MADE_UP = uniform(arch="qwen3", qk_norm="before", inner_norm=True, inner_eps=1e-6)
 
 
 def bytes_tokenizer() -> TokenizerSpec:
-    from edge.prompt.tokenizer.byte_level import ALPHABET
-
     return TokenizerSpec("bpe", tokens=list(ALPHABET), types=[1] * 256, pre="gpt-2", eos_ids=(255,), add_bos=False)
 
 
@@ -58,29 +60,25 @@ def test_the_vector_is_what_numpy_says(threads: int) -> None:
 
 
 @pytest.mark.parametrize("quant, scale", [("int8", 1.0), ("int8-128", 0.25)])
-def test_the_vector_is_that_of_an_identity_head(quant: str, scale: float) -> None:
+def test_the_vector_is_that_of_an_identity_head(quant: str, scale: float, own_isa: None) -> None:
     """What comes out of the last norm, bit for bit, on every instruction set and number of threads."""
     config = dataclasses.replace(MADE_UP, activation_quant=quant, logit_scale=scale)
     checkpoint, _ = made_up(config)
     checkpoint.tokenizer = bytes_tokenizer()
     n = config.hidden
     identity = Head(StoredRows("F32", np.eye(n, dtype=np.float32).tobytes(), n, n), "f32", 3)
-    before = cpu.isa()
     found = set()
-    try:
-        for isa in cpu.supported():
-            cpu.use(isa)
-            for threads in (1, 2, 3):
-                old, new = (build(checkpoint, n_threads=threads, head=head) for head in (identity, "none"))
-                for ids in (IDS[:1], IDS):
-                    expected, got = (vectors(model, config, ids) for model in (old, new))
-                    assert (expected + 0).tobytes() == (got + 0).tobytes() and got.any(axis=1).all()  # -0.0 is 0.0
-                found.add(got.tobytes())
-                of_text = np.array(Embedder(checkpoint, threads).of_tokens(IDS))
-                length = math.sqrt(math.fsum(float(x) ** 2 for x in got[-1]))
-                assert of_text.astype(np.float32).tolist() == [np.float32(float(x) / length) for x in got[-1]]
-    finally:
-        cpu.use(before)
+    for isa in cpu.supported():
+        cpu.use(isa)
+        for threads in (1, 2, 3):
+            old, new = (build(checkpoint, n_threads=threads, head=head) for head in (identity, "none"))
+            for ids in (IDS[:1], IDS):
+                expected, got = (vectors(model, config, ids) for model in (old, new))
+                assert (expected + 0).tobytes() == (got + 0).tobytes() and got.any(axis=1).all()  # -0.0 is 0.0
+            found.add(got.tobytes())
+            of_text = np.array(Embedder(checkpoint, threads).of_tokens(IDS))
+            length = math.sqrt(math.fsum(float(x) ** 2 for x in got[-1]))
+            assert of_text.astype(np.float32).tolist() == [np.float32(float(x) / length) for x in got[-1]]
     assert len(found) == 1
 
 
@@ -129,7 +127,7 @@ def test_the_cache_is_that_of_the_plan() -> None:
     checkpoint = made_up(longer)[0]
     checkpoint.tokenizer = bytes_tokenizer()
     assert Embedder(checkpoint).n_ctx == 2048
-    assert Embedder(checkpoint, wishes=KVConfig(**KV, ctx=5000)).n_ctx == 4096
+    assert Embedder(checkpoint, kv_config=KVConfig(**KV, ctx=5000)).n_ctx == 4096
 
 
 def test_a_limit_shortens_texts_but_changes_no_vector() -> None:
@@ -137,13 +135,13 @@ def test_a_limit_shortens_texts_but_changes_no_vector() -> None:
     checkpoint.tokenizer = bytes_tokenizer()
     plain = Embedder(checkpoint)
     enough = plain.plan.total_bytes - plain.plan.kv_bytes // 4
-    wishes = KVConfig(**KV, ctx=2048, memory=10**12)
-    before = Embedder(checkpoint, wishes=wishes)
+    kv_config = KVConfig(**KV, ctx=2048, memory=10**12)
+    before = Embedder(checkpoint, kv_config=kv_config)
     assert before.plan.kv_type == "f16" and before.vector("tea") == plain.vector("tea")
-    less = dataclasses.replace(wishes, ctx=None).plan(plain.config, plain.plan.footprint)
+    less = dataclasses.replace(kv_config, ctx=None).plan(plain.config, plain.plan.footprint)
     assert less.n_ctx == 2048
-    limited = dataclasses.replace(wishes, ctx=None, memory=enough)
-    plan = limited.plan(plain.config, plain.plan.footprint)
+    limited = dataclasses.replace(kv_config, ctx=None, memory=enough)
+    plan = dataclasses.replace(limited, memory=enough + PROGRAM_VARIES).plan(plain.config, plain.plan.footprint)
     assert plan.n_ctx < 2048 and plan.kv_type == "f16" and "shortened" in plan.notes[0]
     with pytest.raises(MemoryRefused, match=r"; --ctx \d+ would fit$"):
         dataclasses.replace(limited, ctx=2048).plan(plain.config, plain.plan.footprint)
@@ -152,10 +150,7 @@ def test_a_limit_shortens_texts_but_changes_no_vector() -> None:
 
 
 def test_what_does_not_fit_is_refused_in_one_line(bundled_model: Path) -> None:
-    def embed(*args: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "edge", "embed", "-m", str(bundled_model), *args, "-q"],
-                              capture_output=True, text=True, timeout=60)
-
+    embed = functools.partial(bitnet_edge, "embed", "-m", bundled_model, "-q")
     refused = embed("tea", "--memory", "20M")
     assert refused.returncode == 5 and refused.stdout == "" and refused.stderr.count("\n") == 1
     assert "the limit is 20 MB" in refused.stderr

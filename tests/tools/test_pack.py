@@ -25,6 +25,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import edge
+from edge import packed
 from edge.cli.chat import chat
 from edge.cli.group import cli
 from edge.cli.pack import LEFT_OUT
@@ -34,7 +35,6 @@ from edge.cli.serve import serve
 from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.formats import open_checkpoint
 from edge.model.fingerprint import fingerprint
-from edge.registry import packed
 from edge.tools import pack as tool
 from edge.tools.pack import Program, pack
 from tests.elf import archive, made
@@ -68,7 +68,7 @@ def starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable
     for name in list(os.environ):
         if name.startswith("BITNET_EDGE_"):
             monkeypatch.delenv(name)
-    for name in ("STATE", "MODELS", "HOME"):
+    for name in ("STATE", "MODELS", "HOME", "CACHE"):
         monkeypatch.setenv(f"BITNET_EDGE_{name}", str(tmp_path / name))
 
     def start(path: Path) -> Invoke:
@@ -88,7 +88,7 @@ def packs(program: Path, tmp_path: Path) -> Callable[..., Path]:
     def make(*arguments: str, code: int = 0) -> Path:
         path = tmp_path / "packed-guide"
         done = CliRunner().invoke(cli, ["pack", "-m", "demo", "-o", str(path), "--program", str(program), "--force",
-                                        *arguments])  # fmt: skip
+                                        *arguments])
         assert done.exit_code == code, done.output
         return path
 
@@ -107,7 +107,7 @@ def test_layout_by_other_readers(guide: Path, program: Path, bundled_model: Path
     assert int(row[3], 16) % 65536 == 0 and int(row[4], 16) == bundled_model.stat().st_size
     dumped = tmp_path / "dumped"
     subprocess.run(["objcopy", "--dump-section", f"{packed.MODEL}={dumped}", str(guide), str(tmp_path / "copy")],
-                   check=True)  # fmt: skip
+                   check=True)
     assert dumped.read_bytes() == bundled_model.read_bytes()
     base, whole = program.read_bytes(), guide.read_bytes()
     changed = [i for i in range(len(base)) if base[i] != whole[i]]
@@ -131,7 +131,7 @@ def test_model_is_read_from_the_map(guide: Path, bundled_model: Path) -> None:
     assert fingerprint(inside.config, inside) == fingerprint(plain.config, plain)
     with edge.load(guide, ctx=128) as packed_one, edge.load(bundled_model, ctx=128) as other:
         plans = [[line for line in each.plan.lines() if not line.startswith(("program", "total"))]
-                 for each in (packed_one, other)]  # fmt: skip
+                 for each in (packed_one, other)]
         assert plans[0] == plans[1] and "mapped from the file" in plans[0][0]
         asked: dict[str, Any] = {"sampling": edge.Sampling(temperature=0.0), "max_tokens": 20}
         assert packed_one.session().ask(QUESTION, **asked).text == other.session().ask(QUESTION, **asked).text
@@ -277,7 +277,7 @@ HUGE = (1 << 64) - 1
     {"model": {5: 1 << 63}}, {"model": {4: 1 << 40}}, {"about": {4: 65536}}, {"about": {4: HUGE}}, {"about": {5: HUGE}},
     {"about": {5: 36}}, {"about": {5: 0}}, {"about": {5: 1 << 21}}, {"archive": {4: HUGE}}, {"archive": {5: HUGE}},
     {"model": {0: 0}}, {"about": {0: HUGE >> 32}}, {"archive": {0: 1}},
-])  # fmt: skip
+])
 def test_hostile_tables(rows: Any, guide: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidFile, match="damaged"):
         packed.read(str(hostile(guide, tmp_path / "hostile", **rows)))
@@ -293,8 +293,9 @@ def changed(**more: Any) -> bytes:
     b"", b"[]", b"null", b"1", b"{", b"\xff", b"[" * 200_000, b'{"format": 1}', changed(format=2), changed(format="1"),
     changed(model=[]), changed(model={}), changed(options=[]), changed(options={"a": {}}), changed(options={"a": [1]}),
     changed(options={"a": None}), changed(service={"a": [[]]}), changed(shown=5), changed(shown="a\x1b[2J"),
-    changed(version="1\n2"), changed(version=None), b"1" * 5000,
-])  # fmt: skip
+    changed(prompts=[1]), changed(prompts=[0]), changed(prompts=[-5, 5]), changed(prompts=["1"]), changed(prompts=5),
+    changed(prompts_sha256=1), changed(version="1\n2"), changed(version=None), b"1" * 5000,
+])
 def test_hostile_descriptions(data: bytes, guide: Path, tmp_path: Path) -> None:
     path = hostile(guide, tmp_path / "hostile", checks(data) + data)
     with pytest.raises(InvalidFile) as caught:
@@ -328,7 +329,7 @@ def test_programs_that_cannot_be_packed(bundled_model: Path, guide: Path, tmp_pa
         made({"pydata": archive("0.0.1")}), made({"pydata": archive(name=b"something else")}),
         made({"pydata": archive()}, machine=3), made({"pydata": archive()[:-60] + b"\xff" * 60 + archive()[-88:]}),
         good[:4] + b"\1" + good[5:], made({"pydata": archive().replace(struct.pack(">I", 311), b"\xff" * 4)[:-1]}),
-    ):  # fmt: skip
+    ):
         path.write_bytes(data)
         with pytest.raises((UsageError, InvalidFile)) as caught:
             pack(bundled_model, out, program=path)
@@ -336,8 +337,10 @@ def test_programs_that_cannot_be_packed(bundled_model: Path, guide: Path, tmp_pa
     for wrong in (guide, tmp_path, tmp_path / "nowhere"):
         with pytest.raises(UsageError, match=str(wrong)):
             pack(bundled_model, out, program=wrong)
-    with pytest.raises(UsageError, match="--program"):  # this one is not frozen
+    with pytest.raises(UsageError, match=r"is not a frozen one.*start the frozen program.*or name it with --program"):
         pack(bundled_model, out)
+    said = " ".join(CliRunner().invoke(cli, ["pack", "--help"]).stdout.split())  # and the help says so before
+    assert "put into a frozen program: an installation by pip and a copy of the source are none. There, start" in said
 
 
 def test_other_processor(bundled_model: Path, program: Path, tmp_path: Path) -> None:
@@ -399,7 +402,7 @@ def test_nothing_half_is_left(failure: BaseException, program: Path, bundled_mod
 def test_full_disk(program: Path, tmp_path: Path) -> None:
     limited = f"ulimit -f 1000; exec {sys.executable} -m edge pack -m demo -o guide --program {program}"
     done = subprocess.run(["bash", "-c", limited], cwd=tmp_path, capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": os.getcwd()})  # fmt: skip
+                          env={**os.environ, "PYTHONPATH": os.getcwd()})
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "cannot write guide" in done.stderr
     assert not list(tmp_path.iterdir())
 
@@ -451,11 +454,11 @@ def test_another_model(packs: Callable[..., Path], starts: Callable[[Path], Invo
     (["--temp", "0.9"], ["--greedy"]), (["--greedy"], ["--preset", "creative", "--seed", "1"]),
     (["--temp", "0.1", "--top-k", "5"], ["--preset", "creative", "--seed", "1"]), (["--think"], ["--no-think"]),
     (["--stop", "a"], ["--stop", "b"]), (["--system", "a"], ["--system", "b"]),
-])  # fmt: skip
+])
 def test_typed_options_win(
     packed_options: list[str], typed: list[str], packs: Callable[..., Path], starts: Callable[[Path], Invoke],
     tmp_path: Path,
-) -> None:  # fmt: skip
+) -> None:
     """The answer is that of a program which has only the typed ones."""
     (tmp_path / "FILE").write_text("Be brief.")
     typed = [str(tmp_path / word) if word == "FILE" else word for word in typed]
@@ -471,7 +474,7 @@ def test_defaults_of_serve_are_of_serve_alone(packs: Callable[..., Path], starts
     inside = packed.read(str(path))
     assert inside is not None
     assert dict(inside.service) == {"port": 8123, "parallel": 3} and dict(inside.options) == {"greedy": True}
-    assert starts(path)(stdin=f"{QUESTION}\n").exit_code == 0  # chat has another --parallel, which needs --socket
+    assert starts(path)(stdin=f"{QUESTION}\n").exit_code == 0  # chat has no --parallel
     assert "--port 8123" in starts(path)("--help").stdout
 
 
@@ -502,9 +505,51 @@ def test_variables_of_the_packer_are_not_packed(
 @pytest.mark.parametrize("arguments", [
     ["--kv", "int3"], ["--top-p", "7"], ["--host", "0.0.0.0"], ["--greedy", "--temp", "0.5"], ["--api-key", "x"],
     ["--system", "a", "-sysf", "b"], ["--socket", "a"], ["--session", "a"],
-])  # fmt: skip
+    ["--host", "http://127.0.0.1"], ["--host-name", "kiosk:80"], ["--cors", "https://kiosk.example/"],
+])
 def test_defaults_that_are_refused(arguments: list[str], packs: Callable[..., Path]) -> None:
     assert not packs(*arguments, code=2).exists()
+
+
+GUIDE = "You guide visitors through the harbour museum, which opens at nine, politely and in short sentences. " * 4
+
+
+@pytest.mark.parametrize("kv", [(), ("--kv", "int4"), ("-c", "512", "--window", "128")])
+def test_its_system_prompt_was_read_where_it_was_packed(
+    kv: tuple[str, ...], packs: Callable[..., Path], starts: Callable[[Path], Invoke]
+) -> None:
+    inside = starts(packs("--system", GUIDE, "--greedy", *kv))
+    first = json.loads(inside("run", "--json", "-n", "8", QUESTION).stdout)
+    again = json.loads(inside("run", "--json", "-n", "8", "--no-cache", QUESTION).stdout)
+    assert first["text"] == again["text"] and again["usage"]["cached"] == 0
+    alone = json.loads(inside("run", "--json", "-n", "8", "--system", "", QUESTION).stdout)
+    assert first["usage"]["prompt"] - first["usage"]["cached"] <= alone["usage"]["prompt"]
+    default = json.loads(inside("run", "--json", "-n", "8", "--kv", "int8", QUESTION).stdout)
+    assert default["usage"]["cached"] == first["usage"]["cached"]  # of the default type, too
+    other = json.loads(inside("run", "--json", "-n", "8", "--kv", "f16", QUESTION).stdout)
+    assert other["usage"]["cached"] == 0 and other["text"]
+    chatted = inside("chat", "--stats", stdin=f"{QUESTION}\n", BITNET_EDGE_MAX_TOKENS="8")
+    assert f"({first['usage']['cached']} cached)" in chatted.stderr
+    assert json.loads(inside("doctor", "--json").stdout)["selftest"]["packed"].startswith("ok")
+
+
+def test_damaged_prompts_cost_time_and_no_answer(
+    packs: Callable[..., Path], starts: Callable[[Path], Invoke], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edge.cache.remembered.LOADED", 0.0)  # nothing is kept outside of the file
+    path = packs("--system", GUIDE, "--greedy")
+    found = packed.read(str(path))
+    assert found is not None and len(found.prompts) == 1
+    expected = json.loads(starts(path)("run", "--json", QUESTION).stdout)
+    assert expected["usage"]["cached"] > 0
+    whole, (start, size) = path.read_bytes(), found.prompts[0]
+    for place in (start, start + 8, start + 40, start + size // 2, start + size - 1):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        done = starts(path)("run", "--json", QUESTION)
+        answer = json.loads(done.stdout)
+        assert answer["text"] == expected["text"] and answer["usage"]["cached"] == 0 and not done.stderr
+        done = starts(path)("doctor", "--json")
+        assert done.exit_code == 1 and json.loads(done.stdout)["selftest"]["packed"].startswith("wrong")
 
 
 def test_it_says_what_is_inside(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> None:

@@ -8,21 +8,21 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
-pytest.importorskip("pyx.kv", reason="needs the compiled floor (python setup.py build_ext --inplace)")
 pytest.importorskip("matplotlib", reason="needs the extra plot")
 
 from matplotlib.figure import Figure
 
-from benchmarks import make_model
 from docs import make_pictures
-from edge.cache import table as kv_table
 from edge.cli.group import cli
 from edge.registry import shapes
-from edge.tools import pictures
+from edge.tools import kv_table, pictures
 from edge.tools.pictures import GREY, GRID, PAPER, REMARK, SERIES, TEXT, Bar, Column
+from lab.commands import lab
+from lab.pictures import of_quality
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -43,7 +43,7 @@ def texts(root: ElementTree.Element) -> list[str]:
 
 
 def marks(root: ElementTree.Element) -> list[float]:
-    """Where bars, lines and points are, as shares of their axes: whatever room the names beside these take."""
+    """Where bars, lines and points are, as shares of their axes: whatever room the names next to these take."""
 
     def corners(node: ElementTree.Element) -> list[tuple[float, float]]:
         if node.tag == f"{SVG}use":
@@ -114,10 +114,10 @@ def test_speeds_are_drawn_as_they_are_printed() -> None:
 
 def test_quality_is_drawn_as_it_is_printed() -> None:
     facts = make_pictures.facts("kv_quality.json")["types"]
-    drawn = lines(pictures.of_quality(facts))
+    drawn = lines(of_quality(facts))
     assert drawn == {row["mode"]: [(row["bytes_per_token"], row["kl_mean"])] for row in facts["rows"][1:]}
     same = [{**row, "kl_mean": 0.0} for row in facts["rows"]]  # has no logarithm
-    parsed(pictures.svg(pictures.of_quality({**facts, "rows": same})))
+    parsed(pictures.svg(of_quality({**facts, "rows": same})))
 
 
 @pytest.mark.parametrize("name", make_pictures.DRAWN)
@@ -136,49 +136,43 @@ def test_the_same_data_gives_the_same_bytes() -> None:
 # ---- the commands ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("pictures") / "tiny.gguf"
-    make_model.make(path, "tiny")
-    return str(path)
-
-
 @pytest.fixture
-def commands(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def commands(tiny_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[click.Command, list[str]]]:
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text("The quick brown fox jumps over the lazy dog. " * 3)
     return [
-        ["kv", "plan", "2b-4t"],
-        ["bench", "-m", tiny, "-d", "8", "-n", "2", "-r", "1"],
-        ["lab", "kv", "-m", tiny, "-c", "16", "--mode", "int8", "-f", "text.txt"],
+        (cli, ["kv", "plan", "2b-4t"]),
+        (cli, ["bench", "-m", tiny_model, "-d", "8", "-n", "2", "-r", "1"]),
+        (lab, ["kv", "-m", tiny_model, "-c", "16", "--mode", "int8", "-f", "text.txt"]),
     ]
 
 
-def refused(command: list[str], place: str, code: int, words: str) -> None:
-    done = CliRunner().invoke(cli, [*command, "--plot", place])
-    assert done.exit_code == code and words in done.output and len(done.output.splitlines()) == 1, done.output
+def refused(root: click.Command, words: list[str], place: str, code: int, message: str) -> None:
+    done = CliRunner().invoke(root, [*words, "--plot", place])
+    assert done.exit_code == code and message in done.output and len(done.output.splitlines()) == 1, done.output
     assert not Path(place).is_file()
 
 
-def test_plot_options(commands: list[list[str]]) -> None:
+def test_plot_options(commands: list[tuple[click.Command, list[str]]]) -> None:
     Path("taken.svg").mkdir()
     for i, command in enumerate(commands):
-        done = CliRunner().invoke(cli, [*command, "--plot", f"{i}.svg"])
+        root, words = command
+        done = CliRunner().invoke(root, [*words, "--plot", f"{i}.svg"])
         assert done.exit_code == 0, done.output
         parsed(Path(f"{i}.svg").read_text())
-        refused(command, "wrong.png", 2, "does not end in .svg")
-        refused(command, "none/a.svg", 1, "folder none does not exist")
-        refused(command, "taken.svg", 2, "taken.svg")
+        refused(*command, "wrong.png", 2, "does not end in .svg")
+        refused(*command, "none/a.svg", 1, "folder none does not exist")
+        refused(*command, "taken.svg", 2, "taken.svg")
 
 
 def test_without_matplotlib_one_line_says_what_to_install(
-    commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
+    commands: list[tuple[click.Command, list[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    works: list[Any] = [("edge.tools.bench", "run"), ("edge.tools.lab.evaluate", "kv_quality")]
+    works: list[Any] = [("edge.tools.bench", "run"), ("lab.evaluate", "kv_quality")]
     for module, name in works:  # it is judged before the work
         monkeypatch.setattr(f"{module}.{name}", lambda *_, **__: pytest.fail("it began to work"))
     for command in commands:
-        refused(command, "a.svg", 2, "pip install 'bitnet-edge[plot]'")
+        refused(*command, "a.svg", 2, "pip install 'bitnet-edge[plot]'")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,24 @@ import numpy as np
 import pytest
 
 from edge.errors import EdgeError, InvalidFile, UsageError
-from edge.formats import gguf, names, open_checkpoint
-from edge.formats.checkpoint import FLOAT_TYPES
+from edge.formats import gguf_writer, names, open_checkpoint
+from edge.formats.gguf_keys import metadata
 from edge.formats.gguf_writer import Entry
 from edge.model.weights import build
+from edge.registry.encodings import FLOAT_TYPES
 from edge.tools.convert import convert
-from edge.tools.planes.target import Planes
-from pyx.planes import fit, floats
-from pyx.stored_rows import StoredRows
+from edge.tools.planes import calibrated, calibrated_file, feedback, forward
+from edge.tools.planes.calibrated import Sensitivity, shared_out
+from edge.tools.planes.calibrated_file import CalibratedFile
+from edge.tools.planes.planes_file import Planes
+from pyx.weights.planes import fit, floats
+from pyx.weights.stored_rows import StoredRows
 from tests.configs import rope_style
-from tests.handmade import hf_config, hf_directory, hf_tensors, safetensors
+from tests.handmade import hf_config, hf_directory, hf_floats, hf_tensors
 from tests.kernels.test_transformer import logits
 from tests.oracles import family, tiny
+from tests.services import bitnet_edge
+from tests.tools.test_convert import Stopped, stop_after
 
 FAMILIES = {"llama": "llama3_rope", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3": "gemma3"}
 
@@ -36,23 +41,19 @@ def dense(name: str) -> dict[str, np.ndarray]:
     random = np.random.RandomState(5)
     model = tiny.MODELS[name]
     return {key: (0.06 * random.standard_t(5, value.shape)).astype(np.float32) if tiny.is_ternary(model, key) else value
-            for key, value in tiny.weights(model).items()}  # fmt: skip
+            for key, value in tiny.weights(model).items()}
 
 
 def folder(path: Path, name: str, type: str = "F32", **config: Any) -> str:
     """A tiny dense model as a Hugging Face folder."""
+    return saved(path, name, dense(name), type, **config)
+
+
+def saved(path: Path, name: str, weights: dict[str, np.ndarray], type: str = "F32", **config: Any) -> str:
+    """These weights as a Hugging Face folder."""
     model = tiny.MODELS[name]
-    path.mkdir(exist_ok=True)
-    (path / "config.json").write_text(json.dumps({"architectures": [model.architecture], **model.config, **config}))
-
-    def data(value: np.ndarray) -> bytes:
-        if type == "BF16":
-            return (value.view(np.uint32) >> 16).astype(np.uint16).tobytes()
-        return value.astype({"F32": np.float32, "F16": np.float16}[type]).tobytes()
-
-    (path / "model.safetensors").write_bytes(safetensors(
-        {key: (type, value.shape, data(value)) for key, value in dense(name).items()}))
-    return str(path)
+    full = {"architectures": [model.architecture], **model.config, **config}
+    return hf_directory(path, full, hf_floats(weights, type, type))
 
 
 def decoded(tensor: Any, k: int, group: int) -> np.ndarray:
@@ -164,7 +165,7 @@ def test_weights_that_half_precision_cannot_scale(bad: float) -> None:
 
 # what a family and what a group do differently have nothing to do with each other
 @pytest.mark.parametrize(("family_name", "group"), [("llama", 32), ("qwen2", 64), ("gemma3", 128), ("qwen3", 32),
-                                                    ("qwen3", 64), ("qwen3", 128)])  # fmt: skip
+                                                    ("qwen3", 64), ("qwen3", 128)])
 def test_each_family_runs_as_numpy_says(tmp_path: Path, family_name: str, group: int) -> None:
     """The converted file, run by the engine, gives the logits of the weights that it holds, and those are near the
     model's.
@@ -210,8 +211,6 @@ def convert_to_file(path: Path, name: str, type: str) -> None:
     """
     package = pytest.importorskip("gguf", reason="needs the gguf package (dev dependency)")
     source = open_checkpoint(folder(path.parent / "hf", name), dense=True)
-    from edge.formats.gguf_keys import metadata
-
     rng = np.random.default_rng(7)
 
     def stored(tensor: Any) -> Entry:
@@ -224,12 +223,12 @@ def convert_to_file(path: Path, name: str, type: str) -> None:
         except NotImplementedError:
             elements, size = package.GGML_QUANT_SIZES[kind]
             blocks = rng.integers(0, 256, (values.size // elements, size), dtype=np.uint8)
-            for at in {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}[type]:
+            for at in {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,)}[type]:
                 blocks[:, at : at + 2] = np.frombuffer(np.float16(0.001).tobytes(), np.uint8)
             data = blocks.tobytes()
         return Entry(tensor.name, type, tensor.shape, data)
 
-    gguf.write(path, metadata(source, "I2_S"), [stored(each) for each in source.tensors.values()])
+    gguf_writer.write(path, metadata(source, "I2_S"), [stored(each) for each in source.tensors.values()])
 
 
 @pytest.mark.parametrize("type", ["F32", "F16", "BF16"])
@@ -269,16 +268,8 @@ def test_the_same_bytes_for_any_number_of_threads_and_after_an_interruption(tmp_
     source = folder(tmp_path / "m", "qwen3")
     want = convert(source, tmp_path / "a.gguf", planes=Planes(2, 64, n_threads=1)).sha256
     assert convert(source, tmp_path / "b.gguf", planes=Planes(2, 64, n_threads=3)).sha256 == want
-    count = 0
-
-    def stop(done: int, total: int, name: str) -> None:
-        nonlocal count
-        count += 1
-        if count == 9:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        convert(source, tmp_path / "c.gguf", planes=Planes(2, 64), progress=stop)
+    with pytest.raises(Stopped):
+        convert(source, tmp_path / "c.gguf", planes=Planes(2, 64), progress=stop_after(8))
     again = convert(source, tmp_path / "c.gguf", planes=Planes(2, 64))
     assert again.sha256 == want and any("went on" in note for note in again.notes)
     assert hashlib.sha256((tmp_path / "c.gguf").read_bytes()).hexdigest() == want
@@ -302,9 +293,7 @@ def with_tokenizer(path: Path, name: str, ffn: int = 0) -> str:
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A short text, cut into short pieces."""
-    from edge.tools.planes import calibrated_target
-
-    monkeypatch.setattr(calibrated_target, "PIECE", 48)
+    monkeypatch.setattr(calibrated_file, "PIECE", 48)
     random = np.random.RandomState(0)
     (tmp_path / "text.txt").write_text(bytes(random.randint(97, 123, 48 * 30, np.uint8)).decode())
     return str(tmp_path / "text.txt")
@@ -313,11 +302,8 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize("name", FAMILIES.values(), ids=FAMILIES)
 def test_the_layers_in_numpy_are_those_of_the_oracle(tmp_path: Path, text: str, name: str) -> None:
     """Hidden states of the float run against NumPy in float64, and the measured loss against the engine."""
-    from edge.tools.planes import calibrated, forward
-    from edge.tools.planes.calibrated_target import CalibratedTarget
-
     checkpoint = open_checkpoint(with_tokenizer(tmp_path / "m", name), dense=True)
-    target = CalibratedTarget(checkpoint, Planes(2, 64, calibrate=True, text=text), "F32", lambda done, total: None)
+    target = CalibratedFile(checkpoint, Planes(2, 64, calibrate=True, text=text), "F32", lambda done, total: None)
     source = target.source_of_numbers
     h = calibrated.embedded(source, np.array([tiny.IDS, tiny.IDS[::-1]]))
     for index in range(source.config.n_layer):
@@ -332,8 +318,6 @@ def test_the_layers_in_numpy_are_those_of_the_oracle(tmp_path: Path, text: str, 
 
 def test_feedback_loses_less_where_it_counts() -> None:
     """Outputs of inputs that depend on each other: less is lost than with the best fit of the weights alone."""
-    from edge.tools.planes import feedback
-
     rng = np.random.default_rng(2)
     x = (rng.standard_normal((600, 24)) @ rng.standard_normal((24, 128)) + 0.3 * rng.standard_normal((600, 128)))
     x = x.astype(np.float32)
@@ -363,16 +347,8 @@ def test_calibrated_files(tmp_path: Path, text: str) -> None:
     assert len(counts) > 1
     assert 0 < said["bitnet-edge.planes.kl"] < 5 and 0 < said["bitnet-edge.planes.same_choice"] <= 1
     assert said["bitnet-edge.planes.perplexity_ratio"] > 0 and "held out" in said["bitnet-edge.planes.measured"]
-    count = 0
-
-    def stop(done: int, total: int, name: str) -> None:
-        nonlocal count
-        count += name.startswith("blk")
-        if count == 9:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        convert(source, tmp_path / "b.gguf", planes=planes, progress=stop)
+    with pytest.raises(Stopped):
+        convert(source, tmp_path / "b.gguf", planes=planes, progress=stop_after(8, "blk"))
     again = convert(source, tmp_path / "b.gguf", planes=planes)
     assert any("went on" in note for note in again.notes)
     kept = {name: bytes(tensor.data) for name, tensor in open_checkpoint(again.path).tensors.items()}
@@ -381,11 +357,8 @@ def test_calibrated_files(tmp_path: Path, text: str) -> None:
 
 def test_each_matrix_is_measured_alone(tmp_path: Path, text: str) -> None:
     """All copies side by side give what a run of the model with that one matrix changed gives."""
-    from edge.tools.planes import calibrated, forward
-    from edge.tools.planes.calibrated_target import CalibratedTarget
-
     checkpoint = open_checkpoint(with_tokenizer(tmp_path / "m", "qwen3"), dense=True)
-    target = CalibratedTarget(checkpoint, Planes(2, 64, calibrate=True, text=text), "F32", lambda done, total: None)
+    target = CalibratedFile(checkpoint, Planes(2, 64, calibrate=True, text=text), "F32", lambda done, total: None)
     source = target.source_of_numbers
     ids = np.array(tiny.IDS)
 
@@ -419,10 +392,8 @@ def test_each_matrix_is_measured_alone(tmp_path: Path, text: str) -> None:
 
 
 def test_planes_are_shared_out_where_they_save_most() -> None:
-    from edge.tools.planes.calibrated import Sensitivity, shared_out
-
     found = [Sensitivity("a", 100, (9.0, 0.9, 0.09, 0.009)), Sensitivity("b", 100, (1.0, 0.1, 0.01, 0.001)),
-             Sensitivity("c", 200, (0.2, 0.02, 0.002, 0.0002))]  # fmt: skip
+             Sensitivity("c", 200, (0.2, 0.02, 0.002, 0.0002))]
     assert shared_out(found, 1.0, 0.0) == {"a": 1, "b": 1, "c": 1}
     assert shared_out(found, 1.5, 0.0) == {"a": 2, "b": 2, "c": 1}
     assert shared_out(found, 1.75, 0.0) == {"a": 3, "b": 2, "c": 1}
@@ -453,11 +424,40 @@ def test_what_calibration_refuses(tmp_path: Path, text: str, monkeypatch: pytest
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 
+def f32_ternary(path: Path, **changed: Any) -> str:
+    """A tiny qwen3 whose matrices are ternary floats, but ``changed``."""
+    return saved(path, "qwen3", {**tiny.weights(tiny.MODELS["qwen3"]), **changed})
+
+
+@pytest.mark.parametrize("kind", ["4 bits", "a row of zeros", "the last weight", "one matrix"])
+def test_a_dense_model_with_few_magnitudes_becomes_planes(tmp_path: Path, kind: str) -> None:
+    """All rows of all matrices decide: 4 bits stored as floats have few magnitudes; plain conversion sends here."""
+    q, k = "model.layers.0.self_attn.q_proj.weight", "model.layers.1.self_attn.k_proj.weight"
+    values = {key: value.copy() for key, value in dense("qwen3").items()}
+    if kind == "4 bits":
+        for key, value in values.items():
+            if tiny.is_ternary(tiny.MODELS["qwen3"], key):
+                value[:] = np.clip(np.round(value / 0.02), -8, 7) * np.float32(0.02)
+    elif kind == "a row of zeros":
+        values[q][0] = 0
+    else:
+        values = {}
+        if kind == "the last weight":
+            values[q] = tiny.weights(tiny.MODELS["qwen3"])[q].copy()
+            values[q][-1, -1] = 0.123
+        else:
+            values[k] = dense("qwen3")[k]
+    result = convert(f32_ternary(tmp_path / "m", **values), tmp_path / "m.gguf", planes=Planes(3, 32))
+    assert open_checkpoint(result.path).planes
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     target = tmp_path / "m.gguf"
     ternary = hf_directory(tmp_path / "t", hf_config(), hf_tensors("scaled"))
     with pytest.raises(EdgeError, match="is ternary already"):
         convert(ternary, target, planes=Planes(3, 32))
+    with pytest.raises(EdgeError, match="is ternary already"):  # floats that are ternary, known by all of their rows
+        convert(f32_ternary(tmp_path / "f"), target, planes=Planes(3, 32))
     with pytest.raises(UsageError, match="planes of architecture qwen3moe are not supported"):  # experts
         convert(folder(tmp_path / "e", "qwen3moe"), tmp_path / "m.gguf", planes=Planes())
     with pytest.raises(UsageError, match="hunyuan-dense are not supported"):
@@ -473,8 +473,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         open_checkpoint(folder(tmp_path / "q", "qwen3"))
     broken = dense("qwen3")
     broken["model.layers.1.mlp.up_proj.weight"][3, 4] = np.nan
-    (tmp_path / "q" / "model.safetensors").write_bytes(safetensors(
-        {key: ("F32", value.shape, value.tobytes()) for key, value in broken.items()}))
+    saved(tmp_path / "q", "qwen3", broken)
     with pytest.raises(InvalidFile, match=r"blk\.1\.ffn_up\.weight: a weight is not a finite"):
         convert(tmp_path / "q", target, planes=Planes(3, 32))
     assert not target.exists()
@@ -482,26 +481,18 @@ def test_what_is_refused(tmp_path: Path) -> None:
 
 def narrow(path: Path, ffn: int) -> str:
     """A tiny dense qwen3 with a feed-forward part of another width."""
-    source = folder(path, "qwen3", intermediate_size=ffn)
     tensors = {key: value[:ffn] if "gate" in key or "up_proj" in key else value[:, :ffn] if "down" in key else value
-               for key, value in dense("qwen3").items()}  # fmt: skip
-    (path / "model.safetensors").write_bytes(safetensors(
-        {key: ("F32", value.shape, np.ascontiguousarray(value).tobytes()) for key, value in tensors.items()}))
-    return source
+               for key, value in dense("qwen3").items()}
+    return saved(path, "qwen3", tensors, intermediate_size=ffn)
 
 
 def test_the_command(tmp_path: Path) -> None:
     """Options, exit codes, one line for each error."""
     source = folder(tmp_path / "m", "qwen3")
-
-    def run(*more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "edge", "convert", source, str(tmp_path / "m.gguf"), *more],
-                              capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": "0"})
-
+    run = functools.partial(bitnet_edge, "convert", source, tmp_path / "m.gguf", PYTHONHASHSEED="0")
     assert run("--planes", "2", "--group", "64").returncode == 0
     assert open_checkpoint(tmp_path / "m.gguf").config.planes == 64
-    shown = subprocess.run([sys.executable, "-m", "edge", "model", "show", str(tmp_path / "m.gguf")],
-                           capture_output=True, text=True)
+    shown = bitnet_edge("model", "show", tmp_path / "m.gguf")
     assert "a scale per 64 weights, 4.50 bits per weight, from m (F32), fit" in shown.stdout, shown.stderr
     assert "relative squared error 0.0" in shown.stdout
     for options in (["--group", "64"], ["--planes", "2", "--type", "I2_S"], ["--planes", "2", "--ternarise"]):

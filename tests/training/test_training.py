@@ -119,7 +119,7 @@ def test_the_gradient_passes_straight_through(scheme, place):
     x, pull = torch.tensor(arrays(1, 2, 5, 32), requires_grad=True), torch.tensor(arrays(9, 2, 5, 12))
     dx, dw = torch.autograd.grad((layer(x) * pull).sum(), [x, layer.weight])
     weights, activations = (integers * scale for integers, scale in
-                            (rule.weights(layer.weight.detach()), getattr(rule, place)(x.detach())))  # fmt: skip
+                            (rule.weights(layer.weight.detach()), getattr(rule, place)(x.detach())))
     assert torch.allclose(layer(x), activations @ weights.mT, atol=1e-5)
     assert torch.allclose(dx, pull @ weights, atol=1e-5)
     assert torch.allclose(dw, pull.flatten(0, 1).mT @ activations.flatten(0, 1), atol=1e-4)
@@ -190,7 +190,7 @@ def test_no_text_is_unknown(tokenizer, text):
 def test_answers_weigh_most(tokenizer):
     ids, weight, lengths = data.encode(tokenizer, DIALOGUES[1], DIALOGUES[0][:2])
     expected = [data.WEIGHT[role] for dialogue in (DIALOGUES[1], DIALOGUES[0][:2]) for role, text in dialogue
-                for _ in range(1 + len(tokenizer.encode(f"{role.capitalize()}: {text.strip()}").ids))]  # fmt: skip
+                for _ in range(1 + len(tokenizer.encode(f"{role.capitalize()}: {text.strip()}").ids))]
     assert list(weight) == pytest.approx(expected) and len(ids) == sum(lengths)
     assert [ids[lengths[0] - 1], ids[-1]] == [EOT, EOT]
 
@@ -221,7 +221,7 @@ def test_every_epoch_has_each_dialogue_once_in_another_order(tokenizer):
 
 
 @pytest.mark.parametrize("line", ["{", "[]", '{"messages": []}', '{"messages": [{"role": "tool", "content": "a"}]}',
-                                  '{"messages": [{"role": "user", "content": 3}]}'])  # fmt: skip
+                                  '{"messages": [{"role": "user", "content": 3}]}'])
 def test_text_in_another_form_is_named_by_line(line, tmp_path):
     (tmp_path / "a.jsonl").write_text(TEXT.read_text() + line + "\n")
     with pytest.raises(ValueError, match=r"a\.jsonl, line 21: "):
@@ -232,7 +232,7 @@ def test_text_in_another_form_is_named_by_line(line, tmp_path):
 
 STEPS = 60
 SETTINGS = {"text": [str(TEXT)], "held_out": [str(TEXT)], "tokens": STEPS * 512, "shape": "micro", "batch": 512,
-            "report": 10, "peak": 0.02, "compile": False}  # fmt: skip
+            "report": 10, "peak": 0.02, "compile": False}
 
 #: the same run, killed in its 25th step
 KILLED = """
@@ -316,7 +316,7 @@ def test_transformers_and_trainer_agree(finished):
         pytest.skip("transformers has b1.58 only")
     export(finished, "tiny")
     found = agree.compare(agree.of_trainer(finished.model()), agree.of_transformers(finished.folder / "huggingface"),
-                          agree.texts_of(finished, 4))  # fmt: skip
+                          agree.texts_of(finished, 4))
     assert found.same >= 0.98 * found.tokens and found.kl < 1e-3, found
 
 
@@ -355,7 +355,7 @@ def test_an_interrupted_save_leaves_the_old_checkpoint(tmp_path, monkeypatch):
 
 def test_the_command_names_what_is_wrong(tmp_path):
     done = subprocess.run([sys.executable, "-m", "training.train", str(tmp_path / "run"), "--text", "nowhere.jsonl",
-                           "--tokens", "1e3"], cwd=ROOT, capture_output=True, text=True)  # fmt: skip
+                           "--tokens", "1e3"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.startswith("training: ") and "nowhere.jsonl" in done.stderr
     assert done.stderr.count("\n") == 1
 

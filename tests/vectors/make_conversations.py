@@ -52,7 +52,7 @@ def answers(engine: Any, conversations: Sequence[Sequence[str]] = CONVERSATIONS)
     for said in conversations:
         with engine.session() as session:
             yield [[number for piece in session.ask(text, temperature=0.0, max_tokens=TOKENS) for number in piece.ids]
-                   for text in said]  # fmt: skip
+                   for text in said]
 
 
 def main(path: str | None = None) -> None:
@@ -64,14 +64,14 @@ def main(path: str | None = None) -> None:
     with edge.load(model, ctx=1024) as engine:
         talks = zip(CONVERSATIONS, answers(engine), strict=True)
         found = [[{"user": text, "ids": ids, "assistant": engine.tokenizer.decode(ids)}
-                  for text, ids in zip(said, given, strict=True)] for said, given in talks]  # fmt: skip
+                  for text, ids in zip(said, given, strict=True)] for said, given in talks]
     known = KNOWN[NAME]
     assert known.package is not None
     record = {
-        "about": "made by make_conversations.py from the model that bitnet-edge pull smollm2-135m stores",
-        "source": f"hf:{known.repo}@{known.revision}/{known.file}", "source_sha256": known.package.sha256,
+        "about": "made by make_conversations.py from the model that bitnet-edge pull smollm2-135m stores without a hub",
+        "source": str(known.package), "source_sha256": known.package.sha256,
         "licence": known.licence, "model_sha256": sha256(model), "conversations": found,
-    }  # fmt: skip
+    }
     text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
     text = re.sub(r"\[\s+([\d,\s]+?)\s+\]", lambda ids: f"[{' '.join(ids[1].split())}]", text)
     FILE.write_text(text, encoding="utf-8")

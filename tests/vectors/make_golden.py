@@ -2,7 +2,7 @@
 
     python -m tests.vectors.make_golden
 
-And beside the model MODEL.golden.json, the answers of tests/oracles/forward.py that `bitnet-edge doctor` asks for.
+And next to the model MODEL.golden.json, the answers of tests/oracles/forward.py that `bitnet-edge doctor` asks for.
 
 Logits are the same bits on every instruction set and for every thread count, so one list of tokens per KV mode serves
 them all (test_golden.py).  Run it again when the demo model is replaced or a KV mode is added, never to make
@@ -89,15 +89,15 @@ def oracle(path: Path) -> dict[str, Any]:
         asked = list(template.encode(tokenizer, [{"role": "user", "content": question}]))
         ids = model.greedy(asked, set(template.stop_ids(tokenizer)) | set(tokenizer.eos_ids), 64)
         turns.append({"question": question, "answer": tokenizer.decode(ids), "ids": ids})
-    about = "greedy answers of the model beside this file, computed by tests/oracles/forward.py (NumPy float64)"
+    about = "greedy answers of the model next to this file, computed by tests/oracles/forward.py (NumPy float64)"
     return {"about": about, "turns": turns}
 
 
 def main() -> None:
     import edge
 
-    beside = bundled().with_suffix(".golden.json")
-    beside.write_text(json.dumps(oracle(bundled()), indent=2) + "\n")
+    golden = bundled().with_suffix(".golden.json")
+    golden.write_text(json.dumps(oracle(bundled()), indent=2) + "\n")
 
     found = {}
     for name, mode in MODES.items():

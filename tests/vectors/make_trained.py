@@ -131,7 +131,7 @@ def main(train_path: str, test_path: str, wanted: list[str]) -> None:
         print(name, "nats", round(float(loss), 3))
         found = logits.numpy()
         np.savez_compressed(OUT / f"{name}.npz", ids=ids, choice=found.argmax(-1).astype(np.uint8),
-                            logits=found[0, ::16], **stored(net))  # fmt: skip
+                            logits=found[0, ::16], **stored(net))
 
 
 if __name__ == "__main__":

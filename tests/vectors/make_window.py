@@ -3,7 +3,7 @@
     python tests/vectors/make_window.py        writes oracle/MODEL/VARIANT/window.npz; wants torch and transformers
 
 Every query sees {0 .. sinks-1} and the last `window` tokens, in all layers; positions are those of the text.  A part
-of the logits is kept, at positions beside the edges of pages and windows.
+of the logits is kept, at positions next to the edges of pages and windows.
 """
 
 from __future__ import annotations

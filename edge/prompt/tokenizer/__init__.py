@@ -3,8 +3,9 @@
 Byte-level BPE is our own (:mod:`edge.prompt.tokenizer.byte_level`).  SentencePiece uses the ``sentencepiece`` library
 (:mod:`edge.prompt.tokenizer.pieces`), which is imported when a model needs it.
 
-Control tokens in text of users are never recognised.  :meth:`Tokenizer.encode` reads them only with ``special=True``,
-which is for text that a chat template wrote.
+Control tokens in text of users are never recognised, nor others that formats of conversations are made of.
+:meth:`Tokenizer.encode` reads them only with ``special=True``, which is for text that a chat template wrote.  Added
+tokens that are not special are text, in both directions.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING, Protocol
 from edge.errors import InvalidFile, UsageError
 from edge.formats.mapped import located, shown
 from edge.formats.texts import StringArray
-from edge.prompt.interrupt import look
+from edge.prompt.interrupt import check_interrupted
+from edge.prompt.tokenizer.steps import BLANKS, normaliser
 from edge.prompt.tokenizer.vocabulary import (
     CONTROL,
     END_OF_TURN,
@@ -28,23 +30,26 @@ from edge.prompt.tokenizer.vocabulary import (
     UNUSED,
     USER,
     Encode,
+    is_format,
     kinds_of,
     of_kind,
-    place_added,
+    with_added,
 )
 
 if TYPE_CHECKING:
-    from edge.formats.checkpoint import Checkpoint, TokenizerSpec
+    from edge.formats.checkpoint import Added, Checkpoint, TokenizerSpec
 
 
 class _Finder:
     """Splits text at given tokens: leftmost first, the longest at one place.
 
     It uses dictionaries instead of one large alternation, because a vocabulary may have thousands of such tokens.
+    ``added``: what is known about some of them, by id.
     """
 
-    def __init__(self, tokens: Mapping[str, int]) -> None:
+    def __init__(self, tokens: Mapping[str, int], added: Mapping[int, Added]) -> None:
         self.tokens = tokens
+        self._added = {i: added[i] for i in tokens.values() if i in added and added[i].choosy}
         lengths: dict[str, set[int]] = {}
         for text in tokens:
             lengths.setdefault(text[0], set()).add(len(text))
@@ -58,21 +63,38 @@ class _Finder:
         while self._first and (match := self._first.search(text, at)):
             n_found += 1
             if not n_found % 4096:
-                look()
+                check_interrupted()
             at = match.start()
             for n in self._lengths[text[at]]:
                 number = self.tokens.get(text[at : at + n])
                 if number is not None:
-                    if at > start:
-                        out.append(text[start:at])
+                    first, end = at, at + n
+                    at = end
+                    if (rules := self._added.get(number)) is not None:
+                        if rules.single_word and (_is_word(text[first - 1 : first]) or _is_word(text[end : end + 1])):
+                            break
+                        if rules.lstrip:
+                            first = max(start, len(text[:first].rstrip(BLANKS)))
+                        if rules.rstrip:
+                            at = end = len(text) - len(text[end:].lstrip(BLANKS))
+                    if first > start:
+                        out.append(text[start:first])
                     out.append(number)
-                    start = at = at + n
+                    start = end
                     break
             else:
                 at += 1
         if start < len(text):
             out.append(text[start:])
         return out
+
+
+def _is_word(character: str) -> bool:
+    if character.isascii():
+        return character.isalnum() or character == "_"
+    import regex
+
+    return regex.fullmatch(r"\w", character) is not None
 
 
 class StreamDecoder:
@@ -118,8 +140,10 @@ class Decoder(Protocol):
 class Tokenizer:
     """Text -> token ids and back, for one vocabulary.
 
-    ``special``: the control tokens, text -> id.  ``eos_ids``: the ids that end an answer.  ``bos_id`` and ``add_bos``
-    are for callers that build a prompt (:meth:`encode` adds nothing).
+    ``special``: the control tokens, text -> id.  ``markers``: these and the tokens that formats of conversations are
+    made of although their file does not call them special, such as <think>; their text is a part of answers.
+    ``eos_ids``: the ids that end an answer.  ``bos_id`` and ``add_bos`` are for callers that build a prompt
+    (:meth:`encode` adds nothing).
     """
 
     def __init__(self, spec: TokenizerSpec, texts: Sequence[str], kinds: bytes, ends: array[int], blob: bytes,
@@ -133,15 +157,24 @@ class Tokenizer:
         for i in of_kind(kinds, b"[%c%c]" % (CONTROL, USER)):
             if text := texts[i]:
                 (self.special if kinds[i] == CONTROL else user).setdefault(text, i)
+        self.markers = {**{text: i for text, i in user.items() if is_format(text)}, **self.special}
         ends_turn = (i for text, i in self.special.items() if text in END_OF_TURN)
         self.eos_ids: tuple[int, ...] = tuple(dict.fromkeys((*spec.eos_ids, *ends_turn)))
         self._ends = ends
         self._blob = blob
         self._encode = encode
-        self._all = _Finder({**user, **self.special})
+        self.opens_with_blank = strips_blank or any(step.get("add_prefix_space") for step in spec.pre_tokenizer)
+        self._normalise = normaliser(spec.normalizer)
+        self._added = {each.id: each for each in spec.added.values()}
         # SentencePiece finds user-defined pieces itself, but for those that were added behind them
-        behind = {text: i for text, i in user.items() if text in spec.added}
-        self._user = _Finder(behind if spec.kind == "sentencepiece" else user)
+        plain = {text: i for text, i in user.items() if text not in self.markers
+                 and (spec.kind != "sentencepiece" or text in spec.added)}
+        late = {text: i for text, i in plain.items() if i in self._added and self._added[i].normalized}
+        early = {text: i for text, i in plain.items() if text not in late}
+        self._all, self._user = _Finder({**user, **self.markers}, self._added), _Finder(early, self._added)
+        if self._normalise is not None:
+            late = {normal: i for text, i in late.items() if (normal := self._normalise(text))}
+        self._late = _Finder(late, self._added)  # what is looked for in normalised text
         self._names = {i: text for text, i in self.special.items()}
         #: tokens that a model was not trained with: rows in which a vocabulary is padded
         self.unused = array("i", of_kind(kinds, b"[%c]" % UNUSED))
@@ -177,9 +210,7 @@ class Tokenizer:
         if len(types) not in (0, own) or len(scores) not in (0, own):
             raise InvalidFile(f"{own} tokens have {len(types)} types and {len(scores)} scores; "
                               "the vocabulary is damaged")
-        if spec.added:
-            texts = list(texts)
-            place_added(texts, spec.added)
+        texts = with_added(texts, spec.added)
         stored = StringArray.of(texts, "the vocabulary")
         kinds = kinds_of(spec, stored, types)
         if spec.kind == "bpe":
@@ -194,14 +225,15 @@ class Tokenizer:
         texts = list(stored)
         if max(map(len, texts)) > MAX_TOKEN_CHARS or sum(map(len, texts)) > MAX_CHARS:
             raise InvalidFile("the vocabulary has tokens too long to be tokens; it is damaged")
-        if model is not None and any(k in (CONTROL, USER) and k != t for k, t in zip(kinds, types)):
+        found = bytearray(CONTROL if kind == USER and is_format(text) else kind for text, kind in zip(texts, kinds))
+        if model is not None and any(k in (CONTROL, USER) and k != t for k, t in zip(found, types)):
             # The library finds its user-defined markers in users' text too, and no control piece that is white space.
             if not parsed.bpe:
                 raise InvalidFile("a SentencePiece unigram model with user-defined markers is not supported")
             model = None
         blank: int | None = spec.add_space_prefix
         if model is None:
-            model = pieces.model_proto(spec, texts[:own], scores or array("f", bytes(4 * own)), kinds)
+            model = pieces.model_proto(spec, texts[:own], scores or array("f", bytes(4 * own)), found)
         else:
             blank = parsed.add_dummy_prefix if parsed.bpe and parsed.plain else None
         return cls(spec, texts, bytes(kinds), *pieces.build(texts, kinds, model, blank), spec.add_space_prefix)
@@ -211,25 +243,50 @@ class Tokenizer:
 
         ``special=True`` recognises control tokens, the longest first: only for text that a template wrote.
         """
-        finder = self._all if special else self._user
-        out: list[int] = []
-        for part in finder.split(text):
-            if isinstance(part, int):
-                out.append(part)
-            else:
-                out += self._ordinary(part)
-        return out
+        return self.encode_parts(((text, special),))
+
+    def encode_parts(self, parts: Iterable[tuple[str, bool]]) -> list[int]:
+        """Token ids of a text that is partly of users: (part, whether a template wrote it), see :meth:`encode`."""
+        ids: list[int] = []
+        run: list[str] = []  # ordinary text since the last control token
+        strips = False  # the last control token takes the white space behind it along
+        for text, special in parts:
+            for piece in self.split(text) if special else (text,):
+                if isinstance(piece, str):
+                    piece = piece.lstrip(BLANKS) if strips else piece
+                    strips = strips and not piece
+                    run.append(piece)
+                    continue
+                rules = self._added.get(piece)
+                before = "".join(run)
+                ids += self._ordinary(before.rstrip(BLANKS) if rules and rules.lstrip else before)
+                run.clear()
+                ids.append(piece)
+                check_interrupted()
+                strips = rules is not None and rules.rstrip
+        return ids + self._ordinary("".join(run))
 
     def split(self, text: str) -> list[str | int]:
         """Text of a template as pieces of ordinary text and ids of special tokens."""
         return self._all.split(text)
 
     def _ordinary(self, text: str) -> list[int]:
+        """Token ids of text without control tokens."""
         try:
             text.encode()
         except UnicodeEncodeError:  # half of a surrogate pair, as from bytes on a terminal that were no UTF-8
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return self._encode(text)
+        out: list[int] = []
+        for part in self._user.split(text):
+            if isinstance(part, int):
+                out.append(part)
+                continue
+            for piece in self._late.split(part if self._normalise is None else self._normalise(part)):
+                if isinstance(piece, int):
+                    out.append(piece)
+                else:
+                    out += self._encode(piece)
+        return out
 
     def token_bytes(self, id: int) -> bytes:
         """The bytes that a token adds to the text; empty for control tokens and for rows beyond the vocabulary."""

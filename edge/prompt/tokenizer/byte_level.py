@@ -1,4 +1,4 @@
-"""Byte-level BPE: a pattern splits the text, :mod:`pyx.bpe` joins the bytes of each piece.
+"""Byte-level BPE: a pattern splits the text, :mod:`pyx.tokens.bpe` joins the bytes of each piece.
 
 The rank of a token is the position of the first merge that makes it, or its id if every split of it is listed.  For all
 vocabularies made by BPE training this equals applying the merges: while both ends of a token's bytes stay token
@@ -7,7 +7,7 @@ all test vectors of llama.cpp, and no difference to the ``tokenizers`` and ``tik
 characters; those take 0.1 s and more to load a vocabulary of 128 thousand tokens.)
 
 ASCII text needs no tables of characters: the ``re`` module splits it by the same pattern.  The ``regex`` package, for
-all other text, takes longer to load than everything else here (benchmarks/SPEED.md) and is imported when it is needed.
+all other text, takes longer to load than everything else here (benchmarks/log#vocabulary): it is imported when needed.
 """
 
 from __future__ import annotations
@@ -19,50 +19,35 @@ from typing import TYPE_CHECKING
 
 from edge.errors import InvalidFile
 from edge.formats.mapped import shown
+from edge.formats.text_steps import MAX_PATTERN, split
 from edge.formats.texts import StringArray
-from edge.prompt.interrupt import look
-from edge.prompt.tokenizer.vocabulary import CONTROL, NORMAL, UNUSED, USER, Encode, is_blank, of_kind, one_line
-from pyx import bpe
+from edge.prompt.interrupt import check_interrupted
+from edge.prompt.tokenizer import steps
+from edge.prompt.tokenizer.steps import ALPHABET, BYTES, CONTRACTIONS, GPT2
+from edge.prompt.tokenizer.vocabulary import CONTROL, NORMAL, UNUSED, USER, Encode, is_blank, is_format, of_kind
+from pyx.tokens import bpe
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import TokenizerSpec
 
-MAX_PATTERN = 8192
 #: longest run of white space given to a pattern at once; its look-ahead fails somewhere above 100 thousand
 MAX_BLANKS = 16384
 #: number of characters that the pattern splits between two checks for an interrupt
 BLOCK = 1 << 16
 #: number of pieces at the end of a block that are split again
 OVERLAP = 8
-#: what makes a pattern recursive: no tokenizer needs it, and it can take all memory
-_RECURSION = re.compile(r"(?<!\\)(?:\\\\)*\(\?(?:R|[+-]?\d|&|P>)")
-#: seconds that the pattern of a file may take for one text
-PATTERN_SECONDS = 10.0
-
-
-def _alphabet() -> str:
-    """The character that stands for each byte in a byte-level vocabulary (GPT-2, bytes_to_unicode)."""
-    same = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    others = iter(range(256, 512))
-    return "".join(chr(b if b in same else next(others)) for b in range(256))
-
-
-ALPHABET = _alphabet()
-_BYTES = {letter: byte for byte, letter in enumerate(ALPHABET)}
 #: type of token -> the usual meaning of its text; markers add no bytes to an answer, user-defined texts are not letters
 _ROLES = bytes(bpe.TOKEN if kind == NORMAL else bpe.RAW if kind in (USER, UNUSED) else bpe.SKIP for kind in range(256))
 
-_CONTRACTIONS = "'s|'t|'re|'ve|'m|'ll|'d"
-_GPT2 = rf"{_CONTRACTIONS}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+"
 _LLAMA3 = (
-    rf"(?i:{_CONTRACTIONS})|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}"
+    rf"(?i:{CONTRACTIONS})|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _QWEN2 = _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 #: a combining mark is part of the word it stands in
 _QWEN35 = _QWEN2.replace(r"\p{L}+", r"[\p{L}\p{M}]+").replace(r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]")
 #: GPT-2's between digits that were cut out one by one, so a digit ends a run of white space as the end of the text does
-_SMOLLM = rf"\p{{N}}|{_CONTRACTIONS}| ?\p{{L}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?![^\s\p{{N}}])|\s+"
+_SMOLLM = rf"\p{{N}}|{CONTRACTIONS}| ?\p{{L}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?![^\s\p{{N}}])|\s+"
 
 #: Chinese, hiragana and katakana
 _CJK = "\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff"
@@ -95,20 +80,20 @@ _PUNCTUATION = r"\p{P}$+<=>^~|"
 PATTERNS: dict[str, str] = {
     "default": _staged(_PUNCTUATION, blank_joins_number=False),
     "falcon": _staged(_PUNCTUATION + "`", blank_joins_number=True),
-    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "exaone4", "trillion"), _GPT2),
+    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "exaone4", "trillion"), GPT2),
     **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "falcon_e", "pixtral", "lfm2", "dbrx",
                      "smaug-bpe", "glm4", "chatglm-bpe"), _LLAMA3),
     "smollm": _SMOLLM,
     **dict.fromkeys(("hunyuan-dense", "deepseek-v3"), _HUNYUAN),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "stablelm2", "megrez", "hunyuan", "grok-2"), _QWEN2),
     "qwen35": _QWEN35,
-}  # fmt: skip
+}
 
 #: patterns that leave nothing out; that of Hunyuan leaves out control characters, which are pieces, too
 TRUSTED = frozenset(PATTERNS.values()) - {_HUNYUAN}
 #: the meaning of properties among ASCII characters, inside brackets
 _ASCII = {r"\p{L}": "A-Za-z", r"\p{N}": "0-9", r"\p{P}": r"!-#%-*,-/:;?@\[-\]_{}",
-          r"\p{S}": r"$+<=>\^`|~", r"\p{M}": ""}  # fmt: skip
+          r"\p{S}": r"$+<=>\^`|~", r"\p{M}": ""}
 _BLANKS = re.compile(rf"\s{{{MAX_BLANKS}}}")
 
 
@@ -125,7 +110,7 @@ def _pattern(spec: TokenizerSpec, n_tokens: int, n_merges: int) -> str:
 
 
 def roles_of(texts: StringArray, kinds: bytearray) -> bytearray:
-    """The meaning of each text, see :class:`pyx.bpe.BytePairs`; types are corrected in ``kinds``.
+    """The meaning of each text, see :class:`pyx.tokens.bpe.BytePairs`; types are corrected in ``kinds``.
 
     Vocabularies list some of their own entries among the added tokens, by the letters that stand for bytes: a line end
     is "Ċ".  For the ``tokenizers`` library such an entry stays part of the byte pairs, whatever its type, and
@@ -144,7 +129,8 @@ def roles_of(texts: StringArray, kinds: bytearray) -> bytearray:
         if data and len(text) == 1:
             roles[i], kinds[i] = bpe.TOKEN, kind if kind == USER else NORMAL
         elif kind == USER:
-            roles[i] = bpe.TOKEN if data and (text.isascii() or _is_text(data)) else bpe.RAW
+            spelled = data and (text.isascii() or _is_text(data)) and not is_format(text)
+            roles[i] = bpe.TOKEN if spelled else bpe.RAW
         elif kind == CONTROL and data and data.isspace():
             roles[i], kinds[i] = bpe.TOKEN, NORMAL
         elif kind == CONTROL and is_blank(text):
@@ -155,7 +141,7 @@ def roles_of(texts: StringArray, kinds: bytearray) -> bytearray:
 def _spelled(text: str) -> bytes | None:
     """The bytes that letters stand for; None if a character is none of them."""
     try:
-        return bytes(map(_BYTES.__getitem__, text))
+        return bytes(map(BYTES.__getitem__, text))
     except KeyError:
         return None
 
@@ -175,7 +161,6 @@ def build(
     Raises InvalidFile for a damaged vocabulary.
     """
     merges = StringArray.of(spec.merges, "the merges")
-    pattern = _pattern(spec, len(texts), len(merges))
     try:
         pairs = bpe.BytePairs(texts.view, texts.first, texts.ends, roles, ALPHABET)
         if (i := pairs.stranger) >= 0:
@@ -191,10 +176,11 @@ def build(
             _rank(pairs, merges, texts, kinds)
     except ValueError as error:
         raise InvalidFile(f"{error}; the vocabulary is damaged") from None
-    cut = cutter(pattern)
+    pairs.ignore_merges = bool(spec.ignore_merges)
+    cut = steps.cutter(spec.pre_tokenizer) if spec.pre_tokenizer else cutter(_pattern(spec, len(texts), len(merges)))
 
     def encode(text: str) -> list[int]:
-        return pairs.encode(cut(text), look)
+        return pairs.encode(cut(text), check_interrupted)
 
     return pairs.ends, pairs.blob, encode
 
@@ -222,7 +208,7 @@ def _rank(pairs: bpe.BytePairs, merges: StringArray, texts: StringArray, kinds: 
 def cutter(pattern: str) -> Callable[[str], list[str]]:
     """A function that splits a text into the pieces of a pattern."""
     if pattern not in TRUSTED:
-        return _foreign_split(pattern)
+        return steps.cutter((split(pattern),))
     for_ascii: Callable[[str], list[str]] = re.compile(for_ascii_of(pattern), re.ASCII).findall
     for_all: Callable[[str], list[str]] | None = None
 
@@ -251,7 +237,7 @@ def _blocks(findall: Callable[..., list[str]], text: str) -> list[str]:
     pieces: list[str] = []
     at, size = 0, BLOCK
     while at + size < len(text):
-        look()
+        check_interrupted()
         found = findall(text, at, at + size)[:-OVERLAP]
         if not found:  # words as long as that
             size *= 2
@@ -275,37 +261,3 @@ def _blank_runs(text: str) -> Iterable[str]:
         return (text,)
     cuts = [0, *(match.end() for match in _BLANKS.finditer(text)), len(text)]
     return [text[a:b] for a, b in zip(cuts, cuts[1:])]
-
-
-def _foreign_split(pattern: str) -> Callable[[str], list[str]]:
-    """A function that splits a text by a pattern of unknown origin; what it leaves out is a piece, too (Hugging Face:
-    "Isolated").
-    """
-    import regex
-
-    if _RECURSION.search(pattern):
-        raise InvalidFile("the tokenizer's split pattern is recursive, which is not supported")
-    try:
-        compiled = regex.compile(pattern)
-    except (regex.error, RecursionError, OverflowError, MemoryError) as error:
-        raise InvalidFile(f"the tokenizer's split pattern is not a regular expression ({one_line(error)})") from None
-
-    def split(text: str) -> list[str]:
-        pieces, start = [], 0
-        try:
-            for n, match in enumerate(compiled.finditer(text, timeout=PATTERN_SECONDS)):
-                if not n % 4096:
-                    look()
-                a, b = match.span()
-                if a > start:
-                    pieces.append(text[start:a])
-                if b > a:
-                    pieces.append(text[a:b])
-                start = b
-        except TimeoutError:
-            raise InvalidFile("the tokenizer's split pattern takes too long; it is damaged or hostile") from None
-        except (MemoryError, RecursionError):
-            raise InvalidFile("the tokenizer's split pattern takes too much memory; it is damaged or hostile") from None
-        return [*pieces, text[start:]] if start < len(text) else pieces
-
-    return split

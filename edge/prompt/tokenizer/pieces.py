@@ -23,8 +23,8 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from edge.errors import InvalidFile
-from edge.prompt.interrupt import look
+from edge.errors import InvalidFile, one_line
+from edge.prompt.interrupt import check_interrupted
 from edge.prompt.tokenizer.vocabulary import (
     BYTE,
     CONTROL,
@@ -33,8 +33,6 @@ from edge.prompt.tokenizer.vocabulary import (
     USER,
     Encode,
     byte_value,
-    one_line,
-    utf8,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +43,7 @@ BLOCK = 8192
 OVERLAP = 512
 
 
-def build(texts: list[str], kinds: bytearray, model: bytes, blank: int | None) -> tuple[array[int], bytes, Encode]:
+def build(texts: Sequence[str], kinds: bytearray, model: bytes, blank: int | None) -> tuple[array[int], bytes, Encode]:
     """(end of each token in the joined bytes, the joined bytes, function text -> ids) of a serialised ModelProto.
 
     ``blank``: number of blanks that the model puts before a text.  None: a long text cannot be encoded in blocks, since
@@ -67,7 +65,7 @@ def build(texts: list[str], kinds: bytearray, model: bytes, blank: int | None) -
         elif kind in (CONTROL, UNKNOWN):
             parts.append(b"")
         else:
-            parts.append(utf8(text.replace("\u2581", " ")))
+            parts.append(text.replace("\u2581", " ").encode("utf-8", "replace"))
     encode: Encode = processor.EncodeAsIds
     if blank is not None and UNUSED not in kinds:
         cut = max((len(part) for part, kind in zip(parts, kinds) if kind == USER), default=0)
@@ -116,7 +114,7 @@ def _in_blocks(encode: Callable[[str | bytes], list[int]], size: array[int], bla
         end = _start(data, BLOCK)
         ids = encode(data[:end])
         while end < len(data):
-            look()
+            check_interrupted()
             found = joint(ids, end, data, OVERLAP) or joint(ids, end, data, BLOCK // 2)
             if found is None:  # an unknown token in the way (a vocabulary without bytes), or a text made for this
                 return encode(text)
@@ -169,7 +167,7 @@ def model_proto(spec: TokenizerSpec, texts: list[str], scores: Sequence[float], 
     names: list[bytes] = []
     out = []
     for i, (text, score, kind) in enumerate(zip(texts, scores, kinds)):
-        name = utf8(text)
+        name = text.encode("utf-8", "replace")
         if kind == BYTE and not every_byte:
             kind = UNUSED
         if not name or name in seen or b"\0" in name:

@@ -12,7 +12,7 @@ from edge.errors import InvalidFile
 from edge.formats.mapped import shown
 
 if TYPE_CHECKING:
-    from edge.formats.checkpoint import TokenizerSpec
+    from edge.formats.checkpoint import Added, TokenizerSpec
     from edge.formats.texts import StringArray
 
 # Beyond these a vocabulary is hostile or damaged.
@@ -28,27 +28,22 @@ Encode = Callable[[str], "list[int]"]
 END_OF_TURN = frozenset((
     "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "</s>",
     "<eos>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<end_of_utterance>", "<｜end▁of▁sentence｜>",
-))  # fmt: skip
+))
 
-#: tags of HTML that some vocabularies (Gemma's) have as tokens; they are text, while "<s>" is a marker elsewhere
-_HTML = re.compile("</?(table|caption|thead|tbody|tfoot|tr|th|td|h[1-6]|blockquote|strong|em|b|i|u|sub|sup|code)>")
-
-
-def utf8(text: str) -> bytes:
-    """The bytes of a text in UTF-8; half a surrogate pair becomes "?"."""
-    return text.encode("utf-8", "replace")
-
-
-def one_line(error: BaseException) -> str:
-    """The message of an exception in one line of at most 160 characters; its class if it has no message."""
-    return " ".join(str(error).split())[:160] or type(error).__name__
+#: tokens that are control tokens although files call them user-defined, as Gemma's do
+_TURNS = END_OF_TURN | {"<start_of_turn>"}
+#: tokens with which formats of prompts and answers are built, also where a file says that they are not special
+_FORMAT = frozenset((
+    "<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<tools>", "</tools>",
+    "[INST]", "[/INST]",
+))
 
 
-def is_marker(text: str) -> bool:
-    """Whether a user-defined token looks like a control token, so that users must not be able to write it into a
-    conversation.
+def is_format(text: str) -> bool:
+    """Whether a token belongs to the format of conversations, so that users must not be able to write it into one: a
+    control token, whether or not a file calls it special.
     """
-    return len(text) > 2 and text[0] + text[-1] in ("<>", "[]", "{}") and _HTML.fullmatch(text) is None
+    return text in _FORMAT or (len(text) > 4 and text[:2] + text[-2:] in ("<||>", "<\uff5c\uff5c>"))
 
 
 def is_blank(text: str) -> bool:
@@ -61,26 +56,26 @@ def byte_value(text: str) -> int:
     return int(text[3:5], 16) if re.fullmatch("<0x[0-9A-F]{2}>", text) else -1
 
 
-def place_added(texts: list[str], added: Mapping[str, int]) -> None:
-    """Put the added tokens at their ids; gaps are filled with empty tokens.
+def with_added(texts: Sequence[str], added: Mapping[str, Added]) -> Sequence[str]:
+    """The texts with the added tokens at their ids; gaps are filled with empty tokens.
 
     Raises InvalidFile for an id outside the vocabulary.
     """
     own = len(texts)
-    for text, number in added.items():
+    for text, (number, *_) in added.items():
         if not 0 <= number < own + 65536:
             raise InvalidFile(f"added token {shown(text)} has id {number}, the vocabulary has {own} tokens")
-        texts.extend([""] * (number + 1 - len(texts)))
-        texts[number] = text
+    behind = {each.id: text for text, each in added.items() if each.id >= own}
+    return [*texts, *(behind.get(i, "") for i in range(own, max(behind) + 1))] if behind else texts
 
 
 def kinds_of(spec: TokenizerSpec, texts: StringArray, types: Sequence[int]) -> bytearray:
     """The type of each token, corrected where files are known to be wrong.
 
-    Control tokens are those of the file, BOS and EOS, special added tokens, and user-defined tokens that look like
-    markers.  "<|...|>" is one whatever its type in the file: converters of 2024 wrote "<|eot_id|>" as an ordinary
-    token.  White space is none: it belongs to text.  The bytes of SentencePiece are bytes, if there are all of them:
-    converters of 2023 wrote "<0x0A>" as an ordinary token.
+    Control tokens are those of the file, BOS and EOS, special added tokens, and tokens that end a turn.  "<|...|>" is
+    one unless the file calls it user-defined: converters of 2024 wrote "<|eot_id|>" as an ordinary token.  White space
+    is none: it belongs to text.  The bytes of SentencePiece are bytes, if there are all of them: converters of 2023
+    wrote "<0x0A>" as an ordinary token.  Converters of 2024 wrote the rows behind a vocabulary as user-defined.
 
     Raises InvalidFile for a type or special id that is not valid.
     """
@@ -91,21 +86,23 @@ def kinds_of(spec: TokenizerSpec, texts: StringArray, types: Sequence[int]) -> b
         raise InvalidFile("a token has an invalid type; the vocabulary is damaged") from None
     kinds.extend(bytes((UNUSED,)) * (n - len(kinds)))
     for i in texts.starting("<|"):
-        if texts[i].endswith("|>") and len(texts[i]) > 4:
+        if texts[i].endswith("|>") and len(texts[i]) > 4 and kinds[i] != USER:
             kinds[i] = CONTROL
+    for added in spec.added.values():
+        if kinds[added.id] not in (UNKNOWN, BYTE):
+            kinds[added.id] = CONTROL if added.special else USER
     for i in of_kind(kinds, b"[^%c]" % NORMAL):
         kind = kinds[i]
-        if (kind == USER and is_marker(texts[i])) or (kind == UNKNOWN and spec.kind == "bpe"):
+        if (kind == USER and texts[i] in _TURNS) or (kind == UNKNOWN and spec.kind == "bpe"):
             kinds[i] = CONTROL
+        elif kind == USER and texts[i] == f"[PAD{i}]":
+            kinds[i] = UNUSED
         elif kind == BYTE and (spec.kind == "bpe" or byte_value(texts[i]) < 0):
             kinds[i] = NORMAL if spec.kind == "bpe" else UNUSED
         elif kind == CONTROL and is_blank(texts[i]):
             kinds[i] = USER
         elif not NORMAL <= kind <= BYTE:
             kinds[i] = NORMAL
-    for text, number in spec.added.items():
-        plain = is_blank(text) or (number in spec.added_text and not is_marker(text))
-        kinds[number] = USER if plain else CONTROL
     if spec.kind == "sentencepiece" and spec.model is None:
         named = {byte_value(texts[i]): i for i in texts.starting("<0x")}
         if all(byte in named for byte in range(256)):

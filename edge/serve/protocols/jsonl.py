@@ -1,45 +1,33 @@
 """The conversation protocol for programs, version 1, one JSON object per line; docs/contract.md describes the events.
 
-The requests of one client are answered in order; those of different clients at the same time, as far as contexts are
-planned (``--parallel``).  An invalid line is answered with an error event and ends nothing; unknown keys are ignored.
+Requests are answered in order.  An invalid line is answered with an error event; unknown keys are ignored.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
+from edge import records
 from edge.errors import Busy, EdgeError
-from edge.serve import keys, received, records
-from edge.serve.calls import (
-    SAMPLING,
-    Call,
-    Fields,
-    Refusal,
-    bad,
-    checked_json,
-    checked_text,
-    messages_of,
-    sampling_of,
-    thinking_of,
-    tools_of,
-    with_form,
-    with_system,
-)
-from edge.serve.client import LINE_LIMIT, QUEUE_BYTES, QUEUE_LIMIT, Channel, Lines
-from edge.serve.conversations import PATIENCE, Conversations, Job, Prefill, Ticket
-from edge.session.request import FORMS
+from edge.files import LINE_LIMIT
+from edge.serve import bodies, calls, keys
+from edge.serve.calls import Call, Fields, Refusal, bad
+from edge.serve.conversations import Conversations, PendingAnswer, PendingCall, Prefill
+from edge.session.answer_options import FORMS
 from edge.session.stream import BY
 
 if TYPE_CHECKING:
     from edge.engine import Engine
 
+QUEUE_LIMIT = 64  # requests that may wait
+QUEUE_BYTES = 2 * LINE_LIMIT  # of these
+KEY = "client"  # of its conversations
 MOST_TOKENS = 1 << 31
 TIMEOUTS = (0.001, 1e9)  # seconds
 ID_LIMIT = 256  # characters
@@ -55,60 +43,86 @@ class Question:
     id: str | int | None
     nbytes: int
     call: Call | None = None
-    job: Job | None = None
+    pending: PendingCall | None = None
     timer: asyncio.TimerHandle | None = None
     answered: bool = False
 
+    @property
+    def partial(self) -> bool:
+        """Whether it is still being written."""
+        return self.call is not None and self.call.partial
 
-@dataclass
-class Desk:
-    """What the clients of one service share.
 
-    ``defaults``: arguments of ``Session.chat`` that a request does not set.  ``system``: the system prompt of
-    conversations that have none.  ``patience``: seconds that an answer waits for a slow reader, None: without limit.
-    ``told``: called with the ticket of every answer.  ``failed``: called with unexpected exceptions.
-    """
+class Channel(Protocol):
+    """Where the events of a client go, such as :class:`edge.serve.pipe.Pipe`."""
 
-    engine: Engine
-    conversations: Conversations
-    defaults: dict[str, Any]
-    system: str | None = None
-    patience: float | None = PATIENCE
-    told: Callable[[Ticket], object] = lambda ticket: None
-    failed: Callable[[BaseException], object] = lambda error: None
-    asked: int = 0  # requests that have no last event yet
-    keys: itertools.count[int] = field(default_factory=itertools.count)
+    def send(self, event: dict[str, Any]) -> None:
+        """Write one event; returns at once."""
 
-    def welcome(self, channel: Channel) -> Client:
-        """A new client."""
-        return Client(channel, self)
+    async def room(self) -> None:
+        """Wait until only a few bytes are still to be written."""
+
+    def close(self) -> None:
+        """End it after everything is written."""
+
+
+class Lines:
+    """Splits incoming data into lines; None stands for a line that is too long."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self._skipping = False
+
+    def feed(self, data: bytes) -> Iterator[bytes | None]:
+        """The lines that ``data`` completes."""
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            if self._skipping:
+                self._skipping = False
+                continue
+            if self._held:
+                self._held += line
+                line, self._held = bytes(self._held), bytearray()
+            yield line if len(line) <= LINE_LIMIT else None
+        if not self._skipping:
+            self._held += rest
+            if len(self._held) > LINE_LIMIT:
+                self._held, self._skipping = bytearray(), True
+                yield None
+
+    def rest(self) -> Iterator[bytes]:
+        """A last line without a newline."""
+        if self._held and not self._skipping:
+            line, self._held = bytes(self._held), bytearray()
+            yield line
 
 
 class Client:
-    """One client of the protocol; all of it runs in the event loop.
+    """The client of the protocol; all of it runs in the event loop.
 
-    ``finished``: it sends no more requests, but may still read answers.  ``gone``: it reads nothing any more.
+    ``defaults``: arguments of ``Session.chat`` that a request does not set.  ``system``: the system prompt of
+    conversations that have none.  ``on_end``: called with every answer.  ``on_bug``: called with
+    unexpected exceptions.  ``finished``: it sends no more requests, but may still read answers.  ``gone``: it reads
+    nothing any more.
     """
 
-    def __init__(self, channel: Channel, desk: Desk) -> None:
+    def __init__(
+        self, channel: Channel, engine: Engine, conversations: Conversations, defaults: dict[str, Any],
+        system: str | None, on_end: Callable[[PendingAnswer], object], on_bug: Callable[[BaseException], object],
+    ) -> None:
         self.channel = channel
         self.finished = self.gone = False
         self.questions: deque[Question] = deque()  # waiting or running, the oldest first
-        self.lines = Lines()
+        self._lines = Lines()
         self._task: asyncio.Task[None] | None = None
-        self._desk = desk
-        self._key = f"client {next(desk.keys)}"
+        self._engine, self._conversations, self._defaults, self._system = engine, conversations, defaults, system
+        self._on_end, self._on_bug = on_end, on_bug
 
     # ---- what the service does ---------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Send the event "ready"."""
-        self.emit(records.ready(self._desk.engine))
-
-    @property
-    def queued(self) -> int:
-        """Bytes of the requests of this client that wait or run."""
-        return sum(each.nbytes for each in self.questions)
+        self.emit(records.ready(self._engine))
 
     def emit(self, event: dict[str, Any], ident: str | int | None = None) -> None:
         """Send one event."""
@@ -117,7 +131,7 @@ class Client:
 
     def feed(self, data: bytes) -> None:
         """Handle data that the client has sent."""
-        for line in self.lines.feed(data):
+        for line in self._lines.feed(data):
             if self.gone:
                 return
             self._handle(line)
@@ -126,8 +140,9 @@ class Client:
         """The client sends nothing more; the channel is closed after all requests are answered."""
         if not self.finished:
             self.finished = True
-            for line in self.lines.rest():
+            for line in self._lines.rest():
                 self._handle(line)
+            self._end_partial()
             if not self.questions:
                 self.channel.close()
 
@@ -162,22 +177,27 @@ class Client:
             handler = self.OPS.get(op) if isinstance(op, str) else None
             if handler is None:
                 raise bad(f"op must be one of {', '.join(self.OPS)}", code="unknown_op")
-            handler(self, ident, request, received.size_of(line))
+            handler(self, ident, request, bodies.size_of(line))
         except Refusal as refused:
             self.emit(records.error(refused.code or "bad_request", str(refused)), ident)
         except EdgeError as error:
             self.emit(records.error_of(error), ident)
 
     def _chat(self, ident: str | int | None, request: dict[str, Any], nbytes: int) -> None:
-        self._add(Question(ident, nbytes, call=self._call(request)))
+        call = chat(request, self._defaults)
+        assert call.messages is not None
+        call.messages, call.key = calls.with_system(call.messages, self._system), KEY
+        question = Question(ident, nbytes, call=call)
+        if call.partial and any(not each.answered and not each.partial for each in self.questions):
+            self._last(question, records.never_begun("length"))
+        else:
+            self._add(question)
 
     def _reset(self, ident: str | int | None, _request: dict[str, Any], nbytes: int) -> None:
         self._add(Question(ident, nbytes))
 
     def _cancel(self, ident: str | int | None, _request: dict[str, Any], _nbytes: int) -> None:
-        """Cancel the request with this id; without an id, the running one.  The answer is the ``done`` of that
-        request.
-        """
+        """Cancel the request with this id; without an id, the running one.  Its ``done`` is the answer."""
         open_ = [each for each in self.questions if not each.answered and ident in (None, each.id)]
         if not open_:
             raise bad("nothing to cancel" if ident is None else "no request with this id is running or waiting",
@@ -188,7 +208,7 @@ class Client:
         self.emit({"ev": "pong"}, ident)
 
     def _info(self, ident: str | int | None, _request: dict[str, Any], _nbytes: int) -> None:
-        self.emit(records.info(self._desk.engine, self._desk.asked), ident)
+        self.emit(records.info(self._engine, sum(not each.answered for each in self.questions)), ident)
 
     OPS: dict[str, Callable[[Client, str | int | None, dict[str, Any], int], None]] = {  # noqa: RUF012
         "chat": _chat,
@@ -200,50 +220,21 @@ class Client:
 
     def _add(self, question: Question) -> None:
         """Answer a request after those that wait already.  Raises Busy, and Refusal for an id that is in use."""
+        self._end_partial()
         if question.id is not None and any(each.id == question.id and not each.answered for each in self.questions):
             raise bad("a request with this id is already running or waiting")
         if len(self.questions) >= QUEUE_LIMIT:
             raise Busy(f"{len(self.questions)} requests are already waiting")
-        if (waiting := self.queued + self.channel.others) + question.nbytes > QUEUE_BYTES:
+        if (waiting := sum(each.nbytes for each in self.questions)) + question.nbytes > QUEUE_BYTES:
             raise Busy(f"{waiting} bytes of requests are already waiting, this one has {question.nbytes}, and the "
-                       f"limit is {QUEUE_BYTES}")  # fmt: skip
+                       f"limit is {QUEUE_BYTES}")
         self.questions.append(question)
-        self._desk.asked += 1
         loop = asyncio.get_running_loop()
         if self._task is None:
             self._task = loop.create_task(self._work())
         if question.call is not None and question.call.deadline is not None:
             left = question.call.deadline - time.monotonic()
             question.timer = loop.call_later(left, self._end, question, "timeout")
-
-    def _call(self, request: dict[str, Any]) -> Call:
-        """The call of a request: the options of the command line, changed by the keys of the request.  Raises
-        Refusal.
-        """
-        fields = Fields(request)
-        keys.JSONL.check(request)
-        messages = messages_of(request.get("messages"))
-        messages = with_system(messages, self._desk.system)
-        options = dict(self._desk.defaults)
-        options["sampling"] = sampling_of(fields, options, {"temp": "temperature", **SAMPLING})
-        if (most := fields.whole("max_tokens", 0, MOST_TOKENS)) is not None:
-            options["max_tokens"] = most
-        if (by := fields.text("by")) is not None:
-            if by not in BY:
-                raise bad("by must be token, word, sentence or all", "by")
-            options["by"] = by
-        options["ignore_eos"] = fields.flag("ignore_eos", options.get("ignore_eos", False))
-        if fields.has("stop"):
-            if "" in (request["stop"] if isinstance(request["stop"], list) else [request["stop"]]):
-                raise bad("stop must be a string or a list of strings, and none may be empty", "stop")
-            options["stop"] = fields.stops()
-        forms = {key: checked_json(request[key], key) for key in FORMS if fields.has(key)}
-        if forms:
-            options = with_form(options, forms)
-        options |= tools_of(fields) | thinking_of(fields)
-        timeout = fields.number("timeout", *TIMEOUTS, options.pop("timeout", None))
-        deadline = None if timeout is None else time.monotonic() + timeout
-        return Call(messages=messages, options=options, key=self._key, deadline=deadline, progress=True)
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
@@ -252,15 +243,20 @@ class Client:
         if question.answered:
             return
         question.answered = True
-        self._desk.asked -= 1
         if question.timer is not None:
             question.timer.cancel()
         self.emit(event, question.id)
 
     def _end(self, question: Question, why: str) -> None:
         """Cancel a request, or end it because its deadline has passed."""
-        if not question.answered and (question.job is None or self._desk.conversations.withdraw(question.job, why)):
+        if not question.answered and (question.pending is None or self._conversations.withdraw(question.pending, why)):
             self._last(question, records.never_begun(why))
+
+    def _end_partial(self) -> None:
+        """What a question was read ahead for has come, or more of it, or never will."""
+        for each in list(self.questions):
+            if each.partial:
+                self._end(each, "cancelled")
 
     def _cancel_all(self) -> None:
         for each in list(self.questions):
@@ -278,32 +274,60 @@ class Client:
 
     async def _answer(self, question: Question) -> None:
         """Answer one request with its events; does not raise."""
-        desk = self._desk
         if question.call is None:
-            desk.conversations.forget(self._key)
+            self._conversations.forget(KEY)
             self._last(question, {"ev": "reset"})
             return
         try:
-            job = question.job = desk.conversations.enter(question.call, desk.patience)
-            await desk.conversations.begin(job)
-            async for event in job.pieces():
+            pending = question.pending = self._conversations.submit(question.call, None)
+            await pending.accepted()
+            async for event in pending.pieces():
                 self.emit(records.prefill(*event) if isinstance(event, Prefill) else records.text(event), question.id)
                 await self.channel.room()
         except Refusal as refused:  # the service ends
             self._last(question, records.error("busy", str(refused)))
         except Exception as error:
             if not isinstance(error, EdgeError):
-                desk.failed(error)
+                self._on_bug(error)
             self._last(question, records.error_of(error))
         else:
-            (ticket,) = job.tickets
-            self._last(question, records.done(ticket))
-            desk.told(ticket)
+            (answer,) = pending.answers
+            self._last(question, records.done(answer.outcome, answer.evicted, answer.finish_reason, answer.calls))
+            if not question.partial:
+                self._on_end(answer)
+
+
+def chat(request: dict[str, Any], defaults: dict[str, Any]) -> Call:
+    """The call of a request: the options of the command line, changed by the keys of the request.  Raises Refusal."""
+    fields = Fields(request)
+    keys.JSONL.check(request)
+    messages = calls.messages_of(request.get("messages"))
+    options = dict(defaults)
+    options["sampling"] = calls.sampling_of(fields, options, {"temp": "temperature", **calls.SAMPLING})
+    if (most := fields.whole("max_tokens", 0, MOST_TOKENS)) is not None:
+        options["max_tokens"] = most
+    if (by := fields.text("by")) is not None:
+        if by not in BY:
+            raise bad("by must be token, word, sentence or all", "by")
+        options["by"] = by
+    options["ignore_eos"] = fields.flag("ignore_eos", options.get("ignore_eos", False))
+    if fields.has("stop"):
+        if "" in (request["stop"] if isinstance(request["stop"], list) else [request["stop"]]):
+            raise bad("stop must be a string or a list of strings, and none may be empty", "stop")
+        options["stop"] = fields.stops()
+    forms = {key: calls.checked_json(request[key], key) for key in FORMS if request.get(key) not in (None, [])}
+    if forms:
+        options = calls.with_form(options, forms)
+    options |= calls.tools_of(fields) | calls.thinking_of(fields)
+    options |= calls.partial_of(fields, options)
+    timeout = fields.number("timeout", *TIMEOUTS, options.pop("timeout", None))
+    deadline = None if timeout is None else time.monotonic() + timeout
+    return Call(messages=messages, options=options, deadline=deadline, progress="partial" not in options)
 
 
 def parse(line: bytes) -> dict[str, Any]:
     """One request object.  Raises Refusal: 400 if the line is not a JSON object, 413 if it is too large."""
-    request = received.parse(line, LINE_LIMIT, "too_long", _whole)
+    request = bodies.parse(line, LINE_LIMIT, "too_long", _whole)
     if not isinstance(request, dict):
         raise bad("a request must be a JSON object", code="bad_json")
     return request
@@ -321,5 +345,5 @@ def identity(request: dict[str, Any]) -> str | int | None:
         raise bad("id must be a string or a whole number", "id")
     if len(str(ident)) > ID_LIMIT:
         raise bad(f"id is longer than {ID_LIMIT} characters", "id")
-    checked_text(str(ident), "id")
+    calls.checked_text(str(ident), "id")
     return ident

@@ -1,48 +1,52 @@
-"""Ollama's API: ``/api/chat``, ``/api/generate``, ``/api/embed``, ``/api/tags``, ``/api/ps``, ``/api/show``,
-``/api/version``; newline-delimited JSON.
-"""
+"""Ollama's API, in newline-delimited JSON; edge/serve/app.py lists its routes."""
 
 from __future__ import annotations
 
 import time
 from array import array
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.amounts import amount
-from edge.cache.table import Weights
-from edge.serve import keys
-from edge.serve.calls import (
-    MOST_LOGPROBS,
-    Call,
-    Fields,
-    bad,
-    checked_json,
-    checked_text,
-    messages_of,
-    sampling_of,
-    thinking_of,
-    tools_of,
-    with_form,
-)
+from edge.model.sizes import Weights
+from edge.serve import calls, keys
+from edge.serve.calls import Call, Fields, bad
 from edge.serve.protocols.openai import embedding, scored
+from edge.session.usage import extension
+
+if TYPE_CHECKING:
+    from edge.config import ModelConfig
+    from edge.session.answer import Outcome
+
+#: of Ollama, which some clients demand: Copilot in VS Code 0.6.4, Continue 0.6.5, Codex 0.13.4 (for /v1/responses).
+#: Not 0.14: by that number clients know /v1/messages, which is not here.
+VERSION = "0.13.5"
+
+
+def loads(body: Any, chat: bool) -> bool:
+    """Whether a request has no prompt: this is how Ollama's clients load and unload a model.  Raises Refusal."""
+    fields = Fields(body)
+    (keys.OLLAMA_CHAT if chat else keys.OLLAMA_GENERATE).check(body)
+    fields.text("model")
+    return body.get("messages") == [] if chat else not body.get("prompt")
 
 
 def chat(body: Any, defaults: dict[str, Any]) -> Call:
     """``POST /api/chat``.  Raises Refusal."""
     fields = Fields(body)
-    call = _common(fields, defaults)
     keys.OLLAMA_CHAT.check(body)
-    call.messages = messages_of(body.get("messages"))
-    call.options |= tools_of(Fields({"tools": body.get("tools")})) | thinking_of(fields)
+    call = _common(fields, defaults)
+    call.messages = calls.messages_of(body.get("messages"))
+    call.options |= calls.tools_of(Fields({"tools": body.get("tools")})) | calls.thinking_of(fields)
+    call.options |= calls.partial_of(fields, call.options)
     return call
 
 
 def generate(body: Any, defaults: dict[str, Any]) -> Call:
     """``POST /api/generate``: a prompt, put into the chat template unless ``raw``.  Raises Refusal."""
     fields = Fields(body)
-    call = _common(fields, defaults)
     keys.OLLAMA_GENERATE.check(body)
+    call = _common(fields, defaults)
     prompt = fields.text("prompt", "") or ""
     if fields.flag("raw"):
         if not prompt:
@@ -53,7 +57,7 @@ def generate(body: Any, defaults: dict[str, Any]) -> Call:
                 raise bad(f"{name} is for conversations: a raw prompt has no template", name)
             call.options.pop(name, None)
     else:
-        call.options |= thinking_of(fields)
+        call.options |= calls.thinking_of(fields)
         system = fields.text("system")
         call.messages = [{"role": "system", "content": system}] if system else []
         call.messages.append({"role": "user", "content": prompt})
@@ -62,29 +66,29 @@ def generate(body: Any, defaults: dict[str, Any]) -> Call:
 
 def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
     options = dict(defaults)
-    given = fields.inner("options") or Fields({})
-    keys.OLLAMA_OPTIONS.check(given.body, "options.")
-    options["sampling"] = sampling_of(given, defaults)
+    given = fields.inner("options") or Fields({}, "options")
+    options["sampling"] = calls.sampling_of(given, defaults)
     most = given.whole("num_predict", -2, 1 << 24)
     if most is not None and most >= 0:
         options["max_tokens"] = most
     if stop := given.stops():
         options["stop"] = stop
-    given.whole("num_ctx", 1, 1 << 31)  # a request can use the server's context, not more: /api/show tells it
+    given.whole("num_ctx", 1, 1 << 31)  # a request can use the server's context, not more: /api/show has it
     format_ = fields.body.get("format")
     if format_ == "json":
-        options = with_form(options, {"schema": {"type": "object"}})
+        options = calls.with_form(options, {"schema": {"type": "object"}})
     elif isinstance(format_, dict):
-        options = with_form(options, {"schema": checked_json(format_, "format")})
+        options = calls.with_form(options, {"schema": calls.checked_json(format_, "format")})
     elif format_ not in (None, ""):
         raise bad("format is not json or a JSON schema", "format")
     logprobs = None
     if fields.flag("logprobs"):
-        logprobs = options["logprobs"] = fields.whole("top_logprobs", 0, MOST_LOGPROBS, 0)
-    elif fields.whole("top_logprobs", 0, MOST_LOGPROBS):
+        logprobs = options["logprobs"] = fields.whole("top_logprobs", 0, calls.MOST_LOGPROBS, 0)
+    elif fields.whole("top_logprobs", 0, calls.MOST_LOGPROBS):
         raise bad("top_logprobs needs logprobs: true", "top_logprobs")
+    fields.text("model")
     return Call(options=options, logprobs=logprobs, stream=fields.flag("stream", True), include_usage=True,
-                model=checked_text(fields.body.get("model") or "", "model"))
+                sent=fields.sent)
 
 
 # ---- responses ------------------------------------------------------------------------------------------------------
@@ -92,14 +96,19 @@ def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
 
 def now() -> str:
     """The current time in Ollama's format."""
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return written(time.time())
+
+
+def written(seconds: float) -> str:
+    """A time, in seconds since 1970, in Ollama's format."""
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class Writer:
     """The lines of one answer."""
 
-    def __init__(self, call: Call, served: str) -> None:
-        self._model = call.model or served
+    def __init__(self, served: str) -> None:
+        self._model = served
         self._begun = time.perf_counter_ns()
 
     def line(self, text: str, chat: bool, thought: str = "", calls: list[dict[str, Any]] | None = None,
@@ -117,38 +126,58 @@ class Writer:
             return {**head, "message": message, "done": False, **more}
         return {**head, "response": text, **({"thinking": thought} if thought else {}), "done": False, **more}
 
-    def end(self, reason: str | None, prompt: int, completion: int, timings: Any, load_ns: int) -> dict[str, Any]:
+    def end(self, outcome: Outcome) -> dict[str, Any]:
         """The additional keys of the last line; durations in nanoseconds."""
+        usage, timings = outcome.usage, outcome.timings
         return {
             "done": True,
-            "done_reason": "stop" if reason in ("stop", "loop", "cancelled") else "length",
+            "done_reason": "stop" if outcome.finish_reason in ("stop", "loop", "cancelled") else "length",
             "total_duration": time.perf_counter_ns() - self._begun,
-            "load_duration": load_ns,
-            "prompt_eval_count": prompt,
+            "load_duration": 0,  # the model is in memory before a request is read
+            "prompt_eval_count": usage.prompt,
             "prompt_eval_duration": int(timings.prompt_seconds * 1e9),
-            "eval_count": completion,
+            "eval_count": usage.completion,
             "eval_duration": int(timings.decode_seconds * 1e9),
+            **extension(outcome.again),
         }
 
 
-def details(config: Any, quantization: str) -> dict[str, Any]:
-    """The description of a model in lists."""
-    size = amount(Weights.of(config).parameters).replace(" ", "")
-    return {"parent_model": "", "format": "gguf", "family": config.arch, "families": [config.arch],
-            "parameter_size": size, "quantization_level": quantization}
+class About(NamedTuple):
+    """The model that is served."""
+
+    name: str
+    config: ModelConfig
+    quantization: str
+    digest: str
+    nbytes: int
+    modified: float  # its file, in seconds since 1970
+    n_ctx: int  # the most that a request can use
+    template: str
+    capabilities: list[str]
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """It in lists."""
+        return {"name": self.name, "model": self.name, "size": self.nbytes, "digest": self.digest,
+                "details": self.details}
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """Its kind and its size."""
+        size, arch = amount(Weights.of(self.config).parameters).replace(" ", ""), self.config.arch
+        return {"parent_model": "", "format": "gguf", "family": arch, "families": [arch],
+                "parameter_size": size, "quantization_level": self.quantization}
 
 
-def tags(name: str, nbytes: int, digest: str, config: Any, quantization: str) -> dict[str, Any]:
+def tags(about: About) -> dict[str, Any]:
     """``GET /api/tags``: the one model that is served."""
-    return {"models": [{"name": name, "model": name, "modified_at": now(), "size": nbytes, "digest": digest,
-                        "details": details(config, quantization)}]}
+    return {"models": [{**about.entry, "modified_at": written(about.modified)}]}
 
 
-def ps(name: str, nbytes: int, digest: str, config: Any, quantization: str, n_ctx: int) -> dict[str, Any]:
+def ps(about: About) -> dict[str, Any]:
     """``GET /api/ps``: the model, which stays in memory."""
-    return {"models": [{"name": name, "model": name, "size": nbytes, "digest": digest, "size_vram": 0,
-                        "details": details(config, quantization), "expires_at": "9999-12-31T23:59:59Z",
-                        "context_length": n_ctx}]}  # fmt: skip
+    return {"models": [{**about.entry, "size_vram": 0, "expires_at": "9999-12-31T23:59:59Z",
+                        "context_length": about.n_ctx}]}
 
 
 def embed(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
@@ -164,30 +193,38 @@ def embed(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
 def embeddings_of_old(body: Any) -> list[str | list[int]]:
     """``POST /api/embeddings``, which has one text.  Raises Refusal."""
     keys.OLLAMA_EMBEDDINGS.check(Fields(body).body)
-    return [checked_text(body.get("prompt"), "prompt")]
+    return [calls.checked_text(body.get("prompt"), "prompt")]
 
 
 def embeddings(name: str, vectors: list[array[float]], tokens: int, nanoseconds: int) -> dict[str, Any]:
     """The response to ``POST /api/embed``."""
     return {"model": name, "embeddings": [each.tolist() for each in vectors], "total_duration": nanoseconds,
-            "load_duration": 0, "prompt_eval_count": tokens}  # fmt: skip
+            "load_duration": 0, "prompt_eval_count": tokens}
 
 
-def show(
-    name: str, config: Any, quantization: str, template: str, n_ctx: int, tools: bool, thinking: bool
-) -> dict[str, Any]:
-    """``POST /api/show``.  ``n_ctx``: of the server, the most that a request can use."""
+def version() -> dict[str, Any]:
+    """``GET /api/version``."""
+    from edge import __version__
+
+    return {"version": VERSION, "bitnet-edge": __version__}
+
+
+def show(about: About) -> dict[str, Any]:
+    """``POST /api/show``."""
+    config = about.config
     return {
         "modelfile": "",
-        "parameters": f"num_ctx {n_ctx}",
-        "template": template,
-        "details": details(config, quantization),
+        "parameters": f"num_ctx {about.n_ctx}",
+        "template": about.template,
+        "details": about.details,
+        "modified_at": written(about.modified),
         "model_info": {
             "general.architecture": config.arch,
-            "general.name": name,
-            f"{config.arch}.context_length": n_ctx,
+            "general.name": about.name,
+            "general.basename": about.name,  # the name that Copilot shows
+            f"{config.arch}.context_length": about.n_ctx,
             f"{config.arch}.embedding_length": config.hidden,
             f"{config.arch}.block_count": config.n_layer,
         },
-        "capabilities": ["completion", *(["tools"] if tools else []), *(["thinking"] if thinking else [])],
+        "capabilities": about.capabilities,
     }

@@ -12,13 +12,14 @@ import secrets
 import struct
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edge.serve import calls, keys
 from edge.serve.calls import Call, Fields, Refusal, bad, dump
 from edge.session.logprobs import Logprob
-from edge.session.usage import Usage
+from edge.session.read_again import Again
+from edge.session.usage import Usage, extension
 
 MOST_TOKENS = 1 << 24
 MOST_INPUTS = 2048  # texts of a request for embeddings
@@ -28,9 +29,12 @@ MOST_PROMPTS = 64  # of one request; each waits for its turn in the queue
 def chat(body: Any, defaults: dict[str, Any]) -> Call:
     """A request for a chat completion.  Raises Refusal."""
     fields = Fields(body)
-    call = _common(fields, defaults)
     keys.CHAT.check(body)
+    call = _common(fields, defaults)
     call.messages = calls.messages_of(body.get("messages"))
+    for i, each in enumerate(body["messages"]):
+        if each["role"] == "tool":
+            calls.checked_text(each.get("tool_call_id"), f"messages[{i}].tool_call_id")
     call.options |= calls.thinking_of(fields)
     if fields.flag("logprobs"):
         call.logprobs = fields.whole("top_logprobs", 0, calls.MOST_LOGPROBS, 0)
@@ -38,19 +42,19 @@ def chat(body: Any, defaults: dict[str, Any]) -> Call:
         raise bad("top_logprobs needs logprobs: true", "top_logprobs")
     _format(fields, call)
     call.options |= calls.tools_of(fields)
-    return _telling(call)
+    call = _with_logprobs(call)
+    call.options |= calls.partial_of(fields, call.options)
+    if call.partial and call.n > 1:
+        raise bad("partial cannot be combined with n: nothing is answered", "partial")
+    return call
 
 
 def completion(body: Any, defaults: dict[str, Any]) -> Call:
     """A request for a raw completion.  Raises Refusal."""
     fields = Fields(body)
-    call = _common(fields, defaults)
     keys.COMPLETION.check(body)
-    prompt = body.get("prompt")
-    several = isinstance(prompt, list) and not (prompt and type(prompt[0]) is int)
-    call.prompts = [_prompt(each) for each in (prompt if several else [prompt])]
-    if not 1 <= len(call.prompts) <= MOST_PROMPTS:
-        raise bad(f"prompt has {len(call.prompts)} prompts; it must have 1 to {MOST_PROMPTS}", "prompt")
+    call = _common(fields, defaults)
+    call.prompts = _texts(body.get("prompt"), "prompt", MOST_PROMPTS)
     for name in ("think", "thinking_budget"):  # the service's own
         call.options.pop(name, None)
     call.logprobs = fields.whole("logprobs", 0, calls.MOST_LOGPROBS)
@@ -58,21 +62,26 @@ def completion(body: Any, defaults: dict[str, Any]) -> Call:
     if call.echo and call.logprobs is not None:
         call.options["echo"] = True
     _format(fields, call)
-    return _telling(call)
+    return _with_logprobs(call)
 
 
-def _prompt(given: Any) -> str | list[int]:
-    """One prompt: a text or token ids.  Raises Refusal."""
-    if given in (None, "", []):
-        raise bad("prompt is missing or empty", "prompt")
-    if isinstance(given, str):
-        return calls.checked_text(given, "prompt")
-    if not isinstance(given, list) or not all(type(token) is int and 0 <= token < 1 << 31 for token in given):
-        raise bad("prompt is not a string, a list of token ids, or a list of these", "prompt")
-    return given
+def _texts(given: Any, name: str, most: int) -> list[str | list[int]]:
+    """A text or token ids, or a list of at most ``most`` of these, in the key ``name``.  Raises Refusal."""
+    several = isinstance(given, list) and not (given and type(given[0]) is int)
+    found = given if several else [given]
+    if not 1 <= len(found) <= most:
+        raise bad(f"{name} has {len(found)} texts; it must have 1 to {most}", name)
+    for each in found:
+        if each in (None, "", []):
+            raise bad(f"{name} is missing or empty", name)
+        if isinstance(each, str):
+            calls.checked_text(each, name)
+        elif not isinstance(each, list) or not all(type(token) is int and 0 <= token < 1 << 31 for token in each):
+            raise bad(f"{name} is not a string, a list of token ids, or a list of these", name)
+    return found
 
 
-def _telling(call: Call) -> Call:
+def _with_logprobs(call: Call) -> Call:
     if call.logprobs is not None:
         call.options["logprobs"] = call.logprobs
     return call
@@ -81,17 +90,8 @@ def _telling(call: Call) -> Call:
 def embedding(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
     """A request for embeddings: (texts or lists of token ids, whether vectors are sent as base64).  Raises Refusal."""
     fields = Fields(body)
-    given = body.get("input")
     keys.EMBEDDING.check(body)
-    several = isinstance(given, list) and not (given and type(given[0]) is int)
-    inputs = given if several else [given]
-    if not 1 <= len(inputs) <= MOST_INPUTS:
-        raise bad(f"input has {len(inputs)} texts; it must have 1 to {MOST_INPUTS}", "input")
-    for each in inputs:
-        if isinstance(each, str):
-            calls.checked_text(each, "input")
-        elif not isinstance(each, list) or not each or not all(type(id_) is int and 0 <= id_ < 1 << 31 for id_ in each):
-            raise bad("input is not a string, a list of token ids, or a list of these", "input")
+    inputs = _texts(body.get("input"), "input", MOST_INPUTS)
     form = fields.text("encoding_format", "float")
     if form not in ("float", "base64"):
         raise bad("encoding_format is not float or base64", "encoding_format")
@@ -103,6 +103,8 @@ def embedding(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
 def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
     options = dict(defaults)
     options["sampling"] = calls.sampling_of(fields, defaults)
+    for name in ("presence_penalty", "frequency_penalty"):
+        fields.number(name, -2, 2)
     most = fields.whole("max_completion_tokens", 0, MOST_TOKENS, fields.whole("max_tokens", -1, MOST_TOKENS))
     if most is not None and most >= 0:
         options["max_tokens"] = most
@@ -113,6 +115,8 @@ def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
         options["ignore_eos"] = True
     stream = fields.flag("stream")
     include = fields.inner("stream_options")
+    fields.text("model")
+    fields.inner("metadata")
     key = fields.text("user") or fields.text("session_id") or fields.text("prompt_cache_key")
     return Call(
         options=options,
@@ -120,38 +124,33 @@ def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
         stream=stream,
         include_usage=include is not None and include.flag("include_usage"),
         key=key,
-        model=fields.text("model") or "",
+        sent=fields.sent,
     )
 
 
 def _format(fields: Fields, call: Call) -> None:
-    """Set the form of the answer from ``response_format`` and the extensions ``grammar``, ``regex`` and ``choices``; it
-    replaces the default form.
-    """
+    """Replace the form of the answer by that of ``response_format``, ``grammar``, ``regex`` or ``choices``."""
     own: dict[str, Any] = {}
     format_ = fields.inner("response_format")
     kind = format_.text("type", "text") if format_ is not None else "text"
     if format_ is not None and kind == "json_schema":
-        outer = format_.inner("json_schema")
-        if outer is None or not isinstance(outer.body.get("schema"), (dict, bool)):
-            raise bad("response_format.json_schema.schema is missing", "response_format")
-        own["schema"] = calls.checked_json(outer.body["schema"], "response_format")
-    elif kind == "json_object":
-        own["schema"] = {"type": "object"}
+        own["schema"] = calls.schema_of(format_.inner("json_schema") or Fields({}, "response_format.json_schema"))
+    elif format_ is not None and kind == "json_object":  # of llama.cpp and others: with a schema, too
+        own["schema"] = calls.schema_of(format_) if format_.has("schema") else {"type": "object"}
     elif kind != "text":
         raise bad(f"response_format.type is {str(kind)[:40]!a}; it must be text, json_object or json_schema",
-                  "response_format")
+                  "response_format.type")
     for name in ("grammar", "regex"):
         if (text := fields.text(name)) is not None:
             own[name] = text
     for name in ("choices", "guided_choice"):  # the second as vLLM
         choices = fields.body.get(name)
-        if choices is not None and "choices" not in own:
+        if choices not in (None, []) and "choices" not in own:
             if not isinstance(choices, list) or not all(isinstance(each, str) for each in choices):
                 raise bad(f"{name} is not a list of strings", name)
             own["choices"] = calls.checked_json(choices, name)
     if len(own) > 1:
-        first, second, *_ = own
+        first, second, *_ = ("response_format" if each == "schema" else each for each in own)
         raise bad(f"{first} and {second} cannot be combined", second)
     if own:
         call.options = calls.with_form(call.options, own)
@@ -164,16 +163,17 @@ def counts(usages: Sequence[Usage], n: int) -> tuple[int, int, int]:
     """(prompt, cached, answer) tokens of all choices; the prompt of ``n`` of them is counted once."""
     prompts = usages[::n]
     return (sum(each.prompt for each in prompts), sum(each.cached for each in prompts),
-            sum(each.completion for each in usages))  # fmt: skip
+            sum(each.completion for each in usages))
 
 
-def usage(prompt: int, cached: int, completion: int) -> dict[str, Any]:
-    """Token counts of a call, or of all choices of one."""
+def usage(prompt: int, cached: int, completion: int, again: Again | None = None) -> dict[str, Any]:
+    """Token counts of a call, or of all choices of one; ``again``: why tokens of the prompt were read again."""
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
         "prompt_tokens_details": {"cached_tokens": cached},
+        **extension(again),
     }
 
 
@@ -212,8 +212,8 @@ class Writer:
             return [self._event(index, {"role": "assistant", "content": ""})]
         if not self.call.echo:
             return []
-        told = None if self.call.logprobs is None else self._logprobs(index, prompt)
-        return [self._event(index, self._echo(index), logprobs=told)]
+        scores = None if self.call.logprobs is None else self._logprobs(index, prompt)
+        return [self._event(index, self._echo(index), logprobs=scores)]
 
     def _echo(self, index: int) -> str:
         return self.call.echoed[index // self.call.n] if self.call.echo else ""
@@ -221,8 +221,8 @@ class Writer:
     def piece(self, index: int, text: str, logprobs: list[Logprob] | None = None) -> bytes:
         """The event of a piece of text."""
         if logprobs is not None:
-            told = self._logprobs(index, logprobs)
-            return self._event(index, {"content": text} if self.chat else text, logprobs=told)
+            scores = self._logprobs(index, logprobs)
+            return self._event(index, {"content": text} if self.chat else text, logprobs=scores)
         around = self._around.get(index)  # what is alike for all of them, encoded once
         if around is None:
             whole = self._event(index, {"content": MARK} if self.chat else MARK)
@@ -238,9 +238,9 @@ class Writer:
         """The event of all tool calls: they are parsed when the answer is complete."""
         return self._event(index, {"tool_calls": [{"index": i, **each} for i, each in enumerate(calls)]})
 
-    def last(self, index: int, reason: str | None) -> bytes:
-        """The event at the end of a choice."""
-        return self._event(index, {} if self.chat else "", reason=finish(reason))
+    def last(self, index: int, reason: str | None, more: Mapping[str, Any] | None = None) -> bytes:
+        """The event at the end of a choice; ``more``: other keys of it."""
+        return self._event(index, {} if self.chat else "", reason=finish(reason), **(more or {}))
 
     def totals(self, counts: dict[str, Any], timings: dict[str, Any] | None = None) -> bytes:
         """The token counts, if the client asked for them: the list of choices is empty, which crashes some clients."""
@@ -250,11 +250,11 @@ class Writer:
         kind = ("chat.completion.chunk" if chunk else "chat.completion") if self.chat else "text_completion"
         return {**self._head, "object": kind}
 
-    def _event(self, index: int, delta: Any, reason: str | None = None, logprobs: Any = None) -> bytes:
+    def _event(self, index: int, delta: Any, reason: str | None = None, logprobs: Any = None, **more: Any) -> bytes:
         body = {"delta": delta} if self.chat else {"text": delta}
         return event({
             **self._begin(True),
-            "choices": [{"index": index, **body, "logprobs": logprobs, "finish_reason": reason}],
+            "choices": [{"index": index, **body, "logprobs": logprobs, "finish_reason": reason, **more}],
         })
 
     def whole(
@@ -266,17 +266,18 @@ class Writer:
     def choice(
         self, index: int, text: str, reason: str | None, logprobs: list[Logprob], thought: str = "",
         calls: list[dict[str, Any]] | None = None,
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         """One choice of the response without streaming; ``logprobs``: with those of the prompt, if it is echoed."""
-        told = self._logprobs(index, logprobs) if self.call.logprobs is not None else None
+        scores = self._logprobs(index, logprobs) if self.call.logprobs is not None else None
         if not self.chat:
-            return {"index": index, "text": self._echo(index) + text, "logprobs": told, "finish_reason": finish(reason)}
+            text = self._echo(index) + text
+            return {"index": index, "text": text, "logprobs": scores, "finish_reason": finish(reason)}
         message: dict[str, Any] = {"role": "assistant", "content": None if calls and not text else text}
         if thought:
             message["reasoning_content"] = thought
         if calls:
             message["tool_calls"] = calls
-        return {"index": index, "message": message, "logprobs": told, "finish_reason": finish(reason)}
+        return {"index": index, "message": message, "logprobs": scores, "finish_reason": finish(reason)}
 
     def _logprobs(self, index: int, entries: list[Logprob]) -> dict[str, Any]:
         if self.chat:
@@ -287,7 +288,7 @@ class Writer:
             "token_logprobs": [None if math.isnan(each.logprob) else each.logprob for each in entries],
             "top_logprobs": [None if math.isnan(each.logprob) else _names(each.top) for each in entries],
             "text_offset": [offsets.of(each) for each in entries],
-        }  # fmt: skip
+        }
 
 
 def _name(entry: Logprob) -> str:
@@ -341,14 +342,12 @@ def embeddings(name: str, vectors: list[array[float]], coded: bool, tokens: int)
 
 
 def models(name: str, created: int, n_ctx: int, parameters: int, demo: bool) -> dict[str, Any]:
-    """The list of models, which has one: the model that is served.  ``meta``: as llama.cpp; ``demo``: whether it is the
-    demo model of the program.
-    """
+    """The list of models: the one that is served.  ``meta`` as in llama.cpp; ``demo``: whether it is the demo model."""
     return {
         "object": "list",
         "data": [{"id": name, "object": "model", "created": created, "owned_by": "bitnet-edge",
                   "max_model_len": n_ctx, "context_length": n_ctx, "meta": {"n_params": parameters, "demo": demo}}],
-    }  # fmt: skip
+    }
 
 
 def error(refusal: Refusal) -> dict[str, Any]:

@@ -10,10 +10,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from edge.errors import shown
 from edge.sampling import Sampling
 from edge.serve import calls, keys
 from edge.serve.calls import Call, Fields, Refusal, bad, checked_text, content_text, dump
 from edge.serve.protocols import openai
+from edge.session.read_again import Again
+from edge.session.usage import extension
 
 SAMPLING = {"temperature": "temperature", "top_p": "top_p"}
 MOST_ITEMS = 4096
@@ -21,7 +24,7 @@ INCLUDED = "message.output_text.logprobs"  # the value of include that has an ef
 #: values of include that ask for parts which no answer of ours has
 _IDLE = ("reasoning.encrypted_content", "web_search_call.results", "web_search_call.action.sources",
          "file_search_call.results", "message.input_image.image_url", "computer_call_output.output.image_url",
-         "code_interpreter_call.outputs")  # fmt: skip
+         "code_interpreter_call.outputs")
 
 
 def parse(body: Any, defaults: dict[str, Any]) -> Call:
@@ -35,22 +38,26 @@ def parse(body: Any, defaults: dict[str, Any]) -> Call:
         calls.checked_json(body.get(name), name)
     options = dict(defaults)
     options["sampling"] = calls.sampling_of(fields, defaults, SAMPLING)
-    if (most := fields.whole("max_output_tokens", 1, openai.MOST_TOKENS)) is not None:
+    least = 0 if fields.flag("partial") else 1
+    if (most := fields.whole("max_output_tokens", least, openai.MOST_TOKENS)) is not None:
         options["max_tokens"] = most
-    call = Call(options=options, stream=fields.flag("stream"), model=fields.text("model") or "",
+    call = Call(options=options, stream=fields.flag("stream"), sent=fields.sent,
                 key=fields.text("user") or fields.text("prompt_cache_key"))
     call.messages = _messages(body.get("input"), fields.text("instructions"))
     call.options |= _form(fields) | _tools(fields)
     reasoning = fields.inner("reasoning")
-    if reasoning is not None:
-        call.options |= calls.thinking_of(Fields({"reasoning_effort": reasoning.text("effort")}))
+    if reasoning is not None and (think := calls.effort_of(reasoning, "effort")) is not None:
+        call.options["think"] = think
     include = body.get("include") or []
     if not isinstance(include, list) or not all(each in (INCLUDED, *_IDLE) for each in include):
         raise bad(f"include is not a list of known values such as {INCLUDED}", "include")
     most_likely = fields.whole("top_logprobs", 0, calls.MOST_LOGPROBS)
     if INCLUDED in include or most_likely:
         call.logprobs = call.options["logprobs"] = most_likely or 0
+    call.options |= calls.partial_of(fields, call.options)
     fields.inner("stream_options")
+    fields.inner("metadata")
+    fields.text("model")
     return call
 
 
@@ -66,11 +73,12 @@ def _messages(given: Any, instructions: str | None) -> list[dict[str, Any]]:
         where = f"input[{i}]"
         if not isinstance(item, Mapping):
             raise bad(f"{where} is not a JSON object", where)
-        kind = item.get("type", "message")
+        kind = item.get("type") or "message"
         if kind == "message":
-            messages.append({"role": item.get("role"), "content": _content(item.get("content"), f"{where}.content")})
+            messages.append(calls.message_of({key: item.get(key) for key in ("role", "content")}, where))
         elif kind == "function_call":
             function = {key: checked_text(item.get(key), f"{where}.{key}") for key in ("name", "arguments")}
+            calls.check_arguments(function["arguments"], f"{where}.arguments")
             ident = checked_text(item.get("call_id"), f"{where}.call_id")
             made = {"id": ident, "type": "function", "function": function}
             if messages and messages[-1]["role"] == "assistant":  # those of one answer are one message
@@ -78,34 +86,29 @@ def _messages(given: Any, instructions: str | None) -> list[dict[str, Any]]:
             else:
                 messages.append({"role": "assistant", "content": "", "tool_calls": [made]})
         elif kind == "function_call_output":
+            if item.get("output") is None:
+                raise bad(f"{where}.output is missing", f"{where}.output")
             messages.append({"role": "tool", "tool_call_id": checked_text(item.get("call_id"), f"{where}.call_id"),
-                             "content": _content(item.get("output"), f"{where}.output")})  # fmt: skip
+                             "content": content_text(item.get("output"), f"{where}.output")})
         elif kind != "reasoning":  # thoughts of earlier answers are not read again
-            raise bad(f"{where}.type is {str(kind)[:40]!a}; it must be message, function_call, function_call_output or "
+            raise bad(f"{where}.type is {shown(kind)}; it must be message, function_call, function_call_output or "
                       "reasoning", f"{where}.type")
-    return calls.messages_of(messages, "input")
-
-
-def _content(value: Any, where: str) -> str:
-    if isinstance(value, list):
-        value = [{**part, "type": "text"} if isinstance(part, Mapping) and part.get("type") == "output_text" else part
-                 for part in value]  # fmt: skip
-    return content_text(value, where)
+    if not messages:
+        raise bad("input has no message", "input")
+    return calls.joined(messages)
 
 
 def _form(fields: Fields) -> dict[str, Any]:
     text = fields.inner("text")
-    keys.TEXT.check({} if text is None else text.body, "text.")
     form = None if text is None else text.inner("format")
     kind = "text" if form is None else form.text("type", "text")
     if form is not None and kind == "json_schema":
-        if not isinstance(form.body.get("schema"), (dict, bool)):
-            raise bad("text.format.schema is missing", "text.format")
-        return {"schema": calls.checked_json(form.body["schema"], "text.format.schema")}
+        return {"schema": calls.schema_of(form)}
     if kind == "json_object":
         return {"schema": {"type": "object"}}
     if kind != "text":
-        raise bad(f"text.format.type is {str(kind)[:40]!a}; it must be text, json_object or json_schema", "text.format")
+        raise bad(f"text.format.type is {str(kind)[:40]!a}; it must be text, json_object or json_schema",
+                  "text.format.type")
     return {}
 
 
@@ -113,17 +116,16 @@ def _tools(fields: Fields) -> dict[str, Any]:
     """The options of a call with tools, which stand here without the object ``function`` around them."""
     given = fields.body.get("tools")
     if isinstance(given, list):
-        for i, each in enumerate(given):
-            kind = each.get("type") if isinstance(each, Mapping) else None
-            if kind != "function":
-                raise bad(f"tools[{i}].type is {str(kind)[:40]!a}; only function is supported", "tools")
-        given = [{"type": "function", "function": {key: value for key, value in each.items() if key != "type"}}
-                 for each in given]  # fmt: skip
+        given = [{"type": each.get("type"), "function": {key: value for key, value in each.items() if key != "type"}}
+                 if isinstance(each, Mapping) else each for each in given]
     choice = fields.body.get("tool_choice")
     if isinstance(choice, Mapping):
         choice = {**choice, "function": {"name": choice.get("name")}}
     flag = fields.flag("parallel_tool_calls", True)
-    return calls.tools_of(Fields({"tools": given, "tool_choice": choice, "parallel_tool_calls": flag}))
+    try:
+        return calls.tools_of(Fields({"tools": given, "tool_choice": choice, "parallel_tool_calls": flag}))
+    except Refusal as refusal:
+        raise bad(str(refusal).replace(".function.", "."), str(refusal.param).replace(".function.", ".")) from None
 
 
 # ---- responses ------------------------------------------------------------------------------------------------------
@@ -171,17 +173,19 @@ class Writer:
     # ---- the whole --------------------------------------------------------------------------------------------------
 
     def whole(self, thought: str, text: str, made: list[dict[str, Any]], logprobs: list[Any], reason: str | None,
-              counts: tuple[int, int, int], n_thought: int) -> dict[str, Any]:  # fmt: skip
-        """The response without streaming."""
+              counts: tuple[int, int, int], n_thought: int, again: Again | None) -> dict[str, Any]:
+        """The response without streaming.  ``again``: why tokens of the prompt were read again."""
         for kind, said in (("reasoning", thought), ("message", text)):
             if said or kind == "message" and not made:
                 self._begin(kind)
                 self._text, self._logprobs = said, [openai.scored(each) for each in logprobs]
                 self._end(_incomplete(reason) and kind == "message")
         self._items += [_called(each) for each in made]
-        return self._closed(reason, counts, n_thought)
+        return self._closed(reason, counts, n_thought, again)
 
-    def _closed(self, reason: str | None, counts: tuple[int, int, int], n_thought: int) -> dict[str, Any]:
+    def _closed(
+        self, reason: str | None, counts: tuple[int, int, int], n_thought: int, again: Again | None
+    ) -> dict[str, Any]:
         prompt, cached, completion = counts
         incomplete = _incomplete(reason)
         return {
@@ -192,8 +196,8 @@ class Writer:
             "usage": {"input_tokens": prompt,
                       "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
                       "output_tokens": completion, "output_tokens_details": {"reasoning_tokens": n_thought},
-                      "total_tokens": prompt + completion},
-        }  # fmt: skip
+                      "total_tokens": prompt + completion, **extension(again)},
+        }
 
     # ---- events -----------------------------------------------------------------------------------------------------
 
@@ -209,9 +213,9 @@ class Writer:
             events += self._event("response.output_item.added", item=self._begin(kind), **self._place())
             events += self._event("response.content_part.added", **self._part_place(), part=self._part("", []))
         self._text += text
-        told = [openai.scored(each) for each in logprobs]
-        self._logprobs += told
-        more = {"logprobs": told} if kind == "message" else {}
+        scores = [openai.scored(each) for each in logprobs]
+        self._logprobs += scores
+        more = {"logprobs": scores} if kind == "message" else {}
         return events + self._event(f"response.{self._name}.delta", **self._part_place(), delta=text, **more)
 
     def end_item(self, incomplete: bool = False) -> bytes:
@@ -241,20 +245,20 @@ class Writer:
         return events
 
     def last(self, made: list[dict[str, Any]], reason: str | None, counts: tuple[int, int, int],
-             n_thought: int) -> bytes:  # fmt: skip
+             n_thought: int, again: Again | None) -> bytes:
         """The events at the end."""
         events = b""
         if not made and (self._open is None or self._open["type"] != "message"):  # an answer without any text
             events = self.piece("message", "", [])
         events += self.end_item(_incomplete(reason)) + self.called(made)
-        response = self._closed(reason, counts, n_thought)
+        response = self._closed(reason, counts, n_thought, again)
         return events + self._event(f"response.{response['status']}", response=response)
 
     def failed(self, refusal: Refusal) -> bytes:
         """The event of an error after the stream has begun."""
         code = "rate_limit_exceeded" if refusal.status == 429 else "server_error"
         response = {**self._head, "status": "failed", "output": self._items,
-                    "error": {"code": code, "message": str(refusal)}}  # fmt: skip
+                    "error": {"code": code, "message": str(refusal)}}
         return self._event("response.failed", response=response)
 
     def _event(self, kind: str, **data: Any) -> bytes:
@@ -311,4 +315,4 @@ def _incomplete(reason: str | None) -> bool:
 def _called(made: Mapping[str, Any]) -> dict[str, Any]:
     """A function call as an item of the output."""
     return {"id": _ident("fc"), "type": "function_call", "status": "completed", "call_id": made["id"],
-            **made["function"]}  # fmt: skip
+            **made["function"]}

@@ -1,7 +1,7 @@
 """Planes made with a text that the model reads: errors that the text shows are made up for, and measured.
 
 The model made so far reads the text layer by layer, with inputs rounded as the engine rounds them.  At each stage its
-inputs tell how the weights are rounded with error feedback (``feedback``), and the result gives the inputs of the next.
+inputs decide how the weights are rounded with error feedback (``feedback``); the result gives the inputs of the next.
 The last texts are held out: nothing is fitted to them.  They are also read by the model in floats, and at the end both
 predictions of them are compared.
 """
@@ -23,7 +23,7 @@ Floats = np.ndarray
 _ROWS = 256  # of logits at once
 
 
-class Source(NamedTuple):
+class DenseModel(NamedTuple):
     """A dense model: its configuration as it will be written, and its numbers by tensor name."""
 
     config: ModelConfig
@@ -60,13 +60,13 @@ def name(index: int, kind: str) -> str:
     return f"blk.{index}.{kind}.weight"
 
 
-def embedded(source: Source, texts: Floats) -> Floats:
+def embedded(source: DenseModel, texts: Floats) -> Floats:
     """Hidden states [text][n][hidden] of tokens [text][n]."""
     c = source.config
     return source.rows(texts.reshape(-1)).reshape(*texts.shape, c.hidden) * np.float32(c.embedding_scale)
 
 
-def layer_vectors(source: Source, index: int) -> Callable[[str], Floats]:
+def layer_vectors(source: DenseModel, index: int) -> Callable[[str], Floats]:
     """The vectors of a layer by name."""
     return lambda kind: source.vector(f"blk.{index}.{kind}")
 
@@ -79,7 +79,7 @@ class Calibration:
     """
 
     def __init__(
-        self, source: Source, texts: Floats, held: int, n_plane: Callable[[str], int], group: int, n_threads: int,
+        self, source: DenseModel, texts: Floats, held: int, n_plane: Callable[[str], int], group: int, n_threads: int,
         kept: Callable[[str], Floats | None] = lambda name: None,
     ) -> None:
         self.source, self.texts, self.held = source, texts, held
@@ -129,9 +129,7 @@ class Calibration:
 
 
 def product(x: Floats, weights: Floats) -> Floats:
-    """[text][n][k] times a matrix [n_row][k], as one product: NumPy would make one of each text, too small to share out
-    among threads.
-    """
+    """[text][n][k] times a matrix [n_row][k], as one product: those of single texts are too small for threads."""
     return (x.reshape(-1, x.shape[-1]) @ weights.T).reshape(*x.shape[:-1], len(weights))
 
 
@@ -150,7 +148,7 @@ def returned(run: Generator[Floats, list[Floats], Floats], products: list[Floats
     raise AssertionError("a layer has another stage")
 
 
-def logits(source: Source, h: Floats) -> Floats:
+def logits(source: DenseModel, h: Floats) -> Floats:
     """Logits [n][vocabulary] of hidden states [n][hidden]."""
     c = source.config
     x = forward.rms(h, source.vector("output_norm.weight"), c.eps) * np.float32(c.logit_scale)
@@ -164,7 +162,7 @@ def log_softmax(x: Floats) -> Floats:
     return x - np.log(np.exp(x).sum(-1, keepdims=True))
 
 
-def compared(source: Source, exact: Floats, ours: Floats, texts: Floats) -> Loss:
+def compared(source: DenseModel, exact: Floats, ours: Floats, texts: Floats) -> Loss:
     """Predictions from hidden states [text][n][hidden] of both runs."""
     n = texts.shape[1]
     kl = same = nats = ours_nats = 0.0
@@ -192,7 +190,7 @@ class Sensitivity(NamedTuple):
 
 
 def sensitivities(
-    source: Source, text: Floats, rough: Callable[[str], tuple[Floats, tuple[float, ...]]],
+    source: DenseModel, text: Floats, rough: Callable[[str], tuple[Floats, tuple[float, ...]]],
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[Sensitivity]:
     """Measure every matrix alone, all in one pass: copies of a text [n], one for each matrix, run side by side.

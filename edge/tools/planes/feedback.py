@@ -2,7 +2,8 @@
 
 GPTQ (arXiv 2210.17323) with levels that are fitted for each group of columns after it was corrected: of a row, the
 squared error of the outputs over the calibration text is, once the later columns have made up for what they can, the
-sum of the squares of ``missed``; codes and scales of a group are chosen for the least of these (pyx/planes.pyx).
+sum of the squares of ``missed``; codes and scales of a group are chosen for the least of these
+(pyx/weights/planes.pyx).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyx.planes import feed
+from pyx.weights.planes import feed
 
 Floats = np.ndarray
 

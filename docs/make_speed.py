@@ -1,0 +1,73 @@
+"""Writes the tables of benchmarks/SPEED.md that come from benchmarks/results: python docs/make_speed.py
+
+The text of the page stays; what lies between two markers is replaced.  tests/project/test_docs.py fails when a table is
+not what this makes, or when another row has a figure that the entry of the logbook it leads to does not have.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from docs.make_boards import filled  # noqa: E402
+
+PAGE = ROOT / "benchmarks" / "SPEED.md"
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def one() -> str:
+    """One answer: every file of a machine, each number of threads."""
+    lines = ["| machine, date | model | threads | head | prompt, t/s | answer, t/s | GB/s | reached |",
+             "|---|---|--:|---|--:|--:|--:|--:|"]
+    for path in sorted((RESULTS / "boards").glob("*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        machine = content["machine"]
+        name = ", ".join(each for each in (machine["board"], machine["processor"]) if each)
+        lines += [
+            f"| {name}, {content['date']} | `{content['model']['shape'] or content['model']['arch']}` | "
+            f"{row['threads']} | {row['head']} | {row['pp']:.1f} | {row['tg']:.1f} | {row['read_rate'] / 1e9:.1f} | "
+            f"{row['of_memory']:.0%} |"
+            for row in content["rows"] if row["parallel"] == 1
+        ]
+    return "\n".join(lines)
+
+
+def several() -> str:
+    """Several answers at once."""
+    lines = ["| machine, date | threads | at once | tokens/s: median [least, most] | over one |",
+             "|---|--:|--:|--:|--:|"]
+    for path in sorted(RESULTS.glob("step-*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        single = content["rows"][0]["tokens_per_second"]
+        lines += [
+            f"| {content['cpu']}, {content['isa']}, {content['date']} | {content['threads']} | {row['parallel']} | "
+            f"{row['tokens_per_second']:.1f} [{row['low']:.1f}, {row['high']:.1f}] | "
+            f"{row['tokens_per_second'] / single:.2f} |"
+            for row in content["rows"]
+        ]
+    return "\n".join(lines)
+
+
+def peers() -> str:
+    """Every engine that was measured in turn."""
+    content: dict[str, Any] = json.loads((RESULTS / "peers-amd-epyc-zen4-2-vcpu.json").read_text(encoding="utf-8"))
+    columns = content["columns"]
+    lines = [f"| engine | {' | '.join(columns.values())} |", "|---" + "|--:" * len(columns) + "|"]
+    for row in content["rows"]:
+        cells = ("{} [{}, {}]".format(*row[key]) for key in columns)
+        lines.append(f"| {row['engine']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def page(text: str) -> str:
+    """``text`` of the page with its tables made again."""
+    return filled(text, {"one": one(), "peers": peers(), "several": several()})
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

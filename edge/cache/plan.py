@@ -1,0 +1,151 @@
+"""KVPlan: the exact memory that the KV cache and the process need, computed before anything is allocated.
+
+Bytes come from :meth:`pyx.kv.cache.KVCache.bytes_for`; the formula is not repeated here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from edge.amounts import count, human
+from edge.model.footprint import Footprint
+
+PAGE = 32
+DEFAULT_SINKS = 4
+LEAST_CTX = 256  # `memory` never picks a context shorter than this by itself
+#: bytes by which the size of the program may differ from one start to the next
+PROGRAM_VARIES = 1_000_000
+#: an answer of at least this many tokens counts as endless
+ENDLESS = 1 << 15
+
+
+class KVPlan(NamedTuple):
+    """The memory plan: the KV cache of a session, and the memory of the process with all planned sessions."""
+
+    n_ctx: int
+    kv_type: str
+    window: int  # 0: everything up to n_ctx is kept
+    sinks: int
+    kv_bytes: int  # of one context
+    overflow: str
+    footprint: Footprint
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # those of the notes that concern the answers: to be seen unasked
+    policy: str = "recent"  # what goes when room is needed, see edge.cache.policy
+    positions: str = "absolute"
+    budgets: tuple[tuple[int, ...], ...] | None = None  # tokens kept, for each layer and KV head
+    spare: int = 0  # additional pages, so that an undo can go back
+    hadamard: bool = False  # keys are rotated before they are stored
+    windows: tuple[int, ...] | None = None  # of the model itself: tokens that each layer sees at most, 0: all
+    recurrent: tuple[int, int, int, int, int] | None = None  # of its gated delta layers, see ModelConfig
+    snapshots: int = 0  # earlier states of these that a session keeps
+    limit: int | None = None  # bytes that the whole process may take
+    offload: tuple[str, int] | None = None  # folder and bytes of a file for each session: pages that left the window
+    parallel: int | None = None  # contexts held at the same time; None: one is planned, and more may be
+    waiting_bytes: int = 0  # for conversations that wait to be continued; with a limit, they take what it leaves
+
+    @property
+    def room(self) -> int | None:
+        """Most bytes for the KV pages of all sessions together; None: limited only by each session's own cache."""
+        if self.limit is not None:
+            return max(0, self.limit - self.footprint.total - (self.sessions - self.kv_total))
+        return None if self.parallel is None else self.kv_total + self.waiting_bytes
+
+    @property
+    def kept_whole(self) -> int:
+        """Number of tokens up to which no layer and no head drops any."""
+        budgets = [n for row in self.budgets or () for n in row]
+        return min([self.n_ctx, self.window or self.n_ctx, *filter(None, self.windows or ()), *budgets])
+
+    @property
+    def recalled(self) -> int:
+        """Number of latest tokens that an endless answer keeps: all that it attends to, and those where drafts are
+        looked up.
+        """
+        return max(self.n_ctx + (self.spare + 1) * PAGE, 8192)
+
+    def endless(self, penalised: int = 0) -> int:
+        """Length of an answer in tokens from which only the :attr:`recalled` latest tokens are kept; 1 << 62 (never) if
+        older ones are needed.
+
+        They are needed without a window, with ``offload`` (undo restores their pages), and for penalties.
+        ``penalised``: the number of latest tokens that penalties use, -1 for all.
+        """
+        if not self.window or self.offload or not 0 <= penalised <= self.recalled:
+            return 1 << 62
+        return max(ENDLESS, 2 * self.recalled)
+
+    @property
+    def for_grammars(self) -> int | None:
+        """Most bytes for answers that follow a grammar; None: no limit."""
+        return None if self.limit is None else self.limit - self.total_bytes + self.footprint.vocabulary
+
+    @property
+    def cache(self) -> dict[str, Any]:
+        """Arguments of :class:`pyx.kv.cache.KVCache` after the model's shape."""
+        names = ("n_ctx", "kv_type", "window", "sinks", "budgets", "policy", "positions", "spare", "hadamard",
+                 "windows", "recurrent", "snapshots")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def total_bytes(self) -> int:
+        """Resident bytes of the process once all planned sessions have been used."""
+        return self.footprint.total + self.sessions + self.waiting_bytes
+
+    @property
+    def sessions(self) -> int:
+        """Bytes of all planned sessions: KV caches, and logits and samplers of those beyond the first."""
+        return self.kv_total + ((self.parallel or 1) - 1) * self.footprint.session
+
+    @property
+    def kv_total(self) -> int:
+        """Bytes of the KV caches of all planned sessions."""
+        return self.kv_bytes * (self.parallel or 1)
+
+    def read_at(self, depth: float) -> float:
+        """Bytes of keys, values and states that a token behind ``depth`` others reads."""
+        from pyx.kv.recurrent import bytes_for
+
+        held, state = self.kv_bytes, 0
+        if self.recurrent:
+            held -= bytes_for(self.recurrent, self.snapshots)
+            state = bytes_for(self.recurrent, -1)  # of the latest two, the one it continues
+        return state + held * min(1.0, depth / self.n_ctx)
+
+    def lines(self) -> list[str]:
+        """The plan as a table, one text per row."""
+        f = self.footprint
+        ring = ""
+        if self.window + self.sinks < self.n_ctx and self.window:
+            ring = f", window {self.window}, sinks {self.sinks}"
+        elif self.window and self.sinks > DEFAULT_SINKS:
+            ring = f", the first {self.sinks} are never dropped"
+        ring += f", policy {self.policy}" if self.policy != "recent" else ""
+        ring += ", keys rotated" if self.hadamard else ""
+        ring += ", positions as in the cache" if self.positions == "cache" else ""
+        ring += f", budgets of {min(map(min, self.budgets))} to {max(map(max, self.budgets))}" if self.budgets else ""
+        if self.windows:
+            near = [n for n in self.windows if n]
+            ring += f"; {len(near)} of {len(self.windows)} layers keep {near[0]}"
+        if self.recurrent:
+            ring += f"; states of {count(self.recurrent[0], 'layer')} with {self.snapshots} snapshots"
+        several = f"{self.parallel} contexts of " if self.parallel and self.parallel > 1 else ""
+        rows = [
+            ("weights", f.mapped, "mapped from the file"),
+            ("weights", f.allocated, "copied"),
+            ("experts", f.experts, "mapped from the file" + (
+                f"; {human(f.on_disk)} more stay on disk and are read when a token needs them" if f.on_disk else "")),
+            ("head", f.head_mapped, "mapped from the file"),
+            ("head", f.head_allocated, "converted"),
+            ("kv", self.kv_total, f"{several}{self.n_ctx} tokens, {self.kv_type}{ring}"),
+            ("waiting", self.waiting_bytes, "conversations that may be continued"),
+            ("scratch", f.scratch + self.sessions - self.kv_total, "activations, logits"),
+            ("grammar", f.vocabulary, "vocabulary and forms for --schema, --regex, --choice, --grammar"),
+            ("program", f.program, "interpreter, libraries, tokenizer"),
+            ("total", self.total_bytes, ""),
+        ]
+        return [
+            f"{name:<8}{n / 1e6:>9.1f} MB  {what}".rstrip()
+            for name, n, what in rows
+            if n >= 50_000 or name in ("kv", "total")  # less is 0.0 MB
+        ]

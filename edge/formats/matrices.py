@@ -1,0 +1,73 @@
+"""Matrices: a stored tensor -> the ternary matrix of the compiled layer.
+
+The kernels read groups of 128 weights of two bits behind their scale.  Some types become such rows of groups (PQ2_0, or
+Q2_0) when they are loaded, in memory of their own: the words of MLX are such codes, whose scales are other tensors;
+binary types (Bonsai 1-bit) have a bit for each weight, -1 or +1: codes 0 and 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from edge.formats import mlx, names
+from edge.formats.checkpoint import SEPARATE_EXPERTS, Tensor
+from edge.registry.encodings import BINARY_TYPES, TO_GROUPS
+
+if TYPE_CHECKING:
+    from pyx.weights.ternary import TernaryMatrix
+
+
+def groups_type(tensor: Tensor) -> str:
+    """The type of the result of :func:`as_groups`."""
+    return "PQ2_0" if tensor.type in BINARY_TYPES else mlx.whole_type(tensor)
+
+
+def as_groups(tensor: Tensor) -> Tensor:
+    """The matrix as rows of groups, if its type is one of TO_GROUPS; another tensor is returned unchanged.
+
+    Raises ValueError if the weights are not ternary, a scale exceeds float16, or 128 binary weights have several.
+    """
+    if tensor.type not in BINARY_TYPES:
+        return mlx.whole(tensor)
+    from pyx.weights.ternary import binary_groups
+
+    return tensor._replace(type="PQ2_0", data=binary_groups(tensor.data, BINARY_TYPES[tensor.type]).view)
+
+
+def packed(
+    tensor: Tensor, factor: float = 1.0, groups: bool = False, planes: int = 1, check: bool = True
+) -> TernaryMatrix:
+    """The matrix [rows of all experts, one after the other][columns] of a tensor; ``factor`` multiplies its scales.
+
+    ``groups``: with a scale for each 128 weights.  ``planes``: matrices whose sum it is.  ``check``: look at all
+    scales; without that, no byte of a mapped matrix is read.  Raises ValueError as
+    :meth:`pyx.weights.ternary.TernaryMatrix.pack` does.
+    """
+    from pyx.machine.memory import Arena
+    from pyx.weights.ternary import TernaryMatrix
+
+    if tensor.type == SEPARATE_EXPERTS:
+        return TernaryMatrix.stack([packed(expert, factor, groups) for expert in tensor.experts])
+    copied, tensor = tensor.type in TO_GROUPS, as_groups(tensor)
+    rows, k = tensor.flat
+    matrix = TernaryMatrix.pack(
+        tensor.type, tensor.data, rows, k // planes, scale=tensor.scale * factor, layout=tensor.layout,
+        quantize=tensor.floats == "latent", groups=groups, planes=planes, check=check)
+    if copied and matrix.mapped:
+        matrix.move_to(Arena(matrix.room), 0)  # no file's map holds it
+    return matrix
+
+
+def all_ternary(matrices: Sequence[Tensor]) -> bool:
+    """Whether all weights of all float matrices are ternary, so that :func:`packed` takes them.  A dense model is known
+    by a row or a matrix; only a ternary one is read whole.
+    """
+    if not all(map(names.looks_ternary, matrices)):
+        return False
+    try:
+        for matrix in matrices:
+            packed(matrix)
+    except ValueError:
+        return False
+    return True

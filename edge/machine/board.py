@@ -1,0 +1,201 @@
+"""Facts about this machine, read from /proc and /sys.  A file that is missing gives None, never an error."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from edge.machine import linux
+
+#: "CPU part" of /proc/cpuinfo for implementer 0x41 (ARM), from the MIDR_EL1 part numbers in the Linux kernel
+ARM_PARTS = {
+    0xD03: "Cortex-A53",
+    0xD04: "Cortex-A35",
+    0xD05: "Cortex-A55",
+    0xD07: "Cortex-A57",
+    0xD08: "Cortex-A72",
+    0xD09: "Cortex-A73",
+    0xD0A: "Cortex-A75",
+    0xD0B: "Cortex-A76",
+    0xD0C: "Neoverse-N1",
+    0xD0D: "Cortex-A77",
+    0xD40: "Neoverse-V1",
+    0xD41: "Cortex-A78",
+    0xD44: "Cortex-X1",
+    0xD46: "Cortex-A510",
+    0xD47: "Cortex-A710",
+    0xD49: "Neoverse-N2",
+    0xD4B: "Cortex-A78C",
+    0xD4D: "Cortex-A715",
+    0xD4F: "Neoverse-V2",
+    0xD80: "Cortex-A520",
+    0xD81: "Cortex-A720",
+}
+
+#: bits of the Raspberry Pi firmware's get_throttled: now, and 16 higher since boot
+THROTTLE_BITS = ("under-voltage", "frequency capped", "throttled", "soft temperature limit")
+
+
+class Board:
+    """Reads the machine below ``root`` (tests use a made-up one)."""
+
+    def __init__(self, root: str = "/") -> None:
+        self.root = root
+
+    def read(self, path: str) -> str | None:
+        """Text of a small system file, without NULs and surrounding blanks; None if it cannot be read."""
+        found = (linux.text(path, self.root) or "").replace("\0", "").strip()
+        return found.encode(errors="replace").decode() or None
+
+    def number(self, path: str, base: int = 10) -> int | None:
+        """A system file that holds one integer."""
+        return linux.number(path, self.root, base)
+
+    def model(self) -> str | None:
+        """Name of the board, such as "Raspberry Pi 5 Model B Rev 1.0"."""
+        return self.read("/proc/device-tree/model") or self.read("/sys/class/dmi/id/product_name")
+
+    def cpu(self) -> str:
+        """Name of the processor; several for big.LITTLE."""
+        names: list[str] = []
+        implementer = ""
+        for line in (self.read("/proc/cpuinfo") or "").splitlines():
+            key, _, value = (part.strip() for part in line.partition(":"))
+            if key == "CPU implementer":
+                implementer = value
+            if key == "model name":
+                name = value
+            elif key == "CPU part":
+                known = ARM_PARTS.get(int(value, 16)) if implementer in ("", "0x41") else None
+                name = known or f"ARM implementer {implementer} part {value}"
+            else:
+                continue
+            if name not in names:
+                names.append(name)
+        if not names:
+            import platform
+
+            names = [platform.processor() or platform.machine()]
+        return " + ".join(names)
+
+    def processor(self) -> str:
+        """The name of the processor with what distinguishes those that share one: family, model and stepping, or the
+        parts of ARM, and the most megahertz, such as "AMD EPYC (25, 1, 1)".
+        """
+        known: dict[str, str] = {}
+        for line in (self.read("/proc/cpuinfo") or "").splitlines():
+            key, _, value = (part.strip() for part in line.partition(":"))
+            known.setdefault(key, value)
+        model = ", ".join(known[name] for name in ("cpu family", "model", "stepping") if name in known)
+        most = self.number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
+        return self.cpu() + (f" ({model})" if model else "") + (f", {most // 1000} MHz" if most else "")
+
+    def cache(self) -> int | None:
+        """Bytes of the largest cache of the first core."""
+        texts = (self.read(f"/sys/devices/system/cpu/cpu0/cache/index{i}/size") or "" for i in range(6))
+        sizes = [re.fullmatch(r"(\d+)([KM])", text) for text in texts]
+        return max((int(size[1]) << (10 if size[2] == "K" else 20) for size in sizes if size), default=None)
+
+    def memory(self) -> dict[str, int | None]:
+        """Total and available memory, and swap, in bytes."""
+        table = linux.sizes("/proc/meminfo", self.root)
+        return {"total": table.get("MemTotal"), "available": table.get("MemAvailable"), "swap": table.get("SwapTotal")}
+
+    def memory_control(self) -> bool | None:
+        """Whether control groups can limit memory, as systemd's MemoryMax= does; off by default on a Raspberry Pi."""
+        controllers = self.read("/sys/fs/cgroup/cgroup.controllers")
+        if controllers is not None:
+            return "memory" in controllers.split()
+        rows = (self.read("/proc/cgroups") or "").splitlines()  # version 1: name, hierarchy, number, enabled
+        enabled = [row.split()[-1] == "1" for row in rows if row.startswith("memory")]
+        return enabled[0] if enabled else None
+
+    def huge_pages(self) -> str | None:
+        """Mode of transparent huge pages: "always", "madvise" or "never"."""
+        text = self.read("/sys/kernel/mm/transparent_hugepage/enabled") or ""
+        return text.partition("[")[2].partition("]")[0] or None
+
+    def huge_page_support(self) -> dict[str, str | bool | None]:
+        """Other 2 MiB pages than anonymous ones.  ``shmem``: the mode for files in memory (tmpfs); ``files``: whether
+        there are some for read-only files.
+        """
+        shmem = self.read("/sys/kernel/mm/transparent_hugepage/shmem_enabled") or ""
+        return {"shmem": shmem.partition("[")[2].partition("]")[0] or None, "files": self._holds_files()}
+
+    def _holds_files(self) -> bool | None:
+        """Whether the kernel was built with CONFIG_READ_ONLY_THP_FOR_FS; None if its configuration cannot be read."""
+        import gzip
+
+        release = self.read("/proc/sys/kernel/osrelease")
+        text = self.read(f"/boot/config-{release}")
+        try:
+            with gzip.open(os.path.join(self.root, "proc/config.gz"), "rt") as file:
+                text = file.read()
+        except (OSError, EOFError):
+            pass
+        return None if text is None else "\nCONFIG_READ_ONLY_THP_FOR_FS=y\n" in f"\n{text}\n"
+
+    def governor(self) -> str | None:
+        """Frequency governor of the first core."""
+        return self.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+
+    def mhz(self) -> float | None:
+        """Fastest current clock of all cores in MHz."""
+        from glob import glob
+
+        pattern = os.path.join(self.root, "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq")
+        clocks = [self.number(os.path.relpath(path, self.root)) for path in glob(pattern)]
+        known = [clock / 1000 for clock in clocks if clock]
+        if not known:  # x86 under a hypervisor
+            lines = (self.read("/proc/cpuinfo") or "").splitlines()
+            known = [float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")]
+        return round(max(known), 1) if known else None
+
+    def celsius(self) -> float | None:
+        """Hottest thermal zone in degrees Celsius."""
+        from glob import glob
+
+        zones = glob(os.path.join(self.root, "sys/class/thermal/thermal_zone*/temp"))
+        values = [self.number(os.path.relpath(path, self.root)) for path in zones]
+        known = [value / 1000 for value in values if value]
+        return round(max(known), 1) if known else None
+
+    def throttling(self) -> dict[str, list[str]] | None:
+        """Why the Raspberry Pi firmware slows down the processor now and has since boot; None on other machines."""
+        import shutil
+        import subprocess
+
+        bits = self.number("/sys/devices/platform/soc/soc:firmware/get_throttled", 16)
+        if bits is None and self.root == "/" and shutil.which("vcgencmd"):
+            try:
+                text = subprocess.run(["vcgencmd", "get_throttled"], capture_output=True, text=True, timeout=5).stdout
+                bits = int(text.partition("=")[2], 16)
+            except (OSError, ValueError, subprocess.SubprocessError):
+                return None
+        if bits is None:
+            return None
+        return {
+            "now": [what for i, what in enumerate(THROTTLE_BITS) if bits >> i & 1],
+            "since boot": [what for i, what in enumerate(THROTTLE_BITS) if bits >> (16 + i) & 1],
+        }
+
+    def system(self) -> str:
+        """Name of the distribution and word size."""
+        import platform
+
+        lines = (self.read("/etc/os-release") or "").splitlines()
+        names = [line.partition("=")[2].strip('"') for line in lines if line.startswith("PRETTY_NAME=")]
+        return f"{names[0] if names else platform.system()}, {platform.machine()}"
+
+    def shared(self) -> dict[str, Any]:
+        """The facts that may be given to others: nothing that a person has named, such as the host, users and paths."""
+        release = re.match(r"\d+(\.\d+)*", self.read("/proc/sys/kernel/osrelease") or "")
+        return {
+            "board": self.model(), "processor": self.processor(), "cores": os.cpu_count(),
+            "memory": self.memory()["total"], "system": self.system(), "kernel": release[0] if release else None,
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """The facts for the header of a measurement."""
+        return {"board": self.model(), "cpu": self.cpu(), "system": self.system(), "memory": self.memory()["total"]}

@@ -1,0 +1,122 @@
+"""linux: what is asked of the operating system about this process and its files.
+
+Nothing here fails: where the system does not answer, there is a stated stand-in (edge/machine/__init__.py).
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+
+
+def text(path: str, root: str = "/") -> str | None:
+    """The text of a small system file, such as those below /proc and /sys; None if it cannot be read.
+
+    ``root``: of a made-up machine, for tests.
+    """
+    try:
+        with open(os.path.join(root, path.lstrip("/")), encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def number(path: str, root: str = "/", base: int = 10) -> int | None:
+    """A system file that holds one integer."""
+    try:
+        return int(text(path, root) or "", base)
+    except ValueError:
+        return None
+
+
+def sizes(path: str, root: str = "/") -> dict[str, int]:
+    """A system file with lines such as ``MemTotal: 8000000 kB``, in bytes; those without a number are left out."""
+    found = re.findall(r"^([\w()]+):\s+(\d+)(?: kB)?$", text(path, root) or "", re.MULTILINE)
+    return {name: int(value) * 1024 for name, value in found}
+
+
+def control_groups(root: str = "/") -> Iterator[tuple[str, str]]:
+    """(controllers of a hierarchy, path) of the control groups of this process and of all above them, which bind it,
+    too.  The controllers of version 2 are "".  In a container the path may be one of outside.
+    """
+    for line in (text("/proc/self/cgroup", root) or "").splitlines():
+        if line.count(":") > 1:
+            _, controllers, path = line.split(":", 2)
+            names = [name for name in path.split("/") if name]
+            for depth in range(len(names), -1, -1):
+                yield controllers, "/".join(names[:depth])
+
+
+def allowed_cores() -> set[int]:
+    """The cores on which this process may run, by its affinity mask (taskset, cpusets); without such masks all."""
+    try:
+        return os.sched_getaffinity(0)
+    except (AttributeError, OSError):
+        return set(range(os.cpu_count() or 1))
+
+
+def rss() -> dict[str, int]:
+    """Resident bytes of this process: {"rss", "anon", "file"}; without /proc the most so far, and none of files."""
+    found = sizes("/proc/self/status")
+    if "VmRSS" in found:
+        file = found.get("RssFile", 0) + found.get("RssShmem", 0)
+        return {"rss": found["VmRSS"], "anon": found.get("RssAnon", 0), "file": file}
+    most = peak()
+    return {"rss": most, "anon": most, "file": 0}
+
+
+def peak() -> int:
+    """The most resident bytes so far; without /proc those that the parent of this process held may count, too."""
+    import resource
+
+    most = sizes("/proc/self/status").get("VmHWM")
+    return most if most is not None else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def huge_bytes() -> int:
+    """Bytes of this process's own memory in pages of 2 MiB; 0 if unknown."""
+    return sizes("/proc/self/smaps_rollup").get("AnonHugePages", 0)
+
+
+def disk_read() -> int:
+    """Bytes that this process has read from the disk so far; 0 if unknown."""
+    match = re.search(r"^read_bytes: (\d+)$", text("/proc/self/io") or "", re.MULTILINE)
+    return int(match[1]) if match else 0
+
+
+def signal_waits(pid: int, number: int, root: str = "/") -> bool:
+    """Whether a signal has been sent to a process that has not run since; False if unknown."""
+    masks = re.findall(r"^(?:Sig|Shd)Pnd:\s+([0-9a-f]+)$", text(f"/proc/{pid}/status", root) or "", re.MULTILINE)
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
+
+
+def libraries(pattern: str) -> list[str]:
+    """Paths of the mapped files that match a regular expression; none if unknown."""
+    lines = (text("/proc/self/maps") or "").splitlines()
+    return sorted({line.split()[-1] for line in lines if re.search(pattern, line)})
+
+
+def lies_in_memory(path: str, root: str = "/") -> bool:
+    """Whether a file's file system is itself in memory (tmpfs, ramfs); False if unknown."""
+    try:
+        device = os.stat(path).st_dev
+    except OSError:
+        return False
+    name = re.escape(f"{os.major(device)}:{os.minor(device)}")
+    mounts = text("/proc/self/mountinfo", root) or ""
+    return bool(re.search(rf"^\d+ \d+ {name} .* - (tmpfs|ramfs|devtmpfs) ", mounts, re.MULTILINE))
+
+
+def release(map: mmap.mmap) -> None:
+    """Release the pages of a file's map from this process's memory; they stay in the system's cache."""
+    with suppress(AttributeError, OSError):
+        map.madvise(mmap.MADV_DONTNEED)
+
+
+def drop_cached(fd: int) -> None:
+    """Drop a file that is on disk from the system's cache, so that its next reader reads it in order."""
+    with suppress(AttributeError, OSError):
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)

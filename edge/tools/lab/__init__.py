@@ -1,1 +1,0 @@
-"""Measurements of quality for whoever studies models and caches."""

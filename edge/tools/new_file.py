@@ -1,0 +1,424 @@
+"""The file that a conversion makes: the type of each tensor, its bytes, and the checksums to verify them.
+
+:mod:`edge.tools.convert` writes it; :mod:`edge.tools.planes` has another kind, for dense models.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+from edge.config import ModelConfig
+from edge.errors import EdgeError, InvalidFile, UsageError
+from edge.files import sha256_of
+from edge.formats import gguf, names
+from edge.formats.checkpoint import SEPARATE_EXPERTS, Checkpoint, Reading, Tensor
+from edge.formats.gguf_keys import architecture, metadata, rope_tensor
+from edge.formats.gguf_part import Unfinished
+from edge.formats.gguf_writer import Buffer, Entry
+from edge.formats.matrices import packed
+from edge.layers import Delta
+from edge.registry.encodings import (
+    ENCODINGS,
+    FIVES,
+    FLOAT_TYPES,
+    GROUP_TYPES,
+    GROUPED_TYPES,
+    PANELS,
+    TABLE_TYPES,
+    TERNARY_TYPES,
+    TO_GROUPS,
+)
+from edge.registry.families import FAMILIES
+
+#: TQ2_0 holds the same groups of 128 weights as I2_S, with the four codes of a byte in the opposite order
+_REVERSED = bytes(b >> 6 | (b >> 2 & 0x0C) | (b << 2 & 0x30) | (b << 6 & 0xC0) for b in range(256))
+
+_ROWS = 256  # embedding rows per piece
+
+
+@dataclass
+class Written:
+    """The checksum of one tensor, computed while writing and compared with what is read back."""
+
+    crc: int = 0
+    scales: Sequence[float] = ()
+    squares: Sequence[float] = ()  # planes: sums of the squares of errors and weights
+
+    @staticmethod
+    def parse(said: Any) -> Written | None:
+        """Out of the record of an interrupted conversion; None if it is not one."""
+        if not isinstance(said, dict) or set(said) != {"crc", "scales", "squares"}:
+            return None
+        crc, numbers = said["crc"], (said["scales"], said["squares"])
+        if not isinstance(crc, int) or not all(isinstance(each, list) for each in numbers):
+            return None
+        if not all(isinstance(number, float) for each in numbers for number in each):
+            return None
+        return Written(crc, *numbers)
+
+
+def _conventions(c: ModelConfig) -> tuple[Any, ...]:
+    """What must be read back unchanged, besides the tensors: all but what a file rounds to float32, and the rotation,
+    whose style it may change.
+    """
+    layers = [asdict(layer) for layer in c.layers]
+    for layer in layers:
+        for name in ("rotation", "query_scale"):
+            layer["mixer"].pop(name, None)
+    return c.n_vocab, c.activation_quant, c.tied, c.rotated, layers
+
+
+#: tensors of a gated delta layer with rows for each value head
+_OF_VALUE_HEADS = ("attn_qkv", "attn_gate", "ssm_conv1d", "ssm_alpha", "ssm_beta", "ssm_a", "ssm_dt")
+
+
+def _tiled(config: ModelConfig) -> ModelConfig:
+    """The same model with the value heads of gated delta layers in the order of GGUF (:class:`edge.layers.Delta`)."""
+    layers = tuple(
+        replace(layer, mixer=replace(layer.mixer, tiled=True)) if isinstance(layer.mixer, Delta) else layer
+        for layer in config.layers
+    )
+    return replace(config, layers=layers)
+
+
+def _place(name: str) -> tuple[int, str]:
+    """The layer of a tensor and what it is there, (3, "attn_q"); (-1, "") of one that belongs to no layer."""
+    parts = name.split(".")
+    return (int(parts[1]), parts[2]) if parts[0] == "blk" else (-1, "")
+
+
+def _heads(mixer: Any) -> list[int] | None:
+    """The old value head of each new one, of a gated delta mixer whose heads are not tiled; None if nothing moves."""
+    each = mixer.n_v_head // mixer.n_k_head
+    if mixer.tiled or 1 in (each, mixer.n_k_head):
+        return None
+    return [key * each + i for i in range(each) for key in range(mixer.n_k_head)]
+
+
+class NewFile:
+    """The new file: the type of each tensor, and the checksums to verify it.
+
+    Raises UsageError if the model cannot be stored in this form.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, type: str, embedding: str) -> None:
+        self.checkpoint = checkpoint
+        self.config = _tiled(checkpoint.config)
+        self.type = type
+        self.embedding = embedding
+        self.arch = architecture(self.config)
+        # some architectures keep Q and K rows ordered for interleaved rotary pairs, others for half-split pairs
+        style = FAMILIES[self.arch].rope_style
+        rotation = self.config.attention[0].rotation
+        self.permute = style if style != rotation.style else None
+        if self.permute and any(mixer.qkv_bias for mixer in self.config.attention):
+            raise UsageError(f"{checkpoint.path}: has biases of queries and keys, which cannot be reordered for GGUF; "
+                             "use the original model")
+        #: whether matrices have a scale per 128 weights of a row, and the type that stores these
+        self.grouped = self.config.activation_quant == "int8-128"
+        self.groups = {"I2_S": PANELS, FIVES: FIVES}.get(type, "PQ2_0")
+        if type == FIVES and not self.grouped:
+            raise UsageError(f"{checkpoint.path}: its matrices have no scale for each 128 weights, as {FIVES} needs; "
+                             "use I2_S")
+        if self.permute and rotation.dim != self.config.head_dim:
+            raise UsageError(f"{checkpoint.path}: rotates only {rotation.dim} of {self.config.head_dim} "
+                             "dimensions, whose rows cannot be reordered for GGUF")
+        self.written: dict[str, Written] = {}
+        self.part: Unfinished | None = None  # as far as it is written
+        self.notes: list[str] = []
+
+    def metadata(self, extra: Mapping[str, Any] | None) -> dict[str, Any]:
+        """All keys of the file.  Numbers may change while the tensors are written, not the size of a value."""
+        return metadata(self.checkpoint, self.groups if self.grouped else self.type, extra)
+
+    def entries(self) -> list[Entry]:
+        """One entry per tensor; the bytes are computed when the writer reads them."""
+        tensors = self.checkpoint.tensors
+        entries = [
+            self._entry(part.role, tensors[part.name]) for part in names.parts(self.config) if part.name in tensors
+        ]
+        made = rope_tensor(self.config)
+        if made is not None and made[0] not in tensors:
+            name, data = made[0], array("f", made[1]).tobytes()
+            self.written[name] = Written(zlib.crc32(data))
+            entries.append(Entry(name, "F32", (len(made[1]),), lambda: (data,)))
+        return entries
+
+    def work(self, entry: Entry) -> int:
+        """What a tensor counts in the progress: its bytes."""
+        return entry.nbytes
+
+    def _entry(self, role: str, tensor: Tensor) -> Entry:
+        self.written[tensor.name] = Written()
+        if role in ("matrix", "experts"):
+            if not self._is_ternary(tensor):
+                self.notes.append(f"{tensor.name} is not ternary; copied as {tensor.type}")
+                return Entry(tensor.name, tensor.type, tensor.shape, partial(self._dense, tensor))
+            if self.grouped:
+                if tensor.shape[-1] % 128:
+                    raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[-1]}, "
+                                     f"not a multiple of 128 as {self.groups} needs; use the original model")
+                stored = "PQ2_0" if len(tensor.shape) == 3 and tensor.shape[1] % 64 else self.groups
+                return Entry(tensor.name, stored, tensor.shape, partial(self._groups, tensor, stored))
+            if self.type == "I2_S" and math.prod(tensor.shape) % 128:
+                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has {math.prod(tensor.shape)} weights, "
+                                 "not a multiple of 128 as I2_S needs; use the original model")
+            if self.type == "TQ2_0" and tensor.shape[-1] % ENCODINGS["TQ2_0"].span:
+                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[-1]}, not a "
+                                 "multiple of 256 as TQ2_0 needs; use I2_S")
+            return Entry(tensor.name, self.type, tensor.shape, partial(self._ternary, tensor))
+        stored = "F32"
+        if role == "table":
+            if tensor.type in (*GROUP_TYPES, *TO_GROUPS):  # ternary too: any other type is larger and no better
+                # of a table that is not the head only a row is read at a time
+                stored = self.groups if tensor.name == self.checkpoint.head else "PQ2_0"
+                return Entry(tensor.name, stored, tensor.shape, partial(self._groups, tensor, stored))
+            stored = tensor.type if self.embedding == "keep" else self.embedding
+            if stored == "Q8_0" and tensor.shape[1] % 32:
+                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[1]}, not a "
+                                 "multiple of 32 as Q8_0 needs; use F16")
+        return Entry(tensor.name, stored, tensor.shape, partial(self._table, tensor, stored))
+
+    def _is_ternary(self, tensor: Tensor) -> bool:
+        """Whether a projection becomes ternary: stored so, rounded on demand, or floats that are scale x {-1, 0, 1}."""
+        if tensor.type in (*TERNARY_TYPES, SEPARATE_EXPERTS) or tensor.floats == "latent":
+            return True
+        if tensor.type not in FLOAT_TYPES or tensor.floats == "dense":
+            return False
+        try:
+            self._pack(tensor)
+        except InvalidFile:
+            if tensor.floats != "either":
+                raise
+            return False
+        return True
+
+    def _pack(self, tensor: Tensor) -> Any:
+        """The TernaryMatrix of a stored projection."""
+        try:
+            return packed(tensor)
+        except ValueError as error:
+            raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {error}") from None
+
+    # ---- producers: what the writer calls ----
+
+    def _ternary(self, tensor: Tensor) -> Iterator[Buffer]:
+        from pyx.weights.ternary import TernaryMatrix
+
+        rows, k = tensor.flat
+        matrix = self._pack(tensor)
+        scales = _simplest(matrix.scales)
+        weights = memoryview(matrix.unpack()).cast("B")
+        if self.moves(tensor.name):
+            weights = memoryview(b"".join(self._moved(tensor.name, weights, rows)))
+            if len(scales) > 1:
+                scales = [scale for part in self._moved(tensor.name, scales, rows) for scale in part]
+            matrix = TernaryMatrix.pack("I8", weights, rows, k, scale=scales[0])
+        written = self.written[tensor.name]
+        written.crc, written.scales = zlib.crc32(weights), scales
+        if self.type == "I2_S":
+            if len(scales) != 1:
+                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has {len(scales)} scales and I2_S "
+                                 "holds one; convert to TQ2_0")
+            yield matrix.encode()
+            return
+        if len(scales) > 1:
+            matrix = TernaryMatrix.pack("I8", weights, rows, k)
+        yield self._tq2(tensor, matrix.encode()[:-32], scales)
+
+    def _groups(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
+        """PQ2_0: for each 128 weights a float16 scale and 32 bytes of codes; or panels of these, or of 26 bytes."""
+        from pyx.weights.ternary import TernaryMatrix
+
+        try:
+            matrix = packed(tensor, groups=True)
+        except ValueError as error:
+            raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {error}") from None
+        if self.moves(tensor.name):
+            groups, unit = matrix.encode_groups(), ENCODINGS["PQ2_0"].nbytes
+            data = b"".join(self._moved(tensor.name, groups, matrix.n_row, unit=unit))
+            matrix = TernaryMatrix.pack("PQ2_0", data, matrix.n_row, matrix.k)
+        encode = {PANELS: matrix.encode_panels, FIVES: matrix.encode_fives}.get(stored, matrix.encode_groups)
+        try:
+            data = encode()
+        except ValueError as error:  # two bits can hold more than five in a byte
+            raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} cannot become {stored}: {error}; use "
+                             "I2_S") from None
+        self.written[tensor.name].crc = zlib.crc32(data)
+        yield data
+
+    def _tq2(self, tensor: Tensor, codes: bytes, scales: Sequence[float]) -> bytes:
+        """TQ2_0: per 256 weights 64 bytes of codes (low bits first) and a float16 scale."""
+        n_block = len(codes) // 64
+        if n_block % len(scales):
+            raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has a scale for fewer than 256 weights, "
+                             "which neither I2_S nor TQ2_0 can hold")
+        try:
+            halves = [struct.pack("<e", scale) for scale in scales]
+        except OverflowError:
+            halves = [b"\0\0"]
+        if b"\0\0" in halves:
+            raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has a scale beyond float16, as TQ2_0 "
+                             "stores it; use I2_S")
+        each = n_block // len(scales)
+        codes = codes.translate(_REVERSED)
+        return b"".join(codes[i * 64 : i * 64 + 64] + halves[i // each] for i in range(n_block))
+
+    def _dense(self, tensor: Tensor) -> Iterator[Buffer]:
+        """A float projection unchanged, but in the order of the file."""
+        if tensor.scale != 1.0:
+            raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} is dense and has a scale, which "
+                             "cannot be written")
+        data: Buffer = tensor.data
+        if self.moves(tensor.name):
+            data = b"".join(self._moved(tensor.name, tensor.data, tensor.shape[0]))
+        self.written[tensor.name].crc = zlib.crc32(data)
+        yield data
+
+    def _table(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
+        """Embedding, head, norms and small matrices: as stored, or decoded and encoded again row by row."""
+        from pyx.weights.stored_rows import StoredRows
+
+        written, data = self.written[tensor.name], tensor.data
+        if self.moves(tensor.name):
+            data = memoryview(b"".join(self._moved(tensor.name, data, tensor.shape[0])))
+        if tensor.type == stored:
+            written.crc = zlib.crc32(data)
+            yield data
+            return
+        rows, k = tensor.shape if len(tensor.shape) == 2 else (1, tensor.shape[0])
+        old = StoredRows(tensor.type, data, rows, k)
+        encode = _ENCODERS[stored]
+        for start in range(0, rows, _ROWS):
+            try:
+                piece = b"".join(encode(old.row(i)) for i in range(start, min(start + _ROWS, rows)))
+            except (OverflowError, ValueError):
+                raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name} holds values that {stored} cannot; "
+                                  "use F32") from None
+            written.crc = zlib.crc32(piece, written.crc)
+            yield piece
+
+    # ---- the order of rows and columns ----
+
+    def moves(self, name: str) -> bool:
+        """Whether a tensor has rows or columns in another order in the file."""
+        return self.order(name) is not None or self.columns(name) is not None
+
+    def _moved(self, name: str, values: Any, n_row: int, unit: int = 1) -> Iterator[Any]:
+        """The parts of a sequence with something for each row, or for equal parts of it, in the order of the file;
+        ``unit`` items are never parted.
+        """
+        width, columns = len(values) // n_row, self.columns(name)
+        rows: Sequence[int] = self.order(name) or range(n_row)
+        if columns is None or width == 1:  # one scale for a whole row
+            yield from (values[row * width : (row + 1) * width] for row in rows)
+            return
+        part = width // len(columns)
+        if part * len(columns) != width or part % unit:
+            raise UsageError(f"{self.checkpoint.path}: tensor {name} has scales for more weights than a value head has "
+                             "columns, which cannot be reordered for GGUF; use the original model")
+        yield from (values[start : start + part] for row in rows
+                    for start in (row * width + column * part for column in columns))
+
+    def columns(self, name: str) -> list[int] | None:
+        """Which value head's columns, of those that ``ssm_out`` has, each head has in the file; None: no change."""
+        layer, kind = _place(name)
+        return _heads(self.checkpoint.config.layers[layer].mixer) if kind == "ssm_out" else None
+
+    def order(self, name: str) -> list[int] | None:
+        """The old row of each new row if rows of queries and keys, or those of value heads, are reordered; None if not.
+
+        Half-split row (half h, index d) of a head becomes row 2d + h for interleaved pairs (as in llama.cpp's
+        conversion).
+        """
+        layer, kind = _place(name)
+        if kind in _OF_VALUE_HEADS:
+            mixer: Any = self.checkpoint.config.layers[layer].mixer
+            heads = _heads(mixer)
+            if heads is None:
+                return None
+            others = mixer.channels - mixer.inner if kind in ("attn_qkv", "ssm_conv1d") else 0  # queries and keys
+            each = mixer.head_dim_v if kind in ("attn_qkv", "ssm_conv1d", "attn_gate") else 1
+            return [*range(others), *(others + head * each + row for head in heads for row in range(each))]
+        if self.permute is None or kind not in ("attn_q", "attn_k"):
+            return None
+        head_dim = self.config.head_dim
+        n_head = self.config.n_head if kind == "attn_q" else self.config.n_kv_head
+        half = head_dim // 2
+        if self.permute == "interleaved":
+            inside = [h * half + d for d in range(half) for h in range(2)]
+        else:
+            inside = [2 * d + h for h in range(2) for d in range(half)]
+        return [head * head_dim + row for head in range(n_head) for row in inside]
+
+    # ---- verification ----
+
+    def verify(self, path: str) -> str:
+        """Read the file back and compare every tensor.  Returns the SHA-256 of the file.
+
+        Raises EdgeError if something differs.
+        """
+        from pyx.weights.ternary import TernaryMatrix
+
+        digest = sha256_of(path)  # first: what is read in order comes into the cache in large pages
+        back = gguf.read(path, Reading())
+        failed = f"{self.checkpoint.path}: verification of the conversion failed: "
+        if _conventions(back.config) != _conventions(self.config):
+            raise EdgeError(f"{failed}the dimensions differ after reading it back")
+        for name, written in self.written.items():
+            if name not in back.tensors:  # longrope: read into the configuration
+                continue
+            tensor = back.tensors[name]
+            if tensor.type in TERNARY_TYPES and tensor.type not in GROUPED_TYPES:
+                rows, k = tensor.flat
+                matrix = TernaryMatrix.pack(tensor.type, tensor.data, rows, k)
+                crc = zlib.crc32(matrix.unpack())
+                # float16 rounds to 11 bits; I2_S keeps the float32
+                tolerance = 0.0 if tensor.type == "I2_S" else 2.0**-11
+                found, meant = _simplest(matrix.scales), written.scales
+                n = max(len(found), len(meant))
+                pairs = ((found[i * len(found) // n], meant[i * len(meant) // n]) for i in range(n))
+                same = all(abs(a - b) <= tolerance * b for a, b in pairs)
+            else:
+                crc, same = zlib.crc32(tensor.data), tensor.type in (*TABLE_TYPES, *GROUPED_TYPES)
+            if crc != written.crc or not same:
+                raise EdgeError(f"{failed}tensor {name} differs after reading it back; is the disk damaged?")
+        return digest
+
+
+def _simplest(scales: Sequence[float]) -> Sequence[float]:
+    """A single scale if all are equal, else all."""
+    return scales[:1] if len(set(scales)) == 1 else scales
+
+
+# ---- float encoders: one row array("f") -> bytes ---------------------------------------------------------------------
+
+
+def to_f16(row: array[float]) -> bytes:
+    """Float16 [k], little endian.  Raises OverflowError for a value beyond float16."""
+    return struct.pack(f"<{len(row)}e", *row)
+
+
+def to_q8_0(row: array[float]) -> bytes:
+    """Blocks of 32 values: float16 d = max|x| / 127, then 32 int8 round(x / d), halves away from zero as in ggml."""
+    out = bytearray()
+    for start in range(0, len(row), 32):
+        block = row[start : start + 32]
+        d = max(map(abs, block)) / 127
+        out += struct.pack("<e", d)
+        out += struct.pack("<32b", *[int(x / d + math.copysign(0.5, x)) for x in block]) if d else bytes(32)
+    return bytes(out)
+
+
+_ENCODERS: dict[str, Callable[[array[float]], bytes]] = {
+    "F32": lambda row: row.tobytes(),
+    "F16": to_f16,
+    "Q8_0": to_q8_0,
+}

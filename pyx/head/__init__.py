@@ -1,0 +1,1 @@
+"""The output head: its types, exact largest logits from few bits."""

@@ -1,0 +1,224 @@
+"""--memory: no command's process ever takes more, by the kernel's own count, and the least limit that a refusal names
+works.
+
+Each command is first refused, then runs with that least limit, answers until its context is full and more, and reports
+VmHWM, the most that was resident.  A limit leaves no slack on purpose: the margin is in the plan itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import make_model
+from tests.http_service import serving
+from tests.services import ROOT, environment, free_port, on_a_terminal
+from tests.terminal import CTRL_D, EDITOR, Terminal
+
+#: the program, which at its end writes what the kernel says of it to $PEAK
+WATCHED = [sys.executable, "-c", """
+import atexit, os, sys
+def end():
+    with open("/proc/self/status") as status, open(os.environ["PEAK"], "w") as out:
+        out.write(status.read())
+atexit.register(end)
+from edge.cli.main import main
+sys.argv[0] = "bitnet-edge"
+sys.exit(main())
+"""]
+TEXT = "Tell me a story, für schön, Tiếng Việt, 한국어"  # not all ASCII: the tables of all characters come in
+LONG = ("--ignore-eos", "-n", "700")  # more than the context holds
+SCHEMA = '{"type": "object", "properties": {"a": {"type": "string"}, "n": {"type": "integer"}}, "required": ["a", "n"]}'
+TURNS = f"{TEXT}\n/regen\n{TEXT} again\n/undo\nhello\n/stats\n"
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("small") / "tiny.gguf"
+    make_model.make(path, "tiny-llama", "PQ2_0_R64", "Q8_0")
+    return path
+
+
+@pytest.fixture(scope="session")
+def moved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose weights are copied into 2 MiB pages while it answers: 36 MB of them."""
+    path = tmp_path_factory.mktemp("moved") / "moved.gguf"
+    make_model.SHAPES["moved"] = replace(
+        make_model.SHAPES["tiny-llama"], n_layer=8, hidden=1024, ffn=4096, n_head=8, n_kv_head=8)
+    try:
+        make_model.make(path, "moved", "PQ2_0", "Q8_0")
+    finally:
+        del make_model.SHAPES["moved"]
+    return path
+
+
+def least_named(text: str) -> int:
+    """The megabytes of the least limit that works, as a refusal names them."""
+    found = re.search(r"it works from --memory (\d+)M on", text)
+    assert found, text
+    return int(found[1])
+
+
+def kept(status: str, limit: int) -> None:
+    """What /proc/PID/status says keeps to the limit, given in megabytes."""
+    peak = {name: int(kib) * 1024 / 1e6 for name, kib in re.findall(r"(VmHWM|RssAnon|RssFile):\s+(\d+) kB", status)}
+    assert 10 < peak["VmHWM"] <= limit, (peak, limit)
+
+
+def run(tmp_path: Path, args: Sequence[str | Path], limit: int, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a command within a limit in megabytes."""
+    env = environment(PEAK=str(tmp_path / "peak"), BITNET_EDGE_STATE=str(tmp_path))
+    line = [*WATCHED, *map(str, args), "--memory", f"{limit}M"]
+    return subprocess.run(line, cwd=ROOT, env=env, input=text, capture_output=True, text=True)
+
+
+def least(tmp_path: Path, *args: str | Path) -> int:
+    """The least limit of a command in megabytes, as its refusal names it."""
+    refused = run(tmp_path, args, 15)
+    assert refused.returncode == 5, refused.stderr
+    return least_named(refused.stderr)
+
+
+def within(tmp_path: Path, *args: str | Path, text: str = "", times: int = 1) -> str:
+    """Run a command with its least limit, so many times; what it printed last."""
+    limit = least(tmp_path, *args)
+    for _ in range(times):
+        done = run(tmp_path, args, limit, text)
+        cut = "incomplete and does not have its form" in done.stderr  # of random weights it may be
+        assert done.returncode == int(cut), done.stderr
+        kept((tmp_path / "peak").read_text(), limit)
+    return done.stdout + done.stderr
+
+
+RUN: dict[str, Sequence[str]] = {
+    "plain": LONG,
+    "json": (*LONG, "--json"),
+    "jsonl": (*LONG, "--jsonl"),
+    "no drafts": (*LONG, "--draft", "off"),
+    "drafts": (*LONG, "--draft", "7"),
+    "schema": ("--schema", SCHEMA, "-n", "300"),
+    "regex": ("--regex", "[a-z ]{300}", "-n", "300"),
+    "float cache": (*LONG, "--kv", "f16", "--window", "200"),
+}
+
+
+@pytest.mark.parametrize("options", RUN.values(), ids=list(RUN))
+def test_run(small: Path, tmp_path: Path, options: Sequence[str]) -> None:
+    within(tmp_path, "run", "-m", small, *options, TEXT)
+
+
+@pytest.mark.parametrize(("model", "n"), [("small", "700"), ("moved", "60")])
+def test_run_with_a_session(request: pytest.FixtureRequest, tmp_path: Path, model: str, n: str) -> None:
+    """Made, and then continued.  To know the model again its file is read in many places, but not through the map."""
+    within(tmp_path, "run", "-m", request.getfixturevalue(model), "--ignore-eos", "-n", n,
+           "--session", tmp_path / "talk.bes", TEXT, times=2)
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [("small", LONG), ("small", (*LONG, "--session", "talk.bes")), ("small", ("-n", "100", "--schema", SCHEMA)),
+     ("small", (*LONG, "--draft", "7")), ("moved", ("--ignore-eos", "-n", "60", "--session", "talk.bes"))],
+)
+def test_chat_in_a_pipe(request: pytest.FixtureRequest, tmp_path: Path, model: str, options: Sequence[str]) -> None:
+    options = [str(tmp_path / each) if each.endswith(".bes") else each for each in options]
+    said = within(tmp_path, "chat", "-m", request.getfixturevalue(model), *options, text=TURNS, times=2)
+    header, planned, held = (
+        int(re.search(pattern, said)[1])  # type: ignore[index]
+        for pattern in (r"(\d+) MB of memory planned", r"of (\d+) MB planned", r"rss (\d+) MB")
+    )
+    assert header == planned >= held  # the header and /stats mean the same
+
+
+def test_chat_for_programs(small: Path, tmp_path: Path) -> None:
+    requests = [
+        {"op": "chat", "id": str(i), "messages": [{"role": "user", "content": TEXT}], "max_tokens": 300,
+         **({"schema": json.loads(SCHEMA)} if i == 2 else {"ignore_eos": True})}
+        for i in range(3)
+    ]
+    within(tmp_path, "chat", "-m", small, "--jsonl", text="".join(json.dumps(each) + "\n" for each in requests))
+
+
+@pytest.mark.parametrize("session", [False, True])
+def test_chat_on_a_terminal(small: Path, tmp_path: Path, session: bool) -> None:
+    """With a full history, long lines, search and completion."""
+    folder = tmp_path / "bitnet-edge"
+    folder.mkdir()
+    entries = "".join(f"\n# 2026-01-01 00:00:00\n+a line typed before, für {i}\n" for i in range(20000))
+    (folder / "history").write_text(entries[: 1 << 20])
+    env = on_a_terminal(tmp_path, PEAK=str(tmp_path / "peak"))
+    args = ["chat", "-m", str(small), *LONG, *(("--session", str(tmp_path / "talk.bes")) if session else ())]
+    with Terminal([*WATCHED, *args, "--memory", "15M"], env) as t:
+        limit = least_named(t.expect("M on: "))
+    with Terminal([*WATCHED, *args, "--memory", f"{limit}M"], env, columns=60) as t:
+        for line in (TEXT, "word " * 200, "/regen", "/st\tats", "/help", "/undo", "\x12typed\x07\x15/context"):
+            t.expect(EDITOR)
+            t.line(line)
+        t.expect(EDITOR)
+        t.type(CTRL_D)
+        assert t.wait() == 0
+    kept((tmp_path / "peak").read_text(), limit)
+
+
+def test_batch(small: Path, tmp_path: Path) -> None:
+    body = {"messages": [{"role": "user", "content": TEXT}], "max_tokens": 200}
+    forms = [{}, {"response_format": {"type": "json_schema", "json_schema": {
+        "name": "a", "schema": json.loads(SCHEMA)}}}]
+    (tmp_path / "in").write_text("".join(
+        json.dumps({"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions", "body": body | forms[i % 2]})
+        + "\n" for i in range(6)))
+    within(tmp_path, "batch", tmp_path / "in", tmp_path / "out", "-m", small)
+
+
+def test_embed(small: Path, tmp_path: Path) -> None:
+    within(tmp_path, "embed", "-m", small, (TEXT + " ") * 4)
+
+
+def test_bench(moved: Path, tmp_path: Path) -> None:
+    within(tmp_path, "bench", "-m", moved, "--depths", "100", "-n", "16", "-r", "1", "--parallel", "1,2")
+
+
+SERVED: dict[str, Sequence[str]] = {
+    "plain": (),
+    "state": ("--state", "STATE"),
+    "several": ("--parallel", "3", "--state", "STATE"),
+    "voice": ("--wyoming", "tcp://127.0.0.1:PORT"),
+}
+
+
+@pytest.mark.parametrize("options", SERVED.values(), ids=list(SERVED))
+def test_serve(small: Path, tmp_path: Path, options: Sequence[str]) -> None:
+    """Several at once, forms, and what is known of the model; then voice."""
+    port = free_port()
+    args = ["-m", str(small), *(each.replace("STATE", str(tmp_path / "state")).replace("PORT", str(port))
+                                for each in options)]
+    limit = least(tmp_path, "serve", "--port", "0", *args)
+    with serving(*args, "--memory", f"{limit}M") as server:
+        form = {"type": "json_schema", "json_schema": {"name": "a", "schema": json.loads(SCHEMA)}}
+        asked = [{"response_format": form}, {}] * 6
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(lambda i: server.chat(f"{TEXT} {i}", max_tokens=200, **asked[i]), range(len(asked))))
+        for path in ("/", "/api/tags", "/api/ps", "/v1/models"):
+            assert server.ask("GET", path)[0] == 200
+        if "--wyoming" in options:
+            with socket.create_connection(("127.0.0.1", port)) as voice, voice.makefile("rwb") as lines:
+                lines.write(b'{"type": "describe"}\n')
+                lines.flush()
+                assert b"info" in lines.readline()
+        kept(Path(f"/proc/{server.process.pid}/status").read_text(), limit)
+
+
+def test_serve_embeddings(small: Path, tmp_path: Path) -> None:
+    args = ("-m", str(small), "--embeddings")
+    limit = least(tmp_path, "serve", "--port", "0", *args)
+    with serving(*args, "--memory", f"{limit}M") as server:
+        assert server.ask("POST", "/v1/embeddings", {"input": [TEXT * 4] * 40})[0] == 200
+        kept(Path(f"/proc/{server.process.pid}/status").read_text(), limit)

@@ -1,0 +1,105 @@
+"""Stored types: the compiled tables are those of edge/registry/encodings.py, and what is unpacked has the bits that the
+gguf package gives."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edge.registry.encodings import BINARY_TYPES, ENCODINGS, FLOAT_TYPES, GROUP_TYPES, PANEL_GROUPS, Encoding
+from pyx.head import output_head
+from pyx.weights import stored_rows, ternary
+from pyx.weights.stored_rows import StoredRows
+from pyx.weights.ternary import TernaryMatrix
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_compiled_tables_are_the_same() -> None:
+    rows = {name: ENCODINGS[name] for name in (*FLOAT_TYPES, *BINARY_TYPES, *GROUP_TYPES)}
+    assert stored_rows.TYPES == {name: (e.span, e.nbytes, e.levels, e.rows) for name, e in rows.items()}
+    # those with panels and groups are read as they are; I2_S and HF_U8 have no blocks
+    blocks = [e for e in ENCODINGS.values() if e.layout == "codes" and e.scales != "tensor"]
+    assert ternary.BLOCKS == {e.name: (e.span, e.nbytes, e.before_row, e.rows) for e in blocks}
+    assert ternary.PANEL_GROUPS == PANEL_GROUPS
+    assert ternary.FLOATS == FLOAT_TYPES
+    assert set(output_head.TERNARY_ROWS) == set(GROUP_TYPES)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=lambda each: each.name)
+def test_rows_are_consistent(encoding: Encoding) -> None:
+    e = encoding
+    assert e.id is None or not e.ids or e.id not in e.ids
+    assert (e.levels > 0) == (e.layout != "floats") and e.levels in (0, 2, 3, 4)
+    assert e.scales in ("tensor", "row", "block") and (e.scales == "row") == (e.before_row > 0)
+    assert e.scale_at == 0 or e.scale_at == e.nbytes - 2
+    n_row, k = 2 * e.rows, 2 * e.span
+    blocks = n_row * 2 * e.nbytes
+    assert e.size((k, n_row)) == blocks + n_row * e.before_row + e.tail
+    if e.span > 1:
+        with pytest.raises(ValueError, match="whole bytes" if e.scales == "tensor" else "multiple of the block"):
+            e.size((k + 1, 1))
+    assert e.size((k, n_row + 1)) >= e.size((k, n_row)) + k // e.span * e.nbytes  # the last panel is filled up
+
+
+def test_numbers_and_sizes_are_those_of_the_gguf_package() -> None:
+    gguf = pytest.importorskip("gguf", reason="needs the gguf package (dev dependency)")
+    for kind, (span, nbytes) in gguf.GGML_QUANT_SIZES.items():
+        if kind.name in ENCODINGS:
+            e = ENCODINGS[kind.name]
+            assert (e.span, e.nbytes) == (span, nbytes) and int(kind) in (e.id, *e.ids), kind
+
+
+@pytest.mark.parametrize("name", FLOAT_TYPES)
+def test_floats_against_gguf(name: str) -> None:
+    """Random bytes, so every code, sub-scale, denormal and infinity occurs; equal bits, NaN where gguf has NaN."""
+    gguf = pytest.importorskip("gguf", reason="needs the gguf package (dev dependency)")
+    k, n_row = 1024, 64
+    size = ENCODINGS[name].size((k, 1))
+    rows = np.random.default_rng(ENCODINGS[name].number).integers(0, 256, (n_row, size), dtype=np.uint8)
+    if name in ("F32", "F16"):
+        want = rows.view(np.float32 if name == "F32" else np.float16).astype(np.float32)
+    else:
+        with np.errstate(all="ignore"):
+            want = gguf.quants.dequantize(rows, gguf.GGMLQuantizationType[name]).astype(np.float32)
+    stored = StoredRows(name, rows, n_row, k)
+    got = np.array([stored.row(i) for i in range(n_row)], np.float32)
+    nan = np.isnan(want)
+    assert 0 < (~nan).mean() <= 1 and (np.isnan(got) == nan).all()
+    assert (got.view(np.uint32)[~nan] == want.view(np.uint32)[~nan]).all()
+    if ENCODINGS[name].span > 1:
+        with pytest.raises(ValueError, match="whole"):
+            StoredRows(name, rows, n_row, k + 1)
+
+
+@pytest.mark.parametrize("name", ["TQ1_0", "TQ2_0"])
+def test_ternary_blocks_against_gguf(name: str) -> None:
+    """Random blocks through gguf-py's quantiser; each block has its own scale, one is all zero."""
+    gguf = pytest.importorskip("gguf", reason="needs the gguf package (dev dependency)")
+    rng = np.random.default_rng(5)
+    weights = rng.integers(-1, 2, (6, 1024)).astype(np.int8)
+    weights[2, 256:512] = 0
+    scale = np.repeat(rng.uniform(0.01, 2.0, (6, 4)).astype(np.float16).astype(np.float32), 256, axis=1)
+    source = np.ascontiguousarray(gguf.quants.quantize(weights * scale, gguf.GGMLQuantizationType[name]).view(np.uint8))
+    matrix = TernaryMatrix.pack(name, source, 6, 1024)
+    assert (np.array(matrix.unpack()).reshape(6, 1024) == weights).all()
+    want = scale[:, ::256].copy()
+    want[2, 1] = 0.0
+    assert (np.array(matrix.scales, np.float32).reshape(6, 4) == want).all()
+
+
+def test_the_example_of_the_page_is_what_the_files_hold() -> None:
+    page = (ROOT / "docs" / "add_a_format.md").read_text()
+    for name in ("_ROWS", "_FLOATS", "_MATRIX", "_ANY"):
+        assert f"`{name}`" in page and re.search(rf"\b{name}\b", (ROOT / "edge/registry/encodings.py").read_text())
+    assert all((ROOT / path).exists() for path in re.findall(r"`((?:pyx|tests|edge|docs)/[\w./]+)`", page))
+    parts = page.partition("```diff\n")[2].partition("```")[0].split("--- ")[1:]
+    assert len(parts) == 4
+    for part in parts:
+        path, *lines = part.splitlines()
+        text = (ROOT / path).read_text()
+        for line in lines:
+            assert (line[1:] in text) == (line[0] == "+"), line

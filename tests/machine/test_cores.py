@@ -1,0 +1,288 @@
+"""Which cores the threads of a step run on, and how many threads: made-up machines, and the masks of real threads."""
+
+from __future__ import annotations
+
+import array
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import edge
+from edge.cli.group import cli
+from edge.errors import InvalidFile, UsageError
+from edge.formats import open_checkpoint
+from edge.machine import cores
+from edge.machine.board import Board
+from edge.model.weights import build
+from edge.tools import doctor
+from pyx.kv.cache import KVCache
+from pyx.step.transformer import Segment, Transformer
+from tests.at_once import at_once
+from tests.kernels.test_transformer import IDS, TINY, layout_of
+
+ROOT = Path(__file__).resolve().parents[2]
+MINE = tuple(sorted(os.sched_getaffinity(0)))
+
+
+def machine(root: Path, files: dict[str, str]) -> str:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return str(root)
+
+
+def speeds(name: str, values: Iterable[int | str]) -> dict[str, str]:
+    return {f"sys/devices/system/cpu/cpu{core}/{name}": f"{value}\n" for core, value in enumerate(values)}
+
+
+CAPACITY, CLOCK = "cpu_capacity", "cpufreq/cpuinfo_max_freq"
+RK3588 = speeds(CAPACITY, [530] * 4 + [1024] * 4) | speeds(CLOCK, [1_800_000] * 4 + [2_400_000] * 4)
+LAPTOP = {"sys/devices/cpu_core/cpus": "0-3,6\n", "sys/devices/cpu_atom/cpus": "4-5,7\n"}
+QUOTA = {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "300000 100000\n"}
+
+
+# ---- what the system says --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("files", "allowed", "fast", "source"), [
+    ({}, range(4), "0-3", None),
+    (RK3588, range(8), "4-7", CAPACITY),
+    (RK3588, (0, 1, 4, 6), "4,6", CAPACITY),  # of those that the mask leaves
+    (RK3588, range(4), "0-3", None),  # taskset on the slow ones: the user's wish
+    (RK3588, range(4, 8), "4-7", None),
+    (speeds(CAPACITY, [1024] * 4), range(4), "0-3", None),  # Raspberry Pi
+    (speeds(CAPACITY, [485] * 4 + [1024] * 2), range(6), "4-5", CAPACITY),  # RK3399
+    (speeds(CAPACITY, [250] * 4 + [780] * 3 + [1024]), range(8), "4-7", CAPACITY),  # a phone
+    (speeds(CLOCK, [1_400_000, 2_200_000, 2_200_000]), range(3), "1-2", CLOCK),
+    (speeds(CAPACITY, [1024] * 4) | speeds(CLOCK, [1_000_000] * 2 + [2_000_000] * 2), range(4), "2-3", CLOCK),
+    (speeds(CAPACITY, [1024, 500]), range(3), "0-2", None),  # of one core nothing is known
+    (speeds(CAPACITY, ["", "x", "-"]), range(3), "0-2", None),
+    (speeds(CAPACITY, [0, 0]), range(2), "0-1", None),
+    (LAPTOP, range(8), "0-3,6", "cpu_core/cpus"),
+    (LAPTOP, (4, 5, 7), "4-5,7", None),
+    ({"sys/devices/cpu_core/cpus": "0-3,x\n"}, range(4), "0-3", None),
+    ({"sys/devices/cpu_core/cpus": "3-0\n"}, range(2), "0-1", None),
+])
+def test_the_fast_cores(tmp_path, files, allowed, fast, source):
+    found = cores.find(machine(tmp_path, files), set(allowed))
+    assert cores.spell(found.fast) == fast and found.allowed == tuple(allowed)
+    assert (found.source or "").endswith(source or "") and (found.source is None) == (source is None)
+
+
+@pytest.mark.parametrize(("files", "expected"), [
+    ({}, None),
+    ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, None),
+    ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "200000 100000\n"}, 2.0),
+    ({"proc/self/cgroup": "0::/a.slice/b.service\n", "sys/fs/cgroup/a.slice/cpu.max": "50000 100000\n",
+      "sys/fs/cgroup/a.slice/b.service/cpu.max": "max 100000\n"}, 0.5),
+    ({"proc/self/cgroup": "0::/outside/the/container\n", "sys/fs/cgroup/cpu.max": "150000 100000"}, 1.5),
+    ({"proc/self/cgroup": "4:cpu,cpuacct:/docker/x\n0::/\n",
+      "sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_quota_us": "300000",
+      "sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_period_us": "100000"}, 3.0),
+    ({"proc/self/cgroup": "1:cpu:/\n", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
+      "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000"}, None),
+    ({"proc/self/cgroup": "garbage\n\n1:cpu\n", "sys/fs/cgroup/cpu.max": "x y z"}, None),
+])
+def test_the_quota_of_control_groups(tmp_path, files, expected):
+    assert cores.quota(machine(tmp_path, files)) == expected
+
+
+@pytest.mark.parametrize("text", ["0", "0-3", "0-3,6", "1,3,5-7"])
+def test_lists_of_cores(text):
+    assert cores.spell(tuple(sorted(cores.parse(text)))) == text
+
+
+# ---- what follows ----------------------------------------------------------------------------------------------------
+
+
+def choice(monkeypatch: pytest.MonkeyPatch, found: cores.Cores, threads: int | None) -> tuple[int, str | None]:
+    monkeypatch.setattr(cores, "find", lambda: found)
+    n, held = cores.choose(threads)
+    return n, None if held is None else cores.spell(held)
+
+
+@pytest.mark.parametrize(("more", "threads", "expected"), [
+    ({}, None, (4, "4-7")),
+    ({}, 1, (1, "4-7")),
+    ({}, 4, (4, "4-7")),
+    ({}, 5, (5, None)),  # more than fast cores: who asks for them wants the others, too
+    ({}, -1, (3, "4-7")),  # leaves a core to others
+    ({}, -9, (1, "4-7")),
+    (QUOTA, None, (3, "4-7")),
+    (QUOTA, -1, (2, "4-7")),
+])
+def test_threads_and_their_cores(tmp_path, monkeypatch, more, threads, expected):
+    for name in cores.OPENMP:
+        monkeypatch.delenv(name, raising=False)
+    found = cores.find(machine(tmp_path, RK3588 | more), set(range(8)))
+    assert choice(monkeypatch, found, threads) == expected
+
+
+@pytest.mark.parametrize("name", cores.OPENMP)
+def test_a_user_who_placed_the_threads_is_obeyed(tmp_path, monkeypatch, name):
+    monkeypatch.setenv(name, "false")
+    found = cores.find(machine(tmp_path, RK3588), set(range(8)))
+    assert found.openmp == name and choice(monkeypatch, found, None) == (4, None)
+
+
+def test_where_all_cores_are_the_same_nothing_is_held(tmp_path, monkeypatch):
+    found = cores.find(machine(tmp_path, speeds(CAPACITY, [1024] * 4)), set(range(4)))
+    assert choice(monkeypatch, found, None) == (4, None)
+    assert choice(monkeypatch, found, 2) == (2, None)
+
+
+def test_the_affinity_mask_bounds_the_default():
+    code = (f"import os; os.sched_setaffinity(0, {{{MINE[0]}}}); from edge.machine.cores import find;"
+            "print(find().threads)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=ROOT)
+    assert done.stdout == "1\n", done.stderr
+    assert 1 <= cores.find().threads <= len(MINE)
+
+
+@pytest.mark.parametrize("threads", [0, 257, -257, True, 1.0, "2"])
+def test_impossible_wishes_are_refused(threads):
+    with pytest.raises(UsageError, match="whole number"):
+        edge.load(threads=threads)
+
+
+def test_a_negative_number_leaves_cores_free():
+    with edge.load(threads=-1, ctx=64) as engine:
+        assert engine.n_threads == max(1, cores.find().threads - 1)
+        assert (engine.model.transformer.pace is not None) == (engine.n_threads > 1)  # it adapts, as by default
+    refused = CliRunner().invoke(cli, ["run", "--threads", "0", "hello"])
+    assert refused.exit_code == 2 and "0 threads cannot work" in refused.output
+    assert CliRunner().invoke(cli, ["run", "-t", "-1", "--greedy", "-n", "2", "hello"]).exit_code == 0
+
+
+# ---- real threads ----------------------------------------------------------------------------------------------------
+
+
+def small(**how: object) -> Transformer:
+    return build(open_checkpoint(TINY[0], i2s_layout=layout_of(TINY[0])), n_threads=3, **how)  # type: ignore[arg-type]
+
+
+def answer(model: Transformer, n: int = 5) -> bytes:
+    kv = KVCache(*model.kv_shape, 256)
+    logits = array.array("f", bytes(4 * model.n_vocab))
+    for _ in range(n):
+        model.step([Segment(kv, array.array("i", IDS[:4]), logits)])
+    return logits.tobytes()
+
+
+def running() -> set[str]:
+    """The threads of this process, once none ends any more: the list may leave others out while some do."""
+    seen: set[str] = set()
+    for _ in range(500):
+        last, seen = seen, set(os.listdir("/proc/self/task"))
+        if seen == last:
+            break
+        time.sleep(0.02)
+    return seen
+
+
+def masks(work: Callable[[], object]) -> tuple[list[set[int]], set[int]]:
+    """The masks of all threads that ``work`` starts, in a thread of its own, whose mask afterwards is the second."""
+    found: list[set[int]] = []
+    own: list[set[int]] = []
+
+    def run() -> None:
+        before = running()
+        work()
+        found.extend(os.sched_getaffinity(int(tid)) for tid in running() - before)
+        own.append(os.sched_getaffinity(0))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return found, own[0]
+
+
+@pytest.mark.parametrize("wanted", [MINE[:1], MINE[-1:], MINE])
+def test_workers_stay_on_the_cores_and_the_caller_does_not(wanted):
+    held, free = small(cores=wanted), small()
+    expected = answer(free)
+    workers, own = masks(lambda: answer(held))
+    assert workers == [set(wanted)] * 2 and own == set(MINE)
+    assert answer(held) == expected
+    workers, own = masks(lambda: answer(free))
+    assert workers == [set(MINE)] * 2 and own == set(MINE)
+
+
+def test_the_same_workers_go_where_each_model_wants_them():
+    """Models that one thread asks share the workers of that thread."""
+    one, other, free = small(cores=MINE[:1]), small(cores=MINE[-1:]), small()
+    for last, wanted in ((one, MINE[:1]), (other, MINE[-1:]), (free, MINE)):
+        workers, own = masks(lambda last=last: [answer(model, 2) for model in (other, free, one, last)])
+        assert workers == [set(wanted)] * 2 and own == set(MINE)
+
+
+def test_two_models_at_once_on_the_same_cores():
+    models = [small(cores=MINE[:1]), small(cores=MINE[:1])]
+    expected = answer(small(), 50)
+    assert at_once(lambda model: answer(model, 50), models) == [expected] * 2
+
+
+REDUCED = """
+import os, threading
+os.sched_setaffinity(0, {{{mine}}})
+from tests.machine.test_cores import answer, masks, small
+model = small(cores={cores})
+workers, own = masks(lambda: answer(model))
+assert workers == [{{{mine}}}] * 2 and own == {{{mine}}}, (workers, own)
+"""
+
+
+@pytest.mark.parametrize("wanted", [MINE, MINE[:1], (1023,)])
+def test_a_reduced_mask_is_never_left(wanted):
+    code = REDUCED.format(mine=MINE[-1], cores=list(wanted))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("core", [-1, 1 << 20])
+def test_cores_that_cannot_be_are_refused(core):
+    with pytest.raises(InvalidFile, match="core .* out of range"):
+        small(cores=[core])
+
+
+def test_an_engine_holds_its_threads(monkeypatch):
+    """From the made-up system file to the masks of the threads that answer."""
+    monkeypatch.setattr(cores, "find", lambda: cores.Cores((*MINE, 1022, 1023), (*MINE[-1:], 1022), "made up", None))
+
+    def ask() -> None:
+        with edge.load(threads=2, ctx=64) as engine:
+            list(engine.session().complete("The", max_tokens=8))
+
+    workers, own = masks(ask)
+    assert workers and all(mask == {MINE[-1]} for mask in workers) and own == set(MINE)
+
+
+# ---- doctor ----------------------------------------------------------------------------------------------------------
+
+
+def test_doctor_says_which_cores_and_why(tmp_path, monkeypatch):
+    for name in cores.OPENMP:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+
+    def line(more: dict[str, str], name: str) -> str:
+        board = Board(machine(tmp_path / name, RK3588 | more))
+        (found,) = [line for line in doctor.lines(doctor.report(selftest=False, board=board)) if "online" in line]
+        return found.split(maxsplit=1)[1]
+
+    by = "the fast ones by /sys/devices/system/cpu/cpu*/cpu_capacity"
+    assert line({}, "a").startswith(f"4 used (threads stay on 4-7, {by}), 8 allowed, ")
+    assert line(QUOTA, "b").startswith(
+        f"3 used (threads stay on 4-7, {by}; a control group allows 3 cores' worth of time), 8 allowed, ")
+    monkeypatch.setenv("OMP_PLACES", "cores")
+    assert line({}, "c").startswith(f"4 used (as many as 4-7, {by}; OMP_PLACES is set, so OpenMP places them), 8 ")
+    same = speeds(CAPACITY, [1024] * 8)
+    assert line(same | speeds(CLOCK, [1] * 8), "d").startswith("8 used, 8 allowed, ")

@@ -1,0 +1,209 @@
+"""The fingerprint of a model is remembered for its file, and for nothing that only looks like it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import edge
+from edge.cache import remembered as prompts
+from edge.formats import open_checkpoint
+from edge.model import fingerprint as module
+from edge.model.fingerprint import KEPT, MOST_KEPT, remembered
+from pyx.machine.memory import offset
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every fingerprint that is taken; files need not rest."""
+    found: list[str] = []
+    real = module.fingerprint
+
+    def count(*arguments: Any) -> str:
+        found.append(real(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(module, "fingerprint", count)
+    monkeypatch.setattr(module, "RESTED", 0)
+    return found
+
+
+@pytest.fixture
+def model(bundled_model: Any, tmp_path: Path) -> Path:
+    path = tmp_path / "model.gguf"
+    shutil.copy(bundled_model, path)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "private"
+    path.mkdir(mode=0o700)
+    return path
+
+
+def of(model: Path, folder: Path | None) -> str:
+    checkpoint = open_checkpoint(str(model))
+    return remembered(checkpoint.config, checkpoint, None if folder is None else str(folder))
+
+
+def test_it_is_taken_once(model: Path, folder: Path, taken: list[str]) -> None:
+    assert {of(model, folder) for _ in range(3)} == set(taken) and len(taken) == 1
+    (kept,) = folder.iterdir()
+    assert KEPT.fullmatch(kept.name) and kept.stat().st_mode & 0o777 == 0o600 and str(model) not in kept.read_text()
+    assert of(model, None) == taken[0] and len(taken) == 2
+
+
+def in_place(model: Path) -> None:
+    """One bit of a norm."""
+    data = open_checkpoint(str(model)).tensors["output_norm.weight"].data
+    at, byte = offset(data, data.obj), data[0]
+    with open(model, "r+b") as file:
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
+def by_another(model: Path) -> None:
+    other = model.with_suffix(".new")
+    shutil.copy(model, other)
+    in_place(other)
+    os.replace(other, model)
+
+
+@pytest.mark.parametrize("change", [in_place, by_another])
+def test_another_file_of_the_same_size_and_time_is_another_model(
+    model: Path, folder: Path, taken: list[str], change: Callable[[Path], None]
+) -> None:
+    before, facts = of(model, folder), model.stat()
+    time.sleep(0.02)
+    change(model)
+    os.utime(model, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    assert (model.stat().st_size, model.stat().st_mtime_ns) == (facts.st_size, facts.st_mtime_ns)
+    assert of(model, folder) == taken[-1] != before and len(taken) == 2
+
+
+def test_another_reading_of_the_file_is_another_model(model: Path, folder: Path, taken: list[str]) -> None:
+    checkpoint = open_checkpoint(str(model))
+    other = dataclasses.replace(checkpoint.config, eps=checkpoint.config.eps * 2)
+    assert remembered(other, checkpoint, str(folder)) != of(model, folder)
+    assert len(taken) == 2 and len(list(folder.iterdir())) == 2
+
+
+def test_a_file_that_has_just_changed_is_not_trusted(
+    model: Path, folder: Path, taken: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of(model, folder)
+    (kept,) = folder.iterdir()
+    monkeypatch.setattr(module, "RESTED", 3600 * 10**9)
+    of(model, folder)
+    assert len(taken) == 2 and list(folder.iterdir()) == [kept]
+    kept.unlink()
+    of(model, folder)
+    assert len(taken) == 3 and not list(folder.iterdir())
+
+
+def test_times_of_whole_seconds_are_not_trusted(
+    model: Path, folder: Path, taken: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a file system may have no time of its own for a change of the file."""
+    real = os.fstat
+
+    def whole(fd: int) -> Any:
+        facts = real(fd)
+        names = [name for name in dir(facts) if name.startswith("st_")]
+        return SimpleNamespace(**{name: getattr(facts, name) for name in names}
+                               | {"st_ctime_ns": facts.st_ctime_ns // 10**9 * 10**9})
+
+    checkpoint = open_checkpoint(str(model))
+    monkeypatch.setattr(module.os, "fstat", whole)
+    for _ in range(2):
+        remembered(checkpoint.config, checkpoint, str(folder))
+    assert len(taken) == 2 and not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("state", ["open to others", "a link", "missing", "a file"])
+def test_only_a_private_folder_is_used(model: Path, folder: Path, taken: list[str], state: str) -> None:
+    of(model, folder)
+    place = folder
+    if state == "open to others":
+        folder.chmod(0o770)
+    elif state == "a link":
+        place = folder.with_name("link")
+        place.symlink_to(folder)
+    else:
+        place = folder.with_name(state)
+        if state == "a file":
+            place.write_text("")
+    before = list(folder.iterdir())
+    of(model, place)
+    assert len(taken) == 2 and list(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("state", ["empty", "cut", "binary", "of another", "a digit", "a link", "a pipe", "a folder",
+                                   "unreadable", "huge"])
+def test_garbage_is_ignored(model: Path, folder: Path, taken: list[str], state: str) -> None:
+    right = of(model, folder)
+    (kept,) = folder.iterdir()
+    data = kept.read_bytes()
+    if state in ("a link", "a pipe", "a folder"):
+        kept.unlink()
+    if state == "a link":
+        other = folder.with_name("elsewhere")
+        other.write_bytes(data)
+        kept.symlink_to(other)
+    elif state == "a pipe":
+        os.mkfifo(kept)
+    elif state == "a folder":
+        kept.mkdir()
+    elif state == "unreadable":
+        kept.write_bytes(data[::-1])
+        kept.chmod(0)
+    else:
+        wrong = data.replace(data[:1], b"0" if data[:1] != b"0" else b"1", 1)
+        checkpoint = open_checkpoint(str(model))
+        config = dataclasses.replace(checkpoint.config, eps=checkpoint.config.eps * 2)
+        remembered(config, checkpoint, str(folder))
+        (other,) = set(folder.iterdir()) - {kept}
+        kept.write_bytes({"empty": b"", "cut": data[:-1], "binary": os.urandom(81), "of another": other.read_bytes(),
+                          "a digit": wrong, "huge": data + b"x" * (1 << 20)}[state])
+    n = len(taken)
+    assert of(model, folder) == right and len(taken) == n + 1
+
+
+def test_few_are_kept(model: Path, folder: Path, taken: list[str]) -> None:
+    checkpoint = open_checkpoint(str(model))
+    for i in range(MOST_KEPT + 4):
+        config = dataclasses.replace(checkpoint.config, eps=1e-5 + i * 1e-7)
+        remembered(config, checkpoint, str(folder))
+        time.sleep(0.005)
+    assert len(list(folder.iterdir())) == MOST_KEPT
+    assert remembered(config, checkpoint, str(folder)) == taken[-1] and len(taken) == MOST_KEPT + 4
+
+
+def test_it_is_kept_with_the_prompts(
+    model: Path, tmp_path: Path, taken: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where something is remembered; for sessions, too; and forgotten with the prompts."""
+    monkeypatch.setenv("BITNET_EDGE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("BITNET_EDGE_NO_CACHE")
+    folder = Path(prompts.place())
+    for made in (False, True):
+        if made:
+            folder.mkdir(mode=0o700, parents=True)
+        for _ in range(2):
+            with edge.load(str(model), ctx=256, threads=1) as engine:
+                assert engine.fingerprint == taken[0]
+    assert len(taken) == 3 and len(list(folder.iterdir())) == 1
+    with edge.load(str(model), ctx=256, threads=1, remember=False) as engine:
+        assert engine.fingerprint == taken[0]
+    assert len(taken) == 4
+    prompts.forget(str(folder))
+    assert not list(folder.iterdir())

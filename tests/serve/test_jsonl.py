@@ -1,0 +1,89 @@
+"""JSON lines (``chat --jsonl``): what the protocol takes, and the pipe; tests/cli/test_contract.py has its events."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import time
+from typing import Any
+
+import pytest
+
+from edge.serve import bodies
+from edge.serve.calls import Refusal
+from edge.serve.pipe import Pipe, speak
+from edge.serve.protocols import jsonl
+from edge.serve.protocols.jsonl import Lines
+
+
+@pytest.mark.parametrize("timeout", ["9" * 400, "9" * 5000, "1e400", "1e10", "0", "-1", "true", '"1"', "[]", "NaN"])
+def test_a_timeout_is_a_number_of_seconds(timeout: str) -> None:
+    """Each other value is refused in one clear line."""
+    request = json.dumps({"op": "chat", "messages": [{"role": "user", "content": "x"}], "timeout": 0})
+    line = request.replace('"timeout": 0', f'"timeout": {timeout}').encode()
+    with pytest.raises(Refusal) as refused:
+        jsonl.chat(jsonl.parse(line), {})
+    said = "is not valid JSON" if timeout == "NaN" else "timeout is not a number from 0.001 to 1e+09"
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+    made = jsonl.chat(jsonl.parse(request.replace('"timeout": 0', '"timeout": 5').encode()), {})
+    assert made.deadline is not None and 0 < made.deadline - time.monotonic() <= 5
+
+
+def test_the_size_of_a_request_is_that_in_memory() -> None:
+    """Few bytes can be many values, or characters of four bytes each."""
+    for text in ("", "tea", "Tee für zwei", "茶", "tea \U0001f375", "\uffff"):
+        width = 1 if text.isascii() else 4 if max(text) > "\uffff" else 2
+        assert bodies.size_of(text.encode()) == len(text) * width
+        assert bodies.size_of(json.dumps(text).encode()) >= len(text) * width
+    limit = 1 << 20
+    signs, escapes = '"' + "[,{" * 100_000 + '"', '["' + "\\" * 50_000 + '", "' + '\\"' * 70_000 + '"]'
+    for fine in (signs, escapes, "[" + "0," * 250_000 + "0]"):
+        assert bodies.parse(fine.encode(), limit, "long") == json.loads(fine)
+    wide = '"' + "x" * 300_000 + "\U0001f375" + '"'
+    for large in ("[" + "{}," * 80_000 + "{}]", "[" + '"",' * 310_000 + '""]', '["\\"",' + "[]," * 80_000 + "0]", wide):
+        with pytest.raises(Refusal) as refused:
+            bodies.parse(large.encode(), limit, "long")
+        assert (refused.value.status, refused.value.code) == (413, "long")
+
+
+def test_a_line_at_the_end_of_the_input_counts_once() -> None:
+    lines = Lines()
+    assert list(lines.feed(b"one")) == []
+    assert (list(lines.rest()), list(lines.rest())) == ([b"one"], [])
+
+
+# ---- the pipe --------------------------------------------------------------------------------------------------------
+
+
+def test_a_reader_that_leaves_after_a_signal_leaves_nothing_unsaid() -> None:
+    """The output fails while the last events are written: asyncio has nothing to report."""
+    reported: list[Any] = []
+
+    class Last:
+        def __init__(self, channel: Pipe) -> None:
+            self.channel = channel
+
+        def begin(self) -> None:
+            pass
+
+        end = leave = begin
+
+        async def stop(self) -> None:
+            self.channel.send({"ev": "done"})
+            self.channel.close()
+
+    def write(_data: bytes) -> None:
+        raise BrokenPipeError
+
+    async def scene() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
+        speaking = asyncio.ensure_future(speak(Last, None, write))  # type: ignore[arg-type]
+        await asyncio.sleep(0.01)
+        speaking.cancel()  # the signal
+        await asyncio.wait([speaking])
+        assert speaking.cancelled()
+
+    asyncio.run(scene())
+    gc.collect()  # an exception that nobody has looked at is reported now
+    assert not reported
