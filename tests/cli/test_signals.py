@@ -158,45 +158,35 @@ def test_other_exceptions_that_python_drops_are_still_printed() -> None:
     assert (code, out) == (0, "") and "ZeroDivisionError" in err
 
 
-# Interposed functions of libc: the first read of standard input is interrupted by SIGINT, and the next release of a
-# lock, on the way back to Python, by its copy: the moment in which a one-file program received it once.
+# Interposed functions of libc: the first wait for standard input is interrupted by SIGINT, and what is written next,
+# the end of the line, by its copy: the moment in which a one-file program received it once.
 TWICE = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
-#include <semaphore.h>
 #include <signal.h>
-#include <stdio.h>
+#include <sys/select.h>
 #include <unistd.h>
 
 static int sent;
 
-static int interrupt(void) {
+int select(int n, fd_set *in, fd_set *out, fd_set *errors, struct timeval *time) {
+    int (*real)(int, fd_set *, fd_set *, fd_set *, struct timeval *) =
+        (int (*)(int, fd_set *, fd_set *, fd_set *, struct timeval *))dlsym(RTLD_NEXT, "select");
+    if (sent) return real(n, in, out, errors, time);
     sent = 1;
     raise(SIGINT);
     errno = EINTR;
     return -1;
 }
 
-ssize_t read(int file, void *data, size_t size) {
-    ssize_t (*real)(int, void *, size_t) = (ssize_t (*)(int, void *, size_t))dlsym(RTLD_NEXT, "read");
-    return file || sent ? real(file, data, size) : interrupt();
-}
-
-char *fgets(char *text, int size, FILE *file) {
-    char *(*real)(char *, int, FILE *) = (char *(*)(char *, int, FILE *))dlsym(RTLD_NEXT, "fgets");
-    if (file != stdin || sent) return real(text, size, file);
-    interrupt();
-    return NULL;
-}
-
-int sem_post(sem_t *lock) {
-    int (*real)(sem_t *) = (int (*)(sem_t *))dlsym(RTLD_NEXT, "sem_post");
-    if (sent == 1) {
+ssize_t write(int file, const void *data, size_t size) {
+    ssize_t (*real)(int, const void *, size_t) = (ssize_t (*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+    if (file == 1 && sent == 1) {
         sent = 2;
         raise(SIGINT);
     }
-    return real(lock);
+    return real(file, data, size);
 }
 """
 
