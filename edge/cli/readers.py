@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from edge.cli.output import Output, is_tty, moves_cursor
-from edge.cli.signals import CtrlC, check_terminated
+from edge.cli.signals import CtrlC, check_terminated, interrupting
 from edge.errors import UsageError
 from edge.files import LINE_LIMIT
 
@@ -27,7 +27,7 @@ class Reader(Protocol):
     def read(self, prompt: str) -> str:
         """The next line, without its newline; bytes that are not UTF-8 become surrogates.
 
-        Raises EOFError at the end and CtrlC on Ctrl-C.
+        Raises EOFError at the end and CtrlC on Ctrl-C; that of a pipe raises KeyboardInterrupt.
         """
         ...
 
@@ -50,7 +50,8 @@ class PipeReader:
         self._ended = False
 
     def read(self, prompt: str) -> str:
-        line = self._line()
+        with interrupting():
+            line = self._line()
         if not line:
             raise EOFError
         return line.decode("utf-8", "surrogateescape").rstrip("\r\n")
@@ -106,11 +107,12 @@ class PlainReader:
 
     def read(self, prompt: str) -> str:
         try:
-            sys.stdout.write(prompt)
-            sys.stdout.flush()
-            while not select.select([sys.stdin], [], [], PipeReader.INTERVAL)[0]:
-                check_terminated()
-            line = sys.stdin.readline()  # the system has a whole one
+            with interrupting():
+                sys.stdout.write(prompt)
+                sys.stdout.flush()
+                while not select.select([sys.stdin], [], [], PipeReader.INTERVAL)[0]:
+                    check_terminated()
+                line = sys.stdin.readline()  # the system has a whole one
         except KeyboardInterrupt:
             print()
             raise CtrlC from None

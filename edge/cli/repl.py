@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from edge import records
@@ -16,7 +17,7 @@ from edge.amounts import count, human
 from edge.cli.command import Escaped
 from edge.cli.output import AnswerOutput, Output, reading
 from edge.cli.readers import too_long
-from edge.cli.signals import CtrlC, interrupting, stopping
+from edge.cli.signals import CtrlC, noting, stopping
 from edge.errors import EdgeError, UsageError
 from edge.files import LINE_LIMIT, decode_text
 from edge.session.answer_options import DEFAULT_MAX_TOKENS
@@ -79,6 +80,7 @@ class Repl:
         self.before = ""  # the lines so far of a message of several
         self.reads_ahead = reads_ahead and reader.interactive
         self.ahead = Ahead(session)  # reads what is being typed
+        self.ctrl_c = noting()
         if self.reads_ahead:
             reader.typed = self.typed
         self.remarked: str | None = None  # the error of --kv-offload that has been printed
@@ -88,14 +90,19 @@ class Repl:
 
     def run(self) -> int:
         """Read and answer until the end.  Returns the exit code."""
-        with interrupting():
+        with self.ctrl_c:  # readers and answers have handlers of their own
             return self._talk()
 
     def _talk(self) -> int:
         interrupts = 0
         while True:
             try:
+                if self.ctrl_c.taken():  # just before the prompt
+                    raise KeyboardInterrupt
                 text = self.read_message()
+                if self.ctrl_c.taken():  # behind Enter, while reading ahead stops: up to a step long
+                    self.out.line()
+                    raise CtrlC(had_text=True)
                 interrupts = 0
                 code = self.handle(text) if text.strip() and self.readable(text) else None
                 if code is not None:
@@ -107,7 +114,7 @@ class Repl:
             except (CtrlC, KeyboardInterrupt) as stop:
                 if not self.reader.interactive:
                     raise
-                # KeyboardInterrupt: the second Ctrl-C during an answer, or one just before the prompt
+                # KeyboardInterrupt: the second Ctrl-C during an answer or a command, or one just before the prompt
                 if getattr(stop, "had_text", False):  # the line is cleared, and that is all
                     interrupts = 0
                     continue
@@ -156,24 +163,18 @@ class Repl:
 
         Raises EOFError at the end and CtrlC on Ctrl-C.
         """
+        with self.reading_ahead():
+            return self._message()
+
+    @contextmanager
+    def reading_ahead(self) -> Iterator[None]:
+        """Read in the background what is typed inside; the session is free afterwards."""
         if self.reads_ahead:
             self.ahead.typed("")
-        text = None
         try:
-            text = self._message()
-            return text
+            yield
         finally:
-            self._stop_reading_ahead(text is not None)
-
-    def _stop_reading_ahead(self, entered: bool) -> None:
-        """Ctrl-C meanwhile, up to a step long, drops a message that was ``entered``, and does not count."""
-        try:
             self.ahead.stop()
-        except KeyboardInterrupt:
-            if not entered:
-                raise
-            self.out.line()
-            raise CtrlC(had_text=True) from None
 
     def typed(self, text: str) -> None:
         """The line so far, of a message unless it is a command."""
@@ -228,6 +229,8 @@ class Repl:
         session = self.talk
         with stopping(session.cancel) as stop, self.out.progress("reading the prompt", "tokens") as progress:
             report = reading(self.out, session, lambda done, total, _cached: progress(done, total))
+            if self.ctrl_c.taken():  # behind Enter
+                stop.press()
             try:
                 for piece in stop.through(ask(on_prefill=report)):
                     progress.close()
@@ -431,7 +434,8 @@ class Repl:
     def do_multi(self, _rest: str) -> int | None:
         self.before = ""
         self.out.info("(type your lines; a line with only /end sends them)", "dim")
-        text = self._until(self.next_line(), lambda line: "" if line.strip() == "/end" else None)
+        with self.reading_ahead():
+            text = self._until(self.next_line(), lambda line: "" if line.strip() == "/end" else None)
         return self.answer(text) if text.strip() and self.readable(text) else None
 
     def do_exit(self, _rest: str) -> int:

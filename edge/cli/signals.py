@@ -181,6 +181,24 @@ class interrupting(on_signals):  # noqa: N801 - a context manager, used like a f
             raise KeyboardInterrupt
 
 
+class noting(on_signals):  # noqa: N801 - a context manager, used like a function
+    """A context manager: Ctrl-C is noted, for :meth:`taken`; only another one before that raises KeyboardInterrupt."""
+
+    def __init__(self) -> None:
+        self._noted = False
+
+    def interrupt(self, _signum: int, _frame: FrameType | None) -> None:
+        if is_wish():
+            if self._noted:
+                raise KeyboardInterrupt
+            self._noted = True
+
+    def taken(self) -> bool:
+        """Whether Ctrl-C has come since this was asked last."""
+        noted, self._noted = self._noted, False
+        return noted
+
+
 class handle_sigterm:  # noqa: N801 - a context manager, used like a function
     """A context manager: the first of ENDING raises :class:`Terminated` in the main thread; later ones do nothing.
 
@@ -259,8 +277,11 @@ class stopping(on_signals):  # noqa: N801
         return {**super().handlers(), **dict.fromkeys(ending, self.terminate)}
 
     def interrupt(self, _signum: int, _frame: FrameType | None) -> None:
-        if not is_wish():
-            return
+        if is_wish():
+            self.press()
+
+    def press(self) -> None:
+        """Ctrl-C was pressed."""
         if self.code:
             raise KeyboardInterrupt
         self.code = 130

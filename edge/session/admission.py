@@ -44,7 +44,8 @@ class Slot:
         self.since = 0.0  # when it was granted
         self.thread = threading.get_ident()
         self.then: Callable[[], object] | None = None
-        self._granted = threading.Event()
+        self._waits = threading.Lock()  # no Event: a signal's exception in wait() would break the lock inside
+        self._waits.acquire()
 
     @property
     def granted(self) -> bool:
@@ -54,14 +55,15 @@ class Slot:
     def grant(self, number: int) -> None:
         """Give the right to run, and wake who waits for it."""
         self.number, self.since = number, time.monotonic()
-        self._granted.set()
+        self._waits.release()
         then, self.then, self.pick = self.then, None, None  # what they hold may hold the slot: it would stay in memory
         if then is not None:
             then()
 
     def wait(self) -> None:
         """Wait until it is granted, at most LOOK seconds; then the caller checks whether the answer was cancelled."""
-        self._granted.wait(LOOK)
+        if self._waits.acquire(timeout=LOOK):
+            self._waits.release()
 
 
 class Admission:

@@ -12,6 +12,8 @@ be dropped from the cache, which could not be undone; so the answers are those w
 from __future__ import annotations
 
 import threading
+import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,8 @@ from edge.threads import anew, start
 if TYPE_CHECKING:
     from edge.session.session import Session
 
+LOOK = 0.001  # seconds between two looks at whether it has stopped
+
 
 class Ahead:
     """Reads ahead for one session."""
@@ -30,52 +34,54 @@ class Ahead:
         self._session = session
         self._text: str | None = None  # what is to be read; None: nothing
         self._read: str | None = None  # what was read
-        self._thread: threading.Thread | None = None
-        self._changed = anew(self, "_changed", threading.Condition)
+        self._thread: threading.Thread | None = anew(self, "_thread", lambda: None)
+        self._lock = anew(self, "_lock", threading.Lock)
 
     def typed(self, text: str) -> None:
         """The question so far is ``text``.  Returns at once; may be called from any thread."""
-        with self._changed:
+        with self._lock:
             self._text = certain(text)
             if self._thread is None and self._text != self._read:
-                thread = threading.Thread(target=self._run, name="ahead", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="ahead", daemon=True)
                 try:
-                    start(thread)
-                except EdgeError:  # then it is read after Enter
-                    return
-                self._thread = thread
-            self._changed.notify()
+                    start(self._thread)
+                except BaseException as error:
+                    self._thread = None
+                    if not isinstance(error, EdgeError):  # then it is read after Enter
+                        raise
 
     def stop(self) -> None:
         """Stop reading; returns when the session is free, at most one step later."""
-        with self._changed:
-            self._text = self._read = None
-            self._changed.wait_for(lambda: self._thread is None)
+        self._text = None
+        self.finish()
+        self._read = None
 
     def finish(self) -> None:
-        """Wait until all that is certain of the text was read."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._thread is None)
+        """Wait until all that is certain of the text was read.
+
+        Neither by a Condition nor by join(): the exception of a signal breaks the lock of one, and after it the other
+        takes a thread that runs for one that has ended (CPython 3.11).
+        """
+        while self._thread is not None:
+            time.sleep(LOOK)
 
     def _is_other(self, text: str) -> bool:
         return self._text != text
 
+    def _next(self) -> str | None:
+        """The text to be read; None: there is none, and the thread ends."""
+        with self._lock:
+            if self._text is None or self._text == self._read:
+                self._thread = None
+                return None
+            return self._text
+
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                text = self._text
-                if text is None or text == self._read:
-                    self._thread = None
-                    self._changed.notify_all()
-                    return
-            try:
-                self._session.read_ahead(text, partial(self._is_other, text))
-            except EdgeError:  # the answer will say what is wrong
-                pass
-            except BaseException:
-                with self._changed:
-                    self._thread = None
-                    self._changed.notify_all()
-                raise
-            with self._changed:
+        try:
+            while (text := self._next()) is not None:
+                with suppress(EdgeError):  # the answer will say what is wrong
+                    self._session.read_ahead(text, partial(self._is_other, text))
                 self._read = text
+        except BaseException:
+            self._thread = None
+            raise

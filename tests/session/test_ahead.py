@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from array import array
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -241,6 +244,42 @@ def test_stop_leaves_the_session_free(engine) -> None:
             session.warm()
     ahead.stop()
     assert not [each for each in threading.enumerate() if each.name == "ahead"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python drops some of them
+def test_ctrl_c_while_it_stops_interrupts_that_and_no_more() -> None:
+    """Regression: 44 times a second an exception out of the handler of a signal broke the lock of a Condition."""
+
+    class Session:
+        def read_ahead(self, text: str, stop: Callable[[], bool]) -> None:
+            reading.set()
+            while not stop():
+                time.sleep(0.001)
+
+    def interrupt(_signum: int, _frame: Any) -> None:
+        if armed:
+            raise KeyboardInterrupt
+
+    ahead, reading, interrupted, armed = Ahead(Session()), threading.Event(), 0, False
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for n in range(1000):
+            ahead.typed(f"one two {n} ")
+            assert reading.wait(10)
+            try:
+                armed = True
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + 7 * n % 1200))
+                ahead.stop()
+                armed = False
+            except KeyboardInterrupt:
+                interrupted += 1
+                armed = False
+            ahead.stop()
+            reading.clear()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert interrupted > 50
 
 
 def test_what_is_wrong_is_said_by_the_answer(engine) -> None:

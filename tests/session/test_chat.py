@@ -6,7 +6,9 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -207,12 +209,46 @@ def test_ctrl_c_between_enter_and_the_answer_drops_the_question(capsys: pytest.C
 
     def stop() -> None:
         if lines:
-            raise KeyboardInterrupt
+            os.kill(os.getpid(), signal.SIGINT)
 
     talk.ahead.stop = stop  # type: ignore[method-assign]
     assert talk.run() == 0 and not lines
     assert "Ctrl-C again" not in "".join(capsys.readouterr())
     assert [message["content"] for message in talk.talk.messages if message["role"] == "user"] == ["third"]
+
+
+def test_lines_of_multi_are_read_ahead_until_they_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: reading ahead went on during the question, which was refused."""
+    lines = ["/multi", "first", "second", "/end"]
+    reading, seen = threading.Event(), []
+
+    class Lines:
+        interactive, typed, reserve = True, None, 0
+
+        def read(self, prompt: str) -> str:
+            if not lines:
+                raise EOFError
+            if lines[0] == "/end":
+                self.typed("/en")
+                assert reading.wait(10)
+            return lines.pop(0)
+
+    def read_ahead(text: str, stop: Callable[[], bool]) -> None:
+        reading.set()
+        while not stop():
+            time.sleep(0.001)
+        reading.clear()
+
+    def ask(text: str, **more: Any) -> Any:
+        seen.append((text, reading.is_set()))
+        return answer(text, **more)
+
+    session = fakes.engine(fakes.script("Yes.")).session()
+    answer = session.ask
+    monkeypatch.setattr(session, "read_ahead", read_ahead)
+    monkeypatch.setattr(session, "ask", ask)
+    assert repl.Repl(Output(), None, Lines(), {}, session, False, Keeper({})).run() == 0
+    assert seen == [("first\nsecond", False)]
 
 
 def test_a_signal_that_got_lost_ends_the_wait(piped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
