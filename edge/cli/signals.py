@@ -93,9 +93,10 @@ def is_wish() -> bool:
     if ONE_FILE and now < _copy_until:
         _copy_until = 0.0
         return False
+    _copy_until = latest = now + LATE_SECONDS  # the copy may come while the next lines run
     # A parent that has not run yet sends its copy when it does; one that has run has sent it, or the two became one.
-    late = ONE_FILE and linux.signal_waits(os.getppid(), signal.SIGINT)
-    _copy_until = now + (LATE_SECONDS if late else ECHO_SECONDS)
+    if not (ONE_FILE and linux.signal_waits(os.getppid(), signal.SIGINT)) and _copy_until == latest:
+        _copy_until = now + ECHO_SECONDS
     return True
 
 

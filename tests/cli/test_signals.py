@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from edge.cli import signals
 from tests.terminal import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -156,6 +157,21 @@ def test_a_second_signal_does_not_interrupt_the_clean_up_of_a_service(number: st
 def test_other_exceptions_that_python_drops_are_still_printed() -> None:
     code, out, err = run("import weakref\nset_ = set()\nkept = weakref.ref(set_, lambda _: 1 / 0)\ndel set_")
     assert (code, out) == (0, "") and "ZeroDivisionError" in err
+
+
+def test_the_copy_of_a_ctrl_c_may_come_while_that_is_handled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the copy counted, so Ctrl-C behind Enter ended a one-file chat."""
+    seen = []
+
+    def look(*_: object) -> bool:
+        seen.append(signals.is_wish())
+        return False
+
+    monkeypatch.setattr(signals, "ONE_FILE", True)
+    monkeypatch.setattr(signals, "_copy_until", 0.0)
+    monkeypatch.setattr(signals.linux, "signal_waits", look)
+    assert signals.is_wish() and seen == [False]
+    assert signals.is_wish() and seen == [False, False]
 
 
 # Interposed functions of libc: the first wait for standard input is interrupted by SIGINT, and what is written next,
