@@ -14,7 +14,7 @@ import click
 
 from edge.cli.command import HELP_ALL, Formatter, Own, refuse_gpu, show_all, suggestion
 from edge.cli.options import output_options
-from edge.cli.output import Output, drop_stdout, one_line
+from edge.cli.output import Output, drop_stdout, one_line, writes_to_terminal
 from edge.cli.packed import about, defaults, version
 from edge.cli.signals import Terminated, handle_sigterm
 from edge.errors import REPORTS, EdgeError, unbuilt
@@ -202,7 +202,10 @@ def guard(out: Output, work: Callable[[], int]) -> int:
     except OSError as error:
         if out.verbose:
             _traceback()
+        gone = error.errno == errno.EIO and writes_to_terminal()
         drop_stdout()
+        if gone:  # its window was closed; SIGHUP is on its way
+            return 143
         # click prints help pages without naming where; every file that is written is named
         name = error.filename or ("standard output" if error.errno == errno.ENOSPC else None)
         out.error(f"{name}: {error.strerror}" if name else str(error.strerror or error))

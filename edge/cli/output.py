@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import sys
 import threading
 import time
@@ -331,6 +332,14 @@ def is_tty(stream: TextIO | None) -> bool:
     try:
         return stream is not None and stream.isatty()
     except ValueError:  # closed
+        return False
+
+
+def writes_to_terminal() -> bool:
+    """Whether standard output is a terminal or was one: isatty() is False once its window is closed."""
+    try:
+        return stat.S_ISCHR(os.fstat(sys.stdout.fileno()).st_mode)
+    except (OSError, ValueError, AttributeError):
         return False
 
 

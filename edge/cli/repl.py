@@ -232,9 +232,16 @@ class Repl:
             if self.ctrl_c.taken():  # behind Enter
                 stop.press()
             try:
-                for piece in stop.through(ask(on_prefill=report)):
+                pieces = stop.through(ask(on_prefill=report))
+                for piece in pieces:
                     progress.close()
                     answer.feed(piece.text, piece.thought)
+            except OSError:  # nobody reads any more, or the terminal is gone: what there is of the answer is kept
+                session.cancel()
+                for _ in pieces:
+                    pass
+                self.keeper.save(session)
+                raise
             finally:
                 progress.close()
                 stopped = self.reader.interactive and session.outcome.finish_reason == "cancelled"

@@ -25,6 +25,8 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import emacs_insert_mode
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input import Input
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -94,9 +96,18 @@ class TerminalReader:
                     text, edited = edit(wish.text), True
                     continue
             check_terminated()  # behind Enter, before the answer
-            if signals.pressed:
+            if signals.pressed or ctrl_c_behind(session.app.input):
                 raise CtrlC(bool(text))
             return text
+
+
+def ctrl_c_behind(source: Input) -> bool:
+    """Whether Ctrl-C was among the keys that came in one piece with Enter, which the editor keeps for the next line."""
+    keys = get_typeahead(source)
+    if found := any(key.key == Keys.ControlC for key in keys):
+        keys = [key for key in keys if key.key != Keys.ControlC]
+    store_typeahead(source, keys)
+    return found
 
 
 class Parser(Vt100Parser):

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
+import edge
+from edge.cli.signals import CtrlC
 from edge.cli.terminal import TerminalReader
 from tests.services import FAKE, on_a_terminal
 from tests.terminal import CTRL_C, CTRL_D, CTRL_Z, EDITOR, ENTER, PASTE, Terminal
@@ -411,7 +414,41 @@ def test_a_window_that_is_closed_ends_the_chat(terminal: Any) -> None:
         t.type("abc\x12")
         t.settle()
         t.hang_up()
-        t.process.wait(20)
+        assert t.process.wait(20) == 143
+
+
+def test_a_window_that_is_closed_during_an_answer_loses_nothing(
+    terminal: Any, bundled_model: Path, tmp_path: Path
+) -> None:
+    """However the signal and the failing write come: five times, later and later in the answer."""
+    talk = str(tmp_path / "talk.bes")
+    command = [sys.executable, "-m", "edge"]
+    for i in range(5):
+        endless = ("chat", "-m", "demo", "--greedy", "--ignore-eos", "-n", "100000", "--session", talk)
+        with terminal(*endless, command=command) as t:
+            t.expect("> ")
+            t.taken_over()
+            t.line(f"tell me joke {i}")
+            t.expect(f"joke {i}.*?\n.*?[a-z]{{3}} [a-z]")
+            time.sleep(0.02 * i)
+            t.hang_up()
+            assert t.process.wait(20) == 143
+    with edge.load(bundled_model) as engine:
+        messages = engine.load_session(talk).messages
+    asked = [message["content"] for message in messages if message["role"] == "user"]
+    assert asked == [f"tell me joke {i}" for i in range(5)]
+    assert all(message["content"] for message in messages)
+
+
+def test_ctrl_c_in_one_piece_with_enter_drops_the_message() -> None:
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        reader = TerminalReader({}, None, False)
+        keys.send_text("a question\r\x03next")
+        with pytest.raises(CtrlC) as caught:
+            reader.read("> ")
+        assert caught.value.had_text
+        keys.send_text(" one\r")
+        assert reader.read("> ") == "next one"
 
 
 def test_a_line_in_the_editor(terminal: Any, editor: dict[str, str]) -> None:
