@@ -22,6 +22,7 @@ class Reader(Protocol):
 
     interactive: bool  # for a person: show prompts and hints, and continue after errors
     typed: Callable[[str], None] | None  # called with the line so far, when it changes
+    interrupted: Callable[[], bool]  # asked when Ctrl-C is no longer noted: whether it was, just before
     reserve: int  # bytes in the memory plan for what reading takes
 
     def read(self, prompt: str) -> str:
@@ -41,6 +42,7 @@ class PipeReader:
 
     interactive = False
     typed: Callable[[str], None] | None = None
+    interrupted: Callable[[], bool] = staticmethod(lambda: False)
     reserve = 0
     INTERVAL = 0.5  #: seconds between two looks at what has arrived
 
@@ -51,6 +53,8 @@ class PipeReader:
 
     def read(self, prompt: str) -> str:
         with interrupting():
+            if self.interrupted():
+                raise KeyboardInterrupt
             line = self._line()
         if not line:
             raise EOFError
@@ -99,6 +103,7 @@ class PlainReader:
 
     interactive = True
     typed: Callable[[str], None] | None = None  # but the system edits the line, and does not show it
+    interrupted: Callable[[], bool] = staticmethod(lambda: False)
     reserve = 0
 
     def __init__(self) -> None:
@@ -108,6 +113,8 @@ class PlainReader:
     def read(self, prompt: str) -> str:
         try:
             with interrupting():
+                if self.interrupted():
+                    raise KeyboardInterrupt
                 sys.stdout.write(prompt)
                 sys.stdout.flush()
                 while not select.select([sys.stdin], [], [], PipeReader.INTERVAL)[0]:

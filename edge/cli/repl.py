@@ -81,6 +81,7 @@ class Repl:
         self.reads_ahead = reads_ahead and reader.interactive
         self.ahead = Ahead(session)  # reads what is being typed
         self.ctrl_c = noting()
+        reader.interrupted = self.ctrl_c.taken
         if self.reads_ahead:
             reader.typed = self.typed
         self.remarked: str | None = None  # the error of --kv-offload that has been printed
@@ -97,8 +98,6 @@ class Repl:
         interrupts = 0
         while True:
             try:
-                if self.ctrl_c.taken():  # just before the prompt
-                    raise KeyboardInterrupt
                 text = self.read_message()
                 if self.ctrl_c.taken():  # behind Enter, while reading ahead stops: up to a step long
                     self.out.line()
@@ -231,23 +230,24 @@ class Repl:
             report = reading(self.out, session, lambda done, total, _cached: progress(done, total))
             if self.ctrl_c.taken():  # behind Enter
                 stop.press()
+            pieces = stop.through(ask(on_prefill=report))
             try:
-                pieces = stop.through(ask(on_prefill=report))
-                for piece in pieces:
+                try:
+                    for piece in pieces:
+                        progress.close()
+                        answer.feed(piece.text, piece.thought)
+                finally:
                     progress.close()
-                    answer.feed(piece.text, piece.thought)
-            except OSError:  # nobody reads any more, or the terminal is gone: what there is of the answer is kept
+                    stopped = self.reader.interactive and session.outcome.finish_reason == "cancelled"
+                    if answer.begun:
+                        answer.end("(stopped)" * stopped)
+                answer.end("(stopped)" * stopped)
+            except OSError:  # the terminal is gone, or nobody reads any more: what there is of the answer is kept
                 session.cancel()
                 for _ in pieces:
                     pass
                 self.keeper.save(session)
                 raise
-            finally:
-                progress.close()
-                stopped = self.reader.interactive and session.outcome.finish_reason == "cancelled"
-                if answer.begun:
-                    answer.end("(stopped)" * stopped)
-        answer.end("(stopped)" * stopped)
         self.keeper.save(session)
         if self.reader.interactive:
             self.out.line()

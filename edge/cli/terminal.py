@@ -61,6 +61,7 @@ class TerminalReader:
 
     interactive = True
     typed: Callable[[str], None] | None = None
+    interrupted: Callable[[], bool] = staticmethod(lambda: False)
     reserve = RESERVE
 
     def __init__(self, commands: Mapping[str, str], history: Path | None, colored: bool) -> None:
@@ -87,7 +88,7 @@ class TerminalReader:
             )
             if (typed := self.typed) is not None:
                 session.default_buffer.on_text_changed += lambda buffer: typed(buffer.text)
-            with at_prompt(session.app) as signals:
+            with at_prompt(session.app, self.interrupted) as signals:
                 try:
                     text = session.prompt(
                         default=text, accept_default=edited, handle_sigint=False, pre_run=signals.begin
@@ -229,8 +230,9 @@ class at_prompt(on_signals):  # noqa: N801 - a context manager, used like a func
     handler raises in one of the editor's tasks is printed by the editor, which then waits for Enter.
     """
 
-    def __init__(self, app: Application[str]) -> None:
+    def __init__(self, app: Application[str], interrupted: Callable[[], bool]) -> None:
         self._app = app
+        self._interrupted = interrupted
         self.pressed = self._terminated = False
 
     def handlers(self) -> dict[signal.Signals, Handler]:
@@ -253,6 +255,7 @@ class at_prompt(on_signals):  # noqa: N801 - a context manager, used like a func
         # Called by the loop, it never finds a terminal that the editor has not taken yet; and the system call in which
         # the signal arrives is repeated: tcsetattr() in the background stops the program, and the editor has no EINTR.
         loop.add_signal_handler(signal.SIGCONT, self.go_on)
+        self.pressed = self._interrupted() or self.pressed
         self.apply()
 
     def go_on(self) -> None:

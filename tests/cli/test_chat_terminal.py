@@ -16,6 +16,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import edge
+from edge.cli.readers import PipeReader
 from edge.cli.signals import CtrlC
 from edge.cli.terminal import TerminalReader
 from tests.services import FAKE, on_a_terminal
@@ -438,6 +439,23 @@ def test_a_window_that_is_closed_during_an_answer_loses_nothing(
     asked = [message["content"] for message in messages if message["role"] == "user"]
     assert asked == [f"tell me joke {i}" for i in range(5)]
     assert all(message["content"] for message in messages)
+
+
+def test_ctrl_c_just_before_the_prompt_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chat has noted it, and the reader, which does not note, asks."""
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        reader = TerminalReader({}, None, False)
+        noted = [False, True]
+        monkeypatch.setattr(reader, "interrupted", noted.pop)
+        with pytest.raises(CtrlC) as caught:
+            reader.read("> ")
+        assert not caught.value.had_text
+        keys.send_text("a question\r")
+        assert reader.read("> ") == "a question" and not noted
+    pipe = PipeReader()
+    monkeypatch.setattr(pipe, "interrupted", lambda: True)
+    with pytest.raises(KeyboardInterrupt):
+        pipe.read("")
 
 
 def test_ctrl_c_in_one_piece_with_enter_drops_the_message() -> None:
