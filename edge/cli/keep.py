@@ -66,9 +66,17 @@ class Keeper:
         return session
 
     def load(self, engine: Engine, path: str) -> Session:
-        """The session of another file, which is saved there from now on if that of ``--session`` was."""
+        """The session of another file, which is saved there from now on if that of ``--session`` was.
+
+        The KV cache so far makes room for it: the plan has one.  If the file is damaged behind its header, the
+        conversation so far goes on, and is read again.
+        """
+        from edge.cache import codec
+
         lock = _Lock(path) if self.saves and not self._has(path) else None
         try:
+            codec.head(engine.space, path)
+            engine.space.give_way()
             session = engine.load_session(path)
         except BaseException:
             if lock is not None:

@@ -123,6 +123,14 @@ def test_run_with_a_session(request: pytest.FixtureRequest, tmp_path: Path, mode
            "--session", tmp_path / "talk.bes", TEXT, times=2)
 
 
+def test_a_conversation_that_is_loaded_takes_the_room_of_the_one_before(small: Path, tmp_path: Path) -> None:
+    """Regression: for a moment there were two KV caches, of which the plan has one."""
+    talk = tmp_path / "talk.bes"
+    cache = ("--ctx", "4096", "--kv", "f32")
+    within(tmp_path, "chat", "-m", small, *cache, "--ignore-eos", "-n", "3600",
+           text=f"{TEXT}\n/save {talk}\n/load {talk}\n/load {talk}\n/context\n")
+
+
 @pytest.mark.parametrize(
     ("model", "options"),
     [("small", LONG), ("small", (*LONG, "--session", "talk.bes")), ("small", ("-n", "100", "--schema", SCHEMA)),
