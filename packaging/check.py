@@ -414,10 +414,9 @@ def _(program: Program) -> object:
     return [answers[2]["usage"], answers[2]["text"], kept.name, digest]
 
 
-@check("serve: OpenAI, Ollama, Wyoming, streams, page, metrics, ended by SIGTERM")
+@check("serve: OpenAI, Ollama, streams, page, metrics, ended by SIGTERM")
 def _(program: Program) -> object:
-    voice = free_port()
-    with served(program, "--metrics", "--wyoming", f"tcp://127.0.0.1:{voice}", "--greedy") as ask:
+    with served(program, "--metrics", "--greedy") as ask:
         def post(path: str, body: object) -> Any:
             return json.loads(ask("POST", path, body))
 
@@ -451,12 +450,6 @@ def _(program: Program) -> object:
         said["ollama"] = "".join(part["message"]["content"] for part in parts)
         said["generate"] = post("/api/generate", {**of_ollama, "prompt": PROMPT, "stream": False})["response"]
         need(json.loads(ask("GET", "/api/tags"))["models"], "no model is listed for Ollama")
-
-        kind, info = wyoming(voice, "describe")
-        need(kind == "info" and info["handle"], "no Wyoming service", info)
-        kind, heard = wyoming(voice, "transcript", text=PROMPT)
-        need(kind == "handled", "not handled", heard)
-        said["wyoming"] = heard["text"]
 
         need("<html" in ask("GET", "/"), "no page")
         metrics = ask("GET", "/metrics")
@@ -561,16 +554,6 @@ def served(program: Program, *arguments: str, socket_instead: bool = False) -> I
         finally:
             end(process)
             log.close()
-
-
-def wyoming(port: int, kind: str, **data: object) -> tuple[str, Any]:
-    """The answer to one event of the Wyoming protocol."""
-    with socket.create_connection(("127.0.0.1", port), timeout=BOUND) as connection:
-        body = json.dumps(data).encode()
-        connection.sendall(json.dumps({"type": kind, "data_length": len(body)}).encode() + b"\n" + body)
-        file = connection.makefile("rb")
-        head = json.loads(file.readline())
-        return head["type"], json.loads(file.read(head["data_length"]))
 
 
 @contextlib.contextmanager

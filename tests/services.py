@@ -31,13 +31,6 @@ def short_folder() -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def free_port() -> int:
-    """A port of the loopback network that nobody has."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 def environment(**extra: str) -> dict[str, str]:
     """Variables for a program under test: the caller's, without those that would change what it does; the demo model
     answers where a test names none.

@@ -93,7 +93,7 @@ def pack(
 
     out = ctx.ensure_object(Output)
     options.system_prompt(flags)
-    check_exposure(flags["host"], None, flags["insecure"], None, flags["wyoming"])
+    check_exposure(flags["host"], None, flags["insecure"], None)
     admitted(flags)  # these three judge the values
     options.ask_arguments(flags)
     options.kv_config(flags)

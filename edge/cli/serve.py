@@ -1,4 +1,4 @@
-"""``bitnet-edge serve``: an HTTP server with the APIs of OpenAI and Ollama and a web page; Wyoming for voices."""
+"""``bitnet-edge serve``: an HTTP server with the APIs of OpenAI and Ollama and a web page."""
 
 from __future__ import annotations
 
@@ -70,13 +70,10 @@ docs/serve.md shows Home Assistant, Python and curl, docs/service.md systemd.
            help="Maximum size of DIR (default 1G)."),
     option("--name", type=Text(), metavar="NAME", advanced=True, help="Model name that clients see. Default: the name "
            "in the file."),
-    option("--read-ahead/--no-read-ahead", default=True, advanced=True, help="Read a question while it is being typed "
-           "or spoken, if nothing else runs, so that the answer begins earlier (default), or not, which saves power."),
+    option("--read-ahead/--no-read-ahead", default=True, advanced=True, help="Read a question while it is being typed, "
+           "if nothing else runs, so that the answer begins earlier (default), or not, which saves power."),
     option("--metrics", is_flag=True, advanced=True, help="Serve Prometheus metrics at /metrics."),
     option("--embeddings", is_flag=True, advanced=True, help="Serve /v1/embeddings only; for embedding models."),
-    option("--wyoming", type=Text(), metavar="tcp://HOST:PORT", advanced=True,
-           help="Also serve Home Assistant's voice assistant. This protocol has no key: an address that others can "
-           "reach needs --insecure."),
 )
 @options.system_options
 @options.model_file_options
@@ -103,7 +100,7 @@ def serve(ctx: click.Context, **flags: Any) -> int:
             if from_variable(ctx, each):  # it may be set for other commands, too
                 out.warn(f"{each.envvar} has no effect: it is for answers, and --embeddings makes none")
     system = options.system_prompt(flags)
-    check_exposure(flags["host"], flags["api_key"], flags["insecure"], flags["socket_path"], flags["wyoming"])
+    check_exposure(flags["host"], flags["api_key"], flags["insecure"], flags["socket_path"])
     flags["overflow"] = flags["overflow"] or "stop"  # a client learns that it is too long; nothing is cut silently
     defaults = options.ask_arguments({**flags, "by": None})
     settings = Settings(
@@ -178,14 +175,9 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
             failure.append(error)
             server.should_exit = True
 
-    wyoming = None
-    if flags["wyoming"]:
-        from edge.serve.protocols.wyoming import WyomingServer, host_and_port
-
-        wyoming = WyomingServer(listen(*host_and_port(flags["wyoming"]), "--wyoming"), service)
     most = flags["parallel"] + flags["queue"] + SPARE
     config = uvicorn.Config(
-        application(service, begin, wyoming), log_level="critical", access_log=False, lifespan="on", ws="none",
+        application(service, begin), log_level="critical", access_log=False, lifespan="on", ws="none",
         http=Connection, loop="asyncio", timeout_keep_alive=30, server_header=False, limit_concurrency=most,
         h11_max_incomplete_event_size=1 << 16, timeout_graceful_shutdown=5,
     )
@@ -200,20 +192,11 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
     return 0
 
 
-def check_exposure(host: str, key: str | None, insecure: bool, socket_path: str | None, wyoming: str | None) -> None:
-    """Raise UsageError for what is no address, and for one that others can reach without a key and ``insecure``.
-
-    The protocol of ``wyoming`` has no key, so that only ``insecure`` allows such an address there.
-    """
+def check_exposure(host: str, key: str | None, insecure: bool, socket_path: str | None) -> None:
+    """Raise UsageError for what is no address, and for one that others can reach without a key and ``insecure``."""
     from edge.serve.addresses import check_host, is_loopback, known
 
     check_host(host)
-    if wyoming is not None:
-        from edge.serve.protocols.wyoming import host_and_port
-
-        if not is_loopback(host_and_port(wyoming)[0]) and not insecure:
-            raise UsageError(f"--wyoming {wyoming} can be reached by others, and its protocol has no key: use "
-                             "--insecure to allow everybody")
     if socket_path is None and not key and not insecure and not is_loopback(host):
         if not known(host):
             raise UsageError(f"is {host!r}", argument="host", hint="no address has this name")
@@ -229,8 +212,8 @@ def admitted(flags: dict[str, Any]) -> dict[str, Any]:
             "api_key": checked_key(flags.get("api_key"))}
 
 
-def listen(host: str, port: int, option: str = "--port") -> socket.socket:
-    """A bound socket.  ``option``: the one that names the port.  Raises UsageError, or Busy if the port is in use."""
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket.  Raises UsageError, or Busy if the port is in use."""
     import errno
 
     try:
@@ -244,7 +227,7 @@ def listen(host: str, port: int, option: str = "--port") -> socket.socket:
         return listening
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise Busy(f"another process listens on {host}:{port}; use another {option}") from None
+            raise Busy(f"another process listens on {host}:{port}; use another --port") from None
         raise UsageError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
 
 

@@ -1,1 +1,1 @@
-"""Services for programs: HTTP with the APIs of OpenAI and Ollama, a web page, Wyoming, JSON lines."""
+"""Services for programs: HTTP with the APIs of OpenAI and Ollama, a web page, JSON lines."""

@@ -41,11 +41,10 @@ TEXT_LIMIT = 1 << 18  # characters to tokenize, tokens to detokenize: a tenth of
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page.html")
 
 
-def application(service: Service, startup: Callable[[], object] | None = None, wyoming: Any = None) -> Any:
+def application(service: Service, startup: Callable[[], object] | None = None) -> Any:
     """The ASGI application.
 
-    ``startup`` starts to load the model; it is called once the port is open.  ``wyoming``: a second service
-    (:class:`edge.serve.protocols.wyoming.WyomingServer`), opened and closed with this one.
+    ``startup`` starts to load the model; it is called once the port is open.
     """
 
     def hidden() -> int:
@@ -193,11 +192,7 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         if startup is not None:
             startup()
-        if wyoming is not None:
-            await wyoming.start()
         yield
-        if wyoming is not None:
-            await wyoming.stop()
         await asyncio.to_thread(service.close)
 
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={

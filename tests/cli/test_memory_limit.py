@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ import pytest
 
 from benchmarks import make_model
 from tests.http_service import serving
-from tests.services import ROOT, environment, free_port, on_a_terminal
+from tests.services import ROOT, environment, on_a_terminal
 from tests.terminal import CTRL_D, EDITOR, Terminal
 
 #: the program, which at its end writes what the kernel says of it to $PEAK
@@ -198,16 +197,13 @@ SERVED: dict[str, Sequence[str]] = {
     "plain": (),
     "state": ("--state", "STATE"),
     "several": ("--parallel", "3", "--state", "STATE"),
-    "voice": ("--wyoming", "tcp://127.0.0.1:PORT"),
 }
 
 
 @pytest.mark.parametrize("options", SERVED.values(), ids=list(SERVED))
 def test_serve(small: Path, tmp_path: Path, options: Sequence[str]) -> None:
-    """Several at once, forms, and what is known of the model; then voice."""
-    port = free_port()
-    args = ["-m", str(small), *(each.replace("STATE", str(tmp_path / "state")).replace("PORT", str(port))
-                                for each in options)]
+    """Several at once, forms, and what is known of the model."""
+    args = ["-m", str(small), *(each.replace("STATE", str(tmp_path / "state")) for each in options)]
     limit = least(tmp_path, "serve", "--port", "0", *args)
     with serving(*args, "--memory", f"{limit}M") as server:
         form = {"type": "json_schema", "json_schema": {"name": "a", "schema": json.loads(SCHEMA)}}
@@ -216,11 +212,6 @@ def test_serve(small: Path, tmp_path: Path, options: Sequence[str]) -> None:
             list(pool.map(lambda i: server.chat(f"{TEXT} {i}", max_tokens=200, **asked[i]), range(len(asked))))
         for path in ("/", "/api/tags", "/api/ps", "/v1/models"):
             assert server.ask("GET", path)[0] == 200
-        if "--wyoming" in options:
-            with socket.create_connection(("127.0.0.1", port)) as voice, voice.makefile("rwb") as lines:
-                lines.write(b'{"type": "describe"}\n')
-                lines.flush()
-                assert b"info" in lines.readline()
         kept(Path(f"/proc/{server.process.pid}/status").read_text(), limit)
 
 

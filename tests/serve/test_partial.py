@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import subprocess
 import threading
 import time
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 
 import edge
 from tests.http_service import BOUND, Server, serving
-from tests.services import REAL, ROOT, environment, free_port
+from tests.services import REAL, ROOT, environment
 
 SYSTEM = "You sell tickets, coffee and umbrellas at the harbour, and you answer politely and briefly. " * 3
 QUESTION = "Where is the lift, and what does a ticket to the island cost for two adults and a child?"
@@ -312,44 +311,3 @@ def test_partial_requests_of_json_lines_replace_each_other() -> None:
         lines.send(longer, id=7, max_tokens=2)
         usage = lines.events(7)[-1]["usage"]
         assert usage["cached"] == read["prompt"] and usage["prompt"] - usage["cached"] <= 8
-
-
-# ---- Wyoming ---------------------------------------------------------------------------------------------------------
-
-
-def test_transcripts_are_read_while_they_are_spoken() -> None:
-    port = free_port()
-    with (
-        serving("--wyoming", f"tcp://127.0.0.1:{port}", "--greedy", "--system", SYSTEM, "--metrics") as server,
-        socket.create_connection(("127.0.0.1", port), timeout=BOUND) as connection,
-    ):
-        def send(kind: str, **data: Any) -> None:
-            body = json.dumps(data).encode()
-            connection.sendall(json.dumps({"type": kind, "data_length": len(body)}).encode() + b"\n" + body)
-
-        def read() -> int:
-            state = server.ask("GET", "/health")[2]
-            return state["prompt_tokens"] - state["cached_tokens"]
-
-        file = connection.makefile("rb")
-        for turn in range(2):
-            context, before = {"conversation_id": "c1"}, read()
-            send("transcript-start", language="en", context=context)
-            for word in QUESTION.split():
-                send("transcript-chunk", text=word + " ")
-                now, until = read(), time.monotonic() + BOUND
-                while read() == now and word == "adults":  # most were there by then
-                    assert time.monotonic() < until
-                    time.sleep(0.01)
-            server.until(running=0)
-            ahead = read()
-            send("transcript-stop")
-            send("transcript", text=QUESTION, context=context)
-            head = json.loads(file.readline())
-            assert head["type"] == "handled" and json.loads(file.read(head["data_length"]))["text"]
-            assert read() - ahead <= 12 < ahead - before, turn
-        for hostile in ({}, {"text": 5, "context": 5}, {"text": "x" * 100_000}, {"context": {"conversation_id": []}}):
-            send("transcript-start", **hostile)
-            send("transcript-chunk", **hostile)
-        send("ping")
-        assert json.loads(file.readline())["type"] == "pong"

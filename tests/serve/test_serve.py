@@ -25,7 +25,7 @@ import pytest
 from starlette.requests import Request
 
 import edge
-from edge.cli.serve import SPARE, check_exposure
+from edge.cli.serve import SPARE
 from edge.errors import ContextFull
 from edge.prompt import interrupt
 from edge.prompt.tokenizer import byte_level
@@ -35,7 +35,7 @@ from edge.serve.service import Service, Settings
 from tests import fakes
 from tests.at_once import at_once
 from tests.http_service import BOUND, GREEDY, Server, serving
-from tests.services import bitnet_edge, free_port
+from tests.services import bitnet_edge
 
 QUESTION = "Two teas and a scone, please."
 LONG = {"temperature": 0, "max_tokens": 100_000, "ignore_eos": True}
@@ -587,28 +587,6 @@ def test_no_door_is_opened_by_mistake() -> None:
         assert done.returncode == 2 and "--api-key" in done.stderr and "--insecure" in done.stderr
 
 
-@pytest.mark.parametrize("key", [(), ("--api-key", "secret")])
-@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "192.0.2.7", "box.example"])
-def test_wyoming_has_no_key(host: str, key: tuple[str, ...]) -> None:
-    """Only --insecure opens it to others: a key of the HTTP server does not protect it."""
-    done = bitnet_edge("serve", "--wyoming", f"tcp://{host}:10700", *key)
-    assert done.returncode == 2 and len(done.stderr.splitlines()) <= 2, done.stderr
-    assert f"tcp://{host}:10700 can be reached by others" in done.stderr and "--insecure" in done.stderr
-
-
-def test_where_wyoming_may_listen() -> None:
-    for address in ("tcp://127.0.0.1:1", "tcp://localhost:1", "tcp://[::1]:1"):
-        check_exposure("127.0.0.1", None, False, None, address)
-    check_exposure("127.0.0.1", None, True, None, "tcp://0.0.0.0:1")
-    check_exposure("0.0.0.0", "secret", True, None, "tcp://0.0.0.0:1")
-
-
-@pytest.mark.parametrize("address", ["0.0.0.0:10700", "tcp://0.0.0.0", "tcp://:1", "tcp://a:99999", "tcp://[::1", "x"])
-def test_an_address_of_wyoming_that_is_not_one(address: str) -> None:
-    done = bitnet_edge("serve", "--wyoming", address)
-    assert done.returncode == 2 and "tcp://HOST:PORT" in done.stderr and "Traceback" not in done.stderr
-
-
 def test_a_port_that_is_taken() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -909,7 +887,7 @@ def test_the_service_ends_by_a_signal() -> None:
         connection.close()
 
 
-# ---- Ollama, the page, Wyoming ------------------------------------------------------------------------------------
+# ---- Ollama, the page ---------------------------------------------------------------------------------------------
 
 
 def test_ollama(server: Server) -> None:
@@ -1021,48 +999,3 @@ def test_the_page_is_one_file_and_asks_nobody_else(server: Server) -> None:
     assert "innerHTML" not in text and "insertAdjacentHTML" not in text
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy and policy.count("sha256-") == 2
-
-
-def test_wyoming(tmp_path: Path) -> None:
-    port = free_port()
-    with serving("--wyoming", f"tcp://127.0.0.1:{port}", "--greedy") as server:
-        def event(kind: str, **data: Any) -> Any:
-            with socket.create_connection(("127.0.0.1", port), timeout=BOUND) as connection:
-                body = json.dumps(data).encode()
-                connection.sendall(json.dumps({"type": kind, "data_length": len(body)}).encode() + b"\n" + body)
-                file = connection.makefile("rb")
-                head = json.loads(file.readline())
-                return head["type"], json.loads(file.read(head["data_length"]))
-
-        kind, info = event("describe")
-        assert kind == "info" and info["handle"][0]["name"] == "bitnet-edge"
-        context = {"conversation_id": "c1"}
-        kind, first = event("transcript", text="Two teas and a scone, please.", context=context)
-        assert kind == "handled" and first["text"] and first["context"] == context
-        before = server.ask("GET", "/health")[2]["cached_tokens"]
-        assert event("transcript", text="And a coffee.", context=context)[0] == "handled"
-        assert server.ask("GET", "/health")[2]["cached_tokens"] > before, "the conversation was not kept"
-        assert event("transcript", text="  ", context=context)[0] == "not-handled"
-        with socket.create_connection(("127.0.0.1", port), timeout=BOUND) as connection:
-            connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
-            assert connection.recv(100) == b""
-        for hostile in (b"[" * 60000 + b"\n", b"x" * 100_000, b"\xff\n", b"[]\n", b'{"type": 3}\n', b"{}\n",
-                        b'{"type": "transcript", "data": [], "data_length": 2}\n[]',
-                        b'{"type": "transcript", "data_length": 1099511627776}\n',
-                        b'{"type": "ping", "data": {"text": "\\ud800"}}\n'):
-            with socket.create_connection(("127.0.0.1", port), timeout=BOUND) as connection:
-                connection.sendall(hostile)
-                with contextlib.suppress(ConnectionResetError):
-                    assert connection.recv(100) in (b"", b"{"), hostile
-        assert event("transcript", text="tea \ud800")[0] == "not-handled"
-        assert event("transcript", text="tea " * 10000)[0] == "not-handled"
-        for wrong in ({"conversation_id": 5}, {"conversation_id": "x" * 201}, 5):  # none is forgotten silently
-            kind, said = event("transcript", text="Tea?", context=wrong)
-            assert kind == "not-handled" and "context" in said["text"], said
-        assert event("transcript", text="tea " * 4000)[0] == "not-handled"  # more than the context
-        with contextlib.ExitStack() as held:
-            for _ in range(100):
-                held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=BOUND))
-            assert event("describe")[0] == "info"
-        server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(BOUND) is not None and "Traceback" not in server.process.stderr.read()

@@ -1,1 +1,1 @@
-"""What clients speak: the APIs of OpenAI and Ollama, JSON lines, Wyoming."""
+"""What clients speak: the APIs of OpenAI and Ollama, JSON lines."""

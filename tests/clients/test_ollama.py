@@ -1,11 +1,8 @@
-"""Ollama's Python client and the wyoming package against `bitnet-edge serve`."""
+"""Ollama's Python client against `bitnet-edge serve`."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import socket
-from typing import Any
 
 import pytest
 from clients import serve
@@ -56,31 +53,3 @@ def test_ollama_embeds() -> None:
         with pytest.raises(ollama.ResponseError, match="the model reads"):
             client.embed(model="any", input="tea " * 9000)
         assert len(client.embed(model="any", input="tea " * 9000, truncate=True).embeddings) == 1
-
-
-def test_wyoming() -> None:
-    pytest.importorskip("wyoming")
-    from wyoming.asr import Transcript
-    from wyoming.client import AsyncTcpClient
-    from wyoming.handle import Handled
-    from wyoming.info import Describe, Info
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-
-    async def talk() -> list[Any]:
-        found: list[Any] = []
-        context = {"conversation_id": "one"}
-        turns = [Transcript(text=text, context=context).event() for text in ("Two teas.", "Thanks.")]
-        for event in (Describe().event(), *turns):
-            async with AsyncTcpClient("127.0.0.1", port) as client:  # a connection a turn, as Home Assistant does
-                await client.write_event(event)
-                found.append(await asyncio.wait_for(client.read_event(), 120))
-        return found
-
-    with serve("--wyoming", f"tcp://127.0.0.1:{port}"):
-        info, first, second = asyncio.run(talk())
-    assert Info.is_type(info.type) and Info.from_event(info).handle[0].models
-    assert Handled.is_type(first.type) and Handled.from_event(first).text
-    assert Handled.is_type(second.type)
