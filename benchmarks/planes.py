@@ -1,10 +1,10 @@
-"""Measure what planes lose: python benchmarks/planes.py model.gguf --text prose.txt --text talk.txt 3:32 auto:64:5.0
+"""Measure what planes lose: python benchmarks/planes.py model.gguf --text prose.txt --text talk.txt 3:32 2:64
 
 Converts the dense model in each way named, runs the result with our engine, and compares its predictions of held-out
 texts with those of the source in floats: decoded by the gguf package and run by the slow NumPy of tests/oracles, so
-that no code of ours judges itself.  Ways: PLANES:GROUP, and with :calibrate or, for auto, :BITS calibrated; or a file
-that was made before.  Prints one row for each way and text, and one for all texts.  SOURCE must be a GGUF file.
-Pieces of the texts are read in turn, a piece of each; with --keep the same command continues after an interruption.
+that no code of ours judges itself.  Ways: PLANES:GROUP, or a file that was made before.  Prints one row for each way
+and text, and one for all texts.  SOURCE must be a GGUF file.  Pieces of the texts are read in turn, a piece of each;
+with --keep the same command continues after an interruption.
 """
 
 from __future__ import annotations
@@ -99,12 +99,9 @@ def row(way: str, text: str, sums: np.ndarray, made: Mapping[str, Any], seconds:
 
 
 def way(text: str, n_threads: int) -> Planes:
-    """Planes from "3:32", "3:64:calibrate", "auto:64:5.0"."""
-    count, group, *rest = text.split(":")
-    more: dict[str, Any] = {"calibrate": bool(rest)}
-    if rest and rest[0] != "calibrate":
-        more["bits"] = float(rest[0])
-    return Planes(None if count == "auto" else int(count), int(group), n_threads, **more)
+    """Planes from "3:32"."""
+    count, group = map(int, text.split(":"))
+    return Planes(count, group, n_threads)
 
 
 def main() -> None:

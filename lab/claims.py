@@ -2,7 +2,7 @@
 
 Of the bundled model, with kv_dialogues.jsonl, what the dialogue grammar in training/ at commit 580c278 printed as its
 test split (seed 1, twenty guests one behind the other in each dialogue), whose names and titles the model has not seen
-in training.  With -m of another model, with the text that ships for calibration: prose, dialogues and documentation.
+in training.  With -m of another model, with calibration.txt: prose, dialogues and documentation.
 Nothing here is a claim about other models than those named.
 """
 
@@ -28,7 +28,9 @@ from lab.evaluate import Mode
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 DEMO_TEXT = ROOT / "benchmarks" / "kv_dialogues.jsonl"
-TEXT = ROOT / "edge" / "bundled" / "calibration.txt"
+#: in turns, parts of "A Scandal in Bohemia" (Arthur Conan Doyle, 1891, in the public domain), of our dialogues (every
+#: second one of dialogues.jsonl), and of our documentation
+TEXT = ROOT / "benchmarks" / "calibration.txt"
 CONTEXT = 2048
 SEGMENTS = 4  # of a whole context each
 DROPPED = 6  # layers that are left out, one at a time

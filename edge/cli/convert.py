@@ -32,22 +32,12 @@ if TYPE_CHECKING:
            "llama.cpp. Models with a scale for each 128 weights (Ternary-Bonsai) get PQ2_0_R64 instead of I2_S, and "
            "PQ2_0 instead of TQ2_0; for them alone PTQ1_0_R64, with five weights in a byte, is smaller by a sixth: "
            "faster where the processor has AVX-512 VBMI, half as fast with AVX2, and not measured on ARM."),
-    option("--planes", type=click.Choice(["auto", "1", "2", "3"]), default=None,
+    option("--planes", type=click.Choice(["1", "2", "3", "4"]), default=None,
            help="Make a sum of so many ternary matrices of each matrix of an ordinary (dense) model, so that it runs "
            "here without training: Llama, Qwen2, Qwen3 or Gemma 3, as GGUF or Hugging Face folder."),
     option("--group", type=click.Choice(["32", "64", "128"]), default=None,
-           help="With --planes: weights that share a scale (default 32, with --calibrate 64). More of them take less "
+           help="With --planes: weights that share a scale (default 32). More of them take less "
            "memory and lose more."),
-    option("--calibrate", is_flag=True,
-           help="With --planes: read a text with the model first. Errors that show there are made up for, and what is "
-           "lost is measured on parts that are held out. With --planes auto each matrix gets as many planes as it "
-           "needs. Takes minutes and needs NumPy."),
-    option("--text", default=None, type=Text(), metavar="FILE",
-           help="With --calibrate: the text, such as one of what the model will read (default: one that ships)."),
-    option("--bits", type=float, default=None, metavar="B",
-           help="With --planes auto --calibrate: at most B bits for each weight (default 6.75)."),
-    option("--kl", type=float, default=None, metavar="N",
-           help="With --planes auto --calibrate: no more planes when predictions are expected to differ by N nats."),
     option("--embedding", type=click.Choice(["F16", "Q8_0", "F32", "keep"]), default=None,
            help="Type of the embedding table and of a separate output head (default F16, with --planes Q8_0); keep: "
            "unchanged. Q8_0 has half the size and is used from the mapped file, which takes less memory and starts "
@@ -65,24 +55,19 @@ if TYPE_CHECKING:
 def convert(
     ctx: click.Context, source: str, output: str, weights_type: str, embedding: str | None, as_json: bool, **flags: Any
 ) -> None:
-    from edge.tools.convert import MEASURING, VERIFYING
+    from edge.tools.convert import VERIFYING
     from edge.tools.convert import convert as work
 
     out = ctx.ensure_object(Output)
     planes = _planes(ctx, flags)
 
-    labels = {MEASURING: ("measuring what each matrix needs", "parts"), VERIFYING: ("verifying the new file", "")}
-    shown = usual = ("converting", "bytes")
-
     def report(done: int, total: int, what: str) -> None:
-        nonlocal shown
-        if shown != labels.get(what, usual):
-            shown = labels.get(what, usual)
-            progress.next(*shown)
-        if what != VERIFYING:
+        if what == VERIFYING:
+            progress.next("verifying the new file", "")
+        else:
             progress(done, total)
 
-    with out.progress(*usual, log=True) as progress:
+    with out.progress("converting", "bytes", log=True) as progress:
         result = work(
             source,
             output,
@@ -107,13 +92,10 @@ def _planes(ctx: click.Context, flags: dict[str, Any]) -> Planes | None:
     from edge.tools.planes.planes_file import Planes
 
     if flags["planes"] is None:
-        for name in ("group", "calibrate", "text", "bits", "kl"):
-            if flags[name]:
-                raise UsageError(f"--{name} needs --planes")
+        if flags["group"]:
+            raise UsageError("--group needs --planes")
         return None
     for name in ("weights_type", "ternarise"):
         if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise UsageError(f"--{'type' if name == 'weights_type' else name} and --planes cannot be used together")
-    count = None if flags["planes"] == "auto" else int(flags["planes"])
-    group = int(flags["group"] or (64 if flags["calibrate"] else 32))
-    return Planes(count, group, find().threads, flags["calibrate"], flags["text"], flags["bits"], flags["kl"])
+    return Planes(int(flags["planes"]), int(flags["group"] or 32), find().threads)

@@ -144,7 +144,7 @@ def check_projections(header: Header, tensors: dict[str, Tensor]) -> None:
     if first.floats == "latent" or names.looks_ternary(first):
         return
     kinds = ", ".join(sorted({tensor.type for tensor in projections}))
-    header.fail(f"a dense model (its matrices are {kinds}), not a ternary one; convert it with --planes auto, run it "
+    header.fail(f"a dense model (its matrices are {kinds}), not a ternary one; convert it with --planes 3, run it "
                 "with llama.cpp, or, if these are the latent weights of a ternary model, convert it with --ternarise")
 
 

@@ -123,7 +123,7 @@ def read(path: str | os.PathLike[str], reading: Reading) -> Checkpoint:
     first = next(tensor for name, tensor in tensors.items() if names.is_projection(name))
     if not packed and first.type != "MLX" and first.floats == "ternary" and not names.looks_ternary(first):
         fail(folder, "a dense model: its weights are not ternary and config.json has no BitNet quantization_config; "
-                      "get the ternary (packed or GGUF) version, convert it with --planes auto, or, if these are the "
+                      "get the ternary (packed or GGUF) version, convert it with --planes 3, or, if these are the "
                       "latent weights of a ternary model, convert it with --ternarise")
     generation = read_json(folder, "generation_config.json") or {}
     settings = read_json(folder, "tokenizer_config.json", MAX_TOKENIZER) or {}

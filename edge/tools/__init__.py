@@ -1,1 +1,1 @@
-"""Tools that measure, convert, calibrate and check; answers do not use them."""
+"""Tools that measure, convert and check; answers do not use them."""

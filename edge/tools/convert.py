@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 TYPES = ("I2_S", "TQ2_0", "PTQ1_0_R64")
 VERIFYING = "verifying"  # a name in progress that no tensor has
-MEASURING = "measuring"  # the same, before the first tensor
 EMBEDDINGS = ("F16", "Q8_0", "F32", "keep")
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -68,7 +67,7 @@ def convert(
     untied head): "F16", "Q8_0", "F32" or "keep" for the stored type; None is F16, and with ``planes`` Q8_0.
 
     ``progress(done, total, name)`` is called before each tensor with bytes of what takes the time, and at last with
-    :data:`VERIFYING` as name; before, with :data:`MEASURING`, while it is measured how many planes each matrix needs.
+    :data:`VERIFYING` as name.
     ``force``: replace ``dst`` if it exists.  ``ternarise``: round float matrices that are not ternary by their absmean,
     for master weights that are not marked as such.  ``planes``: make sums of ternary matrices of an ordinary model
     (:mod:`edge.tools.planes`); ``type`` plays no part then.  ``extra``: further metadata, such as
@@ -97,11 +96,12 @@ def convert(
         if planes is None:
             file = NewFile(checkpoint, type, embedding)
         else:
-            file = _planes(checkpoint, planes, embedding, progress)
+            from edge.tools.planes.planes_file import PlanesFile
+
+            file = PlanesFile(checkpoint, planes, embedding)
         entries = file.entries()
     try:
         with Unfinished(dst, file.metadata(extra), entries, _source(checkpoint)) as part:
-            file.part = part
             try:
                 with checkpoint.whole():
                     digest = _write(part, file, entries, progress, extra)
@@ -109,29 +109,10 @@ def convert(
             except EdgeError:  # to go on would end in the same way
                 part.discard()
                 raise
-            finally:
-                file.part = None  # else both refer to each other, and the source stays in memory
     except OSError as error:
         kept = f"; what is finished is kept in {dst}.part, convert again to go on" if error.errno in _FULL else ""
         raise EdgeError(f"{dst}: cannot be written ({error.strerror}){kept}") from None
     return Result(dst, os.path.getsize(dst), digest, len(entries), checkpoint.notes + file.notes)
-
-
-def _planes(
-    checkpoint: Checkpoint, planes: Planes, embedding: str, progress: Callable[[int, int, str], None] | None
-) -> NewFile:
-    """The new file for planes."""
-    if not planes.calibrate:
-        from edge.tools.planes.planes_file import PlanesFile
-
-        return PlanesFile(checkpoint, planes, embedding)
-    from edge.tools.planes.calibrated_file import CalibratedFile
-
-    def measuring(done: float, total: float) -> None:
-        if progress:
-            progress(int(1000 * done), int(1000 * total), MEASURING)
-
-    return CalibratedFile(checkpoint, planes, embedding, measuring)
 
 
 def _write(

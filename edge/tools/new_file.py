@@ -20,7 +20,6 @@ from edge.files import sha256_of
 from edge.formats import gguf, names
 from edge.formats.checkpoint import SEPARATE_EXPERTS, Checkpoint, Reading, Tensor
 from edge.formats.gguf_keys import architecture, metadata, rope_tensor
-from edge.formats.gguf_part import Unfinished
 from edge.formats.gguf_writer import Buffer, Entry
 from edge.formats.matrices import packed
 from edge.layers import Delta
@@ -131,7 +130,6 @@ class NewFile:
             raise UsageError(f"{checkpoint.path}: rotates only {rotation.dim} of {self.config.head_dim} "
                              "dimensions, whose rows cannot be reordered for GGUF")
         self.written: dict[str, Written] = {}
-        self.part: Unfinished | None = None  # as far as it is written
         self.notes: list[str] = []
 
     def metadata(self, extra: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-enum { MOST_LEVELS = 41, ROUNDS = 24, FEEDS = 6 }; /* levels >= 0 of four planes */
+enum { MOST_LEVELS = 41, ROUNDS = 24 }; /* levels >= 0 of four planes */
 
 /* Scales to begin with, as shares of the largest magnitude: these ratios, times these sums. */
 static const float RATIO[MOST_PLANES + 1][4][MOST_PLANES] = {
@@ -99,13 +99,13 @@ INLINE void solve(double m[MOST_PLANES][MOST_PLANES], const double *b, int n, do
 /* Magnitudes, ascending, with sums over all before each. */
 typedef struct {
     int n;
-    double x[GROUP + 1], h[GROUP + 1], hx[GROUP + 1], hxx;
+    double x[GROUP + 1], sum[GROUP + 1], squares;
 } magnitudes;
 
 /* Rounds from scales a until no weight changes its level; returns the error. */
 INLINE double refine_with(const magnitudes *m, int n_plane, int n_level, level *of, double *a)
 {
-    double error = m->hxx;
+    double error = m->squares;
     int last[MOST_LEVELS] = {0};
     for (int round = 0; round < ROUNDS; round++) {
         double normal[MOST_PLANES][MOST_PLANES] = {{0}}, right[MOST_PLANES] = {0};
@@ -120,19 +120,19 @@ INLINE double refine_with(const magnitudes *m, int n_plane, int n_level, level *
             last[l] = to;
             if (to == from)
                 continue;
-            double h = m->h[to] - m->h[from], hx = m->hx[to] - m->hx[from];
+            double n = to - from, sum = m->sum[to] - m->sum[from];
             for (int p = 0; p < n_plane; p++) {
                 double code = of[l].code[p];
-                right[p] += hx * code;
+                right[p] += sum * code;
                 for (int q = 0; q <= p; q++)
-                    normal[p][q] += h * code * of[l].code[q];
+                    normal[p][q] += n * code * of[l].code[q];
             }
             from = to;
         }
         if (same)
             break;
         solve(normal, right, n_plane, a);
-        error = m->hxx;
+        error = m->squares;
         for (int p = 0; p < n_plane; p++)
             error -= a[p] * right[p];
     }
@@ -166,9 +166,10 @@ static void in_order(double *a, int n_plane)
     }
 }
 
-double nearest_planes(const float *w, int n, int n_plane, const float *scale, int8_t *code, int64_t stride)
+/* Codes of w [n] that are nearest for given scales. */
+static void nearest_planes(const float *w, int n, int n_plane, const float *scale, int8_t *code, int64_t stride)
 {
-    double a[MOST_PLANES] = {0}, bound[MOST_LEVELS], error = 0;
+    double a[MOST_PLANES] = {0}, bound[MOST_LEVELS];
     level of[MOST_LEVELS];
     for (int p = 0; p < n_plane; p++)
         a[p] = scale[p];
@@ -183,29 +184,24 @@ double nearest_planes(const float *w, int n, int n_plane, const float *scale, in
             l++;
         for (int p = 0; p < n_plane; p++)
             code[p * stride + i] = (int8_t)(w[i] < 0 ? -of[l].code[p] : of[l].code[p]);
-        error += (x - of[l].value) * (x - of[l].value);
     }
-    return error;
 }
 
-double fit_planes(const float *w, const float *importance, int n, int n_plane, float *scale, int8_t *code,
-                  int64_t stride)
+double fit_planes(const float *w, int n, int n_plane, float *scale, int8_t *code, int64_t stride)
 {
     magnitudes m = {.n = n};
-    double h[GROUP];
     for (int i = 0; i < n; i++) { /* sorted by insertion */
-        double x = fabs((double)w[i]), weight = importance ? importance[i] : 1.0;
+        double x = fabs((double)w[i]);
         if (!(x < INFINITY))
             return -1;
         int at = i;
         for (; at > 0 && m.x[at - 1] > x; at--)
-            m.x[at] = m.x[at - 1], h[at] = h[at - 1];
-        m.x[at] = x, h[at] = weight;
+            m.x[at] = m.x[at - 1];
+        m.x[at] = x;
     }
     for (int i = 0; i < n; i++) {
-        m.h[i + 1] = m.h[i] + h[i];
-        m.hx[i + 1] = m.hx[i] + h[i] * m.x[i];
-        m.hxx += h[i] * m.x[i] * m.x[i];
+        m.sum[i + 1] = m.sum[i] + m.x[i];
+        m.squares += m.x[i] * m.x[i];
     }
     level of[MOST_LEVELS];
     int n_level = first_levels(n_plane, of);
@@ -236,92 +232,7 @@ double fit_planes(const float *w, const float *importance, int n, int n_plane, f
         double e = w[i];
         for (int p = 0; p < n_plane; p++)
             e -= (double)scale[p] * code[p * stride + i];
-        error += (importance ? importance[i] : 1.0) * e * e;
+        error += e * e;
     }
     return error;
-}
-
-/* Codes for given scales, column by column; returns the sum of squares of missed. */
-static double feed(const float *w, const float *u, int n, int n_plane, const double *a, level *of, int n_level,
-                   int8_t *code, int64_t stride, float *missed)
-{
-    double bound[MOST_LEVELS], sum = 0;
-    float rest[GROUP];
-    set_levels(a, n_plane, n_level, of);
-    for (int l = 0; l + 1 < n_level; l++)
-        bound[l] = 0.5 * (of[l].value + of[l + 1].value);
-    memcpy(rest, w, (size_t)n * sizeof *w);
-    for (int j = 0; j < n; j++) {
-        double x = fabs((double)rest[j]);
-        int l = 0;
-        while (l + 1 < n_level && x > bound[l])
-            l++;
-        float sign = rest[j] < 0 ? -1.0f : 1.0f;
-        for (int p = 0; p < n_plane; p++)
-            code[p * stride + j] = (int8_t)(sign * of[l].code[p]);
-        float e = (rest[j] - sign * (float)of[l].value) / u[j * n + j];
-        missed[j] = e;
-        sum += (double)e * e;
-        for (int i = j + 1; i < n; i++)
-            rest[i] -= e * u[j * n + i];
-    }
-    return sum;
-}
-
-/* Least squares of w V = sum over p of a[p] code[p] V; w_v [n] is w V. */
-static void refit(const float *w_v, const float *v, int n, int n_plane, const int8_t *code, int64_t stride, double *a)
-{
-    double normal[MOST_PLANES][MOST_PLANES] = {{0}}, right[MOST_PLANES] = {0};
-    float plane[MOST_PLANES][GROUP] = {{0}};
-    for (int p = 0; p < n_plane; p++) {
-        for (int i = 0; i < n; i++) {
-            float c = code[p * stride + i];
-            for (int j = i; j < n && c != 0; j++)
-                plane[p][j] += c * v[i * n + j];
-        }
-        for (int j = 0; j < n; j++) {
-            right[p] += (double)plane[p][j] * w_v[j];
-            for (int q = 0; q <= p; q++)
-                normal[p][q] += (double)plane[p][j] * plane[q][j];
-        }
-    }
-    solve(normal, right, n_plane, a);
-    in_order(a, n_plane);
-}
-
-double feed_planes(const float *w, const float *u, const float *v, int n, int n_plane, float *scale, int8_t *code,
-                   int64_t stride, float *missed)
-{
-    float importance[GROUP], w_v[GROUP] = {0}, e[GROUP];
-    int8_t c[MOST_PLANES * GROUP] = {0};
-    double a[MOST_PLANES], best = INFINITY;
-    level of[MOST_LEVELS];
-    int n_level = first_levels(n_plane, of);
-    for (int i = 0; i < n; i++) {
-        importance[i] = 1 / (u[i * n + i] * u[i * n + i]);
-        for (int j = i; j < n; j++)
-            w_v[j] += w[i] * v[i * n + j];
-    }
-    if (fit_planes(w, importance, n, n_plane, scale, code, stride) < 0)
-        return -1;
-    for (int p = 0; p < n_plane; p++)
-        a[p] = scale[p];
-    for (int round = 0; round < FEEDS; round++) {
-        double sum = feed(w, u, n, n_plane, a, of, n_level, c, GROUP, e);
-        if (!(sum < best))
-            break;
-        best = sum;
-        memcpy(missed, e, (size_t)n * sizeof *e);
-        for (int p = 0; p < n_plane; p++) {
-            scale[p] = (float)a[p];
-            memcpy(code + p * stride, c + p * GROUP, (size_t)n);
-        }
-        refit(w_v, v, n, n_plane, c, GROUP, a);
-        for (int p = 0; p < n_plane; p++) {
-            a[p] = half_float(float_half((float)a[p]));
-            if (!(a[p] < INFINITY))
-                return best;
-        }
-    }
-    return best;
 }

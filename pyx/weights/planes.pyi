@@ -13,15 +13,4 @@ def fit(
     group: int,
     n_plane: int,
     n_threads: int = 1,
-    importance: Any = None,  # float32 buffer [k]
 ) -> tuple[memoryview, memoryview, float, float]: ...  # codes, scales, sums of squares of errors and of weights
-def feed(
-    weights: Any,  # float32 [n_row][group]
-    u: Any,  # float32 [group][group]
-    v: Any,  # float32 [group][group]
-    n_plane: int,
-    codes: Any,  # int8 [n_plane][n_row][group], written
-    scales: Any,  # float32 [n_plane][n_row], written
-    missed: Any,  # float32 [n_row][group], written
-    n_threads: int = 1,
-) -> float: ...  # sum of the squares of missed

@@ -37,7 +37,6 @@ WAYS = {
     "bench --plot": (("bench", "-m", "demo", "--plot", "-"), "", r"does not end in \.svg"),
     "convert source": (("convert", "-", "x.gguf"), "", r"'?-'?: |'-' is"),
     "convert output": (("convert", "in", "-"), "", r"standard output.*name a file"),
-    "convert --text": (("convert", "in", "x.gguf", "--planes", "2", "--calibrate", "--text", "-"), "", r"in: "),
     "tokens count --file": (("tokens", "count", "-m", "demo", "-f", "-"), "Hello", r"^\d$"),
     "embed --npy": (("embed", "-m", "demo", "--npy", "-", "Hello"), "", r"^.NUMPY"),
 }

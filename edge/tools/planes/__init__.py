@@ -4,7 +4,5 @@ Each matrix becomes W[row][k] ~ sum over p of scale[p][row][k / group] * code[p]
 2509.16989).  It is stored as one ternary matrix of k * n_plane columns, in which the groups of all planes that belong
 to the same columns lie side by side (docs/planes.md).
 
-``planes_file`` fits every group by itself and writes the file; ``calibrated`` reads a text with the model before, layer
-by layer (``forward``), and lets each column make up for the errors of those before it (``feedback``).  The latter three
-are the only modules of the package that use NumPy; ``calibrated_file`` writes what they make.
+``planes_file`` fits every group by itself and writes the file.
 """
