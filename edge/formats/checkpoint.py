@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from edge.config import ModelConfig
 from edge.errors import UsageError
 from edge.formats.mapped import Map
-from edge.formats.safetensors import Stored
 from edge.formats.text_steps import Step
 from edge.registry.encodings import ENCODINGS, PLANE_TYPES, Encoding
 
@@ -53,7 +52,6 @@ class Tensor(NamedTuple):
     #: the meaning of a float matrix: "ternary" (scale x {-1, 0, 1}, or the file is refused), "latent" (to be rounded to
     #: that by its absmean), "dense" (stays float) or "either" (ternary if possible, else dense)
     floats: str = "ternary"
-    affine: tuple[Stored, ...] = ()  # MLX only: its scales and biases, see :mod:`edge.formats.mlx`
     experts: tuple[Tensor, ...] = ()  # SEPARATE_EXPERTS only: in order
     basis: Basis | None = None  # in which its rows are stored, if it is a rotated one
 
@@ -71,7 +69,6 @@ class Tensor(NamedTuple):
     def views(self) -> Iterator[memoryview]:
         """All its bytes as they are stored."""
         yield self.data
-        yield from (stored.data for stored in self.affine)
         for expert in self.experts:
             yield from expert.views
 

@@ -1,8 +1,8 @@
 """Reads Hugging Face directories: config.json, safetensors (one or sharded), tokenizer files.
 
-Ternary weights are stored in four ways: packed bytes (four codes per byte, with ``weight_scale``), words of MLX
-(:mod:`edge.formats.mlx`), float weights that already are scale x {-1, 0, 1}, and master weights that the model rounds
-to ternary ones by absmean at each forward pass.
+Ternary weights are stored in three ways: packed bytes (four codes per byte, with ``weight_scale``), float weights that
+already are scale x {-1, 0, 1}, and master weights that the model rounds to ternary ones by absmean at each forward
+pass.
 
 Packed weights get the type "HF_U8" with the scale as a *multiplier*. Float weights keep their type and are rounded when
 they are packed; ``metadata["ternary_marker"]`` is whether absmean may be used for that.
@@ -21,7 +21,7 @@ from typing import Any
 
 from edge.config import ModelConfig
 from edge.errors import InvalidFile, ModelNotFound
-from edge.formats import huggingface_tokenizer, mlx, names, safetensors
+from edge.formats import huggingface_tokenizer, names, safetensors
 from edge.formats.checkpoint import SEPARATE_EXPERTS, WEIGHT_ONLY, Checkpoint, Reading, Tensor
 from edge.formats.mapped import located, shown
 from edge.formats.safetensors import Stored
@@ -113,15 +113,14 @@ def read(path: str | os.PathLike[str], reading: Reading) -> Checkpoint:
         text, stored = _text_part(folder, raw, stored, notes)
         raw = {**raw, **text}
 
-    stored, affine = mlx.separate(folder, stored, mlx.group_size(folder, raw))
-    tensors, packed = _tensors(folder, family, stored, affine, quantization, reading, _is_marked(raw, quantization))
+    tensors, packed = _tensors(folder, family, stored, quantization, reading, _is_marked(raw, quantization))
     config = _config(folder, raw, family, tensors, reading.activation, notes)
     if config.tied:
         tensors.pop("output.weight", None)  # a saved copy of the embedding
     with located(folder):
         notes += names.check(config, tensors)
     first = next(tensor for name, tensor in tensors.items() if names.is_projection(name))
-    if not packed and first.type != "MLX" and first.floats == "ternary" and not names.looks_ternary(first):
+    if not packed and first.floats == "ternary" and not names.looks_ternary(first):
         fail(folder, "a dense model: its weights are not ternary and config.json has no BitNet quantization_config; "
                       "get the ternary (packed or GGUF) version, convert it with --planes 3, or, if these are the "
                       "latent weights of a ternary model, convert it with --ternarise")
@@ -161,6 +160,9 @@ def _check_kind(folder: str, raw: Mapping[str, Any], quantization: Mapping[str, 
         why = refusal(f"{name} {raw.get('model_type')}")
         fail(folder, f"architecture {shown(name)} is not supported: it is {why}" if why else
                      f"architecture {shown(name)} is not supported ({', '.join(BY_HUGGINGFACE)} are)")
+    if raw.get("quantization") is not None:
+        fail(folder, "quantised by MLX, whose folders are not read; use a GGUF file of the model, or its original "
+                     "Hugging Face folder")
     method = quantization.get("quant_method")
     if method not in (None, "bitnet"):
         fail(folder, f"quantised with {shown(method)}, not BitNet; use the ternary version of the model")
@@ -206,10 +208,10 @@ def _shards(folder: str) -> dict[str, Stored]:
     return tensors
 
 
-def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], affine: Mapping[str, list[Stored]],
-             quantization: Mapping[str, Any], reading: Reading, latent: bool) -> tuple[dict[str, Tensor], bool]:
-    """Tensors under GGUF names, and whether any of them is packed.  ``affine``: scales and biases of MLX; ``latent``:
-    float weights are to be rounded to ternary ones.
+def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], quantization: Mapping[str, Any],
+             reading: Reading, latent: bool) -> tuple[dict[str, Tensor], bool]:
+    """Tensors under GGUF names, and whether any of them is packed.  ``latent``: float weights are to be rounded to
+    ternary ones.
     """
     layer = _LAYER | _POST_NORMS if family.post_norm else _LAYER
     if family.experts:
@@ -217,7 +219,6 @@ def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], affine: 
     excluded = _not_converted(folder, quantization)
     dense: set[str] = set()
     found: dict[str, Stored] = {}
-    affine_of: dict[str, list[Stored]] = {}
     scales: dict[str, float] = {}
     for name, entry in stored.items():
         if name.endswith("rotary_emb.inv_freq"):
@@ -248,8 +249,6 @@ def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], affine: 
             fail(folder, f"tensor {ours} appears twice (last as {shown(name)})")
         else:
             found[ours] = entry
-            if name in affine:
-                affine_of[ours] = affine[name]
 
     packed = any(entry.dtype == "U8" for entry in found.values())
     if packed and quantization.get("quant_method") != "bitnet":
@@ -266,10 +265,6 @@ def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], affine: 
             scale = 1.0 / scale if divides else scale
         if entry.dtype == "I8":
             fail(folder, f"tensor {ours} is stored as I8, which is not supported; get the packed (U8) version")
-        if entry.dtype == "U32":
-            rows, words = entry.shape
-            tensors[ours] = Tensor(ours, "MLX", (rows, words * 16), entry.data, affine=tuple(affine_of[ours]))
-            continue
         if entry.dtype != "U8":
             if ours in scales:
                 fail(folder, f"tensor {ours} has a weight_scale but is not packed; the file is damaged")

@@ -1,8 +1,8 @@
 """Matrices: a stored tensor -> the ternary matrix of the compiled layer.
 
-The kernels read groups of 128 weights of two bits behind their scale.  Some types become such rows of groups (PQ2_0, or
-Q2_0) when they are loaded, in memory of their own: the words of MLX are such codes, whose scales are other tensors;
-binary types (Bonsai 1-bit) have a bit for each weight, -1 or +1: codes 0 and 2.
+The kernels read groups of 128 weights of two bits behind their scale.  Binary types (Bonsai 1-bit), which have a bit
+for each weight, -1 or +1, become such rows of groups (PQ2_0, codes 0 and 2) when they are loaded, in memory of their
+own.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from edge.formats import mlx, names
+from edge.formats import names
 from edge.formats.checkpoint import SEPARATE_EXPERTS, Tensor
-from edge.registry.encodings import BINARY_TYPES, TO_GROUPS
+from edge.registry.encodings import BINARY_TYPES
 
 if TYPE_CHECKING:
     from pyx.weights.ternary import TernaryMatrix
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 def groups_type(tensor: Tensor) -> str:
     """The type of the result of :func:`as_groups`."""
-    return "PQ2_0" if tensor.type in BINARY_TYPES else mlx.whole_type(tensor)
+    return "PQ2_0" if tensor.type in BINARY_TYPES else tensor.type
 
 
 def as_groups(tensor: Tensor) -> Tensor:
-    """The matrix as rows of groups, if its type is one of TO_GROUPS; another tensor is returned unchanged.
+    """A binary matrix as rows of groups; another tensor is returned unchanged.
 
-    Raises ValueError if the weights are not ternary, a scale exceeds float16, or 128 binary weights have several.
+    Raises ValueError if 128 weights have several scales.
     """
     if tensor.type not in BINARY_TYPES:
-        return mlx.whole(tensor)
+        return tensor
     from pyx.weights.ternary import binary_groups
 
     return tensor._replace(type="PQ2_0", data=binary_groups(tensor.data, BINARY_TYPES[tensor.type]).view)
@@ -49,7 +49,7 @@ def packed(
 
     if tensor.type == SEPARATE_EXPERTS:
         return TernaryMatrix.stack([packed(expert, factor, groups) for expert in tensor.experts])
-    copied, tensor = tensor.type in TO_GROUPS, as_groups(tensor)
+    copied, tensor = tensor.type in BINARY_TYPES, as_groups(tensor)
     rows, k = tensor.flat
     matrix = TernaryMatrix.pack(
         tensor.type, tensor.data, rows, k // planes, scale=tensor.scale * factor, layout=tensor.layout,

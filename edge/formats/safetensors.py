@@ -18,7 +18,7 @@ from edge.formats.mapped import map_file, shown
 from edge.formats.side_files import parse_json
 
 #: dtype -> bytes per element; files with others are refused
-DTYPES = {"U8": 1, "I8": 1, "BF16": 2, "F16": 2, "F32": 4, "U32": 4}
+DTYPES = {"U8": 1, "I8": 1, "BF16": 2, "F16": 2, "F32": 4}
 
 MAX_HEADER = 32 << 20  # the format allows 100 MB; an 8 B model needs 100 kB
 

@@ -56,13 +56,11 @@ def expect(
         else:
             assert part.role == "table"  # below: as head, and as rows that are looked up
     table = checkpoint.tensors.get(checkpoint.head)
-    stored = groups_type(table) if table else ""  # those of TO_GROUPS are copied, and used there
+    stored = groups_type(table) if table else ""
     embedding = checkpoint.tensors.get("token_embd.weight")
-    if embedding and embedding.type == "MLX" and (embedding is not table or head == "none"):
-        allocated += stored_bytes(embedding, True)
     session = _session_bytes(config, head, drafting)
     work = scratch.bytes_for(config, n_threads) + session
-    if embedding and embedding.type != "MLX" and embedding.mapped:
+    if embedding and embedding.mapped:
         work += buffer_bytes(embedding.type, config.hidden, n_threads)
     place = placement(head, stored, config.n_vocab, config.hidden, n_threads)
     copied = weights == "huge" and place.copied > 0

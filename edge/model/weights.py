@@ -104,14 +104,12 @@ def _rows(
 
     ``groups``: rows of groups, as a projection needs them, if the type can become that.  ``most``: only the first ones.
     """
-    from pyx.weights.stored_rows import TYPES, StoredRows
+    from pyx.weights.stored_rows import StoredRows
 
     n_row, k = checkpoint.config.n_vocab, checkpoint.config.hidden
     tensor = _tensor(checkpoint, name, (n_row, k))
     try:
-        if tensor.type not in TYPES:
-            checkpoint.tensors[name] = tensor = as_groups(tensor)  # one copy, for embedding and head
-        elif groups:
+        if groups:
             tensor = as_groups(tensor)
         data = tensor.data
         if most is not None and most < n_row:

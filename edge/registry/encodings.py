@@ -73,7 +73,6 @@ _ROWS = (
     Encoding("IQ1_BN", None, 64, 13, _MATRIX, 3, "row", layout="codes", before_row=2, ids=(134,)),
     Encoding("IQ2_BN", None, 64, 16, _MATRIX, 3, "row", layout="codes", before_row=4, ids=(135,)),
     Encoding("IQ2_BN_R4", None, 64, 16, _MATRIX, 3, "row", layout="codes", before_row=4, rows=4, ids=(335,)),
-    Encoding("MLX", None, 16, 4, _FLOATS, 3, "tensor", layout="groups"),  # words; its scales are tensors of their own
     # binary: weights -1 and +1.  40 is how the second was stored before that was NVFP4
     Encoding("Q1_0", None, 128, 18, _FLOATS, 2, layout="groups", ids=(41,)),
     Encoding("Q1_0_G32", None, 32, 6, _FLOATS, 2, layout="groups", ids=(40,)),
@@ -124,9 +123,7 @@ FLOAT_TYPES = _names([row for row in _ROWS if not row.levels])
 TABLE_TYPES = _names(use="table")
 #: types that a norm (or any other vector) may have
 VECTOR_TYPES = _names(use="vector")
-#: types that become rows of groups when they are loaded (:mod:`edge.formats.matrices`)
-TO_GROUPS = _names([row for row in _ROWS if row.layout == "groups" and not row.in_place])
-#: binary types -> weights that share a scale
+#: binary types, which become rows of groups when they are loaded (edge.formats.matrices) -> weights that share a scale
 BINARY_TYPES = {row.name: row.span for row in _ROWS if row.levels == 2}
 #: rows of groups with a scale for each 64 or 128 weights
 GROUP_ROWS = _names([row for row in _ROWS if row.layout == "groups" and row.in_place])

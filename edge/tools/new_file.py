@@ -24,6 +24,7 @@ from edge.formats.gguf_writer import Buffer, Entry
 from edge.formats.matrices import packed
 from edge.layers import Delta
 from edge.registry.encodings import (
+    BINARY_TYPES,
     ENCODINGS,
     FIVES,
     FLOAT_TYPES,
@@ -32,7 +33,6 @@ from edge.registry.encodings import (
     PANELS,
     TABLE_TYPES,
     TERNARY_TYPES,
-    TO_GROUPS,
 )
 from edge.registry.families import FAMILIES
 
@@ -174,7 +174,7 @@ class NewFile:
             return Entry(tensor.name, self.type, tensor.shape, partial(self._ternary, tensor))
         stored = "F32"
         if role == "table":
-            if tensor.type in (*GROUP_TYPES, *TO_GROUPS):  # ternary too: any other type is larger and no better
+            if tensor.type in (*GROUP_TYPES, *BINARY_TYPES):  # ternary too: any other type is larger and no better
                 # of a table that is not the head only a row is read at a time
                 stored = self.groups if tensor.name == self.checkpoint.head else "PQ2_0"
                 return Entry(tensor.name, stored, tensor.shape, partial(self._groups, tensor, stored))

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.errors import InvalidFile
-from edge.formats import mlx, open_checkpoint
+from edge.formats import open_checkpoint
 from edge.model.plan import expect
 from edge.model.weights import build
 from edge.tools.convert import convert
@@ -321,61 +321,7 @@ def test_converted_models_are_the_same(tmp_path: Path, name: str, source: str) -
     assert np.abs(runs[0] - runs[1]).max() <= (1e-2 if name == "hunyuan" else 1e-6) * np.ptp(runs[0])
 
 
-# ---- MLX: words, scales and biases apart -----------------------------------------------------------------------------
-
-
-def mlx_folder(path: Path, name: str, group: int = 128, scales: str = "F16", **config: Any) -> str:
-    """The tiny model as mlx-lm saves it: three tensors for each ternary matrix, in NumPy from the formula of MLX."""
-    model = tiny.MODELS[name]
-    how = {"group_size": group, "bits": 2, "mode": "affine"}
-    full = {"architectures": [model.architecture], **model.config, "quantization": how, "quantization_config": how}
-    tensors = hf_floats(tiny.weights(model), "F16")
-    for key in [key for key in tensors if tiny.is_ternary(model, key)]:
-        codes, d = tiny.codes_and_scales(model, key)
-        rows, k = codes.shape
-        d = np.repeat(np.broadcast_to(d, (rows, d.shape[1])), k // group // d.shape[1], 1).astype("<f4")
-        q = (codes + 1).astype(np.uint32).reshape(rows, k // 16, 16)
-        stored = (q << np.arange(0, 32, 2, dtype=np.uint32)).sum(-1).astype("<u4")
-        tensors[key] = ("U32", stored.shape, stored.tobytes())
-        name = key.removesuffix("weight")
-        tensors |= hf_floats({f"{name}scales": d, f"{name}biases": -d}, scales)
-    return hf_directory(path, full | config, tensors)
-
-
-@pytest.mark.parametrize(("name", "group", "scales"), [
-    ("qwen3", 128, "F16"), ("qwen3", 128, "BF16"), ("qwen3", 64, "F16"), ("qwen3_yarn", 128, "F32"),
-    ("qwen2", 128, "F16"), ("llama_yarn", 128, "F16"),
-])
-def test_mlx_folders(tmp_path: Path, name: str, group: int, scales: str) -> None:
-    expected, ids = vectors(name)
-    path = mlx_folder(tmp_path / "mlx", name, group, scales)
-    opened = open_checkpoint(path)
-    assert opened.tensors["blk.1.ffn_down.weight"].type == "MLX"
-    if scales != "BF16":  # which rounds the scales of the tiny model
-        checkpoint = with_floats(open_checkpoint(path))
-        model = build(checkpoint, head="f32")
-        got = logits(model, checkpoint.config, tiny.IDS)
-        assert np.abs(got - expected).max() <= 1e-4 * np.ptp(expected)
-        assert greedy(model, checkpoint.config, tiny.IDS, len(ids) - len(tiny.IDS)) == ids
-    # rounded activations, the head as it is stored: the same bits after conversion, which makes a file that is mapped
-    got = logits(build(open_checkpoint(path)), opened.config, tiny.IDS)
-    if name != "llama_yarn":
-        convert(path, tmp_path / "c.gguf")
-        back = open_checkpoint(tmp_path / "c.gguf")
-        assert {back.tensors[n].type for n in ("blk.0.attn_q.weight", "blk.1.ffn_up.weight")} == {"PQ2_0_R64"}
-        again = logits(build(back), back.config, tiny.IDS)
-        assert np.abs(got - again).max() <= 1e-6 * np.ptp(expected)
-
-
-def test_the_plan_of_an_mlx_folder_is_what_it_takes(tmp_path: Path) -> None:
-    for name in ("qwen3", "qwen3_yarn"):
-        checkpoint = open_checkpoint(mlx_folder(tmp_path / name, name))
-        planned = expect(checkpoint)
-        model = build(checkpoint)
-        assert planned.head_mapped + planned.head_allocated == model.head_bytes
-        assert planned.mapped == 0 and model.weight_bytes == model.weight_bytes_allocated
-        more = 0 if checkpoint.config.tied else len(mlx.whole(checkpoint.tensors["token_embd.weight"]).data)
-        assert planned.allocated - model.vector_bytes - model.weight_bytes in (0, more)
+# ---- binary models ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["Q1_0", "Q1_0_G32"])
@@ -415,34 +361,6 @@ def test_an_early_binary_file_whose_weights_share_no_scale(tmp_path: Path, monke
     monkeypatch.setitem(ENCODERS, "Q1_0_G32", (40, encode))
     with pytest.raises(InvalidFile, match=r"blk\.0\.attn_q\.weight: its blocks of 32 weights have scales of their own"):
         build(open_checkpoint(gguf_file(tmp_path, "qwen3_1bit", "Q1_0_G32")), head="f32")
-
-
-def test_mlx_folders_that_cannot_be_run(tmp_path: Path) -> None:
-    path = tmp_path / "m"
-    for how, words in (
-        ({"group_size": 64, "bits": 4}, "quantised to 4 bits by MLX"),
-        ({"group_size": 32, "bits": 2}, "groups of 32"),
-        ({"group_size": 128, "bits": 2, "mode": "mxfp4"}, "mode 'mxfp4'"),
-        ([], "quantization is not an object"),
-        (None, "no quantization of MLX"),
-        ({"group_size": 64, "bits": 2}, "no fitting scales and biases"),
-    ):
-        with pytest.raises(InvalidFile, match=words):
-            open_checkpoint(mlx_folder(path, "qwen3", quantization=how))
-    data = bytearray(Path(mlx_folder(path, "qwen3"), "model.safetensors").read_bytes())
-    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    start = 8 + int.from_bytes(data[:8], "little")
-    at = header["model.layers.0.self_attn.q_proj.biases"]["data_offsets"][0] + start
-    data[at + 1] ^= 1
-    (path / "model.safetensors").write_bytes(data)
-    with pytest.raises(InvalidFile, match="q.weight: its biases are not minus its scales"):
-        build(open_checkpoint(path))
-    data[at : at + 2] = b"\0\xfc"  # a scale that is infinite
-    at = header["model.layers.0.self_attn.q_proj.scales"]["data_offsets"][0] + start
-    data[at : at + 2] = b"\0\x7c"
-    (path / "model.safetensors").write_bytes(data)
-    with pytest.raises(InvalidFile, match="q.weight"):
-        build(open_checkpoint(path))
 
 
 # ---- ternary inside blocks of other types ----------------------------------------------------------------------------

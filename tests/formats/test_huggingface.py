@@ -186,6 +186,7 @@ Q = "model.layers.0.self_attn.q_proj.weight"
         (hf_config(architectures=None, model_type="olmo"), None, "'olmo' is not supported"),
         (hf_config(architectures=[{}]), None, "is not supported"),
         (hf_config(quantization_config={"quant_method": "gptq"}), None, "'gptq', not BitNet"),
+        (hf_config(quantization={"group_size": 128, "bits": 2}), None, "by MLX.* use a GGUF file .* or its original"),
         (hf_config(quantization_config=[1]), None, "quantization_config is not an object"),
         (hf_config(quantization_config={"quant_method": "bitnet", "use_rms_norm": True}), None, "use_rms_norm"),
         (hf_config(mlp_bias=True), None, "mlp_bias is set"),

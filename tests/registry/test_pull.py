@@ -321,22 +321,19 @@ def test_a_file_with_a_slow_start_is_converted_once(hub: hubs.Hub, model: bytes)
 
 def test_a_folder_is_converted_once(hub: hubs.Hub, tmp_path: Path) -> None:
     """What would be made ready at every start, unless --as-is; what cannot be converted stays as it is."""
-    from tests.formats.test_family_oracles import folder, mlx_folder
+    from tests.formats.test_family_oracles import folder
 
-    for make, kind in ((folder, "ternary floats"), (mlx_folder, "MLX")):
-        made = make(tmp_path / kind, "qwen3_yarn")
-        hub.files = {name: Path(made, name).read_bytes() for name in ("config.json", "model.safetensors")}
-        hub.digests = {name: hashlib.sha256(data).hexdigest() for name, data in hub.files.items()}
-        kept = pull("hf:owner/name", name="kept", as_is=True)
-        assert not kept.converted and os.path.isdir(kept.path)
-        pulled = pull("hf:owner/name", name="made")
-        assert pulled.converted and sorted(os.listdir(os.path.dirname(pulled.path))) == [
-            ".lock", "made-fast.gguf", "pull.json"]
-        checkpoint = open_checkpoint("made")
-        assert pulling.starts_at_once(checkpoint) and checkpoint.path == pulled.path
-        assert checkpoint.config.layers == open_checkpoint("kept").config.layers
-        library.remove("kept")
-        library.remove("made")
+    made = folder(tmp_path / "ternary floats", "qwen3_yarn")
+    hub.files = {name: Path(made, name).read_bytes() for name in ("config.json", "model.safetensors")}
+    hub.digests = {name: hashlib.sha256(data).hexdigest() for name, data in hub.files.items()}
+    kept = pull("hf:owner/name", name="kept", as_is=True)
+    assert not kept.converted and os.path.isdir(kept.path)
+    pulled = pull("hf:owner/name", name="made")
+    assert pulled.converted and sorted(os.listdir(os.path.dirname(pulled.path))) == [
+        ".lock", "made-fast.gguf", "pull.json"]
+    checkpoint = open_checkpoint("made")
+    assert pulling.starts_at_once(checkpoint) and checkpoint.path == pulled.path
+    assert checkpoint.config.layers == open_checkpoint("kept").config.layers
 
 
 def test_scales_per_group_are_stored_as_panels(hub: hubs.Hub, tmp_path: Path) -> None:
