@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import AnswerTimeout, ContextFull, EdgeError, unbuilt
-from edge.session.usage import Timings, Usage, extension
+from edge.session.usage import Timings, Usage
 
 if TYPE_CHECKING:
     from edge.engine import Engine
     from edge.session.answer import Outcome
     from edge.session.logprobs import Scored
-    from edge.session.read_again import Again
     from edge.session.session import Session
     from edge.session.stream import Piece
 
@@ -56,9 +55,9 @@ def plain(value: Any) -> Any:
 
 def usage(session: Session) -> dict[str, Any]:
     """Tokens of the last answer: read (and how many of them from the cache) and written; ``evicted``: tokens that the
-    session no longer sees; ``read_again``: those that were read before, and why they are read again, if any.
+    session no longer sees.
     """
-    return {**plain(session.outcome.usage), "evicted": session.evicted, **extension(session.outcome.again)}
+    return {**plain(session.outcome.usage), "evicted": session.evicted}
 
 
 def kv(engine: Engine) -> dict[str, Any]:
@@ -117,7 +116,7 @@ def done(
     is not that of the outcome.
     """
     reason = finish_reason or outcome.finish_reason
-    event = _done(reason, outcome.usage, outcome.timings, evicted, outcome.left_out, outcome.again)
+    event = _done(reason, outcome.usage, outcome.timings, evicted, outcome.left_out)
     return {**event, **shares(outcome.shares), **({"tool_calls": calls} if calls else {})}
 
 
@@ -126,10 +125,8 @@ def never_begun(why: str) -> dict[str, Any]:
     return _done(why, Usage(), Timings(), 0)
 
 
-def _done(
-    why: str | None, usage: Usage, timings: Timings, evicted: int, left_out: int = 0, again: Again | None = None
-) -> dict[str, Any]:
-    counts = {**plain(usage), "evicted": evicted, **extension(again)}
+def _done(why: str | None, usage: Usage, timings: Timings, evicted: int, left_out: int = 0) -> dict[str, Any]:
+    counts = {**plain(usage), "evicted": evicted}
     more = {"left_out": left_out} if left_out else {}
     return {"ev": "done", "finish_reason": why, "usage": counts, **more, "timings": plain(timings)}
 

@@ -227,19 +227,6 @@ class Store:
                 best, n, beginning = entry, length, want[: 4 * (length + 1)]
         return best, n
 
-    def nearest(self, ids: array[int]) -> array[int]:
-        """The tokens of the entry that shares the longest beginning with ``ids``, whether it can be used or not."""
-        best, n, want = array("i"), 0, ids.tobytes()
-        with self._lock:
-            for entry in (*self._entries.values(), *self._listed()):
-                if (length := common(entry.key, want, n)) > n:
-                    best, n = entry.tokens, length
-        return best
-
-    def foreign(self) -> set[int]:
-        """The lengths of beginnings on disk that another model, plan or version has read."""
-        return set().union(*(folder.foreign() for folder in self.folders))
-
     def _lend(self, entry: Entry, n: int) -> Entry | None:
         """The first ``n`` tokens of an entry in memory, which is now the latest used, as are those that it continues.
         Requires the lock.

@@ -80,11 +80,6 @@ class Folder:
             self.extra_bytes = sum(entry.extra_bytes for entry in found)
             return found
 
-    def foreign(self) -> set[int]:
-        """The numbers of tokens in the listed files of another model, plan or version."""
-        with self._lock:
-            return {int(name[:8]) for name, entry in self._files.items() if entry is None}
-
     def put(self, entry: Entry, state: KVState) -> None:
         """Write an entry, whose cache is that of the state."""
         self.write(entry, state.kv)

@@ -110,8 +110,6 @@ def chat(
             if answer.offload_error and answer.offload_error not in warned:
                 warned.append(answer.offload_error)
                 out.warn(answer.offload_error)
-            if out.verbose and answer.outcome.again is not None:
-                out.info(answer.outcome.again.line(engine.tokenizer), "dim")
             if stats and answer.outcome.finish_reason is not None:
                 made = answer.outcome
                 out.stats(stats_line(made.usage, made.timings, engine.plan, engine.rss()["rss"], answer.evicted))

@@ -255,8 +255,6 @@ class Repl:
             return stop.code
         self.remark_offload()
         self.remark_sliding()
-        if self.out.verbose and session.outcome.again is not None:
-            self.out.info(session.outcome.again.line(self.engine.tokenizer), "dim")
         if self.show_stats:
             self.out.stats(session.stats_line())
         reason = session.outcome.finish_reason
@@ -435,8 +433,6 @@ class Repl:
     def do_context(self, _rest: str) -> None:
         for line in context_lines(self.engine, self.talk):
             self.out.line(line)
-        if (again := self.talk.outcome.again) is not None:
-            self.out.line(f"  {again.line(self.engine.tokenizer if self.out.verbose else None)}")
 
     def do_multi(self, _rest: str) -> int | None:
         self.before = ""

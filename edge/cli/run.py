@@ -150,8 +150,6 @@ def run(
                 out.info("(stopped at the token limit; -n N changes it)", "dim")
             if session.offload_error:
                 out.warn(session.offload_error)
-            if out.verbose and session.outcome.again is not None:
-                out.info(session.outcome.again.line(engine.tokenizer), "dim")
             if stats if stats is not None else out.verbose:
                 out.stats(session.stats_line())
             if code:

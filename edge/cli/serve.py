@@ -155,8 +155,6 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
                                 spare_contexts=SPARE_CONTEXTS) as engine:
                 service.settings.defaults = options.advised(service.settings.defaults, flags, engine)
                 service.open(engine)
-                if out.verbose:
-                    service.conversations.on_again = lambda again: out.info(again.line(engine.tokenizer), "dim")
                 engine.tune_when_idle()
                 ready(options.title(engine.config))
         except BaseException as error:

@@ -43,12 +43,12 @@ def counts_of(answers: list[PendingAnswer]) -> tuple[int, int, int]:
 
 
 def _usage(answers: list[PendingAnswer]) -> dict[str, Any]:
-    return openai.usage(*counts_of(answers), answers[0].outcome.again)
+    return openai.usage(*counts_of(answers))
 
 
 def timings_of(one: PendingAnswer) -> dict[str, Any]:
-    """Seconds, how much of the prompt was in the cache, at which position the cached part ended, and why the answer
-    ended in our own words: OpenAI's ``finish_reason`` has fewer.
+    """Seconds, how much of the prompt was in the cache, and why the answer ended in our own words: OpenAI's
+    ``finish_reason`` has fewer.
     """
     if one.outcome.finish_reason is None:  # it has not begun
         return {}
@@ -56,7 +56,6 @@ def timings_of(one: PendingAnswer) -> dict[str, Any]:
         **{name: round(value, 6) for name, value in asdict(one.outcome.timings).items() if isinstance(value, float)},
         "cached_tokens": one.outcome.usage.cached,
         "ended": one.finish_reason,
-        **({"prefix_broke_at_message": one.broke} if one.broke is not None else {}),
     }
 
 
@@ -179,7 +178,7 @@ async def response_answer(service: Service, request: Request) -> Response:
     def whole(choices: list[Collected]) -> Any:
         (found,) = choices
         return writer.whole(found.thought, found.text, one.calls, found.logprobs, one.finish_reason,
-                            counts_of(pending.answers), found.thought_tokens, one.outcome.again)
+                            counts_of(pending.answers), found.thought_tokens)
 
     return await _deliver(service, request, pending, _response_events(pending, writer), SSE, whole, WAITING)
 
@@ -194,7 +193,7 @@ async def _response_events(pending: PendingCall, writer: responses.Writer) -> As
             n_thought += sum(len(piece.ids) for piece, _ in batch if piece.thought)
             yield b"".join(writer.piece("reasoning" if piece.thought else "message", piece.text, logprobs or [])
                            for piece, logprobs in batch)
-        yield writer.last(one.calls, one.finish_reason, counts_of(pending.answers), n_thought, one.outcome.again)
+        yield writer.last(one.calls, one.finish_reason, counts_of(pending.answers), n_thought)
     except Exception as error:
         yield writer.failed(refusal_of(error))
 

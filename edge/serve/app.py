@@ -228,16 +228,10 @@ def _prometheus(engine: Engine, conversations: Conversations) -> str:
         ("requests_failed_total", "counter", "Requests that failed with an internal error", state["failed"]),
         ("prompt_tokens_total", "counter", "Prompt tokens", state["prompt_tokens"]),
         ("prompt_tokens_cached_total", "counter", "Prompt tokens found in the KV cache", state["cached_tokens"]),
-        ("prompt_tokens_read_total", "counter", "Prompt tokens that were read, by the reason: new, or again because of "
-         "what", state["read_tokens"]),
         ("answer_tokens_total", "counter", "Tokens written", state["answer_tokens"]),
         ("memory_planned_bytes", "gauge", "Planned memory", engine.plan.total_bytes),
         ("memory_resident_bytes", "gauge", "Memory in use", engine.rss()["rss"]),
     ):
         full = f"bitnet_edge_{name}"
-        lines += [f"# HELP {full} {about}", f"# TYPE {full} {kind}"]
-        if isinstance(value, dict):
-            lines += [f'{full}{{reason="{reason}"}} {n}' for reason, n in value.items()]
-        else:
-            lines.append(f"{full} {value}")
+        lines += [f"# HELP {full} {about}", f"# TYPE {full} {kind}", f"{full} {value}"]
     return "\n".join(lines) + "\n"

@@ -30,7 +30,6 @@ from edge.session.admission import Slot
 from edge.session.answer import Outcome
 from edge.session.answer_options import certain
 from edge.session.prompting import common_messages
-from edge.session.read_again import REASONS, Again
 from edge.session.scheduler import Running, Scheduler
 from edge.session.stream import Piece
 
@@ -61,9 +60,8 @@ class PendingAnswer:
     its pieces.
 
     ``slot``: where it is in the line, or among those that run.  ``prepared``: what a session answers; known when it has
-    begun.  ``outcome``: what is known of its answer.  ``broke``: index of the first message that was not in the cache.
-    ``evicted``: tokens that the session no longer sees at the end.  ``offload_error``: the reason why pages that left
-    the window can no longer be stored.
+    begun.  ``outcome``: what is known of its answer.  ``evicted``: tokens that the session no longer sees at the end.
+    ``offload_error``: the reason why pages that left the window can no longer be stored.
     """
 
     def __init__(
@@ -79,7 +77,6 @@ class PendingAnswer:
         self.offload_error: str | None = None
         self.outcome = Outcome()
         self.calls: list[dict[str, Any]] = []  # of functions, in OpenAI's form; known when the answer has ended
-        self.broke: int | None = None
         self.touched = time.monotonic()  # the last sign of life
         self.why: str | None = None  # it ended early, as a finish reason
         self._inbox = inbox
@@ -250,8 +247,6 @@ class Conversations:
         self.engine = engine
         self._counts = dict.fromkeys(
             ("served", "refused", "cancelled", "failed", "prompt_tokens", "cached_tokens", "answer_tokens"), 0)
-        self.read_tokens = dict.fromkeys(REASONS, 0)  # reason -> tokens of prompts
-        self.on_again: Callable[[Again], object] | None = None  # called for each prompt that was read again
         self._admission = engine.admission  # its lock is that of all books here
         self._scheduler = engine.scheduler
         self._sessions = [SlotSession(engine.session(system="")) for _ in range(parallel)]
@@ -347,7 +342,6 @@ class Conversations:
                 "running": self._admission.running,
                 "waiting": self._admission.waiting,
                 **self._counts,
-                "read_tokens": dict(self.read_tokens),
             }
 
     def trouble(self) -> str | None:
@@ -462,12 +456,9 @@ class Conversations:
         """An answer that had begun is over."""
         assert pending.slot.number is not None and pending.prepared is not None
         slot = self._sessions[pending.slot.number]
-        session, messages = slot.session, pending.prepared.messages
-        usage, again = pending.outcome.usage, pending.outcome.again
+        session, usage = slot.session, pending.outcome.usage
         bug = error is not None and not isinstance(error, EdgeError)
         if error is None:
-            if messages is not None and session.known < len(messages) - 1:
-                pending.broke = session.known
             pending.evicted, pending.offload_error = session.evicted, session.offload_error
             if pending.outcome.form is not None:
                 said = session.messages[-1] if session.messages else {}  # with the ids that the client will repeat
@@ -481,15 +472,8 @@ class Conversations:
                 self._counts["prompt_tokens"] += usage.prompt
                 self._counts["cached_tokens"] += usage.cached
                 self._counts["answer_tokens"] += usage.completion
-                read = usage.prompt - usage.cached
-                if again is not None and again.reason != "new":
-                    self.read_tokens[again.reason] += again.tokens
-                    read -= again.tokens
-                self.read_tokens["new"] += read
             self._counts["failed"] += bug
             self._over(pending, "cancelled" if pending.cancelled else None)
-        if self.on_again is not None and error is None and again is not None:
-            self.on_again(again)
         if error is not None and not isinstance(error, Exception):
             error = RuntimeError(f"{type(error).__name__}: {error}")  # it ends the answer, not the event loop
         pending.post(error)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from edge.constrain.spec import Spec
     from edge.model.model import Model
     from edge.session.answer_options import AnswerOptions
-    from edge.session.read_again import Again
     from edge.session.scheduler import Need, Scheduler
 
     Work = Generator[Need | Piece, None, Any]
@@ -87,7 +86,6 @@ class Outcome:
     prompt_logprobs: list[Logprob] = field(default_factory=list)
     shares: list[Scored] = field(default_factory=list)  # of the choices
     left_out: int = 0  # characters of the messages that are not read
-    again: Again | None = None  # why tokens of the prompt were read again
     whole: bool = True  # the answer has the form that was asked for, or none was
     repeated: str = ""  # the end of an answer in a loop: what only repeats the text before it
     cancelled: bool = False
@@ -208,13 +206,6 @@ class Answer:
         """Numbers of tokens: ``prompt``, of these ``cached`` (not read again), ``completion`` (generated), ``drafted``,
         of these ``accepted``."""
         return self.outcome.usage
-
-    @property
-    def again(self) -> Again | None:
-        """How many tokens of the prompt were read before and had to be read again, and why
-        (:class:`edge.session.read_again.Again`); None if none.  Known when ``on_prefill`` is first called.
-        """
-        return self.outcome.again
 
     @property
     def left_out(self) -> int:

@@ -19,8 +19,7 @@ from edge.prompt.interrupt import Interrupted, interruptible
 from edge.session.answer import Answer, Outcome, write
 from edge.session.answer_options import PreparedCall, check_messages, check_text
 from edge.session.logprobs import Scored, scores
-from edge.session.prompting import PromptEncoder, common_messages, refuse_full, refuse_long
-from edge.session.read_again import RUN, Again, read_again, repeated
+from edge.session.prompting import PromptEncoder, refuse_full, refuse_long
 from edge.session.scheduler import Scheduler
 from edge.session.usage import ContextUse, Timings, Usage, stats_line
 from edge.threads import anew, refuse_after_fork
@@ -52,7 +51,6 @@ class Session:
         self.forgotten = 0  # oldest messages that no longer fit and are not part of the prompt any more
         self.seed = int.from_bytes(os.urandom(8), "little")  # of the random numbers in use
         self.state: KVState | None = None  # allocated on first use
-        self.known = 0  # messages of the latest chat() that this session, or the conversation it continued, had before
         self.patient = False  # nobody waits for the next token of its answers, as in a batch
         self._space = space
         self._scheduler = scheduler
@@ -67,7 +65,6 @@ class Session:
         self._seeded = False  # the random numbers are those of a seed that a caller gave
         self._parked_at: str | None = None
         self._typed = False  # a question was read ahead that was not asked yet
-        self._edited = 0  # tokens of it that were read again because it was edited
         self._closed = False
         self._taking = anew(self, "_taking", threading.Lock)  # of two threads one gets the session
 
@@ -283,7 +280,7 @@ class Session:
     def _without_typed(self, state: KVState) -> None:
         """Check the state, and remove what was read of a question that was never asked: it goes into no file."""
         state.check()
-        typed, self._typed, self._edited = self._typed, False, 0
+        typed, self._typed = self._typed, False
         n = common(state.tokens, state.splice(self._next())) if typed else len(state.tokens)
         if n < len(state.tokens):
             state.crop(n)
@@ -460,7 +457,7 @@ class Session:
                 return self.n_tokens
             cached, n = common(state.tokens, own), len(own)
             if cached < n:
-                typed, self._typed, before = self._typed, True, state.tokens[cached:]
+                self._typed = True
                 own = self._recall(state, ids, written, sent and slides)
                 share = self._shared(own) if self._store.on else 0
                 cached, reason = yield from state.prefill(
@@ -468,9 +465,6 @@ class Session:
                     None if call is None else call.options.on_prefill, False, share, shared=self._store.add,
                     chunk=LEAST_CHUNK)
                 n, outcome.finish_reason = len(state.tokens), reason or "length"
-                if typed and (again := repeated(before, state.tokens[cached:])):
-                    outcome.again = Again(again, "edited")
-                    self._edited += 0 if sent else again  # what was sent has told it
             outcome.usage, outcome.timings = Usage(n, cached), Timings(time.perf_counter() - begun)
             return len(state.tokens)
         return self.n_tokens
@@ -504,8 +498,6 @@ class Session:
         if found is None:
             return own
         state.adopt(found.tokens, found.kv, found.sampled)
-        if found.talk is not None:
-            self.known = max(self.known, common_messages(found.talk.messages, self.messages))
         return state.splice(ids) if by_anyone else own
 
     def _not_busy(self) -> None:
@@ -590,7 +582,7 @@ class Session:
                         return
                     yield slot
                 state = self._begin()
-                typed, self._typed, edited, self._edited = self._typed, False, self._edited, 0
+                self._typed = False
                 self._prompting = prompting = PromptEncoder(model, self.plan, options.form, options.think)
                 with interruptible(outcome.interrupted):
                     ids, outcome.left_out = call.ids, call.left_out
@@ -601,14 +593,10 @@ class Session:
                         fitting, outcome.left_out = prompting.fitting([asking], self.messages[: self._first])
                         self.messages += fitting
                     asked = call.messages is not None or question is not None
-                    known = array("i") if typed else state.written  # what was typed may have been edited
                     ids = self._chat_prompt(state, ids) if asked or ids is None else self._recall(state, ids, False)
                     text = question[: options.shared] if question and not outcome.left_out else ""
                     share = self._shared(ids, text) if asked and self._store.on else 0
                 refuse_full(self.plan, ids)
-                outcome.again = self._why(known, state, ids, share, asked)
-                if outcome.again is None and edited:
-                    outcome.again = Again(edited, "edited")
                 self._reseed(state, options.sampling.seed)
                 yield from write(model, self.plan, state, ids, options, outcome, begun, share, self._store.add)
             except Interrupted as early:
@@ -617,24 +605,10 @@ class Session:
                 if asked:
                     self._keep(outcome, begun_text)
 
-    def _why(self, known: array[int], state: KVState, ids: array[int], share: int, asked: bool) -> Again | None:
-        """Why tokens of the prompt are read again.  ``known``: the tokens that this session held before it."""
-        held = min(common(state.tokens, ids), len(ids) - 1)
-        messages = self.messages if asked else []
-        n = len(messages) - bool(messages and messages[-1]["role"] == "assistant")  # that answer goes on
-        facts = held, n, self.forgotten if asked else 0, asked and self.system is not None, self.model.stop_ids
-        found = read_again(known, ids, *facts)
-        if found is None and self._store.on and len(ids) - held >= 2 * RUN:
-            found = read_again(self._store.nearest(ids), ids, *facts, stored=True)
-            if found is None and held < share and share in self._store.foreign():
-                found = Again(share - held, "file")
-        return found or (None if held else Again(len(ids), "new"))
-
     def _take_over(self, messages: list[dict[str, Any]]) -> None:
         """Continue with the messages that a caller sends."""
         if messages[: len(self.messages)] != self.messages:
             self.forgotten = 0  # another conversation: all of it counts again
-        self.known = common_messages(self.messages, messages)
         self.messages = list(messages)
 
     def _keep(self, outcome: Outcome, begun: str) -> None:

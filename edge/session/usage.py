@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 from edge.amounts import human
 from edge.cache.plan import KVPlan
-
-if TYPE_CHECKING:
-    from edge.session.read_again import Again
 
 
 @dataclass(frozen=True)
@@ -41,11 +37,6 @@ class ContextUse:
     sinks: int  # of the used ones, pinned at the beginning
     evicted: int  # seen, but slid out of the window
     forgotten: int  # messages that are not part of the prompt any more
-
-
-def extension(again: Again | None) -> dict[str, Any]:
-    """The key ``read_again`` of a usage; {} if nothing was."""
-    return {} if again is None or again.reason == "new" else {"read_again": again.facts}
 
 
 def stats_line(usage: Usage, timings: Timings, plan: KVPlan, rss: int, evicted: int = 0) -> str:

@@ -1,18 +1,20 @@
-"""The assistant of a home, with its clock in two places: how many tokens are read again in each turn.
+"""The assistant of a home, asked through the API of `bitnet-edge serve`, with its clock in two places.
 
-    python examples/home/home.py [MODEL]
+    bitnet-edge serve -m MODEL --ctx 2048
+    python examples/home/home.py [http://127.0.0.1:8080]
 
 With the clock in the system prompt everything behind it is read again in each minute.  With the clock behind the
-question, in the last message, only what is new is read (docs/first-word.md).
+question, in the last message, only what is new is read (docs/first-word.md).  Home Assistant itself speaks to the same
+server by its integrations for Ollama and OpenAI.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+import urllib.request
 from collections.abc import Iterator
 from typing import NamedTuple
-
-import edge
 
 HOME = """You are the assistant of a home. You answer in one short sentence.
 Hall: a lamp (on), the front door (locked), a thermometer (19 degrees).
@@ -33,40 +35,38 @@ QUESTIONS = (
 
 
 class Turn(NamedTuple):
-    """Tokens of the prompt of one turn, of these read, and of these read before."""
+    """Tokens of the prompt of one turn, and of these read, as they were not in the KV cache."""
 
     prompt: int
     read: int
-    again: int
 
 
-def turns(engine: edge.Engine, clock_first: bool, answer_tokens: int = 16) -> Iterator[Turn]:
+def turns(url: str, clock_first: bool, answer_tokens: int = 16) -> Iterator[Turn]:
     """The conversation with the clock in the system prompt, or behind each question."""
-    session = engine.session(HOME)
+    said: list[dict[str, str]] = []
     for minute, question in enumerate(QUESTIONS, 41):
         clock = f"It is 10:{minute}." if minute < 60 else f"It is 11:{minute - 60:02}."
-        if clock_first:
-            session.system = f"{clock}\n{HOME}"
-        else:
-            question = f"{question}\n({clock})"
-        answer = session.ask(question, max_tokens=answer_tokens, temperature=0)
-        for _piece in answer:
-            pass
-        known = answer.again is not None and answer.again.reason != "new"
-        usage = answer.usage
-        yield Turn(usage.prompt, usage.prompt - usage.cached, answer.again.tokens if known else 0)
+        system = f"{clock}\n{HOME}" if clock_first else HOME
+        said.append({"role": "user", "content": question if clock_first else f"{question}\n({clock})"})
+        body = {"messages": [{"role": "system", "content": system}, *said], "max_tokens": answer_tokens,
+                "temperature": 0}
+        request = urllib.request.Request(
+            f"{url}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as response:
+            answer = json.load(response)
+        said.append(answer["choices"][0]["message"])
+        prompt = answer["usage"]["prompt_tokens"]
+        yield Turn(prompt, prompt - answer["usage"]["prompt_tokens_details"]["cached_tokens"])
 
 
-def main(model: str | None = None) -> None:
+def main(url: str = "http://127.0.0.1:8080") -> None:
     """Print both."""
-    with edge.load(model, ctx=2048, overflow="stop", remember=False) as engine:
-        first, last = list(turns(engine, True)), list(turns(engine, False))
-    print(f"{'turn':>4} | {'clock first: read':>17} {'again':>6} | {'clock last: read':>16} {'again':>6}")
+    first, last = list(turns(url, True)), list(turns(url, False))
+    print(f"{'turn':>4} | {'clock first: read':>17} {'of':>5} | {'clock last: read':>16} {'of':>5}")
     for i, (a, b) in enumerate(zip(first, last), 1):
-        print(f"{i:>4} | {a.read:>17} {a.again:>6} | {b.read:>16} {b.again:>6}")
-    reads = [sum(turn.read for turn in each) for each in (first, last)]
-    agains = [sum(turn.again for turn in each) for each in (first, last)]
-    print(f"{'all':>4} | {reads[0]:>17} {agains[0]:>6} | {reads[1]:>16} {agains[1]:>6}")
+        print(f"{i:>4} | {a.read:>17} {a.prompt:>5} | {b.read:>16} {b.prompt:>5}")
+    a, b = (Turn(*map(sum, zip(*each))) for each in (first, last))
+    print(f"{'all':>4} | {a.read:>17} {a.prompt:>5} | {b.read:>16} {b.prompt:>5}")
 
 
 if __name__ == "__main__":

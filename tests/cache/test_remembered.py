@@ -325,9 +325,8 @@ def test_a_disk_that_is_slower_than_the_model_is_not_waited_for(
     with load() as engine:
         session = engine.session(SYSTEM)
         assert session.ask("Hello", sampling=GREEDY, max_tokens=8).text == expected
-        assert (session.outcome.usage.cached > 0) is usable and (session.outcome.again is None) is usable
-        if not usable:
-            assert session.outcome.again.reason == "file" and clock[0] < 600, "a quarter of the time shows it"
+        assert (session.outcome.usage.cached > 0) is usable
+        assert usable or clock[0] < 600, "a quarter of the time shows it"
         before = clock[0]
         assert engine.session(SYSTEM).ask("Hello", sampling=GREEDY, max_tokens=8).text == expected
         assert usable or clock[0] == before, "it is tried once"

@@ -929,22 +929,6 @@ def test_prompts_are_deleted(house: Any, call: Any, tmp_path: Path) -> None:
     assert house("Is the lamp on?")[1]["cached"] == 0
 
 
-def test_why_it_was_read_again(call: Any, house: Any) -> None:
-    clock = "It is {}. " + HOUSE
-    house("Hello", system=clock.format("10:41"))
-    again = house("Hello", system=clock.format("10:52"))[1]["read_again"]
-    assert set(again) == {"tokens", "reason", "message", "after"} and again["reason"] == "system"
-    assert again["tokens"] > 60 and again["message"] == 0
-    assert house("Hello", "--kv", "f16", system=clock.format("10:41"))[1]["read_again"]["reason"] == "file"
-    assert "read_again" not in house("Hello", system=clock.format("10:52"))[1]
-    lines = f"Hello\n/system {clock.format('10:52')}\nHello\n/context\n"
-    for option in ("--stats", "-v"):
-        done = call("chat", "--system", clock.format("10:41"), option, *ROOMY, stdin=lines, command=REAL)
-        told = re.findall(r"[\d,]+ tokens read again: the system prompt changed after \d+ tokens(.*)", done.stdout)
-        quoted = re.findall(r"read again: .*10:52", done.stderr)
-        assert len(told) == 1 and ("10:52" in told[0]) is (option == "-v") and len(quoted) == (option == "-v")
-
-
 def test_chat_reads_ahead(env: dict[str, str]) -> None:
     cached = {}
     for option in ("--read-ahead", "--no-read-ahead"):

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-import edge
 from examples.home import home
+from tests.http_service import serving
 
 
-@pytest.fixture(scope="module")
-def both(bundled_model: Path) -> tuple[list[home.Turn], list[home.Turn]]:
-    with edge.load(bundled_model, ctx=2048, overflow="stop", threads=1) as engine:
-        return list(home.turns(engine, True)), list(home.turns(engine, False))
-
-
-def test_a_clock_first_has_all_of_it_read_again(both: tuple[list[home.Turn], list[home.Turn]]) -> None:
-    first, _ = both
-    assert len(first) == 20
-    for turn in first[1:]:
-        assert turn.again > 150 and turn.again > 0.8 * turn.prompt - 64
-
-
-def test_a_clock_last_has_only_what_is_new_read(both: tuple[list[home.Turn], list[home.Turn]]) -> None:
-    _, last = both
-    assert last[0].read > 150
-    for turn in last[1:]:
-        assert turn.again == 0 and turn.read < 64
-
-
-def test_the_script_prints_both(bundled_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    home.main(str(bundled_model))
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 22 and lines[0].startswith("turn") and lines[-1].lstrip().startswith("all")
-    read = [int(word) for word in lines[-1].replace("|", " ").split()[1:]]
-    assert read[0] > 5 * read[2] and read[3] == 0
+@pytest.mark.usefixtures("bundled_model")
+def test_only_a_clock_first_has_all_of_it_read_again(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving("--ctx", "2048") as server:
+        home.main(f"http://{server.host}:{server.port}")
+    title, *lines, total = capsys.readouterr().out.splitlines()
+    assert title.startswith("turn") and len(lines) == len(home.QUESTIONS)
+    turns = [[int(word) for word in line.replace("|", " ").split()] for line in lines]
+    assert turns[0][3] > 150
+    for _, read, prompt, read_last, _ in turns[1:]:
+        assert read > 0.8 * prompt - 64 and read > 150 and read_last < 64
+    (read, _, read_last, _) = map(int, total.replace("|", " ").split()[1:])
+    assert read > 5 * read_last

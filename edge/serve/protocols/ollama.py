@@ -12,7 +12,6 @@ from edge.model.sizes import Weights
 from edge.serve import calls, keys
 from edge.serve.calls import Call, Fields, bad
 from edge.serve.protocols.openai import embedding, scored
-from edge.session.usage import extension
 
 if TYPE_CHECKING:
     from edge.config import ModelConfig
@@ -138,7 +137,6 @@ class Writer:
             "prompt_eval_duration": int(timings.prompt_seconds * 1e9),
             "eval_count": usage.completion,
             "eval_duration": int(timings.decode_seconds * 1e9),
-            **extension(outcome.again),
         }
 
 

@@ -18,8 +18,7 @@ from typing import Any
 from edge.serve import calls, keys
 from edge.serve.calls import Call, Fields, Refusal, bad, dump
 from edge.session.logprobs import Logprob
-from edge.session.read_again import Again
-from edge.session.usage import Usage, extension
+from edge.session.usage import Usage
 
 MOST_TOKENS = 1 << 24
 MOST_INPUTS = 2048  # texts of a request for embeddings
@@ -166,14 +165,13 @@ def counts(usages: Sequence[Usage], n: int) -> tuple[int, int, int]:
             sum(each.completion for each in usages))
 
 
-def usage(prompt: int, cached: int, completion: int, again: Again | None = None) -> dict[str, Any]:
-    """Token counts of a call, or of all choices of one; ``again``: why tokens of the prompt were read again."""
+def usage(prompt: int, cached: int, completion: int) -> dict[str, Any]:
+    """Token counts of a call, or of all choices of one."""
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
         "prompt_tokens_details": {"cached_tokens": cached},
-        **extension(again),
     }
 
 

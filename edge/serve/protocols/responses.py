@@ -15,8 +15,6 @@ from edge.sampling import Sampling
 from edge.serve import calls, keys
 from edge.serve.calls import Call, Fields, Refusal, bad, checked_text, content_text, dump
 from edge.serve.protocols import openai
-from edge.session.read_again import Again
-from edge.session.usage import extension
 
 SAMPLING = {"temperature": "temperature", "top_p": "top_p"}
 MOST_ITEMS = 4096
@@ -173,19 +171,17 @@ class Writer:
     # ---- the whole --------------------------------------------------------------------------------------------------
 
     def whole(self, thought: str, text: str, made: list[dict[str, Any]], logprobs: list[Any], reason: str | None,
-              counts: tuple[int, int, int], n_thought: int, again: Again | None) -> dict[str, Any]:
-        """The response without streaming.  ``again``: why tokens of the prompt were read again."""
+              counts: tuple[int, int, int], n_thought: int) -> dict[str, Any]:
+        """The response without streaming."""
         for kind, said in (("reasoning", thought), ("message", text)):
             if said or kind == "message" and not made:
                 self._begin(kind)
                 self._text, self._logprobs = said, [openai.scored(each) for each in logprobs]
                 self._end(_incomplete(reason) and kind == "message")
         self._items += [_called(each) for each in made]
-        return self._closed(reason, counts, n_thought, again)
+        return self._closed(reason, counts, n_thought)
 
-    def _closed(
-        self, reason: str | None, counts: tuple[int, int, int], n_thought: int, again: Again | None
-    ) -> dict[str, Any]:
+    def _closed(self, reason: str | None, counts: tuple[int, int, int], n_thought: int) -> dict[str, Any]:
         prompt, cached, completion = counts
         incomplete = _incomplete(reason)
         return {
@@ -196,7 +192,7 @@ class Writer:
             "usage": {"input_tokens": prompt,
                       "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
                       "output_tokens": completion, "output_tokens_details": {"reasoning_tokens": n_thought},
-                      "total_tokens": prompt + completion, **extension(again)},
+                      "total_tokens": prompt + completion},
         }
 
     # ---- events -----------------------------------------------------------------------------------------------------
@@ -245,13 +241,13 @@ class Writer:
         return events
 
     def last(self, made: list[dict[str, Any]], reason: str | None, counts: tuple[int, int, int],
-             n_thought: int, again: Again | None) -> bytes:
+             n_thought: int) -> bytes:
         """The events at the end."""
         events = b""
         if not made and (self._open is None or self._open["type"] != "message"):  # an answer without any text
             events = self.piece("message", "", [])
         events += self.end_item(_incomplete(reason)) + self.called(made)
-        response = self._closed(reason, counts, n_thought, again)
+        response = self._closed(reason, counts, n_thought)
         return events + self._event(f"response.{response['status']}", response=response)
 
     def failed(self, refusal: Refusal) -> bytes:
