@@ -39,7 +39,7 @@ help:
 	@echo "make freeze-aarch64   all three for a Raspberry Pi, on an x86-64 machine (root; some minutes)"
 	@echo "make debian13   build and test in a Debian 13, x86-64 and aarch64 (root; some minutes)"
 	@echo "make wheels  source distribution and wheel, tested in a clean environment (ARGS=aarch64: also for that)"
-	@echo "make deb     Debian package of the frozen program, with service and manual pages"
+	@echo "make deb     Debian package of the frozen program, with the service"
 	@echo "make lint    ruff, mypy, and the workflows of public CI: compiles nothing"
 	@echo "make docs    write the generated pages, tables and pictures"
 	@echo "make site    the documentation as a site with search, in build/site"

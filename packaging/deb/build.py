@@ -1,7 +1,7 @@
 """A Debian package out of a frozen folder: python packaging/deb/build.py dist/bitnet-edge-MACHINE [OUTPUT FOLDER]
 
-The package holds the one-folder program (which needs neither Python nor a writable /tmp), the service, manual pages,
-completions and the kiosk examples.  Its architecture is that of the program inside, whatever machine builds it; the
+The package holds the one-folder program (which needs neither Python nor a writable /tmp), the service, completions and
+the kiosk examples.  Its architecture is that of the program inside, whatever machine builds it; the
 same input gives the same bytes.  Needs dpkg-deb.
 """
 
@@ -18,9 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path[:0] = [str(ROOT), str(HERE.parent)]
-
-import man  # noqa: E402
+sys.path.insert(0, str(ROOT))
 
 from edge import __version__  # noqa: E402
 
@@ -78,11 +76,6 @@ def put(source: Path, target: Path, mode: int = 0o644) -> None:
     target.chmod(mode)
 
 
-def compress(text: bytes, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(gzip.compress(text, 9, mtime=0))
-
-
 def stage(folder: Path, tree: Path) -> None:
     """Lay out all files of the package below ``tree``."""
     program = tree / "usr/lib/bitnet-edge"
@@ -96,8 +89,6 @@ def stage(folder: Path, tree: Path) -> None:
     put(ROOT / "packaging" / "systemd" / "bitnet-edge.service", tree / "usr/lib/systemd/system/bitnet-edge.service")
     put(HERE / "bitnet-edge.sysusers", tree / "usr/lib/sysusers.d/bitnet-edge.conf")
     put(HERE / "bitnet-edge.default", tree / "etc/default/bitnet-edge")
-    for name, text in man.pages():
-        compress(text.encode(), tree / "usr/share/man/man1" / f"{name}.gz")
     for shell, target in (
         ("bash", "bash-completion/completions/bitnet-edge"),
         ("zsh", "zsh/vendor-completions/_bitnet-edge"),
@@ -116,7 +107,7 @@ def stage(folder: Path, tree: Path) -> None:
         put(ROOT / "docs" / page, about / page)
     licences = next(folder.rglob("LICENSES.txt"), ROOT / "LICENSE")  # of all that is frozen in
     put(licences, about / "copyright")
-    compress((ROOT / "CHANGELOG.md").read_bytes(), about / "changelog.gz")
+    (about / "changelog.gz").write_bytes(gzip.compress((ROOT / "CHANGELOG.md").read_bytes(), 9, mtime=0))
 
 
 def describe(folder: Path, tree: Path) -> str:

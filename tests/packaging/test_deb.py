@@ -14,16 +14,13 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 import click
 import pytest
 
 from edge import __version__
-from edge.cli.group import COMMANDS, cli
-from edge.errors import EXIT_CODES
+from edge.cli.group import cli
 from tests.packaging.test_freeze import spec
 from tests.packaging.test_glibc_floor import promised
 from tests.services import ROOT, asked, environment, service, short_folder
@@ -155,12 +152,12 @@ def test_files_and_their_rights(package: Path, tree: Path, stand_in: Path) -> No
 
 
 def test_the_unit_starts_the_packaged_program(tree: Path, tmp_path: Path) -> None:
-    """systemd-analyze finds program, manual page and syntax in the unpacked package."""
+    """Its program, its page and its user are in the unpacked package."""
     unit = tree / "usr/lib/systemd/system/bitnet-edge.service"
     start = re.search(r"^ExecStart=(\S+)", unit.read_text(), re.MULTILINE)
     assert start and (tree / start[1].lstrip("/")).exists()
-    page = re.search(r"^Documentation=man:(\S+)\((\d)\)", unit.read_text(), re.MULTILINE)
-    assert page and (tree / f"usr/share/man/man{page[2]}/{page[1]}.{page[2]}.gz").exists()
+    page = re.search(r"^Documentation=file:/(\S+)", unit.read_text(), re.MULTILINE)
+    assert page and (tree / page[1]).exists()
     user = re.search(r"^User=(\S+)", unit.read_text(), re.MULTILINE)
     assert user and f"u {user[1]} " in (tree / "usr/lib/sysusers.d/bitnet-edge.conf").read_text()
 
@@ -226,69 +223,6 @@ def test_install_run_upgrade_remove_purge(root: Root, package: Path, stand_in: P
     root.dpkg("--purge", "bitnet-edge")
     assert not settings.exists()
     assert not (root.path / "usr/lib/bitnet-edge").exists()
-
-
-# ---- manual pages ----------------------------------------------------------------------------------------------------
-
-
-def test_every_command_has_a_page(tree: Path) -> None:
-    pages = {path.name for path in (tree / "usr/share/man/man1").iterdir()}
-    assert pages == {"bitnet-edge.1.gz", *(f"bitnet-edge-{name}.1.gz" for name in COMMANDS)}
-
-
-def rendered(path: Path) -> subprocess.CompletedProcess[str]:
-    text = gzip.decompress(path.read_bytes())
-    return groff(text.decode("ascii"))
-
-
-def groff(source: str) -> subprocess.CompletedProcess[str]:
-    """As the man command shows it, without bold and underlined, with all warnings."""
-    command = ["groff", "-ww", "-man", "-Tutf8", "-P-cbou"]
-    return subprocess.run(command, input=source, capture_output=True, text=True)
-
-
-def test_pages_say_what_help_says(tree: Path) -> None:
-    """groff has nothing to complain about, and each option, exit code and command is there."""
-    if not shutil.which("groff"):
-        pytest.skip("no groff here")
-    folder = tree / "usr/share/man/man1"
-    for name in COMMANDS:
-        done = rendered(folder / f"bitnet-edge-{name}.1.gz")
-        assert (done.returncode, done.stderr) == (0, "")
-        flat = " ".join(done.stdout.split())
-        command = cli.get_command(click.Context(cli), name)
-        assert command
-        found = [command]
-        if isinstance(command, click.Group):
-            context = click.Context(command)
-            found += [each for verb in command.list_commands(context) if (each := command.get_command(context, verb))]
-        for each in found:
-            for param in each.params:
-                if isinstance(param, click.Option) and not param.hidden:
-                    for option in (*param.opts, *param.secondary_opts):
-                        assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", flat), f"{name}: {option}"
-        for code, words in EXIT_CODES.items():
-            assert f"{code} {words}" in flat
-    done = rendered(folder / "bitnet-edge.1.gz")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert all(f"bitnet-edge-{name}(1)" in done.stdout for name in COMMANDS)
-
-
-def test_roff_escapes() -> None:
-    """Text reaches the reader unchanged, whatever it begins with."""
-    loader = SourceFileLoader("man", str(ROOT / "packaging" / "man.py"))
-    man = module_from_spec(spec_from_loader("man", loader))
-    loader.exec_module(man)
-    if not shutil.which("groff"):
-        pytest.skip("no groff here")
-    lines = [
-        ".TH looks like a request", "'quoted' at the start", r"back\slash \n \fB", '--option -x a-b ~ ^ ` "', "Öl ❄",
-    ]
-    source = ".TH X 1\n.SH NAME\nx\n.SH Y\n" + man.verbatim("\n".join(lines))
-    done = groff(source)
-    assert done.stderr == ""
-    for line in lines:
-        assert line in done.stdout
 
 
 # ---- the real thing --------------------------------------------------------------------------------------------------
