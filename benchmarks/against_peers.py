@@ -92,7 +92,7 @@ def run(command: Sequence[str]) -> tuple[str, int]:
 def memory_rate(threads: int) -> float:
     """Bytes per second, see edge.tools.yardstick; in a process of its own, since a child's peak of
     resident bytes starts at what its parent holds."""
-    program = f"from edge.tools import yardstick as y; print(y.measure('huge', '', y.MOST, {threads}).rate)"
+    program = f"from edge.tools import yardstick as y; print(y.measure('huge', '', y.MOST, {threads}))"
     return float(run([sys.executable, "-c", program])[0])
 
 

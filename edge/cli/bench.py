@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -11,8 +10,6 @@ from edge.cli import options
 from edge.cli.command import Command, Numbers, Text, Whole, heading, option
 from edge.cli.menu import choose_model
 from edge.cli.output import Output
-from edge.errors import UsageError
-from edge.files import check_place, write
 
 
 class Words(Text):
@@ -28,9 +25,8 @@ class Words(Text):
 
 @click.command(
     cls=Command,
-    help="Measure how fast prompts are read (pp, prompt processing) and answers are written (tg, text generation), in "
-    "tokens per second, after texts of several lengths, and compare it with the speed of the memory. Prints a table; "
-    "--csv and --json for programs.",
+    help="Measure how fast prompts are read and answers are written, in tokens per second, after texts of several "
+    "lengths, and compare it with the speed of the memory.",
 )
 @options.model_file_options
 @options.isa_options
@@ -44,120 +40,31 @@ class Words(Text):
     option("-t", "--threads", type=Numbers(), metavar="N,N", help="Numbers of threads to compare, such as 1,2,4."),
     option("--kv", type=Words(), default="int8", metavar="TYPE,TYPE", help="KV types to compare, such as int8,f16 "
            "(default int8)."),
-    option("--head", type=Words(), default="auto", metavar="TYPE,TYPE", help="Types of the output head to compare "
-           "(default auto)."),
-    option("--weights", type=Words(), default="auto", metavar="KIND,KIND", help="Places of the weights to compare, "
-           "such as map,huge (default auto; see --weights of run)."),
+    option("--head", type=Text(), metavar="TYPE", help="Type of the output head (see --head of run)."),
+    option("--weights", type=Text(), metavar="KIND", help="Place of the weights (see --weights of run)."),
     option("--parallel", type=Numbers(), default="1", metavar="N,N", help="Also measure N answers at the same time, "
-           "such as 1,2,4,8: tokens per second of all together, and their ratio to the first N (default 1)."),
+           "such as 1,2,4,8: tokens per second of all together (default 1)."),
     option("--memory", "--mem", "memory", type=Text(), metavar="SIZE", help="Memory limit of the whole process, such "
            "as 4G: of a model with experts, some are then read from the disk."),
-    option("--top-k", type=Whole(min=0), default=1, metavar="N", help="Choose from the N likeliest tokens; 0: "
-           "all (default 1). A two-stage output head reads less memory when N is small."),
 )
-@heading(
-    "First word",
-    option("--first-word", type=Whole(min=64), is_flag=False, flag_value=1000, metavar="[N]", help="Measure instead "
-           "how long the first word of an answer takes after a system prompt of N tokens (1000 if no number is given), "
-           "and which tokens are read: at first, in the next process, for the next question, and with a question that "
-           "was read while it was typed (docs/first-word.md)."),
-)
-@heading(
-    "Output",
-    option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, one row per measurement."),
-    option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-    option("--share", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE", allow_from_autoenv=False,
-           help="Also write the figures to FILE, as JSON that you can give to others: the machine, the shape of the "
-           "model and the speeds, without names and paths. - prints only that (docs/boards.md)."),
-)
-@options.plot_option("the speeds, and what bounds them,")
+@heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object."))
 @options.output_options
 @click.pass_context
 def bench(
-    ctx: click.Context,
-    model: str | None,
-    depths: tuple[int, ...],
-    n_gen: int,
-    repeats: int,
-    threads: tuple[int, ...] | None,
-    kv: tuple[str, ...],
-    head: tuple[str, ...],
-    weights: tuple[str, ...],
-    top_k: int,
-    parallel: tuple[int, ...],
-    first_word: int | None,
-    as_csv: bool,
-    as_json: bool,
-    share: str | None,
-    plot: str | None,
-    **flags: Any,
+    ctx: click.Context, model: str | None, threads: tuple[int, ...] | None, as_json: bool, depths: tuple[int, ...],
+    n_gen: int, repeats: int, kv: tuple[str, ...], parallel: tuple[int, ...], **flags: Any,
 ) -> None:
     from edge.tools import bench as work
 
     out = ctx.ensure_object(Output)
-    if as_csv and as_json:
-        raise UsageError("--csv and --json cannot be used together")
-    if share == "-" and (as_csv or as_json):
-        raise UsageError("--share - prints JSON of its own; it cannot be used with --csv or --json")
-    several = any(len(each) > 1 for each in (threads or (), kv, head, weights, parallel))
-    if first_word is not None and (as_csv or share or several):
-        raise UsageError("--first-word measures one setting, in text or --json")
-    options.check_plot(plot)
-    if share not in (None, "-"):
-        check_place(share)
     named = {"model": model}
-    choose_model(out, named, for_program=as_csv or as_json or share == "-")
-    model = options.model_path(out, named)
-    if first_word is not None:
-        one = {"kv": kv[0], "head": head[0], "weights": weights[0], "threads": threads[0] if threads else None}
-        _first_word(out, model, first_word, repeats, plot, as_json, {**options.load_arguments(flags), **one})
-        return
+    choose_model(out, named, for_program=as_json)
     with out.progress("measuring") as progress:
         report = work.run(
-            model,
-            depths=depths,
-            n_gen=n_gen,
-            repeats=repeats,
-            threads=threads or (None,),
-            kv=kv,
-            head=head,
-            weights=weights,
-            top_k=top_k,
-            parallel=parallel,
-            progress=progress,
-            **options.load_arguments(flags),
+            options.model_path(out, named), depths=depths, n_gen=n_gen, repeats=repeats, threads=threads or (None,),
+            kv=kv, parallel=parallel, progress=progress, **options.load_arguments(flags),
         )
-    if plot is not None:
-        from edge.tools.pictures import of_bench
-
-        options.save_plot(plot, of_bench(report.to_dict()))
-    if share is not None and share != "-":
-        write(share, shared(report.to_share()).encode())
-    if share == "-":
-        out.write(shared(report.to_share()))
-    elif as_json:
-        out.json(report.to_dict())
-    else:
-        out.write(report.to_csv() if as_csv else report.to_markdown())
-
-
-def _first_word(
-    out: Output, model: str | None, n: int, repeats: int, plot: str | None, as_json: bool, chosen: dict[str, Any]
-) -> None:
-    from edge.tools import first_word as work
-
-    with out.progress("measuring") as progress:
-        report = work.run(model, n, repeats, progress, **chosen)
-    if plot is not None:
-        from edge.tools.pictures import of_first_word
-
-        options.save_plot(plot, of_first_word(report.to_dict()))
     if as_json:
         out.json(report.to_dict())
     else:
         out.write(report.to_markdown())
-
-
-def shared(content: dict[str, Any]) -> str:
-    """The text of a file for others, which they can read before they send it."""
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"

@@ -188,14 +188,6 @@ class Board:
         names = [line.partition("=")[2].strip('"') for line in lines if line.startswith("PRETTY_NAME=")]
         return f"{names[0] if names else platform.system()}, {platform.machine()}"
 
-    def shared(self) -> dict[str, Any]:
-        """The facts that may be given to others: nothing that a person has named, such as the host, users and paths."""
-        release = re.match(r"\d+(\.\d+)*", self.read("/proc/sys/kernel/osrelease") or "")
-        return {
-            "board": self.model(), "processor": self.processor(), "cores": os.cpu_count(),
-            "memory": self.memory()["total"], "system": self.system(), "kernel": release[0] if release else None,
-        }
-
     def summary(self) -> dict[str, Any]:
         """The facts for the header of a measurement."""
         return {"board": self.model(), "cpu": self.cpu(), "system": self.system(), "memory": self.memory()["total"]}

@@ -407,4 +407,4 @@ def memory_speed(n_threads: int) -> float:
     from edge.tools.yardstick import measure
 
     available = available_memory()
-    return measure("huge", "", min(SAMPLE, (available or 8 * SAMPLE) // 8), n_threads).rate
+    return measure("huge", "", min(SAMPLE, (available or 8 * SAMPLE) // 8), n_threads)
