@@ -132,7 +132,7 @@ lint: $(VENV)/.linters
 	@.ci/subjects
 
 docs: $(VENV)/.tools $(VENV)/.compiled
-	@for script in docs/make_*.py; do $(PY) $$script || exit 1; done
+	@for script in packaging/docs/make_*.py; do $(PY) $$script || exit 1; done
 
 site: $(VENV)/.mkdocs
 	@$(PY) -m mkdocs build --quiet && echo "build/site/index.html"

@@ -1,4 +1,4 @@
-"""What KV caches cost: python docs/make_kv_claims.py --measure writes it into docs/kv_claims.md.
+"""What KV caches cost: python packaging/docs/make_kv_claims.py --measure writes it into docs/kv_claims.md.
 
 Of the bundled model, with kv_dialogues.jsonl, what the dialogue grammar in training/ at commit 580c278 printed as its
 test split (seed 1, twenty guests one behind the other in each dialogue), whose names and titles the model has not seen
@@ -62,7 +62,7 @@ class Measured:
     def command(self) -> str:
         """What measures it."""
         model = "" if self.model is None else f" -m {Path(self.model).name} --segments {self.segments}"
-        return f"python docs/make_kv_claims.py --measure{model}"
+        return f"python packaging/docs/make_kv_claims.py --measure{model}"
 
     @property
     def results(self) -> Path:

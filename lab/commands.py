@@ -84,7 +84,6 @@ def ppl(ctx: click.Context, file: str | None, as_json: bool, **flags: Any) -> No
            "with the whole context)."),
 )
 @_json_option
-@options.plot_option("KL divergence over memory")
 @options.output_options
 @click.pass_context
 def kv(
@@ -93,24 +92,18 @@ def kv(
     modes: tuple[str, ...],
     against: str,
     as_json: bool,
-    plot: str | None,
     **flags: Any,
 ) -> None:
     """Run the command."""
     from lab import evaluate as work
 
     out = ctx.ensure_object(Output)
-    options.check_plot(plot)
     wanted, reference = [work.Mode.parse(mode) for mode in modes], work.Mode.parse(against)
     with options.loaded(out, {**flags, "kv": "f32", "overflow": "stop"}) as engine:
         tokens = work.read(engine, file)
         with out.progress("reading the text", "tokens", log=True) as progress:
             report = work.kv_quality(engine, tokens, wanted, file or work.DIALOGUES_NAME, progress, reference)
             progress.close()
-    if plot is not None:
-        from lab.pictures import of_quality
-
-        options.save_plot(plot, of_quality(report.to_dict()))
     out.result(report.to_dict(), report.lines(), as_json)
 
 

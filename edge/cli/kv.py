@@ -46,19 +46,16 @@ def kv() -> None:
     "Output",
     option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table."),
 )
-@options.plot_option("memory over context length for each KV type")
 @options.output_options
 @click.pass_context
 def plan(
-    ctx: click.Context, wanted: str | None, model: str | None, types: str | None, as_json: bool, plot: str | None,
-    **chosen: Any,
+    ctx: click.Context, wanted: str | None, model: str | None, types: str | None, as_json: bool, **chosen: Any,
 ) -> None:
     """Run the command; nothing is allocated."""
     from edge.tools import kv_table
     from edge.tools.fit import opened
 
     out = ctx.ensure_object(Output)
-    options.check_plot(plot)
     _, checkpoint = opened(options.named(ctx, "MODEL", wanted, model))
     table = kv_table.table(
         checkpoint.config,
@@ -67,8 +64,4 @@ def plan(
         planes=checkpoint.planes,
         **chosen,
     )
-    if plot is not None:
-        from edge.tools.pictures import of_plan
-
-        options.save_plot(plot, of_plan(table))
     out.result(table.to_dict(), table.lines(), as_json)

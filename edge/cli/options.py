@@ -19,13 +19,11 @@ from edge.cli.command import EXPERIMENTS, Escaped, Seconds, Text, Threads, Whole
 from edge.cli.output import Output
 from edge.config import HEADS
 from edge.errors import UsageError
-from edge.files import check_place, read_text, write
+from edge.files import read_text
 from edge.sampling import FIELDS, PRESETS, Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from matplotlib.figure import Figure
 
     from edge.cache.config import KVConfig
     from edge.cache.plan import KVPlan
@@ -305,34 +303,6 @@ by_option = heading(
            advanced=True, help="Size of the pieces in which the answer is printed (default token). clause and sentence "
            "suit text to speech; with clause the first piece is shorter, so that speech begins earlier."),
 )
-
-
-def plot_option(what: str) -> Any:
-    """A decorator: ``--plot FILE.svg``, a picture of ``what``; see :func:`check_plot` and :func:`save_plot`."""
-    return heading(
-        "Output",
-        option("--plot", type=click.Path(dir_okay=False), metavar="FILE.svg", allow_from_autoenv=False,
-               help=f"Also draw {what} as an SVG picture."),
-    )
-
-
-def check_plot(path: str | None) -> None:
-    """Raise UsageError or EdgeError before the work if the picture could not be written."""
-    if path is None:
-        return
-    from edge.tools import pictures
-
-    if not path.endswith(".svg"):
-        raise UsageError(f"--plot writes SVG: {path} does not end in .svg")
-    pictures.check()
-    check_place(path)
-
-
-def save_plot(path: str, figure: Figure) -> None:
-    """Write the picture.  Raises EdgeError."""
-    from edge.tools import pictures
-
-    write(path, pictures.svg(figure).encode())
 
 
 def kv_type(flags: Mapping[str, Any]) -> str | None:

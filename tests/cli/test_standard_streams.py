@@ -33,8 +33,6 @@ WAYS = {
     "batch output": (("batch", "-m", "demo", "-c", "256", "in", "-"), "", r'^{"id": "batch_req_1", "custom_id": "a"'),
     "pack --output": (("pack", "-m", "demo", "--program", "p", "-o", "-"), "", r"standard output.*name a file"),
     "pack --program": (("pack", "-m", "demo", "--program", "-", "-o", "x"), "", r"-: "),
-    "bench --share": (("bench", "-m", "demo", "-n", "2", "-d", "4", "-r", "1", "--share", "-"), "", r"^{"),
-    "bench --plot": (("bench", "-m", "demo", "--plot", "-"), "", r"does not end in \.svg"),
     "convert source": (("convert", "-", "x.gguf"), "", r"'?-'?: |'-' is"),
     "convert output": (("convert", "in", "-"), "", r"standard output.*name a file"),
     "tokens count --file": (("tokens", "count", "-m", "demo", "-f", "-"), "Hello", r"^\d$"),

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import edge
-from docs import make_kv_claims as claims
+import make_kv_claims as claims
 from edge.errors import UsageError
 from edge.tools import kv_table
 from lab import calibrate, heads
@@ -70,7 +70,7 @@ def test_types_of_the_guide(kv_type: str) -> None:
 
 
 def test_the_page_is_what_the_script_makes() -> None:
-    assert claims.PAGE.read_text() == claims.page(), "run python docs/make_kv_claims.py"
+    assert claims.PAGE.read_text() == claims.page(), "run python packaging/docs/make_kv_claims.py"
 
 
 def test_what_was_measured_is_whole() -> None:
@@ -112,7 +112,7 @@ def test_a_model_has_its_own_results(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (path,) = tmp_path.glob("*.json")
     assert path.name == "kv_quality-other.json"
     facts = json.loads(path.read_text())
-    assert facts["command"] == "python docs/make_kv_claims.py --measure -m other.gguf --segments 1"
+    assert facts["command"] == "python packaging/docs/make_kv_claims.py --measure -m other.gguf --segments 1"
     assert set(facts) == {"command", "model", "fingerprint", "text", "oracle", "policies"}
     assert facts["policies"]["text"] == "calibration.txt"
 

@@ -273,7 +273,6 @@ def test_commands(bundled_model, talk):
     ("arguments", "message"),
     [
         (["kv", "--mode", "int8 windw=3"], "windw=3"),
-        (["kv", "--plot", "kv.png"], "does not end in .svg"),
         (["kv", "--against", "int9"], "int9"),
         (["kv", "-f", "none.txt"], "none.txt"),
         (["ppl", "-f", "none.txt"], "none.txt"),

@@ -71,7 +71,7 @@ def test_golden_answer_is_the_unfrozen_one(bundled_model: Path) -> None:
 
 
 def test_nothing_that_stays_out_is_imported() -> None:
-    excluded = set(spec("EXCLUDED")) - {"matplotlib"}  # refused in one line: test_pictures_are_refused
+    excluded = set(spec("EXCLUDED"))
     for path in modules().values():
         refused = {"numpy"} if path.parent.name == "planes" else set()  # in one line: tests/tools/test_planes.py
         for target in imports(path):
@@ -97,14 +97,6 @@ def test_smoke(frozen: dict[str, Path], kind: str) -> None:
     print(done.stdout)
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "          "))]
     assert done.returncode == 0, "\n".join(failed) or done.stderr
-
-
-def test_pictures_are_refused(frozen: dict[str, Path], tmp_path: Path) -> None:
-    """matplotlib stays out; --plot says what to install."""
-    command = [str(frozen["folder"]), "kv", "plan", "2b-4t", "--plot", str(tmp_path / "a.svg")]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    assert done.returncode == 2 and done.stdout == "" and not any(tmp_path.iterdir())
-    assert "pip install 'bitnet-edge[plot]'" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 def test_size(frozen: dict[str, Path]) -> None:

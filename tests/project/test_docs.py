@@ -17,7 +17,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from docs import make_boards, make_pictures, make_speed
+import make_boards
+import make_pictures
+import make_speed
 from edge import __version__
 from edge.cli.group import cli
 from edge.machine.memory import left_on
@@ -203,7 +205,7 @@ def explained(heading: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     ("heading", "key"),
     [("At run time", "dependencies"), ("To build", "requires"), ("Extra `dev`", "dev"), ("Extra `docs`", "docs"),
-     ("Extra `freeze`", "freeze"), ("Extra `lab`", "lab"), ("Extra `plot`", "plot"), ("Extra `training`", "training")],
+     ("Extra `freeze`", "freeze"), ("Extra `training`", "training")],
 )
 def test_every_dependency_is_explained(heading: str, key: str) -> None:
     rows = explained(heading)
@@ -221,8 +223,7 @@ def test_run_time_dependencies_are_used() -> None:
 
 
 def test_what_is_imported_is_declared() -> None:
-    packages = explained("At run time") | explained("Extra `plot`")
-    declared = {name.replace("-", "_") for name in packages} | {"edge", "pyx"}
+    declared = {name.replace("-", "_") for name in explained("At run time")} | {"edge", "pyx"}
     declared |= {"_sha2", "_sha256"}  # of the standard library: since Python 3.12, and before
     for path in modules().values():
         for target in imports(path):
@@ -314,37 +315,6 @@ def test_quoted_licences_of_models() -> None:
 def test_board_tables_are_current() -> None:
     text = make_boards.PAGE.read_text(encoding="utf-8")
     assert make_boards.page(text) == text, "run make docs"
-    text = make_boards.MEASURED.read_text(encoding="utf-8")
-    assert make_boards.filled(text, {"measured": make_boards.measured()}) == text, "run make docs"
-
-
-def test_files_of_boards_have_nothing_personal(tmp_path: Path) -> None:
-    """Each has exactly what the table needs, in values that hold no host, user or path."""
-    for path in make_boards.RESULTS.glob("*.json"):
-        assert list(make_boards.wrong(json.loads(path.read_text()))) == [], path.name
-
-
-def test_table_of_measured_boards(tmp_path: Path) -> None:
-    """A machine of which there is a file has its figures, the others are not measured."""
-    machine = {"board": "Raspberry Pi 5 Model B Rev 1.0", "processor": "Cortex-A76", "features": ["neon", "dotprod"],
-               "cores": 4, "memory": 8 * 10**9, "page_size": 16384, "huge_pages": "madvise",
-               "system": "Debian GNU/Linux 12 (bookworm), aarch64", "kernel": "6.12.1"}
-    model = {"shape": None, "arch": "llama", "n_layer": 2, "hidden": 256, "ffn": [512], "n_head": 4, "n_kv_head": 2,
-             "head_dim": 64, "n_vocab": 512, "weight_bytes": 1000, "head_bytes": 1000}
-    row = {"isa": "dotprod", "threads": 4, "weights": "map", "head": "int8", "kv": "int8", "depth": 128, "parallel": 1,
-           "pp": 20.0, "tg": 8.5, "gain": 1.0, "spread": 0.1, "ms_p50": 100.0, "ms_p95": 110.0, "token_bytes": 2000,
-           "of_disk": 0.0, "read_rate": 8e9, "of_memory": 0.91, "celsius": 61.0, "mhz": 2400.0}
-    content = {"format": 1, "version": "0.1.0", "date": "2026-11-26", "machine": machine, "model": model,
-               "repeats": 3, "top_k": 1, "rows": [row, {**row, "parallel": 2, "tg": 13.0}]}
-    assert list(make_boards.wrong(content)) == []
-    assert list(make_boards.wrong({**content, "host": "kitchen"}))
-    assert list(make_boards.wrong({**content, "machine": {**machine, "system": "/srv/anna/debian"}}))
-    (tmp_path / "pi5.json").write_text(json.dumps(content))
-    lines = make_boards.measured(tmp_path).splitlines()
-    of_pi = [line for line in lines if "Raspberry Pi 5" in line]
-    assert len(of_pi) == 1 and "| 8.50 | 8.0 | 91% |" in of_pi[0]
-    assert len([line for line in lines if "not measured" in line]) == len(make_boards.WANTED) - 1
-    assert all("not measured" in line for line in make_boards.measured(tmp_path / "none").splitlines()[2:])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

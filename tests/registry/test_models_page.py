@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import make_boards
+import make_models
 from benchmarks import make_model
-from docs import make_boards, make_models
 from edge.cli.group import cli
 from edge.errors import InvalidFile
 from edge.formats import gguf_writer, open_checkpoint
@@ -24,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_page_is_current() -> None:
-    assert make_models.PAGE.read_text(encoding="utf-8") == make_models.page(), "run python docs/make_models.py"
+    assert make_models.PAGE.read_text(encoding="utf-8") == make_models.page(), "run make docs"
 
 
 def test_every_family_is_on_it() -> None:

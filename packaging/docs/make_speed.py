@@ -1,4 +1,4 @@
-"""Writes the tables of benchmarks/SPEED.md that come from benchmarks/results: python docs/make_speed.py
+"""Writes the tables of benchmarks/SPEED.md that come from benchmarks/results: python packaging/docs/make_speed.py
 
 The text of the page stays; what lies between two markers is replaced.  tests/project/test_docs.py fails when a table is
 not what this makes, or when another row has a figure that the entry of the logbook it leads to does not have.
@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from docs.make_boards import filled  # noqa: E402
+from make_boards import filled  # noqa: E402
 
 PAGE = ROOT / "benchmarks" / "SPEED.md"
 RESULTS = ROOT / "benchmarks" / "results"
@@ -24,15 +24,13 @@ def one() -> str:
     """One answer: every file of a machine, each number of threads."""
     lines = ["| machine, date | model | threads | head | prompt, t/s | answer, t/s | GB/s | reached |",
              "|---|---|--:|---|--:|--:|--:|--:|"]
-    for path in sorted((RESULTS / "boards").glob("*.json")):
+    for path in sorted(RESULTS.glob("one-*.json")):
         content = json.loads(path.read_text(encoding="utf-8"))
-        machine = content["machine"]
-        name = ", ".join(each for each in (machine["board"], machine["processor"]) if each)
         lines += [
-            f"| {name}, {content['date']} | `{content['model']['shape'] or content['model']['arch']}` | "
+            f"| {content['cpu']}, {content['date']} | `{content['model'].rpartition(' ')[2]}` | "
             f"{row['threads']} | {row['head']} | {row['pp']:.1f} | {row['tg']:.1f} | {row['read_rate'] / 1e9:.1f} | "
             f"{row['of_memory']:.0%} |"
-            for row in content["rows"] if row["parallel"] == 1
+            for row in content["rows"]
         ]
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""Writes docs/kv_claims.md, what others say about KV caches and what is so: python docs/make_kv_claims.py
+"""Writes docs/kv_claims.md, what others say about KV caches and what is so: python packaging/docs/make_kv_claims.py
 
 kv_claims.md.in is the page with {names} for figures.  Sizes are computed here by edge.tools.kv_table, that is, by what
 a cache allocates.  Measured figures come from benchmarks/results/kv_quality*.json: those of a real model answer what is
@@ -17,8 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).resolve().parent / "kv_claims.md"
-ROOT = PAGE.parent.parent
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "kv_claims.md"
 sys.path.insert(0, str(ROOT))
 
 from edge.config import ModelConfig  # noqa: E402
@@ -39,7 +39,7 @@ def page() -> str:
     """The whole page."""
     facts, real = (json.loads(path.read_text()) for path in (RESULTS, REAL))
     types = list(by_mode(facts["types"]))
-    return PAGE.with_suffix(".md.in").read_text().format(
+    return Path(__file__).with_name("kv_claims.md.in").read_text().format(
         **sizes(types), **sentences(facts, real), real=measured_on_real(real), measured=measured(facts))
 
 

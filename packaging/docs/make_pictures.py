@@ -1,27 +1,37 @@
-"""pictures: the diagrams of measurements and plans (``--plot FILE.svg``), drawn by matplotlib.
+"""Draws every picture of README and docs from its data: python packaging/docs/make_pictures.py (or make docs)
 
-Every value in a picture is also printed by the command.  matplotlib is the extra ``plot`` and is imported where it
-draws; the frozen programs do not contain it.
+The data lies in benchmarks/results, each file with the command that made it.  tests/project/test_pictures.py fails when
+a picture does not show its data.
 """
 
 from __future__ import annotations
 
 import io
-import logging
+import json
+import math
 import re
+import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from edge.amounts import count
-from edge.errors import UsageError
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
 
-    from edge.tools.kv_table import Table
+from edge.amounts import count  # noqa: E402
+from edge.registry import shapes  # noqa: E402
+from edge.tools import kv_table  # noqa: E402
+
+PICTURES = ROOT / "docs" / "pictures"
+RESULTS = ROOT / "benchmarks" / "results"
+LEAST_KL = 1e-9  # nats; a cache that changes nothing has 0, which has no logarithm
 
 #: colours on a light and on a dark page
 PAPER, TEXT, REMARK, GRID = (
@@ -45,8 +55,6 @@ MARKERS = "osD^vPX*<>"
 
 WIDTH = 7.9  # inches
 INSET = 0.006  # of titles, as a share of the width
-#: the columns by which rows of bench differ
-_NAMED = ("isa", "threads", "weights", "head", "kv", "depth", "parallel")
 
 #: matplotlib's settings: the same data gives the same bytes, and text stays text
 STYLE: dict[Any, Any] = {
@@ -81,22 +89,8 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def check() -> None:
-    """Raise UsageError where matplotlib is missing.  Keeps its remarks about fonts and folders off the terminal."""
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        raise UsageError(
-            "--plot draws with matplotlib, which is not here; "
-            "install the Python package with it: pip install 'bitnet-edge[plot]'"
-        ) from None
-
-
 def svg(figure: Figure) -> str:
     """The picture as SVG, for light and dark pages, with its title and description as texts."""
-    import matplotlib
-
     title, description = figure.get_suptitle(), figure.get_supxlabel().replace("\n", " ")
     text = io.StringIO()
     with matplotlib.rc_context(STYLE):
@@ -133,8 +127,6 @@ class Column:
 
 def axes_of(title: str, description: str, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure with a title above and its description below ``columns`` axes."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     figure.suptitle(textwrap.fill(title, 78), x=INSET, ha="left", size=12, weight="bold")
     figure.supxlabel(textwrap.fill(description, 104), x=INSET, ha="left", size=9, color=REMARK[0], linespacing=1.4)
@@ -149,9 +141,6 @@ def bars(
     legend: Sequence[str] = (),
 ) -> Figure:
     """A name for each row, and one or more bars in each column.  ``legend``: names of the first colours."""
-    import matplotlib
-    from matplotlib.patches import Patch
-
     thick = 0.24  # inches of a bar, with the space around it
     heights = [max(1, *(len(column.cells[i]) for column in columns)) for i in range(len(rows))]
     with matplotlib.rc_context({**STYLE, "axes.grid.axis": "x"}):
@@ -187,84 +176,42 @@ def _end(bar: Bar) -> float:
 
 
 def of_bench(facts: Mapping[str, Any]) -> Figure:
-    """The speed of each measurement, and the limits of the time per token: reading its bytes, and multiplying.
+    """The speed with each number of threads, and the limits of the time per token: reading its bytes, and multiplying.
 
-    ``facts``: :meth:`edge.tools.bench.Report.to_dict`.
+    ``facts``: what ``bitnet-edge bench --json`` prints.
     """
     rows = facts["rows"]
-    same = {key for key in _NAMED if len({row.get(key) for row in rows}) == 1}
     first = rows[0]
-    cells = [
-        [
-            Bar(milliseconds, f"{milliseconds:.3g}", colour)
-            for colour, milliseconds in zip(
-                SERIES, (1e3 / row["tg"], 1e3 * row["token_bytes"] / row["read_rate"], 1e3 / row["pp"])
-            )
-        ]
-        for row in rows
-    ]
+
+    def speed(value: float, samples: Sequence[float]) -> list[Bar]:
+        return [Bar(value, f"{value:.1f}", spread=(min(samples), max(samples)))]
+
+    def limits(row: Mapping[str, Any]) -> list[Bar]:
+        seconds = 1 / row["tg"], row["token_bytes"] / row["read_rate"], 1 / row["pp"]
+        return [Bar(1e3 * each, f"{1e3 * each:.3g}", colour) for colour, each in zip(SERIES, seconds)]
+
     return bars(
-        [_measurement(row, same) for row in rows],
+        [count(row["threads"], "thread") for row in rows],
         [
-            Column("generation, tokens/s", [[_speed(row["tg"], row["tg_samples"])] for row in rows]),
-            Column("prompt, tokens/s", [[_speed(row["pp"], row["pp_samples"])] for row in rows]),
-            Column("time of a token, ms", cells),
+            Column("generation, tokens/s", [speed(row["tg"], row["tg_samples"]) for row in rows]),
+            Column("prompt, tokens/s", [speed(row["pp"], row["pp_samples"]) for row in rows]),
+            Column("time of a token, ms", [limits(row) for row in rows]),
         ],
         f"Speed of {facts['model']} on {facts['board'] or facts['cpu']}",
-        f"{_measurement(first, set(_NAMED) - same)}{'; ' if same else ''}medians of {facts['repeats']}, with the least "
-        f"and the most. A generated token reads {min(row['token_bytes'] for row in rows) / 1e6:.1f} MB or more, so it "
-        "takes about as long as reading them or, if that is longer, as a token of a prompt, which is bound by "
-        "arithmetic.",
+        f"{first['isa']}, weights {first['weights']}, {first['head']} head, {first['kv']} KV, depth {first['depth']}; "
+        f"medians of {facts['repeats']}, with the least and the most. A generated token reads "
+        f"{min(row['token_bytes'] for row in rows) / 1e6:.1f} MB or more, so it takes about as long as reading them "
+        "or, if that is longer, as a token of a prompt, which is bound by arithmetic.",
         ("generated", "reading its bytes", "of a prompt"),
     )
 
 
-def _speed(value: float, samples: Sequence[float]) -> Bar:
-    return Bar(value, f"{value:.1f}", spread=(min(samples), max(samples)))
-
-
-def _measurement(row: Mapping[str, Any], without: set[str]) -> str:
-    """The settings of a measurement, without those that are the same in all: "2 threads, int8 KV, depth 128"."""
-    words = {
-        "isa": str(row["isa"]),
-        "threads": count(row["threads"], "thread"),
-        "weights": f"weights {row['weights']}",
-        "head": f"{row['head']} head",
-        "kv": f"{row['kv']} KV",
-        "depth": f"depth {row['depth']}",
-    }
-    if row.get("parallel", 1) > 1:
-        words["parallel"] = f"{row['parallel']} at once"
-    return ", ".join(text for key, text in words.items() if key not in without)
-
-
-def of_first_word(facts: Mapping[str, Any]) -> Figure:
-    """Tokens that are read and seconds to the first token, for each case.
-
-    ``facts``: :meth:`edge.tools.first_word.Report.to_dict`.
-    """
-    rows = facts["rows"]
-    return bars(
-        [row["case"] for row in rows],
-        [
-            Column("tokens read", [[Bar(row["read"], str(row["read"]))] for row in rows]),
-            Column("first token, s", [[Bar(row["seconds"], f"{row['seconds']:.2f}")] for row in rows]),
-        ],
-        f"The first word of {facts['model']} on {facts['board'] or facts['cpu']}",
-        f"{count(facts['threads'], 'thread')}, {facts['kv']} KV; a system prompt of {facts['system_tokens']} tokens "
-        f"and a question of {facts['question_words']} words: at first, in the next process, as the next question, and "
-        "with the question read while it was typed.",
-    )
-
-
-def of_plan(table: Table) -> Figure:
+def of_plan(table: kv_table.Table) -> Figure:
     """Size of the KV cache over the context length, one line per KV type; types of equal size share a line.
 
     It shows the cache that stops when it is full, and each window and budget (dashed); one that slides has one page
     more per head.
     """
-    import matplotlib
-
     types = list(dict.fromkeys(row.type for row in table.rows))
     found: dict[tuple[str, tuple[tuple[int, float], ...]], list[str]] = {}
     for row in table.rows:
@@ -295,3 +242,126 @@ def of_plan(table: Table) -> Figure:
         ax.yaxis.set_major_formatter("{x:,g}")
         figure.legend(loc="outside right center")
     return figure
+
+
+def of_quality(facts: Mapping[str, Any]) -> Figure:
+    """KL divergence over memory, for all rows but the reference.
+
+    ``facts``: :meth:`lab.evaluate.Report.to_dict`.
+    """
+    rows = sorted(facts["rows"][1:], key=lambda row: -row["kl_mean"])
+    with matplotlib.rc_context(STYLE):
+        figure, (ax,) = axes_of(
+            "What each KV cache costs: quality over memory",
+            f"{facts['model']}, {facts['tokens']} tokens of {facts['text']} in segments of {facts['context']}. Lower "
+            f"is closer to the predictions with {facts['reference']}; further left is smaller.",
+            4.8,
+        )
+        for i, row in enumerate(rows):
+            ax.plot(
+                row["bytes_per_token"],
+                max(row["kl_mean"], LEAST_KL),
+                color=SERIES[i % len(SERIES)][0],
+                linestyle="",
+                marker=MARKERS[i % len(MARKERS)],
+                label=row["mode"],
+            )
+        divergences = [max(row["kl_mean"], LEAST_KL) for row in rows]
+        low = math.floor(math.log10(min(divergences)))
+        high = max(math.ceil(math.log10(max(divergences))), low + 1)
+        ax.set_yscale("log")
+        ax.xaxis.set_major_formatter("{x:,.0f}")
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.set(
+            xlabel="KV cache, bytes per token of context",
+            ylabel=f"mean KL divergence from {facts['reference']}, nats",
+            xlim=(0, None),
+            ylim=(10.0**low, 10.0**high),
+        )
+        figure.legend(loc="outside right center")
+    return figure
+
+
+def facts(name: str) -> Any:
+    """A file of benchmarks/results."""
+    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
+
+
+def kv_memory() -> Figure:
+    """Memory by context and KV type, of a published shape."""
+    config = shapes.find("2b-4t")
+    assert config is not None
+    return of_plan(kv_table.table(config, types=("f16", "int8", "int4"), windows=(1020,)))
+
+
+def kv_quality() -> Figure:
+    """Quality over memory, of the demo model."""
+    return of_quality(facts("kv_quality.json")["types"])
+
+
+def step() -> Figure:
+    """What bounds the time of a token."""
+    about = facts("bench-amd-epyc-zen4-2-vcpu.json")
+    return of_bench({**about, "model": "BitNet b1.58 2B-4T (its shape, random weights)"})
+
+
+def together() -> Figure:
+    """Speed of several answers at once."""
+    about = facts("step-amd-epyc-zen4-2-vcpu.json")
+    rows = about["rows"]
+    numbers = [row["parallel"] for row in rows]
+
+    def share_of(row: dict[str, Any], share: int) -> list[Bar]:
+        value, *spread = (row[key] / share for key in ("tokens_per_second", "low", "high"))
+        return [Bar(value, f"{value:.1f}", spread=(spread[0], spread[1]))]
+
+    return bars(
+        [f"{n} at once" if n > 1 else "1 answer" for n in numbers],
+        [
+            Column("all answers together, tokens/s", [share_of(row, 1) for row in rows]),
+            Column("each of them, tokens/s", [share_of(row, row["parallel"]) for row in rows]),
+        ],
+        "Several answers at once: the weights are read once for all",
+        f"Shape of BitNet b1.58 2B-4T with random weights, {about['cpu']}, {about['threads']} threads, {about['head']} "
+        f"head, {about['kv']} KV, depth {rows[0]['depth']}; medians, with half of all steps between the marks.",
+    )
+
+
+def peers() -> Figure:
+    """Speed, compared with other engines."""
+    about = facts("peers-amd-epyc-zen4-2-vcpu.json")
+
+    def cell(figures: Sequence[float] | None, ours: bool) -> list[Bar]:
+        if figures is None:
+            return []
+        value, low, high = figures
+        return [Bar(value, f"{value:.1f}", SERIES[0] if ours else GREY, (low, high))]
+
+    return bars(
+        [row["engine"] for row in about["rows"]],
+        [
+            Column(title, [cell(row[key], row["ours"]) for row in about["rows"]])
+            for key, title in about["columns"].items()
+        ],
+        "Speed of several engines, in tokens per second",
+        about["about"],
+    )
+
+
+DRAWN: dict[str, Callable[[], Figure]] = {
+    "kv_memory": kv_memory,
+    "kv_quality": kv_quality,
+    "peers": peers,
+    "step": step,
+    "together": together,
+}
+
+
+def main() -> None:
+    """Draw all."""
+    for name, draw in DRAWN.items():
+        (PICTURES / f"{name}.svg").write_text(svg(draw()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Writes docs/cli.md from the command line itself: python docs/make_cli.py
+"""Writes docs/cli.md from the command line itself: python packaging/docs/make_cli.py
 
 tests/cli/test_cli.py fails when the page is not what this makes.
 """
@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).resolve().parent / "cli.md"
-sys.path.insert(0, str(PAGE.parent.parent))
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "cli.md"
+sys.path.insert(0, str(ROOT))
 
 import click  # noqa: E402
 
@@ -22,11 +23,11 @@ from edge.cli.output import Output  # noqa: E402
 INTRO = """\
 # The commands
 
-Written by `python docs/make_cli.py` from the program. `bitnet-edge COMMAND --help` shows the common options,
+Written by `python packaging/docs/make_cli.py` from the program. `bitnet-edge COMMAND --help` shows the common options,
 `bitnet-edge COMMAND --help-all` all of them, as here. What scripts may rely on is in [contract.md](contract.md).
 
 Every option can also be given as an environment variable, `--max-tokens 80` as `BITNET_EDGE_MAX_TOKENS=80`, except
-`-p` and `-f`, files that are written (`-o`, `--npy`, `--plot`, `--share`), `--tune` of `doctor`, `--prompts` of `rm`,
+`-p` and `-f`, files that are written (`-o`, `--npy`), `--tune` of `doctor`, `--prompts` of `rm`,
 and options that may be repeated (`--stop`, `--choice`, `--host-name`, `--cors`). The option overrides the variable.
 `BITNET_EDGE_HOME` is the folder of the chat history, `BITNET_EDGE_CACHE` that of measured choices. `NO_COLOR`,
 `CLICOLOR_FORCE` and `TERM=dumb` work as usual.
