@@ -18,13 +18,15 @@ from edge.errors import Busy, EdgeError, MemoryRefused, UsageError
 from edge.prompt.interrupt import Interrupted, interruptible
 from edge.session.answer import Answer, Outcome, write
 from edge.session.answer_options import PreparedCall, check_messages, check_text
-from edge.session.logprobs import Scored, scores
+from edge.session.logprobs import Logprob, Scored, scores
 from edge.session.prompting import PromptEncoder, refuse_full, refuse_long
 from edge.session.scheduler import Scheduler
 from edge.session.usage import ContextUse, Timings, Usage, stats_line
 from edge.threads import anew, refuse_after_fork
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from edge.cache.store import Store
     from edge.session.admission import Slot
     from edge.session.answer import Work
@@ -182,6 +184,26 @@ class Session:
     def score(self, question: str, answer: str) -> Scored:
         """The probability that the answer to a question begins with this text; see :meth:`choose`."""
         return self.choose(question, [answer])[0]
+
+    def logits(self, prompt: str | Sequence[int]) -> np.ndarray:
+        """The logits of the token that follows a raw prompt, see :meth:`complete`: a NumPy array, float32 [n_vocab]."""
+        import numpy as np
+
+        self._scored(prompt)
+        assert self.state is not None
+        return np.array(self.state.logits, np.float32)
+
+    def logprobs(self, prompt: str | Sequence[int]) -> np.ndarray:
+        """The log probability in nats of each token of a raw prompt: a NumPy array, float32 [n]; NaN for the first."""
+        import numpy as np
+
+        return np.array([each.logprob for each in self._scored(prompt)], np.float32)
+
+    def _scored(self, prompt: str | Sequence[int]) -> list[Logprob]:
+        answer = self.complete(prompt, max_tokens=0, logprobs=0, echo=True)
+        for _ in answer:
+            pass
+        return answer.prompt_logprobs
 
     def warm(self) -> int:
         """Read the system prompt and history of the next turn in advance.  Returns the number of cached tokens.

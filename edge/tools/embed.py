@@ -22,6 +22,8 @@ from edge.machine.memory import available_memory
 from edge.model.plan import expect
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from edge.formats.checkpoint import Checkpoint
 
 #: the KV cache, unless options say otherwise.  Vectors that were made at different times are compared, so they must not
@@ -149,6 +151,12 @@ class Embedder:
     def vector(self, text: str) -> array[float]:
         """The vector of a text, float32 [hidden] of length 1.  Raises UsageError for one that is empty or too long."""
         return self.of_tokens(self.tokens(text))
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """The vectors of texts: a NumPy array, float32 [text][hidden]."""
+        import numpy as np
+
+        return np.array([self.vector(text) for text in texts], np.float32).reshape(len(texts), self.config.hidden)
 
 
 def cosine(a: Sequence[float], b: Sequence[float]) -> float:

@@ -7,6 +7,7 @@ import re
 import textwrap
 from array import array
 
+import numpy as np
 import pytest
 
 import edge
@@ -188,6 +189,17 @@ def test_logprobs_are_the_models(bundled_model, draft: str) -> None:
         none = engine.session().complete(prompt, logprobs=0, **options)
         none.text  # noqa: B018
         assert all(each.top == () for each in none.logprobs) and len(none.logprobs) == 12
+
+
+def test_logits_and_log_probabilities_are_arrays(bundled_model, engine) -> None:
+    session = engine.session()
+    ids = engine.model.encode_raw("A coffee, please. " * 9).tolist()
+    logits, logprobs = session.logits(ids[:-1]), session.logprobs(ids)
+    assert (logits.dtype, logits.shape) == (np.float32, (engine.config.n_vocab,))
+    assert (logprobs.dtype, logprobs.shape) == (np.float32, (len(ids),)) and np.isnan(logprobs[0])
+    assert logprobs[-3:] == pytest.approx(
+        [row[id] for row, id in zip(rows_behind(engine, ids[:-1], 3), ids[-3:])], abs=1e-4)
+    assert logprobs[-1] == pytest.approx(log_softmax(logits.tolist())[ids[-1]], abs=1e-4)
 
 
 def test_a_choice_is_the_likeliest_text(bundled_model, engine) -> None:

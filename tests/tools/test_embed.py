@@ -208,6 +208,8 @@ def test_npy_is_read_by_numpy() -> None:
     vectors = [Embedder(checkpoint).vector(text) for text in ("tea", "coffee")]
     stored = np.load(io.BytesIO(npy(vectors)), allow_pickle=False)
     assert stored.dtype == np.float32 and stored.shape == (2, 128) and (stored[1] == vectors[1]).all()
+    array = Embedder(checkpoint).embed(["tea", "coffee"])
+    assert array.dtype == np.float32 and (array == stored).all() and Embedder(checkpoint).embed([]).shape == (0, 128)
 
 
 def test_the_command(bundled_model: Path, tmp_path: Path) -> None:
