@@ -6,8 +6,8 @@
         --peer "llama.cpp TQ2_0=llama.cpp/bin/llama-bench -m 2b-4t-tq2_0.gguf" \\
         --prompt 128,512 --gen 32 --depth 0,2048 --threads 1,2 --rounds 3
 
-A peer is any program with the command line and the JSON of llama-bench; ``llama_cpp_python.py`` in this folder gives
-an installed llama-cpp-python that face.  What ours gets are options of ``bitnet-edge bench``.
+A peer is any program with the command line and the JSON of llama-bench.  What ours gets are options of ``bitnet-edge
+bench``.
 
 One round runs every engine once, each in a process of its own; the rounds are what makes the engines comparable on a
 machine whose speed comes and goes.  The figure of an engine is the median over all its samples, with the slowest and

@@ -21,10 +21,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import dummy_vocab
-from benchmarks.needs import numpy as np
 from edge.formats import gguf_writer
 from edge.formats.gguf_keys import KEY_PLANES
 from edge.formats.names import parts

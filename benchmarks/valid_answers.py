@@ -18,13 +18,13 @@ from decimal import Decimal, getcontext
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+import numpy as np
 import regex
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import edge
-from benchmarks.needs import jsonschema
-from benchmarks.needs import numpy as np
 from edge.constrain.constraint import Constraint
 from edge.constrain.spec import Spec
 from edge.constrain.vocabulary import Vocabulary

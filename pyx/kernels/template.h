@@ -37,7 +37,7 @@
 #define PICK(vector, a, b, ...) __builtin_shuffle(a, b, (vector){__VA_ARGS__})
 #endif
 
-/* A loop that profiles and benchmarks/mca.py find by its name. */
+/* A loop that profiles find by its name. */
 #define OUT_OF_LINE static __attribute__((noinline))
 
 /* ---- weights: one stream ----------------------------------------------------------------------------------------- */

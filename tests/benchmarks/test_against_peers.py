@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -171,28 +170,3 @@ def test_memory_rate_is_measured_elsewhere() -> None:
     with open("/proc/self/status") as status:
         after = next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
     assert after - before < 100_000  # KiB; the yardstick has 262144
-
-
-def test_llama_cpp_python_with_the_face_of_llama_bench(tmp_path: Path) -> None:
-    """With a made-up llama_cpp that writes down what it is asked to read."""
-    (tmp_path / "llama_cpp.py").write_text(
-        "__version__, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0 = '0.0', 1, 8, 2\n"
-        "class Llama:\n"
-        "    metadata = {'general.name': 'made up'}\n"
-        "    def __init__(self, path, **options): print('opened', path, options['n_ctx'], options['type_k'])\n"
-        "    def n_vocab(self): return 9\n"
-        "    def reset(self): print('reset')\n"
-        "    def eval(self, tokens): assert all(0 <= t < 9 for t in tokens); print('read', len(tokens))\n"
-    )
-    script = Path(against_peers.__file__).with_name("llama_cpp_python.py")
-    flags = ["-p", "0", "-n", "2", "-d", "5", "-t", "1", "-r", "2", "-ctk", "q8_0", "-o", "json"]
-    done = subprocess.run(
-        [sys.executable, str(script), "-m", "x.gguf", *flags],
-        capture_output=True, text=True, check=True, env={"PYTHONPATH": str(tmp_path)},
-    )
-    *asked, answer = done.stdout.splitlines()
-    assert asked == ["opened x.gguf 7 8", "reset", "read 1", *(["reset", "read 5", "read 1", "read 1"] * 2)]
-    (row,) = json.loads(answer)
-    assert (row["n_prompt"], row["n_gen"], row["n_depth"], len(row["samples_ts"])) == (0, 2, 5, 2)
-    peer = Peer("made up", [sys.executable, str(script), "-m", "x.gguf"])
-    assert peer.at_depth(2, 5) == ["-p", "0", "-n", "2", "-d", "5"]

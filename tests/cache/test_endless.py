@@ -52,7 +52,7 @@ def test_twenty_thousand_tokens(tiny, positions):
     assert cache.n_tokens == 20_000 and cache.evicted == 20_000 + 1 - WINDOW - SINKS
     assert cache.pool.used <= cache.nbytes == cache.pool.nbytes
     assert memory[-1] - memory[20] <= 256 * 1024  # warm after 2000 tokens
-    # what a token is compared with does not depend on how many there were (benchmarks/endless.py measures the time)
+    # what a token is compared with does not depend on how many there were
     assert max(pages) == max(pages[:10]) <= 512 // PAGE + 3
 
 
@@ -165,7 +165,7 @@ def test_penalties_over_all_tokens_keep_them(soon: None) -> None:
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_answer(root: Path) -> None:
-    """A smaller form of benchmarks/endless.py: from 10,000 tokens to 30,000."""
+    """From 10,000 tokens to 30,000."""
     code = (
         "import edge\n"
         "with edge.load(ctx=128, threads=1) as engine:\n"
