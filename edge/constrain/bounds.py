@@ -114,7 +114,6 @@ def check_schema(schema: Any, name: str = "schema") -> None:
     """Check a JSON schema, given as JSON's own types.  Raises UsageError."""
     levels, parts, n_values, n_nested = 0, 0, 0, 0
     multiples: list[int] = []
-    exact: list[tuple[int, int]] = []
     merged = False  # schemas are combined: remainders of several numbers have to be right at once
     waiting: list[tuple[Any, int]] = [(schema, 0)]
     while waiting:
@@ -137,7 +136,6 @@ def check_schema(schema: Any, name: str = "schema") -> None:
             multiple = value.get("multipleOf")
             if isinstance(multiple, (int, float)) and not isinstance(multiple, bool):
                 multiples.append(_states(multiple))
-                exact.append(digits(multiple) if multiples[-1] <= MOST_MULTIPLES else (0, 0))
             for key in ("pattern", "patternProperties"):
                 given = value.get(key)
                 for pattern in given if isinstance(given, dict) else [given]:
@@ -158,7 +156,7 @@ def check_schema(schema: Any, name: str = "schema") -> None:
                          argument=name)
     if parts > MOST_PARTS:
         raise UsageError(f"has {parts} properties, items and alternatives; the limit is {MOST_PARTS}", argument=name)
-    if sum(multiples) > MOST_MULTIPLES or merged and (math.lcm(*multiples) > MOST_MULTIPLES or _overflow(exact)):
+    if sum(multiples) > MOST_MULTIPLES or merged and math.lcm(*multiples) > MOST_MULTIPLES:
         raise UsageError(f"has values of multipleOf that are too large; the limit of their sum is {MOST_MULTIPLES}, "
                          "and of their least common multiple where allOf or $ref combine schemas", argument=name)
 
@@ -172,25 +170,6 @@ def _states(multiple: int | float) -> int:
     if float(multiple).is_integer():
         return abs(int(multiple))
     return int(str(abs(multiple)).partition("e")[0].replace(".", ""))
-
-
-def digits(value: int | float) -> tuple[int, int]:
-    """A finite number as its digits without those that are 0 at the end, and the power of ten of the last one."""
-    text, _, power = repr(value).partition("e")
-    whole, _, places = text.partition(".")
-    coefficient, exponent = int(whole + places), int(power or 0) - len(places)
-    while coefficient and coefficient % 10 == 0:
-        coefficient, exponent = coefficient // 10, exponent + 1
-    return coefficient, exponent if coefficient else 0
-
-
-def _overflow(multiples: list[tuple[int, int]]) -> bool:
-    """Whether llguidance, which multiplies two of them without their points in 32 bits, gets a wrong number.
-    ``multiples``: see :func:`digits`.
-    """
-    places = max((-exponent for _, exponent in multiples), default=0)
-    *_, a, b = sorted((0, 0, *(abs(n) * 10 ** (exponent + max(0, places)) for n, exponent in multiples)))
-    return a * b >= 1 << 32
 
 
 def check_text(n: int, name: str, most: int = MOST_TEXT) -> None:

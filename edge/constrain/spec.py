@@ -90,8 +90,7 @@ class Spec:
             return {"lark_grammar": self.grammar}
         schema = json.loads(self.grammar)
         if style is not None and isinstance(schema, dict):
-            style_of = {"whitespace_flexible": False, **_STYLES[style]}
-            schema = {**schema, "x-guidance": {**schema.get("x-guidance", {}), **style_of}}
+            schema = {**schema, "x-guidance": {"whitespace_flexible": False, **_STYLES[style]}}
         return {"json_schema": schema}
 
     @property
@@ -161,18 +160,9 @@ def why(matcher: Any) -> str:
     return "no answer can have this form" if "NoExtensionBias" in said else said or "it has no end"
 
 
-#: what llguidance says with an option or an expression of its own -> what it means
-_PLAINER = {
-    "oneOf constraints": "oneOf is supported where no value can have two of the forms: give each a required property "
-                         "with a const of its own, or use anyOf",
-    "Regex is empty": "Unsatisfiable schema: no text has this pattern, format and length",
-    "Unable to determine if regex": "the pattern, format and lengths of a text are too many states together",
-}
-
-
 def _plain(message: str) -> str:
     """An error of llguidance in one line; it writes several, with an arrow below the position."""
-    for words, plain in _PLAINER.items():
-        if words in message:
-            return plain
+    if "oneOf constraints" in message:  # it names an option of its own
+        return "oneOf is supported where no value can have two of the forms: give each a required property with a " \
+               "const of its own, or use anyOf"
     return " ".join(message.split())[:400]

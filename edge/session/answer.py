@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count
-from edge.errors import EdgeError
+from edge.errors import EdgeError, one_line
 from edge.session.logprobs import Logprob, Scored, scored, scores, top_logprobs
 from edge.session.loops import EVERY, loops
 from edge.session.stream import Piece, Stream
@@ -171,7 +171,8 @@ class Answer:
     def value(self) -> Any:
         """The parsed answer if a ``schema`` was given: an instance of its class, or JSON types; otherwise the text.
 
-        Runs to its end.  Raises EdgeError if the answer was cut off, or calls functions instead.
+        Runs to its end.  Raises EdgeError if the answer was cut off or calls functions instead, or if the class refuses
+        it.
         """
         text, spec = self.content, self.outcome.spec
         if spec is not None and self.calls:
@@ -181,7 +182,7 @@ class Answer:
         try:
             return text if spec is None else spec.value(text)
         except (ValueError, TypeError) as error:
-            raise EdgeError(f"the answer is incomplete ({self.finish_reason}): {error}") from None
+            raise EdgeError(f"the answer does not fit: {one_line(error)}") from error
 
     @property
     def finish_reason(self) -> str | None:

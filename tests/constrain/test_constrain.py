@@ -1,4 +1,4 @@
-"""Answers a machine can read (edge/constrain): never an invalid one, and no other one where the model's own is valid.
+"""Answers a machine can read (edge/constrain): whole and valid, and no other one where the model's own is valid.
 
 Random logits take the place of a model where only validity counts: they try what no model would.
 """
@@ -114,15 +114,13 @@ def takes(engine, spec: Spec, instance: Any) -> bool:
         ({"schema": "{"}, "schema is not JSON"),
         ({"schema": 3}, "a JSON object, its text, a dataclass"),
         ({"schema": int}, "int, which is neither a dataclass nor a pydantic model"),
-        ({"schema": {"type": "strin"}}, "/type: 'strin' is none of the types null, boolean, integer, number, string"),
-        ({"schema": {"items": {"type": ["objekt"]}}}, "array, object; did you mean object?"),
-        ({"schema": {"properties": {"a": {"not": {}}}}}, "not supported: /properties/a/not"),
-        ({"schema": {"items": [{"minLenght": 2}], "uniqueItems": True}}, "/items/0/minLenght, /uniqueItems"),
-        ({"schema": {"type": "string", "nullable": True}}, "/nullable"),
-        ({"schema": {"x-guidance": {"lenient": True}}}, "/x-guidance"),
-        ({"schema": {"type": "string", "format": "made-up"}}, "/format: 'made-up' is not supported; supported are"),
-        ({"schema": {"type": "string", "format": "int32"}}, "/format: 'int32' needs the type integer or number"),
+        ({"schema": {"type": "strin"}}, "Invalid type: strin"),
+        ({"schema": {"properties": {"a": {"not": {}}}}}, 'schema is wrong: Unimplemented keys: ["not"]'),
+        ({"schema": {"type": "string", "format": "made-up"}}, "Unknown format: made-up"),
         ({"schema": {"oneOf": [{}, {"type": "null"}]}}, "oneOf is supported where no value can have two of the forms"),
+        ({"schema": {"$ref": "#/$defs/none"}}, "Pointer '/$defs/none' does not exist"),
+        ({"schema": {"anyOf": [{}, {"$ref": "#/anyOf/\u00b2"}]}}, "'#/anyOf/\u00b2'"),
+        ({"schema": {"anyOf": [{}, {"$ref": "#/anyOf/" + "9" * 5000}]}}, "Failed to parse array index"),
         ({"schema": {"const": "\ud800"}}, "schema cannot be written as JSON"),
         ({"schema": {"enum": []}}, "Unsatisfiable"),
         ({"schema": False}, "false"),
@@ -195,12 +193,8 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "many values": ({"schema": {"enum": [0] * 200_000, "x-r": [{"$ref": f"#/enum/{i}"} for i in range(700)]}},
                     "more than 65536 values"),
     "multiples without end": ({"schema": {"multipleOf": 10**400}}, "too large; the"),
-    "a pattern that backtracks": ({"schema": {"properties": {"a" * 40 + "!": {}, "aa": {}}, "patternProperties": {
-                                       "^(a+)+$": {}}}}, "also holds for the property 'aa'"),
     "a long name and a pattern": ({"schema": {"properties": {"a" * 3_000_000: {}}, "patternProperties": {
                                           "^(a|b)*$": {}}}}, "the limit is 32768"),
-    "a long name in an example": ({"schema": {"properties": {"b": {}}, "patternProperties": {"^(a|b)*$": {}},
-                                              "examples": [{"properties": {"a" * 3_000_000: 1}}]}}, "property 'b'"),
     "a power of ten": ({"schema": {"type": "number", "multipleOf": 1e9}}, "too large; the limit"),
 }
 
@@ -340,11 +334,14 @@ def test_few_large_grammars_are_kept(engine) -> None:
     assert len(vocabulary.compiled) == 3
 
 
-def test_remarks_and_names_like_keys_are_no_keys() -> None:
+def test_remarks_and_what_asks_for_nothing_are_left_out() -> None:
     Spec.of(schema={
         "title": "t", "description": "d", "default": {"not": 1}, "examples": [{"if": 1}], "x-order": 3,
         "type": "object", "properties": {"not": {"type": "string"}, "if": {"enum": [{"contains": 1}]}},
     })
+    idle = {"type": "array", "uniqueItems": False, "not": False, "if": {}, "propertyNames": {"type": "string"},
+            "dependentRequired": {}, "minContains": 0, "items": {"type": "string", "format": "binary"}}
+    assert shape(idle | {"minItems": 2.0}) == {"type": "array", "items": {"type": "string"}, "minItems": 2}
 
 
 # ---- never an invalid answer -----------------------------------------------------------------------------------------
@@ -358,7 +355,7 @@ SCHEMAS: list[Any] = [
     {"$ref": "#/$defs/node", "$defs": {"node": {"type": "object", "properties": {
         "value": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
         "required": ["value", "next"], "additionalProperties": False}}},
-    {"type": "string", "format": "date-time"},
+    {"type": "string", "format": "ipv4"},
     {"const": {"a": [1, "two", None]}},
 ]
 
@@ -376,8 +373,8 @@ def test_random_answers_are_valid(engine, schema) -> None:
 
 
 def shape(given: Any) -> Any:
-    """A schema as it is given to llguidance, without the option that names have one spelling."""
-    return {key: value for key, value in json.loads(parse(given).text).items() if key != "x-guidance"}
+    """A schema as it is given to llguidance."""
+    return json.loads(parse(given).text)
 
 
 A, B = {"properties": {"a": {"type": "null"}}}, {"properties": {"b": {"type": "null"}}, "required": ["b"]}
@@ -401,7 +398,6 @@ EITHER = {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
         (A | {"maxProperties": 1}, A | {"maxProperties": 1} | CLOSED),
         (A | {"required": ("a",)}, A | {"required": ["a"]} | CLOSED),
         ({"properties": {1: {}}, "required": ["1"]}, {"properties": {"1": {}}, "required": ["1"]} | CLOSED),
-        (BOTH | EITHER, BOTH | EITHER | CLOSED),
         (
             {"properties": {"pet": {"oneOf": [{"$ref": "#/$defs/b"}, {"type": "null"}]}}, "$defs": {"a": A, "b": B}},
             {"properties": {"pet": {"oneOf": [{"$ref": "#/$defs/b"}, {"type": "null"}]}},
@@ -426,6 +422,7 @@ def test_objects_that_list_their_properties_are_closed(given, closed) -> None:
         {"properties": {"a": False, "b": {}}, "required": ["b"], "minProperties": 2},
         {"allOf": [A, B]},
         A | EITHER,
+        BOTH | EITHER,
         {"items": B, "allOf": [{"items": A | {"required": ["a"]}}]},
         {"$ref": "#/$defs/list", "items": B, "$defs": {"list": {"items": A}}},
         {"allOf": [{"$ref": "#/$defs/x"}, B], "$defs": {"x": {"$ref": "#/$defs/y"}, "y": A}},
@@ -449,7 +446,7 @@ def test_what_closing_must_not_change(engine) -> None:
     lists = {"type": "array", "minItems": 1, "items": B, "allOf": [{"items": A | {"required": ["a"]}}]}
     either = BOTH | EITHER | {"type": "object"}
     few = BOTH | {"type": "object", "minProperties": 1}
-    cases = (lists, [{"b": None}]), (either, {}), (either, {"a": None, "c": 1}), (few, {}), (few, {"c": 1})
+    cases = (lists, [{"b": None}]), (either, {}), (few, {}), (few, {"c": 1})
     for schema, bad in cases:
         spec = Spec.of(schema=schema)
         for seed in range(5):
@@ -469,13 +466,6 @@ def test_the_size_of_tools_is_that_of_their_schemas_as_given() -> None:
     given = sum(len(json.dumps(tool["function"]["parameters"])) for tool in tools)
     closed = sum(len(tool.schema) for tool in Functions.of(tools).tools)
     assert given < bounds.MOST_SCHEMA < closed
-
-
-@pytest.mark.parametrize("ref", ["#/x-a/b", "#/$defs/none", "#/const/c"])
-def test_a_reference_leads_to_a_schema_that_was_checked(ref) -> None:
-    given = {"$ref": ref, "x-a": {"b": {"not": {}}}, "$defs": {"n": {"const": {"c": {"not": {}}}}}}
-    with pytest.raises(UsageError, match=re.escape(f"schema has a $ref that does not lead to a schema: {ref}")):
-        Spec.of(schema=given)
 
 
 @pytest.mark.parametrize("lead", [{"$id": "http://example.com/a"}, {"$anchor": "a"}])
@@ -506,7 +496,7 @@ def test_no_property_is_invented(engine) -> None:
 def test_schemas_of_the_public_suite(engine) -> None:
     """An answer to each is valid; of its own instances none that is invalid is taken (tests/vectors/README.md).
 
-    benchmarks/valid_answers.py does the same with ten thousand answers.
+    benchmarks/valid_answers.py judges ten thousand answers at their edges.
     """
     jsonschema = pytest.importorskip("jsonschema")
     keywords = pytest.importorskip("jsonschema._keywords")
@@ -524,33 +514,6 @@ def test_schemas_of_the_public_suite(engine) -> None:
         kind(schema, format_checker=kind.FORMAT_CHECKER).validate(json.loads(text_of(vocabulary, ids)))
 
 
-def test_properties_that_a_pattern_also_holds_for_are_refused() -> None:
-    """llguidance would obey the one and forget the other."""
-    for pattern in ("^f", r"\p{Letter}"):
-        with pytest.raises(UsageError, match="also holds for the property 'foo'"):
-            Spec.of(schema={"properties": {"foo": {}}, "patternProperties": {pattern: {"minItems": 2}}})
-
-
-@pytest.mark.parametrize("name", ["bar", "of", "a\u00e9"])
-def test_properties_that_no_pattern_holds_for_are_taken(name: str) -> None:
-    Spec.of(schema={"properties": {name: {}}, "patternProperties": {"^f": {}, "^(b+)+$": {}}})
-
-
-@pytest.mark.parametrize("name", ['f"', "f\\g", "f\n", "\u2028"])
-def test_names_with_several_spellings_are_compared_with_patterns(name: str) -> None:
-    Spec.of(schema={"properties": {name: {}}, "patternProperties": {"^x": {}}})
-    with pytest.raises(UsageError, match="also holds for"):
-        Spec.of(schema={"properties": {name: {}}, "patternProperties": {'["\\\\\\n\u2028]$|g$': {}}})
-
-
-def test_a_pattern_that_is_too_large_to_compare_is_refused() -> None:
-    """llguidance gives up without an error when it follows a name; that looked like a name that does not match."""
-    random = np.random.default_rng(1)
-    name = "".join(random.choice(["a", "b"], 2600)) + "a" + "".join(random.choice(["a", "b"], 400))
-    with pytest.raises(UsageError, match="also holds for"):
-        Spec.of(schema={"properties": {name: {}}, "patternProperties": {"(a|b)*a(a|b){400}$": {}}})
-
-
 NUMBERS = (True, 0, -1, 0.5, 10**400, -(10**400), float("inf"), float("nan"), 1e308, 5e-324, "1", None, [], {})
 KEYS = ("multipleOf", "minimum", "maximum", "exclusiveMinimum", "minItems", "maxItems", "minLength", "maxLength",
         "minProperties", "maxProperties", "pattern", "format", "required", "enum", "type", "$ref")
@@ -563,12 +526,6 @@ def test_refused_values_are_usage_errors(key: str) -> None:
         for kind in ("number", "string", "array", "object"):
             with contextlib.suppress(UsageError):
                 Spec.of(schema={"type": kind, key: value})
-
-
-@pytest.mark.parametrize("ref", ["#/anyOf/\u00b2", "#/anyOf/-1", "#/anyOf/" + "9" * 5000, "#/anyOf/2", "#/anyOf/x"])
-def test_an_index_that_is_none_leads_nowhere(ref: str) -> None:
-    with pytest.raises(UsageError, match="does not lead to a schema"):
-        Spec.of(schema={"anyOf": [{}, {"$ref": ref}]})
 
 
 def test_regex_choices_and_grammar(engine) -> None:
@@ -831,6 +788,25 @@ def test_a_pydantic_model_comes_back(engine) -> None:
     pydantic = pytest.importorskip("pydantic")
     model = pydantic.create_model("Order", drink=(Literal["tea", "coffee"], ...), cups=(int, ...))
     assert isinstance(engine.session().ask("Two teas", schema=model).value, model)
+
+
+def test_a_class_may_refuse_the_answer(engine) -> None:
+    pydantic = pytest.importorskip("pydantic")
+
+    @dataclasses.dataclass
+    class Even:
+        cups: Literal[1, 3]
+
+        def __post_init__(self) -> None:
+            raise ValueError(f"{self.cups} cups\nare odd")
+
+    even = pydantic.create_model("Even", cups=(Literal[1, 3], ...), __validators__={
+        "even": pydantic.field_validator("cups")(lambda cups: Even(cups))})
+    for refusing in (Even, even):
+        answer = engine.session().ask("Teas", schema=refusing)
+        assert json.loads(answer.text)["cups"] in (1, 3)
+        with pytest.raises(EdgeError, match=r"the answer does not fit: .*[13] cups are odd"):
+            _ = answer.value
 
 
 def test_choices_are_their_own_value(engine) -> None:

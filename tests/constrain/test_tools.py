@@ -186,7 +186,7 @@ def test_an_answer_of_three_tokens(vocabulary, tokenizer, bundled_model) -> None
         ([WEATHER], {"type": "function", "function": {"name": "x"}}, "tool_choice.function.name is 'x'"),
         ([], "required", "there are no tools"),
         ([{"type": "function", "function": {"name": "a", "parameters": {"type": "array"}}}], None, "of type object"),
-        ([{"type": "function", "function": {"name": "a", "strict": True, "parameters": {"not": {}}}}], None, "/not"),
+        ([{"type": "function", "function": {"name": "a", "strict": True, "parameters": {"not": {}}}}], None, '"not"'),
     ],
 )
 def test_what_is_wrong_is_named(tools, choice, words) -> None:
@@ -254,3 +254,12 @@ def test_a_session_calls_and_gets_the_result(bundled_model, tmp_path, text) -> N
             assert answer.text is not None and answer.usage.completion
         with pytest.raises(UsageError, match="tools must be"):
             session.chat(messages, tools=LIGHT)
+
+
+def test_numbers_of_arguments_are_written_as_the_model_wrote_them(tokenizer, bundled_model) -> None:
+    """1e400 is JSON, Infinity is not."""
+    form = Functions.of([{"type": "function", "function": {"name": "f"}}], "required").form(
+        template(tokenizer, WHOLE, bundled_model), tokenizer)
+    arguments = '{"a": 1e400, "b": 1.10, "c": "\u00e9"}'
+    (call,) = form.split(f'{{"name": "f", "parameters": {arguments}}}')[1]
+    assert call["function"]["arguments"] == arguments
