@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import re
 import sys
 import textwrap
@@ -31,7 +30,6 @@ from edge.tools import kv_table  # noqa: E402
 
 PICTURES = ROOT / "docs" / "pictures"
 RESULTS = ROOT / "benchmarks" / "results"
-LEAST_KL = 1e-9  # nats; a cache that changes nothing has 0, which has no logarithm
 
 #: colours on a light and on a dark page
 PAPER, TEXT, REMARK, GRID = (
@@ -244,44 +242,6 @@ def of_plan(table: kv_table.Table) -> Figure:
     return figure
 
 
-def of_quality(facts: Mapping[str, Any]) -> Figure:
-    """KL divergence over memory, for all rows but the reference.
-
-    ``facts``: :meth:`lab.evaluate.Report.to_dict`.
-    """
-    rows = sorted(facts["rows"][1:], key=lambda row: -row["kl_mean"])
-    with matplotlib.rc_context(STYLE):
-        figure, (ax,) = axes_of(
-            "What each KV cache costs: quality over memory",
-            f"{facts['model']}, {facts['tokens']} tokens of {facts['text']} in segments of {facts['context']}. Lower "
-            f"is closer to the predictions with {facts['reference']}; further left is smaller.",
-            4.8,
-        )
-        for i, row in enumerate(rows):
-            ax.plot(
-                row["bytes_per_token"],
-                max(row["kl_mean"], LEAST_KL),
-                color=SERIES[i % len(SERIES)][0],
-                linestyle="",
-                marker=MARKERS[i % len(MARKERS)],
-                label=row["mode"],
-            )
-        divergences = [max(row["kl_mean"], LEAST_KL) for row in rows]
-        low = math.floor(math.log10(min(divergences)))
-        high = max(math.ceil(math.log10(max(divergences))), low + 1)
-        ax.set_yscale("log")
-        ax.xaxis.set_major_formatter("{x:,.0f}")
-        ax.yaxis.set_major_formatter("{x:g}")
-        ax.set(
-            xlabel="KV cache, bytes per token of context",
-            ylabel=f"mean KL divergence from {facts['reference']}, nats",
-            xlim=(0, None),
-            ylim=(10.0**low, 10.0**high),
-        )
-        figure.legend(loc="outside right center")
-    return figure
-
-
 def facts(name: str) -> Any:
     """A file of benchmarks/results."""
     return json.loads((RESULTS / name).read_text(encoding="utf-8"))
@@ -292,11 +252,6 @@ def kv_memory() -> Figure:
     config = shapes.find("2b-4t")
     assert config is not None
     return of_plan(kv_table.table(config, types=("f16", "int8", "int4"), windows=(1020,)))
-
-
-def kv_quality() -> Figure:
-    """Quality over memory, of the demo model."""
-    return of_quality(facts("kv_quality.json")["types"])
 
 
 def step() -> Figure:
@@ -350,7 +305,6 @@ def peers() -> Figure:
 
 DRAWN: dict[str, Callable[[], Figure]] = {
     "kv_memory": kv_memory,
-    "kv_quality": kv_quality,
     "peers": peers,
     "step": step,
     "together": together,

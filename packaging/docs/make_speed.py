@@ -14,7 +14,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from make_boards import filled  # noqa: E402
+from make_models import filled  # noqa: E402
 
 PAGE = ROOT / "benchmarks" / "SPEED.md"
 RESULTS = ROOT / "benchmarks" / "results"
