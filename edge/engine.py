@@ -225,7 +225,7 @@ class Engine:
 
     def tune(self, tries: int = 1) -> Choices | None:
         """Measure, within a second, what is fastest for this model on this machine, and remember it for the next time
-        it is loaded (docs/memory-and-boards.md); how weights are read is used at once.  To be called after an answer,
+        it is loaded (docs/models.md); how weights are read is used at once.  To be called after an answer,
         while nothing else runs.  ``tries``: measure up to so often, and longer, since other programs have quieter
         moments.
 

@@ -3,7 +3,7 @@
     pip install "dask[distributed]" bitnet-edge
     python examples/dask_batch.py in.jsonl out.jsonl [--workers 2] [--scheduler tcp://HOST:8786] [--model PATH]
 
-Requests and answers have the format of OpenAI's batch files (docs/batch.md).  Without --scheduler, a cluster of
+Requests and answers have the format of OpenAI's batch files (docs/serve.md).  Without --scheduler, a cluster of
 processes is started on this machine.
 """
 

@@ -3,7 +3,7 @@
     pip install "ray[data]" bitnet-edge
     python examples/ray_batch.py in.jsonl out.jsonl [--actors 2] [--model PATH]
 
-Requests and answers have the format of OpenAI's batch files (docs/batch.md).  Use one actor per board or CPU socket:
+Requests and answers have the format of OpenAI's batch files (docs/serve.md).  Use one actor per board or CPU socket:
 the model uses all cores it can.
 """
 

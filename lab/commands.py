@@ -25,7 +25,7 @@ _json_option = heading("Output", option("--json", "as_json", is_flag=True, help=
 
 EPILOG = """\b
 KV types for comparisons: --kv fp8 and --kv binary, three to nine times as slow as int8.
-docs/kv.md explains the options, docs/kv_claims.md what was measured with them; lab/claims.py measures it again.
+docs/kv.md explains the options, docs/architecture.md what was measured with them.
 """
 
 

@@ -278,12 +278,12 @@ class KVConfig:
         if layers:
             remarks.append(
                 f"layers {', '.join(map(str, layers))} see only the current token and nothing before it; "
-                "for comparisons only, see docs/kv_claims.md"
+                "for comparisons only, see docs/kv.md"
             )
         if self.kv_policy == "quarter":
             remarks.append(
                 f"policy quarter: {POLICIES['quarter']}; it drops parts of a prompt while reading it; "
-                "for comparisons only, see docs/kv_claims.md"
+                "for comparisons only, see docs/kv.md"
             )
         warnings = []
         if n_ctx > config.n_ctx_train:

@@ -21,7 +21,7 @@ Example:
   {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions",
    "body": {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 40}}
 
-IN has one such object per line (docs/batch.md). Each answer, or the error of its request, becomes
+IN has one such object per line (docs/serve.md). Each answer, or the error of its request, becomes
 a line of OUT when it is ready. After an interruption, --resume continues.
 """
 

@@ -75,7 +75,7 @@ _ISA = option("--isa", type=Text(), metavar="NAME", advanced=True, help="Use thi
               "lists them). Exit 6 if the processor does not support it.")
 _HEAD = option("--head", type=click.Choice(HEADS), metavar="TYPE", default="auto", advanced=True,
                help=f"Type of the output head in memory: auto (default), {', '.join(HEADS[1:-1])} or {HEADS[-1]}. See "
-                    "docs/memory-and-boards.md.")
+                    "docs/models.md.")
 _WEIGHTS = option("--weights", type=click.Choice(["auto", "map", "huge"]), default="auto", advanced=True,
                   help="Where the weights are read from. map: from the mapped file, which starts at once; huge: from "
                        "a copy in 2 MiB pages, which is fastest once it is made; auto (default): from the file at "

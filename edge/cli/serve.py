@@ -32,7 +32,7 @@ Examples:
 
 DETAILS = """\
 Programs: base URL http://127.0.0.1:8080/v1 for OpenAI clients, http://127.0.0.1:8080 for Ollama's.
-docs/serve.md shows Home Assistant, Python and curl, docs/service.md systemd.
+docs/serve.md shows Home Assistant, Python and curl, docs/kiosk.md systemd.
 """
 
 

@@ -4,7 +4,7 @@
     python examples/home/home.py [http://127.0.0.1:8080]
 
 With the clock in the system prompt everything behind it is read again in each minute.  With the clock behind the
-question, in the last message, only what is new is read (docs/first-word.md).  Home Assistant itself speaks to the same
+question, in the last message, only what is new is read (docs/kv.md).  Home Assistant itself speaks to the same
 server by its integrations for Ollama and OpenAI.
 """
 

@@ -59,7 +59,7 @@ def test_twenty_thousand_tokens(tiny, positions):
 def test_perplexity_at_the_end_of_the_stream(bundled_model):
     """The last 1024 of 20,000 tokens, compared with the same window that has seen a history of one or two windows only.
 
-    No drift, and within the 3 % wanted: docs/kv_claims.md has the figures for four times as many targets.
+    No drift, and within the 3 % wanted: docs/architecture.md has figures.
     """
     block = 128
     with edge.load(ctx=1024, threads=1) as engine:

@@ -251,7 +251,7 @@ def text_formats(folder: Path, weights: Path) -> dict[str, Format]:
 
 
 def formats(folder: Path) -> dict[str, Format]:
-    """Every format by its name in docs/hostile.md; ``folder`` is an empty one for the files."""
+    """Every format by its name in docs/architecture.md; ``folder`` is an empty one for the files."""
     from benchmarks import make_model
 
     make_model.make(folder / "tiny.gguf", "tiny")

@@ -1,4 +1,4 @@
-"""The unit of the service, the units of docs/service.md, and the program under conditions at their worst."""
+"""The unit of the service, the units of docs/kiosk.md, and the program under conditions at their worst."""
 
 from __future__ import annotations
 
