@@ -135,7 +135,7 @@ docs: $(VENV)/.tools $(VENV)/.compiled
 	@for script in packaging/docs/make_*.py; do $(PY) $$script || exit 1; done
 
 site: $(VENV)/.mkdocs
-	@$(PY) -m mkdocs build --quiet && echo "build/site/index.html"
+	@$(PY) -m mkdocs build --quiet --strict && echo "build/site/index.html"
 
 clean:
 	rm -rf $(VENV) $(CLIENTS) tests/clients/node_modules build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -23,7 +23,6 @@ from hypothesis import HealthCheck, settings
 from edge.registry import library
 
 ROOT = Path(__file__).resolve().parent.parent
-SHARED_DATA = ROOT.parent / "shared" / "data"
 
 # Started in the background by a shell, or by nohup, we inherit an ignored Ctrl-C or hang-up, and so would every program
 # the tests start.  A handler of ours is not handed down.
@@ -75,14 +74,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 def root() -> Path:
     """The repository root."""
     return ROOT
-
-
-@pytest.fixture(scope="session")
-def shared_data() -> Path:
-    """Third-party test data that may not live in the repository (vocabularies); next to it or nowhere."""
-    if not SHARED_DATA.is_dir():
-        pytest.skip("needs the data folder ../shared/data next to the checkout (third-party vocabularies)")
-    return SHARED_DATA
 
 
 @pytest.fixture(scope="session")

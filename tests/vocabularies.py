@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ from edge.prompt.tokenizer import Tokenizer
 from edge.prompt.tokenizer.byte_level import PATTERNS
 
 ROOT = Path(__file__).resolve().parent.parent
-FOREIGN = ROOT.parent / "shared" / "data" / "vocab"
+#: a folder of data that may not live in the repository: other people's vocabularies, an earlier model
+DATA = Path(os.environ.get("TEST_DATA") or ROOT / "build" / "no-data")
+FOREIGN = DATA / "vocab"
 FOREIGN_NAMES = ("llama-bpe", "qwen2", "gpt-2", "falcon", "llama-spm", "phi-3")
 #: split patterns of byte-level vocabularies, and a SentencePiece vocabulary made as Llama 2's was
 TRAINED_NAMES = ("trained llama-bpe", "trained qwen2", "trained gpt-2", "trained smollm", "trained falcon",
@@ -29,8 +32,8 @@ TRAINED_NAMES = ("trained llama-bpe", "trained qwen2", "trained gpt-2", "trained
 
 needs_foreign = pytest.mark.skipif(
     not FOREIGN.is_dir(),
-    reason="needs ../shared/data/vocab: llama.cpp's vocabularies, which are not part of this repository, and the ids "
-    "that llama.cpp gives with them (trained vocabularies cover the rest)",
+    reason="needs TEST_DATA=FOLDER, with vocab: llama.cpp's vocabularies, which are not part of this repository, and "
+    "the ids that llama.cpp gives with them (trained vocabularies cover the rest)",
 )
 
 

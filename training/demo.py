@@ -90,7 +90,7 @@ def make(folder: Path, corpus: Path, target: Path, settings: dict[str, Any]) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Make the demo model of the package.")
-    parser.add_argument("--corpus", type=Path, default=ROOT.parent / "shared" / "data" / "corpus")
+    parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--run", type=Path, default=ROOT / "training" / "runs" / "demo", help="folder of the run")
     parser.add_argument("--to", type=Path, default=ROOT / "edge" / "bundled", help="folder of the model and its page")
     parser.add_argument("--tokens", type=float, default=TOKENS, help="train on so many (default 110e6)")

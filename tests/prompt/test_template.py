@@ -22,11 +22,11 @@ from edge.prompt.template import FAMILIES, Template, TextPart, source
 from edge.prompt.tokenizer import Tokenizer
 from edge.session.answer_options import check_messages
 from tests.prompt.test_tokenizer import bpe_spec, spm_array_spec, spm_model_spec
-from tests.vocabularies import FOREIGN, needs_foreign, vocabulary
+from tests.vocabularies import DATA, FOREIGN, needs_foreign, vocabulary
 
 ROOT = Path(__file__).resolve().parents[2]
-PILOT = ROOT.parent / "shared" / "data" / "pilot" / "packed"
-needs_pilot = pytest.mark.skipif(not PILOT.is_dir(), reason="needs ../shared/data/pilot (the pilot model)")
+PILOT = DATA / "pilot" / "packed"
+needs_pilot = pytest.mark.skipif(not PILOT.is_dir(), reason="needs TEST_DATA=FOLDER, with pilot (an earlier model)")
 
 MARKERS = ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>",
            "<|im_start|>", "<|im_end|>", "<|user|>", "<|assistant|>", "<|system|>", "<|endoftext|>")

@@ -15,6 +15,7 @@ from edge.formats import gguf_header, open_checkpoint
 from edge.formats.checkpoint import Checkpoint
 from edge.tools.convert import convert
 from tests.oracles.forward import floats, ternary
+from tests.vocabularies import DATA
 
 #: bitnet_edge and llama.cpp name -> name in a BitNetForCausalLM (transformers)
 NAMES = {
@@ -101,11 +102,11 @@ def test_it_can_be_made_again(bundled_model: Path, tmp_path: Path) -> None:
     assert (tmp_path / "m.gguf").read_bytes() == bundled_model.read_bytes()
 
 
-def test_an_export_becomes_the_same_bytes_always(shared_data: Path, tmp_path: Path) -> None:
+def test_an_export_becomes_the_same_bytes_always(tmp_path: Path) -> None:
     """The trainer's export of an earlier model, by the sum of the file that was first made of it."""
-    export = shared_data / "pilot" / "packed"
+    export = DATA / "pilot" / "packed"
     if not export.is_dir():
-        pytest.skip("needs the trainer's export in ../shared/data/pilot")
+        pytest.skip("needs TEST_DATA=FOLDER, with pilot (an earlier model)")
     convert(export, tmp_path / "m.gguf", extra={
         "general.name": "pilot",
         "general.license": "mit",
