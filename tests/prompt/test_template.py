@@ -415,44 +415,6 @@ def test_what_transformers_offers_is_there():
     assert text_of(blocks.render(TALK[:2])) == "x\nx\n"
 
 
-#: what public templates write, and its neighbours
-WRITES = [
-    "{{ m.content.replace('a', 'b') }}{{ m['content'].replace(' ', '', 1) }}", "{{ '-'.join([m.role, m.role]) }}",
-    "{% block a %}{{ 'x y'.replace('x', 'z') }}{{ '-'.join('ab') }}{% endblock %}",
-    "{% macro f(s) %}{{ s.replace('e', '3') }}{% endmacro %}{{ f(m.content) }}",
-    "{{ m.role | replace('s', m.content) }}",
-    "{{ '{} is {role!r:>9}{x[0]}'.format(m.content, role=m.role, x=[1]) }}", "{{ '{a:,}'.format_map({'a': 12345}) }}",
-    "{{ '%s-%03d' | format(m.role, 7) }}", "{{ '%(a)s' | format(a=m.role) }}", "{{ '%s: %s' % (m.role, 1.5) }}",
-    "{% for b in [1, 2, 3] | batch(2, 0) %}{{ b }}{% endfor %}{{ [1, 2, 3] | slice(2) | list }}",
-    "{% for k, v in messages | groupby('role') %}{{ k }}{{ v | length }}{% endfor %}",
-    "{% for g in messages | groupby('role') %}{{ g.grouper }}{{ g.list | length }}{% endfor %}",
-    "{{ m.content | truncate(7) }}{{ m.content | truncate(6, true, '…', 0) }}",
-    "{{ '<a&b>' | e }}{{ ('<' | e) + '>' }}{{ '<' | e | replace('&', '<') }}{{ '<' | escape ~ '<' }}",
-    "{{ '<' + ('<' | safe) }}{{ ('<{}>' | safe).format('<') }}{{ '<' | forceescape }}{{ ('<' | safe) % () }}",
-    "{{ [1, 2.5] | sum }}{{ messages | map(attribute='content') | map('length') | sum(start=3) }}"
-    "{{ [[1], [2]] | sum(start=[]) }}{{ [{'a': 1}] | sum('a') }}",
-    "{{ '7'.zfill(3) }}{{ 'a'.ljust(3) }}|{{ 'a'.rjust(3, '.') }}{{ 'a'.center(4) }}{{ 'a' | center(5) }}|",
-    "{{ 'a\tb'.expandtabs(4) }}{{ 'ß'.casefold() }}{{ '1'.isdecimal() }}{{ 'Ab'.istitle() }}{{ 'é'.isascii() }}",
-    "{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.current }}{{ c.next() }}{{ c.next() }}",
-    "{% set j = joiner(', ') %}{% for x in 'abc' %}{{ j() }}{{ x }}{% endfor %}",
-    "{{ 'a\nb\n\nc' | indent(2) }}{{ 'a\u2028b' | indent('> ', true, true) }}{{ 'a b  c' | wordcount }}",
-    "{{ m | items | list | length }}{{ m.copy().role }}{{ dict(a=1, **{'b': 2}) }}{{ [1].copy() }}",
-    "{% for m in messages recursive %}{{ m.role.replace('u', 'U') }}{% if loop.depth == 1 %}{{ loop([m]) }}{% endif %}"
-    "{% endfor %}{{ [3, 1] | sort | join(', ') }}{{ [1, 2] | reverse | list }}{{ messages | join('|', 'role') }}",
-]
-
-
-@pytest.mark.parametrize("text", WRITES)
-def test_it_writes_what_jinja_writes(text):
-    """The same as Jinja's sandbox with the settings of transformers, in a loop, where calls get hidden arguments."""
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    text = text if "block" in text or "macro" in text else "{% for m in messages %}" + text + "{% endfor %}"
-    text = text if "for m" in text else "{% set m = messages[1] %}" + text
-    oracle = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(text)
-    assert text_of(jinja(text).render(TALK)) == oracle.render(messages=TALK)
-
-
 def test_a_template_may_write_the_date(monkeypatch):
     """As Llama 3.2 and SmolLM3; both renderings of one prompt have the same moment."""
     moments = iter(datetime(2026, 2, 3, 23, 59, 59 - n) for n in range(9))
@@ -493,12 +455,6 @@ def test_thinking_is_cut_out_of_older_answers():
     assert len(spec.tokens) - 1 not in ids
 
 
-def test_a_namespace_may_stand_in_a_list():
-    template = jinja("{% set s = namespace(role='system', content='Hi') %}{% for m in [s] + messages %}"
-                     "{{ m.role }}:{{ m.content }}|{% endfor %}")
-    assert text_of(template.render(TALK[1:2])) == "system:Hi|user:Hello world|"
-
-
 def test_a_template_may_refuse():
     template = jinja("{{ raise_exception('roles must\nalternate') }}")
     with pytest.raises(UsageError, match="roles must alternate"):
@@ -508,132 +464,30 @@ def test_a_template_may_refuse():
 _LOOP = "{% for i in range(99999) %}"
 HOSTILE = {
     "spins": _LOOP + _LOOP + "{% endfor %}{% endfor %}",
-    "doubles": "{% set n = namespace(x='aaaaaaaa') %}{% for i in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}",
-    "doubles by ~": "{% set n = namespace(x='aaaa') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
-    "doubles a list": "{% set n = namespace(x=[1]) %}{% for i in range(60) %}{% set n.x = [n.x, n.x] %}{% endfor %}",
-    "doubles a tuple": "{% set n = namespace(x=(1,)) %}{% for i in range(60) %}{% set n.x = (n.x, n.x) %}{% endfor %}"
-                       "{{ {n.x: 1} }}",
-    "doubles a dict": "{% set n = namespace(x=1) %}{% for i in range(60) %}{% set n.x = dict(a=n.x, b=n.x) %}"
-                      "{% endfor %}",
-    "multiplies": "{{ 'a' * 10000000000 }}",
-    "multiplies a list": "{{ [0] * 10000000000 }}",
-    "multiplies from the left": "{{ 10000000000 * 'a' }}",
-    "powers": "{{ 9 ** 9 ** 9 ** 9 }}",
-    "squares": "{% set n = namespace(x=9) %}{% for i in range(999) %}{% set n.x = n.x * n.x %}{% endfor %}{{ n.x }}",
-    "pads": "{{ '%2000000000d' % 1 }}",
-    "pads by star": "{{ '%*d' % (2000000000, 1) }}",
-    "formats": "{{ '{:2000000000}'.format(1) }}",
-    "formats by item": "{{ 'x{:2000000000}'['format'](1) }}",
-    "formats by filter": "{{ '%2000000000d' | format(1) }}",
-    "centres": "{{ 'a' | center(2000000000) }}",
-    "justifies": "{{ 'a'.ljust(2000000000) }}",
-    "fills": "{{ 'a'.zfill(2000000000) }}",
-    "formats by map": "{{ '{a:2000000000}'.format_map({'a': 1}) }}",
-    "formats by an argument": "{{ '{:{}}'.format(1, 2000000000) }}",
-    "formats often": "{% set a = 'a' * 1000000 %}{{ ('{0}' * 100000).format(a) }}",
-    "formats often by key": "{% set a = 'a' * 1000000 %}{{ ('%(a)s' * 100000) % {'a': a} }}",
-    "formats safe text": "{{ ('{:2000000000}' | safe).format(1) }}",
-    "formats what is hidden": "{{ '{0.__class__.__mro__}'.format('') }}",
-    "formats by what is inside a method": "{{ (''.format.args | first)('{0.__class__.__mro__}', '') }}",
-    "replaces by what is inside a method": "{% for f in [''.replace.func] %}{{ f(''.replace, 'a', 'b') }}{% endfor %}",
-    "formats what is hidden by map": "{{ '{a.__class__.__mro__}'.format_map({'a': ''}) }}",
-    "expands": "{{ ('\t' * 1000).expandtabs(200000000) }}",
-    "batches": "{{ [1] | batch(2000000000, 'a') | list }}",
-    "slices": "{{ [1] | slice(2000000000, 'a') | list }}",
-    "sums": "{{ ([[1] * 100] * 20000) | sum(start=[]) }}",
-    "collects": "{{ range(100000) | map('string') | map('center', 1000000) | list }}",
-    "collects to sort": "{{ range(100000) | map('string') | map('center', 1000000) | sort }}",
-    "collects to count": "{% for a in range(100000) | map('string') | map('center', 1000000) %}{{ loop.length }}"
-                         "{% endfor %}",
-    "dates": "{{ strftime_now('%2000000000d') }}",
-    "dates at length": "{{ strftime_now('%c' * 100000) }}",
-    "indents": "{{ ('\n' * 1000000) | indent(2000000000) }}",
-    "replaces": "{% set a = 'a' * 1000000 %}{{ a.replace('a', a) }}",
-    "replaces by filter": "{% set a = 'a' * 1000000 %}{{ a | replace('a', a) }}",
-    "joins": "{% set a = 'a' * 1000000 %}{{ a.join(a) }}",
-    "joins by filter": "{{ range(100000) | join('a' * 1000000) }}",
-    "writes": "{% set a = 'a' * 1000000 %}" + _LOOP + "{{ a }}{% endfor %}",
-    "writes literally": _LOOP + "x" * 1000 + "{% endfor %}",
-    "writes aside": "{% set x %}" + _LOOP + "{{ 'a' * 1000 }}{% endfor %}{% endset %}",
-    "writes in a filter": "{% filter upper %}" + _LOOP + "x" * 99 + "{% endfor %}{% endfilter %}",
-    "writes in a macro": "{% macro f() %}" + "x" * 90000 + "{% endmacro %}" + _LOOP + "{% set a = f() %}{% endfor %}",
-    "writes json": "{% set a = ['a' * 1000000] %}{{ (a * 200000) | tojson }}",
     "recurs": "{% macro f(n) %}{{ f(n) }}{% endmacro %}{{ f(1) }}",
     "recurs twice": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
-    "recurs in a loop": "{% for a in [[1]] recursive %}{{ loop([[1]]) }}{% endfor %}",
-    "recurs by calls": "{% macro m() %}{{ caller() }}{{ caller() }}{% endmacro %}" + "{% call m() %}" * 40 + "x"
-                       + "{% endcall %}" * 40,
-    "recurs by blocks": "{% block a %}{{ self.a() }}{% endblock %}",
     "doubles by blocks": "".join(f"{{% block b{i} %}}{{{{ self.b{i + 1}() }}}}{{{{ self.b{i + 1}() }}}}{{% endblock %}}"
                                  for i in range(40)) + "{% block b40 %}x{% endblock %}",
-    "contains itself": "{% set a = namespace() %}{% set a.x = a %}{{ a }}",
-    "contains itself in a list": "{% set a = namespace() %}{% set a.x = [a, a] %}{{ a.x | string }}",
-    "contains more later": "{% set n = namespace(x='') %}{% set l = [n, n] %}{% for i in range(16) %}"
-                           "{% set l = [l, l] %}{% endfor %}{% set n.x = 'a' * 1000000 %}{{ [l, l, n] | upper }}",
+    "writes": "{% set a = 'a' * 1000000 %}" + _LOOP + "{{ a }}{% endfor %}",
     "nests": "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
-    "nests lists": "{{ " + "[" * 500 + "]" * 500 + " }}",
-    "nests loops": "{% for a in [1] %}" * 300 + "{% endfor %}" * 300,
-    "is long": "a" * 300_000,
     "looks at classes": "{{ ''.__class__.__mro__ }}",
-    "looks at classes by filter": "{{ '' | attr('__class__') }}",
-    "looks at globals": "{{ range.__globals__['x'] }}",
-    "looks at its environment": "{{ self._TemplateReference__context.environment }}",
     "reads a file": "{% include '/etc/passwd' %}",
-    "imports": "{% import 'os' as os %}",
-    "extends": "{% extends 'x' %}",
     "changes messages": "{{ messages.append(1) }}",
-    "changes a message": "{{ messages[0].update(role='x') }}",
-    "divides": "{{ 1 / 0 }}",
     "is no template": "{% if %}",
-    "knows nothing": "{{ a.b.c }}",
     "loses messages": "{{ messages[99]['content'] }}",
 }
 
 
 @pytest.mark.parametrize("name", sorted(HOSTILE))
 def test_hostile_templates(name, monkeypatch):
-    monkeypatch.setattr("edge.prompt.sandbox.MAX_SECONDS", 2.0)  # some are stopped by the clock
+    """One line, whatever it is; no loop goes on for ever, and a text that grows is refused."""
+    monkeypatch.setattr("edge.prompt.sandbox.MAX_SECONDS", 0.5)
     template = jinja(HOSTILE[name])  # compiled when it is first needed
     with pytest.raises(InvalidFile) as caught:
         template.render(TALK)
     message = str(caught.value)
-    assert "\n" not in message
-    assert len(message) < 300
-    assert "--template" in message
-
-
-def test_a_template_that_works_for_ever(monkeypatch):
-    monkeypatch.setattr("edge.prompt.sandbox.MAX_SECONDS", 0.3)
-    slow = "{% set a = 'a' * 1900000 %}" + "{{ a | upper | lower | title | upper | lower | length }}" * 400
-    with pytest.raises(InvalidFile, match="too long"):
-        jinja(slow).render(TALK)
-
-
-@pytest.mark.slow
-def test_hostile_templates_fill_no_memory():
-    """All of them in one process with 512 MiB of address space to spare."""
-    resource = pytest.importorskip("resource", reason="address space limits are a Unix thing")
-    del resource
-    code = """
-import resource, sys
-sys.path.insert(0, "tests")
-import edge.prompt.sandbox
-edge.prompt.sandbox.MAX_SECONDS = 1.0
-from tests.prompt.test_template import HOSTILE, TALK, InvalidFile, jinja
-jinja("{{ 1 }}").render(TALK)
-used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + (512 << 20), used + (512 << 20)))
-for name, text in HOSTILE.items():
-    try:
-        jinja(text).render(TALK)
-    except InvalidFile as error:
-        assert "MemoryError" not in str(error), name
-print("done")
-"""
-    if not Path("/proc/self/statm").exists():
-        pytest.skip("needs /proc")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.strip() == "done", done.stderr[-2000:]
+    assert "\n" not in message and len(message) < 300 and "--template" in message
+    assert {"spins": "it takes too long", "writes": "it makes too much text"}.get(name, "") in message
 
 
 @settings(max_examples=300)
