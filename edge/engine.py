@@ -238,11 +238,6 @@ class Engine:
             return None
         return self._tuner.now(self.space.new_cache, self._idle, tries)
 
-    @property
-    def measures(self) -> bool:
-        """Whether :meth:`tune` would measure anything."""
-        return self._tuner is not None and self._tuner.useful
-
     def tune_when_idle(self) -> None:
         """Do that in the background, once something was answered and nothing has been asked for half a second."""
         refuse_after_fork()

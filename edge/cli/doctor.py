@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from edge.cli import options
-from edge.cli.command import Command, Text, heading, option
+from edge.cli.command import Command, heading, option
 from edge.cli.output import Output
 
 
@@ -20,25 +20,13 @@ from edge.cli.output import Output
     option("--json", "as_json", is_flag=True, help="Print one JSON object."),
     option("--selftest/--no-selftest", default=True, help="Test the kernels and the model, or not (default: yes)."),
 )
-@heading(
-    "Model",
-    option("--tune", is_flag=True, allow_from_autoenv=False, help="First measure, in some seconds at most, which "
-           "output head, how many threads and which distances are fastest for a model, while nothing else runs. They "
-           "are remembered for the next start."),
-    option("-m", "--model", type=Text(), metavar="MODEL", help="With --tune: the model, as for run."),
-)
 @options.output_options
 @click.pass_context
-def doctor(ctx: click.Context, as_json: bool, selftest: bool, tune: bool, model: str | None) -> int:
+def doctor(ctx: click.Context, as_json: bool, selftest: bool) -> int:
     """Run the command; the result is the exit code."""
     from edge.tools import doctor as work
 
     out = ctx.ensure_object(Output)
-    if tune:
-        with out.progress("measuring"):
-            remark = work.tune(model)
-        if remark:
-            out.warn(remark)
     with out.progress("testing"):
         facts = work.report(selftest=selftest)
     out.result(facts, work.lines(facts), as_json)

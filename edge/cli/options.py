@@ -86,7 +86,7 @@ _DRAFT = option("--draft", type=Text(), metavar="N|auto|off", default="auto", ad
 _TUNE = option("--tune/--no-tune", "tune", default=None, advanced=True,
                help="Use the output head, threads and other choices that were measured to be fastest for this model on "
                     "this machine, and measure them if they are not known: for one to three seconds, once, after an "
-                    "answer (default); or use the defaults. Answers are the same. See bitnet-edge doctor --tune.")
+                    "answer (default); or use the defaults. Answers are the same.")
 _NO_CACHE = option("--no-cache", is_flag=True, advanced=True, help="Neither keep the KV cache of system prompts on the "
                    "disk nor use what was kept. Default: what was read once is not read again by later runs.")
 

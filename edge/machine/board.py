@@ -116,26 +116,6 @@ class Board:
         text = self.read("/sys/kernel/mm/transparent_hugepage/enabled") or ""
         return text.partition("[")[2].partition("]")[0] or None
 
-    def huge_page_support(self) -> dict[str, str | bool | None]:
-        """Other 2 MiB pages than anonymous ones.  ``shmem``: the mode for files in memory (tmpfs); ``files``: whether
-        there are some for read-only files.
-        """
-        shmem = self.read("/sys/kernel/mm/transparent_hugepage/shmem_enabled") or ""
-        return {"shmem": shmem.partition("[")[2].partition("]")[0] or None, "files": self._holds_files()}
-
-    def _holds_files(self) -> bool | None:
-        """Whether the kernel was built with CONFIG_READ_ONLY_THP_FOR_FS; None if its configuration cannot be read."""
-        import gzip
-
-        release = self.read("/proc/sys/kernel/osrelease")
-        text = self.read(f"/boot/config-{release}")
-        try:
-            with gzip.open(os.path.join(self.root, "proc/config.gz"), "rt") as file:
-                text = file.read()
-        except (OSError, EOFError):
-            pass
-        return None if text is None else "\nCONFIG_READ_ONLY_THP_FOR_FS=y\n" in f"\n{text}\n"
-
     def governor(self) -> str | None:
         """Frequency governor of the first core."""
         return self.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")

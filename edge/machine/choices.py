@@ -19,7 +19,6 @@ from edge.files import cache_home, replacing
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
-    from edge.machine.board import Board
 
 FORMAT = 2
 #: most bytes of the file, and most entries: the newest
@@ -133,15 +132,14 @@ def model_of(checkpoint: Checkpoint) -> str:
             f"{c.n_vocab} words; {stored}")
 
 
-def processor_of(board: Board | None = None) -> str:
+def processor_of() -> str:
     """The processor, the instruction set in use, and the cores of this process as text."""
     from edge.machine.board import Board
     from edge.machine.cores import find
     from pyx.machine import cpu
 
-    board = board or Board()
-    cores = find(board.root)
-    return f"{board.processor()}, {cpu.isa()}, {len(cores.fast)} of {len(cores.allowed)} cores" + (
+    cores = find()
+    return f"{Board().processor()}, {cpu.isa()}, {len(cores.fast)} of {len(cores.allowed)} cores" + (
         "" if cores.quota is None else f", time for {cores.quota:g}")
 
 

@@ -27,8 +27,8 @@ Written by `python packaging/docs/make_cli.py` from the program. `bitnet-edge CO
 `bitnet-edge COMMAND --help-all` all of them, as here. What scripts may rely on is in [contract.md](contract.md).
 
 Every option can also be given as an environment variable, `--max-tokens 80` as `BITNET_EDGE_MAX_TOKENS=80`, except
-`-p` and `-f`, files that are written (`-o`, `--npy`), `--tune` of `doctor`, `--prompts` of `rm`,
-and options that may be repeated (`--stop`, `--choice`, `--host-name`, `--cors`). The option overrides the variable.
+`-p` and `-f`, files that are written (`-o`, `--npy`), `--prompts` of `rm`, and options that may be repeated (`--stop`,
+`--choice`, `--host-name`, `--cors`). The option overrides the variable.
 `BITNET_EDGE_HOME` is the folder of the chat history, `BITNET_EDGE_CACHE` that of measured choices. `NO_COLOR`,
 `CLICOLOR_FORCE` and `TERM=dumb` work as usual.
 """

@@ -16,15 +16,12 @@ from click.testing import CliRunner
 
 import edge
 from edge.cli.group import cli
-from edge.errors import InvalidFile, UsageError
+from edge.errors import UsageError
 from edge.formats import open_checkpoint
 from edge.machine import cores
-from edge.machine.board import Board
 from edge.model.weights import build
-from edge.tools import doctor
 from pyx.kv.cache import KVCache
 from pyx.step.transformer import Segment, Transformer
-from tests.at_once import at_once
 from tests.kernels.test_transformer import IDS, TINY, layout_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,18 +54,11 @@ QUOTA = {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "300000 100000\n
     (RK3588, range(8), "4-7", CAPACITY),
     (RK3588, (0, 1, 4, 6), "4,6", CAPACITY),  # of those that the mask leaves
     (RK3588, range(4), "0-3", None),  # taskset on the slow ones: the user's wish
-    (RK3588, range(4, 8), "4-7", None),
     (speeds(CAPACITY, [1024] * 4), range(4), "0-3", None),  # Raspberry Pi
-    (speeds(CAPACITY, [485] * 4 + [1024] * 2), range(6), "4-5", CAPACITY),  # RK3399
-    (speeds(CAPACITY, [250] * 4 + [780] * 3 + [1024]), range(8), "4-7", CAPACITY),  # a phone
     (speeds(CLOCK, [1_400_000, 2_200_000, 2_200_000]), range(3), "1-2", CLOCK),
-    (speeds(CAPACITY, [1024] * 4) | speeds(CLOCK, [1_000_000] * 2 + [2_000_000] * 2), range(4), "2-3", CLOCK),
     (speeds(CAPACITY, [1024, 500]), range(3), "0-2", None),  # of one core nothing is known
     (speeds(CAPACITY, ["", "x", "-"]), range(3), "0-2", None),
-    (speeds(CAPACITY, [0, 0]), range(2), "0-1", None),
     (LAPTOP, range(8), "0-3,6", "cpu_core/cpus"),
-    (LAPTOP, (4, 5, 7), "4-5,7", None),
-    ({"sys/devices/cpu_core/cpus": "0-3,x\n"}, range(4), "0-3", None),
     ({"sys/devices/cpu_core/cpus": "3-0\n"}, range(2), "0-1", None),
 ])
 def test_the_fast_cores(tmp_path, files, allowed, fast, source):
@@ -79,25 +69,16 @@ def test_the_fast_cores(tmp_path, files, allowed, fast, source):
 
 @pytest.mark.parametrize(("files", "expected"), [
     ({}, None),
-    ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, None),
-    ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "200000 100000\n"}, 2.0),
     ({"proc/self/cgroup": "0::/a.slice/b.service\n", "sys/fs/cgroup/a.slice/cpu.max": "50000 100000\n",
       "sys/fs/cgroup/a.slice/b.service/cpu.max": "max 100000\n"}, 0.5),
     ({"proc/self/cgroup": "0::/outside/the/container\n", "sys/fs/cgroup/cpu.max": "150000 100000"}, 1.5),
     ({"proc/self/cgroup": "4:cpu,cpuacct:/docker/x\n0::/\n",
       "sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_quota_us": "300000",
       "sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_period_us": "100000"}, 3.0),
-    ({"proc/self/cgroup": "1:cpu:/\n", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
-      "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000"}, None),
     ({"proc/self/cgroup": "garbage\n\n1:cpu\n", "sys/fs/cgroup/cpu.max": "x y z"}, None),
 ])
 def test_the_quota_of_control_groups(tmp_path, files, expected):
     assert cores.quota(machine(tmp_path, files)) == expected
-
-
-@pytest.mark.parametrize("text", ["0", "0-3", "0-3,6", "1,3,5-7"])
-def test_lists_of_cores(text):
-    assert cores.spell(tuple(sorted(cores.parse(text)))) == text
 
 
 # ---- what follows ----------------------------------------------------------------------------------------------------
@@ -131,12 +112,6 @@ def test_a_user_who_placed_the_threads_is_obeyed(tmp_path, monkeypatch, name):
     monkeypatch.setenv(name, "false")
     found = cores.find(machine(tmp_path, RK3588), set(range(8)))
     assert found.openmp == name and choice(monkeypatch, found, None) == (4, None)
-
-
-def test_where_all_cores_are_the_same_nothing_is_held(tmp_path, monkeypatch):
-    found = cores.find(machine(tmp_path, speeds(CAPACITY, [1024] * 4)), set(range(4)))
-    assert choice(monkeypatch, found, None) == (4, None)
-    assert choice(monkeypatch, found, 2) == (2, None)
 
 
 def test_the_affinity_mask_bounds_the_default():
@@ -224,12 +199,6 @@ def test_the_same_workers_go_where_each_model_wants_them():
         assert workers == [set(wanted)] * 2 and own == set(MINE)
 
 
-def test_two_models_at_once_on_the_same_cores():
-    models = [small(cores=MINE[:1]), small(cores=MINE[:1])]
-    expected = answer(small(), 50)
-    assert at_once(lambda model: answer(model, 50), models) == [expected] * 2
-
-
 REDUCED = """
 import os, threading
 os.sched_setaffinity(0, {{{mine}}})
@@ -247,12 +216,6 @@ def test_a_reduced_mask_is_never_left(wanted):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("core", [-1, 1 << 20])
-def test_cores_that_cannot_be_are_refused(core):
-    with pytest.raises(InvalidFile, match="core .* out of range"):
-        small(cores=[core])
-
-
 def test_an_engine_holds_its_threads(monkeypatch):
     """From the made-up system file to the masks of the threads that answer."""
     monkeypatch.setattr(cores, "find", lambda: cores.Cores((*MINE, 1022, 1023), (*MINE[-1:], 1022), "made up", None))
@@ -263,26 +226,3 @@ def test_an_engine_holds_its_threads(monkeypatch):
 
     workers, own = masks(ask)
     assert workers and all(mask == {MINE[-1]} for mask in workers) and own == set(MINE)
-
-
-# ---- doctor ----------------------------------------------------------------------------------------------------------
-
-
-def test_doctor_says_which_cores_and_why(tmp_path, monkeypatch):
-    for name in cores.OPENMP:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
-
-    def line(more: dict[str, str], name: str) -> str:
-        board = Board(machine(tmp_path / name, RK3588 | more))
-        (found,) = [line for line in doctor.lines(doctor.report(selftest=False, board=board)) if "online" in line]
-        return found.split(maxsplit=1)[1]
-
-    by = "the fast ones by /sys/devices/system/cpu/cpu*/cpu_capacity"
-    assert line({}, "a").startswith(f"4 used (threads stay on 4-7, {by}), 8 allowed, ")
-    assert line(QUOTA, "b").startswith(
-        f"3 used (threads stay on 4-7, {by}; a control group allows 3 cores' worth of time), 8 allowed, ")
-    monkeypatch.setenv("OMP_PLACES", "cores")
-    assert line({}, "c").startswith(f"4 used (as many as 4-7, {by}; OMP_PLACES is set, so OpenMP places them), 8 ")
-    same = speeds(CAPACITY, [1024] * 8)
-    assert line(same | speeds(CLOCK, [1] * 8), "d").startswith("8 used, 8 allowed, ")

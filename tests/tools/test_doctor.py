@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -38,9 +37,6 @@ PI5 = {
     "sys/devices/system/cpu/cpu0/cache/index3/size": "2M\n",
     "proc/meminfo": "MemTotal:        8000000 kB\nMemAvailable:    200000 kB\nSwapTotal:  0 kB\n",
     "sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]\n",
-    "sys/kernel/mm/transparent_hugepage/shmem_enabled": "always within_size [advise] never deny force\n",
-    "proc/sys/kernel/osrelease": "6.12.1-v8\n",
-    "boot/config-6.12.1-v8": "CONFIG_SMP=y\nCONFIG_READ_ONLY_THP_FOR_FS=y\nCONFIG_SWAP=y\n",
     "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave\n",
     "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "1500000\n",
     "sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq": "2400000\n",
@@ -57,7 +53,6 @@ def test_a_raspberry_pi(tmp_path: Path) -> None:
     assert pi.cache() == 2 << 20 and board(tmp_path / "none", {}).cache() is None
     assert pi.memory() == {"total": 8_192_000_000, "available": 204_800_000, "swap": 0}
     assert (pi.huge_pages(), pi.governor(), pi.mhz(), pi.celsius()) == ("never", "powersave", 2400.0, 84.5)
-    assert pi.huge_page_support() == {"shmem": "advise", "files": True}
     assert pi.throttling() == {
         "now": ["under-voltage", "throttled"],
         "since boot": ["under-voltage", "throttled"],
@@ -65,22 +60,10 @@ def test_a_raspberry_pi(tmp_path: Path) -> None:
     assert pi.system().startswith("Debian GNU/Linux 12 (bookworm), ")
 
 
-def test_what_the_kernel_was_built_with(tmp_path: Path) -> None:
-    """Its own configuration counts for more than a file that may be another's; without either nothing is claimed."""
-    config = "boot/config-6.12.1-v8"
-    without = board(tmp_path, {**PI5, config: "# CONFIG_READ_ONLY_THP_FOR_FS is not set\n"})
-    assert without.huge_page_support()["files"] is False
-    (tmp_path / "proc/config.gz").write_bytes(gzip.compress(b"CONFIG_READ_ONLY_THP_FOR_FS=y\n"))
-    assert board(tmp_path, {}).huge_page_support()["files"] is True
-    assert Board(str(tmp_path / "nothing")).huge_page_support() == {"shmem": None, "files": None}
-    text = "\n".join(doctor.lines(doctor.report(selftest=False, board=board(tmp_path, {}))))
-    assert "shared memory: advise; mapped model files: yes; on request: " in text
-
-
 def test_advice(tmp_path: Path) -> None:
     facts = doctor.report(selftest=False, board=board(tmp_path, PI5))
     text = "\n".join(facts["warnings"])
-    for word in ("governor", "under-voltage", "84.5 C", "huge pages", "204.8 MB"):
+    for word in ("governor", "under-voltage", "84.5 C", "huge pages", "205 MB"):
         assert word in text
     assert facts["selftest"] is None and facts["ok"]
 
@@ -115,29 +98,14 @@ def test_this_machine() -> None:
     facts = doctor.report()
     json.dumps(facts)
     assert facts["ok"], facts["selftest"]
-    assert facts["cores"]["performance"] >= 1
+    assert facts["cores"]["used"] >= 1 and facts["models"] in "\n".join(doctor.lines(facts))
     assert facts["isa"]["in_use"] in facts["isa"]["supported"]
     lines = doctor.lines(facts)
     assert all(line == line.rstrip() and "\n" not in line for line in lines)
     assert sum(line.startswith("test ") for line in lines) == len(cpu.supported()) + 1
+    assert cpu.isa() == facts["isa"]["in_use"]
     assert lines[-1].split(maxsplit=1) == ["result", "all tests passed"]
     assert "do not trust" in doctor.lines({**facts, "ok": False})[-1]
-    (line,) = [line for line in lines if line.startswith("2 MiB pages")]
-    assert "weights, output head, KV cache: " in line
-
-
-def test_whether_memory_of_our_own_comes_in_2_mib_pages() -> None:
-    """Tried, not believed: a kernel that says it gives them must have given them."""
-    given = doctor.report(selftest=False)["huge_page_support"]["own"]
-    assert given in (True, False)
-    if Board().huge_pages() == "never":
-        assert not given
-
-
-@pytest.mark.parametrize("given, word", [(True, "yes"), (False, "no"), (None, "unknown")])
-def test_words_for_2_mib_pages(given: bool | None, word: str) -> None:
-    text = doctor.huge_page_line({"own": given, "shmem": "never", "files": False, "collapse": True})
-    assert text.startswith(f"weights, output head, KV cache: {word}; shared memory: never;")
 
 
 def test_memory_control(tmp_path: Path) -> None:
@@ -177,19 +145,6 @@ def test_a_forced_instruction_set_that_is_not_here(name: str) -> None:
     for arguments in ([], ["--json"]):
         done = bitnet_edge("doctor", *arguments, BITNET_EDGE_ISA=name)
         assert done.returncode == 1 and done.stderr == "" and f"'{name}'" in done.stdout
-
-
-def test_every_row_is_tested_and_the_choice_is_restored() -> None:
-    before = cpu.isa()
-    results = doctor.kernel_test()
-    assert list(results) == cpu.supported()
-    assert set(results.values()) == {"ok"}
-    assert cpu.isa() == before
-
-
-@pytest.mark.parametrize(("n_row", "k"), [(1, 128), (3, 256), (9, 1152)])
-def test_kernel_test_shapes(n_row: int, k: int) -> None:
-    assert set(doctor.kernel_test(n_row, k).values()) == {"ok"}
 
 
 @pytest.mark.parametrize("wrong", ["accumulate", "matvec"])
