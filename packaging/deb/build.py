@@ -103,7 +103,7 @@ def stage(folder: Path, tree: Path) -> None:
     for example in ("house.txt", "kiosk.sh", "kiosk.py", "touchscreen.py"):
         mode = 0o644 if example.endswith(".txt") else 0o755
         put(ROOT / "examples" / "kiosk" / example, about / "examples" / example, mode)
-    for page in ("service.md", "kiosk.md", "contract.md", "cli.md"):
+    for page in ("kiosk.md", "contract.md", "cli.md"):
         put(ROOT / "docs" / page, about / page)
     licences = next(folder.rglob("LICENSES.txt"), ROOT / "LICENSE")  # of all that is frozen in
     put(licences, about / "copyright")

@@ -145,7 +145,7 @@ def test_files_and_their_rights(package: Path, tree: Path, stand_in: Path) -> No
     about = tree / "usr/share/doc/bitnet-edge"
     assert (about / "copyright").read_text() == "the licences of all parts\n"
     assert b"bitnet-edge" in gzip.decompress((about / "changelog.gz").read_bytes())
-    assert all((about / page).exists() for page in ("service.md", "kiosk.md", "contract.md", "cli.md"))
+    assert all((about / page).exists() for page in ("kiosk.md", "contract.md", "cli.md"))
     for example in ("kiosk.sh", "kiosk.py", "touchscreen.py"):
         assert (about / "examples" / example).stat().st_mode & 0o111
     assert (about / "examples" / "house.txt").exists()
