@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import against_peers
-from benchmarks.against_peers import Failed, Peer, Sample, Work
+from benchmarks.against_peers import Peer, Sample, Work
 
 FAKE = '''
 import json, sys
@@ -23,8 +23,6 @@ with open(LOG, "a") as log:
 if "broken" in arguments:
     print("first line", "out of luck", sep=chr(10), file=sys.stderr)
     sys.exit(3)
-if "silent" in arguments:
-    sys.exit(0)
 value = dict(zip(arguments, arguments[1:]))
 speeds = [float(value["-m"]) + i for i in range(int(value["-r"]))]
 common = {"samples_ts": speeds, "model_type": "fake", "build_commit": "abc"}
@@ -84,22 +82,6 @@ def test_depth_as_the_program_knows_it(fake: Fake, kind: str, flags: list[str]) 
     assert fake.calls()[0][-len(flags) :] == flags
 
 
-def test_depth_it_does_not_know(fake: Fake) -> None:
-    with pytest.raises(Failed, match="cannot measure at a depth"):
-        fake.peer("-m", "10").measure(Work((), 4, (64,), 1, "f16", 1))
-
-
-@pytest.mark.parametrize(("word", "said"), [("broken", "exit 3 of .*: out of luck"), ("silent", "no JSON from")])
-def test_a_peer_that_fails(fake: Fake, word: str, said: str) -> None:
-    with pytest.raises(Failed, match=said):
-        fake.peer(word, "-m", "10").measure(Work((8,), 0, (0,), 1, "f16", 1))
-
-
-def test_a_program_that_is_not_there() -> None:
-    with pytest.raises(Failed, match="No such file"):
-        Peer("none", ["/nowhere/llama-bench", "-m", "x"]).measure(Work((8,), 0, (0,), 1, "f16", 1))
-
-
 def test_medians_and_ratios() -> None:
     def of(engine: str, *speeds: float) -> list[Sample]:
         return [Sample(engine, "tg32", 2, "f16", speed, 5 * 10**6, 2e9) for speed in speeds]
@@ -151,22 +133,3 @@ def test_rounds_in_turns_and_samples_kept(
     assert against_peers.main([*command, "--peer", f"slow={program} -m 0.001 broken"]) == 1
     assert len(json.loads(kept.read_text())["samples"]) == 2 * 3 * 3 + 2 * 3
     assert "* failed: slow, threads 1, KV f16: exit 3" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "wrong", [["--kv", "f17"], ["--ours", "no-command="], ["--peer", "x=a", "--peer", "x=b"], ["--threads", "two"]]
-)
-def test_wrong_command_lines(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as error:
-        against_peers.main(wrong)
-    assert error.value.code == 2
-
-
-def test_memory_rate_is_measured_elsewhere() -> None:
-    """In a process of its own: it must not count in the peaks of the engines."""
-    with open("/proc/self/status") as status:
-        before = next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
-    assert 0 < against_peers.memory_rate(1) < 2e12
-    with open("/proc/self/status") as status:
-        after = next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
-    assert after - before < 100_000  # KiB; the yardstick has 262144
