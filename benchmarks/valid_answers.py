@@ -125,10 +125,7 @@ def answer(vocabulary: Vocabulary, spec: Spec, dice: random.Random, most: int = 
         if matcher.is_accepting() and (not able or dice.random() < stop):
             return out.decode()
         if len(out) > most or not able:
-            closing = Closing(vocabulary, spec)
-            for token in out:
-                closing.accept(token)
-            way = closing.way(matcher, 400)
+            way = Closing(vocabulary, spec).way(matcher, 400)
             return None if way is None else (out + bytes(way)).decode()
         quiet = [i for i in able if i not in b" \t\r\n"]
         able = quiet if quiet and dice.random() > blank else able

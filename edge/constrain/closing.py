@@ -1,41 +1,43 @@
 """The end of a constrained answer: a short sequence of tokens after which the form is complete.
 
-A search over the states of the grammar, shortest ways first, until one is found that fits.  From each state it is first
-tried to close what is open, and to go on with what is forced.  The moves from a state are the tokens that are forced;
-else the texts with which the form may end (:mod:`edge.constrain.endings`), and one byte at a time.  Of the bytes after
-which the same may come, two are tried.  The bytes of the way are then written with fewer, longer tokens.
+A search over the states of the grammar, shortest ways first.  From each state it is first tried to close what is open,
+and to go on with what is forced.  The moves from a state are the tokens that are forced; else the texts with which the
+form may end, and one byte at a time.  The bytes of the way are then written with fewer, longer tokens.
+
+What still has to come is not always visible in what may come next: after any beginning of ``.*[0-9]{3} EUR`` any
+character is allowed.  So the texts with which a form may end are read from its regular expressions: the shortest text
+that one accepts, and every part of it up to its end: "000 EUR", "00 EUR", ..., "R".  Such a text may be wrong, since
+each is checked with the grammar; so an expression is not read completely.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+import json
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
-from edge.constrain.endings import endings
 from edge.constrain.spec import Spec
 from edge.constrain.vocabulary import Vocabulary
 
 #: states that are left in one search, and in all searches of one answer.  A state takes 0.2 to 1.3 ms on one core of an
 #: x86-64 server
-MOST, IN_ALL = 500, 4000
-#: in one search where the answer can be ended otherwise, or for a large form
-BEHIND = 64
-#: characters of a form that is compiled a second time for the search; of a larger one this would take too much memory
-SMALL = 1 << 10
+MOST, IN_ALL = 200, 2000
 #: number of tokens at the beginning of an ending that one other token may replace
 REPLACED = 4
 #: bytes of a way that may become one token
 JOINED = 4
 #: brackets that are closed at once
 DEPTH = 64
+#: texts with which one expression, or a form, may end; characters of one
+MOST_ENDINGS, LONGEST = 256, 512
 
-_FIRST = b"\"}])0123456789"
-_PLAIN = _FIRST + bytes(c for c in range(33, 127) if c not in _FIRST and c != 92)
-_BLANKS = b" \n\t"
-_WORDS = b"0123456789", b"abcdefghijklmnopqrstuvwxyz", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_KINDS = (*(bytes((c,)) for c in _PLAIN if not bytes((c,)).isalnum()), *_WORDS)
-#: those that are tried where most bytes may come: in a text
+_PLAIN = bytes(sorted(set(range(33, 127)) - {92}, key=lambda c: b"\"}])0123456789".find(c) % 128))
+#: those that are tried where many may come: in a text, or a class
 _FEW = b"\"}])0aA,.-@:/ "
 #: bytes by which states are compared: whether each may come next
 _ASKED = b"\"}],:{[ 0159aezAZ-.@/_\n"
@@ -44,27 +46,14 @@ _ASKED = b"\"}],:{[ 0159aezAZ-.@/_\n"
 class Closing:
     """Finds ends of answers of one form, with a limited effort for all of them together."""
 
-    def __init__(self, vocabulary: Vocabulary, spec: Spec, lead: str = "") -> None:
-        single = vocabulary.single
-        self._vocabulary, self._spec, self._rules = vocabulary, spec, spec.rules(lead)
-        self._own: Any = vocabulary.matcher(self._rules, ahead=True) if len(self._rules) <= SMALL else None
+    def __init__(self, vocabulary: Vocabulary, spec: Spec) -> None:
+        self._vocabulary, self._spec = vocabulary, spec
         self.effort = IN_ALL  # states that may still be left
-        self._closers = [[single[c]] for c in b"\"}])" if c in single]
-        self._letter = [single.get(97, -1)]
-        self._asked = [[single[c]] for c in _ASKED if c in single]
-        self._plain = [[single[c]] for c in _PLAIN if c in single]
-        #: digits, letters, and each other byte alone
-        self._kinds = [frozenset(single[c] for c in kind if c in single) for kind in _KINDS]
-        self._few = [[single[c]] for c in _FEW if c in single]
-        self._blanks = [[single[c]] for c in _BLANKS if c in single]
-        self._others = [[token] for c, token in single.items() if c > 126 or c == 92 or c < 32]
+        self._closers, self._letter, self._asked, self._plain, self._few, self._blanks, self._others = (
+            [step for c in text if (step := vocabulary.bytewise(bytes((c,))))]
+            for text in (b"\"}])", b"a", _ASKED, _PLAIN, _FEW, b" \n\t", bytes((92, *range(32), *range(127, 256)))))
         self._named = [[token] for token in sorted(spec.allowed)]
-        self._texts: list[list[int]] | None = None
-
-    def accept(self, token: int) -> None:
-        """Follow the answer."""
-        if self._own is not None and not self._own.consume_token(token):
-            self._give_up()
+        self._endings: list[list[int]] | None = None
 
     def again(self, matcher: Any, before: list[int], limit: int) -> list[int] | None:
         """The rest of the way that was found one token ago; None if it is not valid any more.
@@ -82,69 +71,48 @@ class Closing:
 
         The matcher of the answer is left unchanged.
         """
-        if self.effort <= 0:
-            return None
-        m = (self._own or matcher).deep_copy()
-        if after and not m.consume_tokens(after):
-            return None
-        found = self._search(m, limit, BEHIND if after or self._own is None else MOST)
-        if m.is_error():
-            self._give_up()
-        if found is None:
-            return None
         m = matcher.deep_copy()
-        if after and not m.consume_tokens(after):
+        if self.effort <= 0 or after and not m.consume_tokens(after):
             return None
-        found = self._shorter(m, found)
-        return found if len(found) <= limit else None
+        found = self._search(m, limit)
+        return found if found is not None and len(found) <= limit else None
 
-    def _give_up(self) -> None:
-        self.effort, self._own = 0, None
-        self._vocabulary.forget(self._rules, ahead=True)
-
-    def _search(self, m: Any, room: int, most: int) -> list[int] | None:
-        """The tokens to an end, single bytes for the most part: at most ``room``, or the fewest that were found."""
-        limit = JOINED * room
+    def _search(self, m: Any, room: int) -> list[int] | None:
+        """The tokens to an end: at most ``room``, or the fewest that were found."""
+        limit, best = JOINED * room, self._closed(m, JOINED * room, further=True)[0]
         waiting: list[tuple[int, int, list[int]]] = [(0, 0, [])]
-        seen: set[tuple[int, ...]] = set()
-        best: list[int] | None = self._closed(m, limit, further=True)[0]
-        if best is not None and len(self._shorter(m, best)) <= room:
-            return best
-        tried = n = 0
-        while waiting and tried < most and self.effort > 0:
-            size, _, path = heapq.heappop(waiting)
-            if best is not None and len(best) <= max(room, size + 1):
+        seen = Counter[tuple[int, ...]]()
+        for tried in range(MOST):
+            if not waiting or self.effort <= 0 or best is not None and len(self._shorter(m, best)) <= room:
                 break
+            _, _, path = heapq.heappop(waiting)
             if path and not m.consume_tokens(path):
                 break
-            tried += 1
             self.effort -= 1
-            if path and (rest := self._closed(m, further=True)[0]) and (best is None or size + len(rest) < len(best)):
+            rest = self._closed(m, further=True)[0]
+            if rest is not None and (best is None or len(path) + len(rest) < len(best)):
                 best = [*path, *rest]
             here = self._sign(m)
-            groups: dict[tuple[int, ...], int] = {}
-            for hint, step in self._moves(m):
+            for number, step in enumerate(self._moves(m)):
                 size = len(path) + len(step)
                 if size > limit or m.validate_tokens(step) != len(step) or not m.consume_tokens(step):
                     continue
+                closers, n_open = self._closed(m)
                 sign = self._sign(m)
-                if hint < 0:
-                    groups[sign] = groups.get(sign, 0) + 1
                 # a text that changes nothing visible may have brought the end nearer
-                key = (hint, *sign) if hint >= 0 and sign == here else (size, groups.get(sign, 0), *sign)
-                if key not in seen and groups.get(sign, 0) <= 2:
-                    seen.add(key)
-                    closers, _ = self._closed(m)
-                    if closers is not None and (best is None or size + len(closers) < len(best)):
-                        best = [*path, *step, *closers]
-                    n += 1
-                    heapq.heappush(waiting, (size, n, [*path, *step]))
+                key = (-1 - number if sign == here and step in self._hints() else size, sign, n_open)
+                seen[key] += 1
+                if closers is not None and (best is None or size + len(closers) < len(best)):
+                    best = [*path, *step, *closers]
+                if seen[key] <= 2:  # of the steps after which the same may come, two are tried
+                    heapq.heappush(waiting, (size, tried << 16 | number, [*path, *step]))
                 m.rollback(len(step))
-            if m.is_error():
-                break
             if path:
                 m.rollback(len(path))
-        return best if best is not None and len(best) <= limit else None
+        if m.is_error():
+            self.effort = 0
+            return None
+        return None if best is None else self._shorter(m, best)
 
     def _closed(self, m: Any, most: int = DEPTH, further: bool = False) -> tuple[list[int] | None, int]:
         """(what closes all that is open, None if that does not complete the answer; the number of closers taken).
@@ -152,21 +120,13 @@ class Closing:
         ``further``: where nothing can be closed, go on with what is forced, or with the first byte that may come.
         """
         path: list[int] = []
-        newline = self._vocabulary.newline
         ended = bool(m.is_accepting())
         while not ended and len(path) < most:
-            in_text = m.validate_tokens(self._letter) == 1
-            if self._spec.is_json:
-                in_text = in_text and m.validate_tokens([newline]) != 1
-                able = self._closers[:1] if in_text else self._closers
-            else:
-                able = [] if in_text else self._closers
-            step = next((step for step in able if m.validate_tokens(step) == 1), None)
+            in_text = _next(m, self._letter) is not None and not (self._spec.is_json and self._between(m))
+            step = _next(m, self._closers[: self._spec.is_json] if in_text else self._closers)
             if step is None and further:
                 forced = m.compute_ff_tokens()
-                step = forced[: m.validate_tokens(forced)] or None
-                if step is None and not in_text:
-                    step = next((step for step in self._plain if m.validate_tokens(step) == 1), None)
+                step = forced[: m.validate_tokens(forced)] or (None if in_text else _next(m, self._plain))
             if step is None or not m.consume_tokens(step):
                 break
             path += step
@@ -175,59 +135,50 @@ class Closing:
             m.rollback(len(path))
         return path if ended else None, len(path)
 
-    def _moves(self, m: Any) -> list[tuple[int, Sequence[int]]]:
-        """(number of the text or -1, tokens) that may be tried next."""
-        forced = m.compute_ff_tokens()
+    def _moves(self, m: Any) -> list[list[int]]:
+        """Tokens that may be tried next."""
+        forced: list[int] = m.compute_ff_tokens()
         if n := m.validate_tokens(forced):
-            return [(-1, forced[:n])]
-        moves: list[tuple[int, Sequence[int]]] = list(enumerate(self._hints()))
-        able: list[Sequence[int]] = [step for step in self._plain if m.validate_tokens(step) == 1]
-        if 2 * len(able) > len(self._plain):
-            able = [*self._few]
-        else:
-            able = [step for kind in self._kinds for step in _few_of([each for each in able if each[0] in kind])]
-        spaced = self._spec.is_json or self._spec.spaced
-        if not spaced or m.validate_tokens([self._vocabulary.newline]) != 1:  # else between parts of JSON
-            able += self._blanks
-        able += self._named
-        return [*moves, *((-1, step) for step in (*able, *(() if able and able[0] in self._plain else self._others)))]
+            return [forced[:n]]
+        able = [step for step in self._plain if m.validate_tokens(step) == 1]
+        if len(able) > len(_FEW):
+            able = [step for step in self._few if step in able] or able[:3]
+        if not (self._spec.is_json or self._spec.spaced) or not self._between(m):
+            able = able + self._blanks
+        return [*self._hints(), *able, *self._named, *(() if able else self._others)]
+
+    def _between(self, m: Any) -> bool:
+        """Whether the next byte stands between parts of JSON, if it is JSON."""
+        return bool(m.validate_tokens([self._vocabulary.newline]) == 1)
 
     def _hints(self) -> list[list[int]]:
-        if self._texts is None:
-            single = self._vocabulary.single
-            texts = (text.encode() for text in endings(self._spec))
-            self._texts = [[single[c] for c in text] for text in texts if all(c in single for c in text)]
-        return self._texts
+        """The texts with which the form may end."""
+        if self._endings is None:
+            texts = (self._vocabulary.bytewise(text.encode()) for text in endings(self._spec))
+            self._endings = [text for text in texts if text]
+        return self._endings
 
-    def _sign(self, m: Any) -> tuple[int, int]:
-        """What is visible of a state: which bytes may come next, a bit each, and how much is open."""
+    def _sign(self, m: Any) -> int:
+        """What is visible of a state: which bytes may come next, a bit each."""
         bits = int(m.is_accepting())
         for step in self._asked:
             bits = bits << 1 | (m.validate_tokens(step) == 1)
-        return bits, self._closed(m)[1]
+        return bits
 
     def _shorter(self, matcher: Any, path: list[int]) -> list[int]:
         """The same way in the tokens in which the tokenizer writes its text, if the grammar takes them."""
-        runs: list[int] = []
-        text = b""
-        silent = self._vocabulary.silent
-        for token in [*path, -1]:
-            if token >= 0 and token not in silent:
-                text += self._vocabulary.token_bytes(token)
-                continue
-            try:
-                runs += self._vocabulary.encode(text.decode()) if text else ()
-            except UnicodeDecodeError:
-                return path
-            text = b""
-            if token >= 0:
-                runs.append(token)
+        if not self._vocabulary.silent.isdisjoint(path):
+            return path
+        try:
+            runs = self._vocabulary.encode(b"".join(map(self._vocabulary.token_bytes, path)).decode())
+        except UnicodeDecodeError:
+            return path
         return runs if len(runs) < len(path) and _ends(matcher, runs) else path
 
 
-def _few_of(steps: list[Sequence[int]]) -> list[Sequence[int]]:
-    """Some of several that are alike."""
-    return [*steps[:2], *steps[2:][-1:]]
+def _next(m: Any, steps: list[list[int]]) -> list[int] | None:
+    """The first step that may come."""
+    return next((step for step in steps if m.validate_tokens(step) == 1), None)
 
 
 def _ends(matcher: Any, tokens: list[int]) -> bool:
@@ -236,3 +187,120 @@ def _ends(matcher: Any, tokens: list[int]) -> bool:
         return False
     end = matcher.deep_copy()
     return bool(end.consume_tokens(tokens) and end.is_accepting())
+
+
+# ---- texts with which a form may end ---------------------------------------------------------------------------------
+
+#: one element of an expression
+_ELEMENT = re.compile(
+    r"""(?P<open>\((?:\?(?:P?<[^>]*>|[a-zA-Z-]*:))?) | (?P<close>\)) | (?P<or>\|)
+      | (?P<none>\(\?[a-zA-Z-]+\)|[\^$]|\\[bBAz]) | (?P<least>\{\s*(\d*)\s*(?:,\s*\d*\s*)?\}|[*+?])\??
+      | (?P<one>\[\^?\]?(?:\\.|[^]\\])*\]|\\x..|\\u....|\\.|.)""",
+    re.VERBOSE | re.DOTALL,
+)
+#: what may hold endings in a Lark grammar
+_LARK = re.compile(r'//[^\n]*|"(?:\\.|[^"\\])*"|/((?:\\.|[^/\\\n])+)/|%json\b\s*')
+
+_Texts = tuple[str, ...]  # that end a part of an expression, from somewhere inside; first its shortest text
+
+
+def endings(spec: Spec) -> list[str]:
+    """Texts with which an answer of this form may end, as they stand in the answer."""
+    return [text for text in _few(_of_spec(spec)) if text]
+
+
+def _of_spec(spec: Spec) -> Iterator[str]:
+    yield from _of_schema(json.loads(spec.grammar)) if spec.is_json else _of_lark(spec.grammar)
+    for _, part in spec.parts:
+        yield from _of_spec(part)
+
+
+def _of_schema(schema: Any) -> Iterator[str]:
+    waiting = [schema]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            patterns = value.get("patternProperties")
+            for pattern in (value.get("pattern"), *(patterns if isinstance(patterns, dict) else ())):
+                if isinstance(pattern, str):
+                    yield from (json.dumps(text, ensure_ascii=False)[1:-1] for text in of_regex(pattern))
+        if isinstance(value, (dict, list)):
+            waiting += value.values() if isinstance(value, dict) else value
+
+
+def _of_lark(grammar: str) -> Iterator[str]:
+    at = 0
+    while found := _LARK.search(grammar, at):
+        at = found.end()
+        if found[1]:
+            yield from of_regex(found[1].replace("\\/", "/"))
+        elif found[0].startswith(("%json", '"')):
+            try:
+                value, at = json.JSONDecoder().raw_decode(grammar, at if found[0][0] == "%" else found.start())
+            except (ValueError, RecursionError):
+                continue
+            yield from _of_schema(value) if found[0][0] == "%" else (value[i:] for i in range(len(value[:LONGEST])))
+
+
+def of_regex(pattern: str) -> _Texts:
+    """The endings of a regular expression (Rust's), the longest beginning first in each of its branches."""
+    frames: list[list[list[_Texts]]] = [[[]]]  # of each open bracket its branches, of each branch its parts
+    for found in _ELEMENT.finditer(pattern):
+        branch = frames[-1][-1]
+        if found["open"]:
+            frames.append([[]])
+        elif found["close"]:
+            if len(frames) > 1:
+                closed = _either(frames.pop())
+                frames[-1][-1].append(closed)
+        elif found["or"]:
+            frames[-1].append([])
+        elif found["least"] and branch:
+            least = int(found[6][:4] or 0) if found["least"][0] == "{" else int(found["least"] == "+")
+            text = branch[-1][0]
+            branch[-1] = _few(((text * least)[:LONGEST], *(end + (text * k)[:LONGEST] for k in
+                                                           range(max(least, 1) - 1, -1, -1) for end in branch[-1])))
+        elif found["one"]:
+            branch.append((_letter(found["one"]), ""))
+    while len(frames) > 1:
+        closed = _either(frames.pop())
+        frames[-1][-1].append(closed)
+    return _either(frames[0])
+
+
+def _either(branches: list[list[_Texts]]) -> _Texts:
+    parts = [_joined(branch) for branch in branches]
+    return _few((min((part[0] for part in parts), key=len), *(end for part in parts for end in part)))
+
+
+def _joined(parts: list[_Texts]) -> _Texts:
+    tails = [""]
+    for part in reversed(parts):
+        tails.append((part[0] + tails[-1])[:LONGEST])
+    tails.reverse()
+    inside = (end + tails[i + 1] for i, part in enumerate(parts) for end in part)
+    return _few((tails[0], *inside) if len(parts) <= MOST_ENDINGS else tails[:1])
+
+
+def _few(texts: Iterable[str]) -> _Texts:
+    kept: dict[str, None] = {}
+    for text in texts:
+        if len(text) <= LONGEST:
+            kept.setdefault(text)
+        if len(kept) == MOST_ENDINGS:
+            break
+    return tuple(kept)
+
+
+@lru_cache
+def _letter(element: str) -> str:
+    """A character that one element stands for."""
+    if len(element) == 1 and element != ".":
+        return element
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where Python may once read a class as Rust does
+        try:
+            fits = re.compile(element, re.DOTALL).fullmatch
+        except (re.error, OverflowError):  # Rust's alone
+            return "a"
+    return next(filter(fits, "a0A -._\n\t\r" + element + "é~"), "a")

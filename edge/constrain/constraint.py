@@ -41,7 +41,7 @@ class Constraint:
         self._styles = [vocabulary.matcher(spec.rules(lead, style)) for style in spec.styles]
         self._blanks = b""  # white space at the end
         self._only: list[int] = []  # tokens that end the answer: nothing else may come
-        self._closing = Closing(vocabulary, spec, lead)
+        self._closing = Closing(vocabulary, spec)
         self._must_stop = False
         self._refused = 0  # tokens that the grammar takes and we do not, a bit each
         self._next: tuple[int, list[int]] = (-1, [])  # a token, and the way behind it
@@ -99,7 +99,6 @@ class Constraint:
         """Add the token that was chosen; :meth:`allows` must have allowed it."""
         if not self._matcher.consume_token(token):
             raise self._failure()
-        self._closing.accept(token)
         self._styles = [each for each in self._styles if each.try_consume_tokens([token]) == 1]
         data = self._vocabulary.token_bytes(token)
         rest = data.rstrip()

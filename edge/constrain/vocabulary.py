@@ -56,25 +56,26 @@ class Vocabulary:
         names = _Tokens(tokenizer, texts, self.single)
         self.encode = names.__call__  #: the tokens of a text in the middle of another
         self.tokens = LLTokenizer(names)  # type: ignore[arg-type]
-        self.compiled: OrderedDict[tuple[str, bool], Any] = OrderedDict()
+        self.compiled: OrderedDict[str, Any] = OrderedDict()
         self._lock = Lock()
 
-    def matcher(self, rules: str, ahead: bool = False) -> Any:
+    def bytewise(self, text: bytes) -> list[int]:
+        """A token for each byte; [] if there is none for one of them."""
+        return [self.single[byte] for byte in text] if self.single.keys() >= set(text) else []
+
+    def matcher(self, rules: str) -> Any:
         """A matcher at the beginning of a grammar, see :meth:`edge.constrain.spec.Spec.rules`.  Raises UsageError if
         the grammar is too large.
-
-        llguidance keeps the states that any matcher of one grammar has seen, up to a limit.  ``ahead``: for one that
-        looks ahead and may see many, so that others do not come to that limit.
         """
         with self._lock:
-            made = self.compiled.pop((rules, ahead), None)
+            made = self.compiled.pop(rules, None)
             if made is None:
                 from llguidance import LLMatcher
 
                 made = LLMatcher(self.tokens, rules, log_level=0, limits=limits())
                 if made.is_error():
                     raise UsageError(f"the form of the answer cannot be used: {why(made)}")
-            self.compiled[rules, ahead] = made
+            self.compiled[rules] = made
             n_kept = len(self.compiled)
             while len(self.compiled) > KEPT or len(self.compiled) > 1 and self._text > KEPT_TEXT:
                 self.compiled.popitem(last=False)
@@ -86,12 +87,12 @@ class Vocabulary:
 
     @property
     def _text(self) -> int:
-        return sum(len(rules) for rules, _ in self.compiled)
+        return sum(map(len, self.compiled))
 
-    def forget(self, rules: str, ahead: bool = False) -> None:
+    def forget(self, rules: str) -> None:
         """Compile a grammar again when it is needed next: a matcher of it has come to the limit."""
         with self._lock:
-            self.compiled.pop((rules, ahead), None)
+            self.compiled.pop(rules, None)
 
     def allowed(self, matcher: Any, spec: Spec) -> int:
         """The tokens that may come next, one bit each, without those that end the answer."""
