@@ -118,7 +118,7 @@ def chat(
         more: dict[str, Any] = {"spare_contexts": SPARE_CONTEXTS, "reserve": LINE_LIMIT}  # a request
         with options.loaded(out, {**flags, "parallel": 1}, **more) as engine:
             arguments = options.advised(arguments, flags, engine)
-            with closing(Conversations(engine, 1, 1, reads_ahead=read_ahead)) as conversations:
+            with closing(Conversations(engine, 1, 1)) as conversations:
                 def welcome(channel: pipe.Pipe) -> jsonl.Client:
                     return jsonl.Client(channel, engine, conversations, arguments, system, on_end, on_bug)
 

@@ -25,9 +25,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from edge.errors import EdgeError, shown
+from edge.serve import keys
 from edge.serve.answers import ollama_answer, openai_answer, response_answer
 from edge.serve.bodies import Bodies, body_of
-from edge.serve.calls import Fields, Refusal, bad, checked_text, refusal_of
+from edge.serve.calls import Refusal, bad, refusal_of
 from edge.serve.exchange import answer_json, refused, watched
 from edge.serve.guard import Guard
 from edge.serve.protocols import ollama, openai
@@ -88,16 +89,15 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
 
     async def tokenize(request: Request) -> Response:
         engine, _c = service.ready()
-        fields = Fields(await body_of(request))
-        key = next((each for each in ("content", "prompt", "text") if fields.has(each)), "content")
-        text = checked_text(fields.body.get(key), key)
+        asked = keys.read(await body_of(request), keys.TOKENIZE)
+        text = keys.text(next(iter(asked.values()), None), "content")
         if len(text) > TEXT_LIMIT:
             raise Refusal(413, f"the text has {len(text)} characters; the limit is {TEXT_LIMIT}", "too_large")
         return answer_json({"tokens": list(await asyncio.to_thread(engine.tokenizer.encode, text))})
 
     async def detokenize(request: Request) -> Response:
         engine, _c = service.ready()
-        tokens = Fields(await body_of(request)).body.get("tokens")
+        tokens = keys.read(await body_of(request), keys.DETOKENIZE).get("tokens")
         if isinstance(tokens, list) and len(tokens) > TEXT_LIMIT:
             raise Refusal(413, f"tokens has {len(tokens)} ids; the limit is {TEXT_LIMIT}", "too_large")
         if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
@@ -153,8 +153,8 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
         return answer_json({"embedding": vectors[0].tolist()})
 
     async def ollama_show(request: Request) -> Response:
-        fields, found = Fields(await body_of(request)), about()
-        service.named(checked_text(fields.body.get("model") or fields.body.get("name") or None, "model"))
+        asked, found = keys.read(await body_of(request), keys.OLLAMA_SHOW), about()
+        service.named(keys.text(asked.get("model") or asked.get("name") or None, "model"))
         return answer_json(ollama.show(found))
 
     async def ollama_version(_: Request) -> Response:

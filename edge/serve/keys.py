@@ -1,265 +1,297 @@
-"""Keys: what a request may contain, one table for each kind of request and for each kind of object in it.
+"""Keys: what a request may contain, one table for each API: key -> what its value must be.
 
-A key is honoured; or it would change the answer and is refused with a reason, unless its value asks for nothing; or it
-is harmless: it does not change the answer, and docs/serve.md names it.  Keys in no table are ignored.
-tests/serve/test_keys.py compares the tables with the keys that OpenAI and Ollama publish, however deep they stand.
+A text in the place of a check is the reason why a key is refused: it would change the answer and cannot be honoured.
+Keys in no table are ignored, also those inside messages, tools and formats.  Null is the value of a key that is not
+there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
-from edge.sampling import FIELDS
-from edge.serve.calls import bad
-from edge.session.answer_options import NOTHING, UNREAD
+from edge.errors import UsageError, shown
+from edge.sampling import FIELDS, Sampling
+from edge.serve.calls import bad, dump
+from edge.session.answer_options import FORMS
 
+MOST_TOKENS = 1 << 24
+MOST_CHOICES = 8  # n
+MOST_STOPS = 16
+MOST_LOGPROBS = 20
+#: values of reasoning_effort; the model has no degrees, it thinks before it answers or does not
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
-class Refused(NamedTuple):
-    """Why a key is refused, and the values with which it is not, as they ask for nothing; those of NOTHING never do."""
-
-    why: str
-    idle: tuple[Any, ...] = ()
-
-
-class Keys(NamedTuple):
-    """The keys of one kind of object.  ``inner``: the tables of the objects in the value of a key."""
-
-    honoured: frozenset[str]
-    refused: Mapping[str, Refused]
-    harmless: frozenset[str] = frozenset()
-    inner: Mapping[str, Keys] = {}
-
-    def check(self, body: Mapping[str, Any], where: str = "") -> None:
-        """Refuse a request with a key that has no effect here.  ``where``: path of the object in the request."""
-        for name, (why, idle) in self.refused.items():
-            value = body.get(name)
-            if value not in NOTHING and not any(type(value) is type(each) and value == each for each in idle):
-                raise bad(f"{where}{name} is not supported: {why}", where + name)
-        for name, table in self.inner.items():
-            value = body.get(name)
-            if isinstance(value, Mapping):
-                table.check(value, f"{where}{name}.")
-            for i, each in enumerate(value if isinstance(value, list) else ()):
-                if isinstance(each, Mapping):
-                    table.check(each, f"{where}{name}[{i}].")
+Check = Callable[[Any, str], Any]  # (value, path of it in the request) -> value
+Table = Mapping[str, Check | str]
 
 
-def _of(*groups: str) -> frozenset[str]:
-    return frozenset(" ".join(groups).split())
+def read(body: Any, table: Table, where: str = "") -> dict[str, Any]:
+    """The keys of an object that stand in its table, without null.  ``where``: path of the object in the request.
+
+    Raises Refusal (400) that names the key.
+    """
+    if not isinstance(body, dict):
+        raise bad(f"{where or 'the request'} is not a JSON object", where or None)
+    asked: dict[str, Any] = {}
+    for key, value in body.items():
+        check, path = table.get(key), f"{where}.{key}" if where else key
+        if value is None or check is None:
+            continue
+        if not isinstance(check, str):
+            asked[key] = check(value if where else texts(value, path), path)
+        elif value not in (False, "", [], IDLE.get(key)):
+            raise bad(f"{path} is not supported: {check}", path)
+    return asked
 
 
-_TEXT = "the answer is text"
-_SAMPLING = " ".join(FIELDS)
-_LIMITS = "max_tokens stop ignore_eos"
-_FORMS = "response_format regex grammar choices guided_choice"
-_THINKING = "think reasoning_effort chat_template_kwargs thinking_budget"
-_KEYS_OF_CACHE = "user session_id prompt_cache_key"
-_REMARKS = "model safety_identifier service_tier store prompt_cache_options prompt_cache_retention"
+# ---- values ---------------------------------------------------------------------------------------------------------
 
-# ---- objects inside requests ----------------------------------------------------------------------------------------
 
-_FUNCTIONS = Refused("only functions can be called")
-_UNREAD = {key: Refused(why) for key, why in UNREAD.items()}  # of messages, items and their parts
-_AT_ONCE = Refused("functions are called one answer at a time", (False,))
-_CALLED = {  # of calls that were made
-    "namespace": Refused("functions have no namespaces here"),
-    "caller": Refused("functions are called by the client", ({"type": "direct"},)),
-    "async": _AT_ONCE,
+def given(value: Any, _: str) -> Any:
+    """Anything; it is checked later."""
+    return value
+
+
+def text(value: Any, where: str) -> str:
+    """A string."""
+    if value is None:
+        raise bad(f"{where} is missing", where)
+    if not isinstance(value, str):
+        raise bad(f"{where} is not a string", where)
+    return value
+
+
+def texts(value: Any, where: str) -> Any:
+    """A JSON value whose texts are all valid Unicode."""
+    try:
+        dump(value)
+    except UnicodeEncodeError:
+        raise bad(f"{where} contains half of a surrogate pair, which is not valid text", where) from None
+    except RecursionError:
+        raise bad(f"{where} is nested too deeply", where) from None
+    return value
+
+
+def flag(value: Any, where: str) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise bad(f"{where} is not true or false", where)
+    return value
+
+
+def whole(least: int, most: int) -> Check:
+    """A whole number; 2.0 is one, too."""
+    def check(value: Any, where: str) -> int:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise bad(f"{where} is not a whole number from {least} to {most}", where)
+        return value
+
+    return check
+
+
+def number(least: float, most: float) -> Check:
+    """A number."""
+    def check(value: Any, where: str) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+            raise bad(f"{where} is not a number from {least:g} to {most:g}", where)
+        return float(value)
+
+    return check
+
+
+def strings(value: Any, where: str) -> list[str]:
+    """A list of strings."""
+    if not isinstance(value, list):
+        raise bad(f"{where} is not a list of strings", where)
+    return [text(each, f"{where}[{i}]") for i, each in enumerate(value)]
+
+
+def stops(value: Any, where: str) -> list[str]:
+    """The strings that end an answer: one, or a list; empty ones are left out."""
+    if not isinstance(value, (str, list)) or len(value) > MOST_STOPS and isinstance(value, list):
+        raise bad(f"{where} is not a string or a list of at most {MOST_STOPS} strings", where)
+    found = [text(value, where)] if isinstance(value, str) else strings(value, where)
+    return [each for each in found if each]
+
+
+def thinking(value: Any, where: str) -> bool:
+    """Whether the model is to think before it answers."""
+    if not isinstance(value, bool) and value not in EFFORTS:
+        raise bad(f"{where} is {shown(value)}; it must be true, false or one of {', '.join(EFFORTS)}", where)
+    return value if isinstance(value, bool) else value != "none"
+
+
+def schema(value: Any, where: str) -> Any:
+    """A JSON schema."""
+    if not isinstance(value, (dict, bool)):
+        raise bad(f"{where} is not a JSON schema", where)
+    return value
+
+
+def mapping(value: Any, where: str) -> Any:
+    """An object with any keys."""
+    read(value, {}, where)
+    return value
+
+
+def inside(table: Table) -> Check:
+    """An object with a table of its own."""
+    return lambda value, where: read(value, table, where)
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------------
+
+_TEXT = "only text is read and written"
+
+#: what no API here honours -> what to do instead
+REFUSED: Table = {
+    "n": "send several requests",
+    **dict.fromkeys(("audio", "image", "images", "videos", "modalities"), _TEXT),
+    "functions": "use tools",
+    "function_call": "use tool_choice",
+    "logit_bias": "scores of single tokens cannot be changed",
+    "best_of": "use n and choose yourself",
+    "suffix": "the models have no fill-in-the-middle tokens",
+    "web_search_options": "nothing is searched",
+    "verbosity": "say in the messages how long the answer is to be",
+    "template": "start the server with --template",
+    "context": "send all messages of the conversation",
+    **dict.fromkeys(("mirostat", "tfs_z", "typical_p"), "use min_p or top_p"),
+    "repetition_penalty": "use repeat_penalty",
+    "n_predict": "use max_tokens",
+    "min_tokens": "use a form such as regex",
+    "stop_token_ids": "use stop",
+    "bad_words": "use a form such as grammar",
+    **dict.fromkeys(("guided_json", "guided_regex", "guided_grammar", "structured_outputs", "json_schema"),
+                    "use response_format, regex, grammar or choices"),
+    "partial": "POST /v1/chat/completions has it",
 }
-_CALLABLE = {  # of functions
-    "allowed_callers": Refused("functions are called by the client", (["direct"],)),
-    "async": _AT_ONCE,
-    "defer_loading": Refused("nothing is loaded later", (False,)),
-}
+#: the values with which refused keys ask for nothing
+IDLE = {"n": 1, "best_of": 1, "modalities": ["text"], "function_call": "none", "verbosity": "medium", "logit_bias": {},
+        "repetition_penalty": 1, "typical_p": 1, "tfs_z": 1, "truncation": "disabled"}
 
-_PART = Keys(  # of a content
-    _of("type text refusal"), _UNREAD, _of("prompt_cache_breakpoint annotations logprobs")
-)
-_CALL = Keys(  # of earlier answers
-    _of("function id"), {"custom": _FUNCTIONS, **_CALLED}, _of("type"),
-    {"function": Keys(_of("name arguments"), _CALLED, _of("index"))},
-)
-_MESSAGE = Keys(
-    _of("role content refusal tool_calls tool_call_id name tool_name"),
-    {**_UNREAD, **_CALLED},
-    _of("thinking reasoning reasoning_content"),
-    {"content": _PART, "tool_calls": _CALL},
-)
-_FUNCTION = Keys(_of("name description parameters strict"), _CALLABLE)
-_TOOL = Keys(_of("type function"), {"custom": _FUNCTIONS, **_CALLABLE}, inner={"function": _FUNCTION})
-_CHOICE = Keys(
-    _of("type function allowed_tools mode tools"),
-    {"custom": _FUNCTIONS, "server_label": _FUNCTIONS},
-    inner={"function": Keys(_of("name"), {}), "allowed_tools": Keys(_of("mode tools"), {})},
-)
-_TOOLS = {"tools": _TOOL, "tool_choice": _CHOICE}
-_DESCRIBED = _of("name description strict")  # of a schema: it is followed whatever these say
-_FORMAT = Keys(
-    _of("type json_schema schema"), {}, inner={"json_schema": Keys(_of("schema"), {}, _DESCRIBED)}
-)
-_STREAM = {"stream_options": Keys(_of("include_usage"), {}, _of("include_obfuscation"))}
+_SAMPLING: Table = dict.fromkeys(FIELDS, given)  # Sampling has their ranges
+_THINKING: Table = {
+    "think": thinking, "reasoning_effort": thinking, "chat_template_kwargs": inside({"enable_thinking": flag}),
+    "thinking_budget": whole(0, MOST_TOKENS)}
+_TOOLS: Table = {"tools": given, "tool_choice": given, "parallel_tool_calls": flag}
+_OPENAI: Table = {
+    **REFUSED, **_SAMPLING, "model": text, "stream": flag, "stop": stops, "ignore_eos": flag,
+    "stream_options": inside({"include_usage": flag}), "metadata": mapping, "n": whole(1, MOST_CHOICES),
+    "presence_penalty": number(-2, 2), "frequency_penalty": number(-2, 2),
+    "max_tokens": whole(-1, MOST_TOKENS), "max_completion_tokens": whole(0, MOST_TOKENS),
+    "response_format": inside({"type": text, "schema": schema, "json_schema": inside({"schema": schema})}),
+    "regex": text, "grammar": text, "choices": strings, "guided_choice": strings,  # the last as vLLM
+    "user": text, "session_id": text, "prompt_cache_key": text}
 
-_ITEM = Keys(  # of the input of a response
-    _of("type role content call_id name arguments output"),
-    {**_UNREAD, **_CALLED, "function_call": Refused("use an item of this type")},
-    _of("id status phase summary encrypted_content"),
-    {"content": _PART, "output": _PART},
-)
-_RESPONSE_TOOL = Keys(
-    _of("type name description parameters strict output_schema"), _CALLABLE
-)
-_RESPONSE_CHOICE = Keys(_of("type name mode tools"), {"custom": _FUNCTIONS, "server_label": _FUNCTIONS})
-_RESPONSE_TEXT = Keys(
-    _of("format"),
-    {"verbosity": Refused("say in the input how long the answer is to be", ("medium",))},
-    inner={"format": Keys(_of("type schema"), {}, _DESCRIBED)},
-)
-_REASONING = Keys(
-    _of("effort"),
-    {
-        "context": Refused("thoughts of earlier answers are not read again", ("auto", "current_turn")),
-        "mode": Refused("there is one", ("standard",)),
-    },
-    _of("summary generate_summary"),
-)
+CHAT: Table = {
+    **_OPENAI, **_THINKING, **_TOOLS, "messages": given, "logprobs": flag, "top_logprobs": whole(0, MOST_LOGPROBS),
+    "partial": flag}
 
-# ---- requests -------------------------------------------------------------------------------------------------------
+COMPLETION: Table = {**_OPENAI, "prompt": given, "logprobs": whole(0, MOST_LOGPROBS), "echo": flag}
 
-_ELSEWHERE = Refused("this API has no such key", ({},))
+RESPONSES: Table = {
+    **REFUSED, **_TOOLS, "model": text, "input": given, "instructions": text, "stream": flag, "temperature": given,
+    "top_p": given, "max_output_tokens": whole(1, MOST_TOKENS), "user": text, "prompt_cache_key": text,
+    "text": inside({"format": inside({"type": text, "schema": schema, "name": text}),
+                    "verbosity": REFUSED["verbosity"]}),
+    "reasoning": inside({"effort": thinking}), "include": strings, "top_logprobs": whole(0, MOST_LOGPROBS),
+    "metadata": mapping,
+    **dict.fromkeys(("conversation", "previous_response_id"), "nothing is stored; send the whole conversation"),
+    "prompt": "no prompts are stored; send it in input",
+    "background": "wait for the answer, or stream it",
+    "truncation": "nothing is cut off",
+    "max_tokens": "use max_output_tokens",
+    "response_format": "use text.format"}
 
-#: what would change an answer: refused by every API that does not honour it, where it has no better reason
-_ANSWERS: dict[str, Refused] = {
-    # honoured by one API or another
-    **dict.fromkeys(
-        _of(_SAMPLING, _LIMITS, _FORMS, _THINKING, "temp max_completion_tokens max_output_tokens num_predict",
-            "messages prompt input instructions system tools options format text"), _ELSEWHERE),
-    "ignore_eos": _ELSEWHERE._replace(idle=(False,)),
-    "tool_choice": _ELSEWHERE._replace(idle=("auto",)),
-    "n": Refused("send several requests", (1,)),
-    "echo": _ELSEWHERE._replace(idle=(False,)),
-    "raw": _ELSEWHERE._replace(idle=(False,)),
-    "partial": _ELSEWHERE._replace(idle=(False,)),
-    "logprobs": _ELSEWHERE._replace(idle=(False,)),
-    "top_logprobs": _ELSEWHERE._replace(idle=(0,)),
-    "reasoning": Refused("use reasoning_effort or think"),
-    "schema": Refused("use response_format"),
-    "previous_response_id": Refused("nothing is stored; send the whole conversation"),
-    # of OpenAI
-    "audio": Refused(_TEXT),
-    "image": Refused(_TEXT),
-    "modalities": Refused(_TEXT, (["text"],)),
-    **{key: _UNREAD[key] for key in ("images", "videos")},
-    "functions": Refused("use tools"),
-    "function_call": Refused("use tool_choice", ("none",)),
-    "web_search_options": Refused("nothing is searched"),
-    "moderation": Refused("nothing is moderated"),
-    "verbosity": Refused("say in the messages how long the answer is to be", ("medium",)),
-    "best_of": Refused("use n and choose yourself", (1,)),
-    "suffix": Refused("the models have no fill-in-the-middle tokens"),
-    "background": Refused("wait for the answer, or stream it", (False,)),
-    "background_options": Refused("wait for the answer, or stream it"),
-    "conversation": Refused("nothing is stored; send the whole conversation"),
-    "context_management": Refused("nothing is compacted; send the whole conversation"),
-    "truncation": Refused("nothing is cut off", ("disabled",)),
-    "max_tool_calls": Refused("functions are called by the client"),
-    "access_programs": Refused("there are none"),
-    "logit_bias": Refused("scores of single tokens cannot be changed", ({},)),
-    # of Ollama
-    "truncate": Refused("nothing is cut off", (False,)),
-    "shift": Refused("--overflow of the server decides", (False,)),
-    "_debug_render_only": Refused("prompts are answered", (False,)),
-    "template": Refused("start the server with --template"),
-    "context": Refused("send all messages of the conversation"),
-    **dict.fromkeys(("width", "height", "steps"), Refused(_TEXT, (0,))),
-    "tfs_z": Refused("use min_p or top_p", (1, 1.0)),
-    "penalize_newline": Refused("use repeat_penalty", (True,)),
-    # of other servers
-    "n_predict": Refused("use max_tokens"),
-    "repetition_penalty": Refused("use repeat_penalty", (1, 1.0)),
-    "typical_p": Refused("use min_p or top_p", (1, 1.0)),
-    "mirostat": Refused("use min_p or top_p", (0,)),
-    "dry_multiplier": Refused("use repeat_penalty", (0, 0.0)),
-    "xtc_probability": Refused("use temperature", (0, 0.0)),
-    "min_tokens": Refused("use a form such as regex", (0,)),
-    "stop_token_ids": Refused("use stop"),
-    "bad_words": Refused("use a form such as grammar"),
-    "guided_json": Refused("use response_format"),
-    "guided_regex": Refused("use regex"),
-    "guided_grammar": Refused("use grammar"),
-    "structured_outputs": Refused("use response_format, regex, grammar or choices"),
-    "json_schema": Refused("use response_format"),
-}
+EMBEDDING: Table = {"model": text, "input": given, "encoding_format": text, "dimensions": given}
+TOKENIZE: Table = {"content": text, "prompt": text, "text": text}
+DETOKENIZE: Table = {"tokens": given}
+
+_OLLAMA: Table = {
+    **REFUSED, "model": text, "stream": flag, "format": given, "logprobs": flag,
+    "top_logprobs": whole(0, MOST_LOGPROBS), **dict.fromkeys((*FIELDS, "stop"), "give it in options"),
+    "max_tokens": "use num_predict in options", "response_format": "use format",
+    "options": inside({**REFUSED, **_SAMPLING, "stop": stops, "num_predict": whole(-2, MOST_TOKENS),
+                       "num_ctx": whole(1, 1 << 31), "max_tokens": "use num_predict"})}
+OLLAMA_CHAT: Table = {**_OLLAMA, **_THINKING, "messages": given, "tools": given}
+OLLAMA_GENERATE: Table = {**_OLLAMA, **_THINKING, "prompt": text, "system": text, "raw": flag}
+OLLAMA_EMBED: Table = {"model": text, "input": given, "truncate": flag, "dimensions": given}
+OLLAMA_EMBEDDINGS: Table = {"model": text, "prompt": text}
+OLLAMA_SHOW: Table = {"model": text, "name": text}
+
+JSONL: Table = {
+    **REFUSED, **_SAMPLING, **_THINKING, **_TOOLS, "messages": given, "by": text, "temp": given,
+    "max_tokens": whole(0, 1 << 31), "stop": given, "ignore_eos": flag, "timeout": number(0.001, 1e9),
+    "schema": schema, "regex": text, "grammar": text, "choices": strings,
+    "response_format": "use schema", "logprobs": "use bitnet-edge serve"}
 
 
-def _answer(
-    honoured: frozenset[str], refused: Mapping[str, Refused], harmless: frozenset[str] = frozenset(),
-    inner: Mapping[str, Keys] = {},
-) -> Keys:
-    """The keys of a request for an answer, or of its options: with those that any API refuses."""
-    known = honoured | harmless
-    others = {name: why for name, why in _ANSWERS.items() if name not in known}
-    return Keys(honoured, {**others, **refused}, harmless, inner)
+# ---- several keys ----------------------------------------------------------------------------------------------------
 
 
-#: of Ollama's requests, without their options
-_OF_OPTIONS = {**dict.fromkeys((*FIELDS, "stop"), Refused("give it in options")),
-               "max_tokens": Refused("use num_predict in options")}
+def sampling(asked: Mapping[str, Any], options: Mapping[str, Any], where: str = "") -> Sampling:
+    """The sampling of ``options``, the default ones, with the changes of the request.  ``where``: what stands before
+    the keys in messages.  Raises Refusal (400) that names the key.
+    """
+    sent = {name: key for key, name in (*zip(FIELDS, FIELDS), ("temp", "temperature")) if key in asked}
+    changes = {name: asked[key] for name, key in sent.items()}
+    for name in ("top_k", "repeat_last_n", "seed"):
+        if isinstance(value := changes.get(name), float) and value.is_integer():
+            changes[name] = int(value)
+    if "temperature" not in changes and (asked.get("choices") or asked.get("guided_choice")):
+        changes["temperature"] = 0.0  # the likeliest one
+    try:
+        return replace(options.get("sampling") or Sampling(), **changes)
+    except UsageError as error:
+        key = sent[str(error.argument)]
+        raise bad(f"{where}{key} is {shown(asked[key])}; {error.hint}", where + key) from None
 
-CHAT = _answer(
-    _of("messages n stream stream_options logprobs top_logprobs max_completion_tokens tools tool_choice",
-        "parallel_tool_calls metadata partial", _SAMPLING, _LIMITS, _FORMS, _THINKING, _KEYS_OF_CACHE),
-    {},
-    _of(_REMARKS, "prediction"),
-    {"messages": _MESSAGE, "response_format": _FORMAT, **_TOOLS, **_STREAM},
-)
 
-COMPLETION = _answer(
-    _of("prompt n stream stream_options logprobs echo max_completion_tokens metadata", _SAMPLING, _LIMITS, _FORMS,
-        _KEYS_OF_CACHE),
-    {name: Refused("a raw prompt has no template") for name in _THINKING.split()},
-    _of(_REMARKS),
-    {"response_format": _FORMAT, **_STREAM},
-)
+def think(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The options for thinking, from ``think`` (Ollama), ``reasoning_effort`` (OpenAI), ``chat_template_kwargs`` (vLLM,
+    llama.cpp) and ``thinking_budget``.
+    """
+    said = {**asked.get("chat_template_kwargs", {}), **asked}
+    options = {name: said[name] for name in ("think", "thinking_budget") if name in said}
+    for other in ("enable_thinking", "reasoning_effort"):
+        if other in said:
+            options.setdefault("think", said[other])
+    return options
 
-RESPONSES = _answer(
-    _of("input instructions stream stream_options temperature top_p max_output_tokens text reasoning tools tool_choice",
-        "parallel_tool_calls user prompt_cache_key previous_response_id top_logprobs include metadata partial"),
-    {"prompt": Refused("no prompts are stored; send it in input"), "max_tokens": Refused("use max_output_tokens")},
-    _of(_REMARKS),
-    {"input": _ITEM, "text": _RESPONSE_TEXT, "reasoning": _REASONING, "tools": _RESPONSE_TOOL,
-     "tool_choice": _RESPONSE_CHOICE, "stream_options": Keys(frozenset(), {}, _of("include_obfuscation"))},
-)
 
-EMBEDDING = Keys(_of("input encoding_format dimensions"), {}, _of("model user"))
+def tools(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The option ``tools`` of a call, from ``tools``, ``tool_choice`` and ``parallel_tool_calls``.  Raises Refusal."""
+    try:
+        from edge.constrain.functions import Functions
 
-_OPTIONS = _answer(
-    _of("num_ctx num_predict stop", _SAMPLING),
-    {"max_tokens": Refused("use num_predict")},
-    _of("mirostat_eta mirostat_tau num_keep num_batch num_gpu main_gpu num_thread numa low_vram f16_kv use_mmap",
-        "use_mlock logits_all vocab_only embedding_only"),
-)
+        found = Functions.of(asked.get("tools"), asked.get("tool_choice"), asked.get("parallel_tool_calls", True))
+    except UsageError as error:
+        raise bad(str(error), str(error).split()[0].rstrip(":")) from None  # they begin with the path of what is wrong
+    return {} if found is None else {"tools": found}
 
-OLLAMA_CHAT = _answer(
-    _of("messages tools stream format options logprobs top_logprobs partial", _THINKING),
-    _OF_OPTIONS,
-    _of("model keep_alive"),
-    {"messages": _MESSAGE, "tools": _TOOL, "options": _OPTIONS},
-)
 
-OLLAMA_GENERATE = _answer(
-    _of("prompt system raw stream format options logprobs top_logprobs", _THINKING),
-    _OF_OPTIONS,
-    _of("model keep_alive"),
-    {"options": _OPTIONS},
-)
+def form(asked: Mapping[str, Any], where: str, inner: str = "") -> dict[str, Any]:
+    """The form of an answer in OpenAI's way: an object with a ``type``.  ``where``: its path; ``inner``: the key of the
+    object that has the schema, if it is not itself.  Raises Refusal.
+    """
+    kind = asked.get("type", "text")
+    if kind == "json_schema":
+        if "schema" not in (holder := asked.get(inner, {}) if inner else asked):
+            path = f"{where}.{inner}.schema" if inner else f"{where}.schema"
+            raise bad(f"{path} is missing", path)
+        return {"schema": holder["schema"]}
+    if kind == "json_object":  # of llama.cpp and others: with a schema, too
+        return {"schema": asked.get("schema", {"type": "object"})}
+    if kind != "text":
+        raise bad(f"{where}.type is {shown(kind)}; it must be text, json_object or json_schema", f"{where}.type")
+    return {}
 
-OLLAMA_EMBED = Keys(_of("input truncate dimensions"), {}, _of("model keep_alive options"))
-OLLAMA_EMBEDDINGS = Keys(_of("prompt"), {}, _of("model keep_alive options"))
 
-JSONL = _answer(
-    _of("v id op messages partial by timeout schema regex choices grammar tools tool_choice parallel_tool_calls temp",
-        _SAMPLING, _LIMITS, _THINKING),
-    {"response_format": Refused("use schema"), "logprobs": Refused("use bitnet-edge serve", (False,))},
-    inner={"messages": _MESSAGE, **_TOOLS},
-)
+def with_form(options: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """``options`` with this form of the answer, if there is one, in place of theirs."""
+    return {**{name: value for name, value in options.items() if not own or name not in FORMS}, **own}

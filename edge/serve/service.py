@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from edge.errors import ContextFull, UsageError
 from edge.model.sizes import Weights
 from edge.registry.library import is_demo
-from edge.serve.calls import Call, Refusal, bad, refusal_of, with_system
+from edge.serve.calls import Call, Refusal, bad, refusal_of
 from edge.serve.conversations import Conversations, PendingCall
+from edge.serve.messages import with_system
 from edge.session.prompting import refuse_long
 
 if TYPE_CHECKING:

@@ -27,7 +27,8 @@ from edge.errors import Busy, ContextFull, EdgeError, UsageError
 from edge.files import STANDARD, remove, stdin
 from edge.machine.memory import available_memory
 from edge.records import shares
-from edge.serve.calls import Refusal, bad, checked_text, refusal_of
+from edge.serve.calls import Refusal, bad, refusal_of
+from edge.serve.keys import texts
 from edge.serve.protocols import openai
 
 if TYPE_CHECKING:
@@ -393,7 +394,7 @@ def _read(line: bytes) -> tuple[str | None, dict[str, Any] | Refusal]:
     if not isinstance(name, str):
         return None, bad("custom_id is not a text", "custom_id")
     try:
-        checked_text(name, "custom_id")
+        texts(name, "custom_id")
     except Refusal as refused:
         return name, refused
     return name, request

@@ -1204,31 +1204,6 @@ def events_until(process: subprocess.Popen[bytes], **wanted: Any) -> list[dict[s
     raise AssertionError(f"{wanted} never came")
 
 
-def test_jsonl_partial(start: Any) -> None:
-    process = start("chat", "--jsonl", delay=0.01)
-    said, none = {"max_tokens": 0, "partial": True}, "nothing was read"
-    for i, text in enumerate(("Where", "Where is the", "Where is the lift to")):
-        send(process, chat(text, id=i, **said))
-        events = events_until(process, id=i, ev="done")
-        assert [each["ev"] for each in events if each.get("id") == i] == ["done"], "one event"
-        usage = events[-1]["usage"]
-        assert usage["prompt"] >= usage["cached"] and usage["completion"] == 0
-    send(process, chat("Where is the lift to the island?", id="a", max_tokens=2))
-    done = events_until(process, id="a", ev="done")[-1]
-    assert done["usage"]["cached"] >= usage["prompt"] > len("Where is the lift")
-    send(process, chat("long", id="b", max_tokens=5000))
-    events_until(process, id="b", ev="text")
-    send(process, chat("Where is the", id="c", **said))
-    assert events_until(process, id="c", ev="done")[-1]["usage"]["prompt"] == 0, none
-    send(process, {"op": "cancel"})
-    for wrong in ({"max_tokens": 3}, {"partial": "x"}):
-        send(process, chat("Where", id="d", **{**said, **wrong}))
-        assert events_until(process, id="d", ev="error")[-1]["code"] == "bad_request"
-    off = start("chat", "--jsonl", "--no-read-ahead")
-    send(off, chat("Where is the", id="e", **said))
-    assert events_until(off, id="e", ev="done")[-1]["usage"]["prompt"] == 0, none
-
-
 def test_jsonl_cancel(start: Any) -> None:
     process = start("chat", "--jsonl", delay=0.01)
     send(process, chat("long", id="a", max_tokens=5000))

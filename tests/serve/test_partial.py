@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +14,6 @@ from hypothesis import strategies as st
 
 import edge
 from tests.http_service import BOUND, Server, serving
-from tests.services import REAL, ROOT, environment
 
 SYSTEM = "You sell tickets, coffee and umbrellas at the harbour, and you answer politely and briefly. " * 3
 QUESTION = "Where is the lift, and what does a ticket to the island cost for two adults and a child?"
@@ -149,31 +146,6 @@ def test_functions_and_forms_change_nothing(server: Server, more: dict[str, Any]
         assert body["choices"] == again["choices"]
 
 
-def test_the_other_apis_read_ahead(server: Server) -> None:
-    """The same key with the same meaning; what they read is known to the whole request."""
-    part, whole = system_and(QUESTION[:60]), system_and(QUESTION)
-    options = {"temperature": 0, "num_predict": 4}
-    body = {"messages": part, "tools": TOOLS, "stream": False, "partial": True, "options": {"num_predict": 0}}
-    status, _, found = server.ask("POST", "/api/chat", body)
-    assert status == 200 and found["message"]["content"] == "" and found["eval_count"] == 0, found
-    assert found["prompt_eval_count"] > len(SYSTEM) // 6
-    usage = server.chat(whole, tools=TOOLS)["usage"]
-    assert cached(usage) >= found["prompt_eval_count"]
-    body = {"messages": whole, "tools": TOOLS, "stream": False, "options": options}
-    assert server.ask("POST", "/api/chat", body)[2]["prompt_eval_count"] == usage["prompt_tokens"]
-
-    flat = [{"type": "function", **each["function"]} for each in TOOLS]
-    part[-1]["content"], whole[-1]["content"] = f"So. {QUESTION[:60]}", f"So. {QUESTION}"
-    body = {"input": part, "tools": flat, "max_output_tokens": 0, "partial": True}
-    status, _, found = server.ask("POST", "/v1/responses", body)
-    assert status == 200 and found["usage"]["output_tokens"] == 0 < found["usage"]["input_tokens"], found
-    assert not any(part["text"] for item in found["output"] for part in item["content"])
-    asked = {"input": whole, "tools": flat, "max_output_tokens": 4, "temperature": 0}
-    usage = server.ask("POST", "/v1/responses", asked)[2]["usage"]
-    assert usage["input_tokens_details"]["cached_tokens"] >= found["usage"]["input_tokens"]
-    assert server.ask("POST", "/v1/responses", {"input": whole, "max_output_tokens": 0})[0] == 400
-
-
 def test_it_never_runs_together_with_answers(server: Server) -> None:
     """While one is written, nothing is read and nobody waits."""
     asked = {"messages": [{"role": "user", "content": "A long story."}], "max_tokens": 100_000, "ignore_eos": True,
@@ -227,87 +199,3 @@ def test_what_was_never_asked_is_in_no_file(tmp_path: Any) -> None:
     with serving("--ctx", "512", "--state", str(tmp_path)) as server:
         usage = server.chat([*talk, {"role": "user", "content": QUESTION}])["usage"]
         assert 0 < cached(usage) <= held
-
-
-# ---- JSON lines ------------------------------------------------------------------------------------------------------
-
-
-class Lines:
-    """A running `chat --jsonl`."""
-
-    def __init__(self, *arguments: str) -> None:
-        self._process = subprocess.Popen(
-            [*REAL, "chat", "--jsonl", "-m", "demo", "--greedy", "--ctx", "512", *arguments], cwd=ROOT,
-            env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def send(self, messages: Any, **more: Any) -> None:
-        assert self._process.stdin
-        self._process.stdin.write(json.dumps({"op": "chat", "messages": messages, **more}).encode() + b"\n")
-        self._process.stdin.flush()
-
-    def events(self, ident: int) -> list[dict[str, Any]]:
-        """Up to the last one of a request."""
-        found = []
-        assert self._process.stdout
-        for line in self._process.stdout:
-            found.append(json.loads(line))
-            assert found[-1]["ev"] != "error", found[-1]
-            if found[-1].get("id") == ident and found[-1]["ev"] == "done":
-                return found
-        raise AssertionError("it ended")
-
-    def ask(self, messages: Any, ident: int) -> str:
-        self.send(messages, id=ident, max_tokens=5)
-        return "".join(each["text"] for each in self.events(ident) if each["ev"] == "text" and each["id"] == ident)
-
-    def close(self) -> None:
-        self._process.communicate()
-
-
-@pytest.fixture(scope="module")
-def twins() -> Iterator[tuple[Lines, Lines]]:
-    """Two of them, in which the context slides."""
-    with contextlib.closing(Lines("--system", SYSTEM)) as one, contextlib.closing(Lines("--system", SYSTEM)) as other:
-        yield one, other
-
-
-@given(ACTIONS, st.integers(0, 1 << 30), st.booleans())
-@settings(max_examples=15)
-def test_answers_in_json_lines_are_those_without(twins: Any, actions: Any, seed: int, waits: bool) -> None:
-    said: list[str] = []
-    for i, (kind, text) in enumerate(script(actions, seed)):
-        messages = system_and(*said, text)[1:]
-        if kind == "partial":
-            twins[0].send(messages, id=i, partial=True, max_tokens=0)
-            if waits:
-                events = twins[0].events(i)
-                assert [each["ev"] for each in events if each.get("id") == i] == ["done"]
-        elif kind == "new":
-            said = []
-        else:
-            answer, same = (each.ask(messages, i) for each in twins)
-            assert answer == same
-            said = [*said, text, answer] if len(said) < 4 else []
-
-
-def test_partial_requests_of_json_lines_replace_each_other() -> None:
-    with contextlib.closing(Lines("--system", SYSTEM)) as lines:
-        message = [{"role": "user", "content": QUESTION}]
-        for i in range(1, 4):
-            lines.send([{"role": "user", "content": QUESTION[: 20 * i]}], id=i, partial=True, max_tokens=0)
-        lines.send(message, id=4, max_tokens=20)
-        lines.send(message, id=5, partial=True, max_tokens=0)  # an answer is there: nothing is read
-        events = lines.events(4)
-        answer = "".join(each["text"] for each in events if each["ev"] == "text")
-        events = [each for each in events if each["ev"] == "done"]
-        assert sorted(each["id"] for each in events) == [1, 2, 3, 4, 5]
-        done = {each["id"]: each for each in events}
-        assert [done[i]["finish_reason"] for i in (1, 2, 3)] == ["cancelled"] * 3
-        assert done[5]["usage"]["prompt"] == 0
-        longer = [*message, {"role": "assistant", "content": answer}, {"role": "user", "content": QUESTION}]
-        lines.send(longer, id=6, partial=True, max_tokens=0)
-        read = lines.events(6)[-1]["usage"]
-        assert read["prompt"] > read["cached"] > 0
-        lines.send(longer, id=7, max_tokens=2)
-        usage = lines.events(7)[-1]["usage"]
-        assert usage["cached"] == read["prompt"] and usage["prompt"] - usage["cached"] <= 8

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from edge import records
 from edge.errors import Busy, EdgeError
 from edge.files import LINE_LIMIT
-from edge.serve import bodies, calls, keys
-from edge.serve.calls import Call, Fields, Refusal, bad
+from edge.serve import bodies, keys
+from edge.serve.calls import Call, Refusal, bad
 from edge.serve.conversations import Conversations, PendingAnswer, PendingCall, Prefill
+from edge.serve.messages import messages_of, with_system
 from edge.session.answer_options import FORMS
-from edge.session.stream import BY
 
 if TYPE_CHECKING:
     from edge.engine import Engine
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 QUEUE_LIMIT = 64  # requests that may wait
 QUEUE_BYTES = 2 * LINE_LIMIT  # of these
 KEY = "client"  # of its conversations
-MOST_TOKENS = 1 << 31
-TIMEOUTS = (0.001, 1e9)  # seconds
 ID_LIMIT = 256  # characters
 
 
@@ -46,11 +44,6 @@ class Question:
     pending: PendingCall | None = None
     timer: asyncio.TimerHandle | None = None
     answered: bool = False
-
-    @property
-    def partial(self) -> bool:
-        """Whether it is still being written."""
-        return self.call is not None and self.call.partial
 
 
 class Channel(Protocol):
@@ -142,7 +135,6 @@ class Client:
             self.finished = True
             for line in self._lines.rest():
                 self._handle(line)
-            self._end_partial()
             if not self.questions:
                 self.channel.close()
 
@@ -186,12 +178,8 @@ class Client:
     def _chat(self, ident: str | int | None, request: dict[str, Any], nbytes: int) -> None:
         call = chat(request, self._defaults)
         assert call.messages is not None
-        call.messages, call.key = calls.with_system(call.messages, self._system), KEY
-        question = Question(ident, nbytes, call=call)
-        if call.partial and any(not each.answered and not each.partial for each in self.questions):
-            self._last(question, records.never_begun("length"))
-        else:
-            self._add(question)
+        call.messages, call.key = with_system(call.messages, self._system), KEY
+        self._add(Question(ident, nbytes, call=call))
 
     def _reset(self, ident: str | int | None, _request: dict[str, Any], nbytes: int) -> None:
         self._add(Question(ident, nbytes))
@@ -220,7 +208,6 @@ class Client:
 
     def _add(self, question: Question) -> None:
         """Answer a request after those that wait already.  Raises Busy, and Refusal for an id that is in use."""
-        self._end_partial()
         if question.id is not None and any(each.id == question.id and not each.answered for each in self.questions):
             raise bad("a request with this id is already running or waiting")
         if len(self.questions) >= QUEUE_LIMIT:
@@ -251,12 +238,6 @@ class Client:
         """Cancel a request, or end it because its deadline has passed."""
         if not question.answered and (question.pending is None or self._conversations.withdraw(question.pending, why)):
             self._last(question, records.never_begun(why))
-
-    def _end_partial(self) -> None:
-        """What a question was read ahead for has come, or more of it, or never will."""
-        for each in list(self.questions):
-            if each.partial:
-                self._end(each, "cancelled")
 
     def _cancel_all(self) -> None:
         for each in list(self.questions):
@@ -293,36 +274,20 @@ class Client:
         else:
             (answer,) = pending.answers
             self._last(question, records.done(answer.outcome, answer.evicted, answer.finish_reason, answer.calls))
-            if not question.partial:
-                self._on_end(answer)
+            self._on_end(answer)
 
 
 def chat(request: dict[str, Any], defaults: dict[str, Any]) -> Call:
     """The call of a request: the options of the command line, changed by the keys of the request.  Raises Refusal."""
-    fields = Fields(request)
-    keys.JSONL.check(request)
-    messages = calls.messages_of(request.get("messages"))
-    options = dict(defaults)
-    options["sampling"] = calls.sampling_of(fields, options, {"temp": "temperature", **calls.SAMPLING})
-    if (most := fields.whole("max_tokens", 0, MOST_TOKENS)) is not None:
-        options["max_tokens"] = most
-    if (by := fields.text("by")) is not None:
-        if by not in BY:
-            raise bad("by must be token, word, sentence or all", "by")
-        options["by"] = by
-    options["ignore_eos"] = fields.flag("ignore_eos", options.get("ignore_eos", False))
-    if fields.has("stop"):
-        if "" in (request["stop"] if isinstance(request["stop"], list) else [request["stop"]]):
-            raise bad("stop must be a string or a list of strings, and none may be empty", "stop")
-        options["stop"] = fields.stops()
-    forms = {key: calls.checked_json(request[key], key) for key in FORMS if request.get(key) not in (None, [])}
-    if forms:
-        options = calls.with_form(options, forms)
-    options |= calls.tools_of(fields) | calls.thinking_of(fields)
-    options |= calls.partial_of(fields, options)
-    timeout = fields.number("timeout", *TIMEOUTS, options.pop("timeout", None))
+    asked = keys.read(request, keys.JSONL)
+    messages = messages_of(asked.get("messages"))
+    forms = {key: asked[key] for key in FORMS if asked.get(key) not in (None, [])}
+    options = keys.with_form(defaults, forms) | keys.tools(asked) | keys.think(asked)
+    options |= {key: asked[key] for key in ("max_tokens", "by", "ignore_eos", "stop") if key in asked}
+    options["sampling"] = keys.sampling(asked, defaults)
+    timeout = asked.get("timeout", options.pop("timeout", None))
     deadline = None if timeout is None else time.monotonic() + timeout
-    return Call(messages=messages, options=options, deadline=deadline, progress="partial" not in options)
+    return Call(messages=messages, options=options, deadline=deadline, progress=True)
 
 
 def parse(line: bytes) -> dict[str, Any]:
@@ -345,5 +310,4 @@ def identity(request: dict[str, Any]) -> str | int | None:
         raise bad("id must be a string or a whole number", "id")
     if len(str(ident)) > ID_LIMIT:
         raise bad(f"id is longer than {ID_LIMIT} characters", "id")
-    calls.checked_text(str(ident), "id")
-    return ident
+    return keys.texts(ident, "id")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from array import array
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.amounts import amount
 from edge.model.sizes import Weights
-from edge.serve import calls, keys
-from edge.serve.calls import Call, Fields, bad
+from edge.serve import keys
+from edge.serve.calls import Call, bad
+from edge.serve.messages import messages_of
 from edge.serve.protocols.openai import embedding, scored
 
 if TYPE_CHECKING:
@@ -24,70 +26,53 @@ VERSION = "0.13.5"
 
 def loads(body: Any, chat: bool) -> bool:
     """Whether a request has no prompt: this is how Ollama's clients load and unload a model.  Raises Refusal."""
-    fields = Fields(body)
-    (keys.OLLAMA_CHAT if chat else keys.OLLAMA_GENERATE).check(body)
-    fields.text("model")
-    return body.get("messages") == [] if chat else not body.get("prompt")
+    asked = keys.read(body, keys.OLLAMA_CHAT if chat else keys.OLLAMA_GENERATE)
+    return asked.get("messages") == [] if chat else not asked.get("prompt")
 
 
 def chat(body: Any, defaults: dict[str, Any]) -> Call:
     """``POST /api/chat``.  Raises Refusal."""
-    fields = Fields(body)
-    keys.OLLAMA_CHAT.check(body)
-    call = _common(fields, defaults)
-    call.messages = calls.messages_of(body.get("messages"))
-    call.options |= calls.tools_of(Fields({"tools": body.get("tools")})) | calls.thinking_of(fields)
-    call.options |= calls.partial_of(fields, call.options)
+    asked = keys.read(body, keys.OLLAMA_CHAT)
+    call = _common(asked, defaults)
+    call.messages = messages_of(asked.get("messages"))
+    call.options |= keys.tools(asked) | keys.think(asked)
     return call
 
 
 def generate(body: Any, defaults: dict[str, Any]) -> Call:
     """``POST /api/generate``: a prompt, put into the chat template unless ``raw``.  Raises Refusal."""
-    fields = Fields(body)
-    keys.OLLAMA_GENERATE.check(body)
-    call = _common(fields, defaults)
-    prompt = fields.text("prompt", "") or ""
-    if fields.flag("raw"):
-        if not prompt:
-            raise bad("prompt is missing or empty", "prompt")
-        call.prompts = [prompt]
+    asked = keys.read(body, keys.OLLAMA_GENERATE)
+    call = _common(asked, defaults)
+    if asked.get("raw"):
+        call.prompts = [asked.get("prompt", "")]
         for name in ("think", "thinking_budget"):
-            if fields.has(name):
+            if name in asked:
                 raise bad(f"{name} is for conversations: a raw prompt has no template", name)
             call.options.pop(name, None)
     else:
-        call.options |= calls.thinking_of(fields)
-        system = fields.text("system")
-        call.messages = [{"role": "system", "content": system}] if system else []
-        call.messages.append({"role": "user", "content": prompt})
+        call.options |= keys.think(asked)
+        call.messages = [{"role": "user", "content": asked.get("prompt", "")}]
+        if asked.get("system"):
+            call.messages.insert(0, {"role": "system", "content": asked["system"]})
     return call
 
 
-def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
-    options = dict(defaults)
-    given = fields.inner("options") or Fields({}, "options")
-    options["sampling"] = calls.sampling_of(given, defaults)
-    most = given.whole("num_predict", -2, 1 << 24)
-    if most is not None and most >= 0:
-        options["max_tokens"] = most
-    if stop := given.stops():
-        options["stop"] = stop
-    given.whole("num_ctx", 1, 1 << 31)  # a request can use the server's context, not more: /api/show has it
-    format_ = fields.body.get("format")
-    if format_ == "json":
-        options = calls.with_form(options, {"schema": {"type": "object"}})
-    elif isinstance(format_, dict):
-        options = calls.with_form(options, {"schema": calls.checked_json(format_, "format")})
-    elif format_ not in (None, ""):
+def _common(asked: Mapping[str, Any], defaults: dict[str, Any]) -> Call:
+    given, form = asked.get("options", {}), asked.get("format", "")
+    if form not in ("", "json") and not isinstance(form, dict):
         raise bad("format is not json or a JSON schema", "format")
-    logprobs = None
-    if fields.flag("logprobs"):
-        logprobs = options["logprobs"] = fields.whole("top_logprobs", 0, calls.MOST_LOGPROBS, 0)
-    elif fields.whole("top_logprobs", 0, calls.MOST_LOGPROBS):
+    own = {"schema": {"type": "object"} if form == "json" else form} if form != "" else {}
+    options = {**keys.with_form(defaults, own), "sampling": keys.sampling(given, defaults, "options.")}
+    if (most := given.get("num_predict", -1)) >= 0:
+        options["max_tokens"] = most
+    if given.get("stop"):
+        options["stop"] = given["stop"]
+    if asked.get("logprobs"):
+        options["logprobs"] = asked.get("top_logprobs", 0)
+    elif asked.get("top_logprobs"):
         raise bad("top_logprobs needs logprobs: true", "top_logprobs")
-    fields.text("model")
-    return Call(options=options, logprobs=logprobs, stream=fields.flag("stream", True), include_usage=True,
-                sent=fields.sent)
+    return Call(options=options, logprobs=options.get("logprobs"), stream=asked.get("stream", True), include_usage=True,
+                sent=frozenset(asked))
 
 
 # ---- responses ------------------------------------------------------------------------------------------------------
@@ -180,18 +165,16 @@ def ps(about: About) -> dict[str, Any]:
 
 def embed(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
     """``POST /api/embed``: (texts, whether one that is too long is cut).  Raises Refusal."""
-    fields = Fields(body)
-    keys.OLLAMA_EMBED.check(body)
-    inputs, _ = embedding({"input": body.get("input"), "dimensions": body.get("dimensions")}, hidden)
+    asked = keys.read(body, keys.OLLAMA_EMBED)
+    inputs, _ = embedding({key: asked[key] for key in ("input", "dimensions") if key in asked}, hidden)
     if not all(isinstance(each, str) for each in inputs):
         raise bad("input is not a text or a list of texts", "input")
-    return inputs, fields.flag("truncate")
+    return inputs, asked.get("truncate", False)
 
 
 def embeddings_of_old(body: Any) -> list[str | list[int]]:
     """``POST /api/embeddings``, which has one text.  Raises Refusal."""
-    keys.OLLAMA_EMBEDDINGS.check(Fields(body).body)
-    return [calls.checked_text(body.get("prompt"), "prompt")]
+    return [keys.text(keys.read(body, keys.OLLAMA_EMBEDDINGS).get("prompt"), "prompt")]
 
 
 def embeddings(name: str, vectors: list[array[float]], tokens: int, nanoseconds: int) -> dict[str, Any]:

@@ -15,53 +15,50 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edge.serve import calls, keys
-from edge.serve.calls import Call, Fields, Refusal, bad, dump
+from edge.serve import keys
+from edge.serve.calls import Call, Refusal, bad, dump
+from edge.serve.messages import messages_of
+from edge.session.answer_options import AnswerOptions
 from edge.session.logprobs import Logprob
 from edge.session.usage import Usage
 
-MOST_TOKENS = 1 << 24
 MOST_INPUTS = 2048  # texts of a request for embeddings
 MOST_PROMPTS = 64  # of one request; each waits for its turn in the queue
 
 
 def chat(body: Any, defaults: dict[str, Any]) -> Call:
-    """A request for a chat completion.  Raises Refusal."""
-    fields = Fields(body)
-    keys.CHAT.check(body)
-    call = _common(fields, defaults)
-    call.messages = calls.messages_of(body.get("messages"))
+    """A request for a chat completion.  Raises Refusal, and UsageError for ``partial`` with what it cannot have."""
+    asked = keys.read(body, keys.CHAT)
+    call = _common(asked, defaults)
+    call.messages = messages_of(asked.get("messages"))
     for i, each in enumerate(body["messages"]):
         if each["role"] == "tool":
-            calls.checked_text(each.get("tool_call_id"), f"messages[{i}].tool_call_id")
-    call.options |= calls.thinking_of(fields)
-    if fields.flag("logprobs"):
-        call.logprobs = fields.whole("top_logprobs", 0, calls.MOST_LOGPROBS, 0)
-    elif fields.has("top_logprobs"):
+            keys.text(each.get("tool_call_id"), f"messages[{i}].tool_call_id")
+    if asked.get("logprobs"):
+        call.logprobs = call.options["logprobs"] = asked.get("top_logprobs", 0)
+    elif "top_logprobs" in asked:
         raise bad("top_logprobs needs logprobs: true", "top_logprobs")
-    _format(fields, call)
-    call.options |= calls.tools_of(fields)
-    call = _with_logprobs(call)
-    call.options |= calls.partial_of(fields, call.options)
-    if call.partial and call.n > 1:
-        raise bad("partial cannot be combined with n: nothing is answered", "partial")
+    call.options |= keys.think(asked) | keys.tools(asked)
+    if asked.get("partial"):
+        if call.n > 1:
+            raise bad("partial cannot be combined with n: nothing is answered", "partial")
+        call.options["partial"] = True
+        AnswerOptions.of(call.options)  # now: nothing more is done for it while others are answered
     return call
 
 
 def completion(body: Any, defaults: dict[str, Any]) -> Call:
     """A request for a raw completion.  Raises Refusal."""
-    fields = Fields(body)
-    keys.COMPLETION.check(body)
-    call = _common(fields, defaults)
-    call.prompts = _texts(body.get("prompt"), "prompt", MOST_PROMPTS)
+    asked = keys.read(body, keys.COMPLETION)
+    call = _common(asked, defaults)
+    call.prompts = _texts(asked.get("prompt"), "prompt", MOST_PROMPTS)
     for name in ("think", "thinking_budget"):  # the service's own
         call.options.pop(name, None)
-    call.logprobs = fields.whole("logprobs", 0, calls.MOST_LOGPROBS)
-    call.echo = fields.flag("echo")
-    if call.echo and call.logprobs is not None:
-        call.options["echo"] = True
-    _format(fields, call)
-    return _with_logprobs(call)
+    call.echo = asked.get("echo", False)
+    if "logprobs" in asked:
+        call.logprobs = call.options["logprobs"] = asked["logprobs"]
+        call.options["echo"] = call.echo
+    return call
 
 
 def _texts(given: Any, name: str, most: int) -> list[str | list[int]]:
@@ -74,85 +71,45 @@ def _texts(given: Any, name: str, most: int) -> list[str | list[int]]:
         if each in (None, "", []):
             raise bad(f"{name} is missing or empty", name)
         if isinstance(each, str):
-            calls.checked_text(each, name)
-        elif not isinstance(each, list) or not all(type(token) is int and 0 <= token < 1 << 31 for token in each):
+            continue
+        if not isinstance(each, list) or not all(type(token) is int and 0 <= token < 1 << 31 for token in each):
             raise bad(f"{name} is not a string, a list of token ids, or a list of these", name)
     return found
 
 
-def _with_logprobs(call: Call) -> Call:
-    if call.logprobs is not None:
-        call.options["logprobs"] = call.logprobs
-    return call
-
-
 def embedding(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
     """A request for embeddings: (texts or lists of token ids, whether vectors are sent as base64).  Raises Refusal."""
-    fields = Fields(body)
-    keys.EMBEDDING.check(body)
-    inputs = _texts(body.get("input"), "input", MOST_INPUTS)
-    form = fields.text("encoding_format", "float")
+    asked = keys.read(body, keys.EMBEDDING)
+    inputs = _texts(asked.get("input"), "input", MOST_INPUTS)
+    form = asked.get("encoding_format", "float")
     if form not in ("float", "base64"):
         raise bad("encoding_format is not float or base64", "encoding_format")
-    if fields.body.get("dimensions") not in (None, hidden):
+    if asked.get("dimensions") not in (None, hidden):
         raise bad(f"dimensions cannot be chosen; this model has {hidden}", "dimensions")
     return inputs, form == "base64"
 
 
-def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
-    options = dict(defaults)
-    options["sampling"] = calls.sampling_of(fields, defaults)
-    for name in ("presence_penalty", "frequency_penalty"):
-        fields.number(name, -2, 2)
-    most = fields.whole("max_completion_tokens", 0, MOST_TOKENS, fields.whole("max_tokens", -1, MOST_TOKENS))
-    if most is not None and most >= 0:
+def _common(asked: Mapping[str, Any], defaults: dict[str, Any]) -> Call:
+    form = keys.form(asked.get("response_format", {}), "response_format", "json_schema")
+    for key, name in (("grammar", "grammar"), ("regex", "regex"), ("guided_choice", "choices"), ("choices", "choices")):
+        if asked.get(key) not in (None, []):
+            form[name] = asked[key]
+    options = {**keys.with_form(defaults, form), "sampling": keys.sampling(asked, defaults)}
+    most = asked.get("max_completion_tokens", asked.get("max_tokens", -1))
+    if most >= 0:
         options["max_tokens"] = most
-    stop = fields.stops()
-    if stop:
-        options["stop"] = stop
-    if fields.flag("ignore_eos"):
+    if asked.get("stop"):
+        options["stop"] = asked["stop"]
+    if asked.get("ignore_eos"):
         options["ignore_eos"] = True
-    stream = fields.flag("stream")
-    include = fields.inner("stream_options")
-    fields.text("model")
-    fields.inner("metadata")
-    key = fields.text("user") or fields.text("session_id") or fields.text("prompt_cache_key")
     return Call(
         options=options,
-        n=fields.whole("n", 1, calls.MOST_CHOICES, 1) or 1,
-        stream=stream,
-        include_usage=include is not None and include.flag("include_usage"),
-        key=key,
-        sent=fields.sent,
+        n=asked.get("n", 1),
+        stream=asked.get("stream", False),
+        include_usage=asked.get("stream_options", {}).get("include_usage", False),
+        key=asked.get("user") or asked.get("session_id") or asked.get("prompt_cache_key"),
+        sent=frozenset(asked),
     )
-
-
-def _format(fields: Fields, call: Call) -> None:
-    """Replace the form of the answer by that of ``response_format``, ``grammar``, ``regex`` or ``choices``."""
-    own: dict[str, Any] = {}
-    format_ = fields.inner("response_format")
-    kind = format_.text("type", "text") if format_ is not None else "text"
-    if format_ is not None and kind == "json_schema":
-        own["schema"] = calls.schema_of(format_.inner("json_schema") or Fields({}, "response_format.json_schema"))
-    elif format_ is not None and kind == "json_object":  # of llama.cpp and others: with a schema, too
-        own["schema"] = calls.schema_of(format_) if format_.has("schema") else {"type": "object"}
-    elif kind != "text":
-        raise bad(f"response_format.type is {str(kind)[:40]!a}; it must be text, json_object or json_schema",
-                  "response_format.type")
-    for name in ("grammar", "regex"):
-        if (text := fields.text(name)) is not None:
-            own[name] = text
-    for name in ("choices", "guided_choice"):  # the second as vLLM
-        choices = fields.body.get(name)
-        if choices not in (None, []) and "choices" not in own:
-            if not isinstance(choices, list) or not all(isinstance(each, str) for each in choices):
-                raise bad(f"{name} is not a list of strings", name)
-            own["choices"] = calls.checked_json(choices, name)
-    if len(own) > 1:
-        first, second, *_ = ("response_format" if each == "schema" else each for each in own)
-        raise bad(f"{first} and {second} cannot be combined", second)
-    if own:
-        call.options = calls.with_form(call.options, own)
 
 
 # ---- responses ------------------------------------------------------------------------------------------------------

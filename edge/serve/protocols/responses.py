@@ -12,50 +12,30 @@ from typing import Any
 
 from edge.errors import shown
 from edge.sampling import Sampling
-from edge.serve import calls, keys
-from edge.serve.calls import Call, Fields, Refusal, bad, checked_text, content_text, dump
+from edge.serve import keys
+from edge.serve.calls import Call, Refusal, bad, dump
+from edge.serve.keys import text
+from edge.serve.messages import content_of, joined, message_of
 from edge.serve.protocols import openai
 
-SAMPLING = {"temperature": "temperature", "top_p": "top_p"}
 MOST_ITEMS = 4096
 INCLUDED = "message.output_text.logprobs"  # the value of include that has an effect
-#: values of include that ask for parts which no answer of ours has
-_IDLE = ("reasoning.encrypted_content", "web_search_call.results", "web_search_call.action.sources",
-         "file_search_call.results", "message.input_image.image_url", "computer_call_output.output.image_url",
-         "code_interpreter_call.outputs")
 
 
 def parse(body: Any, defaults: dict[str, Any]) -> Call:
     """A request for a response.  Raises Refusal."""
-    fields = Fields(body)
-    keys.RESPONSES.check(body)
-    if fields.has("previous_response_id"):
-        raise bad("previous_response_id is not supported: nothing is stored; send the whole conversation in input",
-                  "previous_response_id", "previous_response_not_found")
-    for name in ("metadata", "text", "tool_choice", "reasoning"):  # they are part of the response
-        calls.checked_json(body.get(name), name)
-    options = dict(defaults)
-    options["sampling"] = calls.sampling_of(fields, defaults, SAMPLING)
-    least = 0 if fields.flag("partial") else 1
-    if (most := fields.whole("max_output_tokens", least, openai.MOST_TOKENS)) is not None:
-        options["max_tokens"] = most
-    call = Call(options=options, stream=fields.flag("stream"), sent=fields.sent,
-                key=fields.text("user") or fields.text("prompt_cache_key"))
-    call.messages = _messages(body.get("input"), fields.text("instructions"))
-    call.options |= _form(fields) | _tools(fields)
-    reasoning = fields.inner("reasoning")
-    if reasoning is not None and (think := calls.effort_of(reasoning, "effort")) is not None:
-        call.options["think"] = think
-    include = body.get("include") or []
-    if not isinstance(include, list) or not all(each in (INCLUDED, *_IDLE) for each in include):
-        raise bad(f"include is not a list of known values such as {INCLUDED}", "include")
-    most_likely = fields.whole("top_logprobs", 0, calls.MOST_LOGPROBS)
-    if INCLUDED in include or most_likely:
-        call.logprobs = call.options["logprobs"] = most_likely or 0
-    call.options |= calls.partial_of(fields, call.options)
-    fields.inner("stream_options")
-    fields.inner("metadata")
-    fields.text("model")
+    asked = keys.read(body, keys.RESPONSES)
+    form = keys.form(asked.get("text", {}).get("format", {}), "text.format")
+    options = {**keys.with_form(defaults, form), "sampling": keys.sampling(asked, defaults)}
+    if "max_output_tokens" in asked:
+        options["max_tokens"] = asked["max_output_tokens"]
+    if "effort" in asked.get("reasoning", {}):
+        options["think"] = asked["reasoning"]["effort"]
+    call = Call(_messages(asked.get("input"), asked.get("instructions")), options=options | _tools(asked),
+                stream=asked.get("stream", False), key=asked.get("user") or asked.get("prompt_cache_key"),
+                sent=frozenset(asked))
+    if INCLUDED in asked.get("include", ()) or asked.get("top_logprobs"):
+        call.logprobs = call.options["logprobs"] = asked.get("top_logprobs", 0)
     return call
 
 
@@ -73,12 +53,10 @@ def _messages(given: Any, instructions: str | None) -> list[dict[str, Any]]:
             raise bad(f"{where} is not a JSON object", where)
         kind = item.get("type") or "message"
         if kind == "message":
-            messages.append(calls.message_of({key: item.get(key) for key in ("role", "content")}, where))
+            messages.append(message_of(item, where))
         elif kind == "function_call":
-            function = {key: checked_text(item.get(key), f"{where}.{key}") for key in ("name", "arguments")}
-            calls.check_arguments(function["arguments"], f"{where}.arguments")
-            ident = checked_text(item.get("call_id"), f"{where}.call_id")
-            made = {"id": ident, "type": "function", "function": function}
+            said = {key: text(item.get(key), f"{where}.{key}") for key in ("name", "arguments", "call_id")}
+            made = {"id": said.pop("call_id"), "type": "function", "function": said}
             if messages and messages[-1]["role"] == "assistant":  # those of one answer are one message
                 messages[-1].setdefault("tool_calls", []).append(made)
             else:
@@ -86,42 +64,26 @@ def _messages(given: Any, instructions: str | None) -> list[dict[str, Any]]:
         elif kind == "function_call_output":
             if item.get("output") is None:
                 raise bad(f"{where}.output is missing", f"{where}.output")
-            messages.append({"role": "tool", "tool_call_id": checked_text(item.get("call_id"), f"{where}.call_id"),
-                             "content": content_text(item.get("output"), f"{where}.output")})
+            messages.append({"role": "tool", "tool_call_id": text(item.get("call_id"), f"{where}.call_id"),
+                             "content": content_of(item.get("output"), f"{where}.output")})
         elif kind != "reasoning":  # thoughts of earlier answers are not read again
             raise bad(f"{where}.type is {shown(kind)}; it must be message, function_call, function_call_output or "
                       "reasoning", f"{where}.type")
     if not messages:
         raise bad("input has no message", "input")
-    return calls.joined(messages)
+    return joined(messages)
 
 
-def _form(fields: Fields) -> dict[str, Any]:
-    text = fields.inner("text")
-    form = None if text is None else text.inner("format")
-    kind = "text" if form is None else form.text("type", "text")
-    if form is not None and kind == "json_schema":
-        return {"schema": calls.schema_of(form)}
-    if kind == "json_object":
-        return {"schema": {"type": "object"}}
-    if kind != "text":
-        raise bad(f"text.format.type is {str(kind)[:40]!a}; it must be text, json_object or json_schema",
-                  "text.format.type")
-    return {}
-
-
-def _tools(fields: Fields) -> dict[str, Any]:
+def _tools(asked: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a call with tools, which stand here without the object ``function`` around them."""
-    given = fields.body.get("tools")
+    given, choice = asked.get("tools"), asked.get("tool_choice")
     if isinstance(given, list):
         given = [{"type": each.get("type"), "function": {key: value for key, value in each.items() if key != "type"}}
                  if isinstance(each, Mapping) else each for each in given]
-    choice = fields.body.get("tool_choice")
     if isinstance(choice, Mapping):
         choice = {**choice, "function": {"name": choice.get("name")}}
-    flag = fields.flag("parallel_tool_calls", True)
     try:
-        return calls.tools_of(Fields({"tools": given, "tool_choice": choice, "parallel_tool_calls": flag}))
+        return keys.tools({**asked, "tools": given, "tool_choice": choice})
     except Refusal as refusal:
         raise bad(str(refusal).replace(".function.", "."), str(refusal.param).replace(".function.", ".")) from None
 
