@@ -136,7 +136,7 @@ def load(
         raise UsageError(
             f"is {threads!r}", argument="threads",
             hint="it must be a whole number from 1 to 256, or -N to leave N fast cores free")
-    drafting = Drafting.parse(draft).under(kv_config.kv_policy)
+    drafting = Drafting.parse(draft)
     choose_isa(isa)
     report = progress or (lambda done, total: None)
 

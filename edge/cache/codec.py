@@ -341,9 +341,9 @@ def _header(space: KVSpace, reader: _Reader, checked: bool = True) -> dict[str, 
         other = _short(facts["name"])
         same = "of the same name" if other == config.name else f"({other}, not this {config.name})"
         raise Foreign(f"made with another model {same}")
-    plan = plan_of(space)
-    if facts["kv"] != plan:
-        raise Foreign(f"made for another KV cache: {_advice(facts['kv'], plan)}")
+    made, plan = _without_old(facts["kv"], config.head_dim), plan_of(space)
+    if made != plan:
+        raise Foreign(f"made for another KV cache: {_advice(made, plan)}")
     if facts["n_tokens"] * 4 > reader.size:
         raise InvalidFile("damaged (its number of tokens is wrong)")
     return facts
@@ -385,6 +385,19 @@ def plan_of(space: KVSpace) -> dict[str, Any]:
             **({"recurrent": list(shape), "snapshots": snapshots} if shape else {})}
 
 
+def _without_old(made: dict[str, Any], head_dim: int) -> dict[str, Any]:
+    """A plan from a file, without the keys that only earlier versions wrote.  Raises Foreign if it needs them."""
+    rotated = str(made.get("kv_type")).split(":")[0] == "int4" and head_dim % 16 == 0
+    for option, needed in (
+        ("--kv-policy heavy", made.get("policy") == "heavy"),
+        ("--positions cache", made.get("positions", "absolute") != "absolute"),
+        ("--kv-hadamard", made.get("hadamard", rotated) != rotated),
+    ):
+        if needed:
+            raise Foreign(f"made with {option}, which is no longer there; give another file")
+    return {key: value for key, value in made.items() if key not in ("positions", "hadamard")}
+
+
 def _advice(made: dict[str, Any], here: dict[str, Any]) -> str:
     """What to do so that the plan here is the one that the file was made for: the options to give, and those to leave
     out.  ``made`` is not trusted.
@@ -394,7 +407,6 @@ def _advice(made: dict[str, Any], here: dict[str, Any]) -> str:
         ("overflow", lambda plan: "slide" if plan.get("window") else "stop", "slide"),
         ("window", _window, None),
         ("kv-policy", lambda plan: plan.get("policy"), "recent"),
-        ("positions", lambda plan: plan.get("positions"), "absolute"),
         ("kv-drop-layers", lambda plan: _dropped(plan)[0], ""),
         ("kv-budget", lambda plan: _dropped(plan)[1], None),
     ):
@@ -408,8 +420,6 @@ def _advice(made: dict[str, Any], here: dict[str, Any]) -> str:
     sinks = made.get("sinks")
     if sinks != here["sinks"] and made.get("window") and (here["window"] or sinks != DEFAULT_SINKS):
         give.append(f"--sinks {sinks}")
-    if made.get("hadamard") != here["hadamard"]:
-        give.append(f"--kv-hadamard {'on' if made.get('hadamard') else 'off'}")
     if any(made.get(key) != here[key] for key in ("kv_type", "n_ctx")):  # both: --memory chooses one by the other
         give[:0] = [f"--kv {made.get('kv_type')}", f"--ctx {made.get('n_ctx')}"]
     without = " and ".join(leave)

@@ -11,16 +11,7 @@ from dataclasses import dataclass
 
 from edge.amounts import count, human, meant_size, parse_size
 from edge.cache.plan import DEFAULT_SINKS, LEAST_CTX, PAGE, PROGRAM_VARIES, KVPlan
-from edge.cache.policy import (
-    POLICIES,
-    POSITIONS,
-    QUARTER,
-    UNLIMITED,
-    Budget,
-    parse_layers,
-    read_budget,
-    without_layers,
-)
+from edge.cache.policy import POLICIES, QUARTER, UNLIMITED, Budget, parse_layers, read_budget, without_layers
 from edge.config import ModelConfig
 from edge.errors import MemoryRefused, UsageError, check_among, check_whole
 from edge.machine.memory import installed_memory
@@ -28,8 +19,6 @@ from edge.model.footprint import Footprint
 
 #: KV types that ``memory`` may choose, the most exact first
 PREFERRED = ("f32", "f16", "int8", "int8:int4", "int4")
-#: rotation of keys
-HADAMARD = ("auto", "on", "off")
 
 DEFAULT_CTX = 2048
 #: of the memory that is free with everything planned, one in so many bytes may be taken for conversations that wait
@@ -90,16 +79,14 @@ class KVConfig:
     ``memory`` limits the whole process: if ``ctx`` is not set, it is shortened first, then a smaller KV type is used.
     ``force_memory`` skips the comparison with the available memory.
 
-    ``positions`` "cache": after tokens were dropped, the sinks get the positions directly before the window.
     ``kv_policy``: of :data:`edge.cache.policy.POLICIES`.  ``kv_budget``: path of a file with the tokens that each head
     keeps (:mod:`edge.cache.policy`).  ``kv_drop_layers``: layers that see only the current token, such as "0,3"; for
     measurements.  ``kv_offload``: a folder in which each session stores the pages that leave its window, in a file of
-    at most ``kv_offload_size``, so that undo need not read the text again.  ``kv_hadamard``: whether keys are rotated
-    before they are stored; "auto": if their type benefits.  ``parallel``: the number of answers at the same time, each
-    with its own context; memory is planned for that many, and no more run.  None: memory is planned for one, and as
-    many run as the memory allows.  ``spare_contexts``: without a limit, conversations that wait may take the memory of
-    so many contexts more, but no more than a quarter of what is free.  ``exact``: a limit never chooses a smaller KV
-    type.
+    at most ``kv_offload_size``, so that undo need not read the text again.  ``parallel``: the number of answers at the
+    same time, each with its own context; memory is planned for that many, and no more run.  None: memory is planned for
+    one, and as many run as the memory allows.  ``spare_contexts``: without a limit, conversations that wait may take
+    the memory of so many contexts more, but no more than a quarter of what is free.  ``exact``: a limit never chooses a
+    smaller KV type.
 
     Raises UsageError for values that are not valid or cannot be combined.
     """
@@ -111,13 +98,11 @@ class KVConfig:
     memory: str | int | None = None
     overflow: str = "slide"
     force_memory: bool = False
-    positions: str = "absolute"
     kv_policy: str = "recent"
     kv_budget: str | Budget | None = None
     kv_drop_layers: str | int | Sequence[int] = ()
     kv_offload: str | None = None
     kv_offload_size: str | int = DEFAULT_OFFLOAD
-    kv_hadamard: str = "auto"
     parallel: int | None = None
     spare_contexts: int = 0
     exact: bool = False
@@ -138,16 +123,10 @@ class KVConfig:
             raise UsageError(f"is {number.strip()}, in bytes", argument="memory", hint=hint)
         parse_size(self.kv_offload_size, "kv_offload_size")
         if self.kv_offload is not None:
-            if self.kv_policy == "heavy":
-                raise UsageError("cannot be used with the policy heavy, which has no window", argument="kv_offload")
             if not os.access(self.kv_offload, os.W_OK | os.X_OK) or not os.path.isdir(self.kv_offload):
                 raise UsageError(f"is {self.kv_offload!r}", argument="kv_offload", hint="it must be a writable folder")
         check_among(self.overflow, "overflow", ("slide", "stop"))
-        check_among(self.positions, "positions", POSITIONS)
         check_among(self.kv_policy, "kv_policy", POLICIES)
-        check_among(self.kv_hadamard, "kv_hadamard", HADAMARD)
-        if self.positions == "cache" and self.kv_policy != "recent":
-            raise UsageError(f"cache needs the policy recent, not {self.kv_policy}", argument="positions")
         parse_layers(self.kv_drop_layers, "kv_drop_layers")
         for name, value, least, most in (
             ("ctx", self.ctx, 1, 1 << 24),
@@ -189,8 +168,6 @@ class KVConfig:
                 raise UsageError(both, argument="window")
             return window, sinks
         if self.overflow == "stop":
-            if self.kv_policy == "heavy" and budget is None:
-                raise UsageError("policy heavy needs a window, a budget, or --overflow slide")
             return 0, sinks if budget else 0
         sinks = min(sinks, n_ctx - 1) if self.sinks is None else sinks
         if sinks >= n_ctx:
@@ -244,9 +221,8 @@ class KVConfig:
         self, config: ModelConfig, footprint: Footprint, n_ctx: int, kv_type: str, notes: tuple[str, ...]
     ) -> KVPlan:
         from pyx.kv.cache import KVCache
-        from pyx.kv.page import MARKS, hadamard_helps
+        from pyx.kv.page import MARKS
 
-        works, gains = hadamard_helps(kv_type, config.head_dim)
         budget = read_budget(self.kv_budget, config) if isinstance(self.kv_budget, str) else self.kv_budget
         layers = parse_layers(self.kv_drop_layers, "kv_drop_layers")
         window, sinks = self._shape(n_ctx, budget)
@@ -254,27 +230,17 @@ class KVConfig:
         if layers:
             keep = without_layers(keep or ((UNLIMITED,) * config.n_kv_head,) * config.n_layer, layers)
         near = min((n for n in config.windows or () if n), default=0)
-        if near and self.kv_policy == "heavy":
-            raise UsageError(
-                f"heavy cannot be used with this model, whose layers see the latest {near} tokens by themselves",
-                argument="kv_policy", hint="use recent",
-            )
         shortest = min((n for n in (window, near) if n), default=0)
         spare = min(SPARE_PAGES, shortest // SPARE_FROM) if self.kv_policy == "recent" and keep is None else 0
         plan = KVPlan(
             n_ctx, kv_type, window, sinks, 0, self.overflow, footprint,
-            policy=self.kv_policy, positions=self.positions, budgets=keep, spare=spare, limit=parse_size(self.memory),
-            parallel=self.parallel, hadamard={"auto": gains, "on": works, "off": False}[self.kv_hadamard],
+            policy=self.kv_policy, budgets=keep, spare=spare, limit=parse_size(self.memory), parallel=self.parallel,
             windows=config.windows, recurrent=config.recurrent_shape,
             snapshots=SNAPSHOTS if config.recurrent else 0,
         )
         kv_bytes = KVCache.bytes_for(*config.kv_shape, **plan.cache)
         remarks = list(notes)
         remarks += [f"KV type {each} is {MARKS[each]}" for each in dict.fromkeys(kv_type.split(":")) if each in MARKS]
-        if self.kv_hadamard == "on" and not works:
-            remarks.append(
-                f"keys of {config.head_dim} dimensions cannot be rotated: the number must be a multiple of 16"
-            )
         if layers:
             remarks.append(
                 f"layers {', '.join(map(str, layers))} see only the current token and nothing before it; "

@@ -32,10 +32,8 @@ class KVPlan(NamedTuple):
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()  # those of the notes that concern the answers: to be seen unasked
     policy: str = "recent"  # what goes when room is needed, see edge.cache.policy
-    positions: str = "absolute"
     budgets: tuple[tuple[int, ...], ...] | None = None  # tokens kept, for each layer and KV head
     spare: int = 0  # additional pages, so that an undo can go back
-    hadamard: bool = False  # keys are rotated before they are stored
     windows: tuple[int, ...] | None = None  # of the model itself: tokens that each layer sees at most, 0: all
     recurrent: tuple[int, int, int, int, int] | None = None  # of its gated delta layers, see ModelConfig
     snapshots: int = 0  # earlier states of these that a session keeps
@@ -83,8 +81,8 @@ class KVPlan(NamedTuple):
     @property
     def cache(self) -> dict[str, Any]:
         """Arguments of :class:`pyx.kv.cache.KVCache` after the model's shape."""
-        names = ("n_ctx", "kv_type", "window", "sinks", "budgets", "policy", "positions", "spare", "hadamard",
-                 "windows", "recurrent", "snapshots")
+        names = ("n_ctx", "kv_type", "window", "sinks", "budgets", "policy", "spare", "windows", "recurrent",
+                 "snapshots")
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -121,8 +119,6 @@ class KVPlan(NamedTuple):
         elif self.window and self.sinks > DEFAULT_SINKS:
             ring = f", the first {self.sinks} are never dropped"
         ring += f", policy {self.policy}" if self.policy != "recent" else ""
-        ring += ", keys rotated" if self.hadamard else ""
-        ring += ", positions as in the cache" if self.positions == "cache" else ""
         ring += f", budgets of {min(map(min, self.budgets))} to {max(map(max, self.budgets))}" if self.budgets else ""
         if self.windows:
             near = [n for n in self.windows if n]

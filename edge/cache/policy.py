@@ -19,10 +19,8 @@ from edge.errors import InvalidFile, UsageError
 #: name -> description; the last one is for comparisons
 POLICIES = {
     "recent": "the oldest tokens after the sinks are dropped first",
-    "heavy": "the pages with the least recent attention are dropped first",
     "quarter": "a token sees a quarter of what came before it, 128 at most",
 }
-POSITIONS = ("absolute", "cache")
 #: the window of policy quarter, as published: max_keep = min(128, seq_len // 4)
 QUARTER = 128
 #: tokens that a head keeps where no budget limits it: more than a context has

@@ -152,16 +152,9 @@ _kv_cache_options = heading(
 )
 _experiments = heading(
     EXPERIMENTS,
-    option("--kv-hadamard", type=click.Choice(["auto", "on", "off"]), advanced=True,
-           help="Rotate the keys before they are stored (Hadamard transform), which spreads outliers over the whole "
-           "head. auto (default): with int4 keys."),
-    option("--positions", type=click.Choice(["absolute", "cache"]), advanced=True,
-           help="Positions of the --sinks tokens once tokens after them were dropped. absolute (default): their "
-           "positions in the text; cache: as if the window followed them directly (StreamingLLM), for texts longer "
-           "than the model was trained on."),
-    option("--kv-policy", type=click.Choice(["recent", "heavy", "quarter"]), advanced=True,
-           help="What to drop first: recent (default) drops the oldest tokens; heavy the pages with the least "
-           "attention; quarter keeps the newest quarter of the text, at most 128 tokens (for comparisons)."),
+    option("--kv-policy", type=click.Choice(["recent", "quarter"]), advanced=True,
+           help="Tokens to keep: recent (default) drops the oldest ones when there is no room; quarter keeps the "
+           "newest quarter of the text, at most 128 tokens (for comparisons)."),
     option("--kv-budget", type=Text(), metavar="FILE", advanced=True, help="Number of tokens to keep for each head, "
            "from the JSON file that python -m lab calibrate writes."),
     option("--kv-offload", type=Text(), metavar="DIR", advanced=True, help="Save tokens that leave the window to a "

@@ -124,8 +124,8 @@ def pack(
 
 
 #: what the KV cache of a prompt depends on, apart from the type; memory and threads are those of the board
-_KEPT = ("ctx", "window", "sinks", "overflow", "positions", "kv_policy", "kv_drop_layers", "kv_hadamard", "template",
-         "think", "i2s_layout", "activation")
+_KEPT = ("ctx", "window", "sinks", "overflow", "kv_policy", "kv_drop_layers", "template", "think", "i2s_layout",
+         "activation")
 
 
 def _prompts(out: Output, model: str, flags: dict[str, Any], folder: str) -> Iterator[str]:

@@ -20,8 +20,7 @@ SPARE = 512  # connections in addition to those that get an answer; each takes s
 FOR_EMBEDDINGS = {
     "embeddings", "host", "port", "socket_path", "api_key", "insecure", "host_names", "cors", "name",
     "model", "i2s_layout", "activation", "threads", "isa",
-    "n_ctx", "kv", "cache_type_k", "cache_type_v", "memory", "force_memory", "window", "sinks", "positions",
-    "kv_policy", "kv_hadamard",
+    "n_ctx", "kv", "cache_type_k", "cache_type_v", "memory", "force_memory", "window", "sinks", "kv_policy",
 }
 
 EPILOG = """\

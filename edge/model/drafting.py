@@ -31,10 +31,6 @@ class Drafting(NamedTuple):
             raise UsageError(f"is {value!r}", argument="draft", hint=hint)
         return cls(int(text), int(text) > 0)
 
-    def under(self, policy: str) -> Drafting:
-        """The drafting that a KV policy allows: none with heavy hitters, whose averages cannot be undone."""
-        return OFF if policy == "heavy" else self
-
     def new(self) -> Any:
         """The drafts of one session; None if drafting is off."""
         from pyx.tokens.draft import Draft

@@ -85,7 +85,7 @@ class LoadSettings:
     @property
     def drafting(self) -> Drafting:
         """The drafting that the options ask for."""
-        return Drafting.parse(self.draft).under(self.kv.kv_policy)
+        return Drafting.parse(self.draft)
 
     @property
     def place(self) -> str:

@@ -3,7 +3,6 @@
 from typing import Any
 
 POLICIES: tuple[str, ...]  # what goes when room is needed
-POSITIONS: tuple[str, ...]  # where the sinks are, seen from a query
 
 def shapes(*args: Any, **plan: Any) -> list[tuple[int, int, int, int]]:
     """For each layer and head: (tokens seen behind the sinks, sinks, pages of sinks, pages of the ring)."""

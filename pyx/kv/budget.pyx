@@ -7,9 +7,7 @@ from libc.stdint cimport int64_t
 from pyx.kv.page cimport element_type, is_quantised, open_format, page_format, page_format_init, parse_types
 
 #: what goes when room is needed (policy)
-POLICIES = ("recent", "heavy", "quarter")
-#: where the sinks are, seen from a query: as in the text, or as in the cache (StreamingLLM)
-POSITIONS = ("absolute", "cache")
+POLICIES = ("recent", "quarter")
 
 
 cdef int formats(str kv_type, int64_t head_dim, page_format *sealed, page_format *unsealed) except -1:
@@ -23,8 +21,7 @@ cdef int formats(str kv_type, int64_t head_dim, page_format *sealed, page_format
 
 def shapes(
     int64_t n_layer, int64_t n_kv_head, int64_t head_dim, int64_t n_ctx, str kv_type="f16", int64_t window=0,
-    int64_t sinks=0, *, budgets=None, str policy="recent", str positions="absolute", int64_t spare=0,
-    bint hadamard=False, windows=None):
+    int64_t sinks=0, *, budgets=None, str policy="recent", int64_t spare=0, windows=None):
     """For each layer and head: (tokens seen after the sinks, sinks, pages of sinks, pages of the ring).
 
     The arguments are those of KVCache.  Raises ValueError for an impossible plan.
@@ -36,12 +33,8 @@ def shapes(
         raise ValueError(f"{n_layer} layers of {n_kv_head} KV heads are out of range")
     if not 0 < n_ctx <= 1 << 30 or not 0 <= window <= 1 << 30 or not 0 <= sinks <= 1 << 20:
         raise ValueError(f"context {n_ctx}, window {window}, sinks {sinks} are out of range")
-    if policy not in POLICIES or positions not in POSITIONS or not 0 <= spare <= 1 << 20:
-        raise ValueError(
-            f"policy {policy!r}, positions {positions!r}, {spare} spare pages: policies are {', '.join(POLICIES)}, "
-            f"positions {', '.join(POSITIONS)}")
-    if positions == "cache" and policy != "recent":
-        raise ValueError(f"positions 'cache' go with policy 'recent', not {policy!r}")
+    if policy not in POLICIES or not 0 <= spare <= 1 << 20:
+        raise ValueError(f"policy {policy!r}, {spare} spare pages: policies are {', '.join(POLICIES)}")
     if policy != "recent" and not window and budgets is None:
         raise ValueError(f"policy {policy!r} needs a window or budgets")
     total = window + sinks if window else n_ctx
@@ -53,8 +46,6 @@ def shapes(
             raise ValueError(f"budgets are tokens to keep, 1 or more, for {n_layer} layers of {n_kv_head} KV heads")
     if windows is not None and (len(windows) != n_layer or not all(0 <= near < 1 << 30 for near in windows)):
         raise ValueError(f"windows are 0 or tokens to see, for {n_layer} layers")
-    if windows is not None and policy == "heavy":
-        raise ValueError("policy 'heavy' does not go with a model whose layers have windows")
     found = []
     for i, wanted in enumerate(kept):
         keep = min(wanted, total)

@@ -12,15 +12,14 @@ cdef class KVCache:
     cdef readonly PagePool pool
     cdef readonly Spill spill   # None: pages that leave the window are lost
     cdef int64_t spills_from    # number of tokens above which pages leave the window
-    cdef Arena block_tables     # streams, their block tables, the sinks' angles
+    cdef Arena block_tables     # streams, their block tables
     cdef readonly Recurrence recurrent  # the states of gated delta layers, None if there are none
     cdef dict plan              # the arguments it was made with
     cdef readonly int64_t n_ctx, n_tokens
-    cdef readonly str kv_type, policy, positions
+    cdef readonly str kv_type, policy
     cdef readonly object windows    # tokens that each layer sees at most, 0: all; None: all layers see all
     cdef int64_t most           # most tokens it held since it was empty
     cdef bint endless           # old pages are replaced; else n_ctx is the limit
-    cdef bint has_angles        # of the sinks' queries; the transformer fills them in
     cdef int check(self) except -1
     cdef int64_t advance(self, int64_t n) except -1
     # Before n more tokens: is there room for their pages, and `others` bytes of pages that other caches will take in

@@ -25,7 +25,6 @@ class KVCache:
     n_ctx: int
     kv_type: str  # as page.page_types() spells it
     policy: str
-    positions: str
     windows: Sequence[int] | None  # tokens that each layer sees at most, by the model itself, 0: all
     pool: PagePool
     spill: Spill | None  # where pages go that leave the window
@@ -41,9 +40,7 @@ class KVCache:
         *,
         budgets: Sequence[Sequence[int]] | None = None,
         policy: str = "recent",
-        positions: str = "absolute",
         spare: int = 0,
-        hadamard: bool = False,
         windows: Sequence[int] | None = None,
         recurrent: tuple[int, int, int, int, int] | None = None,
         snapshots: int = 0,
@@ -62,9 +59,7 @@ class KVCache:
         *,
         budgets: Sequence[Sequence[int]] | None = None,
         policy: str = "recent",
-        positions: str = "absolute",
         spare: int = 0,
-        hadamard: bool = False,
         windows: Sequence[int] | None = None,
         recurrent: tuple[int, int, int, int, int] | None = None,
         snapshots: int = 0,

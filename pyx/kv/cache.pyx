@@ -10,7 +10,6 @@ query at ``pos`` sees the same bytes however the tokens arrived: one by one or i
 cimport cython
 import os
 
-from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
@@ -18,7 +17,7 @@ from pyx.kv.budget cimport formats, pages_of
 from pyx.kv.budget import bytes_for, shapes
 from pyx.machine.cpu cimport KV_PAGE
 from pyx.machine.memory cimport Arena
-from pyx.kv.page cimport is_quantised, page_format, type_name
+from pyx.kv.page cimport INT4, is_quantised, page_format, type_name
 from pyx.kv.page import page_types
 from pyx.kv.policy cimport first_page, forget, hold, pages, reach, stream, block_table_size, unseen
 from pyx.kv.pool cimport PagePool, is_ring, references, share_page
@@ -37,44 +36,42 @@ cdef class KVCache:
     pages.
 
     budgets: tokens that each head keeps, including sinks, [n_layer][n_kv_head]; a head that keeps no more than the
-    sinks keeps the latest tokens instead.  Memory is taken for each head's own budget. policy and positions: of
-    budget.POLICIES and budget.POSITIONS. spare: additional pages per head, so that ``crop`` can go back that far after
-    old tokens were dropped. hadamard: keys are rotated before they are stored, and queries likewise. windows: of the
-    model itself, the number of latest tokens that each layer sees at most, 0 for all; such layers keep no sinks. pool:
-    the pool of its pages, shared with other caches of the same plan; None: a pool of its own. recurrent: (layers, key
-    heads, value heads, dk, dv) of the gated delta layers of a model, whose states the cache holds as well, and
-    ``snapshots`` earlier ones to which `crop` goes back. spill: (folder, bytes) of
-    a file for the pages that are dropped, for ``crop``; not with policy "heavy".
+    sinks keeps the latest tokens instead.  Memory is taken for each head's own budget. policy: of
+    budget.POLICIES. spare: additional pages per head, so that ``crop`` can go back that far after old tokens were
+    dropped. windows: of the model itself, the number of latest tokens that each layer sees at most, 0 for all; such
+    layers keep no sinks. pool: the pool of its pages, shared with other caches of the same plan; None: a pool of its
+    own. recurrent: (layers, key heads, value heads, dk, dv) of the gated delta layers of a model, whose states the
+    cache holds as well, and ``snapshots`` earlier ones to which `crop` goes back. spill: (folder, bytes) of a file for
+    the pages that are dropped, for ``crop``.
 
     Raises ValueError for impossible shapes, types and plans, MemoryError if the system refuses memory.
     """
 
     def __cinit__(
         self, int64_t n_layer, int64_t n_kv_head, int64_t head_dim, int64_t n_ctx, str kv_type="f16",
-        int64_t window=0, int64_t sinks=0, *, budgets=None, str policy="recent", str positions="absolute",
-        int64_t spare=0, bint hadamard=False, windows=None, recurrent=None, int64_t snapshots=0, PagePool pool=None,
-        spill=None):
-        cdef int64_t i, at = 0, n_float = 0, n_ring = 0, entries, angles, streams = n_layer * n_kv_head
+        int64_t window=0, int64_t sinks=0, *, budgets=None, str policy="recent", int64_t spare=0,
+        windows=None, recurrent=None, int64_t snapshots=0, PagePool pool=None, spill=None):
+        cdef int64_t i, at = 0, n_float = 0, n_ring = 0, entries, streams = n_layer * n_kv_head
         cdef stream *s
         cdef int32_t *cell
         memset(&self.p, 0, sizeof(pages))
         self.p.slab = -1
         self.plan = dict(n_ctx=n_ctx, kv_type=kv_type, window=window, sinks=sinks, budgets=budgets, policy=policy,
-                         positions=positions, spare=spare, hadamard=hadamard, windows=windows)
+                         spare=spare, windows=windows)
         self.windows = windows
         shape = shapes(n_layer, n_kv_head, head_dim, **self.plan)
         self.plan |= dict(recurrent=recurrent, snapshots=snapshots)
         self.n_ctx, self.kv_type, self.endless = n_ctx, page_types(kv_type), window > 0
-        self.policy, self.positions = policy, positions
+        self.policy = policy
         self.p.n_layer, self.p.n_kv_head, self.p.head_dim = n_layer, n_kv_head, head_dim
         formats(kv_type, head_dim, &self.p.sealed, &self.p.unsealed)
-        self.p.quantised, self.p.hadamard = is_quantised(&self.p.sealed), hadamard
-        self.p.restart, self.p.quarter, self.p.heavy = positions == "cache", policy == "quarter", policy == "heavy"
+        self.p.quantised, self.p.quarter = is_quantised(&self.p.sealed), policy == "quarter"
+        # it spreads outliers over a head: few dimensions of a token share a scale there, and codes are coarse
+        self.p.hadamard = self.p.sealed.k_type == INT4
 
         entries = sum(pinned + ring + self.p.quantised for _, _, pinned, ring in shape)
-        angles = streams * (head_dim // 2) * self.p.restart
-        # streams, then number, mass, mass_before (as dump has them), id, run of all, then the angles
-        self.block_tables = Arena(streams * sizeof(stream) + 20 * entries + 4 * streams + 8 * angles)
+        # streams, then number, id, run of all
+        self.block_tables = Arena(streams * sizeof(stream) + 12 * entries + 4 * streams)
         self.p.streams = <stream *>self.block_tables.data
         cell = <int32_t *>(self.block_tables.data + streams * sizeof(stream))
         for i, (seen, pinned_tokens, pinned, ring) in enumerate(shape):
@@ -83,20 +80,17 @@ cdef class KVCache:
             s.float_first, s.ring_first = n_float, n_ring
             n_float += pinned + self.p.quantised
             n_ring += ring
-            s.number, s.id, s.run = cell + at, cell + 3 * entries + at, cell + 4 * entries + at + i
-            s.mass, s.mass_before = <float *>(cell + entries + at), <float *>(cell + 2 * entries + at)
+            s.number, s.id, s.run = cell + at, cell + entries + at, cell + 2 * entries + at + i
             at += block_table_size(&self.p, s)
             self.p.max_pages = max(self.p.max_pages, block_table_size(&self.p, s))
         for i in range(streams):
             self.p.streams[i].ring_first += n_float
-        self.p.sink_cos = <float *>(cell + 5 * entries + streams)
-        self.p.sink_sin = self.p.sink_cos + angles
         self.pool = PagePool(huge=True) if pool is None else pool
         if recurrent is not None:
             self.recurrent = Recurrence(recurrent, snapshots, self.pool)
         self.p.pool = &self.pool.s
         self.p.slab = self.pool.admit(n_float, n_ring, self.p.unsealed.bytes, self.p.sealed.bytes)
-        if spill is not None and not self.p.heavy:
+        if spill is not None:
             self.spill = Spill(*spill, streams, self.p.sealed.bytes)
             self.p.spilled = &self.spill.s
             self.spills_from = KV_PAGE * min(pinned + ring for _, _, pinned, ring in shape)
@@ -183,9 +177,8 @@ cdef class KVCache:
         """Remove tokens from the end so that at most n stay.  Returns how many stay.
 
         A sealed page cannot be reopened without loss, so a quantised cache keeps whole pages.  If pages have been
-        dropped that position n would attend to, and the spill file does not have them, nothing stays.  Policy "heavy"
-        goes back at most to the start of the newest page, as it keeps no earlier averages.  The caller evaluates the
-        rest again: the result is bit for bit that of a run that never went further.
+        dropped that position n would attend to, and the spill file does not have them, nothing stays.  The caller
+        evaluates the rest again: the result is bit for bit that of a run that never went further.
 
         With gated delta layers it goes back to the latest of their states that lies before.
         """
@@ -205,19 +198,14 @@ cdef class KVCache:
         cdef stream *s
         if kept == self.n_tokens:
             return kept
-        if self.p.heavy:
-            kept = page * KV_PAGE if page == self.n_tokens // KV_PAGE else 0
         for i in range(self.p.n_layer * self.p.n_kv_head):
             s = &self.p.streams[i]
             if self.p.quantised and s.sink_pages <= page < self.n_tokens // KV_PAGE:
                 kept = min(kept, page * KV_PAGE)
-        for i in range(self.p.n_layer * self.p.n_kv_head if self.p.heavy and kept else 0):
-            s = &self.p.streams[i]
-            memcpy(s.mass, s.mass_before, s.n_page * sizeof(float))
         self._forget(pages_of(kept))
         if self.pool.limit is not None:
             room = self.pool.limit - self.pool.used
-        if not self.p.heavy and not reach(&self.p, kept, &self.most, room):
+        if not reach(&self.p, kept, &self.most, room):
             self._forget(0)
             kept = 0
         self.n_tokens = kept
@@ -247,7 +235,7 @@ cdef class KVCache:
             copy.n_page, copy.n_run = s.n_page, s.n_run
         i = self.p.n_layer * self.p.n_kv_head * sizeof(stream)
         memcpy(other.block_tables.data + i, self.block_tables.data + i, self.block_tables.nbytes - i)
-        other.n_tokens, other.most, other.has_angles = self.n_tokens, self.most, self.has_angles
+        other.n_tokens, other.most = self.n_tokens, self.most
         if self.recurrent is not None:
             other.recurrent.share(self.recurrent)
         return other
@@ -279,9 +267,8 @@ cdef class KVCache:
     def dump(self):
         """The pages held, as read-only views, in an order that depends only on plan and counters.
 
-        Per layer and KV head: sink pages, pages of the ring from the oldest on, the open page; with policy "heavy" the
-        numbers and averages of all pages before them.  The views are the memory of the cache: read them before it
-        changes.
+        Per layer and KV head: sink pages, pages of the ring from the oldest on, the open page.  The views are the
+        memory of the cache: read them before it changes.
         """
         states = [] if self.recurrent is None else self.recurrent.pieces()
         return [piece.toreadonly() for piece in (*self._pieces(), *states)]
@@ -298,19 +285,16 @@ cdef class KVCache:
         return 0
 
     def _page_bytes(self, int64_t n_tokens, int64_t most):
-        cdef int64_t i, nbytes = 12 * self._entries() if self.p.heavy else 0
+        cdef int64_t i, nbytes = 0
         cdef stream *s
         # page numbers are 32 bits
         good = 0 <= n_tokens <= most <= (((<int64_t>1 << 36) - 1) if self.endless else self.n_ctx)
         good = good and (n_tokens or not most)
-        if self.p.heavy:
-            good = good and most - n_tokens // KV_PAGE * KV_PAGE <= KV_PAGE
         for i in range(self.p.n_layer * self.p.n_kv_head):
             s = &self.p.streams[i]
             sunk, first, last, is_open = self._held(i, n_tokens, most)
             good = good and (
-                self.p.heavy or not s.ring_pages or first == s.sink_pages or
-                first <= first_page(&self.p, s, n_tokens))
+                not s.ring_pages or first == s.sink_pages or first <= first_page(&self.p, s, n_tokens))
             nbytes += (sunk + is_open) * self.p.unsealed.bytes + (last - first) * self.p.sealed.bytes
         if not good:
             raise ValueError(f"no cache of this plan holds {n_tokens} tokens of {most}")
@@ -319,18 +303,15 @@ cdef class KVCache:
     def restore(self, int64_t n_tokens, int64_t most, fill, states=()):
         """Load a dump: ``fill(view)`` writes the next ``len(view)`` bytes of it into each writable view.
 
-        Raises ValueError for impossible counters, before anything is written, and for impossible numbers of pages.  If
-        it or ``fill`` raises, the cache is empty afterwards.  The bytes of pages are not checked: any bytes are safe to
-        attend to, though not meaningful.
+        Raises ValueError for impossible counters, before anything is written.  If ``fill`` raises, the cache is empty
+        afterwards.  The bytes of pages are not checked: any bytes are safe to attend to, though not meaningful.
         """
         self.dump_bytes(n_tokens, most, states)
         self.reset()
         try:
-            if self.p.heavy:
-                fill(self._averages())
             for i in range(self.p.n_layer * self.p.n_kv_head):
                 self._hold(i, n_tokens, most)
-            for piece in self._pieces(averages=False):
+            for piece in self._pieces():
                 fill(piece)
             if self.recurrent is not None:
                 self.recurrent.hold(states)
@@ -351,43 +332,19 @@ cdef class KVCache:
         return min(begun, s.sink_pages), first, max(done, first), begun > max(done, s.sink_pages)
 
     def _hold(self, int64_t i, int64_t n_tokens, int64_t most):
-        """Hold the pages of that state; with policy "heavy" the page numbers of a dump."""
-        cdef stream *s = &self.p.streams[i]
+        """Hold the pages of that state."""
         cdef int64_t sunk, first, last, j, n
         cdef bint is_open
-        cdef int32_t number, before = -1
         sunk, first, last, is_open = self._held(i, n_tokens, most)
         n = sunk + last - first
         for j in range(n + is_open):
-            number = <int32_t>(j if j < sunk else first + j - sunk)
-            if self.p.heavy:
-                if j >= sunk and j < n:
-                    number = s.number[j]
-                if s.number[j] != number or not before < number < last + (j == n) or not (
-                        isfinite(s.mass[j]) and isfinite(s.mass_before[j])):
-                    raise ValueError(f"no cache of this plan holds page {s.number[j]} behind page {before}")
-            if not hold(&self.p, s, number, sunk <= j < n):
+            if not hold(&self.p, &self.p.streams[i], <int32_t>(j if j < sunk else first + j - sunk), sunk <= j < n):
                 raise MemoryError("the pool of KV pages has no page left")
-            before = number
 
-    def _entries(self):
-        """Number of entries of all block tables together."""
-        cdef int64_t i, n = 0
-        for i in range(self.p.n_layer * self.p.n_kv_head):
-            n += block_table_size(&self.p, &self.p.streams[i])
-        return n
-
-    def _averages(self):
-        """Writable view of the numbers and averages of all pages."""
-        cdef int64_t start = self.p.n_layer * self.p.n_kv_head * sizeof(stream)
-        return self.block_tables.view[start : start + 12 * self._entries()]
-
-    def _pieces(self, bint averages=True):
+    def _pieces(self):
         """Writable views of everything held; adjacent pages share a view."""
         cdef int64_t i, j, start, last, size
         cdef stream *s
-        if averages and self.p.heavy:
-            yield self._averages()
         for i in range(self.p.n_layer * self.p.n_kv_head):
             s = &self.p.streams[i]
             start = 0

@@ -5,6 +5,3 @@ MARKS: dict[str, str]  # what to know of those that are not for every day
 
 def page_types(text: object) -> str:
     """Canonical spelling of a KV type: "int8", or "int8:f16" where keys and values differ; else ValueError."""
-
-def hadamard_helps(kv_type: str, head_dim: int) -> tuple[bool, bool]:
-    """(whether a rotation of keys does anything, whether keys of this type gain by it)."""

@@ -79,24 +79,6 @@ cdef int64_t block_bytes(element_type kind, bint values, int64_t head_dim) noexc
     return (size + 63) // 64 * 64
 
 
-cdef int64_t hadamard_block(int64_t head_dim) noexcept nogil:
-    """Number of dimensions that a rotation mixes: the largest power of two that divides head_dim; 1 if that is below
-    16.
-    """
-    return head_dim & -head_dim if (head_dim & -head_dim) >= 16 else 1
-
-
-def hadamard_helps(kv_type, int64_t head_dim):
-    """(whether a rotation of keys has an effect, whether keys of this type benefit from it).
-
-    It spreads outliers over a head, which helps if a few dimensions of one token share a scale and codes are coarse
-    (INT4); scales per channel help more.
-    """
-    cdef element_type k_type, v_type
-    parse_types(kv_type, &k_type, &v_type)
-    return hadamard_block(head_dim) > 1, k_type == INT4 and hadamard_block(head_dim) > 1
-
-
 cdef void rotate_hadamard(float *x, int64_t head_dim) noexcept nogil:
     hadamard(x, head_dim)
 

@@ -1,4 +1,4 @@
-# policy: which pages each KV head holds, which of their tokens a query sees, and which page is dropped.
+# policy: which pages each KV head holds, which of their tokens a query sees, and when a page is dropped.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from pyx.machine.cpu cimport kernels
@@ -22,8 +22,6 @@ cdef struct stream:
     int32_t *id             # [n_page] in the pool
     int32_t *number         # [n_page] position of the first token // 32, ascending
     int32_t *run            # [n_run + 1] pages run[i] .. run[i+1]-1 are one work item
-    float *mass             # [n_page] moving average of the attention each page gets (policy heavy)
-    float *mass_before      # [n_page] the same when the newest page was begun
 
 # Everything attention needs of a cache, without Python objects.
 cdef struct pages:
@@ -33,23 +31,17 @@ cdef struct pages:
     page_format unsealed    # sink pages and the open page: floats
     page_format sealed      # pages of the ring
     bint broken             # no page was free in a step: its contents are invalid
-    bint hadamard           # keys and queries are rotated (page.rotate_hadamard)
+    bint hadamard           # keys and queries are rotated (page.rotate_hadamard): keys of INT4
     bint quantised          # a full page is sealed once; the open page is separate
-    bint restart            # positions start again after the sinks, which have their own query
     bint quarter            # policy quarter: a window of a quarter of what was read, at most `window`
-    bint heavy              # policy heavy: drop the page with the least attention, not the oldest
     int64_t max_pages       # most pages any head holds
     slabs *pool
     int64_t slab            # the cache's own
     spill *spilled          # for pages that leave the window; NULL: they are lost
     stream *streams         # [n_layer][n_kv_head]
-    float *sink_cos         # [n_layer][n_kv_head][head_dim / 2] angles of the sinks' queries, if restart
-    float *sink_sin
 
 # Bit t set: token 32*page + t is seen by the query at position pos.
 cdef uint32_t attended(const pages *kv, const stream *s, int64_t page, int64_t pos) noexcept nogil
-# Those of them that are sinks.
-cdef uint32_t sinks_of(const stream *s, int64_t page) noexcept nogil
 # First page (after the sink pages) that the query at pos sees.
 cdef int64_t first_page(const pages *kv, const stream *s, int64_t pos) noexcept nogil
 # Tokens among the n read that the next query does not see.
@@ -68,7 +60,5 @@ cdef void forget(pages *kv, stream *s, int64_t first) noexcept nogil
 # of the ring as possible; False if something is lost, or takes more than `room` bytes.  most: tokens there were at
 # most, from which the pages held follow.
 cdef bint reach(pages *kv, int64_t kept, int64_t *most, int64_t room) noexcept nogil
-# Attention that each page got from the next token: share [n_page] of its probabilities.
-cdef void weigh(stream *s, const float *share) noexcept nogil
 # Room for the block table of one head, in entries.
 cdef int64_t block_table_size(const pages *kv, const stream *s) noexcept nogil

@@ -1,13 +1,9 @@
-"""policy: which pages each KV head holds, which of their tokens a query sees, and which page is dropped for a new one.
+"""policy: which pages each KV head holds, which of their tokens a query sees, and when one is dropped for a new one.
 
 A KV head holds its sink pages (pinned, floats), a ring of pages after them, and the page being written.  Policies:
 
 recent   the query at position t sees {0 .. sinks-1} and {t-window+1 .. t}, exactly; the oldest page of the ring is
-         dropped.  StreamingLLM (arXiv 2309.17453); its positions inside the cache depend on the query, see ``restart``.
-heavy    the query sees every token of the pages held; the page with the least attention lately is dropped, by a moving
-         average over queries (H2O, arXiv 2306.14048, uses sums instead, which favour old tokens).  The newer half of
-         the ring is kept: the average of a new page means little.  Whole pages are dropped, because memory is pages:
-         single tokens could only be masked, and a vector moved to another page would be quantised twice.
+         dropped.  The sinks are those of StreamingLLM (arXiv 2309.17453), at their positions in the text.
 quarter  the window is a quarter of what was read and at most ``window``: the max_keep = min(128, seq_len // 4) of a
          published guide, for comparison.  It drops the beginning of a prompt while reading it.
 
@@ -29,9 +25,6 @@ cdef extern from "<sched.h>" nogil:
 #: nanoseconds for which a page that must come free is waited for: the thread that moves it may be waiting for a core
 cdef int64_t LONGEST_WAIT = 5_000_000_000
 
-#: weight of the past in the moving average: half is forgotten in 177 tokens
-cdef float DECAY = 1.0 - 1.0 / 256
-
 
 cdef inline uint32_t below(int64_t n) noexcept nogil:
     """A mask of the lowest n bits, with n clamped to 0..32."""
@@ -42,8 +35,6 @@ cdef inline uint32_t below(int64_t n) noexcept nogil:
 
 cdef inline int64_t oldest_seen(const pages *kv, const stream *s, int64_t pos) noexcept nogil:
     """First position of the window; negative if the window is longer than the text."""
-    if kv.heavy:
-        return 0
     return pos + 1 - (min(s.window, max(<int64_t>1, (pos + 1) // 4)) if kv.quarter else s.window)
 
 
@@ -52,19 +43,11 @@ cdef uint32_t attended(const pages *kv, const stream *s, int64_t page, int64_t p
     return below(pos + 1 - start) & (below(s.sinks - start) | ~below(oldest_seen(kv, s, pos) - start))
 
 
-cdef uint32_t sinks_of(const stream *s, int64_t page) noexcept nogil:
-    return below(s.sinks - page * KV_PAGE)
-
-
 cdef int64_t first_page(const pages *kv, const stream *s, int64_t pos) noexcept nogil:
     return max(oldest_seen(kv, s, pos) // KV_PAGE if oldest_seen(kv, s, pos) > 0 else 0, s.sink_pages)
 
 
 cdef int64_t unseen(const pages *kv, const stream *s, int64_t n) noexcept nogil:
-    cdef int32_t i
-    if kv.heavy:  # every page is full but the newest
-        i = s.n_page - (n % KV_PAGE > 0)
-        return n - n % KV_PAGE - i * KV_PAGE
     return max(<int64_t>0, oldest_seen(kv, s, n) - s.sinks)
 
 
@@ -79,10 +62,7 @@ cdef uint8_t *writable_page(pages *kv, stream *s, int64_t page) noexcept nogil:
         return NULL
     if last < 0 or s.number[last] != page:
         if not kv.quantised and s.n_page == s.sink_pages + s.ring_pages:
-            remove(kv, s, least_wanted(kv, s, s.n_page))
-        if kv.heavy:
-            s.mass[s.n_page] = 0
-            memcpy(s.mass_before, s.mass, (s.n_page + 1) * sizeof(float))
+            drop_oldest(kv, s)
         if not hold(kv, s, <int32_t>page, not kv.quantised and page >= s.sink_pages):
             return NULL
         return page_at(kv.pool, s.id[s.n_page - 1])
@@ -104,7 +84,7 @@ cdef void seal_newest(const kernels *kernel, pages *kv, stream *s) noexcept nogi
         return
     open_id, number = s.id[s.n_page - 1], s.number[s.n_page - 1]
     if s.n_page - 1 == s.sink_pages + s.ring_pages and s.ring_pages:
-        remove(kv, s, least_wanted(kv, s, s.n_page - 1))
+        drop_oldest(kv, s)
     s.n_page -= 1
     if s.ring_pages and not hold(kv, s, number, True):
         pass
@@ -112,7 +92,7 @@ cdef void seal_newest(const kernels *kernel, pages *kv, stream *s) noexcept nogi
         seal_page(
             kernel, &kv.unsealed, page_at(kv.pool, open_id), &kv.sealed, page_at(kv.pool, s.id[s.n_page - 1]))
     else:
-        find_runs(kv, s)
+        find_runs(s)
     release_page(kv.pool, open_id)
 
 
@@ -155,42 +135,29 @@ cdef bint hold(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil:
     s.id[s.n_page] = id
     s.number[s.n_page] = number
     s.n_page += 1
-    find_runs(kv, s)
+    find_runs(s)
     return True
 
 
-cdef void find_runs(const pages *kv, stream *s) noexcept nogil:
+cdef void find_runs(stream *s) noexcept nogil:
     """Divide the pages into work items that depend only on the tokens read so far."""
     cdef int32_t i
     s.n_run = 0
     for i in range(s.n_page):
-        if i == 0 or (
-                i % CHUNK_PAGES == 0 if kv.heavy else s.number[i] // CHUNK_PAGES != s.number[i - 1] // CHUNK_PAGES):
+        if i == 0 or s.number[i] // CHUNK_PAGES != s.number[i - 1] // CHUNK_PAGES:
             s.run[s.n_run] = i
             s.n_run += 1
     s.run[s.n_run] = s.n_page
 
 
-cdef int32_t least_wanted(const pages *kv, const stream *s, int32_t n) noexcept nogil:
-    """Index of the page to drop among the first n; n - sink_pages is ring_pages."""
-    cdef int32_t i, least = <int32_t>s.sink_pages
-    if kv.heavy:
-        for i in range(least + 1, n - <int32_t>(s.ring_pages // 2)):
-            if s.mass[i] < s.mass[least]:
-                least = i
-    return least
-
-
-cdef void remove(pages *kv, stream *s, int32_t i) noexcept nogil:
-    cdef int32_t later = s.n_page - i - 1
+cdef void drop_oldest(pages *kv, stream *s) noexcept nogil:
+    """Drop the oldest page of the ring."""
+    cdef int64_t S = s.sink_pages, later = s.n_page - S - 1
     if kv.spilled != NULL:
-        write_behind(kv.spilled, s - kv.streams, s.number[i], page_at(kv.pool, s.id[i]))
-    release_page(kv.pool, s.id[i])
-    memmove(s.id + i, s.id + i + 1, later * sizeof(int32_t))
-    memmove(s.number + i, s.number + i + 1, later * sizeof(int32_t))
-    if kv.heavy:
-        memmove(s.mass + i, s.mass + i + 1, later * sizeof(float))
-        memmove(s.mass_before + i, s.mass_before + i + 1, later * sizeof(float))
+        write_behind(kv.spilled, s - kv.streams, s.number[S], page_at(kv.pool, s.id[S]))
+    release_page(kv.pool, s.id[S])
+    memmove(s.id + S, s.id + S + 1, later * sizeof(int32_t))
+    memmove(s.number + S, s.number + S + 1, later * sizeof(int32_t))
     s.n_page -= 1
 
 
@@ -200,7 +167,7 @@ cdef void forget(pages *kv, stream *s, int64_t first) noexcept nogil:
         release_page(kv.pool, s.id[s.n_page])
     if kv.spilled != NULL:
         outdate(kv.spilled, s - kv.streams, first)
-    find_runs(kv, s)
+    find_runs(s)
 
 
 cdef bint reach(pages *kv, int64_t kept, int64_t *most, int64_t room) noexcept nogil:
@@ -260,11 +227,6 @@ cdef uint8_t *in_front(pages *kv, stream *s, int32_t number) noexcept nogil:
     memmove(s.number + S + 1, s.number + S, later * sizeof(int32_t))
     s.id[S], s.number[S] = id, number
     s.n_page += 1
-    find_runs(kv, s)
+    find_runs(s)
     return page_at(kv.pool, id)
 
-
-cdef void weigh(stream *s, const float *share) noexcept nogil:
-    cdef int32_t i
-    for i in range(s.n_page):
-        s.mass[i] = s.mass[i] * DECAY + share[i] * (1 - DECAY)

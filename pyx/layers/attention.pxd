@@ -20,9 +20,6 @@ cdef struct segment:
     int64_t pos0            # position of that token
     float *parts            # [n_kv_head][max_chunks][partial_floats]  partial results, if it is one token
     int64_t max_chunks      # most chunks of a KV head
-    # For policy heavy only; tokens of the current turn by their number among them:
-    float *marks            # [n_kv_head][KV_PAGE][max_pages][2][group]  what each page adds to l, see `mark`
-    float *mass             # [n_kv_head][KV_PAGE][max_pages]  share of a token's attention on each page
 
 # The tokens of a step in one layer, one segment after the other, shared by the team of threads.
 cdef struct attention_plan:
@@ -33,7 +30,6 @@ cdef struct attention_plan:
     int64_t n_token         # of all segments
     int64_t n_head, n_kv_head, head_dim
     const float *q          # [n_token][n_head][head_dim], rotated, times 1/sqrt(head_dim)
-    const float *q_sink     # [n_token][n_head][head_dim], rotated for the sinks; used if kv.restart
     const int8_t *q8        # [n_token][n_head][head_dim]  q as int8, for quantised pages
     const float *qs         # [n_token][n_head]  scales of q8
     const float *k          # [n_token][n_kv_head][head_dim], rotated
@@ -58,9 +54,9 @@ cdef int64_t partial_floats(int64_t group, int64_t head_dim) noexcept nogil
 cdef int64_t thread_state_floats(int64_t group, int64_t head_dim) noexcept nogil
 
 cdef class Workspace:
-    cdef Arena arena        # parts, mass and marks of every segment
+    cdef Arena arena        # parts of every segment
     cdef Arena batch        # what `room` returns
-    # Point segments [n] to memory for their parts, mass and marks; it grows to the largest size seen.
+    # Point segments [n] to memory for their parts; it grows to the largest size seen.
     cdef aim(self, segment *segments, int64_t n, int64_t n_head)
     # nbytes of memory for the batch, the same from call to call unless it must grow.
     cdef void *room(self, int64_t nbytes) except NULL

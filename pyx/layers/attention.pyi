@@ -6,7 +6,7 @@ from typing import Any
 from pyx.kv.cache import KVCache
 
 class Workspace:
-    """Buffers of attention besides the pages: partial results and, for policy "heavy", the attention of each page."""
+    """Buffers of attention besides the pages: partial results."""
 
 def attention(
     kv: KVCache,
@@ -16,7 +16,6 @@ def attention(
     v: Any,  # float32 [n_token][n_kv_head][head_dim] flat
     n_threads: int = 1,
     advance: bool = True,
-    q_sink: Any = None,  # as q, rotated for the sinks: for a cache with positions "cache"
     workspace: Workspace | None = None,
 ) -> array.array[float]:  # as q
     """Append keys and values of one layer and attend to them: one stage of a step."""

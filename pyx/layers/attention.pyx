@@ -22,7 +22,7 @@ from pyx.kv.cache cimport KVCache
 from pyx.machine.memory cimport Arena
 from pyx.kv.page cimport F16, attend_page, page_as_floats, page_format, page_scratch, rotate_hadamard, store_token
 from pyx.kv.policy cimport (
-    CHUNK_PAGES, attended, pages, seal_newest, sinks_of, stream, weigh, writable_page)
+    CHUNK_PAGES, attended, pages, seal_newest, stream, writable_page)
 from pyx.kv.pool cimport is_ring, page_at
 from pyx.machine.team cimport claim, team, team_barrier
 
@@ -89,8 +89,8 @@ cdef void append(const attention_plan *p, int64_t layer, int64_t turn, int tid, 
 
 
 cdef void seal_pages(const attention_plan *p, int64_t layer, int64_t turn, int tid, int n_thread) noexcept nogil:
-    """After all queries of this turn: update the averages of the pages they saw, and seal the page that is full."""
-    cdef int64_t item, head, t, first, n, pos, H = p.n_kv_head
+    """After all queries of this turn: seal the page that is full."""
+    cdef int64_t item, head, first, n, pos, H = p.n_kv_head
     cdef const segment *s
     cdef stream *of
     for item in range(share(p.n_segment * H, 1, tid, n_thread), share(p.n_segment * H, 1, tid + 1, n_thread)):
@@ -99,9 +99,6 @@ cdef void seal_pages(const attention_plan *p, int64_t layer, int64_t turn, int t
         if n == 0:
             continue
         of, pos = &s.kv.streams[layer * H + head], s.pos0 + first
-        if s.kv.heavy:
-            for t in range(n):
-                weigh(of, s.mass + (head * KV_PAGE + t) * s.kv.max_pages)
         if s.kv.quantised and pos // KV_PAGE >= of.sink_pages and (pos + n) % KV_PAGE == 0:
             seal_newest(p.kernel, s.kv, of)
 
@@ -110,7 +107,7 @@ cdef void attend_own(const attention_plan *p, int64_t layer, int tid, int n_thre
     """For one token each and few pages: a thread answers the queries of the heads that it has appended to."""
     cdef int64_t item, H = p.n_kv_head
     for item in range(share(p.n_segment * H, 1, tid, n_thread), share(p.n_segment * H, 1, tid + 1, n_thread)):
-        attend_tile(p, &p.segments[item // H], layer, item % H, 0, 0, 1, tid)
+        attend_tile(p, &p.segments[item // H], layer, item % H, 0, 1, tid)
 
 
 # A walk over work that threads share out by weight: each takes the items whose middle lies in its part of the whole.
@@ -152,13 +149,13 @@ cdef void attend_shared(const attention_plan *p, int64_t layer, int64_t turn, in
                 for chunk in range(of.n_run):
                     if mine(&w, 1):
                         attend_chunk(
-                            p, s, layer, head, chunk, 0, 0, 1, s.parts + (head * s.max_chunks + chunk) * size, scratch)
+                            p, s, layer, head, chunk, 0, 1, s.parts + (head * s.max_chunks + chunk) * size, scratch)
             else:
                 token = first
                 while token < first + n:
                     width = min(<int64_t>QUERY_TILE, first + n - token)
                     if mine(&w, width * of.n_run):
-                        attend_tile(p, s, layer, head, first, token, width, tid)
+                        attend_tile(p, s, layer, head, token, width, tid)
                     token += width
     if not single:
         return
@@ -175,45 +172,38 @@ cdef void fold(const attention_plan *p, const segment *s, int64_t layer, int64_t
     reset_state(state, group, D)
     for chunk in range(s.kv.streams[layer * p.n_kv_head + head].n_run):
         merge(state, s.parts + (head * s.max_chunks + chunk) * size, group, D)
-    if s.kv.heavy:
-        account(p, s, layer, head, 0, state)
     finish(state, group, D, p.out + (s.first * p.n_head + head * group) * D)
 
 
 cdef void attend_tile(
-    const attention_plan *p, const segment *s, int64_t layer, int64_t head, int64_t first, int64_t token,
-    int64_t width, int tid) noexcept nogil:
-    """One KV head for `width` tokens from `token` on, which share the loads of pages.
-
-    first: the first token of the same page in this step.
-    """
+    const attention_plan *p, const segment *s, int64_t layer, int64_t head, int64_t token, int64_t width,
+    int tid) noexcept nogil:
+    """One KV head for `width` tokens of one page from `token` on, which share the loads of pages."""
     cdef int64_t D = p.head_dim, group = p.n_head // p.n_kv_head, size = partial_floats(group, D), i, chunk
     cdef float *state = p.state + tid * thread_state_floats(group, D)   # [width][size]
     cdef float *part = state + QUERY_TILE * size                        # [width][size]  of one chunk
     for i in range(width):
         reset_state(state + i * size, group, D)
     for chunk in range(s.kv.streams[layer * p.n_kv_head + head].n_run):
-        attend_chunk(p, s, layer, head, chunk, token - first, token, width, part, part + QUERY_TILE * size)
+        attend_chunk(p, s, layer, head, chunk, token, width, part, part + QUERY_TILE * size)
         for i in range(width):
             merge(state + i * size, part + i * size, group, D)
     for i in range(width):
-        if s.kv.heavy:
-            account(p, s, layer, head, token - first + i, state + i * size)
         finish(state + i * size, group, D, p.out + ((s.first + token + i) * p.n_head + head * group) * D)
 
 
 cdef void attend_chunk(
-    const attention_plan *p, const segment *s, int64_t layer, int64_t head, int64_t chunk, int64_t slot, int64_t token,
-    int64_t n, float *partial, float *scratch) noexcept nogil:
+    const attention_plan *p, const segment *s, int64_t layer, int64_t head, int64_t chunk, int64_t token, int64_t n,
+    float *partial, float *scratch) noexcept nogil:
     """One chunk of one KV head for n tokens of one page, from `token` on, into partial [n][partial_floats].
 
-    slot: number of the first token among those of its page in this step. scratch: [page_scratch], then a page of F32.
+    scratch: [page_scratch], then a page of F32.
     """
     cdef int64_t D = p.head_dim, group = p.n_head // p.n_kv_head, size = partial_floats(group, D)
     cdef int64_t pos = s.pos0 + token, i, j, query
     cdef const pages *kv = s.kv
     cdef const stream *of = &kv.streams[layer * p.n_kv_head + head]
-    cdef uint32_t valid, sinks
+    cdef uint32_t valid
     cdef const void *data       # the page
     cdef const void *next       # the page after it, which is fetched meanwhile
     cdef float *state           # [size]  of one token
@@ -238,67 +228,16 @@ cdef void attend_chunk(
                 format, shared = &floats, False
             state = partial + i * size
             query = (s.first + token + i) * p.n_head + head * group
-            if kv.heavy:
-                note(s, head, slot + i, j, group, state, False)
-            if kv.restart and pos + i >= of.sinks + of.window:
-                sinks = valid & sinks_of(of, of.number[j])
-                valid &= ~sinks
-                if sinks:
-                    attend_page(
-                        p.kernel, format, data, next, group, sinks, p.q_sink + query * D, NULL, NULL, state,
-                        state + group, state + 2 * group, scratch)
-            if valid:
-                attend_page(
-                    p.kernel, format, data, next, group, valid, p.q + query * D, p.q8 + query * D, p.qs + query,
-                    state, state + group, state + 2 * group, scratch)
-            if kv.heavy:
-                note(s, head, slot + i, j, group, state, True)
-
-
-cdef inline float *mark(const segment *s, int64_t head, int64_t slot, int64_t j, int64_t group) noexcept nogil:
-    """[2][group]: running maximum after page j, and the sum of its own probabilities relative to that maximum."""
-    return s.marks + ((head * KV_PAGE + slot) * s.kv.max_pages + j) * 2 * group
-
-
-cdef void note(
-    const segment *s, int64_t head, int64_t slot, int64_t j, int64_t group, const float *state,
-    bint behind) noexcept nogil:
-    """Before and after page j: record what it adds to the running sum. state: m [group], l [group]."""
-    cdef float *of = mark(s, head, slot, j, group)  # [2][group]
-    cdef int64_t g
-    for g in range(group):
-        if behind:
-            of[group + g] = state[group + g] - (
-                of[group + g] * kernel_expf(of[g] - state[g]) if of[group + g] != 0 else 0)
-            of[g] = state[g]
-        else:
-            of[g], of[group + g] = state[g], state[group + g]
-
-
-cdef void account(
-    const attention_plan *p, const segment *s, int64_t layer, int64_t head, int64_t slot,
-    const float *state) noexcept nogil:
-    """The mass of one token: the share of its attention on each page, the average of the heads of the group.
-
-    state: m [group] and l [group] after all pages.
-    """
-    cdef int64_t group = p.n_head // p.n_kv_head, j, g
-    cdef float *mass = s.mass + (head * KV_PAGE + slot) * s.kv.max_pages    # [n_page]
-    cdef float total
-    cdef const float *of    # [2][group]
-    for j in range(s.kv.streams[layer * p.n_kv_head + head].n_page):
-        of = mark(s, head, slot, j, group)
-        total = 0
-        for g in range(group):
-            total += of[group + g] * kernel_expf(of[g] - state[g]) / state[group + g]
-        mass[j] = total / group
+            attend_page(
+                p.kernel, format, data, next, group, valid, p.q + query * D, p.q8 + query * D, p.qs + query,
+                state, state + group, state + 2 * group, scratch)
 
 
 cdef class Workspace:
-    """Buffers of attention besides the pages: partial results, and the attention of each page for policy "heavy"."""
+    """Buffers of attention besides the pages: partial results."""
 
     cdef aim(self, segment *segments, int64_t n, int64_t n_head):
-        cdef int64_t i, H, group, masses, at = 0
+        cdef int64_t i, at = 0
         cdef segment *s
         cdef float *base
         for i in range(n):
@@ -311,11 +250,7 @@ cdef class Workspace:
         base = <float *>self.arena.data
         for i in range(n):
             s = &segments[i]
-            H, group = s.kv.n_kv_head, n_head // s.kv.n_kv_head
-            masses = H * KV_PAGE * s.kv.max_pages if s.kv.heavy else 0
             s.parts = base
-            s.mass = s.parts + H * s.max_chunks * partial_floats(group, s.kv.head_dim)
-            s.marks = s.mass + masses
             base += floats_of(s, n_head)
 
     cdef void *room(self, int64_t nbytes) except NULL:
@@ -325,10 +260,9 @@ cdef class Workspace:
 
 
 cdef int64_t floats_of(const segment *s, int64_t n_head) noexcept nogil:
-    """Floats of its partial results, mass and marks, in whole cache lines."""
-    cdef int64_t H = s.kv.n_kv_head, group = n_head // H
-    cdef int64_t masses = H * KV_PAGE * s.kv.max_pages if s.kv.heavy else 0
-    return (H * s.max_chunks * partial_floats(group, s.kv.head_dim) + masses * (1 + 2 * group) + 15) // 16 * 16
+    """Floats of its partial results, in whole cache lines."""
+    cdef int64_t H = s.kv.n_kv_head
+    return (H * s.max_chunks * partial_floats(n_head // H, s.kv.head_dim) + 15) // 16 * 16
 
 
 cdef int64_t partial_floats(int64_t group, int64_t head_dim) noexcept nogil:
@@ -387,17 +321,16 @@ cdef rotated(const float[::1] x, int64_t head_dim):
     return copy.base
 
 
-def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint advance=True, q_sink=None,
+def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint advance=True,
               Workspace workspace=None):
     """Append keys and values of one layer and attend to them: one stage of a step, for tests and tools.
 
     q: float32 [n_token][n_head][head_dim] flat, already rotated and multiplied by 1/sqrt(head_dim); k, v: float32
-    [n_token][n_kv_head][head_dim] flat. q_sink: the queries for the sinks in a cache with positions "cache".  Returns
-    array("f") with the shape of q.  With ``advance`` the cache counts the tokens (set it once per batch, in the last
-    layer). workspace: buffers that calls share, where time is measured.  Raises ValueError if sizes do not fit,
-    MemoryError at the limit of the pool, RuntimeError if its counts are wrong.
+    [n_token][n_kv_head][head_dim] flat.  Returns array("f") with the shape of q.  With ``advance`` the cache counts the
+    tokens (set it once per batch, in the last layer). workspace: buffers that calls share, where time is measured.
+    Raises ValueError if sizes do not fit, MemoryError at the limit of the pool, RuntimeError if its counts are wrong.
     """
-    cdef const float[::1] query = q, key = k, value = v, at_sinks
+    cdef const float[::1] query = q, key = k, value = v
     cdef int64_t D = kv.p.head_dim, H = kv.p.n_kv_head, n, n_head, i
     cdef attention_plan p
     cdef segment one
@@ -412,17 +345,9 @@ def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint
     if not 0 <= layer < kv.p.n_layer or n > kv.room:
         raise ValueError(f"layer {layer} or {n} tokens do not fit the cache")
     memset(&here, 0, sizeof(here))
-    p.team, p.q_sink = &here, NULL
-    if kv.p.restart:
-        at_sinks = q_sink
-        if at_sinks.shape[0] != query.shape[0]:
-            raise ValueError(f"{at_sinks.shape[0]} queries for the sinks, {query.shape[0]} in all")
-        p.q_sink = &at_sinks[0]
+    p.team = &here
     if kv.p.hadamard:
         query, key = rotated(query, D), rotated(key, D)
-        if kv.p.restart:
-            at_sinks = rotated(at_sinks, D)
-            p.q_sink = &at_sinks[0]
     kv.prepare(n, 0)
     n_head = query.shape[0] // (n * D)
     workspace = Workspace() if workspace is None else workspace

@@ -59,15 +59,14 @@ cdef inline void turn(
 
 
 cdef void rotate(step_plan *p, const attention_mixer *w, int tid, int n_thread) noexcept nogil:
-    """Stage: norms of the heads, rotary embedding of q and k, the factor 1/sqrt(head_dim), int8 queries, the queries
-    for the sinks; divided by token and KV head.
+    """Stage: norms of the heads, rotary embedding of q and k, the factor 1/sqrt(head_dim), int8 queries; divided by
+    token and KV head.
     """
     cdef int64_t item, t, head, h, D = p.attention.head_dim, H = p.attention.n_kv_head, n_head = p.attention.n_head
     cdef int64_t group = n_head // H
     cdef const segment *of = p.attention.segments
     cdef attention_scratch *s = &p.w.attention
     cdef float *x           # [D] a query head
-    cdef float *sinks       # [D] the same for the sinks
     cdef const float *cs    # [half], of the token
     cdef const float *sn    # [half]
     for item in range(share(p.n_token * H, 1, tid, n_thread), share(p.n_token * H, 1, tid + 1, n_thread)):
@@ -83,13 +82,6 @@ cdef void rotate(step_plan *p, const attention_mixer *w, int tid, int n_thread) 
             x = s.q + h * D
             if w.gated:
                 memcpy(x, s.q_gate + 2 * h * D, D * sizeof(float))
-            if of.kv.restart:  # the query stands right behind the window, wherever the text has got to
-                sinks = s.q_sink + h * D
-                memcpy(sinks, x, D * sizeof(float))
-                turn(
-                    p, w, sinks, w.q_norm, of.kv.sink_cos + (w.row * H + head) * (D // 2),
-                    of.kv.sink_sin + (w.row * H + head) * (D // 2))
-                scale_head(sinks, D, of.kv.hadamard)
             turn(p, w, x, w.q_norm, cs, sn)
             scale_head(x, D, of.kv.hadamard)
             if of.kv.sealed.integer_k:

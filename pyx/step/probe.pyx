@@ -21,16 +21,15 @@ def rows(KVCache kv not None, int64_t layer, queries):
     """The attention of the last token's queries to every token read: array("d") [n_head][n_tokens] flat.
 
     queries: float32 [n_layer][n_head][head_dim], from Transformer.keep_queries.  Each row adds up to 1; tokens that are
-    no longer in the cache have 0.  Raises ValueError for sizes that do not fit, an empty cache, or one with positions
-    "cache" that has dropped tokens (its sinks are read by another query).
+    no longer in the cache have 0.  Raises ValueError for sizes that do not fit and an empty cache.
     """
     cdef const float[::1] asked = memoryview(queries).cast("B").cast("f")   # [n_layer][n_head][head_dim]
     cdef int64_t D = kv.p.head_dim, H = kv.p.n_kv_head, T = kv.n_tokens, n_head, group, head, g, i, t
     n_head = asked.shape[0] // (kv.p.n_layer * D)
     if not 0 <= layer < kv.p.n_layer or n_head * kv.p.n_layer * D != asked.shape[0] or n_head < H or n_head % H:
         raise ValueError(f"{asked.shape[0]} numbers of queries, or layer {layer}, do not fit the cache")
-    if T < 1 or kv.p.restart:
-        raise ValueError("nothing has been read, or positions start again in this cache")
+    if T < 1:
+        raise ValueError("nothing has been read")
     group = n_head // H
     cdef double[::1] out = array.array("d", [-INFINITY]) * (n_head * T)     # [n_head][T]: scores, then shares
     cdef Arena work = Arena(4 * (group * KV_PAGE + page_scratch(D, group)) + (group * D + 4 * group))

@@ -32,7 +32,6 @@ cdef struct scratch_widths:
 cdef struct attention_scratch:
     float *q        # [C][q_dim]
     float *q_gate   # [C][2 q_dim]           query heads, each with its gate behind it, where layers have these
-    float *q_sink   # [C][q_dim]             queries for the sinks, if positions start again
     float *k        # [C][kv_dim]
     float *v        # [C][kv_dim]
     int8_t *q8      # [C][q_dim]

@@ -26,9 +26,7 @@ from pyx.head.output_head cimport Head
 from pyx.kv.cache cimport KVCache
 from pyx.layers.layer cimport ATTENTION, DELTA, EXPERTS, fill_layer, layer, run_layer
 from pyx.machine.memory cimport Arena
-from pyx.layers.mix_attention cimport attention_mixer
 from pyx.machine.pace cimport Pace
-from pyx.kv.policy cimport pages
 from pyx.layers.rotary cimport Rotary, angles_at
 from pyx.layers.rotary cimport rotation as rotation_data
 from pyx.step.scratch cimport attention_scratch, place, scratch, scratch_widths, widths_of
@@ -189,7 +187,7 @@ cdef class Transformer:
     cdef object recurrent       # its recurrent_shape
     cdef const float[::1] signs # of the embedding's basis
     cdef Arena rotations        # those of the layers, each once
-    cdef Arena scratch_arena, q_sink, queries, times
+    cdef Arena scratch_arena, queries, times
     cdef Workspace workspace
     cdef step_plan plan
     cdef cores cores
@@ -456,26 +454,6 @@ cdef class Transformer:
             a.top = given.winners if 0 < given.winners <= MOST_WINNERS else 0
             p.n_answer += 1
 
-    cdef _prepare_sinks(self, KVCache cache):
-        """For caches whose positions start again after the sinks: room for a second query, and its angles."""
-        cdef step_plan *p = &self.plan
-        cdef pages *kv = &cache.p
-        cdef const attention_mixer *mixer
-        cdef int64_t i, index, half = kv.head_dim // 2
-        if self.q_sink is None:
-            self.q_sink = Arena(4 * self.chunk * p.attention.n_head * p.attention.head_dim)
-            p.w.attention.q_sink = <float *>self.q_sink.data
-        if not cache.has_angles:
-            for index in range(self.n_layer):
-                if self.layers[index].mixer == ATTENTION:
-                    mixer = &self.layers[index].attention
-                    for i in range(mixer.row * kv.n_kv_head, (mixer.row + 1) * kv.n_kv_head):
-                        # the queries that sinks see stand behind the window of the head at hand
-                        angles_at(
-                            &p.rotations[mixer.rotation], kv.streams[i].sinks + kv.streams[i].window - 1,
-                            kv.sink_cos + i * half, kv.sink_sin + i * half)
-            cache.has_angles = True
-
     def step(self, batch):
         """Evaluate the segments of a batch (:class:`Segment`): append their keys and values, write their logits.
 
@@ -535,15 +513,13 @@ cdef class Transformer:
         for given in segments:
             kv = given.kv
             wanted[kv.pool] = kv.prepare(given.tokens.shape[0], wanted.get(kv.pool, 0))
-            if kv.p.restart:
-                self._prepare_sinks(kv)
         if p.n_answer:
             head.expect(p.n_answer)
         self.workspace.aim(p.w.segments, len(segments), a.n_head)
         p.kernel = a.kernel = active()
         a.segments, a.n_segment, a.n_token = p.w.segments, len(segments), n
         w = &p.w.attention
-        a.q, a.q_sink, a.q8, a.qs, a.k, a.v = w.q, w.q_sink, w.q8, w.qs, w.k, w.v
+        a.q, a.q8, a.qs, a.k, a.v = w.q, w.q8, w.qs, w.k, w.v
         a.out, a.state, a.team = w.out, w.state, &p.team
         most = trial or (self.n_threads if pace is None else pace.threads())
         n_threads = claim(most)

@@ -124,8 +124,6 @@ def test_defaults():
         ({"memory": 0}, "1500M"),
         ({"memory": True}, "1500M"),
         ({"kv": "int9"}, "KV type 'int9' is not known; types are f32, f16, int8, int4, .* or KEYS:VALUES of them"),
-        ({"kv_hadamard": "maybe"}, "auto, on, off"),
-        ({"kv_hadamard": True}, "auto, on, off"),
         ({"kv": "f16:int9"}, "KEYS:VALUES"),
         ({"kv": "f16:f16:f16"}, "not known"),
         ({"kv": ""}, "not known"),
@@ -192,21 +190,6 @@ def test_the_size_that_was_meant():
 def test_human():
     sizes = [0, 499_999, 81_400_000, 999_400_000, 999_600_000, 1_149_000_000]
     assert [human(n) for n in sizes] == ["0 MB", "0 MB", "81 MB", "999 MB", "1.0 GB", "1.1 GB"]
-
-
-def test_keys_are_rotated_where_that_helps():
-    """auto: 4-bit keys with a scale per token; on: wherever it does anything."""
-    rotated = {kv: KVConfig(kv=kv).plan(BITNET_2B).hadamard for kv in ("f16", "int8", "int4", "int4:f16", "int8:int4")}
-    assert rotated == {"f16": False, "int8": False, "int4": True, "int4:f16": True, "int8:int4": False}
-    assert not KVConfig(kv="int4c").plan(BITNET_2B).hadamard and not KVConfig(kv="binary").plan(BITNET_2B).hadamard
-    assert KVConfig(kv="int8", kv_hadamard="on").plan(BITNET_2B).hadamard
-    assert not KVConfig(kv="int4", kv_hadamard="off").plan(BITNET_2B).hadamard
-    assert "int4, keys rotated" in KVConfig(kv="int4", overflow="stop").plan(BITNET_2B).lines()[0]
-    assert KVConfig(kv="int4").plan(BITNET_LARGE).hadamard  # blocks of 32
-    odd = KVConfig(kv="int4", kv_hadamard="on").plan(model(26, 32, 100))
-    assert not odd.hadamard and odd.notes == (
-        "keys of 100 dimensions cannot be rotated: the number must be a multiple of 16",
-    )
 
 
 def test_types_that_are_not_for_every_day_are_marked():

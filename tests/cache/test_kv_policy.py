@@ -82,17 +82,12 @@ def test_modes_for_comparison_say_what_they_are():
     assert any("layers 0, 29" in note for note in dropped.notes)
     whole = KVConfig(ctx=1024, overflow="stop").plan(SHAPE).kv_bytes
     assert dropped.kv_bytes == whole - 10 * 32 * (2 * 32 * 128 + 128)  # two layers without any sealed page
-    heavy = KVConfig(ctx=1024, kv_policy="heavy", window=252).plan(SHAPE)
-    assert heavy.kv_bytes == KVConfig(ctx=1024, window=252).plan(SHAPE).kv_bytes
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"positions": "relative"}, "absolute, cache"),
-        ({"kv_policy": "best"}, "recent, heavy, quarter"),
-        ({"kv_policy": "heavy", "positions": "cache"}, "positions cache"),
-        ({"kv_policy": "heavy", "overflow": "stop"}, "needs a window"),
+        ({"kv_policy": "best"}, "recent, quarter"),
         ({"kv_drop_layers": "0;3"}, "such as 0,3"),
         ({"kv_drop_layers": [-1]}, "such as 0,3"),
         ({"kv_drop_layers": True}, "such as 0,3"),
@@ -112,8 +107,7 @@ def test_layers():
 # ---- the whole engine ------------------------------------------------------------------------------------------------
 
 MODES = {
-    "cache": {"positions": "cache", "window": 40, "sinks": 4},
-    "heavy": {"kv_policy": "heavy", "window": 60},
+    "window": {"window": 40, "sinks": 4},
     "quarter": {"kv_policy": "quarter"},
     "dropped": {"kv_drop_layers": "1"},
     "budget": {},

@@ -38,7 +38,7 @@ def go(cache):
         if i % 20 == 10:
             cache = cache.fork()
 
-for kv_type, policy in (("int8", "recent"), ("f16", "recent"), ("int8", "heavy")):
+for kv_type, policy in (("int8", "recent"), ("f16", "recent"), ("int8", "quarter")):
     first = KVCache(1, 2, 16, 400, kv_type, 100, 4, policy=policy)
     for _ in range(150):
         step(first, 1)

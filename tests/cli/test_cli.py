@@ -246,15 +246,14 @@ def test_options_become_arguments_of_load() -> None:
     flags = parsed("-c", "512", "--kv", "f16", "--window", "64", "--sinks", "2", "--memory", "1500M", "-t", "3",
                    "--isa", "neon", "--head", "f16", "--weights", "huge", "--draft", "3", "--template", "llama3",
                    "--i2s-layout", "64", "--activation", "silu", "--overflow", "stop", "--force-memory",
-                   "--positions", "cache", "--kv-policy", "heavy", "--kv-budget", "b.json",
-                   "--kv-drop-layers", "0,3", "--kv-offload", "/d", "--kv-offload-size", "9M", "--kv-hadamard", "on",
+                   "--kv-policy", "quarter", "--kv-budget", "b.json",
+                   "--kv-drop-layers", "0,3", "--kv-offload", "/d", "--kv-offload-size", "9M",
                    "-sys", "not pinned then")
     assert options.load_arguments(flags) == {
         "ctx": 512, "kv": "f16", "window": 64, "sinks": 2, "memory": "1500M", "force_memory": True, "threads": 3,
         "isa": "neon", "head": "f16", "weights": "huge", "draft": "3", "template": "llama3", "i2s_layout": "64",
-        "activation": "silu", "overflow": "stop", "positions": "cache", "kv_policy": "heavy",
-        "kv_budget": "b.json", "kv_drop_layers": "0,3", "kv_offload": "/d", "kv_offload_size": "9M",
-        "kv_hadamard": "on", "remember": False,
+        "activation": "silu", "overflow": "stop", "kv_policy": "quarter", "kv_budget": "b.json",
+        "kv_drop_layers": "0,3", "kv_offload": "/d", "kv_offload_size": "9M", "remember": False,
     }
 
 
@@ -285,9 +284,8 @@ def test_load_knows_every_argument(tmp_path: Path) -> None:
 
     everything = parsed("-c", "9", "--kv", "f16", "--force-memory", "--template", "x", "--isa", "x", "-t", "1",
                         "--activation", "silu", "--sinks", "1", "--window", "1", "--memory", "1", "--overflow", "stop",
-                        "--positions", "cache", "--kv-policy", "recent", "--kv-budget", "x", "--kv-drop-layers",
-                        "0", "--kv-offload", "/d", "--kv-offload-size", "1", "--overflow", "stop",
-                        "--kv-hadamard", "off", "--regex", "a", "--no-think",
+                        "--kv-policy", "recent", "--kv-budget", "x", "--kv-drop-layers",
+                        "0", "--kv-offload", "/d", "--kv-offload-size", "1", "--regex", "a", "--no-think",
                         "--no-tune") | {"parallel": 2}
     known = {*inspect.signature(load).parameters, *(each.name for each in dataclasses.fields(KVConfig))}
     set_by_commands = {"model", "progress", "on_plan", "system", "reserve", "spare_contexts", "exact", "kv_options"}

@@ -154,12 +154,9 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         (("--overflow", "stop"), "--overflow stop", "--overflow stop"),
         (("--window", "256"), "--window 256", "--window"),
         (("--sinks", "8"), None, "--sinks 4"),  # a session that sets none has the number of its file
-        (("--positions", "cache"), "--positions cache", "--positions"),
-        (("--kv-policy", "heavy"), "--kv-policy heavy", "--kv-policy"),
         (("--kv-policy", "quarter"), "--kv-policy quarter", "--kv-policy"),
         (("--kv-drop-layers", "1"), "--kv-drop-layers 1", "--kv-drop-layers"),
         (("--kv-budget", "BUDGET"), "--kv-budget FILE", "--kv-budget"),
-        (("--kv-hadamard", "on"), "--kv-hadamard on", "--kv-hadamard off"),
         (("--kv", "f16"), "--kv f16 --ctx 512", "--kv int8 --ctx 512"),
         (("--ctx", "256"), "--kv int8 --ctx 256", "--kv int8 --ctx 512"),
     ],

@@ -5,7 +5,6 @@ Weights are ternary x scale, the activations as the model rounds them; F32 pages
 
 from __future__ import annotations
 
-import array
 import dataclasses
 import math
 from typing import Any
@@ -19,9 +18,8 @@ from edge.formats import names
 from edge.formats.checkpoint import Checkpoint, Tensor, TokenizerSpec
 from edge.layers import RopeScaling
 from edge.model.weights import build
-from pyx.step.transformer import Segment
 from tests.configs import uniform
-from tests.kernels.test_transformer import cache_for, logits
+from tests.kernels.test_transformer import logits
 from tests.oracles import family
 
 IDS = [1, 5, 77, 200, 3, 9, 150, 42, 99, 17, 60, 8, 33, 12, 250, 7, 7, 111, 30, 2]
@@ -94,43 +92,6 @@ def test_float_activations_are_exact(variant: str) -> None:
     ]
     assert np.abs(runs[0] - expected).max() <= 1e-5 * np.ptp(expected)
     assert all(run.tobytes() == runs[0].tobytes() for run in runs)
-
-
-@pytest.mark.parametrize("qk_norm", ["before", "after"])
-def test_queries_that_sinks_see_have_norms_too(qk_norm: str) -> None:
-    """Where positions start again behind the sinks, a second query is normed and rotated for them."""
-    sinks, window, n = 4, 8, len(IDS)
-    config = uniform(n_layer=1, qk_norm=qk_norm, activation_quant="none")
-    checkpoint, arrays = made_up(config)
-    out = np.zeros(config.n_vocab, np.float32)
-    cache = cache_for(config, n_ctx=128, window=window, sinks=sinks, positions="cache")
-    model = build(checkpoint, head="f32")
-    for token in IDS:
-        model.step([Segment(cache, array.array("i", [token]), out)])
-
-    w = {name.removeprefix("blk.0."): value.astype(np.float64) for name, value in arrays.items()}
-    x = family.rmsnorm(w["token_embd.weight"][IDS], w["attn_norm.weight"], config.eps)
-
-    def heads(name: str, n_head: int, positions: list[int]) -> np.ndarray:
-        y, norm = (x @ w[f"{name}.weight"].T).reshape(n, n_head, 32), w[f"{name}_norm.weight"]
-        y = family.rmsnorm(y, norm, config.eps) if qk_norm == "before" else y
-        y = np.stack([family.rotate(np.repeat(row[None], p + 1, 0), config.attention[0].rotation)[p]
-                      for row, p in zip(y, positions, strict=True)])
-        return family.rmsnorm(y, norm, config.eps) if qk_norm == "after" else y
-
-    far, near = heads("attn_q", 4, list(range(n)))[-1], heads("attn_q", 4, [sinks + window - 1] * n)[-1]
-    keys = heads("attn_k", 2, list(range(n))).repeat(2, 1)
-    values = (x @ w["attn_v.weight"].T).reshape(n, 2, 32).repeat(2, 1)
-    seen = [*range(sinks), *range(n - window, n)]
-    score = np.stack([np.einsum("hd,hd->h", near if t < sinks else far, keys[t]) for t in seen]) / 32**0.5
-    p = np.exp(score - score.max(0))
-    mixed = np.einsum("th,thd->hd", p / p.sum(0), values[seen]).reshape(-1)
-    h = w["token_embd.weight"][IDS[-1]] + mixed @ w["attn_output.weight"].T
-    y = family.rmsnorm(h, w["ffn_norm.weight"], config.eps)
-    gate, up = y @ w["ffn_gate.weight"].T, y @ w["ffn_up.weight"].T
-    h = h + (gate / (1 + np.exp(-gate)) * up) @ w["ffn_down.weight"].T
-    expected = family.rmsnorm(h, w["output_norm.weight"], config.eps) @ w["token_embd.weight"].T
-    assert np.abs(out - expected).max() <= 1e-5 * np.ptp(expected)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from edge import load
 from edge.cache.config import KVConfig
 from edge.cli.group import cli
 from edge.config import ModelConfig
-from edge.errors import InvalidFile, UsageError
+from edge.errors import InvalidFile
 from edge.formats import open_checkpoint
 from edge.layers import Rotation
 from edge.model.weights import build
@@ -44,10 +44,9 @@ PLANS: dict[str, dict[str, Any]] = {
     "f32": {"kv_type": "f32"},
     "int8": {"kv_type": "int8"},
     "int8:int4, spare": {"kv_type": "int8:int4", "spare": 2},
-    "int4, rotated": {"kv_type": "int4", "hadamard": True},
+    "int4": {"kv_type": "int4"},
     "window": {"kv_type": "int8", "window": 128, "sinks": 4, "spare": 2},
     "window shorter than the model's": {"kv_type": "f16", "window": 40, "sinks": 4},
-    "positions of the cache": {"kv_type": "int8", "window": 96, "sinks": 4, "positions": "cache"},
     "quarter": {"kv_type": "f16", "window": 128, "policy": "quarter"},
     "budgets": {"kv_type": "int8", "budgets": [[40, 200], [40, 200], [300, 30]]},
 }
@@ -124,8 +123,6 @@ def test_a_cache_without_the_windows_is_refused() -> None:
     for windows in ((70, 0), (70, 0, -1)):
         with pytest.raises(ValueError, match="windows are"):
             KVCache(3, 2, 32, 64, "f16", windows=windows)
-    with pytest.raises(ValueError, match="heavy"):
-        cache_of(kv_type="f16", window=64, policy="heavy")
 
 
 def test_layers_with_windows_take_no_more_memory() -> None:
@@ -138,8 +135,6 @@ def test_layers_with_windows_take_no_more_memory() -> None:
     assert "2 of 3 layers keep 70" in "\n".join(plan.lines())
     assert plan.kv_bytes == cache_of(config, **{k: v for k, v in plan.cache.items() if k != "windows"}).nbytes
     assert "2 of 3 layers see the latest 70 tokens only" in "\n".join(table(config, (2048,)).lines())
-    with pytest.raises(UsageError, match="layers see the latest 70 tokens by themselves"):
-        KVConfig(ctx=512, kv_policy="heavy").plan(config)
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import io
 import threading
 import tracemalloc
 
@@ -17,7 +15,7 @@ from pyx.kv.pool import PagePool
 from pyx.layers.attention import attention
 from tests.at_once import at_once
 from tests.oracles.attention import PAGE, attend
-from tests.streams import Stream, restored
+from tests.streams import Stream
 
 TYPES = ("f32", "f16", "int8")
 
@@ -233,111 +231,6 @@ def test_equal_budgets_are_a_window():
         assert endless.room > 1 << 40 and s.run(endless, [400]).tobytes() == window.tobytes()
 
 
-def simulate_heavy(
-    s: Stream, head: int, group: int, ring: int, sink_pages: int, apart: bool
-) -> tuple[np.ndarray, list[int]]:
-    """float64: outputs of one head, and the pages it ends with.  apart: the page being written takes no ring page."""
-    n = s.q.shape[1]
-    held: list[int] = []
-    mass: dict[int, float] = {}
-    outs = []
-
-    def drop() -> None:
-        in_ring = [page for page in held if page >= sink_pages]
-        if len(in_ring) > ring:
-            old = in_ring[: len(in_ring) - 1 - ring // 2] if apart else in_ring[:-1][: ring - ring // 2]
-            held.remove(min(old, key=lambda page: (mass[page], page)))
-
-    for t in range(n):
-        if t % PAGE == 0:
-            held.append(t // PAGE)
-            mass[t // PAGE] = 0.0
-            if not apart:
-                drop()
-        seen = [at for page in held for at in range(page * PAGE, min(t + 1, page * PAGE + PAGE))]
-        q = s.q[0, t, head * group : (head + 1) * group].astype(np.float64)
-        scores = s.k[0, seen, head] @ q.T
-        p = np.exp(scores - scores.max(0))
-        p /= p.sum(0)
-        outs.append((p.T @ s.v[0, seen, head]).astype(np.float64))
-        of_token = p.mean(1)  # [seen], over the heads of the group
-        for page in held:
-            part = of_token[np.array(seen) // PAGE == page].sum()
-            mass[page] = mass[page] * (1 - 1 / 256) + part / 256
-        if apart and t % PAGE == PAGE - 1:
-            drop()
-    return np.array(outs), held
-
-
-@functools.cache
-def heavy_stream(n: int) -> Stream:
-    s = Stream(n, 4, 2, 32, seed=3, peak=3)
-    s.k[0, 100:104] += 1.5 * s.q[0, :, :1].mean(0)  # something worth remembering
-    s.q[0, :, :2] += 0.3 * s.k[0, 101, 0]
-    return s
-
-
-@functools.cache
-def simulated(n: int, head: int, ring: int, sink_pages: int, apart: bool) -> tuple[np.ndarray, list[int]]:
-    return simulate_heavy(heavy_stream(n), head, 2, ring, sink_pages, apart)
-
-
-@pytest.mark.parametrize("kv_type", TYPES)
-@pytest.mark.parametrize("sinks", [0, 4, 40])
-def test_heavy_hitters_stay(kv_type, sinks):
-    """The pages that get attention stay, as a simulator in float64 has it; the same bits in any batching."""
-    n, window = 700, 160
-    s = heavy_stream(n)
-    cache = KVCache(1, 2, 32, n, kv_type, window, sinks, policy="heavy")
-    out = s.run(cache, [1] * n)
-    ring = (window - 1 + PAGE - 1) // PAGE + (kv_type != "int8")
-    for head in range(2):
-        exact, held = simulated(n, head, ring, (sinks + PAGE - 1) // PAGE, kv_type == "int8")
-        if kv_type == "f32":
-            assert cache.held(0, head) == held
-            assert np.abs(out[0, :, 2 * head : 2 * head + 2] - exact).max() < 2e-5
-        assert len(cache.held(0, head)) == len(held)
-    assert 3 in cache.held(0, 0)  # the page of tokens 96 to 127
-    assert cache.evicted > 0 and cache.nbytes == KVCache.bytes_for(1, 2, 32, n, kv_type, window, sinks)
-    again = KVCache(1, 2, 32, n, kv_type, window, sinks, policy="heavy")
-    assert s.run(again, [50, 1, 33, 7, 300, 309], n_threads=3).tobytes() == out.tobytes()
-
-
-@settings(max_examples=30)
-@given(data=st.data())
-def test_heavy_hitters_crop_fork_and_files(data):
-    n = data.draw(st.integers(40, 400))
-    kv_type = data.draw(st.sampled_from(TYPES))
-    plan = (1, 2, 32, n, kv_type, data.draw(st.sampled_from([33, 100])), data.draw(st.sampled_from([0, 4])))
-    cut = data.draw(st.integers(1, n - 1))
-    s = Stream(n, 4, 2, 32, seed=n)
-    alone = s.run(KVCache(*plan, policy="heavy"), [n])
-    cache = KVCache(*plan, policy="heavy")
-    s.run(cache, [cut])
-    for each in (cache.fork(), restored(KVCache(*plan, policy="heavy"), cache)):
-        left = each.crop(data.draw(st.integers(0, cut)))
-        assert left <= cut
-        assert s.run(each, [n - left]).tobytes() == alone[:, left:].tobytes()
-
-
-@pytest.mark.parametrize("change", ["order", "beyond", "sink", "nan"])
-def test_forged_page_numbers_are_refused(change):
-    cache = KVCache(1, 1, 32, 400, "int8", 100, 4, policy="heavy")
-    Stream(400, 2, 1, 32).run(cache, [390])
-    pieces = [bytes(piece) for piece in cache.dump()]
-    table = np.frombuffer(pieces[0], np.int32).copy()
-    entries = len(table) // 3
-    if change == "nan":
-        table.view(np.float32)[entries + 1] = np.nan
-    else:
-        table[{"order": 2, "beyond": entries - 2, "sink": 0}[change]] = {"order": 1, "beyond": 12, "sink": 5}[change]
-    data = io.BytesIO(b"".join([table.tobytes(), *pieces[1:]]))
-    other = KVCache(1, 1, 32, 400, "int8", 100, 4, policy="heavy")
-    with pytest.raises(ValueError, match="no cache of this plan"):
-        other.restore(*cache.counters, data.readinto)
-    assert other.n_tokens == 0 and other.stats["pages"] == 0
-
-
 def test_quarter_is_the_published_formula():
     """A window of min(128, length // 4) tokens, the length with the query's own token; at least that token."""
     n = 700
@@ -375,7 +268,7 @@ def test_spare_pages_make_undo_cheap(kv_type):
         ("recent", 0, 5, 0),
         *(
             (policy, *shape)
-            for policy in ("recent", "heavy", "quarter")
+            for policy in ("recent", "quarter")
             for shape in ((1, 0, 0), (1, 4, 1), (100, 4, 0), (128, 40, 2))
         ),
     ],
@@ -434,9 +327,7 @@ def test_sealed_pages_are_never_written_again():
     ("plan", "message"),
     [
         ({"policy": "best"}, "policies are"),
-        ({"positions": "relative"}, "positions"),
-        ({"policy": "heavy"}, "needs a window"),
-        ({"policy": "heavy", "window": 64, "positions": "cache"}, "go with policy"),
+        ({"policy": "quarter"}, "needs a window"),
         ({"budgets": [[1]]}, "2 layers of 2 KV heads"),
         ({"budgets": [[1, 2], [0, 4]]}, "1 or more"),
         ({"spare": -1}, "spare"),

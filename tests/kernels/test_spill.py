@@ -180,11 +180,6 @@ def test_the_limit_of_the_pool_holds(tmp_path):
     assert tight.used <= tight.limit and twin.n_tokens == twin_of_other.n_tokens == 700
 
 
-def test_heavy_has_none(tmp_path):
-    cache = KVCache(*SHAPE, LENGTH, "int8", 100, 4, policy="heavy", spill=(str(tmp_path), ROOM))
-    assert cache.spill is None
-
-
 GREEDY = Sampling(temperature=0.0)
 QUESTIONS = ["Hello, can I order a coffee?", "A large one, please.", "And how much is that?", "Is there cake, too?"]
 
@@ -220,7 +215,6 @@ def test_undo_in_a_long_talk(tmp_path, bundled_model):
 
 def test_what_is_refused(tmp_path):
     for wrong in ({"kv_offload": str(tmp_path / "none")}, {"kv_offload": __file__},
-                  {"kv_offload": str(tmp_path), "kv_policy": "heavy"},
                   {"kv_offload_size": "much"}):
         with pytest.raises(UsageError, match="kv_offload"):
             KVConfig(**wrong)

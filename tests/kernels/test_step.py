@@ -28,11 +28,10 @@ PLANS = (
     {"kv_type": "int8"},
     {"kv_type": "int8:int4"},
     {"kv_type": "f16", "window": 64, "sinks": 4},
-    {"kv_type": "int8", "window": 96, "sinks": 4, "policy": "heavy"},
-    {"kv_type": "f16", "window": 96, "sinks": 0, "policy": "heavy"},
-    {"kv_type": "int8", "window": 64, "sinks": 4, "positions": "cache"},
+    {"kv_type": "int8", "window": 96, "sinks": 4},
+    {"kv_type": "f16", "window": 96, "sinks": 0},
     {"kv_type": "f16", "window": 128, "policy": "quarter"},
-    {"kv_type": "int4", "hadamard": True},
+    {"kv_type": "int4"},
 )
 
 
@@ -89,10 +88,9 @@ class Text:
 
 def texts_of(config, seed: int) -> list[Text]:
     rng = random.Random(seed)
-    plans = [plan for plan in PLANS if not plan.get("hadamard") or config.head_dim % 16 == 0]
     # one text passes eight pages, where attention of a single token is cut into pieces
     lengths = [rng.choice((20, 40, 70)) for _ in range(6)] + [280]
-    return [Text(config, rng.choice(plans), rng, n) for n in lengths]
+    return [Text(config, rng.choice(PLANS), rng, n) for n in lengths]
 
 
 def together(model, texts: list[Text], seed: int) -> None:

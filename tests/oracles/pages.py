@@ -107,6 +107,23 @@ def rounded(x: np.ndarray) -> np.ndarray:
         return f32(f32(x).astype(np.float16))
 
 
+def rotated(x: np.ndarray) -> np.ndarray:
+    """Walsh-Hadamard transform of the last axis in float32, in blocks of the largest power of two, if that is 16 at
+    least.
+    """
+    block = x.shape[-1] & -x.shape[-1]
+    y = f32(x).reshape(-1, block).copy()
+    if block < 16:
+        return f32(x)
+    half = 1
+    while half < block:
+        a, b = y.reshape(-1, block // half // 2, 2, half).transpose(2, 0, 1, 3)
+        y = np.stack([a + b, a - b], 2).reshape(-1, block)
+        half *= 2
+    log = block.bit_length() - 1
+    return (y * (f32(0.5) ** (log // 2) * f32(2**-0.5 if log % 2 else 1))).reshape(x.shape)
+
+
 def over(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x / y in float32, 0 where y is not above 0."""
     return np.divide(f32(x), f32(y), out=np.zeros_like(f32(x)), where=f32(y) > 0)

@@ -100,7 +100,7 @@ def test_an_undo_costs_at_most_a_page(engine) -> None:
     assert before - session.outcome.usage.cached <= PAGE
 
 
-@pytest.mark.parametrize("options", [{"window": 64}, {"ctx": 96}, {"kv_policy": "heavy", "window": 96}])
+@pytest.mark.parametrize("options", [{"window": 64}, {"ctx": 96}])
 def test_nothing_is_dropped_from_the_cache_for_it(bundled_model, options) -> None:
     with edge.load(bundled_model, **{"ctx": 512, "threads": 1, **options}) as engine:
         session, plain = engine.session("Be brief."), engine.session("Be brief.")
