@@ -101,7 +101,7 @@ def measure(
         """Milliseconds of each layer."""
         times = [time.perf_counter()]
         for layer in range(config.kv_shape[0]):
-            attention(cache, layer, q, k, v, n, False, None, workspace)
+            attention(cache, layer, q, k, v, n, False, workspace)
             times.append(time.perf_counter())
         return [(end - begin) * 1e3 for begin, end in pairwise(times)]
 

@@ -280,6 +280,24 @@ def test_forged_headers(engine, saved, changes, match):
     refused(engine, saved, match)
 
 
+@pytest.mark.parametrize(
+    ("plan", "option"),
+    [
+        ({"policy": "heavy"}, "--kv-policy heavy"),
+        ({"positions": "cache", "hadamard": False}, "--positions cache"),
+        ({"positions": "absolute", "hadamard": True}, "--kv-hadamard"),
+    ],
+)
+def test_options_of_earlier_versions(engine, saved, plan, option):
+    """Files with what they always wrote are read; those that need an option which is gone are refused by its name."""
+    good = saved.read_bytes()
+    header = json.loads(good[20 : 20 + struct.unpack_from("<I", good, 12)[0]])
+    saved.write_bytes(forge(good, kv={**header["kv"], "positions": "absolute", "hadamard": False}))
+    assert engine.load_session(saved).n_tokens > 0
+    saved.write_bytes(forge(good, kv={**header["kv"], **plan}))
+    refused(engine, saved, f"made with {option}, which is no longer there; give another file")
+
+
 def test_forged_tokens(engine, saved):
     data = bytearray(saved.read_bytes())
     at = 20 + struct.unpack_from("<I", data, 12)[0]

@@ -27,8 +27,6 @@ MODES: dict[str, dict[str, Any]] = {
     "f16": {"kv": "f16"},
     "int8": {"kv": "int8"},
     "int8, window 64 of 4 sinks": {"kv": "int8", "window": 64, "sinks": 4},
-    "the same, positions of StreamingLLM": {"kv": "int8", "window": 64, "sinks": 4, "positions": "cache"},
-    "int8, heavy hitters in 64": {"kv": "int8", "window": 64, "sinks": 4, "kv_policy": "heavy"},
     **{kv: {"kv": kv} for kv in ("int4", "int8:int4", "f16:int8", "fp8", "int4c")},
 }
 NOTICE = (
