@@ -27,7 +27,7 @@ from edge.amounts import count
 from edge.cache.plan import PAGE
 from edge.cache.policy import VERSION, Budget
 from edge.errors import UsageError
-from edge.tools.kv_table import bytes_per_token
+from edge.tools.fit import bytes_per_token
 from lab.evaluate import Mode, Progress, Report, kv_quality
 from lab.heads import MASS, HeadFacts, measure
 

@@ -332,11 +332,11 @@ def _(program: Program) -> object:
     return None
 
 
-@check("model show, model check, kv plan")
+@check("model, fit")
 def _(program: Program) -> object:
-    shown = json.loads(program.run("model", "show", MODEL, "--json"))
-    program.run("model", "check", MODEL)
-    return [shown["config"], program.run("kv", "plan", "-m", MODEL)]
+    shown = json.loads(program.run("model", MODEL, "--check", "--json"))
+    planned = json.loads(program.run("fit", MODEL, "--json"))
+    return [shown["config"], shown["sound"], planned["kv_bytes"]]
 
 
 @check("bench")

@@ -207,7 +207,7 @@ def exit_codes(whole: bool) -> str:
 
 
 class Noun(Own, click.Group):
-    """A command with subcommands (``kv plan``)."""
+    """A command with subcommands (``tokens count``)."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
@@ -281,7 +281,7 @@ def warn_of_misspelt(ctx: click.Context) -> None:
 
 
 def _options_of(command: click.Command, path: str = "") -> Iterator[tuple[str, set[str]]]:
-    """Each command below ``command`` with the names of its options, by its path, such as ``kv plan``."""
+    """Each command below ``command`` with the names of its options, by its path, such as ``tokens count``."""
     if isinstance(command, click.Group):
         ctx = click.Context(command)
         for name in command.list_commands(ctx):

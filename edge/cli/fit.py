@@ -12,7 +12,7 @@ from edge.cli.output import Output
 from edge.errors import MemoryRefused
 from edge.registry.shapes import names
 
-#: for commands that take the name of a model that is not on this machine
+#: models that need not be on this machine
 PUBLISHED = "Published models, with short and full names:\n" + "".join(
     f"  {short:<12} {', '.join(published)}\n" for short, published in names().items()
 )
@@ -20,10 +20,10 @@ PUBLISHED = "Published models, with short and full names:\n" + "".join(
 
 @click.command(
     cls=Command,
-    help="Show the memory that MODEL needs (weights, output head, KV cache, program), whether this machine has it, and "
-    "the longest context that fits here and on boards with 512 MB to 16 GB. MODEL is a file, a folder, or the name of "
-    "a pulled or a published model; nothing is downloaded or loaded. Default: the model that answers without -m "
-    "(bitnet-edge default). Exit 5 if it does not fit.",
+    help="Show the memory that MODEL needs (weights, output head, KV cache of each type, program), whether this "
+    "machine has it, and the longest context that fits here and on boards with 512 MB to 16 GB. MODEL is a file, a "
+    "folder, or the name of a pulled or a published model; nothing is downloaded or loaded. Default: the model that "
+    "answers without -m (bitnet-edge default). Exit 5 if it does not fit.",
     epilog="Examples:\n  bitnet-edge fit bonsai-4b\n  bitnet-edge fit bonsai-4b -c 8192 --kv int4\n"
     "  bitnet-edge fit bonsai-1.7b --memory 700M\n\n" + PUBLISHED,
 )

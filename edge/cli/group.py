@@ -34,8 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pack": ("edge.cli.pack:pack", "Make one file of this program and a model, to copy to a board."),
     "bench": ("edge.cli.bench:bench", "Measure speed and memory on this machine."),
     "doctor": ("edge.cli.doctor:doctor", "Show what this machine supports, and test that results are correct."),
-    "model": ("edge.cli.model:model", "Inspect a model file."),
-    "kv": ("edge.cli.kv:kv", "Plan the KV cache: exact sizes for every KV type."),
+    "model": ("edge.cli.model:model", "Show the contents of a model file, or check it."),
     "convert": ("edge.cli.convert:convert", "Convert a model to one GGUF file that loads quickly."),
     "tokens": ("edge.cli.tokens:tokens", "Encode, decode and count tokens."),
     "embed": ("edge.cli.embed:embed", "Compute the embeddings of texts, or compare two texts."),
@@ -43,7 +42,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 #: those that only the long help page lists
-MORE = ("model", "kv", "convert", "tokens", "embed", "completion")
+MORE = ("model", "convert", "tokens", "embed", "completion")
 
 #: commands of Ollama, llama.cpp and package managers -> ours
 NEIGHBOURS = {
@@ -53,7 +52,7 @@ NEIGHBOURS = {
     **dict.fromkeys(("download", "get", "install"), "pull"),
     **dict.fromkeys(("ls", "models", "ps", "search"), "list"),
     **dict.fromkeys(("remove", "delete", "uninstall"), "rm"),
-    **dict.fromkeys(("show", "info", "inspect"), "model show"),
+    **dict.fromkeys(("show", "info", "inspect"), "model"),
     **dict.fromkeys(("create", "import", "quantize", "llama-quantize"), "convert"),
     **dict.fromkeys(("benchmark", "llama-bench"), "bench"),
     **dict.fromkeys(("tokenize", "encode", "decode", "llama-tokenize"), "tokens"),

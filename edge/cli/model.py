@@ -11,7 +11,7 @@ import click
 
 from edge.amounts import count, human
 from edge.cli import options
-from edge.cli.command import Command, Noun, Text, heading, option
+from edge.cli.command import Command, Text, heading, option
 from edge.cli.output import Output
 
 if TYPE_CHECKING:
@@ -19,35 +19,44 @@ if TYPE_CHECKING:
     from edge.model.interpretation import Interpretation
 
 
-@click.group(cls=Noun, help="Inspect a model file.")
-def model() -> None:
-    """The command group."""
-
-
-@model.command(
+@click.command(
     cls=Command,
-    help="Show the contents of a model file. PATH is a .gguf file, a Hugging Face folder or the name of a pulled "
-    "model. Default: as -m. bitnet-edge fit shows the memory that it needs.",
-    short_help="Show dimensions, tensors and tokenizer.",
+    help="Show the contents of a model file: dimensions, types of tensors, tokenizer. PATH is a .gguf file, a Hugging "
+    "Face folder or the name of a pulled model. Default: as -m. bitnet-edge fit shows the memory that it needs.",
 )
 @click.argument("path", required=False, type=Text())
 @options.model_file_options
 @heading(
     "Output",
-    option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table."),
+    option("--check", is_flag=True, help="Also read all weights, and test on a short text every way in which they "
+           "could be read if the file leaves that open. Exit 0 if the file is sound, 4 if it is damaged, mislabelled "
+           "or not a ternary language model."),
     option("--tensors", is_flag=True, help="Also list every tensor."),
+    option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table."),
 )
 @options.output_options
 @click.pass_context
-def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **flags: Any) -> None:
-    """Run the command; the weights are not read."""
+def model(ctx: click.Context, path: str | None, check: bool, tensors: bool, as_json: bool, **flags: Any) -> None:
+    """Run the command.  The result of a check is the exit code."""
+    from edge.errors import InvalidFile
     from edge.machine.cores import find
+    from edge.model import interpretation
     from edge.prompt.template import Template
     from edge.prompt.tokenizer import Tokenizer
 
     out = ctx.ensure_object(Output)
     flags["model"] = options.named(ctx, "PATH", path, flags["model"])
-    checkpoint, found = _read(options.checkpoint(out, flags), find().threads, every=False, out=out)
+    opened = checkpoint = options.checkpoint(out, flags)
+    faults: list[str] = []
+    found: list[Interpretation] = []
+    if check:
+        with out.progress("reading the weights"):
+            faults = list(interpretation.faults(checkpoint))
+    if not faults:
+        checkpoint, found = _read(checkpoint, find().threads, every=check, out=out)
+    if check and not faults:
+        checkpoint.notes += interpretation.remarks(checkpoint)
+        faults = interpretation.verdict(opened, found)
     tokenizer = Tokenizer.of(checkpoint)
     facts = {
         "path": checkpoint.path,
@@ -67,6 +76,8 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
         "readings": _facts_of(found),
         "notes": checkpoint.notes,
     }
+    if check:
+        facts |= {"sound": not faults, "faults": faults}
     if tensors:
         facts["tensors"] = [
             {"name": t.name, "type": t.type, "shape": list(t.shape), "bytes": len(t.data)}
@@ -74,45 +85,9 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
         ]
     checkpoint.check()
     out.result(facts, _lines(facts), as_json)
-
-
-@model.command(
-    cls=Command,
-    help="Check a model file: read all its weights, and test on a short text every way in which they could be read "
-    "if the file leaves that open. Exit 0 if the file is sound, 4 if it is damaged, mislabelled or not a "
-    "ternary language model. PATH is a .gguf file, a Hugging Face folder or the name of a pulled model. Default: as "
-    "-m.",
-    short_help="Check that a model file is sound.",
-)
-@click.argument("path", required=False, type=Text())
-@options.model_file_options
-@heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text."))
-@options.output_options
-@click.pass_context
-def check(ctx: click.Context, path: str | None, as_json: bool, **flags: Any) -> None:
-    """Run the command: read every weight and score every reading.  The result of the check is the exit code."""
-    from edge.errors import InvalidFile
-    from edge.machine.cores import find
-    from edge.model import interpretation
-
-    out = ctx.ensure_object(Output)
-    flags["model"] = options.named(ctx, "PATH", path, flags["model"])
-    checkpoint = options.checkpoint(out, flags)
-    with out.progress("reading the weights"):
-        faults = list(interpretation.faults(checkpoint))
-    settled = checkpoint
-    found: list[Interpretation] = []
-    if not faults:
-        settled, found = _read(checkpoint, find().threads, every=True, out=out)
-        settled.notes += interpretation.remarks(settled)
-        faults += interpretation.verdict(checkpoint, found)
-    facts: dict[str, Any] = {"path": checkpoint.path, "sound": not faults, "faults": faults, "notes": settled.notes,
-             "readings": _facts_of(found)}
-    rows = [*_reading_rows(facts["readings"]), *(("note", note) for note in settled.notes)]
-    out.result(facts, (f"{name:<11}{text}" for name, text in rows), as_json)
     if faults:
         raise InvalidFile(f"{checkpoint.path}: {'; '.join(faults)}")
-    if not as_json:
+    if check and not as_json:
         out.line(f"{checkpoint.path}: sound")
 
 
@@ -134,12 +109,6 @@ def _read(checkpoint: Checkpoint, n_threads: int, every: bool, out: Output) -> t
 def _facts_of(found: Sequence[Interpretation]) -> list[dict[str, Any]]:
     # JSON has no number for an overflow
     return [{"reading": r.words(), "nats": round(r.nats, 3) if r.nats < 1e6 else None} for r in found]
-
-
-def _reading_rows(readings: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    for entry in readings:
-        nats = "overflows" if entry["nats"] is None else f"{entry['nats']:.2f} nats per token"
-        yield "read with", f"{entry['reading']}: predicts a short text with {nats} (lower is better)"
 
 
 def _types(checkpoint: Checkpoint) -> dict[str, dict[str, int]]:
@@ -219,7 +188,9 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         sizes = f"{_count(entry['values'])} values{each}, {human(entry['bytes'])}"
         rows.append((name, f"{count(entry['tensors'], 'tensor')}, {sizes}"))
     rows += _planes_rows(facts["planes"]) if facts["planes"] else []
-    rows += _reading_rows(facts["readings"])
+    for entry in facts["readings"]:
+        nats = "overflows" if entry["nats"] is None else f"{entry['nats']:.2f} nats per token"
+        rows.append(("read with", f"{entry['reading']}: predicts a short text with {nats} (lower is better)"))
     rows += [("note", note) for note in facts["notes"]]
     for name, text in rows:
         yield f"{name:<11}{text}"

@@ -351,9 +351,9 @@ def choice(out: Output, flags: Mapping[str, Any], named: bool = False) -> Choice
 
 def title(config: ModelConfig) -> str:
     """The name of a model and its size, such as ``demo (5.8 M parameters)``."""
-    from edge.model.sizes import Weights
+    from edge.formats.names import n_parameters
 
-    return f"{config.name} ({amount(Weights.of(config).parameters)} parameters)"
+    return f"{config.name} ({amount(n_parameters(config))} parameters)"
 
 
 def model_path(out: Output, flags: Mapping[str, Any]) -> str:

@@ -141,6 +141,11 @@ _MIXERS: dict[str, Callable[[Any, int], list[TensorSpec]]] = {"attention": _atte
 _FEED_FORWARD: dict[str, Callable[[Any, int], list[TensorSpec]]] = {"dense": _dense, "experts": _experts}
 
 
+def n_parameters(config: ModelConfig) -> int:
+    """The number of parameters of a model."""
+    return sum(math.prod(part.shape) for part in parts(config) if part.needed)
+
+
 def parts(config: ModelConfig) -> list[TensorSpec]:
     """All tensors of a model, in file order: the one table that the readers check, planning counts, building loads and
     conversion writes.

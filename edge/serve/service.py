@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import ContextFull, UsageError
-from edge.model.sizes import Weights
+from edge.formats.names import n_parameters
 from edge.registry.library import is_demo
 from edge.serve.calls import Call, Refusal, bad, refusal_of
 from edge.serve.conversations import Conversations, PendingCall
@@ -104,7 +104,7 @@ class Service:
     def parameters(self) -> int:
         """The number of parameters of the model; 0 while it is loading."""
         model = self.embedder or self.engine
-        return Weights.of(model.config).parameters if model is not None else 0
+        return n_parameters(model.config) if model is not None else 0
 
     @property
     def demo(self) -> bool:

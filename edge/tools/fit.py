@@ -17,6 +17,7 @@ from typing import Any
 from edge.amounts import human, parse_size
 from edge.cache.config import A_SLIP, KVConfig
 from edge.cache.plan import DEFAULT_SINKS, LEAST_CTX, PAGE, PROGRAM_VARIES, KVPlan
+from edge.config import ModelConfig
 from edge.errors import EdgeError, MemoryRefused, ModelNotFound
 from edge.formats.checkpoint import Checkpoint, Tensor, TokenizerSpec
 from edge.formats.names import parts
@@ -29,10 +30,13 @@ from edge.registry import library
 from edge.registry.encodings import PLANE_TYPES
 from edge.registry.known import KNOWN, Known
 from edge.registry.shapes import ALIASES, SHAPES, shape_of
+from pyx.kv.page import NAMES
 
 #: resident bytes of the program before the weights are touched: without its vocabulary, for each text of that, and for
 #: the library of SentencePiece (measured with `bitnet-edge run -v` on x86-64, CPython 3.11: 25.5 to 38.9 MB in all)
 PROGRAM, PER_TEXT, SENTENCEPIECE = 25_400_000, 50, 12_000_000
+#: all KV types, and the usual combination of two
+TYPES = (*NAMES, "int8:int4")
 #: the format of a checkpoint without a file
 OUTLINE = "outline"
 #: threads for which the tables of boards count the working memory: those boards have four cores
@@ -115,6 +119,7 @@ class Fit:
     refusal: str | None  # why loading would refuse, or the model cannot use the context
     longest: int  # tokens of the longest context that fits; 0: none
     boards: tuple[Board, ...]
+    kv_bytes: dict[str, int]  # KV type -> exactly what a cache of this context and window takes
 
     @property
     def fits(self) -> bool:
@@ -135,6 +140,7 @@ class Fit:
                 "kv_bytes": self.plan.kv_bytes, "scratch_bytes": f.scratch, "program_bytes": f.program,
                 "total_bytes": self.plan.total_bytes,
             },
+            "kv_bytes": self.kv_bytes,
             "available_bytes": self.available, "limit_bytes": self.limit, "fits": self.fits,
             "longest_ctx": self.longest, "n_ctx_train": self.planned.checkpoint.config.n_ctx_train,
             "boards": [asdict(board) for board in self.boards],
@@ -151,6 +157,8 @@ class Fit:
         yield from (f"note: {note}" for note in self.plan.notes)
         yield ""
         yield self.verdict()
+        sizes = ", ".join(f"{each} {nbytes / 1e6:.1f}" for each, nbytes in self.kv_bytes.items())
+        yield f"KV cache of {self.plan.n_ctx} tokens in each type, in MB: {sizes}"
         yield ""
         asked = f"{self.asked.n_ctx} tokens, {self.asked.kv_type}"
         yield f"{'board':<8}{'for the program':>17}   {asked:<{len('does not fit')}}   longest context"
@@ -282,7 +290,21 @@ def fit(planned: PlannedModel, settings: LoadSettings) -> Fit:
         planned, plan, needed(planned, settings), available, limit, refusal,
         longest(planned, settings, room + (f.experts + f.on_disk - f.least_experts if f.on_disk else 0)),
         tuple(on_board(planned, settings, memory) for memory in BOARDS),
+        kv_sizes(planned.checkpoint.config, replace(settings.kv, ctx=plan.n_ctx)),
     )
+
+
+def kv_sizes(config: ModelConfig, kv: KVConfig) -> dict[str, int]:
+    """Exactly what the KV cache takes in each type."""
+    return {each: replace(kv, kv=each, memory=None).plan(config).kv_bytes for each in TYPES}
+
+
+def bytes_per_token(config: ModelConfig, kv_type: str) -> int:
+    """Bytes of one more token in all layers and heads, including scales, once its page is sealed."""
+    from pyx.kv.cache import KVCache
+
+    one, two = (KVCache.bytes_for(*config.kv_shape, pages * PAGE, kv_type) for pages in (1, 2))
+    return int(two - one) // PAGE
 
 
 def arranged(planned: PlannedModel, settings: LoadSettings) -> KVPlan:

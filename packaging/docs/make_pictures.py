@@ -25,8 +25,11 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from edge.amounts import count  # noqa: E402
+from edge.cache.config import KVConfig  # noqa: E402
+from edge.formats.names import parts  # noqa: E402
+from edge.model.footprint import code_bytes  # noqa: E402
 from edge.registry import shapes  # noqa: E402
-from edge.tools import kv_table  # noqa: E402
+from pyx.head.output_head import placement  # noqa: E402
 
 PICTURES = ROOT / "docs" / "pictures"
 RESULTS = ROOT / "benchmarks" / "results"
@@ -204,54 +207,44 @@ def of_bench(facts: Mapping[str, Any]) -> Figure:
     )
 
 
-def of_plan(table: kv_table.Table) -> Figure:
-    """Size of the KV cache over the context length, one line per KV type; types of equal size share a line.
-
-    It shows the cache that stops when it is full, and each window and budget (dashed); one that slides has one page
-    more per head.
-    """
-    types = list(dict.fromkeys(row.type for row in table.rows))
-    found: dict[tuple[str, tuple[tuple[int, float], ...]], list[str]] = {}
-    for row in table.rows:
-        way = row.full.partition(",")[0]
-        if way != "slide":
-            points = tuple((n, size / 1e6) for n, size in row.bytes.items() if size is not None)
-            found.setdefault((way, points), []).append(row.type)
-    c = table.config
-    with matplotlib.rc_context(STYLE):
-        figure, (ax,) = axes_of(
-            f"Memory of the KV cache of {c.name}",
-            f"{count(c.n_layer, 'layer')}, {count(c.n_kv_head, 'key/value head')} of {c.head_dim}; allocated once, "
-            f"when the model is loaded. Besides, a token reads {table.weights.read / 1e6:.1f} MB of weights.",
-            4.8,
-        )
-        for (way, points), same in sorted(found.items(), key=lambda line: -max(size for _, size in line[0][1])):
-            ax.plot(
-                *zip(*points),
-                color=SERIES[types.index(same[0]) % len(SERIES)][0],
-                linestyle="-" if way == "stop" else "--",
-                marker=MARKERS[types.index(same[0]) % len(MARKERS)],
-                label=" and ".join(same) + ("" if way == "stop" else f", {way}"),
-            )
-        longest = max(n for _, points in found for n, _ in points)
-        ax.set(xlabel="context length, tokens", ylabel="KV cache, MB (1e6 bytes)", xlim=(0, None), ylim=(0, None))
-        ax.set_xticks([longest * i / 4 for i in range(5)])
-        ax.xaxis.set_major_formatter("{x:,.0f}")
-        ax.yaxis.set_major_formatter("{x:,g}")
-        figure.legend(loc="outside right center")
-    return figure
-
-
 def facts(name: str) -> Any:
     """A file of benchmarks/results."""
     return json.loads((RESULTS / name).read_text(encoding="utf-8"))
 
 
 def kv_memory() -> Figure:
-    """Memory by context and KV type, of a published shape."""
-    config = shapes.find("2b-4t")
-    assert config is not None
-    return of_plan(kv_table.table(config, types=("f16", "int8", "int4"), windows=(1020,)))
+    """Memory by context and KV type, of a published shape; caches with a window are dashed."""
+    c = shapes.find("2b-4t")
+    assert c is not None
+    types, contexts = ("f16", "int8", "int4"), (512, 1024, 2048, 4096)
+    ways: dict[int, dict[str, Any]] = {0: {"overflow": "stop"}, 1020: {"window": 1020}}
+    lines = [(each, window, [KVConfig(n, each, **way).plan(c).kv_bytes / 1e6 for n in contexts if n > window])
+             for each in types for window, way in ways.items()]
+    shapes_of = [part.shape for part in parts(c) if part.role == "matrix"]
+    weights = sum(code_bytes(rows, k, c.activation_group > 0) for rows, k in shapes_of)
+    weights += placement("auto", "", c.n_vocab, c.hidden, 1).nbytes
+    with matplotlib.rc_context(STYLE):
+        figure, (ax,) = axes_of(
+            f"Memory of the KV cache of {c.name}",
+            f"{count(c.n_layer, 'layer')}, {count(c.n_kv_head, 'key/value head')} of {c.head_dim}; allocated once, "
+            f"when the model is loaded. Besides, a token reads {weights / 1e6:.1f} MB of weights.",
+            4.8,
+        )
+        for each, window, sizes in sorted(lines, key=lambda line: -line[2][-1]):
+            ax.plot(
+                contexts[-len(sizes) :],
+                sizes,
+                color=SERIES[types.index(each)][0],
+                linestyle="--" if window else "-",
+                marker=MARKERS[types.index(each)],
+                label=f"{each}, window {window}" if window else each,
+            )
+        ax.set(xlabel="context length, tokens", ylabel="KV cache, MB (1e6 bytes)", xlim=(0, None), ylim=(0, None))
+        ax.set_xticks([1024 * i for i in range(5)])
+        ax.xaxis.set_major_formatter("{x:,.0f}")
+        ax.yaxis.set_major_formatter("{x:,g}")
+        figure.legend(loc="outside right center")
+    return figure
 
 
 def step() -> Figure:

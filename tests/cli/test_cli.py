@@ -475,16 +475,16 @@ def test_tokens(real: Any) -> None:
     assert real("tokens", "count", "x", "-m", "none.gguf").exit_code == 3
 
 
-def test_model_show(real: Any, bundled_model: Path) -> None:
-    shown = real("model", "show", "--tensors")
+def test_model(real: Any, bundled_model: Path) -> None:
+    shown = real("model", "--tensors")
     assert shown.exit_code == 0
     for word in ("6 layers", "I2_S", "blk.0.attn_q.weight"):
         assert word in shown.stdout
-    facts = json.loads(real("model", "show", str(bundled_model), "--json").stdout)
+    facts = json.loads(real("model", str(bundled_model), "--json").stdout)
     assert facts["config"]["n_layer"] == 6
     assert facts["bytes"] == bundled_model.stat().st_size
     assert sum(entry["bytes"] for entry in facts["types"].values()) < facts["bytes"]
-    assert real("model", "show", "none.gguf").exit_code == 3
+    assert real("model", "none.gguf").exit_code == 3
 
 
 def test_convert(real: Any, bundled_model: Path, tmp_path: Path) -> None:

@@ -436,7 +436,7 @@ def test_which_model(call: Any, bundled_model: Path, tmp_path: Path) -> None:
 def test_demo_model(call: Any) -> None:
     ready = json.loads(call("chat", "--jsonl", command=REAL).stdout.splitlines()[0])
     assert ready["model"] == json.loads(call("run", "--json", "-m", "demo", "x", command=REAL).stdout)["model"]
-    assert json.loads(call("model", "show", "demo", "--json", command=REAL).stdout)
+    assert json.loads(call("model", "demo", "--json", command=REAL).stdout)
     assert call("run", "hi", "-m", "dmeo", command=REAL).stderr.rstrip().endswith("did you mean demo?")
 
 
@@ -465,7 +465,7 @@ def test_exit_2_usage(call: Any) -> None:
         (("run", "x", "-f", "/no/such/file"), "/no/such/file"),
         (("run", "x", "--raw", "-sys", "y"), "--raw"),
         (("what is the time?",), "bitnet-edge run"),
-        (("kv", "plam"), "'plan'"),
+        (("tokens", "encod"), "'encode'"),
         (("run", "x", "--stop", "-n", "5"), "--stop=-n"),
         (("run", "x", "-p", "--json"), "--prompt=--json"),
         (("run", "x", "-n", "five", "-n", "5"), "'five'"),

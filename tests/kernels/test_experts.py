@@ -95,7 +95,7 @@ def test_a_router_of_any_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_scale_that_is_no_number_is_found_by_a_check(tmp_path: Path) -> None:
-    """Opening does not read all experts, which may be larger than the memory; `model check` does."""
+    """Opening does not read all experts, which may be larger than the memory; `model --check` does."""
     path = gguf_file(tmp_path, "qwen3moe", "PQ2_0_R64")
     info = gguf_header.read_header(path).tensors["blk.2.ffn_up_exps.weight"]
     data = bytearray(Path(path).read_bytes())

@@ -90,12 +90,11 @@ COMMANDS = {
     "run -q -m PATH -n 4 hello": ("edge.model.weights", "build"),
     "convert -q PATH OUT": ("edge.model.interpretation", "interpreted"),
     "embed -q -m PATH hello": ("edge.model.weights", "build"),
-    "model check -q PATH": ("edge.model.interpretation", "faults"),
-    "model show -q PATH": ("edge.cli.model", "_read"),
+    "model --check -q PATH": ("edge.model.interpretation", "faults"),
+    "model -q PATH": ("edge.cli.model", "_read"),
     "fit -q PATH": ("edge.tools.fit", "arrange"),
     "tokens count -q -m PATH hello": ("edge.prompt.tokenizer.byte_level", "build"),
     "bench -q -m PATH -n 2 -d 4": ("edge.tools.bench", "measure"),
-    "kv plan -q PATH": ("edge.formats.gguf", "Checkpoint"),
 }
 
 

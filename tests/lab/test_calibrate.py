@@ -16,10 +16,9 @@ from edge.cache.config import KVConfig
 from edge.cache.policy import read_budget
 from edge.cli.group import cli
 from edge.errors import EdgeError, UsageError
-from edge.tools import kv_table
 from lab import calibrate, heads
 from lab.commands import lab
-from lab.evaluate import Mode, segments
+from lab.evaluate import segments
 from pyx.kv.cache import KVCache
 from pyx.layers.attention import attention
 from pyx.step import probe
@@ -302,14 +301,6 @@ def test_methods_and_texts_that_are_refused(engine, tokens) -> None:
         heads.measure(engine, tokens[:20])
 
 
-def test_a_budget_in_the_table(engine, facts, tokens) -> None:
-    plan = calibrate.calibrate(engine, tokens, 0.25, facts=facts)
-    rows = kv_table.table(engine.config, [256], ["int8"], budget=plan.budget).rows
-    assert rows[-1].full == "budget" and rows[-1].bytes[256] < rows[0].bytes[256] and rows[-1].gain > rows[0].gain
-    mode = Mode("budget", {"kv": "int8", "kv_budget": plan.budget}).plan(engine, 256)
-    assert mode.kv_bytes == rows[-1].bytes[256]
-
-
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 
@@ -333,8 +324,6 @@ def test_the_command(bundled_model, tmp_path) -> None:
     assert sum(looks["classes"]["256"].values()) == pytest.approx(1) and len(looks["heads"]) == 2 * 6 * 4
     used = CliRunner().invoke(cli, ["run", "hello", "-n", "2", "--kv-budget", str(path), "--overflow", "stop", "-v"])
     assert used.exit_code == 0 and "budgets of" in used.stderr
-    table = CliRunner().invoke(cli, ["kv", "plan", "--kv", "int8", "--kv-budget", str(path)])
-    assert " budget " in table.output
     for arguments, message in (
         (["calibrate", "--compare", "-o", str(path)], "-o cannot be used with"),
         (["heads", "--lengths", "8"], "length 8 "),

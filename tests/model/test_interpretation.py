@@ -182,17 +182,17 @@ def test_a_random_model_is_left_as_it_is(tmp_path: Path, root: Path) -> None:
 
 def test_show_prints_the_scores_and_check_says_whether(bundled_model: Path, tmp_path: Path) -> None:
     run = CliRunner()
-    good = run.invoke(cli, ["model", "check", str(bundled_model)])
-    figures = [re.findall(r"short text with (.*) nats", run.invoke(cli, ["model", word, "demo"]).stdout)
-               for word in ("show", "check")]
+    good = run.invoke(cli, ["model", "--check", str(bundled_model)])
+    figures = [re.findall(r"short text with (.*) nats", run.invoke(cli, ["model", "demo", *words]).stdout)
+               for words in ([], ["--check"])]
     assert figures[0] == figures[1] and len(figures[0]) == 1, "one text, one figure"
     assert good.exit_code == 0 and "sound" in good.stdout and "nats per token" in good.stdout
     bad = mislabelled(bundled_model, tmp_path / "m.gguf", as_layout_64)
-    shown = run.invoke(cli, ["model", "show", bad, "--json"])
+    shown = run.invoke(cli, ["model", bad, "--json"])
     facts = json.loads(shown.stdout)
     assert len(facts["readings"]) == 4 and any("layout 64" in note for note in facts["notes"])
     with pytest.raises(InvalidFile, match="is mislabelled: read with layout 64") as caught:
-        run.invoke(cli, ["model", "check", bad], catch_exceptions=False, standalone_mode=False)
+        run.invoke(cli, ["model", "--check", bad], catch_exceptions=False, standalone_mode=False)
     assert caught.value.exit_code == 4
     # a byte of codes that no weight has, in the middle where opening does not look
     data = bytearray(bundled_model.read_bytes())
@@ -200,7 +200,7 @@ def test_show_prints_the_scores_and_check_says_whether(bundled_model: Path, tmp_
     data[info.offset + 100] = 0xFF
     (tmp_path / "d.gguf").write_bytes(data)
     with pytest.raises(InvalidFile, match=r"blk\.3\.ffn_up\.weight holds codes"):
-        run.invoke(cli, ["model", "check", str(tmp_path / "d.gguf")], catch_exceptions=False, standalone_mode=False)
+        run.invoke(cli, ["model", "--check", str(tmp_path / "d.gguf")], catch_exceptions=False, standalone_mode=False)
     # weights of twice their scale, which the format of groups has: counted, and no fault
     make_model.make(tmp_path / "q.gguf", "tiny-qwen3", "PQ2_0", "PQ2_0")
     data = bytearray((tmp_path / "q.gguf").read_bytes())
@@ -220,7 +220,7 @@ def test_show_prints_the_scores_and_check_says_whether(bundled_model: Path, tmp_
     random[info.offset : info.offset + n] = np.random.default_rng(0).standard_normal(n // 2).astype("<f2").tobytes()
     (tmp_path / "r.gguf").write_bytes(random)
     with pytest.raises(InvalidFile, match="never a language model"):
-        run.invoke(cli, ["model", "check", str(tmp_path / "r.gguf"), "--json"], catch_exceptions=False,
+        run.invoke(cli, ["model", "--check", str(tmp_path / "r.gguf"), "--json"], catch_exceptions=False,
                    standalone_mode=False)
 
 

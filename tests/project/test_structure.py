@@ -36,7 +36,7 @@ FLOORS = {name: floor for floor, names in {
     # one model in memory, and what the machine makes of it
     14: "edge.machine.choices edge.model",
     15: "edge.machine.placement",
-    16: "edge.model.plan edge.model.sizes edge.model.weights",
+    16: "edge.model.plan edge.model.weights",
     17: "edge.model.interpretation",
     18: "edge.machine.tuning edge.model.model",
     # what it remembers

@@ -18,11 +18,13 @@ import edge
 from benchmarks import make_model
 from edge.cache.config import KVConfig
 from edge.cli.group import cli
-from edge.formats import open_checkpoint
+from edge.formats import names, open_checkpoint
 from edge.machine.memory import BOARDS, left_on
 from edge.registry import library, shapes
+from edge.registry.known import KNOWN
 from edge.tools import fit, pull
 from edge.tools.convert import convert
+from pyx.kv.cache import KVCache
 from tests import handmade
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -194,3 +196,56 @@ def test_parts_add_up() -> None:
     plan = facts("bitnet-2b-4t", "--memory", "9G")["plan"]
     parts = ("weights_bytes", "head_bytes", "kv_bytes", "scratch_bytes", "program_bytes")
     assert sum(plan[part] for part in parts) == plan["total_bytes"]
+
+
+# ---- the KV cache ----------------------------------------------------------------------------------------------------
+
+#: model, type -> bytes per token: published figures, with their scales
+PER_TOKEN = {
+    ("large", "f16"): 147_456, ("large", "int8"): 75_264, ("large", "int4"): 43_776,
+    ("2b-4t", "f16"): 76_800, ("2b-4t", "int8"): 39_000, ("2b-4t", "int4"): 22_800,
+    ("2b-4t", "f16:int8"): (76_800 + 39_000) // 2, ("2b-4t", "int8:f16"): (76_800 + 39_000) // 2,
+}
+
+
+@pytest.mark.parametrize(("model", "kv_type"), PER_TOKEN)
+def test_bytes_per_token_are_the_published_ones(model: str, kv_type: str) -> None:
+    config = shapes.find(model)
+    assert config is not None and fit.bytes_per_token(config, kv_type) == PER_TOKEN[model, kv_type]
+
+
+@pytest.mark.parametrize("model", ["large", "2b-4t", "3b", "falcon3-1b"])
+@pytest.mark.parametrize("window", [0, 500])
+def test_the_sizes_of_every_type_are_what_a_cache_allocates(model: str, window: int) -> None:
+    config = shapes.find(model)
+    assert config is not None
+    for ctx in (512, 1024):
+        found = facts(model, "-c", str(ctx), "--overflow", "stop", *(("--window", str(window)) if window else ()))
+        assert list(found["kv_bytes"]) == list(fit.TYPES)
+        for kv_type, nbytes in found["kv_bytes"].items():
+            sinks, spare = (4, 0) if window else (0, 0)
+            assert nbytes == KVCache.bytes_for(
+                *config.kv_shape, ctx, kv_type, window=window, sinks=sinks, spare=spare), (ctx, kv_type)
+        assert found["kv_bytes"][found["plan"]["kv"]] == found["plan"]["kv_bytes"]
+    text = invoke(model, "-c", "1024", "--force-memory").stdout
+    assert "KV cache of 1024 tokens in each type, in MB: f32 " in text
+
+
+def test_names_of_published_models() -> None:
+    assert shapes.find("1bitLLM/bitnet_b1_58-large") == shapes.find("large")
+    assert shapes.find("microsoft/BitNet-b1.58-2B-4T") == shapes.find("2B-4T")
+    assert shapes.find("gpt-5") is None
+    assert set(shapes.ALIASES.values()) <= set(shapes.SHAPES)
+    assert all(shapes.find(name) is not None for name in KNOWN)
+    assert [names.n_parameters(shapes.SHAPES[name].config(name)) for name in ("large", "2b-4t")] == [
+        728_842_752, 2_412_820_480]
+
+
+def test_a_published_shape_is_that_of_a_file_made_from_it(tmp_path: Path) -> None:
+    """The same dimensions and conventions by name and out of a header."""
+    for name in TINY:
+        make_model.make(tmp_path / name, name, "Q2_0" if name == "tiny-qwen3" else "I2_S")
+        read = open_checkpoint(str(tmp_path / name)).config
+        eps = pytest.approx(read.eps, rel=1e-6)  # a file holds it as float32
+        assert replace(make_model.SHAPES[name].config(read.name), eps=read.eps, inner_eps=read.eps) == read
+        assert make_model.SHAPES[name].eps == eps

@@ -65,10 +65,10 @@ def test_undo_save_and_shared_beginnings(engine: edge.Engine, tmp_path: Path) ->
 def test_commands_open_files_of_such_and_hybrid_models(tmp_path: Path, shape: str, head: str, words: str) -> None:
     path = str(tmp_path / "m.gguf")
     make_model.make(path, shape, "PQ2_0", head)
-    for command in (["model", "show", path], ["fit", path], ["kv", "plan", path],
+    for command in (["model", path], ["fit", path],
                     ["run", "-m", path, "-n", "5", "--temp", "0", "hello"],
                     ["bench", "-m", path, "--depths", "64", "-n", "8", "--repeats", "1"]):
         done = CliRunner().invoke(cli, command)
         assert done.exit_code == 0, (command, done.output)
-        assert words in done.output or command[:2] != ["model", "show"]
+        assert words in done.output or command[0] != "model"
         assert "a token reads" in done.output or command[0] != "bench"

@@ -230,7 +230,7 @@ def test_the_command(bundled_model: Path, tmp_path: Path) -> None:
         assert empty.exit_code == 2 and "an empty text has no vector" in str(empty.exception) + empty.stderr
 
 
-@pytest.mark.parametrize("command", ["embed -m {} tea", "run -m {} tea", "model show {}", "model check {}",
+@pytest.mark.parametrize("command", ["embed -m {} tea", "run -m {} tea", "model {}", "model --check {}",
                                      "tokens count tea -m {}"])
 def test_a_broken_vocabulary_names_the_file(tmp_path: Path, command: str) -> None:
     path = tmp_path / "broken.gguf"

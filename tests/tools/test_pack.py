@@ -183,7 +183,7 @@ def test_cut_anywhere(guide: Path, program: Path, tmp_path: Path, starts: Callab
         path.write_bytes(whole[:length])
         with pytest.raises(InvalidFile, match="was cut"):
             packed.read(str(path))
-    for arguments in ((), ("run", "hi"), ("--version",), ("doctor",), ("kv", "plan")):
+    for arguments in ((), ("run", "hi"), ("--version",), ("doctor",), ("fit",)):
         path.write_bytes(whole[: end - 5])
         done = starts(path)(*arguments)
         assert done.exit_code == 4 and done.stdout == "" and len(done.stderr.splitlines()) == 1, done.output
@@ -440,9 +440,9 @@ def test_another_model(packs: Callable[..., Path], starts: Callable[[Path], Invo
     inside = starts(packs())
     tiny = next((root / "tests" / "vectors" / "tiny_gguf").glob("*.gguf"))
     for arguments, variables in ((("-m", str(tiny)), {}), ((), {"BITNET_EDGE_MODEL": str(tiny)})):
-        shown = json.loads(inside("model", "show", "--json", *arguments, **variables).stdout)
+        shown = json.loads(inside("model", "--json", *arguments, **variables).stdout)
         assert shown["path"] == str(tiny)
-    shown = json.loads(inside("model", "show", "--json").stdout)
+    shown = json.loads(inside("model", "--json").stdout)
     assert shown["path"].endswith("packed-guide") and shown["config"]["name"] == "demo"
     chosen = json.loads(inside("default", "--json").stdout)
     assert chosen["why"] == "inside"

@@ -329,7 +329,7 @@ def test_the_command(tmp_path: Path) -> None:
     run = functools.partial(bitnet_edge, "convert", source, tmp_path / "m.gguf", PYTHONHASHSEED="0")
     assert run("--planes", "2", "--group", "64").returncode == 0
     assert open_checkpoint(tmp_path / "m.gguf").config.planes == 64
-    shown = bitnet_edge("model", "show", tmp_path / "m.gguf")
+    shown = bitnet_edge("model", tmp_path / "m.gguf")
     assert "a scale per 64 weights, 4.50 bits per weight, from m (F32), fit" in shown.stdout, shown.stderr
     assert "relative squared error 0.0" in shown.stdout
     for options in (["--group", "64"], ["--planes", "2", "--type", "I2_S"], ["--planes", "2", "--ternarise"]):

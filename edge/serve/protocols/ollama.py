@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.amounts import amount
-from edge.model.sizes import Weights
+from edge.formats.names import n_parameters
 from edge.serve import keys
 from edge.serve.calls import Call, bad
 from edge.serve.messages import messages_of
@@ -147,7 +147,7 @@ class About(NamedTuple):
     @property
     def details(self) -> dict[str, Any]:
         """Its kind and its size."""
-        size, arch = amount(Weights.of(self.config).parameters).replace(" ", ""), self.config.arch
+        size, arch = amount(n_parameters(self.config)).replace(" ", ""), self.config.arch
         return {"parent_model": "", "format": "gguf", "family": arch, "families": [arch],
                 "parameter_size": size, "quantization_level": self.quantization}
 
