@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import edge
 from edge import Sampling
-from edge.constrain import bounds, lark
+from edge.constrain import lark
 from edge.constrain.closing import Closing, of_regex
 from edge.constrain.constraint import Constraint
 from edge.constrain.functions import Functions
@@ -159,24 +159,15 @@ def deep(schema: Any, n: int = 20) -> Any:
 HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "rules": ({"grammar": chained(800)}, "802 rules and terminals; the limit is 512"),
     "terminals": ({"grammar": chained(800, "R")}, "802 rules and terminals; the limit is 512"),
-    "inner grammars": ({"grammar": "start: x\nx: %lark {\n" + chained(800) + "\n}"}, "rules and terminals"),
     "commented rules": ({"grammar": chained(700).replace(":", "// :\n:")}, "rules and terminals"),
     "references": ({"schema": referring(1300, lambda ref: ref)}, "too deep"),
-    "items": ({"schema": referring(1000, lambda ref: {"items": ref})}, "too deep"),
-    "allOf": ({"schema": referring(1000, lambda ref: {"allOf": [ref]})}, "too deep"),
-    "properties": ({"schema": referring(1000, lambda ref: {"properties": {"a": ref}})}, "too deep"),
     "levels": ({"schema": deep({}, 100)}, "levels deep"),
     "wide levels": ({"schema": referring(80, deep)}, "too deep"),
     "schema in a grammar": ({"grammar": "start: %json " + "[" * 900 + "]" * 900}, "too deep"),
-    "many references": ({"schema": referring(800, lambda ref: ref)}, "too deep"),
     "nested lists": ({"schema": '{"const": ' + "[" * 900 + "]" * 900 + "}"}, "too deep"),
     "brackets of a regex": ({"regex": "(" * 16384}, "regex is wrong"),
-    "closed brackets of a regex": ({"regex": "(" * 8000 + "a" + ")" * 8000}, "regex is wrong"),
-    "classes": ({"regex": "[" * 16384}, "regex is wrong"),
     "brackets of a grammar": ({"grammar": "start: " + "(" * 8000 + '"a"' + ")" * 8000}, "too deeply nested"),
-    "optional brackets": ({"grammar": "start: " + "[" * 8000 + '"a"' + "]" * 8000}, "too deeply nested"),
     "nested repetitions": ({"regex": "((((a{100}){100}){100}){100}){100}"}, "16384 characters when its repetitions"),
-    "repetitions of terminals": ({"grammar": "start: A\nA: B{100}\nB: C{100}\nC: D~100\nD: /d{100}/"}, "repetitions"),
     "doubled terminals": ({"grammar": "start: A0\n" + "".join(f"A{i}: A{i + 1} A{i + 1}\n" for i in range(60))
                            + 'A60: "x"'}, "16384 characters when its repetitions"),
     "a long repetition": ({"regex": "a{100000}"}, "16384 characters when its repetitions"),
@@ -188,14 +179,11 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "many properties": ({"schema": {"properties": {str(i): {} for i in range(401)}}}, "401 properties, items and alt"),
     "objects to choose from": ({"schema": {"enum": [{"a": i} for i in range(3000)]}}, "the limit is 400"),
     "a large multiple": ({"schema": {"type": "integer", "multipleOf": 1 << 20}}, "multipleOf that are too large"),
-    "multiples": ({"schema": {"prefixItems": [{"type": "integer", "multipleOf": 997}] * 50}}, "too large; the limit"),
     "multiples at once": ({"schema": {"allOf": [{"multipleOf": each} for each in (7, 11, 13, 17)]}}, "too large; the"),
     "many values": ({"schema": {"enum": [0] * 200_000, "x-r": [{"$ref": f"#/enum/{i}"} for i in range(700)]}},
                     "more than 65536 values"),
-    "multiples without end": ({"schema": {"multipleOf": 10**400}}, "too large; the"),
     "a long name and a pattern": ({"schema": {"properties": {"a" * 3_000_000: {}}, "patternProperties": {
                                           "^(a|b)*$": {}}}}, "the limit is 32768"),
-    "a power of ten": ({"schema": {"type": "number", "multipleOf": 1e9}}, "too large; the limit"),
 }
 
 
@@ -327,13 +315,6 @@ def test_descriptions_do_not_count() -> None:
     assert json.loads(Spec.of(schema=named).grammar) == named
 
 
-def test_few_large_grammars_are_kept(engine) -> None:
-    vocabulary = engine.model.vocabulary()
-    for i in range(8):
-        vocabulary.matcher(Spec.of(grammar=f'start: "{i}{"x" * 5000}"').rules())
-    assert len(vocabulary.compiled) == 3
-
-
 def test_remarks_and_what_asks_for_nothing_are_left_out() -> None:
     Spec.of(schema={
         "title": "t", "description": "d", "default": {"not": 1}, "examples": [{"if": 1}], "x-order": 3,
@@ -345,32 +326,6 @@ def test_remarks_and_what_asks_for_nothing_are_left_out() -> None:
 
 
 # ---- never an invalid answer -----------------------------------------------------------------------------------------
-
-SCHEMAS: list[Any] = [
-    ORDER,
-    True,
-    {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 5},
-    {"type": "object", "additionalProperties": {"type": "boolean"}, "minProperties": 1},
-    {"anyOf": [{"type": "null"}, {"type": "string", "minLength": 2, "maxLength": 6}]},
-    {"$ref": "#/$defs/node", "$defs": {"node": {"type": "object", "properties": {
-        "value": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
-        "required": ["value", "next"], "additionalProperties": False}}},
-    {"type": "string", "format": "ipv4"},
-    {"const": {"a": [1, "two", None]}},
-]
-
-
-@pytest.mark.parametrize("schema", SCHEMAS, ids=range(len(SCHEMAS)))
-def test_random_answers_are_valid(engine, schema) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
-    vocabulary, spec = engine.model.vocabulary(), Spec.of(schema=schema)
-    for seed in range(12):
-        ids, whole = walk(vocabulary, spec, seed, most=64 + 4 * seed)
-        text = text_of(vocabulary, ids)
-        assert whole, text
-        kind = jsonschema.Draft202012Validator
-        jsonschema.validate(json.loads(text), schema, kind, format_checker=kind.FORMAT_CHECKER)
-
 
 def shape(given: Any) -> Any:
     """A schema as it is given to llguidance."""
@@ -387,17 +342,11 @@ EITHER = {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
     ("given", "closed"),
     [
         (A, A | CLOSED),
-        ({"items": A}, {"items": A | CLOSED}),
-        ({"prefixItems": [A]}, {"prefixItems": [A | CLOSED]}),
         ({"anyOf": [A, {"type": "null"}]}, {"anyOf": [A | CLOSED, {"type": "null"}]}),
         ({"allOf": [A]}, {"allOf": [A | CLOSED]}),
-        ({"properties": {"properties": A}}, {"properties": {"properties": A | CLOSED}} | CLOSED),
         ({"properties": {"$ref": A, "oneOf": A}}, {"properties": {"$ref": A | CLOSED, "oneOf": A | CLOSED}} | CLOSED),
         ({"$ref": "#/$defs/a", "$defs": {"a": A}}, {"$ref": "#/$defs/a", "$defs": {"a": A | CLOSED}}),
         (A | {"minProperties": 1}, A | {"minProperties": 1} | CLOSED),
-        (A | {"maxProperties": 1}, A | {"maxProperties": 1} | CLOSED),
-        (A | {"required": ("a",)}, A | {"required": ["a"]} | CLOSED),
-        ({"properties": {1: {}}, "required": ["1"]}, {"properties": {"1": {}}, "required": ["1"]} | CLOSED),
         (
             {"properties": {"pet": {"oneOf": [{"$ref": "#/$defs/b"}, {"type": "null"}]}}, "$defs": {"a": A, "b": B}},
             {"properties": {"pet": {"oneOf": [{"$ref": "#/$defs/b"}, {"type": "null"}]}},
@@ -414,13 +363,9 @@ def test_objects_that_list_their_properties_are_closed(given, closed) -> None:
     "given",
     [
         {"type": "object"},
-        {"patternProperties": {"^x": {}}},
         A | {"additionalProperties": True},
-        A | {"additionalProperties": {"type": "null"}},
         A | {"required": ["a", "b"]},
-        A | {"minProperties": 2, "required": ["a"]},
         {"properties": {"a": False, "b": {}}, "required": ["b"], "minProperties": 2},
-        {"allOf": [A, B]},
         A | EITHER,
         BOTH | EITHER,
         {"items": B, "allOf": [{"items": A | {"required": ["a"]}}]},
@@ -429,11 +374,8 @@ def test_objects_that_list_their_properties_are_closed(given, closed) -> None:
         {"$ref": "#other", "$defs": {"a": A | {"$anchor": "other"}}},
         {"allOf": [{"properties": {"x": A}}, {"properties": {"x": B}}]},
         {"oneOf": [A | {"required": ["a"]}, B]},
-        A | {"anyOf": [B, {"required": ["c"]}]},
         A | {"const": {"c": 1}},
-        {"$ref": "#/$defs/a", "required": ["b"], "$defs": {"a": A}},
         {"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}], "$defs": {"a": A, "b": B}},
-        {"items": [{"allOf": [{"$ref": "#/items/1"}, B]}, A]},
     ],
 )
 def test_objects_that_may_need_others_stay_open(given) -> None:
@@ -455,17 +397,6 @@ def test_what_closing_must_not_change(engine) -> None:
         assert not takes(engine, spec, bad)
     strict = {"type": "function", "function": {"name": "f", "strict": True, "parameters": few}}
     assert "additionalProperties" in Functions.of([strict]).tools[0].schema
-
-
-def test_the_size_of_tools_is_that_of_their_schemas_as_given() -> None:
-    def tree(depth: int) -> dict[str, Any]:
-        return {"properties": {"a": tree(depth - 1), "b": tree(depth - 1)}} if depth else {"type": "null"}
-
-    tools = [{"type": "function", "function": {"name": f"f{i}", "parameters": {"type": "object"} | tree(5)}}
-             for i in range(18)]
-    given = sum(len(json.dumps(tool["function"]["parameters"])) for tool in tools)
-    closed = sum(len(tool.schema) for tool in Functions.of(tools).tools)
-    assert given < bounds.MOST_SCHEMA < closed
 
 
 @pytest.mark.parametrize("lead", [{"$id": "http://example.com/a"}, {"$anchor": "a"}])
@@ -620,23 +551,6 @@ def test_every_form_with_an_end_in_reach_ends(engine, name: str) -> None:
                 assert re.fullmatch(asked["regex"], text)
             elif "schema" in asked:
                 jsonschema.validate(json.loads(text), asked["schema"])
-
-
-@pytest.mark.parametrize("asked", [
-    {"schema": _one(a={"type": "string", "pattern": "[0-9]{2}"})},
-    {"schema": _one(a={"type": "string", "pattern": "^.* EUR$"})},
-    {"regex": ".*ab.*"}])
-def test_a_model_that_goes_on_is_brought_to_an_end(engine, asked: dict[str, Any]) -> None:
-    """The bundled model, which knows nothing of the form."""
-    jsonschema = pytest.importorskip("jsonschema")
-    session = engine.session()
-    for seed in range(8):
-        session.clear()
-        answer = session.ask("Tell me about tea.", max_tokens=60, temperature=1.0, seed=seed, **asked)
-        if "regex" in asked:
-            assert "ab" in answer.text
-        else:
-            jsonschema.validate(answer.value, asked["schema"])
 
 
 def test_an_end_that_moves_away_is_noticed(engine) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import threading
 import time
 import unicodedata
-from array import array
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,8 +20,7 @@ from edge.formats.texts import StringArray
 from edge.prompt.tokenizer import Tokenizer
 from edge.prompt.tokenizer.byte_level import PATTERNS, TRUSTED, for_ascii_of
 from edge.prompt.tokenizer.steps import ALPHABET
-from pyx.tokens import strings
-from pyx.tokens.bpe import RAW, SKIP, TOKEN, BytePairs
+from pyx.tokens.bpe import TOKEN, BytePairs
 from tests.prompt.test_tokenizer import BPE
 from tests.vocabularies import by_name, vocabulary
 
@@ -106,12 +102,6 @@ def test_a_long_piece_takes_no_square_of_its_length():
     assert pairs.encode(["a" * 1_000_000]) == [3] * 125_000  # minutes, if it did
 
 
-def test_roles():
-    pairs = pairs_of([b"a", b"b", b"ab", b"ba", b"\xc3\xa9"], bytes((TOKEN, TOKEN, SKIP, RAW, TOKEN)))
-    assert pairs.encode(["ab", "ba", "é"]) == [0, 1, 1, 0, 4]
-    assert pairs.blob == b"abba\xc3\xa9" and list(pairs.ends) == [1, 2, 2, 4, 6]
-
-
 def test_bytes_that_are_no_tokens_are_left_out():
     """And never become an unknown token, which is a control token in most files: users could write it."""
     spec = TokenizerSpec(kind="bpe", tokens=["<|endoftext|>", "a", "b", "ab", "!", "!!"], types=[3, 1, 1, 1, 1, 1],
@@ -120,20 +110,6 @@ def test_bytes_that_are_no_tokens_are_left_out():
     assert tokenizer.encode("\x04") == [] and tokenizer.encode("éab\x06") == [3]
     assert tokenizer.encode("!\x04!") == [5], "its neighbours become neighbours, as in the tokenizers library"
     assert tokenizer.encode("!\x04" * 400 + "!") == [5] * 200 + [4]
-
-
-def test_strangers_are_named():
-    stored = StringArray.of(["a", "b c", "中"], "tokens")
-    for roles, stranger in ((b"\2\2\2", 1), (b"\2\1\2", 2), (b"\2\1\0", -1)):
-        pairs = BytePairs(stored.view, stored.first, stored.ends, roles, ALPHABET)
-        assert pairs.stranger == stranger
-        assert pairs.encode(["a", "x"]) == ([0] if stranger < 0 else [])
-
-
-def test_merges_of_nothing_are_named():
-    for merges, wrong in ((["a b", "a x"], 1), (["ab"], 0), ([""], 0), (["a b c"], 0), ([" "], 0), (["a 中"], 0)):
-        stored = StringArray.of(merges, "merges")
-        assert pairs_of([b"a", b"b", b"ab"]).rank_by(stored.view, stored.first, stored.ends) == wrong
 
 
 def hash_of(data: bytes) -> int:
@@ -152,30 +128,6 @@ def test_a_table_made_to_be_slow_is_refused():
     spec = TokenizerSpec(kind="bpe", tokens=[letters(word) for word in crowd], pre="gpt-2")
     with pytest.raises(InvalidFile, match="slow to find; the vocabulary is damaged"):
         Tokenizer.build(spec)
-
-
-@pytest.mark.parametrize("ends", [[8], [20], [7, 18], [18, 17], [9, 1 << 62], [-1, 18]])
-def test_impossible_ends_are_refused(ends):
-    stored = b"\1" + bytes(7) + b"a" + b"\1" + bytes(7) + b"b"
-    assert list(strings.ends(stored, 0, 2)) == [9, 18]
-    for wrong in (ends, [*ends, 3]):
-        if wrong == [8]:  # an empty text, and then nothing
-            continue
-        with pytest.raises(ValueError, match="text"):
-            BytePairs(stored, 0, array("q", wrong), bytes((TOKEN,)) * len(wrong), ALPHABET)
-        with pytest.raises(ValueError, match="outside the data"):
-            strings.starting(stored, 0, array("q", wrong), b"a")
-    with pytest.raises(ValueError):
-        BytePairs(stored, -1, array("q", [9, 18]), b"\2\2", ALPHABET)
-    with pytest.raises(ValueError, match="fit"):
-        BytePairs(stored, 0, array("q", [9, 18]), b"\2", ALPHABET)
-
-
-@given(st.lists(st.text("<|a", max_size=4), max_size=20), st.sampled_from(["", "<", "<|", "<|a|"]))
-def test_texts_that_begin_so(texts, prefix):
-    stored = StringArray.of(texts, "texts")
-    assert list(stored) == texts
-    assert stored.starting(prefix) == [i for i, text in enumerate(texts) if text.startswith(prefix)]
 
 
 # ---- one word as long as a book --------------------------------------------------------------------------------------
@@ -241,14 +193,6 @@ def test_other_threads_go_on_during_a_long_word():
         other.join()
 
 
-def test_threads_encode_long_words_at_once():
-    pairs = pairs_of(TOKENS)
-    texts = [[word.decode()[i:], "ththe", "ab" * i] for i in range(4) for word in WORDS.values()]
-    expected = [pairs.encode(each) for each in texts]
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda each: pairs.encode(each, lambda: None), texts * 2)) == expected * 2
-
-
 # ---- the split -------------------------------------------------------------------------------------------------------
 
 
@@ -260,13 +204,6 @@ def test_ascii_is_cut_by_re_as_by_regex(name, text):
     cut = re.findall(for_ascii_of(PATTERNS[name]), text, re.ASCII)
     assert cut == regex.findall(PATTERNS[name], text)
     assert "".join(cut) == text
-
-
-def test_regex_waits_for_a_text_that_needs_it():
-    code = ("import sys; from tests.prompt.test_tokenizer import BPE; BPE.encode('Hello, 12 you'); "
-            "before = 'regex._regex' in sys.modules; BPE.encode('é'); print(before, 'regex._regex' in sys.modules)")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False True"
 
 
 def old_characters(text: str) -> bool:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import sys
-import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,6 @@ from edge.formats import gguf_tokenizer, open_checkpoint
 from edge.formats.checkpoint import TokenizerSpec
 from edge.prompt.template import Template
 from edge.prompt.tokenizer import Tokenizer
-from tests.prompt.test_bpe import old_characters
 from tests.vocabularies import digits_then_gpt2, text
 
 pytestmark = pytest.mark.real_model
@@ -61,63 +57,6 @@ def test_facts(tokenizer: Tokenizer) -> None:
 def test_text_of_people(tokenizer: Tokenizer, other: Any) -> None:
     for each in (text(), text().upper(), "".join(reversed(text()))):
         assert tokenizer.encode(each) == ordinary(other, each)
-
-
-def test_every_character(tokenizer: Tokenizer, other: Any) -> None:
-    """All of Unicode's, each script by itself and all of them mixed, between letters, digits and white space."""
-    everything = [chr(i) for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000]
-    assigned = [character for character in everything if old_characters(character)]
-    scripts: dict[str, list[str]] = {}
-    for character in assigned:
-        if not 0xE000 <= ord(character) < 0xF900 and ord(character) < 0xF0000:  # private use
-            scripts.setdefault(unicodedata.name(character, "control").split()[0], []).append(character)
-    assert len(scripts) > 500
-    r = random.Random(7)
-    texts = ["".join(characters) for characters in scripts.values()]
-    for characters in scripts.values():
-        texts.append("".join(r.choice(characters) + r.choice(("", "", " ", "  ", "\n", "a", "7", "'s", ".")) for _ in
-                             range(60)))
-    for _ in range(300):
-        texts.append("".join(r.choice(assigned) for _ in range(100)))
-    for each in texts:
-        assert tokenizer.encode(each) == ordinary(other, each), each
-
-
-def test_hard_places(tokenizer: Tokenizer, other: Any) -> None:
-    parts = ["1", "23", "²", "½", "٣", "१", "Ⅷ", " ", "  ", "\t", "\n", "\r\n", "\u3000", "\xa0", "\u200b", "'s", "'S",
-             "'", "a", "Ab", "é", "e\u0301", "中", "\U0001f469\u200d\U0001f467", "🇨🇭", ".", "...", "-", "$1,234.50",
-             "\x04", "\x06", "\x13", "\0", "\ufeff", "\ufffd", "\U0010ffff", "<|im_end|>", "<|", "|>"]
-    r = random.Random(8)
-    for _ in range(6000):
-        each = "".join(r.choice(parts) for _ in range(r.randrange(1, 12)))
-        assert tokenizer.encode(each) == ordinary(other, each), repr(each)
-    for _ in range(2000):  # bytes that are no UTF-8
-        each = r.randbytes(r.randrange(1, 60)).decode("utf-8", "replace")
-        if old_characters(each):
-            assert tokenizer.encode(each) == ordinary(other, each), repr(each)
-
-
-def test_words_of_the_vocabulary(tokenizer: Tokenizer, other: Any) -> None:
-    r = random.Random(9)
-    for _ in range(3000):
-        each = tokenizer.decode([r.randrange(17, tokenizer.n_vocab) for _ in range(r.randrange(1, 9))])
-        assert tokenizer.encode(each) == ordinary(other, each), repr(each)
-    for i in range(17, tokenizer.n_vocab):
-        assert tokenizer.token_bytes(i).decode("utf-8", "replace") == other.decode([i])
-
-
-def test_special_tokens(tokenizer: Tokenizer, other: Any) -> None:
-    """In a template's text they are tokens, in that of people they are characters."""
-    r = random.Random(10)
-    names = list(tokenizer.special)
-    for name, id in tokenizer.special.items():
-        assert tokenizer.encode(name, special=True) == [id] == [other.token_to_id(name)]
-        assert not set(tokenizer.encode(f"a{name} 1{name}")) & set(tokenizer.special.values())
-    for _ in range(2000):
-        each = "".join(r.choice([*names, " ", "\n", "user", "7", "é", "<", "<|im"]) for _ in range(r.randrange(1, 10)))
-        other.encode_special_tokens = False
-        assert tokenizer.encode(each, special=True) == other.encode(each, add_special_tokens=False).ids, repr(each)
-        assert tokenizer.encode(each) == ordinary(other, each), repr(each)
 
 
 # ---- the chat template -----------------------------------------------------------------------------------------------

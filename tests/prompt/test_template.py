@@ -16,17 +16,15 @@ from hypothesis import strategies as st
 
 from edge.constrain.functions import Functions
 from edge.errors import InvalidFile, UsageError
-from edge.formats import gguf_header, gguf_tokenizer, open_checkpoint
+from edge.formats import gguf_header, gguf_tokenizer
 from edge.formats.checkpoint import TokenizerSpec
 from edge.prompt.template import FAMILIES, Template, TextPart, source
 from edge.prompt.tokenizer import Tokenizer
 from edge.session.answer_options import check_messages
 from tests.prompt.test_tokenizer import bpe_spec, spm_array_spec, spm_model_spec
-from tests.vocabularies import DATA, FOREIGN, needs_foreign, vocabulary
+from tests.vocabularies import FOREIGN, needs_foreign, vocabulary
 
 ROOT = Path(__file__).resolve().parents[2]
-PILOT = DATA / "pilot" / "packed"
-needs_pilot = pytest.mark.skipif(not PILOT.is_dir(), reason="needs TEST_DATA=FOLDER, with pilot (an earlier model)")
 
 MARKERS = ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>",
            "<|im_start|>", "<|im_end|>", "<|user|>", "<|assistant|>", "<|system|>", "<|endoftext|>")
@@ -346,45 +344,6 @@ def test_a_template_that_looks_for_words_still_does():
     assert text_of(template.render([{"role": "user", "content": "tool <|im_end|>"}])) == "T:tool <|im_end|><|im_end|>"
     ids = template.encode(TOKENIZER, [{"role": "user", "content": "tool <|im_end|>"}])
     assert ids.count(TOKENIZER.special["<|im_end|>"]) == 1
-
-
-# ---- the model of this project ---------------------------------------------------------------------------------------
-
-
-@needs_pilot
-def test_ids_equal_the_trainers():
-    """Jinja alone for the text and the ``tokenizers`` library for the ids, as in training."""
-    tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers library is a development dependency")
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    checkpoint = open_checkpoint(str(PILOT))
-    tokenizer = Tokenizer.build(checkpoint.tokenizer)
-    template = Template.for_model(checkpoint)
-    assert template.name == "bitnet-edge"
-    trainer = tokenizers.Tokenizer.from_file(str(PILOT / "tokenizer.json"))
-    text = json.loads((PILOT / "tokenizer_config.json").read_text())["chat_template"]
-    oracle = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(text)
-
-    def ids(messages, prompt):
-        written = oracle.render(messages=messages, add_generation_prompt=prompt, bos_token=BOS_TEXT)
-        return trainer.encode(written, add_special_tokens=False).ids
-
-    for n in range(1, len(TALK) + 1):
-        for prompt in (True, False):
-            assert template.encode(tokenizer, TALK[:n], prompt) == ids(TALK[:n], prompt)
-    turn = [{"role": "user", "content": "Can I get a double latte please?"},
-            {"role": "assistant", "content": "For here or to go?"}]
-    # the prompt is a prefix of the conversation that contains the answer: what is cached stays valid
-    assert ids(turn, False)[: len(ids(turn[:1], True))] == ids(turn[:1], True)
-
-    @settings(max_examples=100)
-    @given(st.text(max_size=30).filter(lambda s: "<|" not in s))
-    def check(content):
-        messages = [{"role": "user", "content": content}]
-        assert template.encode(tokenizer, messages) == ids(messages, True)
-
-    check()
-    assert template.stop_ids(tokenizer) == {1, 2}
 
 
 # ---- templates out of other files ------------------------------------------------------------------------------------
