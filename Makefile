@@ -17,7 +17,7 @@ STALE := $(shell [ -d $(VENV) ] && ! $(PY) -c '' 2>/dev/null && rm -f $(addprefi
 export PYTHONNOUSERSITE := 1
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help chat test test-model compilers fuzz fuzz-files faults sanitize routes test-load test-clients bench freeze smoke check freeze-aarch64 debian13 wheels deb lint docs site clean
+.PHONY: help chat test test-model compilers campaign sanitize test-clients bench freeze smoke check freeze-aarch64 debian13 wheels deb lint docs site clean
 .DEFAULT_GOAL := help
 
 help:
@@ -26,12 +26,8 @@ help:
 	@echo "make test-model   get SmolLM2-135M and run the tests that need a real model"
 	@echo "make test-clients   test bitnet-edge serve with the clients of OpenAI, Ollama and others"
 	@echo "make compilers  build with clang, an older GCC and sanitizers, and compare the results bit for bit"
-	@echo "make fuzz    property tests with new examples for FUZZ_SECONDS (600)"
-	@echo "make fuzz-files   test COUNT (100000) mutated files of every format; SEED repeats a run"
-	@echo "make faults  test full disks, refused memory and kills while saving for MINUTES (3); SEED repeats a run"
-	@echo "make routes    test random requests to serve for MINUTES (3); SEED repeats a run"
+	@echo "make campaign   hostile and random input for MINUTES (3): NAME=files, faults, routes, many or properties; SEED repeats"
 	@echo "make sanitize   test kernels and engine with ASan and UBSan, threads with TSan for MINUTES (1)"
-	@echo "make test-load   run the suite COUNT (20) times on a busy machine"
 	@echo "make bench   measure this machine with the bundled model (ARGS='-m model.gguf' for yours)"
 	@echo "make freeze  one-file program and one-folder program for this architecture, in dist/"
 	@echo "make smoke   test both: signals, pipes, damaged files, too little memory and disk"
@@ -65,22 +61,13 @@ test-model: $(VENV)/.tools $(VENV)/.compiled
 compilers: $(VENV)/.tools $(VENV)/.compiled
 	@$(PY) -m pytest -n auto --dist worksteal -m "compilers or sanitize" $(ARGS)
 
-fuzz: $(VENV)/.tools $(VENV)/.compiled
-	@$(PY) -m tests.campaigns.fuzz $(or $(FUZZ_SECONDS),600)
-
-fuzz-files: $(VENV)/.tools $(VENV)/.compiled
-	@$(PY) -m tests.campaigns.fuzz_files $(or $(COUNT),100000) $(SEED)
-
-faults routes: $(VENV)/.tools $(VENV)/.compiled
-	@$(PY) -m tests.campaigns.$@ --minutes $(or $(MINUTES),3) --seed $(or $(SEED),1)
+campaign: $(VENV)/.tools $(VENV)/.compiled
+	@$(PY) -m tests.campaigns $(or $(NAME),files) --minutes $(or $(MINUTES),3) --seed $(or $(SEED),1)
 
 sanitize: $(VENV)/.tools $(VENV)/.compiled
 	@$(PY) -m pytest -m sanitize $(ARGS)
-	@$(PY) -m tests.campaigns.asan --minutes $(or $(MINUTES),1)
-	@$(PY) -m tests.campaigns.tsan --minutes $(or $(MINUTES),1)
-
-test-load: $(VENV)/.tools $(VENV)/.compiled
-	@tests/campaigns/load.sh $(or $(COUNT),20)
+	@$(PY) -m tests.campaigns asan --minutes $(or $(MINUTES),1)
+	@$(PY) -m tests.campaigns tsan --minutes $(or $(MINUTES),1)
 
 # In CI a client that cannot be downloaded is reported and left out; elsewhere that is an error.
 test-clients: $(VENV)/.compiled $(CLIENTS)/.installed

@@ -1,21 +1,16 @@
 """Many sessions at once, coming and going as they like: every answer must be the one that it gives alone.
 
-    python -m tests.campaigns.many [--minutes 10] [--sessions 100] [--model FILE] [--seed 1]
-
 A session follows a script drawn from its number: questions with seeds of their own, answers left early, turns taken
 back, another conversation, parking, saving and loading, moving to another session, forks of a common beginning,
 waiting.  The script is run alone first; then as many as a hundred run at once, each when it likes, on threads of their
 own and in one event loop, over one engine that shares prefixes and has less memory than all of them want.  Some are
-cancelled at any moment: what they had said must be the beginning of what they say alone.  Prints the counts; exit 1
-when an answer differs.
+cancelled at any moment: what they had said must be the beginning of what they say alone.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
-import sys
 import tempfile
 import threading
 import time
@@ -164,10 +159,12 @@ def cancelled(engine: edge.Engine, number: int, counts: Counter[str], wrong: lis
 
 
 def campaign(
-    model: str | None = None, sessions: int = 100, seconds: float = 600, seed: int = 1, length: int = 5,
-    patient: bool = False, **options: Any,
+    seconds: float, seed: int, only: int | None = None, *, model: str | None = None, sessions: int = 100,
+    length: int = 5, patient: bool = False, **options: Any,
 ) -> tuple[Counter[str], list[str]]:
-    """(counts, what was wrong).  ``patient``: prompts in wide steps, as in a batch."""
+    """(counts, what was wrong).  ``patient``: prompts in wide steps, as in a batch; ``only``: a round's seed."""
+    if only is not None:
+        seconds, seed = 0, only
     counts: Counter[str] = Counter()
     wrong: list[str] = []
     rng = random.Random(seed)
@@ -237,25 +234,3 @@ def campaign(
             counts["segments of the fullest step"] = engine.scheduler.most_segments
             counts["steps"] = engine.scheduler.steps
     return counts, wrong
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--sessions", type=int, default=100)
-    parser.add_argument("--model")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=2)
-    arguments = parser.parse_args()
-    counts, wrong = campaign(
-        arguments.model, arguments.sessions, 60 * arguments.minutes, arguments.seed, threads=arguments.threads
-    )
-    for name, n in sorted(counts.items()):
-        print(f"{n:>9} {name}")
-    for line in wrong:
-        print(line, file=sys.stderr)
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,33 +1,31 @@
 """Random requests, most of them wrong, to every route of `bitnet-edge serve`: with a model, and with embeddings.
 
-    python -m tests.campaigns.routes [--minutes 3] [--clients 8] [--seed 1] [--service model --only N]
-
 A request is a valid one of its route, of which some fields, header lines, the path, the method or the bytes of the body
 are replaced.  It is sent at once, in pieces, several on one connection, or not to its end.  Allowed is an answer, or an
 error below 500 (or 503: too many requests), in valid HTTP and JSON, within PATIENCE.  At the end the service must give
 the answers that it gave at first, hold no more files, threads and memory than after the first requests, and must have
-written nothing to standard error.  Prints the counts; exit 1 if something was wrong, with the number of the request.
+written nothing to standard error.
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import json
+import os
 import random
 import signal
 import socket
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from tests.campaigns.serve import POOL, resources
 from tests.http_service import Server, serving
 
 PATIENCE = 120.0  # seconds for one connection
+CLIENTS = 8
+POOL = 8  # threads that the event loop keeps for blocking calls, made as they are needed
 FIRST = 0.3  # share of the time after which what is held is measured
 GROWTH = 24 << 20  # bytes more at the end: conversations that are kept, fragments
 SAID = [{"role": "user", "content": "Two teas, please."}]
@@ -313,26 +311,32 @@ def polite(server: Server, name: str) -> Any:
     return server.chat("Two teas, please.")["choices"]
 
 
-@contextlib.contextmanager
-def started(name: str) -> Iterator[Server]:
-    """A service of this kind."""
-    options = {"model": ["--metrics", "--parallel", "2"], "embeddings": ["--embeddings"]}[name]
-    with serving("--ctx", "512", *options) as server:
-        yield server
+SERVICES = {"model": ("--metrics", "--parallel", "2"), "embeddings": ("--embeddings",)}
 
 
-SERVICES = ("model", "embeddings")
+def resources(pid: int) -> dict[str, int]:
+    """Threads, open files and resident bytes of a process."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return {"threads": int(status["Threads"]), "files": len(os.listdir(f"/proc/{pid}/fd")),
+            "resident": int(status["VmRSS"].split()[0]) * 1024}
 
 
-def campaign(
-    name: str, seconds: float = 60, clients: int = 8, seed: int = 1, only: int | None = None, most: int = 1 << 40
+def campaign(seconds: float, seed: int, only: int | None = None) -> tuple[Counter[str], list[str]]:
+    """(counts, what was wrong) of both services."""
+    counts, wrong = of_one("model", seconds / 2, seed, only)
+    more, others = of_one("embeddings", seconds / 2, seed, only)
+    return counts + more, wrong + others
+
+
+def of_one(
+    name: str, seconds: float, seed: int, only: int | None = None, most: int = 1 << 40
 ) -> tuple[Counter[str], list[str]]:
     """(counts, what was wrong) of at most ``most`` connections to one service."""
     counts: Counter[str] = Counter()
     wrong: list[str] = []
     numbers = iter(range(seed * 1_000_000, seed * 1_000_000 + most) if only is None else [only])
     lock = threading.Lock()
-    with started(name) as server:
+    with serving("--ctx", "512", *SERVICES[name]) as server:
         usual, first = polite(server, name), resources(server.process.pid)
         until = time.monotonic() + seconds
 
@@ -351,7 +355,7 @@ def campaign(
                     counts.update(["connections", *(str(status) for status, _ in found)])
 
         def crowd(until: float) -> None:
-            threads = [threading.Thread(target=run, args=(until,)) for _ in range(clients if only is None else 1)]
+            threads = [threading.Thread(target=run, args=(until,)) for _ in range(CLIENTS if only is None else 1)]
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -375,7 +379,7 @@ def campaign(
         after = held(before["files"])
         if polite(server, name) != usual:
             wrong.append(f"{name}: another answer than before")
-        for what, slack in (("threads", POOL + clients), ("files", 0), ("resident", GROWTH)):
+        for what, slack in (("threads", POOL + CLIENTS), ("files", 0), ("resident", GROWTH)):
             if after[what] > before[what] + slack:
                 wrong.append(f"{name}: {what}: {before[what]} before, {after[what]} after")
         server.process.send_signal(signal.SIGTERM)
@@ -385,30 +389,3 @@ def campaign(
             wrong.append(f"{name}: standard error: {said[:1500] + said[-1500:]}")
         counts[f"MB more ({name})"] = (after["resident"] - before["resident"]) // 1_000_000
     return counts, wrong
-
-
-def main() -> int:
-    assert __doc__ is not None
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=3)
-    parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--service", choices=SERVICES)
-    parser.add_argument("--only", type=int)
-    arguments = parser.parse_args()
-    names = SERVICES if arguments.service is None else (arguments.service,)
-    counts: Counter[str] = Counter()
-    wrong: list[str] = []
-    for name in names:
-        seconds = 60 * arguments.minutes / len(names)
-        found, bad = campaign(name, seconds, arguments.clients, arguments.seed, arguments.only)
-        counts += found
-        wrong += bad
-    print(f"seed {arguments.seed}: {dict(sorted(counts.items()))}")
-    for line in wrong:
-        print(line, file=sys.stderr)
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,175 @@
+"""The compiled layer under sanitizers: an instrumented copy of it, and what is run on that.
+
+* SESSIONS: four sessions that go on from one beginning, each on a thread of its own, forking and leaving the pool;
+* MANY: the sessions of many.py, of models of every kind: every answer must be the one that the session gives alone;
+* with AddressSanitizer and UBSan, mutated files (files.py);
+* with ThreadSanitizer the barrier of a step, alone (tsan_barrier.c).  tsan_gomp.c is there in place of libgomp, whose
+  forks, joins and barriers the sanitizer does not see.
+
+The sanitizer's report is what is printed.  Linux, gcc with libasan, libubsan and libtsan.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SESSIONS = """
+import array, random, threading
+from pyx.layers.attention import attention
+from pyx.kv.cache import KVCache
+
+rng = random.Random(1)
+
+def step(cache, n):
+    q, k, v = (array.array("f", [rng.random() - 0.5 for _ in range(n * width)]) for width in (64, 32, 32))
+    attention(cache, 0, q, k, v, 1)
+
+def go(cache):
+    for i, n in enumerate([1] * 60 + [40] * 6):
+        step(cache, n)
+        if i % 20 == 10:
+            cache = cache.fork()
+
+for kv_type in ("int8", "f16", "int4"):
+    first = KVCache(1, 2, 16, 400, kv_type, 100, 4)
+    for _ in range(150):
+        step(first, 1)
+    caches = [first, *(first.fork() for _ in range(3))]
+    threads = [threading.Thread(target=go, args=(cache,)) for cache in caches]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(kv_type, first.pool.pages, flush=True)
+"""
+
+MANY = """
+import os, sys
+from pathlib import Path
+import pyx
+
+assert os.path.dirname(pyx.__file__) == os.path.abspath("pyx"), pyx.__file__  # the instrumented copy
+root, seconds, seed, sessions = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+sys.path.insert(0, root)  # behind the copy: this code runs in a folder of its own
+from tests.campaigns import many
+from benchmarks import make_model
+from edge.machine import placement
+
+placement.LEAST, placement.PAUSE = 1, 0.05  # small models are copied, too, and answer meanwhile
+# shape, types of matrices and of the head (None: the demo model), options.  Random weights write texts that the
+# tokenizer would cut into other tokens, so none of their sessions may lose its cache to another one.
+RUNS = (
+    (None, {"threads": 3}),
+    (None, {"patient": True, "head": "two-stage"}),
+    (("tiny-bonsai2", "PQ2_0", "PQ2_0"), {}),
+    (("tiny-maple", "PQ2_0", "PQ2_0"), {}),
+    (("tiny-qwen3", "PQ2_0", "PQ2_0"), {"weights": "auto"}),
+    (("tiny", "I2_S", "Q8_0"), {"head": "two-stage"}),
+    (("tiny-qwen3", "Q2_0", "Q2_0"), {"weights": "auto", "isa": "scalar"}),
+)
+for i, (shape, options) in enumerate(RUNS):
+    if shape is not None:
+        make_model.make(Path(f"{i}.gguf"), *shape)
+        options = {"model": f"{i}.gguf", "ctx": 1800, "parallel": sessions, **options}
+    options = {"threads": 2, "draft": "off", **options}
+    counts, wrong = many.campaign(seconds / len(RUNS), seed, sessions=sessions, **options)
+    print(shape or "demo", options, dict(counts), *wrong, sep="\\n", flush=True)
+    if wrong:
+        sys.exit(1)
+"""
+
+FILES = """
+import os, sys
+import pyx
+
+assert os.path.dirname(pyx.__file__) == os.path.abspath("pyx"), pyx.__file__  # the instrumented copy
+sys.path.append(sys.argv[1])  # behind the copy
+from tests.campaigns import files
+
+counts, wrong = files.campaign(float(sys.argv[2]), int(sys.argv[3]))
+print(dict(counts), *wrong, sep="\\n")
+sys.exit(bool(wrong))
+"""
+
+
+def build(copy: Path, *sanitizers: str) -> None:
+    """Build the compiled layer in this folder, with these flags for the compiler and the linker."""
+    shutil.copytree(ROOT / "pyx", copy / "pyx", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    if (ROOT / "build" / "cython").is_dir():  # C that is newer than its .pyx is used again
+        shutil.copytree(ROOT / "build" / "cython", copy / "build" / "cython")
+    setup = (ROOT / "setup.py").read_text()
+    flags = ", ".join(f'"{flag}"' for flag in sanitizers)
+    for plain, instrumented in (
+        ('"-g0"', f'"-g1", {flags}'),
+        ('"-O3"', '"-O1", "-Wno-maybe-uninitialized"'),  # less optimised, the compiler sees less
+        ('"-Wl,-s"', flags),
+    ):
+        assert setup.count(plain) == 1, plain
+        setup = setup.replace(plain, instrumented)
+    (copy / "setup.py").write_text(setup)
+    subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=copy, check=True)
+
+
+def library(name: str) -> str:
+    """The path of one of the compiler's libraries, for LD_PRELOAD."""
+    found = subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
+    return found.stdout.strip()
+
+
+def runs(copy: Path, commands: Iterable[Sequence[str | Path]], **environment: str) -> tuple[Counter[str], list[str]]:
+    """Run commands in the folder of :func:`build`: (counts, what was wrong)."""
+    counts: Counter[str] = Counter()
+    for command in commands:
+        # without address randomisation, which old sanitizers do not survive
+        done = subprocess.run(["setarch", "-R", *command], cwd=copy, env={**os.environ, **environment})
+        counts["commands"] += 1
+        if done.returncode:
+            return counts, [f"exit code {done.returncode}"]
+    return counts, []
+
+
+def sessions(seconds: float, seed: int, only: int | None) -> list[list[str]]:
+    """The commands of SESSIONS and MANY."""
+    seconds, seed = (seconds, seed) if only is None else (0, only)
+    many = [sys.executable, "-c", MANY, str(ROOT), str(seconds), str(seed), "12"]
+    return [[sys.executable, "-c", SESSIONS], many]
+
+
+def asan(seconds: float, seed: int, only: int | None = None) -> tuple[Counter[str], list[str]]:
+    """Half of the time sessions, half of it files."""
+    with tempfile.TemporaryDirectory() as folder:
+        build(Path(folder), "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+        read = [sys.executable, "-c", FILES, str(ROOT), str(seconds / 2), str(seed)]
+        return runs(
+            Path(folder), [*sessions(seconds / 2, seed, only), read], PYTHONPATH=folder,
+            PYTHONMALLOC="malloc",  # else small buffers lie inside larger blocks, and the sanitizer cannot see ends
+            ASAN_OPTIONS="detect_leaks=0",  # an interpreter keeps what it has until its end
+            # libraries in C++ throw exceptions, which the sanitizer looks for when the program starts
+            LD_PRELOAD=f"{library('libasan.so')}:{library('libstdc++.so.6')}")
+
+
+def tsan(seconds: float, seed: int, only: int | None = None) -> tuple[Counter[str], list[str]]:
+    """The barrier with threads that come late, then sessions."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        gcc = ["gcc", "-g", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread"]
+        for source, *rest in (
+            # so its thread-local data need no malloc(): glibc frees such blocks in another thread after theirs has
+            # ended, which the sanitizer does not see and reports as a race
+            ("tsan_gomp.c", "-shared", "-fPIC", "-ftls-model=initial-exec", "-o", "gomp.so"),
+            ("tsan_barrier.c", "-fsanitize=thread", "-I", str(ROOT / "pyx" / "kernels"), "-o", "barrier"),
+        ):
+            subprocess.run([*gcc, str(ROOT / "tests" / "campaigns" / source), *rest], cwd=copy, check=True)
+        build(copy, "-fsanitize=thread")
+        counts, wrong = runs(copy, [[copy / "barrier", threads, "2000"] for threads in ("2", "3", "5")])
+        more, others = runs(copy, sessions(seconds, seed, only), PYTHONPATH=folder,
+                            LD_PRELOAD=f"{library('libtsan.so')}:{copy / 'gomp.so'}")
+        return counts + more, wrong + others
