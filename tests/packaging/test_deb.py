@@ -162,13 +162,6 @@ def test_the_unit_starts_the_packaged_program(tree: Path, tmp_path: Path) -> Non
     assert user and f"u {user[1]} " in (tree / "usr/lib/sysusers.d/bitnet-edge.conf").read_text()
 
 
-def test_completions(tree: Path) -> None:
-    share = tree / "usr/share"
-    for path in ("bash-completion/completions/bitnet-edge", "zsh/vendor-completions/_bitnet-edge",
-                 "fish/vendor_completions.d/bitnet-edge.fish"):
-        assert "_BITNET_EDGE_COMPLETE" in (share / path).read_text()
-
-
 def test_default_settings_are_all_comments(tree: Path) -> None:
     """Installed, it changes nothing; every variable it names is one of the program's."""
     chat = cli.get_command(click.Context(cli), "chat")
@@ -186,14 +179,6 @@ def test_same_input_same_bytes(stand_in: Path, tmp_path: Path) -> None:
     one = build(stand_in, tmp_path / "one", SOURCE_DATE_EPOCH="1700000000")
     two = build(again, tmp_path / "two", SOURCE_DATE_EPOCH="1700000000", TZ="Asia/Tokyo", LC_ALL="C")
     assert one.read_bytes() == two.read_bytes()
-
-
-def test_nothing_to_pack(tmp_path: Path) -> None:
-    """One line that says what is missing."""
-    (tmp_path / "bitnet-edge").write_text("not executable")
-    for arguments, code in (([str(tmp_path)], 1), ([str(tmp_path / "absent")], 1), ([], 2)):
-        done = subprocess.run([sys.executable, str(BUILD), *arguments], capture_output=True, text=True)
-        assert done.returncode == code and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
 
 
 # ---- installed -------------------------------------------------------------------------------------------------------
