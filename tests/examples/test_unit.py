@@ -68,19 +68,6 @@ def test_units_are_verified_by_systemd(folder: Path, text: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_little_of_the_unit_is_exposed(folder: Path) -> None:
-    if not shutil.which("systemd-analyze"):
-        pytest.skip("no systemd-analyze here")
-    path = folder / UNIT.name
-    path.write_text(units()[0].replace("/usr/bin/bitnet-edge", sys.executable))
-    done = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", "--threshold=15", str(path)], capture_output=True, text=True
-    )
-    if "unrecognized option" in done.stderr:
-        pytest.skip("systemd-analyze security has no --offline here")
-    assert done.returncode == 0, done.stdout
-
-
 def test_unit_forbids_nothing_that_is_needed() -> None:
     """MemoryDenyWriteExecute=yes, as the kernel enforces it: an answer, under PR_SET_MDWE (Linux 6.3)."""
     words = ["-m", "edge", "run", "-m", "demo", "-n", "4", QUESTION]
@@ -131,10 +118,3 @@ def test_one_core() -> None:
     assert [done.returncode for done in answers] == [0, 0] and answers[0].stdout == answers[1].stdout
     done = limited(one, "doctor")
     assert done.returncode == 0 and re.search(r"^cores +1 used, 1 allowed", done.stdout, re.MULTILINE)
-
-
-def test_nothing_is_writable_at_all(folder: Path) -> None:
-    """No HOME, no state, a temporary folder that does not exist: the service needs its socket alone."""
-    environ = {"HOME": "/nonexistent", "TMPDIR": "/nonexistent", "XDG_STATE_HOME": "/proc/self/nothing"}
-    with service(folder / "socket", **environ):
-        assert sorted(path.name for path in folder.iterdir()) == ["socket"]
