@@ -12,15 +12,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import time
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import edge
-from edge.amounts import count, human, median
+from edge.amounts import count, human
 from edge.cache.config import KVConfig, parse_kv_type
 from edge.cache.plan import KVPlan
 from edge.errors import EdgeError, MemoryRefused, UsageError
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 DIALOGUES = Path(edge.__file__).parent / "bundled" / "dialogues.jsonl"
 DIALOGUES_NAME = "bundled/dialogues.jsonl"  # in reports
 LOGIT_BYTES = 16 << 20  # of one block of logits; two are held
-TIMED = 32  # tokens read one by one for the speed
-Progress = Callable[[float, float], None]
 
 # ---- text ------------------------------------------------------------------------------------------------------------
 
@@ -78,88 +77,7 @@ def segments(engine: Engine, tokens: Sequence[int], n: int) -> list[array[int]]:
     return pieces
 
 
-def _block(engine: Engine) -> int:
-    """Number of tokens per step when the logits of all of them are needed."""
-    return max(1, min(engine.model.chunk, LOGIT_BYTES // (4 * engine.config.n_vocab)))
-
-
-# ---- perplexity ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Perplexity:
-    """How well a model predicts a text."""
-
-    model: str
-    text: str
-    tokens: int  # predicted
-    context: int  # tokens of a segment
-    nats: float  # per token
-    perplexity: float
-    bits_per_byte: float
-    seconds: float
-
-    def line(self) -> str:
-        """The result in one line."""
-        return (
-            f"{self.model}: perplexity {self.perplexity:.3f}, {self.nats:.4f} nats per token, "
-            f"{self.bits_per_byte:.3f} bits per byte ({self.tokens} tokens of {self.text} in segments of "
-            f"{self.context}, {self.tokens / self.seconds:.0f} t/s)"
-        )
-
-
-def perplexity(
-    engine: Engine, tokens: Sequence[int], progress: Progress | None = None, text: str = "a text"
-) -> Perplexity:
-    """Measure the perplexity in segments as long as the context, with the engine's own KV cache.
-
-    ``text``: its name.
-    """
-    from pyx.tokens.compare import log_likelihoods
-
-    n, kv, block, n_vocab = engine.plan.n_ctx, engine.space.new_cache(), _block(engine), engine.config.n_vocab
-    logits = memoryview(array("f", bytes(4 * block * n_vocab)))
-    total, count, n_byte, seconds = 0.0, 0, 0, 0.0
-    pieces = segments(engine, tokens, n)
-    for piece in pieces:
-        kv.reset()
-        for ids, following in _steps(piece, 0, len(piece) - 1, block):
-            rows = logits[: len(ids) * n_vocab]
-            seconds += _step(engine, kv, ids, rows)
-            total -= sum(_checked(log_likelihoods, rows, following, n_vocab))
-            count += len(following)
-            n_byte += sum(len(engine.tokenizer.token_bytes(token)) for token in following)
-            if progress:
-                progress(count, sum(map(len, pieces)))
-    bits = total / math.log(2) / n_byte if n_byte else math.nan
-    return Perplexity(engine.config.name, text, count, n, total / count, math.exp(total / count), bits, seconds)
-
-
-def _steps(piece: array[int], start: int, stop: int, block: int) -> Iterator[tuple[array[int], array[int]]]:
-    """(tokens, the tokens that follow them), ``block`` at a time."""
-    for at in range(start, stop, block):
-        ids = piece[at : min(at + block, stop)]
-        yield ids, piece[at + 1 : at + 1 + len(ids)]
-
-
-def _step(engine: Engine, kv: Any, ids: array[int], logits: memoryview) -> float:
-    """Evaluate ``ids``.  Returns the seconds that the step took."""
-    from pyx.step.transformer import Segment
-
-    begun = time.perf_counter()
-    with engine.model.alone() as transformer:
-        transformer.step([Segment(kv, ids, logits, all_logits=True)])
-    return time.perf_counter() - begun
-
-
-def _checked(compare: Callable[..., Any], *rows: Any) -> Any:
-    try:
-        return compare(*rows)
-    except ValueError as error:
-        raise EdgeError(f"the model returned an invalid prediction ({error}); its file may be damaged") from None
-
-
-# ---- the quality of KV caches ----------------------------------------------------------------------------------------
+# ---- modes -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -191,8 +109,7 @@ class Mode:
 
         Raises UsageError if the mode does not suit the model.
         """
-        kv_config = {"ctx": n, "overflow": "stop", **self.kv_config}
-        plan = KVConfig(**kv_config).plan(engine.config)
+        plan = KVConfig(**{"ctx": n, "overflow": "stop", **self.kv_config}).plan(engine.config)
         if plan.n_ctx < n and not plan.window:
             problem = f"{self.name!r}: ctx {plan.n_ctx} without a window is shorter than segments of {n}"
             raise UsageError(problem, argument="mode")
@@ -201,215 +118,141 @@ class Mode:
 
 def default_modes(n: int) -> list[Mode]:
     """Every type, then windows of a quarter of the text with and without sinks."""
-    from pyx.kv.page import NAMES
+    from edge.tools.fit import TYPES
 
-    types = [each for each in (*NAMES, "int8:int4") if each != "f32" and set(each.split(":")) <= set(NAMES)]
     window = max(1, n // 4 - 4)
-    texts = [*types, f"int8 window={window + 4} sinks=0", f"int8 window={window} sinks=4"]
-    return [Mode.parse(text) for text in texts]
+    windows = [f"int8 window={window + 4} sinks=0", f"int8 window={window} sinks=4"]
+    return [Mode.parse(text) for text in (*TYPES, *windows) if text != "f32"]
 
 
-@dataclass(frozen=True)
-class Quality:
-    """The quality of one mode compared with the reference, over the same tokens."""
-
-    mode: str
-    type: str
-    window: int
-    sinks: int
-    kv_bytes: int  # allocated
-    bytes_per_token: float  # allocated, per token of the segment
-    perplexity: float
-    change: float  # of the perplexity, relative
-    error: float  # 1.96 standard errors of that change (paired, tokens taken as independent)
-    kl_mean: float  # nats
-    kl_p999: float  # 99.9th percentile
-    kl_max: float
-    top1: float  # share of tokens for which both would choose the same next one
-    mass: float  # share of the reference's attention that falls on tokens this mode has in sight, mean over queries
-    tokens_per_second: float  # read one by one at the end of the longest segment
+# ---- predictions -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Report:
-    """A finished comparison; the first row is the reference itself."""
-
-    header: dict[str, Any]
-    rows: list[Quality]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        return {**self.header, "rows": [asdict(row) for row in self.rows]}
-
-    def lines(self) -> Iterator[str]:
-        """The report as text."""
-        head = self.header
-        yield (
-            f"{head['model']}: {head['tokens']} tokens of {head['text']} in segments of {head['context']}, against "
-            f"{head['reference']}; {head['isa']}, {count(head['threads'], 'thread')}"
-        )
-        yield ""
-        wide = max(len("mode"), *(len(row.mode) for row in self.rows))
-        yield (
-            f"{'mode':<{wide}}{'KV MB':>8}{'B/token':>9}{'ppl':>9}{'change':>10}{'+-':>8}{'KL mean':>10}"
-            f"{'KL 99.9%':>10}{'top-1':>9}{'mass':>8}{'t/s':>8}"
-        )
-        for row in self.rows:
-            yield (
-                f"{row.mode:<{wide}}{row.kv_bytes / 1e6:>8.2f}{row.bytes_per_token:>9.0f}{row.perplexity:>9.3f}"
-                f"{row.change:>+10.3%}{row.error:>8.3%}{row.kl_mean:>10.2e}{row.kl_p999:>10.2e}{row.top1:>9.2%}"
-                f"{row.mass:>8.2%}{row.tokens_per_second:>8.1f}"
-            )
-        yield ""
-        yield "mode: KV type and settings; the first row is the reference, with which the others are compared"
-        yield "KV MB: memory of the cache; B/token: the same in bytes per token of a segment"
-        yield "ppl: perplexity (lower is better); change: relative to the reference, +-: its 95% confidence interval"
-        yield "KL: divergence of the predictions from the reference's in nats (0: equal), mean and 99.9th percentile"
-        yield "top-1: share of tokens where both predict the same next token"
-        yield "mass: share of the reference's attention that goes to tokens this cache has kept"
-        yield "t/s: tokens per second, read one by one"
-
-
-@dataclass
-class _Run:
-    """The state of one cache while it reads the text."""
-
-    mode: Mode
-    plan: KVPlan
-    kv: Any
-    kl: array[float] = field(default_factory=lambda: array("d"))
-    likelihood: array[float] = field(default_factory=lambda: array("d"))
-    same: int = 0
-    steps: list[float] = field(default_factory=list)  # seconds of single tokens
-    mass: list[float] = field(default_factory=list)  # of single queries
+def perplexity(engine: Engine, tokens: Sequence[int], mode: Mode) -> dict[str, Any]:
+    """The perplexity in segments as long as the context, with the cache of ``mode``."""
+    run = Run(engine, mode)
+    for piece in segments(engine, tokens, engine.plan.n_ctx):
+        run.kv.reset()
+        for ids, following in _steps(engine, piece):
+            run.predicted(_log_probabilities(run.step(ids)), following)
+    nats = -np.array(run.likelihood)
+    n_byte = sum(len(engine.tokenizer.token_bytes(token)) for token in run.read)
+    return {"mode": mode.name, "context": engine.plan.n_ctx, "tokens": len(nats), "nats": float(nats.mean()),
+            "perplexity": math.exp(nats.mean()), "bits_per_byte": float(nats.sum()) / math.log(2) / n_byte}
 
 
 def kv_quality(
-    engine: Engine,
-    tokens: Sequence[int],
-    modes: Sequence[Mode] = (),
-    text: str = "a text",
-    progress: Progress | None = None,
-    against: Mode | None = None,
-) -> Report:
+    engine: Engine, tokens: Sequence[int], modes: Sequence[Mode] = (), against: Mode | None = None
+) -> dict[str, Any]:
     """Read the text once per mode, all modes side by side, in segments as long as the engine's context, and compare.
 
-    ``against``: the reference; None: F32 pages that keep everything.
+    ``against``: the reference, whose row comes first; None: F32 pages that keep everything.
 
     Raises MemoryRefused if the caches of all modes together do not fit; fewer modes or a smaller context may.
     """
     from pyx.step import probe
-    from pyx.tokens.compare import divergences
 
-    n = engine.plan.n_ctx
-    modes = list(modes) or default_modes(n)
-    against = against or Mode("f32", {"kv": "f32"})
-    planned = [(mode, mode.plan(engine, n)) for mode in (against, *modes)]
-    _room_for(sum(plan.kv_bytes for _, plan in planned))
-    reference, *runs = [_Run(mode, plan, engine.space.new_cache(plan)) for mode, plan in planned]
-    block, n_vocab = _block(engine), engine.config.n_vocab
+    n, against = engine.plan.n_ctx, against or Mode("f32", {"kv": "f32"})
+    modes = [against, *(modes or default_modes(n))]
+    size, available = sum(mode.plan(engine, n).kv_bytes for mode in modes), available_memory()
+    if available is not None and size > available:
+        raise MemoryRefused(f"the KV caches of all modes take {human(size)}, {human(available)} are available; use "
+                            "fewer modes or a smaller context")
+    runs = [Run(engine, mode) for mode in modes]
     queries = engine.model.transformer.keep_queries()
-    expected, given = (memoryview(array("f", bytes(4 * block * n_vocab))) for _ in range(2))
-    pieces = segments(engine, tokens, n)
-    longest = max(range(len(pieces)), key=lambda i: len(pieces[i]))
-    done, todo = 0, sum(len(piece) - 1 for piece in pieces)
-    for index, piece in enumerate(pieces):
-        for run in (reference, *runs):
+    for piece in segments(engine, tokens, n):
+        for run in runs:
             run.kv.reset()
-        stop = len(piece) - 1
-        timed = min(TIMED, stop) if index == longest else 0
-        steps = (*_steps(piece, 0, stop - timed, block), *_steps(piece, stop - timed, stop, 1))
-        for ids, following in steps:
-            one_by_one = timed > 0 and len(ids) == 1
-            rows, others = expected[: len(ids) * n_vocab], given[: len(ids) * n_vocab]
-            for run in (reference, *runs):
-                into = rows if run is reference else others
-                seconds = _step(engine, run.kv, ids, into)
-                if one_by_one:
-                    run.steps.append(seconds)
-                kl, likelihood, same = _checked(divergences, rows, into, following, n_vocab)
-                run.kl.extend(kl)
-                run.likelihood.extend(likelihood)
-                run.same += sum(same)
-                if run is reference and len(ids) > 1:
-                    looks = [memoryview(probe.rows(run.kv, i, queries)) for i in range(len(engine.config.attention))]
-            if len(ids) > 1:
-                for run in (reference, *runs):
-                    run.mass.append(_mass_kept(run.kv, looks, engine.config.n_head, engine.config.n_kv_head))
-            done += len(ids)
-            if progress:
-                progress(done, todo)
-    return Report(_header(engine, n, done, text, against), [_quality(run, reference, n) for run in (reference, *runs)])
+        for ids, following in _steps(engine, piece):
+            expected, looks = np.empty(0), []
+            for i, run in enumerate(runs):
+                given = _log_probabilities(run.step(ids))
+                if i == 0:
+                    expected = given
+                    looks = [probe.rows(run.kv, layer, queries) for layer in range(len(engine.config.attention))]
+                run.compared(expected, given, following)
+                run.mass.append(_mass_kept(run.kv, looks, engine.config.n_head, engine.config.n_kv_head))
+    return {"reference": against.name, "tokens": len(runs[0].kl), "context": n, "fingerprint": engine.fingerprint,
+            "rows": [run.row(runs[0]) for run in runs]}
 
 
-def _mass_kept(kv: Any, looks: Sequence[memoryview], n_head: int, n_kv_head: int) -> float:
-    """The share of the attention [n_layer, n_head, n_tokens] that falls on tokens in the cache, averaged over layers
-    and heads.
+def _steps(engine: Engine, piece: array[int]) -> Iterator[tuple[array[int], array[int]]]:
+    """(tokens, the tokens that follow them), as many at a time as a step takes and room for logits allows."""
+    block = max(1, min(engine.model.chunk, LOGIT_BYTES // (4 * engine.config.n_vocab)))
+    for at in range(0, len(piece) - 1, block):
+        following = piece[at + 1 : at + 1 + block]
+        yield piece[at : at + len(following)], following
 
-    Measured at the end of each block of tokens: the attention of its last token.
+
+def _log_probabilities(logits: np.ndarray) -> np.ndarray:
+    """Of rows of logits, float64.  Raises EdgeError if one is not finite."""
+    if not np.isfinite(logits).all():
+        raise EdgeError("the model returned an invalid prediction; its file may be damaged")
+    x = logits.astype(np.float64) - logits.max(1, keepdims=True)
+    return np.asarray(x - np.log(np.exp(x).sum(1, keepdims=True)))
+
+
+def _mass_kept(kv: Any, looks: Sequence[array[float]], n_head: int, n_kv_head: int) -> float:
+    """The share of the last token's attention [layer][n_head, n_tokens] that falls on tokens in the cache: the mean of
+    all layers and heads.
     """
     from pyx.step import probe
 
     n = kv.n_tokens
-    total = 0.0
-    for layer, rows in enumerate(looks):
-        for head in range(n_head):
-            total += probe.kept(kv, layer, head * n_kv_head // n_head, rows[head * n : (head + 1) * n])
-    return total / (len(looks) * n_head)
+    return float(np.mean([probe.kept(kv, layer, head * n_kv_head // n_head, rows[head * n : (head + 1) * n])
+                          for layer, rows in enumerate(looks) for head in range(n_head)]))
 
 
-def _room_for(n: int) -> None:
-    available = available_memory()
-    if available is not None and n > available:
-        raise MemoryRefused(
-            f"the KV caches of all modes take {human(n)}, {human(available)} are available; use fewer modes or a "
-            "smaller context"
-        )
+@dataclass
+class Run:
+    """One cache while it reads the text, and what it predicted."""
 
+    engine: Engine
+    mode: Mode
+    kl: list[float] = field(default_factory=list)
+    same: list[bool] = field(default_factory=list)
+    likelihood: list[float] = field(default_factory=list)
+    mass: list[float] = field(default_factory=list)  # at the end of each step
+    read: list[int] = field(default_factory=list)  # the tokens that were predicted
 
-def _header(engine: Engine, n: int, done: int, text: str, against: Mode) -> dict[str, Any]:
-    import edge
-    from pyx.machine import cpu
+    def __post_init__(self) -> None:
+        self.plan = self.mode.plan(self.engine, self.engine.plan.n_ctx)
+        self.kv = self.engine.space.new_cache(self.plan)
 
-    return {
-        "version": edge.__version__,
-        "model": engine.config.name,
-        "fingerprint": engine.fingerprint,
-        "text": text,
-        "reference": against.name,
-        "tokens": done,
-        "context": n,
-        "isa": cpu.isa(),
-        "threads": engine.n_threads,
-    }
+    def step(self, ids: array[int]) -> np.ndarray:
+        """Evaluate ``ids``.  Returns the logits [n][n_vocab]."""
+        from pyx.step.transformer import Segment
 
+        logits = np.empty((len(ids), self.engine.config.n_vocab), np.float32)
+        with self.engine.model.alone() as transformer:
+            transformer.step([Segment(self.kv, ids, logits.reshape(-1), all_logits=True)])
+        return logits
 
-def _quality(run: _Run, reference: _Run, n: int) -> Quality:
-    count, plan = len(run.kl), run.plan
-    worse = [a - b for a, b in zip(reference.likelihood, run.likelihood)]  # nats more for each token
-    mean = sum(worse) / count
-    variance = sum((each - mean) ** 2 for each in worse) / max(1, count - 1)
-    change = math.expm1(mean)
-    ordered = sorted(run.kl)
-    return Quality(
-        mode=run.mode.name,
-        type=plan.kv_type,
-        window=plan.window,
-        sinks=plan.sinks,
-        kv_bytes=plan.kv_bytes,
-        bytes_per_token=plan.kv_bytes / n,
-        perplexity=math.exp(-sum(run.likelihood) / count),
-        change=change,
-        error=1.96 * math.sqrt(variance / count) * (1 + change),
-        kl_mean=sum(ordered) / count,
-        kl_p999=percentile(ordered, 0.999),
-        kl_max=ordered[-1],
-        top1=run.same / count,
-        mass=sum(run.mass) / len(run.mass) if run.mass else 1.0,
-        tokens_per_second=1 / median(run.steps),
-    )
+    def predicted(self, given: np.ndarray, following: array[int]) -> None:
+        """Record log probabilities [n][n_vocab]."""
+        self.likelihood += given[np.arange(len(following)), following].tolist()
+        self.read += following
 
+    def compared(self, expected: np.ndarray, given: np.ndarray, following: array[int]) -> None:
+        """Record them beside those of the reference."""
+        self.kl += np.maximum((np.exp(expected) * (expected - given)).sum(1), 0).tolist()
+        self.same += (expected.argmax(1) == given.argmax(1)).tolist()
+        self.predicted(given, following)
 
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value such that at least this share of all values is not larger."""
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+    def row(self, reference: Run) -> dict[str, Any]:
+        """The quality of this cache, over all tokens."""
+        worse = np.array(reference.likelihood) - self.likelihood  # nats more for each token
+        change = math.expm1(worse.mean())
+        return {
+            "mode": self.mode.name,
+            "kv_bytes": self.plan.kv_bytes,
+            "bytes_per_token": self.plan.kv_bytes / self.engine.plan.n_ctx,
+            "perplexity": math.exp(-np.mean(self.likelihood)),
+            "change": change,
+            # 1.96 standard errors of that change (paired, tokens taken as independent)
+            "error": 1.96 * float(worse.std(ddof=1)) / len(worse) ** 0.5 * (1 + change) if len(worse) > 1 else math.inf,
+            "kl_mean": float(np.mean(self.kl)),
+            "kl_p999": float(np.quantile(self.kl, 0.999, method="inverted_cdf")),
+            "top1": float(np.mean(self.same)),
+            "mass": float(np.mean(self.mass)),
+        }

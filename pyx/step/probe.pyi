@@ -14,6 +14,3 @@ def rows(
 
 def kept(kv: KVCache, layer: int, head: int, row: Any) -> float:
     """The share of an attention row, float64 [n_tokens], that falls on tokens that a KV head of this cache sees."""
-
-def describe(row: Any, sinks: int = 4, share: float = 0.95) -> tuple[float, float, int, int]:
-    """(entropy in bits, share of the first sinks tokens, support, recency) of an attention row [n_tokens]."""

@@ -5,9 +5,8 @@ Scores are computed from the pages as in attention (page.score_page); the softma
 
 import array
 
-from libc.math cimport INFINITY, exp, log2
+from libc.math cimport INFINITY, exp
 from libc.stdint cimport int8_t, int64_t, uint32_t
-from libc.stdlib cimport qsort
 
 from pyx.machine.cpu cimport KV_PAGE, active, kernels
 from pyx.kv.cache cimport KVCache
@@ -94,37 +93,3 @@ def kept(KVCache kv not None, int64_t layer, int64_t head, row):
             if valid >> t & 1:
                 total += share[s.number[i] * KV_PAGE + t]
     return total
-
-
-def describe(row, int64_t sinks=4, double share=0.95):
-    """(entropy in bits, share of the first ``sinks`` tokens, support, recency) of an attention row [n_tokens].
-
-    support: the smallest number of tokens that have ``share`` of the attention, 0 to 1. recency: the smallest number of
-    latest tokens that have it together with the sinks.
-    """
-    cdef double[::1] p = array.array("d", row)  # [n]  a copy, which is sorted below
-    cdef int64_t i, n = p.shape[0], support = 0, recency = 0
-    cdef double entropy = 0, sunk = 0, held = 0
-    for i in range(n):
-        if p[i] > 0:
-            entropy -= p[i] * log2(p[i])
-        if i < sinks:
-            sunk += p[i]
-    held = sunk
-    for i in range(n - 1, -1, -1):
-        if held >= share:
-            break
-        held += p[i] if i >= sinks else 0
-        recency += 1
-    qsort(&p[0], n, sizeof(double), falling)
-    held = 0
-    while support < n and held < share:
-        held += p[support]
-        support += 1
-    return entropy, sunk, support, recency
-
-
-cdef int falling(const void *a, const void *b) noexcept nogil:
-    """The order of two doubles for qsort: the larger one first."""
-    cdef double x = (<const double *>a)[0], y = (<const double *>b)[0]
-    return (x < y) - (x > y)

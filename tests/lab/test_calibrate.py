@@ -15,15 +15,28 @@ import edge
 from edge.cache.config import KVConfig
 from edge.cache.policy import read_budget
 from edge.cli.group import cli
-from edge.errors import EdgeError, UsageError
+from edge.errors import UsageError
 from lab import calibrate, heads
-from lab.commands import lab
+from lab.__main__ import main
 from lab.evaluate import segments
 from pyx.kv.cache import KVCache
 from pyx.layers.attention import attention
 from pyx.step import probe
 from pyx.step.transformer import Segment
 from tests.oracles.softmax import softmax
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_model):
+    with edge.load(tiny_model, ctx=256, kv="f32", overflow="stop", threads=1) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def tokens(engine):
+    rng = np.random.default_rng(3)
+    return array("i", rng.integers(0, engine.tokenizer.n_vocab - 8, 1000).tolist())
+
 
 # ---- the probe -------------------------------------------------------------------------------------------------------
 
@@ -101,27 +114,15 @@ def test_impossible_rows_are_refused() -> None:
             probe.kept(cache, layer, head, array("d", [0.25] * n))
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=60), st.integers(0, 8))
-def test_describe(values, sinks) -> None:
-    p = np.array(values) + 1e-6
-    p /= p.sum()
-    entropy, sunk, support, recency = probe.describe(array("d", p), sinks, 0.9)
-    assert entropy == pytest.approx(-(p * np.log2(p)).sum(), abs=1e-9)
-    assert sunk == pytest.approx(p[:sinks].sum())
-    largest = np.sort(p)[::-1].cumsum()
-    assert support == len(p) or largest[support - 1] >= 0.9 - 1e-9
-    assert support == 1 or largest[support - 2] < 0.9 + 1e-9
-    with_newest = [p[:sinks].sum() + p[max(sinks, len(p) - n) :].sum() for n in range(len(p) + 1)]
-    assert with_newest[recency] >= 0.9 - 1e-9 and (recency == 0 or with_newest[recency - 1] < 0.9 + 1e-9)
-
-
-# ---- classes ---------------------------------------------------------------------------------------------------------
+# ---- heads -----------------------------------------------------------------------------------------------------------
 
 
 def test_classes_are_those_of_the_last_queries(engine, tokens) -> None:
     """Read token by token: entropies of the last queries of each whole piece, averaged."""
     looks = heads.classes(engine, tokens, [100, 12])
-    assert looks.lengths == [12, 100] and len(looks.rows) == 2 * 2 * 4
+    assert [row["tokens"] for row in looks["classes"]] == [12, 100] and len(looks["heads"]) == 2 * 2 * 4
+    for row in looks["classes"]:
+        assert sum(row[kind] for kind in heads.CLASSES) == pytest.approx(1)
     config, queries = engine.config, engine.model.transformer.keep_queries()
     seen: dict[tuple[int, int], list[float]] = {}
     pieces = [piece for piece in segments(engine, tokens, 100) if len(piece) == 100][: heads.PIECES]
@@ -133,27 +134,32 @@ def test_classes_are_those_of_the_last_queries(engine, tokens) -> None:
                 rows = np.array(probe.rows(cache, layer, queries)).reshape(config.n_head, t + 1)
                 for head, row in enumerate(rows):
                     seen.setdefault((layer, head), []).append(-(row * np.log2(row)).sum())
-    for row in looks.rows:
-        if row.length == 100:
-            assert row.entropy == pytest.approx(np.mean(seen[row.layer, row.head]), rel=1e-6)
-            assert len(seen[row.layer, row.head]) == heads.LOOKS * len(pieces)
-
-
-def test_names_of_classes() -> None:
-    limits = ((0.0, "sink"), (0.5, "focused"), (1.5, "moderate"), (2.5, "mixed"), (3.5, "diffuse"), (9, "diffuse"))
-    for bits, kind in limits:
-        assert heads.Look(0, 0, 32, bits, 0.1, 3).kind == kind
-    looks = heads.Looks("m", tuple(heads.Look(0, i, 32, bits, 0.1, 3) for i, bits in enumerate((0.1, 0.2, 2.0, 4.0))))
-    assert [looks.share(kind, 32) for kind in heads.CLASSES] == [0.5, 0, 0.25, 0, 0.25]
-    assert json.loads(json.dumps(looks.to_dict()))["classes"]["32"]["sink"] == 0.5
-
-
-@pytest.mark.parametrize("length", [heads.LOOKS, 257])
-def test_impossible_lengths_are_refused(engine, tokens, length) -> None:
-    with pytest.raises(UsageError, match=f"{length}"):
-        heads.classes(engine, tokens, [length])
+    for row in looks["heads"]:
+        if row["tokens"] == 100:
+            bits = np.mean(seen[row["layer"], row["head"]])
+            assert row["bits"] == pytest.approx(bits, rel=1e-6) and bits < heads.CLASSES[row["class"]]
+            assert len(seen[row["layer"], row["head"]]) == heads.LOOKS * len(pieces)
+    for length in (heads.LOOKS, 257):
+        with pytest.raises(UsageError, match=f"{length}"):
+            heads.classes(engine, tokens, [length])
     with pytest.raises(UsageError, match="60 tokens"):
         heads.classes(engine, tokens[:60], [100])
+
+
+def test_support_is_the_fewest_tokens_with_most_of_the_attention() -> None:
+    assert [heads.support(np.array(row)) for row in ([1.0], [0.05, 0.95], [0.5, 0.25, 0.25], [0.05] * 20)] == [
+        1, 1, 3, 19]
+    assert heads.entropy(np.array([[1.0, 0, 0, 0], [0.25] * 4])) == pytest.approx([0, 2])
+
+
+def test_what_is_measured(engine, tokens) -> None:
+    facts = heads.measure(engine, tokens[:500])
+    assert [(each.layer, each.head) for each in facts] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    for each in facts:
+        assert 0 < each.entropy <= each.entropy_max <= 8  # 256 tokens
+        assert 0 < each.sink_mass < 1 and 1 <= each.support <= 256
+    with pytest.raises(UsageError, match="too short"):
+        heads.measure(engine, tokens[:20])
 
 
 # ---- budgets ---------------------------------------------------------------------------------------------------------
@@ -180,158 +186,49 @@ def test_shares_are_in_proportion() -> None:
             calibrate.share([1, 1], total, most)
 
 
-# ---- calibration -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def engine(tiny_model):
-    with edge.load(tiny_model, ctx=256, kv="f32", overflow="stop", threads=1) as engine:
-        yield engine
-
-
-@pytest.fixture(scope="module")
-def tokens(engine):
-    rng = np.random.default_rng(3)
-    return array("i", rng.integers(0, engine.tokenizer.n_vocab - 8, 1000).tolist())
-
-
-@pytest.fixture(scope="module")
-def facts(engine, tokens):
-    return heads.measure(engine, tokens[:500])
-
-
-def test_a_plan_is_a_file_for_kv_budget(engine, tokens, facts, tmp_path) -> None:
-    plan = calibrate.calibrate(engine, tokens, 0.25, facts=facts)
-    path = tmp_path / "plan.json"
-    path.write_text(plan.to_json())
-    assert read_budget(str(path), engine.config) == plan.budget
-    said = json.loads(path.read_text())
-    assert said["method"] == "support" and said["context"] == 256 and len(said["heads"]) == 4
-
-
-def test_what_is_measured(facts) -> None:
-    assert [(each.layer, each.head) for each in facts] == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    for each in facts:
-        assert 0 < each.entropy <= each.entropy_max <= 8  # 256 tokens
-        assert 0 < each.sink_mass < 1 and 1 <= each.support <= 256 and 0 <= each.recency <= 256
-
-
-def size(engine, plan) -> int:
-    return KVConfig(256, plan.kv, overflow="stop", kv_budget=plan.budget).plan(engine.config).kv_bytes
-
-
-def test_every_method_keeps_the_same(engine, tokens, facts) -> None:
-    plans = {m: calibrate.calibrate(engine, tokens[:500], 0.25, m, facts=facts) for m in calibrate.METHODS}
-    joint = plans.pop("joint")
-    sizes = {size(engine, plan) for plan in plans.values()}
-    assert len(sizes) == 1 and {plan.budget.mean for plan in plans.values()} == {4 + 2 * 32 + 1}
-    # the same bytes, which smaller types fill with more tokens
-    assert size(engine, joint) <= sizes.pop() and (joint.kv == "int8" or joint.budget.mean > 4 + 2 * 32 + 1)
-    plans["joint"] = joint
-    assert len(set(sum(plans["uniform"].budget.keep, ()))) == 1
-    by_support = sorted(zip((each.support for each in facts), sum(plans["support"].budget.keep, ())))
-    assert [n for _, n in by_support] == sorted(n for _, n in by_support)
-    assert all(plan.budget.fingerprint == engine.fingerprint and plan.method == name for name, plan in plans.items())
-
-
 def test_the_published_rule() -> None:
     """clamp(H / mean H, 0.3, 2.5) of the largest entropy, and the same turned round."""
-    seen = [heads.HeadFacts(0, i, 0.0, h, 0.0, 10.0 * (i + 1), 1.0) for i, h in enumerate([0.1, 4.0, 7.9])]
+    seen = [heads.HeadFacts(0, i, 0.0, h, 0.0, 10.0 * (i + 1)) for i, h in enumerate([0.1, 4.0, 7.9])]
     assert calibrate.weights("entropy", seen) == pytest.approx([0.3, 1.0, 1.975])
     assert calibrate.weights("inverse", seen) == pytest.approx([1 / 0.3, 1.0, 1 / 1.975])
     assert calibrate.weights("support", seen) == [10, 20, 30] and calibrate.weights("uniform", seen) == [1, 1, 1]
 
 
-@given(st.lists(st.lists(st.floats(0, 10), min_size=2, max_size=2), min_size=1, max_size=6), st.integers(0, 10**6))
-def test_greedy_spends_all(curves, wanted) -> None:
-    costs = calibrate.Costs((1, 4, 9), tuple((*curve, 0.0) for curve in curves))
-    total = len(curves) + wanted % (8 * len(curves) + 1)
-    pages = calibrate.greedy(costs, total)
-    assert sum(pages) == total and all(1 <= n <= 9 for n in pages)
-
-
-def test_greedy_spends_where_it_helps() -> None:
-    """A head that costs nothing when short stays at one page; what is steepest comes first, steps of no use last."""
-    flat, steep = (0.0, 0.0, 0.0), (1.0, 0.5, 0.0)
-    assert calibrate.greedy(calibrate.Costs((1, 4, 16), (flat, steep)), 12) == [1, 11]
-    assert calibrate.greedy(calibrate.Costs((1, 4, 16), (flat, steep)), 20) == [4, 16]
-    late = (1.0, 1.0, 0.0)  # helps when whole only
-    assert calibrate.greedy(calibrate.Costs((1, 4, 16), (late, (0.1, 0.0, 0.0))), 17) == [16, 1]
-    assert calibrate.greedy(calibrate.Costs((1, 4, 16), (late, (0.1, 0.0, 0.0))), 20) == [16, 4]
-    for total in (1, 33):
-        with pytest.raises(UsageError):
-            calibrate.greedy(calibrate.Costs((1, 4, 16), (flat, steep)), total)
-
-
-def test_costs_between_those_measured() -> None:
-    costs = calibrate.Costs((1, 4, 16), ((1.0, 0.4, 0.0),))
-    assert [costs.at(0, n) for n in (1, 2, 4, 10, 16)] == pytest.approx([1.0, 0.8, 0.4, 0.2, 0.0])
-
-
-def test_joint_keeps_as_many_bytes(engine, tokens, facts) -> None:
-    """Whatever type it takes; and what it takes is nearest on this text among all that it may."""
-    costs = calibrate.forgetting(engine, tokens[:500], "f16")
-    assert all(curve[-1] == 0 and min(curve) >= 0 for curve in costs.kl)
-    given = calibrate.calibrate(engine, tokens, 0.25, facts=facts).budget
-    limit = KVConfig(256, "f16", overflow="stop", kv_budget=given).plan(engine.config).kv_bytes
-    plan = calibrate.calibrate(engine, tokens[:500], 0.25, "joint", "f16", facts=facts, costs=costs)
-    assert plan.kv != "f16"  # half the tokens, hardly nearer
-    assert KVConfig(256, plan.kv, overflow="stop", kv_budget=plan.budget).plan(engine.config).kv_bytes < 1.2 * limit
-    assert plan.budget.mean > 4 + 2 * 32 + 1 and json.loads(plan.to_json())["kv"] == plan.kv
+def test_every_method_keeps_the_same(engine, tokens) -> None:
+    facts = heads.measure(engine, tokens[:500])
+    budgets = {method: calibrate.budget(engine, facts, 0.25, method, 4) for method in calibrate.METHODS}
+    sizes = {KVConfig(256, "int8", overflow="stop", kv_budget=each).plan(engine.config).kv_bytes
+             for each in budgets.values()}
+    assert len(sizes) == 1 and {each.mean for each in budgets.values()} == {4 + 2 * 32 + 1}
+    assert len(set(sum(budgets["uniform"].keep, ()))) == 1
+    by_support = sorted(zip((each.support for each in facts), sum(budgets["support"].keep, ())))
+    assert [n for _, n in by_support] == sorted(n for _, n in by_support)
+    for keep in (0, -1, 1.5, float("nan")):
+        with pytest.raises(UsageError, match="share to keep"):
+            calibrate.budget(engine, facts, keep, "support", 4)
 
 
 def test_compare_reads_one_half_and_judges_on_the_other(engine, tokens) -> None:
-    report, plans = calibrate.compare(engine, tokens, 0.25, ["uniform", "support"])
-    assert report.header["tokens"] == 500 and [row.mode for row in report.rows] == [
-        "f32", "int8 all", "int8 uniform", "int8 support"]
-    assert report.rows[1].kl_mean < min(row.kl_mean for row in report.rows[2:])
-    assert len(plans) == 2 and plans[1].heads
+    report = calibrate.compare(engine, tokens, 0.25)
+    assert report["tokens"] == 500 and [row["mode"] for row in report["rows"]] == [
+        "f32", "int8 all", *(f"int8 {method}" for method in calibrate.METHODS)]
+    assert report["rows"][1]["kl_mean"] < min(row["kl_mean"] for row in report["rows"][2:])
 
 
-@pytest.mark.parametrize("keep", [0, -1, 1.5, float("nan")])
-def test_impossible_shares_are_refused(engine, tokens, keep) -> None:
-    with pytest.raises(UsageError, match="share to keep"):
-        calibrate.calibrate(engine, tokens, keep)
-
-
-def test_methods_and_texts_that_are_refused(engine, tokens) -> None:
-    with pytest.raises(UsageError, match="not known"):
-        calibrate.calibrate(engine, tokens, method="magic")
-    with pytest.raises(UsageError, match="too short"):
-        heads.measure(engine, tokens[:20])
-
-
-# ---- the command -----------------------------------------------------------------------------------------------------
-
-
-def test_the_command(bundled_model, tmp_path) -> None:
-    def invoke(command: str, *arguments: str):
-        context = ["-c", "256"] if command == "calibrate" else []
-        return CliRunner().invoke(lab, [command, *context, "-t", "1", *arguments])
-
+def test_the_commands(bundled_model, tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A plan is a file for kv_budget, with which run answers."""
     path = tmp_path / "plan.json"
-    done = invoke("calibrate", "-o", str(path))
-    assert done.exit_code == 0, done.output
+    assert main(["calibrate", "-c", "256", "-t", "1", "-o", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "text: bundled/dialogues.jsonl" in shown and "entropy_max" in shown
     plan = json.loads(path.read_text())
-    first, _, names, *rows, _ = lines = done.output.partition("\n\nentropy:")[0].splitlines() + [""]
-    assert "bundled/dialogues.jsonl" in first and lines[-1] == ""
-    assert names.split() == ["layer", "head", "entropy", "sinks", "support", "recency", "keep"]
-    assert [int(line.split()[-1]) for line in rows] == [n for row in plan["keep"] for n in row]
-    for name in names.split()[2:]:
-        assert f"{name}: " in done.output  # each column is explained
-    assert "bundled/dialogues.jsonl" in invoke("heads", "--lengths", "32").output
-    looks = json.loads(invoke("heads", "--lengths", "32,256", "--json").output)
-    assert sum(looks["classes"]["256"].values()) == pytest.approx(1) and len(looks["heads"]) == 2 * 6 * 4
+    with edge.load(ctx=64) as demo:
+        assert [list(row) for row in read_budget(str(path), demo.config).keep] == plan["keep"]
     used = CliRunner().invoke(cli, ["run", "hello", "-n", "2", "--kv-budget", str(path), "--overflow", "stop", "-v"])
     assert used.exit_code == 0 and "budgets of" in used.stderr
-    for arguments, message in (
-        (["calibrate", "--compare", "-o", str(path)], "-o cannot be used with"),
-        (["heads", "--lengths", "8"], "length 8 "),
-        (["heads", "--lengths", ""], "--lengths needs"),
-        (["calibrate", "--keep-share", "2"], "share to keep"),
-        (["calibrate", "-o", str(tmp_path)], "directory"),
-    ):
-        failed = invoke(*arguments)
-        assert failed.exit_code == 2 and message in failed.output, failed.output
-    failed = invoke("calibrate", "-o", str(tmp_path / "none" / "plan.json"))
-    assert failed.exit_code == EdgeError.exit_code and "cannot write" in failed.output
+    assert main(["heads", "--lengths", "32,256", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["heads"]) == 2 * 6 * 4
+    for arguments, said in ((["calibrate", "--compare", "-o", str(path)], "-o and --compare"),
+                            (["heads", "--lengths", "8"], "length 8 "),
+                            (["calibrate", "-c", "256", "--keep-share", "2"], "share to keep")):
+        assert main(arguments) == 2 and said in capsys.readouterr().err

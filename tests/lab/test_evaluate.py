@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from array import array
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import edge
 from edge.errors import EdgeError, MemoryRefused, UsageError
 from lab import evaluate
-from lab.commands import lab
+from lab.__main__ import main
 from pyx.step.transformer import Segment
 from pyx.tokens import compare
 from tests.oracles.softmax import log_softmax
+
+F32 = evaluate.Mode.parse("f32")
 
 # ---- rows of logits --------------------------------------------------------------------------------------------------
 
@@ -28,35 +28,15 @@ from tests.oracles.softmax import log_softmax
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 300), st.sampled_from([1e-3, 1.0, 30.0, 3e4]))
 def test_rows_agree_with_numpy(seed, n, n_vocab, size):
     rng = np.random.default_rng(seed)
-    p, q = (rng.normal(0, size, (n, n_vocab)).astype(np.float32) for _ in range(2))
+    rows = rng.normal(0, size, (n, n_vocab)).astype(np.float32)
     tokens = array("i", rng.integers(0, n_vocab, n).tolist())
-    log_p, log_q = log_softmax(p), log_softmax(q)
-    expected = np.where(np.exp(log_p) > 0, np.exp(log_p) * (log_p - log_q), 0).sum(axis=1)
-    kl, likelihood, same = compare.divergences(p.ravel(), q.ravel(), tokens, n_vocab)
-    np.testing.assert_allclose(kl, expected, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(likelihood, log_q[range(n), tokens], rtol=1e-12, atol=1e-12)
-    assert list(same) == (p.argmax(axis=1) == q.argmax(axis=1)).tolist()
-    assert list(compare.log_likelihoods(q.ravel(), tokens, n_vocab)) == list(likelihood)
-    kl, _, same = compare.divergences(p.ravel(), p.ravel(), tokens, n_vocab)
-    assert set(kl) == {0.0} and set(same) == {1}
-
-
-def test_tiny_divergences_are_not_lost_in_rounding():
-    rng = np.random.default_rng(1)
-    p = rng.normal(0, 5, (1, 128256)).astype(np.float32)
-    q = p + rng.normal(0, 1e-4, p.shape).astype(np.float32)
-    log_p, log_q = log_softmax(p.astype(np.longdouble)), log_softmax(q.astype(np.longdouble))
-    expected = float((np.exp(log_p) * (log_p - log_q)).sum())
-    assert 1e-10 < expected < 1e-7
-    assert compare.divergences(p.ravel(), q.ravel(), array("i", [0]), p.shape[1])[0][0] == pytest.approx(expected, 1e-4)
+    found = compare.log_likelihoods(rows.ravel(), tokens, n_vocab)
+    np.testing.assert_allclose(found, log_softmax(rows)[range(n), tokens], rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_logits_that_are_not_finite(bad):
     good, broken = array("f", [0.0, 1.0, 2.0]), array("f", [0.0, bad, 2.0])
-    for p, q in ((good, broken), (broken, good), (broken, broken)):
-        with pytest.raises(ValueError, match="not finite"):
-            compare.divergences(p, q, array("i", [0]), 3)
     with pytest.raises(ValueError, match="row 1 holds"):
         compare.log_likelihoods(good + broken, array("i", [0, 0]), 3)
 
@@ -142,12 +122,12 @@ def test_perplexity_is_that_of_numpy(engine, tokens):
     for piece in evaluate.segments(engine, tokens, 96):
         rows = log_softmax(logits_one_by_one(engine, piece))
         nats += (-rows[range(len(piece) - 1), piece[1:]]).tolist()
-    result = evaluate.perplexity(engine, tokens)
-    assert result.tokens == len(nats) == 250 and result.context == 96
-    assert result.nats == pytest.approx(np.mean(nats), rel=1e-9)
-    assert result.perplexity == pytest.approx(math.exp(np.mean(nats)), rel=1e-9)
+    result = evaluate.perplexity(engine, tokens, F32)
+    assert result["tokens"] == len(nats) == 250 and result["context"] == 96
+    assert result["nats"] == pytest.approx(np.mean(nats), rel=1e-9)
+    assert result["perplexity"] == pytest.approx(math.exp(np.mean(nats)), rel=1e-9)
     n_byte = sum(len(engine.tokenizer.token_bytes(token)) for token in tokens)
-    assert result.bits_per_byte == pytest.approx(sum(nats) / math.log(2) / n_byte, rel=1e-9)
+    assert result["bits_per_byte"] == pytest.approx(sum(nats) / math.log(2) / n_byte, rel=1e-9)
 
 
 # ---- modes -----------------------------------------------------------------------------------------------------------
@@ -165,41 +145,29 @@ def test_modes_are_compared_as_numpy_would(engine, tokens, monkeypatch):
         more += (p - q)[range(len(piece) - 1), piece[1:]].tolist()
     for block in (evaluate.LOGIT_BYTES, 5 * 4 * engine.config.n_vocab):
         monkeypatch.setattr(evaluate, "LOGIT_BYTES", block)
-        row = evaluate.kv_quality(engine, tokens, [mode]).rows[1]
-        assert row.kl_mean == pytest.approx(np.mean(expected_kl), rel=1e-9)
-        assert row.kl_max == pytest.approx(max(expected_kl), rel=1e-9) and row.kl_p999 == row.kl_max
-        assert row.top1 == pytest.approx(np.mean(expected_same))
-        assert row.change == pytest.approx(math.expm1(np.mean(more)), rel=1e-9)
-        assert row.error == pytest.approx(1.96 * np.std(more, ddof=1) / 250**0.5 * (1 + row.change), rel=1e-9)
+        row = evaluate.kv_quality(engine, tokens, [mode])["rows"][1]
+        assert row["kl_mean"] == pytest.approx(np.mean(expected_kl), rel=1e-9)
+        assert row["kl_p999"] == pytest.approx(max(expected_kl), rel=1e-9)
+        assert row["top1"] == pytest.approx(np.mean(expected_same))
+        assert row["change"] == pytest.approx(math.expm1(np.mean(more)), rel=1e-9)
+        assert row["error"] == pytest.approx(1.96 * np.std(more, ddof=1) / 250**0.5 * (1 + row["change"]), rel=1e-9)
 
 
 def test_what_must_be_so(engine, tokens):
     modes = ["f32", "f16", "int8", "f32 window=92 sinks=4", "f32 window=16 sinks=0"]
     report = evaluate.kv_quality(engine, tokens, [evaluate.Mode.parse(mode) for mode in modes])
-    reference, f32, f16, int8, whole, short = report.rows
+    reference, f32, f16, int8, whole, short = report["rows"]
     for row in (reference, f32, whole):  # a window as long as the text forgets nothing
-        assert (row.kl_max, row.top1, row.change, row.error) == (0, 1, 0, 0)
-        assert row.mass == pytest.approx(1, abs=1e-12)
-        assert row.perplexity == pytest.approx(evaluate.perplexity(engine, tokens).perplexity, rel=1e-12)
-    assert f16.mass == pytest.approx(1, abs=1e-12) and 0 < short.mass < 0.9
-    assert 0 < f16.kl_mean < int8.kl_mean < short.kl_mean
-    for row in report.rows:
-        assert row.kl_mean <= row.kl_p999 <= row.kl_max and row.tokens_per_second > 0
-        assert row.bytes_per_token * 96 == row.kv_bytes
-    assert int8.kv_bytes == engine.space.new_cache(evaluate.Mode.parse("int8").plan(engine, 96)).nbytes
-    assert json.loads(json.dumps(report.to_dict()))["rows"][3]["mode"] == "int8"
-    assert len({len(line) for line in list(report.lines())[2 : 3 + len(modes)]}) == 1  # columns stand
-
-
-def test_another_reference(engine, tokens):
-    """What is compared changes, what is measured of each mode does not."""
-    modes = [evaluate.Mode.parse(mode) for mode in ("f16", "int8")]
-    report = evaluate.kv_quality(engine, tokens, modes, against=modes[0])
-    usual = evaluate.kv_quality(engine, tokens, modes)
-    assert report.header["reference"] == "f16" and usual.header["reference"] == "f32"
-    assert [row.kl_max for row in report.rows[:2]] == [0, 0] < [usual.rows[1].kl_max, 1]
-    assert [row.perplexity for row in report.rows[1:]] == [row.perplexity for row in usual.rows[1:]]
-    assert "against f16;" in next(report.lines())
+        assert (row["kl_p999"], row["top1"], row["change"], row["error"]) == (0, 1, 0, 0)
+        assert row["mass"] == pytest.approx(1, abs=1e-12)
+        assert row["perplexity"] == pytest.approx(evaluate.perplexity(engine, tokens, F32)["perplexity"], rel=1e-12)
+    assert f16["mass"] == pytest.approx(1, abs=1e-12) and 0 < short["mass"] < 0.9
+    assert 0 < f16["kl_mean"] < int8["kl_mean"] < short["kl_mean"]
+    assert all(row["kl_mean"] <= row["kl_p999"] for row in report["rows"])
+    assert int8["kv_bytes"] == engine.space.new_cache(evaluate.Mode.parse("int8").plan(engine, 96)).nbytes
+    other = evaluate.kv_quality(engine, tokens, [evaluate.Mode.parse("int8")], evaluate.Mode.parse("f16"))
+    assert other["reference"] == "f16" and other["rows"][0]["kl_mean"] == 0 < other["rows"][1]["kl_mean"]
+    assert other["rows"][1]["perplexity"] == int8["perplexity"]
 
 
 def test_default_modes(engine):
@@ -223,19 +191,9 @@ def test_caches_that_do_not_fit_together(engine, tokens, monkeypatch):
 
 
 def test_a_damaged_model_is_no_surprise(engine, tokens, monkeypatch):
-    def broken(*_):
-        raise ValueError("row 3 holds a logit that is not finite")
-
-    monkeypatch.setattr(compare, "divergences", broken)
+    monkeypatch.setattr(evaluate.Run, "step", lambda self, ids: np.full((len(ids), 8), np.nan, np.float32))
     with pytest.raises(EdgeError, match="may be damaged"):
         evaluate.kv_quality(engine, tokens, [evaluate.Mode.parse("f16")])
-
-
-def test_percentile():
-    assert evaluate.percentile([1.0], 0.999) == 1.0
-    assert evaluate.percentile(list(range(1000)), 0.999) == 998
-    assert evaluate.percentile(list(range(1001)), 0.999) == 999
-    assert evaluate.percentile([5.0, 6.0], 0.0) == 5.0
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
@@ -249,36 +207,20 @@ def talk(tmp_path: Path) -> str:
     return str(path)
 
 
-def invoke(*arguments: str):
-    return CliRunner().invoke(lab, arguments)
+def test_commands(bundled_model, talk, capsys):
+    def shown(*arguments: str) -> str:
+        assert main(arguments) == 0
+        return capsys.readouterr().out
 
-
-def test_commands(bundled_model, talk):
-    done = invoke("kv", "-f", talk, "-c", "128", "--mode", "f16", "--mode", "int8 window=20")
-    assert done.exit_code == 0, done.output
-    lines = done.output.splitlines()
-    assert [line[: len("int8 window=20")].strip() for line in lines[3:6]] == ["f32", "f16", "int8 window=20"]
-    assert talk in lines[0] and lines[6] == ""
-    explained = {name.strip() for line in lines[7:] for name in re.findall(r"(?:^|[,;] )([^,;:]+)(?=:|, KL)", line)}
-    assert {"mode", "KV MB", "B/token", "ppl", "change", "+-", "KL", "top-1", "mass", "t/s"} <= explained
-    facts = json.loads(invoke("kv", "-f", talk, "-c", "64", "--mode", "int8", "--json").output)
-    assert facts["context"] == 64 and facts["rows"][0]["kl_mean"] == 0
-    assert json.loads(invoke("ppl", "-f", talk, "--json").output)["perplexity"] > 1
-    said = invoke("ppl", "-f", talk).output
-    assert ": perplexity " in said and talk in said
-    assert "bundled/dialogues.jsonl" in invoke("ppl", "-c", "2048").output
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["kv", "--mode", "int8 windw=3"], "windw=3"),
-        (["kv", "--against", "int9"], "int9"),
-        (["kv", "-f", "none.txt"], "none.txt"),
-        (["ppl", "-f", "none.txt"], "none.txt"),
-        (["kv", "-c", "64", "--mode", "int8 ctx=32"], "ctx"),
-    ],
-)
-def test_commands_refuse_in_one_line(bundled_model, arguments, message):
-    done = invoke(*arguments)
-    assert done.exit_code == 2 and message in done.output and len(done.output.splitlines()) == 1
+    lines = shown("kv", "-f", talk, "-c", "128", "--mode", "f16", "--mode", "int8 window=20").splitlines()
+    assert f"text: {talk}" in lines
+    assert [line[: len("int8 window=20")].strip() for line in lines[-4:]] == ["mode", "f32", "f16", "int8 window=20"]
+    facts = json.loads(shown("kv", "-f", talk, "-c", "64", "--segments", "2", "--mode", "int8", "--json"))
+    assert facts["context"] == 64 and facts["rows"][0]["kl_mean"] == 0 and 64 < facts["tokens"] <= 128
+    assert json.loads(shown("ppl", "-f", talk, "--json"))["perplexity"] > 1
+    for arguments, code, said in ((["kv", "--mode", "int8 windw=3"], 2, "windw=3"),
+                                  (["kv", "--against", "int9"], 2, "int9"), (["ppl", "-f", "none.txt"], 2, "none.txt"),
+                                  (["kv", "-c", "64", "--mode", "int8 ctx=32"], 2, "ctx")):
+        assert main(arguments) == code
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1
