@@ -570,20 +570,6 @@ def test_an_end_that_moves_away_is_noticed(engine) -> None:
         assert constraint.satisfied and len(ids) > most // 2
 
 
-def test_the_effort_for_ends_is_limited(engine) -> None:
-    """Whatever the form: some thousand states in an answer, and none without need."""
-    vocabulary = engine.model.vocabulary()
-    spec = Spec.of(schema=_one(a={"type": "string", "minLength": 3000}))
-    closing = Closing(vocabulary, spec)
-    matcher = vocabulary.matcher(spec.rules())
-    for _ in range(50):
-        assert closing.way(matcher, 400) is None
-    assert closing.effort == 0
-    spec = Spec.of(schema=_one(a={"type": "string", "pattern": "[0-9]{2}"}))
-    closing = Closing(vocabulary, spec)
-    assert closing.way(vocabulary.matcher(spec.rules()), 1 << 30) and closing.effort > 1900
-
-
 @given(st.text("ab()[]{}|*+?.^$\\\\-0123,pxu:<>", max_size=40))
 def test_every_expression_gets_hints(pattern: str) -> None:
     assert len(of_regex(pattern)) <= 256

@@ -88,15 +88,6 @@ def test_merges_are_ranks(data):
     assert pairs.encode(texts) == expected
 
 
-@pytest.mark.parametrize("n", [255, 256, 257, 600])
-def test_pieces_longer_than_the_working_memory(n):
-    tokens = [b"a", b"b", b"aa", b"ab", b"aaaa", b"ba"]
-    ranks = {token: i for i, token in enumerate(tokens)}
-    pairs = pairs_of(tokens)
-    for text in ("a" * n, "ab" * (n // 2), "b" + "a" * n, "aab" * (n // 3)):
-        assert pairs.encode([text]) == [ranks[part] for part in joined(text.encode(), ranks)]
-
-
 def test_a_long_piece_takes_no_square_of_its_length():
     pairs = pairs_of([b"a", b"aa", b"aaaa", b"aaaaaaaa"])
     assert pairs.encode(["a" * 1_000_000]) == [3] * 125_000  # minutes, if it did

@@ -7,7 +7,6 @@ import json
 import random
 import subprocess
 import sys
-from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -106,16 +105,6 @@ def test_facts_about_llama_3():
     assert tokenizer.encode("<|eot_id|>x", special=True) == [128009, 87]
     assert tokenizer.token_text(128009) == "<|eot_id|>"
     assert tokenizer.token_bytes(128009) == b""
-
-
-@needs_foreign
-def test_ids_are_the_ranks_of_llama_3s_own_file():
-    tokenizer = vocabulary("llama-bpe")
-    lines = (FOREIGN / "llama3-tokenizer.model").read_bytes().splitlines()
-    assert len(lines) == 128000
-    for line in lines:
-        token, rank = line.split()
-        assert tokenizer.token_bytes(int(rank)) == b64decode(token)
 
 
 @needs_foreign
@@ -652,18 +641,6 @@ def test_missing_bytes_fall_out():
     assert by_rank.decode(by_rank.encode("ab")) == "ab"
 
 
-def test_duplicates_are_harmless():
-    spec = bpe_spec()
-    again = Tokenizer.build(replace(spec, tokens=[*spec.tokens, *spec.tokens], types=[*spec.types, *spec.types],
-                                    merges=[*spec.merges, *spec.merges[:9]]))
-    text = "Hello world, the scale is 0.5"
-    assert again.encode(text) == BPE.encode(text)
-    sp = spm_array_spec()
-    twice = Tokenizer.build(replace(sp, tokens=[*sp.tokens, "<s>", sp.tokens[300], ""],
-                                    scores=[*sp.scores, 0, 0, 0], types=[*sp.types, 1, 1, 1]))
-    assert twice.encode(text) == SPM.encode(text)
-
-
 def _changed(spec: TokenizerSpec, **lists) -> TokenizerSpec:
     """The spec with single elements replaced: tokens={3: "x"}."""
     for field, changes in lists.items():
@@ -735,11 +712,6 @@ def test_unusual_vocabularies_are_used(name, capfd):
             assert not set(tokenizer.special.values()).intersection(ids)
             tokenizer.decode(ids)
     assert capfd.readouterr().err == ""
-
-
-def test_a_pattern_that_only_looks_recursive():
-    tokenizer = Tokenizer.build(replace(bpe_spec(), pattern=r"\(?R|(?i:a)|(?P<n>b)(?P=n)|[^a]"))
-    assert tokenizer.decode(tokenizer.encode("(R aAbb")) == "(R aAbb"
 
 
 @pytest.mark.parametrize("name", ["default", "falcon", "gpt-2", "llama-bpe", "qwen2", "hunyuan-dense"])
