@@ -24,7 +24,7 @@ help:
 	@echo "make chat    install everything, get a small model (145 MB) and chat with it"
 	@echo "make test    install what is missing and run the test suite (ARGS='-k name' selects tests); programs: make check"
 	@echo "make test-model   get SmolLM2-135M and run the tests that need a real model"
-	@echo "make test-clients   test bitnet-edge serve with the clients of OpenAI, Ollama and others"
+	@echo "make test-clients   test bitnet-edge serve with the clients of OpenAI and Ollama, and LangChain"
 	@echo "make compilers  build with clang, an older GCC and sanitizers, and compare the results bit for bit"
 	@echo "make campaign   hostile and random input for MINUTES (3): NAME=files, faults, routes, many or properties; SEED repeats"
 	@echo "make sanitize   test kernels and engine with ASan and UBSan, threads with TSan for MINUTES (1)"
@@ -75,8 +75,8 @@ test-clients: $(VENV)/.compiled $(CLIENTS)/.installed
 	    $(CLIENTS)/bin/python -m pytest -c tests/clients/pytest.ini --confcutdir tests/clients tests/clients $(ARGS); \
 	else echo "bitnet-edge: NOT TESTED: the clients, since pytest could not be installed for them" >&2; fi
 
-# other people's programs, pinned, in an environment of their own: they need newer and older releases than ours
-$(CLIENTS)/.installed: tests/clients/requirements.txt tests/clients/requirements-instructor.txt tests/clients/package.json
+# other people's programs, pinned, in an environment of their own
+$(CLIENTS)/.installed: tests/clients/requirements.txt tests/clients/package.json
 	@packaging/prepare.sh clients
 	@echo "bitnet-edge: installing the clients" >&2
 	@PYTHON=$(PY) tests/clients/install.sh $(CLIENTS) $(if $(CI),--optional)

@@ -1,10 +1,9 @@
 #!/bin/sh
-# Install other people's clients, pinned, into environments of their own.
+# Install other people's clients, pinned, into an environment of their own.
 #
 #   tests/clients/install.sh FOLDER [--optional]
 #
-# FOLDER gets the Python clients, FOLDER/instructor those that need an older openai, tests/clients/node_modules npm's.
-# PYTHON names the interpreter.  Each download is tried three times.  Status 1 if something is missing after that; with
+# FOLDER gets the Python clients, tests/clients/node_modules npm's.  PYTHON names the interpreter.  Each download is tried three times.  Status 1 if something is missing after that; with
 # --optional it is only reported: the tests that need it are skipped.
 set -u
 folder=$1
@@ -17,17 +16,15 @@ thrice() {
     "$@" || { sleep 5; "$@"; } || { sleep 20; "$@"; }
 }
 
-pip_install() { # into $environment; a download that hangs ends
-    timeout 900 "$environment/bin/python" -m pip --disable-pip-version-check --no-input --quiet --retries 8 \
+pip_install() { # a download that hangs ends
+    timeout 900 "$folder/bin/python" -m pip --disable-pip-version-check --no-input --quiet --retries 8 \
         --timeout 60 install "$@" </dev/null
 }
 
 python_clients() { # all of them at once, otherwise each that can be had
-    environment=$1
-    requirements=$2
-    "${PYTHON:-python3}" -m venv "$environment" || return
-    thrice pip_install -r "$requirements" && return
-    for each in $(sed 's/ *#.*//' "$requirements"); do
+    "${PYTHON:-python3}" -m venv "$folder" || return
+    thrice pip_install -r tests/clients/requirements.txt && return
+    for each in $(sed 's/ *#.*//' tests/clients/requirements.txt); do
         pip_install "$each" || say "NOT INSTALLED: $each"
     done
     return 1
@@ -48,9 +45,8 @@ npm_clients() {
 mkdir -p "$folder"
 npm_clients &
 npm=$!
-python_clients "$folder" tests/clients/requirements.txt
+python_clients
 python=$?
-python_clients "$folder/instructor" tests/clients/requirements-instructor.txt || rm -rf "$folder/instructor"
-wait $npm && [ $python = 0 ] && [ -d "$folder/instructor" ] && exit
+wait $npm && [ $python = 0 ] && exit
 say "some clients could not be installed"
 [ "$optional" = --optional ]

@@ -1,4 +1,4 @@
-"""Real programs against `bitnet-edge serve`: OpenAI's client and those built on it.
+"""Real programs against `bitnet-edge serve`: OpenAI's client and LangChain.
 
 Run by `make test-clients`, which installs tests/clients/requirements.txt (pinned) into an environment of its own;
 everything stays on loopback.  SERVE_COMMAND tries another program than this checkout: the frozen one, for example.
@@ -117,48 +117,6 @@ def test_langchain(url: str) -> None:
     assert found["drink"] in ("tea", "coffee")
 
 
-def test_pydantic_ai(url: str) -> None:
-    pytest.importorskip("pydantic_ai")
-    from pydantic import BaseModel
-    from pydantic_ai import Agent, NativeOutput
-    from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.providers.openai import OpenAIProvider
-
-    class Order(BaseModel):
-        count: int
-
-    model = OpenAIChatModel("any", provider=OpenAIProvider(base_url=f"{url}/v1", api_key="none"))
-    settings: Any = {"max_tokens": 100, "temperature": 0}
-    assert Agent(model, model_settings=settings).run_sync("Two teas, please.").output
-    found = Agent(model, output_type=NativeOutput(Order), model_settings=settings).run_sync("Two teas, please.").output
-    assert isinstance(found, Order)
-
-
-def test_litellm(url: str) -> None:
-    litellm = pytest.importorskip("litellm")
-    answer = litellm.completion(model="openai/any", api_base=f"{url}/v1", api_key="none", messages=MESSAGES,
-                                max_tokens=8)
-    assert answer.choices[0].message.content
-    answer = litellm.completion(model="ollama_chat/any", api_base=url, messages=MESSAGES, max_tokens=8)
-    assert answer.choices[0].message.content
-
-
-def test_llm(url: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("llm")
-    import subprocess
-    import sys
-
-    (tmp_path / "extra-openai-models.yaml").write_text(
-        f"- model_id: edge\n  model_name: any\n  api_base: {url}/v1\n  supports_schema: true\n")
-    monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
-    for more in ([], ["--schema", "drink, count int"]):
-        done = subprocess.run([sys.executable, "-m", "llm", "-m", "edge", "-o", "max_tokens", "60", *more, "Two teas."],
-                              capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0 and done.stdout.strip(), done.stderr
-        if more:
-            assert set(json.loads(done.stdout)) == {"drink", "count"}
-
-
 def test_home_assistant(url: str) -> None:
     """What its llama.cpp integration asks while it is set up: the models within ten seconds, then a completion with a
     tool and three tokens, both ways; then turns of a conversation, which it names in ``user``.
@@ -180,23 +138,6 @@ def test_home_assistant(url: str) -> None:
         said = {"role": "assistant", "content": answer.choices[0].message.content}
         messages += [said, {"role": "user", "content": question}]
     assert answer.usage.prompt_tokens_details.cached_tokens > 8, "the conversation was read again"
-
-
-def test_ovos(url: str) -> None:
-    """Its plugin reads every line of a stream and dies of comments and of empty lists of choices."""
-    import urllib.request
-
-    body = {"model": "any", "messages": MESSAGES, "stream": True, "max_tokens": 30}
-    request = urllib.request.Request(f"{url}/v1/chat/completions", json.dumps(body).encode(),
-                                     {"Content-Type": "application/json"})
-    said = ""
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        for line in answer:
-            text = line.decode().strip()
-            if text and text != "data: [DONE]":
-                delta = json.loads(text.removeprefix("data: "))["choices"][0]["delta"]
-                said += delta.get("content", "")
-    assert said
 
 
 def test_the_url_is_loopback(url: str) -> None:
