@@ -5,12 +5,11 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from urllib.parse import urlsplit
 
 from edge.errors import UsageError
 
 _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
-_PORTS = {"http": 80, "https": 443}  # that browsers leave out
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:]+\]|[a-z0-9._-]+)(:\d{1,5})?")
 
 
 def numeric(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -61,25 +60,8 @@ def checked_name(name: str) -> str:
 
 
 def checked_origin(text: str) -> str:
-    """The origin of pages, or "*".  Raises UsageError for one that no page has, and names the one that is meant."""
-    sent = "null" if text.startswith("file:") else _origin(text)
-    if text not in ("*", "null", sent):
-        hint = f"browsers send {sent}" if sent else "it must be an origin such as https://example.org"
-        raise UsageError(f"{text!r} matches no page", argument="cors", hint=hint)
+    """The origin of pages, or "*".  Raises UsageError for one that no page has."""
+    if text not in ("*", "null") and not _ORIGIN.fullmatch(text):
+        raise UsageError(f"{text!r} matches no page", argument="cors",
+                         hint="it must be an origin as browsers send it, such as https://example.org")
     return text
-
-
-def _origin(text: str) -> str | None:
-    """The origin that a browser sends for pages of this address; None if it is no address of a page."""
-    try:
-        parts = urlsplit(text)
-        scheme, name, port = parts.scheme, parts.hostname or "", parts.port
-        if address := numeric(name):
-            name = f"[{name}]" if ":" in name else str(address)
-        elif scheme in _PORTS:
-            name = name.encode("idna").decode()
-    except ValueError:
-        return None
-    if not scheme or not (address or _NAME.fullmatch(name)):
-        return None
-    return f"{scheme}://{name}" + ("" if port in (None, _PORTS.get(scheme)) else f":{port}")

@@ -27,7 +27,7 @@ from starlette.routing import Route
 from edge.errors import EdgeError, shown
 from edge.serve import keys
 from edge.serve.answers import ollama_answer, openai_answer, response_answer
-from edge.serve.bodies import Bodies, body_of
+from edge.serve.bodies import body_of
 from edge.serve.calls import Refusal, bad, refusal_of
 from edge.serve.exchange import answer_json, refused, watched
 from edge.serve.guard import Guard
@@ -197,7 +197,6 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
 
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={
         404: not_found, 405: wrong_method, Refusal: refuse, EdgeError: refuse, Exception: refuse})
-    app.state.bodies = Bodies()
     return Guard(app, service)
 
 

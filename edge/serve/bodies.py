@@ -1,8 +1,8 @@
 """What clients send: a body is received, and JSON text parsed, within limits.
 
-A client that withholds its body does not block others.  Bytes alone say little about JSON text: four million of them
-can be a million objects of 64 bytes and more, and one character beyond U+FFFF makes Python keep four bytes for every
-character of a text.  Nothing of Starlette is imported here: JSON lines (edge/serve/protocols/jsonl.py) need none of it.
+Bytes alone say little about JSON text: four million of them can be a million objects of 64 bytes and more, and one
+character beyond U+FFFF makes Python keep four bytes for every character of a text.  Nothing of Starlette is imported
+here: JSON lines (edge/serve/protocols/jsonl.py) need none of it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 LIMIT = 4 << 20  # bytes of a body
 SECONDS = 30.0  # for a whole body
-MOST_LATE = 32  # received at a time for longer than PATIENCE: an honest one is there within milliseconds
-PATIENCE = 1.0  # seconds
-TURNS = 3  # of the event loop, from the data of a connection to the body that has them
 
 #: signs outside strings and about how many times 60 bytes the values that they stand for take
 COSTS = {b",": 1, b":": 2, b"[": 4, b"{": 4}
@@ -32,62 +29,31 @@ _CONTINUATION = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that do not begin a c
 _WIDE = re.compile(rb"[\xf0-\xf7]|\\u[dD][89abAB]")
 
 
-class Bodies:
-    """The bodies that one service is receiving."""
-
-    def __init__(self) -> None:
-        self._receiving = 0
-
-    async def read(self, request: Request) -> bytes:
-        """The body of a request.  Raises Refusal if it is late (408), longer than LIMIT (413) or compressed (415)."""
-        if set(request.headers.getlist("content-encoding")) - {"identity"}:
-            raise Refusal(415, "the body of the request is compressed or encoded; send it as it is, without "
-                          "Content-Encoding", "unsupported_encoding")
-        declared = request.headers.get("content-length", "0")
-        if declared.isdigit() and int(declared[:20]) > LIMIT:
-            raise Refusal(413, f"the request has {declared[:20]} bytes; the limit is {LIMIT}", "too_large")
-        data, loop = bytearray(), asyncio.get_running_loop()
-        receiving = asyncio.ensure_future(_receive(request, data))
-        self._receiving += 1
-        end = loop.time() + SECONDS
-        try:
-            while not receiving.done():
-                await asyncio.wait({receiving}, timeout=min(PATIENCE, SECONDS))
-                await _catch_up(receiving, data)
-                if receiving.done():
-                    break
-                if loop.time() >= end:
-                    raise Refusal(408, f"the body of the request did not arrive within {SECONDS:g} seconds", "timeout")
-                if self._receiving > MOST_LATE:
-                    raise Refusal(408, "the body of the request is late, and the server is busy; try again", "timeout")
-            return receiving.result()
-        finally:
-            self._receiving -= 1
-            receiving.cancel()
+async def body_of(request: Request) -> Any:
+    """The JSON value of a request's body.  Raises Refusal if it is late (408), longer than LIMIT (413), compressed
+    (415) or not JSON.
+    """
+    if set(request.headers.getlist("content-encoding")) - {"identity"}:
+        raise Refusal(415, "the body of the request is compressed or encoded; send it as it is, without "
+                      "Content-Encoding", "unsupported_encoding")
+    declared = request.headers.get("content-length", "0")
+    if declared.isdigit() and int(declared[:20]) > LIMIT:
+        raise Refusal(413, f"the request has {declared[:20]} bytes; the limit is {LIMIT}", "too_large")
+    try:
+        data = await asyncio.wait_for(_receive(request), SECONDS)
+    except asyncio.TimeoutError:
+        raise Refusal(408, f"the body of the request did not arrive within {SECONDS:g} seconds", "timeout") from None
+    request.scope["hold"](size_of(data) - len(data))
+    return parse(data, LIMIT, "too_large")
 
 
-async def _catch_up(receiving: asyncio.Future[bytes], data: bytearray) -> None:
-    """Let everything be read that has arrived: the loop may have been busy for longer than any limit."""
-    before = -1
-    while not receiving.done() and len(data) > before:
-        before = len(data)
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
-
-
-async def _receive(request: Request, data: bytearray) -> bytes:
+async def _receive(request: Request) -> bytes:
+    data = bytearray()
     async for part in request.stream():
         data += part
         if len(data) > LIMIT:
             raise Refusal(413, f"the request has more than {LIMIT} bytes", "too_large")
     return bytes(data)
-
-
-async def body_of(request: Request) -> Any:
-    """The JSON value of a request's body.  Raises Refusal."""
-    data = await request.app.state.bodies.read(request)
-    request.scope["hold"](size_of(data) - len(data))
-    return parse(data, LIMIT, "too_large")
 
 
 # ---- JSON text -------------------------------------------------------------------------------------------------------

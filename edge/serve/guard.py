@@ -123,11 +123,5 @@ def checked_key(key: str | None) -> str | None:
 
 
 def normal(scope: Mapping[str, Any]) -> dict[str, Any]:
-    """A request in the form that routes and checks see: of a whole address (RFC 9112, 3.2.2) the path, with its host
-    in place of the header's; without slashes that are doubled or at the end.
-    """
-    path, headers = scope["path"], scope["headers"]
-    if absolute := re.fullmatch(r"(?i)https?://([^/]+)(.*)", path):
-        path = absolute[2]
-        headers = [*((name, value) for name, value in headers if name != b"host"), (b"host", absolute[1].encode())]
-    return {**scope, "path": re.sub("/+", "/", f"/{path}").rstrip("/") or "/", "headers": headers}
+    """A request in the form that routes and checks see: without slashes that are doubled or at the end."""
+    return {**scope, "path": re.sub("/+", "/", scope["path"]).rstrip("/") or "/"}

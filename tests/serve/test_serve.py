@@ -340,35 +340,6 @@ def test_bad_requests_name_what_is_wrong(server: Server, body: dict[str, Any], p
     assert headers["x-should-retry"] == "false"
 
 
-def test_refusals_say_what_to_send(server: Server) -> None:
-    """In words of JSON, with the item and what is expected there."""
-    user = [{"role": "user", "content": "x"}]
-    deep: dict[str, Any] = {"messages": [{"content": "x"}]}
-    for path, body, words in (
-        ("/v1/chat/completions", {"messages": user, "tools": [{}]}, "tools[0].type is missing; only function"),
-        ("/v1/chat/completions", {"messages": user, "tools": [{"type": "web"}]}, "tools[0].type is 'web'; only"),
-        ("/v1/chat/completions", {"messages": user, "tools": [5]}, "tools[0] must be an object"),
-        ("/v1/chat/completions", {"messages": user, "tool_choice": "maybe"}, "is 'maybe'; it must be none, auto"),
-        ("/v1/chat/completions", {"messages": user, "stop": ["a", 1]}, "stop[1] is not a string"),
-        ("/v1/chat/completions", {"messages": user, "min_p": True}, "min_p is true; it must be a number from 0 to 1"),
-        ("/v1/chat/completions", {"messages": user, "top_k": -5}, "a whole number from -1 to 2147483648"),
-        ("/v1/chat/completions", {"messages": user, "grammar": "start: ("}, "grammars are written in Lark"),
-        ("/v1/chat/completions", deep, "messages[0].role is missing; it must be one of system, user, assistant, tool, "
-                                       "developer, function"),
-        ("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"text": "x"}]}]},
-         "messages[0].content[0].type is missing; only text"),
-        ("/v1/responses", {"input": [{"type": "function_call_output", "call_id": "c"}]}, "input[0].output is missing"),
-        ("/tokenize", {"contnt": "a"}, "content is missing"),
-        ("/detokenize", {"tokens": [5, 99999999]}, "tokens has 99999999; the vocabulary has "),
-    ):
-        status, _, found = server.ask("POST", path, body)
-        assert status == 400 and words in found["error"]["message"], found
-    found = server.ask("POST", "/v1/chat/completions", b"[" * 5000 + b"]" * 5000)[2]
-    assert found["error"]["message"] == "the request is nested too deeply"
-    assert server.ask("POST", "/tokenize", {"content": ""})[2] == {"tokens": []}
-    assert server.chat("x", choices=[], guided_choice=[], metadata={"a": "b"})["choices"]
-
-
 def test_a_raw_prompt_is_named(server: Server) -> None:
     for prompt in ("tea " * 9000, [1 << 30], [], 5):
         status, _, found = server.ask("POST", "/v1/completions", {"prompt": prompt})
@@ -411,24 +382,6 @@ def test_a_broken_body_of_a_head_request_writes_no_traceback(server: Server) -> 
     assert select.select([server.process.stderr], [], [], 0.2)[0] == []
 
 
-@pytest.mark.parametrize(("path", "body", "words"), [
-    ("/api/chat", {"messages": [], "model": "\ud800"}, "surrogate"),
-    ("/api/generate", {"model": "\ud800"}, "surrogate"),
-    ("/api/generate", {"model": 5}, "not a string"),
-    ("/api/chat", {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "\ud800"}}]},
-                                {"role": "user", "content": "x"}]}, "messages contains half"),
-    ("/api/chat", {"messages": [{"role": "assistant", "tool_calls": 5}, {"role": "user", "content": "x"}]},
-     "tool_calls is not a list"),
-    ("/api/chat", {"messages": [{"role": "user", "content": "x"}], "options": {"top_p": "tea " * 3000}},
-     "top_p is 'tea"),
-    ("/api/chat", {"messages": [{"role": "user", "content": "x"}], "options": {"min_p": [[[[[[[1]]]]]]]}},
-     "min_p is"),
-])
-def test_ollama_names_what_is_wrong(server: Server, path: str, body: dict[str, Any], words: str) -> None:
-    status, _, found = server.ask("POST", path, body)
-    assert status == 400 and words in found["error"] and len(found["error"]) < 300, found
-
-
 def test_no_answer_with_tools(server: Server) -> None:
     """Nothing is written, so nothing is called."""
     tools = [{"type": "function", "function": {"name": "order", "parameters": {"type": "object"}}}]
@@ -454,20 +407,6 @@ def test_slashes_at_the_end_and_twice(server: Server) -> None:
     for path in ("/v1/models/", "/v1/models/guide/", "/health/", "//", "/api/tags/"):
         assert server.ask("GET", path)[0] == 200, path
     assert isinstance(server.ask("POST", "//api/nothing/", {})[2]["error"], str), "still in the form of that API"
-
-
-def test_absolute_targets(server: Server) -> None:
-    """RFC 9112, 3.2.2: the path and the host are those of the target, whatever the header says."""
-    here = f"http://{server.host}:{server.port}"
-    for target, host, status in (
-        (f"{here}/v1/models", "localhost", 200), (f"{here}/v1/models?x=1", "localhost", 200), (here, "localhost", 200),
-        (f"HTTP://LOCALHOST:{server.port}/health", "evil.example", 200), (f"{here}/nothing", "localhost", 404),
-        ("http://evil.example/v1/models", "localhost", 403), ("http://x@127.0.0.1/v1/models", "localhost", 403),
-        ("http:///v1/models", "evil.example", 403), ("http:///v1/models", "localhost", 404),
-        ("ftp://127.0.0.1/v1/models", "localhost", 404),
-    ):
-        data = raw(server, f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
-        assert data.startswith(f"HTTP/1.1 {status}".encode()), (target, host, data)
 
 
 def test_bodies_that_are_encoded(server: Server) -> None:
@@ -548,8 +487,7 @@ def test_silent_connections_do_not_hold_the_service() -> None:
     with serving("--queue", "1") as server, contextlib.ExitStack() as held:
         silent = [held.enter_context(server.socket())
                   for _ in range(SPARE + 20)]
-        status, headers, found = server.ask("GET", "/health")
-        assert status in (200, 429) and (status == 200 or int(headers["retry-after"]) and found["error"]["code"])
+        assert server.ask("GET", "/health")[0] in (200, 503)
         deadline = time.monotonic() + BOUND
         while server.ask("GET", "/health")[0] != 200 and time.monotonic() < deadline:
             time.sleep(0.1)  # nobody is called silent before his time
@@ -590,64 +528,15 @@ def test_many_clients_at_once_get_answers_or_are_asked_to_come_again() -> None:
         assert server.chat("Two teas.")["choices"]
 
 
-def test_a_busy_loop_does_not_make_a_body_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More bodies than may be late come in one turn, and the loop is blocked for longer than any patience."""
-    monkeypatch.setattr(bodies, "PATIENCE", 0.01)
-    monkeypatch.setattr(bodies, "SECONDS", 0.05)
-
-    async def read() -> list[Any]:
-        served, arrived = bodies.Bodies(), asyncio.Event()
-
-        def request() -> Request:
-            parts = [b"{"] * 5
-
-            async def receive() -> Any:
-                await arrived.wait()
-                return {"type": "http.request", "body": parts.pop(), "more_body": bool(parts)}
-
-            return Request({"type": "http", "method": "POST", "path": "/", "headers": []}, receive)
-
-        async def block() -> None:
-            await asyncio.sleep(0)
-            time.sleep(0.2)
-            arrived.set()
-
-        waiting = [served.read(request()) for _ in range(3 * bodies.MOST_LATE)]
-        return await asyncio.gather(*waiting, block(), return_exceptions=True)
-
-    found = asyncio.run(read())
-    assert found == [b"{" * 5] * (3 * bodies.MOST_LATE) + [None]
-
-
-def test_withheld_bodies_do_not_hold_the_service() -> None:
-    """Whoever withholds the longest makes room; each has its time (below)."""
-    with serving("--queue", "1") as server, contextlib.ExitStack() as held:
-        late = []
-        for _ in range(3 * bodies.MOST_LATE):
-            late.append(held.enter_context(server.socket()))
-            late[-1].sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
-        deadline = time.monotonic() + BOUND
-        while (status := server.ask("GET", "/health")[0]) == 503 and time.monotonic() < deadline:
-            time.sleep(0.05)  # those that make room are still being closed
-        assert status == 200
-        assert server.chat("Two teas.")["choices"]
-        with contextlib.suppress(ConnectionResetError):
-            told = late[0].recv(4096)
-            assert told == b"" or told.startswith(b"HTTP/1.1 408 ") and b"onnection: close" in told
-
-
 def test_a_body_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "SECONDS", 0.05)
 
     async def never() -> Any:
         await asyncio.sleep(BOUND)
 
-    async def read() -> None:
-        scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-length", b"9")]}
-        await bodies.Bodies().read(Request(scope, never))
-
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-length", b"9")]}
     with pytest.raises(Refusal, match="within 0.05 seconds") as refused:
-        asyncio.run(read())
+        asyncio.run(bodies.body_of(Request(scope, never)))
     assert refused.value.status == 408 and exchange.refused(refused.value).headers["connection"] == "close"
 
 
