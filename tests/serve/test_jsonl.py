@@ -1,18 +1,14 @@
-"""JSON lines (``chat --jsonl``): what the protocol takes, and the pipe; tests/cli/test_contract.py has its events."""
+"""JSON lines (``chat --jsonl``): what the protocol takes; tests/cli/test_contract.py has its events."""
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import json
 import time
-from typing import Any
 
 import pytest
 
 from edge.serve import bodies
 from edge.serve.calls import Refusal
-from edge.serve.pipe import Pipe, speak
 from edge.serve.protocols import jsonl
 from edge.serve.protocols.jsonl import Lines
 
@@ -51,39 +47,3 @@ def test_a_line_at_the_end_of_the_input_counts_once() -> None:
     lines = Lines()
     assert list(lines.feed(b"one")) == []
     assert (list(lines.rest()), list(lines.rest())) == ([b"one"], [])
-
-
-# ---- the pipe --------------------------------------------------------------------------------------------------------
-
-
-def test_a_reader_that_leaves_after_a_signal_leaves_nothing_unsaid() -> None:
-    """The output fails while the last events are written: asyncio has nothing to report."""
-    reported: list[Any] = []
-
-    class Last:
-        def __init__(self, channel: Pipe) -> None:
-            self.channel = channel
-
-        def begin(self) -> None:
-            pass
-
-        end = leave = begin
-
-        async def stop(self) -> None:
-            self.channel.send({"ev": "done"})
-            self.channel.close()
-
-    def write(_data: bytes) -> None:
-        raise BrokenPipeError
-
-    async def scene() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
-        speaking = asyncio.ensure_future(speak(Last, None, write))  # type: ignore[arg-type]
-        await asyncio.sleep(0.01)
-        speaking.cancel()  # the signal
-        await asyncio.wait([speaking])
-        assert speaking.cancelled()
-
-    asyncio.run(scene())
-    gc.collect()  # an exception that nobody has looked at is reported now
-    assert not reported

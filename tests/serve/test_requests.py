@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from array import array
@@ -19,8 +18,6 @@ from edge.formats import open_checkpoint
 from edge.prompt.template import FAMILIES
 from edge.registry.library import demo
 from edge.sampling import Sampling
-from edge.serve.calls import Call
-from edge.serve.conversations import Conversations
 from edge.serve.messages import messages_of
 from edge.tools.batch import Batch
 from pyx.kv.cache import KVCache
@@ -546,36 +543,3 @@ def test_halves_of_surrogates_never_fail_the_server(server: Server) -> None:
     for body in bodies:
         status, _, found = server.ask("POST", "/v1/chat/completions", {"messages": user(), **GREEDY, **body})
         assert status == (200 if half in body else 400), (body, found)
-
-
-@pytest.mark.parametrize("overflow", ["stop", "slide"])
-def test_a_request_is_prepared_once(bundled_model: Path, tmp_path: Path, overflow: str) -> None:
-    """However it comes: over HTTP or JSON lines, and in a batch; and whatever happens when the context is full."""
-    encoded: list[str] = []
-    with edge.load(bundled_model, ctx=512, threads=1, overflow=overflow) as engine:
-        encode = engine.model.encode
-
-        def counted(messages: Any, *more: Any) -> Any:
-            encoded.append(messages[-1]["content"])
-            return encode(messages, *more)
-
-        engine.model.encode = counted  # type: ignore[method-assign]
-        source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-        source.write_text(json.dumps({"custom_id": "a", "body": {"messages": user("In a batch"), "n": 2,
-                                                                 "max_tokens": 2}}) + "\n")
-        with Batch(engine, str(source), str(target)) as batch:
-            assert batch.run().failed == 0
-
-        async def scene() -> None:
-            conversations = Conversations(engine, 1, 4)
-            try:
-                for n in (1, 3):
-                    call = conversations.submit(Call(messages=user("To a service"), n=n, options={"max_tokens": 2}))
-                    await call.accepted()
-                    async for _ in call.batches():
-                        pass
-            finally:
-                conversations.close()
-
-        asyncio.run(scene())
-    assert encoded.count("In a batch") == 1 and encoded.count("To a service") == 2

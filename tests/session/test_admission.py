@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from edge.errors import Busy, UsageError
-from edge.session.admission import Admission, Slot
-from edge.threads import renew
+from edge.session.admission import Admission
 from tests.at_once import at_once
 
 
@@ -119,19 +118,6 @@ def test_a_thread_does_not_wait_for_itself() -> None:
         admission.wait(second)
 
 
-def test_the_expected_wait_follows_the_answers() -> None:
-    admission = Admission(2, 64)
-    for _ in range(40):
-        admission.leave(admission.enter()[0])
-    running = admission.enter(2)
-    quick = admission.enter(4)
-    assert [each.expected == quick[i // 2 * 2].expected for i, each in enumerate(quick)] == [True] * 4
-    assert quick[2].expected == pytest.approx(2 * quick[0].expected) and quick[0].expected < 0.1
-    running[0].since -= 10  # this one took long
-    admission.leave(running[0])
-    assert admission.enter()[0].expected > 1
-
-
 def test_many_come_and_go() -> None:
     """From many threads: never more run than are allowed, nobody is forgotten, and no number is given twice."""
     admission, running, most, rng = Admission(3, 1000), set(), [], random.Random(5)
@@ -158,12 +144,3 @@ def test_many_come_and_go() -> None:
 
     at_once(visit, [rng.random() for _ in range(8)])
     assert max(most) <= 3 and (admission.running, admission.waiting) == (0, 0)
-
-
-def test_a_child_has_a_line_of_its_own() -> None:
-    admission = Admission(1, 1)
-    running, waiting = admission.enter(2)
-    renew(admission)
-    admission.leave(waiting)
-    admission.leave(running)
-    assert admission.enter()[0].granted and not isinstance(waiting.number, int) and isinstance(waiting, Slot)

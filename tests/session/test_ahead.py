@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from array import array
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,12 +12,10 @@ from hypothesis import strategies as st
 
 import edge
 from edge.cache.plan import PAGE
-from edge.constrain.functions import Functions
 from edge.errors import ContextFull, UsageError
 from edge.sampling import Sampling
 from edge.session.answer_options import certain
 from edge.session.read_ahead import Ahead
-from tests.constrain.test_tools import MARKED, WHOLE
 
 GREEDY = Sampling(temperature=0.0)
 SYSTEM = "You sell tickets, coffee and umbrellas at the harbour, and you answer politely and briefly. "
@@ -155,52 +150,7 @@ def test_a_conversation_that_is_sent_is_read_ahead(engine, cuts, turns) -> None:
     assert not cuts or answer.usage.cached >= ahead.usage.prompt > 0
 
 
-TOOLS = [{"type": "function", "function": {"name": name, "description": "What a visitor asks for", "parameters": {
-    "type": "object", "properties": {"drink": {"enum": ["tea", "coffee"]}}, "required": ["drink"]}}}
-    for name in ("order", "cancel")]
 #: options of an answer; whatever it has to be, its prompt is read ahead
-ASKED = [{"tools": TOOLS}, {"tools": Functions.of(TOOLS, "required")}, {"tools": Functions.of(TOOLS, "none")},
-         {"tools": Functions.of(TOOLS, {"type": "function", "function": {"name": "cancel"}})},
-         {"tools": TOOLS, "choices": ["yes", "no"]}, {"schema": {"type": "object"}}, {"regex": "[a-z ]{5}"}]
-
-
-@pytest.fixture(scope="module", params=[MARKED, WHOLE, None], ids=["marked", "whole", "unknown"])
-def calling(bundled_model, request, tmp_path_factory):
-    """The engine with a template that describes functions in one way or another."""
-    path = tmp_path_factory.mktemp("template") / "template.jinja"
-    path.write_text(request.param or "")
-    with edge.load(bundled_model, ctx=1024, threads=1, template=str(path) if request.param else None) as engine:
-        yield engine
-
-
-@pytest.mark.parametrize("options", ASKED, ids=range(len(ASKED)))
-def test_functions_and_forms_are_read_ahead(calling, options) -> None:
-    """A request with a part of the question, all else as it will be: the whole one reads the rest, and its bits are the
-    same.  Nothing of a form is compiled.
-    """
-    made = {"id": "c1", "type": "function", "function": {"name": "order", "arguments": '{"drink": "tea"}'}}
-    asked = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "A tea."},
-             {"role": "assistant", "content": "", "tool_calls": [made]},
-             {"role": "tool", "content": "ordered", "tool_call_id": "c1"},
-             {"role": "assistant", "content": "It comes."}]
-    question = "And where is the lift, and what does a ticket to the island cost for two adults?"
-    session, held = calling.session(), 0
-    for cut in (0, 20, 41, len(question)):
-        call = calling.prepare([*asked, {"role": "user", "content": question[:cut]}], partial=True, max_tokens=0,
-                               **options)
-        assert call.options.constraint is None
-        ahead = session.answer(call)
-        assert ahead.text == "" and ahead.finish_reason == "length" and not ahead.calls and ahead.value == ""
-        assert ahead.usage.prompt > held and ahead.usage.cached >= held, cut
-        held = ahead.usage.prompt
-    asked.append({"role": "user", "content": question})
-    both = session, calling.session()
-    answer, alone = (each.chat(asked, temperature=0.8, seed=4, max_tokens=12, logprobs=1, **options) for each in both)
-    assert (answer.text, answer.logprobs, answer.finish_reason) == (alone.text, alone.logprobs, alone.finish_reason)
-    assert answer.usage.cached >= held and answer.usage.prompt == alone.usage.prompt
-    assert answer.usage.prompt - held <= 32, "the last word and the end of the message, in single letters"
-
-
 def test_what_was_typed_is_not_saved(engine, tmp_path) -> None:
     session = engine.session(SYSTEM)
     session.ask("Two teas.", max_tokens=4).text  # noqa: B018
@@ -226,13 +176,6 @@ def test_partial_is_for_conversations_that_are_sent(engine) -> None:
         engine.session().complete("Where is", partial=True, max_tokens=0)
 
 
-def test_it_stops_within_a_step(engine) -> None:
-    steps = []
-    session = engine.session(SYSTEM * 4)
-    session.read_ahead("", lambda: steps.append(session.n_tokens) or len(steps) > 3)
-    assert 0 < session.n_tokens < 64 and max(b - a for a, b in zip(steps, steps[1:])) <= 16
-
-
 def test_stop_leaves_the_session_free(engine) -> None:
     session = engine.session(SYSTEM * 4)
     ahead = Ahead(session)
@@ -244,42 +187,6 @@ def test_stop_leaves_the_session_free(engine) -> None:
             session.warm()
     ahead.stop()
     assert not [each for each in threading.enumerate() if each.name == "ahead"]
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python drops some of them
-def test_ctrl_c_while_it_stops_interrupts_that_and_no_more() -> None:
-    """Regression: 44 times a second an exception out of the handler of a signal broke the lock of a Condition."""
-
-    class Session:
-        def read_ahead(self, text: str, stop: Callable[[], bool]) -> None:
-            reading.set()
-            while not stop():
-                time.sleep(0.001)
-
-    def interrupt(_signum: int, _frame: Any) -> None:
-        if armed:
-            raise KeyboardInterrupt
-
-    ahead, reading, interrupted, armed = Ahead(Session()), threading.Event(), 0, False
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        for n in range(1000):
-            ahead.typed(f"one two {n} ")
-            assert reading.wait(10)
-            try:
-                armed = True
-                signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + 7 * n % 1200))
-                ahead.stop()
-                armed = False
-            except KeyboardInterrupt:
-                interrupted += 1
-                armed = False
-            ahead.stop()
-            reading.clear()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert interrupted > 50
 
 
 def test_what_is_wrong_is_said_by_the_answer(engine) -> None:

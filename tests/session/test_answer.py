@@ -121,25 +121,6 @@ def test_options_by_their_names() -> None:
         session.ask("q", logprobs=-1)
 
 
-def test_reprs_say_what_it_is() -> None:
-    engine = fakes.engine(fakes.script("abc"))
-    session = engine.session()
-    answer = session.ask("q", temperature=0)
-    assert repr(answer) == "<Answer, not begun: iterate it, print it or read its text>" and session.messages == []
-    pieces = [str(next(answer)), f"{next(answer)}"]
-    assert pieces == ["a", "b"]
-    assert repr(answer) == "<Answer, 'ab', being written: iterate it, print it or read its text>"
-    assert f"{answer}" == str(answer) == answer.text == "abc", "what print shows"
-    assert repr(answer) == "<Answer 'abc', finish_reason='stop', 3 tokens>"
-    assert repr(next(iter(engine.session().ask("q", temperature=0, by="all")))) == (
-        "Piece(text='abc', ids=(97, 98, 99), thought=False)")
-    assert repr(session) == "<Session of fake: 2 messages, 8 tokens, idle>"
-    assert repr(edge.aio.pieces(answer)) == f"<Pieces of {answer!r}: read them with async for>"
-    assert repr(engine) == "<Engine fake: 4096 tokens in int8, 1 thread, 1 session>"
-    engine.close()
-    assert "closed" in repr(engine) and "closed" in repr(session)
-
-
 def test_a_plan_in_one_object(bundled_model) -> None:
     with edge.load(kv=edge.KVConfig(ctx=128, kv="f16", overflow="stop"), threads=1, system="Be brief.") as engine:
         assert (engine.plan.n_ctx, engine.plan.kv_type, engine.plan.overflow) == (128, "f16", "stop")

@@ -447,17 +447,6 @@ def test_context_full():
         session.warm()
 
 
-def test_a_sliding_context_goes_on_for_ever():
-    engine = fakes.engine(fakes.script("the other thing, the other thing."), n_ctx=64, overflow="slide")
-    session = engine.session()
-    for i in range(12):
-        assert ask(session, f"question {i}", max_tokens=60) == "the other thing, the other thing."
-        if i:
-            assert session.outcome.usage.prompt - session.outcome.usage.cached < 20  # never read again
-    assert session.n_tokens > 500 and session.evicted > 400 and session.forgotten == 0
-    assert f", {session.evicted} dropped | rss" in session.stats_line()
-
-
 def test_when_the_ring_has_lost_the_beginning_the_oldest_turns_are_forgotten():
     engine = fakes.engine(fakes.script("an answer of some length."), n_ctx=128, overflow="slide")
     session = engine.session(system="sys")

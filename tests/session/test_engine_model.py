@@ -14,7 +14,7 @@ import edge
 from edge import loading as module
 from edge.cache import codec as session_file
 from edge.cache import state as context
-from edge.errors import ContextFull, MemoryRefused, UnsupportedCPU
+from edge.errors import MemoryRefused, UnsupportedCPU
 from edge.loading import STILL_TO_COME
 from edge.sampling import Sampling
 from pyx.machine import cpu
@@ -151,27 +151,6 @@ def test_the_system_prompt_stays_in_sight(bundled_model, tmp_path):
         with edge.load(**{"ctx": 160, "threads": 1, "system": system, **more}) as engine:
             assert engine.plan.sinks == {"stop": 0}.get(more.get("overflow"), 0 if "kv_policy" in more else
                                                         more.get("sinks", 4))
-
-
-def test_the_context_stops(bundled_model):
-    with edge.load(ctx=64, overflow="stop", kv="f16") as engine:
-        session = engine.session()
-        text(session.ask("Hello", sampling=GREEDY, max_tokens=500, ignore_eos=True))
-        assert session.outcome.finish_reason == "context_full" and session.n_tokens == 64
-        with pytest.raises(ContextFull):
-            ask(session, "more")
-        session.clear()
-        assert ask(session, "Hello")
-
-
-def test_cancel_while_the_prompt_is_read(plain):
-    session = plain.session()
-    prompt = plain.tokenizer.encode("one two three four " * 100)[:400]
-    pieces = session.complete(prompt, on_prefill=lambda done, *_: session.cancel() if done >= 32 else None)
-    assert list(pieces) == [] and session.outcome.finish_reason == "cancelled"
-    expected = ids(plain.session().complete(prompt, sampling=GREEDY, max_tokens=8, ignore_eos=True))
-    assert ids(session.complete(prompt, sampling=GREEDY, max_tokens=8, ignore_eos=True)) == expected
-    assert session.outcome.usage.cached >= 32
 
 
 def test_a_team_smaller_than_asked_for_answers_the_same():

@@ -14,11 +14,9 @@ from edge.constrain.functions import Functions
 from edge.errors import ContextFull, UsageError
 from edge.model.model import Model
 from edge.prompt import interrupt
-from edge.prompt.interrupt import Interrupted, check_interrupted, interruptible
-from edge.prompt.tokenizer import Tokenizer, byte_level
+from edge.prompt.tokenizer import Tokenizer
 from edge.serve.calls import Call
 from tests.http_service import serving
-from tests.prompt.test_tokenizer import BPE
 from tests.services import bitnet_edge
 
 
@@ -54,14 +52,6 @@ def test_what_no_longer_fits_is_found_without_encoding_everything_for_each_turn(
         if session.forgotten:  # one turn more would not have fitted
             more = session.messages[session.forgotten - 2 : -1]
             assert len(encode(engine.model, more)) > room
-
-
-def test_a_cancelled_call_does_not_go_on_looking_for_what_fits(engine):
-    with engine.session() as session:
-        answer = session.chat(talk(2000), max_tokens=5)
-        answer.cancel()
-        assert list(answer) == [] and answer.finish_reason == "cancelled"
-        assert session.outcome.usage.completion == 0
 
 
 @pytest.mark.parametrize("timeout", [0, -1, 10**400, float("nan"), float("inf"), "1", True, 2e9])
@@ -349,33 +339,3 @@ def test_a_cancel_comes_through_in_the_middle(engine, monkeypatch):
         for module in ("template", "tokenizer", "tokenizer.byte_level", "tokenizer.steps"):
             monkeypatch.setattr(f"edge.prompt.{module}.check_interrupted", look)
         assert list(answer) == [] and answer.finish_reason == "cancelled" and count == 10
-
-
-@pytest.mark.parametrize("text", ["ab" * 1_000_000, "a" * 2_000_000, "!?" * 1_000_000, "日" * 700_000], ids=len)
-def test_one_long_word_is_interrupted(engine, text, monkeypatch):
-    """It is looked for at least once in so many bytes."""
-    looks = 0
-
-    def look() -> None:
-        nonlocal looks
-        looks += 1
-
-    monkeypatch.setattr(byte_level, "check_interrupted", look)
-    engine.model.encode([{"role": "user", "content": text}])
-    assert looks >= len(text.encode()) / 20_000
-
-
-def test_looking_for_markers_is_interrupted():
-    """In a text of nothing but the letter with which they begin, each letter may be one."""
-    text = "<" * 10_000
-    assert BPE.split(text) == [text]
-    with interruptible(lambda: "cancelled"), pytest.raises(Interrupted):
-        BPE.split(text)
-
-
-def test_an_interrupt_from_further_out_counts_too():
-    for reasons in (("timeout", None), (None, "timeout")):
-        with interruptible(lambda: reasons[0]), interruptible(lambda: reasons[1]):  # noqa: B023
-            with pytest.raises(Interrupted, match="timeout"):
-                check_interrupted()
-    check_interrupted()

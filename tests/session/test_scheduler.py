@@ -7,15 +7,13 @@ import os
 import signal
 import threading
 import time
-from array import array
 
 import pytest
 
 import edge
 import edge.aio
-from edge.errors import Busy, EdgeError, InvalidFile, MemoryRefused, UsageError
+from edge.errors import Busy, InvalidFile, MemoryRefused, UsageError
 from edge.session import scheduler as scheduling
-from edge.threads import renew
 from pyx.step.transformer import Segment
 from tests import fakes
 from tests.at_once import together
@@ -47,20 +45,6 @@ def test_steps_are_shared() -> None:
     assert engine.admission.running == 0
 
 
-def test_whole_texts_and_pieces_share_steps() -> None:
-    """Texts are written by the thread that steps; those who want pieces hand their segments to it."""
-    engine = fakes.engine()
-    steppers: list[int] = []
-    alone = [engine.session().ask(f"question {i}", max_tokens=60, **GREEDY).text for i in range(4)]
-    engine.model.transformer.hook = lambda: (time.sleep(0.002), steppers.append(threading.get_ident()))
-    asked = [engine.session().ask(f"question {i}", max_tokens=60, **GREEDY) for i in range(4)]
-    found = together(lambda: asked[0].text, lambda: asked[1].text,
-                     *(lambda a=a: "".join(piece.text for piece in a) for a in asked[2:]))
-    assert found == alone and engine.scheduler.most_segments == 4 and engine.admission.running == 0
-    assert max(steppers.count(each) for each in set(steppers)) > 0.8 * len(steppers)
-    assert [each.usage.completion for each in asked] == [60] * 4
-
-
 def test_a_text_that_others_write_can_be_cancelled_and_fails_as_alone() -> None:
     engine, broken = fakes.engine(), threading.Event()
 
@@ -84,21 +68,6 @@ def test_a_text_that_others_write_can_be_cancelled_and_fails_as_alone() -> None:
     for each in (found[0], found[2]):
         assert isinstance(each, InvalidFile) and str(each) == "cut off"
     assert engine.admission.running == 0
-
-
-def test_async_answers_share_steps_in_one_thread() -> None:
-    engine = fakes.engine()
-    alone = [engine.session().ask(f"question {i}", max_tokens=40, **GREEDY).text for i in range(5)]
-
-    async def main() -> list[str]:
-        before = threading.active_count()
-        tasks = [edge.aio.text(engine.session().ask(f"question {i}", max_tokens=40, **GREEDY)) for i in range(5)]
-        found = await asyncio.gather(*tasks)
-        assert threading.active_count() <= before + 2  # one that drives them, and one that steps
-        return found
-
-    assert asyncio.run(main()) == alone
-    assert engine.scheduler.most_segments == 5 and engine.admission.running == 0
 
 
 def test_leaving_an_async_loop_ends_the_answer() -> None:
@@ -139,34 +108,6 @@ def test_async_errors_reach_their_reader() -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
-def test_answers_whose_thread_cannot_start_end_and_return_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system allows no more threads for a while; later answers are as usual."""
-    engine = fakes.engine()
-    admission, others = engine.admission, []
-    alone = engine.session().ask("q", max_tokens=20, **GREEDY).text
-
-    def refused(thread: threading.Thread) -> None:
-        raise EdgeError("the system allows no more threads")
-
-    monkeypatch.setattr(scheduling, "start", refused)
-    engine.model.transformer.hook = lambda: others or others.extend(admission.enter())  # another one comes
-    session = engine.session()
-    answer = session.ask("q", max_tokens=20, **GREEDY)
-    with pytest.raises(EdgeError, match="no more threads"):
-        _ = answer.text
-    assert admission.running == 1
-
-    async def main() -> str:
-        with pytest.raises(EdgeError, match="no more threads"):
-            await asyncio.wait_for(edge.aio.text(session.ask("q", max_tokens=20, **GREEDY)), 60)
-        monkeypatch.undo()
-        return await asyncio.wait_for(edge.aio.text(engine.session().ask("q", max_tokens=20, **GREEDY)), 60)
-
-    assert asyncio.run(main()) == alone
-    admission.leave(others[0])
-    assert admission.running == 0
-
-
 def test_ctrl_c_while_others_run_ends_the_answer() -> None:
     """The thread that waits is interrupted; the stepping thread has let go of the answer then."""
     engine = fakes.engine()
@@ -189,41 +130,6 @@ def test_ctrl_c_while_others_run_ends_the_answer() -> None:
     signal.signal(signal.SIGINT, before)
     assert session.ask("q", max_tokens=3, **GREEDY).text
     other.close()
-
-
-def test_a_single_answer_has_no_other_thread() -> None:
-    engine = fakes.engine()
-    before, steppers = threading.active_count(), set()
-    engine.model.transformer.hook = lambda: steppers.add(threading.get_ident())
-    for _ in engine.session().ask("q", max_tokens=20, **GREEDY):
-        pass
-    assert steppers == {threading.get_ident()} and threading.active_count() == before
-
-
-def test_a_step_on_a_cut_file_is_not_tried_again() -> None:
-    """Its caches have grown: the tokens would be in them twice."""
-    engine, steps = fakes.engine(), []
-
-    def cut() -> None:
-        steps.append(1)
-        raise InvalidFile("cut off")
-
-    engine.model.transformer.hook = cut
-    segments = [Segment(engine.space.new_cache(), array("i", [1, 2])) for _ in range(2)]
-    engine.scheduler.evaluate(segments)
-    assert len(steps) == 1 and all(isinstance(each.error, InvalidFile) for each in segments)
-
-
-def test_a_child_waits_for_no_place_of_its_parent() -> None:
-    """Events of places that wait may be locked when the process forks."""
-    engine = bounded(1)
-    running = engine.session().ask("q", max_tokens=20, **GREEDY)
-    next(running)
-    engine.admission.enter()
-    assert engine.admission.waiting == 1
-    renew(engine.admission)  # what a child does first
-    running.close()
-    assert engine.admission.waiting == engine.admission.running == 0
 
 
 # ---- bounded ---------------------------------------------------------------------------------------------------------
@@ -368,33 +274,3 @@ def test_a_prompt_takes_the_room_that_writers_leave(monkeypatch: pytest.MonkeyPa
     assert all(each[:3] == [1, 1, 1] for each in mixed)
     # (2 + 3 + n) ms is at most twice (2 + 3) ms: n = 5, and LEAST_PROMPT where that is less
     assert max(each[-1] for each in mixed) <= 2 * scheduling.LEAST_PROMPT
-
-
-def test_prompts_share_the_room_alike() -> None:
-    pace = scheduling.Balance()
-    segments = [Segment(None, array("i", range(n)), part=True) for n in (100, 10, 300)]
-    (step,) = pace.share(segments, 128)
-    assert sorted(len(each.ids) for each in step) == [10, 59, 59]
-    writers = [Segment(None, array("i", [1])) for _ in range(3)]
-    for each in writers:
-        each.patient = True
-    (step,) = pace.share([*writers, Segment(None, array("i", range(100)), part=True)], 128)
-    assert sorted(len(each.ids) for each in step) == [1, 1, 1, 100]  # a batch: nobody waits for the writers
-    many_rows = [Segment(None, array("i", [1] * 8)) for _ in range(40)]
-    steps = pace.share([*many_rows, Segment(None, array("i", [1] * 50), part=True)], 128)
-    assert [sum(len(each.ids) for each in step) for step in steps] == [128, 128, 64 + scheduling.LEAST_PROMPT]
-    assert all(len(each.ids) == 8 for step in steps for each in step if not each.part)
-
-
-def test_who_holds_a_place_does_not_enter_again() -> None:
-    engine = bounded(1)
-    engine.admission.limit(1, 0)
-    (place,) = engine.admission.enter()
-    session = engine.session()
-    said = session.answer(engine.prepare([{"role": "user", "content": "q"}], max_tokens=5, **GREEDY), place).text
-    assert said == fakes.engine().session().ask("q", max_tokens=5, **GREEDY).text
-    assert engine.admission.running == 1  # its owner returns it
-    with pytest.raises(Busy):
-        next(session.ask("q"))
-    engine.admission.leave(place)
-    assert session.ask("q", max_tokens=2, **GREEDY).text
