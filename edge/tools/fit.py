@@ -186,19 +186,26 @@ def sold(memory: int) -> str:
     return f"{memory / 1e9:.0f} GB" if memory >= 1e9 else f"{memory / 1e6:.0f} MB"
 
 
-def opened(model: str | None, **options: Any) -> tuple[str, Checkpoint]:
-    """A model by path or name, and its name: a file, a folder, a pulled model, else the outline of a published one;
+def planned_model(model: str | None, **options: Any) -> PlannedModel:
+    """A model to plan for, by path or name: a file, a folder, a pulled model, else the outline of a published one;
     None: the one that answers where none is named.  ``options``: of :func:`edge.formats.open_checkpoint`.
 
     Raises ModelNotFound for other names, InvalidFile.
     """
     from edge.formats import open_checkpoint
 
-    path = _path(model)
-    if path is not None:
+    choice = library.choose() if model is None else None
+    path = choice.path if choice else None
+    if model is not None:
+        try:
+            path = library.resolve(model)
+        except ModelNotFound:
+            pass
+    if path is not None and os.path.exists(path):
         checkpoint = open_checkpoint(path, **options)
-        by_name = library.choose().name if model is None else model
-        return checkpoint.config.name if os.path.exists(by_name) else by_name, checkpoint
+        by_name = choice.name if choice else str(model)
+        name = checkpoint.config.name if os.path.exists(by_name) else by_name
+        return PlannedModel(name, checkpoint, program_bytes(checkpoint))
     short = shape_of(model or "")
     if short is None:
         from difflib import get_close_matches
@@ -207,26 +214,7 @@ def opened(model: str | None, **options: Any) -> tuple[str, Checkpoint]:
         known = "bitnet-edge list --known shows those that can be pulled, bitnet-edge fit --help all published ones"
         hint = f"did you mean {' or '.join(near)}?" if near else known
         raise ModelNotFound(f"'{model}' is neither a file nor the name of a pulled or a published model; {hint}")
-    return short, outline(short)
-
-
-def _path(model: str | None) -> str | None:
-    """The path of a model on this machine; None if it is not there."""
-    if model is None:
-        return library.choose().path
-    try:
-        path = library.resolve(model)
-    except ModelNotFound:
-        return None
-    return path if os.path.exists(path) else None
-
-
-def planned_model(model: str | None, **options: Any) -> PlannedModel:
-    """A model to plan for, see :func:`opened`."""
-    name, checkpoint = opened(model, **options)
-    if checkpoint.format == OUTLINE:
-        return published(name)
-    return PlannedModel(name, checkpoint, program_bytes(checkpoint))
+    return published(short)
 
 
 def published(name: str) -> PlannedModel:
