@@ -8,7 +8,6 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 from edge.errors import InvalidFile, ModelNotFound, UsageError
 from edge.formats import open_checkpoint, safetensors, sentencepiece_model
 from edge.formats.checkpoint import Added
-from edge.formats.names import floats
 from edge.layers import Rotation
 from tests import handmade
 from tests.handmade import hf_config, hf_directory, hf_tensors
@@ -528,16 +526,6 @@ def test_fuzz_sentencepiece(data: bytes) -> None:
         assert sentencepiece_model.parse(data, "m").pieces
     except InvalidFile:
         pass
-
-
-def test_floats() -> None:
-    values = np.array([1.5, -2.0, 0.0, 3e-5], np.float32)
-    assert list(floats("F32", memoryview(values.tobytes()))) == values.tolist()
-    half = values.astype(np.float16)
-    assert list(floats("F16", memoryview(half.tobytes()))) == half.tolist()
-    upper = (values.view(np.uint32) >> 16).astype(np.uint16)
-    expected = (upper.astype(np.uint32) << 16).view(np.float32).tolist()
-    assert list(floats("BF16", memoryview(upper.tobytes()))) == expected
 
 
 # ---- sampling that the folder recommends -----------------------------------------------------------------------------

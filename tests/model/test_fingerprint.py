@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ import edge
 from edge.cache import remembered as prompts
 from edge.formats import open_checkpoint
 from edge.model import fingerprint as module
-from edge.model.fingerprint import KEPT, MOST_KEPT, remembered
+from edge.model.fingerprint import KEPT, remembered
 from pyx.machine.memory import offset
 
 
@@ -110,25 +109,6 @@ def test_a_file_that_has_just_changed_is_not_trusted(
     assert len(taken) == 3 and not list(folder.iterdir())
 
 
-def test_times_of_whole_seconds_are_not_trusted(
-    model: Path, folder: Path, taken: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Such a file system may have no time of its own for a change of the file."""
-    real = os.fstat
-
-    def whole(fd: int) -> Any:
-        facts = real(fd)
-        names = [name for name in dir(facts) if name.startswith("st_")]
-        return SimpleNamespace(**{name: getattr(facts, name) for name in names}
-                               | {"st_ctime_ns": facts.st_ctime_ns // 10**9 * 10**9})
-
-    checkpoint = open_checkpoint(str(model))
-    monkeypatch.setattr(module.os, "fstat", whole)
-    for _ in range(2):
-        remembered(checkpoint.config, checkpoint, str(folder))
-    assert len(taken) == 2 and not list(folder.iterdir())
-
-
 @pytest.mark.parametrize("state", ["open to others", "a link", "missing", "a file"])
 def test_only_a_private_folder_is_used(model: Path, folder: Path, taken: list[str], state: str) -> None:
     of(model, folder)
@@ -147,45 +127,19 @@ def test_only_a_private_folder_is_used(model: Path, folder: Path, taken: list[st
     assert len(taken) == 2 and list(folder.iterdir()) == before
 
 
-@pytest.mark.parametrize("state", ["empty", "cut", "binary", "of another", "a digit", "a link", "a pipe", "a folder",
-                                   "unreadable", "huge"])
+@pytest.mark.parametrize("state", ["empty", "cut", "binary", "a link", "huge"])
 def test_garbage_is_ignored(model: Path, folder: Path, taken: list[str], state: str) -> None:
     right = of(model, folder)
     (kept,) = folder.iterdir()
     data = kept.read_bytes()
-    if state in ("a link", "a pipe", "a folder"):
-        kept.unlink()
     if state == "a link":
         other = folder.with_name("elsewhere")
-        other.write_bytes(data)
+        kept.rename(other)
         kept.symlink_to(other)
-    elif state == "a pipe":
-        os.mkfifo(kept)
-    elif state == "a folder":
-        kept.mkdir()
-    elif state == "unreadable":
-        kept.write_bytes(data[::-1])
-        kept.chmod(0)
     else:
-        wrong = data.replace(data[:1], b"0" if data[:1] != b"0" else b"1", 1)
-        checkpoint = open_checkpoint(str(model))
-        config = dataclasses.replace(checkpoint.config, eps=checkpoint.config.eps * 2)
-        remembered(config, checkpoint, str(folder))
-        (other,) = set(folder.iterdir()) - {kept}
-        kept.write_bytes({"empty": b"", "cut": data[:-1], "binary": os.urandom(81), "of another": other.read_bytes(),
-                          "a digit": wrong, "huge": data + b"x" * (1 << 20)}[state])
-    n = len(taken)
-    assert of(model, folder) == right and len(taken) == n + 1
-
-
-def test_few_are_kept(model: Path, folder: Path, taken: list[str]) -> None:
-    checkpoint = open_checkpoint(str(model))
-    for i in range(MOST_KEPT + 4):
-        config = dataclasses.replace(checkpoint.config, eps=1e-5 + i * 1e-7)
-        remembered(config, checkpoint, str(folder))
-        time.sleep(0.005)
-    assert len(list(folder.iterdir())) == MOST_KEPT
-    assert remembered(config, checkpoint, str(folder)) == taken[-1] and len(taken) == MOST_KEPT + 4
+        kept.write_bytes({"empty": b"", "cut": data[:-1], "binary": os.urandom(81), "huge": data + b"x" * (1 << 20)}[
+            state])
+    assert of(model, folder) == right and len(taken) == 2
 
 
 def test_it_is_kept_with_the_prompts(

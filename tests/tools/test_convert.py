@@ -389,24 +389,6 @@ def test_buffers_for_rows_of_the_file_are_planned(tmp_path: Path, grouped: Path)
     assert found[1] == 64 * k // 128 * 34 > found[0] >= k // 128 * 36
 
 
-def test_the_check_reads_from_the_disk(tmp_path: Path, grouped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[Any] = []
-    synced, forgotten = os.fsync, os.posix_fadvise
-
-    def sync(fd: int) -> None:
-        done.append("synced")
-        synced(fd)
-
-    def forget(fd: int, *given: int) -> None:
-        done.append(given)
-        forgotten(fd, *given)
-
-    monkeypatch.setattr(os, "fsync", sync)
-    monkeypatch.setattr(os, "posix_fadvise", forget)
-    convert(grouped, tmp_path / "p.gguf")
-    assert done == ["synced", (0, 0, os.POSIX_FADV_DONTNEED)]
-
-
 def test_rows_of_a_separate_embedding_stay_rows(tmp_path: Path) -> None:
     """Only a head is read as a whole."""
     codes = np.random.default_rng(1).integers(-1, 2, (VOCAB, HIDDEN)).astype(np.int8)
