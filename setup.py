@@ -42,7 +42,7 @@ class Target(NamedTuple):
 _AVX2 = ("-mavx2", "-mf16c", "-mbmi2")
 _AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni", "-mprefer-vector-width=512")
 
-#: the targets of every architecture, the best last (docs/add_a_target.md)
+#: the targets of every architecture, the best last (docs/architecture.md)
 TARGETS = {
     "scalar": Target(""),
     "sse41": Target("x86_64", ["-msse4.1"]),

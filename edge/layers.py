@@ -3,7 +3,7 @@
     hidden state -> mixer -> added -> feed-forward part -> added
 
 A mixer lets a token see those before it; a feed-forward part works on each token alone.  Each kind of either is a class
-here, which holds its dimensions and conventions.  docs/add_a_layer.md lists what a new kind needs elsewhere.
+here, which holds its dimensions and conventions.  docs/architecture.md lists what a new kind needs elsewhere.
 """
 
 from __future__ import annotations

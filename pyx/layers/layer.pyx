@@ -1,7 +1,7 @@
 """layer: one layer of a model: a mixer and a feed-forward part, each added to the residual stream.
 
 The stages of each kind are in a module of their own (mix_attention, mix_delta, feed_dense); what they share is in
-stages. docs/add_a_layer.md says what a new kind needs.
+stages. docs/architecture.md says what a new kind needs.
 """
 
 from libc.stdint cimport int64_t
