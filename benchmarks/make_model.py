@@ -30,19 +30,17 @@ from edge.formats import gguf_writer
 from edge.formats.gguf_keys import KEY_PLANES
 from edge.formats.names import parts
 from edge.registry import shapes
-from edge.registry.encodings import FIVES, MOST_PLANES, PLANE_TYPES
+from edge.registry.encodings import MOST_PLANES, PLANE_TYPES
 from edge.registry.families import FAMILIES
 from edge.registry.shapes import Shape
-from pyx.weights.ternary import TernaryMatrix
 
 NONZERO = 0.6  # fraction of weights that are not 0; trained models have 0.5 to 0.7
 PIECE = 1 << 20  # bytes of 2-bit codes drawn at once
-TERNARY = ("I2_S", "TQ1_0", "TQ2_0", "Q2_0", "PQ2_0", FIVES)
+TERNARY = ("I2_S", "TQ1_0", "TQ2_0", "Q2_0", "PQ2_0")
 PLANES = {type: group for group, type in PLANE_TYPES.items()}  # sums of ternary matrices: type -> weights of a scale
 TYPES = (*TERNARY, *PLANES, "F16")  # F16: the same weights, for the quantisers of other engines to read
-FILE_TYPES = {"F16": 1, "TQ1_0": 36, "TQ2_0": 37, "I2_S": 40, "Q2_0": 41, "PQ2_0": 41, FIVES: 36,
-              **dict.fromkeys(PLANES, 41)}
-EMBEDDING = ("F16", "Q8_0", "Q6_K", "Q4_0", "Q2_0", "PQ2_0", FIVES)
+FILE_TYPES = {"F16": 1, "TQ1_0": 36, "TQ2_0": 37, "I2_S": 40, "Q2_0": 41, "PQ2_0": 41, **dict.fromkeys(PLANES, 41)}
+EMBEDDING = ("F16", "Q8_0", "Q6_K", "Q4_0", "Q2_0", "PQ2_0")
 
 
 #: the published ones, those of the bundled model and of a dense model that planes were tried on, and some for tests
@@ -179,9 +177,6 @@ def encode_q6_k(q: np.ndarray, d: np.float16) -> np.ndarray:
 def ternary_pieces(seed: int, name: str, rows: int, k: int, type: str) -> Iterator[np.ndarray]:
     """The stored bytes of a random ternary matrix, piece by piece; type as in TERNARY, or F16."""
     scale = np.float16(1.0 / (NONZERO * k) ** 0.5)  # then the output of a unit input has variance one
-    if type == FIVES:
-        yield from five_pieces(Stream(seed, name), rows, k, scale)
-        return
     encoders: dict[str, Callable[[np.ndarray, np.float16], np.ndarray]] = {
         "TQ1_0": encode_tq1_0,
         "TQ2_0": encode_tq2_0,
@@ -200,14 +195,6 @@ def ternary_pieces(seed: int, name: str, rows: int, k: int, type: str) -> Iterat
         tail = np.zeros(8, np.float32)
         tail[0] = scale
         yield tail
-
-
-def five_pieces(stream: Stream, rows: int, k: int, scale: np.float16) -> Iterator[np.ndarray]:
-    """The same as PQ2_0 in panels with five weights in a byte, panel by panel."""
-    for first in range(0, rows, 64):
-        there = min(64, rows - first)
-        groups = encode_pq2_0(stream.draw(CODES, there * k // 4), scale)
-        yield np.frombuffer(TernaryMatrix.pack("PQ2_0", groups.tobytes(), there, k).encode_fives(), np.uint8)
 
 
 def plane_pieces(seed: int, name: str, rows: int, k: int, type: str, planes: int) -> Iterator[np.ndarray]:
@@ -233,11 +220,8 @@ def plane_pieces(seed: int, name: str, rows: int, k: int, type: str, planes: int
 
 def table_pieces(seed: int, name: str, rows: int, k: int, type: str) -> Iterator[np.ndarray]:
     """The stored bytes of a random embedding or output head with standard deviation about 0.02."""
-    if type in ("Q2_0", "PQ2_0", FIVES):
+    if type in ("Q2_0", "PQ2_0"):
         codes, scale = Stream(seed, name), np.float16(0.02 / NONZERO**0.5)
-        if type == FIVES:
-            yield from five_pieces(codes, rows, k, scale)
-            return
         for left in range(rows * k // 4, 0, -PIECE):
             yield encode_groups(codes.draw(CODES, min(PIECE, left)), scale, 64 if type == "Q2_0" else 128)
         return

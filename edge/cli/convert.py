@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 @click.argument("output", metavar="OUT", type=Text())
 @heading(
     "Conversion",
-    option("--type", "weights_type", type=click.Choice(["I2_S", "TQ2_0", "PTQ1_0_R64"]), default="I2_S",
+    option("--type", "weights_type", type=click.Choice(["I2_S", "TQ2_0"]), default="I2_S",
            help="Type of the ternary matrices: I2_S (default), which loads without conversion, or TQ2_0, for "
            "llama.cpp. Models with a scale for each 128 weights (Ternary-Bonsai) get PQ2_0_R64 instead of I2_S, and "
-           "PQ2_0 instead of TQ2_0; for them alone PTQ1_0_R64, with five weights in a byte, is smaller by a sixth: "
-           "faster where the processor has AVX-512 VBMI, half as fast with AVX2, and not measured on ARM."),
+           "PQ2_0 instead of TQ2_0."),
     option("--planes", type=click.Choice(["1", "2", "3", "4"]), default=None,
            help="Make a sum of so many ternary matrices of each matrix of an ordinary (dense) model, so that it runs "
            "here without training: Llama, Qwen2, Qwen3 or Gemma 3, as GGUF or Hugging Face folder."),

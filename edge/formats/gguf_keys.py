@@ -12,11 +12,11 @@ from edge.errors import InvalidFile
 from edge.formats import basis, text_steps
 from edge.formats.checkpoint import Added, Checkpoint, TokenizerSpec
 from edge.layers import Attention, Dense, Experts, Rotation
-from edge.registry.encodings import FIVES, PANELS
+from edge.registry.encodings import PANELS
 from edge.registry.families import FAMILIES
 
 #: general.file_type, a label only: the first is microsoft/BitNet's number, the others llama.cpp's of the nearest type
-_FILE_TYPES = {"I2_S": 40, "TQ2_0": 37, "PQ2_0": 41, PANELS: 41, FIVES: 36, "TP64_R64": 41, "TP32_R64": 41}
+_FILE_TYPES = {"I2_S": 40, "TQ2_0": 37, "PQ2_0": 41, PANELS: 41, "TP64_R64": 41, "TP32_R64": 41}
 
 #: the usual chat template; others have a name after it
 KEY_TEMPLATE = "tokenizer.chat_template"

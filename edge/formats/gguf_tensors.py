@@ -16,6 +16,7 @@ _AGAIN = "download or convert the model again as I2_S or TQ2_0"
 _FOREIGN: dict[int, str] = {
     37: f"I8_S; {_AGAIN}",
     38: f"TL1, a table layout that can only be decoded with the tile sizes of the machine that wrote it; {_AGAIN}",
+    343: "PTQ1_0_R64, which is no longer read; convert the original model again",
 }
 
 

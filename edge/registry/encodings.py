@@ -2,7 +2,7 @@
 what they need to know.
 
 How the bytes become numbers is in the compiled layer (``pyx/kernels/dequantize.c``, ``repack.c``), whose own tables a
-test compares with this one.  docs/add_a_format.md has the steps for another type.
+test compares with this one.  docs/architecture.md has the steps for another type.
 """
 
 from __future__ import annotations
@@ -64,8 +64,6 @@ _ROWS = (
     Encoding("PQ2_0", 142, 128, 34, _FLOATS, 4, layout="groups", in_place=True, ids=(42,)),
     # ours: PQ2_0 with 64 rows side by side, and with smaller groups for sums of planes (pyx/kernels/panels.h)
     Encoding("PQ2_0_R64", 342, 128, 34, _FLOATS, 4, layout="panels", in_place=True, rows=64),
-    # and with five weights in a byte
-    Encoding("PTQ1_0_R64", 343, 128, 28, _FLOATS, 3, layout="panels", in_place=True, rows=64),
     Encoding("TP64_R64", 1064, 64, 18, _MATRIX, 3, layout="panels", in_place=True, rows=64),
     Encoding("TP32_R64", 1032, 32, 10, _MATRIX, 3, layout="panels", in_place=True, rows=64),
     Encoding("STQ1_0", None, 256, 42, _MATRIX, 3, scale_at=40, layout="codes", ids=(42, 43)),
@@ -127,16 +125,14 @@ VECTOR_TYPES = _names(use="vector")
 BINARY_TYPES = {row.name: row.span for row in _ROWS if row.levels == 2}
 #: rows of groups with a scale for each 64 or 128 weights
 GROUP_ROWS = _names([row for row in _ROWS if row.layout == "groups" and row.in_place])
-#: panels with five weights in a byte
-FIVES = "PTQ1_0_R64"
 #: panels -> weights that share a scale.  A matrix may be a sum of up to four ternary ones, its planes: panels whose
 #: groups of the same columns lie side by side, so that a row of K columns takes K * planes
 PANEL_GROUPS = {row.name: row.span for row in _ROWS if row.layout == "panels"}
-PLANE_TYPES = {span: name for name, span in PANEL_GROUPS.items() if name != FIVES}
+PLANE_TYPES = {span: name for name, span in PANEL_GROUPS.items()}
 MOST_PLANES = 4
-#: panels of groups of 128, with four
+#: panels of groups of 128
 PANELS = PLANE_TYPES[128]
 #: used where they lie, as a table too
-GROUP_TYPES = (*GROUP_ROWS, PANELS, FIVES)
+GROUP_TYPES = (*GROUP_ROWS, PANELS)
 #: types whose scales lie between the codes
 GROUPED_TYPES = (*GROUP_ROWS, *PANEL_GROUPS)

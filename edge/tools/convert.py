@@ -26,7 +26,7 @@ from edge.tools.new_file import NewFile, Written
 if TYPE_CHECKING:
     from edge.tools.planes.planes_file import Planes
 
-TYPES = ("I2_S", "TQ2_0", "PTQ1_0_R64")
+TYPES = ("I2_S", "TQ2_0")
 VERIFYING = "verifying"  # a name in progress that no tensor has
 EMBEDDINGS = ("F16", "Q8_0", "F32", "keep")
 
@@ -62,9 +62,8 @@ def convert(
 
     ``type`` of the ternary matrices: "I2_S" (layout 128, exact) or "TQ2_0" (for llama.cpp; scales become float16).
     Matrices with a scale per 128 weights (Ternary-Bonsai) become PQ2_0_R64 instead of I2_S, which kernels read fastest,
-    and PQ2_0, the same in plain rows, instead of TQ2_0; both are exact.  For them alone there is "PTQ1_0_R64": as
-    PQ2_0_R64, but five weights in a byte, 1.75 bits a weight instead of 2.125, exact, too.  ``embedding`` (and an
-    untied head): "F16", "Q8_0", "F32" or "keep" for the stored type; None is F16, and with ``planes`` Q8_0.
+    and PQ2_0, the same in plain rows, instead of TQ2_0; both are exact.  ``embedding`` (and an untied head): "F16",
+    "Q8_0", "F32" or "keep" for the stored type; None is F16, and with ``planes`` Q8_0.
 
     ``progress(done, total, name)`` is called before each tensor with bytes of what takes the time, and at last with
     :data:`VERIFYING` as name.

@@ -26,7 +26,6 @@ from edge.layers import Delta
 from edge.registry.encodings import (
     BINARY_TYPES,
     ENCODINGS,
-    FIVES,
     FLOAT_TYPES,
     GROUP_TYPES,
     GROUPED_TYPES,
@@ -122,10 +121,7 @@ class NewFile:
                              "use the original model")
         #: whether matrices have a scale per 128 weights of a row, and the type that stores these
         self.grouped = self.config.activation_quant == "int8-128"
-        self.groups = {"I2_S": PANELS, FIVES: FIVES}.get(type, "PQ2_0")
-        if type == FIVES and not self.grouped:
-            raise UsageError(f"{checkpoint.path}: its matrices have no scale for each 128 weights, as {FIVES} needs; "
-                             "use I2_S")
+        self.groups = PANELS if type == "I2_S" else "PQ2_0"
         if self.permute and rotation.dim != self.config.head_dim:
             raise UsageError(f"{checkpoint.path}: rotates only {rotation.dim} of {self.config.head_dim} "
                              "dimensions, whose rows cannot be reordered for GGUF")
@@ -232,7 +228,7 @@ class NewFile:
         yield self._tq2(tensor, matrix.encode()[:-32], scales)
 
     def _groups(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
-        """PQ2_0: for each 128 weights a float16 scale and 32 bytes of codes; or panels of these, or of 26 bytes."""
+        """PQ2_0: for each 128 weights a float16 scale and 32 bytes of codes; or panels of these."""
         from pyx.weights.ternary import TernaryMatrix
 
         try:
@@ -243,12 +239,7 @@ class NewFile:
             groups, unit = matrix.encode_groups(), ENCODINGS["PQ2_0"].nbytes
             data = b"".join(self._moved(tensor.name, groups, matrix.n_row, unit=unit))
             matrix = TernaryMatrix.pack("PQ2_0", data, matrix.n_row, matrix.k)
-        encode = {PANELS: matrix.encode_panels, FIVES: matrix.encode_fives}.get(stored, matrix.encode_groups)
-        try:
-            data = encode()
-        except ValueError as error:  # two bits can hold more than five in a byte
-            raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} cannot become {stored}: {error}; use "
-                             "I2_S") from None
+        data = matrix.encode_panels() if stored == PANELS else matrix.encode_groups()
         self.written[tensor.name].crc = zlib.crc32(data)
         yield data
 

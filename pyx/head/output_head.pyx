@@ -6,8 +6,8 @@ planes (see pyx.head.bit_planes), of which a token that needs few winners reads 
 "int4" are bit planes of coarser codes, for boards with little memory.  An int8 head that several vectors ask for
 winners answers most of them from half of the products (see pyx.head.winners).
 
-A file whose rows are ternary with a scale per 128 weights (Q2_0, PQ2_0, PQ2_0_R64 and PTQ1_0_R64) has a head of two
-bits or less: "auto" uses it directly, as a projection ("ternary").
+A file whose rows are ternary with a scale per 128 weights (Q2_0, PQ2_0 and PQ2_0_R64) has a head of two
+bits: "auto" uses it directly, as a projection ("ternary").
 
 A file whose rows are Q8_0 has a head of eight bits already, with a scale per 32 weights: "auto" uses it directly from
 the map ("q8_0"), and nothing is made; other files get "int8".  "two-stage" with such a file gives the same logits, bit
@@ -53,7 +53,7 @@ cdef enum:
     PARTS = 64          # and over which they are made
 
 #: types of rows that a ternary head is made of
-TERNARY_ROWS = tuple(type for type, (_, _, levels, _) in TYPES.items() if levels in (3, 4))
+TERNARY_ROWS = tuple(type for type, (_, _, levels, _) in TYPES.items() if levels > 2)
 
 #: kind -> (id, bits per weight); two-stage over Q8_0 rows: HEAD_Q8_0
 KINDS = {

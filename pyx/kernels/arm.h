@@ -256,26 +256,6 @@ INLINE void group_vector(const uint8_t *rows, int64_t stride, int64_t n_group, i
     }
 }
 
-/* ---- needed by panels.h ------------------------------------------------------------------------------------------ */
-
-INLINE uint8x16_t five_ninths(uint8x16_t c)
-{
-    uint16x8_t low = vmull_u8(vget_low_u8(c), vdup_n_u8(57)), high = vmull_high_u8(c, vdupq_n_u8(57));
-    return vshrq_n_u8(vuzp2q_u8(vreinterpretq_u8_u16(low), vreinterpretq_u8_u16(high)), 1); /* 57 c / 512 */
-}
-
-INLINE uint8x16_t five_look2(uint8x16_t t0, uint8x16_t t1, uint8x16_t i)
-{
-    const uint8x16x2_t table = {{t0, t1}};
-    return vqtbl2q_u8(table, i);
-}
-
-#define FIVE_NINTHS(c) five_ninths((uint8x16_t)(c))
-#define FIVE_LOOK(table, i) vqtbl1q_u8((uint8x16_t)(table), (uint8x16_t)(i))
-#define FIVE_LOOK2(t0, t1, i) five_look2((uint8x16_t)(t0), (uint8x16_t)(t1), (uint8x16_t)(i))
-
-#include "panels.h"
-
 /* ---- needed by groups.inc.h: panels ------------------------------------------------------------------------------ */
 
 #if defined(__ARM_FEATURE_DOTPROD)
@@ -322,85 +302,6 @@ INLINE void panel_dots(const uint8_t *codes, const uint8_t *ahead, int n_step, i
         for (int t = 0; t < n_token; t++)
             for (int r = 0; r < n_lane; r += 4)
                 panel_store(sum[t] + (lane + r) / 4, s[t + r / 4]);
-    }
-}
-
-/* Five weights in a byte are multiplied without taking them apart: low = t0 + 3 t1, high = t2 + 3 t3 + 9 t4, pair = t2
- * + 3 t3 and what tables give for these: low / 3, pair / 3 and high / 9, which the fifth step of a block has for
- * itself.  t0 is low - 3 (low / 3), and so are the sums. */
-#define FIVE_SUMS 1
-#define FIVE_MANY 8
-#define FIVE_FLAGS
-
-struct five_tables {
-    uint8x16_t thirds; /* i / 3 */
-    uint8x16x2_t ninths, pairs; /* i / 9, i % 9 */
-};
-
-/* Vector j of a block, four or eight lanes: sums of low, low / 3, pair and pair / 3, and, of four vectors, those of
- * high / 9. */
-#define FIVE_VECTOR(j)                                                                                                 \
-    for (int r = 0; r < n_lane / 4; r++) {                                                                             \
-        uint8x16_t c = vld1q_u8(vectors + 64 * (j) + 16 * r), high = five_ninths(c);                                   \
-        uint8x16_t low = vmlsq_u8(c, high, vdupq_n_u8(9)), pair = vqtbl2q_u8(of->pairs, high);                         \
-        const int8x16_t u[4] = {                                                                                       \
-            vreinterpretq_s8_u8(low), vreinterpretq_s8_u8(vqtbl1q_u8(of->thirds, low)), vreinterpretq_s8_u8(pair),     \
-            vreinterpretq_s8_u8(vqtbl1q_u8(of->thirds, pair))};                                                        \
-        const int8x16_t fifth = vreinterpretq_s8_u8(vqtbl2q_u8(of->ninths, high));                                     \
-        for (int t = 0; t < n_token; t++) {                                                                            \
-            for (int f = 0; f < 4; f++)                                                                                \
-                s[t + r][f] = vdotq_laneq_s32(s[t + r][f], u[f], x[t], j);                                             \
-            if (n == 4)                                                                                                \
-                s5[t + r][j] = vdotq_s32(s5[t + r][j], fifth, x5[t]);                                                  \
-        }                                                                                                              \
-        if (r == 0 && ahead)                                                                                           \
-            panel_fetch(ahead + 64 * (j), 64, n_token);                                                                \
-    }
-
-INLINE void five_block(const struct five_tables *of, int n, int n_lane, const uint8_t *vectors, const uint8_t *ahead,
-                       int n_token, const int8_t *q, int64_t ld, int32x4_t s[2][4], int32x4_t s5[2][4])
-{
-    int8x16_t x[2], x5[2];
-    for (int t = 0; t < n_token; t++) {
-        const int8_t *in = q + t * ld;
-        x[t] = n == 4 ? vld1q_s8(in) : vcombine_s8(vld1_s8(in), vdup_n_s8(0));
-        x5[t] = vreinterpretq_s8_u8(broadcast4(n == 4 ? in + 16 : in));
-    }
-    FIVE_VECTOR(0)
-    FIVE_VECTOR(1)
-    if (n == 4) {
-        FIVE_VECTOR(2)
-        FIVE_VECTOR(3)
-    }
-}
-
-/* Four lanes at a time; one token has eight, as in panel_dots. */
-INLINE void five_sums(const uint8_t *vectors, const uint8_t *ahead, int n_token, const int8_t *q, int64_t ld,
-                      vi (*sum)[PANEL_VECTORS])
-{
-#define THIRDS(i) (i) / 3
-#define NINTHS(i) (i) / 9
-#define PAIRS(i) (i) % 9
-    static const uint8_t table[] = {FIVE_ENTRIES(THIRDS, 0), FIVE_ENTRIES(NINTHS, 0), FIVE_ENTRIES(NINTHS, 16),
-                                    FIVE_ENTRIES(PAIRS, 0), FIVE_ENTRIES(PAIRS, 16)};
-    const struct five_tables of = {vld1q_u8(table), vld1q_u8_x2(table + 16), vld1q_u8_x2(table + 48)};
-    const int n_lane = n_token == 1 ? 8 : 4;
-    for (int lane = 0; lane < 16; lane += n_lane) {
-        int32x4_t s[2][4], s5[2][4]; /* [token or half of the lanes][row / 16] */
-        const uint8_t *at = vectors + 4 * lane, *to = lane == 0 ? ahead : NULL;
-        for (int i = 0; i < 2; i++)
-            for (int f = 0; f < 4; f++)
-                s[i][f] = s5[i][f] = vdupq_n_s32(0);
-        for (int block = 0; block < 6; block++)
-            five_block(&of, 4, n_lane, at + 256 * block, to ? to + 256 * block : NULL, n_token, q + 20 * block, ld, s,
-                       s5);
-        five_block(&of, 2, n_lane, at + 256 * 6, to ? to + 256 * 6 : NULL, n_token, q + 20 * 6, ld, s, s5);
-        for (int i = 0; i < 2; i++)
-            for (int f = 0; f < 4; f += 2) {
-                vi *to_row = n_token == 1 ? sum[0] + 4 * f + lane / 4 + i : sum[i] + 4 * f + lane / 4;
-                to_row[0] = (vi)vaddq_s32(vmlsq_n_s32(s[i][f], s[i][f + 1], 3), s5[i][f]);
-                to_row[4] = (vi)vaddq_s32(s[i][f + 1], s5[i][f + 1]);
-            }
     }
 }
 

@@ -81,24 +81,4 @@ INLINE vb add_wide(vb wide, vb sums)
 
 INLINE __m128i fold(vb a) { return _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1)); }
 
-/* ---- needed by panels.h ------------------------------------------------------------------------------------------ */
-
-INLINE __m256i five_ninths(__m256i c)
-{
-    const __m256i even = _mm256_set1_epi16(0xff), odd = _mm256_set1_epi16((short)0xff00), k = _mm256_set1_epi16(7282);
-    __m256i high = _mm256_and_si256(_mm256_mulhi_epu16(_mm256_and_si256(c, odd), k), odd);
-    return _mm256_or_si256(_mm256_mulhi_epu16(_mm256_and_si256(c, even), k), high);
-}
-
-/* Where bit 7 of a place is set, a shuffle gives 0. */
-INLINE __m256i five_look2(__m256i t0, __m256i t1, __m256i i)
-{
-    __m256i first = _mm256_shuffle_epi8(t0, _mm256_add_epi8(i, _mm256_set1_epi8(0x70)));
-    return _mm256_or_si256(first, _mm256_shuffle_epi8(t1, _mm256_sub_epi8(i, _mm256_set1_epi8(0x10))));
-}
-
-#define FIVE_NINTHS(c) five_ninths((__m256i)(c))
-#define FIVE_LOOK(table, i) _mm256_shuffle_epi8((__m256i)(table), (__m256i)(i))
-#define FIVE_LOOK2(t0, t1, i) five_look2((__m256i)(t0), (__m256i)(t1), (__m256i)(i))
-
 #endif

@@ -149,16 +149,6 @@ static void panels(const uint8_t *rows, int64_t row, int64_t k, float *out)
         panel(rows + i * PANEL_BYTES(GROUP), row, out + i * GROUP);
 }
 
-/* The same with five weights in a byte (five_matmul in kernels.h). */
-static void fives(const uint8_t *rows, int64_t row, int64_t k, float *out)
-{
-    for (int64_t i = 0; i < k / GROUP; i++, rows += FIVE_BYTES) {
-        float d = half_float(load_u16(rows + 2 * row));
-        for (int j = 0; j < GROUP; j++)
-            *out++ = (float)(five_code(rows + 2 * PANEL_ROWS, (int)row, place_in_group(GROUP, j)) - 1) * d;
-    }
-}
-
 /* The table: name, what decodes a block, its values and bytes, levels.  Those of edge/registry/encodings.py. */
 #define BLOCKS(T)                                                                                                      \
     T(F32, f32, 1, 4, 0)                                                                                               \
@@ -189,6 +179,5 @@ BLOCKS(ROW_OF_BLOCKS)
 
 #define ENTRY(name, block, span, bytes, levels) {#name, span, bytes, levels, 1, row_of_##block},
 const struct row_type row_types[] = {
-    BLOCKS(ENTRY){"PQ2_0_R64", GROUP, GROUP_WHOLE, 4, PANEL_ROWS, panels},
-    {"PTQ1_0_R64", GROUP, 28, 3, PANEL_ROWS, fives}, {0},
+    BLOCKS(ENTRY){"PQ2_0_R64", GROUP, GROUP_WHOLE, 4, PANEL_ROWS, panels}, {0},
 };

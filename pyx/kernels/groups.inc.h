@@ -19,14 +19,7 @@
  *   panel_sums(codes, ahead, n_step, n_token, q, ld, sum)
  *                       sum [n_token][PANEL_VECTORS] of one group of a panel, the sums of codes times activations,
  *                       which lie ld apart; meanwhile it fetches as many lines from ahead on; inlined with constant
- *                       n_step (8, 16 or 32: groups of 32, 64 or 128) and n_token in {PANEL_TOKENS, .. 2, 1}
- * and, where codes of five in a byte can be multiplied without unpacking them,
- *   FIVE_SUMS           a condition: whether this processor can
- *   FIVE_MANY           from so many tokens on unpacking them is faster
- *   FIVE_FLAGS          attributes of the functions that do
- *   five_sums(vectors, ahead, n_token, q, ld, sum)
- *                       sum [n_token][PANEL_VECTORS] of one group of a panel, as panel_sums; inlined with constant
- *                       n_token in {2, 1} */
+ *                       n_step (8, 16 or 32: groups of 32, 64 or 128) and n_token in {PANEL_TOKENS, .. 2, 1} */
 #ifndef BITNET_EDGE_GROUPS_H
 #define BITNET_EDGE_GROUPS_H
 
@@ -218,106 +211,6 @@ static void panel_matmul(const uint8_t *panels, int64_t row0, int64_t row1, int6
     }
 }
 
-#ifdef FIVE_SUMS
-/* y[t] += n_group groups of a panel with five weights in a byte times tokens t < n_token, whose groups are n_group
- * apart. */
-INLINE FIVE_FLAGS void five_add(const uint8_t *panel, int64_t n_group, int n_token, const int8_t *q, const float *d,
-                                const int32_t *sum, float (*y)[PANEL_ROWS])
-{
-    vf total[2][PANEL_VECTORS];
-    for (int t = 0; t < n_token; t++)
-#pragma GCC unroll 16
-        for (int i = 0; i < PANEL_VECTORS; i++)
-            total[t][i] = load_float(y[t] + i * LANE_WIDTH);
-    for (int64_t g = 0; g < n_group; g++, q += GROUP, panel += FIVE_BYTES) {
-        const uint8_t *ahead = panel + panel_ahead();
-        vi s[2][PANEL_VECTORS];
-        panel_fetch(ahead, 2 * PANEL_ROWS, n_token);
-        five_sums(panel + 2 * PANEL_ROWS, ahead + 2 * PANEL_ROWS, n_token, q, n_group * GROUP, s);
-#pragma GCC unroll 16
-        for (int i = 0; i < PANEL_VECTORS; i++) {
-            vf scale = load_half((const uint16_t *)(const void *)panel + i * LANE_WIDTH);
-            for (int t = 0; t < n_token; t++) {
-                vf dots = __builtin_convertvector(s[t][i] - sum[t * n_group + g], vf);
-                total[t][i] += dots * (scale * d[t * n_group + g]);
-            }
-        }
-    }
-    for (int t = 0; t < n_token; t++)
-#pragma GCC unroll 16
-        for (int i = 0; i < PANEL_VECTORS; i++)
-            store_float(y[t] + i * LANE_WIDTH, total[t][i]);
-}
-
-#define FIVE_ADD(n)                                                                                                    \
-    OUT_OF_LINE FIVE_FLAGS void five_add_##n(const uint8_t *panel, int64_t n_group, const int8_t *q, const float *d,   \
-                                             const int32_t *sum, float (*y)[PANEL_ROWS])                               \
-    {                                                                                                                  \
-        five_add(panel, n_group, n, q, d, sum, y);                                                                     \
-    }
-
-FIVE_ADD(1)
-FIVE_ADD(2)
-#else
-#define FIVE_SUMS 0
-#define FIVE_MANY 0
-#define five_add_1(...) (void)0
-#define five_add_2(...) (void)0
-#endif
-
-OUT_OF_LINE void five_panel(const uint8_t *five, uint8_t *panel) { unpack_five(five, panel); }
-
-/* Panels with five weights in a byte, up to GROUP_BATCH tokens: some groups become panels with four, which stay in the
- * first-level cache for all tokens.  y: [n_token][PANEL_ROWS] to write on. */
-static void five_batch(const uint8_t *panels, int64_t row0, int64_t row1, int64_t n_group, const int8_t *q,
-                       const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out,
-                       uint8_t (*panel)[PANEL_BYTES(GROUP)], float (*y)[PANEL_ROWS])
-{
-    for (int64_t r = row0, n; r < row1; r += n) {
-        const uint8_t *five = panels + r / PANEL_ROWS * n_group * FIVE_BYTES;
-        const int64_t skip = r % PANEL_ROWS;
-        n = row1 - r < PANEL_ROWS - skip ? row1 - r : PANEL_ROWS - skip;
-        memset(y, 0, (size_t)n_token * sizeof y[0]);
-        if (FIVE_SUMS && n_token < FIVE_MANY) {
-            int64_t t = 0;
-            for (; t + 2 <= n_token; t += 2)
-                five_add_2(five, n_group, q + t * n_group * GROUP, d + t * n_group, sum + t * n_group, y + t);
-            if (t < n_token)
-                five_add_1(five, n_group, q + t * n_group * GROUP, d + t * n_group, sum + t * n_group, y + t);
-        } else
-            for (int64_t g = 0, n_chunk; g < n_group; g += n_chunk) {
-                n_chunk = n_group - g < GROUP_CHUNK ? n_group - g : GROUP_CHUNK;
-                for (int64_t i = 0; i < n_chunk; i++, five += FIVE_BYTES)
-                    five_panel(five, panel[i]);
-                for (int64_t t = 0, some; t < n_token; t += some) { /* and what comes next is fetched */
-                    const int64_t at = t * n_group + g;
-                    some = panel_some(panel[0], five, n_chunk, GROUP, 1, n_token - t, q + at * GROUP, d + at, sum + at,
-                                      n_group, y + t);
-                }
-            }
-        for (int64_t t = 0; t < n_token; t++)
-            group_store(y[t] + skip, n, add, out + t * ld_out + r - row0);
-    }
-}
-
-static void five_matmul(const uint8_t *panels, int64_t row0, int64_t row1, int64_t n_group, const int8_t *q,
-                        const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out,
-                        void *work)
-{
-    uint8_t panel[GROUP_CHUNK][PANEL_BYTES(GROUP)] __attribute__((aligned(64)));
-    float y[1][PANEL_ROWS] __attribute__((aligned(64)));
-    struct group_work *w = work;
-    if (n_token == 1) {
-        five_batch(panels, row0, row1, n_group, q, d, sum, 1, add, out, ld_out, panel, y);
-        return;
-    }
-    for (int64_t t = 0, n; t < n_token; t += n) {
-        n = n_token - t < GROUP_BATCH ? n_token - t : GROUP_BATCH;
-        five_batch(panels, row0, row1, n_group, q + t * n_group * GROUP, d + t * n_group, sum + t * n_group, n, add,
-                   out + t * ld_out, ld_out, w->panel, w->y);
-    }
-}
-
 OUT_OF_LINE void group_panel(const uint8_t *rows, int64_t stride, int group_bytes, int64_t n_row, uint8_t *panel)
 {
     if (group_bytes == GROUP_PAIR)
@@ -398,7 +291,6 @@ static void quantize_groups(const float *x, int64_t n, int group, int8_t *q, flo
 }
 
 #define GROUPS_KERNELS                                                                                                 \
-    .quantize_groups = quantize_groups, .group_matmul = group_matmul, .panel_matmul = panel_matmul,                    \
-    .five_matmul = five_matmul
+    .quantize_groups = quantize_groups, .group_matmul = group_matmul, .panel_matmul = panel_matmul
 
 #endif

@@ -62,18 +62,6 @@ enum {
 /* Bytes of a group of a panel: 64 half scales and the codes of `group` weights of 64 rows. */
 #define PANEL_BYTES(group) (PANEL_ROWS * (2 + (group) / 4))
 
-/* The same with five weights in a byte, see five_matmul: 64 half scales and 26 vectors of 64 bytes for 128 weights. */
-enum { FIVE_BYTES = PANEL_ROWS * 28 };
-
-/* The code of one of 64 rows for q[e] of a group, out of these vectors. */
-static inline int five_code(const uint8_t *vectors, int row, int e)
-{
-    const int step = e / 4, field = row / 16, fifth = step < 30 && step % 5 == 4;
-    const int at = step < 30 ? step / 5 * 4 + (fifth ? field : step % 5) : step - 6;
-    const int byte = vectors[64 * at + row % 16 * 4 + e % 4], low = byte % 9, high = byte / 9;
-    return fifth ? high / 9 : field == 0 ? low % 3 : field == 1 ? low / 3 : field == 2 ? high % 3 : high / 3 % 3;
-}
-
 /* Bytes of working memory of ternary_matmul, as a function of the rows: tables, then sums and offsets (lookup.inc.h),
  * or what is laid out anew (packs.inc.h). */
 #define MATMUL_WORK(n_row) (36864 + 320 * (n_row))
@@ -162,16 +150,6 @@ struct kernels {
     void (*panel_matmul)(const uint8_t *panels, int64_t row0, int64_t row1, int64_t n_group, int group, int n_plane,
                          const int8_t *q, const float *d, const int32_t *sum, int64_t n_token, int add, float *out,
                          int64_t ld_out);
-
-    /* The same of panels with five weights in a byte, for groups of 128 and one plane.  A group is half d[64] and
-     * vectors [26][16][4].  Step s is the four q[4s .. 4s+3] of a group, and byte b of lane i of a vector is
-     * t0 + 3 t1 + 9 t2 + 27 t3 + 81 t4.  Block k < 6 has steps 5k .. 5k+4 in vectors 4k .. 4k+3: t0 .. t3 of vector
-     * 4k + v are the codes of rows i, 16 + i, 32 + i and 48 + i for q[4(5k+v) + b], and t4 of vector 4k + f is that of
-     * row 16f + i for q[4(5k+4) + b].  Vectors 24 and 25 have steps 30 and 31 in t0 .. t3; t4 is 0 there, and is not
-     * read.  So t4 may be 3 in a corrupt file.  work as in group_matmul. */
-    void (*five_matmul)(const uint8_t *panels, int64_t row0, int64_t row1, int64_t n_group, const int8_t *q,
-                        const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out,
-                        void *work);
 
     /* ---- activations ------------------------------------------------------------------------------------------ */
 
@@ -379,8 +357,6 @@ void repack_hf(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes);   
 int group_faults(const uint8_t *rows, int group_bytes, int64_t n);
 /* The same of n groups of panels: 2 if a scale is not finite, else 0. */
 int panel_faults(const uint8_t *panels, int group, int64_t n);
-/* The same of n groups of panels with five weights in a byte. */
-int five_faults(const uint8_t *panels, int64_t n);
 void repack_q2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *groups);
 /* n groups of Q1_0, in blocks of 128 or 32 weights (a half d, then bits, low ones first: 1 is +d, 0 is -d) ->
  * GROUP_WHOLE, codes 2 and 0.  Returns 1 if the scales of a group differ, else 0. */
@@ -391,10 +367,6 @@ void repack_groups(const uint8_t *codes, int64_t n_row, int64_t n_block, const f
 /* Rows of groups -> panels, the last one filled up with zeros, and back to rows of GROUP_WHOLE */
 void pack_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t n_group, uint8_t *panels);
 void unpack_panels(const uint8_t *panels, int64_t n_row, int64_t n_group, uint8_t *rows);
-/* n groups of panels with four weights in a byte (PANEL_BYTES) -> those with five, and back.  Returns 1 if a code is 3,
- * which has no place there, else 0. */
-int pack_fives(const uint8_t *panels, int64_t n, uint8_t *fives);
-void unpack_fives(const uint8_t *fives, int64_t n, uint8_t *panels);
 void unpack_groups(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t k, int8_t *dst, float *d);
 /* Planes: weights -1, 0, +1 [n_plane][n_row][k] with scales d [n_plane][n_row][k/group] -> panels, the last one filled
  * up with zeros, and back; k a multiple of group.  Scales are rounded to half. */

@@ -203,15 +203,6 @@ int panel_faults(const uint8_t *panels, int group, int64_t n)
     return infinite ? 2 : 0;
 }
 
-int five_faults(const uint8_t *panels, int64_t n)
-{
-    int infinite = 0;
-    for (int64_t i = 0; i < n; i++, panels += FIVE_BYTES)
-        for (int r = 0; r < PANEL_ROWS; r++)
-            infinite |= (load_u16(panels + 2 * r) & 0x7c00) == 0x7c00;
-    return infinite ? 2 : 0;
-}
-
 void repack_q2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *groups)
 {
     for (int64_t r = 0; r < n_row; r++)
@@ -284,33 +275,6 @@ void unpack_panels(const uint8_t *panels, int64_t n_row, int64_t n_group, uint8_
                 rows[2 + p] = (uint8_t)byte;
             }
         }
-}
-
-int pack_fives(const uint8_t *panels, int64_t n, uint8_t *fives)
-{
-    int three = 0;
-    for (int64_t i = 0; i < n; i++, panels += PANEL_BYTES(GROUP), fives += FIVE_BYTES) {
-        const uint8_t *codes = panels + 2 * PANEL_ROWS;
-        memcpy(fives, panels, 2 * PANEL_ROWS);
-        for (int at = 0; at < 26; at++) {
-            const int block = at / 4, v = at % 4;
-            const uint8_t *step = codes + 64 * (5 * block + v);
-            const uint8_t *fifth = block < 6 ? codes + 64 * (5 * block + 4) : NULL;
-            for (int j = 0; j < 64; j++) {
-                const int c = step[j], t4 = fifth ? fifth[j] >> 2 * v & 3 : 0;
-                three |= (c & c >> 1 & 0x55) | (t4 == 3);
-                fives[2 * PANEL_ROWS + 64 * at + j] =
-                    (uint8_t)((c & 3) + 3 * (c >> 2 & 3) + 9 * (c >> 4 & 3) + 27 * (c >> 6) + 81 * t4);
-            }
-        }
-    }
-    return three != 0;
-}
-
-void unpack_fives(const uint8_t *fives, int64_t n, uint8_t *panels)
-{
-    for (int64_t i = 0; i < n; i++, fives += FIVE_BYTES, panels += PANEL_BYTES(GROUP))
-        unpack_five(fives, panels);
 }
 
 void pack_plane_panels(const int8_t *weights, const float *d, int n_plane, int64_t n_row, int64_t k, int group,

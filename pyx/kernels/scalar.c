@@ -105,29 +105,6 @@ static void panel_matmul(const uint8_t *panels, int64_t row0, int64_t row1, int6
         }
 }
 
-static void five_matmul(const uint8_t *panels, int64_t row0, int64_t row1, int64_t n_group, const int8_t *q,
-                        const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out,
-                        void *work)
-{
-    (void)work;
-    for (int64_t t = 0; t < n_token; t++)
-        for (int64_t r = row0; r < row1; r++) {
-            const uint8_t *panel = panels + r / PANEL_ROWS * n_group * FIVE_BYTES;
-            float y = 0.0f;
-            for (int64_t g = 0; g < n_group; g++, panel += FIVE_BYTES) {
-                const int8_t *x = q + (t * n_group + g) * GROUP;
-                const uint8_t *half = panel + r % PANEL_ROWS * 2;
-                int32_t dot = 0;
-                for (int e = 0; e < GROUP; e++)
-                    dot += five_code(panel + 2 * PANEL_ROWS, (int)(r % PANEL_ROWS), e) * x[e];
-                float scale = half_float((uint16_t)(half[0] | half[1] << 8));
-                y += (float)(dot - sum[t * n_group + g]) * (scale * d[t * n_group + g]);
-            }
-            float *to = out + t * ld_out + r - row0;
-            *to = add ? *to + y : y;
-        }
-}
-
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
 static float abs_max(const float *x, int64_t n)
@@ -711,7 +688,6 @@ const struct kernels kernels_scalar = {
     .quantize_groups = quantize_groups,
     .group_matmul = group_matmul,
     .panel_matmul = panel_matmul,
-    .five_matmul = five_matmul,
     .quantize_i8 = quantize_i8,
     .rmsnorm = rmsnorm,
     .gate_relu2 = gate_relu2,

@@ -14,7 +14,6 @@ cdef extern from "kernels.h" nogil:
         GROUP_PAIR
         GROUP_WORK
         PANEL_ROWS
-        FIVE_BYTES
         MOST_PLANES
         CONV_TAPS
         DELTA_CHUNK
@@ -47,9 +46,6 @@ cdef extern from "kernels.h" nogil:
         void (*panel_matmul)(
             const uint8_t *, int64_t, int64_t, int64_t, int, int, const int8_t *, const float *, const int32_t *,
             int64_t, int, float *, int64_t) noexcept nogil
-        void (*five_matmul)(
-            const uint8_t *, int64_t, int64_t, int64_t, const int8_t *, const float *, const int32_t *, int64_t, int,
-            float *, int64_t, void *) noexcept nogil
         float (*quantize_i8)(const float *, int64_t, int8_t *, int64_t, int32_t *) noexcept nogil
         void (*rmsnorm)(const float *, const float *, float, int64_t, float *) noexcept nogil
         void (*gate_relu2)(const float *, const float *, int64_t, float *) noexcept nogil

@@ -16,7 +16,6 @@ cdef struct matrix:
     int group               # weights of a group: GROUP, or in panels also 32 and 64
     int n_plane             # ternary matrices whose sum it is; more than one only in panels
     bint panels             # for panel_matmul: [(n_row + 63) / 64][n_block][n_plane][PANEL_BYTES(group)]
-    bint five               # panels for five_matmul: [(n_row + 63) / 64][n_block][FIVE_BYTES]
     int64_t basis           # block of the basis in which its rows are stored (kernels.h, change_basis); 0: none
     const float *signs      # [k] of that basis, or NULL
 

@@ -82,10 +82,7 @@ cdef void project_groups(
 cdef void group_rows(
     const kernels *kernel, const matrix *w, const int8_t *q, const float *d, const int32_t *sum, int64_t n_token,
     int64_t row0, int64_t row1, bint accumulate, float *out, int64_t ld_out, void *work) noexcept nogil:
-    if w.five:
-        kernel.five_matmul(
-            w.codes, row0, row1, w.n_block, q, d, sum, n_token, accumulate, out, ld_out, work)
-    elif w.panels:
+    if w.panels:
         kernel.panel_matmul(
             w.codes, row0, row1, w.n_block, w.group, w.n_plane, q, d, sum, n_token, accumulate, out, ld_out)
     else:

@@ -5,8 +5,8 @@ from pyx.machine.memory cimport Arena
 from pyx.weights.projection cimport matrix
 
 # Raise ValueError unless n groups have finite scales, one for each 128 weights. rows: [n][group_bytes], or with panels,
-# the weights of their groups, [n][PANEL_BYTES(panels)], each the groups of 64 rows, or with five [n][FIVE_BYTES].
-cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n, int panels=*, bint five=*)
+# the weights of their groups, [n][PANEL_BYTES(panels)], each the groups of 64 rows.
+cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n, int panels=*)
 
 cdef class TernaryMatrix:
     cdef matrix m
@@ -26,7 +26,6 @@ cdef class TernaryMatrix:
     # arena: [n_row][n_block][GROUP_WHOLE].
     cdef _own_groups(self, Arena arena)
     cdef Arena _rows(self)
-    cdef Arena _panels(self)
     cdef _from_q2(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale, bint check)
     cdef _from_panels(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale, bint check)
     cdef _multiply(self, float scale)

@@ -8,8 +8,6 @@ from pyx.machine.memory import Arena
 
 #: types that consist of panels -> weights of a group
 PANEL_GROUPS: dict[str, int]
-#: that with five weights in a byte
-FIVES: str
 
 def pack_planes(
     codes: Any,  # int8 [n_plane][n_row][k]
@@ -77,6 +75,5 @@ class TernaryMatrix:
     def encode(self) -> bytes: ...  # of an I2_S tensor
     def encode_groups(self) -> bytes: ...  # of a PQ2_0 tensor
     def encode_panels(self) -> bytes: ...  # of a PQ2_0_R64, TP64_R64 or TP32_R64 tensor
-    def encode_fives(self) -> bytes: ...  # of a PTQ1_0_R64 tensor
     def accumulate(self, x: Any) -> array.array[int]: ...  # x: int8 [k]; int32 [n_row]
     def matvec(self, x: Any, groups: bool = False) -> array.array[float]: ...  # x: float32 [n][k]; float32 [n][n_row]

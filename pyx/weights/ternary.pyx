@@ -7,7 +7,7 @@ other packings are repacked once (BitNet b1.58, arXiv 2402.17764).
 A matrix with a scale per 128 weights along K is rows of groups: the scale as half float, then 128 codes.  These are the
 blocks of Q2_0 (in pairs) and PQ2_0, which are used directly; other packings with such scales become PQ2_0.  A copy of
 such a matrix consists of panels of 64 rows (pyx/kernels/panels.h), which are read up to twice as fast; tensors of type
-PQ2_0_R64 are stored as panels and used directly, and so are those of type PTQ1_0_R64, with five weights in a byte.
+PQ2_0_R64 are stored as panels and used directly.
 
 A matrix of other numbers can be the sum of up to four ternary ones, its planes, each with a scale per 32, 64 or 128
 weights along K (PTQTP, arXiv 2509.16989).  It is stored as panels whose groups of all planes lie side by side, as
@@ -24,8 +24,8 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from pyx.machine.cpu cimport (
-    FIVE_BYTES, GROUP, GROUP_PAIR, GROUP_WHOLE, LEAST_BASIS, MOST_PLANES, PANEL_BYTES, PANEL_ROWS,
-    TERNARY_BLOCK, TERNARY_BLOCK_BYTES, active, kernels)
+    GROUP, GROUP_PAIR, GROUP_WHOLE, LEAST_BASIS, MOST_PLANES, PANEL_BYTES, PANEL_ROWS, TERNARY_BLOCK,
+    TERNARY_BLOCK_BYTES, active, kernels)
 from pyx.machine.memory cimport Arena
 from pyx.weights.projection cimport accumulators, activations, project
 from pyx.weights.stored_rows cimport StoredRows
@@ -47,14 +47,11 @@ cdef extern from "kernels.h" nogil:
     const ternary_type *ternary_types
     int group_faults(const uint8_t *, int, int64_t)
     int panel_faults(const uint8_t *, int, int64_t)
-    int five_faults(const uint8_t *, int64_t)
     int repack_q1_0(const uint8_t *, int block, int64_t, uint8_t *)
     void repack_q2_0(const uint8_t *, int64_t, int64_t, uint8_t *)
     void repack_groups(const uint8_t *, int64_t, int64_t, const float *, int64_t, int64_t, uint8_t *)
     void pack_panels(const uint8_t *, int, int64_t, int64_t, uint8_t *)
     void unpack_panels(const uint8_t *, int64_t, int64_t, uint8_t *)
-    int pack_fives(const uint8_t *, int64_t, uint8_t *)
-    void unpack_fives(const uint8_t *, int64_t, uint8_t *)
     void unpack_groups(const uint8_t *, int, int64_t, int64_t, int8_t *, float *)
     void pack_plane_panels(const int8_t *, const float *, int, int64_t, int64_t, int, uint8_t *)
     void unpack_plane_panels(const uint8_t *, int, int64_t, int64_t, int, int8_t *, float *)
@@ -70,13 +67,10 @@ cdef double ONE_MAGNITUDE = 1.0 / 128
 MOST_K = 1 << 23
 
 
-cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n, int panels=0, bint five=False):
+cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n, int panels=0):
     cdef int faults
     with nogil:
-        if five:
-            faults = five_faults(rows, n)
-        else:
-            faults = panel_faults(rows, panels, n) if panels else group_faults(rows, group_bytes, n)
+        faults = panel_faults(rows, panels, n) if panels else group_faults(rows, group_bytes, n)
     if faults == 2:
         raise ValueError("a block scale is not a finite number of 16 bits")
     if faults == 1:
@@ -142,9 +136,7 @@ cdef void whole_ends(float *w, int64_t k) noexcept nogil:
 
 
 #: types that consist of panels -> weights of a group
-PANEL_GROUPS = {"PQ2_0_R64": GROUP, "TP64_R64": 64, "TP32_R64": 32, "PTQ1_0_R64": GROUP}
-#: that with five weights in a byte
-FIVES = "PTQ1_0_R64"
+PANEL_GROUPS = {"PQ2_0_R64": GROUP, "TP64_R64": 64, "TP32_R64": 32}
 
 
 cdef check_planes(int64_t n_plane, int64_t n_row, int64_t k, int64_t group):
@@ -203,13 +195,13 @@ cdef class TernaryMatrix:
 
         type: "I2_S" (layout "128", "64" or "1x4"), "TQ1_0", "TQ2_0", "HF_U8" (four rows per byte, a quarter of the
         matrix apart), "I8" (weights -1, 0, +1), "Q2_0" (groups of 64), "PQ2_0" (groups of 128, under any of its names),
-        "PQ2_0_R64" (the same in panels of 64 rows, the last one padded), "PTQ1_0_R64" (such panels with five weights in
-        a byte), "TP64_R64" or "TP32_R64" (smaller groups in such panels), or one of FLOATS, which are ternarised here,
-        see :meth:`_from_floats`. scale: multiplies the scales in the bytes. data: a contiguous buffer of exactly the
-        stored bytes. quantize: whether float master weights may be quantised (absmean); floats that are ternary already
-        are always accepted. groups: always store a scale (as half float) per 128 weights along k, as activations of
-        kind "int8-128" need. planes: of panels, how many matrices their groups belong to, whose sum is meant.
-        check: look at the scales of groups; without that, no byte of a matrix that is used where it lies is read.
+        "PQ2_0_R64" (the same in panels of 64 rows, the last one padded), "TP64_R64" or "TP32_R64" (smaller groups in
+        such panels), or one of FLOATS, which are ternarised here, see :meth:`_from_floats`. scale: multiplies the
+        scales in the bytes. data: a contiguous buffer of exactly the stored bytes. quantize: whether float master
+        weights may be quantised (absmean); floats that are ternary already are always accepted. groups: always store a
+        scale (as half float) per 128 weights along k, as activations of kind "int8-128" need. planes: of panels, how
+        many matrices their groups belong to, whose sum is meant. check: look at the scales of groups; without that, no
+        byte of a matrix that is used where it lies is read.
 
         Raises ValueError with one line if sizes do not fit, the scale is not finite and positive, floats are neither
         ternary nor to be quantised, or 128 weights of Q2_0 have two scales.
@@ -222,8 +214,8 @@ cdef class TernaryMatrix:
             raise ValueError(f"scale {scale} is not a positive number")
         self.m.n_row, self.m.k = n_row, k
         self.m.n_block = (k + TERNARY_BLOCK - 1) // TERNARY_BLOCK
-        if planes != 1 and (type not in PANEL_GROUPS or type == FIVES):
-            raise ValueError(f"type {type} holds no planes ({', '.join(t for t in PANEL_GROUPS if t != FIVES)} do)")
+        if planes != 1 and type not in PANEL_GROUPS:
+            raise ValueError(f"type {type} holds no planes ({', '.join(PANEL_GROUPS)} do)")
         if type in PANEL_GROUPS:
             check_planes(planes, n_row, k, PANEL_GROUPS[type])
             self.m.n_plane = <int>planes
@@ -316,7 +308,7 @@ cdef class TernaryMatrix:
         check_groups(arena.data, GROUP_WHOLE, self.m.n_row * self.m.n_block)
         self.owner, self.mapped, self.m.codes, self.m.group_bytes = arena, False, arena.data, GROUP_WHOLE
         self.scale_arena, self.m.scale = None, NULL  # the groups have the scales
-        self.m.panels = self.m.five = False
+        self.m.panels = False
 
     cdef _from_q2(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale, bint check):
         """Q2_0 and PQ2_0: rows of groups without a copy, if k is a multiple of 128."""
@@ -341,11 +333,10 @@ cdef class TernaryMatrix:
         """Panels, without a copy."""
         cdef int group = PANEL_GROUPS[type]
         self.m.group, self.m.n_block = group, self.m.k // group
-        self.m.five, self.m.panels = type == FIVES, True
-        self.m.group_bytes = FIVE_BYTES // PANEL_ROWS if self.m.five else 2 + group // 4
+        self.m.panels, self.m.group_bytes = True, 2 + group // 4
         self._expect(n_byte, self.room, type)
         if check:
-            check_groups(src, 0, n_byte // (PANEL_ROWS * self.m.group_bytes), group, self.m.five)
+            check_groups(src, 0, n_byte // (PANEL_ROWS * self.m.group_bytes), group)
         self.owner, self.mapped, self.m.codes = memoryview(data), True, src
         self._multiply(scale)
 
@@ -367,7 +358,6 @@ cdef class TernaryMatrix:
                 <const int8_t *>&codes[0], &scales[0], self.m.n_plane, n_row, k, self.m.group, panels.data)
             check_groups(panels.data, 0, n_panel, self.m.group)
             self.owner, self.mapped, self.m.codes = panels, False, panels.data
-            self.m.five, self.m.group_bytes = False, 2 + self.m.group // 4
             return
         weights, d = self._unpack_groups()
         repack_i8(<const int8_t *><size_t>weights.buffer_info()[0], n_row, k, self._new_codes())
@@ -547,7 +537,7 @@ cdef class TernaryMatrix:
                 scales += [part.m.scale[row * part.m.scale_step] for row in range(part.m.n_row)]
             at += part.m.n_row * size
         self.owner, self.mapped, self.m.codes = arena, False, arena.data
-        self.m.panels = self.m.five = False
+        self.m.panels = False
         if first.m.group_bytes:
             self.m.group_bytes = GROUP_WHOLE
         else:
@@ -578,7 +568,7 @@ cdef class TernaryMatrix:
         """Bytes that :meth:`move_to` needs."""
         if self.m.group_bytes:
             return ((self.m.n_row + PANEL_ROWS - 1) // PANEL_ROWS * self.m.n_block * self.m.n_plane
-                    * (FIVE_BYTES if self.m.five else PANEL_BYTES(self.m.group)))
+                    * PANEL_BYTES(self.m.group))
         return self.code_bytes
 
     @property
@@ -669,11 +659,9 @@ cdef class TernaryMatrix:
         cdef int64_t n = self.m.n_plane * self.m.n_row
         cdef signed char[::1] out = array.array("b", bytes(n * self.m.k))
         cdef float[::1] d = array.array("f", bytes(4 * n * self.m.n_block))
-        cdef Arena panels = self._panels()
-        cdef const uint8_t *codes = self.m.codes if panels is None else panels.data
         with nogil:
             unpack_plane_panels(
-                codes, self.m.n_plane, self.m.n_row, self.m.k, self.m.group, <int8_t *>&out[0], &d[0])
+                self.m.codes, self.m.n_plane, self.m.n_row, self.m.k, self.m.group, <int8_t *>&out[0], &d[0])
         return out.base, d.base
 
     def sum_planes(self):
@@ -698,25 +686,13 @@ cdef class TernaryMatrix:
             &d[0])
         return out.base, d.base
 
-    cdef Arena _panels(self):
-        """Panels with five weights in a byte as such with four; None if there are none."""
-        cdef int64_t n = self.room // FIVE_BYTES
-        cdef Arena panels
-        if not self.m.five:
-            return None
-        panels = Arena(n * PANEL_BYTES(GROUP))
-        with nogil:
-            unpack_fives(self.m.codes, n, panels.data)
-        return panels
-
     cdef Arena _rows(self):
         """Panels as rows of groups, [n_row][n_block][GROUP_WHOLE]; None if there are no panels."""
         cdef Arena rows
         if not self.m.panels:
             return None
-        cdef Arena panels = self._panels()
         rows = Arena(self.m.n_row * self.m.n_block * GROUP_WHOLE)
-        unpack_panels(self.m.codes if panels is None else panels.data, self.m.n_row, self.m.n_block, rows.data)
+        unpack_panels(self.m.codes, self.m.n_row, self.m.n_block, rows.data)
         return rows
 
     @property
@@ -765,36 +741,14 @@ cdef class TernaryMatrix:
         """
         if self.m.group_bytes == 0 or self.m.k % self.m.group:
             raise ValueError("PQ2_0_R64 holds a scale for each 128 weights of a row; this matrix has none")
-        cdef int64_t n = ((self.m.n_row + PANEL_ROWS - 1) // PANEL_ROWS * self.m.n_block * self.m.n_plane
-                          * PANEL_BYTES(self.m.group))
-        cdef Arena panels = self._panels()
-        if panels is not None:
-            return (<const char *>panels.data)[:n]
+        cdef int64_t n = self.room
+        cdef Arena panels
         if self.m.panels:
             return (<const char *>self.m.codes)[:n]
         panels = Arena(n)
         with nogil:
             pack_panels(self.m.codes, self.m.group_bytes, self.m.n_row, self.m.n_block, panels.data)
         return (<const char *>panels.data)[:n]
-
-    def encode_fives(self):
-        """The bytes of a PTQ1_0_R64 tensor.  Raises ValueError for a matrix without a scale per 128 weights of a row,
-        and for one with weights of twice their scale, which two bits can hold.
-        """
-        if self.m.group_bytes == 0 or self.m.k % GROUP or self.m.group != GROUP or self.m.n_plane > 1:
-            raise ValueError(f"{FIVES} holds a scale for each 128 weights of a row; this matrix has none")
-        if self.m.five:
-            return (<const char *>self.m.codes)[:self.room]
-        cdef bytes stored = self.encode_panels()
-        cdef const uint8_t *panels = <const uint8_t *><const char *>stored
-        cdef int64_t n = len(stored) // PANEL_BYTES(GROUP)
-        cdef Arena fives = Arena(n * FIVE_BYTES)
-        cdef int three
-        with nogil:
-            three = pack_fives(panels, n, fives.data)
-        if three:
-            raise ValueError(f"it has weights of twice their scale, for which {FIVES} has no room")
-        return (<const char *>fives.data)[:n * FIVE_BYTES]
 
     def _stream(self):
         """The codes as bytes, [n_row][n_block * 32]."""

@@ -23,7 +23,7 @@ from edge.tools.convert import convert
 from tests.handmade import ARR, BOOL, F32, STR, U32, gguf, hf_directory, hf_floats, safetensors, value
 from tests.kernels.test_transformer import greedy, logits
 from tests.oracles import family, tiny
-from tests.oracles.packings import fives, panels, q1_0, q2_0, q4_0, tq1_0, tq2_0
+from tests.oracles.packings import panels, q1_0, q2_0, q4_0, tq1_0, tq2_0
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors" / "families"
 
@@ -78,7 +78,6 @@ ENCODERS: dict[str, tuple[int, Any]] = {
     "Q2_0 of 128": (42, lambda c, s: q2_0(128, c, s)),
     "PQ2_0": (142, lambda c, s: q2_0(128, c, s)),
     "PQ2_0_R64": (342, panels),
-    "PTQ1_0_R64": (343, fives),
     "Q1_0": (41, q1_0),
     "Q1_0_G32": (40, lambda c, s: q1_0(c, s, 32)),
     "TQ2_0": (35, tq2_0),
@@ -195,7 +194,7 @@ def gguf_file(path: Path, name: str, form: str, table: str = "", keys: dict[str,
             dims = (*dims, n + 1)
         tensors[target] = (dims, number, before + data)
     file = path / "m.gguf"
-    aligned = 64 if form in ("PQ2_0_R64", "PTQ1_0_R64") else 32
+    aligned = 64 if form == "PQ2_0_R64" else 32
     if aligned != 32:
         metadata["general.alignment"] = value(U32, aligned)
     stored = [(name, *each) for name, each in tensors.items()]
@@ -204,12 +203,12 @@ def gguf_file(path: Path, name: str, form: str, table: str = "", keys: dict[str,
 
 
 CASES = [
-    *(("qwen3", form) for form in ("Q2_0 of 64", "Q2_0 of 128", "PQ2_0", "PQ2_0_R64", "PTQ1_0_R64", "F16")),
+    *(("qwen3", form) for form in ("Q2_0 of 64", "Q2_0 of 128", "PQ2_0", "PQ2_0_R64", "F16")),
     *(("qwen3_1bit", form) for form in ("Q1_0", "Q1_0_G32", "PQ2_0", "F16")),
     *(("qwen3_yarn", form) for form in ENCODERS if not form.startswith("Q1_0")),
     *(("hunyuan", form) for form in ("TQ2_0", "F16")),
     *(("gemma3", form) for form in ("Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "F16")),
-    *(("qwen3moe", form) for form in ("Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "PTQ1_0_R64", "F16")),
+    *(("qwen3moe", form) for form in ("Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "F16")),
     *(("qwen3moe_mixed", form) for form in ("PQ2_0", "F16")),
     *(("maple", form) for form in ("TQ2_0", "TQ1_0", "PQ2_0", "PQ2_0_R64")),
     ("qwen2", "Q2_0 of 64"), ("llama_yarn", "TQ1_0"), ("llama_yarn", "F16"),

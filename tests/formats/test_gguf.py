@@ -398,6 +398,7 @@ TL2_SIZE = 6912 * (1536 - 256) // 3 * 5 // 8 + 6912 * 256 // 2 * 4 // 8 + 32
         (handmade.model(proj=41), "type 41 and .* bytes for .* not a known layout"),
         (handmade.model(proj=135), "135 and .* not a known layout"),
         (handmade.model(proj=143), "143 and .* not a known layout"),
+        (handmade.model(proj=343), "PTQ1_0_R64, which is no longer read; convert the original model again"),
         (handmade.model(proj=999), "id 999"),
         (handmade.model(tensors={"blk.0.ffn_up.weight": ((1536, 6912), 39, bytes(-(-TL2_SIZE // 32) * 32))}),
          "size of TL2"),

@@ -298,80 +298,6 @@ static void test_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int
         }
 }
 
-/* The same matrix in panels with five weights in a byte: laid out as kernels.h says, there and back, and the same bits
- * as those with four, for any range of rows.  bad: bytes are any, and so are scales. */
-static void test_fives(int64_t n_row, int64_t n_group, int64_t n_token, int bad, int x_kind)
-{
-    another_way();
-    const int64_t n_panel = (n_row + PANEL_ROWS - 1) / PANEL_ROWS, n = n_panel * n_group, ld = n_row + 1;
-    const size_t n_out = (size_t)(n_token * ld);
-    uint8_t *panels = buffer((size_t)n * PANEL_BYTES(GROUP)), *back = buffer((size_t)n * PANEL_BYTES(GROUP));
-    uint8_t *fives = buffer((size_t)(n * FIVE_BYTES));
-    int8_t *q = buffer((size_t)(n_token * n_group * GROUP));
-    float *d = buffer((size_t)(n_token * n_group) * 4), *want = buffer(n_out * 4), *got = buffer(n_out * 4);
-    int32_t *sum = buffer((size_t)(n_token * n_group) * 4);
-    void *work = n_token > 1 ? buffer(GROUP_WORK) : NULL;
-    int ok = 1;
-    fill_i8(q, n_token * n_group * GROUP, x_kind);
-    for (int64_t g = 0; g < n_token * n_group; g++) {
-        sum[g] = 0;
-        for (int e = 0; e < GROUP; e++)
-            sum[g] += q[g * GROUP + e];
-        d[g] = 0.01f + 0.009f * rnd_float();
-    }
-    fill_codes(panels, n * PANEL_BYTES(GROUP), 5);
-    for (int64_t i = 0; i < n; i++)
-        for (int r = 0; r < PANEL_ROWS; r++) {
-            const uint16_t half = group_scale(bad ? D_ANY : D_USUAL);
-            memcpy(panels + i * PANEL_BYTES(GROUP) + 2 * r, &half, 2);
-        }
-    ok &= pack_fives(panels, n, fives) == 0;
-    for (int64_t i = 0; K == S && i < n; i++)
-        for (int r = 0; r < PANEL_ROWS; r++) {
-            const uint8_t *vectors = fives + i * FIVE_BYTES + 2 * PANEL_ROWS;
-            const uint8_t *codes = panels + i * PANEL_BYTES(GROUP) + 2 * PANEL_ROWS;
-            for (int e = 0; e < GROUP; e++) {
-                const int s = e / 4, fifth = s < 30 && s % 5 == 4, digit = fifth ? 4 : r / 16;
-                int vector = s >= 30 ? 24 + s - 30 : 4 * (s / 5) + (fifth ? r / 16 : s % 5);
-                int byte = vectors[64 * vector + r % 16 * 4 + e % 4];
-                for (int i = 0; i < digit; i++)
-                    byte /= 3;
-                const int code = codes[e / 4 * 64 + r % 16 * 4 + e % 4] >> r / 16 * 2 & 3;
-                ok &= byte % 3 == code && five_code(vectors, r, e) == code;
-            }
-        }
-    unpack_fives(fives, n, back);
-    ok &= !memcmp(panels, back, (size_t)n * PANEL_BYTES(GROUP));
-    ok &= same(fives, fives, (size_t)(n * FIVE_BYTES)); /* files hold them: the same bytes on every architecture */
-    for (int step = 0; step < 32; step++) { /* three has no place in a byte, wherever it stands */
-        uint8_t *code = back + 2 * PANEL_ROWS + 64 * step + step, kept = *code;
-        *code |= (uint8_t)(3 << step % 4 * 2);
-        ok &= pack_fives(back, 1, fives) == 1;
-        *code = kept;
-    }
-    ok &= pack_fives(back, n, fives) == 0 && five_faults(fives, n) == panel_faults(panels, GROUP, n);
-    verdict(ok, "pack_fives, rows %d groups %d", (int)n_row, (int)n_group);
-    for (int64_t i = 0; bad && i < n * FIVE_BYTES; i++)
-        if (i % FIVE_BYTES >= 2 * PANEL_ROWS)
-            fives[i] = (uint8_t)(rnd() & 1 ? 243 + rnd() % 13 : rnd());
-    unpack_fives(fives, n, panels);
-    for (int add = 0; add < 2; add++)
-        for (int64_t row0 = 0; row0 < n_row; row0 += 1 + n_row / 2) {
-            const int64_t row1 = n_row - (row0 > 0 || n_row < 3 ? 0 : n_row % 3);
-            for (size_t i = 0; i < n_out; i++)
-                want[i] = got[i] = (float)i;
-            if (S) /* the one specification by the other */
-                (K == S ? K->panel_matmul(panels, row0, row1, n_group, GROUP, 1, q, d, sum, n_token, add, want, ld)
-                        : S->five_matmul(fives, row0, row1, n_group, q, d, sum, n_token, add, want, ld, work));
-            K->five_matmul(fives, row0, row1, n_group, q, d, sum, n_token, add, got, ld, work);
-            plain_nan(want, (int64_t)n_out);
-            plain_nan(got, (int64_t)n_out);
-            verdict(same(got, want, n_out * 4), "five_matmul of rows %d to %d of %d, groups %d tokens %d", (int)row0,
-                    (int)row1, (int)n_row, (int)n_group, (int)n_token);
-        }
-    free_buffers();
-}
-
 static void test_groups(int64_t n_row, int64_t n_group, int64_t n_token, int codes_kind, int d_kind, int x_kind)
 {
     another_way();
@@ -569,21 +495,6 @@ static void all_ternary_planes(void)
             for (int n = 1; n <= 400; n += n < 8 ? 1 : n < 120 || n > 135 ? 31 : 1)
                 test_quantize_groups(n, group, kind);
     }
-}
-
-static void all_fives(void)
-{
-    for (int n_token = 1; n_token <= 17; n_token++)
-        test_fives(60 + n_token, 1 + n_token % 4, n_token, n_token % 2, I8_UNIFORM);
-    for (int n_row = 1; n_row <= 67; n_row += 6)
-        for (int n_token = 1; n_token <= 2; n_token++)
-            test_fives(n_row, 7 + n_row % 3, n_token, n_row % 2, I8_UNIFORM); /* one chunk of groups, and the rest */
-    for (int x = 0; x < N_I8; x++) /* every lane at its bound */
-        for (int n_token = 1; n_token <= 9; n_token += 4)
-            for (int bad = 0; bad < 2; bad++)
-                test_fives(65, 2, n_token, bad, x);
-    test_fives(40, 4, 259, 0, I8_UNIFORM); /* more than a batch of tokens */
-    test_fives(192, 18, 1, 0, I8_UNIFORM);
 }
 
 static void all_groups(void)
@@ -1654,7 +1565,6 @@ static void run(const struct kernels *target)
     digest = 0xcbf29ce484222325ull;
     all_ternary();
     all_groups();
-    all_fives();
     all_ternary_planes();
     for (int i = 0; i < N_LENGTH; i++)
         for (int kind = 0; kind < N_FLOATS; kind++) {

@@ -44,7 +44,7 @@ static void *huge(size_t n)
     return p;
 }
 
-/* Rows of groups as Q2_0 has them, for comparison with panels of four and of five weights in a byte. */
+/* Rows of groups as Q2_0 has them, for comparison with panels. */
 static void measure_groups(const struct kernels *k, uint8_t *memory, int64_t n_memory)
 {
     enum { GROUPS = 16, ROWS = 512, TOKENS = 64, K = GROUPS * GROUP };
@@ -56,22 +56,18 @@ static void measure_groups(const struct kernels *k, uint8_t *memory, int64_t n_m
     double t;
     for (int i = 0; i < TOKENS * K; i++)
         q[i] = (int8_t)(rand() % 255 - 127);
-    for (int layout = 0; layout < 3; layout++) {
-        static const int size[] = {GROUP_PAIR, GROUP_WHOLE, FIVE_BYTES / PANEL_ROWS};
-        printf("%11s %s", "", layout == 0 ? "groups" : layout == 1 ? "panels" : "fives ");
+    for (int layout = 0; layout < 2; layout++) {
+        static const int size[] = {GROUP_PAIR, GROUP_WHOLE};
+        printf("%11s %s", "", layout ? "panels" : "groups");
         for (int n = 1; n <= TOKENS; n *= n == 4 ? 16 : 2) {
-            if (layout == 2)
-                BEST(k->five_matmul(memory, 0, ROWS, GROUPS, q, d, sum, n, 0, out, ROWS, work), t);
-            else if (layout)
+            if (layout)
                 BEST(k->panel_matmul(memory, 0, ROWS, GROUPS, GROUP, 1, q, d, sum, n, 0, out, ROWS), t);
             else
                 BEST(k->group_matmul(memory, GROUP_PAIR, ROWS, GROUPS, q, d, sum, n, 0, out, ROWS, work), t);
             printf("  x%d %6.1f GMAC/s", n, (double)ROWS * K * n / t * 1e-9);
         }
         const int64_t some = layout ? rows / PANEL_ROWS * PANEL_ROWS : rows;
-        if (layout == 2)
-            BEST(k->five_matmul(memory, 0, some, GROUPS, q, d, sum, 1, 0, out, some, work), t);
-        else if (layout)
+        if (layout)
             BEST(k->panel_matmul(memory, 0, some, GROUPS, GROUP, 1, q, d, sum, 1, 0, out, some), t);
         else
             BEST(k->group_matmul(memory, GROUP_PAIR, some, GROUPS, q, d, sum, 1, 0, out, some, work), t);

@@ -20,7 +20,7 @@ from pyx.machine.memory import Arena
 from pyx.weights.stored_rows import StoredRows
 from pyx.weights.ternary import TernaryMatrix, binary_groups
 from tests.kernels.test_transformer import logits
-from tests.oracles.packings import fives, panels, q1_0, q2_0, rounded, tq2_0
+from tests.oracles.packings import panels, q1_0, q2_0, rounded, tq2_0
 
 
 def weights(n_row: int, k: int, seed: int = 1) -> np.ndarray:
@@ -34,8 +34,8 @@ def halves(n_row: int, n: int, seed: int = 2) -> np.ndarray:
 
 
 def stored(w: np.ndarray, d: np.ndarray, block: int) -> bytes:
-    """Q2_0 (blocks of 64) or PQ2_0 (128); 0: 64 rows side by side, -1: the same with five weights in a byte."""
-    return q2_0(block, w, d) if block > 0 else fives(w, d) if block else panels(w, d)
+    """Q2_0 (blocks of 64) or PQ2_0 (128); 0: 64 rows side by side."""
+    return q2_0(block, w, d) if block else panels(w, d)
 
 
 def dense(w: np.ndarray, d: np.ndarray, each: int = 128) -> np.ndarray:
@@ -47,7 +47,7 @@ def close(got: object, expected: np.ndarray) -> bool:
     return bool(np.abs(np.array(got).reshape(expected.shape) - expected).max() <= 2e-6 * np.abs(expected).max())
 
 
-FILES = {"Q2_0": 64, "PQ2_0": 128, "PQ2_0_R64": 0, "PTQ1_0_R64": -1}
+FILES = {"Q2_0": 64, "PQ2_0": 128, "PQ2_0_R64": 0}
 
 
 @pytest.mark.parametrize("type_", FILES)
@@ -72,7 +72,7 @@ def test_the_same_bits_in_any_packing_and_batch():
     kinds["F32"] = dense(w, d).astype(np.float32).tobytes()
     given = array.array("f", x.ravel())
     found = [TernaryMatrix.pack(type_, data, 33, 1024).matvec(given, groups=True) for type_, data in kinds.items()]
-    assert len(found) == 5 and all(each == found[0] for each in found)
+    assert len(found) == 4 and all(each == found[0] for each in found)
     one = TernaryMatrix.pack("Q2_0", kinds["Q2_0"], 33, 1024)
     for t in (0, 7, 20):
         assert one.matvec(array.array("f", x[t]), groups=True) == found[0][33 * t : 33 * (t + 1)]
@@ -84,14 +84,14 @@ def test_a_copy_is_panels_with_the_same_bits(type_, n_row):
     w, d = weights(n_row, 384), halves(n_row, 3)
     x = np.random.default_rng(5).normal(size=(19, 384)).astype(np.float32)
     matrix = TernaryMatrix.pack(type_, stored(w, d, FILES[type_]), n_row, 384)
-    assert matrix.mapped and matrix.encode_panels() == stored(w, d, 0) and matrix.encode_fives() == stored(w, d, -1)
+    assert matrix.mapped and matrix.encode_panels() == stored(w, d, 0)
     before = [matrix.matvec(array.array("f", part.ravel()), groups=groups)
               for part in (x[:1], x[:5], x) for groups in (True, False)]
     with pytest.raises(ValueError, match="do not fit"):
         matrix.move_to(Arena(matrix.room - 1), 0)
     matrix.move_to(Arena(64 + matrix.room), 64)
     assert (matrix.mapped, matrix.stored) == (False, None)
-    assert matrix.code_bytes == matrix.room == -(-n_row // 64) * 64 * 3 * (28 if type_ == "PTQ1_0_R64" else 34)
+    assert matrix.code_bytes == matrix.room == -(-n_row // 64) * 64 * 3 * 34
     matrix.move_to(Arena(matrix.room), 0)  # once more, as it is
     after = [matrix.matvec(array.array("f", part.ravel()), groups=groups)
              for part in (x[:1], x[:5], x) for groups in (True, False)]
@@ -99,27 +99,7 @@ def test_a_copy_is_panels_with_the_same_bits(type_, n_row):
     assert (np.array(matrix.unpack()).reshape(n_row, 384) == w).all()
     assert matrix.scales == d.astype(np.float32).ravel().tolist()
     assert matrix.encode_groups() == stored(w, d, 128)
-    assert matrix.encode_panels() == stored(w, d, 0) and matrix.encode_fives() == stored(w, d, -1)
-
-
-def test_rows_of_five_weights_in_a_byte_are_those_of_four():
-    """Any bytes: those beyond 242 have a fifth digit of 3."""
-    w, d = weights(130, 256), halves(130, 2)
-    four, five = (StoredRows(type_, stored(w, d, FILES[type_]), 130, 256) for type_ in ("PQ2_0_R64", "PTQ1_0_R64"))
-    assert all(five.row(i) == four.row(i) for i in range(130))
-    damaged = np.frombuffer(stored(w, d, -1), np.uint8).reshape(-1, 28 * 64).copy()
-    damaged[:, 128:] = np.random.default_rng(9).integers(0, 256, damaged[:, 128:].shape, np.uint8)
-    matrix = TernaryMatrix.pack("PTQ1_0_R64", damaged.tobytes(), 130, 256)
-    four, five = (StoredRows(type_, data, 130, 256) for type_, data in (
-        ("PQ2_0_R64", matrix.encode_panels()), ("PTQ1_0_R64", damaged.tobytes())))
-    assert all(five.row(i) == four.row(i) for i in range(130))
-    whole = TernaryMatrix.pack("PQ2_0_R64", matrix.encode_panels(), 130, 256)
-    assert max(whole.unpack()) == 2 and whole.unpack() == matrix.unpack()
-    with pytest.raises(ValueError, match="weights of twice their scale"):
-        whole.encode_fives()
-    x = array.array("f", np.random.default_rng(3).normal(size=3 * 256).astype(np.float32))
-    for n in (1, 3):
-        assert matrix.matvec(x[: n * 256], groups=True) == whole.matvec(x[: n * 256], groups=True)
+    assert matrix.encode_panels() == stored(w, d, 0)
 
 
 @pytest.mark.parametrize("type_", ["TQ2_0", "F16", "BF16", "F32"])
@@ -164,7 +144,7 @@ def test_half_a_group_at_the_end_of_a_row():
 
 def test_a_factor_in_addition_to_the_scales():
     w, d = weights(7, 320), halves(7, 3)
-    for type_, k in (("Q2_0", 320), ("Q2_0", 256), ("PQ2_0_R64", 256), ("PTQ1_0_R64", 256)):
+    for type_, k in (("Q2_0", 320), ("Q2_0", 256), ("PQ2_0_R64", 256)):
         data = stored(w[:, :k], d[:, : -(-k // 128)], FILES[type_])
         matrix = TernaryMatrix.pack(type_, data, 7, k, scale=0.5)
         assert not matrix.mapped and (np.array(matrix.unpack()).reshape(7, k) == w[:, :k]).all()
@@ -202,16 +182,6 @@ def test_what_is_refused():
                 TernaryMatrix.pack("PQ2_0_R64", whole[:at] + struct.pack("<e", bad) + whole[at + 2 :], 70, 256)
     with pytest.raises(ValueError, match="holds a scale for each 128"):
         TernaryMatrix.pack("I8", bytes(256), 2, 128).encode_panels()
-    small = stored(weights(70, 256), halves(70, 2), -1)
-    for at in (0, 126, 28 * 64 + 2, 3 * 28 * 64 + 126):
-        with pytest.raises(ValueError, match="finite"):
-            TernaryMatrix.pack("PTQ1_0_R64", small[:at] + struct.pack("<e", float("inf")) + small[at + 2 :], 70, 256)
-    with pytest.raises(ValueError, match="takes 7168"):
-        TernaryMatrix.pack("PTQ1_0_R64", small[:-1], 70, 256)
-    with pytest.raises(ValueError, match="PTQ1_0_R64 holds no planes"):
-        TernaryMatrix.pack("PTQ1_0_R64", small, 70, 128, planes=2)
-    with pytest.raises(ValueError, match="PTQ1_0_R64 holds a scale for each 128"):
-        TernaryMatrix.pack("I8", bytes(256), 2, 128).encode_fives()
 
 
 def test_a_damaged_head_is_named(tmp_path):
@@ -327,7 +297,7 @@ def test_early_binary_blocks_become_groups():
         binary_groups(data.tobytes(), 64)
 
 
-@pytest.mark.parametrize("type_", [type_ for type_ in FILES if type_ != "PTQ1_0_R64"])
+@pytest.mark.parametrize("type_", FILES)
 def test_weights_of_twice_their_scale(type_, tmp_path):
     """Code 3 is +2 d in the format: products, rows, copies and conversion have it, whatever the instruction set."""
     rng = np.random.default_rng(8)

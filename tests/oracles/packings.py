@@ -51,21 +51,6 @@ def panels(codes: np.ndarray, scales: np.ndarray) -> bytes:
     return plane_panels(codes[None], by_block(scales, len(codes), codes.shape[1] // 128)[None, ..., 0], 128)
 
 
-def fives(codes: np.ndarray, scales: np.ndarray) -> bytes:
-    """The same with five weights in a byte, as kernels.h says of five_matmul."""
-    panel = np.frombuffer(panels(codes, scales), np.uint8).reshape(-1, 128 + 32 * 64)
-    steps = panel[:, 128:].reshape(-1, 32, 64)
-    digits = [steps >> 2 * f & 3 for f in range(4)]
-    out = np.zeros((len(panel), 26, 64), np.uint8)
-    for vector in range(26):
-        block, v = divmod(vector, 4)
-        for f in range(4):
-            out[:, vector] += 3**f * digits[f][:, 5 * block + v]
-        if block < 6:
-            out[:, vector] += 81 * digits[v][:, 5 * block + 4]
-    return np.concatenate([panel[:, :128], out.reshape(len(panel), -1)], -1).tobytes()
-
-
 def q1_0(codes: np.ndarray, scales: np.ndarray, block: int = 128) -> bytes:
     """Blocks of 128 weights, or 32: half d, then element j in bit j % 8 of byte j / 8, 1 for +d and 0 for -d."""
     rows, k = codes.shape

@@ -319,13 +319,12 @@ def grouped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("type", "stored"), [("I2_S", "PQ2_0_R64"), ("PTQ1_0_R64", "PTQ1_0_R64")])
-def test_scales_per_group_become_panels(tmp_path: Path, grouped: Path, type: str, stored: str) -> None:
+def test_scales_per_group_become_panels(tmp_path: Path, grouped: Path) -> None:
     """The same answers from the map, without any copy; the plan is exact; and back to rows for other programs."""
-    convert(grouped, tmp_path / "p.gguf", type)
+    convert(grouped, tmp_path / "p.gguf")
     source, again = open_checkpoint(grouped), open_checkpoint(tmp_path / "p.gguf")
     matrices = {name for name, tensor in again.tensors.items() if len(tensor.shape) == 2}
-    assert {again.tensors[name].type for name in matrices} == {stored}
+    assert {again.tensors[name].type for name in matrices} == {"PQ2_0_R64"}
     data = (tmp_path / "p.gguf").read_bytes()
     assert all(data.index(bytes(again.tensors[name].data)) % 64 == 0 for name in matrices)
     assert source.config == again.config and not again.notes and again.open == {}
@@ -348,26 +347,11 @@ def test_scales_per_group_become_panels(tmp_path: Path, grouped: Path, type: str
             assert (expected.head_mapped, expected.head_allocated) == ((0, model.head_bytes) if copied else
                                                                        (model.head_bytes, 0))
             assert expect(again, "auto", weights, 0, engine.n_threads).scratch == engine.plan.footprint.scratch
-    convert(tmp_path / "p.gguf", tmp_path / "other.gguf", type="PTQ1_0_R64" if type == "I2_S" else "I2_S")
-    convert(tmp_path / "other.gguf", tmp_path / "back.gguf", type)
-    assert (tmp_path / "back.gguf").read_bytes() == data
     convert(tmp_path / "p.gguf", tmp_path / "rows.gguf", type="TQ2_0")
     convert(grouped, tmp_path / "direct.gguf", type="TQ2_0")
     assert (tmp_path / "rows.gguf").read_bytes() == (tmp_path / "direct.gguf").read_bytes()
-    convert(tmp_path / "rows.gguf", tmp_path / "q.gguf", type)
+    convert(tmp_path / "rows.gguf", tmp_path / "q.gguf")
     assert (tmp_path / "q.gguf").read_bytes() == data
-
-
-def test_five_in_a_byte_are_refused_where_they_would_lose_something(tmp_path: Path, grouped: Path) -> None:
-    make_model.make(tmp_path / "one.gguf", "tiny")
-    with pytest.raises(UsageError, match="no scale for each 128 weights, as PTQ1_0_R64 needs; use I2_S"):
-        convert(tmp_path / "one.gguf", tmp_path / "out.gguf", "PTQ1_0_R64")
-    data, tensor = bytearray(grouped.read_bytes()), open_checkpoint(grouped).tensors["blk.1.ffn_up.weight"]
-    data[data.index(bytes(tensor.data)) + 5] |= 3 << 4  # twice the scale, which two bits can hold
-    (tmp_path / "three.gguf").write_bytes(data)
-    with pytest.raises(UsageError, match=r"blk\.1\.ffn_up\.weight cannot become PTQ1_0_R64: .*twice .*; use I2_S"):
-        convert(tmp_path / "three.gguf", tmp_path / "out.gguf", "PTQ1_0_R64")
-    assert not list(tmp_path.glob("out*"))
 
 
 def test_buffers_for_rows_of_the_file_are_planned(tmp_path: Path, grouped: Path) -> None:
