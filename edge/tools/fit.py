@@ -287,14 +287,6 @@ def kv_sizes(config: ModelConfig, kv: KVConfig) -> dict[str, int]:
     return {each: replace(kv, kv=each, memory=None).plan(config).kv_bytes for each in TYPES}
 
 
-def bytes_per_token(config: ModelConfig, kv_type: str) -> int:
-    """Bytes of one more token in all layers and heads, including scales, once its page is sealed."""
-    from pyx.kv.cache import KVCache
-
-    one, two = (KVCache.bytes_for(*config.kv_shape, pages * PAGE, kv_type) for pages in (1, 2))
-    return int(two - one) // PAGE
-
-
 def arranged(planned: PlannedModel, settings: LoadSettings) -> KVPlan:
     """The plan of loading on this machine, now.  Raises MemoryRefused."""
     return arrange(
