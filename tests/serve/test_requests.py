@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import edge
-from edge.errors import EdgeError, UsageError
+from edge.errors import UsageError
 from edge.formats import open_checkpoint
 from edge.prompt.template import FAMILIES
 from edge.registry.library import demo
@@ -161,25 +161,6 @@ def test_a_form_holds_together_with_functions(server: Server, number: int) -> No
             {"role": "tool", "tool_call_id": "c", "content": "done"}]
         message = server.chat(result, **asked)["choices"][0]["message"]
         assert is_call(message) or holds(message["content"])
-
-
-def test_both_a_call_and_a_text_can_come(engine: edge.Engine) -> None:
-    """The grammar forbids neither; the text of the form may look like the beginning of a call."""
-    open_ = {"type": "object", "properties": {"name": {"enum": ["order", "oslo"]}}, "required": ["name"]}
-    for form in ({"choices": ["yes", "no", '{"name": "ordinary"}']}, {"schema": DRINK}, {"schema": open_}):
-        kinds = set()
-        for seed in range(24):
-            answer = engine.session().ask(QUESTION, tools=TOOLS, seed=seed, **SCATTERED, **form)
-            assert bool(answer.calls) != bool(answer.content), answer.text
-            kinds.add(bool(answer.calls))
-            if answer.calls:
-                with pytest.raises(EdgeError, match="calls a function"):
-                    answer.value  # noqa: B018  raises
-            elif "schema" in form:
-                assert isinstance(answer.value, dict)
-            else:
-                assert answer.value in form["choices"]
-        assert kinds == {True, False}, form
 
 
 def test_a_form_that_is_refused_alone_is_refused_with_functions(server: Server) -> None:
@@ -378,13 +359,6 @@ def test_the_prompt_is_scored(server: Server, engine: edge.Engine) -> None:
     assert short.text == "" and [each.id for each in short.prompt_logprobs] == list(ids)
     with pytest.raises(UsageError, match="echo"):
         engine.session().ask("Hi", logprobs=0, echo=True)
-
-
-def test_offsets_of_an_answer(server: Server) -> None:
-    choice = server.ask("POST", "/v1/completions", {"prompt": "Two teas", "logprobs": 1, **GREEDY})[2]["choices"][0]
-    told = choice["logprobs"]
-    assert len(told["text_offset"]) == len(told["tokens"]) == len(told["token_logprobs"]) > 1
-    assert all(choice["text"][at:].startswith(token) for at, token in zip(told["text_offset"], told["tokens"]))
 
 
 # ---- OpenAI's responses ----------------------------------------------------------------------------------------------

@@ -273,17 +273,6 @@ def test_embeddings_name_variables_that_are_for_answers(bundled_model: Path) -> 
         assert len(named) == 1 and "BITNET_EDGE_PARALLEL has no effect" in named[0]
 
 
-def test_embeddings_honour_the_instruction_set() -> None:
-    """The same vectors on each; one that does not exist exits 2."""
-    vectors = []
-    for more in ((), ("--isa", "scalar")):
-        with serving("--embeddings", *more) as server:
-            vectors.append(server.ask("POST", "/v1/embeddings", {"input": "A tea, please."})[2]["data"])
-    assert vectors[0] == vectors[1]
-    done = bitnet_edge("serve", "--embeddings", "--port", "0", "--isa", "nothing")
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-
-
 # ---- what is refused ----------------------------------------------------------------------------------------------
 
 

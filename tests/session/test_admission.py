@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import threading
-import time
 from collections.abc import Sequence
 
 import pytest
 
 from edge.errors import Busy, UsageError
 from edge.session.admission import Admission
-from tests.at_once import at_once
 
 
 def test_places_are_granted_in_order_and_the_line_ends() -> None:
@@ -116,31 +113,3 @@ def test_a_thread_does_not_wait_for_itself() -> None:
     other.join()
     while not second.granted:
         admission.wait(second)
-
-
-def test_many_come_and_go() -> None:
-    """From many threads: never more run than are allowed, nobody is forgotten, and no number is given twice."""
-    admission, running, most, rng = Admission(3, 1000), set(), [], random.Random(5)
-    lock = threading.Lock()
-
-    def visit(seed: int) -> None:
-        own = random.Random(seed)
-        for _ in range(60):
-            places = admission.enter(own.choice((1, 1, 2)), own.choice((None, max, min)))
-            for place in places:
-                if own.random() < 0.2:
-                    admission.leave(place)
-                    continue
-                while not place.granted:
-                    place.wait()
-                with lock:
-                    assert place.number not in running
-                    running.add(place.number)
-                    most.append(len(running))
-                time.sleep(0)
-                with lock:
-                    running.discard(place.number)
-                admission.leave(place)
-
-    at_once(visit, [rng.random() for _ in range(8)])
-    assert max(most) <= 3 and (admission.running, admission.waiting) == (0, 0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from array import array
 
 import pytest
@@ -174,19 +172,6 @@ def test_partial_is_for_conversations_that_are_sent(engine) -> None:
         engine.session().ask("Where is", partial=True, max_tokens=0)
     with pytest.raises(UsageError, match="partial is for conversations"):
         engine.session().complete("Where is", partial=True, max_tokens=0)
-
-
-def test_stop_leaves_the_session_free(engine) -> None:
-    session = engine.session(SYSTEM * 4)
-    ahead = Ahead(session)
-    for n in range(40):
-        ahead.typed("one two three four five six " * (n % 5))
-        if n % 7 == 6:
-            time.sleep(0.002)
-            ahead.stop()
-            session.warm()
-    ahead.stop()
-    assert not [each for each in threading.enumerate() if each.name == "ahead"]
 
 
 def test_what_is_wrong_is_said_by_the_answer(engine) -> None:

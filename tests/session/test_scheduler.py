@@ -12,7 +12,7 @@ import pytest
 
 import edge
 import edge.aio
-from edge.errors import Busy, InvalidFile, MemoryRefused, UsageError
+from edge.errors import Busy, MemoryRefused, UsageError
 from edge.session import scheduler as scheduling
 from pyx.step.transformer import Segment
 from tests import fakes
@@ -42,31 +42,6 @@ def test_steps_are_shared() -> None:
     assert found == [alone] * 4
     assert engine.scheduler.most_segments == 4
     assert engine.scheduler.steps < 2 * 31  # of 4 * 31
-    assert engine.admission.running == 0
-
-
-def test_a_text_that_others_write_can_be_cancelled_and_fails_as_alone() -> None:
-    engine, broken = fakes.engine(), threading.Event()
-
-    def step() -> None:
-        time.sleep(0.002)
-        if broken.is_set():
-            raise InvalidFile("cut off")
-
-    def late() -> None:
-        while engine.scheduler.most_segments < 3 or not str(first.outcome.said):  # its prompt may be in that step
-            time.sleep(0.001)
-        first.cancel()
-        while first.finish_reason is None:
-            time.sleep(0.001)
-        broken.set()
-
-    engine.model.transformer.hook = step
-    other, first, second = (engine.session().ask("q", max_tokens=100_000, **GREEDY) for _ in range(3))
-    found = together(lambda: other.text, lambda: first.text, lambda: second.text, late)
-    assert first.finish_reason == "cancelled" and isinstance(found[1], str) and found[1]
-    for each in (found[0], found[2]):
-        assert isinstance(each, InvalidFile) and str(each) == "cut off"
     assert engine.admission.running == 0
 
 
