@@ -26,7 +26,7 @@ from edge.session.admission import Admission
 from edge.session.preparing import Preparer
 from edge.session.scheduler import Scheduler
 from edge.session.session import Session
-from edge.threads import anew, refuse_after_fork
+from edge.threads import refuse_after_fork
 
 if TYPE_CHECKING:
     from edge.cache.plan import KVPlan
@@ -68,7 +68,7 @@ class Engine:
         self.scheduler = Scheduler(model, self.admission, self._give_way)
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         #: of the sessions: a set must not grow while somebody walks it
-        self._listing = anew(self, "_listing", threading.Lock)
+        self._listing = threading.Lock()
 
     # ---- what it is --------------------------------------------------------------------------------------------------
 
@@ -248,10 +248,7 @@ class Engine:
         return not self.closed and not self.admission.running
 
     def close(self) -> None:
-        """Free all memory.  Running answers end with an error at their next token.
-
-        The only thing that a forked child may do with the engine of its parent, in which nothing changes.
-        """
+        """Free all memory.  Running answers end with an error at their next token."""
         if self.closed:
             return
         if self._tuner is not None:

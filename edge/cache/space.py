@@ -17,7 +17,6 @@ from edge.cache.state import KVState
 from edge.errors import MemoryRefused
 from edge.model.drafting import OFF, Drafting
 from edge.model.model import Model
-from edge.threads import anew
 
 
 class KVSpace:
@@ -35,7 +34,7 @@ class KVSpace:
         self._states: weakref.WeakSet[KVState] = weakref.WeakSet()
         self._clock = 0
         self._charged = 0  # bytes of the room that are not for pages
-        self._lock = anew(self, "_lock", threading.RLock)  # the garbage collector may end an answer while it is held
+        self._lock = threading.RLock()  # the garbage collector may end an answer while it is held
 
     def share_pages(self) -> None:
         """From now on, caches take their pages from one pool, so that several caches can hold the same pages."""

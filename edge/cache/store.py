@@ -24,7 +24,6 @@ from edge.cache.space import KVSpace
 from edge.cache.state import ConversationState, KVState, splice
 from edge.cache.store_entry import Entry, common
 from edge.cache.store_folder import Folder
-from edge.threads import anew
 
 MOST = 256  # entries in memory
 
@@ -45,7 +44,7 @@ class Store:
         self._shares = False  # entries are kept in memory
         self._space = space
         self._entries: OrderedDict[bytes, Entry] = OrderedDict()  # tokens -> entry in memory, the latest used last
-        self._lock = anew(self, "_lock", threading.Lock)  # not held while a file is written or loaded
+        self._lock = threading.Lock()  # not held while a file is written or loaded
 
     @property
     def on(self) -> bool:

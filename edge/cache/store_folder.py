@@ -22,7 +22,6 @@ from edge.cache.store_entry import Entry
 from edge.errors import EdgeError, InvalidFile, MemoryRefused, UsageError
 from edge.files import remove
 from edge.model.fingerprint import sha256
-from edge.threads import anew
 
 if TYPE_CHECKING:
     from edge.cache.codec import Part
@@ -52,7 +51,7 @@ class Folder:
         self._tag = ""  # of this model and plan, once it is needed
         self.extra_bytes = 0  # bytes of memory that the tokens of the listed files take
         self._changed = 0  # when the folder had last changed, as it was listed; 0: to be listed again
-        self._lock = anew(self, "_lock", threading.Lock)  # not held while a file is written or loaded
+        self._lock = threading.Lock()  # not held while a file is written or loaded
         self.make()
         self._clean()
 

@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 
 from edge.amounts import count
 from edge.errors import Busy, UsageError
-from edge.threads import anew
 
 QUEUE = 64  # calls that may wait
 LOOK = 0.05  # seconds between two checks whether a call that waits was cancelled
@@ -76,8 +75,8 @@ class Admission:
     def __init__(self, parallel: int | None = None, queue: int = QUEUE) -> None:
         self.limit(parallel, queue)
         self._running: dict[int, Slot] = {}
-        self._line: deque[Slot] = anew(self, "_line", deque)  # the calls that wait are not in a child
-        self.lock = anew(self, "lock", threading.RLock)  # the garbage collector may end an answer while it is held
+        self._line: deque[Slot] = deque()
+        self.lock = threading.RLock()  # the garbage collector may end an answer while it is held
         self._seconds = 2.0  # of an answer, a running mean
 
     def limit(self, parallel: int | None, queue: int) -> None:

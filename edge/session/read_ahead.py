@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from edge.errors import EdgeError
 from edge.session.answer_options import certain
-from edge.threads import anew, start
+from edge.threads import start
 
 if TYPE_CHECKING:
     from edge.session.session import Session
@@ -34,8 +34,8 @@ class Ahead:
         self._session = session
         self._text: str | None = None  # what is to be read; None: nothing
         self._read: str | None = None  # what was read
-        self._thread: threading.Thread | None = anew(self, "_thread", lambda: None)
-        self._lock = anew(self, "_lock", threading.Lock)
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
 
     def typed(self, text: str) -> None:
         """The question so far is ``text``.  Returns at once; may be called from any thread."""

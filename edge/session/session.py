@@ -22,7 +22,7 @@ from edge.session.logprobs import Logprob, Scored, scores
 from edge.session.prompting import PromptEncoder, refuse_full, refuse_long
 from edge.session.scheduler import Scheduler
 from edge.session.usage import ContextUse, Timings, Usage, stats_line
-from edge.threads import anew, refuse_after_fork
+from edge.threads import refuse_after_fork
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,7 +68,7 @@ class Session:
         self._parked_at: str | None = None
         self._typed = False  # a question was read ahead that was not asked yet
         self._closed = False
-        self._taking = anew(self, "_taking", threading.Lock)  # of two threads one gets the session
+        self._taking = threading.Lock()  # of two threads one gets the session
 
     # ---- what callers do --------------------------------------------------------------------------------------------
 
