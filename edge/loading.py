@@ -269,8 +269,6 @@ def built(
             placement.copy(transformer.movable)
     except MemoryError as error:
         raise MemoryRefused(f"no memory for the weights of {checkpoint.config.name}: {error}") from None
-    finally:
-        checkpoint.check()  # weights that were cut off may also end in another error
     placement.release_pages(checkpoint)
     trim()
     return checkpoint, transformer

@@ -15,7 +15,6 @@ import click
 
 from edge.cli.output import Output
 from edge.cli.packed import give_way
-from edge.cli.signals import guard_maps
 from edge.errors import EXIT_CODES, UsageError
 
 #: settings of every command
@@ -153,7 +152,6 @@ class Command(Own):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command.  Errors of the library name its arguments (``kv_offload is ...``), here its options."""
-        guard_maps()
         give_way(ctx)
         warn_of_misspelt(ctx)
         try:

@@ -51,7 +51,6 @@ def fit(ctx: click.Context, wanted: str | None, threads: int | None, as_json: bo
     )
     planned = work.planned_model(model, i2s_layout=flags["i2s_layout"], activation=flags["activation"])
     found = work.fit(planned, settings)
-    planned.checkpoint.check()
     out.result(found.to_dict(), found.lines(), as_json)
     if found.refusal is not None:
         raise MemoryRefused(found.refusal)

@@ -83,7 +83,6 @@ def model(ctx: click.Context, path: str | None, check: bool, tensors: bool, as_j
             {"name": t.name, "type": t.type, "shape": list(t.shape), "bytes": len(t.data)}
             for t in checkpoint.tensors.values()
         ]
-    checkpoint.check()
     out.result(facts, _lines(facts), as_json)
     if faults:
         raise InvalidFile(f"{checkpoint.path}: {'; '.join(faults)}")

@@ -61,15 +61,6 @@ def check_terminated() -> None:
         raise Terminated
 
 
-def guard_maps() -> None:
-    """From now on, a model file that is truncated while in use causes an error instead of SIGBUS."""
-    try:
-        from pyx.machine.memory import guard
-    except ImportError:  # not built: loading raises the error
-        return
-    guard()
-
-
 def in_main_thread() -> bool:
     """Whether this is the main thread, the only one that can set signal handlers."""
     return threading.current_thread() is threading.main_thread()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -100,11 +98,11 @@ def decode(ctx: click.Context, ids: tuple[str, ...], as_json: bool, **flags: Any
         if not word.isdecimal():
             raise UsageError(f"'{word[:40]}' is not a token id" if word else "no token ids")
         numbers.append(int(word))
-    with _tokenizer(out, flags) as tokenizer:
-        for token in numbers:
-            if token >= tokenizer.n_vocab:
-                raise UsageError(f"token {token} does not exist: this model has {tokenizer.n_vocab} tokens")
-        text = tokenizer.decode(numbers)
+    tokenizer = _tokenizer(out, flags)
+    for token in numbers:
+        if token >= tokenizer.n_vocab:
+            raise UsageError(f"token {token} does not exist: this model has {tokenizer.n_vocab} tokens")
+    text = tokenizer.decode(numbers)
     out.result({"text": text}, [text], as_json)
 
 
@@ -114,16 +112,13 @@ def _encode(out: Output, text: str | None, flags: dict[str, Any]) -> tuple[Token
         raise UsageError("TEXT and -f cannot be used together")
     if text in (None, STANDARD):
         text = read_text(file or STANDARD)
-    with _tokenizer(out, flags) as tokenizer:
-        bos = [tokenizer.bos_id] if flags["bos"] and tokenizer.bos_id is not None else []
-        return tokenizer, bos + tokenizer.encode(text, special=flags["special"])
+    tokenizer = _tokenizer(out, flags)
+    bos = [tokenizer.bos_id] if flags["bos"] and tokenizer.bos_id is not None else []
+    return tokenizer, bos + tokenizer.encode(text, special=flags["special"])
 
 
-@contextmanager
-def _tokenizer(out: Output, flags: dict[str, Any]) -> Iterator[Tokenizer]:
-    """A context manager: the tokenizer of the model; no weights are read."""
+def _tokenizer(out: Output, flags: dict[str, Any]) -> Tokenizer:
+    """The tokenizer of the model; no weights are read."""
     from edge.prompt.tokenizer import Tokenizer
 
-    checkpoint = options.checkpoint(out, flags)
-    with checkpoint.whole():
-        yield Tokenizer.of(checkpoint)
+    return Tokenizer.of(options.checkpoint(out, flags))

@@ -29,9 +29,7 @@ def open_checkpoint(path: str | os.PathLike[str], **options: Any) -> Checkpoint:
     ``path`` may also be the name of a pulled model (:mod:`edge.registry.library`).  ``options``: the fields of
     :class:`edge.formats.checkpoint.Reading`.  Raises ModelNotFound, InvalidFile or UsageError.
     """
-    checkpoint = _open(os.fspath(path), Reading(**options))
-    checkpoint.check()
-    return checkpoint
+    return _open(os.fspath(path), Reading(**options))
 
 
 def _open(path: str, reading: Reading) -> Checkpoint:

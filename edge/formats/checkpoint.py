@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -176,21 +175,6 @@ class Checkpoint:
         views = (view for each in self.tensors.values() for view in each.views)
         owners = {id(view.obj): view.obj for view in views}
         self.maps = tuple(owner for owner in owners.values() if isinstance(owner, Map))
-
-    def check(self) -> None:
-        """Raise InvalidFile if one of the files was cut since it was mapped: what was read from it may be zeros."""
-        for each in self.maps:
-            each.check()
-
-    @contextmanager
-    def whole(self) -> Iterator[None]:
-        """A context manager for work that reads the files: raises InvalidFile, whatever came of the work, if one of
-        them was cut meanwhile.
-        """
-        try:
-            yield
-        finally:
-            self.check()
 
     @property
     def quantization(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import BinaryIO
 
@@ -22,28 +22,6 @@ class Map(mmap.mmap):
 
     file: BinaryIO
     start: int = 0  # byte of the file at which the map begins
-    number: int | None = None  # the guard's, see pyx.machine.memory.watch
-    forget: Callable[[int], None]
-
-    def __del__(self) -> None:
-        """Unregister it while it is still mapped; a weak reference would end later, when the next map may lie there."""
-        if self.number is not None:
-            self.forget(self.number)
-
-    def check(self) -> None:
-        """Raise InvalidFile if the file is shorter than it was, or was when some of its bytes were read.
-
-        With pyx.machine.memory.guard, bytes that are missing read as zeros; without it, reading them ends the process.
-        """
-        lost = os.fstat(self.file.fileno()).st_size < self.start + len(self)
-        if not lost and self.number is not None:
-            from pyx.machine import memory
-
-            lost = memory.lost(self.number) > 0
-        if lost:
-            raise InvalidFile(
-                f"{self.file.name}: the file was cut or replaced in place while it was in use; start again with a "
-                "complete one (to replace a model, move the new file over it)")
 
 
 def map_file(path: str) -> memoryview:
@@ -63,7 +41,6 @@ def map_file(path: str) -> memoryview:
                 start, size = inside.start, inside.nbytes
             whole = Map(file.fileno(), size, access=mmap.ACCESS_READ, offset=start)
             whole.file, whole.start = file, start
-            _watch(whole)
             stack.pop_all()  # it stays open
             return memoryview(whole)
     except FileNotFoundError:
@@ -79,23 +56,12 @@ def map_file(path: str) -> memoryview:
 def read(data: memoryview) -> bytes | memoryview:
     """The bytes of a part of a map, read from its file: through the map, the pages around them would come into this
     process with them (Linux maps 16 at a time) and stay.  Other data is returned as it is.
-
-    May be shorter if the file was cut, see :meth:`Map.check`.
     """
     if not isinstance(data.obj, Map):
         return data
     from pyx.machine.memory import offset
 
     return os.pread(data.obj.file.fileno(), len(data), data.obj.start + offset(data, data.obj))
-
-
-def _watch(whole: Map) -> None:
-    """Register the map with the guard (pyx.machine.memory.guard), until it is closed."""
-    try:
-        from pyx.machine.memory import forget, watch
-    except ImportError:  # not built: nothing will run over it
-        return
-    whole.forget, whole.number = forget, watch(whole)
 
 
 def shown(name: object) -> str:

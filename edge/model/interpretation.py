@@ -150,10 +150,8 @@ def interpretations(
             nats = score(opened, ids[:FIRST], n_threads, head) if found and not every else 0.0
             if nats <= LEARNED * guess(checkpoint):
                 nats = score(opened, ids[:most], n_threads, head)
-            opened.check()
             found.append(Interpretation(options, nats))
         except EdgeError:
-            checkpoint.check()
             if not found:
                 raise
         placement.release_pages(opened)  # each of them has the file mapped for itself
@@ -270,34 +268,33 @@ def _keep(place: str, kept: Mapping[str, Any]) -> None:
 
 def faults(checkpoint: Checkpoint) -> Iterator[str]:
     """What is wrong with the stored weights, all of which are read: codes that ternary weights never have, almost no
-    zeros, numbers that are not finite.  Raises InvalidFile if a file was cut meanwhile.
+    zeros, numbers that are not finite.
     """
     from edge.formats import names
     from edge.formats.matrices import packed
     from edge.model.weights import build
     from edge.registry.encodings import GROUP_TYPES, TERNARY_TYPES
 
-    with checkpoint.whole():
-        try:
-            build(checkpoint, head="native")
-        except EdgeError as error:
-            yield str(error)
-            return
-        for name, tensor in checkpoint.tensors.items():
-            if len(tensor.shape) == 3 and tensor.type in GROUP_TYPES:
-                try:  # building does not look at the experts
-                    packed(tensor)
-                except ValueError as error:
-                    yield f"tensor {name}: {error}"
-        for name, tensor in checkpoint.tensors.items():
-            if tensor.type not in TERNARY_TYPES or not names.is_projection(name):
-                continue
-            zeros = names.zeros(tensor)
-            if zeros is None:
-                yield f"tensor {name} holds codes that ternary weights never have"
-            elif zeros < names.LEAST_ZEROS:
-                yield (f"tensor {name} holds almost no zeros: it was quantised from weights that were not ternarised "
-                       "first")
+    try:
+        build(checkpoint, head="native")
+    except EdgeError as error:
+        yield str(error)
+        return
+    for name, tensor in checkpoint.tensors.items():
+        if len(tensor.shape) == 3 and tensor.type in GROUP_TYPES:
+            try:  # building does not look at the experts
+                packed(tensor)
+            except ValueError as error:
+                yield f"tensor {name}: {error}"
+    for name, tensor in checkpoint.tensors.items():
+        if tensor.type not in TERNARY_TYPES or not names.is_projection(name):
+            continue
+        zeros = names.zeros(tensor)
+        if zeros is None:
+            yield f"tensor {name} holds codes that ternary weights never have"
+        elif zeros < names.LEAST_ZEROS:
+            yield (f"tensor {name} holds almost no zeros: it was quantised from weights that were not ternarised "
+                   "first")
 
 
 def remarks(checkpoint: Checkpoint, most: int = 1 << 62) -> list[str]:

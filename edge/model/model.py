@@ -20,7 +20,7 @@ from edge.amounts import human
 from edge.errors import MemoryRefused, UsageError
 from edge.registry.families import FAMILIES
 from edge.sampling import Sampling
-from edge.threads import anew, refuse_after_fork
+from edge.threads import refuse_after_fork
 
 if TYPE_CHECKING:
     from edge.config import ModelConfig
@@ -70,12 +70,6 @@ class Model:
         placement: str = MAP,
         fingerprints: str | None = None,
     ) -> None:
-        from pyx.machine.memory import lost_ever
-
-        self._lost_ever = lost_ever
-        self._checked = lost_ever()  # before the last look at the files: they were whole then
-        if checkpoint is not None:
-            checkpoint.check()
         self.config = config
         self.transformer = transformer
         self.tokenizer = tokenizer
@@ -101,8 +95,8 @@ class Model:
         self.sampling = self.advised(template.think)
         self.closed = False
         self.steps = 0  # so far
-        self._lock = anew(self, "_lock", threading.Lock)
-        self._making = anew(self, "_making", threading.Lock)  # of the vocabulary
+        self._lock = threading.Lock()
+        self._making = threading.Lock()  # of the vocabulary
         self._checkpoint = checkpoint
         self._fingerprint: str | None = None
         self._fingerprints = fingerprints  # the folder that remembers it
@@ -126,8 +120,7 @@ class Model:
     def step(self, batch: Sequence[Segment]) -> None:
         """Evaluate the tokens of all segments and append their keys and values; on an error, of none of them.
 
-        Raises UsageError after the model was closed, MemoryError if a cache may take no more pages, and InvalidFile if
-        the model's file was cut; then the caches have grown and are useless.
+        Raises UsageError after the model was closed, and MemoryError if a cache may take no more pages.
         """
         refuse_after_fork()
         with self._lock:
@@ -135,15 +128,6 @@ class Model:
                 raise UsageError("the engine was closed during an answer")
             self.steps += 1
             self.transformer.step(batch)
-            if self._lost_ever() != self._checked:
-                self._check()
-
-    def _check(self) -> None:
-        """Raise InvalidFile if a part of this model's files was missing when it was read."""
-        lost = self._lost_ever()
-        if lost != self._checked and self._checkpoint is not None:
-            self._checkpoint.check()
-            self._checked = lost
 
     def remarks(self) -> list[str]:
         """What is unusual about the weights, of which the first MiB of each matrix is read."""
@@ -160,16 +144,13 @@ class Model:
     def alone(self) -> Iterator[Any]:
         """A context manager: the transformer, while no step runs; for tools that inspect it between steps.
 
-        Raises UsageError after the model was closed, and InvalidFile at the end if the model's file was cut.
+        Raises UsageError after the model was closed.
         """
         refuse_after_fork()
         with self._lock:
             if self.closed:
                 raise UsageError("the engine is closed")
-            try:
-                yield self.transformer
-            finally:
-                self._check()
+            yield self.transformer
 
     def encode(
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None,
@@ -248,9 +229,8 @@ class Model:
     def fingerprint(self) -> str:
         """The identity of this model, see :mod:`edge.model.fingerprint`.
 
-        Raises UsageError after the model was closed, and InvalidFile if its file was cut.
+        Raises UsageError after the model was closed.
         """
-        self._check()
         if self._fingerprint is None:
             from edge.model.fingerprint import remembered
 

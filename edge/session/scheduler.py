@@ -23,10 +23,10 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from edge.errors import EdgeError, InvalidFile, MemoryRefused
+from edge.errors import EdgeError, MemoryRefused
 from edge.model.model import Model
 from edge.session.admission import LOOK, Admission, Slot
-from edge.threads import anew, refuse_after_fork, start
+from edge.threads import refuse_after_fork, start
 from pyx.step.transformer import Segment
 
 if TYPE_CHECKING:
@@ -106,9 +106,9 @@ class Worker(Generic[T]):
         self._name = name
         self._run = run
         self._posted: SimpleQueue[T | None] = SimpleQueue()
-        self._thread: threading.Thread | None = anew(self, "_thread", lambda: None)
+        self._thread: threading.Thread | None = None
         #: held while work is posted; the garbage collector may post some meanwhile
-        self._posting = anew(self, "_posting", threading.RLock)
+        self._posting = threading.RLock()
 
     def post(self, item: T | None) -> None:
         """Give work to the thread; None only wakes it.  Raises EdgeError if the system does not start it, UsageError in
@@ -146,7 +146,7 @@ class Worker(Generic[T]):
     def keep(self, idle: float | None) -> None:
         """Let the thread end after ``idle`` seconds without work; with None it stays, and starts now."""
         self.idle = idle
-        if idle is None or self._thread is not None:  # else there is nothing to end, as in a forked child
+        if idle is None or self._thread is not None:  # else there is nothing to end
             self.post(None)
 
     def _main(self) -> None:
@@ -177,7 +177,7 @@ class Scheduler:
         self._stepper: Worker[Running] = Worker("steps", self._step_all)
         self._in_line: list[Running] = []  # answers that wait for their slots, of the preparing thread
         self._balance = Balance()
-        self._turn = anew(self, "_turn", threading.Lock)  # held while a step runs
+        self._turn = threading.Lock()  # held while a step runs
 
     # ---- for whoever has an answer -----------------------------------------------------------------------------------
 
@@ -403,9 +403,7 @@ class Scheduler:
                 self._balance.took(batch, time.perf_counter() - begun)
 
     def _attempt(self, batch: list[Segment]) -> None:
-        """Run one step.  If it fails, each segment is tried alone, so that only those that fail get an error; not if
-        the model's file was cut, since the caches have grown then.
-        """
+        """Run one step.  If it fails, each segment is tried alone, so that only those that fail get an error."""
         while True:
             try:
                 return self._model.step(batch)
@@ -413,10 +411,6 @@ class Scheduler:
                 if self._give_way():
                     continue
                 failure: Exception = MemoryRefused(f"the memory limit is reached: {error}")
-            except InvalidFile as error:
-                for each in batch:
-                    each.error = error
-                return
             except Exception as error:
                 failure = error
             break

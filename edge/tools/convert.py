@@ -91,19 +91,17 @@ def convert(
         raise UsageError(f"{os.fspath(src)}: is made of planes already, and runs as it is; for another file convert "
                          "the model that it was made from")
 
-    with checkpoint.whole():
-        if planes is None:
-            file = NewFile(checkpoint, type, embedding)
-        else:
-            from edge.tools.planes.planes_file import PlanesFile
+    if planes is None:
+        file = NewFile(checkpoint, type, embedding)
+    else:
+        from edge.tools.planes.planes_file import PlanesFile
 
-            file = PlanesFile(checkpoint, planes, embedding)
-        entries = file.entries()
+        file = PlanesFile(checkpoint, planes, embedding)
+    entries = file.entries()
     try:
         with Unfinished(dst, file.metadata(extra), entries, _source(checkpoint)) as part:
             try:
-                with checkpoint.whole():
-                    digest = _write(part, file, entries, progress, extra)
+                digest = _write(part, file, entries, progress, extra)
                 part.publish()
             except EdgeError:  # to go on would end in the same way
                 part.discard()

@@ -149,7 +149,7 @@ def pack(
     if len(inside.encode()) > MAX_ABOUT - 100:  # the digest of the model comes later
         raise UsageError(f"the defaults are longer than {MAX_ABOUT >> 10} KiB; shorten the system prompt")
     try:
-        with replacing(out, 0o777) as file, checkpoint.whole():
+        with replacing(out, 0o777) as file:
             file.write(base.data)
             file.seek(inside.start)
             digest = hashlib.sha256()

@@ -19,17 +19,4 @@ def huge_share(data: Any) -> float:
 def offset(part: Any, whole: Any) -> int:
     """Byte of one buffer at which another begins."""
 
-def guard() -> None:
-    """Survive files that get shorter while they are mapped, by a handler of SIGBUS; for programs."""
-
-def watch(data: Any) -> int:
-    """Register a map for the guard; its number for :func:`lost` and :func:`forget`."""
-
-def forget(number: int) -> None: ...
-def lost(number: int) -> int:
-    """How often a part of a registered map was found to be gone."""
-
-def lost_ever() -> int:
-    """The same of all maps since the process began."""
-
 def trim() -> None: ...

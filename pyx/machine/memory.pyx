@@ -33,13 +33,6 @@ cdef extern from *:
     """
     int give_back_heap() nogil
 
-cdef extern from "lost_pages.h" nogil:
-    int lost_install()
-    int lost_watch(const void *, size_t)
-    void lost_forget(int)
-    int lost_pages(int)
-    int lost_pages_ever()
-
 cdef enum:
     LINE = 64
     PAGE = 4096
@@ -186,40 +179,6 @@ cdef (size_t, size_t) whole_pages(first, size_t page, last):
     end = (<size_t>buffer.buf + <size_t>buffer.len) // page * page
     PyBuffer_Release(&buffer)
     return start, max(start, end)
-
-
-def guard():
-    """Survive files that are truncated while they are mapped: install a handler of SIGBUS for maps given to
-    :func:`watch`.
-
-    For programs, not for libraries: signal handlers belong to the whole process.
-    """
-    lost_install()
-
-
-def watch(data):
-    """Register a map, given as a buffer of all of it.  Returns its number for :func:`lost` and :func:`forget`."""
-    cdef Py_buffer buffer
-    cdef int number
-    PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
-    number = lost_watch(buffer.buf, buffer.len)
-    PyBuffer_Release(&buffer)
-    return number
-
-
-def forget(int number):
-    """Unregister a map, before it is unmapped."""
-    lost_forget(number)
-
-
-def lost(int number):
-    """How many times a part of a registered map was missing; it then reads as zeros."""
-    return lost_pages(number)
-
-
-def lost_ever():
-    """The same of all maps since the process began: as long as it does not change, nothing was missing."""
-    return lost_pages_ever()
 
 
 def trim():

@@ -137,15 +137,6 @@ def test_model_is_read_from_the_map(guide: Path, bundled_model: Path) -> None:
         assert packed_one.session().ask(QUESTION, **asked).text == other.session().ask(QUESTION, **asked).text
 
 
-def test_cut_while_it_is_in_use(guide: Path, tmp_path: Path) -> None:
-    path = tmp_path / "guide"
-    path.write_bytes(guide.read_bytes())
-    checkpoint = open_checkpoint(path)
-    os.truncate(path, checkpoint.maps[0].start + 4096)
-    with pytest.raises(InvalidFile, match="was cut"):
-        checkpoint.check()
-
-
 def test_larger_than_32_bits(
     program: Path, bundled_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
