@@ -45,7 +45,6 @@ _AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni"
 #: the targets of every architecture, the best last (docs/architecture.md)
 TARGETS = {
     "scalar": Target(""),
-    "sse41": Target("x86_64", ["-msse4.1"]),
     "avx2": Target("x86_64", _AVX2),
     "avxvnni": Target(
         "x86_64", [*_AVX2, "-mavxvnni"],

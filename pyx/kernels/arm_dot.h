@@ -48,7 +48,7 @@ static void ternary_matvec(const uint8_t *codes, int64_t n_row, int64_t n_block,
     const int64_t row_bytes = n_block * TERNARY_BLOCK_BYTES;
     const int side = rows_at_once(row_bytes);
 #define PART(n) matvec_rows(codes + r * row_bytes, n, n_block, x, acc + r)
-    BY_ROWS(4, side, n_row, PART)
+    BY_ROWS(side, n_row, PART)
 #undef PART
 }
 

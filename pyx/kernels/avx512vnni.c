@@ -108,7 +108,7 @@ INLINE void matvec(const uint8_t *codes, int64_t n_row, int64_t n_block, int str
     const int64_t row_bytes = n_block * TERNARY_BLOCK_BYTES;
     const int side = stream ? rows_at_once(row_bytes) : 4;
 #define PART(n) matvec_rows(codes + r * row_bytes, n, n_block, stream, x, acc + r)
-    BY_ROWS(4, side, n_row, PART)
+    BY_ROWS(side, n_row, PART)
 #undef PART
 }
 
@@ -172,10 +172,10 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
             sum[t * TILE_ROWS] = _mm512_reduce_add_epi32(s[t][0]);
 }
 
-#define LOOKUP_TOKENS 16
 #define LOOKUP_LEAST_TOKENS 32 /* with 16 both take the same time (benchmarks/log#one-step) */
 #define multiply_dot(s, codes, x) (ints16)_mm512_dpbusd_epi32((__m512i)(s), (__m512i)(codes), (__m512i)(x))
 #include "tiles.inc.h"
+#include "lookup.inc.h"
 
 /* ---- needed by bit_dots.inc.h ---------------------------------------------------------------------------------- */
 

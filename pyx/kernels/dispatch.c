@@ -11,7 +11,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-enum { needs_sse41 = 1, needs_avx2 = 2, needs_avxvnni = 4, needs_avx512vnni = 8 };
+enum { needs_avx2 = 1, needs_avxvnni = 2, needs_avx512vnni = 4 };
 
 /* XCR0: which register files the operating system saves.  Without this check AVX in a kernel or hypervisor that
  * does not save the upper halves corrupts silently. */
@@ -24,19 +24,17 @@ static uint64_t xcr0(void)
 
 static int cpu_features(void)
 {
-    unsigned a, b, c, d, features = 0;
+    unsigned a, b, c, d, features;
     if (!__get_cpuid(1, &a, &b, &c, &d))
         return 0;
-    if ((c >> 9 & 1) && (c >> 19 & 1)) /* SSSE3 and SSE4.1 */
-        features |= needs_sse41;
     int osxsave = c >> 27 & 1, avx = c >> 28 & 1, f16c = c >> 29 & 1;
     if (!osxsave || !avx || !f16c || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
-        return (int)features;
+        return 0;
     uint64_t saved = xcr0();
     int avx2 = b >> 5 & 1, bmi2 = b >> 8 & 1; /* every processor with the one has had the other, but a few of VIA's */
     if (!avx2 || !bmi2 || (saved & 0x06) != 0x06) /* XMM and YMM state */
-        return (int)features;
-    features |= needs_avx2;
+        return 0;
+    features = needs_avx2;
     int f = b >> 16 & 1, dq = b >> 17 & 1, bw = b >> 30 & 1, vl = b >> 31 & 1, vnni = c >> 11 & 1;
     if (f && dq && bw && vl && vnni && (saved & 0xe6) == 0xe6) /* and opmask, upper ZMM halves, ZMM16-31 */
         features |= needs_avx512vnni;

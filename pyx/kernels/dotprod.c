@@ -41,6 +41,7 @@ INLINE void multiply(int32x4_t *s, const int8_t *c, const int8_t *x)
 INLINE void arrange(int32x4_t *s) { (void)s; }
 
 #include "tiles.inc.h"
+#include "packs.inc.h"
 
 /* u - 128 is a signed byte; 128 times the sum of the values, shared by the queries, makes up for it. */
 INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,

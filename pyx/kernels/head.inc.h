@@ -90,7 +90,7 @@ INLINE void head_all_i8(const int8_t *w, const float *scale, int64_t n_row, int6
 {
     const int side = stream && n_x == 1 ? rows_at_once(k) : 4;
 #define PART(n) head_rows_i8(w + r * k, scale + r, n, k, stream, x, n_x, s, logits, row + r)
-    BY_ROWS(4, side, n_row, PART)
+    BY_ROWS(side, n_row, PART)
 #undef PART
 }
 
@@ -200,7 +200,7 @@ INLINE void head_all_q8_0(const uint8_t *w, int64_t n_row, int64_t n_block, int 
 {
     const int side = stream ? rows_at_once(n_block * Q8_BLOCK_BYTES) : 4;
 #define PART(n) head_rows_q8_0(w + r * n_block * Q8_BLOCK_BYTES, n, n_block, stream, x, s, logits + r)
-    BY_ROWS(4, side, n_row, PART)
+    BY_ROWS(side, n_row, PART)
 #undef PART
 }
 

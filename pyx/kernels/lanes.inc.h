@@ -378,7 +378,7 @@ INLINE void head_all(const void *w, int is_half, int64_t n_row, int64_t k, const
     const int64_t row_bytes = k * (is_half ? 2 : 4);
     const int side = rows_at_once(row_bytes);
 #define PART(n) head_rows((const char *)w + r * row_bytes, is_half, n, k, x, logits + r)
-    BY_ROWS(HEAD_ROWS, side, n_row, PART)
+    BY_ROWS(side, n_row, PART)
 #undef PART
 }
 

@@ -16,18 +16,17 @@
  *
  * Where products can be added meanwhile, half of the rows are multiplied instead: multiply.inc.h.
  *
- * The includer has included tiles.inc.h, for what is left over, and defines prefetch_l2 as there and
- *   LOOKUP_TOKENS   see lookup_row.inc.h
+ * The includer has included tiles.inc.h, for what is left over, and defines
  *   LOOKUP_LEAST_ROWS   from how many rows it is faster than the tiles, if not from 256
  *   LOOKUP_LEAST_TOKENS and from how many tokens, if not from LOOKUP_TOKENS */
 #ifndef BITNET_EDGE_LOOKUP_H
 #define BITNET_EDGE_LOOKUP_H
 
-#if !defined(LOOKUP_TOKENS) || !defined(BITNET_EDGE_TILES_H)
-#error "lookup.inc.h needs LOOKUP_TOKENS, and tiles.inc.h before it"
+#if !defined(BITNET_EDGE_TILES_H)
+#error "lookup.inc.h needs tiles.inc.h before it"
 #endif
 
-#include "lookup_row.inc.h"
+#include "template.h"
 
 #ifndef LOOKUP_LEAST_TOKENS
 #define LOOKUP_LEAST_TOKENS LOOKUP_TOKENS
@@ -38,9 +37,64 @@
 #endif
 
 enum {
+    LOOKUP_TOKENS = 16, /* lanes of int16 in a vector: two registers on aarch64, so that an address serves both */
+    LOOKUP_RUN = 128 / LOOKUP_TOKENS, /* bytes of codes, one table each */
+    LOOKUP_RUNS = TERNARY_BLOCK_BYTES / LOOKUP_RUN,
     LOOKUP_ENTRIES = 81,
     LOOKUP_BATCH = 128, /* tokens at once */
 };
+
+typedef int16_t lanes16 __attribute__((vector_size(2 * LOOKUP_TOKENS)));
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
+typedef uint16_t words8 __attribute__((vector_size(16)));
+
+/* table[index[i]] for each i; an index is below 16. */
+INLINE bytes16 bytes_at(bytes16 table, bytes16 index)
+{
+#ifdef __aarch64__
+    return (bytes16)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)index);
+#else
+    return (bytes16)_mm_shuffle_epi8((__m128i)table, (__m128i)index);
+#endif
+}
+
+/* Word i of four. */
+INLINE uint64_t lookup_word(uint64_t four, int i)
+{
+#if defined(__BMI2__) && defined(__OPTIMIZE__) /* shifts would copy it first, and this loop is as fast as
+                                                     instructions are issued; immediates need the optimiser */
+    __asm__("rorx %2, %1, %0\n\tmovzwl %w0, %k0" : "=r"(four) : "r"(four), "i"(16 * i));
+    return four;
+#else
+    return (uint16_t)(four >> 16 * i);
+#endif
+}
+
+/* s + the entries at LOOKUP_RUN offsets. */
+INLINE lanes16 lookup_row(const char *table, const uint16_t *offset, lanes16 s)
+{
+#pragma GCC unroll 4
+    for (int i = 0; i < LOOKUP_RUN; i += 4) {
+        uint64_t four;
+        memcpy(&four, offset + i, 8);
+#ifdef __aarch64__ /* whole addresses, for ldp; in pairs, as processors that issue in order wait for every sum */
+        const char *at[4];
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++) {
+            at[j] = table + (uint16_t)(four >> 16 * j);
+            __asm__("" : "+r"(at[j]));
+        }
+        s += (*(const lanes16 *)at[0] + *(const lanes16 *)at[1]) + (*(const lanes16 *)at[2] + *(const lanes16 *)at[3]);
+#else
+        __asm__("" : "+r"(four)); /* else words of several rows are taken out of vectors, through memory */
+        s += *(const lanes16 *)(table + (uint16_t)four);
+        s += *(const lanes16 *)(table + lookup_word(four, 1));
+        s += *(const lanes16 *)(table + lookup_word(four, 2));
+        s += *(const lanes16 *)(table + (four >> 48));
+#endif
+    }
+    return s;
+}
 
 #ifdef __aarch64__ /* registers have eight lanes */
 typedef int16_t lanes_part __attribute__((vector_size(16)));

@@ -17,8 +17,6 @@
 #error "multiply.inc.h needs multiply_dot; lookup.inc.h includes it"
 #endif
 
-#include "lookup_row.inc.h"
-
 enum {
     MULTIPLY_ROWS = 32,
     MULTIPLY_TOKENS = 8,

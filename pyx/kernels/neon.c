@@ -63,11 +63,10 @@ static void ternary_matvec(const uint8_t *codes, int64_t n_row, int64_t n_block,
     const int64_t row_bytes = n_block * TERNARY_BLOCK_BYTES;
     const int side = rows_at_once(row_bytes);
 #define PART(n) matvec_rows(codes + r * row_bytes, n, n_block, x, acc + r)
-    BY_ROWS(4, side, n_row, PART)
+    BY_ROWS(side, n_row, PART)
 #undef PART
 }
 
-#define LOOKUP_TOKENS 16
 #define LOOKUP_LEAST_ROWS 128 /* by the analyser: on a Cortex-A53 from 97, on an A72 from 78 */
 
 /* One row against up to eight tokens; the block is unpacked once. */
@@ -106,6 +105,7 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
 }
 
 #include "tiles.inc.h"
+#include "lookup.inc.h"
 
 /* ---- needed by head.inc.h ---------------------------------------------------------------------------------------- */
 

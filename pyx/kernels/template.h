@@ -7,15 +7,15 @@
  *   x86.h or arm.h       INLINE, OUT_OF_LINE, is_stream: used by all templates (first)
  *   lanes.inc.h          float vectors
  *   delta.inc.h          rotated bases, gated delta rule   (after lanes.inc.h)
- *   tiles.inc.h          several tokens; includes lookup.inc.h or packs.inc.h where the target asks for it.  A target
- *                        with its own tiled_matmul includes packs.inc.h instead
+ *   tiles.inc.h          some tokens
+ *   lookup.inc.h, packs.inc.h   many tokens                (after tiles.inc.h, or a tiled_matmul of the target's own)
  *   groups.inc.h         scales per group                  (after lanes.inc.h)
  *   head.inc.h           output heads of 8 bits            (after lanes.inc.h)
  *   bit_dots.inc.h       bit planes
  *   byte_dots.inc.h      products of bytes                 (after bit_dots.inc.h)
  *   attention_int4.inc.h attention: includes attention.inc.h   (after lanes.inc.h)
  *
- * arm.h includes lanes, delta and groups for its targets; maddubs.inc.h all the others for AVX2 and SSE4.1.
+ * arm.h includes lanes, delta and groups for its targets; avx2.h all the others for its two.
  *
  * Each template ends with the members of struct kernels that it provides.  Everything in a template is static: see
  * numbers.h. */
@@ -89,13 +89,13 @@ INLINE int rows_at_once(int64_t row_bytes)
     return most >= 4 && row_bytes <= SIDE / 4 ? 4 : most >= 2 && row_bytes <= SIDE / 2 ? 2 : 1;
 }
 
-/* PART(n) for each n rows from r on, n a constant: `side`, at most `most`, or 1 at the end. */
-#define BY_ROWS(most, side, n_row, PART)                                                                               \
+/* PART(n) for each n rows from r on, n a constant: `side`, or 1 at the end. */
+#define BY_ROWS(side, n_row, PART)                                                                                     \
     for (int64_t r = 0, left; (left = (n_row) - r) > 0;)                                                               \
-        if ((most) >= 4 && left >= 4 && (side) >= 4) {                                                                 \
+        if (left >= 4 && (side) >= 4) {                                                                                \
             PART(4);                                                                                                   \
             r += 4;                                                                                                    \
-        } else if (left >= 2 && ((side) == 2 || ((most) < 4 && (side) > 2))) {                                         \
+        } else if (left >= 2 && (side) == 2) {                                                                         \
             PART(2);                                                                                                   \
             r += 2;                                                                                                    \
         } else {                                                                                                       \

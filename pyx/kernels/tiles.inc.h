@@ -7,7 +7,6 @@
  *                                      sum[t * TILE_ROWS + r] = row r . token t over n_block blocks, always inlined
  *                                      with constant n_row in {TILE_ROWS, 1}, n_token in 1 .. TILE_TOKENS and stream:
  *                                      whether to fetch what lies ahead of the codes
- *   LOOKUP_TOKENS or PACK_LINES        only where lookup.inc.h or packs.inc.h is faster for many tokens
  *
  *   TILE_WHOLE                         only where rows are not cut into chunks, see below: the bytes of activations
  *                                      that a tile can read again and again at its speed
@@ -119,18 +118,5 @@ static void tiled_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, c
         }
     }
 }
-
-/* ternary_matmul, unless a faster one is asked for. */
-#if defined(LOOKUP_TOKENS)
-#include "lookup.inc.h"
-#elif defined(PACK_LINES)
-#include "packs.inc.h"
-#else
-static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int64_t n_token,
-                           int32_t *acc, int64_t ld_acc, void *work)
-{
-    tiled_matmul(codes, n_row, n_block, x, n_token, acc, ld_acc, work);
-}
-#endif
 
 #endif
