@@ -12,10 +12,8 @@ from typing import Any
 from edge.errors import InvalidFile
 from edge.layers import Attention, Delta, Experts, LayerConfig, check_dimension
 
-#: types of the output head in memory: "auto", "native" (as the file has it), and KINDS of pyx.head.output_head but for
-#: "ternary", which only a file can ask for, and "none", which gives no logits (tests/kernels/test_head.py compares
-#: them)
-HEADS = ("auto", "two-stage", "q8_0", "int8", "int6", "int4", "f16", "f32", "native")
+#: types of the output head that can be asked for (pyx.head.output_head); "native": exactly the numbers of the file
+HEADS = ("auto", "two-stage", "int8", "native")
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ from edge.model.plan import expect, measure
 from edge.threads import claim, refuse_after_fork
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
 
     from edge.formats.checkpoint import Checkpoint
     from edge.machine.choices import Choices, Key
@@ -113,8 +112,7 @@ def load(
     Called meanwhile:
 
     progress: with (done, total).
-    on_plan: with the memory plan, before memory is allocated; only a large output head may be converted first, if
-        memory is plentiful.
+    on_plan: with the memory plan, before memory is allocated.
 
     Raises an :class:`edge.EdgeError`: UsageError, ModelNotFound, InvalidFile, MemoryRefused or UnsupportedCPU.
     """
@@ -163,7 +161,6 @@ def load(
     n_threads, cores = choose(threads, known.threads)
     n_threads, thread_warnings = claim(n_threads)
     head, heads = head_for(head, checkpoint, kv_config, constrained, known.head)
-    ahead = head_ahead(checkpoint, kv_config, head, weights, n_threads)
     tokenizer = Tokenizer.of(checkpoint)
     chat = Template.for_model(checkpoint, name=template, think=think)
     report(3, 10)
@@ -175,8 +172,7 @@ def load(
     remembers = not os.environ.get("BITNET_EDGE_NO_CACHE") if remember is None else remember
     fingerprints = prompts_at() if remembers else None
     reading, scoring = scored_at(checkpoint, fingerprints)
-    output = ahead.result() if ahead else None
-    program = resident(checkpoint) + scoring + reserve - (output.allocated if output else 0)
+    program = resident(checkpoint) + scoring + reserve
     # refuse before anything large is touched
     grammars = 0
     if constrained:
@@ -185,7 +181,7 @@ def load(
     if on_plan:
         on_plan(plan)
     checkpoint, transformer = built(
-        checkpoint, output or head, n_threads, reading, tokenizer, copy=weights == "huge", cores=cores,
+        checkpoint, head, n_threads, reading, tokenizer, copy=weights == "huge", cores=cores,
         adapt=threads is None or threads < 0, progress=lambda done, total: report(3 + 6 * done / total, 10))
     measured = measure(transformer, checkpoint, program, place == "huge", drafting)
     measured = measured._replace(vocabulary=grammars).leaving(plan.footprint.on_disk)
@@ -333,35 +329,31 @@ def head_for(
     large, its rows fill the planes, and steps mostly ask for the likeliest tokens of one answer.  It is not faster for
     several answers at once, which read int8 rows together, nor for grammars, which need all logits.  Two stages of a
     Q8_0 head take additional memory, so they are used only if there is plenty.
-
-    Raises UsageError for a head that the file does not have.
     """
     from edge.registry.encodings import GROUP_TYPES
     from pyx.head.bit_planes import BLOCK
 
     table = checkpoint.tensors.get(checkpoint.head)
     k = checkpoint.config.hidden
-    if head == "q8_0" and table is not None and table.type != "Q8_0":
-        raise UsageError(
-            "is 'q8_0', but the output head of this file has another type", argument="head", hint="leave head out")
     if head != "auto" or table is None or table.type in GROUP_TYPES:
         return head, ()
     alone = kv_config.parallel in (None, 1) and not constrained
     wins = alone and k % BLOCK == 0 and checkpoint.config.n_vocab * k >= LARGE_HEAD
     whole = "q8_0" if table.type == "Q8_0" else "int8"
-    if not wins or whole == "q8_0" and not _plenty(checkpoint, kv_config, "two-stage", "auto", 1):
+    if not wins or whole == "q8_0" and not _plenty(checkpoint, kv_config):
         return whole, ()
     kinds = ("two-stage", whole)
     return measured if measured in kinds else kinds[0], kinds
 
 
-def _plenty(checkpoint: Checkpoint, kv_config: KVConfig, head: str, weights: str, n_threads: int) -> bool:
-    """Whether there is no memory limit and everything fits into half of the available memory."""
+def _plenty(checkpoint: Checkpoint, kv_config: KVConfig) -> bool:
+    """Whether there is no memory limit and everything, with a two-stage head, fits into half of the available memory.
+    """
     available = available_memory()
     if available is None or kv_config.memory is not None:
         return False
     try:
-        kv_config.plan(checkpoint.config, expect(checkpoint, head, weights, 0, n_threads), available // 2)
+        kv_config.plan(checkpoint.config, expect(checkpoint, "two-stage", "auto", 0, 1), available // 2)
     except EdgeError:
         return False
     return True
@@ -386,17 +378,7 @@ def arrange(
 
     def plan(kind: str, available: int | None) -> KVPlan:
         expected = expect(checkpoint, head, kind, program, n_threads, drafting)
-        try:
-            return kv_config.plan(checkpoint.config, expected._replace(vocabulary=vocabulary), available)
-        except MemoryRefused as error:
-            lesser = expect(checkpoint, "int4", kind, program, n_threads, drafting)._replace(vocabulary=vocabulary)
-            if head == "int4" or lesser.total >= expected.total:
-                raise
-            try:
-                kv_config.plan(checkpoint.config, lesser, available)
-            except MemoryRefused:
-                raise error from None
-            raise MemoryRefused(f"{error}; --head int4 would fit") from None
+        return kv_config.plan(checkpoint.config, expected._replace(vocabulary=vocabulary), available)
 
     available = available_memory()
     codes = placement.advise(checkpoint)
@@ -407,33 +389,6 @@ def arrange(
         weights = placement.choose(codes, plan, available, panels)
     return weights, plan(weights, available)
 
-
-def head_ahead(
-    checkpoint: Checkpoint, kv_config: KVConfig, head: str, weights: str, n_threads: int
-) -> Future[Any] | None:
-    """Start to make a large output head while the rest is loaded; None if the head is stored or made otherwise.
-
-    Only if the plan, which needs the program's size, can no longer refuse it: there is no memory limit, and half of the
-    available memory remains.
-    """
-    from edge.machine.placement import LEAST
-    from edge.model import weights as building
-
-    if head in ("auto", "int8", "two-stage", "q8_0") or n_threads == 1:
-        return None
-    if not _plenty(checkpoint, kv_config, head, weights, n_threads):
-        return None
-    if expect(checkpoint, head, weights, 0, n_threads).head_allocated < LEAST:
-        return None
-    from concurrent.futures import ThreadPoolExecutor
-
-    pool = ThreadPoolExecutor(1, "ahead")
-    try:
-        return pool.submit(building.output_head, checkpoint, head, n_threads)
-    except RuntimeError:  # the system starts no more threads: it is made later
-        return None
-    finally:
-        pool.shutdown(wait=False)
 
 
 def _any_open() -> bool:

@@ -14,7 +14,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.amounts import human
-from edge.config import HEADS
 from edge.files import cache_home, replacing
 
 if TYPE_CHECKING:
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 FORMAT = 2
 #: most bytes of the file, and most entries: the newest
 MOST_BYTES, MOST = 64 << 10, 64
+#: types of the output head between which it is chosen
+HEADS = ("two-stage", "int8", "q8_0")
 
 
 class Stream(NamedTuple):
@@ -40,7 +41,7 @@ class Stream(NamedTuple):
 class Choices(NamedTuple):
     """What was measured; None: not measured, or without a clear result, so that the default holds."""
 
-    head: str | None = None  # type of the output head where it may be chosen, one of edge.config.HEADS
+    head: str | None = None  # type of the output head where it may be chosen, one of HEADS
     threads: int | None = None  # most threads of a step
     stream: Stream | None = None  # how weights are read
     many_tokens: int | None = None  # tokens of a step from which tables are looked up

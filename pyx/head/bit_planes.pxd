@@ -1,4 +1,4 @@
-# bit_planes: an int8 head, or a smaller one, in bit planes, and the exact largest logits from few of them.
+# bit_planes: an int8 head in bit planes, and the exact largest logits from few of them.
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 
 from pyx.machine.cpu cimport kernels
@@ -30,9 +30,8 @@ cdef struct answer:
 
 cdef class BitPlanes:
     cdef readonly int64_t n_row, k, k_pad
-    cdef readonly int n_threads, n_bit, n_bit_plane
+    cdef readonly int n_threads, n_bit_plane
     cdef int64_t usable             # rows from here on are never among the largest
-    cdef int64_t unstored           # the last bits of u, the same in every code
     cdef Arena weights, row_arena, query_arena, heap_arena  # own the arrays below
     cdef uint8_t *nibbles           # [n_row][k_pad / 2]      bits 7-4 of code + 128
     cdef uint8_t *bits              # [n_bit_plane][n_row][k_pad / 8]   bits 3, 2, 1, 0

@@ -2,7 +2,7 @@
 
 BLOCK: int
 
-def sizes(n_row: int, k: int, n_bit: int, n_threads: int) -> tuple[int, int]: ...
+def sizes(n_row: int, k: int, of_rows: bool, n_threads: int) -> tuple[int, int]: ...
 
 class BitPlanes:
     """The bit planes of one head."""
@@ -10,6 +10,6 @@ class BitPlanes:
     n_row: int
     k: int
     k_pad: int
-    def __init__(self, n_row: int, k: int, n_bit: int, n_threads: int) -> None: ...
+    def __init__(self, n_row: int, k: int, n_threads: int) -> None: ...
     @property
     def rows_read(self) -> tuple[int, ...]: ...

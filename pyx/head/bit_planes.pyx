@@ -1,4 +1,4 @@
-"""bit_planes: an int8 head, or a smaller one, in bit planes, and the exact largest logits from few of them.
+"""bit_planes: an int8 head in bit planes, and the exact largest logits from few of them.
 
 The codes w of a row are those of the int8 head.  u = w + 128 is stored as nibbles (bits 7-4) and four bit planes (bit 3
 of all codes of a row, bit 2, 1, 0), together as many bytes as the int8 rows.  A token that only needs
@@ -37,9 +37,6 @@ that is said above is true of it, |r| and r m = wm / scale - ... being computed 
 with x and with m are float sums of its blocks, each rounded by n = k / 512 + 9 operations at most, so they are off by
 n 2^-23 |w||x|, with |w| <= 127 scale sqrt k; near_most works in double and allows for the last rounding.
 
-Heads of 6 and 4 bits have coarser codes, all with the same last bits (10, and 1000), which are not stored.  They are
-smaller than an int8 head, and their logits differ a little; the above holds for these logits in the same way.
-
 The anchor is the mean direction of recent hidden vectors, since those of one text have much in common.  How many rows
 remain depends on the model: the bound of Cauchy and Schwarz is 50 times the typical error (root of k), so the largest
 of 128256 random logits, 4.4 standard deviations, is only separated from 5 bits on; logits of trained models have larger
@@ -57,14 +54,15 @@ from pyx.machine.team cimport team_barrier
 cdef extern from "kernels.h" nogil:
     enum:
         HEAD_XMAX
-    void quantize_row_steps(const float *, int64_t, int, int8_t *, float *)
-    void split_bits(uint8_t *, int64_t, int64_t, int, uint8_t *, uint8_t *, int64_t, float *)
+    void split_bits(uint8_t *, int64_t, int64_t, uint8_t *, uint8_t *, int64_t, float *)
     void split_bits_near(
-        const float *, float, uint8_t *, int64_t, int64_t, int, uint8_t *, uint8_t *, int64_t, float *)
+        const float *, float, uint8_t *, int64_t, int64_t, uint8_t *, uint8_t *, int64_t, float *)
 
 cdef enum:
     TILE = 64               # rows of nibbles per kernel call
     BATCH = 1024            # rows that are narrowed down together
+    OF_CODES = 4            # bit planes below the nibbles, which give the codes;
+    OF_ROWS = 2             # of Q8_0 rows, which give the logits themselves
     CELL = 16               # int64 per thread in `held`: two cache lines, so that threads never write the same
     MOST_K = 16384          # 15 * 8191 * k fits an int32
     FIRST_ANCHOR = 8        # vectors seen before the first anchor is set, which costs about two passes
@@ -80,9 +78,9 @@ cdef double MEMORY = 0.98   # weight of the vectors seen before, per vector
 cdef double UP = 1 + 1e-6
 
 
-def sizes(int64_t n_row, int64_t k, int n_bit, int n_threads):
-    """(bytes of nibbles, bit planes and what is kept per row, bytes of working memory)"""
-    nbytes = n_row * (padded(k) // 8 * n_bit + 4 * (1 + 2 * BOUND_STAGES))
+def sizes(int64_t n_row, int64_t k, bint of_rows, int n_threads):
+    """(bytes of nibbles, bit planes and what is kept per row, bytes of working memory); of_rows: of Q8_0 rows."""
+    nbytes = n_row * (padded(k) // 8 * (4 + (OF_ROWS if of_rows else OF_CODES)) + 4 * (1 + 2 * BOUND_STAGES))
     return nbytes, padded(k) * QUERY_BYTES + n_threads * THREAD_BYTES
 
 
@@ -91,12 +89,12 @@ cdef inline int64_t padded(int64_t k) noexcept nogil:
 
 
 cdef class BitPlanes:
-    """Room for n_row rows of k codes of 4 to 8 bits.  Raises ValueError for rows that are too long, MemoryError.
+    """Room for n_row rows of k codes.  Raises ValueError for rows that are too long, MemoryError.
 
     rows: Q8_0 rows from which the logits come; the codes only show which of its rows can win.
     """
 
-    def __cinit__(self, int64_t n_row, int64_t k, int n_bit, int n_threads, StoredRows rows=None):
+    def __cinit__(self, int64_t n_row, int64_t k, int n_threads, StoredRows rows=None):
         cdef int64_t rest, nbytes
         if not 1 <= n_threads <= 1024:
             raise ValueError(f"{n_threads} threads are out of range")
@@ -104,9 +102,9 @@ cdef class BitPlanes:
             raise ValueError(f"a two-stage head has rows of up to {MOST_K}, not {k}")
         self.n_row, self.k, self.k_pad, self.n_threads = n_row, k, padded(k), n_threads
         self.usable = n_row
-        self.n_bit, self.n_bit_plane, self.unstored = n_bit, n_bit - 4, 1 << (8 - n_bit) >> 1
         self.rows = rows
-        rest, nbytes = n_row * self.k_pad // 2, n_row * (self.k_pad // 8 * n_bit)
+        self.n_bit_plane = OF_CODES if rows is None else OF_ROWS
+        rest, nbytes = n_row * self.k_pad // 2, n_row * (self.k_pad // 8 * (4 + self.n_bit_plane))
         # Read in one long stream per token: huge pages pay most here.
         self.weights = Arena(nbytes, huge=nbytes >= (8 << 20))
         self.nibbles, self.bits = self.weights.data, self.weights.data + rest
@@ -131,15 +129,11 @@ cdef class BitPlanes:
         cdef uint8_t *nibbles = self.nibbles + row * (self.k_pad // 2)  # [k_pad / 2]
         cdef uint8_t *bits = self.bits + row * (self.k_pad // 8)        # [n_bit_plane], stride apart: [k_pad / 8]
         cdef int64_t stride = self.n_row * (self.k_pad // 8)
+        kernel.quantize_row_i8(w, self.k, <int8_t *>u, self.scale + row)
         if self.rows is not None:
-            kernel.quantize_row_i8(w, self.k, <int8_t *>u, self.scale + row)
-            split_bits_near(w, self.scale[row], u, self.k, self.k_pad, self.n_bit_plane, nibbles, bits, stride, norm)
-        elif self.n_bit == 8:
-            kernel.quantize_row_i8(w, self.k, <int8_t *>u, self.scale + row)
-            split_bits(u, self.k, self.k_pad, self.n_bit_plane, nibbles, bits, stride, norm)
+            split_bits_near(w, self.scale[row], u, self.k, self.k_pad, nibbles, bits, stride, norm)
         else:
-            quantize_row_steps(w, self.k, self.n_bit, <int8_t *>u, self.scale + row)
-            split_bits(u, self.k, self.k_pad, self.n_bit_plane, nibbles, bits, stride, norm)
+            split_bits(u, self.k, self.k_pad, nibbles, bits, stride, norm)
         for stage in range(BOUND_STAGES):
             self.norm[stage * self.n_row + row] = norm[stage]
 
@@ -194,9 +188,9 @@ cdef class BitPlanes:
                     upper[r] = acc[2 * t * TILE + r] + 256 * acc[(2 * t + 1) * TILE + r]
             row += TILE
         for t in range(n_token):
-            self.answer_vector(kernel, t, a[t].top if self.n_bit_plane else 0, row0, row1, tid, n_thread, a[t].out)
+            self.answer_vector(kernel, t, a[t].top, row0, row1, tid, n_thread, a[t].out)
             learning |= a[t].top > 0
-        if learning and self.n_bit_plane:
+        if learning:
             if tid == 0:
                 self.learn(n_token)
             team_barrier(&self.team, n_thread)
@@ -267,7 +261,6 @@ cdef class BitPlanes:
         cdef double sums[BATCH]     # of the bits read so far, times their weight
         cdef int32_t dots[BATCH]    # of one bit plane with x8
         cdef float bound[BATCH]     # in the end the logits
-        cdef int whole = self.rows is not None  # the last bit plane does not give the logits
         while first < row1:
             n = min(<int64_t>BATCH, row1 - first)
             self.first_bounds(q, first, n, <const int32_t *>out + first, bound)
@@ -280,7 +273,7 @@ cdef class BitPlanes:
             n = kept
             for i in range(n):
                 sums[i] = 16.0 * upper[i]
-            for stage in range(1, min(<int>BOUND_STAGES, self.n_bit_plane + whole) if limit > -INFINITY else 0):
+            for stage in range(1, BOUND_STAGES if limit > -INFINITY else 0):
                 kernel.bit_dots(
                     self.bits + (stage - 1) * self.n_row * (self.k_pad // 8), rows, n, self.k_pad,
                     self.x8 + t * self.k_pad, 1, dots, BATCH)
@@ -357,7 +350,7 @@ cdef class BitPlanes:
             self.exact_of_rows(kernel, q, rows, n, out)
             return
         for i in range(n):
-            total[i] = 16 * <int64_t>upper[i] + (self.unstored - 128) * q.sum
+            total[i] = 16 * <int64_t>upper[i] - 128 * q.sum
         for bit_plane in range(self.n_bit_plane):
             kernel.bit_dots(
                 self.bits + bit_plane * self.n_row * (self.k_pad // 8), rows, n, self.k_pad,
@@ -416,7 +409,7 @@ cdef class BitPlanes:
         while first < row1:
             n = min(<int64_t>BATCH, row1 - first)
             for i in range(n):
-                rows[i], product[i] = <int32_t>(first + i), <double>(self.unstored * self.anchor_sum)
+                rows[i], product[i] = <int32_t>(first + i), 0
             for bit_plane in range(self.n_bit_plane - 1, -1, -1):  # from the lowest bit on
                 kernel.bit_dots(
                     self.bits + bit_plane * self.n_row * (self.k_pad // 8), rows, n, self.k_pad, self.anchor, 2, acc,
@@ -448,7 +441,7 @@ cdef class BitPlanes:
                     product[i] / <double>self.scale[first + i] - 16 * (acc[i] + 256.0 * acc[TILE + i])
                     if self.scale[first + i] else 0)
             for stage in range(BOUND_STAGES):
-                if 0 < stage <= self.n_bit_plane:
+                if stage > 0:
                     kernel.bit_dots(
                         self.bits + (stage - 1) * self.n_row * (self.k_pad // 8), rows, n, self.k_pad, self.anchor, 2,
                         acc, TILE)

@@ -1,10 +1,9 @@
 """output_head: the output head, of which every token reads all rows.
 
 After the ternary weights it is most of what decode reads, so it can be stored smaller than in the file: int8 rows with
-a float32 scale per row, half, float, "native" (exactly the values of the file), or "two-stage": the int8 rows in bit
-planes (see pyx.head.bit_planes), of which a token that needs few winners reads little more than half.  "int6" and
-"int4" are bit planes of coarser codes, for boards with little memory.  An int8 head that several vectors ask for
-winners answers most of them from half of the products (see pyx.head.winners).
+a float32 scale per row, "native" (exactly the values of the file, as half or float), or "two-stage": the int8 rows in
+bit planes (see pyx.head.bit_planes), of which a token that needs few winners reads little more than half.  An int8 head
+that several vectors ask for winners answers most of them from half of the products (see pyx.head.winners).
 
 A file whose rows are ternary with a scale per 128 weights (Q2_0, PQ2_0 and PQ2_0_R64) has a head of two
 bits: "auto" uses it directly, as a projection ("ternary").
@@ -48,7 +47,6 @@ cdef enum:
     TILE = 16       # rows that stay in the cache while several vectors pass
     GROUP_ROWS = 512    # rows of a ternary head for several vectors at a time
     CHUNK = 1 << 20 # bytes of stored rows that are read before they are let go
-    STAGED_BITS = 6     # of Q8_0 rows
     PATIENCE = 32       # answers before the bit planes of Q8_0 rows are begun,
     PARTS = 64          # and over which they are made
 
@@ -57,9 +55,8 @@ TERNARY_ROWS = tuple(type for type, (_, _, levels, _) in TYPES.items() if levels
 
 #: kind -> (id, bits per weight); two-stage over Q8_0 rows: HEAD_Q8_0
 KINDS = {
-    "int8": (HEAD_INT8, 8), "two-stage": (HEAD_BIT_PLANES, 8), "int6": (HEAD_BIT_PLANES, 6),
-    "int4": (HEAD_BIT_PLANES, 4), "ternary": (HEAD_TERNARY, 2), "q8_0": (HEAD_Q8_0, 8), "f16": (HEAD_F16, 16),
-    "f32": (HEAD_F32, 32), "none": (HEAD_NONE, 0),
+    "int8": (HEAD_INT8, 8), "two-stage": (HEAD_BIT_PLANES, 8), "ternary": (HEAD_TERNARY, 2), "q8_0": (HEAD_Q8_0, 8),
+    "f16": (HEAD_F16, 16), "f32": (HEAD_F32, 32), "none": (HEAD_NONE, 0),
 }
 
 
@@ -95,7 +92,7 @@ def placement(str kind not None, str type not None, int64_t n_row, int64_t k, in
     if kind not in KINDS or kind == "q8_0" != type.lower() or kind == "ternary" and type not in TERNARY_ROWS:
         raise ValueError(f"output head {kind!r} is not known ({', '.join(KINDS)}, native, auto)")
     id, bits = KINDS[kind]
-    staged = id == HEAD_BIT_PLANES and kind == "two-stage" and type == "Q8_0"
+    staged = id == HEAD_BIT_PLANES and type == "Q8_0"
     if id == HEAD_NONE:
         return Placement(kind, 0, False, 0, 0, 0)
     nbytes, scratch, staged_bytes, copied = n_row * k * bits // 8, 2 * HEAD_TOKENS * k, 0, 0
@@ -105,7 +102,7 @@ def placement(str kind not None, str type not None, int64_t n_row, int64_t k, in
     elif id == HEAD_Q8_0 or staged:
         nbytes += n_row * (k // 32) * 2
         if staged:
-            staged_bytes, more = sizes(n_row, k, STAGED_BITS, n_threads)
+            staged_bytes, more = sizes(n_row, k, True, n_threads)
             scratch += more
     elif id == HEAD_TERNARY:
         span, size, _, together = TYPES[type]
@@ -114,7 +111,7 @@ def placement(str kind not None, str type not None, int64_t n_row, int64_t k, in
             copied = (n_row + PANEL_ROWS - 1) // PANEL_ROWS * (k // GROUP) * PANEL_BYTES(GROUP)
         scratch += 2 * 4 * HEAD_TOKENS * (k // GROUP) + n_threads * (GROUP_WORK + 4 * HEAD_TOKENS * GROUP_ROWS)
     elif id == HEAD_BIT_PLANES:
-        nbytes, more = sizes(n_row, k, bits, n_threads)
+        nbytes, more = sizes(n_row, k, False, n_threads)
         scratch += more
     mapped = kind == type.lower() or id == HEAD_TERNARY or staged
     return Placement(kind, nbytes, mapped, scratch, staged_bytes if mapped else nbytes, copied)
@@ -140,7 +137,7 @@ cdef class Head:
             return
         if self.kind_id == HEAD_BIT_PLANES and self.placement.mapped:
             self.kind_id, self.waits = HEAD_Q8_0, PATIENCE
-            self.bit_planes = BitPlanes(self.n_row, self.k, STAGED_BITS, n_threads, stored)
+            self.bit_planes = BitPlanes(self.n_row, self.k, n_threads, stored)
             self.row_room = room_of(self.k)
             self.row_arena = Arena(n_threads * self.row_room)
         self.query_arena = Arena(2 * HEAD_TOKENS * (self.k + 4 * (self.k // GROUP)))
@@ -188,13 +185,12 @@ cdef class Head:
     cdef allocate(self):
         """Allocate memory for the rows; pages that are not written yet take none."""
         cdef int64_t nbytes
-        cdef int bits = KINDS[self.kind][1]
         self.row_room = room_of(self.k)
         self.row_arena = Arena(self.n_threads * self.row_room)
         if self.kind_id == HEAD_BIT_PLANES:
-            self.bit_planes = BitPlanes(self.n_row, self.k, bits, self.n_threads)
+            self.bit_planes = BitPlanes(self.n_row, self.k, self.n_threads)
         else:
-            nbytes = self.n_row * self.k * bits // 8
+            nbytes = self.n_row * self.k * KINDS[self.kind][1] // 8
             # Read in one long stream per token: huge pages pay most here.
             self.weights = Arena(nbytes, huge=nbytes >= (8 << 20))
             self.rows = self.weights.data
@@ -470,7 +466,7 @@ cdef class Head:
             return 0
         third, fourth, whole = self.bit_planes.rows_read
         cdef int64_t bit_plane = self.bit_planes.k_pad // 8
-        rest = self.row_bytes if self.kind_id == HEAD_Q8_0 else max(0, self.bit_planes.n_bit_plane - 2) * bit_plane
+        rest = self.row_bytes if self.kind_id == HEAD_Q8_0 else 2 * bit_plane
         return (third + fourth) * bit_plane + whole * rest
 
     @property

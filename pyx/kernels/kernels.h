@@ -399,19 +399,15 @@ void keep_larger_half(int8_t *q, int64_t n, int32_t *sum);
 
 /* split_bits.c: a row of k int8 codes -> bit planes of u = code + 128 (in place in codes [k_pad], padded with 0), in
  * the packings of nibble_dots and bit_dots: nibbles [k_pad/2], and bits 3, 2, 1, 0 to bits + 0 .. 3 * stride, k_pad/8
- * each, the first n_low of them.  norm[i]: upper bound of the Euclidean norm of (u mod 2^b) - (2^b - 1)/2 over the k
+ * each.  norm[i]: upper bound of the Euclidean norm of (u mod 2^b) - (2^b - 1)/2 over the k
  * codes, b = 4, 3, 2. */
-void split_bits(uint8_t *codes, int64_t k, int64_t k_pad, int n_low, uint8_t *nibbles, uint8_t *bits,
-                  int64_t stride, float norm[3]);
+void split_bits(uint8_t *codes, int64_t k, int64_t k_pad, uint8_t *nibbles, uint8_t *bits, int64_t stride,
+                float norm[3]);
 
-/* The same for codes that only stand for numbers w [k] near scale * code, |w| <= 127 scale: norm[i] is an upper bound
+/* The same of bits 3 and 2, for codes that only stand for numbers w [k] near scale * code, |w| <= 127 scale: norm[i] is an upper bound
  * of the norm of w / scale - (the middle of the codes that b unread bits leave), INFINITY where w is not finite. */
-void split_bits_near(const float *w, float scale, uint8_t *codes, int64_t k, int64_t k_pad, int n_low,
-                       uint8_t *nibbles, uint8_t *bits, int64_t stride, float norm[3]);
-
-/* split_bits.c: w [k] -> codes that need n_bit < 8 bits, the odd multiples of 2^(7 - n_bit), and the scale of a few
- * with the least squared error of scale * code.  A row without a usable scale gets its largest magnitude as one. */
-void quantize_row_steps(const float *w, int64_t k, int n_bit, int8_t *q, float *scale);
+void split_bits_near(const float *w, float scale, uint8_t *codes, int64_t k, int64_t k_pad, uint8_t *nibbles,
+                     uint8_t *bits, int64_t stride, float norm[3]);
 
 /* packed_page.c: f16 blocks -> blocks of fewer bits, once, and back to blocks that struct kernels reads.  values: the
  * block is one of values, else of keys.

@@ -18,45 +18,6 @@ static float low_norm(const uint8_t *u, int64_t k, int bits)
     return (float)(sqrt((double)sum) * 0.5 * (1 + 1e-6));
 }
 
-/* Squared error of the codes that a scale gives, which go to q. */
-static double quantize_steps(const float *w, int64_t k, int n_bit, float scale, int8_t *q)
-{
-    int step = 1 << (8 - n_bit), most = 1 << (n_bit - 1);
-    float inverse = 1 / (scale * (float)step);
-    double error = 0;
-    for (int64_t i = 0; i < k; i++) {
-        float level = floorf(w[i] * inverse);
-        int code = level >= (float)most ? most - 1 : level >= (float)-most ? (int)level : -most; /* NaN: the least */
-        q[i] = (int8_t)(code * step + step / 2);
-        double off = (double)(w[i] - scale * (float)q[i]);
-        error += off * off;
-    }
-    return error;
-}
-
-void quantize_row_steps(const float *w, int64_t k, int n_bit, int8_t *q, float *scale)
-{
-    static const float reach[] = {1, 0.93f, 0.86f, 0.79f, 0.72f, 0.65f};
-    float most = 0, best = 1;
-    double least = INFINITY;
-    for (int64_t i = 0; i < k; i++)
-        if (!(fabsf(w[i]) <= most))
-            most = fabsf(w[i]);
-    *scale = most / (float)(128 - (1 << (7 - n_bit)));
-    if (!(*scale > FLT_MIN && *scale <= FLT_MAX)) { /* zeros, denormals, or no numbers */
-        *scale = *scale <= FLT_MIN ? 0 : *scale;
-        quantize_steps(w, k, n_bit, 1, q);
-        return;
-    }
-    for (int i = 0; i < (int)(sizeof reach / sizeof *reach); i++) {
-        double error = quantize_steps(w, k, n_bit, *scale * reach[i], q);
-        if (error < least)
-            least = error, best = reach[i];
-    }
-    *scale *= best;
-    quantize_steps(w, k, n_bit, *scale, q);
-}
-
 /* Eight bytes, of which `bit` of each goes to bit 0. */
 static uint64_t single_bits(const uint8_t *u, int bit)
 {
@@ -66,7 +27,7 @@ static uint64_t single_bits(const uint8_t *u, int bit)
 }
 
 static void pack_bits(uint8_t *u, int64_t k, int64_t k_pad, int n_low, uint8_t *nibbles, uint8_t *bits,
-                        int64_t stride)
+                      int64_t stride)
 {
     memset(u + k, 0, (size_t)(k_pad - k));
     for (int64_t b = 0; b < k_pad / 128; b++)
@@ -82,12 +43,11 @@ static void pack_bits(uint8_t *u, int64_t k, int64_t k_pad, int n_low, uint8_t *
             }
 }
 
-void split_bits(uint8_t *u, int64_t k, int64_t k_pad, int n_low, uint8_t *nibbles, uint8_t *bits, int64_t stride,
-                  float norm[3])
+void split_bits(uint8_t *u, int64_t k, int64_t k_pad, uint8_t *nibbles, uint8_t *bits, int64_t stride, float norm[3])
 {
     for (int64_t i = 0; i < k; i++)
         u[i] ^= 0x80;
-    pack_bits(u, k, k_pad, n_low, nibbles, bits, stride);
+    pack_bits(u, k, k_pad, 4, nibbles, bits, stride);
     for (int low = 4; low > 1; low--)
         norm[4 - low] = low_norm(u, k, low);
 }
@@ -103,8 +63,8 @@ static int has_nan(const float *w, int64_t n)
 /* w / scale in 64ths, so that a row takes a third of the time that floats would take; they are off by half of one and
  * what w * inverse + 128 is rounded by, together less than 0.008 a number.  A square is at most (8.5 * 64)^2, and a sum
  * of MOST_K of them below 2^33. */
-void split_bits_near(const float *w, float scale, uint8_t *u, int64_t k, int64_t k_pad, int n_low, uint8_t *nibbles,
-                       uint8_t *bits, int64_t stride, float norm[3])
+void split_bits_near(const float *w, float scale, uint8_t *u, int64_t k, int64_t k_pad, uint8_t *nibbles, uint8_t *bits,
+                     int64_t stride, float norm[3])
 {
     const float inverse = 64 / scale;
     const int finite = scale > 0 && scale <= FLT_MAX && !has_nan(w, k); /* the scale does not show a NaN */
@@ -131,5 +91,5 @@ void split_bits_near(const float *w, float scale, uint8_t *u, int64_t k, int64_t
         if (!finite)
             norm[stage] = scale == 0 ? 0 : INFINITY;
     }
-    pack_bits(u, k, k_pad, n_low, nibbles, bits, stride);
+    pack_bits(u, k, k_pad, 2, nibbles, bits, stride);
 }

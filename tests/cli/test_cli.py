@@ -244,14 +244,14 @@ def test_options_become_arguments_of_load() -> None:
     assert options.load_arguments(parsed()) == nothing
     assert options.load_arguments(parsed("--sinks", "0")) == {**nothing, "sinks": 0}  # regression: it was dropped
     flags = parsed("-c", "512", "--kv", "f16", "--window", "64", "--sinks", "2", "--memory", "1500M", "-t", "3",
-                   "--isa", "neon", "--head", "f16", "--weights", "huge", "--draft", "3", "--template", "llama3",
+                   "--isa", "neon", "--head", "native", "--weights", "huge", "--draft", "3", "--template", "llama3",
                    "--i2s-layout", "64", "--activation", "silu", "--overflow", "stop", "--force-memory",
                    "--kv-policy", "quarter", "--kv-budget", "b.json",
                    "--kv-drop-layers", "0,3", "--kv-offload", "/d", "--kv-offload-size", "9M",
                    "-sys", "not pinned then")
     assert options.load_arguments(flags) == {
         "ctx": 512, "kv": "f16", "window": 64, "sinks": 2, "memory": "1500M", "force_memory": True, "threads": 3,
-        "isa": "neon", "head": "f16", "weights": "huge", "draft": "3", "template": "llama3", "i2s_layout": "64",
+        "isa": "neon", "head": "native", "weights": "huge", "draft": "3", "template": "llama3", "i2s_layout": "64",
         "activation": "silu", "overflow": "stop", "kv_policy": "quarter", "kv_budget": "b.json",
         "kv_drop_layers": "0,3", "kv_offload": "/d", "kv_offload_size": "9M", "remember": False,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
@@ -13,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import edge
-from benchmarks import make_model
 from edge.cli.batch import summary_line
 from edge.cli.group import COMMANDS, NEIGHBOURS, NOT_HERE
 from edge.errors import UsageError
@@ -106,23 +104,6 @@ def test_a_limit_without_a_unit_names_the_likely_one(command: str, memory: str, 
 def test_a_limit_without_its_unit_in_python() -> None:
     with pytest.raises(UsageError, match=r"memory is 60, in bytes; did you mean 60M\?"):
         edge.load(memory=60)
-
-
-@pytest.mark.slow
-def test_a_smaller_head_is_proposed_only_where_it_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shape = dataclasses.replace(make_model.SHAPES["tiny"], n_vocab=60_000, hidden=512)
-    monkeypatch.setitem(make_model.SHAPES, "wide", shape)
-    make_model.make(tmp_path / "m.gguf", "wide")
-    proposed = []
-    for size in range(40, 100, 8):  # the head takes 31 MB in int8, 16 in int4
-        asked = ("run", "-m", str(tmp_path / "m.gguf"), "--memory", f"{size}M", "-n", "1", "hi")
-        done = bitnet_edge(*asked)
-        if done.returncode == 0:
-            break
-        assert done.returncode == 5 and done.stderr.count("\n") == 1, done.stderr
-        proposed.append("--head int4 would fit" in done.stderr)
-        assert bitnet_edge(*asked, "--head", "int4").returncode == (0 if proposed[-1] else 5)
-    assert proposed[0] is False and proposed[-1] is True and proposed == sorted(proposed)
 
 
 def test_a_session_made_with_other_options(tmp_path: Path) -> None:

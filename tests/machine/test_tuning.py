@@ -325,7 +325,7 @@ def test_only_types_that_give_the_same_answers_are_compared(tiny_model: str, lar
     checkpoint, wishes = open_checkpoint(tiny_model), KVConfig()
     assert head_for("auto", checkpoint, wishes) == ("two-stage", ("two-stage", "int8"))
     assert head_for("auto", checkpoint, wishes, measured="int8") == ("int8", ("two-stage", "int8"))
-    assert head_for("auto", checkpoint, wishes, measured="int4")[0] == "two-stage"
+    assert head_for("auto", checkpoint, wishes, measured="q8_0")[0] == "two-stage"
     assert head_for("f16", checkpoint, wishes, measured="int8") == ("f16", ())
     assert head_for("auto", checkpoint, wishes, constrained=True, measured="two-stage") == ("int8", ())
 

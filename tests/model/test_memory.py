@@ -10,15 +10,12 @@ import sys
 from array import array
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import edge
 from benchmarks import make_model
 from edge import loading
-from edge import loading as engines
-from edge.errors import UsageError
 from edge.formats import open_checkpoint
 from edge.loading import STILL_TO_COME
 from edge.model import weights
@@ -74,7 +71,7 @@ def test_rows_from_the_file_are_those_of_the_map(tmp_path: Path, embedding: str)
 
 @pytest.mark.parametrize("kind", make_model.TERNARY)
 @pytest.mark.parametrize("shape", ["tiny", "tiny-silu", "tiny-llama"])
-@pytest.mark.parametrize("head", ["int8", "two-stage", "int4", "native", "Q8_0 auto", "Q8_0 two-stage"])
+@pytest.mark.parametrize("head", ["int8", "two-stage", "native", "Q8_0 auto", "Q8_0 two-stage"])
 def test_the_plan_before_loading_is_the_plan_after(tmp_path: Path, shape: str, kind: str, head: str) -> None:
     path = tmp_path / "tiny.gguf"
     embedding, head = ("F16 " + head).split()[-2:]
@@ -233,32 +230,6 @@ def test_every_kind_of_cache_takes_what_was_planned(root: Path) -> None:
         assert abs(grown - planned) <= max(0.02 * planned, 1 << 20), (kv_type, plan, planned, grown)
 
 
-def test_a_head_made_ahead_is_the_same(wide: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And only where memory is plenty; its size does not count for the program's."""
-    ids = array("i", range(700, 732))
-    seen = []
-    made = []
-    real = engines.head_ahead
-
-    def ahead(*given: Any) -> Any:
-        found = real(*given)
-        made.extend([found.result()] if found else [])
-        return found
-
-    monkeypatch.setattr(engines, "head_ahead", ahead)
-    for limit in (None, "1G"):
-        with edge.load(wide, ctx=64, threads=2, memory=limit, head="f32") as engine:
-            kv, logits = engine.space.new_cache(), array("f", bytes(4 * WIDE.n_vocab))
-            engine.model.transformer.step([Segment(kv, ids, logits)])
-            seen.append((logits.tobytes(), engine.memory()["head"]))
-        assert len(made) == 1
-        assert made[0].kind == "f32" and made[0].allocated == seen[-1][1]
-    assert seen[0] == seen[1]
-    monkeypatch.setattr(engines, "available_memory", lambda: 270_000_000)
-    with edge.load(wide, ctx=64, threads=2, head="f32"):
-        assert len(made) == 1
-
-
 @pytest.mark.parametrize(
     ("embedding", "options", "kind"),
     [
@@ -271,7 +242,6 @@ def test_a_head_made_ahead_is_the_same(wide: Path, monkeypatch: pytest.MonkeyPat
         ("Q8_0", {"parallel": 2}, "q8_0"),
         ("Q8_0", {"constrained": True}, "q8_0"),
         ("Q8_0", {"memory": 2}, "q8_0"),  # what a limit allows goes to the context; 2: of what is taken without one
-        ("Q8_0", {"head": "q8_0"}, "q8_0"),
     ],
 )
 def test_a_large_head_is_read_in_two_stages_where_that_is_faster(
@@ -301,11 +271,6 @@ def test_a_q8_0_head_is_read_in_two_stages_where_memory_is_plentiful(
     monkeypatch.setattr(loading, "available_memory", lambda: footprint.coming * 3 // 2)
     with edge.load(path, ctx=64, threads=1) as engine:
         assert engine.model.transformer.head_kind == "q8_0" and engine.plan.footprint.head_allocated == 0
-
-
-def test_a_head_that_the_file_does_not_have_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="head is 'q8_0', but"):
-        edge.load(make_wide(tmp_path, "F16"), ctx=64, head="q8_0")
 
 
 def test_stored_rows_without_a_file_are_never_let_go(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", TINY)
 @pytest.mark.parametrize("weights", ["map", "huge"])
-@pytest.mark.parametrize("head", ["auto", "int8", "int4"])
+@pytest.mark.parametrize("head", ["auto", "int8", "native"])
 def test_the_plan_by_name_is_that_of_the_pulled_file(
     published: None, tmp_path: Path, name: str, weights: str, head: str
 ) -> None:
