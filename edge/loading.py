@@ -26,7 +26,6 @@ from edge.engine import Engine
 from edge.errors import EdgeError, InvalidFile, MemoryRefused, UnsupportedCPU, UsageError, check_among, needs_build
 from edge.machine.cores import choose
 from edge.machine.memory import available_memory
-from edge.model.drafting import Drafting
 from edge.model.model import MAP, Model
 from edge.model.plan import expect, measure
 from edge.threads import claim, refuse_after_fork
@@ -61,7 +60,6 @@ def load(
     threads: int | None = None,
     head: str = "auto",
     weights: str = "auto",
-    draft: str | int = "auto",
     isa: str | None = None,
     template: str | None = None,
     think: bool | None = None,
@@ -98,7 +96,6 @@ def load(
     head: type of the output head, one of :data:`edge.config.HEADS`.
     weights: "map" (use the mapped file), "huge" (copy into 2 MiB pages first) or "auto" (start with the map, and copy
         between steps if there is enough memory).
-    draft: tokens drafted from the conversation and checked in one step: "auto", "off" or their number.
     isa: instruction set, such as "avx2"; all engines that are open at a time use the same. None: that of the open
         engines, else the best that the processor has.
     template: a chat template by name; None: the model's own.
@@ -134,7 +131,6 @@ def load(
         raise UsageError(
             f"is {threads!r}", argument="threads",
             hint="it must be a whole number from 1 to 256, or -N to leave N fast cores free")
-    drafting = Drafting.parse(draft)
     choose_isa(isa)
     report = progress or (lambda done, total: None)
 
@@ -177,13 +173,13 @@ def load(
     grammars = 0
     if constrained:
         grammars = bytes_for(checkpoint.config.n_vocab, kv_config.parallel or 1)
-    place, plan = arrange(checkpoint, kv_config, head, weights, program, n_threads, drafting, grammars)
+    place, plan = arrange(checkpoint, kv_config, head, weights, program, n_threads, grammars)
     if on_plan:
         on_plan(plan)
     checkpoint, transformer = built(
         checkpoint, head, n_threads, reading, tokenizer, copy=weights == "huge", cores=cores,
         adapt=threads is None or threads < 0, progress=lambda done, total: report(3 + 6 * done / total, 10))
-    measured = measure(transformer, checkpoint, program, place == "huge", drafting)
+    measured = measure(transformer, checkpoint, program, place == "huge")
     measured = measured._replace(vocabulary=grammars).leaving(plan.footprint.on_disk)
     plan = kv_config.plan(checkpoint.config, measured)._replace(waiting_bytes=plan.waiting_bytes)
     if plan.footprint.on_disk:
@@ -206,7 +202,7 @@ def load(
     heads = heads if kv_config.memory is None else ()  # trying them takes memory
     engine = Engine(
         loaded,
-        KVSpace(loaded, plan, drafting),
+        KVSpace(loaded, plan),
         system=system,
         notes=[*checkpoint.notes, *plan.notes, *([f"measured on this machine: {known.words()}"] if known else [])],
         warnings=thread_warnings,
@@ -366,7 +362,6 @@ def arrange(
     weights: str,
     program: int,
     n_threads: int,
-    drafting: Drafting,
     vocabulary: int = 0,
 ) -> tuple[str, KVPlan]:
     """The place of the weights ("map", "huge", "collapse": see :mod:`edge.machine.placement`), and the plan for it.
@@ -377,7 +372,7 @@ def arrange(
     from edge.registry.encodings import GROUP_ROWS
 
     def plan(kind: str, available: int | None) -> KVPlan:
-        expected = expect(checkpoint, head, kind, program, n_threads, drafting)
+        expected = expect(checkpoint, head, kind, program, n_threads)
         return kv_config.plan(checkpoint.config, expected._replace(vocabulary=vocabulary), available)
 
     available = available_memory()

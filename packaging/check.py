@@ -196,13 +196,13 @@ def _(program: Program) -> object:
     return [answer, *others]
 
 
-@check("run: --seed, --jsonl, --draft, a built-in template")
+@check("run: --seed, --jsonl, a built-in template")
 def _(program: Program) -> object:
     events = [json.loads(line) for line in program.ask("--jsonl", "--by", "word", PROMPT).splitlines()]
     need([events[0]["ev"], events[-1]["ev"]] == ["ready", "done"], "other events", events)
     return ["".join(event["text"] for event in events if event["ev"] == "text"),
             program.run("run", "-m", MODEL, "--seed", "7", "-n", "40", PROMPT),
-            program.ask("--draft", "7", PROMPT), program.ask("--template", "chatml", PROMPT)]
+            program.ask("--template", "chatml", PROMPT)]
 
 
 @check("run: a model with a chat template of its own")

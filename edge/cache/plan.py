@@ -57,8 +57,8 @@ class KVPlan(NamedTuple):
 
     @property
     def recalled(self) -> int:
-        """Number of latest tokens that an endless answer keeps: all that it attends to, and those where drafts are
-        looked up.
+        """Number of latest tokens that an endless answer keeps: all that it attends to, and as many as penalties
+        usually look back at.
         """
         return max(self.n_ctx + (self.spare + 1) * PAGE, 8192)
 

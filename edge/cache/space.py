@@ -13,21 +13,17 @@ from collections.abc import Callable
 from typing import Any
 
 from edge.cache.plan import KVPlan
-from edge.cache.state import KVState
+from edge.cache.state import FEW_ROWS, KVState
 from edge.errors import MemoryRefused
-from edge.model.drafting import OFF, Drafting
 from edge.model.model import Model
 
 
 class KVSpace:
     """The KV caches of one model.  ``new_cache``: makes caches instead of :class:`pyx.kv.cache.KVCache`; for tests."""
 
-    def __init__(
-        self, model: Model, plan: KVPlan, drafting: Drafting = OFF, new_cache: Callable[[], Any] | None = None
-    ) -> None:
+    def __init__(self, model: Model, plan: KVPlan, new_cache: Callable[[], Any] | None = None) -> None:
         self.model = model
         self.plan = plan
-        self.drafting = drafting
         self.pool: Any = None  # of pages that caches share; None until there is a reason for one
         self._new_cache = new_cache
         self._pooled = plan.room is not None
@@ -74,10 +70,10 @@ class KVSpace:
         n_vocab = self.model.config.n_vocab
         try:
             cache, sampler = self.new_cache(), self.new_sampler(seed)
-            rows = memoryview(array("f", bytes(4 * n_vocab * (self.drafting.most + 1))))
+            rows = memoryview(array("f", bytes(4 * n_vocab * FEW_ROWS)))
         except MemoryError as error:
             raise MemoryRefused(f"no memory for a session: {error}") from None
-        state = KVState(cache, sampler, rows, self.drafting.new(), self.model)
+        state = KVState(cache, sampler, rows, self.model)
         with self._lock:
             self._states.add(state)
         return state

@@ -24,7 +24,8 @@ from pyx.step.transformer import Segment
 FIRST_CHUNK = 32  # tokens of prompt in the first step, before its speed is known
 LEAST_CHUNK = 16
 CHUNK_SECONDS = 1.0
-#: rows of a step beyond which one more costs as much as the first; the drafts of several answers together stay below
+#: rows of a step beyond which one more costs as much as the first: forced tokens of all answers together stay below,
+#: and a state has room for the logits of so many
 FEW_ROWS = 8
 
 #: called with (tokens done, tokens in total, tokens cached)
@@ -101,23 +102,20 @@ class KVState:
     beginning.
     """
 
-    def __init__(self, kv: Any, sampler: Any, rows: memoryview, draft: Any, model: Model) -> None:
+    def __init__(self, kv: Any, sampler: Any, rows: memoryview, model: Model) -> None:
         self.kv = kv
         self.sampler = sampler
         self.tokens = array("i")
         self.sampled = array("i")
         self.lost = array("i")
         self.dropped = 0
-        self.draft = draft
         n_vocab = model.config.n_vocab
-        n_row = len(rows) // n_vocab
-        one = array("i", [0]) if draft is None else draft.ids
-        self._ids = [memoryview(one)[: n + 1] for n in range(n_row)]
-        self._rows = [rows[i * n_vocab : (i + 1) * n_vocab] for i in range(n_row)]
-        self._many = [rows[: (n + 1) * n_vocab] for n in range(n_row)]
+        self._all_rows = rows
+        self._rows = [rows[at : at + n_vocab] for at in range(0, len(rows), n_vocab)]
         self._n_in_step = 1  # segments of the latest step
         self._one: Segment | None = None  # of a single token
-        self._row = -1  # where the logits of the token at hand are, if it was drafted
+        self._ahead: list[int] = []  # forced tokens that were evaluated and are not chosen yet
+        self._row = 0  # where the logits of the token at hand are
         self.logits = self._rows[0]
         self.patient = False  # nobody waits for the next token
         self.busy = True  # in use; the memory of an idle state may be freed
@@ -222,33 +220,31 @@ class KVState:
         """The tokens to evaluate for the logits after ``token``; None if the logits are there already.  Call
         :meth:`take` afterwards.
 
-        Likely next tokens (drafts) may be evaluated with it, as long as at most ``most`` tokens are held and no page
-        becomes full: a full page is sealed and could not be cropped.  Drafts that prove right are held like other
-        tokens; see :meth:`drop_drafts`.  ``forced`` gives the tokens that a grammar makes certain.
+        ``forced`` gives the tokens that a grammar makes certain, or that are usual.  They may be evaluated with it, as
+        long as at most ``most`` tokens are held and no page becomes full: a full page is sealed and could not be
+        cropped.  Those that are chosen then are held like other tokens; see :meth:`drop_ahead`.
         """
-        draft = self.draft
-        if draft is None:
-            return self._alone(token, winners)
-        self._row = draft.follow(token)
-        if self._row >= 0:
+        if self._ahead and self._ahead[0] == token:
+            del self._ahead[0]
+            self._row += 1
             return None
-        self.drop_drafts()
-        certain = forced() if forced is not None else ()
-        if draft.idle and not certain:
+        self.drop_ahead()
+        given = forced() if forced is not None else ()
+        if not given:
             return self._alone(token, winners)
         held = len(self.tokens) + 1
         in_page = PAGE - 1 - held % PAGE if held % PAGE else 0
-        room = min(most - self.dropped - held, in_page, FEW_ROWS // self._n_in_step - 1)
-        n = draft.give(token, certain, room) if certain else draft.propose(self.tokens, token, room)
-        self._begun = time.perf_counter()
-        return Segment(self.kv, self._ids[n], self._many[n], True, winners, patient=self.patient)
+        n = max(0, min(most - self.dropped - held, in_page, FEW_ROWS // self._n_in_step - 1, len(given)))
+        self._ahead = list(given[:n])
+        rows = self._all_rows[: (n + 1) * len(self.logits)]
+        return Segment(self.kv, array("i", [token, *self._ahead]), rows, True, winners, patient=self.patient)
 
     def _alone(self, token: int, winners: int) -> Segment:
         """A segment of this token only; reuses the last one where possible."""
-        self._ids[0][0] = token
         one = self._one
         if one is None or one.kv is not self.kv or one.winners != winners:
-            one = self._one = Segment(self.kv, self._ids[0], self.logits, False, winners)
+            one = self._one = Segment(self.kv, array("i", [token]), self.logits, False, winners)
+        one.ids[0] = token
         one.patient = self.patient
         one.n_in_step = 1
         return one
@@ -256,24 +252,15 @@ class KVState:
     def take(self, token: int, segment: Segment | None) -> memoryview:
         """The logits after ``token``, which is now held.  ``segment``: what was evaluated for it, or None."""
         self.tokens.append(token)
-        if segment is None:
-            return self._rows[self._row]
-        self._n_in_step = segment.n_in_step
-        if segment.all_logits and segment.n_in_step == 1:
-            self.draft.took(len(segment.ids), time.perf_counter() - self._begun)
-        return self.logits
+        if segment is not None:
+            self._n_in_step = segment.n_in_step
+        return self._rows[self._row]
 
-    @property
-    def drafts(self) -> tuple[int, int]:
-        """Tokens drafted since the last prompt, and how many of them were right."""
-        return (self.draft.drafted, self.draft.accepted) if self.draft else (0, 0)
-
-    def drop_drafts(self) -> None:
-        """Remove drafts that did not prove right."""
-        if self.draft is not None:
-            self.draft.stop()
-            if self.n_tokens < self.kv.n_tokens:
-                self.kv.crop(self.n_tokens)
+    def drop_ahead(self) -> None:
+        """Remove forced tokens that were evaluated and not chosen."""
+        self._ahead, self._row = [], 0
+        if self.n_tokens < self.kv.n_tokens:
+            self.kv.crop(self.n_tokens)
 
     def _marks(self, ids: array[int], cached: int) -> set[int]:
         """Where states of gated delta layers are kept, so that a conversation that goes on differently is not read
@@ -315,8 +302,6 @@ class KVState:
         self.sampled, self.lost = array("i"), ids[cached:known]
         chunk = min(FIRST_CHUNK, limit)
         marks = self._marks(ids, cached)
-        if self.draft is not None:
-            self.draft.begin()
         if report:
             report(cached, n, cached)
         started = time.perf_counter()
@@ -343,7 +328,5 @@ class KVState:
                 report(len(tokens), n, cached)
             if segment.n_in_step == 1:
                 seconds = max(time.perf_counter() - begun, 1e-9)
-                if self.draft is not None and done >= LEAST_CHUNK:
-                    self.draft.took(done, seconds)
                 chunk = min(limit, max(LEAST_CHUNK, int(done / seconds * CHUNK_SECONDS) // LEAST_CHUNK * LEAST_CHUNK))
         return cached, None

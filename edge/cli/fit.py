@@ -47,7 +47,7 @@ def fit(ctx: click.Context, wanted: str | None, threads: int | None, as_json: bo
     out = ctx.ensure_object(Output)
     model = options.named(ctx, "MODEL", wanted, flags["model"])
     settings = work.LoadSettings(
-        options.kv_config(flags), flags["head"], flags["weights"], flags["draft"], choose(threads)[0],
+        options.kv_config(flags), flags["head"], flags["weights"], choose(threads)[0],
     )
     planned = work.planned_model(model, i2s_layout=flags["i2s_layout"], activation=flags["activation"])
     found = work.fit(planned, settings)

@@ -80,9 +80,6 @@ _WEIGHTS = option("--weights", type=click.Choice(["auto", "map", "huge"]), defau
                   help="Where the weights are read from. map: from the mapped file, which starts at once; huge: from "
                        "a copy in 2 MiB pages, which is fastest once it is made; auto (default): from the file at "
                        "first, and copied between tokens if there is enough memory.")
-_DRAFT = option("--draft", type=Text(), metavar="N|auto|off", default="auto", advanced=True,
-                help="Speculative decoding: draft up to N tokens from the conversation and check them in one step. The "
-                     "answers do not change. auto (default): draft when it is faster.")
 _TUNE = option("--tune/--no-tune", "tune", default=None, advanced=True,
                help="Use the output head, threads and other choices that were measured to be fastest for this model on "
                     "this machine, and measure them if they are not known: for one to three seconds, once, after an "
@@ -106,7 +103,6 @@ _loading = heading(
     _ISA,
     _HEAD,
     _WEIGHTS,
-    _DRAFT,
     _TUNE,
     _NO_CACHE,
 )
@@ -121,7 +117,7 @@ def model_options(command: Any) -> Any:
 isa_options = heading("Loading", _ISA)
 
 #: the placement of the weights, for commands that only plan
-placement_options = heading("Loading", _HEAD, _WEIGHTS, _DRAFT)
+placement_options = heading("Loading", _HEAD, _WEIGHTS)
 
 _kv_options = heading(
     "Context",
@@ -313,7 +309,7 @@ def load_arguments(flags: dict[str, Any]) -> dict[str, Any]:
     from edge.cache.config import KVConfig
 
     names = [each.name for each in dataclasses.fields(KVConfig)]
-    names += ["threads", "isa", "head", "weights", "draft", "template", "i2s_layout", "activation", "think", "tune"]
+    names += ["threads", "isa", "head", "weights", "template", "i2s_layout", "activation", "think", "tune"]
     chosen = {name: flags.get(name) for name in names} | {
         "ctx": flags.get("n_ctx"),  # "ctx" is click's context in every command
         "kv": kv_type(flags),

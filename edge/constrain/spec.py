@@ -12,7 +12,7 @@ from typing import Any
 from edge.constrain import bounds, lark
 from edge.errors import UsageError
 
-#: the usual ways to write JSON: they are tried as drafts, see Constraint.forced
+#: the usual ways to write JSON, which are tried ahead, see Constraint.forced
 _STYLES: tuple[dict[str, str], ...] = ({"item_separator": ", ", "key_separator": ": "}, {})
 
 

@@ -9,11 +9,11 @@ from edge.config import ModelConfig
 from edge.formats import names
 from edge.formats.checkpoint import Checkpoint
 from edge.layers import Experts
-from edge.model.drafting import OFF, Drafting
 from edge.model.footprint import Footprint
 
-#: bytes per vocabulary entry and session, of float32 logits and of the sampler's tables
-LOGIT_BYTES, SAMPLER_BYTES = 4, 12
+#: bytes per vocabulary entry and session: float32 logits of as many tokens as a step of one answer evaluates
+#: (edge.cache.state.FEW_ROWS), and the sampler's tables
+LOGIT_BYTES, SAMPLER_BYTES = 4 * 8, 12
 
 
 def expect(
@@ -22,7 +22,6 @@ def expect(
     weights: str = "auto",
     program: int = 0,
     n_threads: int = 1,
-    drafting: Drafting = OFF,
 ) -> Footprint:
     """The memory that loading a checkpoint will take, from shapes alone; exact for ternary GGUF files.
 
@@ -58,7 +57,7 @@ def expect(
     table = checkpoint.tensors.get(checkpoint.head)
     stored = groups_type(table) if table else ""
     embedding = checkpoint.tensors.get("token_embd.weight")
-    session = _session_bytes(config, head, drafting)
+    session = _session_bytes(config, head)
     work = scratch.bytes_for(config, n_threads) + session
     if embedding and embedding.mapped:
         work += buffer_bytes(embedding.type, config.hidden, n_threads)
@@ -83,21 +82,21 @@ def _least(config: ModelConfig, experts: int) -> int:
     return round(experts * max(config.expert_share, 1 / n_layer)) if n_layer else 0
 
 
-def _session_bytes(config: ModelConfig, head: str, drafting: Drafting) -> int:
+def _session_bytes(config: ModelConfig, head: str) -> int:
     """Bytes of the logits and the sampler of one session; without a head, of one hidden vector."""
     if head == "none":
         return 4 * config.hidden
-    return config.n_vocab * (SAMPLER_BYTES + LOGIT_BYTES * (1 + drafting.most))
+    return config.n_vocab * (SAMPLER_BYTES + LOGIT_BYTES)
 
 
-def measure(transformer: Any, checkpoint: Checkpoint, program: int, copied: bool, drafting: Drafting) -> Footprint:
+def measure(transformer: Any, checkpoint: Checkpoint, program: int, copied: bool) -> Footprint:
     """The memory of the loaded transformer, exactly; ``copied``: with a copy of all its weights, if one will be
     made.
     """
     allocated = transformer.weight_bytes_copied if copied else transformer.weight_bytes_allocated
     experts = transformer.expert_bytes
     head_allocated = transformer.head_bytes_copied if copied else transformer.head_bytes_allocated
-    session = _session_bytes(checkpoint.config, transformer.head_kind, drafting)
+    session = _session_bytes(checkpoint.config, transformer.head_kind)
     return Footprint(
         mapped=0 if copied else transformer.weight_bytes_stored - allocated - experts,
         allocated=allocated + transformer.vector_bytes,

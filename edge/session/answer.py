@@ -204,8 +204,7 @@ class Answer:
 
     @property
     def usage(self) -> Usage:
-        """Numbers of tokens: ``prompt``, of these ``cached`` (not read again), ``completion`` (generated), ``drafted``,
-        of these ``accepted``."""
+        """Numbers of tokens: ``prompt``, of these ``cached`` (not read again), ``completion`` (generated)."""
         return self.outcome.usage
 
     @property
@@ -409,9 +408,9 @@ def write(
             reason, decode_seconds = "cancelled", left - first - away
         raise
     finally:
-        state.drop_drafts()
+        state.drop_ahead()
         state.sampled = array("i", [token] if pending else [])
         outcome.finish_reason = reason
         outcome.whole = constraint is None or constraint.done or constraint.satisfied
-        outcome.usage = Usage(len(ids), cached, count, *state.drafts)
+        outcome.usage = Usage(len(ids), cached, count)
         outcome.timings = Timings(prompt_seconds, first_seconds, decode_seconds)

@@ -1,8 +1,8 @@
 """Scheduler: writes all running answers; what they need is evaluated in common steps.
 
 A step reads the weights once, however many answers take part.  So a step evaluates everything that is ready: one token
-(or its drafts) for every answer that is being written, and as many tokens of prompts as do not delay these answers
-much.
+(and what its form forces) for every answer that is being written, and as many tokens of prompts as do not delay these
+answers much.
 
 An answer is a generator that yields what must be done before it goes on (Segment, Slot), and its pieces.  Two threads
 run all of them: one prepares (texts are encoded, files are read until the first tokens are known), one steps.  Both

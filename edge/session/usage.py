@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from edge.amounts import human
 from edge.cache.plan import KVPlan
@@ -10,13 +10,11 @@ from edge.cache.plan import KVPlan
 
 @dataclass(frozen=True)
 class Usage:
-    """Token counts of the last call: prompt, of these found in the KV cache; generated; drafted, of these accepted."""
+    """Token counts of the last call: prompt, of these found in the KV cache; generated."""
 
     prompt: int = 0
     cached: int = 0
     completion: int = 0
-    drafted: int = field(default=0, compare=False)  # how it was done, which depends on the time it took
-    accepted: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -45,10 +43,9 @@ def stats_line(usage: Usage, timings: Timings, plan: KVPlan, rss: int, evicted: 
     """
     read = _rate(usage.prompt - usage.cached, timings.prompt_seconds)
     wrote = _rate(usage.completion - 1, timings.decode_seconds)  # the first token comes out of the prompt
-    drafts = f" ({usage.accepted} of {usage.drafted} drafted)" if usage.drafted else ""
     return (
         f"prompt {usage.prompt} tok ({usage.cached} cached) {read:.1f} t/s"
-        f" | answer {usage.completion} tok{drafts} {wrote:.1f} t/s"
+        f" | answer {usage.completion} tok {wrote:.1f} t/s"
         f" | first {timings.first_token_seconds:.1f} s"
         f" | kv {plan.n_ctx}/{plan.kv_type} {human(plan.kv_bytes)}"
         + (f", {evicted} dropped" if evicted else "")

@@ -167,8 +167,7 @@ def run(
         if options.get("memory") is not None:
             chosen["reserve"] = LIMITED_YARDSTICK
         for again in (False, True):
-            # without drafts: a token is a step, whatever the text
-            with edge.load(model, ctx=max(depths) + n_gen, draft="off", **chosen) as engine:
+            with edge.load(model, ctx=max(depths) + n_gen, **chosen) as engine:
                 usable, left_out = _usable(depths, n_gen, engine.config.n_ctx_train)
                 engine.wait_for_weights()
                 _answer(engine, min(usable), 2)  # warm-up: pages in, clocks up

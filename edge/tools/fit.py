@@ -23,7 +23,6 @@ from edge.formats.checkpoint import Checkpoint, Tensor, TokenizerSpec
 from edge.formats.names import parts
 from edge.loading import arrange, head_for, program_bytes
 from edge.machine.memory import BOARDS, SYSTEM, available_memory, left_on
-from edge.model.drafting import Drafting
 from edge.model.footprint import Footprint
 from edge.model.plan import expect
 from edge.registry import library
@@ -74,22 +73,16 @@ class LoadSettings:
     kv: KVConfig = KVConfig()
     head: str = "auto"
     weights: str = "auto"
-    draft: str | int = "auto"
     n_threads: int = THREADS
 
     def footprint(self, planned: PlannedModel) -> Footprint:
         """What the model takes without its KV cache."""
         head = self.head_of(planned)
-        return expect(planned.checkpoint, head, self.place, planned.program, self.n_threads, self.drafting)
+        return expect(planned.checkpoint, head, self.place, planned.program, self.n_threads)
 
     def head_of(self, planned: PlannedModel) -> str:
         """The output head."""
         return "none" if planned.embeds else head_for(self.head, planned.checkpoint, self.kv)[0]
-
-    @property
-    def drafting(self) -> Drafting:
-        """The drafting that the options ask for."""
-        return Drafting.parse(self.draft)
 
     @property
     def place(self) -> str:
@@ -290,8 +283,8 @@ def kv_sizes(config: ModelConfig, kv: KVConfig) -> dict[str, int]:
 def arranged(planned: PlannedModel, settings: LoadSettings) -> KVPlan:
     """The plan of loading on this machine, now.  Raises MemoryRefused."""
     return arrange(
-        planned.checkpoint, settings.kv, settings.head_of(planned), settings.place, planned.program, settings.n_threads,
-        settings.drafting)[1]
+        planned.checkpoint, settings.kv, settings.head_of(planned), settings.place, planned.program,
+        settings.n_threads)[1]
 
 
 def on_board(planned: PlannedModel, settings: LoadSettings, memory: int) -> Board:

@@ -2,7 +2,7 @@
 
 A state has a fixed size and cannot be cropped, so earlier ones are kept as snapshots.  States exist at multiples of
 DELTA_CHUNK tokens only (kernels.h, delta_chunk), as pages of the KV cache do; within the open chunk, going back costs
-nothing, so that drafts that prove wrong are simply forgotten.
+nothing, so that tokens that were evaluated and not chosen are simply forgotten.
 
 A state is written once, when the token behind its chunk comes, and never changed: a snapshot and a fork share it.  The
 state before the latest one is always kept, since its memory takes the next one.

@@ -1,1 +1,1 @@
-"""Tokens without a matrix: from text to ids, drafts, and from logits to an id."""
+"""Tokens without a matrix: from text to ids, and from logits to an id."""

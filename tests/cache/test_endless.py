@@ -109,9 +109,8 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 LONG = {"max_tokens": 3000, "ignore_eos": True, "temperature": 1.0, "seed": 5}
 
 
-@pytest.mark.parametrize("draft", ["off", "auto", 7])
-def test_an_endless_answer_is_the_same_and_keeps_its_end(draft: str | int, request: pytest.FixtureRequest) -> None:
-    with edge.load(ctx=128, threads=1, draft=draft) as engine:
+def test_an_endless_answer_is_the_same_and_keeps_its_end(request: pytest.FixtureRequest) -> None:
+    with edge.load(ctx=128, threads=1) as engine:
         whole = [piece.text for piece in engine.session("Be short.").ask("Tell me all.", **LONG)]
         request.getfixturevalue("soon")
         session = engine.session("Be short.")

@@ -127,8 +127,7 @@ def test_a_conversation_in_every_mode(tmp_path, bundled_model, mode):
     words = "the quick brown fox jumps over the lazy dog and " * 9
     answers, logits = [], []
     for threads in (1, 3):
-        # Without drafts: they leave the logits of several tokens behind, as many as the clock lets them try.
-        with edge.load(ctx=128, threads=threads, draft="off", **arguments) as engine:
+        with edge.load(ctx=128, threads=threads, **arguments) as engine:
             session = engine.session()
             raw = engine.model.encode_raw  # ids: of a text so long only the beginning and the end would be read
             answer = "".join(piece.text for piece in session.complete(raw(words), sampling=GREEDY, max_tokens=60))

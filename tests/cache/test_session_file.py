@@ -43,7 +43,6 @@ def ids(pieces) -> list[int]:
 
 @cache
 def engine_of(kv: str = "int8", overflow: str = "slide", ctx: int = 128, threads: int = 1, **more):
-    more = {"draft": "off", **more}  # so that logits can be compared
     model = ROOT / "edge" / "bundled" / "demo.gguf"
     return edge.load(model, kv=kv, overflow=overflow, ctx=ctx, threads=threads, **more)
 

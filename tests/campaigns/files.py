@@ -163,7 +163,7 @@ def checkpoint(path: Path) -> None:
     found = open_checkpoint(str(path))
     for tensor in found.tensors.values():
         len(bytes(tensor.data[:64]))
-    with edge.load(str(path), ctx=32, threads=1, draft="off") as engine:
+    with edge.load(str(path), ctx=32, threads=1) as engine:
         list(engine.session().complete(array("i", [1, 2, 3]), max_tokens=2))
 
 
@@ -240,11 +240,11 @@ def formats(folder: Path) -> dict[str, Format]:
     good = VECTORS / "oracle" / "relu2_gqa_tied" / "packed_auto_f32"
     model = folder / "hf"
     shutil.copytree(good, model)
-    engine = edge.load(folder / "tiny.gguf", ctx=64, threads=1, draft="off")
+    engine = edge.load(folder / "tiny.gguf", ctx=64, threads=1)
     session = engine.session()
     list(session.complete(array("i", range(1, 40)), max_tokens=4, sampling=Sampling(temperature=0.0)))
     session.save(folder / "talk.bes")
-    hybrid = edge.load(folder / "rotated.gguf", ctx=128, threads=1, draft="off")
+    hybrid = edge.load(folder / "rotated.gguf", ctx=128, threads=1)
     session = hybrid.session()
     list(session.complete(array("i", range(1, 70)), max_tokens=4, sampling=Sampling(temperature=0.0)))
     session.save(folder / "states.bes")

@@ -79,7 +79,7 @@ for i, (shape, options) in enumerate(RUNS):
     if shape is not None:
         make_model.make(Path(f"{i}.gguf"), *shape)
         options = {"model": f"{i}.gguf", "ctx": 1800, "parallel": sessions, **options}
-    options = {"threads": 2, "draft": "off", **options}
+    options = {"threads": 2, **options}
     counts, wrong = many.campaign(seconds / len(RUNS), seed, sessions=sessions, **options)
     print(shape or "demo", options, dict(counts), *wrong, sep="\\n", flush=True)
     if wrong:

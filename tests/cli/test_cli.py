@@ -121,18 +121,18 @@ def test_what_is_not_built_is_named(tmp_path: Path) -> None:
     """A module that is missing, or older than its source; not where there is no source, or another error's cause."""
     folder = tmp_path / "tokens"
     folder.mkdir()
-    source, module = folder / "draft.pyx", folder / "draft.cpython-311-x86_64-linux-gnu.so"
+    source, module = folder / "sampler.pyx", folder / "sampler.cpython-311-x86_64-linux-gnu.so"
     source.touch()
-    bug = AttributeError("no attribute 'propose'")
+    bug = AttributeError("no attribute 'sample'")
     assert unbuilt(bug, tmp_path) is None  # nothing built at all: the import says so
     module.touch()
     os.utime(source, (100, 100))
     assert unbuilt(bug, tmp_path) is None
     os.utime(module, (99, 99))
-    assert "older than its source (draft.pyx)" in str(unbuilt(bug, tmp_path))
+    assert "older than its source (sampler.pyx)" in str(unbuilt(bug, tmp_path))
     source.unlink()
     assert unbuilt(bug, tmp_path) is None
-    missing = ModuleNotFoundError("No module named 'pyx.tokens.draft'", name="pyx.tokens.draft")
+    missing = ModuleNotFoundError("No module named 'pyx.tokens.sampler'", name="pyx.tokens.sampler")
     assert "missing" in str(unbuilt(missing, tmp_path))
     assert unbuilt(ModuleNotFoundError("No module named 'jinja2'", name="jinja2"), tmp_path) is None
 
@@ -240,18 +240,18 @@ def parsed(*args: str) -> dict[str, Any]:
 
 
 def test_options_become_arguments_of_load() -> None:
-    nothing = {"head": "auto", "weights": "auto", "draft": "auto", "i2s_layout": "auto", "remember": False}  # of tests
+    nothing = {"head": "auto", "weights": "auto", "i2s_layout": "auto", "remember": False}  # of tests
     assert options.load_arguments(parsed()) == nothing
     assert options.load_arguments(parsed("--sinks", "0")) == {**nothing, "sinks": 0}  # regression: it was dropped
     flags = parsed("-c", "512", "--kv", "f16", "--window", "64", "--sinks", "2", "--memory", "1500M", "-t", "3",
-                   "--isa", "neon", "--head", "native", "--weights", "huge", "--draft", "3", "--template", "llama3",
+                   "--isa", "neon", "--head", "native", "--weights", "huge", "--template", "llama3",
                    "--i2s-layout", "64", "--activation", "silu", "--overflow", "stop", "--force-memory",
                    "--kv-policy", "quarter", "--kv-budget", "b.json",
                    "--kv-drop-layers", "0,3", "--kv-offload", "/d", "--kv-offload-size", "9M",
                    "-sys", "not pinned then")
     assert options.load_arguments(flags) == {
         "ctx": 512, "kv": "f16", "window": 64, "sinks": 2, "memory": "1500M", "force_memory": True, "threads": 3,
-        "isa": "neon", "head": "native", "weights": "huge", "draft": "3", "template": "llama3", "i2s_layout": "64",
+        "isa": "neon", "head": "native", "weights": "huge", "template": "llama3", "i2s_layout": "64",
         "activation": "silu", "overflow": "stop", "kv_policy": "quarter", "kv_budget": "b.json",
         "kv_drop_layers": "0,3", "kv_offload": "/d", "kv_offload_size": "9M", "remember": False,
     }

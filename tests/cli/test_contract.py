@@ -214,7 +214,7 @@ def test_quiet_or_verbose(call: Any) -> None:
 
 
 def test_not_built(call: Any) -> None:
-    for module in ("pyx.machine.cpu", "pyx.tokens.draft"):
+    for module in ("pyx.machine.cpu", "pyx.tokens.sampler"):
         program = f"import sys; sys.modules['{module}'] = None; from edge.cli.main import main; main()"
         done = call("run", "hello", "-m", "demo", command=[sys.executable, "-c", program])
         assert done.returncode == 1 and done.stderr.count("\n") == 1
@@ -637,13 +637,6 @@ def test_threads_and_cores(call: Any) -> None:
 
 
 @pytest.mark.usefixtures("bundled_model")
-def test_drafts_change_nothing(call: Any) -> None:
-    asked = ("run", "Two lattes and two lattes, please.", "-n", "40", "--ignore-eos", "--seed", "5", "--json")
-    plain, drafted = (json.loads(call(*asked, "--draft", n, command=REAL).stdout) for n in ("off", "7"))
-    assert drafted["text"] == plain["text"] and plain["usage"]["drafted"] == 0 < drafted["usage"]["drafted"]
-
-
-@pytest.mark.usefixtures("bundled_model")
 def test_form(call: Any, tmp_path: Path) -> None:
     schema = tmp_path / "order.json"
     schema.write_text('{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}')
@@ -706,7 +699,7 @@ def test_json_object(call: Any) -> None:
     assert done.stdout.count("\n") == 1
     answer = json.loads(done.stdout)
     assert answer["text"] == "You said: hello" and answer["finish_reason"] == "stop" and answer["model"] == "fake-1k"
-    assert answer["usage"] == {"prompt": 8, "cached": 0, "completion": 15, "drafted": 0, "accepted": 0, "evicted": 0}
+    assert answer["usage"] == {"prompt": 8, "cached": 0, "completion": 15, "evicted": 0}
     assert set(answer["timings"]) == {"prompt_seconds", "first_token_seconds", "decode_seconds"}
     assert set(answer["kv"]) == {"ctx", "type", "window", "sinks", "bytes"} and answer["kv"]["type"] == "int8"
     assert json.loads(call("run", "hello", "--json", "-n", "2").stdout)["finish_reason"] == "length"

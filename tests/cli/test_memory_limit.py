@@ -102,8 +102,6 @@ RUN: dict[str, Sequence[str]] = {
     "plain": LONG,
     "json": (*LONG, "--json"),
     "jsonl": (*LONG, "--jsonl"),
-    "no drafts": (*LONG, "--draft", "off"),
-    "drafts": (*LONG, "--draft", "7"),
     "schema": ("--schema", SCHEMA, "-n", "300"),
     "regex": ("--regex", "[a-z ]{300}", "-n", "300"),
     "float cache": (*LONG, "--kv", "f16", "--window", "200"),
@@ -133,7 +131,7 @@ def test_a_conversation_that_is_loaded_takes_the_room_of_the_one_before(small: P
 @pytest.mark.parametrize(
     ("model", "options"),
     [("small", LONG), ("small", (*LONG, "--session", "talk.bes")), ("small", ("-n", "100", "--schema", SCHEMA)),
-     ("small", (*LONG, "--draft", "7")), ("moved", ("--ignore-eos", "-n", "60", "--session", "talk.bes"))],
+     ("moved", ("--ignore-eos", "-n", "60", "--session", "talk.bes"))],
 )
 def test_chat_in_a_pipe(request: pytest.FixtureRequest, tmp_path: Path, model: str, options: Sequence[str]) -> None:
     options = [str(tmp_path / each) if each.endswith(".bes") else each for each in options]

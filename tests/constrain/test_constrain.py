@@ -612,26 +612,43 @@ def test_valid_answers_stay_as_they_are(engine, sampling) -> None:
             assert session.outcome.finish_reason == reason
 
 
-def test_drafts_change_nothing() -> None:
-    answers = []
-    for draft in ("off", "auto", 3):
-        with edge.load(threads=1, ctx=512, draft=draft) as engine:
-            session = engine.session()
-            answer = session.ask("Coffee!", schema=ORDER, sampling=Sampling(seed=2))
-            ids = [i for piece in answer for i in piece.ids]
-            answers.append((ids, answer.value))
-    assert answers[0] == answers[1] == answers[2]
-
-
 def test_forced_tokens_cost_no_steps(engine) -> None:
     """An object of four fields takes at most 0.7 of the steps of its tokens."""
     session = engine.session()
     for seed in range(5):
         session.clear()
+        before = engine.model.steps
         answer = session.ask("A tea for room 214", schema=ORDER, sampling=Sampling(seed=seed))
         assert set(answer.value) == set(ORDER["required"]) and answer.finish_reason == "stop"
-        usage = answer.usage
-        assert usage.completion - usage.accepted <= 0.7 * usage.completion
+        assert engine.model.steps - before <= 0.7 * answer.usage.completion + 1  # and that of the prompt
+
+
+@pytest.mark.parametrize("way", ["close", "stop", "Ctrl-C"])
+def test_what_was_evaluated_ahead_and_not_chosen_is_taken_back(engine, way: str, monkeypatch) -> None:
+    """Closed by the caller, ended by a stop text, or interrupted in a step: the cache holds what was answered."""
+    session, asked = engine.session(), {"schema": ORDER, "sampling": Sampling(temperature=0)}
+    expected = session.ask("A tea for room 214", **asked).text
+    session.clear()
+    pieces = iter(session.ask("A tea for room 214", **asked, **({"stop": ['":']} if way == "stop" else {})))
+    if way == "stop":
+        list(pieces)
+    else:
+        for _ in range(3):
+            next(pieces)
+        if way == "Ctrl-C":
+            step = engine.model.step
+
+            def interrupted(batch: object) -> None:
+                step(batch)
+                raise KeyboardInterrupt
+
+            with pytest.raises(KeyboardInterrupt), monkeypatch.context() as patch:
+                patch.setattr(engine.model, "step", interrupted)
+                list(pieces)
+        pieces.close()
+    assert session.state.kv.n_tokens == len(session.state.tokens)
+    session.clear()
+    assert session.ask("A tea for room 214", **asked).text == expected
 
 
 def test_sentencepiece() -> None:

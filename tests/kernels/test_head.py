@@ -493,11 +493,10 @@ def padded(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["gaps", "tail"])
 @pytest.mark.parametrize("kind", ["int8", "two-stage"])
-@pytest.mark.parametrize("draft", ["off", "3"])
-def test_rows_of_padding_are_never_chosen(padded, name, kind, draft):
-    """At any temperature, with log probabilities, a grammar, drafts and several answers."""
+def test_rows_of_padding_are_never_chosen(padded, name, kind):
+    """At any temperature, with log probabilities, a grammar and several answers."""
     forbidden = {13, *range(14, 20)} | ({5} if name == "gaps" else set())
-    with edge.load(str(padded[name]), ctx=64, threads=1, head=kind, draft=draft, parallel=2) as engine:
+    with edge.load(str(padded[name]), ctx=64, threads=1, head=kind, parallel=2) as engine:
         assert set(engine.model.unused) == forbidden
         sessions = [engine.session() for _ in range(2)]
         for seed, temperature in enumerate((0.0, 0.7, 1.0, 5.0)):

@@ -136,7 +136,7 @@ def test_scales_per_group_move_into_panels(tmp_path: Path, monkeypatch: pytest.M
     answers = []
     for threads in (1, 2):
         for weights in ("map", "huge", "auto"):
-            with edge.load(path, ctx=128, threads=threads, weights=weights, draft="off") as engine:
+            with edge.load(path, ctx=128, threads=threads, weights=weights) as engine:
                 engine.wait_for_weights()
                 model, memory_used = engine.model.transformer, engine.memory()
                 assert (memory_used["weights_mapped"] == 0) is (weights != "map")

@@ -184,7 +184,7 @@ def test_two_sessions_never_exceed_the_limit(
     plan = process(root, wide, "1G")
     as_planned(plan)
     assert plan["peak"] <= plan["plan"] + max(0.02 * plan["plan"], 1 << 20), plan
-    second = plan["kv"] + 44 * WIDE.n_vocab  # pages, logits (of drafts, too) and sampler of the second session
+    second = plan["kv"] + 44 * WIDE.n_vocab  # pages, logits and sampler of the second session
     limit = plan["plan"] + second + (2 << 20)
     seen = process(root, wide, str(limit), 2)
     assert seen["peak"] <= limit, seen

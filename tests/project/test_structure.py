@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FLOORS = {name: floor for floor, names in {
     0: "edge.errors",
     1: "pyx.machine.bandwidth pyx.machine.cpu pyx.machine.memory pyx.machine.pace pyx.machine.team "
-       "pyx.tokens.compare pyx.tokens.draft pyx.tokens.rank pyx.tokens.sampler pyx.tokens.strings",
+       "pyx.tokens.compare pyx.tokens.rank pyx.tokens.sampler pyx.tokens.strings",
     2: "pyx.head.bit_planes pyx.head.winners pyx.kv.budget pyx.kv.cache pyx.kv.page pyx.kv.policy pyx.kv.pool "
        "pyx.kv.recurrent pyx.kv.spill pyx.tokens.bpe pyx.weights.projection pyx.weights.stored_rows "
        "pyx.weights.ternary",

@@ -262,7 +262,7 @@ def scripted(engine: Any, said: str, **options: Any) -> Any:
 def test_a_budget_ends_the_thoughts(qwen: str) -> None:
     """After so many tokens of thought comes the end that the model itself writes, and the answer goes on behind it."""
     said = "<think>\nabcdefghij\n</think>\n\nYes."
-    with load(qwen, ctx=256, threads=1, draft="off") as engine:
+    with load(qwen, ctx=256, threads=1) as engine:
         marks = engine.tokenizer.markers
         ids = [id for piece in engine.tokenizer.split("\n</think>\n\n") for id in (
             engine.tokenizer.encode(piece) if isinstance(piece, str) else [piece])]

@@ -157,7 +157,7 @@ def test_a_team_smaller_than_asked_for_answers_the_same():
     """OpenMP may give fewer threads than the model was loaded for; they share the work and its memory anew."""
     code = (
         "import edge, sys\n"
-        "with edge.load(threads=int(sys.argv[1]), ctx=512, draft='off') as engine:\n"
+        "with edge.load(threads=int(sys.argv[1]), ctx=512) as engine:\n"
         "    session = engine.session()\n"
         "    list(session.complete('two lattes, one muffin, ' * 30, temperature=0, max_tokens=8))\n"
         "    print(bytes(session.state.logits).hex())\n"

@@ -44,7 +44,7 @@ def load(files: tuple[str, str]) -> Iterator[Callable[..., edge.Engine]]:
     engines = []
 
     def loaded(**options: Any) -> edge.Engine:
-        engines.append(edge.load(files[0], **{"draft": "off", "ctx": 1024, "force_memory": True, **options}))
+        engines.append(edge.load(files[0], **{"ctx": 1024, "force_memory": True, **options}))
         return engines[-1]
 
     yield loaded
@@ -143,15 +143,6 @@ def test_beginnings_are_shared(load: Callable[..., edge.Engine]) -> None:
     answers = [engine.session(SYSTEM).ask(question(i), max_tokens=30, **GREEDY) for i in range(3)]
     assert [answer.text for answer in answers] == expected
     assert answers[0].usage.cached == 0 and all(answer.usage.cached >= 32 for answer in answers[1:])
-
-
-def test_drafts_that_prove_wrong_are_forgotten(load: Callable[..., edge.Engine]) -> None:
-    plain, drafting = load(overflow="stop"), load(overflow="stop", draft=6)
-    text = "one two three one two three one two three one two three"
-    options = {"max_tokens": 150, **GREEDY}
-    expected = plain.session(SYSTEM).ask(text, **options).text
-    answer = drafting.session(SYSTEM).ask(text, **options)
-    assert answer.text == expected and answer.usage.drafted > 0
 
 
 def test_the_plan_counts_states(files: tuple[str, str], load: Callable[..., edge.Engine]) -> None:

@@ -339,7 +339,7 @@ def test_scales_per_group_become_panels(tmp_path: Path, grouped: Path) -> None:
         assert runs[0].tobytes() == runs[1].tobytes(), head
     for weights in ("map", "huge"):
         expected = expect(again, "auto", weights, 0, 2)
-        with edge.load(tmp_path / "p.gguf", ctx=64, threads=2, weights=weights, draft="off") as engine:
+        with edge.load(tmp_path / "p.gguf", ctx=64, threads=2, weights=weights) as engine:
             engine.wait_for_weights()
             model, copied = engine.model.transformer, weights == "huge"
             assert model.weight_bytes_allocated == (model.weight_bytes if copied else 0)

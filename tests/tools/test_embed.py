@@ -24,7 +24,6 @@ from edge.config import ModelConfig
 from edge.errors import MemoryRefused, UsageError
 from edge.formats import open_checkpoint
 from edge.formats.checkpoint import TokenizerSpec
-from edge.model.drafting import OFF
 from edge.model.plan import expect, measure
 from edge.model.weights import build
 from edge.prompt.tokenizer.steps import ALPHABET
@@ -101,7 +100,7 @@ def test_the_plan_is_what_is_taken(tmp_path: Path, kind: str, threads: int) -> N
     checkpoint = open_checkpoint(str(path), i2s_layout="128")
     transformer = build(checkpoint, n_threads=threads, head="none")
     expected = expect(checkpoint, "none", n_threads=threads)
-    assert expected == measure(transformer, checkpoint, 0, False, OFF)
+    assert expected == measure(transformer, checkpoint, 0, False)
     assert expected.head_mapped == expected.head_allocated == 0 and transformer.n_vocab == checkpoint.config.hidden
     assert expected.total < expect(checkpoint, n_threads=threads).total
 
