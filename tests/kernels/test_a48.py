@@ -18,7 +18,6 @@ from tests.kernels.test_transformer import logits
 from tests.oracles.forward import Model
 from tests.oracles.softmax import log_softmax
 
-VECTORS = Path(__file__).resolve().parents[1] / "vectors"
 KIOSK = Path(__file__).resolve().parents[2] / "edge" / "bundled" / "demo.gguf"
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edge.registry.encodings import BINARY_TYPES, ENCODINGS, FLOAT_TYPES, GROUP_TYPES, PANEL_GROUPS, Encoding
+from edge.registry.encodings import BINARY_TYPES, ENCODINGS, FLOAT_TYPES, GROUP_TYPES, PANEL_GROUPS
 from pyx.head import output_head
 from pyx.weights import stored_rows, ternary
 from pyx.weights.stored_rows import StoredRows
@@ -22,22 +22,6 @@ def test_the_compiled_tables_are_the_same() -> None:
     assert ternary.PANEL_GROUPS == PANEL_GROUPS
     assert ternary.FLOATS == FLOAT_TYPES
     assert set(output_head.TERNARY_ROWS) == set(GROUP_TYPES)
-
-
-@pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=lambda each: each.name)
-def test_rows_are_consistent(encoding: Encoding) -> None:
-    e = encoding
-    assert e.id is None or not e.ids or e.id not in e.ids
-    assert (e.levels > 0) == (e.layout != "floats") and e.levels in (0, 2, 3, 4)
-    assert e.scales in ("tensor", "row", "block") and (e.scales == "row") == (e.before_row > 0)
-    assert e.scale_at == 0 or e.scale_at == e.nbytes - 2
-    n_row, k = 2 * e.rows, 2 * e.span
-    blocks = n_row * 2 * e.nbytes
-    assert e.size((k, n_row)) == blocks + n_row * e.before_row + e.tail
-    if e.span > 1:
-        with pytest.raises(ValueError, match="whole bytes" if e.scales == "tensor" else "multiple of the block"):
-            e.size((k + 1, 1))
-    assert e.size((k, n_row + 1)) >= e.size((k, n_row)) + k // e.span * e.nbytes  # the last panel is filled up
 
 
 def test_numbers_and_sizes_are_those_of_the_gguf_package() -> None:

@@ -7,12 +7,9 @@ import ctypes
 import json
 import os
 import re
-import runpy
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +26,6 @@ from tests.kernel_builds import (
     flags_of,
     kept,
     objects,
-    shipped,
     tool,
 )
 
@@ -120,53 +116,6 @@ def specification(native, once) -> str:
     return (once("specification", write) / "digest").read_text()
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    (lambda made: made["C_SOURCES"]["step/stages"].append("a84.c"), "pyx/kernels/a84.c does not exist"),
-    (lambda made: made["C_SOURCES"].pop("kv/page"), "no extension is linked with pyx/kernels/packed_page.c"),
-    (lambda made: made["C_SOURCES"].update({"step/laier": ["a48.c"]}), "pyx/step/laier.pyx does not exist"),
-    (lambda made: made["TARGETS"].update({"avx3": made["Target"]("x86_64")}), "pyx/kernels/avx3.c does not exist"),
-])
-def test_setup_names_what_is_misspelt(change: Callable[[dict[str, Any]], object], words: str) -> None:
-    made = runpy.run_path(str(ROOT / "setup.py"))
-    made["check_names"]()
-    change(made)
-    with pytest.raises(SystemExit, match=words):
-        made["check_names"]()
-
-
-@pytest.mark.parametrize("template", sorted(path.name for path in KERNELS.glob("*.inc.h")))
-def test_templates_name_what_they_need(template: str) -> None:
-    """Included before the target has defined it: an undefined number would be 0 in #if."""
-    code = f'#include "template.h"\n#include "{template}"\n'
-    command = [compiler(MACHINE), "-I", str(KERNELS), "-E", "-x", "c", "-"]
-    done = subprocess.run(command, input=code, text=True, capture_output=True)
-    assert done.returncode != 0 and f"{template} needs " in done.stderr, done.stderr
-
-
-def members(text: str, separator: str, named: bool) -> dict[str, list[str]]:
-    """The members of struct kernels -> their type, or the types of what is returned and given.  ``named``: whether
-    parameters have names there.
-    """
-    found = {}
-    for each in filter(None, map(str.strip, text.split(separator))):
-        function = re.fullmatch(r"(.+?)\(\*(\w+)\)\((.*)\)(?: noexcept nogil)?", each, re.DOTALL)
-        returned, name, given = function.groups() if function else (*re.split(r"(?<=\W)(?=\w+$)", each), "")
-        returned = returned.removeprefix("struct ")
-        types = [re.sub(r"\w+$", "", part.strip()) if named else part for part in given.split(",")]
-        found[name] = [re.sub(r"\s", "", part) for part in (returned, *types)]
-    return found
-
-
-def test_cython_declares_the_kernels_as_they_are() -> None:
-    header = (KERNELS / "kernels.h").read_text().partition("struct kernels {")[2].partition("\n};")[0]
-    declared = (ROOT / "pyx" / "machine" / "cpu.pxd").read_text().partition("struct kernels:")[2]
-    declared = re.split(r"\n(?=\S)", declared)[0]
-    declared = re.sub(r"\(\n\s+", "(", re.sub(r",\n\s+", ", ", declared))
-    there, here = members(re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL), ";", True), members(declared, "\n", False)
-    assert len(there) > 30 and list(here) == list(there)
-    assert here == there
-
-
 # ---- every target equals the specification ---------------------------------------------------------------------------
 
 
@@ -200,32 +149,6 @@ def test_avxvnni_as_avx512_encodes_it(native, build, specification):
     known, _ = listing(run(program, "--list"))
     assert "avx2" not in known
     assert_specified(specification, ["avxvnni"], program)
-
-
-@pytest.mark.compilers
-@pytest.mark.skipif(MACHINE != "x86_64", reason="x86-64 only")
-def test_a_compiler_without_avx_vnni(build, tmp_path):
-    """setup.py leaves out the target that GCC 10 does not know, and says so."""
-    old = tmp_path / "gcc-10"
-    old.write_text('#!/bin/sh\ncase " $* " in *" -mavxvnni "*) echo "unrecognized option" >&2; exit 1;; esac\n'
-                   f'exec {compiler(MACHINE)} "$@"\n')
-    old.chmod(0o755)
-    (tmp_path / "pyx").symlink_to(ROOT / "pyx")
-    two_files = """
-import runpy, setuptools, sys
-made = runpy.run_path(sys.argv[1])
-files = ["pyx/kernels/avxvnni.c", "pyx/kernels/dispatch.c"]
-part = setuptools.Extension("part", files, extra_compile_args=made["COMMON"])
-setuptools.setup(name="part", ext_modules=[part], cmdclass={"build_ext": made["BuildExt"]},
-                 script_args=["--quiet", "build_ext", "--inplace"])
-"""
-    done = subprocess.run([sys.executable, "-c", two_files, str(ROOT / "setup.py")], cwd=tmp_path, text=True,
-                          capture_output=True, env={**os.environ, "CC": str(old)})
-    assert done.returncode == 0, done.stderr
-    assert "bitnet-edge: this compiler does not know avxvnni; built without that target" in done.stderr.splitlines()
-    own = {name: shipped(tmp_path)[name] for name in ("avxvnni.c", "dispatch.c")}
-    known, _ = listing(run(build_harness(MACHINE, {**build(MACHINE), **own}, tmp_path), "--list"))
-    assert list(known) == [target for target in TARGETS[MACHINE] if target != "avxvnni"]
 
 
 def test_best_target_is_the_last_supported(native):
@@ -283,12 +206,6 @@ def disassembly(machine: str, path: Path) -> str:
     ).stdout
 
 
-def exported(machine: str, path: Path) -> set[str]:
-    nm = tool("nm") if machine == MACHINE else tool(f"{machine}-linux-gnu-nm")
-    done = subprocess.run([nm, "--defined-only", "--extern-only", path], check=True, capture_output=True, text=True)
-    return {line.split()[-1] for line in done.stdout.splitlines() if line.strip()}
-
-
 def test_x86_instructions(build):
     """No AVX in baseline objects, no 512-bit registers and nothing fused in the AVX2 targets."""
     built = build("x86_64")
@@ -314,34 +231,6 @@ def test_aarch64_instructions(build):
     assert "\tsmmla\t" in disassembly("aarch64", built["i8mm.c"])
     for name, path in built.items():
         assert not re.search(r"\tfn?m(add|sub|la|ls)\t", disassembly("aarch64", path)), name
-
-
-def test_aarch64_lookups_stay_in_vectors(build):
-    """lookup.h is written in vectors of the compiler, which takes them apart where the processor has nothing alike."""
-    functions = re.split(r"^\w+ <(\w+)[^>]*>:$", disassembly("aarch64", build("aarch64")["neon.c"]), flags=re.M)
-    found = dict(zip(functions[1::2], functions[2::2], strict=True))
-    needed = {"lookup_offsets": "tbl", "lookup_lanes": "sxtl", "lookup_table": "str", "lookup_rows": "ldp"}
-    for name, instruction in {**needed, "lookup_flush": "zip1"}.items():
-        assert f"\t{instruction}\t" in found[name], name
-        assert not re.search(r"\t(umov|smov|sxtb)\t|\tmov\tv\d+\.[bhs]\[", found[name]), name
-
-
-@pytest.mark.parametrize("machine", TARGETS)
-def test_target_objects_export_their_kernels_alone(build, machine):
-    """An inline function with external linkage would let the linker keep the AVX2 copy for everybody."""
-    built = build(machine)
-    for name in ["scalar.c", *TARGET_FILES[machine]]:
-        assert exported(machine, built[name]) == {f"kernels_{name.removesuffix('.c')}"}
-
-
-def test_foreign_targets_compile_to_nothing(tmp_path):
-    """setup.py hands every target to every compiler."""
-    for machine, names in TARGET_FILES.items():
-        for name in names if machine != MACHINE else []:
-            path = tmp_path / f"{name}.o"
-            flags = [*flags_of(MACHINE, "scalar.c"), "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-            subprocess.run([compiler(MACHINE), *flags, "-c", KERNELS / name, "-o", path], check=True)
-            assert exported(MACHINE, path) == set()
 
 
 # ---- packings --------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,16 +11,11 @@ from hypothesis import strategies as st
 
 from pyx.kv.cache import KVCache
 from pyx.kv.pool import PagePool
-from pyx.layers.attention import attention
 from tests.at_once import at_once
 from tests.oracles.attention import PAGE, attend
 from tests.streams import Stream
 
 TYPES = ("f32", "f16", "int8")
-
-
-def pages(cache: KVCache, layers: int, heads: int) -> list[list[int]]:
-    return [cache.held(layer, head) for layer in range(layers) for head in range(heads)]
 
 
 # ---- forks and the pool ----------------------------------------------------------------------------------------------
@@ -49,23 +43,6 @@ def test_a_fork_goes_on_as_a_cache_that_read_it_all(kv_type, data):
         assert cache.n_tokens in (cut, n)
 
 
-def test_a_fork_shares_what_is_sealed_and_copies_what_it_writes():
-    s = Stream(200, 2, 1, 32)
-    first = KVCache(1, 1, 32, 200, "int8", 0, 4)
-    s.run(first, [100])  # a sink page, pages 1 and 2 sealed, page 3 open
-    before = first.pool.used
-    second = first.fork()
-    assert first.pool.used == before and first.stats["shared"] == second.stats["shared"] == 4
-    bytes_before = [first.page(0, 0, page) for page in range(4)]
-    s.run(second, [40])
-    assert second.stats["shared"] == 3 and [first.page(0, 0, page) for page in range(4)] == bytes_before
-    open_page = 2 * PAGE * 32 * 2
-    sealed = 2 * PAGE * 32 + 2 * PAGE * 2
-    assert first.pool.used == before + open_page + sealed
-    del second
-    assert first.pool.used == before and first.stats["shared"] == 0
-
-
 def test_a_hundred_sessions_hold_one_beginning():
     """X1: a common beginning of ten pages and one page of each."""
     n, common = 400, 320
@@ -81,23 +58,6 @@ def test_a_hundred_sessions_hold_one_beginning():
     assert pool.used == one + 100 * open_page
     del sessions, session
     assert pool.used == one
-
-
-def test_a_pool_gives_back_what_nobody_holds():
-    s = Stream(300, 2, 1, 32)
-    pool = PagePool()
-    first = KVCache(1, 1, 32, 300, "f16", pool=pool)
-    s.run(first, [200])
-    second = first.fork()
-    s.run(second, [50])
-    del first  # second still holds six of its pages
-    alone = s.run(KVCache(1, 1, 32, 300, "f16"), [300])
-    assert s.run(second, [50]).tobytes() == alone[:, 250:].tobytes()
-    third = KVCache(1, 1, 32, 300, "f16", pool=pool)  # takes over the slab that was left
-    assert s.run(third, [300]).tobytes() == alone.tobytes()
-    assert pool.nbytes == 2 * third.nbytes
-    del second, third
-    assert pool.used == pool.nbytes == 0
 
 
 def test_a_pool_is_for_one_plan_and_keeps_its_limit():
@@ -221,16 +181,6 @@ def test_budgets_of_heads(kv_type):
     assert cache.pool.used <= cache.nbytes
 
 
-def test_equal_budgets_are_a_window():
-    s = Stream(400, 4, 2, 32)
-    for kv_type in TYPES:
-        window = s.run(KVCache(1, 2, 32, 400, kv_type, 60, 4), [400])
-        budget = s.run(KVCache(1, 2, 32, 400, kv_type, 0, 4, budgets=[[64, 64]]), [1] * 400)
-        assert window.tobytes() == budget.tobytes()
-        endless = KVCache(1, 2, 32, 100, kv_type, 90, 4, budgets=[[64, 64]])
-        assert endless.room > 1 << 40 and s.run(endless, [400]).tobytes() == window.tobytes()
-
-
 def test_quarter_is_the_published_formula():
     """A window of min(128, length // 4) tokens, the length with the query's own token; at least that token."""
     n = 700
@@ -285,42 +235,6 @@ def test_memory_is_as_planned(kv_type, policy, window, sinks, spare):
     full = 600 % PAGE == 0 or not window
     assert cache.pool.used == need - (open_pages if full else 0)
     assert cache.stats["bytes"] == cache.pool.used
-
-
-def test_nothing_is_allocated_by_a_step():
-    """M3: no Python memory grows while tokens are appended (the C side has no allocator at all)."""
-    s = Stream(400, 2, 1, 32)
-    cache = KVCache(1, 1, 32, 100, "int8", 64, 4)
-    q, k, v = s.q[0, 0].ravel(), s.k[0, 0].ravel(), s.v[0, 0].ravel()
-    for _ in range(100):
-        attention(cache, 0, q, k, v)
-    tracemalloc.start()
-    for _ in range(3):
-        attention(cache, 0, q, k, v)
-    before = tracemalloc.get_traced_memory()[0]
-    for _ in range(300):
-        attention(cache, 0, q, k, v)
-    after = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    assert after - before < 2000 and cache.pool.nbytes == cache.nbytes
-
-
-def test_sealed_pages_are_never_written_again():
-    """P11: bytes of every page, by its number, as long as it is held: through steps, forks and crops."""
-    s = Stream(3000, 2, 1, 32, seed=9)
-    cache = KVCache(1, 1, 32, 100, "int8", 90, 4, spare=1)
-    seen: dict[int, bytes] = {}
-    for step in (50, 64, 1, 31, 200, 97, 300, 64):
-        s.run(cache, [step])
-        if step == 97:
-            cache = cache.fork()
-        if step == 300:
-            assert cache.crop(cache.n_tokens - 30) > 600
-        for page in cache.held(0, 0):
-            data, kind = cache.page(0, 0, page)
-            if kind == "int8":
-                assert seen.setdefault(page, data) == data
-    assert len(seen) == 15
 
 
 @pytest.mark.parametrize(

@@ -64,13 +64,6 @@ class Fixed:
         pass
 
 
-@pytest.mark.parametrize("cores", [2, 4, 6, 8])
-def test_an_idle_machine_is_left_alone(cores):
-    pace = Pace(cores)
-    _, threads = Machine(cores, 200_000).run(pace, 5.0)
-    assert set(threads) == {cores}
-
-
 @pytest.mark.parametrize("work", [150_000, 2_000_000, 80_000_000])
 @pytest.mark.parametrize(("cores", "busy"), [(2, 1), (2, 2), (4, 1), (4, 2), (4, 4), (8, 3)])
 def test_while_other_programs_run_the_choice_reaches_the_best_fixed_number(cores, busy, work):
@@ -94,21 +87,6 @@ def test_all_threads_are_back_within_a_second(cores, work):
     assert pace.settled == cores and not pace.trial
 
 
-def test_prompts_and_answers_are_not_compared_with_each_other():
-    """128 rows take longer than one; that alone must not look like a slow machine."""
-    machine, pace = Machine(2, 150_000), Pace(2)
-    machine.busy = 2
-    for _ in range(20):
-        machine.run(pace, 0.02, n_row=128)
-        machine.run(pace, 0.1)
-    assert pace.settled == 1
-    machine.busy = 0
-    for _ in range(20):
-        machine.run(pace, 0.02, n_row=128)
-        machine.run(pace, 0.1)
-    assert pace.settled == 2
-
-
 class Turns(Pace):
     """Another number of threads for every step."""
 
@@ -128,31 +106,3 @@ def test_the_number_of_threads_changes_between_steps_and_no_bit_does(chunk):
     pace = model.pace = Turns(4)
     assert logits(model, checkpoint.config, ids, chunk=chunk).tobytes() == expected.tobytes()
     assert pace.steps == -(-len(ids) // chunk)
-
-
-def test_a_number_that_was_asked_for_is_kept():
-    checkpoint = open_checkpoint(TINY[0], i2s_layout=layout_of(TINY[0]))
-    assert build(checkpoint, n_threads=2).pace is None
-
-
-class Large(Machine):
-    """Two cores, both busy, and a large model: a step is longer than a trial, and longer still if more threads ran
-    before it, since the system gives the others their turn first.
-    """
-
-    MEAN = {1: 45e6, 2: 61e6}  # nanoseconds, measured with 2B-4T while two loops ran
-    before = 2
-
-    def step(self, pace: Pace, n_row: int = 1) -> int:
-        n = pace.threads()
-        ns = self.MEAN[n] * (1.6 if n < self.before else 1)
-        begun, self.now, self.before = self.now, self.now + int(ns), n
-        pace.took(n_row, begun, self.now, int(0.6 * ns))
-        return n
-
-
-def test_one_long_step_decides_nothing():
-    pace, machine = Pace(2), Large(2, 0)
-    machine.run(pace, 5.0)
-    _, threads = machine.run(pace, 60.0)
-    assert threads.count(1) > 0.9 * len(threads)

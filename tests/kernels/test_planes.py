@@ -8,12 +8,10 @@ import array
 import dataclasses
 import struct
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from edge.config import ModelConfig
 from edge.errors import InvalidFile
 from edge.formats import gguf_writer, open_checkpoint
 from edge.formats.gguf_writer import Entry
@@ -22,7 +20,6 @@ from edge.model.weights import build
 from edge.registry.encodings import PLANE_TYPES
 from pyx.machine.memory import Arena
 from pyx.weights.ternary import TernaryMatrix, pack_planes
-from tests.configs import uniform
 from tests.kernels.test_transformer import logits
 from tests.oracles import family
 from tests.oracles.packings import plane_panels, rounded
@@ -70,23 +67,6 @@ def test_a_sum_of_planes(group, n_plane):
     assert not matrix.mapped and matrix.matvec(array.array("f", x.ravel()), groups=True) == got
     for t in (0, 7, 18):
         assert matrix.matvec(array.array("f", x[t]), groups=True) == got[70 * t : 70 * (t + 1)]
-
-
-def test_one_plane_of_128_is_what_it_was():
-    codes, scales = drawn(1, 70, 256, 128)
-    data = pack_planes(codes, scales, 1, 70, 256, 128)
-    matrix = TernaryMatrix.pack("PQ2_0_R64", data, 70, 256)
-    assert matrix.encode_panels() == data and (np.array(matrix.unpack()).reshape(codes.shape) == codes).all()
-    assert TernaryMatrix.pack("PQ2_0", matrix.encode_groups(), 70, 256).encode_panels() == data
-
-
-@pytest.mark.parametrize("group", GROUPS)
-def test_a_factor_in_addition_to_the_scales_of_planes(group):
-    codes, scales = drawn(2, 7, 256, group)
-    data = pack_planes(codes, scales, 2, 7, 256, group)
-    matrix = TernaryMatrix.pack(PLANE_TYPES[group], data, 7, 256, scale=0.5, planes=2)
-    assert not matrix.mapped and (np.array(matrix.unpack_planes()[0]).reshape(codes.shape) == codes).all()
-    assert (np.array(matrix.scales).reshape(scales.shape) == scales / 2).all()
 
 
 def test_planes_that_are_refused():
@@ -276,16 +256,3 @@ def test_columns_that_do_not_fill_groups(tmp_path):
     model_file(tmp_path / "m.gguf", 32, tensors=tensors, keys={"bitnet-edge.planes.group": 128})
     with pytest.raises(InvalidFile, match="192 columns, not a multiple of 128"):
         open_checkpoint(tmp_path / "m.gguf")
-
-
-def test_configurations_of_planes():
-    good = open_config(planes=32, activation_quant="int8-32")
-    assert good.activation_group == 32
-    assert open_config(planes=128, activation_quant="none").activation_group == 0
-    for planes, kind in ((0, "int8-32"), (0, "int8-64"), (32, "int8"), (32, "int8-64"), (48, "int8-48"), (64, "a4.8")):
-        with pytest.raises(InvalidFile):
-            open_config(planes=planes, activation_quant=kind)
-
-
-def open_config(**changed: Any) -> ModelConfig:
-    return uniform(hidden=64, ffn=64, n_head=1, n_kv_head=1, head_dim=64, n_vocab=64, **changed)

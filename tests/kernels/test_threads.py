@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import array
-import gc
-import json
-import mmap
-import os
-import re
 import struct
 import subprocess
 import sys
-import threading
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,8 +14,6 @@ import pytest
 from click.testing import CliRunner
 
 import edge
-from edge import threads
-from edge.cache.store import common
 from edge.cli.group import cli
 from edge.errors import InvalidFile, UsageError
 from edge.formats import open_checkpoint
@@ -32,17 +23,14 @@ from pyx.head.output_head import Head
 from pyx.kv.cache import KVCache
 from pyx.kv.pool import PagePool
 from pyx.layers.attention import attention
-from pyx.layers.rotary import Rotary
 from pyx.machine import cpu
-from pyx.step.transformer import Segment, Transformer
+from pyx.step.transformer import Segment
 from pyx.weights.stored_rows import StoredRows
-from pyx.weights.ternary import TernaryMatrix
 from tests import handmade
-from tests.at_once import together
 from tests.handmade import ARR, F32, STR, value
 from tests.kernels.test_transformer import IDS, TINY, layout_of
 from tests.limits import can_limit_threads, few_threads
-from tests.services import REAL, environment, short_folder
+from tests.services import REAL, environment
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -67,28 +55,6 @@ def test_impossible_numbers_of_threads_are_refused(n):
         attention(kv, 0, array.array("f", bytes(256)), array.array("f", bytes(256)), array.array("f", bytes(256)), n)
 
 
-def test_a_head_or_an_embedding_made_for_fewer_threads_is_refused(checkpoint, tmp_path):
-    """A thread more would write behind their working memory."""
-    config = checkpoint.config
-    file = tmp_path / "rows"
-    file.write_bytes(bytes(4 * config.n_vocab * config.hidden))
-    with open(file, "rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as map:
-        view = memoryview(map)
-        stored = StoredRows("F32", view, config.n_vocab, config.hidden)
-        with pytest.raises(ValueError, match="threads"):
-            stored.read_from(view, source.fileno(), 0)
-        stored.read_from(view, source.fileno(), 1)
-        other = StoredRows("F32", view, config.n_vocab, config.hidden)
-        for embedding, head, match in (
-            (stored, Head(other, "int8", 2), "the embedding for 1"), (other, Head(other, "int8", 1), "made for 1")
-        ):
-            with pytest.raises(ValueError, match=f"2 threads, but .*{match}"):
-                Transformer(config, embedding, head, [], array.array("f", [1.0] * config.hidden), n_threads=2)
-        del stored, other, embedding, head
-        gc.collect()
-        view.release()
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("name", ["blk.0.ffn_norm", "blk.0.attn_sub_norm", "output_norm"])
 def test_norms_must_be_finite(tmp_path, value, name):
@@ -98,33 +64,6 @@ def test_norms_must_be_finite(tmp_path, value, name):
     path.write_bytes(handmade.model(tensors={f"{name}.weight": ((handmade.HIDDEN,), 0, norm.tobytes())}))
     with pytest.raises(InvalidFile, match=f"{name} holds a number that is not finite"):
         build(open_checkpoint(path))
-
-
-@pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
-def test_divisors_of_the_rotation_must_be_numbers_to_divide_by(checkpoint, value):
-    rotation = checkpoint.config.attention[0].rotation
-    divisors = [1.0] * (rotation.dim // 2)
-    Rotary(rotation, divisors)
-    divisors[-1] = value
-    with pytest.raises(ValueError, match="rope_freqs"):
-        Rotary(rotation, divisors)
-
-
-def test_an_endless_cache_ends_before_page_numbers_do():
-    kv = KVCache(1, 1, 64, n_ctx=64, window=32, sinks=4)
-    assert kv.dump_bytes((1 << 36) - 1, (1 << 36) - 1)
-    with pytest.raises(ValueError, match="no cache of this plan"):
-        kv.dump_bytes(1 << 36, 1 << 36)
-
-
-def test_a_cache_with_arguments_that_are_not_known_is_an_error():
-    with pytest.raises(TypeError):
-        KVCache(1, 1, 64, 64, k_type="f16")
-
-
-def test_rows_whose_sums_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="out of range"):
-        TernaryMatrix.pack("I2_S", b"", 1, (1 << 23) + 128)
 
 
 def test_halves_at_odd_addresses_are_read_right():
@@ -224,13 +163,6 @@ def test_a_child_of_a_process_without_a_model_may_load_one():
 
 
 # ---- a system that allows no more threads ----------------------------------------------------------------------------
-
-
-def test_fewer_threads_where_the_system_starts_no_more(monkeypatch):
-    assert threads.claim(3) == (3, [])
-    monkeypatch.setattr("pyx.machine.team.startable", lambda n: min(n, 3))
-    n, notes = threads.claim(8)
-    assert n == 2 and len(notes) == 1 and "2 instead of 8" in notes[0] and "only 3 more" in notes[0]
 
 
 LIMITED = """
@@ -339,22 +271,6 @@ def test_who_gets_fewer_threads_than_asked_for_is_told_so(limited):
     assert limited(1, *REAL, "-q", "run", "-t", "4", *ask) == (0, said, "")
 
 
-@pytest.mark.timeout(1000)
-def test_a_batch_under_a_limit_on_threads_ends_with_answers_or_one_line(limited):
-    body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8}
-    request = {"method": "POST", "url": "/v1/chat/completions", "body": body}
-    with short_folder() as folder:
-        folder.chmod(0o777)  # the command asks what its real user may do
-        requests = folder / "requests"
-        requests.write_text("".join(json.dumps({"custom_id": str(i), **request}) + "\n" for i in range(3)))
-        for n in (1, 3, 5, 6, 7, 8, 9, 10, 12, 50):
-            code, _, error = limited(n, *REAL, "batch", "-t", "4", str(requests), str(folder / f"answers {n}"))
-            *before, last = error.splitlines()
-            assert all("instead of 4" in line for line in before), error
-            assert code in (0, 1) and ("allows no more threads" if code else "3 answered") in last, (n, code, error)
-    assert code == 0
-
-
 # ---- one process, many callers ---------------------------------------------------------------------------------------
 
 
@@ -374,98 +290,6 @@ def test_the_instruction_set_of_an_open_engine_is_not_changed(no_open_engine):
         assert cpu.isa() == before
 
 
-@pytest.mark.timeout(600)
-def test_memory_can_be_asked_while_sessions_come_and_go():
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with edge.load(threads=1) as engine:
-            held: list[object] = []
-
-            def come_and_go() -> None:
-                for _ in range(2000):
-                    held.append(engine.session())
-                    if len(held) > 50:
-                        del held[:]
-
-            def ask() -> None:
-                for _ in range(300):
-                    engine.memory()
-
-            assert together(come_and_go, ask, come_and_go, ask, bound=600) == [None] * 4
-    finally:
-        sys.setswitchinterval(interval)
-
-
-def test_the_list_of_sessions_does_not_grow_while_somebody_walks_it(monkeypatch):
-    walking, added = threading.Event(), threading.Event()
-
-    class Slow(weakref.WeakSet):
-        """Whoever walks it waits at its first entry until something was added, or half a second."""
-
-        def __iter__(self):
-            for each in super().__iter__():
-                if not walking.is_set():
-                    walking.set()
-                    added.wait(0.5)
-                yield each
-
-    with monkeypatch.context() as patch:
-        patch.setattr("edge.engine.weakref.WeakSet", Slow)
-        engine = edge.load(threads=1)
-    with engine:
-        held = [engine.session() for _ in range(3)]
-        errors = meanwhile(engine.memory, walking, lambda: held.append(engine.session()), added)
-        assert not errors and len(held) == 4
-        assert "4 sessions" in repr(engine)
-
-
-def test_shared_prefixes_do_not_change_while_somebody_looks_one_up(monkeypatch):
-    looking, added = threading.Event(), threading.Event()
-
-    def slow(*tokens):
-        if not looking.is_set():
-            looking.set()
-            added.wait(0.5)
-        return common(*tokens)
-
-    with edge.load(threads=1) as engine:
-        store = engine.share_prefixes("64M")
-        states = []
-        for text in ("one", "two", "three"):
-            session = engine.session()
-            list(session.complete(text, max_tokens=1))
-            states.append(session.state)
-        for state in states[:2]:
-            store.add(state)
-        monkeypatch.setattr("edge.cache.store.common", slow)
-        ids = array.array("i", states[0].tokens)
-        errors = meanwhile(lambda: store.find(ids), looking, lambda: store.add(states[2]), added)
-        assert not errors and len(store) == 3
-
-
-def meanwhile(first, begun, second, done) -> list[BaseException]:
-    """The errors of ``first``, and of ``second`` in another thread once ``begun`` is set; ``done``: it has ended."""
-    errors: list[BaseException] = []
-
-    def other() -> None:
-        try:
-            assert begun.wait(60)
-            second()
-        except BaseException as error:
-            errors.append(error)
-        done.set()
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    try:
-        first()
-    except BaseException as error:
-        errors.append(error)
-    thread.join()
-    return errors
-
-
 @pytest.mark.parametrize(("wanted", "n", "adapts"), [(None, 4, True), (-1, 3, True), (2, 2, False), (4, 4, False)])
 def test_threads_that_nobody_chose_follow_a_busy_machine(monkeypatch, wanted, n, adapts):
     four = (0, 1, 2, 3)
@@ -474,18 +298,3 @@ def test_threads_that_nobody_chose_follow_a_busy_machine(monkeypatch, wanted, n,
         pace = engine.model.transformer.pace
         assert engine.n_threads == n and (pace is not None) == adapts
         assert pace is None or pace.most == n
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="libgomp's own setting")
-@pytest.mark.parametrize(("own", "expected"), [({}, "4000"), ({"GOMP_SPINCOUNT": "77"}, "77")])
-def test_waiting_threads_spin_briefly(own: dict[str, str], expected: str) -> None:
-    """libgomp reads its environment when it is loaded: a module that is linked with it must be the first."""
-    others = {key: value for key, value in os.environ.items() if not key.startswith(("OMP_", "GOMP_"))}
-    done = subprocess.run(
-        [sys.executable, "-c", "import pyx.machine.bandwidth, os; print(os.environ.get('GOMP_SPINCOUNT'))"], cwd=ROOT,
-        capture_output=True, text=True, env={**others, "OMP_DISPLAY_ENV": "verbose", **own})
-    found = re.search(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr)
-    assert done.stdout.strip() == own.get("GOMP_SPINCOUNT", "None")  # not left behind for other programs
-    if found is None and "OPENMP DISPLAY ENVIRONMENT BEGIN" in done.stderr:
-        pytest.skip("another OpenMP library than libgomp")
-    assert found is not None and found[1] == expected, done.stderr
