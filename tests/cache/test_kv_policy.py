@@ -73,17 +73,6 @@ def test_what_is_no_budget_at_all(tmp_path, text):
         read_budget(str(tmp_path / "none"), SHAPE)
 
 
-def test_modes_for_comparison_say_what_they_are():
-    quarter = KVConfig(ctx=1024, kv_policy="quarter").plan(SHAPE)
-    assert (quarter.window, quarter.sinks, quarter.policy) == (128, 0, "quarter")
-    assert any("for comparisons only" in note for note in quarter.notes)
-    dropped = KVConfig(ctx=1024, kv_drop_layers="0, 29", overflow="stop").plan(SHAPE)
-    assert dropped.budgets[0] == dropped.budgets[29] == (1,) * 5 and min(dropped.budgets[1]) > 1024
-    assert any("layers 0, 29" in note for note in dropped.notes)
-    whole = KVConfig(ctx=1024, overflow="stop").plan(SHAPE).kv_bytes
-    assert dropped.kv_bytes == whole - 10 * 32 * (2 * 32 * 128 + 128)  # two layers without any sealed page
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -29,7 +29,6 @@ from edge.model.fingerprint import WHOLE, fingerprint
 from edge.sampling import Sampling
 from pyx.kv.cache import KVCache
 from pyx.layers.attention import attention
-from pyx.machine import cpu
 from tests.streams import restored
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -190,14 +189,6 @@ def test_a_session_that_was_never_used(engine, tmp_path):
     assert ids(loaded.ask("Hello", sampling=HOT, max_tokens=9)) == ids(fresh.ask("Hello", sampling=HOT, max_tokens=9))
 
 
-def test_other_kernels_go_on_with_it(engine, saved, own_isa):
-    expected = ids(engine.load_session(saved).ask("Thank you!", sampling=HOT, max_tokens=30))
-    for isa in cpu.supported():
-        cpu.use(isa)
-        with edge.load(ctx=128, threads=2) as other:
-            assert ids(other.load_session(saved).ask("Thank you!", sampling=HOT, max_tokens=30)) == expected, isa
-
-
 # ---- wrong files -----------------------------------------------------------------------------------------------------
 
 
@@ -304,18 +295,6 @@ def test_forged_tokens(engine, saved):
     struct.pack_into("<I", data, len(data) - 4, zlib.crc32(data[:-4]))
     saved.write_bytes(data)
     refused(engine, saved, "vocabulary")
-
-
-def test_a_header_beyond_the_limit(engine, saved, tmp_path):
-    data = saved.read_bytes()
-    with open(tmp_path / "sparse.bes", "wb") as file:
-        file.write(data[:12] + struct.pack("<I", 1 << 31))
-        file.truncate(1 << 32)
-    refused(engine, tmp_path / "sparse.bes", "length of its header")
-    session = engine.session(system="x" * session_file.HEADER_LIMIT)
-    with pytest.raises(EdgeError, match="session file holds"):
-        session.save(saved)
-    assert saved.read_bytes() == data
 
 
 def test_another_model(engine, saved, tiny_model):
@@ -460,19 +439,6 @@ def test_a_session_with_calls_of_functions_goes_on(engine, tmp_path):
     assert other.ask("And now?", max_tokens=8, sampling=GREEDY).text == session.ask(
         "And now?", max_tokens=8, sampling=GREEDY).text
     assert other.outcome.usage.cached == session.outcome.usage.cached > 0
-
-
-@pytest.mark.parametrize("wrong", [
-    {"tool_calls": "x"}, {"tool_calls": [1]}, {"tool_calls": [{"function": {"name": "a"}}]},
-    {"tool_calls": [{"function": {"name": 5, "arguments": "{}"}}]}, {"tool_call_id": 5}, {"other": "x"},
-    {"tool_calls": [{"function": {"name": "a", "arguments": "{}"}, "more": "x"}]},
-    {"tool_calls": [{"function": {"name": "\ud800", "arguments": "{}"}}]},
-])
-def test_calls_that_are_none_are_not_saved(engine, tmp_path, wrong):
-    session = engine.session(system="")
-    session.messages = [{"role": "assistant", "content": "", **wrong}]
-    with pytest.raises(UsageError, match="messages"):
-        session.save(tmp_path / "x.bes")
 
 
 def test_nothing_is_asked_of_a_session_while_another_thread_saves_it(engine, tmp_path, monkeypatch):

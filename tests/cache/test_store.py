@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import random
-import struct
 from array import array
 
 import pytest
@@ -13,13 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import edge
-from edge.cache import codec
 from edge.cache.config import FREE_SHARE, KVConfig
-from edge.cache.plan import PAGE
 from edge.cache.state import common
 from edge.cache.store_folder import Folder
 from edge.engine import Engine
-from edge.errors import ContextFull, MemoryRefused, UsageError
+from edge.errors import MemoryRefused, UsageError
 from edge.model.footprint import Footprint
 from edge.sampling import Sampling
 from pyx.step.transformer import Segment
@@ -136,12 +132,6 @@ def test_what_was_used_longest_ago_goes(engine) -> None:
     assert len(store) == 2  # too large for the store: nothing is dropped for it
     store.clear()
     assert len(store) == store.nbytes == 0
-
-
-def test_sizes_of_a_store(engine) -> None:
-    for size in ("much", 0, "-1M"):
-        with pytest.raises(UsageError):
-            engine.share_prefixes(size)
 
 
 # ---- conversations that are set aside --------------------------------------------------------------------------------
@@ -298,18 +288,6 @@ def test_a_session_whose_memory_was_needed_goes_on_with_what_it_wrote(bundled_mo
         assert sharing is (engine.store.hits > 0)  # its own tokens are found there
 
 
-def test_an_interrupted_prompt_leaves_what_the_session_wrote(bundled_model) -> None:
-    """Regression: to go back, the cache drops a whole page; the prompt that reads it again is interrupted."""
-    with edge.load(bundled_model, ctx=512, threads=1, overflow="stop") as engine:
-        session = spelt(engine, "Two scones, and a pot of tea with milk and lemon.")
-        n, expected = session.n_tokens, numbers(session)
-        session.ask("And jam? " * 20, max_tokens=1).text  # noqa: B018  fills the page
-        session.undo()
-        interrupted = session.ask("How much?", on_prefill=lambda *_: session.cancel())
-        assert not interrupted.text and session.n_tokens < n
-        assert numbers(session) == expected
-
-
 def test_a_shared_beginning_on_disk_has_nothing_of_the_conversation(bundled_model, tmp_path) -> None:
     with edge.load(bundled_model, ctx=512, threads=1, overflow="stop") as engine:
         session = engine.session(SYSTEM)
@@ -396,15 +374,6 @@ def test_other_conversations_do_not_decide_which_turns_are_forgotten(bundled_mod
             assert session.forgotten == alone.forgotten
 
 
-def test_they_pay_for_their_tables(bundled_model) -> None:
-    """More short conversations than the room holds: what they take besides their pages counts, too."""
-    with edge.load(bundled_model, parallel=1, spare_contexts=1) as engine:
-        store = engine.store.share(None)
-        talk(engine, 40)
-        assert 0 < len(store) < 40
-        assert engine.space.pool.used + store.extra_bytes <= engine.plan.room + 2 * (store.extra_bytes // len(store))
-
-
 @pytest.mark.parametrize(("free", "contexts"), [(1 << 40, 8), (1 << 20, 0), (0, 0)])
 def test_what_is_planned_for_them(bundled_model, free: int, contexts: int) -> None:
     """So many contexts, but no more than a share of what is free; with a limit they take what it leaves."""
@@ -419,16 +388,6 @@ def test_what_is_planned_for_them(bundled_model, free: int, contexts: int) -> No
     limit = plain.kv_total + 1_000_000
     limited = KVConfig(parallel=2, spare_contexts=8, memory=limit).plan(config, Footprint(), 1 << 40)
     assert limited.waiting_bytes == 0 and limited.room == limit
-
-
-def test_a_prompt_that_is_too_long_costs_the_cache_nothing(bundled_model) -> None:
-    with edge.load(bundled_model, ctx=128, overflow="stop") as engine:
-        session = engine.session()
-        session.ask("A tea, please.", max_tokens=0).text  # noqa: B018
-        held = session.state.n_tokens
-        with pytest.raises(ContextFull):
-            session.chat([{"role": "user", "content": "a cake " * 200}], max_tokens=0).text  # noqa: B018
-        assert session.state.n_tokens == held > 0
 
 
 # ---- on disk ---------------------------------------------------------------------------------------------------------
@@ -456,26 +415,6 @@ def test_a_folder_outlives_the_process(bundled_model, tmp_path) -> None:
         assert session.outcome.usage.cached == 0 and len(list(folder.iterdir())) == 3
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "swap"])
-def test_damaged_files_are_dropped(bundled_model, tmp_path, damage: str) -> None:
-    with edge.load(ctx=512, threads=1) as engine:
-        store = engine.share_prefixes("64M", tmp_path)
-        expected = ask(engine.session(SYSTEM), "Hello")
-        path = next(tmp_path.iterdir())
-        data = bytearray(path.read_bytes())
-        if damage == "swap":  # whole, but not what its name says
-            other = engine.session("You are somebody else, who knows nothing of the sea. " * 4)
-            other.save(path)
-        else:
-            data[len(data) // 2] ^= 1
-            path.write_bytes({"flip": data, "cut": data[: len(data) // 2], "empty": b""}[damage])
-        store.clear()
-        session = engine.session(SYSTEM)
-        assert ask(session, "Hello") == expected
-        assert session.outcome.usage.cached == 0
-        assert len(list(tmp_path.iterdir())) == 1  # written anew
-
-
 @pytest.mark.parametrize("kept", [0, 5, 30, 400, 0.5])
 def test_damaged_files_are_dropped_after_a_restart(bundled_model, tmp_path, kept: float) -> None:
     """Cut at each of its parts: what a file holds is only known from its head then."""
@@ -496,22 +435,6 @@ def test_damaged_files_are_dropped_after_a_restart(bundled_model, tmp_path, kept
         engine.store.clear()
         session = engine.session(SYSTEM)
         assert ask(session, "Hello") == expected and session.outcome.usage.cached > 0
-
-
-def test_files_that_cannot_be_read_now_stay(bundled_model, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with edge.load(ctx=512, threads=1) as engine:
-        store = engine.share_prefixes("64M", tmp_path)
-        expected = ask(engine.session(SYSTEM), "Hello")
-        kept = {path: path.stat().st_ino for path in tmp_path.iterdir()}
-
-        def refused(space, path):
-            raise MemoryRefused("no memory for a session")
-
-        monkeypatch.setattr("edge.cache.codec.load_cache", refused)
-        monkeypatch.setattr("edge.cache.codec.write", lambda *_, **__: None)
-        store.clear()
-        assert ask(engine.session(SYSTEM), "Hello") == expected
-        assert {path: path.stat().st_ino for path in tmp_path.iterdir()} == kept
 
 
 def test_files_stay_within_their_bytes(bundled_model, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -539,30 +462,6 @@ def test_files_stay_within_their_bytes(bundled_model, tmp_path, monkeypatch: pyt
         assert ask(engine.session("Z " + SYSTEM), "Hello")
     with edge.load(ctx=64) as engine, pytest.raises(UsageError, match="cannot keep"):
         engine.share_prefixes("1M", tmp_path / "notes.txt")
-
-
-def test_what_nobody_reads_any_more_is_removed(bundled_model, tmp_path) -> None:
-    """Half a file of a killed process; nothing else, and nothing in use."""
-    with edge.load(bundled_model, ctx=512, threads=1) as engine:
-        engine.share_prefixes("64M", tmp_path)
-        engine.session(SYSTEM).warm()
-    (whole,) = tmp_path.iterdir()
-    other = bytearray(whole.read_bytes())
-    other[8:12] = struct.pack("<I", codec.VERSION + 1)
-    name = whole.name.split("-")[0]
-    gone = {f".{name}-{'1' * 32}.bes.tmp": b"half"}
-    stays = {f"{name}-{'2' * 32}.bes": other, "b" * 40 + ".bes": b"not ours", "notes.bes": other, "c" * 40: other,
-             f".{name}-{'3' * 32}.bes.tmp": b"being written"}
-    for each, data in {**gone, **stays}.items():
-        (tmp_path / each).write_bytes(data)
-    with open(tmp_path / list(stays)[-1], "rb") as writing:
-        fcntl.flock(writing, fcntl.LOCK_EX)
-        with edge.load(bundled_model, ctx=512, threads=1) as engine:
-            engine.share_prefixes("64M", tmp_path)
-            assert {each.name for each in tmp_path.iterdir()} == {whole.name, *stays}
-            session = engine.session(SYSTEM)
-            session.warm()
-            assert session.outcome.usage.cached > 0
 
 
 def test_the_tokens_of_files_are_counted(bundled_model, tmp_path) -> None:
@@ -609,17 +508,6 @@ def test_a_file_of_another_process_is_found(bundled_model, tmp_path) -> None:
         session = other.session()
         session.chat([*messages, MORE], max_tokens=0).text  # noqa: B018
         assert not came_back(session)
-
-
-def test_a_file_is_not_loaded_for_a_small_part_of_it(bundled_model, tmp_path) -> None:
-    with edge.load(bundled_model, parallel=1, overflow="stop") as engine:
-        store = engine.store.share(None, Folder(engine.space, tmp_path, conversations=True))
-        (messages,) = talk(engine, 1)
-        tokens = store.tokens()[0]
-        store.clear()
-        for n in (PAGE, len(tokens) // 2 - 1, len(tokens) - PAGE):
-            found = store.find(tokens[:n] + array("i", [9] * 100))
-            assert (found is not None) is (n == len(tokens) - PAGE), n
 
 
 def test_a_file_comes_back_although_memory_is_full(bundled_model, tmp_path) -> None:
@@ -671,22 +559,6 @@ def test_sessions_over_a_store_hold_what_they_should(tiny, actions) -> None:
         tiny.store.stop()
 
 
-def test_a_system_prompt_is_encoded_once_for_all_conversations(engine, monkeypatch) -> None:
-    engine.share_prefixes("64M")
-    encoded, encode = [], engine.model.encode
-
-    def counted(messages, *more):
-        encoded.append(messages)
-        return encode(messages, *more)
-
-    monkeypatch.setattr(engine.model, "encode", counted)
-    for question in ("A tea, please.", "A coffee, please.", "An umbrella, please."):
-        ask(engine.session(SYSTEM), question, 1)
-    assert len(encoded) == 3 + 2  # a prompt each; two of which the beginning is what they have in common
-    engine.session(SYSTEM).warm()
-    assert len(encoded) == 3 + 2
-
-
 # ---- parking ---------------------------------------------------------------------------------------------------------
 
 
@@ -712,16 +584,6 @@ def test_a_lost_parking_place_costs_time_only(engine, tmp_path, how: str) -> Non
     path.unlink() if how == "gone" else path.write_bytes(path.read_bytes()[:-5])
     assert ask(moved, "With lemon.") == ask(stayed, "With lemon.")
     assert moved.outcome.usage.cached == 0
-
-
-def test_a_session_that_cannot_be_parked_stays(engine, tmp_path) -> None:
-    session = engine.session(SYSTEM)
-    ask(session, "A tea, please.")
-    with pytest.raises(UsageError):
-        session.park(tmp_path / "none" / "talk.bes")
-    assert session.kv_bytes > 0
-    ask(session, "With lemon.")
-    assert session.outcome.usage.cached > 0
 
 
 # ---- one limit for all -----------------------------------------------------------------------------------------------

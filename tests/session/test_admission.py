@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 
 import pytest
 
@@ -26,12 +25,6 @@ def test_places_are_granted_in_order_and_the_line_ends() -> None:
     admission.leave(third)  # gives up
     admission.leave(second)
     assert (admission.running, admission.waiting) == (0, 0)
-
-
-def test_any_number_runs_where_none_is_planned() -> None:
-    admission = Admission()
-    places = [admission.enter()[0] for _ in range(100)]
-    assert all(each.granted for each in places) and len({each.number for each in places}) == 100
 
 
 def test_several_answers_are_admitted_together_or_not_at_all() -> None:
@@ -75,31 +68,6 @@ def test_what_reads_ahead_gives_way() -> None:
         admission.enter(stop=lambda: told.append("third"))
     admission.leave(two[1])
     assert admission.enter(stop=lambda: None)[0].granted and len(told) == 3
-
-
-def test_the_first_in_the_line_picks_its_place() -> None:
-    admission, offered = Admission(3, 8), []
-
-    def pick(free: Sequence[int]) -> int:
-        offered.append(list(free))
-        return free[-1]
-
-    held = [admission.enter(pick=pick)[0] for _ in range(3)]
-    assert [each.number for each in held] == [2, 1, 0] and offered == [[0, 1, 2], [0, 1], [0]]
-    one, two = admission.enter(2, pick)
-    for place in held[1:]:
-        admission.leave(place)
-    assert (one.number, two.number) == (1, 0)
-
-
-def test_who_waits_is_called_when_its_place_is_granted() -> None:
-    admission, called = Admission(1, 1), []
-    first, second = admission.enter(2)
-    for name, place in (("second", second), ("first", first)):
-        admission.when_granted(place, lambda name=name: called.append(name))
-    assert called == ["first"]
-    admission.leave(first)
-    assert called == ["first", "second"]
 
 
 def test_a_thread_does_not_wait_for_itself() -> None:

@@ -121,15 +121,6 @@ def test_options_by_their_names() -> None:
         session.ask("q", logprobs=-1)
 
 
-def test_a_plan_in_one_object(bundled_model) -> None:
-    with edge.load(kv=edge.KVConfig(ctx=128, kv="f16", overflow="stop"), threads=1, system="Be brief.") as engine:
-        assert (engine.plan.n_ctx, engine.plan.kv_type, engine.plan.overflow) == (128, "f16", "stop")
-        assert engine.session().system == "Be brief." and engine.session("Other.").system == "Other."
-        assert engine.session("").system is None
-    with pytest.raises(UsageError, match="KVConfig"):
-        edge.load(kv=edge.KVConfig(ctx=128), ctx=256)
-
-
 # ---- probabilities ---------------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +13,9 @@ import edge
 from edge import loading as module
 from edge.cache import codec as session_file
 from edge.cache import state as context
-from edge.errors import MemoryRefused, UnsupportedCPU
+from edge.errors import MemoryRefused
 from edge.loading import STILL_TO_COME
 from edge.sampling import Sampling
-from pyx.machine import cpu
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -104,14 +102,6 @@ def test_threads_and_instruction_sets_give_the_same_tokens():
     assert int(n) >= 4 and int(tokens) == 32 and equal == "True", done
 
 
-def test_an_answer_is_reused_whole(plain):
-    session = plain.session()
-    ask(session, QUESTIONS[0], max_tokens=100)
-    held = session.n_tokens
-    ask(session, QUESTIONS[1])
-    assert session.outcome.usage.cached == held
-
-
 def test_the_context_slides_for_ever(bundled_model):
     with edge.load(ctx=128) as engine:
         session = engine.session()
@@ -153,34 +143,6 @@ def test_the_system_prompt_stays_in_sight(bundled_model, tmp_path):
                                                         more.get("sinks", 4))
 
 
-def test_a_team_smaller_than_asked_for_answers_the_same():
-    """OpenMP may give fewer threads than the model was loaded for; they share the work and its memory anew."""
-    code = (
-        "import edge, sys\n"
-        "with edge.load(threads=int(sys.argv[1]), ctx=512) as engine:\n"
-        "    session = engine.session()\n"
-        "    list(session.complete('two lattes, one muffin, ' * 30, temperature=0, max_tokens=8))\n"
-        "    print(bytes(session.state.logits).hex())\n"
-    )
-    told = []
-    for limit, threads in (("8", "1"), ("2", "8"), ("3", "8")):
-        command = [sys.executable, "-c", code, threads]
-        done = subprocess.run(command, env={**os.environ, "OMP_THREAD_LIMIT": limit}, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        told.append(done.stdout)
-    assert told[0] and set(told) == {told[0]}
-
-
-def test_what_load_says(plain, bundled_model):
-    assert plain.path == str(bundled_model) and plain.load_seconds > 0 and plain.n_threads >= 1
-    memory = plain.memory()
-    assert memory["planned"] == plain.plan.total_bytes and memory["rss"] > 0
-    done = []
-    with edge.load(bundled_model, threads=2, progress=lambda *a: done.append(a)) as engine:
-        assert engine.n_threads == 2 and engine.plan.n_ctx == min(2048, engine.config.n_ctx_train)
-    assert done and done[-1][0] == done[-1][1]
-
-
 def test_loading_within_limits(bundled_model):
     with edge.load(memory="2G", kv="f16") as engine:
         assert engine.plan.kv_type == "f16" and engine.plan.total_bytes <= 2e9
@@ -193,14 +155,6 @@ def test_memory_that_is_not_there(bundled_model, monkeypatch):
     with pytest.raises(MemoryRefused, match="--force-memory"):
         edge.load()
     edge.load(force_memory=True).close()
-
-
-def test_an_instruction_set_this_processor_lacks(bundled_model):
-    missing = sorted(set(cpu.isas()) - set(cpu.supported()))
-    if not missing:
-        pytest.skip("this processor can run every row of this build")
-    with pytest.raises(UnsupportedCPU):
-        edge.load(isa=missing[0])
 
 
 ALONE = """

@@ -11,12 +11,11 @@ import pytest
 
 import edge
 from edge.constrain.functions import Functions
-from edge.errors import ContextFull, UsageError
+from edge.errors import ContextFull
 from edge.model.model import Model
 from edge.prompt import interrupt
 from edge.prompt.tokenizer import Tokenizer
 from edge.serve.calls import Call
-from tests.http_service import serving
 from tests.services import bitnet_edge
 
 
@@ -52,14 +51,6 @@ def test_what_no_longer_fits_is_found_without_encoding_everything_for_each_turn(
         if session.forgotten:  # one turn more would not have fitted
             more = session.messages[session.forgotten - 2 : -1]
             assert len(encode(engine.model, more)) > room
-
-
-@pytest.mark.parametrize("timeout", [0, -1, 10**400, float("nan"), float("inf"), "1", True, 2e9])
-def test_impossible_timeouts_are_refused(engine, timeout):
-    with engine.session() as session:
-        with pytest.raises(UsageError, match="timeout"):
-            session.ask("x", timeout=timeout)
-        assert session.ask("x", timeout=1e9, max_tokens=1).text is not None
 
 
 # ---- one text that is longer than the context ------------------------------------------------------------------------
@@ -106,13 +97,6 @@ def test_a_raw_text_is_shortened_and_ids_are_not(engine):
         assert answer.text is not None and answer.usage.prompt <= engine.plan.n_ctx and answer.left_out > 60_000
         answer = session.complete([5] * 300, max_tokens=1)
         assert answer.text is not None and answer.usage.prompt == 300 and answer.left_out == 0
-
-
-def test_half_characters_do_not_show(engine):
-    with engine.session() as session:
-        answer = session.ask("ä€𝄞" * 3000, max_tokens=1)
-        assert answer.text is not None
-        assert set(session.messages[0]["content"]) <= set("ä€𝄞 …") and answer.usage.prompt <= engine.plan.n_ctx
 
 
 def test_a_context_that_stops_refuses_it():
@@ -185,14 +169,6 @@ def test_a_system_prompt_as_long_as_the_context_is_not_refused(engine):
         assert session.ask("Hi", max_tokens=1).text is not None
 
 
-def test_old_remarks_of_the_system_may_be_many(engine):
-    """Only one of them counts at a time: the oldest leave the context with their turns."""
-    turns = [{"role": "system", "content": "A remark about the weather. " * 9}, {"role": "user", "content": "Hi"}] * 20
-    with engine.session() as session:
-        answer = session.chat(turns, max_tokens=1)
-        assert answer.text is not None and answer.usage.prompt <= engine.plan.n_ctx
-
-
 @pytest.mark.parametrize("how", ["run", "run --json", "run -n 0", "chat", "chat --jsonl", "serve"])
 def test_commands_refuse_a_long_system_prompt(tmp_path, how):
     (tmp_path / "big.txt").write_text(BOOK * 3)
@@ -216,16 +192,6 @@ def test_commands_refuse_a_long_system_prompt(tmp_path, how):
     assert re.fullmatch("bitnet-edge: " + TOO_LONG, done.stderr.splitlines()[-1])
 
 
-def test_a_service_refuses_a_long_system_prompt():
-    for overflow in ("slide", "stop"):
-        with serving("--ctx", "256", "--overflow", overflow, "-t", "1") as server:
-            talk = [{"role": "system", "content": BOOK}, {"role": "user", "content": "Hi"}]
-            for stream in (False, True):
-                status, _, found = server.ask("POST", "/v1/chat/completions", {"messages": talk, "stream": stream})
-                assert status == 400 and found["error"]["code"] == "context_length_exceeded"
-                assert re.fullmatch(TOO_LONG, found["error"]["message"])
-
-
 # ---- long texts besides questions ------------------------------------------------------------------------------------
 
 HUGE = "ab" * 1_000_000
@@ -240,12 +206,6 @@ def function(**more: object) -> list[dict]:
     return [{"type": "function", "function": {"name": "f", **more}}]
 
 
-SAID = {
-    "answer": {"role": "assistant", "content": HUGE},
-    "arguments": calling(ARGUMENTS),
-    "name of a person": {"role": "assistant", "content": HUGE, "name": HUGE},
-    "arguments as an object": calling({"text": HUGE}),
-}
 FUNCTIONS = {
     "description": function(description=HUGE),
     "parameters": function(parameters={"type": "object", "properties": {"a": {"type": "string", "description": HUGE}}}),
@@ -262,22 +222,6 @@ def longest(monkeypatch):
 
 
 @pytest.mark.parametrize("overflow", ["slide", "stop"])
-@pytest.mark.parametrize("name", SAID)
-def test_a_long_message_of_the_assistant_is_not_encoded_whole(name, overflow, longest):
-    talk = [{"role": "user", "content": "Hi"}, SAID[name], {"role": "user", "content": "Go on."}]
-    with edge.load(threads=1, ctx=256, overflow=overflow) as engine, engine.session() as session:
-        if overflow == "stop":
-            for answer in (lambda: session.chat(talk, max_tokens=1).text, lambda: Call(talk).prepare(engine)):
-                with pytest.raises(ContextFull, match="the prompt has more than .* tokens, the context 256"):
-                    answer()
-        else:
-            (prepared,) = Call(talk, options={"max_tokens": 1}).prepare(engine)
-            for answer in (session.answer(prepared), session.chat(talk, max_tokens=1)):
-                assert answer.text is not None and answer.usage.prompt <= 256 and answer.left_out > 1_990_000
-    assert longest() <= 32 * 256
-
-
-@pytest.mark.parametrize("overflow", ["slide", "stop"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_longer_than_the_context_are_refused(name, overflow, longest):
     talk, tools = [{"role": "user", "content": "Hi"}], Functions.of(FUNCTIONS[name])
@@ -289,15 +233,6 @@ def test_functions_longer_than_the_context_are_refused(name, overflow, longest):
                 call()
         assert session.messages == []
     assert longest() <= 32 * 256
-
-
-def test_calls_that_fit_are_not_changed(engine):
-    """Their JSON may be longer than what the template writes of it."""
-    said = calling('{"text":' + " " * 200 + '"x"}')
-    talk = [{"role": "user", "content": "Hi"}, said, {"role": "tool", "content": "1"}]
-    with engine.session() as session:
-        answer = session.chat(talk, max_tokens=1)
-        assert answer.text is not None and answer.left_out == 0 and session.messages[:3] == talk
 
 
 # ---- interrupts ------------------------------------------------------------------------------------------------------

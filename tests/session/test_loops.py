@@ -40,20 +40,6 @@ def test_a_repeated_end_is_found_once_it_is_long_enough(period):
     assert not loops(array("i", repeated), enough - 1), "what stands in the prompt is not the answer's"
 
 
-@pytest.mark.parametrize("period", [1, 7, 160])
-def test_the_repeated_tokens_are_counted(period):
-    """All but the first time, back to where the repetition began."""
-    part = list(range(period))
-    for more in (0, 1, 30):
-        repeated = (part * 700)[: period + max(REPEATED, (TIMES - 1) * period) + more]
-        assert loops(array("i", [-1, -2, *repeated]), len(repeated) + 2) == len(repeated) - period
-
-
-def test_bytes_that_only_look_repeated_between_tokens_are_none():
-    assert not loops(array("i", [0x01010101 + i for i in range(2000)]), 2000)
-    assert loops(array("i", [0x01010101] * 2000), 2000)
-
-
 def test_tables_and_rulers_are_no_loops():
     line = list(range(12))
     rows = [token for row in range(60) for token in [*line, 1000 + row]]
