@@ -173,7 +173,7 @@ def test_a_model_of_planes_against_numpy(tmp_path, group):
     assert model.weight_bytes == stored
     for weights in ("map", "huge"):
         planned = plan.expect(checkpoint, "f32", weights)
-        measured = plan.measure(model, checkpoint, 0, weights == "huge", plan.OFF)
+        measured = plan.measure(model, checkpoint, 0, weights == "huge")
         assert planned == measured, weights
     exact = open_checkpoint(tmp_path / "m.gguf")
     exact.config = dataclasses.replace(exact.config, activation_quant="none")
