@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -183,33 +182,3 @@ TestLives.settings = settings(
     max_examples=50, stateful_step_count=30, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-
-
-@pytest.mark.parametrize("kv_type", ["f32", "int8"])
-def test_where_pages_lie_changes_nothing(kv_type):
-    """P5: after ten thousand pages came and went among ten caches, a text gives the bits it gives in a fresh pool."""
-    rng = np.random.default_rng(7)
-    plan = {"n_ctx": LENGTH, "kv_type": kv_type, "window": 60, "sinks": 4}
-    alone = STREAM.run(KVCache(*SHAPE, **plan), [LENGTH])
-    pool = PagePool()
-    caches = [KVCache(*SHAPE, **plan, pool=pool) for _ in range(4)]
-    turnover = 0
-    while turnover < 10_000:
-        i = int(rng.integers(len(caches)))
-        before = caches[i].n_tokens
-        what = rng.integers(6)
-        if what == 0 and len(caches) < 10:
-            caches.append(caches[i].fork())
-        elif what == 1 and len(caches) > 3:
-            turnover += caches.pop(i).stats["pages"]
-        elif what == 2:
-            caches[i].crop(int(rng.integers(before + 1)))
-            turnover += (before - caches[i].n_tokens) // PAGE * 2
-        else:
-            n = int(min(LENGTH - before, rng.integers(1, 120)))
-            if n == 0:
-                caches[i].reset()
-                continue
-            assert STREAM.run(caches[i], [n]).tobytes() == alone[:, before : before + n].tobytes()
-            turnover += (before + n) // PAGE * 2 - before // PAGE * 2
-    assert len(pool.references) <= 10

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pyx.kv.cache import KVCache
 from pyx.layers.attention import attention
@@ -83,43 +81,6 @@ def test_int8_ring_with_sinks():
     out = s.run(KVCache(1, 1, 64, 500, "int8", 70, 4), [1] * 500)[0]
     expected = s.expected(70, 4)
     assert np.linalg.norm(out - expected) <= 2e-2 * np.linalg.norm(expected)
-
-
-@pytest.mark.parametrize("kv_type", ["f32", "f16", "int8"])
-@settings(max_examples=25)
-@given(data=st.data())
-def test_any_batching_and_thread_count_gives_the_same_bits(kv_type, data):
-    n = data.draw(st.integers(1, 330))
-    window = data.draw(st.sampled_from([0, 1, 31, 32, 33, 64, 150]))
-    sinks = data.draw(st.sampled_from([0, 1, 4, 32, 33, 70]))
-    batches, left = [], n
-    while left:
-        batches.append(data.draw(st.integers(1, min(left, 97))))
-        left -= batches[-1]
-    s = Stream(n, 4, 2, 64, seed=n)
-    one = s.run(KVCache(1, 2, 64, n, kv_type, window, sinks), [1] * n)
-    other = s.run(KVCache(1, 2, 64, n, kv_type, window, sinks), batches, n_threads=data.draw(st.integers(1, 3)))
-    assert one.tobytes() == other.tobytes()
-
-
-@pytest.mark.parametrize("kv_type", ["f32", "f16", "int8"])
-@settings(max_examples=40)
-@given(data=st.data())
-def test_crop_then_continue_equals_never_having_gone_further(kv_type, data):
-    n = data.draw(st.integers(2, 260))
-    window = data.draw(st.sampled_from([0, 0, 33, 64]))
-    sinks = data.draw(st.sampled_from([0, 4, 40]))
-    to = data.draw(st.integers(0, n))
-    s = Stream(n, 2, 1, 64, seed=n)
-    straight = s.run(KVCache(1, 1, 64, n, kv_type, window, sinks), [n])
-    cache = KVCache(1, 1, 64, n, kv_type, window, sinks)
-    s.run(cache, [n])
-    left = cache.crop(to)
-    assert left <= to and cache.n_tokens == left
-    if kv_type != "int8" and not window:
-        assert left == to
-    if left < n:
-        assert s.run(cache, [n - left]).tobytes() == straight[:, left:].tobytes()
 
 
 def test_all_extreme_and_zero_vectors():

@@ -6,8 +6,6 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pyx.kv.cache import KVCache
 from pyx.kv.pool import PagePool
@@ -19,28 +17,6 @@ TYPES = ("f32", "f16", "int8")
 
 
 # ---- forks and the pool ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kv_type", TYPES)
-@settings(max_examples=25)
-@given(data=st.data())
-def test_a_fork_goes_on_as_a_cache_that_read_it_all(kv_type, data):
-    """At any place in page and ring, whoever writes first, and a fork of the fork."""
-    n, cut = data.draw(st.integers(3, 260)), 0
-    window, sinks = data.draw(st.sampled_from([0, 33, 64])), data.draw(st.sampled_from([0, 4, 40]))
-    cut = data.draw(st.integers(1, n - 2))
-    s = Stream(n, 4, 2, 32, seed=n)
-    alone = s.run(KVCache(1, 2, 32, n, kv_type, window, sinks), [n])
-    first = KVCache(1, 2, 32, n, kv_type, window, sinks)
-    s.run(first, [cut])
-    second = first.fork()
-    third = second.fork()
-    order = data.draw(st.permutations([first, second, third]))
-    for cache in order[: data.draw(st.integers(1, 3))]:
-        rest = s.run(cache, [1, n - cut - 1], n_threads=data.draw(st.integers(1, 3)))
-        assert rest.tobytes() == alone[:, cut:].tobytes()
-    for cache in order:
-        assert cache.n_tokens in (cut, n)
 
 
 def test_a_hundred_sessions_hold_one_beginning():

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import resource
-import signal
-import subprocess
 import sys
 
 import pytest
@@ -17,7 +15,7 @@ from edge.errors import UsageError
 from edge.sampling import Sampling
 from pyx.kv.cache import KVCache
 from pyx.kv.pool import PagePool
-from tests.streams import Stream, dumped, restored
+from tests.streams import Stream, restored
 
 SHAPE, LENGTH = (2, 2, 8), 900
 STREAM, OTHER = (Stream(LENGTH, 4, 2, 8, seed=seed, n_layer=2) for seed in (21, 22))
@@ -57,34 +55,6 @@ def test_back_as_if_never_gone_further(tmp_path, plan, kv_type):
     assert cache.spill.error is None and cache.spill.read > 0
 
 
-def test_a_deep_return_leaves_what_a_short_run_has(tmp_path):
-    cache, fresh = make(tmp_path), make(None)
-    STREAM.run(cache, [800])
-    assert cache.crop(320) == 320
-    STREAM.run(fresh, [320])
-    assert cache.counters == fresh.counters == (320, 320)
-    assert dumped(cache) == dumped(fresh) and cache.stats == fresh.stats
-
-
-def test_pages_behind_the_return_are_never_taken_for_others(tmp_path):
-    """Pages written for one text must not come back into another, whichever numbers they have."""
-    cache = make(tmp_path)
-    STREAM.run(cache, [700])
-    cache.crop(256)
-    OTHER.run(cache, [500])
-    assert cache.crop(480) == 480
-    fresh = make(None)
-    STREAM.run(fresh, [256])
-    OTHER.run(fresh, [224])
-    assert dumped(cache) == dumped(fresh)
-    cache.reset()
-    OTHER.run(cache, [700])
-    cache.crop(480)
-    fresh.reset()
-    OTHER.run(fresh, [480])
-    assert dumped(cache) == dumped(fresh)
-
-
 def test_the_file_is_bounded(tmp_path):
     probe = make(tmp_path)
     STREAM.run(probe, [140])
@@ -113,20 +83,6 @@ def test_no_file_before_a_page_leaves_and_none_behind(tmp_path):
     gc.collect()
     with pytest.raises(OSError):
         os.fstat(descriptor)
-
-
-def test_killed(tmp_path):
-    code = (
-        "import array, sys, time; from pyx.kv.cache import KVCache; from pyx.layers.attention import attention\n"
-        f"cache = KVCache(1, 1, 8, 900, 'int8', 40, 4, spill=({str(tmp_path)!r}, 1 << 20))\n"
-        "attention(cache, 0, *[array.array('f', bytes(4 * 8 * 400))] * 3)\n"
-        "assert cache.spill.written; print('on', flush=True); time.sleep(60)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None and process.stdout.readline() == b"on\n"
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "empty"])
