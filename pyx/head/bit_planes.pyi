@@ -7,9 +7,6 @@ def sizes(n_row: int, k: int, of_rows: bool, n_threads: int) -> tuple[int, int]:
 class BitPlanes:
     """The bit planes of one head."""
 
-    n_row: int
-    k: int
-    k_pad: int
     def __init__(self, n_row: int, k: int, n_threads: int) -> None: ...
     @property
     def rows_read(self) -> tuple[int, ...]: ...

@@ -1,13 +1,8 @@
 """winners: the largest logits of an int8 head for several vectors at once (see winners.pyx)."""
 
-def winners_scratch(n_row: int, k: int, n_threads: int) -> int: ...
-
 class Winners:
     """What decides which rows of one head can win."""
 
-    n_row: int
-    k: int
-    n_threads: int
     least_codes: int
     def __init__(self, n_row: int, k: int, n_threads: int) -> None: ...
     @property

@@ -154,7 +154,6 @@ INLINE int8x16_t codes_at(uint8x16_t c, int i)
 
 /* ---- needed by groups.inc.h -------------------------------------------------------------------------------------- */
 
-#define GROUP_ROWS 16
 #define GROUP_SOME 1
 #define GROUP_MANY 2
 #define PANEL_OWN 0

@@ -230,7 +230,6 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
 
 /* ---- needed by groups.inc.h: 32 bytes are 8 rows by 4 elements --------------------------------------------------- */
 
-#define GROUP_ROWS 16
 #define GROUP_SOME 4
 #define PANEL_TOKENS 4
 #define PANEL_OWN 0
@@ -578,13 +577,6 @@ INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_di
 #include "attention_int4.inc.h"
 
 /* Measured on a Zen 4 core; on a Zen 3 one, rows that are fetched apart had 0.6 of the rate of one stream. */
-#define AVX2_OWN {2, FETCH_ONCE, 3 << 10, 0}
-
-#define AVX2_KERNELS                                                                                                   \
-    .own = AVX2_OWN, .many_tokens = LOOKUP_LEAST_TOKENS,                                                            \
-    .ternary_matvec = ternary_matvec, .ternary_matmul = ternary_matmul,                                                \
-    DELTA_KERNELS, GROUPS_KERNELS,                                                                                     \
-    .head_i8 = head_i8, .head_q8_0 = head_q8_0, LANES_KERNELS, PAGES_KERNELS, BIT_KERNELS,                             \
-    BYTE_KERNELS
+#define AVX2_KERNELS .own = {2, FETCH_ONCE, 3 << 10, 0}, .many_tokens = LOOKUP_LEAST_TOKENS, VECTOR_KERNELS
 
 #endif

@@ -254,7 +254,6 @@ INLINE vh load_half_h(const uint16_t *p) { return (vh)_mm256_cvtph_ps(_mm_loadu_
 
 /* ---- needed by groups.inc.h: a register is 16 rows by 4 elements ------------------------------------------------- */
 
-#define GROUP_ROWS 16
 #define GROUP_SOME 4
 #define GROUP_MANY 16
 #define PANEL_TOKENS 4
@@ -591,16 +590,7 @@ const struct kernels kernels_avx512vnni = {
     .name = "avx512vnni",
     .own = {4, FETCH_L1, 4 << 10, 0},
     .many_tokens = LOOKUP_LEAST_TOKENS,
-    .ternary_matvec = ternary_matvec,
-    .ternary_matmul = ternary_matmul,
-    DELTA_KERNELS,
-    GROUPS_KERNELS,
-    .head_i8 = head_i8,
-    .head_q8_0 = head_q8_0,
-    LANES_KERNELS,
-    PAGES_KERNELS,
-    BIT_KERNELS,
-    BYTE_KERNELS,
+    VECTOR_KERNELS,
 };
 
 #else

@@ -81,16 +81,7 @@ const struct kernels kernels_dotprod = {
     .name = "dotprod",
     .own = ARM_OWN,
     .many_tokens = PACK_LEAST_TOKENS,
-    .ternary_matvec = ternary_matvec,
-    .ternary_matmul = ternary_matmul,
-    DELTA_KERNELS,
-    GROUPS_KERNELS,
-    .head_i8 = head_i8,
-    .head_q8_0 = head_q8_0,
-    LANES_KERNELS,
-    PAGES_KERNELS,
-    BIT_KERNELS,
-    BYTE_KERNELS,
+    VECTOR_KERNELS,
 };
 
 #else

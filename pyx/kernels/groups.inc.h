@@ -7,9 +7,8 @@
  * Elements come in the order of quantize_groups: step s of a group is bytes 4s .. 4s+3 of its activations.
  *
  * The includer has included lanes.inc.h and defines
- *   GROUP_ROWS          rows of a tile, 16
  *   GROUP_MANY          from so many tokens on panels are faster
- *   GROUP_SOME          most tokens of group_vector (1, 2 or 4)
+ *   GROUP_SOME          most tokens of group_vector (1 or 4)
  *   group_vector(rows, stride, n_group, group_bytes, ahead, n_token, q, d, sum, y)
  *                       y [n_token][GROUP_ROWS] of rows that begin `stride` bytes apart; meanwhile it calls
  *                       group_fetch(ahead, g, group_bytes) for each group; inlined with constant n_token in
@@ -23,9 +22,8 @@
 #ifndef BITNET_EDGE_GROUPS_H
 #define BITNET_EDGE_GROUPS_H
 
-#if !defined(GROUP_ROWS) || !defined(GROUP_MANY) || !defined(GROUP_SOME) || \
-    !defined(PANEL_TOKENS) || !defined(BITNET_EDGE_LANES_H)
-#error "groups.inc.h needs GROUP_ROWS, GROUP_MANY, GROUP_SOME and PANEL_TOKENS, and lanes.inc.h before it"
+#if !defined(GROUP_MANY) || !defined(GROUP_SOME) || !defined(PANEL_TOKENS) || !defined(BITNET_EDGE_LANES_H)
+#error "groups.inc.h needs GROUP_MANY, GROUP_SOME and PANEL_TOKENS, and lanes.inc.h before it"
 #endif
 
 #include "panels.h"
@@ -73,10 +71,8 @@ INLINE struct group_rows group_rows(const uint8_t *rows, int64_t row_bytes, int6
     }
 
 GROUP_VECTOR(1)
-#if GROUP_SOME >= 2
+#if GROUP_SOME > 1
 GROUP_VECTOR(2)
-#endif
-#if GROUP_SOME >= 4
 GROUP_VECTOR(4)
 #endif
 
@@ -91,12 +87,10 @@ static void group_few(const uint8_t *rows, int group_bytes, int64_t n_row, int64
         for (int64_t t = 0, some; t < n_token; t += some) {
             const int64_t left = n_token - t, at = t * n_group;
             const uint8_t *ahead = t == 0 ? row.first + GROUP_ROWS * row.stride + kernels_chosen.ahead : NULL;
-            some = left >= 4 && GROUP_SOME >= 4 ? 4 : left >= 2 && GROUP_SOME >= 2 ? 2 : 1;
-#if GROUP_SOME >= 4
+            some = GROUP_SOME == 1 || left == 1 ? 1 : left < 4 ? 2 : 4;
+#if GROUP_SOME > 1
             if (some == 4)
                 group_vector_4(row.first, row.stride, n_group, group_bytes, ahead, q + at * GROUP, d + at, sum + at, y);
-#endif
-#if GROUP_SOME >= 2
             if (some == 2)
                 group_vector_2(row.first, row.stride, n_group, group_bytes, ahead, q + at * GROUP, d + at, sum + at, y);
 #endif

@@ -136,7 +136,10 @@ INLINE vf exp_lanes(vf x)
 
 /* ---- scales per group -------------------------------------------------------------------------------------------- */
 
-enum { PANEL_VECTORS = PANEL_ROWS / LANE_WIDTH }; /* of one number for each row */
+enum {
+    PANEL_VECTORS = PANEL_ROWS / LANE_WIDTH, /* of one number for each row           */
+    GROUP_ROWS = 16,                         /* rows of a tile, straight from groups */
+};
 
 /* Panels are one stream, read faster than rows, and so fetched farther ahead.  A processor fetches it into its
  * second-level cache by itself, too: where it does so well that rows may be fetched apart, lines of panels are only

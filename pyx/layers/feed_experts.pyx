@@ -9,7 +9,7 @@ read once for all its tokens.  What the experts of a token give is added to the 
 experts, so the sums have the same bits however tokens come together.
 """
 
-from libc.stdint cimport int8_t, int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
 from pyx.layers.attention cimport share

@@ -18,8 +18,8 @@ from pyx.machine.memory cimport Arena
 from pyx.weights.projection cimport activations
 from pyx.kv.recurrent cimport open_added, open_decays, open_inputs, open_keys, recurrence
 from pyx.step.scratch cimport delta_scratch, delta_work
-from pyx.step.stages cimport INT8, acc_of, add_rows, clock_of, done, quantised, rows_of, step_plan, unit_of
-from pyx.machine.team cimport ATTEND, OUT, QKV, lap, team_barrier
+from pyx.step.stages cimport INT8, acc_of, add_rows, done, quantised, rows_of, step_plan, unit_of
+from pyx.machine.team cimport ATTEND, OUT, QKV
 from pyx.weights.tensors cimport LayerTensors
 from pyx.weights.ternary cimport TernaryMatrix
 

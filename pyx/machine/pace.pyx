@@ -74,11 +74,6 @@ cdef class Pace:
         self.most = self.settled = most
         self.more = self.fewer = 1
 
-    @property
-    def calm(self):
-        """Whether other programs need none of the cores now, as far as the last steps show."""
-        return self.settled == self.most and not self.trial and not self.disturbed
-
     cpdef int threads(self):
         """Number of threads of the next step."""
         return self.trial or self.settled

@@ -8,7 +8,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t
 
 from pyx.layers.attention cimport share
 from pyx.weights.projection cimport activations, matrix, project
-from pyx.machine.team cimport NORM, lap, stage, team_barrier
+from pyx.machine.team cimport NORM, lap, stage
 
 cdef extern from "kernels.h" nogil:
     float quantize_i4(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *sum)

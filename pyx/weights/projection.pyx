@@ -6,10 +6,10 @@ microsoft/BitNet src/ggml-bitnet-mad.cpp.  With a scale per group of weights alo
 each group.
 """
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int32_t, int64_t
 
 from pyx.machine.cpu cimport (
-    FEW_ROWS, GROUP, MANY_ROWS, MATMUL_WORK, TERNARY_BLOCK, TERNARY_BLOCK_BYTES, kernels, many_tokens, place_in_group)
+    FEW_ROWS, GROUP, MANY_ROWS, MATMUL_WORK, TERNARY_BLOCK_BYTES, kernels, many_tokens, place_in_group)
 
 
 cdef inline int64_t sums(int64_t n_token, int64_t n_row) noexcept nogil:

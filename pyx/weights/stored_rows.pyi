@@ -16,7 +16,6 @@ class StoredRows:
     n_row: int
     n_threads: int  # that may read rows at once
     k: int
-    row_bytes: int
     buffer: int  # bytes in which rows of the file are read
     def __init__(self, type: str, data: Any, n_row: int, k: int) -> None: ...
     def read_from(self, source: Any, fd: int, n_threads: int, start: int = 0) -> None:
