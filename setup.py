@@ -92,17 +92,6 @@ C_SOURCES = {
 SHARED = "pyx._cython"
 
 
-def check_names():
-    """End the build if a name in the tables above has no file, or a C file is in none of them."""
-    linked = {name for names in C_SOURCES.values() for name in names} | {f"{target}.c" for target in TARGETS}
-    there = {path.name for path in KERNELS.glob("*.c")}
-    wrong = [f"pyx/kernels/{name} does not exist" for name in sorted(linked - there)]
-    wrong += [f"no extension is linked with pyx/kernels/{name}" for name in sorted(there - linked)]
-    wrong += [f"pyx/{name}.pyx does not exist" for name in C_SOURCES if not (PYX / f"{name}.pyx").exists()]
-    if wrong:
-        sys.exit(f"setup.py: {'; '.join(wrong)}")
-
-
 def headers(*paths):
     """The files of pyx/kernels that these sources include, also by way of another file or of a module they cimport."""
     found: set[Path] = set()
@@ -156,7 +145,6 @@ class BuildExt(build_ext):
 def extensions():
     from Cython.Build import cythonize
 
-    check_names()
     compiled = {"extra_compile_args": [*COMMON, *GLIBC_FLOOR], "extra_link_args": ["-fopenmp", "-Wl,-s"]}
     modules = [Extension(SHARED, [], **compiled)]  # Cython writes its source
     for pyx in sorted(Path("pyx").glob("*/*.pyx")):

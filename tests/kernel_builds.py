@@ -62,7 +62,7 @@ def objects(
     command = [*(cc or [compiler(machine)])]
     names = names or [*BASELINE_FILES, *TARGET_FILES[machine]]
     for name in names:
-        flags = [*flags_of(machine, name), "-Wall", "-Wextra", "-Werror", *extra]
+        flags = [*flags_of(machine, name), "-Wall", "-Wextra", "-Wundef", "-Werror", *extra]
         compile_one = [*command, *flags, "-S", str(KERNELS / name), "-o", str(directory / f"{name}.s")]
         jobs.append((compile_one, subprocess.Popen(compile_one, stderr=subprocess.PIPE, text=True)))
     for compile_one, job in jobs:

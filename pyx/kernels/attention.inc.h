@@ -20,10 +20,6 @@
 #ifndef BITNET_EDGE_ATTENTION_H
 #define BITNET_EDGE_ATTENTION_H
 
-#if !defined(HALF_WIDTH) || !defined(HALF_VECTORS) || !defined(VALUE_DIMS) || !defined(WEIGHT_PARTS)
-#error "attention.inc.h needs HALF_WIDTH, HALF_VECTORS, VALUE_DIMS and WEIGHT_PARTS, from the target that includes it"
-#endif
-
 #include "lanes.inc.h"
 
 enum {

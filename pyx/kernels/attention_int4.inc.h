@@ -7,10 +7,6 @@
 #ifndef BITNET_EDGE_ATTENTION_INT4_H
 #define BITNET_EDGE_ATTENTION_INT4_H
 
-#if !defined(VALUE_DIMS)
-#error "attention_int4.inc.h needs VALUE_DIMS, from the target that includes it"
-#endif
-
 #include "attention.inc.h"
 
 /* ---- scores ------------------------------------------------------------------------------------------------------ */

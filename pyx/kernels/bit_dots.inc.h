@@ -19,10 +19,6 @@
 #ifndef BITNET_EDGE_BIT_DOTS_H
 #define BITNET_EDGE_BIT_DOTS_H
 
-#if !defined(BIT_WIDTH)
-#error "bit_dots.inc.h needs BIT_WIDTH, from the target that includes it"
-#endif
-
 #include "template.h"
 
 enum {

@@ -10,10 +10,6 @@
 #ifndef BITNET_EDGE_BYTE_DOTS_H
 #define BITNET_EDGE_BYTE_DOTS_H
 
-#if !defined(BYTE_VECTORS) || !defined(BYTE_LEAST_VECTORS) || !defined(BITNET_EDGE_BIT_DOTS_H)
-#error "byte_dots.inc.h needs BYTE_VECTORS and BYTE_LEAST_VECTORS, and bit_dots.inc.h before it"
-#endif
-
 enum { BYTE_PANEL = 32 }; /* rows */
 
 /* n rows by n_x vectors; meanwhile half as many are fetched from next on, if it is not NULL.  n, n_x, stream (whether

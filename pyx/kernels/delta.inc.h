@@ -10,10 +10,6 @@
 #ifndef BITNET_EDGE_DELTA_H
 #define BITNET_EDGE_DELTA_H
 
-#if !defined(DELTA_TILE) || !defined(BITNET_EDGE_LANES_H)
-#error "delta.inc.h needs DELTA_TILE, and lanes.inc.h before it"
-#endif
-
 /* ---- rotated bases ----------------------------------------------------------------------------------------------- */
 
 /* (a, b) -> (a + b, a - b) for lanes a without and b with a bit: `other` has a and b changed over, `minus` the sign bit

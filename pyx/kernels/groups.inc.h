@@ -22,10 +22,6 @@
 #ifndef BITNET_EDGE_GROUPS_H
 #define BITNET_EDGE_GROUPS_H
 
-#if !defined(GROUP_MANY) || !defined(GROUP_SOME) || !defined(PANEL_TOKENS) || !defined(BITNET_EDGE_LANES_H)
-#error "groups.inc.h needs GROUP_MANY, GROUP_SOME and PANEL_TOKENS, and lanes.inc.h before it"
-#endif
-
 #include "panels.h"
 #include "template.h"
 

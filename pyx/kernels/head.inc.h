@@ -19,10 +19,6 @@
 #ifndef BITNET_EDGE_HEAD_H
 #define BITNET_EDGE_HEAD_H
 
-#if !defined(HEAD_VECTORS) || !defined(BITNET_EDGE_LANES_H)
-#error "head.inc.h needs HEAD_VECTORS, and lanes.inc.h before it"
-#endif
-
 #include "template.h"
 
 /* Elements of a row whose sum fits an int32: 2048 * 128 * 8191 = 2147221504 < 2^31. */

@@ -17,10 +17,6 @@
 #ifndef BITNET_EDGE_LANES_H
 #define BITNET_EDGE_LANES_H
 
-#if !defined(LANE_WIDTH)
-#error "lanes.inc.h needs LANE_WIDTH, from the target that includes it"
-#endif
-
 #include "template.h"
 
 #include <math.h>

@@ -22,10 +22,6 @@
 #ifndef BITNET_EDGE_LOOKUP_H
 #define BITNET_EDGE_LOOKUP_H
 
-#if !defined(BITNET_EDGE_TILES_H)
-#error "lookup.inc.h needs tiles.inc.h before it"
-#endif
-
 #include "template.h"
 
 #ifndef LOOKUP_LEAST_TOKENS

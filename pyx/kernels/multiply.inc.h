@@ -13,10 +13,6 @@
 #ifndef BITNET_EDGE_MULTIPLY_H
 #define BITNET_EDGE_MULTIPLY_H
 
-#if !defined(multiply_dot) || !defined(BITNET_EDGE_LOOKUP_H)
-#error "multiply.inc.h needs multiply_dot; lookup.inc.h includes it"
-#endif
-
 enum {
     MULTIPLY_ROWS = 32,
     MULTIPLY_TOKENS = 8,

@@ -25,10 +25,6 @@
 #ifndef BITNET_EDGE_PACKS_H
 #define BITNET_EDGE_PACKS_H
 
-#if !defined(PACK_LINES) || !defined(IN_ORDER)
-#error "packs.inc.h needs PACK_LINES, and IN_ORDER of arm_dot.h"
-#endif
-
 #include "template.h"
 
 enum {

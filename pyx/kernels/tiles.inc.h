@@ -18,10 +18,6 @@
 #ifndef BITNET_EDGE_TILES_H
 #define BITNET_EDGE_TILES_H
 
-#if !defined(TILE_TOKENS)
-#error "tiles.inc.h needs TILE_TOKENS, from the target that includes it"
-#endif
-
 #include "template.h"
 
 enum { TILE_INPUTS = 24 << 10, PANEL = 32 };
