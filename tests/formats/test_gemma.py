@@ -114,16 +114,6 @@ def test_a_batch_changes_no_bit() -> None:
     assert all(a.tobytes() == b.tobytes() for a, b in zip(alone, outs, strict=True))
 
 
-def test_a_cache_without_the_windows_is_refused() -> None:
-    model = build(made_up(CONFIG)[0], head="f32")
-    for windows in (None, (0, 0, 70), (70, 0, 71)):
-        with pytest.raises(ValueError, match="other windows"):
-            read(model, KVCache(3, 2, 32, 64, "f16", windows=windows), [1])
-    for windows in ((70, 0), (70, 0, -1)):
-        with pytest.raises(ValueError, match="windows are"):
-            KVCache(3, 2, 32, 64, "f16", windows=windows)
-
-
 def test_layers_with_windows_take_no_more_memory() -> None:
     """What the plan says is what is taken, and long contexts grow in the layers that see all only."""
     config = dataclasses.replace(CONFIG, n_ctx_train=1 << 17)

@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 from edge.errors import InvalidFile, ModelNotFound, UsageError
 from edge.formats import gguf_header, gguf_keys, gguf_writer, open_checkpoint
 from edge.layers import Rotation
-from edge.registry.encodings import BY_ID
 from pyx.tokens import strings
 from tests import handmade
-from tests.configs import activation
 from tests.handmade import ARR, BOOL, F32, F64, I32, STR, U8, U16, U32, U64, value
 
 GOLDEN = {
@@ -243,96 +241,12 @@ def test_name_is_safe_to_print(tmp_path: Path) -> None:
 # ---- strings on demand -----------------------------------------------------------------------------------------------
 
 
-def test_strings_behave_like_a_list(tiny: Path) -> None:
-    package = pytest.importorskip("gguf")
-    path = tiny / "silu_mha_tied.bitnet.tq2.f16.gguf"
-    expected = package.GGUFReader(path).fields["tokenizer.ggml.tokens"].contents()
-    tokens = gguf_header.read_header(path).strings("tokenizer.ggml.tokens")
-    assert list(tokens) == expected == [tokens[i] for i in range(len(tokens))]
-    assert tokens[-1] == expected[-1] and tokens[5:9] == expected[5:9] and tokens[-512] == expected[0]
-    with pytest.raises(IndexError):
-        tokens[512]
-
-
-def test_bad_utf8_is_found_on_access_only(tmp_path: Path) -> None:
-    keys = {"tokenizer.ggml.tokens": value(ARR, (STR, [b"a", b"\xff\xfe"] + [b"b"] * 14))}
-    tokens = open_checkpoint(write(tmp_path, handmade.model(keys=keys))).tokenizer.tokens
-    assert tokens[0] == "a"
-    for access in (lambda: tokens[1], lambda: list(tokens)):
-        with pytest.raises(InvalidFile, match="element 1: not UTF-8"):
-            access()
-
-
-def test_a_large_header_opens_at_once(tmp_path: Path) -> None:
-    """The shape of the official 2B-4T file: 332 tensors, 128256 tokens, 280147 merges, 1.19 GB (a sparse file here)."""
-    tokens = [f"token{i % 99}" for i in range(128256)]
-    merges = [f"{i % 999} m" for i in range(280147)]
-    a = "bitnet-b1.58"
-    keys = [
-        ("general.architecture", value(STR, a)),
-        (f"{a}.vocab_size", value(U32, 128256)),
-        (f"{a}.context_length", value(U32, 4096)),
-        (f"{a}.embedding_length", value(U32, 2560)),
-        (f"{a}.block_count", value(U32, 30)),
-        (f"{a}.feed_forward_length", value(U32, 6912)),
-        (f"{a}.rope.dimension_count", value(U32, 128)),
-        (f"{a}.attention.head_count", value(U32, 20)),
-        (f"{a}.attention.head_count_kv", value(U32, 5)),
-        (f"{a}.attention.layer_norm_rms_epsilon", value(F32, 1e-5)),
-        (f"{a}.rope.freq_base", value(F32, 5e5)),
-        ("general.file_type", value(U32, 40)),
-        ("tokenizer.ggml.model", value(STR, "gpt2")),
-        ("tokenizer.ggml.tokens", value(ARR, (STR, tokens))),
-        ("tokenizer.ggml.merges", value(ARR, (STR, merges))),
-        ("tokenizer.ggml.bos_token_id", value(U32, 128000)),
-        ("tokenizer.ggml.eos_token_id", value(U32, 128001)),
-        ("tokenizer.ggml.add_bos_token", value(BOOL, 1)),
-    ]
-    names = {"token_embd.weight": ((2560, 128256), 1), "output_norm.weight": ((2560,), 0)}
-    for i in range(30):
-        for name, dims in {"attn_q": (2560, 2560), "attn_k": (2560, 640), "attn_v": (2560, 640),
-                           "attn_output": (2560, 2560), "ffn_gate": (2560, 6912), "ffn_up": (2560, 6912),
-                           "ffn_down": (6912, 2560)}.items():
-            names[f"blk.{i}.{name}.weight"] = (dims, 36)
-        for name, n in {"attn_norm": 2560, "ffn_norm": 2560, "attn_sub_norm": 2560, "ffn_sub_norm": 6912}.items():
-            names[f"blk.{i}.{name}.weight"] = ((n,), 0)
-    offsets, scales, at = {}, [], 0
-    for name, (dims, kind) in names.items():
-        offsets[name] = at
-        size = BY_ID[kind].size(dims)
-        if kind == 36:
-            scales.append(at + size - 32)
-        at += -(-size // 32) * 32
-    assert at == 1_179_449_920  # as counted for the published file
-    head = handmade.gguf(keys, [(name, dims, kind, b"") for name, (dims, kind) in names.items()], offsets=offsets)
-    path = tmp_path / "big.gguf"
-    with open(path, "wb") as file:
-        file.write(head)
-        for offset in scales:  # some zeros, then the scale
-            file.seek(len(head) + offset - 1024)
-            file.write(b"\x55" * 1024 + struct.pack("<f", 1.5))
-        file.truncate(len(head) + at)
-
-    c = open_checkpoint(path)
-    assert len(c.tensors) == 332 and c.tokenizer.pre == "llama-bpe" and activation(c.config) == "relu2"
-    tracemalloc.start()
-    open_checkpoint(path)
-    assert tracemalloc.get_traced_memory()[1] < 16 << 20  # offsets, not strings
-    tracemalloc.stop()
-
-
 # ---- ternary or not --------------------------------------------------------------------------------------------------
 
 
 def projection(codes: int, scale: float) -> dict[str, tuple[tuple[int, ...], int, bytes]]:
     data = bytes([codes]) * (128 * 128 // 4) + struct.pack("<f", scale) + bytes(28)
     return {"blk.0.attn_q.weight": ((128, 128), 36, data)}
-
-
-def test_almost_no_zeros_is_remarked(tmp_path: Path) -> None:
-    c = open_checkpoint(write(tmp_path, handmade.model(tensors=projection(0b10001000, 1.0))))
-    assert len(c.notes) == 1 and c.notes[0].startswith("blk.0.attn_q.weight hold almost no zeros")
-    assert open_checkpoint(write(tmp_path, handmade.model(tensors=projection(0b10010010, 1.0)))).notes == []
 
 
 @pytest.mark.parametrize("scale", [0.0, float("nan"), float("inf"), float("-inf")])
@@ -595,14 +509,6 @@ def test_the_gguf_package_reads_what_we_write(tmp_path: Path) -> None:
     for key, expected in METADATA.items():
         assert theirs.fields[key].contents() == expected
     assert (theirs.tensors[0].data == weights).all()
-
-
-@pytest.mark.parametrize("data", [bytes(11), bytes(13), lambda: [bytes(5), bytes(8)]])
-def test_wrong_sizes_leave_no_file(tmp_path: Path, data: object) -> None:
-    with pytest.raises(ValueError, match="t brought"):
-        entry = gguf_writer.Entry("t", "F32", (3,), data)  # type: ignore[arg-type]
-        gguf_writer.write(tmp_path / "w.gguf", {}, [entry])
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failing_producer_leaves_the_old_file(tmp_path: Path) -> None:

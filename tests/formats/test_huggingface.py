@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.errors import InvalidFile, ModelNotFound, UsageError
+from edge.errors import InvalidFile, ModelNotFound
 from edge.formats import open_checkpoint, safetensors, sentencepiece_model
 from edge.formats.checkpoint import Added
 from edge.layers import Rotation
@@ -152,20 +152,6 @@ def test_tied_or_not(tmp_path: Path) -> None:
 def test_rope_of_old_and_new_files(tmp_path: Path, changes: dict[str, Any], theta: float, scale: float) -> None:
     g = open_checkpoint(hf_directory(tmp_path / "m", hf_config(**changes))).config
     assert g.layers[0].mixer.rotation == Rotation(theta, 64, scale=scale)
-
-
-def test_activation_override_is_noted(tmp_path: Path) -> None:
-    folder = hf_directory(tmp_path / "m")
-    c = open_checkpoint(folder, activation="silu")
-    assert (c.config.layers[0].feed_forward.activation, c.config.arch) == ("silu", "bitnet")
-    assert "although config.json says relu2" in c.notes[0]
-    with pytest.raises(UsageError):
-        open_checkpoint(folder, activation="tanh")
-
-
-def test_the_weights_file_names_its_directory(tmp_path: Path) -> None:
-    folder = Path(hf_directory(tmp_path / "m"))
-    assert open_checkpoint(folder / "model.safetensors").config.hidden == 128
 
 
 def changed(name: str, content: tuple[str, tuple[int, ...], bytes] | None) -> dict[str, Any]:
@@ -464,24 +450,6 @@ def refuses_or_opens(folder: str) -> None:
 
 
 WEIGHTS = handmade.safetensors(hf_tensors())
-HEADER = 8 + int.from_bytes(WEIGHTS[:8], "little")
-
-
-@given(st.lists(st.tuples(st.integers(0, HEADER - 1), st.one_of(
-    st.binary(min_size=1, max_size=4), st.sampled_from([b"[", b"]", b"9", b"-", b'"', b"}", b"\\u", b"null", b"99"])
-)), max_size=3), st.one_of(st.none(), st.none(), st.integers(0, len(WEIGHTS))))
-def test_fuzz_safetensors(
-    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, bytes]], cut: int | None
-) -> None:
-    data = bytearray(WEIGHTS)
-    for at, content in changes:
-        data[at : at + len(content)] = content
-    folder = tmp_path_factory.getbasetemp() / "fuzz-hf"
-    hf_directory(folder)
-    (folder / "model.safetensors").write_bytes(data[:cut])
-    refuses_or_opens(str(folder))
-
-
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5),
               st.sampled_from([0, 1, -1, 1e308, 2**63, "relu2", "bitnet", "BPE"])),
@@ -518,14 +486,6 @@ def test_fuzz_json(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content))
     refuses_or_opens(str(folder))
-
-
-@given(st.binary(max_size=60))
-def test_fuzz_sentencepiece(data: bytes) -> None:
-    try:
-        assert sentencepiece_model.parse(data, "m").pieces
-    except InvalidFile:
-        pass
 
 
 # ---- sampling that the folder recommends -----------------------------------------------------------------------------
