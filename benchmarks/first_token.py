@@ -90,7 +90,7 @@ def measure(
         for row in rows:
             command = [*program, "run", "--raw", "-m", model, "-t", str(row["threads"])]
             # a few tokens, as the first may be half a character
-            command += ["--weights", row["weights"], "--temp", "0", "-n", "4", "-p", prompt]
+            command += ["--set", f"weights={row['weights']}", "--temp", "0", "-n", "4", "-p", prompt]
             found = {
                 "start": seconds_to_first_byte([*program, "--version"]),
                 "first_token": seconds_to_first_byte(command),

@@ -12,9 +12,6 @@ from typing import Any
 from edge.errors import InvalidFile
 from edge.layers import Attention, Delta, Experts, LayerConfig, check_dimension
 
-#: types of the output head that can be asked for (pyx.head.output_head); "native": exactly the numbers of the file
-HEADS = ("auto", "two-stage", "int8", "native")
-
 
 @dataclass(frozen=True)
 class ModelConfig:

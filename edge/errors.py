@@ -139,7 +139,7 @@ EXIT_CODES = {
     4: "invalid file: a model, tokenizer or session file is damaged or not supported",
     5: "not enough memory: the plan does not fit, nothing was loaded",
     6: "processor not supported: it does not have the instruction set",
-    7: "context full (--overflow stop)",
+    7: "context full (--set overflow=stop)",
     75: "in use: another process has the port, the socket, the session or the output file",
     124: "timeout (--timeout): the partial answer was printed",
     130: "interrupted (SIGINT)",

@@ -21,13 +21,13 @@ from edge.cache.policy import read_budget
 from edge.cache.remembered import Remembered
 from edge.cache.remembered import place as prompts_at
 from edge.cache.space import KVSpace
-from edge.config import HEADS
 from edge.engine import Engine
-from edge.errors import EdgeError, InvalidFile, MemoryRefused, UnsupportedCPU, UsageError, check_among, needs_build
+from edge.errors import EdgeError, InvalidFile, MemoryRefused, UnsupportedCPU, UsageError, needs_build
 from edge.machine.cores import choose
 from edge.machine.memory import available_memory
 from edge.model.model import MAP, Model
 from edge.model.plan import expect, measure
+from edge.settings import check
 from edge.threads import claim, refuse_after_fork
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def load(
     system: str | None = None,
     constrained: bool = False,
     reserve: int = 0,
-    remember: bool | None = None,
+    cache: bool | None = None,
     progress: Callable[[float, float], None] | None = None,
     on_plan: Callable[[KVPlan], object] | None = None,
     **kv_options: Any,
@@ -85,7 +85,7 @@ def load(
         ``ctx=4096, memory="1500M"``; where sinks is None, the system prompt is never dropped.
     kv: a KV type, such as "int4" or KEYS:VALUES; or a KVConfig with all settings.
     reserve: bytes that the calling program itself needs; part of the plan.
-    remember: keep the KV cache of system prompts on the disk, in a private folder of this user, so that the next
+    cache: keep the KV cache of system prompts on the disk, in a private folder of this user, so that the next
         process does not read them again (edge/cache/remembered.py); None: unless BITNET_EDGE_NO_CACHE is set.
     constrained: include the memory for answers that follow a grammar in the plan.
 
@@ -93,7 +93,7 @@ def load(
 
     threads: their number; None: at most one for each fast core, fewer while other programs need the cores; -N: N
         fewer than the fast cores.
-    head: type of the output head, one of :data:`edge.config.HEADS`.
+    head: type of the output head, see :mod:`edge.settings`, which also checks the other values.
     weights: "map" (use the mapped file), "huge" (copy into 2 MiB pages first) or "auto" (start with the map, and copy
         between steps if there is enough memory).
     isa: instruction set, such as "avx2"; all engines that are open at a time use the same. None: that of the open
@@ -124,13 +124,9 @@ def load(
     if isinstance(kv, KVConfig) and KVConfig(**kv_options) != KVConfig():
         raise UsageError("kv is a KVConfig, which has all settings of the cache; set them there")
     kv_config = kv if isinstance(kv, KVConfig) else KVConfig(kv=kv, **kv_options)
-    check_among(head, "head", HEADS)
-    check_among(weights, "weights", ("auto", "map", "huge"))
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)
-                                or not -256 <= threads <= 256 or threads == 0):
-        raise UsageError(
-            f"is {threads!r}", argument="threads",
-            hint="it must be a whole number from 1 to 256, or -N to leave N fast cores free")
+    for name, value in (("head", head), ("weights", weights), ("threads", threads), ("think", think), ("tune", tune),
+                        ("cache", cache), ("i2s_layout", i2s_layout), ("activation", activation)):
+        check(name, value)
     choose_isa(isa)
     report = progress or (lambda done, total: None)
 
@@ -149,7 +145,7 @@ def load(
     if chosen.why == "demo":
         import logging
 
-        logging.getLogger("edge").warning(DEMO_ANSWERS)
+        logging.getLogger("edge").warning(f"{DEMO_ANSWERS}; for a real one: bitnet-edge pull bonsai-1.7b")
     checkpoint = open_checkpoint(chosen.path, i2s_layout=i2s_layout, activation=activation)
     report(1, 10)
     key = partial(key_of, checkpoint, threads)
@@ -165,7 +161,7 @@ def load(
         beginning = chat.beginning(tokenizer, system[: 16 * room])  # a longer one is not pinned, but refused when used
         kv_config = kv_config.pinning(beginning, checkpoint.config.n_ctx_train)
 
-    remembers = not os.environ.get("BITNET_EDGE_NO_CACHE") if remember is None else remember
+    remembers = not os.environ.get("BITNET_EDGE_NO_CACHE") if cache is None else cache
     fingerprints = prompts_at() if remembers else None
     reading, scoring = scored_at(checkpoint, fingerprints)
     program = resident(checkpoint) + scoring + reserve

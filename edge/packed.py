@@ -4,7 +4,7 @@ It is a frozen program with more sections, which lie behind it in this order:
 
     bitnet-edge.model     a GGUF file; it begins at a multiple of 64 KiB, so that any size of pages can map it
     bitnet-edge.prompts   the KV caches of its system prompt, if it has one: files of edge/cache/codec.py
-    bitnet-edge.about     SHA-256 and CRC-32 of the rest, then JSON: what is inside, and the defaults of options
+    bitnet-edge.about     SHA-256 and CRC-32 of the rest, then JSON: what is inside, and the command line
     bitnet-edge.archive   the end of the program's own archive, where its start-up code looks for it
     the names and the table of all sections, at the very end: of a file that was cut, they are missing
 
@@ -18,7 +18,7 @@ import os
 import struct
 import sys
 from collections.abc import Mapping
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from typing import BinaryIO, NamedTuple, NoReturn
 
 from edge.errors import InvalidFile
 
@@ -26,7 +26,7 @@ ELF = b"\x7fELF"
 PAGE = 1 << 16  # bytes; the largest page of the processors in question
 MODEL, ABOUT, ARCHIVE = "bitnet-edge.model", "bitnet-edge.about", "bitnet-edge.archive"
 PROMPTS = "bitnet-edge.prompts"
-FORMAT = 1
+FORMAT = 2
 CHECKS = struct.Struct("<32sI")  # SHA-256, which `doctor` compares, and CRC-32, for every start: hashlib takes 1 MB
 MAX_ABOUT = 1 << 20  # bytes; a system prompt of a million characters fits no context
 MAX_NAMES = 1 << 16
@@ -51,11 +51,17 @@ class Packed(NamedTuple):
     model: str
     licence: str  # "" if the model does not state it
     sha256: str  # of the model
-    options: Mapping[str, Any]  # name of an option in Python -> its default
-    service: Mapping[str, Any]  # the same of options that only ``serve`` has
-    shown: str  # both, as they were typed
+    words: tuple[str, ...]  # the command line with which it starts, if it gets none
     prompts: tuple[Section, ...] = ()  # the KV caches of system prompts
     prompts_sha256: str = ""  # of all of them
+
+    @property
+    def shown(self) -> str:
+        """The words as they could be typed; long texts are cut."""
+        import shlex
+
+        lines = (" ".join(word.split()) for word in self.words)
+        return shlex.join(line if len(line) <= 60 else f"{line[:57]}..." for line in lines)
 
     def encode(self) -> bytes:
         """The section ABOUT."""
@@ -64,9 +70,8 @@ class Packed(NamedTuple):
         import zlib
 
         model = {"name": self.model, "licence": self.licence, "bytes": self.nbytes, "sha256": self.sha256}
-        said = {"format": FORMAT, "version": self.version, "model": model, "options": dict(self.options),
-                "service": dict(self.service), "shown": self.shown, "prompts": [each.size for each in self.prompts],
-                "prompts_sha256": self.prompts_sha256}
+        said = {"format": FORMAT, "version": self.version, "model": model, "words": self.words,
+                "prompts": [each.size for each in self.prompts], "prompts_sha256": self.prompts_sha256}
         data = json.dumps(said, ensure_ascii=False).encode()
         return CHECKS.pack(hashlib.sha256(data).digest(), zlib.crc32(data)) + data
 
@@ -144,14 +149,13 @@ def _packed(file: BinaryIO, path: str, found: Mapping[str, Section]) -> Packed:
             raise InvalidFile(f"{path}: packed by another version of bitnet-edge; use the program inside: run {path}")
         stated = said["model"]
         packed = Packed(path, model.offset, model.size, said["version"], stated["name"], stated["licence"],
-                        stated["sha256"], said["options"], said["service"], said["shown"],
+                        stated["sha256"], tuple(said["words"]),
                         _prompts(found.get(PROMPTS), said.get("prompts", [])), said.get("prompts_sha256", ""))
     except (ValueError, LookupError, TypeError, RecursionError):
         damaged(path, "the description of what is inside")
-    words = (packed.version, packed.model, packed.licence, packed.sha256, packed.shown, packed.prompts_sha256)
-    tables = (packed.options, packed.service)
-    if not all(isinstance(word, str) and word.isprintable() for word in words) or not all(
-        isinstance(table, dict) and all(map(_is_option, table.values())) for table in tables
+    texts = (packed.version, packed.model, packed.licence, packed.sha256, packed.prompts_sha256)
+    if not all(isinstance(text, str) and text.isprintable() for text in texts) or not all(
+        isinstance(word, str) for word in packed.words
     ):
         damaged(path, "the description of what is inside")
     if stated["bytes"] != model.size or packed.prompts and not (
@@ -167,13 +171,6 @@ def _prompts(section: Section | None, sizes: list[int]) -> tuple[Section, ...]:
         raise ValueError
     starts = [section.offset + sum(sizes[:i]) for i in range(len(sizes))] if section else []
     return tuple(map(Section, starts, sizes))
-
-
-def _is_option(value: object) -> bool:
-    """Whether this can be the value of an option: a text, a number, yes or no, or several texts."""
-    if isinstance(value, list):
-        return all(isinstance(each, str) for each in value)
-    return isinstance(value, str | int | float)
 
 
 def damaged(path: str, what: str) -> NoReturn:

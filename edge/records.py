@@ -32,7 +32,7 @@ CODES = {
     "too_long": "the line is longer than 4 MiB, takes more as text in memory (with an emoji, every character takes "
                 "four bytes), or has too many values (about 75,000 lists and objects, or 300,000 numbers)",
     "busy": "too many clients or waiting requests; try again later",
-    "context_full": "the prompt does not fit in the context (--overflow stop)",
+    "context_full": "the prompt does not fit in the context (--set overflow=stop)",
     "memory_refused": "the answer needs more memory than the plan has",
     "invalid_file": "the model file is damaged",
     "model_not_found": "run only: there is no such model",
@@ -177,7 +177,7 @@ def finish_error(session: Session, timeout: float | None) -> EdgeError | None:
         return AnswerTimeout(f"stopped after --timeout {timeout:g} s" if timeout else "stopped by the timeout")
     if finish_reason == "context_full":
         n_ctx = session.plan.n_ctx
-        return ContextFull(f"the context of {n_ctx} tokens is full; use a larger --ctx or --overflow slide")
+        return ContextFull(f"the context of {n_ctx} tokens is full; use a larger --ctx or --set overflow=slide")
     if finish_reason in ("length", "stop") and session.outcome.usage.completion and not session.outcome.whole:
         why = "it reached the limit of -n" if finish_reason == "length" else "a stop text ended it"
         return EdgeError(f"the answer is incomplete and does not have its form: {why}")

@@ -9,19 +9,8 @@ from reprlib import repr as short
 from typing import Any
 
 from edge.errors import UsageError
+from edge.settings import SETTINGS, check
 
-#: field -> (least, most); NaN and infinities are always refused
-_RANGES: dict[str, tuple[float, float]] = {
-    "temperature": (0.0, 5.0),
-    "top_k": (-1, 1 << 31),
-    "top_p": (0.0, 1.0),
-    "min_p": (0.0, 1.0),
-    "repeat_penalty": (0.01, 100.0),
-    "repeat_last_n": (-1, 1 << 20),
-    "presence_penalty": (-100.0, 100.0),
-    "frequency_penalty": (-100.0, 100.0),
-}
-_WHOLE = ("top_k", "repeat_last_n")
 RANDOM = -1  # a seed that stands for none
 
 
@@ -39,39 +28,22 @@ class Sampling:
     ``seed``: of the random numbers; None or -1: random.  Raises UsageError for values out of range.
     """
 
-    temperature: float = 0.7
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.05
-    repeat_penalty: float = 1.0
-    repeat_last_n: int = 64
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
+    temperature: float = SETTINGS["temperature"].default
+    top_k: int = SETTINGS["top_k"].default
+    top_p: float = SETTINGS["top_p"].default
+    min_p: float = SETTINGS["min_p"].default
+    repeat_penalty: float = SETTINGS["repeat_penalty"].default
+    repeat_last_n: int = SETTINGS["repeat_last_n"].default
+    presence_penalty: float = SETTINGS["presence_penalty"].default
+    frequency_penalty: float = SETTINGS["frequency_penalty"].default
     seed: int | None = None
 
     def __post_init__(self) -> None:
         for field, other, value in (("top_k", -1, 0), ("seed", RANDOM, None)):  # as llama.cpp and Ollama write them
             if type(getattr(self, field)) is int and getattr(self, field) == other:
                 object.__setattr__(self, field, value)
-        for field, (least, most) in _RANGES.items():
-            value = getattr(self, field)
-            kind = int if field in _WHOLE else (int, float)
-            if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
-                what = "a whole number" if field in _WHOLE else "a number"
-                hint = f"it must be {what} from {least:.10g} to {most:.10g}"
-                raise UsageError(f"is {short(value)}", argument=field, hint=hint)
-        if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
-            raise UsageError(f"is {short(self.seed)}", argument="seed", hint="it must be a whole number")
-
-    @classmethod
-    def preset(cls, name: str, **changes: Any) -> Sampling:
-        """The preset ``precise`` (greedy), ``balanced`` or ``creative``, with ``changes`` to single values.
-
-        Raises UsageError for another name.
-        """
-        if name not in PRESETS:
-            raise UsageError(f"preset {name!r} is not known; there are {', '.join(PRESETS)}")
-        return replace(PRESETS[name], **changes)
+        for field in FIELDS:
+            check(field, getattr(self, field))
 
     def reseeded(self, n: int) -> Sampling:
         """The same with another seed, for the ``n``-th of several answers; with the same one for 0, or if it is
@@ -114,7 +86,7 @@ def recommended(keys: Mapping[str, str], values: Mapping[str, Any], notes: list[
     for field, key in keys.items():
         value: Any = values.get(key)
         if isinstance(value, float):
-            whole = field in _WHOLE and value.is_integer()
+            whole = SETTINGS[field].kind == "whole" and value.is_integer()
             value = int(value) if whole else float(f"{value:.7g}")  # the digits that float32, as in GGUF, has
         if value is None:
             continue
@@ -126,10 +98,3 @@ def recommended(keys: Mapping[str, str], values: Mapping[str, Any], notes: list[
             found[field] = value
     return found
 
-
-#: small models repeat themselves: the more varied presets counteract that
-PRESETS = {
-    "precise": Sampling(temperature=0.0),
-    "balanced": Sampling(temperature=0.7, top_k=40, top_p=0.9, min_p=0.05, repeat_penalty=1.1),
-    "creative": Sampling(temperature=1.0, top_k=0, top_p=0.95, min_p=0.05, repeat_penalty=1.1),
-}

@@ -114,7 +114,7 @@ class Program:
 
     def ask(self, *arguments: str, **more: Any) -> str:
         """The answer of `run` by the model inside, the same each time."""
-        return self.run("run", "-m", MODEL, "--greedy", "-n", "40", *arguments, **more)
+        return self.run("run", "-m", MODEL, "--temp", "0", "-n", "40", *arguments, **more)
 
 
 def end(process: subprocess.Popen[str]) -> None:
@@ -160,7 +160,7 @@ def _(program: Program) -> object:
 
 @check("run")
 def _(program: Program) -> object:
-    answer = program.run("run", "-m", MODEL, "--greedy", "--ignore-eos", "-n", "48", PROMPT)
+    answer = program.run("run", "-m", MODEL, "--temp", "0", "--set", "ignore_eos=on", "-n", "48", PROMPT)
     need(answer == GOLDEN, "another answer than in golden.txt", answer)
     return answer
 
@@ -178,7 +178,7 @@ def _(program: Program) -> object:
 @check("run: --kv int4 with window and sinks, far past them")
 def _(program: Program) -> object:
     found = json.loads(program.ask("--ctx", "2048", "--kv", "int4", "--window", "64", "--sinks", "8", "-n", "150",
-                                   "--ignore-eos", "--json", PROMPT))
+                                   "--set", "ignore_eos=on", "--json", PROMPT))
     need(found["usage"]["evicted"] > 64 and found["kv"]["window"] == 64, "nothing was dropped", found)
     return found["text"]
 
@@ -196,13 +196,11 @@ def _(program: Program) -> object:
     return [answer, *others]
 
 
-@check("run: --seed, --jsonl, a built-in template")
+@check("run: --by, --seed, a built-in template")
 def _(program: Program) -> object:
-    events = [json.loads(line) for line in program.ask("--jsonl", "--by", "word", PROMPT).splitlines()]
-    need([events[0]["ev"], events[-1]["ev"]] == ["ready", "done"], "other events", events)
-    return ["".join(event["text"] for event in events if event["ev"] == "text"),
+    return [program.ask("--by", "word", PROMPT),
             program.run("run", "-m", MODEL, "--seed", "7", "-n", "40", PROMPT),
-            program.ask("--template", "chatml", PROMPT)]
+            program.ask("--set", "template=chatml", PROMPT)]
 
 
 @check("run: a model with a chat template of its own")
@@ -211,7 +209,7 @@ def _(program: Program) -> object:
     template = "{% for m in messages %}{{ m.role | upper }}: {{ m.content | trim }}\n{% endfor %}ANSWER:"
     model = program.folder / "template.gguf"
     model.write_bytes(with_template(PIECES.read_bytes(), template))
-    return program.run("run", "-m", str(model), "--greedy", "-n", "8", "Hello")
+    return program.run("run", "-m", str(model), "--temp", "0", "-n", "8", "Hello")
 
 
 @check("run: a SentencePiece vocabulary; tokens")
@@ -219,7 +217,7 @@ def _(program: Program) -> object:
     tokens = program.run("tokens", "encode", "-m", str(PIECES), "Grüne Tees 🍵")
     return [tokens, program.run("tokens", "decode", "-m", str(PIECES), text=tokens),
             program.run("tokens", "count", "-m", MODEL, PROMPT),
-            program.run("run", "-m", str(PIECES), "--raw", "--greedy", "-n", "8", "Hello")]
+            program.run("run", "-m", str(PIECES), "--raw", "--temp", "0", "-n", "8", "Hello")]
 
 
 @check("run: a session is saved and goes on")
@@ -232,7 +230,7 @@ def _(program: Program) -> object:
 
 @check("chat from a pipe")
 def _(program: Program) -> object:
-    return program.run("chat", "-q", "-m", MODEL, "--greedy", "--no-history", text=f"{PROMPT}\nAnd a coffee.\n")
+    return program.run("chat", "-q", "-m", MODEL, "--temp", "0", text=f"{PROMPT}\nAnd a coffee.\n")
 
 
 @check("chat on a terminal, with its line editor")
@@ -243,8 +241,8 @@ def _(program: Program) -> object:
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-    process = program.start("chat", "-m", MODEL, "--greedy", "--no-history", stdin=theirs, stdout=theirs, stderr=theirs,
-                            start_new_session=False, preexec_fn=own_terminal)
+    process = program.start("chat", "-m", MODEL, "--temp", "0", "--set", "history=off", stdin=theirs, stdout=theirs,
+                            stderr=theirs, start_new_session=False, preexec_fn=own_terminal)
     os.close(theirs)
     screen, deadline = "", time.monotonic() + BOUND
 
@@ -278,7 +276,7 @@ def _(program: Program) -> object:
 @check("chat --jsonl")
 def _(program: Program) -> object:
     request = {"v": 1, "id": "a", "op": "chat", "messages": MESSAGES, "max_tokens": 40, "by": "sentence"}
-    lines = program.run("chat", "--jsonl", "-m", MODEL, "--greedy", text=json.dumps(request) + "\n").splitlines()
+    lines = program.run("chat", "--jsonl", "-m", MODEL, "--temp", "0", text=json.dumps(request) + "\n").splitlines()
     return "".join(event.get("text", "") for event in map(json.loads, lines))
 
 
@@ -309,7 +307,7 @@ def _(program: Program) -> object:
 def _(program: Program) -> object:
     target = str(program.folder / "converted.gguf")
     made = json.loads(program.run("convert", str(PIECES), target, "--json", remark=".*"))
-    return [made["sha256"], program.run("run", "-m", target, "--raw", "--greedy", "-n", "8", "Hello")]
+    return [made["sha256"], program.run("run", "-m", target, "--raw", "--temp", "0", "-n", "8", "Hello")]
 
 
 @check("pull from a hub on this machine, list, rm")
@@ -317,7 +315,7 @@ def _(program: Program) -> object:
     with hub(PIECES.read_bytes()) as address:
         program.run("pull", "hf:owner/name", "--name", "pulled", "--as-is", remark=".*", HF_ENDPOINT=address)
     listed = program.run("list", "--json")
-    answer = program.run("run", "-m", "pulled", "--raw", "--greedy", "-n", "8", "Hello")
+    answer = program.run("run", "-m", "pulled", "--raw", "--temp", "0", "-n", "8", "Hello")
     program.run("rm", "pulled", remark=".*")
     need("pulled" in listed and "pulled" not in program.run("list", "--json"), "the list", listed)
     return [answer, program.run("list", "--known")]
@@ -356,8 +354,8 @@ def _(program: Program) -> object:
 def _(program: Program) -> object:
     """One file packs itself; any other form needs such a file, and must say so."""
     guide = program.folder / "guide"
-    question = ("--greedy", "--system", "Be polite.", PROMPT)
-    pack = ("pack", "-m", MODEL, "-o", str(guide), "--greedy", "--system", "Be polite.", "-n", "40")
+    question = ("--temp", "0", "--system", "Be polite.", PROMPT)
+    pack = ("pack", MODEL, "-o", str(guide), "--", "chat", "--temp", "0", "--system", "Be polite.", "-n", "40")
     if not is_one_file(program.command):
         program.run(*pack, code=2, remark=r"(bitnet-edge: [^\n]+\n)")
         return [program.run("run", "-m", MODEL, "-n", length, *question) for length in ("40", "8")]
@@ -394,7 +392,7 @@ def _(program: Program) -> object:
 @check("a system prompt is read once, and what is kept of it is the same bytes on every processor")
 def _(program: Program) -> object:
     system = " ".join(f"Table {i} has {i % 7} seats and stands by window {i % 5}." for i in range(60))
-    asked = ("--threads", "1", "--isa", "scalar", "--system", system, "-n", "8", "--json", PROMPT)
+    asked = ("--threads", "1", "--set", "isa=scalar", "--system", system, "-n", "8", "--json", PROMPT)
     here, elsewhere = program.folder / "cache" / "beginnings", program.prompts
     answers = [json.loads(program.ask(*asked, remark=".*")) for _ in range(3)]
     need(answers[2]["usage"]["cached"] > 500, "it was read again", answers[2]["usage"])
@@ -416,7 +414,7 @@ def _(program: Program) -> object:
 
 @check("serve: OpenAI, Ollama, streams, page, metrics, ended by SIGTERM")
 def _(program: Program) -> object:
-    with served(program, "--metrics", "--greedy") as ask:
+    with served(program, "--set", "metrics=on", "--temp", "0") as ask:
         def post(path: str, body: object) -> Any:
             return json.loads(ask("POST", path, body))
 

@@ -21,8 +21,8 @@ rm -rf "$ROOT/opt/bitnet-edge" "$ROOT/opt/$FOLDER"
 cp -r dist/bitnet-edge "dist/$FOLDER" "$ROOT/opt/"
 { read -r model && read -r prompt; } <packaging/golden.txt
 for program in /opt/bitnet-edge "/opt/$FOLDER/bitnet-edge"; do
-    answer=$(unshare --mount sh -c 'mount -t proc proc "$1/proc" && exec chroot "$1" env -i "$2" run -m "$3" --greedy \
-        --ignore-eos -n 48 "$4"' sh "$ROOT" "$program" "$model" "$prompt" </dev/null)
+    answer=$(unshare --mount sh -c 'mount -t proc proc "$1/proc" && exec chroot "$1" env -i "$2" run -m "$3" --temp 0 \
+        --set ignore_eos=on -n 48 "$4"' sh "$ROOT" "$program" "$model" "$prompt" </dev/null)
     [ "$answer" = "$(tail -n +3 packaging/golden.txt)" ] || fail "$program answers otherwise: $answer"
     echo "ok $program with $(chroot "$ROOT" ldd --version | head -n 1)"
 done

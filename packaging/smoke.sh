@@ -85,7 +85,7 @@ expect_line() { # NAME CODE PATTERN COMMAND...: nothing on standard output, one 
 # (tests/packaging/test_freeze.py keeps it true)
 { read -r model && read -r prompt; } <"$here/golden.txt"
 tail -n +3 "$here/golden.txt" >"$work/golden"
-greedy=(run -m "$model" --greedy --ignore-eos -n 48)
+greedy=(run -m "$model" --temp 0 --set ignore_eos=on -n 48)
 answer=("${greedy[@]}" "$prompt")
 
 golden() { # NAME COMMAND...
@@ -140,7 +140,7 @@ code=$(cat "$work/code")
 if [ "$code" = 0 ] && [ ! -s "$work/err" ]; then ok "a pipe out of it that closes early"; else bad "a closing pipe" "status $code"; fi
 if command -v script >/dev/null; then
     printf '%s\n/exit\n' "$prompt" >"$work/in"
-    TERM=xterm timeout $patience script -qec "'$bin' chat -m $model --greedy --no-history" /dev/null <"$work/in" >"$work/out" 2>"$work/err"
+    TERM=xterm timeout $patience script -qec "'$bin' chat -m $model --temp 0 --set history=off" /dev/null <"$work/in" >"$work/out" 2>"$work/err"
     code=$?
     if [ $code = 0 ] && grep -q "$(cut -c1-30 "$work/golden")" "$work/out"; then ok "chat on a terminal"; else bad chat "status $code"; fi
 else
@@ -162,7 +162,7 @@ signal() { # NAME CODE TARGET SIGNAL: a long answer is interrupted at its first 
     local name=$1 wanted=$2 target=$3 number=$4 pid i
     : >"$work/out"
     set -m # a job of its own group, with SIGINT as on a terminal
-    TMPDIR=$work/tmp "$bin" "${greedy[@]}" -n 100000 --overflow slide "$prompt" >"$work/out" 2>"$work/err" </dev/null &
+    TMPDIR=$work/tmp "$bin" "${greedy[@]}" -n 100000 --set overflow=slide "$prompt" >"$work/out" 2>"$work/err" </dev/null &
     pid=$!
     set +m
     for i in $(seq $((patience * 10))); do

@@ -121,7 +121,7 @@ def service(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """``serve --socket PATH``, running and ready."""
     process = subprocess.Popen(
-        [*command, "serve", "--greedy", "--socket", str(path), *options],
+        [*command, "serve", "--temp", "0", "--socket", str(path), *options],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env=environment(**{"BITNET_EDGE_MODEL": "demo", **environ}),
     )

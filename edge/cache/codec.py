@@ -404,19 +404,19 @@ def _advice(made: dict[str, Any], here: dict[str, Any]) -> str:
     """
     give, leave = [], []
     for name, of, usual in (
-        ("overflow", lambda plan: "slide" if plan.get("window") else "stop", "slide"),
-        ("window", _window, None),
-        ("kv-policy", lambda plan: plan.get("policy"), "recent"),
-        ("kv-drop-layers", lambda plan: _dropped(plan)[0], ""),
-        ("kv-budget", lambda plan: _dropped(plan)[1], None),
+        ("--set overflow=", lambda plan: "slide" if plan.get("window") else "stop", "slide"),
+        ("--window ", _window, None),
+        ("--set kv_policy=", lambda plan: plan.get("policy"), "recent"),
+        ("--set kv_drop_layers=", lambda plan: _dropped(plan)[0], ""),
+        ("--set kv_budget=", lambda plan: _dropped(plan)[1], None),
     ):
         one, other = of(made), of(here)
         if one == other:
             continue
         if one == usual:
-            leave.append(f"--{name}" if name != "overflow" else "--overflow stop")
+            leave.append(name.rstrip(" =") if other != "stop" else "--set overflow=stop")
         else:
-            give.append(f"--{name} {'FILE' if name == 'kv-budget' else one}")
+            give.append(f"{name}{'FILE' if 'budget' in name else one}")
     sinks = made.get("sinks")
     if sinks != here["sinks"] and made.get("window") and (here["window"] or sinks != DEFAULT_SINKS):
         give.append(f"--sinks {sinks}")
@@ -440,7 +440,7 @@ def _window(plan: dict[str, Any]) -> Any:
 
 
 def _dropped(plan: dict[str, Any]) -> tuple[str, Any]:
-    """(the value of --kv-drop-layers in a plan, the budgets of the other layers or None without --kv-budget)."""
+    """(the value of kv_drop_layers in a plan, the budgets of the other layers or None without kv_budget)."""
     rows = plan.get("budgets") or []
     if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
         return "", rows

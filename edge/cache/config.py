@@ -13,9 +13,10 @@ from edge.amounts import count, human, meant_size, parse_size
 from edge.cache.plan import DEFAULT_SINKS, LEAST_CTX, PAGE, PROGRAM_VARIES, KVPlan
 from edge.cache.policy import POLICIES, QUARTER, UNLIMITED, Budget, parse_layers, read_budget, without_layers
 from edge.config import ModelConfig
-from edge.errors import MemoryRefused, UsageError, check_among, check_whole
+from edge.errors import MemoryRefused, UsageError, check_whole
 from edge.machine.memory import installed_memory
 from edge.model.footprint import Footprint
+from edge.settings import SETTINGS, check
 
 #: KV types that ``memory`` may choose, the most exact first
 PREFERRED = ("f32", "f16", "int8", "int8:int4", "int4")
@@ -30,7 +31,6 @@ SPARE_PAGES, SPARE_FROM = 2, 512
 #: earlier states of gated delta layers that a session keeps besides the latest two: behind the system prompt, and where
 #: the latest turns began and ended; going back elsewhere reads again from the one before
 SNAPSHOTS = 4
-DEFAULT_OFFLOAD = "256M"
 #: a limit below this number of bytes is a slip: a unit is missing or wrong
 A_SLIP = 1_000_000
 #: bytes that every model needs more than, for suggestions: ``--memory 2`` is not 2 MB
@@ -102,7 +102,7 @@ class KVConfig:
     kv_budget: str | Budget | None = None
     kv_drop_layers: str | int | Sequence[int] = ()
     kv_offload: str | None = None
-    kv_offload_size: str | int = DEFAULT_OFFLOAD
+    kv_offload_size: str | int = SETTINGS["kv_offload_size"].default
     parallel: int | None = None
     spare_contexts: int = 0
     exact: bool = False
@@ -125,13 +125,10 @@ class KVConfig:
         if self.kv_offload is not None:
             if not os.access(self.kv_offload, os.W_OK | os.X_OK) or not os.path.isdir(self.kv_offload):
                 raise UsageError(f"is {self.kv_offload!r}", argument="kv_offload", hint="it must be a writable folder")
-        check_among(self.overflow, "overflow", ("slide", "stop"))
-        check_among(self.kv_policy, "kv_policy", POLICIES)
+        for name in ("ctx", "window", "sinks", "overflow", "force_memory", "kv_policy"):
+            check(name, getattr(self, name))
         parse_layers(self.kv_drop_layers, "kv_drop_layers")
         for name, value, least, most in (
-            ("ctx", self.ctx, 1, 1 << 24),
-            ("window", self.window or None, 1, 1 << 24),
-            ("sinks", self.sinks, 0, 1 << 20),
             ("parallel", self.parallel, 1, 1 << 10),
             ("spare_contexts", self.spare_contexts, 0, 1 << 10),
         ):
@@ -262,7 +259,7 @@ class KVConfig:
                 )
         offload = self._offload(plan, config)
         if offload and not window:
-            remarks.append("--kv-offload has no effect without a window")
+            remarks.append("kv_offload has no effect without a window")
         if self.sinks and not window:
             remarks.append(f"{count(self.sinks, 'sink')} have no effect without a window")
         return plan._replace(
@@ -344,4 +341,4 @@ class KVConfig:
             return why + (text or f"; it works from --memory {need}M on: raise the limit, or use a smaller model")
         coming, free = plan.footprint.coming, human(available or 0)
         why = f"the model takes {human(coming)} more, {context}: {human(coming + plan.sessions)} in all; {free} is free"
-        return f"{why}{text}; --force-memory tries anyway"
+        return f"{why}{text}; --set force_memory=on tries anyway"

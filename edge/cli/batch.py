@@ -8,8 +8,7 @@ import click
 
 from edge.amounts import count
 from edge.cli import options
-from edge.cli.command import Command, Whole, heading, option
-from edge.cli.menu import choose_model
+from edge.cli.command import Command, heading, option
 from edge.cli.output import Output
 from edge.cli.signals import stopping
 
@@ -37,14 +36,15 @@ a line of OUT when it is ready. After an interruption, --resume continues.
 @heading(
     "Batch",
     option("--resume", is_flag=True, help="Continue an existing OUT: skip the requests that it already answers."),
-    option("--parallel", type=Whole(min=1, max=64), metavar="N", help="Number of answers at the same time. "
+    option("--parallel", type=click.IntRange(1, 64), metavar="N", help="Number of answers at the same time. "
            "Each takes the memory of a context. Default: 8, or fewer if memory is short."),
 )
-@options.model_file_options
+@options.model_option
 @options.model_options
 @options.kv_options
 @options.sampling_options
 @options.form_options
+@options.settings("file", "model", "context", "answer", "sampling")
 @options.output_options
 @click.pass_context
 def batch(
@@ -57,7 +57,6 @@ def batch(
     defaults = options.ask_arguments(flags)
     if timeout is not None:
         defaults["timeout"] = timeout
-    choose_model(out, flags)
     # a request may ask for a form; and the head is then one for several answers
     with options.loaded(out, flags, constrained=True) as engine:
         defaults = options.advised(defaults, flags, engine)

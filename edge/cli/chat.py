@@ -12,7 +12,6 @@ from edge.amounts import count, human
 from edge.cli import options
 from edge.cli.command import Command, heading, option
 from edge.cli.keep import Keeper
-from edge.cli.menu import choose_model
 from edge.cli.output import Output
 from edge.cli.readers import choose_reader, history_path
 from edge.cli.repl import COMMANDS, Repl
@@ -46,38 +45,21 @@ standard input is one message.
     help="Chat with the model. /help lists the commands, Ctrl-C stops the answer, Ctrl-D quits.",
     epilog=EPILOG,
     details=DETAILS,
-    exit_codes=True,
 )
 @options.system_options
 @options.session_options
-@options.model_file_options
+@options.model_option
 @options.model_options
 @options.kv_options
 @options.sampling_options
 @options.form_options
 @options.by_option
-@heading(
-    "Output",
-    option("--jsonl", "as_jsonl", is_flag=True, help="Read and write one JSON object per line (docs/contract.md)."),
-    option("--no-history", is_flag=True, advanced=True, help="Do not read or write the history of typed lines."),
-)
-@heading(
-    "Prompt",
-    option("--read-ahead/--no-read-ahead", default=True, advanced=True, help="Read a message while it is being typed, "
-           "so that the answer begins earlier (default), or only after Enter, which saves power."),
-)
-@options.stats_option
+@heading("Output", option("--jsonl", "as_jsonl", is_flag=True, help="Read and write one JSON object per line "
+                          "(docs/contract.md)."))
+@options.settings("file", "model", "context", "answer", "sampling", "print", "chat", "typing")
 @options.output_options
 @click.pass_context
-def chat(
-    ctx: click.Context,
-    as_jsonl: bool,
-    no_history: bool,
-    read_ahead: bool,
-    stats: bool | None,
-    timeout: float | None,
-    **flags: Any,
-) -> int:
+def chat(ctx: click.Context, as_jsonl: bool, timeout: float | None, **flags: Any) -> int:
     """Run the command; the result is the exit code."""
     out = ctx.ensure_object(Output)
     system = options.system_prompt(flags)
@@ -91,9 +73,7 @@ def chat(
         raise UsageError("--session cannot be used with --jsonl: each request contains its conversation")
     if timeout is not None:
         arguments["timeout"] = timeout
-    if stats is None:
-        stats = out.verbose
-    choose_model(out, flags, for_program=as_jsonl)
+    read_ahead = flags.get("read_ahead", True)
     if as_jsonl:
         # imported before the model is loaded, so that the memory plan counts it
         from edge.serve import pipe
@@ -110,7 +90,7 @@ def chat(
             if answer.offload_error and answer.offload_error not in warned:
                 warned.append(answer.offload_error)
                 out.warn(answer.offload_error)
-            if stats and answer.outcome.finish_reason is not None:
+            if out.verbose and answer.outcome.finish_reason is not None:
                 made = answer.outcome
                 out.stats(stats_line(made.usage, made.timings, engine.plan, engine.rss()["rss"], answer.evicted))
 
@@ -126,14 +106,15 @@ def chat(
                 run_until_signal(pipe.speak(welcome, source, out.raw, out.ascii_only))
         return 0
     commands = {name: command.help for name, command in COMMANDS.items()}
-    reader = choose_reader(out, commands, None if no_history else history_path())  # the plan counts the line editor
+    history = history_path() if flags.get("history", True) else None
+    reader = choose_reader(out, commands, history)  # the plan counts the line editor
     with keeper, options.loaded(out, flags, named=True, reserve=reader.reserve) as engine:
         arguments = options.advised(arguments, flags, engine)
         session = keeper.open(engine, system)
         if reader.interactive:
             engine.tune_when_idle()
         banner(out, engine, session, reader.interactive, known=library.choose(flags["model"]).why == "demo")
-        repl = Repl(out, engine, reader, arguments, session, stats, keeper, read_ahead)
+        repl = Repl(out, engine, reader, arguments, session, keeper, read_ahead)
         repl.show_last()
         return repl.run()
 

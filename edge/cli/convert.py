@@ -41,14 +41,13 @@ if TYPE_CHECKING:
            help="Type of the embedding table and of a separate output head (default F16, with --planes Q8_0); keep: "
            "unchanged. Q8_0 has half the size and is used from the mapped file, which takes less memory and starts "
            "earlier; generation is slower, by 7% for 2B-4T and more for small models."),
-    options.I2S_LAYOUT,
-    options.ACTIVATION,
     option("--ternarise", is_flag=True, help="Round float matrices to -1, 0, 1 by their mean magnitude, as BitNet "
            "does. Use it for a ternary model that was published as float weights and is not recognised as ternary."),
     option("--force", is_flag=True, help="Overwrite OUT if it exists."),
 )
 @heading("Output", option("--json", "as_json", is_flag=True, help="Print path, size, SHA-256, number of tensors and "
                           "notes as one JSON object."))
+@options.settings("file")
 @options.output_options
 @click.pass_context
 def convert(
@@ -74,10 +73,9 @@ def convert(
             embedding,
             report,
             force=flags["force"],
-            i2s_layout=flags["i2s_layout"],
-            activation=flags["activation"],
             ternarise=flags["ternarise"],
             planes=planes,
+            **options.reading(flags),
         )
     for note in result.notes:
         out.info(f"note: {note}", "dim")

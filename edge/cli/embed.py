@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge.cli import options
-from edge.cli.command import Command, Text, Threads, Whole, heading, option
+from edge.cli.command import Command, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import UsageError
 from edge.files import STANDARD, check_place, read_text, write
@@ -25,21 +25,16 @@ if TYPE_CHECKING:
     "line of standard input. The demo model is not an embedding model: give one with -m, except for tests.",
 )
 @click.argument("texts", metavar="[TEXT]...", nargs=-1, type=Text())
-@options.model_file_options
-@heading(
-    "Model",
-    option("-t", "--threads", type=Threads(), metavar="N",
-           help="Number of threads; -1: one fewer than the default, which is that of run."),
-)
+@options.model_option
+@heading("Model", options.setting("threads"))
 @heading(
     "Context",
-    option("-c", "--ctx", "--ctx-size", "n_ctx", type=Whole(min=1), metavar="N",
-           help="Longest text in tokens; a longer one exits 2 (default: the longest that the model reads). Memory is "
-           "planned for the longest TEXT."),
-    option("--memory", "--mem", "memory", type=Text(), metavar="SIZE",
-           help="Memory limit of the whole process, such as 1500M or 2G; exit 5 if it is not enough."),
-    options.FORCE_MEMORY,
+    options.setting("ctx", help="Longest text in tokens; a longer one exits 2 (default: the longest that the model "
+                    "reads). Memory is planned for the longest TEXT."),
+    options.setting("memory", help="Memory limit of the whole process, such as 1500M or 2G; exit 5 if it is not "
+                    "enough."),
 )
+@options.settings("file", "model", "context")
 @heading(
     "Output",
     option("--cosine", is_flag=True, help="Print only the cosine similarity of two texts, -1 to 1."),
@@ -95,7 +90,7 @@ def embedder(out: Output, flags: dict[str, Any], path: str, texts: tuple[str, ..
     from edge.machine.cores import choose
     from edge.tools.embed import KV, Embedder
 
-    checkpoint = open_checkpoint(path, i2s_layout=flags["i2s_layout"], activation=flags["activation"])
+    checkpoint = open_checkpoint(path, **options.reading(flags))
     kv_config = replace(options.kv_config(flags, **KV), parallel=None)  # one text at a time
     choose_isa(flags.get("isa"))
     n_threads, cores = choose(flags["threads"])

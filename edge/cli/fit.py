@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from edge.cli import options
-from edge.cli.command import Command, Text, Threads, heading, option
+from edge.cli.command import Command, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import MemoryRefused
 from edge.registry.shapes import names
@@ -28,14 +28,11 @@ PUBLISHED = "Published models, with short and full names:\n" + "".join(
     "  bitnet-edge fit bonsai-1.7b --memory 700M\n\n" + PUBLISHED,
 )
 @click.argument("wanted", metavar="[MODEL]", required=False, type=Text())
-@options.model_file_options
-@heading(
-    "Model",
-    option("-t", "--threads", type=Threads(), metavar="N", help="Plan for N threads; each needs some memory. "
-           "Default: as run uses here."),
-)
-@options.placement_options
+@options.model_option
+@heading("Model", options.setting("threads", help="Plan for N threads; each needs some memory. Default: as run uses "
+                                  "here."))
 @options.kv_options
+@options.settings("file", "model", "context")
 @heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text."))
 @options.output_options
 @click.pass_context
@@ -47,9 +44,10 @@ def fit(ctx: click.Context, wanted: str | None, threads: int | None, as_json: bo
     out = ctx.ensure_object(Output)
     model = options.named(ctx, "MODEL", wanted, flags["model"])
     settings = work.LoadSettings(
-        options.kv_config(flags), flags["head"], flags["weights"], choose(threads)[0],
+        options.kv_config(flags), n_threads=choose(threads)[0],
+        **{name: flags[name] for name in ("head", "weights") if name in flags},
     )
-    planned = work.planned_model(model, i2s_layout=flags["i2s_layout"], activation=flags["activation"])
+    planned = work.planned_model(model, **options.reading(flags))
     found = work.fit(planned, settings)
     out.result(found.to_dict(), found.lines(), as_json)
     if found.refusal is not None:

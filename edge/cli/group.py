@@ -7,12 +7,11 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from itertools import takewhile
 from typing import Any
 
 import click
 
-from edge.cli.command import HELP_ALL, Formatter, Own, refuse_gpu, show_all, suggestion
+from edge.cli.command import CONTEXT
 from edge.cli.options import output_options
 from edge.cli.output import Output, drop_stdout, one_line, writes_to_terminal
 from edge.cli.packed import about, defaults, version
@@ -41,35 +40,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completion": ("edge.cli.completion:completion", "Print the shell completion script."),
 }
 
-#: those that only the long help page lists
-MORE = ("model", "convert", "tokens", "embed", "completion")
-
-#: commands of Ollama, llama.cpp and package managers -> ours
-NEIGHBOURS = {
-    **dict.fromkeys(("ask", "generate", "main", "llama-cli"), "run"),
-    **dict.fromkeys(("interactive", "repl"), "chat"),
-    **dict.fromkeys(("server", "start", "llama-server"), "serve"),
-    **dict.fromkeys(("download", "get", "install"), "pull"),
-    **dict.fromkeys(("ls", "models", "ps", "search"), "list"),
-    **dict.fromkeys(("remove", "delete", "uninstall"), "rm"),
-    **dict.fromkeys(("show", "info", "inspect"), "model"),
-    **dict.fromkeys(("create", "import", "quantize", "llama-quantize"), "convert"),
-    **dict.fromkeys(("benchmark", "llama-bench"), "bench"),
-    **dict.fromkeys(("tokenize", "encode", "decode", "llama-tokenize"), "tokens"),
-    **dict.fromkeys(("embedding", "embeddings", "llama-embedding"), "embed"),
-    **dict.fromkeys(("check", "version"), "doctor"),
-}
-
-#: commands of other programs for which there is none here -> what to do
-NOT_HERE = {
-    **dict.fromkeys(("stop", "kill"), "nothing runs in the background; Ctrl-C or SIGTERM ends serve and chat"),
-    "cp": "a model is a file: copy it; bitnet-edge list --json shows its path",
-    "push": "bitnet-edge does not upload models",
-    **dict.fromkeys(("update", "upgrade"), "bitnet-edge pull MODEL --force downloads a model again; docs/questions.md "
-                    "shows how to update the program"),
-    **dict.fromkeys(("perplexity", "evaluate", "lab"), "python -m lab in the source tree measures quality"),
-}
-
 INTRO = """\
 Run ternary language models on this machine, offline.
 
@@ -78,7 +48,7 @@ Run ternary language models on this machine, offline.
   bitnet-edge chat                                   # talk to it"""
 
 
-class Program(Own, click.Group):
+class Program(click.Group):
     """A root command: ends the process with the documented exit codes."""
 
     def main(
@@ -100,8 +70,9 @@ class Program(Own, click.Group):
 
     def _dispatch(self, args: list[str], prog_name: str, out: Output, extra: dict[str, Any]) -> int:
         if inside := own():
-            args, prog_name = args or ["chat"], os.path.basename(inside.path)
-            extra = {**extra, "default_map": defaults(inside)}
+            prog_name = os.path.basename(inside.path)
+            extra = {**extra, "default_map": defaults(inside, self) if args else None}
+            args = args or list(inside.words)
         with handle_sigterm(), self.make_context(prog_name, args, obj=out, **extra) as ctx:
             code = self.invoke(ctx)
         if sys.stdout is not None:
@@ -124,50 +95,14 @@ class Group(Program):
         command.short_help = text
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        if name == "help":  # as in git: the page of a command, or this one
-            args = [*args[1:2], "--help"] if args[1:] else ["--help"]
-            name = args[0]
-            if name == "--help":
-                click.echo(ctx.get_help(), color=ctx.color)
-                ctx.exit()
-        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            shown = [each for each in COMMANDS if each not in MORE]  # as --help
-            hint = suggestion(name, [each for each in COMMANDS if each != "rm"], shown)  # a typo must not delete
-            if name in NEIGHBOURS and NEIGHBOURS[name].split()[0] in COMMANDS:
-                hint = f"use bitnet-edge {NEIGHBOURS[name]}"
-            hint = NOT_HERE.get(name, hint)
-            if " " in name:
-                hint = f"to ask the model: bitnet-edge run '{name[:40]}'"
-            raise click.UsageError(f"unknown command '{name[:60]}'; {hint}", ctx)
-        return super().resolve_command(ctx, args)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        for word in takewhile(lambda word: word.startswith("-"), args):
-            refuse_gpu(word)
-        if args and args[0] in ("-p", "--prompt", "-m", "--model"):
-            raise click.UsageError(f"{args[0]} must follow a command: bitnet-edge run {args[0]} ...", ctx)
-        return super().parse_args(ctx, args)
-
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_help_text(ctx, formatter)
         if inside := own():
-            assert isinstance(formatter, Formatter)
-            formatter.write_verbatim(about(inside))
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        self.format_commands(ctx, formatter)
-        click.Command.format_options(self, ctx, formatter)
+            formatter.write(f"\n{about(inside)}")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items() if name not in MORE])
-        if ctx.meta.get(HELP_ALL):
-            with formatter.section("More commands"):
-                formatter.write_dl([(name, COMMANDS[name][1]) for name in MORE])
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
 def guard(out: Output, work: Callable[[], int]) -> int:
@@ -235,30 +170,24 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
 @click.command(
     "bitnet-edge",
     cls=Group,
+    context_settings=CONTEXT,
     invoke_without_command=True,
     help="Run ternary language models on this machine, offline.",
     epilog="bitnet-edge COMMAND --help shows the options of a command. Almost every option can also be given as an "
     "environment variable: --threads 2 is BITNET_EDGE_THREADS=2.",
 )
-@click.option(
-    "-V",
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_version,
-    help="Print the version and exit.",
-)
+@click.option("-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
+              help="Print the version and exit.")
 @output_options
-@click.option("--help-all", is_flag=True, is_eager=True, expose_value=False, callback=show_all,
-              help="List all commands and exit.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", envvar="BITNET_EDGE_COLOR",
+              help="Colour: auto (default) uses colour on terminals only.")
 @click.pass_context
-def cli(ctx: click.Context) -> None:
+def cli(ctx: click.Context, color: str) -> None:
     """The root command; ``bitnet-edge`` without arguments shows how to begin."""
     out = ctx.ensure_object(Output)
+    out.color = color
     if ctx.invoked_subcommand is None:
         out.line(INTRO + "\n")
         for name, (_, text) in COMMANDS.items():
-            if name not in MORE:
-                out.line(f"  {name:<8} {text}")
-        out.line("\nMore: bitnet-edge COMMAND --help, bitnet-edge --help-all.")
+            out.line(f"  {name:<10} {text}")
+        out.line("\nMore: bitnet-edge COMMAND --help.")

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     "Face folder or the name of a pulled model. Default: as -m. bitnet-edge fit shows the memory that it needs.",
 )
 @click.argument("path", required=False, type=Text())
-@options.model_file_options
+@options.model_option
+@options.settings("file")
 @heading(
     "Output",
     option("--check", is_flag=True, help="Also read all weights, and test on a short text every way in which they "

@@ -38,7 +38,7 @@ class Output:
         self.quiet = False
         self.verbose = False
         self.color = "auto"
-        self.typed: set[str] = set()  # which of these stand on the command line: they win over variables
+        self.typed = False  # quiet or verbose stands on the command line: it wins over a variable
         for stream in (sys.stdout, sys.stderr):
             # An answer must not die of a character that an old locale cannot spell.
             if stream is not None and not _is_utf8(stream) and hasattr(stream, "reconfigure"):
@@ -313,7 +313,8 @@ def reading(
             warned = True
             out.warn(
                 f"the text is longer than the context of {session.plan.n_ctx} tokens: {session.outcome.left_out:,} "
-                "characters in its middle are not read; use a larger --ctx, or --overflow stop to refuse such a text")
+                "characters in its middle are not read; use a larger --ctx, or refuse such a text with "
+                "--set overflow=stop")
         report(*counts)
 
     return read

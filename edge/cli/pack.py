@@ -1,76 +1,59 @@
-"""``bitnet-edge pack``: one program with a model and defaults inside, to copy to a board."""
+"""``bitnet-edge pack``: one program with a model and its arguments inside, to copy to a board."""
 
 from __future__ import annotations
 
-import copy
 import os
-import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
 from edge.amounts import human
 from edge.cli import options
-from edge.cli.chat import chat
-from edge.cli.command import Command, Escaped, Flag, Text, heading, option
+from edge.cli.command import Command, Text, heading, option
 from edge.cli.output import Output
 from edge.cli.packed import model as described
-from edge.cli.serve import admitted, check_exposure, serve
+from edge.cli.serve import admitted, check_exposure
+from edge.errors import UsageError
 
 EPILOG = """\
 Examples:
-  bitnet-edge pack -m bonsai-1.7b -o guide
-  bitnet-edge pack -m bonsai-1.7b -o guide -sysf museum.txt -c 4096 --greedy
-  bitnet-edge pack -m bonsai-1.7b -o guide --for aarch64 --program bitnet-edge-aarch64
+  bitnet-edge pack bonsai-1.7b -o guide
+  bitnet-edge pack bonsai-1.7b -o guide -- chat -sysf museum.txt -c 4096 --temp 0
+  bitnet-edge pack bonsai-1.7b -o guide --for aarch64 --program bitnet-edge-aarch64 -- serve --port 80
 
   ./guide                      # chat
   ./guide run "Where is the lift?"
   ./guide serve --port 8080
+
+What stands behind -- is what the program does when it is started without arguments. Otherwise its
+options are defaults of every command: whoever starts the program can override them, or name another
+model with -m. The texts of -sysf, --schema and --grammar are packed. docs/one-file.md shows more.
 """
 
-DETAILS = """\
-The options of chat and serve become defaults of the new program: whoever starts it can override
-them, or name another model with -m. docs/one-file.md shows more.
-"""
-
-#: options of ``chat`` and ``serve`` that cannot be packed, and why
+#: commands that a program can start with
+STARTS = ("chat", "run", "serve", "batch")
+#: what of them cannot be packed, and why
 LEFT_OUT = {
-    "model": "it is what is packed",
-    "api_key": "everybody who has the file could read the key; use BITNET_EDGE_API_KEY",
-    "socket_path": "chat and serve mean different things by it",
-    "kv_budget": "it names a file, which would not be there",
-    "system_file": "its text is packed",
+    "model": "-m: it is what is packed",
+    "api_key": "--api-key: everybody who has the file could read it; use BITNET_EDGE_API_KEY",
+    "kv_budget": "--set kv_budget: it names a file, which would not be there",
 }
-
-
-def _packable() -> Iterator[Flag]:
-    """Copies of the options that can be packed: all of ``serve``, and how ``chat`` prints.  Variables do not set
-    them, or those of the one who packs would get into the file.
-    """
-    shown = [each for each in chat.params if each.name in ("thoughts", "by")]
-    for each in (*serve.params, *shown):
-        if isinstance(each, Flag) and each.expose_value and (each.name not in LEFT_OUT or each.name == "system_file"):
-            one = copy.copy(each)
-            one.envvar, one.advanced = None, each.name not in ("system", "system_file", "n_ctx")
-            yield one
 
 
 @click.command(
     cls=Command,
-    help="Write one executable file with this program, a model and defaults inside: copy it to a board, and it runs "
-    "there, without installation and network. Most options of chat and serve can be packed as defaults (--help-all). "
-    "The model is put into a frozen program: an installation by pip and a copy of the source are none. There, start "
-    "the frozen program for pack, or name it with --program (make freeze in a copy of the source writes "
-    "dist/bitnet-edge).",
+    help="Write one executable file with this program, MODEL (a .gguf file or the name of a pulled model) and the "
+    "ARGUMENTS that it starts with: copy it to a board, and it runs there, without installation and network. The model "
+    "is put into a frozen program: an installation by pip and a copy of the source are none. There, start the frozen "
+    "program for pack, or name it with --program (make freeze in a copy of the source writes dist/bitnet-edge).",
     epilog=EPILOG,
-    details=DETAILS,
 )
+@click.argument("model", metavar="MODEL", type=Text())
+@click.argument("words", metavar="[-- ARGUMENTS...]", nargs=-1, type=Text())
 @heading(
     "Packing",
-    option("-m", "--model", type=Text(), metavar="MODEL", help="The model to pack: a .gguf file or the name of a "
-           "pulled model. Default: the model that answers without -m."),
     option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", required=True,
            allow_from_autoenv=False, help="The file to write."),
     option("--program", type=click.Path(dir_okay=False), metavar="FILE",
@@ -85,42 +68,68 @@ def _packable() -> Iterator[Flag]:
 @options.output_options
 @click.pass_context
 def pack(
-    ctx: click.Context, model: str | None, output: str, program: str | None, machine: str | None, force: bool,
-    as_json: bool, **flags: Any,
+    ctx: click.Context, model: str, words: tuple[str, ...], output: str, program: str | None, machine: str | None,
+    force: bool, as_json: bool,
 ) -> None:
     from edge.registry.library import find
     from edge.tools.pack import pack as work
 
     out = ctx.ensure_object(Output)
-    options.system_prompt(flags)
-    check_exposure(flags["host"], None, flags["insecure"], None)
-    admitted(flags)  # these three judge the values
-    options.ask_arguments(flags)
-    options.kv_config(flags)
-    common: dict[str, Any] = {}
-    service: dict[str, Any] = {}
-    words: list[str] = []
-    for param in _packable():
-        name = str(param.name)
-        if ctx.get_parameter_source(name) is not click.core.ParameterSource.COMMANDLINE:
-            continue
-        name = "system" if name == "system_file" else name
-        value = _plain(flags[name], param)
-        (service if param.heading == "Service" else common)[name] = value
-        words += _typed(value, param)
+    words = words or ("chat",)
+    flags = checked(ctx, words)
     chosen = options.choice(out, {"model": model})
     pulled = find(chosen.name)
     with tempfile.TemporaryDirectory() as folder:
         prompts = list(_prompts(out, chosen.path, flags, folder))
         with out.progress("packing", "bytes", log=True) as progress:
             done = work(
-                chosen.path, output, program=program, machine=machine, options=common, service=service,
-                shown=shlex.join(words), licence=pulled.licence if pulled else "", prompts=prompts, force=force,
-                progress=progress, i2s_layout=flags["i2s_layout"], activation=flags["activation"],
+                chosen.path, output, program=program, machine=machine, words=list(with_texts(words, flags)),
+                licence=pulled.licence if pulled else "", prompts=prompts, force=force, progress=progress,
+                **options.reading(flags),
             )
     facts = {"path": done.path, "bytes": done.nbytes, "machine": done.machine, **done.inside._asdict()}
     line = f"{done.path}: {human(done.nbytes)}, for {done.machine}; model inside: {described(done.inside)}"
     out.result(facts, [line], as_json)
+
+
+def checked(ctx: click.Context, words: Sequence[str]) -> dict[str, Any]:
+    """The parameters of the command in ``words``, judged as that command would.  Raises UsageError."""
+    root, (name, *rest) = ctx.find_root(), words
+    command = root.command.get_command(root, name) if name in STARTS and isinstance(root.command, click.Group) else None
+    if command is None:
+        raise UsageError(f"{name[:60]}: a packed program starts with one of {', '.join(STARTS)}")
+    environment = {each: os.environ.pop(each) for each in list(os.environ) if each.startswith("BITNET_EDGE_")}
+    try:  # the variables of the one who packs are not those of the board
+        with command.make_context(name, list(rest), parent=root) as made:
+            flags = made.params
+    finally:
+        os.environ.update(environment)
+    for each, why in LEFT_OUT.items():
+        if flags.get(each) is not None:
+            raise UsageError(f"cannot be packed: {why}")
+    options.system_prompt(flags)
+    options.ask_arguments(flags)
+    options.kv_config(flags)
+    if name == "serve":
+        check_exposure(flags["host"], None, flags["insecure"], flags["socket_path"])
+        admitted(flags)
+    return flags
+
+
+def with_texts(words: Sequence[str], flags: dict[str, Any]) -> Iterator[str]:
+    """The words with texts in place of the files that will not be there."""
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if word == "--":
+            yield from (word, *rest)
+        elif name not in ("-sysf", "--system-file", "--schema", "--grammar"):
+            yield word
+        else:
+            value = value if equals else next(rest)
+            name = name.removeprefix("--")
+            is_form = name in ("schema", "grammar")
+            yield from (f"--{name}", options.written_out(name, value)) if is_form else ("--system", flags["system"])
 
 
 #: what the KV cache of a prompt depends on, apart from the type; memory and threads are those of the board
@@ -133,34 +142,12 @@ def _prompts(out: Output, model: str, flags: dict[str, Any], folder: str) -> Ite
     from edge.tools.pack import read_prompt
 
     system = flags.get("system")
-    if not system or flags["no_cache"]:
+    if not system or flags.get("cache") is False:
         return
     loading = options.load_arguments(flags)
     kept = {name: loading[name] for name in _KEPT if name in loading}
-    for kv in dict.fromkeys((options.kv_type(flags) or "int8", "int8")):
+    for kv in dict.fromkeys((flags["kv"] or "int8", "int8")):
         path = os.path.join(folder, kv.replace(":", "-"))
         with out.progress(f"reading the system prompt ({kv})"):
             read_prompt(model, system, path, kv=kv, **kept)
         yield path
-
-
-def _plain(value: Any, param: Flag) -> Any:
-    """The value of an option as it is packed: such that the option takes it again."""
-    if isinstance(value, tuple):
-        return [_plain(each, param) for each in value]
-    return value.replace("\\", "\\\\") if isinstance(param.type, Escaped) else value
-
-
-def _typed(value: Any, param: Flag) -> Iterator[str]:
-    """The option as it could be typed, for the help page; long texts are cut."""
-    name = next(each for each in (*param.opts, *param.secondary_opts) if each.startswith("--"))
-    if isinstance(value, bool):
-        yield name if value else param.secondary_opts[0]
-        return
-    for each in value if isinstance(value, list) else [value]:
-        text = " ".join(str(each).split())
-        yield "--system" if name == "--system-file" else name
-        yield text if len(text) <= 60 else text[:57] + "..."
-
-
-pack.params.extend(_packable())

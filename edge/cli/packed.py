@@ -1,6 +1,7 @@
-"""What the command line of a packed program does otherwise: its defaults, and what it says of itself.
+"""What the command line of a packed program does otherwise: its own arguments, and what it says of itself.
 
-Defaults are click's: an option that is typed or set by a variable wins.
+Without arguments it runs those that were packed.  With others the packed ones are defaults: click's, so that an option
+that is typed or set by a variable wins.
 """
 
 from __future__ import annotations
@@ -13,20 +14,8 @@ from edge.packed import Packed, own
 if TYPE_CHECKING:
     import click
 
-#: an option -> those whose packed defaults it replaces, since the two contradict each other
-REPLACES = {
-    "system_file": ("system",),
-    "raw": ("system",),
-    "kv": ("cache_type_k", "cache_type_v"),
-    "cache_type_k": ("kv",),
-    "cache_type_v": ("kv",),
-    "greedy": ("temperature",),
-    "temperature": ("greedy",),
-    "preset": (
-        "greedy", "temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last_n", "presence_penalty",
-        "frequency_penalty",
-    ),
-}
+#: options that contradict each other: one that is given replaces the packed default of another
+RIVALS = (("system", "system_file", "raw"), ("schema", "choice", "regex", "grammar"))
 
 
 def version() -> str:
@@ -47,17 +36,24 @@ def model(inside: Packed) -> str:
 def about(inside: Packed) -> str:
     """What is inside, for the help page."""
     name = os.path.basename(inside.path)
-    defaults = f"\nDefaults: {inside.shown}" if inside.shown else ""
     return (
-        f"Model inside: {model(inside)}{defaults}\n\n"
-        f"{name} without a command opens a chat. An option overrides its default, -m the model.\n"
+        f"Model inside: {model(inside)}\n\n"
+        f"{name} alone is {name} {inside.shown}. An option overrides that, -m the model.\n"
     )
 
 
-def defaults(inside: Packed) -> dict[str, Any]:
-    """click's ``default_map`` of the root command."""
-    common = dict(inside.options)
-    return {**dict.fromkeys(("run", "chat", "batch", "fit"), common), "serve": {**common, **inside.service}}
+def defaults(inside: Packed, root: click.Group) -> dict[str, Any]:
+    """click's ``default_map`` of the root command: the packed options, for every command that has them."""
+    import click
+
+    ctx = click.Context(root)
+    name, *words = inside.words
+    command = root.get_command(ctx, name)
+    assert command is not None
+    found, _, _ = command.make_parser(click.Context(command, parent=ctx)).parse_args(words)
+    options = {param.name: found[param.name] for param in command.params
+               if isinstance(param, click.Option) and param.name in found}
+    return dict.fromkeys(("run", "chat", "serve", "batch", "fit"), options)
 
 
 def give_way(ctx: click.Context) -> None:
@@ -66,7 +62,8 @@ def give_way(ctx: click.Context) -> None:
         return
     from click.core import ParameterSource as Source
 
-    given = {name for name in REPLACES if ctx.get_parameter_source(name) in (Source.COMMANDLINE, Source.ENVIRONMENT)}
-    for name in {name for each in given for name in REPLACES[each]}:
-        if ctx.get_parameter_source(name) is Source.DEFAULT_MAP:
-            ctx.params[name] = False if ctx.params[name] is True else None
+    for rivals in RIVALS:
+        if any(ctx.get_parameter_source(name) in (Source.COMMANDLINE, Source.ENVIRONMENT) for name in rivals):
+            for name in rivals:
+                if ctx.get_parameter_source(name) is Source.DEFAULT_MAP:
+                    ctx.params[name] = None if not isinstance(ctx.params[name], tuple) else ()

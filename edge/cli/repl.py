@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 from edge import records
 from edge.amounts import count, human
 from edge.cli.command import Escaped
+from edge.cli.options import converted
 from edge.cli.output import AnswerOutput, Output, reading
 from edge.cli.readers import too_long
 from edge.cli.signals import CtrlC, noting, stopping
 from edge.errors import EdgeError, UsageError
 from edge.files import LINE_LIMIT, decode_text
-from edge.session.answer_options import DEFAULT_MAX_TOKENS
+from edge.sampling import FIELDS
 from edge.session.read_ahead import Ahead
+from edge.settings import SETTINGS
 
 if TYPE_CHECKING:
     from edge.cli.keep import Keeper
@@ -65,7 +66,6 @@ class Repl:
         reader: Reader,
         arguments: dict[str, Any],
         session: Session,
-        stats: bool,
         keeper: Keeper,
         reads_ahead: bool = True,
     ) -> None:
@@ -74,7 +74,6 @@ class Repl:
         self.code = 0
         self.engine = engine
         self.arguments = arguments
-        self.show_stats = stats
         self.talk = session
         self.keeper = keeper
         self.before = ""  # the lines so far of a message of several
@@ -84,7 +83,7 @@ class Repl:
         reader.interrupted = self.ctrl_c.taken
         if self.reads_ahead:
             reader.typed = self.typed
-        self.remarked: str | None = None  # the error of --kv-offload that has been printed
+        self.remarked: str | None = None  # the error of kv_offload that has been printed
         self.sliding = False  # it has been said that the model no longer sees all of this conversation
 
     # -- the loop
@@ -255,7 +254,7 @@ class Repl:
             return stop.code
         self.remark_offload()
         self.remark_sliding()
-        if self.show_stats:
+        if self.out.verbose:
             self.out.stats(session.stats_line())
         reason = session.outcome.finish_reason
         failure = records.finish_error(session, self.arguments.get("timeout"))
@@ -354,45 +353,44 @@ class Repl:
 
     def do_set(self, rest: str) -> None:
         key, _, value = rest.partition(" ")
-        key, value = key.replace("-", "_").lower(), value.strip()
+        key, value = key.replace("-", "_").lower(), unquoted(value.strip())
         key = "temperature" if key == "temp" else key
-        sampling = self.arguments["sampling"]
-        fields = {field.name for field in dataclasses.fields(sampling)}
-        if not key:
-            for name, shown in self.settings().items():
+        settings = self.settings()
+        if key and key not in settings:
+            raise UsageError(f"/set {rest}: unknown key; keys are {', '.join(sorted(settings))}")
+        if not value:
+            for name, shown in settings.items() if not key else [(key, settings[key])]:
                 self.out.line(f"  {name:<18} {shown}")
             return
-        if not value and key in (settings := self.settings()):
-            self.out.line(f"  {key:<18} {settings[key]}")
-            return
-        if key == "stats":
-            if value not in ("on", "off"):
-                raise UsageError(f"/set {rest}: it must be on or off")
-            self.show_stats = value == "on"
-        elif key == "stop":
-            value = unquoted(value) or "none"
+        if key == "stop":
             self.arguments["stop"] = (Escaped().convert(value, None, None),) if value != "none" else ()
-        elif key == "max_tokens":
-            if not re.fullmatch("0*[1-9][0-9]*", value):
-                raise UsageError(f"/set {rest}: it must be a whole number from 1")
-            self.arguments["max_tokens"] = int(value)
-        elif key in fields:
-            self.arguments["sampling"] = dataclasses.replace(sampling, **{key: number(key, value)})
         else:
-            names = ", ".join(sorted([*fields, "max_tokens", "stop", "stats"]))
-            raise UsageError(f"/set {rest}: unknown key; keys are {names}")
+            try:
+                none = SETTINGS[key].default is None and value in ("none", unset(key))
+                wanted = None if none else converted(key, value)
+            except UsageError as error:
+                raise UsageError(f"/set {error}") from None
+            if key == "max_tokens" and not wanted:
+                raise UsageError(f"/set {rest}: it must be a whole number from 1")
+            if key in FIELDS:
+                self.arguments["sampling"] = dataclasses.replace(self.arguments["sampling"], **{key: wanted})
+            else:
+                self.arguments[key] = wanted
         self.out.info(f"({key} is now {value})", "dim")
 
     def settings(self) -> dict[str, str]:
         """What ``/set`` shows and changes: key -> value as text."""
-        sampling = self.arguments["sampling"]
-        fields = {field.name: str(getattr(sampling, field.name)) for field in dataclasses.fields(sampling)}
-        return {
-            **{key: "random" if key == "seed" and text == "None" else text for key, text in sorted(fields.items())},
-            "max_tokens": str(self.arguments.get("max_tokens", DEFAULT_MAX_TOKENS)),
-            "stop": " ".join(map(repr, self.arguments.get("stop") or ())) or "none",
-            "stats": "on" if self.show_stats else "off",
-        }
+        found = {}
+        for name, row in SETTINGS.items():
+            if name in FIELDS:
+                value = getattr(self.arguments["sampling"], name)
+            elif row.of == "answer" or name == "think":
+                value = self.arguments.get(name, row.default)
+            else:
+                continue
+            shown = ("on" if value else "off") if isinstance(value, bool) else value
+            found[name] = unset(name) if value is None else str(shown)
+        return found | {"stop": " ".join(map(repr, self.arguments.get("stop") or ())) or "none"}
 
     def do_save(self, rest: str) -> None:
         if not rest:
@@ -451,7 +449,7 @@ COMMANDS = {
     "system": Command("/system [TEXT]", "show or replace the system prompt; none removes it", Repl.do_system),
     "undo": Command("/undo", "remove the last question and answer", Repl.do_undo),
     "regen": Command("/regen", "answer the last question again", Repl.do_regen),
-    "set": Command("/set [KEY [VALUE]]", "show or change temp, top_p, seed, max_tokens, stop, stats ...", Repl.do_set),
+    "set": Command("/set [KEY [VALUE]]", "show or change temp, top_p, seed, max_tokens, stop ...", Repl.do_set),
     "save": Command("/save FILE", "save the conversation, as --session does", Repl.do_save),
     "load": Command("/load FILE", "continue a saved conversation; --session then writes to this FILE", Repl.do_load),
     "context": Command("/context", "show how full the context is", Repl.do_context),
@@ -462,17 +460,9 @@ COMMANDS = {
 ALIASES = {"bye": "exit", "quit": "exit", "h": "help", "?": "help"}
 
 
-def number(key: str, value: str) -> int | float | None:
-    """The value of a /set command as a number; for a seed, ``none`` and ``random`` are None."""
-    if value.lower() in ("none", "random") and key == "seed":
-        return None
-    try:
-        return int(value)
-    except ValueError:
-        try:
-            return float(value)
-        except ValueError:
-            raise UsageError(f"/set {key}: {value!r} is not a number") from None
+def unset(key: str) -> str:
+    """What stands for a setting that has no value, as /set shows and takes it."""
+    return "random" if key == "seed" else "none"
 
 
 def context_lines(engine: Engine, talk: Session) -> Iterator[str]:

@@ -14,7 +14,6 @@ from edge.amounts import count
 from edge.cli import options
 from edge.cli.command import Command, Text, heading, option
 from edge.cli.keep import Keeper
-from edge.cli.menu import choose_model
 from edge.cli.output import AnswerOutput, Output, is_tty, reading
 from edge.cli.signals import stopping
 from edge.errors import UsageError
@@ -42,8 +41,6 @@ More examples:
   bitnet-edge run -m bonsai-1.7b --session guide.bes -sysf museum.txt -n 0  # read and save
   bitnet-edge run -m bonsai-1.7b --session guide.bes --session-ro "Where is the lift?"
   bitnet-edge run -m bonsai-1.7b --schema order.json "Two teas for room 12, please."
-  bitnet-edge run -m bonsai-1.7b --jsonl --by sentence "Tell me about owls" |
-    jq -r --unbuffered 'select(.ev == "text").text' | piper -m voice --output-raw | aplay
 
 If standard input is not a terminal, it is read to its end and appended to the prompt after a
 blank line. In a shell loop that reads a list, use </dev/null. With -n 0 and a system prompt
@@ -56,35 +53,29 @@ blank line. In a shell loop that reads a list, use </dev/null. With -n 0 and a s
     help="Print one answer to PROMPT (or -f FILE, or standard input: -) and exit.",
     epilog=EPILOG,
     details=DETAILS,
-    exit_codes=True,
 )
 @click.argument("words", metavar="[PROMPT]", nargs=-1, type=Text())
 @heading(
     "Prompt",
     option("-p", "--prompt", "prompt", type=Text(), metavar="TEXT", allow_from_autoenv=False,
-           advanced=True, help="The prompt, same as PROMPT."),
+           help="The prompt, same as PROMPT."),
     option("-f", "--file", "files", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE", multiple=True,
            allow_from_autoenv=False, help="Append the text of FILE to the prompt (-: standard input). A "
            "blank line separates them. Can be given more than once."),
-    option("--raw", is_flag=True, advanced=True, help="Do not apply the chat template: the model continues the text of "
+    option("--raw", is_flag=True, help="Do not apply the chat template: the model continues the text of "
            "the prompt."),
 )
 @options.system_options
 @options.session_options
-@options.model_file_options
+@options.model_option
 @options.model_options
 @options.kv_options
 @options.sampling_options
 @options.form_options
 @options.by_option
-@heading(
-    "Output",
-    option("--json", "as_json", is_flag=True, help="Print one JSON object: text, finish_reason, usage, timings, "
-           "model, kv."),
-    option("--jsonl", "as_jsonl", is_flag=True, advanced=True, help="Print one JSON object per line: ready, prefill, "
-           "text, done, error (docs/contract.md)."),
-)
-@options.stats_option
+@heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object: text, finish_reason, usage, "
+                          "timings, model, kv."))
+@options.settings("file", "model", "context", "answer", "sampling", "print")
 @options.output_options
 @click.pass_context
 def run(
@@ -94,15 +85,11 @@ def run(
     files: tuple[str, ...],
     raw: bool,
     as_json: bool,
-    as_jsonl: bool,
-    stats: bool | None,
     timeout: float | None,
     **flags: Any,
 ) -> int:
     """Run the command; the result is the exit code."""
     out = ctx.ensure_object(Output)
-    if as_json and as_jsonl:
-        raise UsageError("--json and --jsonl cannot be used together")
     if len(words) > 1:
         raise UsageError(f"put the prompt in quotes: bitnet-edge run {' '.join(words)!r}")
     system = options.system_prompt(flags)
@@ -116,10 +103,8 @@ def run(
         needed=not (no_answer and keeper.saves and not raw),
         piped=not (no_answer and system is not None),  # a script that prepares a session must keep its own input
     )
-    for_program = as_json or as_jsonl
     asks = not no_answer  # -n 0 only reads the prompt: not even an empty answer
-    choose_model(out, flags, for_program=for_program)
-    begun = time.monotonic()
+    begun, printed = time.monotonic(), False
     try:
         with keeper, options.loaded(out, flags) as engine:
             session = keeper.open(engine, system)
@@ -131,38 +116,33 @@ def run(
             ask: Ask = (
                 partial(session.complete if raw else session.ask, text, **arguments) if text else partial(warm, session)
             )
-            if as_jsonl:
-                code = _print_events(out, engine, session, ask)
-            elif as_json:
+            if as_json:
                 code = _print_object(out, engine, session, ask)
-                as_json = False  # what fails from here on must not print a second object
+                printed = True  # what fails from here on must not print a second object
             else:
-                code = _print_text(out, session, ask, flags["thoughts"], flags["by"], asks)
+                code = _print_text(out, session, ask, flags.get("thoughts"), flags["by"] or "token", asks)
             keeper.save(session)
             usage = session.outcome.usage
             if usage.prompt - usage.cached > engine.plan.n_ctx:
                 first = count(engine.plan.sinks, "token")
                 out.warn(
                     f"the prompt has {usage.prompt} tokens, the context {engine.plan.n_ctx}: only its end (and "
-                    f"the first {first}) was used; use a larger --ctx, or --overflow stop"
+                    f"the first {first}) was used; use a larger --ctx, or --set overflow=stop"
                 )
-            if not for_program and asks and session.outcome.finish_reason == "length" and is_tty(sys.stdout):
+            if not as_json and asks and session.outcome.finish_reason == "length" and is_tty(sys.stdout):
                 out.info("(stopped at the token limit; -n N changes it)", "dim")
             if session.offload_error:
                 out.warn(session.offload_error)
-            if stats if stats is not None else out.verbose:
+            if out.verbose:
                 out.stats(session.stats_line())
             if code:
                 return code
             failure = records.finish_error(session, timeout)
-            if not (for_program or failure) and is_tty(sys.stdin) and is_tty(sys.stdout):
+            if not (as_json or failure) and is_tty(sys.stdin) and is_tty(sys.stdout):
                 engine.tune()  # a person sees the answer by now; a script would wait for it
     except Exception as error:
-        if not isinstance(error, BrokenPipeError):
-            if as_jsonl:
-                out.json(records.error_of(error))
-            elif as_json:
-                out.json(records.failure(error))
+        if as_json and not printed and not isinstance(error, BrokenPipeError):
+            out.json(records.failure(error))
         raise
     if failure:
         raise failure
@@ -236,15 +216,4 @@ def _print_object(out: Output, engine: Engine, session: Session, ask: Ask) -> in
             else:
                 text += piece.text
     out.json(records.answer(engine, session, text, thoughts))
-    return stop.code
-
-
-def _print_events(out: Output, engine: Engine, session: Session, ask: Ask) -> int:
-    """Print the answer as events.  Returns the exit code if a signal stopped it."""
-    out.json(records.ready(engine))
-    with stopping(session.cancel) as stop:
-        report = reading(out, session, lambda *counts: out.json(records.prefill(*counts)))
-        for piece in stop.through(ask(on_prefill=report)):
-            out.json(records.text(piece))
-    out.json(records.done(session.outcome, session.evicted))
     return stop.code

@@ -9,19 +9,16 @@ from typing import Any
 import click
 
 from edge.cli import options
-from edge.cli.command import Command, Text, Whole, from_variable, heading, option
-from edge.cli.menu import choose_model
+from edge.cli.command import Command, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import Busy, EdgeError, UsageError
+from edge.settings import SETTINGS
 
 SPARE = 512  # connections in addition to those that get an answer; each takes some kilobytes
 
-#: options that --embeddings honours; what else is typed is refused: there are no answers
-FOR_EMBEDDINGS = {
-    "embeddings", "host", "port", "socket_path", "api_key", "insecure", "host_names", "cors", "name",
-    "model", "i2s_layout", "activation", "threads", "isa",
-    "n_ctx", "kv", "cache_type_k", "cache_type_v", "memory", "force_memory", "window", "sinks", "kv_policy",
-}
+#: options that --embeddings does not honour, and refuses where they are typed: there are no answers
+OF_ANSWERS = ("parallel", "state", "system", "system_file", "think", "max_tokens", "temperature", "seed", "timeout",
+              "stop")
 
 EPILOG = """\
 Examples:
@@ -40,45 +37,36 @@ docs/serve.md shows Home Assistant, Python and curl, docs/kiosk.md systemd.
     help="Serve the model over HTTP (APIs of OpenAI and Ollama), with a chat page.",
     epilog=EPILOG,
     details=DETAILS,
-    exit_codes=True,
 )
 @heading(
     "Service",
     option("--host", type=Text(), metavar="ADDRESS", default="127.0.0.1",
            help="Address to listen on (default 127.0.0.1: this machine only)."),
-    option("--port", type=Whole(0, 65535), metavar="N", default=8080,
+    option("--port", type=click.IntRange(0, 65535), metavar="N", default=8080,
            help="Port (default 8080; 0: any free one)."),
-    option("--socket", "socket_path", type=Text(), metavar="PATH", advanced=True,
-           help="Listen on a Unix socket instead."),
+    option("--socket", "socket_path", type=Text(), metavar="PATH", help="Listen on a Unix socket instead."),
     option("--api-key", type=Text(), metavar="KEY", help="Key that clients must send (Authorization: Bearer KEY). "
            "Prefer the variable BITNET_EDGE_API_KEY: other users of this machine can see command lines."),
-    option("--insecure", is_flag=True, advanced=True, help="Allow addresses that others can reach, without a key."),
+    option("--insecure", is_flag=True, help="Allow addresses that others can reach, without a key."),
     option("--host-name", "host_names", type=Text(), multiple=True, metavar="NAME", allow_from_autoenv=False,
-           advanced=True, help="Also accept requests for this host name, such as that of a reverse proxy. Addresses "
-           "and localhost are always accepted."),
+           help="Also accept requests for this host name, such as that of a reverse proxy. Addresses and localhost are "
+           "always accepted."),
     option("--cors", type=Text(), multiple=True, metavar="ORIGIN", allow_from_autoenv=False,
-           advanced=True, help="Accept requests from pages of this origin (https://example.org); *: of all origins. "
-           "Default: none."),
-    option("--parallel", type=Whole(1, 64), metavar="N", default=1,
+           help="Accept requests from pages of this origin (https://example.org); *: of all origins. Default: none."),
+    option("--parallel", type=click.IntRange(1, 64), metavar="N", default=1,
            help="Number of answers at the same time (default 1). Each takes the memory of a context."),
-    option("--queue", type=Whole(0, 100000), metavar="N", default=64,
-           advanced=True, help="Maximum number of waiting requests (default 64); further ones receive status 429."),
-    option("--state", type=Text(), metavar="DIR", advanced=True, help="Save the KV caches of conversations in "
+    option("--state", type=Text(), metavar="DIR", help="Save the KV caches of conversations in "
            "DIR, so that they continue after a restart without being read again."),
-    option("--state-size", type=Text(), metavar="SIZE", default="1G", advanced=True,
-           help="Maximum size of DIR (default 1G)."),
-    option("--name", type=Text(), metavar="NAME", advanced=True, help="Model name that clients see. Default: the name "
+    option("--name", type=Text(), metavar="NAME", help="Model name that clients see. Default: the name "
            "in the file."),
-    option("--read-ahead/--no-read-ahead", default=True, advanced=True, help="Read a question while it is being typed, "
-           "if nothing else runs, so that the answer begins earlier (default), or not, which saves power."),
-    option("--metrics", is_flag=True, advanced=True, help="Serve Prometheus metrics at /metrics."),
-    option("--embeddings", is_flag=True, advanced=True, help="Serve /v1/embeddings only; for embedding models."),
+    option("--embeddings", is_flag=True, help="Serve /v1/embeddings only; for embedding models."),
 )
 @options.system_options
-@options.model_file_options
+@options.model_option
 @options.model_options
 @options.kv_options
 @options.sampling_options
+@options.settings("file", "model", "context", "answer", "sampling", "typing", "service")
 @options.output_options
 @click.pass_context
 def serve(ctx: click.Context, **flags: Any) -> int:
@@ -90,25 +78,22 @@ def serve(ctx: click.Context, **flags: Any) -> int:
 
     out = ctx.ensure_object(Output)
     if flags["embeddings"]:
-        for each in ctx.command.params:
-            if not each.expose_value or each.name in (*FOR_EMBEDDINGS, "no_cache"):  # without them it holds, too
-                continue
-            if ctx.get_parameter_source(str(each.name)) is click.core.ParameterSource.COMMANDLINE:
-                name = next(name for name in each.opts if name.startswith("--"))
-                raise UsageError(f"{name} is for answers, and --embeddings makes none: leave one of them out")
-            if from_variable(ctx, each):  # it may be set for other commands, too
-                out.warn(f"{each.envvar} has no effect: it is for answers, and --embeddings makes none")
+        for name in OF_ANSWERS:
+            if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+                raise UsageError(
+                    "is for answers, and --embeddings makes none", argument=name, hint="leave one of them out")
     system = options.system_prompt(flags)
     check_exposure(flags["host"], flags["api_key"], flags["insecure"], flags["socket_path"])
-    flags["overflow"] = flags["overflow"] or "stop"  # a client learns that it is too long; nothing is cut silently
-    defaults = options.ask_arguments({**flags, "by": None})
+    flags.setdefault("overflow", "stop")  # a client learns that it is too long; nothing is cut silently
+    defaults = options.ask_arguments(flags)
+    rare = {name: flags.get(name, SETTINGS[name].default) for name in ("metrics", "queue", "state_size", "read_ahead")}
+    flags["queue"] = rare["queue"]
     settings = Settings(
         name=flags["name"], **admitted(flags),
-        metrics=flags["metrics"], parallel=flags["parallel"], queue=flags["queue"],
-        timeout=flags["timeout"], state=flags["state"], state_bytes=parse_size(flags["state_size"], "state_size") or 0,
-        reads_ahead=flags["read_ahead"], defaults=defaults, system=system,
+        metrics=rare["metrics"], parallel=flags["parallel"], queue=rare["queue"],
+        timeout=flags["timeout"], state=flags["state"], state_bytes=parse_size(rare["state_size"], "state_size") or 0,
+        reads_ahead=rare["read_ahead"], defaults=defaults, system=system,
     )
-    choose_model(out, flags)
     if flags["socket_path"] is None:
         listening = listen(flags["host"], flags["port"])
         with listening:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge.cli import options
-from edge.cli.command import Command, Noun, Text, heading, option
+from edge.cli.command import CONTEXT, Command, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import UsageError
 from edge.files import STANDARD, read_text
@@ -26,7 +26,7 @@ _text_options = heading(
 _json_option = heading("Output", option("--json", "as_json", is_flag=True, help="Print JSON instead of plain text."))
 
 
-@click.group(cls=Noun, help="Encode, decode and count tokens.")
+@click.group(context_settings=CONTEXT, help="Encode, decode and count tokens.")
 def tokens() -> None:
     """The command group."""
 
@@ -38,7 +38,8 @@ def tokens() -> None:
 )
 @click.argument("text", required=False, type=Text())
 @_text_options
-@options.model_file_options
+@options.model_option
+@options.settings("file")
 @_json_option
 @heading("Output", option("--pieces", is_flag=True, help="Print one token per line: its id, a tab, its text as "
                           "a JSON string."))
@@ -68,7 +69,8 @@ def encode(ctx: click.Context, text: str | None, as_json: bool, pieces: bool, **
 )
 @click.argument("text", required=False, type=Text())
 @_text_options
-@options.model_file_options
+@options.model_option
+@options.settings("file")
 @_json_option
 @options.output_options
 @click.pass_context
@@ -85,7 +87,8 @@ def count(ctx: click.Context, text: str | None, as_json: bool, **flags: Any) -> 
     short_help="Convert token ids to text.",
 )
 @click.argument("ids", nargs=-1, type=Text())
-@options.model_file_options
+@options.model_option
+@options.settings("file")
 @_json_option
 @options.output_options
 @click.pass_context

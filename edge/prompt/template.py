@@ -205,7 +205,7 @@ class Template:
                 return cls._family(known, think)
             return cls._jinja("model", embedded, "the model's chat template", spec, think)
         if name == "model":
-            raise UsageError("the model file has no chat template; choose another with --template")
+            raise UsageError("the model file has no chat template; choose another with --set template=NAME")
         return cls._family({"qwen3": "qwen3", "gemma3": "gemma"}.get(checkpoint.config.arch, "plain"), think)
 
     @classmethod
@@ -392,7 +392,7 @@ class _Jinja:
             level = _LAST_RESORT if _LAST_RESORT in found else 0
             if level not in found:
                 raise InvalidFile(f"{self._where} reads the text of messages, which would let them write "
-                                  "control tokens; choose another with --template")
+                                  "control tokens; choose another with --set template=NAME")
         return _separated(found[level], base)
 
 

@@ -44,10 +44,7 @@ DEMO_FOLDER = "bundled"
 #: what the demo model can do, for those who ask it about rivers
 DEMO_PLAYS = "it takes orders at a coffee counter; try: A large latte, please."
 #: said where the demo model answers because no other was chosen
-DEMO_ANSWERS = (
-    f"no model was chosen: the demo model answers (5.8 M parameters, for tests; {DEMO_PLAYS}); for a real one: "
-    "bitnet-edge pull bonsai-1.7b"
-)
+DEMO_ANSWERS = "no model was chosen: the demo model answers (5.8 M parameters, for tests)"
 
 
 class Choice(NamedTuple):

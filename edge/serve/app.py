@@ -121,7 +121,7 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
 
     async def metrics(_: Request) -> Response:
         if not service.settings.metrics:
-            raise Refusal(404, "metrics are off; start the server with --metrics", "not_found")
+            raise Refusal(404, "metrics are off; start the server with --set metrics=on", "not_found")
         engine, conversations = service.ready()
         return Response(_prometheus(engine, conversations), media_type="text/plain; version=0.0.4")
 

@@ -158,7 +158,7 @@ REFUSED: Table = {
     "suffix": "the models have no fill-in-the-middle tokens",
     "web_search_options": "nothing is searched",
     "verbosity": "say in the messages how long the answer is to be",
-    "template": "start the server with --template",
+    "template": "start the server with --set template=NAME",
     "context": "send all messages of the conversation",
     **dict.fromkeys(("mirostat", "tfs_z", "typical_p"), "use min_p or top_p"),
     "repetition_penalty": "use repeat_penalty",

@@ -9,9 +9,10 @@ from reprlib import repr as short
 from typing import TYPE_CHECKING, Any
 
 from edge.cache.state import OnPrefill
-from edge.errors import UsageError, check_among, check_whole
+from edge.errors import UsageError, check_whole
 from edge.sampling import FIELDS, Sampling
-from edge.session.stream import BY, check_stop
+from edge.session.stream import check_stop
+from edge.settings import SETTINGS, check
 
 if TYPE_CHECKING:
     from array import array
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from edge.constrain.functions import Form, Functions
     from edge.constrain.spec import Spec
 
-DEFAULT_MAX_TOKENS = 512
-MOST_TIMEOUT = 1e9  # seconds: thirty years
 MOST_LOGPROBS = 100  # alternatives that may be asked for
 #: the arguments for the form of an answer, of which one may be given
 FORMS = ("schema", "regex", "choices", "grammar")
@@ -39,7 +38,7 @@ NOTHING: tuple[Any, ...] = (None, "", [])  # values of a key that ask for nothin
 class AnswerOptions:
     """The options of one call.  Raises UsageError if one is invalid."""
 
-    max_tokens: int = DEFAULT_MAX_TOKENS
+    max_tokens: int = SETTINGS["max_tokens"].default
     sampling: Sampling = Sampling()  # noqa: RUF009  frozen
     stop: tuple[str, ...] = ()
     by: str = "token"
@@ -60,21 +59,13 @@ class AnswerOptions:
     form: Form | None = None  # the same, as they are described to this model and called by it
 
     def __post_init__(self) -> None:
-        check_whole(self.max_tokens, "max_tokens", 0)
+        for name in ("max_tokens", "by", "timeout", "ignore_eos", "think", "thinking_budget"):
+            check(name, getattr(self, name))
         check_whole(self.shared, "shared", 0)
         if self.logprobs is not None:
             check_whole(self.logprobs, "logprobs", 0, MOST_LOGPROBS)
-        if self.thinking_budget is not None:
-            check_whole(self.thinking_budget, "thinking_budget", 0)
-        check_among(self.by, "by", BY)
         if not isinstance(self.sampling, Sampling):
             raise UsageError(f"is {short(self.sampling)}", argument="sampling", hint="it must be an edge.Sampling")
-        if self.timeout is not None and not (type(self.timeout) in (int, float) and 0 < self.timeout <= MOST_TIMEOUT):
-            large = isinstance(self.timeout, int) and self.timeout >= 1 << 62  # and perhaps too long to print
-            shown = "too large" if large else short(self.timeout)
-            raise UsageError(f"is {shown}", argument="timeout", hint="it must be a number of seconds, above 0 to 1e9")
-        if self.think is not None and not isinstance(self.think, bool):
-            raise UsageError(f"is {short(self.think)}", argument="think", hint="it must be True, False or None")
         if self.echo and self.logprobs is None:
             raise UsageError("needs logprobs", argument="echo")
         if not isinstance(self.partial, bool):

@@ -135,7 +135,7 @@ def refuse_long(
             if (n := len(model.encode(prompt, form.definitions))) > n_ctx:
                 raise ContextFull(f"{what} has {n} tokens, the context {n_ctx}; {help}")
     if plan.overflow == "stop" and sum(map(n_bytes, texts)) > far:
-        _refuse_more(model, texts, n_ctx, "the prompt", "a larger --ctx or --overflow slide helps")
+        _refuse_more(model, texts, n_ctx, "the prompt", "a larger --ctx or --set overflow=slide helps")
 
 
 def refuse_full(plan: KVPlan, ids: Sequence[int]) -> None:

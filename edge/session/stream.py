@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge.errors import UsageError
+from edge.settings import SETTINGS
 
 if TYPE_CHECKING:
     from edge.prompt.tokenizer import Decoder
 
-BY = ("token", "word", "clause", "sentence", "all")
+BY = SETTINGS["by"].choices
 LEAST_CLAUSE = 10  # characters; speech of less sounds chopped
 
 _WORD = re.compile(r"\s*\S+\s+")

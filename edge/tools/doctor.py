@@ -57,7 +57,7 @@ def report(selftest: bool = True, board: Board | None = None) -> dict[str, Any]:
         "libgomp": _libgomp(),
         "models": folder(),
         "remembered": {"folder": prompts, "files": n_prompts, "bytes": prompt_bytes},
-        "packed": inside._asdict() if inside else None,
+        "packed": {**inside._asdict(), "shown": inside.shown} if inside else None,
     }
     facts["selftest"] = tests = {"kernels": kernel_test(), "model": model_test()} if selftest else None
     if tests and inside:
@@ -92,7 +92,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
     if packed := facts["packed"]:
         licence = packed["licence"] or "not stated in the file"
         rows.append(("model inside", f"{packed['model']} ({_size(packed['nbytes'])}), licence: {licence}"))
-        rows.append(("defaults", packed["shown"]))
+        rows.append(("starts with", packed["shown"]))
     rows += [(f"test {name}", result) for name, result in _results(facts).items()]
     rows += [("warning", warning) for warning in facts["warnings"]]
     if facts["selftest"]:
@@ -203,14 +203,14 @@ def model_test() -> str:
 
 
 def packed_test(inside: Packed) -> str:
-    """ "ok" or "wrong: what": model and defaults inside a packed program against their SHA-256."""
+    """ "ok" or "wrong: what": model and arguments inside a packed program against their SHA-256."""
     from edge.tools.pack import verify
 
     try:
         same = verify(inside)
     except OSError as error:
         return f"wrong: {inside.path}: {error.strerror}"
-    return "ok, as packed" if same else "wrong: the model or the defaults have changed; copy the file again"
+    return "ok, as packed" if same else "wrong: the model or its arguments have changed; copy the file again"
 
 
 def _results(facts: dict[str, Any]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from edge.amounts import human, parse_size
 from edge.cache.config import A_SLIP, KVConfig
 from edge.cache.plan import DEFAULT_SINKS, LEAST_CTX, PAGE, PROGRAM_VARIES, KVPlan
 from edge.config import ModelConfig
-from edge.errors import EdgeError, MemoryRefused, ModelNotFound
+from edge.errors import MemoryRefused, ModelNotFound
 from edge.formats.checkpoint import Checkpoint, Tensor, TokenizerSpec
 from edge.formats.names import parts
 from edge.loading import arrange, head_for, program_bytes
@@ -40,10 +41,6 @@ TYPES = (*NAMES, "int8:int4")
 OUTLINE = "outline"
 #: threads for which the tables of boards count the working memory: those boards have four cores
 THREADS = 4
-#: bytes that are read to measure the speed of the memory
-SAMPLE = 128 << 20
-#: tokens before the one whose reading is counted by :func:`read_bytes`
-PAST = 512
 
 
 @dataclass(frozen=True)
@@ -328,78 +325,13 @@ def longest(planned: PlannedModel, settings: LoadSettings, room: int) -> int:
     return lengths[n - 1] if n else 0
 
 
-def read_bytes(planned: PlannedModel, plan: KVPlan) -> int:
-    """Bytes that one token reads: all weights, of experts its own, the output head, and the keys and values of PAST
-    tokens, or the states of gated delta layers.
-    """
-    from pyx.kv import recurrent
-    from pyx.kv.cache import KVCache
-
-    c, f = planned.checkpoint.config, plan.footprint
-    weights = f.mapped + f.allocated + f.head_mapped + f.head_allocated
-    weights += round((f.experts + f.on_disk) * c.expert_share)
-    states = recurrent.bytes_for(c.recurrent_shape, -1) if c.recurrent_shape else 0  # one, and its open chunk
-    return weights + states + int(KVCache.bytes_for(*c.kv_shape, PAST, plan.kv_type))
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A model that a person may choose, with what decides."""
-
-    name: str
-    download: int  # bytes; 0: it is on this machine
-    memory: int  # bytes of the whole process
-    rate: float  # tokens per second at most, by the speed of the memory
-    licence: str
-
-
-def candidates(settings: LoadSettings, most: int = 6) -> list[Candidate]:
-    """Models that fit this machine now: those that are on it, then at most so many of the known ones that chat.  It
-    measures for a fraction of a second how fast memory is read.
-    """
-    from edge.formats import open_checkpoint
-
-    found: list[tuple[PlannedModel, int, str]] = []
-    pulled = library.pulled()
-    for model in pulled:
-        try:
-            checkpoint = open_checkpoint(model.path)
-        except EdgeError:  # damaged: loading it by name says why
-            continue
-        program = program_of(checkpoint.config.n_vocab, checkpoint.tokenizer.kind == "sentencepiece")
-        found.append((PlannedModel(model.name, checkpoint, program), 0, model.licence))
-    found += [(published(known.name), known.nbytes, known.licence) for known in to_pull()]
-    fitting = [each for each in found if fits_now(each[0], settings)]
-    if not fitting:
-        return []
-    here = sum(not download for _, download, _ in fitting)
-    speed = memory_speed(settings.n_threads)
-    return [
-        Candidate(
-            planned.name, download, (plan := needed(planned, settings)).total_bytes, speed / read_bytes(planned, plan),
-            licence)
-        for planned, download, licence in fitting[: here + most]
-    ]
-
-
-def to_pull() -> list[Known]:
-    """The known models that chat and are not on this machine, in the order of their list."""
+def to_pull(most: int = 2) -> list[Known]:
+    """Known models that chat, are not on this machine, and that loading would take here, now."""
     there = {model.name for model in library.pulled()}
-    return [known for name, known in KNOWN.items() if name not in there and known.about.startswith("chat")]
-
-
-def fits_now(planned: PlannedModel, settings: LoadSettings) -> bool:
-    """Whether loading would take it on this machine, now."""
-    try:
-        arranged(planned, settings)
-    except MemoryRefused:
-        return False
-    return True
-
-
-def memory_speed(n_threads: int) -> float:
-    """Bytes per second that this machine reads from its memory, measured over more than caches hold."""
-    from edge.tools.yardstick import measure
-
-    available = available_memory()
-    return measure("huge", "", min(SAMPLE, (available or 8 * SAMPLE) // 8), n_threads)
+    found: list[Known] = []
+    for name, known in KNOWN.items():
+        if len(found) < most and name not in there and known.about.startswith("chat"):
+            with suppress(MemoryRefused):
+                arranged(published(name), LoadSettings())
+                found.append(known)
+    return found

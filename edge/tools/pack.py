@@ -1,4 +1,4 @@
-"""pack: puts a model and the defaults of options into a copy of the frozen program: one file to copy to a board.
+"""pack: puts a model and a command line into a copy of the frozen program: one file to copy to a board.
 
 No compiler or linker is needed: the result is the program, byte for byte but for the place of its section table, and
 then the sections of :mod:`edge.packed`.  The program's start-up code (PyInstaller's) looks for the end of its
@@ -113,9 +113,7 @@ def pack(
     *,
     program: str | os.PathLike[str] | None = None,
     machine: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    service: Mapping[str, Any] | None = None,
-    shown: str = "",
+    words: Sequence[str] = (),
     licence: str = "",
     prompts: Sequence[str | os.PathLike[str]] = (),
     force: bool = False,
@@ -124,10 +122,10 @@ def pack(
 ) -> Result:
     """Write the frozen ``program`` (None: the one that runs) with the GGUF file ``model`` inside to ``out``.
 
-    ``machine``: what the program must be for ("x86_64", "aarch64"; None: any).  ``options``, ``service``, ``shown``:
-    defaults, see :class:`edge.packed.Packed`.  ``licence``: if the file does not state its own.  ``prompts``: files of
-    :func:`read_prompt`.  ``force``: replace ``out`` if it exists.  ``progress(done, total)`` is called with bytes.
-    ``reading``: options of :func:`edge.formats.open_checkpoint`.
+    ``machine``: what the program must be for ("x86_64", "aarch64"; None: any).  ``words``: the command line with
+    which it starts.  ``licence``: if the file does not state its own.  ``prompts``: files of :func:`read_prompt`.
+    ``force``: replace ``out`` if it exists.  ``progress(done, total)`` is called with bytes.  ``reading``: options of
+    :func:`edge.formats.open_checkpoint`.
 
     ``out`` appears under its name when it is complete.  Raises ModelNotFound, InvalidFile, UsageError, or EdgeError if
     the file cannot be written.
@@ -144,10 +142,10 @@ def pack(
     stated = checkpoint.metadata.get("general.license")
     inside = Packed(
         out, -(-len(base.data) // PAGE) * PAGE, len(data), edge.__version__, _line(checkpoint.config.name),
-        _line(stated if isinstance(stated, str) else licence), "", options or {}, service or {}, _line(shown, 2000),
+        _line(stated if isinstance(stated, str) else licence), "", tuple(words),
     )
     if len(inside.encode()) > MAX_ABOUT - 100:  # the digest of the model comes later
-        raise UsageError(f"the defaults are longer than {MAX_ABOUT >> 10} KiB; shorten the system prompt")
+        raise UsageError(f"the arguments are longer than {MAX_ABOUT >> 10} KiB; shorten the system prompt")
     try:
         with replacing(out, 0o777) as file:
             file.write(base.data)
@@ -237,7 +235,7 @@ def read_prompt(
     """
     from edge.cache import codec
 
-    with edge.load(model, system=system, remember=False, **loading) as engine, engine.session() as session:
+    with edge.load(model, system=system, cache=False, **loading) as engine, engine.session() as session:
         session.warm()
         if session.state is not None:
             codec.write(engine.space, path, session.state.tokens, session.state.kv, None)

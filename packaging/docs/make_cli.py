@@ -16,15 +16,15 @@ sys.path.insert(0, str(ROOT))
 
 import click  # noqa: E402
 
-from edge.cli.command import CONTEXT, HELP_ALL, Context  # noqa: E402
+from edge.cli.command import CONTEXT, HELP_ALL  # noqa: E402
 from edge.cli.group import cli  # noqa: E402
 from edge.cli.output import Output  # noqa: E402
 
 INTRO = """\
 # The commands
 
-Written by `python packaging/docs/make_cli.py` from the program. `bitnet-edge COMMAND --help` shows the common options,
-`bitnet-edge COMMAND --help-all` all of them, as here. What scripts may rely on is in [contract.md](contract.md).
+Written by `python packaging/docs/make_cli.py` from the program. `bitnet-edge COMMAND --help` shows one line for each
+option, `bitnet-edge COMMAND --help-all` what is shown here. What scripts may rely on is in [contract.md](contract.md).
 
 Every option can also be given as an environment variable, `--max-tokens 80` as `BITNET_EDGE_MAX_TOKENS=80`, except
 `-p` and `-f`, files that are written (`-o`, `--npy`), `--prompts` of `rm`, and options that may be repeated (`--stop`,
@@ -47,14 +47,13 @@ def commands(command: click.Command, context: click.Context) -> Iterator[tuple[c
             assert child is not None
             if child.hidden:
                 continue
-            yield from commands(child, Context(child, info_name=name, parent=context, **SETTINGS))
+            yield from commands(child, click.Context(child, info_name=name, parent=context, **SETTINGS))
 
 
 def page() -> str:
     """The whole page."""
     sections = [INTRO]
-    root = Context(cli, info_name="bitnet-edge", obj=Output(), **SETTINGS)
-    root.obj.color = "never"  # also where this runs in a terminal
+    root = click.Context(cli, info_name="bitnet-edge", obj=Output(), **SETTINGS)
     root.meta[HELP_ALL] = True  # shared with the contexts below it
     for command, context in commands(cli, root):
         level = "##" if context.parent is None or context.parent.parent is None else "###"

@@ -253,11 +253,11 @@ def test_preflight_compares_what_is_coming_with_what_is_there():
     need = FOOTPRINT.coming + config.plan(BITNET_2B).kv_bytes
     assert need == config.plan(BITNET_2B, FOOTPRINT).total_bytes - FOOTPRINT.program  # the program is there already
     assert config.plan(BITNET_2B, FOOTPRINT, available=need)
-    with pytest.raises(MemoryRefused, match=r"is free; --kv int8:int4 would fit; --force-memory"):
+    with pytest.raises(MemoryRefused, match=r"is free; --kv int8:int4 would fit; --set force_memory"):
         config.plan(BITNET_2B, FOOTPRINT, available=need - 1)
-    with pytest.raises(MemoryRefused, match=r"is free; --ctx 1\d\d\d --kv int4 would fit; --force-memory"):
+    with pytest.raises(MemoryRefused, match=r"is free; --ctx 1\d\d\d --kv int4 would fit; --set force_memory"):
         config.plan(BITNET_2B, FOOTPRINT, available=need - 45 * MB)
-    with pytest.raises(MemoryRefused, match="--force-memory"):
+    with pytest.raises(MemoryRefused, match="--set force_memory=on"):
         config.plan(BITNET_2B, FOOTPRINT, available=100)
     assert dataclasses.replace(config, force_memory=True).plan(BITNET_2B, FOOTPRINT, available=100)
     with pytest.raises(MemoryRefused):  # forcing does not lift a limit the caller set

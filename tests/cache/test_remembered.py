@@ -57,7 +57,7 @@ def test_the_next_process_reads_only_the_question(cache: Path) -> None:
     assert cache.stat().st_mode & 0o777 == 0o700 and files(cache)[0].stat().st_mode & 0o777 == 0o600
     again, _, known = answer()
     assert again == text and known == int(files(cache)[0].name[:8])
-    alone = edge.load(ctx=512, threads=1, remember=False)
+    alone = edge.load(ctx=512, threads=1, cache=False)
     with alone:
         question = len(alone.tokenizer.encode("Hello"))
         other = alone.session(SYSTEM)
@@ -68,7 +68,7 @@ def test_the_next_process_reads_only_the_question(cache: Path) -> None:
 
 @pytest.mark.parametrize("kv", ["f32", "f16", "int8", "int4"])
 def test_answers_are_those_without_it(cache: Path, kv: str) -> None:
-    expected = answer(kv=kv, remember=False)[0]
+    expected = answer(kv=kv, cache=False)[0]
     assert [answer(kv=kv)[0] for _ in range(3)] == [expected] * 3 and len(files(cache)) == 1
 
 
@@ -107,7 +107,7 @@ def test_what_loads_no_faster_than_it_is_read_is_not_kept(cache: Path, monkeypat
 
 
 def test_it_can_be_switched_off(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer(remember=False)
+    answer(cache=False)
     monkeypatch.setenv("BITNET_EDGE_NO_CACHE", "1")
     answer()
     assert not cache.exists()
@@ -139,7 +139,7 @@ def damaged(request: pytest.FixtureRequest, cache: Path, tmp_path: Path) -> Iter
 def test_a_damaged_file_is_read_again_in_silence(damaged: Path, capfd: pytest.CaptureFixture[str]) -> None:
     kind = "link" if damaged.is_symlink() else "folder" if damaged.is_dir() else "file"
     text, _, cached = answer()
-    assert cached == 0 and text == answer(remember=False)[0]
+    assert cached == 0 and text == answer(cache=False)[0]
     assert capfd.readouterr() == ("", "")
     if kind == "file":
         assert answer()[2] > 0  # it was replaced
@@ -181,7 +181,7 @@ def test_a_disk_that_is_nearly_full_is_left_alone(cache: Path, monkeypatch: pyte
 
 
 def test_errors_of_the_disk_cost_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = answer(remember=False)[0]
+    expected = answer(cache=False)[0]
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -227,7 +227,7 @@ def test_many_processes_share_it(cache: Path) -> None:
     running = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 text=True) for _ in range(10)]
     done = [each.communicate(timeout=300) for each in running]
-    assert {out for out, _ in done} == {answer(remember=False)[0] + "\n"} and {error for _, error in done} == {""}
+    assert {out for out, _ in done} == {answer(cache=False)[0] + "\n"} and {error for _, error in done} == {""}
     assert len(files(cache)) == 1 and not list(cache.glob(".*")) and answer()[2] > 0
 
 
@@ -346,7 +346,7 @@ def test_a_file_in_front_of_the_question_is_kept(cache: Path, tmp_path: Path) ->
     (tmp_path / "house.txt").write_text("The lift is on the left, the tickets are on the right. " * 8)
     program = ("from edge.cache import remembered\nremembered.LOADED, remembered.AT_ONCE = 1e30, 0.0\n"
                "from edge.cli.main import main\nmain()")
-    command = [sys.executable, "-c", program, "run", "-m", "demo", "--json", "--greedy", "-n", "4"]
+    command = [sys.executable, "-c", program, "run", "-m", "demo", "--json", "--temp", "0", "-n", "4"]
 
     def usage(*more: str, text: str | None = None) -> tuple[int, int]:
         done = subprocess.run([*command, *more], input=text, capture_output=True, text=True, timeout=120,

@@ -276,7 +276,7 @@ def test_another_model(engine, saved, tiny_model):
 def test_another_kv_plan(saved):
     for plan, advice in (
         ({"ctx": 160}, "give --kv int8 --ctx 128, as it was made with, or another file"),
-        ({"overflow": "stop"}, "it was made without --overflow stop; leave that out, or give another file"),
+        ({"overflow": "stop"}, "it was made without --set overflow=stop; leave that out, or give another file"),
         ({"window": 32}, "it was made without --window; leave that out, or give another file"),
         ({"window": 32, "kv": "f16"}, "give --kv int8 --ctx 128 without --window, as it was made with"),
     ):

@@ -99,7 +99,7 @@ class Fault:
         return "killed" if done.returncode < 0 else f"exit {done.returncode}"
 
     def output_cannot_be_written(self) -> str:
-        how = self.rng.choice([("run",), ("run", "--json"), ("run", "--jsonl"), ("run", "--by", "sentence")])
+        how = self.rng.choice([("run",), ("run", "--json"), ("run", "--by", "sentence")])
         done = self.run(*how, *ASK, stdout="/dev/full")
         assert done.returncode == 1 and done.stderr, done
         return "exit 1"

@@ -171,10 +171,10 @@ def campaign(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "alone").mkdir()
-        with edge.load(model, **{"ctx": 512, "overflow": "stop", "remember": False, **options}) as engine:
+        with edge.load(model, **{"ctx": 512, "overflow": "stop", "cache": False, **options}) as engine:
             expected = {n: run(Script(engine, n, folder / "alone", length)) for n in range(sessions)}
         with edge.load(
-            model, **{"ctx": 512, "overflow": "stop", "parallel": sessions // 2 + 1, "remember": False, **options}
+            model, **{"ctx": 512, "overflow": "stop", "parallel": sessions // 2 + 1, "cache": False, **options}
         ) as engine:
             engine.share_prefixes("4M")
             Script.patient = patient

@@ -311,7 +311,7 @@ def polite(server: Server, name: str) -> Any:
     return server.chat("Two teas, please.")["choices"]
 
 
-SERVICES = {"model": ("--metrics", "--parallel", "2"), "embeddings": ("--embeddings",)}
+SERVICES = {"model": ("--set", "metrics=on", "--parallel", "2"), "embeddings": ("--embeddings",)}
 
 
 def resources(pid: int) -> dict[str, int]:

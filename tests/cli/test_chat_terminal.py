@@ -294,7 +294,7 @@ def test_no_key_or_signal_leaves_a_terminal_that_does_not_answer(
 ) -> None:
     """Regression: Ctrl-R Ctrl-C: what was typed from then on went to a search that had no window."""
     with terminal(command=["bash", "--norc", "--noprofile", "-i"], **editor) as t:
-        t.line(" ".join([*FAKE, "chat", "--no-history"]))
+        t.line(" ".join([*FAKE, "chat", "--set", "history=off"]))
         t.expect("quits.*> ")
         chat = max(t.family(t.process.pid))
         for event in ("Ctrl-C", "SIGINT", "Ctrl-D", "Ctrl-Z", "stopped", "resized"):
@@ -361,7 +361,7 @@ def test_stopped_and_continued_at_any_moment(terminal: Any) -> None:
 def test_what_was_typed_is_drawn_again_once_after_a_stop(terminal: Any, stopped: str) -> None:
     """Regression: after Ctrl-Z, several lines were drawn twice, the second time below the first."""
     with terminal(command=["bash", "--norc", "--noprofile", "-i"]) as t:
-        t.line(" ".join([*FAKE, "chat", "--no-history"]))
+        t.line(" ".join([*FAKE, "chat", "--set", "history=off"]))
         t.expect("quits.*> ")
         for typed in ("one", PASTE.format("one\rtwo\rthree")):
             t.taken_over()
@@ -379,7 +379,7 @@ def test_what_was_typed_is_drawn_again_once_after_a_stop(terminal: Any, stopped:
 def test_an_answer_in_the_background(terminal: Any) -> None:
     """Regression: the system stops the chat at its next prompt; continued, it died of an interrupted system call."""
     with terminal(command=["bash", "--norc", "--noprofile", "-i"], delay=0.02) as t:
-        t.line(" ".join([*FAKE, "chat", "--no-history"]))
+        t.line(" ".join([*FAKE, "chat", "--set", "history=off"]))
         t.expect("quits.*> ")
         t.line("long")
         t.expect("all work")
@@ -425,7 +425,7 @@ def test_a_window_that_is_closed_during_an_answer_loses_nothing(
     talk = str(tmp_path / "talk.bes")
     command = [sys.executable, "-m", "edge"]
     for i in range(5):
-        endless = ("chat", "-m", "demo", "--greedy", "--ignore-eos", "-n", "100000", "--session", talk)
+        endless = ("chat", "-m", "demo", "--temp", "0", "--set", "ignore_eos=on", "-n", "100000", "--session", talk)
         with terminal(*endless, command=command) as t:
             t.expect("> ")
             t.taken_over()
@@ -552,9 +552,9 @@ def test_what_is_typed_is_read_before_enter(terminal: Any, typed: str) -> None:
     """Only the last word and what the template puts behind it are left; without it, all of the message."""
     system, words = "You sell tickets and umbrellas at the harbour. " * 4, "where is the lift to the island".split()
     found = {}
-    for option in ("--read-ahead", "--no-read-ahead"):
+    for option in ("--set", "read_ahead=on", "--set", "read_ahead=off"):
         command = [sys.executable, "-m", "edge"]
-        chat = ("chat", "-m", "demo", "--greedy", "-n", "4", "--stats", "--system", system, option)
+        chat = ("chat", "-m", "demo", "--temp", "0", "-n", "4", "-v", "--system", system, option)
         with terminal(*chat, command=command) as t:
             t.expect("> ")
             if typed == "edited":

@@ -33,14 +33,14 @@ LONG = {"temperature": 0, "max_tokens": 100_000, "ignore_eos": True}
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with serving("--ctx", "512", "--queue", "2", "--metrics") as server:
+    with serving("--ctx", "512", "--set", "queue=2", "--set", "metrics=on") as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def sliding() -> Iterator[Server]:
     """One whose answers need not end."""
-    with serving("--ctx", "4096", "--overflow", "slide", "--queue", "4", "--metrics") as server:
+    with serving("--ctx", "4096", "--set", "overflow=slide", "--set", "queue=4", "--set", "metrics=on") as server:
         yield server
 
 
@@ -128,7 +128,7 @@ def test_2_long_texts_are_part_of_the_plan_too(overflow: str) -> None:
     text = "Two teas and scones by the sea, please. " * 75_000
     talk = {"messages": [{"role": "user", "content": text}], **GREEDY}
     requests = [("/v1/chat/completions", talk), ("/v1/completions", {"prompt": text, **GREEDY})] * 4
-    with serving("--ctx", "2048", "--overflow", overflow, "--queue", "8", "--metrics") as server:
+    with serving("--ctx", "2048", "--set", f"overflow={overflow}", "--set", "queue=8", "--set", "metrics=on") as server:
         with ThreadPoolExecutor(4) as pool:
             found = list(pool.map(lambda each: server.ask("POST", *each)[0], requests))
         assert set(found) <= ({400, 503} if overflow == "stop" else {200, 503}) and set(found) != {503}

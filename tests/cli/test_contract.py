@@ -214,7 +214,7 @@ def test_quiet_or_verbose(call: Any) -> None:
 
 
 def test_not_built(call: Any) -> None:
-    for module in ("pyx.machine.cpu", "pyx.tokens.sampler"):
+    for module in ("pyx.machine.cpu", "pyx.tokens.draft"):
         program = f"import sys; sys.modules['{module}'] = None; from edge.cli.main import main; main()"
         done = call("run", "hello", "-m", "demo", command=[sys.executable, "-c", program])
         assert done.returncode == 1 and done.stderr.count("\n") == 1
@@ -321,7 +321,7 @@ def test_packed_program(call: Any, bundled_model: Path, tmp_path: Path) -> None:
     start = ("import sys; sys.frozen = True; sys.executable = sys.argv.pop(1); "
              "from edge.cli.main import main; main()")
     inside = [sys.executable, "-c", start, str(guide)]
-    made = call("pack", "-o", str(guide), "--program", str(base), "--greedy", "-n", "4", "-c", "128", command=REAL)
+    made = call("pack", "-o", str(guide), "--program", str(base), "--temp", "0", "-n", "4", "-c", "128", command=REAL)
     assert made.returncode == 0 and made.stderr == ""
     question = "Two green teas, please."
     without = {"BITNET_EDGE_MODEL": ""}
@@ -375,7 +375,7 @@ def test_menu_of_models(env: dict[str, str], tmp_path: Path) -> None:
 def test_which_model(call: Any, bundled_model: Path, tmp_path: Path) -> None:
     """-m, then the default, then the only pulled model, then the demo model, whatever other options are given."""
     models = tmp_path / "models"
-    few = ("--greedy", "-c", "128", "-t", "1", "-n", "4")
+    few = ("--temp", "0", "-c", "128", "-t", "1", "-n", "4")
     without = {"BITNET_EDGE_MODEL": "", "BITNET_EDGE_MODELS": str(models)}
 
     def answers(*more: str, **env: str) -> tuple[str, str]:
@@ -458,9 +458,9 @@ def test_exit_2_usage(call: Any) -> None:
         (("rum",), "'run'"),
         (("run", "x", "--tmp", "1"), "--temp"),
         (("run", "x", "--kv", "q3"), "int8"),
-        (("run", "x", "--top-k", "many"), "--top-k"),
+        (("run", "x", "--set", "top_k=many"), "--top-k"),
         (("run", "x", "--json", "--jsonl"), "--json"),
-        (("run", "x", "--greedy", "--temp", "1"), "--greedy"),
+        (("run", "x", "--temp", "0", "--temp", "1"), "--temp", "0"),
         (("run", "x", "--memory", "lots"), "1500M"),
         (("run", "x", "-f", "/no/such/file"), "/no/such/file"),
         (("run", "x", "--raw", "-sys", "y"), "--raw"),
@@ -472,7 +472,7 @@ def test_exit_2_usage(call: Any) -> None:
         (("run", "x", "-nfive", "-n5"), "'five'"),
         (("run", "x", "--temp=hot", "--temp=1"), "'hot'"),
         (("run", "x", "-c", "5", "--window", "100"), "--window 100 and"),
-        (("run", "x", "--min-p", "2"), "--min-p is 2"),
+        (("run", "x", "--set", "min_p=2"), "--min-p is 2"),
     ):
         done = call(*args)
         assert done.returncode == 2 and hint in done.stderr, (args, done.stderr)
@@ -499,20 +499,20 @@ def test_exit_5_memory(call: Any) -> None:
 
 
 def test_exit_6_processor(call: Any) -> None:
-    done = call("run", "x", "--isa", "lacking")  # as the fake says
+    done = call("run", "x", "--set", "isa=lacking")  # as the fake says
     assert done.returncode == 6 and "lacking" in done.stderr
     for name in set(cpu.isas()) - set(cpu.supported()):
-        assert call("run", "x", "--isa", name, command=REAL).returncode == 6
+        assert call("run", "x", "--set", f"isa={name}", command=REAL).returncode == 6
         assert call("run", "x", command=REAL, BITNET_EDGE_ISA=name).returncode == 6
-    assert call("run", "x", "--isa", "rubbish", command=REAL).returncode == 2
+    assert call("run", "x", "--set", "isa=rubbish", command=REAL).returncode == 2
     assert call("run", "x", command=REAL, BITNET_EDGE_ISA="rubbish").returncode == 2
 
 
 def test_exit_7_context_full(call: Any) -> None:
-    done = call("run", "long", "--overflow", "stop", "--ctx", "64")
+    done = call("run", "long", "--set", "overflow=stop", "--ctx", "64")
     assert done.returncode == 7
     assert done.stdout.startswith("all work") and done.stdout.endswith("\n") and len(done.stdout) > 40
-    done = call("run", "x" * 100, "--overflow", "stop", "--ctx", "64")
+    done = call("run", "x" * 100, "--set", "overflow=stop", "--ctx", "64")
     assert (done.returncode, done.stdout) == (7, "")
 
 
@@ -616,7 +616,7 @@ def test_closed_output(env: dict[str, str]) -> None:
 
 
 def test_stats_line(call: Any) -> None:
-    for flag in ("--stats", "-v"):
+    for flag in ("-v", "-v"):
         done = call("run", "hello", flag)
         assert done.stdout == "You said: hello\n"
         assert STATS.fullmatch(done.stderr.splitlines()[-1])
@@ -637,6 +637,13 @@ def test_threads_and_cores(call: Any) -> None:
 
 
 @pytest.mark.usefixtures("bundled_model")
+def test_drafts_change_nothing(call: Any) -> None:
+    asked = ("run", "Two lattes and two lattes, please.", "-n", "40", "--set", "ignore_eos=on", "--seed", "5", "--json")
+    plain, drafted = (json.loads(call(*asked, "--set", f"draft={n}", command=REAL).stdout) for n in ("off", "7"))
+    assert drafted["text"] == plain["text"] and plain["usage"]["drafted"] == 0 < drafted["usage"]["drafted"]
+
+
+@pytest.mark.usefixtures("bundled_model")
 def test_form(call: Any, tmp_path: Path) -> None:
     schema = tmp_path / "order.json"
     schema.write_text('{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}')
@@ -647,7 +654,7 @@ def test_form(call: Any, tmp_path: Path) -> None:
     grammar = tmp_path / "time.lark"
     grammar.write_text('start: /[0-9]{2}/ ":" /[0-9]{2}/')
     assert re.fullmatch(r"\d\d:\d\d\n", call("run", "When?", "--grammar", str(grammar), command=REAL).stdout)
-    whole = call("run", "When?", "--regex", "[a-z]+", "-n", "3", "--ignore-eos", command=REAL)
+    whole = call("run", "When?", "--regex", "[a-z]+", "-n", "3", "--set", "ignore_eos=on", command=REAL)
     assert whole.returncode == 0 and re.fullmatch("[a-z]+\n", whole.stdout) and whole.stderr == ""
     for more, reason in ((("-n", "3"), "length"), (("--stop", "aa", "--stop", "e"), "stop")):
         asked = ("When?", "--regex", "(ae){40}", *more)
@@ -699,7 +706,7 @@ def test_json_object(call: Any) -> None:
     assert done.stdout.count("\n") == 1
     answer = json.loads(done.stdout)
     assert answer["text"] == "You said: hello" and answer["finish_reason"] == "stop" and answer["model"] == "fake-1k"
-    assert answer["usage"] == {"prompt": 8, "cached": 0, "completion": 15, "evicted": 0}
+    assert answer["usage"] == {"prompt": 8, "cached": 0, "completion": 15, "drafted": 0, "accepted": 0, "evicted": 0}
     assert set(answer["timings"]) == {"prompt_seconds", "first_token_seconds", "decode_seconds"}
     assert set(answer["kv"]) == {"ctx", "type", "window", "sinks", "bytes"} and answer["kv"]["type"] == "int8"
     assert json.loads(call("run", "hello", "--json", "-n", "2").stdout)["finish_reason"] == "length"
@@ -747,17 +754,17 @@ def test_bare_command(call: Any) -> None:
 
 # ---- sessions --------------------------------------------------------------------------------------------------------
 
-SMALL = ("--greedy", "-c", "128", "-t", "1", "-n", "12")
+SMALL = ("--temp", "0", "-c", "128", "-t", "1", "-n", "12")
 
 
 def test_session_goes_on(call: Any, tmp_path: Path) -> None:
     file = str(tmp_path / "talk.bes")
     first = call("run", "Hello!", "--session", file, *SMALL, command=REAL)
     assert first.returncode == 0, first.stderr
-    second = call("run", "A tea, please.", "--session", file, "--json", "--stats", *SMALL, command=REAL)
+    second = call("run", "A tea, please.", "--session", file, "--json", "-v", *SMALL, command=REAL)
     usage = json.loads(second.stdout)["usage"]
     assert 0 < usage["cached"] < usage["prompt"] and f"({usage['cached']} cached)" in second.stderr
-    third = call("chat", "--session", file, "--stats", *SMALL, stdin="Thank you!\n/context\n", command=REAL)
+    third = call("chat", "--session", file, "-v", *SMALL, stdin="Thank you!\n/context\n", command=REAL)
     assert third.returncode == 0 and "3 turns" in third.stdout
     assert int(re.search(r"\((\d+) cached\)", third.stderr)[1]) >= usage["prompt"]
     whole = call("chat", *SMALL, stdin="Hello!\nA tea, please.\nThank you!\n", command=REAL).stdout
@@ -862,13 +869,13 @@ def test_session_saved_whole(call: Any, env: dict[str, str], tmp_path: Path) -> 
 #: the program, for which every prompt is worth remembering at once
 KEEPS = [sys.executable, "-c", "from edge.cache import remembered; remembered.LOADED = 1e30; remembered.AT_ONCE = 0.0; "
          "from edge.cli.main import main; main()"]
-ROOMY = ("--greedy", "-c", "512", "-t", "1", "-n", "12")
+ROOMY = ("--temp", "0", "-c", "512", "-t", "1", "-n", "12")
 HOUSE = "The lamp in the hall is on, the door to the garden is shut, and the heating is set to twenty degrees. " * 3
 
 
 @pytest.fixture
 def house(call: Any, tmp_path: Path) -> Any:
-    """Ask the house: house("Is it warm?", "--no-cache") -> (text, usage)."""
+    """Ask the house: house("Is it warm?", "--set", "cache=off") -> (text, usage)."""
 
     def ask(question: str, *options: str, system: str = HOUSE, **extra: str) -> tuple[str, dict[str, Any]]:
         where = {"BITNET_EDGE_CACHE": str(tmp_path / "cache"), "BITNET_EDGE_NO_CACHE": "", **extra}
@@ -904,11 +911,11 @@ def test_prompts_are_remembered(house: Any, call: Any, tmp_path: Path) -> None:
 
 
 def test_no_cache(house: Any, tmp_path: Path) -> None:
-    house("Is the lamp on?", "--no-cache")
+    house("Is the lamp on?", "--set", "cache=off")
     house("Is the lamp on?", BITNET_EDGE_NO_CACHE="1")
     assert not (tmp_path / "cache" / "beginnings").exists()
     house("Is the lamp on?")
-    assert house("Is the lamp on?", "--no-cache")[1]["cached"] == 0 < house("Is the lamp on?")[1]["cached"]
+    assert house("Is the lamp on?", "--set", "cache=off")[1]["cached"] == 0 < house("Is the lamp on?")[1]["cached"]
 
 
 def test_prompts_are_deleted(house: Any, call: Any, tmp_path: Path) -> None:
@@ -923,14 +930,14 @@ def test_prompts_are_deleted(house: Any, call: Any, tmp_path: Path) -> None:
 
 def test_chat_reads_ahead(env: dict[str, str]) -> None:
     cached = {}
-    for option in ("--read-ahead", "--no-read-ahead"):
-        with Terminal([*REAL, "chat", "--stats", option, "--system", HOUSE, *ROOMY], env) as t:
+    for option in ("--set", "read_ahead=on", "--set", "read_ahead=off"):
+        with Terminal([*REAL, "chat", "-v", option, "--system", HOUSE, *ROOMY], env) as t:
             t.expect("> ")
             t.type("Is the lamp in the hall ")
             t.settle()
             t.line("on?")
             cached[option] = int(re.search(r"\((\d+)\s+cached", t.expect(r"prompt [^|]*cached\)"))[1])
-    assert cached["--read-ahead"] > 60 and cached["--no-read-ahead"] == 0
+    assert cached["--set", "read_ahead=on"] > 60 and cached["--set", "read_ahead=off"] == 0
 
 
 def test_chat_without_terminal(call: Any) -> None:
@@ -945,7 +952,7 @@ def test_chat_without_terminal(call: Any) -> None:
 def test_chat_pipe_errors(call: Any) -> None:
     done = call("chat", "-q", stdin="/rubbish\nhello\n")
     assert (done.returncode, done.stdout) == (2, "You said: hello\n") and "/help" in done.stderr
-    done = call("chat", "--overflow", "stop", "--ctx", "64", stdin="hello\nlong\nhello\n")
+    done = call("chat", "--set", "overflow=stop", "--ctx", "64", stdin="hello\nlong\nhello\n")
     assert done.returncode == 7 and done.stdout.count("hello") == 1
     done = call("chat", "-q", stdin=b"hello\n\xff\xfe oops\nhello\n")
     assert (done.returncode, done.stdout) == (2, "You said: hello\n" * 2)
@@ -963,7 +970,7 @@ def test_chat_pipe_errors(call: Any) -> None:
 
 
 def test_chat_keeps_the_conversation(call: Any) -> None:
-    done = call("chat", "--stats", stdin="hello\nagain\n")
+    done = call("chat", "-v", stdin="hello\nagain\n")
     first, second = (int(n) for n in re.findall(r"\((\d+) cached\)", done.stderr))
     assert first == 0 and second >= len("hello") + len(reply("hello"))
 
@@ -1039,7 +1046,7 @@ def test_chat_history_is_private(terminal: Any, tmp_path: Path) -> None:
             t.type(CTRL_D)
             assert t.wait() == 0
         assert "remember me" in path.read_text() and path.stat().st_mode & 0o777 == 0o600
-    with terminal("chat", "--no-history", BITNET_EDGE_HOME=str(tmp_path / "none")) as t:
+    with terminal("chat", "--set", "history=off", BITNET_EDGE_HOME=str(tmp_path / "none")) as t:
         t.expect("> ")
         t.line("hello")
         t.expect("You said: hello.*> ")
@@ -1157,7 +1164,7 @@ def test_jsonl_errors(protocol: Any) -> None:
     codes = sorted(event["code"] for event in events if event["ev"] == "error")
     assert codes == sorted(code for _, code in bad)
     assert texts(events, "last") == "You said: hello"
-    full = protocol(chat("x" * 100, id="f"), chat("hi", id="h"), args=("--overflow", "stop", "--ctx", "64"))
+    full = protocol(chat("x" * 100, id="f"), chat("hi", id="h"), args=("--set", "overflow=stop", "--ctx", "64"))
     assert [(e["id"], e["code"]) for e in full if e["ev"] == "error"] == [("f", "context_full")]
     assert texts(full, "h") == "You said: hi"
     many = protocol(*(chat("hello", id=i) for i in range(200)))
@@ -1195,6 +1202,31 @@ def events_until(process: subprocess.Popen[bytes], **wanted: Any) -> list[dict[s
         if all(events[-1].get(key) == value for key, value in wanted.items()):
             return events
     raise AssertionError(f"{wanted} never came")
+
+
+def test_jsonl_partial(start: Any) -> None:
+    process = start("chat", "--jsonl", delay=0.01)
+    said, none = {"max_tokens": 0, "partial": True}, "nothing was read"
+    for i, text in enumerate(("Where", "Where is the", "Where is the lift to")):
+        send(process, chat(text, id=i, **said))
+        events = events_until(process, id=i, ev="done")
+        assert [each["ev"] for each in events if each.get("id") == i] == ["done"], "one event"
+        usage = events[-1]["usage"]
+        assert usage["prompt"] >= usage["cached"] and usage["completion"] == 0
+    send(process, chat("Where is the lift to the island?", id="a", max_tokens=2))
+    done = events_until(process, id="a", ev="done")[-1]
+    assert done["usage"]["cached"] >= usage["prompt"] > len("Where is the lift")
+    send(process, chat("long", id="b", max_tokens=5000))
+    events_until(process, id="b", ev="text")
+    send(process, chat("Where is the", id="c", **said))
+    assert events_until(process, id="c", ev="done")[-1]["usage"]["prompt"] == 0, none
+    send(process, {"op": "cancel"})
+    for wrong in ({"max_tokens": 3}, {"partial": "x"}):
+        send(process, chat("Where", id="d", **{**said, **wrong}))
+        assert events_until(process, id="d", ev="error")[-1]["code"] == "bad_request"
+    off = start("chat", "--jsonl", "--set", "read_ahead=off")
+    send(off, chat("Where is the", id="e", **said))
+    assert events_until(off, id="e", ev="done")[-1]["usage"]["prompt"] == 0, none
 
 
 def test_jsonl_cancel(start: Any) -> None:
@@ -1299,7 +1331,7 @@ def test_context_remarks(call: Any) -> None:
 
 
 def test_kv_types(call: Any) -> None:
-    few = ("run", "hello", "-n", "2", "--greedy", "-c", "128", "--json")
+    few = ("run", "hello", "-n", "2", "--temp", "0", "-c", "128", "--json")
     types = {}
     for options in (("--kv", "int8:int4"), ("-ctk", "q8_0", "-ctv", "q4_0"), ("--kv", "int4"), ("--kv", "binary")):
         done = call(*few, *options, "-v", command=REAL)
@@ -1307,10 +1339,13 @@ def test_kv_types(call: Any) -> None:
         kv = json.loads(done.stdout)["kv"]
         types[options] = (kv["type"], kv["bytes"])
         assert re.search(rf"^plan: kv .*, {kv['type']}(, |$)", done.stderr, re.M)
+        assert ("keys rotated" in done.stderr) == (kv["type"] == "int4")
         assert ("KV type binary is for experiments only" in done.stderr) == (kv["type"] == "binary")
     found = list(types.values())
     assert found[0] == found[1] and [kind for kind, _ in found[1:]] == ["int8:int4", "int4", "binary"]
     assert found[1][1] > found[2][1] > found[3][1]
+    off = call(*few, "-v", "--kv", "int4", "--kv-hadamard", "off", command=REAL)
+    assert off.returncode == 0 and "keys rotated" not in off.stderr
     for wrong in (("--kv", "int9"), ("-ctv", "int9"), ("--kv", "int8:int4:int4")):
         done = call(*few, *wrong, command=REAL)
         assert done.returncode == 2
@@ -1321,13 +1356,13 @@ def test_kv_budget_invalid(call: Any, tmp_path: Path) -> None:
     budget = {"version": 1, "n_layer": 1, "n_kv_head": 1, "sinks": 4, "keep": [[100]]}
     for text in ("keep everything", json.dumps(budget)):
         (tmp_path / "budget.json").write_text(text)
-        done = call("run", "hello", "--kv-budget", str(tmp_path / "budget.json"), command=REAL)
+        done = call("run", "hello", "--set", f"kv_budget={tmp_path / 'budget.json'}", command=REAL)
         assert done.returncode == 4 and len(done.stderr.splitlines()) == 1 and "budget.json" in done.stderr
 
 
 def test_system_prompt_stays(call: Any, tmp_path: Path) -> None:
     system = ("-sys", "You are a waiter in a small cafe by the sea, and you are always kind.")
-    options = ("-n", "24", "--greedy", "-t", "1", "-c", "128", "--stats")
+    options = ("-n", "24", "--temp", "0", "-t", "1", "-c", "128", "-v")
     lines = "Hello, can I order a coffee?\nA large one.\nAnd cake?\n" * 4 + "/context\n"
     pinned = {}
     for more in ((), ("--sinks", "4")):
@@ -1355,23 +1390,23 @@ def test_long_text(call: Any) -> None:
     done = call(*few, stdin=text, command=REAL)
     assert done.returncode == 0 and json.loads(done.stdout)["left_out"] > 10_000
     assert done.stderr.count("\n") == 1 and "characters in its middle are not read" in done.stderr
-    done = call(*few, "--overflow", "stop", stdin=text, command=REAL)
+    done = call(*few, "--set", "overflow=stop", stdin=text, command=REAL)
     assert done.returncode == 7 and "the prompt has" in done.stderr
 
 
 def test_kv_offload(call: Any, tmp_path: Path) -> None:
     lines = "".join(f"{line}\n" for line in ["Hello, can I order a coffee?", "A large one.", "And cake?"] * 4)
     lines += "/undo\n" * 8 + "A tea, then.\n"
-    options = ("-n", "20", "--greedy", "-t", "1", "--window", "96", "-c", "1024", "--stats")
+    options = ("-n", "20", "--temp", "0", "-t", "1", "--window", "96", "-c", "1024", "-v")
     cached = []
-    for more in ((), ("--kv-offload", str(tmp_path)), ("--kv-offload", "/dev/shm")):
+    for more in ((), ("--set", f"kv_offload={tmp_path}"), ("--set", "kv_offload=/dev/shm")):
         done = call("chat", *options, *more, stdin=lines, command=REAL)
         assert done.returncode == 0, done.stderr
         cached.append((done.stdout, re.findall(r"\((\d+) cached\)", done.stderr)[-1], "(tmpfs)" in done.stderr))
     assert cached[0][0] == cached[1][0] == cached[2][0]
     assert int(cached[0][1]) == 0 < int(cached[1][1]) and [memory for _, _, memory in cached] == [False, False, True]
     assert list(tmp_path.iterdir()) == []
-    wrong = call("chat", "--kv-offload", str(tmp_path / "none"), stdin="", command=REAL)
+    wrong = call("chat", "--set", f"kv_offload={tmp_path / 'none'}", stdin="", command=REAL)
     assert wrong.returncode == 2 and wrong.stderr.count("\n") == 1
 
 

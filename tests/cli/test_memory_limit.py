@@ -35,7 +35,7 @@ sys.argv[0] = "bitnet-edge"
 sys.exit(main())
 """]
 TEXT = "Tell me a story, für schön, Tiếng Việt, 한국어"  # not all ASCII: the tables of all characters come in
-LONG = ("--ignore-eos", "-n", "700")  # more than the context holds
+LONG = ("--set", "ignore_eos=on", "-n", "700")  # more than the context holds
 SCHEMA = '{"type": "object", "properties": {"a": {"type": "string"}, "n": {"type": "integer"}}, "required": ["a", "n"]}'
 TURNS = f"{TEXT}\n/regen\n{TEXT} again\n/undo\nhello\n/stats\n"
 
@@ -116,7 +116,7 @@ def test_run(small: Path, tmp_path: Path, options: Sequence[str]) -> None:
 @pytest.mark.parametrize(("model", "n"), [("small", "700"), ("moved", "60")])
 def test_run_with_a_session(request: pytest.FixtureRequest, tmp_path: Path, model: str, n: str) -> None:
     """Made, and then continued.  To know the model again its file is read in many places, but not through the map."""
-    within(tmp_path, "run", "-m", request.getfixturevalue(model), "--ignore-eos", "-n", n,
+    within(tmp_path, "run", "-m", request.getfixturevalue(model), "--set", "ignore_eos=on", "-n", n,
            "--session", tmp_path / "talk.bes", TEXT, times=2)
 
 
@@ -124,14 +124,14 @@ def test_a_conversation_that_is_loaded_takes_the_room_of_the_one_before(small: P
     """Regression: for a moment there were two KV caches, of which the plan has one."""
     talk = tmp_path / "talk.bes"
     cache = ("--ctx", "4096", "--kv", "f32")
-    within(tmp_path, "chat", "-m", small, *cache, "--ignore-eos", "-n", "3600",
+    within(tmp_path, "chat", "-m", small, *cache, "--set", "ignore_eos=on", "-n", "3600",
            text=f"{TEXT}\n/save {talk}\n/load {talk}\n/load {talk}\n/context\n")
 
 
 @pytest.mark.parametrize(
     ("model", "options"),
     [("small", LONG), ("small", (*LONG, "--session", "talk.bes")), ("small", ("-n", "100", "--schema", SCHEMA)),
-     ("moved", ("--ignore-eos", "-n", "60", "--session", "talk.bes"))],
+     ("moved", ("--set", "ignore_eos=on", "-n", "60", "--session", "talk.bes"))],
 )
 def test_chat_in_a_pipe(request: pytest.FixtureRequest, tmp_path: Path, model: str, options: Sequence[str]) -> None:
     options = [str(tmp_path / each) if each.endswith(".bes") else each for each in options]

@@ -28,7 +28,7 @@ WAYS = {
     "run --schema": ((*RUN, "-n", "40", "--schema", "-"), '{"enum": ["tea"]}', r'^"tea"$'),
     "run --grammar": ((*RUN, "--grammar", "-"), 'start: "tea"', r"^tea$"),
     "run --session": ((*RUN, "--session", "-"), "", r"--session - .*name a file"),
-    "run --kv-budget": ((*RUN, "--kv-budget", "-"), "{", r"cannot read -: No such file"),
+    "run --kv-budget": ((*RUN, "--set", "kv_budget=-"), "{", r"cannot read -: No such file"),
     "batch source": (("batch", "-m", "demo", "-c", "256", "-", "out"), REQUEST, r"^$"),
     "batch output": (("batch", "-m", "demo", "-c", "256", "in", "-"), "", r'^{"id": "batch_req_1", "custom_id": "a"'),
     "pack --output": (("pack", "-m", "demo", "--program", "p", "-o", "-"), "", r"standard output.*name a file"),

@@ -542,7 +542,7 @@ def test_names_for_screen_readers(browser: Any, url: str) -> None:
 
 
 def test_a_model_that_stops_hangs_or_is_busy(browser: Any) -> None:
-    with started("--parallel", "1", "--queue", "0") as (url, process):
+    with started("--parallel", "1", "--set", "queue=0") as (url, process):
         open_page(browser, url)
         browser.execute_script("silence = 1500")
         browser.switch_to.new_window("tab")

@@ -95,7 +95,7 @@ HALF_A_GIGABYTE = "ulimit -v 524288"
 
 def test_512_mb(bundled_model: Path, folder: Path) -> None:
     """The demo model answers in it, doctor works, the service starts, and a model of a gigabyte is refused with 5."""
-    done = limited(HALF_A_GIGABYTE, "run", "-q", "--greedy", QUESTION)
+    done = limited(HALF_A_GIGABYTE, "run", "-q", "--temp", "0", QUESTION)
     assert (done.returncode, done.stderr) == (0, "") and len(done.stdout) > 5
     assert limited(HALF_A_GIGABYTE, "doctor").returncode == 0
     large = folder / "large.gguf"
@@ -114,7 +114,7 @@ def test_one_core() -> None:
     if not shutil.which("taskset"):
         pytest.skip("no taskset here")
     one = f"taskset -cp {min(os.sched_getaffinity(0))} $$ >/dev/null"
-    answers = [limited(limit, "run", "--greedy", "-n", "20", QUESTION) for limit in ("true", one)]
+    answers = [limited(limit, "run", "--temp", "0", "-n", "20", QUESTION) for limit in ("true", one)]
     assert [done.returncode for done in answers] == [0, 0] and answers[0].stdout == answers[1].stdout
     done = limited(one, "doctor")
     assert done.returncode == 0 and re.search(r"^cores +1 used, 1 allowed", done.stdout, re.MULTILINE)

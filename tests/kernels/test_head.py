@@ -527,7 +527,7 @@ SAMPLINGS = [
     edge.Sampling(seed=4, temperature=1.5, repeat_penalty=0.8, repeat_last_n=20),  # lifts tokens: all logits are needed
     edge.Sampling(seed=5, temperature=1.5, presence_penalty=-3.0, repeat_last_n=20),
     edge.Sampling(seed=6, temperature=1.0, repeat_penalty=1.1, repeat_last_n=-1),
-    edge.Sampling.preset("creative", seed=7),
+    edge.Sampling(temperature=1.0, top_k=0, repeat_penalty=1.1, seed=7),
     edge.Sampling(seed=8, temperature=1.0, top_k=300),  # more winners than a two-stage head is asked for
 ]
 

@@ -264,7 +264,7 @@ def test_a_limit_on_threads_leaves_the_answer_as_it_is(limited, what):
 
 @pytest.mark.timeout(600)
 def test_who_gets_fewer_threads_than_asked_for_is_told_so(limited):
-    ask = ("-n", "4", "--greedy", "Hi")
+    ask = ("-n", "4", "--temp", "0", "Hi")
     code, said, error = limited(1, *REAL, "run", "-t", "4", *ask)
     assert (code, said, "") == limited(1000, *REAL, "run", "-t", "1", *ask)
     assert error.count("\n") == 1 and "1 instead of 4" in error

@@ -224,7 +224,8 @@ def test_the_commands(bundled_model, tmp_path, capsys: pytest.CaptureFixture[str
     plan = json.loads(path.read_text())
     with edge.load(ctx=64) as demo:
         assert [list(row) for row in read_budget(str(path), demo.config).keep] == plan["keep"]
-    used = CliRunner().invoke(cli, ["run", "hello", "-n", "2", "--kv-budget", str(path), "--overflow", "stop", "-v"])
+    used = CliRunner().invoke(cli, ["run", "hello", "-n", "2", "--set", f"kv_budget={path}", "--set",
+                                    "overflow=stop", "-v"])
     assert used.exit_code == 0 and "budgets of" in used.stderr
     assert main(["heads", "--lengths", "32,256", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["heads"]) == 2 * 6 * 4

@@ -133,8 +133,8 @@ def test_a_negative_number_leaves_cores_free():
         assert engine.n_threads == max(1, cores.find().threads - 1)
         assert (engine.model.transformer.pace is not None) == (engine.n_threads > 1)  # it adapts, as by default
     refused = CliRunner().invoke(cli, ["run", "--threads", "0", "hello"])
-    assert refused.exit_code == 2 and "0 threads cannot work" in refused.output
-    assert CliRunner().invoke(cli, ["run", "-t", "-1", "--greedy", "-n", "2", "hello"]).exit_code == 0
+    assert refused.exit_code == 2 and "it must be a whole number from 1" in refused.output
+    assert CliRunner().invoke(cli, ["run", "-t", "-1", "--temp", "0", "-n", "2", "hello"]).exit_code == 0
 
 
 # ---- real threads ----------------------------------------------------------------------------------------------------

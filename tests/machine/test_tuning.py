@@ -357,7 +357,7 @@ def test_prompts_are_read_to_the_same_bits(tiny_model: str, isa: str) -> None:
 
 
 def test_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """--no-tune and its variable."""
+    """--set tune=off and its variable."""
     given: list[Any] = []
 
     def load(*_: Any, **options: Any) -> None:
@@ -365,6 +365,7 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
         raise edge.EdgeError("enough")
 
     monkeypatch.setattr(edge, "load", load)
-    for arguments, variable in (([], None), (["--no-tune"], None), ([], "0"), (["--tune"], "0")):
-        CliRunner().invoke(cli, ["run", "-m", "demo", *arguments, "hello"], env={"BITNET_EDGE_TUNE": variable})
+    off = "tune=off"
+    for arguments, variable in (([], None), (["--set", off], None), ([], off), (["--set", "tune=on"], off)):
+        CliRunner().invoke(cli, ["run", "-m", "demo", *arguments, "hello"], env={"BITNET_EDGE_SET": variable})
     assert given == [None, False, False, True]

@@ -156,7 +156,7 @@ def test_it_is_kept_with_the_prompts(
             with edge.load(str(model), ctx=256, threads=1) as engine:
                 assert engine.fingerprint == taken[0]
     assert len(taken) == 3 and len(list(folder.iterdir())) == 1
-    with edge.load(str(model), ctx=256, threads=1, remember=False) as engine:
+    with edge.load(str(model), ctx=256, threads=1, cache=False) as engine:
         assert engine.fingerprint == taken[0]
     assert len(taken) == 4
     prompts.forget(str(folder))

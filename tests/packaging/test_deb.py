@@ -191,7 +191,8 @@ def test_install_run_upgrade_remove_purge(root: Root, package: Path, stand_in: P
     program = root.path / "usr/bin/bitnet-edge"
     done = subprocess.run([str(program), "--version"], capture_output=True, text=True)
     assert done.stdout == f"bitnet-edge {__version__}\n"
-    done = subprocess.run([str(program), "run", "--greedy", "tell me a joke"], capture_output=True, text=True, input="")
+    done = subprocess.run([str(program), "run", "--temp", "0", "tell me a joke"], capture_output=True, text=True,
+                          input="")
     assert (done.returncode, done.stderr) == (0, "") and len(done.stdout) > 20
     assert "no changes" not in root.dpkg("--verify", "bitnet-edge")
     if shutil.which("systemd-sysusers"):
@@ -246,7 +247,7 @@ def test_the_frozen_program(machine: str, kind: str, tmp_path: Path, request: py
     root.dpkg("--install", str(package))
     program = root.path / "usr/bin/bitnet-edge"
     bare = {"PATH": "/nonexistent", "HOME": "/nonexistent"}
-    command = [str(program), "run", "-m", "demo", "--greedy", "tell me a joke"]
+    command = [str(program), "run", "-m", "demo", "--temp", "0", "tell me a joke"]
     done = subprocess.run(command, capture_output=True, input=b"", env=bare)
     assert (done.returncode, done.stderr) == (0, b"") and len(done.stdout) > 20
     with short_folder() as short, service(short / "socket", command=[str(program)]):

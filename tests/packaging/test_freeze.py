@@ -45,7 +45,7 @@ def golden() -> tuple[str, str, str]:
 def golden_run(*program: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     model, prompt, _ = golden()
     return subprocess.run(
-        [*map(str, program), "run", "-m", model, "--greedy", "--ignore-eos", "-n", "48", prompt],
+        [*map(str, program), "run", "-m", model, "--temp", "0", "--set", "ignore_eos=on", "-n", "48", prompt],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, env={**os.environ, **environment},
     )
 
@@ -180,7 +180,7 @@ def chat(request: Any, frozen: dict[str, Path], tmp_path: Path) -> Any:
     """with chat() as terminal: an endless answer to every message"""
 
     def run(**extra: str) -> Terminal:
-        endless = ["chat", "--greedy", "--ignore-eos", "-n", "100000", "--no-history"]
+        endless = ["chat", "--temp", "0", "--set", "ignore_eos=on", "-n", "100000", "--set", "history=off"]
         return Terminal([str(frozen[request.param]), *endless], on_a_terminal(tmp_path, **extra))
 
     return run

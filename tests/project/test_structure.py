@@ -25,7 +25,7 @@ FLOORS = {name: floor for floor, names in {
        "pyx.layers.mix_delta pyx.step.scratch pyx.step.stages pyx.step.transformer",
     # values: a limit, a thread, a configuration
     6: "edge.threads",
-    7: "edge.amounts edge.files edge.machine edge.packed",
+    7: "edge.amounts edge.files edge.machine edge.packed edge.settings",
     8: "edge.sampling",
     9: "edge.config edge.layers",
     # files and texts

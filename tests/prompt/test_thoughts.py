@@ -371,9 +371,9 @@ def test_http_thinks_as_it_is_asked(qwen: str) -> None:
 
 def test_the_budget_of_the_command_line(qwen: str) -> None:
     run = CliRunner()
-    done = run.invoke(cli, ["run", "-m", qwen, "Hi", "-n", "4", "-c", "128", "--think-budget", "2"])
+    done = run.invoke(cli, ["run", "-m", qwen, "Hi", "-n", "4", "-c", "128", "--set", "thinking_budget=2"])
     assert done.exit_code == 0, done.output
-    done = run.invoke(cli, ["run", "-m", "demo", "Hi", "--think-budget", "2"])
-    assert done.exit_code == 2 and "--think-budget" in done.output and "does not think" in done.output
-    done = run.invoke(cli, ["serve", "-m", "demo", "--port", "0", "--think-budget", "2"])
+    done = run.invoke(cli, ["run", "-m", "demo", "Hi", "--set", "thinking_budget=2"])
+    assert done.exit_code == 2 and "--set thinking_budget" in done.output and "does not think" in done.output
+    done = run.invoke(cli, ["serve", "-m", "demo", "--port", "0", "--set", "thinking_budget=2"])
     assert done.exit_code == 2 and "does not think" in done.output

@@ -221,14 +221,14 @@ def test_the_sizes_of_every_type_are_what_a_cache_allocates(model: str, window: 
     config = shapes.find(model)
     assert config is not None
     for ctx in (512, 1024):
-        found = facts(model, "-c", str(ctx), "--overflow", "stop", *(("--window", str(window)) if window else ()))
+        found = facts(model, "-c", str(ctx), "--set", "overflow=stop", *(("--window", str(window)) if window else ()))
         assert list(found["kv_bytes"]) == list(fit.TYPES)
         for kv_type, nbytes in found["kv_bytes"].items():
             sinks, spare = (4, 0) if window else (0, 0)
             assert nbytes == KVCache.bytes_for(
                 *config.kv_shape, ctx, kv_type, window=window, sinks=sinks, spare=spare), (ctx, kv_type)
         assert found["kv_bytes"][found["plan"]["kv"]] == found["plan"]["kv_bytes"]
-    text = invoke(model, "-c", "1024", "--force-memory").stdout
+    text = invoke(model, "-c", "1024", "--set", "force_memory=on").stdout
     assert "KV cache of 1024 tokens in each type, in MB: f32 " in text
 
 

@@ -23,7 +23,7 @@ from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
 from edge.formats import open_checkpoint
 from edge.registry import library
 from edge.registry.known import KNOWN, Known
-from edge.tools import convert, fit
+from edge.tools import convert
 from edge.tools import pull as pulling
 from edge.tools.pull import pull
 from tests import hub as hubs
@@ -379,8 +379,6 @@ def test_what_embed_recommends_is_pulled_and_embeds(tmp_path: Path, monkeypatch:
     done = subprocess.run([*REAL, "embed", "-m", known.name, "--cosine", "a", "a"], capture_output=True, text=True,
                           timeout=100)
     assert done.stdout == "1.000000\n" and "little use" not in done.stderr, done
-    (fitting,) = [each for each in fit.candidates(fit.LoadSettings()) if each.name == known.name]
-    assert not fitting.download
 
 
 def test_what_cannot_be_converted_stays(hub: hubs.Hub, monkeypatch: pytest.MonkeyPatch) -> None:

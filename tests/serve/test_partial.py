@@ -182,7 +182,7 @@ def test_a_whole_request_ends_a_partial_one(server: Server) -> None:
 
 
 def test_it_can_be_turned_off() -> None:
-    with serving("--no-read-ahead", "--ctx", "512") as server:
+    with serving("--set", "read_ahead=off", "--ctx", "512") as server:
         assert partial(server, QUESTION)["prompt_tokens"] == 0
         usage = server.chat(QUESTION)["usage"]  # the first tokens of every prompt were read at the start
         assert cached(usage) <= 4 < usage["prompt_tokens"]

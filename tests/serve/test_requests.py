@@ -36,7 +36,7 @@ WILD = {"temperature": 3.0, "top_k": 0, "top_p": 1, "min_p": 0, "max_tokens": 24
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """One service for all tests that leave it as it was."""
-    with serving("--parallel", "2", "--queue", "8", "--ctx", "512", "--name", "guide", "--seed", "3") as server:
+    with serving("--parallel", "2", "--set", "queue=8", "--ctx", "512", "--name", "guide", "--seed", "3") as server:
         yield server
 
 

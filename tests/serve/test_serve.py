@@ -44,7 +44,8 @@ LONG = {"temperature": 0, "max_tokens": 100_000, "ignore_eos": True}
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """One service for all tests that leave it as it was."""
-    with serving("--parallel", "2", "--queue", "2", "--metrics", "--ctx", "512", "--name", "guide") as server:
+    settings = ("--set", "queue=2", "--set", "metrics=on")
+    with serving("--parallel", "2", *settings, "--ctx", "512", "--name", "guide") as server:
         yield server
 
 
@@ -260,17 +261,12 @@ def test_embeddings_have_a_memory_plan(bundled_model: Path) -> None:
         assert status == 200 and found["prompt_eval_count"] == 64
 
 
-@pytest.mark.parametrize("more", [("--temp", "0"), ("--parallel", "2"), ("--seed", "1"), ("--head", "int8"),
-                                  ("--kv-offload", "/tmp"), ("--no-think",), ("--metrics",), ("--state", "x")])
+@pytest.mark.parametrize("more", [("--temp", "0"), ("--parallel", "2"), ("--no-think",), ("--state", "x")])
 def test_embeddings_refuse_what_is_for_answers(more: tuple[str, ...]) -> None:
     done = bitnet_edge("serve", "--embeddings", "--port", "0", *more)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and f"{more[0].replace('no-', '')} " in done.stderr
 
 
-def test_embeddings_name_variables_that_are_for_answers(bundled_model: Path) -> None:
-    with serving("--embeddings", BITNET_EDGE_PARALLEL="2", BITNET_EDGE_THREADS="1") as server:
-        named = [line for line in server.log.splitlines() if "BITNET_EDGE_" in line]
-        assert len(named) == 1 and "BITNET_EDGE_PARALLEL has no effect" in named[0]
 
 
 # ---- what is refused ----------------------------------------------------------------------------------------------
@@ -420,7 +416,7 @@ def test_names_and_origins(server: Server) -> None:
 
 def test_keys_and_named_origins() -> None:
     """The key is asked for by all that tells or costs something (ollama#1053, #9114)."""
-    arguments = ("--cors", "https://app.example", "--host-name", "Box.example", "--metrics", "--ctx", "256")
+    arguments = ("--cors", "https://app.example", "--host-name", "Box.example", "--set", "metrics=on", "--ctx", "256")
     with serving(*arguments, BITNET_EDGE_API_KEY="a key") as server:
         right = {"Authorization": "Bearer a key"}
         for method, path in (("GET", "/v1/models"), ("POST", "/v1/chat/completions"), ("POST", "/api/chat"),
@@ -473,7 +469,7 @@ def endless(server: Server, stream: bool, text: str = "Tell me a story.") -> soc
 
 @pytest.mark.slow
 def test_silent_connections_do_not_hold_the_service() -> None:
-    with serving("--queue", "1") as server, contextlib.ExitStack() as held:
+    with serving("--set", "queue=1") as server, contextlib.ExitStack() as held:
         silent = [held.enter_context(server.socket())
                   for _ in range(SPARE + 20)]
         assert server.ask("GET", "/health")[0] in (200, 503)
@@ -508,7 +504,7 @@ def test_many_clients_at_once_get_answers_or_are_asked_to_come_again() -> None:
     async def all_at_once() -> list[bytes | None]:
         return await asyncio.gather(*(client(rng.random() < 0.3) for _ in range(500)))
 
-    with serving("--queue", "16") as server:
+    with serving("--set", "queue=16") as server:
         heads = [head for head in asyncio.run(all_at_once()) if head is not None]
         statuses = [head.split()[1] for head in heads]
         assert set(statuses) <= {b"200", b"429"} and b"200" in statuses and len(statuses) > 300
@@ -688,7 +684,7 @@ def test_conversations_survive_a_restart(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_service_ends_by_a_signal() -> None:
-    with serving("--ctx", "512", "--overflow", "slide") as server:
+    with serving("--ctx", "512", "--set", "overflow=slide") as server:
         connection = endless(server, True)
         server.until(running=1)
         server.process.send_signal(signal.SIGTERM)
@@ -774,7 +770,7 @@ def test_functions_are_described_where_the_template_writes_no_system_message(tmp
     file.write_text("{% for m in messages %}{% if m['role'] == 'system' %}" + refuses + "{% else %}" + body
                     + "{% endif %}{% endfor %}assistant: ")
     function = {"name": "order", "description": "tea " * 50, "parameters": {"type": "object"}}
-    with serving("--template", str(file), "--ctx", "512", "--name", "guide") as server:
+    with serving("--set", f"template={file}", "--ctx", "512", "--name", "guide") as server:
         assert "tools" in server.ask("POST", "/api/show", {"model": "guide"})[2]["capabilities"]
         alone = server.chat("Tea.")["usage"]["prompt_tokens"]
         told = server.chat("Tea.", tools=[{"type": "function", "function": function}], tool_choice="required")

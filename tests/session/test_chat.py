@@ -17,7 +17,7 @@ from edge.cli import readers, repl, signals
 from edge.cli.keep import Keeper
 from edge.cli.output import Output
 from edge.errors import UsageError
-from edge.sampling import PRESETS, Sampling
+from edge.sampling import Sampling
 from edge.session.session import Session
 from tests import fakes
 
@@ -120,13 +120,7 @@ def test_cancel_and_close():
 # ---- sampling values ----------------------------------------------------------------------------------------------
 
 
-def test_presets():
-    assert Sampling.preset("precise").temperature == 0 and Sampling.preset("creative", seed=3).seed == 3
-    assert set(PRESETS) == {"precise", "balanced", "creative"}
-    with pytest.raises(UsageError, match="precise, balanced, creative"):
-        Sampling.preset("wild")
-    with pytest.raises(UsageError):
-        Sampling.preset("precise", temperature=-1)
+def test_penalties():
     assert not Sampling().penalises and Sampling(repeat_penalty=1.1).penalises
     assert not Sampling(repeat_penalty=1.1, repeat_last_n=0).penalises and Sampling(presence_penalty=-1).penalises
 
@@ -173,7 +167,7 @@ def test_endless_messages_are_refused(lines: list[str], monkeypatch: pytest.Monk
         def read(self, prompt: str) -> str:
             return lines.pop(0)
 
-    talk = repl.Repl(None, None, Lines(), {}, fakes.engine(fakes.script("Yes.")).session(), False, None)
+    talk = repl.Repl(None, None, Lines(), {}, fakes.engine(fakes.script("Yes.")).session(), None)
     with pytest.raises(UsageError, match="longer than"):
         talk.read_message()
 
@@ -191,7 +185,7 @@ def test_ctrl_c_between_enter_and_the_answer_drops_the_question(capsys: pytest.C
             return lines.pop(0)
 
     engine = fakes.engine(fakes.script("Yes."))
-    talk = repl.Repl(Output(), engine, Lines(), {}, engine.session(), False, Keeper({}))
+    talk = repl.Repl(Output(), engine, Lines(), {}, engine.session(), Keeper({}))
 
     def stop() -> None:
         if lines:
@@ -233,7 +227,7 @@ def test_lines_of_multi_are_read_ahead_until_they_are_asked(monkeypatch: pytest.
     answer = session.ask
     monkeypatch.setattr(session, "read_ahead", read_ahead)
     monkeypatch.setattr(session, "ask", ask)
-    assert repl.Repl(Output(), None, Lines(), {}, session, False, Keeper({})).run() == 0
+    assert repl.Repl(Output(), None, Lines(), {}, session, Keeper({})).run() == 0
     assert seen == [("first\nsecond", False)]
 
 

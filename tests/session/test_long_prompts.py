@@ -106,7 +106,7 @@ def test_a_context_that_stops_refuses_it():
         assert session.messages == []
 
 
-@pytest.mark.parametrize("how", ["", "--json", "--jsonl", "--raw", "chat", "chat --jsonl"])
+@pytest.mark.parametrize("how", ["", "--json", "--raw", "chat", "chat --jsonl"])
 def test_commands_say_before_reading_what_is_left_out(root, how):
     text = BOOK
     if how == "chat --jsonl":

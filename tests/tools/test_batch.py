@@ -57,7 +57,7 @@ def test_answers_are_those_of_one_after_the_other(engine, tmp_path) -> None:
     questions = ["Hello", "What is there to eat?", "Where is the lift?", "Two teas, please."] * 3
     found = run(engine, tmp_path, [line(str(i), text) for i, text in enumerate(questions)])
     for i, text in enumerate(questions):
-        answer = engine.session("").ask(text, max_tokens=12, sampling=edge.Sampling.preset("precise"))
+        answer = engine.session("").ask(text, max_tokens=12, sampling=edge.Sampling(temperature=0.0))
         body = found[str(i)]["response"]["body"]
         assert body["choices"][0]["message"] == {"role": "assistant", "content": answer.text}
         assert body["choices"][0]["finish_reason"] == answer.finish_reason
@@ -242,7 +242,7 @@ def test_kill_at_any_moment(tmp_path) -> None:
     source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     n = 40 * KILLS
     source.write_text("".join(line(str(i), f"Question {i}", max_tokens=8 + i % 17) + "\n" for i in range(n)))
-    command = [sys.executable, "-m", "edge", "batch", str(source), "-q", "-t", "1", "-c", "128", "--greedy"]
+    command = [sys.executable, "-m", "edge", "batch", str(source), "-q", "-t", "1", "-c", "128", "--temp", "0"]
     moments = random.Random(7)
     killed = 0
     while killed < KILLS:

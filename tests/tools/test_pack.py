@@ -412,7 +412,7 @@ def test_options_that_can_be_packed_are_of_every_command() -> None:
 
 
 def test_answers_and_defaults(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> None:
-    inside = starts(packs("--greedy", "--max-tokens", "3"))
+    inside = starts(packs("--temp", "0", "--max-tokens", "3"))
     answer = json.loads(inside("run", "--json", QUESTION).stdout)
     assert answer["usage"]["completion"] == 3 and answer["model"] == "demo"
     longer = json.loads(inside("run", "--json", "-n", "9", QUESTION).stdout)
@@ -422,7 +422,7 @@ def test_answers_and_defaults(packs: Callable[..., Path], starts: Callable[[Path
 
 
 def test_without_arguments_it_chats(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> None:
-    inside = starts(packs("--greedy"))
+    inside = starts(packs("--temp", "0"))
     chatted, answered = inside(stdin=f"{QUESTION}\n"), inside("run", QUESTION)
     assert chatted.exit_code == 0 and chatted.stdout.strip() == answered.stdout.strip() != ""
 
@@ -441,9 +441,9 @@ def test_another_model(packs: Callable[..., Path], starts: Callable[[Path], Invo
 
 @pytest.mark.parametrize(("packed_options", "typed"), [
     (["--system", "a"], ["-sysf", "FILE"]), (["--system", "a"], ["--raw"]), (["--kv", "int8"], ["-ctk", "f16"]),
-    (["-ctk", "int8", "-ctv", "f16"], ["--kv", "int4"]), (["--greedy"], ["--temp", "0.5", "--seed", "1"]),
-    (["--temp", "0.9"], ["--greedy"]), (["--greedy"], ["--preset", "creative", "--seed", "1"]),
-    (["--temp", "0.1", "--top-k", "5"], ["--preset", "creative", "--seed", "1"]), (["--think"], ["--no-think"]),
+    (["-ctk", "int8", "-ctv", "f16"], ["--kv", "int4"]), (["--temp", "0"], ["--temp", "0.5", "--seed", "1"]),
+    (["--temp", "0.9"], ["--temp", "0"]), (["--temp", "0"], ["--preset", "creative", "--seed", "1"]),
+    (["--temp", "0.1", "--set", "top_k=5"], ["--preset", "creative", "--seed", "1"]), (["--think"], ["--no-think"]),
     (["--stop", "a"], ["--stop", "b"]), (["--system", "a"], ["--system", "b"]),
 ])
 def test_typed_options_win(
@@ -461,7 +461,7 @@ def test_typed_options_win(
 
 
 def test_defaults_of_serve_are_of_serve_alone(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> None:
-    path = packs("--port", "8123", "--parallel", "3", "--greedy")
+    path = packs("--port", "8123", "--parallel", "3", "--temp", "0")
     inside = packed.read(str(path))
     assert inside is not None
     assert dict(inside.service) == {"port": 8123, "parallel": 3} and dict(inside.options) == {"greedy": True}
@@ -489,12 +489,12 @@ def test_variables_of_the_packer_are_not_packed(
     packs: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BITNET_EDGE_CTX", "77")
-    inside = packed.read(str(packs("--greedy")))
+    inside = packed.read(str(packs("--temp", "0")))
     assert inside is not None and dict(inside.options) == {"greedy": True}
 
 
 @pytest.mark.parametrize("arguments", [
-    ["--kv", "int3"], ["--top-p", "7"], ["--host", "0.0.0.0"], ["--greedy", "--temp", "0.5"], ["--api-key", "x"],
+    ["--kv", "int3"], ["--set", "top_p=7"], ["--host", "0.0.0.0"], ["--temp", "0", "--temp", "0.5"], ["--api-key", "x"],
     ["--system", "a", "-sysf", "b"], ["--socket", "a"], ["--session", "a"],
     ["--host", "http://127.0.0.1"], ["--host-name", "kiosk:80"], ["--cors", "https://kiosk.example/"],
 ])
@@ -509,9 +509,9 @@ GUIDE = "You guide visitors through the harbour museum, which opens at nine, pol
 def test_its_system_prompt_was_read_where_it_was_packed(
     kv: tuple[str, ...], packs: Callable[..., Path], starts: Callable[[Path], Invoke]
 ) -> None:
-    inside = starts(packs("--system", GUIDE, "--greedy", *kv))
+    inside = starts(packs("--system", GUIDE, "--temp", "0", *kv))
     first = json.loads(inside("run", "--json", "-n", "8", QUESTION).stdout)
-    again = json.loads(inside("run", "--json", "-n", "8", "--no-cache", QUESTION).stdout)
+    again = json.loads(inside("run", "--json", "-n", "8", "--set", "cache=off", QUESTION).stdout)
     assert first["text"] == again["text"] and again["usage"]["cached"] == 0
     alone = json.loads(inside("run", "--json", "-n", "8", "--system", "", QUESTION).stdout)
     assert first["usage"]["prompt"] - first["usage"]["cached"] <= alone["usage"]["prompt"]
@@ -519,7 +519,7 @@ def test_its_system_prompt_was_read_where_it_was_packed(
     assert default["usage"]["cached"] == first["usage"]["cached"]  # of the default type, too
     other = json.loads(inside("run", "--json", "-n", "8", "--kv", "f16", QUESTION).stdout)
     assert other["usage"]["cached"] == 0 and other["text"]
-    chatted = inside("chat", "--stats", stdin=f"{QUESTION}\n", BITNET_EDGE_MAX_TOKENS="8")
+    chatted = inside("chat", "-v", stdin=f"{QUESTION}\n", BITNET_EDGE_MAX_TOKENS="8")
     assert f"({first['usage']['cached']} cached)" in chatted.stderr
     assert json.loads(inside("doctor", "--json").stdout)["selftest"]["packed"].startswith("ok")
 
@@ -528,7 +528,7 @@ def test_damaged_prompts_cost_time_and_no_answer(
     packs: Callable[..., Path], starts: Callable[[Path], Invoke], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("edge.cache.remembered.LOADED", 0.0)  # nothing is kept outside of the file
-    path = packs("--system", GUIDE, "--greedy")
+    path = packs("--system", GUIDE, "--temp", "0")
     found = packed.read(str(path))
     assert found is not None and len(found.prompts) == 1
     expected = json.loads(starts(path)("run", "--json", QUESTION).stdout)
@@ -564,8 +564,8 @@ def test_frozen(frozen: dict[str, Path], bundled_model: Path, tmp_path: Path) ->
         return done.stdout or done.stderr
 
     guide = tmp_path / "guide"
-    said(frozen["file"], "pack", "-m", "demo", "-o", str(guide), "--greedy", "--system", "Be polite.")
-    expected = said(frozen["file"], "run", "-m", "demo", "--greedy", "--system", "Be polite.", QUESTION)
+    said(frozen["file"], "pack", "-m", "demo", "-o", str(guide), "--temp", "0", "--system", "Be polite.")
+    expected = said(frozen["file"], "run", "-m", "demo", "--temp", "0", "--system", "Be polite.", QUESTION)
     assert said(guide, "run", QUESTION) == expected
     assert CArchiveReader(str(guide)).toc.keys() == CArchiveReader(str(frozen["file"])).toc.keys()
     assert "all tests passed" in said(guide, "doctor")
@@ -583,7 +583,7 @@ def test_frozen(frozen: dict[str, Path], bundled_model: Path, tmp_path: Path) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tool, "pieces", lambda data, progress: every_piece(data[: 8 << 20], progress))
         pack(large, tmp_path / "large", program=frozen["file"])
-    assert said(tmp_path / "large", "run", "--greedy", "--system", "Be polite.", QUESTION) == expected
+    assert said(tmp_path / "large", "run", "--temp", "0", "--system", "Be polite.", QUESTION) == expected
     if shutil.which("strip"):  # keeps sections in their order, and so the archive's place
         subprocess.run(["strip", "-o", str(tmp_path / "stripped"), str(guide)], check=True)
         assert said(tmp_path / "stripped", "run", QUESTION) == expected
