@@ -449,7 +449,6 @@ def refuses_or_opens(folder: str) -> None:
     assert peak < 8 << 20
 
 
-WEIGHTS = handmade.safetensors(hf_tensors())
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5),
               st.sampled_from([0, 1, -1, 1e308, 2**63, "relu2", "bitnet", "BPE"])),

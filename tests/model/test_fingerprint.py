@@ -109,24 +109,6 @@ def test_a_file_that_has_just_changed_is_not_trusted(
     assert len(taken) == 3 and not list(folder.iterdir())
 
 
-@pytest.mark.parametrize("state", ["open to others", "a link", "missing", "a file"])
-def test_only_a_private_folder_is_used(model: Path, folder: Path, taken: list[str], state: str) -> None:
-    of(model, folder)
-    place = folder
-    if state == "open to others":
-        folder.chmod(0o770)
-    elif state == "a link":
-        place = folder.with_name("link")
-        place.symlink_to(folder)
-    else:
-        place = folder.with_name(state)
-        if state == "a file":
-            place.write_text("")
-    before = list(folder.iterdir())
-    of(model, place)
-    assert len(taken) == 2 and list(folder.iterdir()) == before
-
-
 @pytest.mark.parametrize("state", ["empty", "cut", "binary", "a link", "huge"])
 def test_garbage_is_ignored(model: Path, folder: Path, taken: list[str], state: str) -> None:
     right = of(model, folder)

@@ -195,13 +195,6 @@ def test_commands_refuse_a_long_system_prompt(tmp_path, how):
 # ---- long texts besides questions ------------------------------------------------------------------------------------
 
 HUGE = "ab" * 1_000_000
-ARGUMENTS = '{"text": "' + HUGE + '"}'
-
-
-def calling(arguments: object) -> dict:
-    return {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}]}
-
-
 def function(**more: object) -> list[dict]:
     return [{"type": "function", "function": {"name": "f", **more}}]
 
