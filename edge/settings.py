@@ -41,7 +41,7 @@ class Setting(NamedTuple):
     @property
     def line(self) -> str:
         """The help with the default in its first sentence."""
-        if self.default is None or f"{self.default} (default)" in self.help:
+        if self.default is None or "efault" in self.help:  # it says so itself
             return self.help
         usual = {True: "on", False: "off"}[self.default] if self.kind == "switch" else self.default
         usual = f"{usual:g}" if isinstance(usual, float) else usual

@@ -6,8 +6,10 @@ tests/cli/test_cli.py fails when the page is not what this makes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from copy import copy
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,15 +18,17 @@ sys.path.insert(0, str(ROOT))
 
 import click  # noqa: E402
 
-from edge.cli.command import CONTEXT, HELP_ALL  # noqa: E402
+from edge.cli.command import CONTEXT, HELP_ALL, Command  # noqa: E402
 from edge.cli.group import cli  # noqa: E402
 from edge.cli.output import Output  # noqa: E402
+from edge.settings import SETTINGS  # noqa: E402
 
 INTRO = """\
 # The commands
 
 Written by `python packaging/docs/make_cli.py` from the program. `bitnet-edge COMMAND --help` shows one line for each
-option, `bitnet-edge COMMAND --help-all` what is shown here. What scripts may rely on is in [contract.md](contract.md).
+option, `--help-all` the whole text and the settings. An option of another command that is as in `run` is only named
+here. [Settings](#settings) and [exit codes](contract.md#exit-codes) are those of every command.
 
 Every option can also be given as an environment variable, `--max-tokens 80` as `BITNET_EDGE_MAX_TOKENS=80`, except
 `-p` and `-f`, files that are written (`-o`, `--npy`), `--prompts` of `rm`, and options that may be repeated (`--stop`,
@@ -34,8 +38,8 @@ Every option can also be given as an environment variable, `--max-tokens 80` as 
 """
 
 
-#: settings of the contexts, whose width must not depend on the terminal this runs in
-SETTINGS: dict[str, Any] = {**CONTEXT, "terminal_width": 100}
+#: of the contexts, whose width must not depend on the terminal this runs in
+WIDE: dict[str, Any] = {**CONTEXT, "terminal_width": 100}
 
 
 def commands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
@@ -47,19 +51,42 @@ def commands(command: click.Command, context: click.Context) -> Iterator[tuple[c
             assert child is not None
             if child.hidden:
                 continue
-            yield from commands(child, click.Context(child, info_name=name, parent=context, **SETTINGS))
+            yield from commands(child, click.Context(child, info_name=name, parent=context, **WIDE))
 
 
 def page() -> str:
     """The whole page."""
     sections = [INTRO]
-    root = click.Context(cli, info_name="bitnet-edge", obj=Output(), **SETTINGS)
+    root = click.Context(cli, info_name="bitnet-edge", obj=Output(), **WIDE)
     root.meta[HELP_ALL] = True  # shared with the contexts below it
+    run = cli.get_command(root, "run")
+    assert run is not None
     for command, context in commands(cli, root):
         level = "##" if context.parent is None or context.parent.parent is None else "###"
-        sections.append(f"{level} {context.command_path}\n\n```text\n{command.get_help(context).rstrip()}\n```\n")
+        text, named = shortened(command, context, () if command is run else run.params)
+        sections.append(f"{level} {context.command_path}\n\n```text\n{text}\n```\n")
+        if named:
+            sections.append(fill(f"As in `run`: {', '.join(named)}.", 120, break_on_hyphens=False) + "\n")
+    rows = "\n".join(f"| `{name}={setting.values}` | {setting.line} |".replace("|", "\\|")[1:].replace(" \\|", " |")
+                     for name, setting in SETTINGS.items() if not setting.names)
+    sections.append(f"## Settings\n\nWith `--set NAME=VALUE`, in `BITNET_EDGE_SET` separated by blanks, or with `/set` in a "
+                    f"chat.\n\n| setting | meaning |\n|---|---|\n{rows}\n")
     sections.append(chat_commands())
     return "\n".join(sections)
+
+
+def shortened(
+    command: click.Command, context: click.Context, known: Sequence[click.Parameter]
+) -> tuple[str, list[str]]:
+    """Help without settings, exit codes and ``known`` options; the names of those that were left out."""
+    command = copy(command)
+    texts = {(tuple(param.opts), param.help) for param in known if isinstance(param, click.Option)}
+    same = [param for param in command.params if (tuple(param.opts), getattr(param, "help", None)) in texts]
+    command.params = [param for param in command.params if param not in same]
+    if isinstance(command, Command):
+        command.settings = []
+    text = command.get_help(context).partition("\nExit codes:")[0].rstrip()
+    return text, [f"`{param.opts[0]}`" for param in same if param.name != "set"]
 
 
 def chat_commands() -> str:
