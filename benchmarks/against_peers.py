@@ -1,7 +1,7 @@
 """Measure bitnet-edge and other engines in turns on one machine, and print the ratios.
 
     python benchmarks/against_peers.py \\
-        --ours "map=-m 2b-4t.gguf --weights map" --ours "huge=-m 2b-4t.gguf --weights huge" \\
+        --ours "map=-m 2b-4t.gguf --set weights=map" --ours "huge=-m 2b-4t.gguf --set weights=huge" \\
         --peer "ik IQ2_BN=ik/bin/llama-bench -m 2b-4t-iq2_bn.gguf" \\
         --peer "llama.cpp TQ2_0=llama.cpp/bin/llama-bench -m 2b-4t-tq2_0.gguf" \\
         --prompt 128,512 --gen 32 --depth 0,2048 --threads 1,2 --rounds 3
@@ -248,7 +248,7 @@ def arguments_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(description="Measure bitnet-edge and other engines in turns; print the ratios.")
     parser.add_argument("--ours", type=_named, action="append", default=[], metavar="NAME=OPTIONS",
-                        help="ours, with options of bitnet-edge bench (-m FILE --weights huge); may be repeated")
+                        help="ours, with options of bitnet-edge bench (-m FILE --set weights=huge); may be repeated")
     parser.add_argument("--peer", type=_named, action="append", default=[], metavar="NAME=COMMAND",
                         help="a llama-bench with its model (path/llama-bench -m FILE); may be repeated")
     parser.add_argument("--prompt", type=_numbers, default=(), metavar="N,N", help="prompt lengths to read (pp)")

@@ -109,7 +109,7 @@ def test_rounds_in_turns_and_samples_kept(
 
     monkeypatch.setattr(against_peers, "memory_rate", rate)  # which has a test of its own
     kept = tmp_path / "kept.json"
-    command = ["--ours", f"ours=-m {tiny_model} --weights map", "--threads", "1", "--rounds", "2", "--repeats", "1"]
+    command = ["--ours", f"ours=-m {tiny_model} --set weights=map", "--threads", "1", "--rounds", "2", "--repeats", "1"]
     command += ["--prompt", "16", "--gen", "3", "--depth", "0,20", "--json", str(kept)]
     program = f"{sys.executable} {fake.script} NEW"
     assert against_peers.main([*command, "--peer", f"fast={program} -m 1e9", "--peer", f"slow={program} -m 0.001"]) == 0

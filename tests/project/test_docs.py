@@ -41,7 +41,13 @@ def calls(line: str) -> Iterator[list[str]]:
     while "bitnet-edge" in words:
         words = words[words.index("bitnet-edge") + 1 :]
         end = next((i for i, word in enumerate(words) if set(word) <= set("|&;<>()") and word), len(words))
-        yield words[:end]
+        here: list[str] = words[:end]
+        packed: list[str] = []
+        if "--" in here:  # pack MODEL -o FILE -- COMMAND ...
+            here, packed = here[: here.index("--")], here[here.index("--") + 1 :]
+        yield here
+        if packed:
+            yield packed
 
 
 @each_page

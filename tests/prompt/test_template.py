@@ -445,7 +445,7 @@ def test_hostile_templates(name, monkeypatch):
     with pytest.raises(InvalidFile) as caught:
         template.render(TALK)
     message = str(caught.value)
-    assert "\n" not in message and len(message) < 300 and "--template" in message
+    assert "\n" not in message and len(message) < 300 and "--set template" in message
     assert {"spins": "it takes too long", "writes": "it makes too much text"}.get(name, "") in message
 
 

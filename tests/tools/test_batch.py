@@ -85,7 +85,7 @@ def test_prompts_are_read_in_wide_steps(engine, tmp_path) -> None:
 def test_errors_stand_in_their_lines(engine, tmp_path) -> None:
     bad = {
         "messages": ({"messages": []}, "messages"), "role": ({"messages": [{"role": "king", "content": "x"}]}, "role"),
-        "schema": ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}, "/not"),
+        "schema": ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}, "not"),
         "format": ({"response_format": {"type": "xml"}}, "response_format"), "n": ({"n": 0}, "n is not"),
         "temp": ({"temperature": -1}, "temperature"), "tools": ({"tools": [{}]}, "tools[0]"),
         "most": ({"max_tokens": "x"}, "max"), "stop": ({"stop": [1]}, "stop"),
