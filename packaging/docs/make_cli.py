@@ -67,10 +67,7 @@ def page() -> str:
         sections.append(f"{level} {context.command_path}\n\n```text\n{text}\n```\n")
         if named:
             sections.append(fill(f"As in `run`: {', '.join(named)}.", 120, break_on_hyphens=False) + "\n")
-    rows = "\n".join(f"| `{name}={setting.values}` | {setting.line} |".replace("|", "\\|")[1:].replace(" \\|", " |")
-                     for name, setting in SETTINGS.items() if not setting.names)
-    sections.append(f"## Settings\n\nWith `--set NAME=VALUE`, in `BITNET_EDGE_SET` separated by blanks, or with `/set` in a "
-                    f"chat.\n\n| setting | meaning |\n|---|---|\n{rows}\n")
+    sections.append(settings())
     sections.append(chat_commands())
     return "\n".join(sections)
 
@@ -87,6 +84,15 @@ def shortened(
         command.settings = []
     text = command.get_help(context).partition("\nExit codes:")[0].rstrip()
     return text, [f"`{param.opts[0]}`" for param in same if param.name != "set"]
+
+
+def settings() -> str:
+    """What --set knows."""
+    bar = "\\|"  # in a table
+    rows = "\n".join(f"| `{name}={setting.values.replace('|', bar)}` | {setting.line} |"
+                     for name, setting in SETTINGS.items() if not setting.names)
+    return ("## Settings\n\nWith `--set NAME=VALUE`, in `BITNET_EDGE_SET` separated by blanks, or with `/set` in a chat."
+            f"\n\n| setting | meaning |\n|---|---|\n{rows}\n")
 
 
 def chat_commands() -> str:
