@@ -199,39 +199,6 @@ def test_6_unbounded_queues(sliding: Server) -> None:
     sliding.until(running=0, waiting=0)
 
 
-def test_7_stop_strings_split_across_tokens(server: Server) -> None:
-    """vllm#3574: every cut of an answer is found, and nothing of the stop string is sent before."""
-    messages = [{"role": "user", "content": "Two teas and a scone, please."}]
-    said = server.chat(messages)["choices"][0]["message"]["content"]
-    assert len(said) > 20
-    for at in range(3, len(said) - 5):
-        stop = said[at : at + 5]
-        before = said[: said.index(stop)]
-        choice = server.chat(messages, stop=[stop])["choices"][0]
-        assert (choice["message"]["content"], choice["finish_reason"]) == (before, "stop")
-    events = server.events("/v1/chat/completions", {"messages": messages, **GREEDY, "stop": stop})
-    assert "".join(each["choices"][0]["delta"].get("content", "") for each in events[:-1]) == before
-
-
-def test_8_split_utf_8(server: Server) -> None:
-    """llama.cpp#28926: characters of several tokens come whole, with whatever chance draws them."""
-    words = ["café crème – 3 €", "naïve 😀🍰 jalapeño", "日本語のお茶"]  # noqa: RUF001
-    for word in words:
-        body = {"messages": [{"role": "user", "content": word}], "choices": [word], "max_tokens": 200}
-        events = server.events("/v1/chat/completions", body)
-        assert "".join(each["choices"][0]["delta"].get("content", "") for each in events[:-1]) == word
-        status, _, text = server.ask("POST", "/api/chat", {"messages": body["messages"], "stream": True, "format": {
-            "enum": [word]}, "options": {"num_predict": 300}})
-        said = "".join(json.loads(line)["message"]["content"] for line in text.splitlines())
-        assert status == 200 and json.loads(said) == word
-    for seed in range(10):  # rubbish, of which some bytes are no characters
-        body = {"prompt": "日本", "max_tokens": 30, "temperature": 5.0, "top_p": 1, "top_k": 0, "seed": seed}
-        status, _, found = server.ask("POST", "/v1/completions", body)
-        events = server.events("/v1/completions", body)
-        assert status == 200
-        assert "".join(each["choices"][0]["text"] for each in events[:-1]) == found["choices"][0]["text"]
-
-
 @pytest.mark.parametrize(("path", "body"), [
     ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}), ("/v1/models", None),
     ("/api/tags", None), ("/", None), ("/health", None), ("/metrics", None), ("/tokenize", {"content": "x"}),
@@ -281,16 +248,3 @@ def test_10_the_worker_is_dead_and_health_says_ok(monkeypatch: pytest.MonkeyPatc
 
     code, text = asyncio.run(scene())
     assert code == "internal" and text
-
-
-def test_an_answer_depends_on_its_request_alone(server: Server) -> None:
-    """Not on what was held: an answer in other tokens than the tokenizer's is read again as the client sends it."""
-    first = [{"role": "user", "content": "Two teas."}]
-    schema = {"type": "object", "properties": {"drink": {"enum": ["tea", "coffee"]}}, "required": ["drink"]}
-    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
-    said = server.chat(first, response_format=form, max_tokens=60)["choices"][0]["message"]
-    more = [*first, said, {"role": "user", "content": "And then?"}]
-    warm = {"temperature": 1.2, "seed": 4, "max_tokens": 40}
-    held = server.chat(more, **warm)["choices"]
-    server.chat("Something else.")
-    assert server.chat(more, **warm)["choices"] == held
