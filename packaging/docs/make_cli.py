@@ -91,8 +91,8 @@ def settings() -> str:
     bar = "\\|"  # in a table
     rows = "\n".join(f"| `{name}={setting.values.replace('|', bar)}` | {setting.line} |"
                      for name, setting in SETTINGS.items() if not setting.names)
-    return ("## Settings\n\nWith `--set NAME=VALUE`, in `BITNET_EDGE_SET` separated by blanks, or with `/set` in a chat."
-            f"\n\n| setting | meaning |\n|---|---|\n{rows}\n")
+    return ("## Settings\n\nWith `--set NAME=VALUE`, in `BITNET_EDGE_SET` separated by blanks, or with `/set` in a "
+            f"chat.\n\n| setting | meaning |\n|---|---|\n{rows}\n")
 
 
 def chat_commands() -> str:
