@@ -60,7 +60,8 @@ class Packed(NamedTuple):
         """The words as they could be typed; long texts are cut."""
         import shlex
 
-        lines = (" ".join(word.split()) for word in self.words)
+        plain = ("".join(each if each.isprintable() else " " for each in word) for word in self.words)
+        lines = (" ".join(word.split()) for word in plain)
         return shlex.join(line if len(line) <= 60 else f"{line[:57]}..." for line in lines)
 
     def encode(self) -> bytes:
@@ -156,7 +157,7 @@ def _packed(file: BinaryIO, path: str, found: Mapping[str, Section]) -> Packed:
     texts = (packed.version, packed.model, packed.licence, packed.sha256, packed.prompts_sha256)
     if not all(isinstance(text, str) and text.isprintable() for text in texts) or not all(
         isinstance(word, str) for word in packed.words
-    ):
+    ) or not packed.words:
         damaged(path, "the description of what is inside")
     if stated["bytes"] != model.size or packed.prompts and not (
         model.offset + model.size <= packed.prompts[0].offset and sum(packed.prompts[-1]) <= about.offset

@@ -113,7 +113,7 @@ def pack(
     *,
     program: str | os.PathLike[str] | None = None,
     machine: str | None = None,
-    words: Sequence[str] = (),
+    words: Sequence[str] = ("chat",),
     licence: str = "",
     prompts: Sequence[str | os.PathLike[str]] = (),
     force: bool = False,

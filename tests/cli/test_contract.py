@@ -139,7 +139,8 @@ def test_streamed(start: Any) -> None:
 def test_by_sentence(call: Any) -> None:
     pieces = {}
     for by in ("token", "word", "clause", "sentence", "all"):
-        done = call("run", "two", "--by", by, "--jsonl")
+        assert call("run", "two", "--by", by).stdout == reply("two") + "\n"
+        done = call("chat", "--jsonl", "--by", by, stdin=json.dumps(chat("two")))
         events = [json.loads(line) for line in done.stdout.splitlines()]
         pieces[by] = [event["text"] for event in events if event["ev"] == "text"]
         assert "".join(pieces[by]) == reply("two")
@@ -183,10 +184,10 @@ def test_colour_only_on_terminals(call: Any, terminal: Any) -> None:
 
     bad = ("run", "--temp", "-1", "x")
     assert not coloured(call(*bad))
-    assert coloured(call(*bad, "--color", "always"))
+    assert coloured(call("--color", "always", *bad))
     assert coloured(call(*bad, CLICOLOR_FORCE="1"))
     assert not coloured(call(*bad, CLICOLOR_FORCE="1", NO_COLOR="1"))
-    assert coloured(call(*bad, "--color", "always", NO_COLOR="1"))
+    assert coloured(call("--color", "always", *bad, NO_COLOR="1"))
     for extra, expected in (({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)):
         with terminal(*bad, **extra) as t:
             assert t.wait() == 2
@@ -205,16 +206,13 @@ def test_one_line_errors(call: Any) -> None:
 
 
 def test_quiet_or_verbose(call: Any) -> None:
-    for args in (("run", "-q", "-v", "hello"), ("-v", "run", "-q", "hello")):
-        done = call(*args)
-        assert done.returncode == 2 and "-q and -v" in done.stderr
+    assert call("-v", "run", "-q", "hello").stderr == "" and "plan: " in call("-q", "run", "-v", "hello").stderr
     assert "plan: " in call("run", "-v", "hello", BITNET_EDGE_QUIET="1").stderr
     assert call("run", "-q", "hello", BITNET_EDGE_VERBOSE="1").stderr == ""
-    assert call("run", "hello", BITNET_EDGE_VERBOSE="1", BITNET_EDGE_QUIET="1").returncode == 2
 
 
 def test_not_built(call: Any) -> None:
-    for module in ("pyx.machine.cpu", "pyx.tokens.draft"):
+    for module in ("pyx.machine.cpu", "pyx.tokens.sampler"):
         program = f"import sys; sys.modules['{module}'] = None; from edge.cli.main import main; main()"
         done = call("run", "hello", "-m", "demo", command=[sys.executable, "-c", program])
         assert done.returncode == 1 and done.stderr.count("\n") == 1
@@ -278,16 +276,11 @@ def test_stdin_may_be_missing(env: dict[str, str]) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (0, "You said: hello\n", "")
 
 
-def test_never_asks(call: Any, terminal: Any, env: dict[str, str], tmp_path: Path) -> None:
+def test_never_asks(call: Any, terminal: Any) -> None:
     done = call("run")
     assert done.returncode == 2 and "prompt" in done.stderr
     with terminal("run") as t:
         assert t.wait() == 2
-    nothing = {"BITNET_EDGE_MODEL": "", "BITNET_EDGE_MODELS": str(tmp_path / "models")}
-    assert call("run", "hello", "-n", "2", command=REAL, **nothing).returncode == 0
-    for options in (("-q",), ("--json",), ("--jsonl",), ("-m", "demo")):
-        with Terminal([*REAL, "run", "hello", "-n", "2", *options], {**env, **nothing}) as t:
-            assert t.wait() == 0 and "Number or name" not in t.screen, options
 
 
 def test_not_text(call: Any, env: dict[str, str], tmp_path: Path) -> None:
@@ -321,7 +314,8 @@ def test_packed_program(call: Any, bundled_model: Path, tmp_path: Path) -> None:
     start = ("import sys; sys.frozen = True; sys.executable = sys.argv.pop(1); "
              "from edge.cli.main import main; main()")
     inside = [sys.executable, "-c", start, str(guide)]
-    made = call("pack", "-o", str(guide), "--program", str(base), "--temp", "0", "-n", "4", "-c", "128", command=REAL)
+    made = call("pack", "demo", "-o", str(guide), "--program", str(base), "--", "chat", "--temp", "0", "-n", "4", "-c",
+                "128", command=REAL)
     assert made.returncode == 0 and made.stderr == ""
     question = "Two green teas, please."
     without = {"BITNET_EDGE_MODEL": ""}
@@ -336,7 +330,7 @@ def test_packed_program(call: Any, bundled_model: Path, tmp_path: Path) -> None:
     longer = answers("-n", "8")
     assert longer.startswith(answers().strip()) and longer != answers()
     assert answers(BITNET_EDGE_MAX_TOKENS="8") == longer
-    assert answers("--temp", "0.5", "--seed", "1")  # --greedy gives way
+    assert answers("--temp", "0.5", "--seed", "1")
     assert json.loads(call("doctor", "--json", command=inside).stdout)["selftest"]["packed"].startswith("ok")
     whole = bytearray(guide.read_bytes())
     for cut in (base.stat().st_size, len(whole) - 1):
@@ -347,29 +341,6 @@ def test_packed_program(call: Any, bundled_model: Path, tmp_path: Path) -> None:
     guide.write_bytes(whole)
     done = call("doctor", "--json", command=inside)
     assert done.returncode == 1 and json.loads(done.stdout)["selftest"]["packed"].startswith("wrong")
-
-
-def test_menu_of_models(env: dict[str, str], tmp_path: Path) -> None:
-    """tests/cli/test_menu.py has the rest."""
-    models = tmp_path / "models"
-    nothing = {"BITNET_EDGE_MODEL": "", "BITNET_EDGE_MODELS": str(models), "HF_ENDPOINT": "http://127.0.0.1:9"}
-    command = [*REAL, "run", "hello", "-n", "2"]
-    for key in (CTRL_C, CTRL_D):
-        with Terminal(command, {**env, **nothing}) as t:
-            t.expect(r"2  bonsai-1.7b .*Number or name: ")
-            t.reads()
-            t.type(key)
-            assert t.wait() == 130
-    assert not models.exists()
-    with Terminal(command, {**env, **nothing}) as t:
-        t.expect("Number or name")
-        t.line("2")  # not smollm2-135m, which pip may have
-        (told,) = [line for line in t.expect("Number or name").splitlines() if line.startswith("bitnet-edge:")]
-        assert "cannot be reached" in told
-        assert not (models / ".default").exists()
-        t.line("demo")
-        assert t.wait() == 0
-    assert (models / ".default").read_text() == "demo\n"
 
 
 def test_which_model(call: Any, bundled_model: Path, tmp_path: Path) -> None:
@@ -399,7 +370,8 @@ def test_which_model(call: Any, bundled_model: Path, tmp_path: Path) -> None:
         (folder / "pull.json").write_text(json.dumps(record))
 
     name, said = answers()
-    assert said.startswith("bitnet-edge: no model was chosen: the demo model answers") and said.count("\n") == 1
+    assert re.fullmatch(r"bitnet-edge: (no model was chosen: the demo model answers .*; for a real one: )"
+                        r"bitnet-edge pull [\w.-]+ \([\d.]+ \wB\) or [\w.-]+ \([\d.]+ \wB\)\n", said), said
     assert answers("-q") == (name, "") and answers("-m", "demo") == (name, "")
     for more in (("--kv", "int8"), ("--system", "You sell tea."), ("--raw",)):
         assert answers(*more) == (name, said)
@@ -426,7 +398,8 @@ def test_which_model(call: Any, bundled_model: Path, tmp_path: Path) -> None:
     assert default("demo", "--unset")[0] == 2 and default("demo")[0] == 0
     program = "import edge; print(edge.load(ctx=64).config.name)"
     environment = {key: value for key, value in os.environ.items() if key != "BITNET_EDGE_MODEL"}
-    for folder, warned in ((models, ""), (tmp_path / "none", said.partition(": ")[2])):
+    real = re.sub(r" \(\d+ MB\) or .*", "", said.partition(": ")[2]).replace("smollm2-135m", "bonsai-1.7b")
+    for folder, warned in ((models, ""), (tmp_path / "none", real)):
         environment["BITNET_EDGE_MODELS"] = str(folder)
         loaded = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
         assert (loaded.stdout, loaded.stderr) == (name + "\n", warned)
@@ -447,35 +420,29 @@ def test_exit_codes_are_documented(call: Any) -> None:
     rows = re.findall(r"^\| (\d+) \| (.+) \|$", (ROOT / "docs" / "contract.md").read_text(), re.MULTILINE)
     assert {int(code): text for code, text in rows} == EXIT_CODES
     shown = call("run", "--help-all").stdout
-    brief = " ".join(call("run", "--help").stdout.partition("Exit codes: ")[2].split()) + ","
     for code, text in EXIT_CODES.items():
         assert re.search(rf"^  {code}\s+{re.escape(text)}$", shown, re.MULTILINE)
-        assert f"{code} {re.split(':| [(]', text)[0]}," in brief
 
 
 def test_exit_2_usage(call: Any) -> None:
     for args, hint in (
-        (("rum",), "'run'"),
-        (("run", "x", "--tmp", "1"), "--temp"),
+        (("rum",), "'rum'"),
+        (("run", "x", "--tempp", "1"), "--temp"),
         (("run", "x", "--kv", "q3"), "int8"),
-        (("run", "x", "--set", "top_k=many"), "--top-k"),
-        (("run", "x", "--json", "--jsonl"), "--json"),
-        (("run", "x", "--temp", "0", "--temp", "1"), "--temp", "0"),
+        (("run", "x", "--set", "top_k=many"), "--set top_k"),
+        (("run", "x", "--set", "topk=1"), "did you mean top_k?"),
         (("run", "x", "--memory", "lots"), "1500M"),
         (("run", "x", "-f", "/no/such/file"), "/no/such/file"),
         (("run", "x", "--raw", "-sys", "y"), "--raw"),
-        (("what is the time?",), "bitnet-edge run"),
-        (("tokens", "encod"), "'encode'"),
         (("run", "x", "--stop", "-n", "5"), "--stop=-n"),
         (("run", "x", "-p", "--json"), "--prompt=--json"),
-        (("run", "x", "-n", "five", "-n", "5"), "'five'"),
-        (("run", "x", "-nfive", "-n5"), "'five'"),
-        (("run", "x", "--temp=hot", "--temp=1"), "'hot'"),
+        (("run", "x", "-n", "five"), "'five'"),
+        (("run", "x", "--temp", "7"), "--temp is 7"),
         (("run", "x", "-c", "5", "--window", "100"), "--window 100 and"),
-        (("run", "x", "--set", "min_p=2"), "--min-p is 2"),
+        (("run", "x", "--set", "min_p=2"), "--set min_p is 2"),
     ):
         done = call(*args)
-        assert done.returncode == 2 and hint in done.stderr, (args, done.stderr)
+        assert done.returncode == 2 and hint in done.stderr and done.stderr.count("\n") == 1, (args, done.stderr)
     assert call("run", "--stop=-n", "--", "one-nine").stdout == "You said: one\n"
 
 
@@ -548,13 +515,10 @@ def test_exit_143_terminate(start: Any, env: dict[str, str], tmp_path: Path) -> 
     process.terminate()
     assert process.wait(300) == 143
     assert process.stdout.read().endswith(b"\n") and process.stderr.read() == b""
-    process = start("run", "long", "--jsonl", delay=0.02)
-    process.stdin.close()
-    while b'"text"' not in (line := process.stdout.readline()):
-        assert line
+    process = start("run", "long", delay=0.02)
+    begin_answer(process)
     process.send_signal(signal.SIGHUP)
-    assert process.wait(300) == 143
-    assert json.loads(process.stdout.read().splitlines()[-1])["finish_reason"] == "cancelled"
+    assert process.wait(300) == 143 and process.stdout.read().endswith(b"\n")
     process = start("run", "long", "--json", delay=0.02, FAKE_STEPS=str(tmp_path / "steps"))
     process.stdin.close()
     wait_for_steps(tmp_path / "steps", 20)
@@ -574,7 +538,7 @@ def test_exit_143_terminate(start: Any, env: dict[str, str], tmp_path: Path) -> 
     reader, writer = os.pipe()
     with open(reader, "rb"):
         fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
-        blocked = subprocess.Popen([*FAKE, "run", "long", "--jsonl"], stdin=subprocess.DEVNULL, stdout=writer, env=env)
+        blocked = subprocess.Popen([*FAKE, "run", "long"], stdin=subprocess.DEVNULL, stdout=writer, env=env)
         os.close(writer)
         while waiting_bytes(reader) < 4000:  # an event is shorter than what is left: the next ones do not fit
             time.sleep(0.05)
@@ -590,7 +554,7 @@ def test_exit_143_terminate(start: Any, env: dict[str, str], tmp_path: Path) -> 
 
 
 def test_closed_pipe_is_quiet(env: dict[str, str]) -> None:
-    for args in ("run long", "run long --jsonl", "run -h"):
+    for args in ("run long", "run long --json", "run -h"):
         command = f"{{ {' '.join(FAKE)} {args}; echo $? >&2; }} </dev/null | head -c 1 >/dev/null"
         done = subprocess.run(["sh", "-c", command], env={**env, "FAKE_DELAY": "0.001"}, capture_output=True, text=True)
         assert done.stderr == "0\n", args
@@ -616,12 +580,9 @@ def test_closed_output(env: dict[str, str]) -> None:
 
 
 def test_stats_line(call: Any) -> None:
-    for flag in ("-v", "-v"):
-        done = call("run", "hello", flag)
-        assert done.stdout == "You said: hello\n"
-        assert STATS.fullmatch(done.stderr.splitlines()[-1])
+    done = call("run", "hello", "-v")
+    assert done.stdout == "You said: hello\n" and STATS.fullmatch(done.stderr.splitlines()[-1])
     assert STATS.search(" ".join((ROOT / "docs" / "contract.md").read_text().split()))
-    assert call("run", "hello", "-v", "--no-stats").stderr.count("prompt") == 0
 
 
 @pytest.mark.usefixtures("bundled_model")
@@ -633,14 +594,7 @@ def test_threads_and_cores(call: Any) -> None:
         done = call(*asked, given, stdin='{"op": "info"}\n', command=REAL)
         assert json.loads(done.stdout.splitlines()[1])["threads"] in expected
     refused = call(*asked, "0")
-    assert refused.returncode == 2 and "0 threads cannot work" in refused.stderr
-
-
-@pytest.mark.usefixtures("bundled_model")
-def test_drafts_change_nothing(call: Any) -> None:
-    asked = ("run", "Two lattes and two lattes, please.", "-n", "40", "--set", "ignore_eos=on", "--seed", "5", "--json")
-    plain, drafted = (json.loads(call(*asked, "--set", f"draft={n}", command=REAL).stdout) for n in ("off", "7"))
-    assert drafted["text"] == plain["text"] and plain["usage"]["drafted"] == 0 < drafted["usage"]["drafted"]
+    assert refused.returncode == 2 and "--threads is 0" in refused.stderr
 
 
 @pytest.mark.usefixtures("bundled_model")
@@ -685,8 +639,8 @@ def test_choice(call: Any) -> None:
     assert told["text"] == max(told["shares"], key=lambda each: each["share"])["text"]
     assert sum(each["share"] for each in told["shares"]) == pytest.approx(1)
     assert {call(*asked, command=REAL).stdout for _ in range(3)} == {told["text"] + "\n"}
-    done = json.loads(call(*asked, "--jsonl", command=REAL).stdout.splitlines()[-1])
-    assert done["shares"] == told["shares"]
+    done = call("chat", "--jsonl", *asked[2:], stdin=json.dumps(chat(asked[1])), command=REAL)
+    assert json.loads(done.stdout.splitlines()[-1])["shares"] == told["shares"]
     drawn = {call(*asked, "--temp", "5", "--seed", str(seed), command=REAL).stdout for seed in range(6)}
     assert len(drawn) > 1
 
@@ -706,7 +660,7 @@ def test_json_object(call: Any) -> None:
     assert done.stdout.count("\n") == 1
     answer = json.loads(done.stdout)
     assert answer["text"] == "You said: hello" and answer["finish_reason"] == "stop" and answer["model"] == "fake-1k"
-    assert answer["usage"] == {"prompt": 8, "cached": 0, "completion": 15, "drafted": 0, "accepted": 0, "evicted": 0}
+    assert answer["usage"] == {"prompt": 8, "cached": 0, "completion": 15, "evicted": 0}
     assert set(answer["timings"]) == {"prompt_seconds", "first_token_seconds", "decode_seconds"}
     assert set(answer["kv"]) == {"ctx", "type", "window", "sinks", "bytes"} and answer["kv"]["type"] == "int8"
     assert json.loads(call("run", "hello", "--json", "-n", "2").stdout)["finish_reason"] == "length"
@@ -716,15 +670,6 @@ def test_json_object(call: Any) -> None:
     for wrong in (("hello", "-n", "x"), ("hello", "--regex", "("), ("",)):
         refused = call("run", "--json", *wrong)
         assert refused.returncode == 2 and refused.stdout == "" and refused.stderr.count("\n") == 1
-
-
-def test_jsonl_events(call: Any) -> None:
-    done = call("run", "hello", "--jsonl")
-    kinds = [json.loads(line)["ev"] for line in done.stdout.splitlines()]
-    assert kinds[0] == "ready" and kinds[-1] == "done" and set(kinds[1:-1]) == {"prefill", "text"}
-    failed = call("run", "hello", "--jsonl", "-m", "nowhere.gguf")
-    assert failed.returncode == 3 and json.loads(failed.stdout)["code"] == "model_not_found"
-    assert failed.stderr.count("\n") == 1
 
 
 def test_version_is_fast(call: Any) -> None:
@@ -875,7 +820,7 @@ HOUSE = "The lamp in the hall is on, the door to the garden is shut, and the hea
 
 @pytest.fixture
 def house(call: Any, tmp_path: Path) -> Any:
-    """Ask the house: house("Is it warm?", "--set", "cache=off") -> (text, usage)."""
+    """Ask the house: house("Is it warm?", "-c", "9") -> (text, usage)."""
 
     def ask(question: str, *options: str, system: str = HOUSE, **extra: str) -> tuple[str, dict[str, Any]]:
         where = {"BITNET_EDGE_CACHE": str(tmp_path / "cache"), "BITNET_EDGE_NO_CACHE": "", **extra}
@@ -930,14 +875,14 @@ def test_prompts_are_deleted(house: Any, call: Any, tmp_path: Path) -> None:
 
 def test_chat_reads_ahead(env: dict[str, str]) -> None:
     cached = {}
-    for option in ("--set", "read_ahead=on", "--set", "read_ahead=off"):
-        with Terminal([*REAL, "chat", "-v", option, "--system", HOUSE, *ROOMY], env) as t:
+    for option in ("read_ahead=on", "read_ahead=off"):
+        with Terminal([*REAL, "chat", "-v", "--set", option, "--system", HOUSE, *ROOMY], env) as t:
             t.expect("> ")
             t.type("Is the lamp in the hall ")
             t.settle()
             t.line("on?")
             cached[option] = int(re.search(r"\((\d+)\s+cached", t.expect(r"prompt [^|]*cached\)"))[1])
-    assert cached["--set", "read_ahead=on"] > 60 and cached["--set", "read_ahead=off"] == 0
+    assert cached["read_ahead=on"] > 60 and cached["read_ahead=off"] == 0
 
 
 def test_chat_without_terminal(call: Any) -> None:
@@ -1204,31 +1149,6 @@ def events_until(process: subprocess.Popen[bytes], **wanted: Any) -> list[dict[s
     raise AssertionError(f"{wanted} never came")
 
 
-def test_jsonl_partial(start: Any) -> None:
-    process = start("chat", "--jsonl", delay=0.01)
-    said, none = {"max_tokens": 0, "partial": True}, "nothing was read"
-    for i, text in enumerate(("Where", "Where is the", "Where is the lift to")):
-        send(process, chat(text, id=i, **said))
-        events = events_until(process, id=i, ev="done")
-        assert [each["ev"] for each in events if each.get("id") == i] == ["done"], "one event"
-        usage = events[-1]["usage"]
-        assert usage["prompt"] >= usage["cached"] and usage["completion"] == 0
-    send(process, chat("Where is the lift to the island?", id="a", max_tokens=2))
-    done = events_until(process, id="a", ev="done")[-1]
-    assert done["usage"]["cached"] >= usage["prompt"] > len("Where is the lift")
-    send(process, chat("long", id="b", max_tokens=5000))
-    events_until(process, id="b", ev="text")
-    send(process, chat("Where is the", id="c", **said))
-    assert events_until(process, id="c", ev="done")[-1]["usage"]["prompt"] == 0, none
-    send(process, {"op": "cancel"})
-    for wrong in ({"max_tokens": 3}, {"partial": "x"}):
-        send(process, chat("Where", id="d", **{**said, **wrong}))
-        assert events_until(process, id="d", ev="error")[-1]["code"] == "bad_request"
-    off = start("chat", "--jsonl", "--set", "read_ahead=off")
-    send(off, chat("Where is the", id="e", **said))
-    assert events_until(off, id="e", ev="done")[-1]["usage"]["prompt"] == 0, none
-
-
 def test_jsonl_cancel(start: Any) -> None:
     process = start("chat", "--jsonl", delay=0.01)
     send(process, chat("long", id="a", max_tokens=5000))
@@ -1333,7 +1253,7 @@ def test_context_remarks(call: Any) -> None:
 def test_kv_types(call: Any) -> None:
     few = ("run", "hello", "-n", "2", "--temp", "0", "-c", "128", "--json")
     types = {}
-    for options in (("--kv", "int8:int4"), ("-ctk", "q8_0", "-ctv", "q4_0"), ("--kv", "int4"), ("--kv", "binary")):
+    for options in (("--kv", "int8:int4"), ("--kv", "q8_0:q4_0"), ("--kv", "int4"), ("--kv", "binary")):
         done = call(*few, *options, "-v", command=REAL)
         assert done.returncode == 0, done.stderr
         kv = json.loads(done.stdout)["kv"]
@@ -1344,9 +1264,7 @@ def test_kv_types(call: Any) -> None:
     found = list(types.values())
     assert found[0] == found[1] and [kind for kind, _ in found[1:]] == ["int8:int4", "int4", "binary"]
     assert found[1][1] > found[2][1] > found[3][1]
-    off = call(*few, "-v", "--kv", "int4", "--kv-hadamard", "off", command=REAL)
-    assert off.returncode == 0 and "keys rotated" not in off.stderr
-    for wrong in (("--kv", "int9"), ("-ctv", "int9"), ("--kv", "int8:int4:int4")):
+    for wrong in (("--kv", "int9"), ("--kv", "int8:int4:int4")):
         done = call(*few, *wrong, command=REAL)
         assert done.returncode == 2
         assert re.fullmatch(r"bitnet-edge: KV type '.*' is not known; types are f32, f16, int8, .*\n", done.stderr)

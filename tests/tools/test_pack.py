@@ -1,4 +1,4 @@
-"""One file of program, model and defaults: its layout, its answers, and what is wrong with damaged ones.
+"""One file of program, model and arguments: its layout, its answers, and what is wrong with damaged ones.
 
 The program is a stand-in, a small ELF file with an archive as PyInstaller ends one; with ``frozen`` it is the real one
 (tests/packaging/test_freeze.py makes it).  Independent readers: readelf, objcopy, PyInstaller's own.
@@ -26,12 +26,7 @@ from click.testing import CliRunner, Result
 
 import edge
 from edge import packed
-from edge.cli.chat import chat
 from edge.cli.group import cli
-from edge.cli.pack import LEFT_OUT
-from edge.cli.packed import REPLACES
-from edge.cli.run import run
-from edge.cli.serve import serve
 from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.formats import open_checkpoint
 from edge.model.fingerprint import fingerprint
@@ -53,7 +48,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def guide(program: Path, bundled_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A packed program without defaults."""
+    """A packed program that chats."""
     path = tmp_path_factory.mktemp("guide") / "guide"
     pack(bundled_model, path, program=program)
     return path
@@ -83,11 +78,11 @@ def starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable
 
 @pytest.fixture
 def packs(program: Path, tmp_path: Path) -> Callable[..., Path]:
-    """packs("--ctx", "512"): the demo model packed with these options by the command."""
+    """packs("chat", "--ctx", "512"): the demo model packed with these arguments by the command."""
 
     def make(*arguments: str, code: int = 0) -> Path:
         path = tmp_path / "packed-guide"
-        done = CliRunner().invoke(cli, ["pack", "-m", "demo", "-o", str(path), "--program", str(program), "--force",
+        done = CliRunner().invoke(cli, ["pack", "demo", "-o", str(path), "--program", str(program), "--force", "--",
                                         *arguments])
         assert done.exit_code == code, done.output
         return path
@@ -224,12 +219,12 @@ def test_changed_model_is_found_by_doctor(
 
 def test_changed_defaults_with_the_same_crc(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> None:
     """Every start compares CRC-32, doctor SHA-256."""
-    path = packs("--ctx", "512")
+    path = packs("chat", "--ctx", "512")
     whole = path.read_bytes()
     at = whole.rindex(b'{"format"')
     data = whole[at : whole.rindex(b"}") + 1]
     assert whole[at - 36 : at] == checks(data)
-    other = data.replace(b'"n_ctx": 512', b'"n_ctx": 513')
+    other = data.replace(b'"512"', b'"513"')
     path.write_bytes(whole.replace(data, other))
     assert starts(path)("run", QUESTION).exit_code == 4
     path.write_bytes(whole.replace(checks(data) + data, checks(data)[:32] + checks(other)[32:] + other))
@@ -276,14 +271,13 @@ def test_hostile_tables(rows: Any, guide: Path, tmp_path: Path) -> None:
 
 def changed(**more: Any) -> bytes:
     """A description with other values."""
-    said = json.loads(packed.Packed("", 0, 1, "1", "m", "", "0", {}, {}, "").encode()[36:])
+    said = json.loads(packed.Packed("", 0, 1, "1", "m", "", "0", ("chat",)).encode()[36:])
     return json.dumps({**said, **more}).encode()
 
 
 @pytest.mark.parametrize("data", [
-    b"", b"[]", b"null", b"1", b"{", b"\xff", b"[" * 200_000, b'{"format": 1}', changed(format=2), changed(format="1"),
-    changed(model=[]), changed(model={}), changed(options=[]), changed(options={"a": {}}), changed(options={"a": [1]}),
-    changed(options={"a": None}), changed(service={"a": [[]]}), changed(shown=5), changed(shown="a\x1b[2J"),
+    b"", b"[]", b"null", b"1", b"{", b"\xff", b"[" * 200_000, b'{"format": 2}', changed(format=1), changed(format="2"),
+    changed(model=[]), changed(model={}), changed(words=[]), changed(words=[1]), changed(words=5), changed(words=[[]]),
     changed(prompts=[1]), changed(prompts=[0]), changed(prompts=[-5, 5]), changed(prompts=["1"]), changed(prompts=5),
     changed(prompts_sha256=1), changed(version="1\n2"), changed(version=None), b"1" * 5000,
 ])
@@ -330,8 +324,6 @@ def test_programs_that_cannot_be_packed(bundled_model: Path, guide: Path, tmp_pa
             pack(bundled_model, out, program=wrong)
     with pytest.raises(UsageError, match=r"is not a frozen one.*start the frozen program.*or name it with --program"):
         pack(bundled_model, out)
-    said = " ".join(CliRunner().invoke(cli, ["pack", "--help"]).stdout.split())  # and the help says so before
-    assert "put into a frozen program: an installation by pip and a copy of the source are none. There, start" in said
 
 
 def test_other_processor(bundled_model: Path, program: Path, tmp_path: Path) -> None:
@@ -391,7 +383,7 @@ def test_nothing_half_is_left(failure: BaseException, program: Path, bundled_mod
 
 
 def test_full_disk(program: Path, tmp_path: Path) -> None:
-    limited = f"ulimit -f 1000; exec {sys.executable} -m edge pack -m demo -o guide --program {program}"
+    limited = f"ulimit -f 1000; exec {sys.executable} -m edge pack demo -o guide --program {program}"
     done = subprocess.run(["bash", "-c", limited], cwd=tmp_path, capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": os.getcwd()})
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "cannot write guide" in done.stderr
@@ -401,18 +393,8 @@ def test_full_disk(program: Path, tmp_path: Path) -> None:
 # ---- the command line of a packed program ----------------------------------------------------------------------------
 
 
-def test_options_that_can_be_packed_are_of_every_command() -> None:
-    """What changes an answer must change that of run, chat and serve alike."""
-    of = {each: {param.name for param in each.params} for each in (run, chat, serve)}
-    both = {param.name for param in serve.params if getattr(param, "heading", "") not in ("Service", "Output")}
-    assert both <= of[run] and both <= of[chat]
-    assert set(LEFT_OUT) <= of[serve]
-    known = of[run] | of[chat]
-    assert set(REPLACES) <= known and {name for names in REPLACES.values() for name in names} <= known
-
-
 def test_answers_and_defaults(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> None:
-    inside = starts(packs("--temp", "0", "--max-tokens", "3"))
+    inside = starts(packs("chat", "--temp", "0", "--max-tokens", "3"))
     answer = json.loads(inside("run", "--json", QUESTION).stdout)
     assert answer["usage"]["completion"] == 3 and answer["model"] == "demo"
     longer = json.loads(inside("run", "--json", "-n", "9", QUESTION).stdout)
@@ -421,14 +403,40 @@ def test_answers_and_defaults(packs: Callable[..., Path], starts: Callable[[Path
     assert by_variable["text"] == longer["text"]
 
 
-def test_without_arguments_it_chats(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> None:
-    inside = starts(packs("--temp", "0"))
-    chatted, answered = inside(stdin=f"{QUESTION}\n"), inside("run", QUESTION)
+@pytest.mark.parametrize("words", [("chat", "--temp", "0"), ()])
+def test_without_arguments_it_does_what_was_packed(
+    words: tuple[str, ...], packs: Callable[..., Path], starts: Callable[[Path], Invoke]
+) -> None:
+    inside = starts(packs(*words))
+    seed = {"BITNET_EDGE_SEED": "1"}
+    chatted, answered = inside(stdin=f"{QUESTION}\n", **seed), inside("run", QUESTION, **seed)
     assert chatted.exit_code == 0 and chatted.stdout.strip() == answered.stdout.strip() != ""
 
 
+def test_a_question_can_be_packed(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> None:
+    inside = starts(packs("run", "--temp", "0", "-n", "5", QUESTION))
+    assert inside().stdout == inside("run", QUESTION).stdout != inside("run", "-n", "9", QUESTION).stdout != ""
+
+
+@pytest.mark.parametrize(("form", "content", "answer"), [
+    ("--schema", '{"enum": [5]}', "5\n"), ("--grammar", 'start: "7"', "7\n"),
+])
+def test_files_that_are_named_are_inside(
+    form: str, content: str, answer: str, packs: Callable[..., Path], starts: Callable[[Path], Invoke], tmp_path: Path
+) -> None:
+    text = "Line one.\n  \"Zwei\", 'drei' \\n vier"
+    prompt, file = tmp_path / "prompt", tmp_path / "form"
+    prompt.write_text(text)
+    file.write_text(content)
+    path = packs("run", "-sysf", str(prompt), f"{form}={file}", QUESTION)
+    inside = packed.read(str(path))
+    assert inside is not None and text in inside.words and not any(str(tmp_path) in word for word in inside.words)
+    assert "\n" not in inside.shown and starts(path)().stdout == answer
+    assert starts(path)("run", "--choice", "yes", QUESTION).stdout == "yes\n"  # a form of one's own wins
+
+
 def test_another_model(packs: Callable[..., Path], starts: Callable[[Path], Invoke], root: Path) -> None:
-    inside = starts(packs())
+    inside = starts(packs("chat"))
     tiny = next((root / "tests" / "vectors" / "tiny_gguf").glob("*.gguf"))
     for arguments, variables in ((("-m", str(tiny)), {}), ((), {"BITNET_EDGE_MODEL": str(tiny)})):
         shown = json.loads(inside("model", "--json", *arguments, **variables).stdout)
@@ -440,11 +448,9 @@ def test_another_model(packs: Callable[..., Path], starts: Callable[[Path], Invo
 
 
 @pytest.mark.parametrize(("packed_options", "typed"), [
-    (["--system", "a"], ["-sysf", "FILE"]), (["--system", "a"], ["--raw"]), (["--kv", "int8"], ["-ctk", "f16"]),
-    (["-ctk", "int8", "-ctv", "f16"], ["--kv", "int4"]), (["--temp", "0"], ["--temp", "0.5", "--seed", "1"]),
-    (["--temp", "0.9"], ["--temp", "0"]), (["--temp", "0"], ["--preset", "creative", "--seed", "1"]),
-    (["--temp", "0.1", "--set", "top_k=5"], ["--preset", "creative", "--seed", "1"]), (["--think"], ["--no-think"]),
-    (["--stop", "a"], ["--stop", "b"]), (["--system", "a"], ["--system", "b"]),
+    (["--system", "a"], ["-sysf", "FILE"]), (["--system", "a"], ["--raw"]), (["--kv", "int8"], ["--kv", "f16"]),
+    (["--temp", "0"], ["--temp", "0.5", "--seed", "1"]), (["--set", "top_k=5"], ["--set", "top_k=9", "--seed", "1"]),
+    (["--think"], ["--no-think"]), (["--stop", "a"], ["--stop", "b"]), (["--regex", "a"], ["--choice", "b"]),
 ])
 def test_typed_options_win(
     packed_options: list[str], typed: list[str], packs: Callable[..., Path], starts: Callable[[Path], Invoke],
@@ -454,51 +460,34 @@ def test_typed_options_win(
     (tmp_path / "FILE").write_text("Be brief.")
     typed = [str(tmp_path / word) if word == "FILE" else word for word in typed]
     question = ["run", "-n", "12", QUESTION, *typed]
-    own = starts(packs(*packed_options))(*question)
-    other = starts(packs())(*question)
+    own = starts(packs("chat", "--seed", "1", *packed_options))(*question)
+    other = starts(packs("chat", "--seed", "1"))(*question)
     assert own.exit_code == other.exit_code == 0, own.stderr
     assert own.stdout == other.stdout != ""
 
 
-def test_defaults_of_serve_are_of_serve_alone(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> None:
-    path = packs("--port", "8123", "--parallel", "3", "--temp", "0")
-    inside = packed.read(str(path))
-    assert inside is not None
-    assert dict(inside.service) == {"port": 8123, "parallel": 3} and dict(inside.options) == {"greedy": True}
-    assert starts(path)(stdin=f"{QUESTION}\n").exit_code == 0  # chat has no --parallel
-    assert "--port 8123" in starts(path)("--help").stdout
-
-
-def test_values_survive(packs: Callable[..., Path], starts: Callable[[Path], Invoke], tmp_path: Path) -> None:
-    text = "Line one.\n  \"Zwei\", 'drei' \\n vier 🍵"
-    (tmp_path / "prompt.txt").write_text(text)
-    stops = ("--stop", r"a\\nb", "--stop", r"\n")
-    path = packs("-sysf", str(tmp_path / "prompt.txt"), *stops, "-t", "-1", "--temp", "0.3")
-    inside = packed.read(str(path))
-    assert inside is not None and inside.options["system"] == text
-    with cli.make_context("guide", ["run", "x"], default_map={"run": dict(inside.options)}) as ctx:
-        name, command, rest = cli.resolve_command(ctx, ["run", "x"])
-        assert command is not None
-        below = command.make_context(name, rest, parent=ctx)
-        assert below.params["stop"] == ("a\\nb", "\n") and below.params["system"] == text
-        assert below.params["threads"] == -1 and below.params["temperature"] == 0.3
-    assert "\x1b" not in inside.shown and "\n" not in inside.shown
+def test_options_of_serve_are_of_serve_alone(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> None:
+    path = packs("serve", "--port", "8123", "--temp", "0")
+    assert starts(path)("chat", stdin=f"{QUESTION}\n").exit_code == 0  # chat has no --port
+    assert "serve --port 8123" in starts(path)("--help").stdout
 
 
 def test_variables_of_the_packer_are_not_packed(
-    packs: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    packs: Callable[..., Path], starts: Callable[[Path], Invoke], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BITNET_EDGE_CTX", "77")
-    inside = packed.read(str(packs("--temp", "0")))
-    assert inside is not None and dict(inside.options) == {"greedy": True}
+    monkeypatch.setenv("BITNET_EDGE_MAX_TOKENS", "0")  # chat refuses it
+    path = packs("chat", "--temp", "0")
+    monkeypatch.delenv("BITNET_EDGE_MAX_TOKENS")
+    assert starts(path)(stdin=f"{QUESTION}\n").stdout.strip()
 
 
 @pytest.mark.parametrize("arguments", [
-    ["--kv", "int3"], ["--set", "top_p=7"], ["--host", "0.0.0.0"], ["--temp", "0", "--temp", "0.5"], ["--api-key", "x"],
-    ["--system", "a", "-sysf", "b"], ["--socket", "a"], ["--session", "a"],
-    ["--host", "http://127.0.0.1"], ["--host-name", "kiosk:80"], ["--cors", "https://kiosk.example/"],
+    ["chat", "--kv", "int3"], ["chat", "--set", "top_p=7"], ["serve", "--host", "0.0.0.0"], ["serve", "--api-key", "x"],
+    ["chat", "--system", "a", "-sysf", "b"], ["chat", "-m", "demo"], ["chat", "--nonsense"], ["chat", "-sysf", "none"],
+    ["serve", "--host-name", "kiosk:80"], ["chat", "--set", "kv_budget=x"], ["run", "--schema", "none", "x"],
+    ["pull", "x"], ["nonsense"],
 ])
-def test_defaults_that_are_refused(arguments: list[str], packs: Callable[..., Path]) -> None:
+def test_arguments_that_are_refused(arguments: list[str], packs: Callable[..., Path]) -> None:
     assert not packs(*arguments, code=2).exists()
 
 
@@ -509,7 +498,7 @@ GUIDE = "You guide visitors through the harbour museum, which opens at nine, pol
 def test_its_system_prompt_was_read_where_it_was_packed(
     kv: tuple[str, ...], packs: Callable[..., Path], starts: Callable[[Path], Invoke]
 ) -> None:
-    inside = starts(packs("--system", GUIDE, "--temp", "0", *kv))
+    inside = starts(packs("chat", "--system", GUIDE, "--temp", "0", *kv))
     first = json.loads(inside("run", "--json", "-n", "8", QUESTION).stdout)
     again = json.loads(inside("run", "--json", "-n", "8", "--set", "cache=off", QUESTION).stdout)
     assert first["text"] == again["text"] and again["usage"]["cached"] == 0
@@ -528,7 +517,7 @@ def test_damaged_prompts_cost_time_and_no_answer(
     packs: Callable[..., Path], starts: Callable[[Path], Invoke], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("edge.cache.remembered.LOADED", 0.0)  # nothing is kept outside of the file
-    path = packs("--system", GUIDE, "--temp", "0")
+    path = packs("chat", "--system", GUIDE, "--temp", "0")
     found = packed.read(str(path))
     assert found is not None and len(found.prompts) == 1
     expected = json.loads(starts(path)("run", "--json", QUESTION).stdout)
@@ -544,11 +533,11 @@ def test_damaged_prompts_cost_time_and_no_answer(
 
 
 def test_it_says_what_is_inside(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> None:
-    inside = starts(packs("--ctx", "512"))
+    inside = starts(packs("chat", "--ctx", "512"))
     assert inside("--version").stdout.splitlines()[0] == f"bitnet-edge {edge.__version__}"
     for arguments in (("--version",), ("--help",)):
         assert "demo" in inside(*arguments).stdout and "licence: mit" in inside(*arguments).stdout
-    assert "--ctx 512" in inside("--help").stdout and "Usage: packed-guide" in inside("--help").stdout
+    assert "chat --ctx 512" in inside("--help").stdout and "Usage: packed-guide" in inside("--help").stdout
     assert "packed-guide run --help" in inside("run", "--nonsense", "x").stderr
 
 
@@ -564,13 +553,13 @@ def test_frozen(frozen: dict[str, Path], bundled_model: Path, tmp_path: Path) ->
         return done.stdout or done.stderr
 
     guide = tmp_path / "guide"
-    said(frozen["file"], "pack", "-m", "demo", "-o", str(guide), "--temp", "0", "--system", "Be polite.")
+    said(frozen["file"], "pack", "demo", "-o", str(guide), "--", "chat", "--temp", "0", "--system", "Be polite.")
     expected = said(frozen["file"], "run", "-m", "demo", "--temp", "0", "--system", "Be polite.", QUESTION)
     assert said(guide, "run", QUESTION) == expected
     assert CArchiveReader(str(guide)).toc.keys() == CArchiveReader(str(frozen["file"])).toc.keys()
     assert "all tests passed" in said(guide, "doctor")
     for program in (frozen["folder"], guide):  # neither can be packed
-        said(program, "pack", "-m", "demo", "-o", str(tmp_path / "other"), code=2)
+        said(program, "pack", "demo", "-o", str(tmp_path / "other"), code=2)
     whole = guide.read_bytes()
     for length in (frozen["file"].stat().st_size, len(whole) - 1_000_000, len(whole) - 1):
         (tmp_path / "cut").write_bytes(whole[:length])
