@@ -35,9 +35,6 @@ CODES = {
     "context_full": "the prompt does not fit in the context (--set overflow=stop)",
     "memory_refused": "the answer needs more memory than the plan has",
     "invalid_file": "the model file is damaged",
-    "model_not_found": "run only: there is no such model",
-    "unsupported_cpu": "run only: the processor lacks the instruction set",
-    "not_built": "run only: the compiled part is missing or older than its source",
     "engine": "the answer failed; the message says why",
     "internal": "a bug",
 }

@@ -15,7 +15,7 @@ from edge.cli import options
 from edge.cli.command import Command, Text, heading, option
 from edge.cli.keep import Keeper
 from edge.cli.output import AnswerOutput, Output, is_tty, reading
-from edge.cli.signals import stopping
+from edge.cli.signals import Terminated, stopping
 from edge.errors import UsageError
 from edge.files import STANDARD, read_text, stdin_is_left
 
@@ -198,7 +198,7 @@ def _print_text(out: Output, session: Session, ask: Ask, thoughts: bool | None, 
                 answer.feed(piece.text, piece.thought)
         except BaseException as error:
             progress.close()
-            if answer.begun and not isinstance(error, BrokenPipeError):
+            if answer.begun and not isinstance(error, BrokenPipeError | Terminated):  # nobody reads any more
                 answer.end()
             raise
     if asked:

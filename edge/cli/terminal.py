@@ -7,12 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-import shutil
 import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import FrameType
@@ -45,8 +40,6 @@ from edge.cli.signals import (
     on_signals,
 )
 
-EDITORS = ("editor", "nano", "vi")  # for Ctrl-X Ctrl-E, where neither $VISUAL nor $EDITOR is set
-
 LONG_LINE, LONG_STEP = 1000, 250  # characters: of a text that is long, and of an undo step in it
 HISTORY_LIMIT = 1 << 20  # bytes; a longer file is cut to its newer half when a chat begins
 #: bytes in the memory plan for what the editor takes at work, without its code: long lines with their steps of undo
@@ -73,33 +66,25 @@ class TerminalReader:
             keys.vt100_parser = Parser(keys.vt100_parser.feed_key_callback)
 
     def read(self, prompt: str) -> str:
-        text, edited = "", False
-        while True:
-            # A new editor for each line: one that is left in a search, in a macro or behind Ctrl-Q goes on there, and
-            # a search without its window does not end at any key.
-            session: PromptSession[str] = PromptSession(
-                FormattedText([("bold ansigreen", prompt)]),
-                history=self._history,
-                clipboard=self._clipboard,
-                completer=self._completer,
-                complete_while_typing=False,
-                key_bindings=bindings(),
-                color_depth=self._color_depth,
-            )
-            if (typed := self.typed) is not None:
-                session.default_buffer.on_text_changed += lambda buffer: typed(buffer.text)
-            with at_prompt(session.app, self.interrupted) as signals:
-                try:
-                    text = session.prompt(
-                        default=text, accept_default=edited, handle_sigint=False, pre_run=signals.begin
-                    )
-                except ToEditor as wish:
-                    text, edited = edit(wish.text), True
-                    continue
-            check_terminated()  # behind Enter, before the answer
-            if signals.pressed or ctrl_c_behind(session.app.input):
-                raise CtrlC(bool(text))
-            return text
+        # A new editor for each line: one that is left in a search, in a macro or behind Ctrl-Q goes on there, and a
+        # search without its window does not end at any key.
+        session: PromptSession[str] = PromptSession(
+            FormattedText([("bold ansigreen", prompt)]),
+            history=self._history,
+            clipboard=self._clipboard,
+            completer=self._completer,
+            complete_while_typing=False,
+            key_bindings=bindings(),
+            color_depth=self._color_depth,
+        )
+        if (typed := self.typed) is not None:
+            session.default_buffer.on_text_changed += lambda buffer: typed(buffer.text)
+        with at_prompt(session.app, self.interrupted) as signals:
+            text = session.prompt(handle_sigint=False, pre_run=signals.begin)
+        check_terminated()  # behind Enter, before the answer
+        if signals.pressed or ctrl_c_behind(session.app.input):
+            raise CtrlC(bool(text))
+        return text
 
 
 def ctrl_c_behind(source: Input) -> bool:
@@ -121,14 +106,6 @@ class Parser(Vt100Parser):
         super().feed(data)
 
 
-class ToEditor(Exception):
-    """Ctrl-X Ctrl-E: the line, ``text``, is to be written in the editor that a person has chosen."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text = text
-
-
 def bindings() -> KeyBindings:
     """The keys that differ from the line editor's own."""
     keys = KeyBindings()
@@ -143,11 +120,6 @@ def bindings() -> KeyBindings:
     def _(event: KeyPressEvent) -> None:
         cut = event.current_buffer.delete_before_cursor(event.current_buffer.cursor_position)
         event.app.clipboard.set_text(cut)
-
-    @keys.add("c-x", "c-e")
-    def _(event: KeyPressEvent) -> None:
-        event.app.erase_when_done = True
-        event.app.exit(exception=ToEditor(event.current_buffer.text))
 
     @keys.add("c-z")
     def _(event: KeyPressEvent) -> None:
@@ -168,50 +140,6 @@ def suspend() -> None:
     os.kill(0, signal.SIGTSTP)
     signal.signal(signal.SIGCONT, handler)
     signal.siginterrupt(signal.SIGCONT, False)  # as at_prompt.begin has it
-
-
-class in_editor(on_signals):  # noqa: N801 - a context manager, used like a function
-    """A context manager around a program that has the terminal: Ctrl-C is its own, and what ends this program ends it
-    first, so that never two read the same keys.
-    """
-
-    def __init__(self, command: list[str]) -> None:
-        self._command = command
-        self._child: subprocess.Popen[bytes] | None = None
-
-    def handlers(self) -> dict[signal.Signals, Handler]:
-        return {**super().handlers(), **dict.fromkeys(ENDING, self.terminate)}
-
-    def interrupt(self, _signum: int, _frame: FrameType | None) -> None:
-        is_wish()
-
-    def terminate(self, _signum: int, _frame: FrameType | None) -> None:
-        note_terminated()
-        if self._child is not None:
-            self._child.terminate()
-
-    def run(self) -> int:
-        """The exit status of the program."""
-        self._child = subprocess.Popen(self._command)
-        return self._child.wait()
-
-
-def edit(text: str) -> str:
-    """``text`` as it was saved in $VISUAL or $EDITOR, or unchanged with a line on standard error that says why."""
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or next(filter(shutil.which, EDITORS), "vi")
-    try:
-        with tempfile.NamedTemporaryFile(suffix=".txt") as file:
-            file.write(text.encode("utf-8", "surrogateescape"))
-            file.flush()
-            with in_editor([*shlex.split(editor), file.name]) as program:
-                status = program.run()
-            check_terminated()
-            if status:
-                raise ValueError(f"it ended with status {status}")
-            return Path(file.name).read_bytes().decode("utf-8", "surrogateescape").rstrip("\n")
-    except (OSError, ValueError) as error:
-        print(f"bitnet-edge: the editor {editor}: {error}", file=sys.stderr)
-        return text
 
 
 def is_undo_step(event: KeyPressEvent) -> bool:

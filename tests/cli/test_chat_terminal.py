@@ -20,7 +20,7 @@ from edge.cli.readers import PipeReader
 from edge.cli.signals import CtrlC
 from edge.cli.terminal import TerminalReader
 from tests.services import FAKE, on_a_terminal
-from tests.terminal import CTRL_C, CTRL_D, CTRL_Z, ENTER, PASTE, Terminal
+from tests.terminal import CTRL_C, CTRL_D, CTRL_Z, PASTE, Terminal
 
 
 @pytest.fixture
@@ -109,12 +109,20 @@ def test_commands(terminal: Any) -> None:
         t.expect("> ")
         t.line("hello")
         t.expect(r"You\r\n.*stopped at the token limit.*> ")
+        t.line("/set top_k 5")
+        t.expect(r"top_k is now 5.*> ")
+        t.line("/set seed random")
+        t.expect(r"seed is now random.*> ")
+        t.line("/set timeout 9")
+        t.expect(r"timeout is now 9.*> ")
+        t.line("hello")
+        t.expect(r"You\r\n.*> ")
         t.line("/stats")
         t.expect(r"answer \d+ tok.*> ")
         t.line("/undo")
         t.expect(r"removed: 'hello' and its answer.*> ")
         t.line("/context")
-        t.expect(r"\[#+\.+\].*1 turn.*> ")
+        t.expect(r"\[#+\.+\].*2 turns.*> ")
         t.line("/clear")
         t.expect(r"new conversation.*> ")
         t.line("/regen")
@@ -213,29 +221,17 @@ BEGUN = {
     "count": "ab\x1b7",
     "half a key": "ab\x18",
     "jump to a character": "ab\x1d",
-    "editor": "\x18\x05",
     "line that goes on": "abc\\\r",
     "quotes": '"""a\r',
     "/multi": "/multi\r",
 }
 
 
-@pytest.fixture
-def editor(tmp_path: Path) -> dict[str, str]:
-    """Variables that name an editor, which waits for a line."""
-    path = tmp_path / "editor"
-    path.write_text('#!/bin/sh\nread line\n[ "$line" ] && echo "$line" >"$1"\nexit 0\n')
-    path.chmod(0o755)
-    return {"VISUAL": str(path)}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("begun", BEGUN)
-def test_no_key_or_signal_leaves_a_terminal_that_does_not_answer(
-    terminal: Any, editor: dict[str, str], begun: str
-) -> None:
+def test_no_key_or_signal_leaves_a_terminal_that_does_not_answer(terminal: Any, begun: str) -> None:
     """Regression: Ctrl-R Ctrl-C: what was typed from then on went to a search that had no window."""
-    with terminal(command=["bash", "--norc", "--noprofile", "-i"], **editor) as t:
+    with terminal(command=["bash", "--norc", "--noprofile", "-i"]) as t:
         t.line(" ".join([*FAKE, "chat", "--set", "history=off"]))
         t.expect("quits.*> ")
         chat = max(t.family(t.process.pid))
@@ -261,7 +257,7 @@ def test_no_key_or_signal_leaves_a_terminal_that_does_not_answer(
                     t.line("\x15fg")  # without what the chat had not read yet
                     t.expect(r"fg\r\n[^\n]*chat[^\n]*\n")
             t.settle()
-            t.type(ENTER if begun == "editor" and event == "SIGINT" else CTRL_C)
+            t.type(CTRL_C)
             t.settle()
             t.screen = ""
             t.line("hello")
@@ -359,19 +355,6 @@ def test_ctrl_c_in_one_piece_with_enter_drops_the_message() -> None:
         assert reader.read("> ") == "next one"
 
 
-def test_a_line_in_the_editor(terminal: Any, editor: dict[str, str]) -> None:
-    with terminal("chat", **editor) as t:
-        t.expect("> ")
-        t.taken_over()
-        t.type("draft\x18\x05")
-        t.handed_over()
-        t.line("from the editor")
-        t.expect(r"You said: from the editor\r\n.*> ")
-    with terminal("chat", VISUAL="/nonexistent/editor") as t:
-        t.expect("> ")
-        t.taken_over()
-        t.type("draft\x18\x05")
-        t.expect(r"bitnet-edge: the editor /nonexistent/editor: .*No such file.*You said: draft\r\n.*> ")
 
 
 def test_interrupt_signal_at_the_prompt_is_ctrl_c(terminal: Any) -> None:
