@@ -101,7 +101,6 @@ def within(tmp_path: Path, *args: str | Path, text: str = "", times: int = 1) ->
 RUN: dict[str, Sequence[str]] = {
     "plain": LONG,
     "json": (*LONG, "--json"),
-    "jsonl": (*LONG, "--jsonl"),
     "schema": ("--schema", SCHEMA, "-n", "300"),
     "regex": ("--regex", "[a-z ]{300}", "-n", "300"),
     "float cache": (*LONG, "--kv", "f16", "--window", "200"),
