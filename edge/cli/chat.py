@@ -92,7 +92,8 @@ def chat(ctx: click.Context, as_jsonl: bool, timeout: float | None, **flags: Any
                 out.warn(answer.offload_error)
             if out.verbose and answer.outcome.finish_reason is not None:
                 made = answer.outcome
-                out.stats(stats_line(made.usage, made.timings, engine.plan, engine.rss()["rss"], answer.evicted))
+                line = stats_line(made.usage, made.timings, engine.plan, engine.rss()["rss"], answer.evicted)
+                out.info(line, "dim")
 
         warned: list[str] = []
         more: dict[str, Any] = {"spare_contexts": SPARE_CONTEXTS, "reserve": LINE_LIMIT}  # a request

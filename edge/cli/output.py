@@ -114,10 +114,6 @@ class Output:
             text = wrapped(text, sys.stderr)
             self._err(self.style(text, *styles) if styles else text)
 
-    def stats(self, text: str) -> None:
-        """Print the stats line, also if ``quiet``: it was asked for."""
-        self._err(self.style(wrapped(text, sys.stderr), "dim"))
-
     def warn(self, text: str) -> None:
         """Print a warning; the command continues."""
         if not self.quiet:

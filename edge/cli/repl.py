@@ -255,7 +255,7 @@ class Repl:
         self.remark_offload()
         self.remark_sliding()
         if self.out.verbose:
-            self.out.stats(session.stats_line())
+            self.out.info(session.stats_line(), "dim")
         reason = session.outcome.finish_reason
         failure = records.finish_error(session, self.arguments.get("timeout"))
         if failure and not self.reader.interactive:

@@ -134,7 +134,7 @@ def run(
             if session.offload_error:
                 out.warn(session.offload_error)
             if out.verbose:
-                out.stats(session.stats_line())
+                out.info(session.stats_line(), "dim")
             if code:
                 return code
             failure = records.finish_error(session, timeout)

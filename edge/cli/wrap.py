@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 #: the line that begins or ends a block of code in Markdown
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})([^`]*)$")
@@ -31,76 +31,45 @@ class Wrap:
     def __call__(self, text: str) -> str:
         width = self._columns()
         if self._width != width and self._line:
-            self._lost = True
+            self._resized = True
         self._width = width
-        return "".join(self._placed(text, width)) if width else text
+        return "".join(self._placed(char, width) for char in text) if width else text
 
     def _new_line(self) -> None:
         self._line = ""  # all of it, in rows of the terminal
-        self._lost = False  # nobody knows in which column the text goes on: the terminal was resized
-        self._new_row()
+        self._lost = False  # in which column the text goes on: the terminal breaks the rest of the line
+        self._resized = False  # so it is not known either, until a line break in place of the next blank
+        self._column = 0  # columns of the row that are taken
+        self._word = ""  # behind the last blank of the row
+        self._begin = 0  # column in which it begins; one that fills a row is broken by the terminal
 
-    def _new_row(self) -> None:
-        self._column = 0  # cells of the row that are taken
-        self._sure = True  # all terminals agree about that
-        self._word = ""  # narrow characters behind the last blank of the row, if they can be moved
-        self._begin: int | None = 0  # column in which it begins; None: it can not
-
-    def _placed(self, text: str, width: int) -> Iterator[str]:
-        for char in text:
-            if char == "\n":
-                self._end_line()
-            elif char in " \t":
-                unknown = self._lost or (self._column >= width and not self._sure)
-                if unknown and not self._verbatim:
-                    self._lost, char = False, "\n"  # from here on the column is known again
-                    self._line += char
-                    self._new_row()
-                else:
-                    self._blank(char, width)
-            else:
-                cells, sure, joined = size(char, self._line[-1:])
-                alone = cells == 2 or not sure
-                if self._column + cells > width - 1 and not joined and self._breaks(alone):
-                    word = "" if alone else self._word
-                    # back to where the word begins, to the last column, and over the edge
-                    yield "\b" * cells_of(word) + f"\x1b[K\x1b[{width}G {word}"
-                    self._new_row()
-                    self._word, self._column = word, cells_of(word)
-                self._put(char, cells, sure, alone, width)
-            yield char
-
-    @property
-    def _verbatim(self) -> bool:
-        return bool(self._fence or _VERBATIM.match(self._line))
-
-    def _breaks(self, alone: bool) -> bool:
-        """Whether the row ends before the word, or before a character that stands alone (the terminal does it, but in a
-        column that is not known for sure).
-        """
-        if self._lost or self._verbatim:
-            return False
-        return not self._sure if alone else bool(self._begin)
-
-    def _put(self, char: str, cells: int, sure: bool, alone: bool, width: int) -> None:
+    def _placed(self, char: str, width: int) -> str:
+        if char == "\n":
+            self._end_line()
+            return char
         self._line += char
-        if self._column + cells > width:  # the terminal has begun a new row, if it counts as we do
-            self._lost |= not (self._sure and sure)
-            self._new_row()
-            self._begin = None
-        self._column += cells
-        self._sure &= sure
-        if alone:
-            self._word, self._begin = "", self._column
+        cells, blank = cells_of(char), char in " \t"
+        self._lost = self._lost or cells is None
+        verbatim = bool(self._fence or _VERBATIM.match(self._line))
+        if self._resized and blank and not verbatim:
+            self._resized, self._column, self._word, self._begin = False, 0, "", 0
+            return "\n"
+        if cells is None or self._lost or self._resized:
+            return char
+        moved = ""
+        if cells == 1 and not (blank or verbatim) and self._column >= width - 1 and self._begin:
+            taken = self._column - self._begin
+            # back to where the word begins, to the last column, and over the edge
+            moved = "\b" * taken + f"\x1b[K\x1b[{width}G {self._word}"
+            self._column, self._begin = taken, 0
+        elif self._column + cells > width:
+            self._column, self._word, self._begin = 0, "", 0
+        self._column = min(self._column // 8 * 8 + 8, width - 1) if char == "\t" else self._column + cells
+        if blank or cells == 2:  # a row may end behind these
+            self._word, self._begin = "", self._column % width
         else:
             self._word += char
-
-    def _blank(self, char: str, width: int) -> None:
-        self._line += char
-        if self._column >= width:
-            self._new_row()
-        self._column = min(self._column // 8 * 8 + 8, width - 1) if char == "\t" else self._column + 1
-        self._word, self._begin = "", self._column % width if self._sure else self._column
+        return moved + char
 
     def _end_line(self) -> None:
         if found := _FENCE.match(self._line):
@@ -112,26 +81,13 @@ class Wrap:
         self._new_line()
 
 
-def size(char: str, before: str) -> tuple[int, bool, bool]:
-    """Cells of a terminal that ``char`` takes behind the character ``before``, rather too many than too few; whether
-    all terminals agree; whether it belongs to the character before it.
-    """
+def cells_of(char: str) -> int | None:
+    """Cells of a terminal that a character takes; None: terminals do not agree about that."""
     if char < "\u0300":
-        return 1, True, False
-    joined = before == "\u200d"  # joins emoji, in some terminals
-    if char == "\ufe0f":  # shown as an emoji: in some terminals two cells instead of one
-        return int(bool(before) and unicodedata.east_asian_width(before) not in "WF"), False, True
-    if "\U0001f1e6" <= char <= "\U0001f1ff":  # half of a flag
-        return 2, False, before >= "\U0001f1e6"
+        return 1
+    if char in "\u200d\ufe0f" or "\U0001f1e6" <= char <= "\U0001f1ff" or "\U0001f3fb" <= char <= "\U0001f3ff":
+        return None  # parts of emoji
     if unicodedata.east_asian_width(char) in "WF":
-        skin = "\U0001f3fb" <= char <= "\U0001f3ff"
-        return 2, not (skin or joined), skin or joined
+        return 2
     category = unicodedata.category(char)
-    if category in ("Mn", "Me", "Cf"):
-        return 0, char != "\u200d", True
-    return 1, category != "Mc", category == "Mc" or joined
-
-
-def cells_of(text: str) -> int:
-    """Cells of characters that can be moved."""
-    return sum(size(char, "")[0] for char in text)
+    return None if category == "Mc" else 0 if category in ("Mn", "Me", "Cf") else 1
