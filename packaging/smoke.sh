@@ -111,7 +111,7 @@ if [ $kind = file ]; then
 fi
 expect "--version" 0 "$bin" --version && { grep -qE '^bitnet-edge [0-9]+\.[0-9]+\.[0-9]+$' "$work/out" || bad --version text; }
 expect "--help" 0 "$bin" --help && { grep -q 'Commands:' "$work/out" || bad --help "no commands"; }
-expect "run --help" 0 "$bin" run --help && { grep -q 'Exit codes:' "$work/out" || bad "run --help" "no exit codes"; }
+expect "run --help-all" 0 "$bin" run --help-all && { grep -q 'Exit codes:' "$work/out" || bad "run --help-all" "no exit codes"; }
 golden "golden answer" "$bin" "${answer[@]}"
 expect "doctor" 0 "$bin" doctor --json || true
 cp "$work/out" "$work/doctor"
