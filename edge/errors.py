@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import reprlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -122,12 +122,6 @@ def check_whole(value: Any, argument: str, least: int, most: int | None = None) 
         upward = "" if most is None else f" to {most}"
         hint = f"it must be a whole number from {least}{upward}"
         raise UsageError(f"is {reprlib.repr(value)}", argument=argument, hint=hint)
-
-
-def check_among(value: Any, argument: str, names: Collection[str]) -> None:
-    """Raise UsageError unless the value of an argument is one of these names."""
-    if not isinstance(value, str) or value not in names:
-        raise UsageError(f"is {reprlib.repr(value)}", argument=argument, hint=f"it must be one of {', '.join(names)}")
 
 
 #: exit code -> meaning, as printed in ``--help`` (up to ":" or "("), ``--help-all`` and the documentation
