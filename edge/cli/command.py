@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from edge.cli.habits import check_model, check_option
 from edge.cli.packed import give_way
 from edge.errors import EXIT_CODES, UsageError
 from edge.settings import SETTINGS, Setting
@@ -57,6 +58,7 @@ class Command(click.Command):
         super().__init__(*args, **{"context_settings": CONTEXT, **kwargs})
         self.details = details
         found: dict[str, Setting] = next((each.settings for each in self.params if hasattr(each, "settings")), {})
+        self.names = found
         self.settings = [(f"{name}={setting.values}", setting.line) for name, setting in found.items()]
         if self.settings:
             self.params.append(
@@ -67,10 +69,10 @@ class Command(click.Command):
         if ctx.resilient_parsing:
             return super().parse_args(ctx, args)
         try:
-            return super().parse_args(ctx, _spelled(self.get_params(ctx), args))
+            return super().parse_args(ctx, self._spelled(ctx, args))
         except click.NoSuchOption as error:
             name = error.option_name.lstrip("-").replace("-", "_")
-            if name not in SETTINGS:
+            if name not in self.names:
                 raise
             raise UsageError(
                 f"there is no option {error.option_name}: use --set {name}={SETTINGS[name].values}") from None
@@ -79,6 +81,38 @@ class Command(click.Command):
             raise
         except UsageError as error:
             raise self._named(ctx, error) from error
+
+    def _spelled(self, ctx: click.Context, args: Sequence[str]) -> list[str]:
+        """``args`` with long names in place of short ones that have their value.
+
+        click looks up each word among the long names first and searches for similar ones: without this, reading the
+        words of a ``run`` takes 2.9 ms instead of 1.5 (one x86-64 core), and difflib is imported.  Raises UsageError
+        for an option as the value of another, which click accepts, and for what is called otherwise here.
+        """
+        params = self.get_params(ctx)
+        options = {name: each for each in params if isinstance(each, click.Option) for name in each.opts}
+        takes_model = any(isinstance(each, click.Argument) and "MODEL" in (each.metavar or "") for each in params)
+        asks = "--model" in options and not takes_model
+        spelled: list[str] = []
+        words = iter(enumerate(args))
+        for at, word in words:
+            if word == "--":
+                return [*spelled, *args[at:]]
+            param = options.get(word)
+            spelled.append(_long(param) if param else word)
+            if word.startswith("-"):
+                check_option(ctx, word, options)
+            elif asks:
+                asks = False
+                if not any(each.startswith(("--model", "-m")) for each in args):
+                    check_model(ctx.command_path, args, at)
+            if param is not None and not param.is_flag and (pair := next(words, None)) is not None:
+                value = pair[1]
+                if value in options:
+                    raise UsageError(
+                        f"{word} needs a value, but {value} is an option; use {_long(param)}={value} for that text")
+                spelled.append(value)
+        return spelled
 
     def invoke(self, ctx: click.Context) -> Any:
         give_way(ctx)
@@ -127,29 +161,6 @@ def show_all(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
         ctx.meta[HELP_ALL] = True
         click.echo(ctx.get_help())
         ctx.exit()
-
-
-def _spelled(params: Sequence[click.Parameter], args: Sequence[str]) -> list[str]:
-    """``args`` with long names in place of short ones that have their value.
-
-    click looks up each word among the long names first and searches for similar ones: without this, reading the words
-    of a ``run`` takes 2.9 ms instead of 1.5 (one x86-64 core), and difflib is imported.  Raises UsageError for an
-    option as the value of another, which click accepts.
-    """
-    options = {name: param for param in params if isinstance(param, click.Option) for name in param.opts}
-    spelled: list[str] = []
-    words = iter(args)
-    for word in words:
-        if word == "--":
-            return [*spelled, word, *words]
-        param = options.get(word)
-        spelled.append(_long(param) if param else word)
-        if param is not None and not param.is_flag and (value := next(words, None)) is not None:
-            if value in options:
-                raise UsageError(
-                    f"{word} needs a value, but {value} is an option; use {_long(param)}={value} for that text")
-            spelled.append(value)
-    return spelled
 
 
 def _long(param: click.Parameter) -> str:

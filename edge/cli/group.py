@@ -7,11 +7,13 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from itertools import takewhile
 from typing import Any
 
 import click
 
 from edge.cli.command import CONTEXT
+from edge.cli.habits import check_command, check_option
 from edge.cli.options import output_options
 from edge.cli.output import Output, drop_stdout, one_line, writes_to_terminal
 from edge.cli.packed import about, defaults, version
@@ -94,6 +96,17 @@ class Group(Program):
         command: click.Command = getattr(import_module(module), name)
         command.short_help = text
         return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        options = {name: each for each in self.get_params(ctx) if isinstance(each, click.Option) for name in each.opts}
+        for word in takewhile(lambda word: word.startswith("-"), () if ctx.resilient_parsing else args):
+            check_option(ctx, word, options)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args[0] not in COMMANDS:
+            check_command(ctx, args)
+        return super().resolve_command(ctx, args)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_help_text(ctx, formatter)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
-    help="Show the contents of a model file: dimensions, types of tensors, tokenizer. PATH is a .gguf file, a Hugging "
+    help="Show the contents of a model file: dimensions, types of tensors, tokenizer. MODEL is a .gguf file, a Hugging "
     "Face folder or the name of a pulled model. Default: as -m. bitnet-edge fit shows the memory that it needs.",
 )
-@click.argument("path", required=False, type=Text())
+@click.argument("path", metavar="[MODEL]", required=False, type=Text())
 @options.model_option
 @options.settings("file")
 @heading(
@@ -46,7 +46,7 @@ def model(ctx: click.Context, path: str | None, check: bool, tensors: bool, as_j
     from edge.prompt.tokenizer import Tokenizer
 
     out = ctx.ensure_object(Output)
-    flags["model"] = options.named(ctx, "PATH", path, flags["model"])
+    flags["model"] = options.named(ctx, "MODEL", path, flags["model"])
     opened = checkpoint = options.checkpoint(out, flags)
     faults: list[str] = []
     found: list[Interpretation] = []

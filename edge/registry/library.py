@@ -233,6 +233,19 @@ def near(name: str) -> list[str]:
     return (inside + [each for each in get_close_matches(plain, names, n=3) if each not in inside])[:3]
 
 
+def is_model(word: str) -> bool:
+    """Whether a word is the name of a known or a pulled model, or the path of one."""
+    from edge.registry.known import KNOWN
+
+    if word.startswith("hf:") or word.endswith(".gguf"):
+        return True
+    if os.path.exists(word):
+        return os.path.isfile(os.path.join(word, "config.json"))
+    name = short(word)
+    return name == DEMO or name in KNOWN or bool(
+        NAME.fullmatch(name) and os.path.isfile(os.path.join(folder(), name, RECORD)))
+
+
 def resolve(model: str) -> str:
     """The path of a model given as a path or by name; anything else is returned unchanged.
 

@@ -1,0 +1,128 @@
+"""What people type who know llama.cpp, bitnet.cpp, Ollama or mlx-lm: one line says what it is called here.
+
+:data:`HINTS` has the options and commands of those programs that are not ours; a name that means the same here is just
+an option.  A model in front of the text (``ollama run MODEL "hello"``) stands behind -m here.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+import click
+
+from edge.errors import UsageError
+
+_HINTS = (
+    # options; command:option: in that command
+    ("-ngl --gpu-layers --n-gpu-layers -sm --split-mode -ts --tensor-split -mg --main-gpu -dev --device -ot "
+     "--override-tensor -cmoe --cpu-moe -ncmoe --n-cpu-moe -nkvo --no-kv-offload", "no GPU is used; leave it out"),
+    ("-b --batch-size -ub --ubatch-size -fa --flash-attn --numa --prio --poll --warmup --no-warmup -cb "
+     "--cont-batching --no-repack -rtr -fmoe -mla --swa-full --trust-remote-code --keepalive --nowordwrap --simple-io "
+     "--no-display-prompt --log-disable", "nothing here needs it; leave it out"),
+    ("--jinja --no-jinja", "the model's chat template is always used; leave it out"),
+    ("-cnv --conversation -i --interactive -if --interactive-first -ins --instruct -mli --multiline-input",
+     "bitnet-edge chat is the conversation; leave it out"),
+    ("-st --single-turn", "bitnet-edge run gives one answer; leave it out"),
+    ("-no-cnv --no-conversation --ignore-chat-template", "bitnet-edge run --raw continues a text as it is"),
+    ("-tb --threads-batch", "-t N is for prompts and answers"),
+    ("--mmap --no-mmap --mlock -lm --load-mode -dio --direct-io",
+     "the file is mapped; --set weights=huge copies it into memory instead"),
+    ("-ctk --cache-type-k -ctv --cache-type-v --kv-bits", "use --kv TYPE, or --kv KEYS:VALUES such as int8:int4"),
+    ("-e --escape --no-escape", r"the prompt is taken as it is; in bash, $'a\nb' has a line break"),
+    ("-hf -hfr --hf-repo -hff --hf-file -mu --model-url",
+     "first bitnet-edge pull hf:OWNER/NAME, then -m with the name that it prints"),
+    ("-p --prompt", "bitnet-edge run takes a prompt; -sys TEXT is the system prompt"),
+    ("-f --file", "bitnet-edge run reads it; -sysf FILE is the system prompt"),
+    ("bitnet-edge:-m bitnet-edge:--model", "it stands behind the command: bitnet-edge run -m MODEL"),
+    ("bench:-p bench:-pg", "-d N,N sets how much text is read before an answer"),
+    ("bench:-o", "--json prints JSON; without it, the result is Markdown"),
+    ("-np --parallel", "bitnet-edge serve --parallel N gives answers at the same time; batch has it, too"),
+    ("--port --host --api-key", "it is an option of bitnet-edge serve"),
+    ("-a --alias", "bitnet-edge serve --name NAME"),
+    ("--embedding", "bitnet-edge serve --embeddings, or bitnet-edge embed"),
+    ("--system-prompt", "use --system TEXT"),
+    ("--system-prompt-file", "use --system-file FILE"),
+    ("--reverse-prompt", "use --stop TEXT"),
+    ("--predict --num-predict", "use -n N"),
+    ("-temp", "use --temp T"),
+    ("-to", "use --timeout SEC"),
+    ("-j --json-schema -jf --json-schema-file --format", "use --schema FILE|TEXT"),
+    ("--grammar-file", "use --grammar FILE; it is a Lark grammar"),
+    ("--repetition-penalty", "use --set repeat_penalty=X"),
+    ("--max-kv-size --num-ctx", "use -c N"),
+    ("-rea --reasoning", "use --think or --no-think"),
+    ("--reasoning-budget", "use --set thinking_budget=N"),
+    ("--hidethinking", "use --set thoughts=off"),
+    ("--context-shift --no-context-shift", "use --set overflow=slide, or --set overflow=stop"),
+    ("--prompt-cache --prompt-cache-file", "use --session FILE; system prompts are kept without it"),
+    ("--chat-template --chat-template-file", "use --set template=NAME"),
+    ("-co --color", "it stands before the command: bitnet-edge --color always run"),
+    ("--lora --adapter-path -md --model-draft --draft-model -mm --mmproj --image --control-vector",
+     "adapters, draft models and images are not supported"),
+    ("-l --logit-bias --mirostat --samplers --typical --dry-multiplier --xtc-probability",
+     "not supported; --help-all lists what sets the sampling"),
+    # commands
+    ("llama-cli cli main generate ask", "bitnet-edge run gives one answer, bitnet-edge chat is a conversation"),
+    ("llama-server server", "use bitnet-edge serve"),
+    ("llama-bench benchmark", "use bitnet-edge bench"),
+    ("ps stop kill", "nothing runs in the background; Ctrl-C ends bitnet-edge serve"),
+    ("show info inspect", "use bitnet-edge model"),
+    ("ls models", "use bitnet-edge list"),
+    ("remove delete", "use bitnet-edge rm"),
+    ("download", "use bitnet-edge pull"),
+    ("quantize", "use bitnet-edge convert"),
+    ("create cp push", "a model is a file; bitnet-edge list --json shows where"),
+    ("help", "use bitnet-edge --help, or bitnet-edge run --help"),
+)
+
+
+#: option, ``command:option`` or command -> what to use here
+HINTS = {name: hint for names, hint in _HINTS for name in names.split()}
+
+
+def check_option(ctx: click.Context, word: str, options: Mapping[str, click.Option]) -> None:
+    """Raise UsageError for an option that is not one of ``options`` and that others have or that was meant for a long
+    one: click reads ``-cnv`` as -c with the value "nv".
+    """
+    name = word.partition("=")[0]
+    if name in options:
+        return
+    hint = HINTS.get(f"{ctx.info_name}:{name}") or HINTS.get(name)
+    if hint or f"-{name}" in options:
+        raise UsageError(f"there is no option {name}: {hint or f'use -{name}'}")
+    letters, first = word[1:], options.get(word[:2])
+    if letters[:1] == "-" or len(letters) < 2 or any(map(str.isdigit, letters)):
+        return
+    flags = all(f"-{each}" in options and options[f"-{each}"].is_flag for each in letters)
+    text = first is not None and not first.is_flag and first.metavar not in ("N", "N,N")
+    if not (flags or text):
+        raise click.NoSuchOption(word, ctx=ctx)
+
+
+def check_model(called: str, words: Sequence[str], at: int) -> None:
+    """Raise UsageError if ``words[at]``, the first that is no option of the command ``called``, is the name of a model.
+    """
+    from edge.registry.library import is_model
+
+    name, rest = words[at], [*words[:at], *words[at + 1 :]]
+    if not is_model(name):
+        return
+    program, _, command = called.partition(" ")
+    more = ""
+    if command == "run" and not rest:
+        rest = ["your question"]
+        more = f"; {program} chat -m {name} is a conversation, {called} -- {name} asks the word itself"
+    elif command == "run" and not any(word.startswith("-") for word in rest):
+        rest = [" ".join(rest)]
+    raise UsageError(f"{name} is the name of a model; use: {called} {shlex.join(['-m', name, *rest])}{more}")
+
+
+def check_command(ctx: click.Context, words: Sequence[str]) -> None:
+    """Raise UsageError for a command, the first of ``words``, that only others have, and for a model or a question."""
+    name, program = words[0], str(ctx.info_name)
+    if name in HINTS:
+        raise UsageError(f"there is no command {name}: {HINTS[name]}")
+    if " " in name:
+        raise UsageError(f"there is no such command; to ask the model: {program} run {shlex.quote(name)}")
+    check_model(f"{program} {'run' if words[1:] else 'chat'}", words, 0)

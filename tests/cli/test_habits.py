@@ -1,0 +1,131 @@
+"""What users of other programs type gets one line that names what it is called here."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from edge.cli.group import cli
+from edge.cli.habits import HINTS
+from edge.settings import SETTINGS
+from tests.services import bitnet_edge, environment
+
+
+def said(line: str) -> str:
+    """Standard error of a command that exits 2 with one line."""
+    done = CliRunner(env={**dict.fromkeys(BITNET), "BITNET_EDGE_MODELS": "/nowhere"}).invoke(cli, shlex.split(line))
+    assert done.exit_code == 2 and done.stderr.count("\n") == 1 and not done.stdout, (line, done.output)
+    return done.stderr
+
+
+BITNET = [name for name in environment() if name.startswith("BITNET_EDGE")]
+
+
+# ---- models ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("typed", "meant"), [
+    ("run smollm2-135m hello", "run -m smollm2-135m hello"),
+    ("run smollm2-135m 'What is ice?'", "run -m smollm2-135m 'What is ice?'"),
+    ("run smollm2-135m What is ice", "run -m smollm2-135m 'What is ice'"),
+    ("run --temp 0 smollm2-135m hello", "run -m smollm2-135m --temp 0 hello"),
+    ("run SmolLM2-135M-Instruct hello", "run -m SmolLM2-135M-Instruct hello"),
+    ("run hf:microsoft/bitnet-b1.58-2B-4T-gguf hello", "run -m hf:microsoft/bitnet-b1.58-2B-4T-gguf hello"),
+    ("run none.gguf hello", "run -m none.gguf hello"),
+    ("run bonsai-1.7b", "run -m bonsai-1.7b 'your question'"),
+    ("run demo", "chat -m demo"),
+    ("chat demo", "chat -m demo"),
+    ("serve demo --port 9000", "serve -m demo --port 9000"),
+    ("bench demo", "bench -m demo"),
+    ("batch demo in.jsonl out.jsonl", "batch -m demo in.jsonl out.jsonl"),
+    ("embed bitnet-embedding-0.6b hello", "embed -m bitnet-embedding-0.6b hello"),
+    ("tokens encode demo hello", "tokens encode -m demo hello"),
+    ("demo", "chat -m demo"),
+    ("smollm2-135m hello", "run -m smollm2-135m hello"),
+])
+def test_a_model_stands_behind_m(typed: str, meant: str) -> None:
+    line = said(typed)
+    assert "is the name of a model; use: bitnet-edge " in line and f"bitnet-edge {meant}" in line
+
+
+def test_what_only_looks_like_a_model_is_a_text(tmp_path: Path) -> None:
+    """A word behind ``--``, standard input, a prompt beside -m, and a file that is called like a model."""
+    for arguments in (["--", "demo"], ["-m", "demo", "demo"], ["-p", "demo"]):
+        assert bitnet_edge("run", "-n", "1", *arguments).returncode == 0
+    assert bitnet_edge("run", "-n", "1", given="demo").returncode == 0
+    (tmp_path / "maple").write_text("a list of trees")
+    assert bitnet_edge("run", "-n", "1", "maple", cwd=tmp_path).returncode == 0
+    (tmp_path / "maple").unlink()
+    (tmp_path / "maple").mkdir()
+    (tmp_path / "maple" / "config.json").touch()
+    assert "run -m maple" in bitnet_edge("run", "-n", "1", "maple", cwd=tmp_path).stderr
+
+
+def test_commands_with_a_model_as_argument_take_it() -> None:
+    for command in ("fit", "model"):
+        assert bitnet_edge(command, "demo").returncode == 0
+
+
+# ---- options and commands --------------------------------------------------------------------------------------------
+
+
+def commands() -> dict[str, click.Command]:
+    context = click.Context(cli)
+    found = {name: cli.get_command(context, name) for name in cli.list_commands(context)}
+    return {name: command for name, command in found.items() if command is not None}
+
+
+def names(command: click.Command) -> set[str]:
+    return {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
+
+
+def test_hints_name_what_there_is() -> None:
+    """No hint stands for an option that all its commands have, and each names commands, options and settings of ours.
+    """
+    every = commands()
+    ours = set().union(*map(names, every.values())) | {"--color", "--help"}
+    for typed, hint in HINTS.items():
+        command, _, option = typed.rpartition(":")
+        assert not command or command in {"bitnet-edge", *every}
+        if option[0] == "-":
+            there = [command == "bitnet-edge" and cli or every[command]] if command else every.values()
+            assert any(option not in names(each) for each in there), typed
+        for found in re.findall(r"(?<![\w-])--?[a-z][\w-]*", hint):
+            assert found in ours, (typed, found)
+        for name in re.findall(r"--set (\w+)", hint):
+            assert name in SETTINGS and not SETTINGS[name].names, (typed, name)
+        for name in re.findall(r"bitnet-edge (\w+)", hint):
+            assert name in every, (typed, name)
+
+
+@pytest.mark.parametrize(("typed", "answer"), [
+    ("run -ngl 99 hello", "there is no option -ngl: no GPU is used"),
+    ("run --n-gpu-layers=99 hello", "there is no option --n-gpu-layers: no GPU is used"),
+    ("bench -p 256", "there is no option -p: -d "),
+    ("run -cnv hello", "there is no option -cnv: bitnet-edge chat"),
+    ("chat -cnv", "there is no option -cnv: bitnet-edge chat"),
+    ("run -st hello", "-st"), ("run -no-cnv hello", "--raw"), ("run -i", "bitnet-edge chat"),
+    ("run -b 512 hello", "-b"), ("run --batch-size 512 hello", "--batch-size"), ("run -ub 512 hello", "-ub"),
+    ("run -fa hello", "there is no option -fa"), ("run -fa on hello", "-fa"),
+    ("run -ctk q8_0 hello", "--kv"), ("serve -ctv q8_0", "--kv"), ("run --kv-bits 8 hello", "--kv"),
+    ("run -tb 4 hello", "-t "), ("run --no-mmap hello", "--set weights=huge"), ("serve --mlock", "--mlock"),
+    ("run -e hello", "-e"), ("run -hf a/b hello", "bitnet-edge pull hf:a/b".replace("a/b", "OWNER/NAME")),
+    ("run -mu https://example.org/x.gguf", "bitnet-edge pull"), ("run --jinja hello", "--jinja"),
+    ("serve -np 4", "--parallel"), ("run --port 80 hello", "bitnet-edge serve"), ("serve -a name", "--name"),
+    ("run --system-prompt x hello", "--system"), ("run -temp 0 hello", "--temp"),
+    ("run --repeat-penalty 1.1 hello", "--set repeat_penalty=X"), ("run --top-k 4 hello", "--set top_k=N"),
+    ("run --repetition-penalty 1.1 hello", "--set repeat_penalty"), ("run --format json hello", "--schema"),
+    ("run --grammar-file x hello", "--grammar"), ("chat -p hello", "bitnet-edge run"), ("chat -f x", "bitnet-edge run"),
+    ("run -nope hello", "no such option '-nope'"), ("run -temperature 0 hello", "use --temperature"),
+    ("-m demo run hello", "bitnet-edge run -m MODEL"), ("-p hello", "bitnet-edge run"),
+    ("llama-cli -m x", "bitnet-edge run"), ("llama-server -m x", "bitnet-edge serve"), ("ps", "bitnet-edge serve"),
+    ("show demo", "bitnet-edge model"), ("quantize x", "bitnet-edge convert"), ("create x", "bitnet-edge"),
+    ("'What is ice?'", "bitnet-edge run 'What is ice?'"),
+])
+def test_options_of_others_are_known(typed: str, answer: str) -> None:
+    assert answer in said(typed)
