@@ -237,9 +237,9 @@ async def ollama_answer(service: Service, parse: Callable[..., Call], chat: bool
 
 
 def _ollama_calls(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    functions = [each["function"] for each in calls]
-    return [{"function": {"name": each["name"], "arguments": json.loads(each["arguments"], parse_float=_finite)}}
-            for each in functions]
+    return [{"id": each["id"], "function": {
+        "index": i, "name": each["function"]["name"],
+        "arguments": json.loads(each["function"]["arguments"], parse_float=_finite)}} for i, each in enumerate(calls)]
 
 
 def _finite(number: str) -> float:

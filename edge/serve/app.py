@@ -125,12 +125,14 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
         engine, conversations = service.ready()
         return Response(_prometheus(engine, conversations), media_type="text/plain; version=0.0.4")
 
-    async def page(_: Request) -> Response:
+    async def page(request: Request) -> Response:
+        if "text/html" not in request.headers.get("accept", ""):  # clients of Ollama look for these words
+            return Response("Ollama is running", media_type="text/plain", headers={"Vary": "Accept"})
         with open(PAGE, encoding="utf-8") as file:
             text = file.read()
         return Response(text, media_type="text/html; charset=utf-8", headers={
             "Content-Security-Policy": policy(text), "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache",
+            "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache", "Vary": "Accept",
         })
 
     async def ollama_tags(_: Request) -> Response:

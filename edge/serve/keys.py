@@ -212,13 +212,14 @@ EMBEDDING: Table = {"model": text, "input": given, "encoding_format": text, "dim
 TOKENIZE: Table = {"content": text, "prompt": text, "text": text}
 DETOKENIZE: Table = {"tokens": given}
 
+LIMITS = ("num_predict", "max_tokens", "max_output_tokens")  # the first is Ollama's
+_OPTIONS: Table = {
+    **REFUSED, **_SAMPLING, "stop": stops, "num_ctx": whole(1, 1 << 31),
+    **dict.fromkeys(LIMITS, whole(-2, MOST_TOKENS))}
 _OLLAMA: Table = {
-    **REFUSED, "model": text, "stream": flag, "format": given, "logprobs": flag,
-    "top_logprobs": whole(0, MOST_LOGPROBS), **dict.fromkeys((*FIELDS, "stop"), "give it in options"),
-    "max_tokens": "use num_predict in options", "response_format": "use format",
-    "options": inside({**REFUSED, **_SAMPLING, "stop": stops, "num_predict": whole(-2, MOST_TOKENS),
-                       "num_ctx": whole(1, 1 << 31), "max_tokens": "use num_predict"})}
-OLLAMA_CHAT: Table = {**_OLLAMA, **_THINKING, "messages": given, "tools": given}
+    **_OPTIONS, "model": text, "stream": flag, "format": given, "logprobs": flag,
+    "top_logprobs": whole(0, MOST_LOGPROBS), "response_format": "use format", "options": inside(_OPTIONS)}
+OLLAMA_CHAT: Table = {**_OLLAMA, **_THINKING, **_TOOLS, "messages": given}
 OLLAMA_GENERATE: Table = {**_OLLAMA, **_THINKING, "prompt": text, "system": text, "raw": flag}
 OLLAMA_EMBED: Table = {"model": text, "input": given, "truncate": flag, "dimensions": given}
 OLLAMA_EMBEDDINGS: Table = {"model": text, "prompt": text}
@@ -234,9 +235,9 @@ JSONL: Table = {
 # ---- several keys ----------------------------------------------------------------------------------------------------
 
 
-def sampling(asked: Mapping[str, Any], options: Mapping[str, Any], where: str = "") -> Sampling:
-    """The sampling of ``options``, the default ones, with the changes of the request.  ``where``: what stands before
-    the keys in messages.  Raises Refusal (400) that names the key.
+def sampling(asked: Mapping[str, Any], options: Mapping[str, Any]) -> Sampling:
+    """The sampling of ``options``, the default ones, with the changes of the request.  Raises Refusal (400) that names
+    the key.
     """
     sent = {name: key for key, name in (*zip(FIELDS, FIELDS), ("temp", "temperature")) if key in asked}
     changes = {name: asked[key] for name, key in sent.items()}
@@ -249,7 +250,7 @@ def sampling(asked: Mapping[str, Any], options: Mapping[str, Any], where: str = 
         return replace(options.get("sampling") or Sampling(), **changes)
     except UsageError as error:
         key = sent[str(error.argument)]
-        raise bad(f"{where}{key} is {shown(asked[key])}; {error.hint}", where + key) from None
+        raise bad(f"{key} is {shown(asked[key])}; {error.hint}", key) from None
 
 
 def think(asked: Mapping[str, Any]) -> dict[str, Any]:

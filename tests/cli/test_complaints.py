@@ -218,7 +218,7 @@ def test_9_nothing_shows_what_others_asked(server: Server) -> None:
     """llama.cpp PR#16534: its /slots shows the prompts of all."""
     server.chat("My password is swordfish.")
     for path in ("/slots", "/props", "/v1/models", "/health", "/metrics", "/api/ps", "/api/tags", "/api/show", "/"):
-        assert "swordfish" not in str(server.ask("GET", path)[2])
+        assert "swordfish" not in str(server.ask("GET", path, None, {"Accept": "text/html"})[2])
 
 
 def test_10_the_worker_is_dead_and_health_says_ok(monkeypatch: pytest.MonkeyPatch) -> None:

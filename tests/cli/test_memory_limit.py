@@ -208,7 +208,7 @@ def test_serve(small: Path, tmp_path: Path, options: Sequence[str]) -> None:
         with ThreadPoolExecutor(6) as pool:
             list(pool.map(lambda i: server.chat(f"{TEXT} {i}", max_tokens=200, **asked[i]), range(len(asked))))
         for path in ("/", "/api/tags", "/api/ps", "/v1/models"):
-            assert server.ask("GET", path)[0] == 200
+            assert server.ask("GET", path, None, {"Accept": "text/html"})[0] == 200
         kept(Path(f"/proc/{server.process.pid}/status").read_text(), limit)
 
 

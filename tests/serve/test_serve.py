@@ -729,6 +729,57 @@ def test_ollama(server: Server) -> None:
     assert isinstance(server.ask("POST", "/api/nothing", {})[2]["error"], str)
 
 
+def test_ollamas_calls_have_ids_and_places(server: Server) -> None:
+    """Since 0.12.10; whole, streamed, and sent back with their results in another order."""
+    parameters = {"type": "object", "properties": {"drink": {"enum": ["tea", "coffee"]}}, "required": ["drink"]}
+    tools = [{"type": "function", "function": {"name": "order", "parameters": parameters}}]
+    asked = [{"role": "user", "content": "A tea and a coffee, please."}]
+    body = {"messages": asked, "tools": tools, "tool_choice": "required", "options": {"temperature": 0}}
+    whole = server.ask("POST", "/api/chat", {**body, "stream": False})[2]["message"]
+    lines = [json.loads(line)["message"] for line in server.ask("POST", "/api/chat", body)[2].splitlines()]
+    streamed = [call for line in lines for call in line.get("tool_calls", ())]
+    for calls in (whole["tool_calls"], streamed):
+        assert [call["function"]["index"] for call in calls] == list(range(len(calls))) != []
+        assert len({call["id"] for call in calls if re.fullmatch(r"call_\w+", call["id"])}) == len(calls)
+        assert all(call["function"]["arguments"]["drink"] in ("tea", "coffee") for call in calls)
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": "done"} for call in reversed(streamed)]
+    again = {**body, "messages": [*asked, {**whole, "tool_calls": streamed}, *results], "tool_choice": "none"}
+    assert server.ask("POST", "/api/chat", {**again, "stream": False})[0] == 200
+
+
+def test_ollamas_options_may_stand_beside_options(server: Server) -> None:
+    """Some clients send them there (ollama-ai-provider-v2); those in options win."""
+    def said(**keys: Any) -> tuple[str, int]:
+        body = {"messages": [{"role": "user", "content": QUESTION}], "stream": False, **keys}
+        status, _, found = server.ask("POST", "/api/chat", body)
+        assert status == 200, found
+        return found["message"]["content"], found["eval_count"]
+
+    wild = {"temperature": 3.0, "top_p": 1.0, "seed": 7}
+    wanted = said(options={**wild, "num_predict": 12})
+    assert wanted != said(options={"temperature": 0, "num_predict": 12})
+    for most in ("num_predict", "max_tokens", "max_output_tokens"):
+        assert said(**wild, **{most: 12}) == wanted
+    assert said(temperature=0, max_tokens=99, options={**wild, "num_predict": 12}) == wanted
+    word = wanted[0].split()[1]
+    assert word not in said(**wild, stop=[word], options={"num_predict": 12})[0]
+    for where in ({"temperature": 9}, {"options": {"temperature": 9}}):
+        status, _, body = server.ask("POST", "/api/chat", {"messages": [{"role": "user", "content": "Hi"}], **where})
+        assert status == 400 and body["error"].startswith("temperature is 9; it must be")
+
+
+def test_the_root_is_a_page_for_browsers_and_ollama_for_programs(server: Server) -> None:
+    browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+    for accept in (None, "*/*", "application/json", "text/plain"):
+        for method in ("GET", "HEAD"):
+            status, headers, text = server.ask(method, "/", None, {} if accept is None else {"Accept": accept})
+            assert status == 200 and headers["content-type"].startswith("text/plain") and headers["vary"] == "Accept"
+            assert headers["content-length"] == "17" and text == ("Ollama is running" if method == "GET" else "")
+    status, headers, text = server.ask("GET", "/", None, {"Accept": browser})
+    assert status == 200 and headers["content-type"].startswith("text/html") and headers["vary"] == "Accept"
+    assert text.startswith("<!doctype html>")
+
+
 def test_ollamas_times_are_those_of_the_file_and_of_the_answer(server: Server, bundled_model: Path) -> None:
     told = [server.ask("GET", "/api/tags")[2]["models"][0]["modified_at"] for _ in range(2)]
     told.append(server.ask("POST", "/api/show", {"model": "guide"})[2]["modified_at"])
@@ -798,7 +849,7 @@ def test_why_an_answer_ended(server: Server) -> None:
 
 
 def test_the_page_is_one_file_and_asks_nobody_else(server: Server) -> None:
-    status, headers, text = server.ask("GET", "/")
+    status, headers, text = server.ask("GET", "/", None, {"Accept": "text/html"})
     assert status == 200 and len(text.encode()) < 60_000
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
     assert "innerHTML" not in text and "insertAdjacentHTML" not in text

@@ -58,12 +58,13 @@ def generate(body: Any, defaults: dict[str, Any]) -> Call:
 
 
 def _common(asked: Mapping[str, Any], defaults: dict[str, Any]) -> Call:
-    given, form = asked.get("options", {}), asked.get("format", "")
+    given = {**asked, **asked.get("options", {})}  # some clients send options beside them
+    form = asked.get("format", "")
     if form not in ("", "json") and not isinstance(form, dict):
         raise bad("format is not json or a JSON schema", "format")
     own = {"schema": {"type": "object"} if form == "json" else form} if form != "" else {}
-    options = {**keys.with_form(defaults, own), "sampling": keys.sampling(given, defaults, "options.")}
-    if (most := given.get("num_predict", -1)) >= 0:
+    options = {**keys.with_form(defaults, own), "sampling": keys.sampling(given, defaults)}
+    if (most := next((given[key] for key in keys.LIMITS if key in given), -1)) >= 0:
         options["max_tokens"] = most
     if given.get("stop"):
         options["stop"] = given["stop"]
