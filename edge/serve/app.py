@@ -77,7 +77,7 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
         service.named(request.path_params["name"])
         return answer_json(found["data"][0])
 
-    async def embedded(request: Request, inputs: list[str | list[int]], cut: bool = False) -> Any:
+    async def embedded(request: Request, inputs: list[str], cut: bool = False) -> Any:
         gone = threading.Event()
         return await watched(request, asyncio.to_thread(service.vectors, inputs, gone, cut), gone.set)
 

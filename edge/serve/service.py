@@ -111,11 +111,9 @@ class Service:
         """Whether the model is the one that ships inside the package."""
         return self.engine is not None and is_demo(self.engine.path)
 
-    def vectors(
-        self, inputs: list[str | list[int]], gone: threading.Event, cut: bool = False
-    ) -> tuple[list[array[float]], int]:
-        """(the vectors of texts or token ids, tokens in all).  Blocks; ends when ``gone`` is set.  ``cut``: of a text
-        that is too long, only the beginning is read.
+    def vectors(self, inputs: list[str], gone: threading.Event, cut: bool = False) -> tuple[list[array[float]], int]:
+        """(the vectors of texts, tokens in all).  Blocks; ends when ``gone`` is set.  ``cut``: of a text that is too
+        long, only the beginning is read.
 
         Raises Refusal (400) without an embedding model, and EdgeError for a text that it cannot read.
         """
@@ -124,7 +122,7 @@ class Service:
             raise bad(f"{self.name} does not serve embeddings; start with --embeddings and an embedding model",
                       "model", "not_an_embedding_model")
         try:
-            texts = [embedder.tokens(each, cut) if isinstance(each, str) else embedder.checked(each) for each in inputs]
+            texts = [embedder.tokens(each, cut) for each in inputs]
         except UsageError as error:
             raise bad(str(error), "input") from None
         found: list[array[float]] = []

@@ -118,12 +118,6 @@ class Embedder:
             del ids[self.n_ctx - bool(self._ends and tokenizer.eos_ids) :]
         if self._ends and tokenizer.eos_ids:
             ids.append(tokenizer.eos_ids[0])
-        return self.checked(ids)
-
-    def checked(self, ids: list[int]) -> list[int]:
-        """Return the token ids.  Raises UsageError for ids that the model does not have, and for too many."""
-        if any(id_ >= self.config.n_vocab for id_ in ids):
-            raise UsageError(f"token id {max(ids)} does not exist; the model has {self.config.n_vocab}")
         if len(ids) > self.n_ctx:
             larger = ", or use a larger --ctx" if self.n_ctx < self.config.n_ctx_train else ""
             raise UsageError(f"the text has {len(ids)} tokens, the model reads {self.n_ctx}; shorten it{larger}")

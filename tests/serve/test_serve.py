@@ -228,9 +228,12 @@ def test_embeddings(bundled_model: Path) -> None:
         assert [each["embedding"] for each in body["data"]] == wanted
         coded = server.ask("POST", "/v1/embeddings", {"input": texts[0], "encoding_format": "base64"})[2]["data"]
         assert list(struct.unpack("<256f", base64.b64decode(coded[0]["embedding"]))) == wanted[0]
-        assert len(server.ask("POST", "/embeddings", {"input": [[5, 6, 7], [8]]})[2]["data"]) == 2
-        for wrong, words in (({"input": []}, "0 texts"), ({"input": [1.5]}, "token ids"),
-                             ({"input": "tea " * 9000}, "the model reads"), ({"input": [10**6]}, "does not exist"),
+        for ids in ([5, 6, 7], [[5, 6, 7], [8]], ["tea", [5]], [10**6]):  # LangChain's are tiktoken's
+            for path in ("/v1/embeddings", "/api/embed"):
+                status, _, found = server.ask("POST", path, {"input": ids})
+                assert status == 400 and "send text (in LangChain check_embedding_ctx_length=False)" in str(found)
+        for wrong, words in (({"input": []}, "0 texts"), ({"input": [1.5]}, "a list of texts"),
+                             ({"input": "tea " * 9000}, "the model reads"), ({"input": {}}, "a list of texts"),
                              ({"input": "x", "dimensions": 5}, "256"), ({}, "missing or empty"),
                              ({"input": "x", "encoding_format": "x"}, "base64"), ({"input": "\ud800"}, "surrogate")):
             status, _, found = server.ask("POST", "/v1/embeddings", wrong)

@@ -164,16 +164,14 @@ def ps(about: About) -> dict[str, Any]:
                         "context_length": about.n_ctx}]}
 
 
-def embed(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
+def embed(body: Any, hidden: int) -> tuple[list[str], bool]:
     """``POST /api/embed``: (texts, whether one that is too long is cut).  Raises Refusal."""
     asked = keys.read(body, keys.OLLAMA_EMBED)
     inputs, _ = embedding({key: asked[key] for key in ("input", "dimensions") if key in asked}, hidden)
-    if not all(isinstance(each, str) for each in inputs):
-        raise bad("input is not a text or a list of texts", "input")
     return inputs, asked.get("truncate", False)
 
 
-def embeddings_of_old(body: Any) -> list[str | list[int]]:
+def embeddings_of_old(body: Any) -> list[str]:
     """``POST /api/embeddings``, which has one text.  Raises Refusal."""
     return [keys.text(keys.read(body, keys.OLLAMA_EMBEDDINGS).get("prompt"), "prompt")]
 

@@ -61,7 +61,7 @@ def completion(body: Any, defaults: dict[str, Any]) -> Call:
     return call
 
 
-def _texts(given: Any, name: str, most: int) -> list[str | list[int]]:
+def _texts(given: Any, name: str, most: int) -> list[Any]:
     """A text or token ids, or a list of at most ``most`` of these, in the key ``name``.  Raises Refusal."""
     several = isinstance(given, list) and not (given and type(given[0]) is int)
     found = given if several else [given]
@@ -77,10 +77,16 @@ def _texts(given: Any, name: str, most: int) -> list[str | list[int]]:
     return found
 
 
-def embedding(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
-    """A request for embeddings: (texts or lists of token ids, whether vectors are sent as base64).  Raises Refusal."""
+def embedding(body: Any, hidden: int) -> tuple[list[str], bool]:
+    """A request for embeddings: (texts, whether vectors are sent as base64).  Raises Refusal, also for token ids: what
+    sends them has the vocabulary of another model.
+    """
     asked = keys.read(body, keys.EMBEDDING)
-    inputs = _texts(asked.get("input"), "input", MOST_INPUTS)
+    inputs = asked.get("input")
+    if not all(isinstance(each, str | None) for each in (inputs if isinstance(inputs, list) else [inputs])):
+        raise bad("input is not a text or a list of texts; instead of token ids send text (in LangChain "
+                  "check_embedding_ctx_length=False)", "input")
+    inputs = _texts(inputs, "input", MOST_INPUTS)
     form = asked.get("encoding_format", "float")
     if form not in ("float", "base64"):
         raise bad("encoding_format is not float or base64", "encoding_format")
