@@ -29,6 +29,7 @@ class Hub:
         self.cuts: list[int] = []  # bytes after which the store closes the connection, one for each answer
         self.ranges = True
         self.token: str | None = None  # what the hub asks for
+        self.renamed: tuple[str, str] | None = None  # (former name of the repository, address of the hub that has it)
         self.requests: list[tuple[str, str, dict[str, str]]] = []  # (host, path, headers)
         self.url = self.store = ""
 
@@ -47,6 +48,9 @@ def _handler(hub: Hub, is_store: bool) -> type[BaseHTTPRequestHandler]:
                 return self.send_file(path.lstrip("/"))
             if hub.statuses:
                 return self.refuse(hub.statuses.pop(0))
+            if hub.renamed and hub.renamed[0] in self.path:  # asks for no token there
+                old, there = hub.renamed
+                return self.send(307, b"", {"Location": there + self.path.replace(old, hub.repo)})
             if hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
                 return self.refuse(401)
             if path == f"/api/models/{hub.repo}/revision/main":
@@ -75,6 +79,8 @@ def _handler(hub: Hub, is_store: bool) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(data)
 
         def send_file(self, name: str) -> None:
+            if name not in hub.files:
+                return self.refuse(401)
             data = hub.files[name]
             begin, wanted = 0, self.headers.get("Range")
             if wanted and hub.ranges:

@@ -160,7 +160,7 @@ class Hub:
         self._token = os.environ.get("HF_TOKEN") or os.environ.get("HUGGING_FACE_HUB_TOKEN")
         self._wait = wait
         context = ssl.create_default_context(cafile=_certificates())
-        self._opener = urllib.request.build_opener(_Redirect(parts), urllib.request.HTTPSHandler(context=context))
+        self._opener = urllib.request.build_opener(_Redirect(), urllib.request.HTTPSHandler(context=context))
 
     def files(self, source: Repository) -> tuple[str, list[Remote]]:
         """(commit, files) of a repository.  Raises ModelNotFound or EdgeError."""
@@ -226,30 +226,43 @@ class Hub:
         raise AssertionError("unreachable")
 
     def _refusal(self, error: urllib.error.HTTPError, source: Repository) -> EdgeError:
-        if error.code in (401, 403):
-            page = f"{self.endpoint}/{source.repo}"
-            hint = "with the account of HF_TOKEN" if self._token else "and set HF_TOKEN"
-            return EdgeError(f"{source}: access refused ({error.code}); check the name, or accept the terms at {page} "
-                             + hint)
-        if error.code == 404:
-            return ModelNotFound(f"{source}: {self.endpoint} has no such repository, revision or file")
+        own, token = _host(error.url) == _host(self.endpoint), self._token
+        if own and error.code == 401 and token:
+            return EdgeError(f"{source}: access refused (401); HF_TOKEN is not valid, make another at "
+                             f"{self.endpoint}/settings/tokens")
+        if own and error.code in (401, 403):  # 401: the hub does not say if there is such a repository
+            hint = "check the name; if it is right, " if error.code == 401 else ""
+            return EdgeError(f"{source}: access refused ({error.code}); {hint}accept the terms at {self.endpoint}/"
+                             f"{source.repo} {'with the account of' if token else 'and set'} HF_TOKEN")
+        if own and error.code == 404:
+            hint = ", or the account of HF_TOKEN may not see it" if token else ""
+            return ModelNotFound(f"{source}: {self.endpoint} has no such repository, revision or file{hint}")
         if error.code == 429:
             return EdgeError(f"{self.endpoint} limits the number of requests (429); try again later, or set HF_TOKEN")
-        return EdgeError(f"{source}: {self.endpoint} answered {error.code} {error.reason}")
+        return EdgeError(f"{source}: {_host(error.url)[1]} answered {error.code} {error.reason}")
+
+
+def _host(address: str) -> tuple[str, str]:
+    """The scheme and the host, with its port, of an address."""
+    parts = urllib.parse.urlsplit(address)
+    return parts.scheme, parts.netloc.lower()
 
 
 class _Redirect(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but never from https to http."""
+    """Follows redirects, but never from https to http.  The token goes along on the same host: the hub redirects from
+    the former name of a repository.
+    """
 
     max_redirections = 5
 
-    def __init__(self, endpoint: urllib.parse.SplitResult) -> None:
-        self._secure = endpoint.scheme == "https"
-
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        if self._secure and not newurl.startswith("https://"):
+        old, new = _host(req.full_url), _host(newurl)
+        if old[0] == "https" != new[0]:
             raise urllib.error.URLError(f"redirected to an address that is not https: {newurl[:80]}")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
+        found = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if found is not None and old == new:
+            found.unredirected_hdrs.update(req.unredirected_hdrs)
+        return found
 
 
 def _certificates() -> str | None:

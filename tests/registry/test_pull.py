@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -109,6 +110,28 @@ def test_the_token_goes_to_the_hub_and_not_to_the_store(hub: hubs.Hub, monkeypat
     assert sent["store"] == {False} and True in sent["hub"]
 
 
+def test_the_token_follows_a_repository_to_its_new_name_but_to_no_other_host(
+    hub: hubs.Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    hub.token = "secret"
+
+    def tokens(where: str) -> set[bool]:
+        return {"secret" in str(headers) for host, _, headers in hub.requests if host == where}
+
+    for there in ("", hub.url):  # as the hub writes it, and whole
+        hub.renamed = ("owner/former", there)
+        pull(f"hf:owner/former/{FILE}", as_is=True)
+        assert tokens("hub") == {True} and tokens("store") == {False}
+        library.remove("tiny")
+        hub.requests.clear()
+    for elsewhere in (hub.store, hub.url.replace("127.0.0.1", "localhost")):
+        hub.renamed = ("owner/former", elsewhere)
+        with pytest.raises(EdgeError, match=f"{urlsplit(elsewhere).netloc} answered 401"):  # no advice about the token
+            pull(f"hf:owner/former/{FILE}")
+    assert tokens("store") == {False} and [headers.get("Authorization") for _, _, headers in hub.requests][-1] is None
+
+
 def test_a_cut_connection_goes_on_where_it_stopped(hub: hubs.Hub, model: bytes) -> None:
     hub.cuts = [10_000, 0, 5_000]
     waited: list[float] = []
@@ -163,10 +186,20 @@ def test_a_busy_hub_is_waited_for_as_it_says(hub: hubs.Hub) -> None:
     assert len(waited) < pulling.TRIES and max(waited) <= pulling.WAIT
 
 
-@pytest.mark.parametrize(("status", "kind", "text"), [
-    (401, EdgeError, "HF_TOKEN"), (403, EdgeError, "terms"), (404, ModelNotFound, "no such"), (500, EdgeError, "500"),
+@pytest.mark.parametrize(("status", "token", "kind", "text"), [  # as huggingface.co answers
+    (401, "", EdgeError, r"check the name; if it is right, accept the terms at \S+/owner/name and set HF_TOKEN"),
+    (401, "x", EdgeError, "HF_TOKEN is not valid"),
+    (403, "", EdgeError, r"accept the terms at \S+/owner/name and set HF_TOKEN"),
+    (403, "x", EdgeError, r"accept the terms at \S+/owner/name with the account of HF_TOKEN"),
+    (404, "", ModelNotFound, "no such repository, revision or file$"),
+    (404, "x", ModelNotFound, "no such repository, revision or file, or the account of HF_TOKEN may not see it"),
+    (500, "", EdgeError, "500"),
 ])
-def test_refusals_are_one_line(hub: hubs.Hub, status: int, kind: type[EdgeError], text: str, tmp_path: Path) -> None:
+def test_refusals_are_one_line(
+    hub: hubs.Hub, status: int, token: str, kind: type[EdgeError], text: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", token)
     hub.statuses = [status] * 20
     with pytest.raises(kind, match=text) as refused:
         pull(NAME, hub=patient([]))
