@@ -9,6 +9,7 @@ page advice     pages of 2 MiB, pages that are released or asked for (linux.py, 
                 that the system gives, and go when it wants them.
 unnamed files   for what leaves a window and for results that wait (Python's tempfile).  Missing: files whose names are
                 removed as soon as they are open.
+meters          joules that were used (energy.py).  Missing or not readable: joules are unknown, and the reason is said.
 control groups  limits on memory and processor time (memory.py, cores.py).  Missing: there is none.
 
 What a step asks of the system is in pyx/machine, where the same holds.

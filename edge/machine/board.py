@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import Any
 
 from edge.machine import linux
@@ -143,16 +144,10 @@ class Board:
 
     def throttling(self) -> dict[str, list[str]] | None:
         """Why the Raspberry Pi firmware slows down the processor now and has since boot; None on other machines."""
-        import shutil
-        import subprocess
-
         bits = self.number("/sys/devices/platform/soc/soc:firmware/get_throttled", 16)
-        if bits is None and self.root == "/" and shutil.which("vcgencmd"):
-            try:
-                text = subprocess.run(["vcgencmd", "get_throttled"], capture_output=True, text=True, timeout=5).stdout
-                bits = int(text.partition("=")[2], 16)
-            except (OSError, ValueError, subprocess.SubprocessError):
-                return None
+        if bits is None and self.root == "/":
+            with suppress(ValueError):
+                bits = int(linux.vcgencmd("get_throttled").partition("=")[2], 16)
         if bits is None:
             return None
         return {

@@ -110,6 +110,16 @@ def lies_in_memory(path: str, root: str = "/") -> bool:
     return bool(re.search(rf"^\d+ \d+ {name} .* - (tmpfs|ramfs|devtmpfs) ", mounts, re.MULTILINE))
 
 
+def vcgencmd(word: str) -> str:
+    """What the firmware of a Raspberry Pi answers; empty elsewhere."""
+    import subprocess
+
+    try:
+        return subprocess.run(["vcgencmd", word], capture_output=True, text=True, timeout=5).stdout
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return ""
+
+
 def release(map: mmap.mmap) -> None:
     """Release the pages of a file's map from this process's memory; they stay in the system's cache."""
     with suppress(AttributeError, OSError):

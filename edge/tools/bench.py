@@ -14,6 +14,9 @@ the window are read once: ``token_bytes``.  If several conversations read the we
 of them.  Before each repeat and after the last one, the memory's own speed is measured with as many threads
 (:mod:`edge.tools.yardstick`): of pages like those of the weights, and of 2 MiB pages.  ``read_rate`` is the best of the
 run, and ``of_memory`` the share of it that writing reached.
+
+``joules_per_token`` is what the machine used while it wrote, all repeats together, where it has a meter
+(:mod:`edge.machine.energy`): of everything that ran, over LEAST_SECONDS at least.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count, median
 from edge.errors import UsageError
+from edge.machine import energy
 from edge.machine.board import Board
 from edge.machine.linux import disk_read, huge_bytes, peak, rss
 from edge.sampling import Sampling
@@ -42,6 +46,8 @@ LIMITED_YARDSTICK = 32 << 20
 TUNES = 3
 #: above this ``of_memory`` is not noise: the weights are in the processor's caches
 CACHED = 1.25
+#: over less writing no joules are told: what a meter shows is an average over some time, too
+LEAST_SECONDS = 1.0
 #: most conversations at the same time, the same as for ``serve``
 MOST_PARALLEL = 64
 GREEDY = Sampling(temperature=0.0)
@@ -65,6 +71,7 @@ class Row:
     of_disk: float  # share of them that came from the disk
     read_rate: float  # bytes per second that memory was read with as many threads, the best of the run
     of_memory: float  # token_bytes * tg / read_rate
+    joules_per_token: float | None
     kv_bytes: int
     rss_bytes: int
     pp_samples: list[float]
@@ -106,9 +113,12 @@ class Report:
         lines.insert(1, f"|:{'-' * wide[0]}-|" + "|".join(f"-{'-' * n}:" for n in wide[1:]) + "|")
         least, most = (pick(row.token_bytes for row in self.rows) / 1e6 for pick in (min, max))
         disk = max(row.of_disk for row in self.rows)
+        joules = sorted(row.joules_per_token for row in self.rows if row.joules_per_token is not None)
+        used = f"{joules[0]:.3g} to {joules[-1]:.3g} J a token, by " if joules else "not measured: "
         notes = [
             f"a token reads {least:.1f} to {most:.1f} MB; the memory was read at "
             f"{max(row.read_rate for row in self.rows) / 1e9:.1f} GB/s",
+            f"energy {used}{head['energy']}",
             *[f"up to {disk:.0%} of what a token read came from the disk"] * (disk >= 0.005),
             *(f"this board was slowed down ({when}): {', '.join(what)}"
               for when, what in (head["throttling"] or {}).items() if what),
@@ -157,6 +167,7 @@ def run(
         if progress is not None:
             progress(done, total)
 
+    meter = energy.find()
     header: dict[str, Any] = {}
     rows: list[Row] = []
     rates: dict[int, list[float]] = {}  # of reading memory, for each number of threads
@@ -178,9 +189,12 @@ def run(
                 if progress is not None:
                     progress(done, total)
                 for depth in usable:
-                    rows += _rows(engine, depth, n_gen, repeats, parallel, rates, answered)
+                    rows += _rows(engine, depth, n_gen, repeats, parallel, rates, answered, meter)
             break
     header["throttling"] = Board().throttling()
+    header["energy"] = meter if isinstance(meter, str) else meter.name
+    if not isinstance(meter, str) and not any(row.joules_per_token for row in rows):
+        header["energy"] += f" needs answers of {LEAST_SECONDS:g} s in all; give a larger -n"
     return Report(header, [_compared(row, max(rates[row.threads])) for row in rows])
 
 
@@ -206,6 +220,7 @@ class _Sample:
     tg: float
     disk: float  # bytes read from the disk for each token
     more: float  # bytes of the output head that a token has read in addition to those that every step reads
+    joules: float
 
 
 def prompt_of(n_vocab: int, special: Iterable[int], n: int) -> list[int]:
@@ -220,16 +235,21 @@ def prompt_of(n_vocab: int, special: Iterable[int], n: int) -> list[int]:
     return ids
 
 
-def _answer(engine: Engine, depth: int, n_gen: int) -> _Sample:
-    """Measure one prompt of ``depth`` tokens and an answer of ``n_gen`` tokens, in a new session."""
+def _answer(engine: Engine, depth: int, n_gen: int, joules: Callable[[], float] = float) -> _Sample:
+    """Measure one prompt of ``depth`` tokens and an answer of ``n_gen`` tokens, in a new session.
+
+    ``joules``: what the machine has used so far.
+    """
     tokenizer = engine.tokenizer
     ids = prompt_of(min(engine.config.n_vocab, tokenizer.n_vocab), tokenizer.special.values(), depth)
     transformer = engine.model.transformer
     disk = more = 0
+    used = 0.0
     with engine.session() as session:
         for i, _ in enumerate(session.complete(ids, max_tokens=n_gen, sampling=GREEDY, ignore_eos=True)):
+            now = joules()
             if i == 0:  # the prompt was read
-                disk, more = disk_read(), transformer.head_bytes_more
+                disk, more, used = disk_read(), transformer.head_bytes_more, now
         timings, usage = session.outcome.timings, session.outcome.usage
     # the first token comes out of the prompt's own evaluation: n tokens take n - 1 steps
     steps = usage.completion - 1
@@ -238,10 +258,11 @@ def _answer(engine: Engine, depth: int, n_gen: int) -> _Sample:
         tg=steps / timings.decode_seconds,
         disk=(disk_read() - disk) / steps,
         more=(transformer.head_bytes_more - more) / steps,
+        joules=(joules() - used) / steps,
     )
 
 
-def _together(engine: Engine, depth: int, n_gen: int, n: int) -> _Sample:
+def _together(engine: Engine, depth: int, n_gen: int, n: int, joules: Callable[[], float]) -> _Sample:
     """The same for ``n`` conversations at the same time, one token of each in every step; pp is that of one prompt."""
     from pyx.step.transformer import Segment
 
@@ -269,13 +290,14 @@ def _together(engine: Engine, depth: int, n_gen: int, n: int) -> _Sample:
             one[0] = sampler.sample(row, GREEDY.temperature, GREEDY.top_k, GREEDY.top_p, GREEDY.min_p)
 
     choose()
-    disk, more, begun = disk_read(), model.transformer.head_bytes_more, time.perf_counter()
+    disk, more, used, begun = disk_read(), model.transformer.head_bytes_more, joules(), time.perf_counter()
     for _ in range(n_gen - 1):
         model.step(batch)
         choose()
+        joules()
     seconds, tokens = time.perf_counter() - begun, n * (n_gen - 1)
     return _Sample(pp=depth / read, tg=tokens / seconds, disk=(disk_read() - disk) / tokens,
-                   more=(model.transformer.head_bytes_more - more) / tokens)
+                   more=(model.transformer.head_bytes_more - more) / tokens, joules=(joules() - used) / tokens)
 
 
 def weights_read(engine: Engine, n: int) -> int:
@@ -309,6 +331,7 @@ def _rows(
     parallel: Sequence[int],
     rates: dict[int, list[float]],
     answered: Callable[[], None],
+    meter: energy.Counters | energy.Power | str,
 ) -> list[Row]:
     """One row for each number of conversations; their measurements alternate.  ``rates``: threads -> how fast memory
     was read.  ``answered``: called after each measurement.
@@ -319,6 +342,7 @@ def _rows(
     weights = placement(engine)
     kv_read = engine.plan.read_at(depth + n_gen / 2)
     samples: dict[int, list[_Sample]] = {n: [] for n in parallel}
+    joules = float if isinstance(meter, str) else meter.joules
 
     def read_memory() -> None:
         limited = engine.plan.limit is not None
@@ -331,7 +355,8 @@ def _rows(
     for _ in range(repeats):
         read_memory()
         for n, taken in samples.items():
-            taken.append(_answer(engine, depth, n_gen) if n == 1 else _together(engine, depth, n_gen, n))
+            taken.append(_answer(engine, depth, n_gen, joules) if n == 1 else
+                         _together(engine, depth, n_gen, n, joules))
             answered()
     read_memory()
     rows: list[Row] = []
@@ -339,6 +364,7 @@ def _rows(
         tg = median(sample.tg for sample in taken)
         more = median(sample.more for sample in taken)
         token_bytes = round(weights_read(engine, n) / n + more + kv_read)
+        seconds = sum(n * (n_gen - 1) / sample.tg for sample in taken)
         rows.append(Row(
             isa=cpu.isa(),
             threads=engine.n_threads,
@@ -354,6 +380,8 @@ def _rows(
             of_disk=round(min(1.0, median(sample.disk for sample in taken) / token_bytes), 3),
             read_rate=0.0,  # known at the end of the run
             of_memory=0.0,
+            joules_per_token=None if isinstance(meter, str) or seconds < LEAST_SECONDS else
+            round(sum(sample.joules for sample in taken) / repeats, 4),
             kv_bytes=engine.plan.kv_bytes,
             rss_bytes=rss()["rss"],
             pp_samples=[round(sample.pp, 3) for sample in taken],

@@ -151,6 +151,31 @@ def test_the_table(report: bench.Report) -> None:
     assert json.loads(json.dumps(report.to_dict()))["rows"][1]["depth"] == 64
 
 
+def test_joules_of_a_token(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a meter counts while tokens are written, over all of them; without one the reason."""
+    def counted(seconds: float) -> bench.Report:
+        monkeypatch.setattr(bench, "LEAST_SECONDS", seconds)
+        return bench.run(tiny_model, depths=(16,), n_gen=5, repeats=2, parallel=(1, 2), threads=(1,))
+
+    asked = [0]
+
+    def joules() -> float:
+        asked[0] += 1
+        return 3.0 * asked[0]
+
+    monkeypatch.setattr(bench.energy, "find", lambda: SimpleNamespace(name="a meter", joules=joules))
+    report = counted(0)
+    one, two = (row.joules_per_token for row in report.rows)
+    assert one == 5 * 3 / 4, "asked at each of 5 tokens and at the end; 4 are written"
+    assert two == 5 * 3 / 8 and "energy 1.88 to 3.75 J a token, by a meter" in report.to_markdown()
+    report = counted(1e9)
+    assert report.rows[0].joules_per_token is None and "give a larger -n" in report.to_markdown()
+    monkeypatch.setattr(bench.energy, "find", lambda: "nothing here")
+    report = counted(0)
+    assert report.to_dict()["rows"][0]["joules_per_token"] is None and report.header["energy"] == "nothing here"
+    assert "energy not measured: nothing here" in report.to_markdown()
+
+
 @pytest.mark.parametrize("wrong", [{"n_gen": 1}, {"repeats": 0}, {"depths": ()}, {"depths": (0,)}])
 def test_senseless_values(wrong: dict[str, object]) -> None:
     with pytest.raises(UsageError):
