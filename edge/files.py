@@ -172,13 +172,17 @@ def sha256_of(path: str) -> str:
     return digest.hexdigest()
 
 
-def cache_home() -> str:
-    """The folder of what can be made again: ``BITNET_EDGE_CACHE``, else ``XDG_CACHE_HOME/bitnet-edge``, else
-    ``~/.cache/bitnet-edge``.
+def home(variable: str, xdg: str, usual: str, *inside: str) -> str:
+    """The folder that ``variable`` names, else ``bitnet-edge`` and ``inside`` in that of the variable ``xdg``, else in
+    ``usual``.
     """
-    if home := os.environ.get("BITNET_EDGE_CACHE"):
-        return home
-    return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "bitnet-edge")
+    return os.path.expanduser(
+        os.environ.get(variable) or os.path.join(os.environ.get(xdg) or usual, "bitnet-edge", *inside))
+
+
+def cache_home() -> str:
+    """The folder of what can be made again."""
+    return home("BITNET_EDGE_CACHE", "XDG_CACHE_HOME", "~/.cache")
 
 
 def is_private(path: str) -> bool:

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from tests.services import REAL, ROOT, environment
@@ -87,10 +88,12 @@ GREEDY = {"temperature": 0, "max_tokens": 16}
 
 
 @contextlib.contextmanager
-def serving(*arguments: str, command: Sequence[str] = REAL, **variables: str) -> Iterator[Server]:
+def serving(
+    *arguments: str, command: Sequence[str] = REAL, cwd: Path = ROOT, **variables: str
+) -> Iterator[Server]:
     """`bitnet-edge serve` with these arguments, ended by SIGTERM."""
     line = [*command, "serve", "--port", "0", *arguments]
-    process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=environment(**variables))
+    process = subprocess.Popen(line, cwd=cwd, stderr=subprocess.PIPE, text=True, env=environment(**variables))
     assert process.stderr is not None
     try:
         log, deadline = "", time.monotonic() + BOUND

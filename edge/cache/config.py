@@ -113,8 +113,8 @@ class KVConfig:
 
     def __post_init__(self) -> None:
         for name in ("kv_budget", "kv_offload"):  # paths of any kind
-            if isinstance(given := getattr(self, name), os.PathLike):
-                object.__setattr__(self, name, os.fspath(given))
+            if isinstance(given := getattr(self, name), str | os.PathLike):
+                object.__setattr__(self, name, os.path.expanduser(given))
         parse_kv_type(self.kv)
         limit = parse_size(self.memory)
         number = str(self.memory).upper().rstrip(" B")

@@ -54,7 +54,7 @@ def read_budget(path: str, config: ModelConfig) -> Budget:
     try:
         if len(text) > LIMIT:
             raise InvalidFile(f"it has more than {LIMIT} bytes")
-        return _budget(json.loads(text.decode()), config)
+        return _budget(json.loads(text), config)
     except InvalidFile as error:
         raise InvalidFile(f"KV budget {path}: {error}") from None
     except (ValueError, RecursionError):

@@ -8,7 +8,7 @@ import click
 
 from edge.amounts import count
 from edge.cli import options
-from edge.cli.command import Command, heading, option
+from edge.cli.command import Command, Path, heading, option
 from edge.cli.output import Output
 from edge.cli.signals import stopping
 
@@ -31,8 +31,8 @@ a line of OUT when it is ready. After an interruption, --resume continues.
     "-: standard input, standard output.",
     epilog=EPILOG,
 )
-@click.argument("source", metavar="IN", type=click.Path(dir_okay=False))
-@click.argument("output", metavar="OUT", type=click.Path(dir_okay=False))
+@click.argument("source", metavar="IN", type=Path(dir_okay=False))
+@click.argument("output", metavar="OUT", type=Path(dir_okay=False))
 @heading(
     "Batch",
     option("--resume", is_flag=True, help="Continue an existing OUT: skip the requests that it already answers."),

@@ -5,6 +5,7 @@ This module does not know the meaning of any option; :mod:`edge.cli.options` has
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -178,7 +179,16 @@ class Text(click.ParamType):
             str(value).encode("utf-8")
         except UnicodeEncodeError:
             self.fail("is not UTF-8 text", param, ctx)
-        return str(value)
+        return str(value).removeprefix("\ufeff")  # of "$(cat FILE)"
+
+
+class Path(click.Path):
+    """The path of a file or folder.  ``~`` at its beginning is expanded: shells leave it in variables, behind ``=`` and
+    in quotes.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(os.path.expanduser(value), param, ctx)
 
 
 class Escaped(Text):

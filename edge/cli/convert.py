@@ -9,7 +9,7 @@ import click
 
 from edge.amounts import count, human
 from edge.cli import options
-from edge.cli.command import Command, Text, heading, option
+from edge.cli.command import Command, Path, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import UsageError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "After an interruption the same command continues where it stopped; what was finished is in OUT.part.",
 )
 @click.argument("source", metavar="IN", type=Text())
-@click.argument("output", metavar="OUT", type=Text())
+@click.argument("output", metavar="OUT", type=Path())
 @heading(
     "Conversion",
     option("--type", "weights_type", type=click.Choice(["I2_S", "TQ2_0"]), default="I2_S",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge.cli import options
-from edge.cli.command import Command, Text, heading, option
+from edge.cli.command import Command, Path, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import UsageError
 from edge.files import STANDARD, check_place, read_text, write
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @heading(
     "Output",
     option("--cosine", is_flag=True, help="Print only the cosine similarity of two texts, -1 to 1."),
-    option("--npy", type=click.Path(dir_okay=False), metavar="FILE", allow_from_autoenv=False,
+    option("--npy", type=Path(dir_okay=False), metavar="FILE", allow_from_autoenv=False,
            help="Write the vectors to FILE (-: standard output) instead of printing JSON: a float32 array, one row per "
            "text."),
 )

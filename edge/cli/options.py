@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge.amounts import amount
-from edge.cli.command import Escaped, Flag, Text, heading, option
+from edge.cli.command import Escaped, Flag, Path, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import UsageError
 from edge.files import read_text
@@ -147,12 +147,12 @@ form_options = heading(
 system_options = heading(
     "Prompt",
     option("-sys", "--system", "system", type=Text(), metavar="TEXT", help="System prompt."),
-    option("-sysf", "--system-file", "system_file", type=click.Path(dir_okay=False), metavar="FILE",
+    option("-sysf", "--system-file", "system_file", type=Path(dir_okay=False), metavar="FILE",
            help="Read the system prompt from FILE (-: standard input)."),
 )
 session_options = heading(
     "Prompt",
-    option("--session", type=click.Path(dir_okay=False), metavar="FILE", help="Continue the conversation saved in "
+    option("--session", type=Path(dir_okay=False), metavar="FILE", help="Continue the conversation saved in "
            "FILE, and save it there again. FILE is made if it does not exist; it includes the KV cache, so nothing is "
            "read twice."),
     option("--session-ro", is_flag=True, help="Continue the conversation of --session without changing the file."),
@@ -348,7 +348,7 @@ def form(flags: Mapping[str, Any]) -> dict[str, Any]:
 def written_out(name: str, value: str) -> str:
     """A schema or grammar that is a text, or that in a file of this name."""
     text = "start:" in value if name == "grammar" else value.lstrip()[:1] in ("{", "") or value in ("true", "false")
-    return value if text else read_text(value)
+    return value if text else read_text(os.path.expanduser(value))
 
 
 def system_prompt(flags: dict[str, Any]) -> str | None:

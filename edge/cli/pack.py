@@ -11,7 +11,7 @@ import click
 
 from edge.amounts import human
 from edge.cli import options
-from edge.cli.command import Command, Text, heading, option
+from edge.cli.command import Command, Path, Text, heading, option
 from edge.cli.output import Output
 from edge.cli.packed import model as described
 from edge.cli.serve import admitted, check_exposure
@@ -54,9 +54,9 @@ LEFT_OUT = {
 @click.argument("words", metavar="[-- ARGUMENTS...]", nargs=-1, type=Text())
 @heading(
     "Packing",
-    option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", required=True,
+    option("-o", "--output", type=Path(dir_okay=False), metavar="FILE", required=True,
            allow_from_autoenv=False, help="The file to write."),
-    option("--program", type=click.Path(dir_okay=False), metavar="FILE",
+    option("--program", type=Path(dir_okay=False), metavar="FILE",
            help="Put the model into this frozen one-file program of the same version (dist/bitnet-edge of make "
            "freeze). Default: the program that runs."),
     option("--for", "machine", type=click.Choice(["aarch64", "x86_64"]),

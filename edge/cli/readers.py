@@ -14,7 +14,7 @@ from typing import Protocol
 from edge.cli.output import Output, is_tty, moves_cursor
 from edge.cli.signals import CtrlC, check_terminated, interrupting
 from edge.errors import UsageError
-from edge.files import LINE_LIMIT
+from edge.files import LINE_LIMIT, home
 
 
 class Reader(Protocol):
@@ -58,7 +58,7 @@ class PipeReader:
             line = self._line()
         if not line:
             raise EOFError
-        return line.decode("utf-8", "surrogateescape").rstrip("\r\n")
+        return line.decode("utf-8-sig", "surrogateescape").rstrip("\r\n")
 
     def _line(self) -> bytes:
         """The next line with its newline; b"" at the end of the input."""
@@ -146,8 +146,4 @@ def choose_reader(out: Output, commands: Mapping[str, str], history: Path | None
 
 def history_path() -> Path:
     """``$BITNET_EDGE_HOME/history``, else under the XDG state folder."""
-    home = os.environ.get("BITNET_EDGE_HOME")
-    if home:
-        return Path(home).expanduser() / "history"
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "bitnet-edge" / "history"
+    return Path(home("BITNET_EDGE_HOME", "XDG_STATE_HOME", "~/.local/state"), "history")

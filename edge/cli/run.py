@@ -12,7 +12,7 @@ import click
 from edge import records
 from edge.amounts import count
 from edge.cli import options
-from edge.cli.command import Command, Text, heading, option
+from edge.cli.command import Command, Path, Text, heading, option
 from edge.cli.keep import Keeper
 from edge.cli.output import AnswerOutput, Output, is_tty, reading
 from edge.cli.signals import Terminated, stopping
@@ -59,7 +59,7 @@ blank line. In a shell loop that reads a list, use </dev/null. With -n 0 and a s
     "Prompt",
     option("-p", "--prompt", "prompt", type=Text(), metavar="TEXT", allow_from_autoenv=False,
            help="The prompt, same as PROMPT."),
-    option("-f", "--file", "files", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE", multiple=True,
+    option("-f", "--file", "files", type=Path(dir_okay=False, allow_dash=True), metavar="FILE", multiple=True,
            allow_from_autoenv=False, help="Append the text of FILE to the prompt (-: standard input). A "
            "blank line separates them. Can be given more than once."),
     option("--raw", is_flag=True, help="Do not apply the chat template: the model continues the text of "

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from edge.cli import options
-from edge.cli.command import Command, Text, heading, option
+from edge.cli.command import Command, Path, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import Busy, EdgeError, UsageError
 from edge.settings import SETTINGS
@@ -44,7 +44,7 @@ docs/serve.md shows Home Assistant, Python and curl, docs/kiosk.md systemd.
            help="Address to listen on (default 127.0.0.1: this machine only)."),
     option("--port", type=click.IntRange(0, 65535), metavar="N", default=8080,
            help="Port (default 8080; 0: any free one)."),
-    option("--socket", "socket_path", type=Text(), metavar="PATH", help="Listen on a Unix socket instead."),
+    option("--socket", "socket_path", type=Path(), metavar="PATH", help="Listen on a Unix socket instead."),
     option("--api-key", type=Text(), metavar="KEY", help="Key that clients must send (Authorization: Bearer KEY). "
            "Prefer the variable BITNET_EDGE_API_KEY: other users of this machine can see command lines."),
     option("--insecure", is_flag=True, help="Allow addresses that others can reach, without a key."),
@@ -55,7 +55,7 @@ docs/serve.md shows Home Assistant, Python and curl, docs/kiosk.md systemd.
            help="Accept requests from pages of this origin (https://example.org); *: of all origins. Default: none."),
     option("--parallel", type=click.IntRange(1, 64), metavar="N", default=1,
            help="Number of answers at the same time (default 1). Each takes the memory of a context."),
-    option("--state", type=Text(), metavar="DIR", help="Save the KV caches of conversations in "
+    option("--state", type=Path(file_okay=False), metavar="DIR", help="Save the KV caches of conversations in "
            "DIR, so that they continue after a restart without being read again."),
     option("--name", type=Text(), metavar="NAME", help="Model name that clients see. Default: the name "
            "in the file."),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge.cli import options
-from edge.cli.command import CONTEXT, Command, Text, heading, option
+from edge.cli.command import CONTEXT, Command, Path, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import UsageError
 from edge.files import STANDARD, read_text
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _text_options = heading(
     "Text",
-    option("-f", "--file", "file", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
+    option("-f", "--file", "file", type=Path(dir_okay=False, allow_dash=True), metavar="FILE",
            allow_from_autoenv=False, help="Read the text from FILE (-: standard input)."),
     option("--special", is_flag=True, help="Recognise control tokens such as <|eot_id|> in the text."),
     option("--bos", is_flag=True, help="Add the BOS token, if the model has one."),

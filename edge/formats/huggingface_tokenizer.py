@@ -54,7 +54,7 @@ def chat_templates(folder: str, settings: Mapping[str, Any]) -> dict[str, str]:
 
 def _read_template(path: str) -> str:
     try:
-        return read_small(path, MAX_CONFIG).decode()
+        return read_small(path, MAX_CONFIG).decode("utf-8-sig")
     except UnicodeDecodeError:
         fail(path, "not UTF-8; get the file again")
 

@@ -40,7 +40,7 @@ def parse_json(data: bytes | memoryview, what: str) -> dict[str, Any]:
         return table
 
     try:
-        value = json.loads(str(data, "utf-8"), object_pairs_hook=unique)
+        value = json.loads(str(data, "utf-8-sig"), object_pairs_hook=unique)
     except RecursionError:
         raise InvalidFile(f"{what}: nested too deeply; the file is damaged") from None
     except ValueError as error:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import EdgeError
-from edge.files import replacing
+from edge.files import home, replacing
 from edge.formats import open_checkpoint
 
 if TYPE_CHECKING:
@@ -233,12 +233,9 @@ def remembered_at(checkpoint: Checkpoint, fingerprints: str | None = None) -> st
     """
     from edge.model import fingerprint
 
-    home = os.environ.get("BITNET_EDGE_STATE")
-    if not home:
-        state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-        home = os.path.join(state, "bitnet-edge")
     found = fingerprint.remembered(checkpoint.config, checkpoint, fingerprints)
-    return os.path.join(home, "readings", found[:32] + ".json")
+    state = home("BITNET_EDGE_STATE", "XDG_STATE_HOME", "~/.local/state")
+    return os.path.join(state, "readings", found[:32] + ".json")
 
 
 def remembered(place: str, checkpoint: Checkpoint) -> dict[str, Any] | None:

@@ -212,10 +212,11 @@ class Template:
     def _by_name(cls, name: str, spec: TokenizerSpec, think: bool | None) -> Template:
         if name in FAMILIES:
             return cls._family(name, think)
+        name = os.path.expanduser(name)
         try:
             if not os.path.isfile(name):
                 raise UsageError(f"chat template {name!r} is neither a file nor one of {', '.join(FAMILIES)}, model")
-            with open(name, encoding="utf-8") as file:
+            with open(name, encoding="utf-8-sig") as file:
                 text = file.read(MAX_FILE)
         except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a name no file can have
             raise UsageError(f"chat template {name!r} cannot be read ({error})") from None

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from edge import packed
 from edge.errors import ModelNotFound, UsageError
-from edge.files import replacing
+from edge.files import home, replacing
 
 RECORD = "pull.json"
 DEFAULT = ".default"
@@ -57,11 +57,7 @@ class Choice(NamedTuple):
 
 def folder() -> str:
     """The folder of pulled models: $BITNET_EDGE_MODELS, else the user's data folder (XDG_DATA_HOME)."""
-    chosen = os.environ.get("BITNET_EDGE_MODELS")
-    if chosen:
-        return os.path.abspath(os.path.expanduser(chosen))
-    data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
-    return os.path.join(data, "bitnet-edge", "models")
+    return os.path.abspath(home("BITNET_EDGE_MODELS", "XDG_DATA_HOME", "~/.local/share", "models"))
 
 
 def demo() -> str:
@@ -247,11 +243,12 @@ def is_model(word: str) -> bool:
 
 
 def resolve(model: str) -> str:
-    """The path of a model given as a path or by name; anything else is returned unchanged.
+    """The path of a model given as a path or by name; of anything else, ``~`` alone is expanded.
 
     A path that exists takes precedence over a name.  Raises ModelNotFound for a known name that was not pulled, and for
     one that resembles a known one.
     """
+    model = os.path.expanduser(model)
     if os.path.exists(model):
         return model
     if model == DEMO:

@@ -76,7 +76,7 @@ def parse(data: bytes, most: int, code: str, parse_int: Callable[[str], Any] | N
         raise Refusal(413, "the request has too many lists, objects or numbers; the limit is about 75,000 lists and "
                       "objects, or 300,000 numbers", code)
     try:
-        return json.loads(data.decode("utf-8"), parse_int=parse_int, parse_constant=_no_constant)
+        return json.loads(data.decode("utf-8-sig"), parse_int=parse_int, parse_constant=_no_constant)
     except RecursionError:
         raise bad("the request is nested too deeply", code="bad_json") from None
     except ValueError as error:

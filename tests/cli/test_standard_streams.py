@@ -48,7 +48,7 @@ def named(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple
         return
     for param in command.params:
         shown = str(param.metavar or "")
-        if re.match(r"FILE|IN$|OUT$", shown) or (isinstance(param.type, click.Path) and shown != "DIR"):
+        if re.match(r"FILE|IN$|OUT$", shown) or (isinstance(param.type, click.Path) and shown not in ("DIR", "PATH")):
             yield words, param.opts[-1]
 
 

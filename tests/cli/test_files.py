@@ -1,0 +1,141 @@
+"""Files that people name: ``~`` is expanded wherever a path is taken, and a byte order mark is no part of a text."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from edge.cache.config import KVConfig
+from edge.cli.group import cli
+from edge.cli.options import written_out
+from edge.cli.readers import history_path
+from edge.files import cache_home
+from edge.formats import open_checkpoint
+from edge.formats.huggingface_tokenizer import chat_templates
+from edge.formats.side_files import read_json
+from edge.model.interpretation import remembered_at
+from edge.prompt.template import Template
+from edge.registry import library
+from tests.http_service import serving
+from tests.services import bitnet_edge
+
+MARK = b"\xef\xbb\xbf"
+RUN = ("run", "-m", "demo", "-n", "8", "-c", "256", "-t", "1", "--temp", "0")
+QUESTION = "A large latte, please."
+JSONL = json.dumps({"op": "chat", "messages": [{"role": "user", "content": QUESTION}], "max_tokens": 8})
+SCHEMA = '{"enum": ["tea", "coffee"]}'
+TEMPLATE = "{% for m in messages %}{{ m.content }}\n{% endfor %}"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The home folder; nothing named ~ is made beside it."""
+    place, work = tmp_path / "home", tmp_path / "work"
+    place.mkdir()
+    work.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("HOME", str(place))
+    for name in ("CACHE_HOME", "STATE_HOME", "DATA_HOME"):
+        monkeypatch.delenv(f"XDG_{name}", raising=False)
+    yield place
+    assert not os.listdir(work)
+
+
+def paths(command: click.Command) -> Iterator[click.Parameter]:
+    """The options and arguments of all commands that take a path and nothing else."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from paths(command.get_command(context, name))  # type: ignore[arg-type]
+    for param in command.params:
+        if re.fullmatch("FILE|DIR|PATH|OUT", str(param.metavar)) or isinstance(param.type, click.Path):
+            yield param
+
+
+def test_every_option_that_takes_a_path_expands_it(home: Path) -> None:
+    found = list(paths(cli))
+    assert {param.name for param in found} >= {"state", "socket_path", "session", "files", "source", "output", "npy"}
+    for param in found:
+        for text, wanted in (("~/x", f"{home}/x"), ("~root/x", f"{os.path.expanduser('~root')}/x"), ("x~", "x~"),
+                             ("~nobody-here/x", "~nobody-here/x"), ("-", "-")):
+            assert param.type.convert(text, param, None) == wanted, param.name
+
+
+def test_models_settings_and_variables_expand_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch, bundled_model: Path
+) -> None:
+    model = home / "m.gguf"
+    model.symlink_to(bundled_model)
+    assert open_checkpoint("~/m.gguf").path == str(model) == library.choose("~/m.gguf").path
+    monkeypatch.setenv("BITNET_EDGE_MODEL", "~/m.gguf")
+    assert library.choose().path == str(model)
+    for name, text in (("s", SCHEMA), ("t", TEMPLATE)):
+        (home / name).write_text(text)
+    assert written_out("schema", "~/s") == written_out("grammar", "~/s") == SCHEMA
+    assert KVConfig(kv_offload="~").kv_offload == str(home)
+    assert KVConfig(kv_budget="~/b.json").kv_budget == str(home / "b.json")
+    checkpoint = open_checkpoint(str(model))
+    assert Template.for_model(checkpoint, name="~/t").name == "t"
+    for variable, xdg, found in (("MODELS", "DATA", library.folder), ("CACHE", "CACHE", cache_home),
+                                 ("HOME", "STATE", history_path),
+                                 ("STATE", "STATE", lambda: remembered_at(checkpoint))):
+        for name in (f"BITNET_EDGE_{variable}", f"XDG_{xdg}_HOME"):
+            monkeypatch.delenv(name, raising=False)
+        assert str(found()).startswith(f"{home}/.")
+        monkeypatch.setenv(f"XDG_{xdg}_HOME", "~/xdg")
+        assert str(found()).startswith(f"{home}/xdg/bitnet-edge")
+        monkeypatch.setenv(f"BITNET_EDGE_{variable}", "~/own")
+        assert str(found()).startswith(f"{home}/own")
+
+
+def test_a_service_keeps_its_conversations_at_home(home: Path) -> None:
+    with serving(cwd=Path.cwd(), HOME=str(home), BITNET_EDGE_STATE="~/conv") as server:
+        server.chat(QUESTION)
+    assert any((home / "conv").glob("*.*"))
+
+
+# ---- byte order marks ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [
+    (*RUN,), (*RUN, "-f", "-"), (*RUN, "-f", "FILE"), (*RUN, "-sysf", "FILE", QUESTION),
+    (*RUN, "--schema", "FILE", QUESTION), (*RUN, "--schema", "TEXT", QUESTION), (*RUN, "--set", "template=FILE", "Hi"),
+    (*RUN, "-p", "TEXT"), ("chat", *RUN[1:]), ("chat", "--jsonl", *RUN[1:]), ("batch", *RUN[1:], "-", "-"),
+    ("embed", "-m", "demo"), ("tokens", "count", "-m", "demo"),
+], ids=" ".join)
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Editors and shells of Windows write one; piped texts of several files have several."""
+    kinds = {"--schema": SCHEMA, "--set": TEMPLATE, "--jsonl": JSONL,
+             "batch": json.dumps({"custom_id": "a", "body": json.loads(JSONL)})}
+    text = next((kinds[word] for word in words if word in kinds), QUESTION)
+
+    def said(mark: str) -> Any:
+        (tmp_path / "file").write_bytes((mark + text).encode())
+        given = {"FILE": str(tmp_path / "file"), "TEXT": mark + text, "template=FILE": f"template={tmp_path / 'file'}"}
+        lines = (mark + text + "\n") * (2 if words[0] == "chat" else 1)
+        done = bitnet_edge(*(given.get(word, word) for word in words), given=lines)
+        assert done.returncode == 0, done.stderr
+        return re.sub(r'"(\w*seconds|ttft|created|id|rss|text_id)": [^,}]+', "", done.stdout)
+
+    assert said("") == said("\ufeff") != ""
+
+
+def test_a_byte_order_mark_in_bodies_and_in_files_of_models(tmp_path: Path) -> None:
+    with serving() as server:
+        body = json.dumps({"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 2}).encode()
+        assert server.ask("POST", "/v1/chat/completions", MARK + body)[0] == 200
+    (tmp_path / "config.json").write_bytes(MARK + b"{}")
+    assert read_json(str(tmp_path), "config.json") == {}
+    (tmp_path / "chat_template.jinja").write_bytes(MARK + TEMPLATE.encode())
+    assert chat_templates(str(tmp_path), {}) == {"default": TEMPLATE}
+    budget = tmp_path / "b.json"
+    budget.write_bytes(MARK + b"[]")
+    done = bitnet_edge(*RUN, "--set", f"kv_budget={budget}", "Hi")
+    assert done.returncode and "is not JSON" not in done.stderr
