@@ -23,6 +23,8 @@ MASS = 0.95
 STRIDE = 32  # tokens between the queries that are looked at
 #: class of a query head -> its entropy is below this many bits (limits of microsoft/BitNet PR #497, verify script)
 CLASSES = {"sink": 0.5, "focused": 1.5, "moderate": 2.5, "mixed": 3.5, "diffuse": float("inf")}
+#: the budgets of that pull request, shares of the context, and how far a head's differs from their mean
+BUDGETS, LEAST, MOST = (0.5, 0.2, 0.1), 0.3, 2.5
 PIECES, LOOKS = 8, 8  # pieces of text for a length, and queries at the end of each
 
 
@@ -97,7 +99,7 @@ def measure(engine: Engine, tokens: Sequence[int], sinks: int = 4) -> list[HeadF
 
 def classes(engine: Engine, tokens: Sequence[int], lengths: Sequence[int] = (32, 512, 2048)) -> dict[str, Any]:
     """Entropy of every query head at the end of texts of these lengths: PIECES of them, the last LOOKS queries of each;
-    and the share of the heads in each class.
+    the share of the heads in each class; and what budgets by entropy save, see :func:`saved`.
 
     A piece begins with BOS, as prompts do.  Raises UsageError for a length that the context or the text does not reach.
     """
@@ -121,7 +123,26 @@ def classes(engine: Engine, tokens: Sequence[int], lengths: Sequence[int] = (32,
                  for place, each in np.ndenumerate(bits)}
         count = [*kinds.values()].count
         shares.append({"tokens": length, **{kind: count(kind) / bits.size for kind in CLASSES},
-                       "mean_bits": float(bits.mean())})
+                       "mean_bits": float(bits.mean()), "std_bits": float(bits.std()), "least": float(bits.min()),
+                       "most": float(bits.max()), "variation": float(bits.std() / bits.mean())})
         found += [{"tokens": length, "layer": layer, "head": head, "bits": float(bits[layer, head]), "class": kind}
                   for (layer, head), kind in kinds.items()]
-    return {"classes": shares, "heads": found}
+    return {"classes": shares, "saved": saved(engine, bits), "heads": found}
+
+
+def saved(engine: Engine, bits: np.ndarray) -> list[dict[str, float]]:
+    """Of budgets by entropy [n_layer][n_head]: the shares of an F16 cache, and of all memory with it, that become free.
+
+    A head keeps in proportion to its entropy, a KV head as much as the largest of its query heads: ``own``.  As
+    published (``flat``), every layer keeps as much as the layers' largest heads in the mean.
+    """
+    n = engine.plan.n_ctx
+    cache = Mode("f16", {"kv": "f16"}).plan(engine, n).kv_bytes
+    of_all, found = cache / (engine.plan.footprint.total + cache), []
+    heads = bits.reshape(len(bits), engine.config.n_kv_head, -1).max(2) / bits.mean()
+    for budget in BUDGETS:
+        kept = np.minimum(np.clip(heads, LEAST, MOST) * budget, 1)
+        free = {"own": float(1 - kept.mean()), "flat": float(1 - kept.max(1).mean())}
+        found.append({"budget": budget, **{f"{way}_of_cache": share for way, share in free.items()},
+                      **{f"{way}_of_memory": share * of_all for way, share in free.items()}})
+    return found

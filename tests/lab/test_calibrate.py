@@ -123,6 +123,10 @@ def test_classes_are_those_of_the_last_queries(engine, tokens) -> None:
     assert [row["tokens"] for row in looks["classes"]] == [12, 100] and len(looks["heads"]) == 2 * 2 * 4
     for row in looks["classes"]:
         assert sum(row[kind] for kind in heads.CLASSES) == pytest.approx(1)
+        bits = [head["bits"] for head in looks["heads"] if head["tokens"] == row["tokens"]]
+        assert (row["mean_bits"], row["std_bits"]) == pytest.approx((np.mean(bits), np.std(bits)))
+        assert (row["least"], row["most"]) == (min(bits), max(bits))
+        assert row["variation"] == pytest.approx(np.std(bits) / np.mean(bits))
     config, queries = engine.config, engine.model.transformer.keep_queries()
     seen: dict[tuple[int, int], list[float]] = {}
     pieces = [piece for piece in segments(engine, tokens, 100) if len(piece) == 100][: heads.PIECES]
@@ -144,6 +148,18 @@ def test_classes_are_those_of_the_last_queries(engine, tokens) -> None:
             heads.classes(engine, tokens, [length])
     with pytest.raises(UsageError, match="60 tokens"):
         heads.classes(engine, tokens[:60], [100])
+
+
+def test_what_budgets_by_entropy_save(engine) -> None:
+    """Two layers of two KV heads; a query head of each has the mean, twice as much, much less, much more."""
+    bits = np.array([[2.0, 1.0, 4.0, 0.0], [0.1, 0.0, 5.9, 3.0]])
+    assert bits.mean() == 2
+    half, _, tenth = heads.saved(engine, bits)
+    assert half["own_of_cache"] == pytest.approx(1 - (0.5 + 1 + 0.15 + 1) / 4)
+    assert half["flat_of_cache"] == pytest.approx(0), "in both layers a head needs all"
+    assert tenth["own_of_cache"] == pytest.approx(1 - (0.1 + 0.2 + 0.03 + 0.25) / 4)
+    assert tenth["flat_of_cache"] == pytest.approx(1 - (0.2 + 0.25) / 2)
+    assert 0 < tenth["flat_of_memory"] < tenth["own_of_memory"] < tenth["own_of_cache"]
 
 
 def test_support_is_the_fewest_tokens_with_most_of_the_attention() -> None:
