@@ -14,6 +14,7 @@ from edge.formats.checkpoint import Added, Checkpoint, TokenizerSpec
 from edge.layers import Attention, Dense, Experts, Rotation
 from edge.registry.encodings import PANELS
 from edge.registry.families import FAMILIES
+from edge.settings import SETTINGS
 
 #: general.file_type, a label only: the first is microsoft/BitNet's number, the others llama.cpp's of the nearest type
 _FILE_TYPES = {"I2_S": 40, "TQ2_0": 37, "PQ2_0": 41, PANELS: 41, "TP64_R64": 41, "TP32_R64": 41}
@@ -44,6 +45,8 @@ KEYS_SAMPLING = {
     "top_k": "general.sampling.top_k",
     "top_p": "general.sampling.top_p",
     "min_p": "general.sampling.min_p",
+    "repeat_penalty": "general.sampling.penalty_repeat",
+    "repeat_last_n": "general.sampling.penalty_last_n",
 }
 
 
@@ -127,7 +130,7 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
         if checkpoint.format == "gguf" and isinstance(value, str):
             metadata[key] = value
     for name, value in checkpoint.sampling.items():
-        metadata[KEYS_SAMPLING[name]] = value if name == "top_k" else float(value)
+        metadata[KEYS_SAMPLING[name]] = value if SETTINGS[name].kind == "whole" else float(value)
     return metadata
 
 

@@ -84,8 +84,16 @@ _LAYER |= {
 _ACTIVATIONS = {"relu2": "relu2", "silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu"}
 #: up to transformers 4, and since 5
 _N_EXPERT = ("num_experts", "num_local_experts")
-#: of generation_config.json
-_SAMPLING = {field: field for field in ("temperature", "top_k", "top_p", "min_p")}
+#: of generation_config.json: what counts with do_sample only, and what changes answers but is not used here
+_SAMPLED = {field: field for field in ("temperature", "top_k", "top_p", "min_p")}
+_UNUSED = ("num_beams", "penalty_alpha", "no_repeat_ngram_size", "encoder_repetition_penalty",
+           "encoder_no_repeat_ngram_size", "bad_words_ids", "sequence_bias", "suppress_tokens",
+           "begin_suppress_tokens", "exponential_decay_length_penalty", "min_length", "min_new_tokens",
+           "guidance_scale", "watermarking_config", "stop_strings", "dola_layers", "token_healing")
+_UNUSED_SAMPLED = ("typical_p", "top_h", "epsilon_cutoff", "eta_cutoff")
+_NEUTRAL: tuple[Any, ...] = (None, False, 0, 1, "", [], {})
+#: bytes of two tensors that are compared at once
+_BLOCK = 1 << 20
 #: an expert's matrix, after the layer
 _EXPERT = re.compile(r"mlp\.experts\.(0|[1-9]\d{0,3})\.(gate|up|down)_proj")
 _WHOLE_NAME = re.compile(r"layers\.(0|[1-9]\d{0,3})\.(linear_attn\.A_log|linear_attn\.dt_bias)")
@@ -114,9 +122,9 @@ def read(path: str | os.PathLike[str], reading: Reading) -> Checkpoint:
         raw = {**raw, **text}
 
     tensors, packed = _tensors(folder, family, stored, quantization, reading, _is_marked(raw, quantization))
+    if raw.get("tie_word_embeddings"):
+        _tie(tensors, notes)
     config = _config(folder, raw, family, tensors, reading.activation, notes)
-    if config.tied:
-        tensors.pop("output.weight", None)  # a saved copy of the embedding
     with located(folder):
         notes += names.check(config, tensors)
     first = next(tensor for name, tensor in tensors.items() if names.is_projection(name))
@@ -141,9 +149,36 @@ def read(path: str | os.PathLike[str], reading: Reading) -> Checkpoint:
         notes=notes,
         reading=reading,
         open={"inverted": either} if packed and "linear_class" not in quantization else {},
-        # without do_sample, transformers takes the likeliest token and does not look at the others: no recommendation
-        sampling=recommended(_SAMPLING, generation, notes) if generation.get("do_sample") is True else {},
+        sampling=_sampling(generation, notes),
     )
+
+
+def _tie(tensors: dict[str, Tensor], notes: list[str]) -> None:
+    """Leave one of the embedding and the output head if they are the same, as transformers 5 does."""
+    table, head = (tensors.get(f"{name}.weight") for name in ("token_embd", "output"))
+    if head is None:
+        return
+    if table is None:
+        tensors["token_embd.weight"] = head._replace(name="token_embd.weight")
+    elif (table.type, table.shape) != (head.type, head.shape) or any(
+        bytes(table.data[at : at + _BLOCK]) != bytes(head.data[at : at + _BLOCK])
+        for at in range(0, len(head.data), _BLOCK)
+    ):
+        notes.append("config.json says tie_word_embeddings, but lm_head.weight differs from the embedding: it is used")
+        return
+    del tensors["output.weight"]
+
+
+def _sampling(generation: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """What generation_config.json recommends, as transformers takes it: penalties are of all tokens, and without
+    do_sample the likeliest token is taken, whatever the keys of :data:`_SAMPLED` say.
+    """
+    asks = generation.get("do_sample") is True
+    unused = [key for key in (*_UNUSED, *(_UNUSED_SAMPLED if asks else ())) if generation.get(key) not in _NEUTRAL]
+    if unused:
+        notes.append(f"generation_config.json: {', '.join(unused)} cannot be used: answers are made without")
+    found = recommended({**(_SAMPLED if asks else {}), "repeat_penalty": "repetition_penalty"}, generation, notes)
+    return {**found, "repeat_last_n": -1} if found.get("repeat_penalty", 1) != 1 else found
 
 
 def _pickles(folder: str) -> list[str]:
@@ -527,12 +562,9 @@ def _config(folder: str, raw: Mapping[str, Any], family: Family, tensors: Mappin
         notes.append(f"activation {override} as asked, although config.json says {said}")
     sub_norm = "blk.0.attn_sub_norm.weight" in tensors
     activation = override or said
-    untied = "output.weight" in tensors
-    tied = raw.get("tie_word_embeddings")
+    tied = "output.weight" not in tensors
     headless = any(name.endswith("Model") for name in raw["architectures"])
-    if tied is None or headless:
-        tied = not untied
-    elif not tied and not untied:
+    if tied and not headless and raw.get("tie_word_embeddings") not in (None, True):
         fail(folder, "tensor lm_head.weight is missing although config.json says tie_word_embeddings false")
     arch = family.arch
     if bitnet or arch == "llama":
@@ -589,7 +621,7 @@ def _config(folder: str, raw: Mapping[str, Any], family: Family, tensors: Mappin
             n_vocab=n_vocab,
             n_ctx_train=n_ctx,
             eps=float(number("rms_norm_eps", 1e-5)),
-            tied=bool(tied),
+            tied=tied,
             layers=layers,
             activation_quant=quant or (WEIGHT_ONLY if weight_only else "int8"),
             inner_eps=float(number("rms_norm_eps", 1e-6, quantization)),

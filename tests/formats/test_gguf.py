@@ -625,10 +625,12 @@ def test_parts_that_do_not_belong_together(tmp_path: Path) -> None:
 
 
 def test_recommended_sampling(tmp_path: Path) -> None:
-    keys = {"temp": value(F32, 0.6), "top_k": value(I32, 20), "top_p": value(F32, 0.95), "min_p": value(F64, 0.0)}
+    keys = {"temp": value(F32, 0.6), "top_k": value(I32, 20), "top_p": value(F32, 0.95), "min_p": value(F64, 0.0),
+            "penalty_repeat": value(F32, 1.1), "penalty_last_n": value(I32, -1)}
     data = handmade.model(keys={f"general.sampling.{name}": each for name, each in keys.items()})
     checkpoint = open_checkpoint(write(tmp_path, data))
-    assert checkpoint.sampling == {"temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.0}
+    assert checkpoint.sampling == {"temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.0,
+                                   "repeat_penalty": 1.1, "repeat_last_n": -1}
     assert open_checkpoint(write(tmp_path, handmade.model())).sampling == {}
 
 

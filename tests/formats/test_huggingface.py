@@ -128,7 +128,8 @@ def test_dense_is_refused_early(tmp_path: Path) -> None:
 
 def test_tied_or_not(tmp_path: Path) -> None:
     both = hf_tensors(head=True)
-    assert open_checkpoint(hf_directory(tmp_path / "a", tensors=both)).config.tied  # a saved copy is ignored
+    copied = {**both, "lm_head.weight": both["model.embed_tokens.weight"]}
+    assert open_checkpoint(hf_directory(tmp_path / "a", tensors=copied)).config.tied  # a saved copy is ignored
     assert "output.weight" not in open_checkpoint(tmp_path / "a").tensors
     untied = hf_config(tie_word_embeddings=False)
     assert not open_checkpoint(hf_directory(tmp_path / "b", untied, both)).config.tied
@@ -137,6 +138,26 @@ def test_tied_or_not(tmp_path: Path) -> None:
     silent = hf_config(tie_word_embeddings=None)
     assert open_checkpoint(hf_directory(tmp_path / "d", silent)).config.tied
     assert not open_checkpoint(hf_directory(tmp_path / "e", silent, both)).config.tied
+
+
+def test_a_config_that_says_tied_and_a_head_that_is_not(tmp_path: Path) -> None:
+    """As transformers 5.24: a head of its own is kept, with a note; one that is alone is the embedding as well."""
+    tensors = hf_tensors(head=True)
+    table, head = (tensors[f"{name}.weight"] for name in ("model.embed_tokens", "lm_head"))
+    data = bytearray(table[2])
+    data[-1] ^= 1
+    for other in ((*head[:2], bytes(data)), ("BF16", head[1], bytes(16 * 128 * 2))):
+        c = open_checkpoint(hf_directory(tmp_path / "m", tensors={**tensors, "lm_head.weight": other}))
+        assert not c.config.tied and bytes(c.tensors["output.weight"].data) == other[2]
+        assert [note for note in c.notes if "lm_head.weight differs" in note and "tie_word_embeddings" in note]
+    del tensors["model.embed_tokens.weight"]
+    tensors["lm_head.weight"] = (*head[:2], bytes(data))
+    c = open_checkpoint(hf_directory(tmp_path / "m", tensors=tensors))
+    assert c.config.tied and bytes(c.tensors["token_embd.weight"].data) == bytes(data)
+    assert "output.weight" not in c.tensors and not [note for note in c.notes if "lm_head" in note]
+    for said in (False, None):
+        with pytest.raises(InvalidFile, match=r"embed_tokens\.weight is missing"):
+            open_checkpoint(hf_directory(tmp_path / "m", hf_config(tie_word_embeddings=said), tensors))
 
 
 @pytest.mark.parametrize(
@@ -500,13 +521,17 @@ def test_fuzz_json(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
         ({"do_sample": False, "temperature": 0.6}, {}),
         ({"do_sample": "true", "temperature": 0.6}, {}),
         ({"temperature": 0.6, "top_k": 20}, {}),
+        ({"repetition_penalty": 1.05}, {"repeat_penalty": 1.05, "repeat_last_n": -1}),
+        ({"do_sample": True, "top_k": 1, "repetition_penalty": 1},
+         {"top_k": 1, "repeat_penalty": 1}),
         (None, {}),
     ],
 )
 def test_recommended_sampling(tmp_path: Path, generation: Any, expected: dict[str, Any]) -> None:
     files = {} if generation is None else {"generation_config__json": generation}
     checkpoint = open_checkpoint(hf_directory(tmp_path / "m", **files))
-    assert checkpoint.sampling == expected and not any("recommendation" in note for note in checkpoint.notes)
+    assert checkpoint.sampling == expected
+    assert not any("recommendation" in note or "generation_config" in note for note in checkpoint.notes)
     assert type(checkpoint.sampling.get("top_k", 0)) is int
 
 
@@ -514,7 +539,7 @@ def test_recommended_sampling(tmp_path: Path, generation: Any, expected: dict[st
     "bad",
     [("temperature", "0.6"), ("temperature", -0.1), ("temperature", 10**400), ("temperature", True),
      ("temperature", [0.6]), ("temperature", float("nan")), ("top_p", float("inf")), ("top_p", {"a": "\n" * 99}),
-     ("top_k", 2.5), ("top_k", -5), ("min_p", 2)],
+     ("top_k", 2.5), ("top_k", -5), ("min_p", 2), ("repetition_penalty", 0), ("repetition_penalty", "1.1")],
     ids=str,
 )
 def test_a_recommendation_that_is_not_valid_is_ignored_and_noted(tmp_path: Path, bad: tuple[str, Any]) -> None:
@@ -525,3 +550,15 @@ def test_a_recommendation_that_is_not_valid_is_ignored_and_noted(tmp_path: Path,
     assert checkpoint.sampling == expected
     notes = [note for note in checkpoint.notes if "recommendation" in note]
     assert len(notes) == 1 and notes[0].startswith(f"{bad[0]} is ") and "\n" not in notes[0] and len(notes[0]) < 200
+
+
+@pytest.mark.parametrize(("generation", "named"), [
+    ({"num_beams": 4, "no_repeat_ngram_size": 3}, "num_beams, no_repeat_ngram_size"),
+    ({"bad_words_ids": [[5]], "suppress_tokens": [], "guidance_scale": 1.0, "num_beams": 1}, "bad_words_ids"),
+    ({"do_sample": True, "typical_p": 0.9, "epsilon_cutoff": 0.0}, "typical_p"),
+    ({"typical_p": 0.9, "max_length": 20, "use_cache": True, "pad_token_id": 0, "_from_model_config": True}, ""),
+])
+def test_what_changes_answers_and_is_not_used_is_said(tmp_path: Path, generation: Any, named: str) -> None:
+    notes = open_checkpoint(hf_directory(tmp_path / "m", generation_config__json=generation)).notes
+    said = [note for note in notes if "generation_config" in note]
+    assert said == ([f"generation_config.json: {named} cannot be used: answers are made without"] if named else [])

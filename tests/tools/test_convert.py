@@ -281,15 +281,18 @@ def test_values_beyond_f16_are_named(tmp_path: Path) -> None:
 
 def test_recommended_sampling_survives(tmp_path: Path) -> None:
     """From a folder into a GGUF, and from there into another."""
-    generation = {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0}
+    generation = {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0,
+                  "repetition_penalty": 1.1}
     source = hf_directory(tmp_path / "hf", generation_config__json=generation)
     convert(source, tmp_path / "m.gguf")
     convert(tmp_path / "m.gguf", tmp_path / "again.gguf", embedding="Q8_0")
     for name in ("m.gguf", "again.gguf"):
         checkpoint = open_checkpoint(tmp_path / name)
-        assert checkpoint.sampling == {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0.0}
+        assert checkpoint.sampling == {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0.0,
+                                       "repeat_penalty": 1.1, "repeat_last_n": -1}
         keys = {key: each for key, each in checkpoint.metadata.items() if key.startswith("general.sampling.")}
-        assert set(keys) == {f"general.sampling.{name}" for name in ("temp", "top_p", "top_k", "min_p")}
+        names = ("temp", "top_p", "top_k", "min_p", "penalty_repeat", "penalty_last_n")
+        assert set(keys) == {f"general.sampling.{name}" for name in names}
         assert isinstance(keys["general.sampling.temp"], float) and keys["general.sampling.top_k"] == 20
 
 
