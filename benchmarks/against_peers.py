@@ -10,11 +10,12 @@ A peer is any program with the command line and the JSON of llama-bench.  What o
 bench``.
 
 One round runs every engine once, each in a process of its own; the rounds are what makes the engines comparable on a
-machine whose speed comes and goes.  The figure of an engine is the median over all its samples, with the slowest and
+machine whose speed comes and goes.  The figure of an engine is the median over all its turns, with the slowest and
 the fastest; a ratio divides medians.  pp is the speed of reading a prompt, tg that of writing behind a context of
 ``depth`` tokens, in tokens per second; RSS is the peak of the process; memory is what a plain sum with as many threads
-reads before each turn, the bound of all engines when they write.  With --json, samples are added to those already
-in the file and the tables are made of all: long measurements can be done in pieces.
+reads before each turn, the bound of all engines when they write.  With --json, what was measured is added to what is
+already in the file and the tables are made of all: long measurements can be done in pieces.  Such files in
+benchmarks/results are what packaging/docs makes the table and the picture of.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
@@ -43,17 +44,28 @@ class Failed(Exception):
     """An engine did not do its work; the text says why."""
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One timing of one engine."""
+@dataclass
+class Series:
+    """The timings of one engine in one test."""
 
     engine: str
     test: str  # "pp512", "tg32" or "tg32 @2048"
     threads: int
     kv: str
-    speed: float  # tokens per second
-    rss: int  # peak bytes of the process it was taken in
-    memory: float = 0.0  # bytes per second of a plain sum with the same threads in 2 MiB pages, just before
+    speeds: list[float]  # tokens per second
+    rss: int  # peak bytes of the processes
+    memory: list[float] = field(default_factory=list)  # bytes per second of a plain sum with the same threads, in turn
+
+    @property
+    def key(self) -> tuple[str, int, str, str]:
+        """What sets it apart, the engine last."""
+        return self.test, self.threads, self.kv, self.engine
+
+    def add(self, other: Series) -> None:
+        """Continue with the next turn."""
+        self.speeds += other.speeds
+        self.memory += other.memory
+        self.rss = max(self.rss, other.rss)
 
 
 @dataclass(frozen=True)
@@ -104,17 +116,17 @@ class Ours:
         self.options = list(options)
         self.build = ""
 
-    def measure(self, work: Work) -> list[Sample]:
-        """All samples of one turn.  Raises Failed."""
+    def measure(self, work: Work) -> list[Series]:
+        """One turn.  Raises Failed."""
         found = []
         if work.prompts:
             for depth, pp, _, rss in self._bench(work, work.prompts, 2):
-                found += [Sample(self.name, f"pp{depth}", work.threads, work.kv, speed, rss) for speed in pp]
+                found.append(Series(self.name, f"pp{depth}", work.threads, work.kv, pp, rss))
         if work.n_gen:
             # a context of one token is as good as none; the first token of an answer comes out of the prompt
             for depth, _, tg, rss in self._bench(work, [max(1, depth) for depth in work.depths], work.n_gen + 1):
                 test = generation(work.n_gen, depth if depth > 1 else 0)
-                found += [Sample(self.name, test, work.threads, work.kv, speed, rss) for speed in tg]
+                found.append(Series(self.name, test, work.threads, work.kv, tg, rss))
         return found
 
     def _bench(
@@ -137,8 +149,8 @@ class Peer:
         self.command = list(command)
         self.build = ""
 
-    def measure(self, work: Work) -> list[Sample]:
-        """All samples of one turn.  Raises Failed."""
+    def measure(self, work: Work) -> list[Series]:
+        """One turn.  Raises Failed."""
         common = [*self.command, "-o", "json", "-r", str(work.repeats), "-t", str(work.threads)]
         kv = KV_NAMES[work.kv]
         if kv != "f16":
@@ -147,10 +159,10 @@ class Peer:
         if work.prompts:
             prompts = ",".join(map(str, work.prompts))
             for row, rss in self._rows([*common, "-p", prompts, "-n", "0"]):
-                found += self._samples(row, f"pp{row['n_prompt']}", work, rss)
+                found.append(self._series(row, f"pp{row['n_prompt']}", work, rss))
         for depth in work.depths if work.n_gen else ():
             for row, rss in self._rows([*common, *self.at_depth(work.n_gen, depth)]):
-                found += self._samples(row, generation(work.n_gen, depth), work, rss)
+                found.append(self._series(row, generation(work.n_gen, depth), work, rss))
         return found
 
     def at_depth(self, n_gen: int, depth: int) -> list[str]:
@@ -179,8 +191,8 @@ class Peer:
             self.build = f"{row.get('model_type', '')}, build {row.get('build_commit', '')}"
             yield row, rss
 
-    def _samples(self, row: dict[str, Any], test: str, work: Work, rss: int) -> list[Sample]:
-        return [Sample(self.name, test, work.threads, work.kv, speed, rss) for speed in row["samples_ts"]]
+    def _series(self, row: dict[str, Any], test: str, work: Work, rss: int) -> Series:
+        return Series(self.name, test, work.threads, work.kv, row["samples_ts"], rss)
 
 
 @lru_cache
@@ -193,36 +205,31 @@ def _usage(program: tuple[str, ...]) -> str:
 # ---- the tables ------------------------------------------------------------------------------------------------------
 
 
-def _order(sample: Sample) -> tuple[Any, ...]:
-    kind, _, depth = sample.test.partition(" @")
-    return (kind[:2] != "tg", sample.kv, int(depth or 0), int(kind[2:]), sample.threads)
+def _order(series: Series) -> tuple[Any, ...]:
+    kind, _, depth = series.test.partition(" @")
+    return (kind[:2] != "tg", series.kv, int(depth or 0), int(kind[2:]), series.threads)
 
 
-def markdown(samples: Sequence[Sample], ours: Sequence[str]) -> str:
+def markdown(measured: Iterable[Series], ours: Sequence[str]) -> str:
     """A table per test, number of threads and KV type: engines by speed, and how many times as fast each of ours is."""
-    engines = list(dict.fromkeys(sample.engine for sample in samples))
-    own = [name for name in ours if name in engines]
+    tables: dict[tuple[str, int, str], list[Series]] = {}
+    for series in sorted(measured, key=_order):
+        tables.setdefault(series.key[:3], []).append(series)
     parts = []
-    for test, threads, kv in dict.fromkeys((s.test, s.threads, s.kv) for s in sorted(samples, key=_order)):
-        chosen = {
-            name: [s for s in samples if (s.engine, s.test, s.threads, s.kv) == (name, test, threads, kv)]
-            for name in engines
-        }
-        middle = {name: median(s.speed for s in found) for name, found in chosen.items() if found}
-        ratios = "".join(f" {name} / it |" for name in own)
+    for (test, threads, kv), chosen in tables.items():
+        middle = {series.engine: median(series.speeds) for series in chosen}
+        own = [name for name in ours if name in middle]
         lines = [
             f"**{test}, {threads} thread{'s' * (threads > 1)}, KV {kv}**",
             "",
-            f"| engine | t/s | slowest - fastest | samples | memory GB/s | RSS MB |{ratios}",
+            f"| engine | t/s | slowest - fastest | samples | memory GB/s | RSS MB |"
+            f"{''.join(f' {name} / it |' for name in own)}",
             f"|---|--:|--:|--:|--:|--:|{'--:|' * len(own)}",
         ]
-        for name in sorted(middle, key=lambda each: -middle[each]):
-            found = chosen[name]
-            cells = [name, f"{middle[name]:.2f}"]
-            cells += [f"{min(s.speed for s in found):.2f} - {max(s.speed for s in found):.2f}", str(len(found))]
-            cells += [f"{median(s.memory for s in found) / 1e9:.0f}", f"{max(s.rss for s in found) / 1e6:.0f}"]
-            cells += [f"{middle[each] / middle[name]:.2f}" if each in middle else "" for each in own]
-            lines.append(f"| {' | '.join(cells)} |")
+        for each in sorted(chosen, key=lambda series: -middle[series.engine]):
+            cells = [each.engine, f"{middle[each.engine]:.2f}", f"{min(each.speeds):.2f} - {max(each.speeds):.2f}"]
+            cells += [str(len(each.speeds)), f"{median(each.memory) / 1e9:.0f}", f"{each.rss / 1e6:.0f}"]
+            lines.append(f"| {' | '.join([*cells, *(f'{middle[name] / middle[each.engine]:.2f}' for name in own)])} |")
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 
@@ -257,8 +264,8 @@ def arguments_parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=_numbers, default=(os.cpu_count() or 1,), metavar="N,N")
     parser.add_argument("--kv", default="f16", metavar="TYPE,TYPE", help=f"of {', '.join(KV_NAMES)} (default f16)")
     parser.add_argument("--rounds", type=int, default=3, help="turns of every engine (default 3)")
-    parser.add_argument("--repeats", type=int, default=2, help="samples in each turn (default 2)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="add the samples to this file")
+    parser.add_argument("--repeats", type=int, default=2, help="timings in each turn (default 2)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="add what was measured to this file")
     return parser
 
 
@@ -273,7 +280,7 @@ def main(arguments: list[str] | None = None) -> int:
     if len({engine.name for engine in engines}) < len(engines):
         parser.error("every engine needs a name of its own")
     earlier = json.loads(chosen.json.read_text()) if chosen.json and chosen.json.exists() else {}
-    samples = [Sample(**each) for each in earlier.get("samples", [])]
+    measured = {series.key: series for series in (Series(**each) for each in earlier.get("series", []))}
     builds: dict[str, str] = earlier.get("builds", {})
     ours: list[str] = list(dict.fromkeys([*earlier.get("ours", []), *(name for name, _ in chosen.ours)]))
     failures: dict[str, str] = {}
@@ -285,13 +292,16 @@ def main(arguments: list[str] | None = None) -> int:
                     print(f"round {turn + 1}, threads {threads}, KV {kv}: {engine.name}", file=sys.stderr)
                     memory = memory_rate(threads)
                     try:
-                        samples += [replace(sample, memory=memory) for sample in engine.measure(work)]
+                        for series in engine.measure(work):
+                            series.memory = [memory]
+                            if (known := measured.setdefault(series.key, series)) is not series:
+                                known.add(series)
                     except Failed as failure:
                         failures[f"{engine.name}, threads {threads}, KV {kv}"] = str(failure)
                     builds[engine.name] = engine.build or builds.get(engine.name, "")
                     if chosen.json:
-                        _save(chosen.json, samples, builds, ours)
-    print(markdown(samples, ours))
+                        _save(chosen.json, measured.values(), builds, ours)
+    print(markdown(measured.values(), ours))
     for name, build in builds.items():
         print(f"* {name}: {build}")
     for name, why in failures.items():
@@ -299,17 +309,13 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if failures else 0
 
 
-def _save(path: Path, samples: Sequence[Sample], builds: dict[str, str], ours: Sequence[str]) -> None:
+def _save(path: Path, measured: Iterable[Series], builds: dict[str, str], ours: Sequence[str]) -> None:
     from edge.machine.board import Board
 
-    content = {
-        "date": datetime.date.today().isoformat(),
-        **Board().summary(),
-        "ours": list(ours),
-        "builds": builds,
-        "samples": [asdict(sample) for sample in samples],
-    }
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    content = {"date": datetime.date.today().isoformat(), **Board().summary(), "processor": Board().processor(),
+               "ours": list(ours), "builds": builds}
+    lines = ",\n".join(f"  {json.dumps(asdict(series))}" for series in measured)
+    path.write_text(f'{json.dumps(content, indent=1)[:-2]},\n "series": [\n{lines}\n ]\n}}\n')
 
 
 if __name__ == "__main__":

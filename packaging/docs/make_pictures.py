@@ -24,11 +24,12 @@ from matplotlib.patches import Patch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from edge.amounts import count  # noqa: E402
+from edge.amounts import count, median  # noqa: E402
 from edge.cache.config import KVConfig  # noqa: E402
 from edge.formats.names import parts  # noqa: E402
 from edge.model.footprint import code_bytes  # noqa: E402
 from edge.registry import shapes  # noqa: E402
+from make_speed import PEERS, engines  # noqa: E402
 from pyx.head.output_head import placement  # noqa: E402
 
 PICTURES = ROOT / "docs" / "pictures"
@@ -276,23 +277,23 @@ def together() -> Figure:
 
 
 def peers() -> Figure:
-    """Speed, compared with other engines."""
-    about = facts("peers-amd-epyc-zen4-2-vcpu.json")
+    """Speed on two threads, compared with other engines."""
+    found = {title: engines(model) for model, title in PEERS.items()}
+    names = list(dict.fromkeys(engine for _, rows in found.values() for engine in rows))
+    content, _ = next(iter(found.values()))
 
-    def cell(figures: Sequence[float] | None, ours: bool) -> list[Bar]:
-        if figures is None:
-            return []
-        value, low, high = figures
-        return [Bar(value, f"{value:.1f}", SERIES[0] if ours else GREY, (low, high))]
+    def cell(engine: str, speeds: Sequence[float]) -> list[Bar]:
+        colour = SERIES[0] if engine in content["ours"] else GREY
+        return [Bar(median(speeds), f"{median(speeds):.1f}", colour, (speeds[0], speeds[-1]))] if speeds else []
 
     return bars(
-        [row["engine"] for row in about["rows"]],
-        [
-            Column(title, [cell(row[key], row["ours"]) for row in about["rows"]])
-            for key, title in about["columns"].items()
-        ],
+        names,
+        [Column(f"{title}:\n{test}", [cell(name, rows.get(name, {}).get(f"{test}, 2 threads", [])) for name in names])
+         for title, (_, rows) in found.items() for test in ("generation", "prompt of 512")],
         "Speed of several engines, in tokens per second",
-        about["about"],
+        f"Shapes of the models with random weights, {content['processor']}, 2 threads, F16 KV, every engine in turn, "
+        f"{content['date']}; medians with the least and the most (benchmarks/SPEED.md). Bonsai has a scale for 128 "
+        "weights: the types of ik_llama.cpp and bitnet.cpp do not, TQ2_0 has one for 256, Q2_0 is what is published.",
     )
 
 

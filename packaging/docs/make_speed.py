@@ -14,10 +14,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from edge.amounts import count, median  # noqa: E402
 from make_models import filled  # noqa: E402
 
 PAGE = ROOT / "benchmarks" / "SPEED.md"
 RESULTS = ROOT / "benchmarks" / "results"
+#: models that were compared with other engines -> their names
+PEERS = {"2b-4t": "BitNet 2B-4T", "bonsai-1.7b": "Bonsai 1.7B"}
 
 
 def one() -> str:
@@ -51,15 +54,31 @@ def several() -> str:
     return "\n".join(lines)
 
 
+def engines(model: str) -> tuple[dict[str, Any], dict[str, dict[str, list[float]]]]:
+    """What benchmarks/against_peers.py wrote, and its speeds: engine -> test and threads -> speeds in order."""
+    content: dict[str, Any] = json.loads((RESULTS / f"peers-{model}.json").read_text(encoding="utf-8"))
+    rows: dict[str, dict[str, list[float]]] = {}
+    for series in content["series"]:
+        test = "generation" if series["test"][:2] == "tg" else f"prompt of {series['test'][2:]}"
+        name = f"{test}, {count(series['threads'], 'thread')}"
+        rows.setdefault(series["engine"], {})[name] = sorted(series["speeds"])
+    return content, rows
+
+
 def peers() -> str:
-    """Every engine that was measured in turn."""
-    content: dict[str, Any] = json.loads((RESULTS / "peers-amd-epyc-zen4-2-vcpu.json").read_text(encoding="utf-8"))
-    columns = content["columns"]
-    lines = [f"| engine | {' | '.join(columns.values())} |", "|---" + "|--:" * len(columns) + "|"]
-    for row in content["rows"]:
-        cells = ("{} [{}, {}]".format(*row[key]) for key in columns)
-        lines.append(f"| {row['engine']} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    """Every engine that was measured in turn, for each model."""
+    parts = []
+    for model, title in PEERS.items():
+        content, rows = engines(model)
+        columns = sorted({name for row in rows.values() for name in row})
+        parts += [f"{title}, {content['processor']}, {content['date']}:", ""]
+        parts += [f"| engine | {' | '.join(columns)} |", "|---" + "|--:" * len(columns) + "|"]
+        for engine, row in rows.items():
+            cells = (f"{median(row[name]):.1f} [{row[name][0]:.1f}, {row[name][-1]:.1f}]" if name in row else "-"
+                     for name in columns)
+            parts.append(f"| {engine} | {' | '.join(cells)} |")
+        parts.append("")
+    return "\n".join(parts[:-1])
 
 
 def page(text: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import against_peers
-from benchmarks.against_peers import Peer, Sample, Work
+from benchmarks.against_peers import Peer, Series, Work
 
 FAKE = '''
 import json, sys
@@ -57,12 +57,10 @@ def fake(tmp_path: Path) -> Fake:
 
 def test_flags_and_samples(fake: Fake) -> None:
     peer = fake.peer("-m", "10", "-thp", "1")
-    samples = peer.measure(Work((128, 512), 16, (0,), 2, "f16", 3))
-    assert [(s.test, s.speed) for s in samples] == [
-        (test, 10.0 + i) for test in ("pp128", "pp512", "tg16") for i in range(3)
-    ]
-    assert {(s.engine, s.threads, s.kv) for s in samples} == {("fake", 2, "f16")}
-    assert all(s.rss > 1 << 20 for s in samples)
+    found = peer.measure(Work((128, 512), 16, (0,), 2, "f16", 3))
+    assert [(s.test, s.speeds) for s in found] == [(test, [10, 11, 12]) for test in ("pp128", "pp512", "tg16")]
+    assert {(s.engine, s.threads, s.kv) for s in found} == {("fake", 2, "f16")}
+    assert all(s.rss > 1 << 20 for s in found)
     own = ["-m", "10", "-thp", "1", "-o", "json", "-r", "3", "-t", "2"]
     assert fake.calls() == [[*own, "-p", "128,512", "-n", "0"], [*own, "-p", "0", "-n", "16"]]
     assert peer.build == "fake, build abc"
@@ -77,16 +75,16 @@ def test_quantised_keys_and_values(fake: Fake) -> None:
     ("kind", "flags"), [("NEW", ["-p", "0", "-n", "4", "-d", "64"]), ("FORK", ["-p", "0", "-n", "0", "-gp", "64,4"])]
 )
 def test_depth_as_the_program_knows_it(fake: Fake, kind: str, flags: list[str]) -> None:
-    samples = fake.peer(kind, "-m", "10").measure(Work((), 4, (64,), 1, "f16", 1))
-    assert [s.test for s in samples] == ["tg4 @64"]
+    found = fake.peer(kind, "-m", "10").measure(Work((), 4, (64,), 1, "f16", 1))
+    assert [s.test for s in found] == ["tg4 @64"]
     assert fake.calls()[0][-len(flags) :] == flags
 
 
 def test_medians_and_ratios() -> None:
-    def of(engine: str, *speeds: float) -> list[Sample]:
-        return [Sample(engine, "tg32", 2, "f16", speed, 5 * 10**6, 2e9) for speed in speeds]
+    def of(engine: str, *speeds: float) -> Series:
+        return Series(engine, "tg32", 2, "f16", list(speeds), 5 * 10**6, [2e9])
 
-    table = against_peers.markdown(of("a", 10, 30, 20) + of("mine", 30, 31, 90) + of("b", 62), ["mine"])
+    table = against_peers.markdown([of("a", 10, 30, 20), of("mine", 30, 31, 90), of("b", 62)], ["mine"])
     lines = table.splitlines()
     assert lines[0] == "**tg32, 2 threads, KV f16**"
     assert lines[2] == "| engine | t/s | slowest - fastest | samples | memory GB/s | RSS MB | mine / it |"
@@ -118,11 +116,12 @@ def test_rounds_in_turns_and_samples_kept(
     assert shown.err.splitlines() == [f"round {turn}, threads 1, KV f16: {name}" for turn, name in turns]
     content = json.loads(kept.read_text())
     tests = {"pp16", "tg3", "tg3 @20"}
-    assert {(s["engine"], s["test"]) for s in content["samples"]} == {
+    assert {(s["engine"], s["test"]) for s in content["series"]} == {
         (name, test) for name in ("ours", "fast", "slow") for test in tests
     }
-    assert len(content["samples"]) == 2 * 3 * 3
-    assert [s["memory"] for s in content["samples"]] == [rate for rate in rates for _ in tests] and len(rates) == 6
+    assert all(len(s["speeds"]) == 2 for s in content["series"]) and len(content["series"]) == 3 * 3
+    names = ["ours", "fast", "slow"]
+    assert len(rates) == 6 and all(s["memory"] == rates[names.index(s["engine"])::3] for s in content["series"])
     tables = shown.out.split("\n\n**")
     assert len(tables) == 3
     for table in tables:
@@ -131,5 +130,6 @@ def test_rounds_in_turns_and_samples_kept(
     assert "* ours: bitnet-edge" in shown.out
 
     assert against_peers.main([*command, "--peer", f"slow={program} -m 0.001 broken"]) == 1
-    assert len(json.loads(kept.read_text())["samples"]) == 2 * 3 * 3 + 2 * 3
+    again = json.loads(kept.read_text())["series"]
+    assert [len(s["speeds"]) for s in again] == [4 if s["engine"] == "ours" else 2 for s in again]
     assert "* failed: slow, threads 1, KV f16: exit 3" in capsys.readouterr().out
