@@ -326,6 +326,7 @@ def write(
     endless = plan.endless(sampling.repeat_last_n if penalises else 0)
     most_ahead = min(most_held, len(ids) + most - 1)  # the last token is not evaluated
     pending = False  # the last token is not evaluated yet
+    end: Piece | None = None  # the token that ended the answer, if it is reported
     if reason is None and outcome.spec is not None and outcome.spec.choices and options.form is None:
         texts = outcome.spec.choices
         encoded = [model.tokenizer.encode(options.lead + each) for each in texts]
@@ -356,6 +357,9 @@ def write(
                 first_seconds = first - begun
             if token in stop_ids:
                 reason = "stop"
+                if options.echo:  # programs that score texts take the last entry for that of the answer
+                    outcome.logprobs.append(chosen(token))
+                    end = Piece("", (token,))
                 break
             if constraint is not None:
                 constraint.accept(token)
@@ -400,7 +404,7 @@ def write(
                     said.drop(plan.recalled)
                     thought.drop(plan.recalled)
         decode_seconds = clock() - first - away if count else 0.0
-        for piece in stream.flush():
+        for piece in (*stream.flush(), *([end] if end else ())):
             (thought if piece.thought else said).append(piece.text)
             yield piece
     except GeneratorExit:

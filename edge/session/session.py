@@ -143,7 +143,8 @@ class Session:
         """Continue a raw prompt, text (the model's BOS is put before it) or token ids (used as they are).
 
         No template is used, and ``messages`` does not change.  Options as in :meth:`ask`, except those for thinking;
-        and ``echo``: with ``logprobs``, also record those of the prompt, see :attr:`Answer.prompt_logprobs`.
+        and ``echo``: with ``logprobs``, also record those of the prompt, see :attr:`Answer.prompt_logprobs`, and of
+        the token that ends the answer.
         """
         self._not_busy()
         return self._answer(self._preparer.call(None, prompt, options))

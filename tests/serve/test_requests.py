@@ -25,7 +25,7 @@ from pyx.step.transformer import Segment
 from tests.http_service import GREEDY, Server, serving
 from tests.oracles import forward
 from tests.oracles.softmax import log_softmax
-from tests.services import bitnet_edge
+from tests.services import ROOT, bitnet_edge
 
 pytestmark = pytest.mark.usefixtures("bundled_model")
 
@@ -311,12 +311,9 @@ def test_several_prompts(server: Server, engine: edge.Engine) -> None:
     assert status == 400 and "several requests" in body["error"]["message"]
 
 
-def test_the_prompt_is_scored(server: Server, engine: edge.Engine) -> None:
-    """Against log-softmax in float64 of the logits of one forward pass, and of the slow forward pass in NumPy."""
-    prompt = "Two teas, please – and “çay”. 😀 " * 3  # several bytes a character, more than one step
-    ids = engine.model.encode_raw(prompt)
+def following(engine: edge.Engine, ids: array[int]) -> np.ndarray:
+    """The log probabilities of what follows each token of a text: log-softmax in float64 of the logits of one pass."""
     n, n_vocab, c = len(ids), engine.config.n_vocab, engine.config
-    assert n > 32
     rows = array("f", bytes(4 * n * n_vocab))
     with engine.model.alone() as transformer:
         cache = KVCache(*c.kv_shape, n, "int8", windows=c.windows)
@@ -324,8 +321,16 @@ def test_the_prompt_is_scored(server: Server, engine: edge.Engine) -> None:
             part = rows[at * n_vocab : (at + transformer.chunk) * n_vocab]
             transformer.step((Segment(cache, ids[at : at + transformer.chunk], part, True),))
             rows[at * n_vocab : (at + transformer.chunk) * n_vocab] = part
-    logits = np.frombuffer(rows, np.float32).reshape(n, n_vocab)
-    expected = log_softmax(logits)
+    return log_softmax(np.frombuffer(rows, np.float32).reshape(n, n_vocab))
+
+
+def test_the_prompt_is_scored(server: Server, engine: edge.Engine) -> None:
+    """As NumPy does, and as the slow forward pass in NumPy."""
+    prompt = "Two teas, please – and “çay”. 😀 " * 3  # several bytes a character, more than one step
+    ids = engine.model.encode_raw(prompt)
+    n = len(ids)
+    assert n > 32
+    expected = following(engine, ids)
     body = {"prompt": prompt, "echo": True, "logprobs": 3, "max_tokens": 0}
     choice = server.ask("POST", "/v1/completions", body)[2]["choices"][0]
     told = choice["logprobs"]
@@ -359,6 +364,34 @@ def test_the_prompt_is_scored(server: Server, engine: edge.Engine) -> None:
     assert short.text == "" and [each.id for each in short.prompt_logprobs] == list(ids)
     with pytest.raises(UsageError, match="echo"):
         engine.session().ask("Hi", logprobs=0, echo=True)
+
+
+def test_lm_evaluation_harness_gets_the_scores_of_numpy(server: Server, engine: edge.Engine) -> None:
+    """The requests of lm-eval 0.4.13 (local-completions) for the task in examples/lm_eval, and what it reads of the
+    responses: it drops the last entry, that of the answer, which may be the token that ends it.
+    """
+    encode, right, ended = engine.tokenizer.encode, [], 0
+    for line in (ROOT / "examples/lm_eval/counter.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        context = f"User: {row['question']}\nAssistant:"
+        n, told, wanted = len(encode(context)), [], []
+        for choice in row["choices"]:
+            ids = array("i", encode(f"{context} {choice}"))
+            body = {"model": "any", "prompt": [list(ids)], "temperature": 0, "max_tokens": 1, "logprobs": 1,
+                    "seed": 1234, "echo": True}
+            choice = server.ask("POST", "/v1/completions", body)[2]["choices"][0]
+            found = choice["logprobs"]
+            logprobs, tops = found["token_logprobs"][n:-1], found["top_logprobs"][n:-1]
+            told.append((sum(logprobs), all(each == max(top.values()) for each, top in zip(logprobs, tops))))
+            rows = following(engine, ids)[n - 1 : -1]
+            wanted.append((rows[range(len(rows)), ids[n:]].sum(), (rows.argmax(-1) == ids[n:]).all()))
+            ended += choice["finish_reason"] == "stop"
+            events = [each["choices"][0]["logprobs"] for each in server.events("/v1/completions", body)[:-1]]
+            assert found["tokens"] == [token for each in events if each for token in each["tokens"]]
+        assert [each for each, _ in told] == pytest.approx([each for each, _ in wanted], abs=1e-4)
+        assert [greedy for _, greedy in told] == [greedy for _, greedy in wanted]
+        right.append(told.index(max(told)) == row["answer"])
+    assert sum(right) / len(right) == 0.85 and ended > 9  # as lm-eval says
 
 
 # ---- OpenAI's responses ----------------------------------------------------------------------------------------------
