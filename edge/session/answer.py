@@ -321,6 +321,7 @@ def write(
     n_logprobs = options.logprobs
     budget = options.thinking_budget if options.thinks else None  # tokens left for thoughts
     ending: list[int] = []  # tokens that come next, the last first: the end of thoughts, or a choice
+    chooses = False  # it is a choice, and all of the answer
     said, thought = outcome.said, outcome.thoughts
     count, most = 0, options.max_tokens
     endless = plan.endless(sampling.repeat_last_n if penalises else 0)
@@ -330,12 +331,12 @@ def write(
     if reason is None and outcome.spec is not None and outcome.spec.choices and options.form is None:
         texts = outcome.spec.choices
         encoded = [model.tokenizer.encode(options.lead + each) for each in texts]
-        if sum(map(len, encoded)) <= MOST_SCORED:
-            found = yield from scores(state, texts, [array("i", each) for each in encoded], min(8, model.chunk))
+        if sum(map(len, encoded)) <= MOST_SCORED and len(ids) + max(map(len, encoded)) <= most_held:
+            found = yield from scores(
+                state, texts, [array("i", each) for each in encoded], model.stop_ids, min(8, model.chunk))
             outcome.shares = sorted(found, key=lambda each: -each.logprob)
             if sampling.temperature == 0 and constraint is not None:  # the likeliest text, not the likeliest tokens
-                best = encoded[texts.index(outcome.shares[0].text)]
-                ending = [*list(model.stop_ids)[:1], *reversed(best)] if not options.ignore_eos else best[::-1]
+                chooses, ending = True, encoded[texts.index(outcome.shares[0].text)][::-1]
     first = first_seconds = away = left = decode_seconds = 0.0
     try:
         if reason is None and most == 0:
@@ -380,7 +381,8 @@ def write(
                     left = clock()
                     yield piece
                     away += clock() - left
-            if stream.stopped or (constraint is not None and constraint.done):
+            if stream.stopped or (constraint is not None and (
+                    constraint.done or chooses and not ending and constraint.satisfied)):
                 reason = "stop"
             elif count >= most:
                 reason = "length"

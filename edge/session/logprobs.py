@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.errors import EdgeError
@@ -29,10 +29,10 @@ class Logprob(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """The probability of a text as the answer.  ``share``: its probability divided by that of all compared texts."""
+    """The probability of a text as the whole answer.  ``share``: divided by that of all compared texts."""
 
     text: str
-    logprob: float  # nats, of all its tokens; any text may follow
+    logprob: float  # nats, of all its tokens and of an end behind them
     n_tokens: int
     share: float = 1.0
 
@@ -94,26 +94,30 @@ def scored(
 
 
 def scores(
-    state: KVState, texts: Sequence[str], ids: Sequence[array[int]], chunk: int
+    state: KVState, texts: Sequence[str], ids: Sequence[array[int]], stop_ids: Iterable[int], chunk: int
 ) -> Generator[Segment, None, list[Scored]]:
-    """How likely each text (given as tokens) is to follow what the state holds, whose logits must be present.
+    """How likely each text (given as tokens) is to be all that follows what the state holds, whose logits must be
+    present: the text, and then any of ``stop_ids``; without these, the text alone.
 
     Yields the segments to evaluate; the state is unchanged afterwards.
     """
     from pyx.tokens.compare import log_likelihoods
 
     n_vocab = len(state.logits)
+    ends = array("i", sorted(i for i in stop_ids if i < n_vocab))
     first = array("f", state.logits)
     found = []
     for text, tokens in zip(texts, ids, strict=True):
         logprobs = [*log_likelihoods(first, tokens[:1], n_vocab)]
         kv = state.fork()
-        for begin in range(0, len(tokens) - 1, chunk):
+        for begin in range(0, len(tokens), chunk):
             part, following = tokens[begin : begin + chunk], tokens[begin + 1 : begin + chunk + 1]
-            part = part[: len(following)]
             rows = array("f", bytes(4 * n_vocab * len(part)))
             yield Segment(kv, part, rows, True)
-            logprobs += log_likelihoods(rows, following, n_vocab)
+            logprobs += log_likelihoods(memoryview(rows)[: n_vocab * len(following)], following, n_vocab)
+        if ends:
+            likely = log_likelihoods(rows[-n_vocab:] * len(ends), ends, n_vocab)
+            logprobs.append(max(likely) + math.log(math.fsum(math.exp(each - max(likely)) for each in likely)))
         found.append(Scored(text, math.fsum(logprobs), len(tokens)))  # the same bits for every chunk
     best = max(each.logprob for each in found)
     total = sum(math.exp(each.logprob - best) for each in found)

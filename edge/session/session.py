@@ -161,13 +161,13 @@ class Session:
     def choose(self, question: str, options: Sequence[str]) -> list[Scored]:
         """The probability of each of the given answers to a question, the likeliest first.
 
-        Each result has ``text``; ``logprob`` in nats; ``probability`` (0 to 1) that the model's answer begins with this
-        text; and ``share``, the probability among the given answers only::
+        Each result has ``text``; ``logprob`` in nats; ``probability`` (0 to 1) that the model's answer is this text and
+        nothing more; and ``share``, the probability among the given answers only::
 
             session.choose("Do you have tea?", ["yes", "no"])
 
-        If the model's answer begins with "yes" with probability 0.3, and with "no" with probability 0.1, the shares are
-        0.75 and 0.25: the likeliest answer is "yes", although most answers would begin with something else.
+        If the model answers "yes" with probability 0.3, and "no" with probability 0.1, the shares are 0.75 and 0.25:
+        the likeliest answer is "yes", although most answers would be something else.
 
         The question is read once, and does not become part of the conversation.  Nothing is random: the same question
         gives the same numbers.  Raises UsageError for an empty text or list, and ContextFull as :meth:`ask`.
@@ -183,7 +183,7 @@ class Session:
         return sorted(self._scheduler.drive(self._score(outcome, question, options)), key=lambda each: -each.logprob)
 
     def score(self, question: str, answer: str) -> Scored:
-        """The probability that the answer to a question begins with this text; see :meth:`choose`."""
+        """The probability that the answer to a question is this text; see :meth:`choose`."""
         return self.choose(question, [answer])[0]
 
     def logits(self, prompt: str | Sequence[int]) -> np.ndarray:
@@ -503,10 +503,11 @@ class Session:
                 yield slot
             state = self._begin()
             ids = self._recall(state, self._encode(messages), True)
-            yield from state.prefill(ids, lambda: None)
             encode, lead = self.model.tokenizer.encode, self.model.answer_lead
             tokens = [array("i", encode(lead + each)) for each in options]
-            return (yield from scores(state, options, tokens, min(32, self.model.chunk)))
+            refuse_full(self.plan, ids + max(tokens, key=len))
+            yield from state.prefill(ids, lambda: None)
+            return (yield from scores(state, options, tokens, self.model.stop_ids, min(32, self.model.chunk)))
 
     def _recall(self, state: KVState, ids: array[int], written: bool, by_anyone: bool = False) -> array[int]:
         """The prompt ``ids``, after the state has taken over a beginning of it from the store, if there is a longer one

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import edge
-from edge.errors import UsageError
+from edge.errors import ContextFull, UsageError
 from pyx.step.transformer import Segment
-from tests import fakes
+from tests import fakes, handmade
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +192,76 @@ def test_a_choice_is_the_likeliest_text(bundled_model, engine) -> None:
     assert many.whole and many.text and many.shares == []
 
 
+def as_whole_answer(engine: edge.Engine, prompt: list[int], text: str, lead: str | None = None) -> float:
+    """The log probability of the tokens of a text and then of any end, counted with NumPy from a cache of its own."""
+    tokens = engine.tokenizer.encode((engine.model.answer_lead if lead is None else lead) + text)
+    rows = np.array(rows_behind(engine, [*prompt, *tokens], len(tokens) + 1))
+    ends = rows[-1, sorted(engine.model.stop_ids)]
+    return float(sum(rows[i, token] for i, token in enumerate(tokens)) + np.log(np.exp(ends).sum()))
+
+
+@pytest.mark.parametrize("texts", [
+    ["1", "10", "12"], ["2", "24"], ["New", "New York", "Boston"], ["tea"], ["yes", "yes please", "yes, please."],
+    [" yes", "yes", " no"], ["no", "no\n"], ["a coffee"] * 2,
+])
+def test_a_choice_is_a_whole_answer(bundled_model, engine, texts) -> None:
+    """Its end belongs to it: else one that begins another would be likelier always.  The model has several ends."""
+    assert len(engine.model.stop_ids) > 1
+    question = "What is 5 times 2?"
+    prompt = engine.model.encode([{"role": "user", "content": question}]).tolist()
+    session = engine.session()
+    found = session.choose(question, texts)
+    expected = {text: as_whole_answer(engine, prompt, text) for text in texts}
+    for each in found:
+        assert each.logprob == pytest.approx(expected[each.text], abs=1e-3)
+        assert each.share == pytest.approx(np.exp(expected[each.text] - np.logaddexp.reduce(
+            [expected[text] for text in texts])), abs=1e-3)
+    for more in ({}, {"ignore_eos": True}):
+        answer = engine.session().ask(question, choices=texts, **more)
+        assert answer.text == found[0].text and answer.finish_reason == "stop" and answer.whole
+        assert {each.text for each in answer.shares} == set(texts)
+
+
+def test_choices_of_a_tiny_model(tmp_path) -> None:
+    """Without a template, and of one end or none."""
+    tokens = ["1", "0", "2", "<end>", *"abcdefghijkl"]
+    keys = {"tokenizer.ggml.tokens": handmade.value(handmade.ARR, (handmade.STR, tokens)),
+            "tokenizer.ggml.merges": handmade.value(handmade.ARR, (handmade.STR, []))}
+    for end in (3, None):
+        keys["tokenizer.ggml.eos_token_id"] = None if end is None else handmade.value(handmade.U32, end)
+        path = tmp_path / f"{end}.gguf"
+        path.write_bytes(handmade.model(keys=keys))
+        with edge.load(path, threads=1) as engine:
+            assert engine.model.stop_ids == ({3} if end else set())
+            for text in "abcdefgh":
+                prompt = engine.model.encode_raw(text).tolist()
+                found = engine.session().complete(text, choices=["1", "10", "12", "0"])
+                found.text  # noqa: B018
+                for each in found.shares:
+                    wanted = as_whole_answer(engine, prompt, each.text, "") if end else sum(
+                        row[token] for row, token in zip(
+                            rows_behind(engine, [*prompt, *engine.tokenizer.encode(each.text)[:-1]], each.n_tokens),
+                            engine.tokenizer.encode(each.text)))
+                    assert each.logprob == pytest.approx(wanted, abs=1e-3)
+                assert found.text == found.shares[0].text
+
+
+def test_choices_that_a_full_context_has_no_room_for(bundled_model) -> None:
+    """Nothing is scored then: the likeliest tokens are taken, as far as there is room."""
+    texts = ["yes", "We are open from 8 to 6."]
+    with edge.load("demo", ctx=64, overflow="stop", threads=1) as engine:
+        ids = engine.model.encode_raw("tea " * 99).tolist()
+        for n in (40, 60, 63, 64):
+            answer = engine.session().complete(ids[:n], choices=texts)
+            assert any(text.startswith(answer.text) for text in texts) and answer.text
+            assert len(answer.shares) == (2 if n == 40 else 0)
+            assert answer.finish_reason == ("stop" if answer.whole and n < 64 else "context_full")
+        question = "tea " * 12
+        assert len(engine.session().choose(question, ["yes"])) == 1
+        with pytest.raises(ContextFull):
+            engine.session().choose(question, ["yes " * 60])
+
+
 def test_choices_are_scored_behind_one_prompt(bundled_model, engine) -> None:
     session = engine.session("You sell coffee.")
     texts = ["Yes, of course.", "No.", "We are open from 8 am to 6 pm every day of the week, and on Sunday from noon."]
@@ -206,13 +276,10 @@ def test_choices_are_scored_behind_one_prompt(bundled_model, engine) -> None:
     assert [each.logprob for each in found] == sorted((each.logprob for each in found), reverse=True)
     assert sum(each.share for each in found) == pytest.approx(1)
     prompt = engine.model.encode([*session.messages, {"role": "user", "content": "Are you open?"}]).tolist()
-    assert sum(steps) == len(prompt) + sum(each.n_tokens - 1 for each in found)
-    lead = engine.model.answer_lead
+    assert sum(steps) == len(prompt) + sum(each.n_tokens for each in found)
     for each in found:
-        tokens = engine.tokenizer.encode(lead + each.text)
-        rows = rows_behind(engine, [*prompt, *tokens[:-1]], len(tokens))
-        expected = sum(row[token] for row, token in zip(rows, tokens, strict=True))
-        assert each.logprob == pytest.approx(expected, abs=1e-3) and each.probability == math.exp(each.logprob)
+        assert each.logprob == pytest.approx(as_whole_answer(engine, prompt, each.text), abs=1e-3)
+        assert each.probability == math.exp(each.logprob)
         assert session.score("Are you open?", each.text) == each._replace(share=1.0)
     assert session.messages == [{"role": "system", "content": "You sell coffee."}]
     before = engine.session("You sell coffee.").ask("Are you open?", temperature=0).text
