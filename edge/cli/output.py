@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import stat
 import sys
 import threading
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from edge.amounts import human
+from edge.cli.signals import take
 from edge.cli.wrap import Wrap
 
 if TYPE_CHECKING:
@@ -262,6 +264,8 @@ class AnswerOutput:
         self._clean = is_tty(sys.stdout)
         self._thinks = thoughts if thoughts is not None else self._clean and by == "token"
         self._wrap = Wrap(lambda: columns(sys.stdout) if moves_cursor() else None)
+        if self._clean:
+            take({signal.SIGCONT: lambda *_: self._wrap.restart()})  # the editor of the next question removes it
         self._thinking = False
         self._held = ""
         self._ended = False

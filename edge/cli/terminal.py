@@ -17,7 +17,7 @@ from prompt_toolkit.application import Application, get_app, get_app_session, ru
 from prompt_toolkit.clipboard import InMemoryClipboard
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import emacs_insert_mode
+from prompt_toolkit.filters import Condition, emacs_insert_mode
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input
@@ -45,6 +45,9 @@ HISTORY_LIMIT = 1 << 20  # bytes; a longer file is cut to its newer half when a 
 #: bytes in the memory plan for what the editor takes at work, without its code: long lines with their steps of undo
 #: (measured), and the history as text
 RESERVE = (8 << 20) + 3 * HISTORY_LIMIT
+
+
+has_text = Condition(lambda: bool(get_app().current_buffer.text))
 
 
 class TerminalReader:
@@ -120,6 +123,10 @@ def bindings() -> KeyBindings:
     def _(event: KeyPressEvent) -> None:
         cut = event.current_buffer.delete_before_cursor(event.current_buffer.cursor_position)
         event.app.clipboard.set_text(cut)
+
+    @keys.add("c-@", filter=~has_text)  # Ctrl-D while the editor does not have the terminal, which keeps it as NUL
+    def _(event: KeyPressEvent) -> None:
+        event.app.exit(exception=EOFError, style="class:exiting")
 
     @keys.add("c-z")
     def _(event: KeyPressEvent) -> None:

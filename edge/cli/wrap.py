@@ -35,6 +35,10 @@ class Wrap:
         self._width = width
         return "".join(self._placed(char, width) for char in text) if width else text
 
+    def restart(self) -> None:
+        """The text goes on in the first column: a shell has continued the program, and written a line before."""
+        self._column, self._word, self._begin = 0, "", 0
+
     def _new_line(self) -> None:
         self._line = ""  # all of it, in rows of the terminal
         self._lost = False  # in which column the text goes on: the terminal breaks the rest of the line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -20,7 +21,7 @@ from edge.cli.readers import PipeReader
 from edge.cli.signals import CtrlC
 from edge.cli.terminal import TerminalReader
 from tests.services import FAKE, on_a_terminal
-from tests.terminal import CTRL_C, CTRL_D, CTRL_Z, PASTE, Terminal
+from tests.terminal import CTRL_C, CTRL_D, CTRL_Z, PASTE, Screen, Terminal
 
 
 @pytest.fixture
@@ -267,6 +268,28 @@ def test_no_key_or_signal_leaves_a_terminal_that_does_not_answer(terminal: Any, 
         t.expect("exit|bash-", 20)
 
 
+@pytest.mark.parametrize("begin", [["chat"], ["run", "go"]])
+def test_an_answer_that_was_stopped_goes_on_between_words(terminal: Any, begin: list[str]) -> None:
+    """Ctrl-Z in an answer, and fg: the shell has written lines meanwhile."""
+    script = json.dumps([["go", " ".join(f"word-{n}" for n in range(100, 160))]])
+    shell = ["bash", "--norc", "--noprofile", "-i"]
+    with terminal(command=shell, delay=0.005, FAKE_SCRIPT=script) as t:
+        t.line(" ".join([*FAKE, *begin]))
+        if begin == ["chat"]:
+            t.expect("quits.*> ")
+            t.taken_over()
+            t.line("go")
+        t.expect("word-107 ")
+        t.type(CTRL_Z)
+        t.expect("Stopped.*# |Stopped.*[$] ")
+        t.line("fg")
+        t.expect(r"fg\r\n[^\n]*\n")
+        screen = Screen(100)
+        screen.write(t.expect("word-150").replace("\r", ""))
+        assert len(screen.rows) > 3 and all(len(row.rstrip()) > 90 for row in screen.shown[:-1])
+        assert all(re.fullmatch(r"word-\d{3}", word) for row in screen.shown[1:] for word in row.split())
+
+
 def test_stopped_and_continued_at_any_moment(terminal: Any) -> None:
     """Regression: continued just before the editor took the terminal, nothing gave it back: Ctrl-C was no signal."""
     program = (
@@ -365,6 +388,21 @@ def test_interrupt_signal_at_the_prompt_is_ctrl_c(terminal: Any) -> None:
         t.expect("> ")
         t.process.send_signal(signal.SIGINT)
         assert t.wait() == 130
+
+
+@pytest.mark.parametrize("before", ["hello there, my friend\r", "/help\r", ""])
+def test_ctrl_d_is_not_lost(terminal: Any, before: str) -> None:
+    """During an answer, right behind a command, and while the model is loaded: the terminal keeps it as NUL."""
+    with terminal("chat", delay=0.01, FAKE_LOAD="0" if before else "1") as t:
+        if before:
+            t.expect("> ")
+            t.taken_over()
+            t.type(before)
+            t.expect("You said" if "hello" in before else "system")
+        else:
+            time.sleep(0.5)
+        t.type(CTRL_D)
+        assert t.wait(20) == 0
 
 
 def test_piped_input_and_terminal_output(terminal: Any) -> None:
