@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import sys
 from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ import click
 
 from edge.amounts import amount
 from edge.cli.command import Escaped, Flag, Path, Text, heading, option
-from edge.cli.output import Output
+from edge.cli.output import Output, is_tty
 from edge.errors import UsageError
 from edge.files import read_text
 from edge.sampling import FIELDS, Sampling
@@ -206,8 +207,8 @@ def pinned(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def choice(out: Output, flags: Mapping[str, Any], named: bool = False) -> Choice:
-    """The model of --model; where that names none, the one that :func:`edge.registry.library.choose` takes, and a
-    remark says which, unless the command itself will (``named``).
+    """The model of --model; where that names none, the one that :func:`edge.registry.library.choose` takes.  A remark
+    tells a person which, unless the command itself will (``named``); anybody if it is the demo model.
     """
     from edge.registry.library import DEMO_ANSWERS, choose
 
@@ -218,7 +219,7 @@ def choice(out: Output, flags: Mapping[str, Any], named: bool = False) -> Choice
 
         fitting = [f"{known.name} ({human(known.nbytes)})" for known in to_pull()]
         out.warn(f"{DEMO_ANSWERS}; for a real one: bitnet-edge pull {' or '.join(fitting) or 'MODEL'}")
-    elif chosen.why in ("default", "only") and not named:
+    elif chosen.why in ("default", "only") and not named and is_tty(sys.stderr):
         out.info(f"bitnet-edge: model {chosen.name}", "dim")
     return chosen
 

@@ -355,6 +355,11 @@ def test_which_model(call: Any, bundled_model: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)["model"], done.stderr
 
+    def shown() -> str:
+        """The model that a person sees."""
+        with Terminal([*REAL, "run", "tea", "-n", "1"], on_a_terminal(tmp_path, **without)) as t:
+            return t.expect(r"model \w+").split()[-1]
+
     def default(*name: str) -> tuple[int, str]:
         done = call("default", *name, command=REAL, **without)
         return done.returncode, done.stdout
@@ -377,10 +382,10 @@ def test_which_model(call: Any, bundled_model: Path, tmp_path: Path) -> None:
         assert answers(*more) == (name, said)
     assert default() == (0, "demo\n") and default("one")[0] == 3
     pull("one")
-    assert default() == (0, "one\n") and answers()[1] == "bitnet-edge: model one\n"
+    assert default() == (0, "one\n") and answers()[1] == "" and shown() == "one"
     pull("two")
     assert default() == (0, "demo\n") and answers()[1] == said
-    assert default("TWO") == (0, "two\n") and answers()[1] == "bitnet-edge: model two\n"
+    assert default("TWO") == (0, "two\n") and answers()[1] == "" and shown() == "two"
     assert answers(BITNET_EDGE_MODEL="one")[1] == "" and answers("-m", "one")[1] == ""
     # chat names it once more with its size, context and memory, whether it was named or not; -q says nothing
     named = rf"{name} \(5\.8 M parameters\)(, for tests)?: context of 128 tokens.* MB of memory.*\n"
@@ -393,8 +398,8 @@ def test_which_model(call: Any, bundled_model: Path, tmp_path: Path) -> None:
     (models / ".default").write_text("gone\n")
     done = call("run", "hi", *few, command=REAL, **without)
     assert done.returncode == 3 and "bitnet-edge default NAME" in done.stderr and done.stderr.count("\n") == 1
-    assert default("demo") == (0, "demo\n") and answers()[1] == "bitnet-edge: model demo\n"
-    assert default("--unset") == (0, "one\n") and answers()[1] == "bitnet-edge: model one\n"
+    assert default("demo") == (0, "demo\n") and answers()[1] == "" and shown() == "demo"
+    assert default("--unset") == (0, "one\n") and answers()[1] == "" and shown() == "one"
     assert default("demo", "--unset")[0] == 2 and default("demo")[0] == 0
     program = "import edge; print(edge.load(ctx=64).config.name)"
     environment = {key: value for key, value in os.environ.items() if key != "BITNET_EDGE_MODEL"}
