@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from edge.cli.habits import check_model, check_option
-from edge.cli.packed import give_way
+from edge.cli.packed import give_way, named
 from edge.errors import EXIT_CODES, UsageError
 from edge.settings import SETTINGS, Setting
 
@@ -131,6 +131,9 @@ class Command(click.Command):
         elif argument in ctx.params:
             argument = f"--set {argument}"
         return UsageError(error.problem, argument=argument, hint=error.hint)
+
+    def get_help(self, ctx: click.Context) -> str:
+        return named(super().get_help(ctx))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         whole = bool(ctx.meta.get(HELP_ALL)) or not self.settings

@@ -16,7 +16,7 @@ from edge.cli.command import CONTEXT
 from edge.cli.habits import check_command, check_option
 from edge.cli.options import output_options
 from edge.cli.output import Output, drop_stdout, one_line, writes_to_terminal
-from edge.cli.packed import about, defaults, version
+from edge.cli.packed import about, defaults, named, version
 from edge.cli.signals import Terminated, handle_sigterm
 from edge.errors import REPORTS, EdgeError, unbuilt
 from edge.packed import own
@@ -69,6 +69,9 @@ class Program(click.Group):
         self._main_shell_completion({}, prog_name, complete_var)
         out = Output()
         sys.exit(guard(out, lambda: self._dispatch(args, prog_name, out, extra)))
+
+    def get_help(self, ctx: click.Context) -> str:
+        return named(super().get_help(ctx))
 
     def _dispatch(self, args: list[str], prog_name: str, out: Output, extra: dict[str, Any]) -> int:
         if inside := own():

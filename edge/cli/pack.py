@@ -44,10 +44,10 @@ LEFT_OUT = {
 
 @click.command(
     cls=Command,
-    help="Write one executable file with this program, MODEL (a .gguf file or the name of a pulled model) and the "
-    "ARGUMENTS that it starts with: copy it to a board, and it runs there, without installation and network. The model "
-    "is put into a frozen program: an installation by pip and a copy of the source are none. There, start the frozen "
-    "program for pack, or name it with --program (make freeze in a copy of the source writes dist/bitnet-edge).",
+    help="Write one executable file that holds this program, MODEL (a .gguf file or the name of a pulled model) and "
+    "the ARGUMENTS that it starts with. Copy it to a board: it runs there without installation and network. The model "
+    "is put into the one-file program of bitnet-edge: the one that runs, or in a copy of the source the one that make "
+    "freeze has made.",
     epilog=EPILOG,
 )
 @click.argument("model", metavar="MODEL", type=Text())
@@ -57,8 +57,7 @@ LEFT_OUT = {
     option("-o", "--output", type=Path(dir_okay=False), metavar="FILE", required=True,
            allow_from_autoenv=False, help="The file to write."),
     option("--program", type=Path(dir_okay=False), metavar="FILE",
-           help="Put the model into this frozen one-file program of the same version (dist/bitnet-edge of make "
-           "freeze). Default: the program that runs."),
+           help="Put the model into this one-file program, which must have the same version."),
     option("--for", "machine", type=click.Choice(["aarch64", "x86_64"]),
            help="The processor that the result is for; another one than this machine's needs --program."),
     option("--force", is_flag=True, help="Overwrite FILE if it exists."),
@@ -73,10 +72,12 @@ def pack(
 ) -> None:
     from edge.registry.library import find
     from edge.tools.pack import pack as work
+    from edge.tools.pack import program_path
 
     out = ctx.ensure_object(Output)
     words = words or ("chat",)
     flags = checked(ctx, words)
+    program = program_path(program, machine)  # before a prompt is read
     chosen = options.choice(out, {"model": model})
     pulled = find(chosen.name)
     with tempfile.TemporaryDirectory() as folder:

@@ -42,6 +42,13 @@ def about(inside: Packed) -> str:
     )
 
 
+def named(text: str) -> str:
+    """A help page, with the name of this file in its commands, which need no -m."""
+    inside = own()
+    return text.replace("bitnet-edge ", f"{os.path.basename(inside.path)} ").replace(" -m bonsai-1.7b", "") \
+        if inside else text
+
+
 def defaults(inside: Packed, root: click.Group) -> dict[str, Any]:
     """click's ``default_map`` of the root command: the packed options, for every command that has them."""
     import click

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import edge
@@ -130,7 +131,7 @@ def pack(
     ``out`` appears under its name when it is complete.  Raises ModelNotFound, InvalidFile, UsageError, or EdgeError if
     the file cannot be written.
     """
-    out, source = os.fspath(out), _program(program, machine)
+    out, source = os.fspath(out), program_path(program, machine)
     check_new(out, force, "guide", (model, source))
     base = Program.open(source)
     if machine not in (None, base.machine):
@@ -214,17 +215,24 @@ def pieces(data: memoryview, progress: Callable[[int, int], None] | None) -> Ite
             progress(min(at + PIECE, len(data)), len(data))
 
 
-def _program(program: str | os.PathLike[str] | None, machine: str | None) -> str:
-    """The path of the program to pack."""
+def program_path(program: str | os.PathLike[str] | None, machine: str | None) -> str:
+    """The path of the program to pack: the one that is named, the one that runs, or that of a copy of the source."""
     if program is not None:
         return os.fspath(program)
-    if machine not in (None, os.uname().machine):
-        raise UsageError(f"--for {machine} needs --program FILE: the one-file program for {machine}")
-    if not getattr(sys, "frozen", False):
-        raise UsageError("this program is not a frozen one, into which a model can be put; start the frozen program "
-                         "for pack, or name it with --program FILE (make freeze in a copy of the source: "
-                         "dist/bitnet-edge)")
-    return sys.executable
+    here = machine in (None, os.uname().machine)
+    if here and getattr(sys, "frozen", False):
+        return sys.executable
+    source = os.path.dirname(os.path.dirname(os.path.abspath(edge.__file__)))
+    made = os.path.join(source, "dist", "bitnet-edge" if here else f"bitnet-edge-{machine}")
+    if os.path.isfile(made):
+        return made
+    if os.path.isfile(os.path.join(source, "packaging", "freeze.sh")) and (here or machine == "aarch64"):
+        target, takes = ("freeze", "a minute") if here else ("freeze-aarch64", "half an hour, as root")
+        raise UsageError(f"the model is put into the one-file program, which is not made yet: make -C {quote(source)} "
+                         f"{target} makes it (about {takes}); then give the same command again")
+    kind = "" if here else f" for {machine}"
+    raise UsageError(f"the model is put into the one-file program{kind}, which is not here; name it with --program "
+                     "FILE (docs/one-file.md says where it comes from)")
 
 
 def read_prompt(

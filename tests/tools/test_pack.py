@@ -31,7 +31,7 @@ from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.formats import open_checkpoint
 from edge.model.fingerprint import fingerprint
 from edge.tools import pack as tool
-from edge.tools.pack import Program, pack
+from edge.tools.pack import MACHINES, Program, pack
 from tests.elf import archive, made
 from tests.handmade import hf_directory
 
@@ -322,8 +322,28 @@ def test_programs_that_cannot_be_packed(bundled_model: Path, guide: Path, tmp_pa
     for wrong in (guide, tmp_path, tmp_path / "nowhere"):
         with pytest.raises(UsageError, match=str(wrong)):
             pack(bundled_model, out, program=wrong)
-    with pytest.raises(UsageError, match=r"is not a frozen one.*start the frozen program.*or name it with --program"):
+
+
+def test_the_program_that_a_copy_of_the_source_has_made(
+    bundled_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of make freeze; where it is not made yet, the line has the command; an installation needs --program."""
+    monkeypatch.setattr(edge, "__file__", str(tmp_path / "my source" / "edge" / "__init__.py"))
+    source, out, here = tmp_path / "my source", tmp_path / "guide", platform.machine()
+    with pytest.raises(UsageError, match="name it with --program FILE"):
         pack(bundled_model, out)
+    (source / "packaging").mkdir(parents=True)
+    (source / "packaging" / "freeze.sh").touch()
+    with pytest.raises(UsageError, match=f"make -C '{source}' freeze makes it"):
+        pack(bundled_model, out)
+    other = next(each for each in ("aarch64", "x86_64") if each != here)
+    with pytest.raises(UsageError, match="freeze-aarch64 makes it" if other == "aarch64" else "--program FILE"):
+        pack(bundled_model, out, machine=other)
+    (source / "dist").mkdir()
+    machines = {name: number for number, name in MACHINES.items()}
+    for machine, name in ((here, "bitnet-edge"), (other, f"bitnet-edge-{other}")):
+        (source / "dist" / name).write_bytes(made({"pydata": archive()}, machine=machines[machine]))
+        assert pack(bundled_model, out, machine=machine, force=True).machine == machine
 
 
 def test_other_processor(bundled_model: Path, program: Path, tmp_path: Path) -> None:
@@ -332,9 +352,6 @@ def test_other_processor(bundled_model: Path, program: Path, tmp_path: Path) -> 
     assert pack(bundled_model, out, program=arm, machine="aarch64").machine == "aarch64"
     with pytest.raises(UsageError, match="is for aarch64, not for x86_64"):
         pack(bundled_model, out, program=arm, machine="x86_64", force=True)
-    other = next(each for each in ("aarch64", "x86_64") if each != platform.machine())
-    with pytest.raises(UsageError, match=f"--for {other} needs --program"):
-        pack(bundled_model, out, machine=other, force=True)
 
 
 def test_models_that_cannot_be_packed(program: Path, tmp_path: Path) -> None:
@@ -539,6 +556,10 @@ def test_it_says_what_is_inside(packs: Callable[..., Path], starts: Callable[[Pa
         assert "demo" in inside(*arguments).stdout and "licence: mit" in inside(*arguments).stdout
     assert "chat --ctx 512" in inside("--help").stdout and "Usage: packed-guide" in inside("--help").stdout
     assert "packed-guide run --help" in inside("run", "--nonsense", "x").stderr
+    for command in ("run", "chat", "serve", "fit", "tokens"):  # its own name in the examples, too, and no -m
+        page = inside(command, "--help").stdout
+        assert f"Usage: packed-guide {command} " in page and "bitnet-edge " not in page and "-m bonsai" not in page
+    assert "  packed-guide run --choice" in inside("run", "--help").stdout
 
 
 # ---- the real program ------------------------------------------------------------------------------------------------
