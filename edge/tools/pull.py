@@ -217,29 +217,28 @@ class Hub:
                     if error.code not in (429, 500, 502, 503, 504) or attempt == TRIES - 1:
                         raise self._refusal(error, source) from None
                     self._wait(_retry_after(error.headers, 2.0**attempt))
-            except urllib.error.URLError as error:
-                if isinstance(error.reason, ssl.SSLCertVerificationError):
-                    reason = error.reason.verify_message
-                    raise EdgeError(f"{self.endpoint}: its certificate was not accepted ({reason}); is the clock right?"
-                                    " SSL_CERT_FILE sets other authorities") from None
-                raise error.reason if isinstance(error.reason, OSError) else OSError(str(error.reason)) from None
+            except (urllib.error.URLError, ValueError) as error:  # the latter for an address that is none
+                reason = getattr(error, "reason", error)
+                if isinstance(reason, ssl.SSLCertVerificationError):
+                    raise EdgeError(f"{self.endpoint}: its certificate was not accepted ({reason.verify_message}); is "
+                                    "the clock right? SSL_CERT_FILE sets other authorities") from None
+                raise reason if isinstance(reason, OSError) else OSError(str(reason)) from None
         raise AssertionError("unreachable")
 
     def _refusal(self, error: urllib.error.HTTPError, source: Repository) -> EdgeError:
-        own, token = _host(error.url) == _host(self.endpoint), self._token
-        if own and error.code == 401 and token:
-            return EdgeError(f"{source}: access refused (401); HF_TOKEN is not valid, make another at "
-                             f"{self.endpoint}/settings/tokens")
-        if own and error.code in (401, 403):  # 401: the hub does not say if there is such a repository
-            hint = "check the name; if it is right, " if error.code == 401 else ""
-            return EdgeError(f"{source}: access refused ({error.code}); {hint}accept the terms at {self.endpoint}/"
-                             f"{source.repo} {'with the account of' if token else 'and set'} HF_TOKEN")
-        if own and error.code == 404:
+        code, hub, token = error.code, self.endpoint, self._token
+        if code == 429:
+            return EdgeError(f"{hub} limits the number of requests (429); try again later, or set HF_TOKEN")
+        if _host(error.url) != _host(hub) or code not in (401, 403, 404):
+            reason = " ".join(error.reason.split())[:120]
+            return EdgeError(f"{source}: {_host(error.url)[1]} answered {code} {reason}")
+        if code == 404:
             hint = ", or the account of HF_TOKEN may not see it" if token else ""
-            return ModelNotFound(f"{source}: {self.endpoint} has no such repository, revision or file{hint}")
-        if error.code == 429:
-            return EdgeError(f"{self.endpoint} limits the number of requests (429); try again later, or set HF_TOKEN")
-        return EdgeError(f"{source}: {_host(error.url)[1]} answered {error.code} {error.reason}")
+            return ModelNotFound(f"{source}: {hub} has no such repository, revision or file{hint}")
+        hint = f"accept the terms at {hub}/{source.repo} {'with the account of' if token else 'and set'} HF_TOKEN"
+        if code == 401:  # without a token also for a name that is none
+            hint = "HF_TOKEN is not valid" if token else f"check the name; if it is right, {hint}"
+        return EdgeError(f"{source}: access refused ({code}); {hint}")
 
 
 def _host(address: str) -> tuple[str, str]:
@@ -249,15 +248,15 @@ def _host(address: str) -> tuple[str, str]:
 
 
 class _Redirect(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but never from https to http.  The token goes along on the same host: the hub redirects from
-    the former name of a repository.
+    """Follows redirects to https, and from http to http.  The token goes along on the same host: the hub redirects
+    from the former name of a repository.
     """
 
     max_redirections = 5
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         old, new = _host(req.full_url), _host(newurl)
-        if old[0] == "https" != new[0]:
+        if new[0] not in ("https", old[0]):
             raise urllib.error.URLError(f"redirected to an address that is not https: {newurl[:80]}")
         found = super().redirect_request(req, fp, code, msg, headers, newurl)
         if found is not None and old == new:

@@ -132,6 +132,15 @@ def test_the_token_follows_a_repository_to_its_new_name_but_to_no_other_host(
     assert tokens("store") == {False} and [headers.get("Authorization") for _, _, headers in hub.requests][-1] is None
 
 
+@pytest.mark.parametrize("address", [
+    "http://[bad", "http://127.0.0.1:x", "ftp://127.0.0.1", "//#", "http://a b", "http://\xff"])
+def test_redirects_to_nowhere_are_one_line(hub: hubs.Hub, address: str) -> None:
+    hub.renamed = ("owner/former", address)
+    with pytest.raises(EdgeError) as refused:
+        pull(f"hf:owner/former/{FILE}", hub=patient([]))
+    assert "\n" not in str(refused.value) and "127.0.0.1" in str(refused.value)
+
+
 def test_a_cut_connection_goes_on_where_it_stopped(hub: hubs.Hub, model: bytes) -> None:
     hub.cuts = [10_000, 0, 5_000]
     waited: list[float] = []
