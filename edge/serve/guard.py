@@ -66,7 +66,7 @@ class Guard:
         settings = self._service.settings
         host, origin = headers.get("host", ""), headers.get("origin")
         allowed = self._origin(origin, host)
-        if not self._host(host):
+        if not self.answers_to(host):
             response = refused(Refusal(403, f"the host name '{host[:80]}' is not allowed; add it with "
                                        "--host-name", "host_refused"), style)
         elif origin is not None and allowed is None:
@@ -89,7 +89,8 @@ class Guard:
 
         await response(scope, receive, with_cors if allowed else send)
 
-    def _host(self, host: str) -> bool:
+    def answers_to(self, host: str) -> bool:
+        """Whether ``host`` (of a request, perhaps with a port) is an address or a name of this server."""
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         name = name.strip("[]").lower().rstrip(".")
         if not name:
@@ -97,7 +98,8 @@ class Guard:
         if numeric(name) is not None:
             return True  # no name at all: cannot have been pointed here
         own = os.uname().nodename.lower()
-        return name in ("localhost", own, f"{own}.local", *self._service.settings.hosts)
+        short = own.partition(".")[0]
+        return name in ("localhost", own, short, f"{short}.local", *self._service.settings.hosts)
 
     def _origin(self, origin: str | None, host: str) -> str | None:
         """The value of Access-Control-Allow-Origin, "" for this server's own pages; None: the origin is not allowed."""
