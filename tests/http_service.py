@@ -97,7 +97,7 @@ def serving(
     assert process.stderr is not None
     try:
         log, deadline = "", time.monotonic() + BOUND
-        while not (found := re.search(r"answers at (\S+)\n", log)):
+        while not (found := re.search(r"answers at ([^,\s]+).*\n", log)):
             ready, _, _ = select.select([process.stderr], [], [], max(0.0, deadline - time.monotonic()))
             data = os.read(process.stderr.fileno(), 1 << 16) if ready else b""  # past buffers, which select cannot see
             assert data, f"the service did not start: {log}"

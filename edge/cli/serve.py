@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import click
@@ -15,6 +15,7 @@ from edge.errors import Busy, EdgeError, UsageError
 from edge.settings import SETTINGS
 
 SPARE = 512  # connections in addition to those that get an answer; each takes some kilobytes
+OWN_FILES = 32  # that the program itself opens: the model, what it stores, the loop
 
 #: options that --embeddings does not honour, and refuses where they are typed: there are no answers
 OF_ANSWERS = ("parallel", "state", "system", "system_file", "think", "max_tokens", "temperature", "seed", "timeout",
@@ -95,25 +96,29 @@ def serve(ctx: click.Context, **flags: Any) -> int:
         reads_ahead=rare["read_ahead"], defaults=defaults, system=system,
     )
     if flags["socket_path"] is None:
-        listening = listen(flags["host"], flags["port"])
-        with listening:
+        with ExitStack() as opened:
+            listening = [opened.enter_context(each) for each in listen(flags["host"], flags["port"])]
             return _run(out, flags, Service(settings), application, listening)
     with closing(Listener(flags["socket_path"])) as listener:
-        return _run(out, flags, Service(settings), application, listener.socket)
+        return _run(out, flags, Service(settings), application, [listener.socket])
 
 
-def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, listening: socket.socket) -> int:
+def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, listening: list[socket.socket]) -> int:
     """Load the model while the port is already open, and serve."""
     import asyncio
+    import errno
     import threading
+    from functools import cache, partial
 
     import uvicorn
 
     from edge.cli.embed import embedder
+    from edge.machine.linux import open_files
     from edge.serve.connections import Connection
     from edge.serve.conversations import SPARE_CONTEXTS
     from edge.serve.exchange import RESERVE
     from edge.serve.notify import Notifier
+    from edge.serve.socket import BACKLOG
     from edge.threads import start
 
     notifier = Notifier()
@@ -122,8 +127,10 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
     feeding: list[asyncio.Future[None]] = []
 
     def ready(model: str) -> None:
+        for each in listening:
+            each.listen(BACKLOG)  # asyncio still accepts as many at once as it was told
         name = f"{service.settings.name}: " if service.settings.name else ""
-        status = f"{name}{model} answers at {address_of(listening)}"
+        status = f"{name}{model} answers at {addresses_of(listening[0], flags['host'])}"
         notifier.send(f"READY=1\nSTATUS={status}")
         out.info(status)
         ended.wait()
@@ -149,7 +156,19 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
     def well() -> bool:
         return service.conversations is None or service.conversations.trouble() is None
 
+    @cache  # once is enough
+    def full() -> None:
+        out.warn(f"all {most} connections are in use, further ones are closed; the limit of open files (ulimit -Hn, "
+                 f"LimitNOFILE=) is {files}")
+
+    def on_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if getattr(context.get("exception"), "errno", None) in (errno.EMFILE, errno.ENFILE):  # of accept, very often
+            full()
+        else:
+            loop.default_exception_handler(context)
+
     def begin() -> None:
+        asyncio.get_running_loop().set_exception_handler(on_error)
         feeding.append(asyncio.ensure_future(notifier.feed(well)))  # asyncio itself does not keep it
         try:
             start(threading.Thread(target=load, name="loading", daemon=True))
@@ -157,15 +176,19 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
             failure.append(error)
             server.should_exit = True
 
-    most = flags["parallel"] + flags["queue"] + SPARE
+    files, wanted = open_files(), flags["parallel"] + flags["queue"] + SPARE
+    room = max(8, files - OWN_FILES)
+    most = min(2 * wanted, room // 2)  # above ``wanted`` they are told to come again, with status 503
     config = uvicorn.Config(
         application(service, begin), log_level="critical", access_log=False, lifespan="on", ws="none",
-        http=Connection, loop="asyncio", timeout_keep_alive=30, server_header=False, limit_concurrency=most,
+        http=partial(Connection, most=most, full=full),  # type: ignore[arg-type]
+        loop="asyncio", timeout_keep_alive=30, server_header=False, limit_concurrency=min(wanted, most),
+        backlog=min(BACKLOG, room // 8),  # asyncio accepts so many at once, before any of them can be closed
         h11_max_incomplete_event_size=1 << 16, timeout_graceful_shutdown=5,
     )
     server = uvicorn.Server(config)
     try:
-        server.run(sockets=[listening])
+        server.run(sockets=listening)
     finally:
         ended.set()
         notifier.send("STOPPING=1")
@@ -187,35 +210,48 @@ def check_exposure(host: str, key: str | None, insecure: bool, socket_path: str 
 
 def admitted(flags: dict[str, Any]) -> dict[str, Any]:
     """The settings ``hosts``, ``cors`` and ``api_key`` of a service.  Raises UsageError for what can match nothing."""
-    from edge.serve.addresses import checked_name, checked_origin
+    from edge.serve.addresses import checked_name, checked_origin, numeric
     from edge.serve.guard import checked_key
 
-    return {"hosts": tuple(map(checked_name, flags["host_names"])), "cors": tuple(map(checked_origin, flags["cors"])),
-            "api_key": checked_key(flags.get("api_key"))}
+    named = (flags["host"],) * (numeric(flags["host"]) is None)
+    return {"hosts": tuple(map(checked_name, flags["host_names"] + named)),
+            "cors": tuple(map(checked_origin, flags["cors"])), "api_key": checked_key(flags.get("api_key"))}
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A bound socket.  Raises UsageError, or Busy if the port is in use."""
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Sockets bound to all addresses of a name, at the same port.  Raises UsageError, or Busy if the port is in use."""
     import errno
 
+    from edge.serve.socket import BACKLOG
+
+    found: list[socket.socket] = []
     try:
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(128)
-        listening.setblocking(False)
-        return listening
+        known = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in dict.fromkeys(known):
+            listening = socket.socket(family, kind, protocol)
+            found.append(listening)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((address[0], found[0].getsockname()[1] or port, *address[2:]))
+            listening.listen(BACKLOG)
+            listening.setblocking(False)
+        return found
     except OSError as error:
+        for each in found:
+            each.close()
         if error.errno == errno.EADDRINUSE:
             raise Busy(f"another process listens on {host}:{port}; use another --port") from None
         raise UsageError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
 
 
-def address_of(listening: socket.socket) -> str:
-    """The address that the log shows to people."""
+def addresses_of(listening: socket.socket, host: str) -> str:
+    """The addresses that the log shows to people; ``host``: what was typed."""
+    from edge.machine.linux import addresses
+    from edge.serve.addresses import numeric
+
     if listening.family == socket.AF_UNIX:
         return str(listening.getsockname())
-    host, port = listening.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    bound, port = listening.getsockname()[:2]
+    hosts = [bound] if numeric(host) else [host]
+    if bound in ("0.0.0.0", "::"):  # no address that a browser can open
+        hosts = [each for each in addresses() if bound == "::" or ":" not in each] or ["127.0.0.1"]
+    return ", ".join(f"http://{f'[{each}]' if ':' in each else each}:{port}" for each in hosts)

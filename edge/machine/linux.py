@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 
+SIOCGIFADDR = 0x8915  # netdevice(7): the address of an interface
+
 
 def text(path: str, root: str = "/") -> str | None:
     """The text of a small system file, such as those below /proc and /sys; None if it cannot be read.
@@ -118,6 +120,36 @@ def vcgencmd(word: str) -> str:
         return subprocess.run(["vcgencmd", word], capture_output=True, text=True, timeout=5).stdout
     except (OSError, ValueError, subprocess.SubprocessError):
         return ""
+
+
+def addresses() -> list[str]:
+    """Addresses at which other machines reach this one, those of IPv4 first; nobody else is asked for them."""
+    import fcntl
+    import socket
+    import struct
+
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel:
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # it has none
+                told = fcntl.ioctl(channel.fileno(), SIOCGIFADDR, struct.pack("256s", os.fsencode(name)))
+                found.append(socket.inet_ntoa(told[20:24]))
+    for line in (text("/proc/net/if_inet6") or "").splitlines():
+        digits, _, _, scope, *_ = line.split()
+        if scope == "00":  # global
+            found.append(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
+    return [each for each in found if not each.startswith("127.")]
+
+
+def open_files() -> int:
+    """The number of files and connections that this process may have open: its soft limit, raised to the hard one."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if soft != resource.RLIM_INFINITY else 1 << 20
 
 
 def release(map: mmap.mmap) -> None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import shutil
 import socket
+import subprocess
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from edge.cli.serve import check_exposure
-from edge.errors import UsageError
+from edge.cli.serve import check_exposure, listen
+from edge.errors import Busy, UsageError
+from edge.machine import linux
 from edge.serve.addresses import check_host, checked_name, checked_origin, is_loopback
-from edge.serve.guard import checked_key
+from edge.serve.guard import Guard, checked_key
+from edge.serve.service import Service, Settings
 from tests.http_service import serving
 from tests.services import bitnet_edge
 
@@ -100,3 +109,69 @@ def test_short_and_mapped_addresses_are_served(host: str) -> None:
             with socket.create_connection(("127.0.0.1", server.port)) as connection:
                 connection.sendall(f"GET /health HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n".encode())
                 assert connection.recv(100).startswith(f"HTTP/1.1 {status}".encode()), name
+
+
+def open_at(host: str, port: int) -> bool:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as client:
+        return client.connect_ex((host, port)) == 0
+
+
+def test_all_addresses_of_a_name_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = socket.getaddrinfo
+
+    def two(host: str, *more: Any, **options: Any) -> list[Any]:
+        return [found for each in (("127.0.0.1", "::1") if host == "localhost" else (host,))
+                for found in real(each, *more, **options) * 2]  # twice, as where a hosts file says it twice
+
+    monkeypatch.setattr(socket, "getaddrinfo", two)
+    with contextlib.ExitStack() as held:
+        found = [held.enter_context(each) for each in listen("localhost", 0)]
+        ports = {each.getsockname()[1] for each in found}
+        assert len(found) == 2 and len(ports) == 1 and ports != {0}
+        assert open_at("127.0.0.1", *ports) and open_at("::1", *ports)
+        with pytest.raises(Busy, match="another --port"):
+            listen("localhost", *ports)
+        found[0].close()
+        with pytest.raises(Busy):  # the other one still listens
+            listen("localhost", *ports)
+        assert not open_at("127.0.0.1", *ports)
+
+
+@pytest.mark.usefixtures("bundled_model")
+def test_the_line_has_the_name_that_was_typed() -> None:
+    with serving("--host", "localhost", "--ctx", "256") as server:
+        assert server.url == f"http://localhost:{server.port}" and server.ask("GET", "/health")[0] == 200
+
+
+@pytest.mark.usefixtures("bundled_model")
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "0"])
+def test_the_line_names_addresses_that_others_can_open(host: str) -> None:
+    """As the system's own tool lists them; without any, that of this machine alone."""
+    if host == "::" and not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    with serving("--host", host, "--insecure", "--ctx", "256") as server:
+        found = re.findall(r"http://(\S+?):(\d+)(?=[,\n])", server.log)
+        assert {int(port) for _, port in found} == {server.port}
+        addresses = [address.strip("[]") for address, _ in found]
+        assert addresses and not {"0.0.0.0", "::", "::1"} & set(addresses)
+        assert all(open_at(address, server.port) for address in addresses)
+        own = [each for each in linux.addresses() if host == "::" or ":" not in each]
+        assert addresses == (own or ["127.0.0.1"])
+
+
+def test_the_machines_own_addresses() -> None:
+    listed = subprocess.run(["ip", "-o", "addr"], capture_output=True, text=True).stdout if shutil.which("ip") else ""
+    if not listed:
+        pytest.skip("no ip(8) here")
+    known = {address for address, scope in re.findall(r"inet6? (\S+?)/.* scope (\w+)", listed) if scope == "global"}
+    assert set(linux.addresses()) <= known and bool(linux.addresses()) == bool(known)
+
+
+@pytest.mark.parametrize("node", ["kiosk", "Kiosk.example.org", "kiosk.local"])
+def test_a_machine_answers_to_its_names(monkeypatch: pytest.MonkeyPatch, node: str) -> None:
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename=node))
+    guard = Guard(None, Service(Settings()))
+    for name in {"kiosk", "KIOSK:8080", "kiosk.local", "kiosk.local.:80", "localhost", node, f"{node}:8080"}:
+        assert guard.answers_to(name), name
+    for name in ("kiosk.example", "kiosk.evil.example", "example.org", "kios", "local", "kiosk.local.evil.example"):
+        assert not guard.answers_to(name), name

@@ -35,7 +35,7 @@ from edge.serve.service import Service, Settings
 from tests import fakes
 from tests.at_once import at_once
 from tests.http_service import BOUND, GREEDY, Server, serving
-from tests.services import bitnet_edge
+from tests.services import REAL, bitnet_edge
 
 QUESTION = "Two teas and a scone, please."
 LONG = {"temperature": 0, "max_tokens": 100_000, "ignore_eos": True}
@@ -484,6 +484,31 @@ def test_silent_connections_do_not_hold_the_service() -> None:
         for connection in (silent[0], silent[SPARE // 2]):
             with contextlib.suppress(ConnectionResetError):
                 assert connection.recv(1) == b""
+
+
+@pytest.mark.parametrize("which", ["hard", "soft"])
+def test_more_connections_than_files(which: str) -> None:
+    """With a hard limit of 64 open files further clients are refused; a soft one is raised."""
+    limited = ["sh", "-c", f'ulimit -{"Sn" if which == "soft" else "n"} 64; exec "$@"', "sh", *REAL]
+    with serving("--ctx", "256", command=limited) as server, contextlib.ExitStack() as held:
+        for _ in range(200):
+            with contextlib.suppress(ConnectionError):
+                held.enter_context(server.socket())
+        begun, status = time.monotonic(), 0
+        with contextlib.suppress(ConnectionError):
+            status = server.ask("GET", "/health")[0]
+        assert time.monotonic() - begun < 5  # a second, on a machine that does nothing else
+        assert status == 200 or which == "hard"
+        held.close()
+        deadline = time.monotonic() + BOUND
+        while status != 200 and time.monotonic() < deadline:
+            with contextlib.suppress(ConnectionError):
+                status = server.ask("GET", "/health")[0]
+        assert status == 200 and server.chat("Two teas.")["choices"]
+        assert server.process.stderr is not None
+        ready, _, _ = select.select([server.process.stderr], [], [], 0)
+        log = os.read(server.process.stderr.fileno(), 1 << 16).decode() if ready else ""
+        assert (log.count("connections"), log.count("\n")) == ((1, 1) if which == "hard" else (0, 0)), log
 
 
 def test_many_clients_at_once_get_answers_or_are_asked_to_come_again() -> None:
