@@ -70,19 +70,26 @@ class Spec:
 
     def problem(self) -> str:
         """The reason why llguidance refuses the grammar, in one line; "" if it accepts it."""
-        return _problem(self.rules())
+        return _examined(self.rules())[0]
 
     def rules(self, lead: str = "", style: int | None = None) -> str:
-        """The grammar in llguidance's JSON form.  ``lead``: white space that may come first; ``style``: a number of
-        :attr:`styles`, or None for any spelling of JSON.
+        """The grammar in llguidance's JSON form.  ``lead``: white space that comes first and is not part of the answer,
+        see :meth:`_led`; ``style``: a number of :attr:`styles`, or None for any spelling of JSON.
         """
         part = self._part(style)
         grammars: list[dict[str, Any]] = [part]
         if lead:
-            blanks = " ".join(f"{lark.text(blank)}?" for blank in lead)
-            grammars = [{"lark_grammar": f"start: {blanks} @answer"}, {"name": "answer", **part}]
+            grammars = [{"lark_grammar": f"start: {self._led(lead)} @answer"}, {"name": "answer", **part}]
         grammars += [{"name": name, **each._part()} for name, each in self.parts]
         return json.dumps({"grammars": grammars})
+
+    def _led(self, lead: str) -> str:
+        """The rule for the white space before an answer.  A model may leave it out, unless the form may begin with it:
+        the first would be taken for the lead.
+        """
+        texts = [part for name, part in self.parts if name == "text"] if self.parts else [self]
+        begins = any(_examined(each.rules())[1] >> blank.encode()[0] & 1 for each in texts for blank in lead)
+        return lark.text(lead) if begins else " ".join(f"{lark.text(blank)}?" for blank in lead)
 
     def _part(self, style: int | None = None) -> dict[str, Any]:
         """This form alone, as one of llguidance's grammars."""
@@ -110,14 +117,16 @@ class Spec:
 
 
 @lru_cache(maxsize=32)  # the requests of a conversation repeat their schema and functions
-def _problem(rules: str) -> str:
+def _examined(rules: str) -> tuple[str, int]:
+    """(why llguidance refuses a grammar, "" if it does not; the bytes with which an answer may begin, a bit each)."""
     from llguidance import LLMatcher, LLTokenizer
 
     if error := LLMatcher.validate_grammar(rules, limits=bounds.limits()):
-        return _plain(error)
+        return _plain(error), 0
     matcher = LLMatcher(LLTokenizer("byte"), rules, log_level=0, limits=bounds.limits())
-    matcher.compute_bitmask()  # a form that no answer can have, or with too many beginnings, fails only here
-    return why(matcher) if matcher.is_error() else ""
+    # a form that no answer can have, or with too many beginnings, fails only here
+    first = int.from_bytes(matcher.compute_bitmask(), "little")
+    return (why(matcher), 0) if matcher.is_error() else ("", first)
 
 
 def _checked(text: Any, name: str) -> str:

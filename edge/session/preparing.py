@@ -139,7 +139,7 @@ class Preparer:
         from edge.constrain.constraint import Constraint
 
         vocabulary = self.model.vocabulary(self.plan.for_grammars)
-        blanks = options.lead + " " * self.model.tokenizer.strips_blank
+        blanks = " " * self.model.tokenizer.strips_blank + options.lead
         constraint = Constraint(vocabulary, spec, blanks, options.max_tokens, not options.ignore_eos)
         return dataclasses.replace(options, constraint=constraint)
 

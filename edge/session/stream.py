@@ -155,10 +155,10 @@ class Stream:
     """Turns ids into pieces.
 
     ``stopped``: whether a stop string was found; no part of it is passed on.  ``lead``: the text that a format puts
-    before every answer (a blank after "Assistant:"); it is removed once.  ``thinks``: the answer may begin with
-    thinking, which is passed on token by token and in which stop strings are ignored; ``marks``: the texts of the
-    tokens that begin and end it, which are control tokens of some vocabularies.  ``ended_early``: the thoughts were
-    ended here, so the end that the model itself writes later is no text.
+    before every answer (a blank after "Assistant:"); what the model writes of it is removed once.  ``thinks``: the
+    answer may begin with thinking, which is passed on token by token and in which stop strings are ignored;
+    ``marks``: the texts of the tokens that begin and end it, which are control tokens of some vocabularies.
+    ``ended_early``: the thoughts were ended here, so the end that the model itself writes later is no text.
     """
 
     def __init__(
@@ -249,9 +249,9 @@ class Stream:
 
     def _without_lead(self, text: str) -> str:
         n = 0
-        while n < min(len(text), len(self._lead)) and text[n] == self._lead[n]:
-            n += 1
-        self._lead = self._lead[n:] if n == len(text) else ""
+        while n < len(text) and (at := self._lead.find(text[n])) >= 0:
+            n, self._lead = n + 1, self._lead[at + 1 :]
+        self._lead = self._lead if n == len(text) else ""
         return text[n:]
 
     def _advance(self, text: str, last: bool) -> list[Piece]:

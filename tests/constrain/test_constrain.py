@@ -33,6 +33,7 @@ from edge.constrain.vocabulary import Vocabulary
 from edge.errors import EdgeError, UsageError
 from edge.formats.checkpoint import TokenizerSpec
 from edge.prompt.tokenizer import Tokenizer
+from edge.session.stream import Stream
 from pyx.tokens.sampler import Sampler
 
 pytestmark = pytest.mark.usefixtures("bundled_model")
@@ -77,10 +78,12 @@ def engine():
         yield engine
 
 
-def walk(vocabulary: Vocabulary, spec: Spec, seed: int, most: int, spread: float = 3.0) -> tuple[list[int], bool]:
+def walk(
+    vocabulary: Vocabulary, spec: Spec, seed: int, most: int, spread: float = 3.0, lead: str = "",
+) -> tuple[list[int], bool]:
     """An answer chosen from random logits, as the loop of a session does; and whether it ended validly."""
     random = np.random.default_rng(seed)
-    sampler, constraint, ids = Sampler(vocabulary.n_vocab, seed), Constraint(vocabulary, spec, "", most), []
+    sampler, constraint, ids = Sampler(vocabulary.n_vocab, seed), Constraint(vocabulary, spec, lead, most), []
     while True:
         logits = random.normal(0, spread, vocabulary.n_vocab).astype(np.float32)
         token = sampler.sample(logits, 1.0)
@@ -470,6 +473,42 @@ def test_regex_choices_and_grammar(engine) -> None:
         assert whole and text_of(vocabulary, ids) in choices
         ids, whole = walk(vocabulary, Spec.of(grammar=grammar), seed, 40)
         assert whole and re.fullmatch("a+ [0-9]{2,4}", text_of(vocabulary, ids))
+
+
+BLANK_FIRST: list[tuple[dict[str, Any], str]] = [  # forms whose text may begin with white space; an expression of it
+    ({"regex": ".{3}"}, r".{3}"),
+    ({"regex": r"\s[a-z]{2}"}, r"\s[a-z]{2}"),
+    ({"regex": r"[ \n]{0,3}x?"}, r"[ \n]{0,3}x?"),
+    ({"regex": r"\n [a-z]"}, r"\n [a-z]"),
+    ({"regex": r"  ?tea"}, r"  ?tea"),
+    ({"regex": r"[a-z]{3}"}, r"[a-z]{3}"),
+    ({"grammar": 'start: " a"|" b"'}, " [ab]"),
+    ({"choices": [" yes", " no"]}, " yes| no"),
+    ({"choices": [" yes", "yes", "\nyes"]}, "[ \n]?yes"),
+    ({"schema": {"enum": [" a", 5]}}, '" a"|5'),
+]
+
+
+@pytest.mark.parametrize(("asked", "expected"), BLANK_FIRST)
+def test_only_the_lead_is_taken_off(engine, asked, expected) -> None:
+    """What a template, or SentencePiece, puts before an answer is no part of its form, and comes off once."""
+    model = (Path(__file__).resolve().parents[1] / "vectors" / "tokenizer" / "spm512.model").read_bytes()
+    pieces = Tokenizer.build(TokenizerSpec("sentencepiece", model=model, bos_id=1, eos_ids=(2,)))
+    spec = Spec.of(**asked)
+    for tokenizer in (engine.tokenizer, pieces):
+        vocabulary = Vocabulary(tokenizer, tokenizer.n_vocab, tokenizer.eos_ids)
+        for lead in ("", " ", "\n", " \n", "\u3000"):
+            for seed in range(12):
+                ids, whole = walk(vocabulary, spec, seed, 40, lead=" " * tokenizer.strips_blank + lead)
+                for by in ("token", "word"):
+                    stream = Stream(tokenizer.decoder(), by=by, lead=lead)
+                    text = "".join(str(each) for id in ids for each in stream.push(id))
+                    text += "".join(map(str, stream.flush()))
+                    assert whole and re.fullmatch(expected, text), (lead, text)
+    assert engine.model.answer_lead == " "
+    for seed in range(12):
+        answer = engine.session().ask("Hi", seed=seed, temperature=1.5, max_tokens=30, **asked)
+        assert answer.whole and re.fullmatch(expected, answer.text), answer.text
 
 
 def test_control_tokens_never_come(engine) -> None:
