@@ -57,6 +57,8 @@ def check_regex(text: str, name: str) -> int:
     in_class = False
     for found in _REGEX.finditer(text):
         sign = found[0]
+        if sign == "\\":
+            raise UsageError("ends with a backslash that escapes nothing", argument=name)
         if in_class:
             in_class = sign != "]"
         elif sign == "[":

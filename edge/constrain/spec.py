@@ -56,7 +56,9 @@ class Spec:
             spec = cls(parsed.text, True, parsed.into)
         elif name == "regex":
             bounds.check_regex(_checked(regex, name), name)
-            spec = cls(f"start: /{str(regex).replace('/', chr(92) + '/')}/")
+            escapes = {"/": r"\/", "\\\n": r"\n"}  # what would end the expression in Lark
+            quoted = re.sub(r"(?s)\\.|/", lambda found: escapes.get(found[0], found[0]), str(regex))
+            spec = cls(f"start: /{quoted}/")
         elif name == "choices":
             texts = _texts(choices)
             # a terminal: it may have thousands
