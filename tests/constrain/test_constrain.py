@@ -527,8 +527,8 @@ def test_expressions_as_people_write_them(engine, regex: str) -> None:
         text = text_of(vocabulary, ids)
         assert whole and (re.fullmatch(regex, text) or r"\w" in regex and not text.isascii())  # of newer Unicode
     matcher = LLMatcher(LLTokenizer("byte"), spec.rules())
-    for text in ("a/b", "a\\/b", "\\/", "/", "//", "https://x.org/", "--", '"x"', "'", "12.5", "tea", " ", "AB", ".",
-                 "\\", "\t", "\n", "a\nb", "/\n", " :;@%_#", "#", "a", "]", "a.b-c@d", "\u00e9", "\U0001f600", "b/", "x"):
+    for text in ("a/b", "a\\/b", "\\/", "/", "//", "https://x.org/", "--", '"x"', "'", "12.5", " ", "AB", ".",
+                 "\\", "\t", "\n", "a\nb", "/\n", " :;@%_#", "#", "a", "]", "a.b-c@d", "\u00e9", "\U0001f600", "x"):
         data, taken = list(text.encode()), matcher.deep_copy()
         accepted = taken.try_consume_tokens(data) == len(data) and taken.is_accepting()
         assert accepted == bool(re.fullmatch(regex, text)), text
