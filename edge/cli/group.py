@@ -46,7 +46,7 @@ INTRO = """\
 Run ternary language models on this machine, offline.
 
   bitnet-edge pull bonsai-1.7b                       # get a model
-  bitnet-edge run "Where does the Rhine begin?"      # ask it
+  bitnet-edge run "What is the capital of France?"   # ask it
   bitnet-edge chat                                   # talk to it"""
 
 
