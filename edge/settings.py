@@ -59,13 +59,13 @@ SETTINGS = {
         choices=("relu2", "silu")),
     # loading
     "threads": Setting(
-        "model", "threads", "Number of threads; -1: one fewer than the default. The default is one for each core, or "
-        "only for the fast ones where some are slower; it is fewer while other programs need the cores.",
+        "model", "threads", "Number of threads (default: one for each core). Where some cores are slower, the default "
+        "is one for each fast core; -N leaves N of them free. Fewer work while other programs need the cores.",
         least=-256, most=256, names=("-t", "--threads"), metavar="N"),
     "think": Setting(
-        "model", "switch", "Let the model think before it answers, or not. For models that support it "
-        "(Ternary-Bonsai); default: the model decides. A terminal shows thoughts dimmed; JSON has them in a field of "
-        "their own.", names=("--think/--no-think",)),
+        "model", "switch", "Let the model think before it answers, or not, if it can (Ternary-Bonsai). Default: the "
+        "model decides. A terminal shows thoughts dimmed; JSON has them in a field of their own.",
+        names=("--think/--no-think",)),
     "template": Setting("model", "text", "Use this chat template instead of the model's own.", metavar="NAME"),
     "isa": Setting(
         "model", "text", "Use this instruction set (bitnet-edge doctor lists them); exit 6 if the processor has not.",
@@ -84,11 +84,13 @@ SETTINGS = {
         "BITNET_EDGE_NO_CACHE is set."),
     # context and memory
     "ctx": Setting(
-        "context", "whole", "Context length in tokens (default 2048). Default for models trained on less: their "
-        "training length.", least=1, most=1 << 24, names=("-c", "--ctx", "--ctx-size"), metavar="N"),
+        "context", "whole", "Context length: how many tokens of question and answer the model sees (default 2048). "
+        "Default for models trained on less: their training length.",
+        least=1, most=1 << 24, names=("-c", "--ctx", "--ctx-size"), metavar="N"),
     "kv": Setting(
-        "context", "text", "Type of the KV cache: int8 (default), f16, f32, int4 or int4c. int4c is int4 with a scale "
-        "for each channel: often more exact for keys, slightly larger. KEYS:VALUES, such as int8:int4, sets both.",
+        "context", "text", "Type of the numbers in the KV cache, which holds the context: int8 (default), f16, f32, "
+        "int4 or int4c. int4c is int4 with a scale for each channel: often more exact for keys, slightly larger. "
+        "KEYS:VALUES, such as int8:int4, sets both.",
         "int8", names=("--kv",), metavar="TYPE"),
     "memory": Setting(
         "context", "text", "Memory limit of the whole process, such as 1500M or 2G. To stay within it, experts are "
@@ -96,10 +98,11 @@ SETTINGS = {
         "5 if nothing fits. M and G are powers of ten; MiB and GiB also work.", names=("--memory", "--mem"),
         metavar="SIZE"),
     "window": Setting(
-        "context", "whole", "Attend only to the last N tokens. 0 (default): to the whole context.", 0, 0, 1 << 24,
+        "context", "whole", "Let the model see only the last N tokens. 0 (default): the whole context.", 0, 0, 1 << 24,
         names=("--window",), metavar="N"),
     "sinks": Setting(
-        "context", "whole", "Never drop the first N tokens. Default: the length of the system prompt, or 4.",
+        "context", "whole", "Keep the first N tokens when older text leaves the context. Default: the length of the "
+        "system prompt, or 4.",
         least=0, most=1 << 20, names=("--sinks", "--keep"), metavar="N"),
     "overflow": Setting(
         "context", "choice", "When the context is full: slide drops the oldest tokens; stop ends the answer, exit 7. "
@@ -137,7 +140,7 @@ SETTINGS = {
     "ignore_eos": Setting("answer", "switch", "Do not end the answer at the model's end token, only at -n.", False),
     # sampling
     "temperature": Setting(
-        "sampling", "number", "Randomness, 0: none. Default: the model's own, else 0.7.", 0.7, 0.0, 5.0,
+        "sampling", "number", "Randomness of the answer; 0: none. Default: the model's own, else 0.7.", 0.7, 0.0, 5.0,
         names=("--temp", "--temperature"), metavar="T"),
     "seed": Setting(
         "sampling", "whole", "Seed of the random choice: the same seed gives the same answer. -1: another one each "

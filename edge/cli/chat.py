@@ -42,7 +42,7 @@ standard input is one message.
 
 @click.command(
     cls=Command,
-    help="Chat with the model. /help lists the commands, Ctrl-C stops the answer, Ctrl-D quits.",
+    help="Chat with the model in the terminal. /help lists the commands, Ctrl-C stops the answer, Ctrl-D quits.",
     epilog=EPILOG,
     details=DETAILS,
 )
@@ -54,8 +54,8 @@ standard input is one message.
 @options.sampling_options
 @options.form_options
 @options.by_option
-@heading("Output", option("--jsonl", "as_jsonl", is_flag=True, help="Read and write one JSON object per line "
-                          "(docs/contract.md)."))
+@heading("Output", option("--jsonl", "as_jsonl", is_flag=True, help="For programs: read and write one JSON object per "
+                          "line (docs/contract.md)."))
 @options.settings("file", "model", "context", "answer", "sampling", "print", "chat", "typing")
 @options.output_options
 @click.pass_context

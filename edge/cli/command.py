@@ -58,9 +58,8 @@ class Command(click.Command):
     def __init__(self, *args: Any, details: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **{"context_settings": CONTEXT, **kwargs})
         self.details = details
-        found: dict[str, Setting] = next((each.settings for each in self.params if hasattr(each, "settings")), {})
-        self.names = found
-        self.settings = [(f"{name}={setting.values}", setting.line) for name, setting in found.items()]
+        self.settings: dict[str, Setting] = next(
+            (each.settings for each in self.params if hasattr(each, "settings")), {})
         if self.settings:
             self.params.append(
                 Flag(["--help-all"], heading="Output", is_flag=True, is_eager=True, expose_value=False,
@@ -73,7 +72,7 @@ class Command(click.Command):
             return super().parse_args(ctx, self._spelled(ctx, args))
         except click.NoSuchOption as error:
             name = error.option_name.lstrip("-").replace("-", "_")
-            if name not in self.names:
+            if name not in self.settings:
                 raise
             raise UsageError(
                 f"there is no option {error.option_name}: use --set {name}={SETTINGS[name].values}") from None
@@ -148,7 +147,8 @@ class Command(click.Command):
                 formatter.write_dl(sections[title], col_max=34)
         if whole and self.settings:
             with formatter.section("Settings, each with --set NAME=VALUE or in BITNET_EDGE_SET, separated by blanks"):
-                formatter.write_dl(self.settings, col_max=40)
+                rows = [(f"{name}={setting.values}", setting.line) for name, setting in self.settings.items()]
+                formatter.write_dl(rows, col_max=40)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         texts = [self.epilog]

@@ -23,7 +23,7 @@ from edge.packed import own
 
 #: name -> (module:name of the command, short help); in the order in which the help lists them
 COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("edge.cli.run:run", "Print one answer and exit."),
+    "run": ("edge.cli.run:run", "Answer a question, and exit."),
     "chat": ("edge.cli.chat:chat", "Chat with the model in the terminal; --jsonl for programs."),
     "serve": ("edge.cli.serve:serve", "Serve the model over HTTP (OpenAI and Ollama APIs), with a chat page."),
     "batch": ("edge.cli.batch:batch", "Answer many requests from a file, several at once."),
@@ -37,13 +37,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("edge.cli.doctor:doctor", "Show what this machine supports, and test that results are correct."),
     "model": ("edge.cli.model:model", "Show the contents of a model file, or check it."),
     "convert": ("edge.cli.convert:convert", "Convert a model to one GGUF file that loads quickly."),
-    "tokens": ("edge.cli.tokens:tokens", "Encode, decode and count tokens."),
-    "embed": ("edge.cli.embed:embed", "Compute the embeddings of texts, or compare two texts."),
-    "completion": ("edge.cli.completion:completion", "Print the shell completion script."),
+    "tokens": ("edge.cli.tokens:tokens", "Convert text to tokens and back, or count them."),
+    "embed": ("edge.cli.embed:embed", "Turn texts into vectors (embeddings), or compare two texts."),
+    "completion": ("edge.cli.completion:completion", "Print the script with which a shell completes commands."),
 }
 
 INTRO = """\
-Run ternary language models on this machine, offline.
+Run ternary language models (weights -1, 0 and 1) on this machine, offline.
 
   bitnet-edge pull bonsai-1.7b                       # get a model
   bitnet-edge run "What is the capital of France?"   # ask it
@@ -188,15 +188,15 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     cls=Group,
     context_settings=CONTEXT,
     invoke_without_command=True,
-    help="Run ternary language models on this machine, offline.",
-    epilog="bitnet-edge COMMAND --help shows the options of a command. Almost every option can also be given as an "
-    "environment variable: --threads 2 is BITNET_EDGE_THREADS=2.",
+    help="Run ternary language models (weights -1, 0 and 1) on this machine, offline.",
+    epilog="bitnet-edge COMMAND --help shows the options of a command. Almost every option can also be set by a "
+    "variable: --threads 2 is BITNET_EDGE_THREADS=2.",
 )
 @click.option("-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
               help="Print the version and exit.")
 @output_options
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", envvar="BITNET_EDGE_COLOR",
-              help="Colour: auto (default) uses colour on terminals only.")
+              help="Use colour; auto (default): on terminals only.")
 @click.pass_context
 def cli(ctx: click.Context, color: str) -> None:
     """The root command; ``bitnet-edge`` without arguments shows how to begin."""

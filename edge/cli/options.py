@@ -115,7 +115,7 @@ def settings(*of: str) -> Callable[[Any], Any]:
     """A decorator: --set for the settings about these things (:class:`edge.settings.Setting`)."""
     return heading("Output", option(
         "--set", "assignments", cls=Assignments, names=names_of(*of), multiple=True, metavar="NAME=VALUE",
-        expose_value=False, allow_from_autoenv=False, help="Set what is needed rarely; --help-all lists the names. May "
+        expose_value=False, allow_from_autoenv=False, help="Set what is rarely needed; --help-all lists the names. May "
         "be given more than once."))
 
 
@@ -124,8 +124,8 @@ def settings(*of: str) -> Callable[[Any], Any]:
 model_option = heading(
     "Model",
     option("-m", "--model", type=Text(), metavar="MODEL", help="A .gguf file, a Hugging Face folder, or the name of a "
-           "pulled model. Default: the model set with bitnet-edge default, else the only pulled one, else demo, a "
-           "small model for tests that is part of the program."),
+           "pulled model (default: what bitnet-edge default shows). That is the model which was set as the default, "
+           "else the only pulled one, else demo, a small model for tests that is part of the program."),
 )
 model_options = heading("Model", setting("threads"), setting("think"))
 kv_options = heading("Context", *map(setting, ("ctx", "kv", "memory", "window", "sinks")))
@@ -133,21 +133,24 @@ sampling_options = heading(
     "Answer",
     *map(setting, ("max_tokens", "temperature", "seed", "timeout")),
     option("--stop", "-r", "stop", type=Escaped(), multiple=True, metavar="TEXT", allow_from_autoenv=False,
-           help=r"End the answer before TEXT. May be given more than once; \n is a new line, \t a tab."),
+           help=r"End the answer where TEXT would begin. May be given more than once; \n is a new line, \t a tab."),
 )
 form_options = heading(
     "Answer",
     option("--schema", type=Text(), metavar="FILE|TEXT", help="Answer with JSON that follows this JSON schema. "
            "Unsupported keywords are an error before the first token."),
     option("--choice", type=Text(), multiple=True, metavar="A,B,C", allow_from_autoenv=False,
-           help=r"Answer with the likeliest of these texts; with --temp, drawn. \, is a comma."),
-    option("--regex", type=Text(), metavar="REGEX", help="The whole answer matches REGEX (Rust syntax)."),
-    option("--grammar", type=Text(), metavar="FILE|TEXT", help="The answer follows this Lark grammar "
-           "(docs/constrain.md)."),
+           help=r"Answer with the likeliest of these texts. With --temp, one is drawn by its probability; \, is a "
+           "comma."),
+    option("--regex", type=Text(), metavar="REGEX", help="Answer with a text that matches this regular "
+           "expression as a whole. The syntax is that of Rust."),
+    option("--grammar", type=Text(), metavar="FILE|TEXT", help="Answer with a text of this Lark "
+           "grammar (docs/constrain.md)."),
 )
 system_options = heading(
     "Prompt",
-    option("-sys", "--system", "system", type=Text(), metavar="TEXT", help="System prompt."),
+    option("-sys", "--system", "system", type=Text(), metavar="TEXT", help="System prompt: what the "
+           "model is told before the conversation."),
     option("-sysf", "--system-file", "system_file", type=Path(dir_okay=False), metavar="FILE",
            help="Read the system prompt from FILE (-: standard input)."),
 )
@@ -174,9 +177,9 @@ def _set_output(ctx: click.Context, param: click.Parameter, value: bool) -> None
 output_options = heading(
     "Output",
     option("-q", "--quiet", "quiet", is_flag=True, is_eager=True, expose_value=False, callback=_set_output,
-           help="Print errors only, no notes and no progress."),
+           help="Print the result and errors only."),
     option("-v", "--verbose", "verbose", is_flag=True, is_eager=True, expose_value=False, callback=_set_output,
-           help="Also print the memory plan, speed, notes, and tracebacks of internal errors."),
+           help="Also print the memory plan, the speed and notes. Internal errors have a traceback."),
 )
 
 

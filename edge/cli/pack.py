@@ -27,9 +27,9 @@ Examples:
   ./guide run "Where is the lift?"
   ./guide serve --port 8080
 
-What stands behind -- is what the program does when it is started without arguments. Otherwise its
-options are defaults of every command: whoever starts the program can override them, or name another
-model with -m. The texts of -sysf, --schema and --grammar are packed. docs/one-file.md shows more.
+Behind -- stands what the program does if it is started without arguments; default: chat. With
+arguments, the options there are defaults, which others override. The texts that -sysf, --schema
+and --grammar name are put into the file. docs/one-file.md shows more.
 """
 
 #: commands that a program can start with
@@ -59,7 +59,7 @@ LEFT_OUT = {
     option("--program", type=Path(dir_okay=False), metavar="FILE",
            help="Put the model into this one-file program, which must have the same version."),
     option("--for", "machine", type=click.Choice(["aarch64", "x86_64"]),
-           help="The processor that the result is for; another one than this machine's needs --program."),
+           help="The processor that the file is for (default: as this machine's)."),
     option("--force", is_flag=True, help="Overwrite FILE if it exists."),
 )
 @heading("Output", option("--json", "as_json", is_flag=True, help="Print path, size, processor and what is inside as "

@@ -44,13 +44,14 @@ More examples:
 
 If standard input is not a terminal, it is read to its end and appended to the prompt after a
 blank line. In a shell loop that reads a list, use </dev/null. With -n 0 and a system prompt
-(--system or --system-file), standard input is read only if PROMPT is -.
+(--system or --system-file), standard input is read only if PROMPT is -. A prompt that is the
+name of a model stands behind --: run -- demo.
 """
 
 
 @click.command(
     cls=Command,
-    help="Print one answer to PROMPT (or -f FILE, or standard input: -) and exit.",
+    help="Answer PROMPT, and exit. The prompt may also come from -f FILE or standard input.",
     epilog=EPILOG,
     details=DETAILS,
 )
@@ -58,12 +59,12 @@ blank line. In a shell loop that reads a list, use </dev/null. With -n 0 and a s
 @heading(
     "Prompt",
     option("-p", "--prompt", "prompt", type=Text(), metavar="TEXT", allow_from_autoenv=False,
-           help="The prompt, same as PROMPT."),
+           help="The prompt; the same as PROMPT."),
     option("-f", "--file", "files", type=Path(dir_okay=False, allow_dash=True), metavar="FILE", multiple=True,
-           allow_from_autoenv=False, help="Append the text of FILE to the prompt (-: standard input). A "
+           allow_from_autoenv=False, help="Append the text of FILE (-: standard input) to the prompt. A "
            "blank line separates them. Can be given more than once."),
-    option("--raw", is_flag=True, help="Do not apply the chat template: the model continues the text of "
-           "the prompt."),
+    option("--raw", is_flag=True, help="Let the model continue the prompt as it stands, not answer it. No "
+           "chat template is applied."),
 )
 @options.system_options
 @options.session_options

@@ -23,7 +23,7 @@ OF_ANSWERS = ("parallel", "state", "system", "system_file", "think", "max_tokens
 
 EPILOG = """\
 Examples:
-  bitnet-edge serve -m bonsai-1.7b                 # http://127.0.0.1:8080, also the page
+  bitnet-edge serve -m bonsai-1.7b                 # page and APIs at http://127.0.0.1:8080
   bitnet-edge serve -m bonsai-1.7b --parallel 4 --host 0.0.0.0 --api-key "$KEY"
 """
 
@@ -35,7 +35,7 @@ docs/serve.md shows Home Assistant, Python and curl, docs/kiosk.md systemd.
 
 @click.command(
     cls=Command,
-    help="Serve the model over HTTP (APIs of OpenAI and Ollama), with a chat page.",
+    help="Serve the model over HTTP: a chat page, and the APIs of OpenAI and Ollama.",
     epilog=EPILOG,
     details=DETAILS,
 )
@@ -48,16 +48,16 @@ docs/serve.md shows Home Assistant, Python and curl, docs/kiosk.md systemd.
     option("--socket", "socket_path", type=Path(), metavar="PATH", help="Listen on a Unix socket instead."),
     option("--api-key", type=Text(), metavar="KEY", help="Key that clients must send (Authorization: Bearer KEY). "
            "Prefer the variable BITNET_EDGE_API_KEY: other users of this machine can see command lines."),
-    option("--insecure", is_flag=True, help="Allow addresses that others can reach, without a key."),
+    option("--insecure", is_flag=True, help="Allow an address that others can reach, without --api-key."),
     option("--host-name", "host_names", type=Text(), multiple=True, metavar="NAME", allow_from_autoenv=False,
-           help="Also accept requests for this host name, such as that of a reverse proxy. Addresses and localhost are "
+           help="Also accept requests under this name, such as that of a reverse proxy. Addresses and localhost are "
            "always accepted."),
     option("--cors", type=Text(), multiple=True, metavar="ORIGIN", allow_from_autoenv=False,
-           help="Accept requests from pages of this origin (https://example.org); *: of all origins. Default: none."),
+           help="Let web pages from this address (https://example.org) ask; *: from all. Default: none."),
     option("--parallel", type=click.IntRange(1, 64), metavar="N", default=1,
            help="Number of answers at the same time (default 1). Each takes the memory of a context."),
-    option("--state", type=Path(file_okay=False), metavar="DIR", help="Save the KV caches of conversations in "
-           "DIR, so that they continue after a restart without being read again."),
+    option("--state", type=Path(file_okay=False), metavar="DIR", help="Keep conversations in DIR, so that after "
+           "a restart they continue without being read again."),
     option("--name", type=Text(), metavar="NAME", help="Model name that clients see. Default: the name "
            "in the file."),
     option("--embeddings", is_flag=True, help="Serve /v1/embeddings only; for embedding models."),

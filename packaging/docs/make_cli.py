@@ -81,7 +81,7 @@ def shortened(
     same = [param for param in command.params if (tuple(param.opts), getattr(param, "help", None)) in texts]
     command.params = [param for param in command.params if param not in same]
     if isinstance(command, Command):
-        command.settings = []
+        command.settings = {}
     text = command.get_help(context).partition("\nExit codes:")[0].rstrip()
     return text, [f"`{param.opts[0]}`" for param in same if param.name != "set"]
 
