@@ -91,8 +91,8 @@ class Command(click.Command):
         """
         params = self.get_params(ctx)
         options = {name: each for each in params if isinstance(each, click.Option) for name in each.opts}
-        takes_model = any(isinstance(each, click.Argument) and "MODEL" in (each.metavar or "") for each in params)
-        asks = "--model" in options and not takes_model
+        takes = [each.metavar or "" for each in params if isinstance(each, click.Argument)]
+        asks = "--model" in options and not any("MODEL" in each for each in takes)
         spelled: list[str] = []
         words = iter(enumerate(args))
         for at, word in words:
@@ -104,8 +104,8 @@ class Command(click.Command):
                 check_option(ctx, word, options)
             elif asks:
                 asks = False
-                if not any(each.startswith(("--model", "-m")) for each in args):
-                    check_model(ctx.command_path, args, at)
+                if not (takes and any(each.startswith(("--model", "-m")) for each in args)):
+                    check_model(ctx.command_path, args, at, bool(takes))
             if param is not None and not param.is_flag and (pair := next(words, None)) is not None:
                 value = pair[1]
                 if value in options:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from edge.errors import UsageError
+from edge.settings import SETTINGS
 
 _HINTS = (
     # options; command:option: in that command
@@ -34,7 +35,6 @@ _HINTS = (
      "first bitnet-edge pull hf:OWNER/NAME, then -m with the name that it prints"),
     ("-p --prompt", "bitnet-edge run takes a prompt; -sys TEXT is the system prompt"),
     ("-f --file", "bitnet-edge run reads it; -sysf FILE is the system prompt"),
-    ("bitnet-edge:-m bitnet-edge:--model", "it stands behind the command: bitnet-edge run -m MODEL"),
     ("bench:-p bench:-pg", "-d N,N sets how much text is read before an answer"),
     ("bench:-o", "--json prints JSON; without it, the result is Markdown"),
     ("-np --parallel", "bitnet-edge serve --parallel N gives answers at the same time; batch has it, too"),
@@ -74,11 +74,14 @@ _HINTS = (
     ("quantize", "use bitnet-edge convert"),
     ("create cp push", "a model is a file; bitnet-edge list --json shows where"),
     ("help", "use bitnet-edge --help, or bitnet-edge run --help"),
+    ("version", "use bitnet-edge --version"),
 )
 
 
 #: option, ``command:option`` or command -> what to use here
-HINTS = {name: hint for names, hint in _HINTS for name in names.split()}
+HINTS = {name: hint for names, hint in _HINTS for name in names.split()} | {
+    f"bitnet-edge:{name}": f"it stands behind a command, as in bitnet-edge run {name}"
+    for name in ("-m", "--model", "-p", "--prompt", *(name for row in SETTINGS.values() for name in row.names))}
 
 
 def check_option(ctx: click.Context, word: str, options: Mapping[str, click.Option]) -> None:
@@ -100,19 +103,22 @@ def check_option(ctx: click.Context, word: str, options: Mapping[str, click.Opti
         raise click.NoSuchOption(word, ctx=ctx)
 
 
-def check_model(called: str, words: Sequence[str], at: int) -> None:
-    """Raise UsageError if ``words[at]``, the first that is no option of the command ``called``, is the name of a model.
+def check_model(called: str, words: Sequence[str], at: int, takes_text: bool = True) -> None:
+    """Raise UsageError if ``words[at]``, the first that is no option of the command ``called``, is the name of a model,
+    or another word where none is taken.
     """
     from edge.registry.library import is_model
 
     name, rest = words[at], [*words[:at], *words[at + 1 :]]
-    if not is_model(name):
-        return
     program, _, command = called.partition(" ")
-    more = ""
+    if not is_model(name):
+        if not takes_text:
+            quoted = shlex.quote(name)
+            raise UsageError(f"{command} takes no text; to ask it: {program} run {quoted}; for a model: -m {quoted}")
+        return
+    more = "" if rest or not takes_text else f"; {called} -- {name} takes it as text"
     if command == "run" and not rest:
-        rest = ["your question"]
-        more = f"; {program} chat -m {name} is a conversation, {called} -- {name} asks the word itself"
+        rest, more = ["your question"], f"; {program} chat -m {name} is a conversation{more}"
     elif command == "run" and not any(word.startswith("-") for word in rest):
         rest = [" ".join(rest)]
     raise UsageError(f"{name} is the name of a model; use: {called} {shlex.join(['-m', name, *rest])}{more}")
@@ -125,4 +131,4 @@ def check_command(ctx: click.Context, words: Sequence[str]) -> None:
         raise UsageError(f"there is no command {name}: {HINTS[name]}")
     if " " in name:
         raise UsageError(f"there is no such command; to ask the model: {program} run {shlex.quote(name)}")
-    check_model(f"{program} {'run' if words[1:] else 'chat'}", words, 0)
+    check_model(f"{program} run", words, 0)

@@ -236,7 +236,7 @@ def is_model(word: str) -> bool:
     if word.startswith("hf:") or word.endswith(".gguf"):
         return True
     if os.path.exists(word):
-        return os.path.isfile(os.path.join(word, "config.json"))
+        return os.path.isdir(word) and any(each == "config.json" or each.endswith(".gguf") for each in os.listdir(word))
     name = short(word)
     return name == DEMO or name in KNOWN or bool(
         NAME.fullmatch(name) and os.path.isfile(os.path.join(folder(), name, RECORD)))

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from edge.cli.group import cli
 from edge.cli.habits import HINTS
 from edge.settings import SETTINGS
-from tests.services import bitnet_edge, environment
+from tests.services import ROOT, bitnet_edge, environment
 
 
 def said(line: str) -> str:
@@ -37,8 +37,11 @@ BITNET = [name for name in environment() if name.startswith("BITNET_EDGE")]
     ("run SmolLM2-135M-Instruct hello", "run -m SmolLM2-135M-Instruct hello"),
     ("run hf:microsoft/bitnet-b1.58-2B-4T-gguf hello", "run -m hf:microsoft/bitnet-b1.58-2B-4T-gguf hello"),
     ("run none.gguf hello", "run -m none.gguf hello"),
+    (f"run {ROOT}/edge/bundled hello", f"run -m {ROOT}/edge/bundled hello"),
     ("run bonsai-1.7b", "run -m bonsai-1.7b 'your question'"),
     ("run demo", "chat -m demo"),
+    ("run demo", "run -- demo"),
+    ("tokens count demo", "tokens count -- demo"),
     ("chat demo", "chat -m demo"),
     ("serve demo --port 9000", "serve -m demo --port 9000"),
     ("bench demo", "bench -m demo"),
@@ -88,7 +91,7 @@ def test_hints_name_what_there_is() -> None:
     """No hint stands for an option that all its commands have, and each names commands, options and settings of ours.
     """
     every = commands()
-    ours = set().union(*map(names, every.values())) | {"--color", "--help"}
+    ours = set().union(*map(names, every.values())) | {"--color", "--help", "--version"}
     for typed, hint in HINTS.items():
         command, _, option = typed.rpartition(":")
         assert not command or command in {"bitnet-edge", *every}
@@ -122,8 +125,12 @@ def test_hints_name_what_there_is() -> None:
     ("run --repetition-penalty 1.1 hello", "--set repeat_penalty"), ("run --format json hello", "--schema"),
     ("run --grammar-file x hello", "--grammar"), ("chat -p hello", "bitnet-edge run"), ("chat -f x", "bitnet-edge run"),
     ("run -nope hello", "no such option '-nope'"), ("run -temperature 0 hello", "use --temperature"),
-    ("-m demo run hello", "bitnet-edge run -m MODEL"), ("-p hello", "bitnet-edge run"),
+    ("-m demo run hello", "bitnet-edge run -m"), ("-p hello", "bitnet-edge run"),
     ("llama-cli -m x", "bitnet-edge run"), ("llama-server -m x", "bitnet-edge serve"), ("ps", "bitnet-edge serve"),
+    ("version", "--version"), ("help run", "--help"), ("--ctx 512 run hello", "bitnet-edge run --ctx"),
+    ("chat hello", "chat takes no text; to ask it: bitnet-edge run hello; for a model: -m hello"),
+    ("bench x", "takes no text"),
+    ("run -m demo hello there", "in quotes: 'hello there'"), ("chat -m demo hello", "bitnet-edge run hello"),
     ("show demo", "bitnet-edge model"), ("quantize x", "bitnet-edge convert"), ("create x", "bitnet-edge"),
     ("'What is ice?'", "bitnet-edge run 'What is ice?'"),
 ])
