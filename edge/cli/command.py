@@ -15,7 +15,7 @@ import click
 from edge.cli.habits import check_model, check_option
 from edge.cli.packed import give_way, named
 from edge.errors import EXIT_CODES, UsageError
-from edge.settings import SETTINGS, Setting
+from edge.settings import Setting
 
 #: settings of every command
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -70,12 +70,6 @@ class Command(click.Command):
             return super().parse_args(ctx, args)
         try:
             return super().parse_args(ctx, self._spelled(ctx, args))
-        except click.NoSuchOption as error:
-            name = error.option_name.lstrip("-").replace("-", "_")
-            if name not in self.settings:
-                raise
-            raise UsageError(
-                f"there is no option {error.option_name}: use --set {name}={SETTINGS[name].values}") from None
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # whose --help to show: click's parser does not always set it
             raise
@@ -101,7 +95,7 @@ class Command(click.Command):
             param = options.get(word)
             spelled.append(_long(param) if param else word)
             if word.startswith("-"):
-                check_option(ctx, word, options)
+                check_option(ctx, word, options, self.settings)
             elif asks:
                 asks = False
                 if not (takes and any(each.startswith(("--model", "-m")) for each in args)):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from edge.errors import UsageError
-from edge.settings import SETTINGS
+from edge.settings import SETTINGS, Setting
 
 _HINTS = (
     # options; command:option: in that command
@@ -84,14 +84,19 @@ HINTS = {name: hint for names, hint in _HINTS for name in names.split()} | {
     for name in ("-m", "--model", "-p", "--prompt", *(name for row in SETTINGS.values() for name in row.names))}
 
 
-def check_option(ctx: click.Context, word: str, options: Mapping[str, click.Option]) -> None:
-    """Raise UsageError for an option that is not one of ``options`` and that others have or that was meant for a long
-    one: click reads ``-cnv`` as -c with the value "nv".
+def check_option(
+    ctx: click.Context, word: str, options: Mapping[str, click.Option], settings: Mapping[str, Setting] | None = None
+) -> None:
+    """Raise UsageError for an option that is not one of ``options`` and that others have, that is one of ``settings``,
+    or that was meant for a long one: click reads ``-cnv`` as -c with the value "nv".
     """
     name = word.partition("=")[0]
     if name in options:
         return
     hint = HINTS.get(f"{ctx.info_name}:{name}") or HINTS.get(name)
+    plain = name.lstrip("-").replace("-", "_")
+    if settings and plain in settings:
+        hint = f"use --set {plain}={settings[plain].values}"
     if hint or f"-{name}" in options:
         raise UsageError(f"there is no option {name}: {hint or f'use -{name}'}")
     letters, first = word[1:], options.get(word[:2])
