@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from edge.tools import doctor
 from pyx.machine import cpu
 from pyx.weights import ternary
 from tests.oracles.forward import Model
-from tests.services import bitnet_edge
+from tests.services import ROOT, bitnet_edge, environment
 
 
 def board(tmp_path: Path, files: dict[str, str]) -> Board:
@@ -135,6 +137,21 @@ def test_vcgencmd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         tool.write_text(f"#!/bin/sh\n{script}\n")
         tool.chmod(0o755)
         assert here.throttling() == expected
+
+
+@pytest.mark.parametrize("theirs", [None, "", "/opt/theirs"])
+def test_other_programs_get_the_users_libraries(tmp_path: Path, theirs: str | None) -> None:
+    """As PyInstaller's bootloader starts the frozen program, with its own libraries first."""
+    if Board().number("/sys/devices/platform/soc/soc:firmware/get_throttled", 16) is not None:
+        pytest.skip("the kernel of this Raspberry Pi tells")
+    tool, seen = tmp_path / "vcgencmd", tmp_path / "seen"
+    tool.write_text(f'#!/bin/sh\necho "${{LD_LIBRARY_PATH-unset}},${{LD_LIBRARY_PATH_ORIG-unset}}" >{seen}\n')
+    tool.chmod(0o755)
+    original = {} if theirs is None else {"LD_LIBRARY_PATH_ORIG": theirs}
+    variables = environment(PATH=f"{tmp_path}:/usr/bin:/bin", LD_LIBRARY_PATH="/tmp/_MEIours", **original)
+    done = subprocess.run([sys.executable, ROOT / "packaging" / "entry.py", "doctor", "--json"], env=variables,
+                          capture_output=True, text=True, timeout=300)
+    assert seen.read_text().split() == [f"{'unset' if theirs is None else theirs},unset"], done.stderr
 
 
 @pytest.mark.parametrize("name", ["junk", "neon", "avx2"])
