@@ -58,7 +58,7 @@ def batch(
     if timeout is not None:
         defaults["timeout"] = timeout
     # a request may ask for a form; and the head is then one for several answers
-    with options.loaded(out, flags, constrained=True) as engine:
+    with options.loaded(out, flags, lasting=True, constrained=True) as engine:
         defaults = options.advised(defaults, flags, engine)
         work = Batch(engine, source, output, resume=resume, defaults=defaults)
         with work, stopping(work.stop) as stop, out.progress("answering", "requests", log=True) as progress:

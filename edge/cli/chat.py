@@ -76,6 +76,8 @@ def chat(ctx: click.Context, as_jsonl: bool, timeout: float | None, **flags: Any
     read_ahead = flags.get("read_ahead", True)
     if as_jsonl:
         # imported before the model is loaded, so that the memory plan counts it
+        import llguidance  # noqa: F401  a request may ask for a form
+
         from edge.serve import pipe
         from edge.serve.conversations import SPARE_CONTEXTS, Conversations
         from edge.serve.protocols import jsonl
@@ -97,7 +99,7 @@ def chat(ctx: click.Context, as_jsonl: bool, timeout: float | None, **flags: Any
 
         warned: list[str] = []
         more: dict[str, Any] = {"spare_contexts": SPARE_CONTEXTS, "reserve": LINE_LIMIT}  # a request
-        with options.loaded(out, {**flags, "parallel": 1}, **more) as engine:
+        with options.loaded(out, {**flags, "parallel": 1}, lasting=True, **more) as engine:
             arguments = options.advised(arguments, flags, engine)
             with closing(Conversations(engine, 1, 1)) as conversations:
                 def welcome(channel: pipe.Pipe) -> jsonl.Client:
@@ -109,7 +111,7 @@ def chat(ctx: click.Context, as_jsonl: bool, timeout: float | None, **flags: Any
     commands = {name: command.help for name, command in COMMANDS.items()}
     history = history_path() if flags.get("history", True) else None
     reader = choose_reader(out, commands, history)  # the plan counts the line editor
-    with keeper, options.loaded(out, flags, named=True, reserve=reader.reserve) as engine:
+    with keeper, options.loaded(out, flags, named=True, lasting=True, reserve=reader.reserve) as engine:
         arguments = options.advised(arguments, flags, engine)
         session = keeper.open(engine, system)
         if reader.interactive:

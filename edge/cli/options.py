@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +19,7 @@ import click
 from edge.amounts import amount
 from edge.cli.command import Escaped, Flag, Path, Text, heading, option
 from edge.cli.output import Output, is_tty
-from edge.errors import UsageError
+from edge.errors import EdgeError, UsageError
 from edge.files import read_text
 from edge.sampling import FIELDS, Sampling
 from edge.settings import SETTINGS, Setting, check, names_of
@@ -277,17 +277,26 @@ def plan_shown(out: Output) -> Callable[[KVPlan], None] | None:
 
 
 @contextmanager
-def loaded(out: Output, flags: dict[str, Any], named: bool = False, **more: Any) -> Iterator[Engine]:
+def loaded(
+    out: Output, flags: dict[str, Any], named: bool = False, lasting: bool = False, **more: Any
+) -> Iterator[Engine]:
     """The engine for the model and KV options, closed at the end; shows progress on a terminal.
 
-    ``named``: the command itself will print which model answers.  ``more``: further arguments of :func:`edge.load`.
+    ``named``: the command itself will print which model answers.  ``lasting``: it runs for long, and does not read the
+    program again.  ``more``: further arguments of :func:`edge.load`.
     """
     import edge
+    from edge.session import everything
 
     path = choice(out, flags, named).path
     with out.progress("loading the model") as progress:
         arguments = {"progress": progress, "on_plan": plan_shown(out), **load_arguments(flags), **more}
+        if lasting:
+            everything.load()
         engine = edge.load(path, **arguments)
+        if lasting:  # a template is compiled when it is first used
+            with suppress(EdgeError):
+                engine.model.encode([{"role": "user", "content": "Hello"}])
         progress.close()
     with engine:
         if engine.plan.offload is not None:

@@ -119,6 +119,7 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
     from edge.serve.exchange import RESERVE
     from edge.serve.notify import Notifier
     from edge.serve.socket import BACKLOG
+    from edge.session import everything
     from edge.threads import start
 
     notifier = Notifier()
@@ -139,10 +140,11 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
         try:
             if flags["embeddings"]:
                 path = options.choice(out, flags, named=True).path
+                everything.load()
                 service.open_embedder(found := embedder(out, flags, path, reserve=RESERVE))
                 ready(options.title(found.config))
                 return
-            with options.loaded(out, flags, named=True, constrained=True, reserve=RESERVE,
+            with options.loaded(out, flags, named=True, lasting=True, constrained=True, reserve=RESERVE,
                                 spare_contexts=SPARE_CONTEXTS) as engine:
                 service.settings.defaults = options.advised(service.settings.defaults, flags, engine)
                 service.open(engine)
@@ -152,9 +154,6 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
             failure.append(error)
             service.failure = str(error)
             server.should_exit = True
-
-    def well() -> bool:
-        return service.conversations is None or service.conversations.trouble() is None
 
     @cache  # once is enough
     def full() -> None:
@@ -169,7 +168,8 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
 
     def begin() -> None:
         asyncio.get_running_loop().set_exception_handler(on_error)
-        feeding.append(asyncio.ensure_future(notifier.feed(well)))  # asyncio itself does not keep it
+        fed = notifier.feed(lambda: service.trouble() is None)
+        feeding.append(asyncio.ensure_future(fed))  # asyncio itself does not keep it
         try:
             start(threading.Thread(target=load, name="loading", daemon=True))
         except EdgeError as error:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NoReturn
 
+import jinja2.debug  # noqa: F401  otherwise Jinja loads it when a template fails, and a server reads its program again
 from jinja2 import TemplateError, nodes
 from jinja2.ext import Extension, LoopControlExtension
 from jinja2.parser import Parser

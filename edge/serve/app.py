@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from edge.serve.conversations import Conversations
 
 TEXT_LIMIT = 1 << 18  # characters to tokenize, tokens to detokenize: a tenth of a second
-PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page.html")
 
 
 def application(service: Service, startup: Callable[[], object] | None = None) -> Any:
@@ -47,6 +46,7 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
 
     ``startup`` starts to load the model; it is called once the port is open.
     """
+    html = Path(__file__).with_name("page.html").read_text("utf-8")
 
     def hidden() -> int:
         if service.embedder is None:
@@ -60,9 +60,7 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
             engine, _ = service.ready()
             template, can = engine.template.name, ["completion", "tools", *["thinking"] * engine.model.thinks]
         model = embedder or engine.model
-        nbytes = os.path.getsize(model.path) if os.path.isfile(model.path) else 0
-        modified = os.path.getmtime(model.path) if os.path.exists(model.path) else service.begun
-        return ollama.About(service.name, model.config, model.quantization, model.fingerprint, nbytes, modified,
+        return ollama.About(service.name, model.config, model.quantization, model.fingerprint, *service.file,
                             service.n_ctx, template, can)
 
     def served() -> dict[str, Any]:
@@ -110,14 +108,11 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
     async def health(_: Request) -> Response:
         if service.failure is not None:
             return answer_json({"status": "error", "error": service.failure}, 500)
-        if service.embedder is not None:
-            return answer_json({"status": "ok"})
-        if service.conversations is None:
+        if service.embedder is None and service.conversations is None:
             return answer_json({"status": "loading"}, 503, {"Retry-After": "2"})
-        trouble = service.conversations.trouble()
-        if trouble is not None:
+        if (trouble := service.trouble()) is not None:
             return answer_json({"status": "error", "error": trouble}, 500)
-        return answer_json({"status": "ok", **service.conversations.state()})
+        return answer_json({"status": "ok", **(service.conversations.state() if service.conversations else {})})
 
     async def metrics(_: Request) -> Response:
         if not service.settings.metrics:
@@ -128,10 +123,8 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
     async def page(request: Request) -> Response:
         if "text/html" not in request.headers.get("accept", ""):  # clients of Ollama look for these words
             return Response("Ollama is running", media_type="text/plain", headers={"Vary": "Accept"})
-        with open(PAGE, encoding="utf-8") as file:
-            text = file.read()
-        return Response(text, media_type="text/html; charset=utf-8", headers={
-            "Content-Security-Policy": policy(text), "X-Content-Type-Options": "nosniff",
+        return Response(html, media_type="text/html; charset=utf-8", headers={
+            "Content-Security-Policy": policy(html), "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache", "Vary": "Accept",
         })
 

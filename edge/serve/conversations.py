@@ -44,6 +44,7 @@ GATHER = 0.002  # seconds in which what is written goes to its reader together
 MOST_UNREAD = 4096  # events that may wait for their reader
 PATIENCE = 60.0  # seconds for a reader that takes nothing; then the answer ends
 STUCK = 120.0  # seconds without a sign of life of an answer after which the service reports itself as unhealthy
+BROKEN = 3  # answers in a row that failed with an internal error, after which it does, too
 CLOSE_SECONDS = 10.0  # for the running answers to end
 
 
@@ -252,6 +253,7 @@ class Conversations:
         self._sessions = [SlotSession(engine.session(system="")) for _ in range(parallel)]
         self._open: set[PendingAnswer] = set()  # of calls that are not over
         self._closing = False
+        self._failing = 0  # answers in a row
         self._reads_ahead = reads_ahead
         self._scheduler.keep_threads(True)
 
@@ -351,6 +353,8 @@ class Conversations:
             pending = each.pending
             if pending is not None and now - pending.touched > STUCK:
                 return f"an answer has made no progress for {now - pending.touched:.0f} seconds"
+        if self._failing >= BROKEN:
+            return f"the last {self._failing} answers failed with internal errors"
         return None
 
     def close(self) -> None:
@@ -473,6 +477,7 @@ class Conversations:
                 self._counts["cached_tokens"] += usage.cached
                 self._counts["answer_tokens"] += usage.completion
             self._counts["failed"] += bug
+            self._failing = self._failing + 1 if bug else 0
             self._over(pending, "cancelled" if pending.cancelled else None)
         if error is not None and not isinstance(error, Exception):
             error = RuntimeError(f"{type(error).__name__}: {error}")  # it ends the answer, not the event loop

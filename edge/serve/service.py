@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from edge.errors import ContextFull, UsageError
+from edge.errors import ContextFull, EdgeError, UsageError
 from edge.formats.names import n_parameters
 from edge.registry.library import is_demo
 from edge.serve.calls import Call, Refusal, bad, refusal_of
@@ -53,6 +55,7 @@ class Service:
         self.failure: str | None = None
         self.begun = time.time()
         self.name = settings.name or ""
+        self.file = (0, self.begun)  # bytes of the model's file, and when it was changed
 
     def open(self, engine: Engine) -> None:
         """Answer with this engine from now on.  Raises ContextFull for a system prompt that no answer could follow,
@@ -63,20 +66,40 @@ class Service:
             refuse_long(engine.model, engine.plan, [{"role": "system", "content": s.system}])
         if s.defaults.get("thinking_budget") is not None and not engine.model.thinks:
             raise UsageError("--think-budget cannot be used: this model does not think before it answers")
-        self.name = s.name or engine.config.name
+        self._named(engine)
         self.conversations = Conversations(engine, s.parallel, s.queue, s.state, s.state_bytes, s.reads_ahead)
         self.conversations.warm(s.system)  # reads every weight: the first answer need not wait for the card
         self.engine = engine
 
     def open_embedder(self, embedder: Embedder) -> None:
         """Compute embeddings from now on, and nothing else."""
-        self.name = self.settings.name or embedder.config.name
+        self._named(embedder)
         self.embedder = embedder
+
+    def _named(self, model: Engine | Embedder) -> None:
+        self.name = self.settings.name or model.config.name
+        if os.path.exists(model.path):
+            facts = os.stat(model.path)
+            self.file = facts.st_size * os.path.isfile(model.path), facts.st_mtime
 
     def close(self) -> None:
         """End all answers and save the conversations."""
         if self.conversations is not None:
             self.conversations.close()
+
+    def trouble(self) -> str | None:
+        """The reason why no answers are made; None if all is well, or the model is still loading.  A question is
+        prepared for it, as for an answer.
+        """
+        try:
+            if self.embedder is not None:
+                self.embedder.tokens("Hello", True)
+            elif self.engine is not None:
+                with suppress(EdgeError):  # the template wants other messages
+                    self.engine.preparer.prepare([{"role": "user", "content": "Hello"}], None, {}, checked=True)
+        except Exception as error:
+            return f"internal error: {type(error).__name__}"
+        return self.conversations.trouble() if self.conversations is not None else None
 
     def ready(self) -> tuple[Engine, Conversations]:
         """The engine and the conversations.  Raises Refusal (503) while the model is loading."""

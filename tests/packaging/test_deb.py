@@ -211,6 +211,30 @@ def test_install_run_upgrade_remove_purge(root: Root, package: Path, stand_in: P
     assert not (root.path / "usr/lib/bitnet-edge").exists()
 
 
+def test_an_upgrade_restarts_what_runs(tmp_path: Path) -> None:
+    """Every unit whose main process is the program, whoever wrote it; and nothing else."""
+    (tmp_path / "bin").mkdir()
+    tool, told = tmp_path / "bin" / "systemctl", tmp_path / "told"
+    tool.write_text(f'''#!/bin/sh
+echo "$*" >>{told}
+case "$1 $4" in
+    list-units*) printf "%s.service loaded active running\\n" cron bitnet-serve ;;
+    *bitnet-serve.service) echo 7 ;;
+    *cron.service) echo 8 ;;
+esac
+''')
+    tool.chmod(0o755)
+    for number, program in ((7, "/usr/lib/bitnet-edge/bitnet-edge (deleted)"), (8, "/usr/sbin/cron")):
+        (tmp_path / "proc" / str(number)).mkdir(parents=True)
+        (tmp_path / "proc" / str(number) / "exe").symlink_to(program)
+    script = (ROOT / "packaging" / "deb" / "postinst").read_text()
+    script = script.replace("/proc/", f"{tmp_path}/proc/").replace("/run/systemd/system", str(tmp_path))
+    done = subprocess.run(["sh", "-c", script, "postinst", "configure", "0.1"], capture_output=True, text=True,
+                          env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
+    assert done.returncode == 0, done.stderr
+    assert [line for line in told.read_text().splitlines() if "restart" in line] == ["try-restart bitnet-serve.service"]
+
+
 # ---- the real thing --------------------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,8 @@ from typing import Any
 
 import pytest
 
+from tests.http_service import serving
+from tests.serve.test_deleted import asked_for_everything
 from tests.services import on_a_terminal
 from tests.terminal import CTRL_C, CTRL_D, Terminal
 
@@ -237,6 +239,27 @@ def test_one_ctrl_c_at_a_plain_prompt_does_not_leave(chat: Any) -> None:
         time.sleep(0.6)
         terminal.type(CTRL_C)
         assert terminal.wait() == 130
+
+
+# ---- deleted ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_service_whose_program_is_deleted(frozen: dict[str, Path], kind: str, tmp_path: Path) -> None:
+    """With what it unpacked for itself, as a cleaner of temporary folders does."""
+    unpacked, copy = tmp_path / "tmp", tmp_path / "copy"
+    unpacked.mkdir()
+    if kind == "file":
+        copy.mkdir()
+        shutil.copy(frozen["file"], copy)
+    else:
+        shutil.copytree(frozen["folder"].parent, copy)
+    options = ("-m", "demo", "--ctx", "512", "--set", "metrics=on")
+    with serving(*options, command=[str(copy / "bitnet-edge")], TMPDIR=str(unpacked)) as server:
+        assert any(unpacked.iterdir()) == (kind == "file")
+        shutil.rmtree(copy)
+        shutil.rmtree(unpacked)
+        asked_for_everything(server)
 
 
 # ---- a processor without AVX2, seen through the emulator -------------------------------------------------------------

@@ -26,12 +26,13 @@ from starlette.requests import Request
 
 import edge
 from edge.cli.serve import SPARE
-from edge.errors import ContextFull
+from edge.errors import ContextFull, UsageError
 from edge.prompt import interrupt
 from edge.prompt.tokenizer import byte_level
 from edge.serve import bodies, conversations, exchange
 from edge.serve.calls import Call, Refusal
 from edge.serve.service import Service, Settings
+from edge.session.preparing import Preparer
 from tests import fakes
 from tests.at_once import at_once
 from tests.http_service import BOUND, GREEDY, Server, serving
@@ -597,6 +598,24 @@ def test_health_says_when_answers_are_not_made(monkeypatch: pytest.MonkeyPatch) 
 
     before, trouble = asyncio.run(scene())
     assert before is None and trouble is not None and "made no progress" in trouble
+
+
+def test_health_prepares_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of the program is gone, or a template wants other messages: only one of them ends all answers."""
+    service = Service(Settings())
+    assert service.trouble() is None
+    service.open(fakes.engine())
+    try:
+        for error, wanted in ((None, None), (UsageError("no system message"), None),
+                              (ModuleNotFoundError("regex"), "internal error: ModuleNotFoundError")):
+            def fail(*_: Any, error: Exception | None = error, **__: Any) -> None:
+                if error is not None:
+                    raise error
+
+            monkeypatch.setattr(Preparer, "prepare", fail)
+            assert service.trouble() == wanted
+    finally:
+        service.close()
 
 
 @pytest.mark.parametrize("overflow", ["stop", "slide"])

@@ -19,6 +19,9 @@ import pytest
 from tests.fake_engine import reply
 from tests.services import FAKE, REAL, Manager, UnixConnection, asked, environment, service, short_folder
 
+CHAT = "/v1/chat/completions"
+HEALTH = ("GET", "/health", None)
+
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
@@ -113,6 +116,32 @@ def test_the_watchdog_is_not_fed_when_the_decode_loop_hangs(path: Path, manager:
         assert manager.hear(1) == []
 
 
+def test_health_and_the_watchdog_ask_for_answers(path: Path, manager: Manager) -> None:
+    """Answers that fail, one after the other; then one that is right again."""
+    def health() -> tuple[int, dict[str, Any]]:
+        with contextlib.closing(UnixConnection(path)) as connection:
+            connection.request("GET", "/health")
+            response = connection.getresponse()
+            return response.status, json.load(response)
+
+    def ask(question: str) -> int:
+        with contextlib.closing(UnixConnection(path)) as connection:
+            connection.request("POST", CHAT, json.dumps({"messages": [{"role": "user", "content": question}]}))
+            return connection.getresponse().status
+
+    with service(path, command=FAKE, **manager.environment(watchdog=0.3)):
+        assert [ask("crash"), ask("crash"), ask("hello"), ask("crash"), ask("crash")] == [500, 500, 200, 500, 500]
+        assert health()[0] == 200
+        manager.expect("WATCHDOG=1")
+        assert ask("crash") == 500
+        status, said = health()
+        assert status == 500 and "the last 3 answers failed" in said["error"]
+        manager.hear(0.2)
+        assert manager.hear(1) == []
+        assert ask("hello") == 200 and health()[0] == 200
+        manager.expect("WATCHDOG=1")
+
+
 @pytest.mark.parametrize(
     ("extra", "fed"),
     [({"WATCHDOG_PID": "1"}, False), ({"WATCHDOG_USEC": "soon"}, False), ({"WATCHDOG_USEC": "0"}, False),
@@ -163,10 +192,6 @@ def sent(path: Path, *requests: tuple[str, str, dict[str, Any] | None], cut: int
 def responses(client: socket.socket) -> list[bytes]:
     with client:
         return b"".join(iter(lambda: client.recv(1 << 16), b"")).split(b"HTTP/1.1 ")[1:]
-
-
-CHAT = "/v1/chat/completions"
-HEALTH = ("GET", "/health", None)
 
 
 def test_a_client_that_sends_no_more_gets_its_answer(path: Path) -> None:
