@@ -6,6 +6,7 @@ are let in: what only describes or asks for nothing is left out.  And objects th
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -23,7 +24,9 @@ _COUNTS = frozenset(("minItems", "maxItems", "minLength", "maxLength", "minPrope
 #: keys that join schemas about one value, if there are several of them or also keys about the parts of the value
 _JOINING = frozenset(("allOf", "anyOf", "oneOf", "$ref", "const", "enum"))
 _OF_PARTS = _ONE | {"prefixItems", "properties", "patternProperties", "required", "minProperties", "maxProperties"}
+_BOUNDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
 MOST_DEEP = 64  # schemas inside schemas
+MOST_SETS = 16  # of properties that are counted: of four that may be left out
 
 Path = tuple[str, ...]  # the keys and indices that lead to a part of a schema
 
@@ -64,7 +67,8 @@ def parse(given: Any) -> Schema:
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot be written as JSON: {error}", argument="schema") from None
     bounds.check_text(len(text), "schema", bounds.MOST_SCHEMA)
-    return Schema(json.dumps(_closed(json.loads(text)), ensure_ascii=False), into, len(text))
+    workable = _workable(_closed(json.loads(text)), [bounds.MOST_SCHEMA])
+    return Schema(json.dumps(workable, ensure_ascii=False), into, len(text))
 
 
 def _changed(schema: dict[str, Any], change: Callable[[Any, Path], Any]) -> dict[str, Any]:
@@ -161,3 +165,61 @@ def _lists_all(schema: dict[str, Any]) -> bool:
     return "additionalProperties" not in schema and isinstance(properties, dict) and isinstance(required, list) and \
         set(map(str, required)) <= properties.keys() and isinstance(least, (int, float)) and \
         least <= sum(each is not False for each in properties.values())
+
+
+# ---- what llguidance takes in another form only ----------------------------------------------------------------------
+
+
+def _workable(schema: Any, room: list[int], times: int = 1) -> Any:
+    """The schema with the same meaning in forms that llguidance takes.  ``room``: characters that llguidance may still
+    read more than once; ``times``: how often it reads this part.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    sets, joined = _sets(schema), schema.get("allOf", [])
+    size = len(sets) * times * len(json.dumps(schema))
+    if 0 < len(sets) <= MOST_SETS and size <= room[0] and isinstance(joined, list):
+        room[0] -= size
+        times *= len(sets)
+        schema = {**schema, "allOf": [*joined, {"anyOf": sets}]}
+    return _changed(_few_multiples(schema), lambda part, _: _workable(part, room, times))
+
+
+def _sets(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Where properties are counted: each set of those that may be left out, as a schema.  [] where there are too many.
+
+    With all that are listed required or excluded, llguidance counts the others.
+    """
+    listed, required, most = (schema.get(key) for key in ("properties", "required", "maxProperties"))
+    alone = most is None and schema.get("additionalProperties") is False  # then llguidance tells one from none
+    if not isinstance(listed, dict) or most is None and schema.get("minProperties", 0) in ((0, 1) if alone else (0,)):
+        return []
+    needed = set(map(str, required)) if isinstance(required, list) else set()
+    free = [name for name, part in listed.items() if name not in needed and part is not False]
+    n_most = min(len(free), most - len(needed)) if isinstance(most, int) else len(free)
+    sets = (chosen for n in range(n_most + 1) for chosen in itertools.combinations(free, n))
+    return [{"required": list(chosen), "properties": {name: False for name in free if name not in chosen}}
+            for chosen in itertools.islice(sets, MOST_SETS + 1)] if free else []
+
+
+def _few_multiples(schema: dict[str, Any]) -> dict[str, Any]:
+    """The multiples of a decimal as an enum where bounds leave one or two.  llguidance looks for them in doubles, where
+    it finds no multiple of 0.1 from 0.3 to 0.3.
+    """
+    known = {key: schema[key] for key in ("multipleOf", *_BOUNDS) if key in schema}
+    numbers = known.values()
+    if schema.get("type") not in ("number", "integer") or not all(type(each) in (int, float) for each in numbers):
+        return schema
+    scale = next((10**n for n in range(16) if all(
+        abs(each) * 10**n < 1 << 53 and round(each, n) == each for each in numbers)), 0)
+    at = {key: round(each * scale) for key, each in known.items()} if scale else {}
+    step = at.pop("multipleOf", 0)
+    if step <= 0:
+        return schema
+    first = [-(-at[key] // step) if key == "minimum" else at[key] // step + 1 for key in _BOUNDS[:2] if key in at]
+    last = [at[key] // step if key == "maximum" else -(-at[key] // step) - 1 for key in _BOUNDS[2:] if key in at]
+    if not first or not last or not 0 <= min(last) - max(first) <= 1:
+        return schema
+    values = [n * step / scale if n * step % scale else n * step // scale for n in range(max(first), min(last) + 1)]
+    rest = {key: value for key, value in schema.items() if key not in known}
+    return {**rest, "enum": [each for each in values if schema["type"] == "number" or isinstance(each, int)]}

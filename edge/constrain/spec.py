@@ -93,6 +93,11 @@ class Spec:
         begins = any(_examined(each.rules())[1] >> blank.encode()[0] & 1 for each in texts for blank in lead)
         return lark.text(lead) if begins else " ".join(f"{lark.text(blank)}?" for blank in lead)
 
+    @property
+    def has_json(self) -> bool:
+        """Whether JSON may be in an answer, as such."""
+        return self.is_json or bool(self.parts) or "%json" in self.grammar
+
     def _part(self, style: int | None = None) -> dict[str, Any]:
         """This form alone, as one of llguidance's grammars."""
         if not self.is_json:
@@ -176,4 +181,7 @@ def _plain(message: str) -> str:
     if "oneOf constraints" in message:  # it names an option of its own
         return "oneOf is supported where no value can have two of the forms: give each a required property with a " \
                "const of its own, or use anyOf"
+    if "min/maxProperties" in message:  # it says less than there is
+        return "minProperties and maxProperties are supported where at most four of the listed properties may be " \
+               "left out and the object is small, and minProperties 1 where there are no others"
     return " ".join(message.split())[:400]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import itertools
 import json
 import re
 import subprocess
@@ -416,6 +417,74 @@ def test_references_by_identifiers_are_as_deep_as_they_can_be(lead) -> None:
         Spec.of(schema={"properties": {"p": lead | {"$defs": chain, "$ref": first}}})
 
 
+@pytest.mark.parametrize("required", [[], ["a"], ["x"]])
+@pytest.mark.parametrize("others", [{}, {"additionalProperties": False}, {"additionalProperties": {"type": "integer"}},
+                                    {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}])
+def test_counted_properties(others: dict[str, Any], required: list[str]) -> None:
+    """jsonschema judges: what is taken is valid, and where the schema says which properties there are, all of it is."""
+    jsonschema = pytest.importorskip("jsonschema")
+    values = [dict.fromkeys(names, 1) for n in range(5) for names in itertools.combinations("abcxy", n)]
+    for least, most in itertools.product((None, 0, 1, 2, 3, 4), (None, 0, 1, 2, 3)):
+        schema = {"type": "object", "properties": {name: {"type": "integer"} for name in "abc"}, "required": required,
+                  **others, "minProperties": least, "maxProperties": most}
+        schema = {key: value for key, value in schema.items() if value is not None}
+        valid = [value for value in values if jsonschema.Draft202012Validator(schema).is_valid(value)]
+        try:
+            matcher = LLMatcher(LLTokenizer("byte"), Spec.of(schema=schema).rules())
+        except UsageError as error:
+            assert not valid and "Unsatisfiable" in str(error), schema
+            continue
+        for value in values:
+            in_order = {name: value[name] for name in [*"abc", *required, *value] if name in value}
+            data, at = list(json.dumps(in_order, separators=(",", ":")).encode()), matcher.deep_copy()
+            taken = at.try_consume_tokens(data) == len(data) and at.is_accepting()
+            assert taken == (value in valid) or value in valid and not others, (schema, value)
+
+
+def test_more_than_can_be_counted_is_refused_truly() -> None:
+    names: dict[str, Any] = {name: {"type": "integer"} for name in "abcde"}
+    assert Spec.of(schema={"type": "object", "properties": names, "minProperties": 1})
+    assert Spec.of(schema={"type": "object", "properties": names, "required": ["c"], "minProperties": 3})
+    four = {"type": "object", "properties": dict(list(names.items())[:4]), "maxProperties": 2}
+    assert Spec.of(schema=four) and Spec.of(schema={"type": "array", "items": four})
+    large = {**four, "properties": {**four["properties"], "a": wide(300, {"type": "integer"})}}
+    nested = {**four, "properties": {**four["properties"], "a": {**four, "properties": {
+        **four["properties"], "a": four}}}}
+    for schema in ({"type": "object", "properties": names, "minProperties": 2}, large, nested):
+        with pytest.raises(UsageError, match="at most four of the listed properties may be left out"):
+            Spec.of(schema=schema)
+
+
+BOUNDED = [
+    ({"minimum": 0.3, "maximum": 0.3}, ["0.3"]), ({"minimum": 0.29, "maximum": 0.3}, ["0.3"]),
+    ({"minimum": 0.3, "maximum": 0.5}, ["0.3", "0.4", "0.5"]), ({"exclusiveMinimum": 0.3, "maximum": 0.4}, ["0.4"]),
+    ({"minimum": 0.6, "exclusiveMaximum": 0.7}, ["0.6"]), ({"minimum": -0.3, "maximum": -0.3}, ["-0.3"]),
+    ({"minimum": 0.1, "maximum": 0.3, "exclusiveMinimum": 0.1}, ["0.2", "0.3"]), ({"minimum": 2, "maximum": 2}, ["2"]),
+    ({"minimum": 0.7, "maximum": 1.3, "type": "integer"}, ["1"]), ({"minimum": 0.95, "maximum": 1.05}, ["1"]),
+    ({"minimum": -0.2, "maximum": 0.1}, ["-0.2", "-0.1", "0", "0.1"]), ({"minimum": 0, "maximum": 0.05}, ["0"]),
+]
+
+
+@pytest.mark.parametrize(("bounds", "numbers"), BOUNDED)
+def test_multiples_within_bounds_are_counted_in_decimals(engine, bounds, numbers) -> None:
+    vocabulary, spec = engine.model.vocabulary(), Spec.of(schema={"type": "number", "multipleOf": 0.1, **bounds})
+    jsonschema = pytest.importorskip("jsonschema")
+    tenths = [f"{n / 10:.1f}".removesuffix(".0") for n in range(-10, 30)]
+    assert [each for each in tenths if takes(engine, spec, json.loads(each))] == numbers
+    for seed in range(5):
+        ids, whole = walk(vocabulary, spec, seed, 30)
+        value = json.loads(text_of(vocabulary, ids))
+        assert whole and f"{value:.1f}".replace("-0.0", "0").removesuffix(".0") in numbers
+        jsonschema.Draft202012Validator(bounds).validate(value)
+
+
+def test_bounds_alone_are_as_given(engine) -> None:
+    assert takes(engine, Spec.of(schema={"type": "number", "minimum": 0.3, "maximum": 0.3}), 0.3)
+    for bounds in ({"minimum": 0.31, "maximum": 0.39}, {"exclusiveMinimum": 0.3, "exclusiveMaximum": 0.4}):
+        with pytest.raises(UsageError, match="does not contain a multiple|no answer can have"):
+            Spec.of(schema={"type": "number", "multipleOf": 0.1, **bounds})
+
+
 def test_no_property_is_invented(engine) -> None:
     vocabulary = engine.model.vocabulary()
     given = {"type": "object", "properties": {"drink": {"enum": ["tea"]}, "count": {"enum": [1, 2]}},
@@ -462,6 +531,65 @@ def test_refused_values_are_usage_errors(key: str) -> None:
         for kind in ("number", "string", "array", "object"):
             with contextlib.suppress(UsageError):
                 Spec.of(schema={"type": kind, key: value})
+
+
+def dictated(vocabulary: Vocabulary, spec: Spec, text: str, most: int = 2000) -> str:
+    """The answer of a model that wants to write a text, byte by byte, and then to end."""
+    constraint, out, wanted = Constraint(vocabulary, spec, "", most), bytearray(), iter(text.encode())
+    while not constraint.done and len(out) < most:
+        byte = next(wanted, None)
+        if byte is not None:
+            tokens = [vocabulary.single[byte]]
+        elif constraint.satisfied:
+            break
+        else:
+            bits = int.from_bytes(constraint.mask(), "little")
+            tokens = [i for each in b'"}]0,:' if bits >> (i := vocabulary.single[each]) & 1]
+        token = next((i for i in tokens if constraint.allows(i, most - len(out))), None)
+        if token is not None:
+            constraint.accept(token)
+            out += vocabulary.token_bytes(token)
+    return out.decode()
+
+
+NUMBER = {"type": "number"}
+
+
+@pytest.mark.parametrize(("schema", "text", "written"), [
+    (NUMBER, "1180E248", "1180E248"), (NUMBER, "1180E2480", "1180E248"), (NUMBER, "-1e+999", "-1e+99"),
+    (NUMBER, "1e308", "1e308"), (NUMBER, "2e308", "2e30"), (NUMBER, "1e-400", "1e-400"), (NUMBER, "1e00400", "1e0040"),
+    (NUMBER, "9" * 400, "9" * 308), (NUMBER, "9" * 308 + "e5", "9" * 308 + "e0"), (NUMBER, "0." + "3" * 400, None),
+    ({"type": "integer"}, "9" * 400, "9" * 308), ({"type": "number", "minimum": 5}, "9" * 400, "9" * 308),
+    ({"type": "object"}, '{"a":1e400,"b":[1E999],"c":"1e400","1e400":-9e999}',
+     '{"a":1e40,"b":[1E99],"c":"1e400","1e400":-9e99}'),
+    ({}, "[1e400, 2]", "[1e40, 2]"),
+    ({"type": "array", "items": NUMBER}, "[1e400, 1e308 ,1e309]", "[1e40, 1e308 ,1e30]"),
+    ({"type": "string", "pattern": "^[0-9e]+$"}, '"1e400"', '"1e400"'),
+    ({"type": "integer", "multipleOf": 7}, "1" + "3" * 400, "1" + "3" * 309 + "2"),
+])
+def test_numbers_are_finite_for_every_reader(engine, schema, text: str, written: str | None) -> None:
+    """A number that no double holds is infinity for most readers; the same signs in a text are a text."""
+    jsonschema = pytest.importorskip("jsonschema")
+    answer = dictated(engine.model.vocabulary(), Spec.of(schema=schema), text)
+    if "multipleOf" not in schema:
+        assert answer == (text if written is None else written)
+    value = json.loads(answer, parse_int=float if "multipleOf" not in schema else int)
+    assert "inf" not in repr(value)
+    jsonschema.Draft202012Validator(schema).validate(json.loads(answer))
+
+
+def test_digits_elsewhere_are_free(engine) -> None:
+    """In an expression, in the text of a grammar, and in what is said beside calls; not in JSON inside of them."""
+    vocabulary = engine.model.vocabulary()
+    assert dictated(vocabulary, Spec.of(regex="[0-9e]+x"), "1e400x") == "1e400x"
+    grammar = Spec.of(grammar='start: NAME " " %json {"type":"number"}\nNAME: /[0-9e]+/')
+    assert dictated(vocabulary, grammar, "1e400 1e400") == "1e400 1e40"
+    tools = Functions.of([{"type": "function", "function": {"name": "f", "parameters": {}}}])
+    assert tools is not None
+    spec = tools.form(engine.model.template, engine.tokenizer).spec
+    assert dictated(vocabulary, spec, "a 1e400\n1e400") == "a 1e400\n1e400"
+    call = '{"name": "f", "parameters": {"a":1e400}}'
+    assert dictated(vocabulary, spec, call) == call.replace("1e400", "1e40")
 
 
 def test_regex_choices_and_grammar(engine) -> None:
