@@ -1,8 +1,8 @@
 """Jinja for chat templates from model files: in Jinja's immutable sandbox, with a limit of time and one of text.
 
 The sandbox prevents access to Python.  A template may still take much memory for a value of its own.  Templates behave
-as in Hugging Face transformers: trim_blocks, lstrip_blocks, break and continue, ``tojson``, ``raise_exception``,
-``strftime_now``, ``{% generation %}``.
+as in Hugging Face transformers: all of Jinja's filters, trim_blocks, lstrip_blocks, break and continue, ``tojson``,
+``raise_exception``, ``strftime_now``, ``{% generation %}``.
 """
 
 from __future__ import annotations
@@ -27,14 +27,6 @@ MAX_SECONDS = 5.0
 
 #: the clock that templates see
 now: Callable[[], datetime] = datetime.now
-
-
-class _Refused(Exception):
-    """The template called raise_exception."""
-
-
-def _refuse(message: Any = "") -> NoReturn:
-    raise _Refused(str(message)[:200])
 
 
 class _Generation(Extension):
@@ -78,12 +70,15 @@ class Renderer:
         self._where = where
         self._environment = _Environment(trim_blocks=True, lstrip_blocks=True,
                                          extensions=[LoopControlExtension, _Generation])
-        self._environment.globals["raise_exception"] = _refuse
+        self._environment.globals["raise_exception"] = self._refuse
         self._environment.filters["tojson"] = _tojson
         try:
             self._template = self._environment.from_string(_Clock().visit(self._environment.parse(source)))
         except Exception as error:  # any error of the parser or compiler about a file's text
             self._fail(error)
+
+    def _refuse(self, message: Any = "") -> NoReturn:
+        raise UsageError(f"{self._where} refuses these messages: {' '.join(str(message)[:200].split())}")
 
     def _fail(self, error: BaseException) -> NoReturn:
         line = getattr(error, "lineno", None)
@@ -106,7 +101,7 @@ class Renderer:
                 if len(text) > MAX_TEXT:
                     raise TemplateError("it makes too much text")
             return text
-        except _Refused as refused:
-            raise UsageError(f"{self._where} refuses these messages: {' '.join(str(refused).split())}") from None
+        except UsageError:
+            raise
         except Exception as error:  # the template is a program of unknown origin: any error is its own
             self._fail(error)

@@ -1,8 +1,8 @@
-"""Chat templates: from messages to the parts of a prompt, and to token ids.
+"""Chat templates: from messages to the text of a prompt, and to token ids.
 
-A prompt is a list of parts: text of the template, in which control tokens are recognised, and text of people or of the
-model, in which they are not ("<|eot_id|>" typed by a user is encoded as its characters).  All text between two control
-tokens is tokenised as one string, because a blank joins the word after it: "User: " + "Hello" is "User", ":", " Hello".
+Control tokens are those that the template writes: "<|eot_id|>" typed by a user is encoded as its characters.  All text
+between two control tokens is tokenised as one string, because a blank joins the word after it: "User: " + "Hello" is
+"User", ":", " Hello".
 
 The families below are written in Python, so that the usual models start without Jinja.  ``templates/NAME.jinja`` has
 the same for other programs, for ``convert``, and to recognise it in a file (tests compare the two).  Any other template
@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.errors import InvalidFile, UsageError
-from edge.prompt.interrupt import check_interrupted
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint, TokenizerSpec
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
 
 Messages = Sequence[Mapping[str, Any]]
 Definitions = Sequence[Mapping[str, Any]] | None  # of tools, in OpenAI's form
+Change = Callable[[str], str]
 
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
+_THOUGHT = re.compile("(</?think>)")
 _ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 MAX_FILE = 1 << 20
 #: part of the template in the official 2B-4T files, which is not the one the model was trained with; fine-tuned models
 #: have their own templates
 OUTDATED = "BITNETAssistant"
-
-
 #: name of the template for prompts with functions, in files with several
 WITH_TOOLS = "tool_use"
 
@@ -45,6 +46,12 @@ class TextPart(NamedTuple):
 
     text: str
     special: bool
+
+
+def _thoughts(answer: str) -> Iterator[TextPart]:
+    """An earlier answer, in which the marks of thoughts are tokens, as the model wrote them."""
+    for i, text in enumerate(_THOUGHT.split(answer)):
+        yield TextPart(text, i % 2 == 1)
 
 
 class ChatFormat(NamedTuple):
@@ -63,8 +70,16 @@ class ChatFormat(NamedTuple):
     system_end: str = ""  # ends a system message at the beginning, which then becomes the start of the next turn
     unasked: str = ""  # stands before a conversation that begins without a system message
 
+    def text(self, *asked: Any) -> str:
+        """The text of the prompt, see :meth:`Template.render`."""
+        return "".join(part.text for part in self.parts(*asked))
+
+    def encode(self, tokenizer: Tokenizer, begun: TextPart, *asked: Any) -> list[int]:
+        """The token ids of the prompt and of what is behind it, see :meth:`Template.encode`."""
+        return tokenizer.encode_parts([*self.parts(*asked), begun])
+
     def parts(self, messages: Messages, add_generation_prompt: bool, tools: Definitions = None) -> Iterator[TextPart]:
-        """The parts of the prompt, see :meth:`Template.render`; ``tools`` is not used."""
+        """The parts of the prompt; ``tools`` is not used."""
         before: list[str] = []  # words of the system that stand at the head of the next turn
         if self.unasked and messages and messages[0]["role"] != "system":
             yield TextPart(self.unasked, True)
@@ -79,7 +94,8 @@ class ChatFormat(NamedTuple):
                 yield TextPart(text, False)
                 yield TextPart(self.system_end, True)
             before.clear()
-            yield TextPart(content.strip() if self.strip else content, False)
+            content = content.strip() if self.strip else content
+            yield from _thoughts(content) if role == "assistant" else [TextPart(content, False)]
             answered = role == "assistant" and self.answer_footer is not None
             yield TextPart((self.answer_footer or "") if answered else self.footer, True)
         if add_generation_prompt:
@@ -131,14 +147,13 @@ def source(name: str) -> str:
 class Template:
     """The format of conversations for one model.  ``name``: a family, "model" (from the file), or a file's name."""
 
-    def __init__(self, name: str, parts: Callable[[Messages, bool, Definitions], Iterator[TextPart]],
-                 bos: bool | None = None, stops: Sequence[str] = (), tools: str = "", think: bool | None = None,
+    def __init__(self, name: str, writer: ChatFormat | _Jinja, bos: bool | None = None,
+                 stops: Sequence[str] = (), tools: str = "", think: bool | None = None,
                  switched: Callable[[bool], Template] | None = None) -> None:
-        self._parts_with_tools = parts
+        self._writer = self._writer_with_tools = writer
         self.name = name
         self.think = think  # whether the model is asked to think before it answers; None: as it does by itself
         self.tools = tools  # how it writes calls: "marked" (<tool_call>), "whole" (Llama 3), "": it does not know tools
-        self._parts = parts
         self._bos = bos
         self._stops = tuple(stops)
         self._switched = switched
@@ -182,7 +197,7 @@ class Template:
 
     def _with(self, other: Template) -> Template:
         """This template, with another for the prompts with functions."""
-        self._parts_with_tools, self.tools = other._parts, other.tools
+        self._writer_with_tools, self.tools = other._writer, other.tools
         plain = self._switched
         if plain is not None:
             self._switched = lambda think: plain(think)._with(other.thinking(think) if other.switches else other)
@@ -228,14 +243,14 @@ class Template:
         if think is False:
             family = family._replace(prompt=family.prompt + family.unthought)
         switched = (lambda think: cls._family(name, think)) if family.unthought else None
-        return cls(name, family.parts, family.bos, family.stops, think=think, switched=switched)
+        return cls(name, family, family.bos, family.stops, think=think, switched=switched)
 
     @classmethod
     def _jinja(cls, name: str, text: str, where: str, spec: TokenizerSpec, think: bool | None = None) -> Template:
         knows = re.search(r"\btools\b", text) and re.search(r"\btool_calls\b", text)
         style = "marked" if "<tool_call>" in text else "whole" if re.search(r"\bparameters\b", text) else ""
         switched = (lambda think: cls._jinja(name, text, where, spec, think)) if "enable_thinking" in text else None
-        return cls(name, _Jinja(text, where, spec, think).parts, tools=style if knows else "", think=think,
+        return cls(name, _Jinja(text, where, spec, think), tools=style if knows else "", think=think,
                    switched=switched)
 
     @cached_property
@@ -243,25 +258,24 @@ class Template:
         """Whether it writes system messages; some templates refuse them or leave them out."""
         said = "Be brief"
         try:
-            parts = self.render([{"role": "system", "content": said}, {"role": "user", "content": "Hi"}])
+            return said in self.render([{"role": "system", "content": said}, {"role": "user", "content": "Hi"}])
         except (UsageError, InvalidFile):
             return False
-        return any(said in part.text for part in parts)
 
-    def render(
-        self, messages: Messages, add_generation_prompt: bool = True, tools: Definitions = None
-    ) -> list[TextPart]:
-        """The parts of the prompt, without BOS unless the template writes it.
+    def render(self, messages: Messages, add_generation_prompt: bool = True, tools: Definitions = None) -> str:
+        """The text of the prompt, without BOS unless the template writes it.
 
         ``messages``: mappings with ``role`` and ``content``.  ``tools``: functions in OpenAI's form, for a template
         that supports them (:attr:`tools`); messages may then have ``tool_calls``, see edge.constrain.functions.  Raises
         UsageError for other messages and for those that the template refuses, InvalidFile if a template from a file
         does not work.
         """
+        return self._writer_of(messages, tools).text(messages, add_generation_prompt, tools)
+
+    def _writer_of(self, messages: Messages, tools: Definitions) -> ChatFormat | _Jinja:
         for message in messages:
             _check(message)
-        parts = self._parts if tools is None else self._parts_with_tools
-        return [part for part in parts(messages, add_generation_prompt, tools) if part.text]
+        return self._writer if tools is None else self._writer_with_tools
 
     def encode(
         self, tokenizer: Tokenizer, messages: Messages, add_generation_prompt: bool = True, tools: Definitions = None,
@@ -269,8 +283,11 @@ class Template:
     ) -> list[int]:
         """The token ids of the prompt, with exactly one BOS if the model has one.  ``begun``: the text with which the
         answer has begun already.
+
+        Raises as :meth:`render`, and UsageError if control tokens in texts cannot be told from those of the template.
         """
-        ids = tokenizer.encode_parts([*self.render(messages, add_generation_prompt, tools), TextPart(begun, False)])
+        writer = self._writer_of(messages, tools)
+        ids = writer.encode(tokenizer, TextPart(begun, False), messages, add_generation_prompt, tools)
         bos = tokenizer.bos_id
         if bos is None:
             return ids
@@ -302,8 +319,8 @@ class Template:
         """
         asked = [{"role": "user", "content": "a"}]
         try:
-            prompt = "".join(part.text for part in self.render(asked))
-            turn = "".join(part.text for part in self.render([*asked, {"role": "assistant", "content": "b"}], False))
+            prompt = self.render(asked)
+            turn = self.render([*asked, {"role": "assistant", "content": "b"}], False)
         except (UsageError, InvalidFile):
             return ""
         between = turn[len(prompt) :].partition("b")[0] if turn.startswith(prompt) else ""
@@ -326,27 +343,29 @@ def _is_llama3(spec: TokenizerSpec) -> bool:
 
 # ---- Jinja -----------------------------------------------------------------------------------------------------------
 
-#: (characters replaced by twins, whether the model's own thinking marks stay), tried in this order: all, all but
-#: letters and digits, only those that frame control tokens
-_OPAQUE: tuple[tuple[Callable[[str], bool], bool], ...] = (
-    (lambda c: True, False),
-    (lambda c: True, True),
-    (lambda c: not c.isalnum(), False),
-    (lambda c: c in "<>[]{}|", False),
-    (lambda c: c in "<>[]{}|", True),
-)
-_LAST_RESORT = 2
-_THINKING = re.compile("(</?think>)")
+#: others that strip(), lower(), JSON and the like treat in the same way
+_ALIKE = dict(zip("<>[]0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",
+                  "^=@#1234567890BCDEFGHIJKLMNOPQRSTUVWXYZAbcdefghijklmnopqrstuvwxyza"))
+
+
+def _other(c: str) -> str:
+    """Another character; white space stays."""
+    return c if c.isspace() else _ALIKE.get(c) or chr(0xF0000 + ord(c) % 0x10000)
+
+
+def _folded(text: str) -> str:
+    """A text without differences of case and width, as a template or a tokenizer may take them away."""
+    return unicodedata.normalize("NFKC", text).casefold()
 
 
 class _Jinja:
-    """A Jinja template whose output is split into text of the template and text of the messages.
+    """A Jinja template.  Its output is one text, in which all control tokens are read, as in transformers.
 
-    Each character of the messages, except white space, is replaced by a twin in a private-use plane of Unicode, so that
-    the template may still strip, split, join and measure them.  Twins in the output came from a message.  Rendering the
-    original messages must give the same text.  If it does not (the template tests letters or changes them), fewer
-    characters are replaced, and in the end the template gets the messages without punctuation: control tokens never
-    come from messages.
+    Text of a message can be part of a control token only if it has a character with which one of these tokens begins or
+    ends, or stands inside one.  Then the template is rendered again with such characters changed: the control tokens of
+    this second text are the template's own.  If the first has others, they are found by changing one letter in each
+    control token that the messages have: text where renderings differ is of the messages.  A template that reads what
+    was changed, so that more than this differs, gets no such messages.
     """
 
     def __init__(self, text: str, where: str, spec: TokenizerSpec, think: bool | None = None) -> None:
@@ -362,93 +381,98 @@ class _Jinja:
             from edge.prompt.sandbox import Renderer
 
             self._renderer = Renderer(self._text, self._where)
-            eos = self._spec.eos_ids[0] if self._spec.eos_ids else None
-            self._more |= {"bos_token": _stored_text(self._spec, self._spec.bos_id),
-                           "eos_token": _stored_text(self._spec, eos)}
+            spec = self._spec
+            known = {"bos": spec.bos_id, "eos": (*spec.eos_ids, None)[0], "pad": spec.pad_id, "unk": spec.unk_id}
+            self._more |= {f"{name}_token": _stored_text(spec, number) for name, number in known.items()}
         return self._renderer
 
-    def parts(self, messages: Messages, add_generation_prompt: bool, tools: Definitions = None) -> Iterator[TextPart]:
-        renderer = self._compiled()
-        dated = renderer.dated()  # once: both texts that are compared below have the same date
+    def text(self, *asked: Any) -> str:
+        """The text of the prompt, see :meth:`Template.render`."""
+        return self._render(self._compiled().dated(), asked, str)
 
-        def render(messages: Messages, tools: Definitions) -> str:
-            return renderer.render(messages=[{**message} for message in messages], tools=tools, documents=None,
-                                   add_generation_prompt=add_generation_prompt, strftime_now=dated, **self._more)
+    def _render(self, dated: Change, asked: Any, change: Change, key: Change | None = None) -> str:
+        """The text with all texts of messages changed.  ``key``: how keys in definitions and arguments are."""
+        messages, add_generation_prompt, tools = asked
+        try:
+            messages = [_said(message, change, key or change) for message in messages]
+            tools = _changed(tools, change, key or change)
+        except RecursionError:
+            raise UsageError("a definition or an argument of a function is nested too deeply") from None
+        return self._compiled().render(messages=messages, tools=tools, documents=None, strftime_now=dated,
+                                       add_generation_prompt=add_generation_prompt, **self._more)
 
-        contents = "".join(message["content"] for message in messages)
-        base = 0x100000 if any(0xF0000 <= ord(c) < 0x100000 for c in contents) else 0xF0000
-        plain = render(messages, tools)
-        definitions = _unframed(tools, base)
-        found = {}
-        for level, (opaque, thinking) in enumerate(_OPAQUE):
-            twins = [{**_unframed({**message}, base), "content": _twins(message, base, opaque, thinking)}
-                     for message in messages]
-            try:
-                found[level] = render(twins, definitions)
-            except (InvalidFile, UsageError):
-                continue
-            if _untwin(found[level], base) == plain:
-                break
-        else:
-            level = _LAST_RESORT if _LAST_RESORT in found else 0
-            if level not in found:
-                raise InvalidFile(f"{self._where} reads the text of messages, which would let them write "
-                                  "control tokens; choose another with --set template=NAME")
-        return _separated(found[level], base)
+    def encode(self, tokenizer: Tokenizer, begun: TextPart, *asked: Any) -> list[int]:
+        """The token ids of the prompt and of what is behind it, see :meth:`Template.encode`."""
+        dated = self._compiled().dated()  # once: the texts that are compared below have the same date
+        names = {number: name for name, number in tokenizer.markers.items()}
+        said_by_callers: dict[str, str] = {}
+
+        def encoded(*parts: TextPart) -> tuple[list[int], list[str]]:
+            ids = tokenizer.encode_parts([*parts, begun])
+            return ids, [names[number] for number in ids if number in names]
+
+        text = self._render(dated, asked, lambda said: said_by_callers.setdefault(said, said))
+        ids, found = encoded(TextPart(text, True))
+        marks, texts = sorted({*found}), list(said_by_callers)
+        ends = {*_folded("".join(name[0] + name[-1] for name in marks))}
+        changed = {ord(c): _other(c) for c in set[str]().union(*texts) if not ends.isdisjoint(_folded(c))}
+        between = _folded("\n".join(name[1:-1] for name in marks))
+        inside = {said for said in texts if len(said.strip()) in range(1, len(between) + 1)
+                  and _folded(said.strip()) in between}
+        if not changed and not inside:
+            return ids
+        typed = [name for name in marks if any(name in said for said in texts)]
+
+        def hide(said: str) -> str:
+            return "".join(map(_other, said)) if said in inside else said.translate(changed)
+
+        def mark(said: str) -> str:
+            for name in typed:
+                at = next((i for i, c in enumerate(name) if c.isalnum() and c in _ALIKE), 0)
+                said = said.replace(name, name[:at] + _other(name[at]) + name[at + 1 :])
+            return said
+
+        try:
+            other = self._render(dated, asked, hide, lambda key: key.translate(changed))
+            own = encoded(TextPart(other, True))[1]
+            if found == own and not typed:
+                return ids
+            for another in (self._render(dated, asked, mark), other):
+                if parts := _apart(text, another):
+                    ids, found = encoded(*parts)
+                    if found == own:
+                        return ids
+        except (InvalidFile, UsageError):  # it needs what was changed
+            pass
+        raise UsageError(f"{self._where} does not keep {(typed or marks)[0]} in the text of a message apart from its "
+                         "own; leave that out, or choose another with --set template=NAME")
 
 
-def _unframed(value: Any, base: int) -> Any:
-    """Definitions of tools and calls, in which only the characters that frame control tokens are replaced by twins.
+def _said(message: Mapping[str, Any], change: Change, key: Change) -> dict[str, Any]:
+    """A message with all texts in it changed, but for its role and the marks of thoughts in an answer."""
+    said = {name: each if name == "role" else _changed(each, change, key) for name, each in message.items()}
+    if message["role"] == "assistant":
+        said["content"] = "".join(text if mark else change(text) for text, mark in _thoughts(message["content"]))
+    return said
 
-    Templates inspect these values and print them as JSON; neither changes such characters.
-    """
+
+def _changed(value: Any, change: Change, key: Change) -> Any:
     if isinstance(value, str):
-        return "".join(chr(base + ord(c)) if c in "<>[]{}|" else c for c in value)
+        return change(value)
     if isinstance(value, Mapping):
-        return {_unframed(key, base): _unframed(each, base) for key, each in value.items()}
-    return [_unframed(each, base) for each in value] if isinstance(value, (list, tuple)) else value
+        return {_changed(name, key, key): _changed(each, change, key) for name, each in value.items()}
+    return [_changed(each, change, key) for each in value] if isinstance(value, (list, tuple)) else value
 
 
-def _twins(message: Mapping[str, str], base: int, opaque: Callable[[str], bool], thinking: bool) -> str:
-    """The content of a message with its characters moved to the plane at ``base``; white space and characters beyond
-    the BMP stay.
+def _apart(text: str, changed: str) -> list[TextPart]:
+    """A text as parts: those where a rendering with changed messages has other characters are of the messages.
 
-    ``thinking``: "<think>" and "</think>" in an answer stay, too, as templates remove them from older answers.
+    None at all if the two differ in anything else.
     """
-    out = []
-    visible = thinking and message["role"] == "assistant"
-    for i, text in enumerate(_THINKING.split(message["content"]) if visible else [message["content"]]):
-        if i % 2:
-            out.append(text)
-            continue
-        for n, c in enumerate(text):
-            if not n & 0xFFFF:
-                check_interrupted()
-            number = ord(c)
-            if number >= base:
-                out.append("\ufffd" if number < base + 0x10000 else c)  # a private character where our twins are
-            elif number > 0xFFFF or 0xD800 <= number < 0xE000 or c.isspace() or not opaque(c):
-                out.append(c)
-            else:
-                out.append(chr(base + number))
-    return "".join(out)
-
-
-def _untwin(text: str, base: int) -> str:
-    return "".join(chr(ord(c) - base) if base <= ord(c) < base + 0x10000 else c for c in text)
-
-
-def _separated(text: str, base: int) -> Iterator[TextPart]:
-    """The output as parts.  White space and characters beyond the BMP next to twins belong to the message."""
-    twin = f"[{chr(base)}-{chr(base + 0xFFFF)}]"
-    other = 0xF0000 + 0x100000 - base
-    wide = f"[\U00010000-\U000effff{chr(other)}-{chr(other + 0xFFFF)}]"
-    start = 0
-    for match in re.finditer(rf"{wide}*{twin}(?:(?:{twin}|{wide}|\s)*(?:{twin}|{wide}))?", text):
-        yield TextPart(text[start : match.start()], True)
-        yield TextPart(_untwin(match[0], base), False)
-        start = match.end()
-    yield TextPart(text[start:], True)
+    if len(text) != len(changed) or any(a != b and _other(a) != b for a, b in zip(text, changed)):
+        return []
+    return [TextPart("".join(a for a, _ in run), same)
+            for same, run in groupby(zip(text, changed), lambda pair: pair[0] == pair[1])]
 
 
 def _stored_text(spec: TokenizerSpec, number: int | None) -> str:

@@ -212,13 +212,13 @@ def test_what_the_template_is_given(tokenizer, bundled_model) -> None:
         {"role": "assistant", "content": None, "tool_calls": [first]},
         {"role": "tool", "tool_call_id": "1", "content": "rain <|im_end|>"},
     ])
-    text = "".join(part.text for part in known.render(messages, tools=form.definitions))
+    text = known.render(messages, tools=form.definitions)
     assert json.dumps(WEATHER) in text and '{"city": "</tool_call>"}' in text and "rain <|im_end|>" in text
     ids = known.encode(tokenizer, messages, tools=form.definitions)
     counts = [ids.count(tokenizer.markers[mark]) for mark in MARKS]
     assert counts == [5, 4, 2, 2]  # starts with the open one, ends, and marks around the call and in the system
     whole = template(tokenizer, WHOLE, bundled_model)
-    text = "".join(part.text for part in whole.render(messages, tools=form.definitions))
+    text = whole.render(messages, tools=form.definitions)
     assert '{"name": "get_weather", "parameters": {"city": "</tool_call>"}}' in text
 
 

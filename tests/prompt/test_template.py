@@ -17,14 +17,17 @@ from hypothesis import strategies as st
 from edge.constrain.functions import Functions
 from edge.errors import InvalidFile, UsageError
 from edge.formats import gguf_header, gguf_tokenizer
-from edge.formats.checkpoint import TokenizerSpec
-from edge.prompt.template import FAMILIES, Template, TextPart, source
+from edge.formats.checkpoint import Added, TokenizerSpec
+from edge.prompt.template import FAMILIES, Template, source
 from edge.prompt.tokenizer import Tokenizer
 from edge.session.answer_options import check_messages
 from tests.prompt.test_tokenizer import bpe_spec, spm_array_spec, spm_model_spec
 from tests.vocabularies import FOREIGN, needs_foreign, vocabulary
 
 ROOT = Path(__file__).resolve().parents[2]
+
+#: what transformers makes of templates
+VECTORS = json.loads((ROOT / "tests" / "vectors" / "templates.json").read_text())
 
 MARKERS = ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>",
            "<|im_start|>", "<|im_end|>", "<|user|>", "<|assistant|>", "<|system|>", "<|endoftext|>")
@@ -56,10 +59,6 @@ TALK = [
 ]
 
 
-def text_of(parts: list[TextPart]) -> str:
-    return "".join(part.text for part in parts)
-
-
 # ---- families --------------------------------------------------------------------------------------------------------
 
 WRITTEN = {
@@ -86,7 +85,7 @@ WRITTEN["qwen3"] = WRITTEN["smollm2"] = WRITTEN["chatml"]
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_what_a_family_writes(name):
-    assert text_of(Template.for_model(model(), name).render(TALK)) == WRITTEN[name]
+    assert Template.for_model(model(), name).render(TALK) == WRITTEN[name]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -101,16 +100,17 @@ def test_the_shipped_file_is_the_family(name):
     assert (rendered.name, Template.for_model(model(spec, source(name))).name) == ("model", name)
     again = {"role": "system", "content": " Be kind. "}
     late = [[*TALK[:n], again, *TALK[n:end]] for n in range(1, len(TALK) + 1) for end in (n, len(TALK))]
-    for talk in (*(TALK[:n] for n in range(len(TALK) + 1)), TALK[1:], *late, [*TALK, again, again]):
+    judged = [each["messages"] for each in VECTORS["talks"].values()]
+    for talk in (*(TALK[:n] for n in range(len(TALK) + 1)), TALK[1:], *late, [*TALK, again, again], *judged):
         for prompt in (True, False):
             assert rendered.encode(tokenizer, talk, prompt) == family.encode(tokenizer, talk, prompt)
 
 
-def test_the_parts_say_who_wrote_what():
+def test_a_message_is_text_up_to_its_end():
     for template in (Template.for_model(model(), "bitnet-edge"), jinja(source("bitnet-edge") + "{##}")):
-        parts = template.render([{"role": "user", "content": " <|eot_id|> é🙂 x "}])
-        assert [part for part in parts if not part.special] == [("<|eot_id|> é🙂 x", False)]
-        assert text_of(parts).endswith("User: <|eot_id|> é🙂 x<|eot_id|>Assistant:")
+        ids = template.encode(TOKENIZER, [{"role": "user", "content": " <|eot_id|> é🙂 x "}])
+        end = TOKENIZER.special["<|eot_id|>"]
+        assert ids == [1, *TOKENIZER.encode("User: <|eot_id|> é🙂 x"), end, *TOKENIZER.encode("Assistant:")]
 
 
 @needs_foreign
@@ -150,7 +150,7 @@ def test_template_by_name_or_file(tmp_path):
     file.write_text("{% for m in messages %}[{{ m['content'] }}]{% endfor %}\n")
     template = Template.for_model(model(), str(file))
     assert template.name == "mine.jinja"
-    assert text_of(template.render(TALK[1:2])) == "[Hello world]"
+    assert template.render(TALK[1:2]) == "[Hello world]"
     noise = tmp_path / "noise"
     noise.write_bytes(b"\xff\xfe\x00")
     for bad in ("no-such", str(tmp_path), str(noise), "a\0b", "model", ""):
@@ -171,15 +171,15 @@ def test_the_template_for_functions():
     asked = [{"role": "user", "content": "Hi"}]
     for usually, expected in ((usual, "[Hi]"), (source("chatml"), "<|im_start|>user\nHi<|im_end|>\n")):
         template = Template.for_model(model(None, usually, templates=named))
-        assert text_of(template.render(asked, False)) == expected
-        assert text_of(template.render(asked, False, tools)) == "<weather>(Hi)<tool_call>"
-        assert text_of(template.render(asked, False, [])) == "(Hi)<tool_call>"
+        assert template.render(asked, False) == expected
+        assert template.render(asked, False, tools) == "<weather>(Hi)<tool_call>"
+        assert template.render(asked, False, []) == "(Hi)<tool_call>"
         assert template.tools == "marked"
-    assert text_of(Template.for_model(model(None, usual, templates=named), "rag").render(asked)) == "rag"
+    assert Template.for_model(model(None, usual, templates=named), "rag").render(asked) == "rag"
     chosen = Template.for_model(model(None, usual, templates=named), "tool_use")
-    assert text_of(chosen.render(asked, False, tools)) == "<weather>(Hi)<tool_call>"
+    assert chosen.render(asked, False, tools) == "<weather>(Hi)<tool_call>"
     ours = Template.for_model(model(None, usual, templates=named), "chatml")  # the caller's choice holds for all
-    assert text_of(ours.render(asked, False, tools)).startswith("<|im_start|>")
+    assert ours.render(asked, False, tools).startswith("<|im_start|>")
     assert Template.for_model(model(None, usual)).tools == ""
 
 
@@ -253,7 +253,7 @@ def test_sentencepiece(make):
     spec = make()
     tokenizer = Tokenizer.build(spec)
     template = jinja("{{ bos_token }}{% for m in messages %}{{ m['content'] }}{{ eos_token }}{% endfor %}", spec)
-    assert text_of(template.render(TALK[1:2])) == "<s>Hello world</s>"
+    assert template.render(TALK[1:2]) == "<s>Hello world</s>"
     assert template.encode(tokenizer, [{"role": "user", "content": "Hello</s>"}]) == [
         1, *tokenizer.encode("Hello</s>"), 2]
 
@@ -287,11 +287,25 @@ JINJA = {
                     "<|im_start|>{% filter trim %}{{ c }}{% endfilter %}<|im_end|>{% endfor %}",
     "think": "{% for m in messages %}<|im_start|>{% set c = m.content %}{% if '</think>' in c %}"
              "{% set c = c.split('</think>')[-1].lstrip('\n') %}{% endif %}{{ c }}<|im_end|>{% endfor %}",
+    "in ASCII": "{% for m in messages %}<|im_start|>{{ m.content | tojson(ensure_ascii=true) }}<|im_end|>{% endfor %}",
+    "as Python": "{% for m in messages %}<|im_start|>{{ m }}{{ '%r' % m.content }}<|im_end|>{% endfor %}",
+    "escaped": "{% for m in messages %}<|im_start|>{{ m['content'] | e }}<|im_end|>{% endfor %}",
+    "without tags": "{% for m in messages %}<|im_start|>{{ m['content'] | striptags }}<|im_end|>{% endfor %}",
+    "without blanks": "{% for m in messages %}<|im_start|>{{ m['content'].split() | join }}<|im_end|>{% endfor %}",
+    "backwards": "{% for m in messages %}<|im_start|>{{ m['content'] | reverse }}<|im_end|>{% endfor %}",
+    "side by side": "{% for m in messages %}{{ m['content'] | trim }}{% endfor %}<|im_start|><|im_end|><|eot_id|>",
+    "half a mark": "{% for m in messages %}<|im_start|>{{ m['content'] | trim }}end|><|im_end|>{% endfor %}",
+    "ended once": "{% for m in messages %}{{ m.content }}{% if '<|im_end|>' not in m.content %}<|im_end|>{% endif %}"
+                  "{% endfor %}",
 }
+
+#: templates for which some messages are refused
+READS = ("ended once",)
 
 WRITINGS = st.lists(
     st.sampled_from([*MARKERS, "<|", "|>", "im_end", "eot_id", "<~im_end~>", "</think>", " ", "\n", "A", "é", "🙂",
-                     "\U000f003c", "\U0010003c", "\u2028", '"', "{{ bos_token }}", "{% endfor %}"]), max_size=7,
+                     "\U000f003c", "\U0010003c", "\u2028", '"', "{{ bos_token }}", "{% endfor %}", "<|im_", "end|>",
+                     "<b>", "<|IM_END|>", "&lt;", ">|dne_mi|<", "_"]), max_size=7,
 ).map("".join)
 
 
@@ -306,7 +320,12 @@ def test_no_message_writes_a_control_token(name, first, second):
         ids = template.encode(TOKENIZER, [{"role": "user", "content": c} for c in contents], False)
         return [i for i in ids if i in control]
 
-    assert of(first, second) == of("a", "a")
+    try:
+        found = of(first, second)
+    except UsageError as error:  # it reads what looks like its own marks, or makes such
+        assert name in READS and "apart from its own" in str(error)
+    else:
+        assert found == of("a", "a")
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -326,24 +345,94 @@ def test_no_message_writes_a_control_token_in_a_family(name, texts):
 
 @pytest.mark.parametrize("name", sorted({*JINJA} - {"asked", "cut", "think"}))
 @settings(max_examples=40)
-@given(content=st.text(st.characters(exclude_categories=["Cs", "Co"]), max_size=20))
+@given(content=st.text(st.characters(exclude_categories=["Cs", "Co"]), max_size=20).filter(lambda c: "|>" not in c))
 def test_harmless_text_comes_out_as_the_template_says(name, content):
     """What the model reads is what Jinja alone would have made."""
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
+    environment.filters["tojson"] = lambda value, **more: json.dumps(value, **{"ensure_ascii": False, **more})
     messages = [{"role": "user", "content": content}, {"role": "assistant", "content": "Hi " + content}]
     wanted = environment.from_string(JINJA[name]).render(messages=messages)
-    assert text_of(jinja(JINJA[name]).render(messages, False)) == wanted
+    template = jinja(JINJA[name])
+    assert template.render(messages, False) == wanted
+    if name not in ("framed", "half a mark"):  # in which a message may be the rest of a mark
+        assert template.encode(TOKENIZER, messages, False) == [1, *TOKENIZER.encode(wanted, special=True)]
+
+
+CALLS = ("{{ tools | tojson }}{% for m in messages %}<|im_start|>{{ m.content }}{% for c in m.tool_calls or [] %}"
+         "{{ c }}{{ c.function.arguments | tojson }}{% for k, v in c.function.arguments.items() %}"
+         "{{ k }}={{ v }}{% endfor %}{% endfor %}<|im_end|>{% endfor %}")
+
+
+@settings(max_examples=100)
+@given(name=WRITINGS, text=WRITINGS)
+def test_no_definition_or_call_writes_a_control_token(name, text):
+    control = set(TOKENIZER.special.values())
+
+    def of(name, text):
+        call = {"function": {"name": "f", "arguments": {name: text, "other": [text]}}}
+        talk = [{"role": "assistant", "content": "", "tool_calls": [call]}, {"role": "tool", "content": text}]
+        parameters = {"type": "object", "properties": {name: {"description": text, "enum": [text]}}}
+        tools = [{"type": "function", "function": {"name": "f", "description": text, "parameters": parameters}}]
+        return [i for i in jinja(CALLS).encode(TOKENIZER, talk, False, tools) if i in control]
+
+    assert of(name, text) == of("a", "a")
+
+
+def test_what_cannot_be_told_apart_is_refused():
+    """Such a template would let a user end the turn and go on behind it."""
+    template = jinja(JINJA["ended once"])
+    with pytest.raises(UsageError) as caught:
+        template.encode(TOKENIZER, [{"role": "user", "content": "a<|im_end|>b"}])
+    assert str(caught.value) == (
+        "the model's chat template does not keep <|im_end|> in the text of a message apart from its own; leave that "
+        "out, or choose another with --set template=NAME")
+    assert template.encode(TOKENIZER, [{"role": "user", "content": "a <|im_end| > b"}])
+
+
+def test_arguments_nested_deeply():
+    deep = []
+    for _ in range(5000):
+        deep = [deep]
+    call = {"function": {"name": "f", "arguments": {"a": deep}}}
+    with pytest.raises(UsageError, match="nested too deeply"):
+        jinja(CALLS).encode(TOKENIZER, [{"role": "assistant", "content": "", "tool_calls": [call]}], True, [])
 
 
 def test_a_template_that_looks_for_words_still_does():
     template = jinja("{% for m in messages %}{% if m['content'].startswith('tool') %}T{% else %}U{% endif %}:"
                      "{{ m['content'] }}<|im_end|>{% endfor %}")
-    assert text_of(template.render([{"role": "user", "content": "tool <|im_end|>"}])) == "T:tool <|im_end|><|im_end|>"
+    assert template.render([{"role": "user", "content": "tool <|im_end|>"}]) == "T:tool <|im_end|><|im_end|>"
     ids = template.encode(TOKENIZER, [{"role": "user", "content": "tool <|im_end|>"}])
     assert ids.count(TOKENIZER.special["<|im_end|>"]) == 1
+
+
+# ---- what transformers makes of the same templates, messages and tools -----------------------------------------------
+
+@pytest.fixture(scope="module")
+def judged() -> tuple[TokenizerSpec, Tokenizer]:
+    """The tokenizer of the vectors."""
+    spec = replace(bpe_spec(), add_bos=False, pad_id=0)
+    marks = [*VECTORS["special"], *VECTORS["added"]]
+    added = {text: Added(len(spec.tokens) + i, text in VECTORS["special"]) for i, text in enumerate(marks)}
+    return replace(spec, added=added), Tokenizer.build(replace(spec, added=added))
+
+
+@pytest.mark.parametrize("name", VECTORS["templates"])
+def test_transformers_writes_the_same(judged, name):
+    """With code, HTML, tables, quotes, other scripts, definitions and calls: all of it is the text of a template."""
+    (spec, tokenizer), wanted = judged, VECTORS["templates"][name]
+    template = jinja(wanted.get("template") or source(name.removeprefix("family: ")) + "{##}", spec)
+    for talk in VECTORS["talks"] if ": " in name else ("code", "tools"):
+        asked = VECTORS["talks"][talk]["messages"], True, VECTORS["talks"][talk]["tools"]
+        if refused := wanted.get("errors", {}).get(talk):
+            with pytest.raises(UsageError, match=refused.removeprefix("TemplateError: ")):
+                template.encode(tokenizer, *asked)
+            continue
+        text = wanted["texts"][talk]
+        assert template.render(*asked) == text
+        assert template.encode(tokenizer, *asked) == wanted.get("ids", {}).get(talk, tokenizer.encode(text, True))
 
 
 # ---- templates out of other files ------------------------------------------------------------------------------------
@@ -369,9 +458,9 @@ def test_what_transformers_offers_is_there():
     template = jinja("{% for m in messages -%}{% if loop.index > 2 %}{% break %}{% endif %}"
                      "{% generation %}{{ m['content'] }}{% set x = 1 %}{% endgeneration %}{{ x }}{% endfor %}"
                      "{{ tools is none }}{{ documents is none }}")
-    assert text_of(template.render(TALK)) == " Be brief. Hello worldTrueTrue"
+    assert template.render(TALK) == " Be brief. Hello worldTrueTrue"
     blocks = jinja("{% for m in messages %}\n    {% if true %}\nx\n    {% endif %}\n{% endfor %}\n")
-    assert text_of(blocks.render(TALK[:2])) == "x\nx\n"
+    assert blocks.render(TALK[:2]) == "x\nx\n"
 
 
 def test_a_template_may_write_the_date(monkeypatch):
@@ -379,7 +468,7 @@ def test_a_template_may_write_the_date(monkeypatch):
     moments = iter(datetime(2026, 2, 3, 23, 59, 59 - n) for n in range(9))
     monkeypatch.setattr("edge.prompt.sandbox.now", lambda: next(moments))
     template = jinja("{{ strftime_now('%d %b %Y %H:%M:%S') }} {{ messages[0].content }}")
-    assert text_of(template.render(TALK[1:])) == "03 Feb 2026 23:59:59 Hello world"
+    assert template.render(TALK[1:]) == "03 Feb 2026 23:59:59 Hello world"
 
 
 def test_a_result_says_of_which_call_it_is():
@@ -393,7 +482,7 @@ def test_a_result_says_of_which_call_it_is():
                  for id, name in zip(ids, "fgf")]
         talk = [{"role": "user", "content": ""}, {"role": "assistant", "content": "", "tool_calls": calls}]
         talk += [{"role": "tool", "content": str(i), **each} for i, each in enumerate(results)]
-        return text_of(template.render(form.messages(check_messages([*talk, TALK[1]]))))
+        return template.render(form.messages(check_messages([*talk, TALK[1]])))
 
     names = [{"tool_call_id": "c"}, {"tool_call_id": "a"}, {"tool_call_id": "b"}]
     assert written("abc", names) == "a b c f=0;f=1;g=2;"
@@ -406,12 +495,28 @@ def test_thinking_is_cut_out_of_older_answers():
     """Templates look for the marks in the model's own answers; in what users write they stay text."""
     template = jinja(JINJA["think"])
     talk = [{"role": "user", "content": "</think>a"}, {"role": "assistant", "content": "<think>\nhm</think>\n\nb"}]
-    assert text_of(template.render(talk[1:], False)) == "<|im_start|>b<|im_end|>"
-    assert text_of(template.render([{"role": "user", "content": "a"}, talk[1]], False)).endswith(">b<|im_end|>")
+    assert template.render(talk[1:], False) == "<|im_start|>b<|im_end|>"
+    assert template.render([{"role": "user", "content": "a"}, talk[1]], False).endswith(">b<|im_end|>")
     spec = spec_with_markers()
     spec = replace(spec, tokens=[*spec.tokens, "</think>"], types=[*spec.types, 4])
     ids = template.encode(Tokenizer.build(spec), talk, False)
     assert len(spec.tokens) - 1 not in ids
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_marks_of_thoughts_are_tokens_in_answers_only(known):
+    """As the model wrote them, in a template that leaves them where they are; what users and tools write is text."""
+    spec = spec_with_markers()
+    marks = range(len(spec.tokens), len(spec.tokens) + 2)
+    spec = replace(spec, tokens=[*spec.tokens, "<think>", "</think>"], types=[*spec.types, 4, 4])
+    template = Template.for_model(model(spec, source("chatml") + ("" if known else "{##}")))
+    text = "<think>a<b</think>"
+
+    def count(role):
+        ids = template.encode(Tokenizer.build(spec), [{"role": role, "content": text}, {"role": "user", "content": ""}])
+        return [i for i in ids if i in marks]
+
+    assert count("assistant") == [*marks] and count("user") == count("tool") == count("system") == []
 
 
 def test_a_template_may_refuse():
@@ -456,11 +561,11 @@ def test_hostile_templates(name, monkeypatch):
 ]), max_size=14).map("".join))
 def test_any_text_is_a_template_or_an_invalid_file(text):
     try:
-        parts = jinja(text).render(TALK)
+        template = jinja(text)
+        assert isinstance(template.render(TALK), str)
+        template.encode(TOKENIZER, TALK)
     except (InvalidFile, UsageError) as error:
         assert "\n" not in str(error)
-    else:
-        assert all(isinstance(part.text, str) and part.text for part in parts)
 
 
 def test_a_broken_template_does_not_keep_a_model_from_loading():

@@ -25,7 +25,7 @@ from edge.session.stream import Piece, Stream, Thoughts
 from tests.formats.test_family_oracles import gguf_file
 from tests.handmade import ARR, F32, I32, STR, U32, value
 from tests.http_service import serving
-from tests.prompt.test_template import model, text_of
+from tests.prompt.test_template import model
 from tests.services import FAKE
 
 SAID = "<think>\nTwo and two.\nThat is four.\n</think>\n\nIt is four. Really."
@@ -130,10 +130,10 @@ def test_the_template_of_the_family(think: bool | None) -> None:
     family = Template.for_model(checkpoint, think=think)
     assert family.name == "qwen3" and family.think is think
     ending = "<|im_start|>assistant\n" + ("<think>\n\n</think>\n\n" if think is False else "")
-    assert text_of(family.render(asked)) == "<|im_start|>user\nHello<|im_end|>\n" + ending
+    assert family.render(asked) == "<|im_start|>user\nHello<|im_end|>\n" + ending
     own = model(template=source("qwen3") + "{##}", arch="qwen3")
     rendered = Template.for_model(own, think=think)
-    assert rendered.name == "model" and text_of(rendered.render(asked)) == text_of(family.render(asked))
+    assert rendered.name == "model" and rendered.render(asked) == family.render(asked)
 
 
 @pytest.mark.parametrize(
@@ -223,8 +223,8 @@ def test_a_template_for_functions_is_switched_with_the_other() -> None:
     tools = [{"type": "function", "function": {"name": "f"}}]
     for think, said in ((False, "tools at once"), (True, "tools")):
         switched = template.thinking(think)
-        assert text_of(switched.render(asked, tools=tools)) == said
-        assert text_of(switched.render(asked)).endswith("<think>\n\n</think>\n\n") is (think is False)
+        assert switched.render(asked, tools=tools) == said
+        assert switched.render(asked).endswith("<think>\n\n</think>\n\n") is (think is False)
 
 
 # ---- asked for by a request -----------------------------------------------------------------------------------------

@@ -227,7 +227,7 @@ def test_the_system_speaks_anywhere(server: Server, engine: edge.Engine) -> None
                     {"role": role, "content": "Be kind."}, *user()]
         plain = [*user("Hello"), {"role": "assistant", "content": "Hi."},
                  {"role": "system", "content": "Be brief.\n\nBe kind."}, *user()]
-        text = "".join(part.text for part in engine.template.render(plain))
+        text = engine.template.render(plain)
         assert text.index("Hi.") < text.index("Be brief.\n\nBe kind.") < text.index(QUESTION)
         said = server.chat(messages)
         assert said["usage"]["prompt_tokens"] == len(engine.model.encode(plain))

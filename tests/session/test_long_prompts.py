@@ -264,6 +264,6 @@ def test_a_cancel_comes_through_in_the_middle(engine, monkeypatch):
                 answer.cancel()
             interrupt.check_interrupted()
 
-        for module in ("template", "tokenizer", "tokenizer.byte_level", "tokenizer.steps"):
+        for module in ("tokenizer", "tokenizer.byte_level", "tokenizer.steps"):
             monkeypatch.setattr(f"edge.prompt.{module}.check_interrupted", look)
         assert list(answer) == [] and answer.finish_reason == "cancelled" and count == 10
