@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from edge.constrain.functions import Functions
 from edge.errors import InvalidFile, UsageError
-from edge.formats import gguf_header, gguf_tokenizer
+from edge.formats import gguf_header, gguf_tokenizer, text_steps
 from edge.formats.checkpoint import Added, TokenizerSpec
 from edge.prompt.template import FAMILIES, Template, source
 from edge.prompt.tokenizer import Tokenizer
@@ -378,6 +378,17 @@ def test_no_definition_or_call_writes_a_control_token(name, text):
         return [i for i in jinja(CALLS).encode(TOKENIZER, talk, False, tools) if i in control]
 
     assert of(name, text) == of("a", "a")
+
+
+def test_nor_one_in_another_case_or_width():
+    """Where the tokenizer looks for a control token in text that it has normalised."""
+    spec = bpe_spec()
+    steps = text_steps.normalizer({"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "Lowercase"}]})
+    spec = replace(spec, normalizer=steps, added={"<Ans>": Added(len(spec.tokens), True, normalized=True)})
+    template = jinja("<Ans>{% for m in messages %}{{ m.content }}{% endfor %}<ANS>", spec)
+    counts = {template.encode(Tokenizer.build(spec), [{"role": "user", "content": content}]).count(len(spec.tokens))
+              for content in ("x", "<ans>", "＜ANS＞", "<Ans> a", "＜Ans>", "ans", "a < b")}  # noqa: RUF001
+    assert len(counts) == 1 and counts <= {1, 2}
 
 
 def test_what_cannot_be_told_apart_is_refused():
