@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Mapping
+from operator import ge, gt, le, lt
 from typing import Any, NamedTuple
 
 from edge.constrain import bounds, classes
@@ -24,7 +25,7 @@ _COUNTS = frozenset(("minItems", "maxItems", "minLength", "maxLength", "minPrope
 #: keys that join schemas about one value, if there are several of them or also keys about the parts of the value
 _JOINING = frozenset(("allOf", "anyOf", "oneOf", "$ref", "const", "enum"))
 _OF_PARTS = _ONE | {"prefixItems", "properties", "patternProperties", "required", "minProperties", "maxProperties"}
-_BOUNDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
+_BOUNDS = {"minimum": ge, "exclusiveMinimum": gt, "maximum": le, "exclusiveMaximum": lt}
 MOST_DEEP = 64  # schemas inside schemas
 MOST_SETS = 16  # of properties that are counted: of four that may be left out
 
@@ -206,20 +207,16 @@ def _few_multiples(schema: dict[str, Any]) -> dict[str, Any]:
     """The multiples of a decimal as an enum where bounds leave one or two.  llguidance looks for them in doubles, where
     it finds no multiple of 0.1 from 0.3 to 0.3.
     """
-    known = {key: schema[key] for key in ("multipleOf", *_BOUNDS) if key in schema}
-    numbers = known.values()
-    if schema.get("type") not in ("number", "integer") or not all(type(each) in (int, float) for each in numbers):
+    step, bounds = schema.get("multipleOf", 0), {key: schema[key] for key in _BOUNDS if key in schema}
+    both_sides = len({key[-7:].lower() for key in bounds}) == 2
+    if schema.get("type") != "number" or "enum" in schema or not both_sides or not all(
+            type(each) in (int, float) and abs(each) < 1e6 and round(each, 9) == each
+            for each in (step, *bounds.values())) or step <= 0:
         return schema
-    scale = next((10**n for n in range(16) if all(
-        abs(each) * 10**n < 1 << 53 and round(each, n) == each for each in numbers)), 0)
-    at = {key: round(each * scale) for key, each in known.items()} if scale else {}
-    step = at.pop("multipleOf", 0)
-    if step <= 0:
+    near = {round((bound // step + n) * step, 9) for bound in bounds.values() for n in (-1, 0, 1, 2)}
+    values = [int(each) if each % 1 == 0 else each for each in sorted(near)
+              if all(_BOUNDS[key](each, bound) for key, bound in bounds.items())]
+    if not 1 <= len(values) <= 2:
         return schema
-    first = [-(-at[key] // step) if key == "minimum" else at[key] // step + 1 for key in _BOUNDS[:2] if key in at]
-    last = [at[key] // step if key == "maximum" else -(-at[key] // step) - 1 for key in _BOUNDS[2:] if key in at]
-    if not first or not last or not 0 <= min(last) - max(first) <= 1:
-        return schema
-    values = [n * step / scale if n * step % scale else n * step // scale for n in range(max(first), min(last) + 1)]
-    rest = {key: value for key, value in schema.items() if key not in known}
-    return {**rest, "enum": [each for each in values if schema["type"] == "number" or isinstance(each, int)]}
+    rest = {key: value for key, value in schema.items() if key not in bounds and key != "multipleOf"}
+    return {**rest, "enum": values}
