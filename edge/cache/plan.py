@@ -74,11 +74,6 @@ class KVPlan(NamedTuple):
         return max(ENDLESS, 2 * self.recalled)
 
     @property
-    def for_grammars(self) -> int | None:
-        """Most bytes for answers that follow a grammar; None: no limit."""
-        return None if self.limit is None else self.limit - self.total_bytes + self.footprint.vocabulary
-
-    @property
     def cache(self) -> dict[str, Any]:
         """Arguments of :class:`pyx.kv.cache.KVCache` after the model's shape."""
         names = ("n_ctx", "kv_type", "window", "sinks", "budgets", "policy", "spare", "windows", "recurrent",
@@ -89,6 +84,11 @@ class KVPlan(NamedTuple):
     def total_bytes(self) -> int:
         """Resident bytes of the process once all planned sessions have been used."""
         return self.footprint.total + self.sessions + self.waiting_bytes
+
+    @property
+    def least_bytes(self) -> int:
+        """The same with as few experts in memory as possible."""
+        return self.total_bytes - self.footprint.experts + self.footprint.least_experts
 
     @property
     def sessions(self) -> int:

@@ -21,9 +21,9 @@ PUBLISHED = "Published models, with short and full names:\n" + "".join(
 @click.command(
     cls=Command,
     help="Show the memory that MODEL needs (weights, output head, KV cache of each type, program), whether this "
-    "machine has it, and the longest context that fits here and on boards with 512 MB to 16 GB. MODEL is a file, a "
-    "folder, or the name of a pulled or a published model; nothing is downloaded or loaded. Default: the model that "
-    "answers without -m (bitnet-edge default). Exit 5 if it does not fit.",
+    "machine has it, also for serve, and the longest context that fits here and on boards with 512 MB to 16 GB. MODEL "
+    "is a file, a folder, or the name of a pulled or a published model; nothing is downloaded or loaded. Default: the "
+    "model that answers without -m (bitnet-edge default). Exit 5 if it does not fit.",
     epilog="Examples:\n  bitnet-edge fit bonsai-4b\n  bitnet-edge fit bonsai-4b -c 8192 --kv int4\n"
     "  bitnet-edge fit bonsai-1.7b --memory 700M\n\n" + PUBLISHED,
 )
@@ -43,11 +43,11 @@ def fit(ctx: click.Context, wanted: str | None, threads: int | None, as_json: bo
 
     out = ctx.ensure_object(Output)
     model = options.named(ctx, "MODEL", wanted, flags["model"])
+    planned = work.planned_model(model, **options.reading(flags))
     settings = work.LoadSettings(
-        options.kv_config(flags), n_threads=choose(threads)[0],
+        options.kv_config(flags, **work.KV if planned.embeds else {}), n_threads=choose(threads)[0],
         **{name: flags[name] for name in ("head", "weights") if name in flags},
     )
-    planned = work.planned_model(model, **options.reading(flags))
     found = work.fit(planned, settings)
     out.result(found.to_dict(), found.lines(), as_json)
     if found.refusal is not None:

@@ -30,11 +30,14 @@ from edge.registry import library
 from edge.registry.encodings import PLANE_TYPES
 from edge.registry.known import KNOWN, Known
 from edge.registry.shapes import ALIASES, SHAPES, shape_of
+from edge.tools.embed import KV
 from pyx.kv.page import NAMES
 
 #: resident bytes of the program before the weights are touched: without its vocabulary, for each text of that, and for
 #: the library of SentencePiece (measured with `bitnet-edge run -v` on x86-64, CPython 3.11: 25.5 to 38.9 MB in all)
 PROGRAM, PER_TEXT, SENTENCEPIECE = 25_400_000, 50, 12_000_000
+#: bytes that a server takes besides: its libraries (measured), and what it plans for connections and requests
+SERVER = 40_000_000
 #: all KV types, and the usual combination of two
 TYPES = (*NAMES, "int8:int4")
 #: the format of a checkpoint without a file
@@ -94,6 +97,8 @@ class Board:
     memory: int  # bytes, as the board is sold
     room: int  # bytes that its system leaves for the program
     fits: bool  # as asked
+    on_disk: int  # bytes of experts that must stay there for that
+    serves: bool  # as a server, too
     longest: int  # tokens of the longest context that fits; 0: none
 
 
@@ -103,6 +108,8 @@ class Fit:
 
     planned: PlannedModel
     plan: KVPlan  # that of loading; where it is refused, what the model would need
+    server: KVPlan | None  # that of a server; None: it is refused
+    form_bytes: int  # that a server takes besides from the first answer with a form on; 0: it makes no answers
     asked: KVPlan  # with the context and the KV type as asked, of which a limit may leave less
     available: int | None  # bytes that are free on this machine, None: unknown
     limit: int | None  # bytes of --memory
@@ -130,6 +137,7 @@ class Fit:
                 "kv_bytes": self.plan.kv_bytes, "scratch_bytes": f.scratch, "program_bytes": f.program,
                 "total_bytes": self.plan.total_bytes,
             },
+            "server_bytes": self.server and self.server.total_bytes, "form_bytes": self.form_bytes,
             "kv_bytes": self.kv_bytes,
             "available_bytes": self.available, "limit_bytes": self.limit, "fits": self.fits,
             "longest_ctx": self.longest, "n_ctx_train": self.planned.checkpoint.config.n_ctx_train,
@@ -147,14 +155,19 @@ class Fit:
         yield from (f"note: {note}" for note in self.plan.notes)
         yield ""
         yield self.verdict()
+        yield self.as_server()
         sizes = ", ".join(f"{each} {nbytes / 1e6:.1f}" for each, nbytes in self.kv_bytes.items())
         yield f"KV cache of {self.plan.n_ctx} tokens in each type, in MB: {sizes}"
         yield ""
-        asked = f"{self.asked.n_ctx} tokens, {self.asked.kv_type}"
-        yield f"{'board':<8}{'for the program':>17}   {asked:<{len('does not fit')}}   longest context"
+        rows = [("board", "for the program", f"{self.asked.n_ctx} tokens, {self.asked.kv_type}", "longest context",
+                 "as a server")]
         for board in self.boards:
-            said = f"{'fits' if board.fits else 'does not fit':<{max(len(asked), len('does not fit'))}}"
-            yield f"{sold(board.memory):<8}{human(board.room):>17}   {said}   {board.longest or 'none':>15}"
+            disk = f", {human(board.on_disk)} on disk" if board.on_disk else ""
+            rows.append((sold(board.memory), human(board.room), f"fits{disk}" if board.fits else "does not fit",
+                         str(board.longest or "none"), "fits" if board.serves else "does not fit"))
+        wide = max(len(row[2]) for row in rows)
+        for memory, room, fits, longest, serves in rows:
+            yield f"{memory:<8}{room:>17}   {fits:<{wide}}   {longest:>15}   {serves}"
         yield (f"for the program: the memory of the board, less {human(SYSTEM)} for the firmware and Linux without a "
                "desktop (assumed)")
 
@@ -169,6 +182,15 @@ class Fit:
         left = self.plan.footprint.on_disk
         disk = f" with {human(left)} of its experts on the disk, so more slowly" if left and self.fits else ""
         return f"{'Fits' if self.fits else 'Does not fit'} {where}{disk}; {longest}."
+
+
+    def as_server(self) -> str:
+        """Whether a server fits, and what it takes, in one sentence."""
+        if self.server is None:
+            return "As a server (serve) it does not fit."
+        form = f"; answers with a form take {human(self.form_bytes)} more, from the first one on"
+        return (f"As a server (serve) it takes {human(self.server.total_bytes)} with {self.server.n_ctx} tokens"
+                f"{form if self.form_bytes else ''}.")
 
 
 def sold(memory: int) -> str:
@@ -251,22 +273,27 @@ def outline(short: str) -> Checkpoint:
 
 def fit(planned: PlannedModel, settings: LoadSettings) -> Fit:
     """How a model fits this machine.  Raises UsageError for options that cannot be used."""
+    from edge.constrain.vocabulary import CODE_BYTES, bytes_for
+
     available, limit, refusal = available_memory(), parse_size(settings.kv.memory), None
     try:
         plan = arranged(planned, settings)
     except MemoryRefused as error:
         refusal = str(error)
         plan = replace(settings.kv, memory=None).plan(planned.checkpoint.config, settings.footprint(planned))
+    server = None
+    with suppress(MemoryRefused):
+        server = arranged(as_server(planned), settings)
+    forms = 0 if planned.embeds else CODE_BYTES + bytes_for(planned.checkpoint.config.n_vocab)
     rooms = [limit - PROGRAM_VARIES] if limit is not None else []
     rooms += [available + planned.program] if available is not None else []
     room = min(rooms, default=1 << 62)
-    f = plan.footprint
     if refusal is None and too_long(planned, settings):
         trained = planned.checkpoint.config.n_ctx_train
         refusal = f"--ctx {settings.kv.ctx} is longer than the {trained} tokens the model was trained on"
     return Fit(
-        planned, plan, needed(planned, settings), available, limit, refusal,
-        longest(planned, settings, room + (f.experts + f.on_disk - f.least_experts if f.on_disk else 0)),
+        planned, plan, server, forms, needed(planned, settings), available, limit, refusal,
+        longest(planned, settings, room),
         tuple(on_board(planned, settings, memory) for memory in BOARDS),
         kv_sizes(planned.checkpoint.config, replace(settings.kv, ctx=plan.n_ctx)),
     )
@@ -284,12 +311,25 @@ def arranged(planned: PlannedModel, settings: LoadSettings) -> KVPlan:
         settings.n_threads)[1]
 
 
+def as_server(planned: PlannedModel) -> PlannedModel:
+    """The model with what a server takes besides."""
+    return replace(planned, program=planned.program + SERVER)
+
+
 def on_board(planned: PlannedModel, settings: LoadSettings, memory: int) -> Board:
     """How a model fits a board with ``memory`` bytes, as it is sold."""
     room = left_on(memory)
     settings = replace(settings, n_threads=THREADS)
-    fits = needed(planned, settings).total_bytes <= room and not too_long(planned, settings)
-    return Board(memory, room, fits, longest(planned, settings, room))
+    plans = [needed(each, settings) for each in (planned, as_server(planned))]
+    usable = not too_long(planned, settings)
+    fits, serves = (usable and plan.least_bytes <= room for plan in plans)
+    on_disk = plans[0].footprint.leaving(plans[0].total_bytes - room).on_disk if fits else 0
+    return Board(memory, room, fits, on_disk, serves, longest(planned, settings, room))
+
+
+def usual(planned: PlannedModel) -> LoadSettings:
+    """The settings with which the model is loaded where none are given."""
+    return LoadSettings(KVConfig(**KV) if planned.embeds else KVConfig())
 
 
 def too_long(planned: PlannedModel, settings: LoadSettings) -> bool:
@@ -299,7 +339,7 @@ def too_long(planned: PlannedModel, settings: LoadSettings) -> bool:
 
 def smallest_board(planned: PlannedModel) -> int | None:
     """Bytes of the smallest board on which the model fits with the default context; None: it fits none."""
-    total = needed(planned, LoadSettings()).total_bytes
+    total = needed(planned, usual(planned)).total_bytes  # in memory: experts on the disk are slower
     return next((memory for memory in BOARDS if total <= left_on(memory)), None)
 
 
@@ -319,7 +359,7 @@ def longest(planned: PlannedModel, settings: LoadSettings, room: int) -> int:
     lengths = [*range(least, trained, PAGE), max(least, trained)]
 
     def total(n_ctx: int) -> int:
-        return needed(planned, replace(settings, kv=replace(kv, ctx=n_ctx))).total_bytes
+        return needed(planned, replace(settings, kv=replace(kv, ctx=n_ctx))).least_bytes
 
     n = bisect_right(lengths, room, key=total)
     return lengths[n - 1] if n else 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +16,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "models.md"
 sys.path.insert(0, str(ROOT))
 
-from edge.cache.config import KVConfig  # noqa: E402
 from edge.formats import gguf_writer  # noqa: E402
 from edge.machine.memory import BOARDS  # noqa: E402
 from edge.registry.families import FAMILIES, REFUSED  # noqa: E402
@@ -33,16 +33,18 @@ def models() -> str:
         tensors = subject.checkpoint.tensors.values()
         stored = sum(gguf_writer.Entry(tensor.name, tensor.type, tensor.shape, b"").nbytes for tensor in tensors)
         sizes = [megabytes(known.nbytes), megabytes(stored), memory(subject, 2048), memory(subject, 8192)]
-        longest = [str(fit.on_board(subject, fit.LoadSettings(), board).longest or "-") for board in BOARDS]
+        found = [fit.on_board(subject, fit.usual(subject), board) for board in BOARDS]
+        longest = [f"{each.longest or '-'}{'*' * bool(each.on_disk)}" for each in found]
         lines.append(f"| `{name}` | {' | '.join(sizes + longest)} |")
     return "\n".join(lines)
 
 
 def memory(subject: fit.PlannedModel, n_ctx: int) -> str:
-    """Memory of the whole process with an INT8 cache of ``n_ctx`` tokens; "-" if the model was trained on less."""
+    """Memory of the whole process with a cache of ``n_ctx`` tokens; "-" if the model was trained on less."""
     if n_ctx > subject.checkpoint.config.n_ctx_train:
         return "-"
-    return megabytes(fit.needed(subject, fit.LoadSettings(KVConfig(n_ctx, "int8"))).total_bytes)
+    usual = fit.usual(subject)
+    return megabytes(fit.needed(subject, replace(usual, kv=replace(usual.kv, ctx=n_ctx))).total_bytes)
 
 
 def megabytes(n: int) -> str:

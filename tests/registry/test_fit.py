@@ -39,10 +39,14 @@ def invoke(*arguments: str) -> Any:
     return CliRunner().invoke(cli, ["fit", *arguments])
 
 
+def facts_of(*arguments: str) -> dict[str, Any]:
+    return dict(json.loads(invoke(*arguments, "--json").stdout))
+
+
 def facts(*arguments: str) -> dict[str, Any]:
-    done = invoke(*arguments, "--json")
-    assert done.exit_code == 0, done.output
-    return dict(json.loads(done.stdout))
+    found = facts_of(*arguments)
+    assert found["fits"], found
+    return found
 
 
 @pytest.fixture
@@ -184,6 +188,37 @@ def test_a_limit_shortens_the_context_as_loading_does() -> None:
     text = invoke("bonsai-1.7b", "--memory", "600M").stdout
     assert "note: context shortened from 2048" in text and "2048 tokens, int8   longest context" in text
     assert facts("bonsai-1.7b", "--memory", "600M", "-c", "512")["plan"]["ctx"] == 512
+
+
+@pytest.mark.parametrize("memory", BOARDS)
+def test_a_board_and_a_limit_of_its_room_are_one_answer(memory: int) -> None:
+    """Also for a mixture of experts, of which a part may stay on the disk."""
+    for name in ("maple", "bonsai-1.7b", "bonsai-8b", "bitnet-embedding-0.6b"):
+        board = next(each for each in facts_of(name)["boards"] if each["memory"] == memory)
+        limited = facts_of(name, "--memory", str(board["room"]), "-c", "2048", "-t", str(fit.THREADS))
+        assert board["fits"] is limited["fits"], name
+        assert board["on_disk"] == (limited["fits"] and limited["plan"]["on_disk_bytes"])
+        assert board["serves"] is (limited["server_bytes"] is not None)
+        assert (board["longest"] >= 2048) is board["fits"]
+
+
+@pytest.mark.parametrize(("name", "memory", "run", "serve"), [
+    ("smollm2-135m", 512, True, True), ("bonsai-1.7b", 512, False, False), ("bonsai-1.7b", 1000, True, True),
+    ("bonsai-4b", 1000, False, False), ("maple", 2000, True, True),
+])
+def test_what_boards_hold(name: str, memory: int, run: bool, serve: bool) -> None:
+    board = next(each for each in facts_of(name)["boards"] if each["memory"] == memory * 10**6)
+    assert (board["fits"], board["serves"]) == (run, serve)
+    shown = invoke(name).stdout.splitlines()
+    row = next(line for line in shown if line.startswith(fit.sold(memory * 10**6)))
+    assert row.endswith(" fits" if serve else " does not fit") and ("on disk" in row) is bool(board["on_disk"])
+    assert shown[0].startswith(name) and any(line.startswith("As a server (serve) it takes ") for line in shown)
+
+
+def test_no_speed_is_promised() -> None:
+    """None is known of a model that has not run here."""
+    for command in (["fit", "demo"], ["fit", "maple"], ["list", "--known"], ["doctor"]):
+        assert not re.search("tokens/s|t/s|per second", CliRunner().invoke(cli, command).stdout), command
 
 
 def test_a_window_longer_than_the_training() -> None:
