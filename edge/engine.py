@@ -14,6 +14,7 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count, parse_size
@@ -58,7 +59,7 @@ class Engine:
         self.model = model
         self.space = space
         self.store = Store(space)
-        self.preparer = Preparer(model, space.plan)
+        self.preparer = Preparer(model, space.plan, partial(space.admit_forms, self._give_way))
         self.system = system
         self.notes = list(notes)
         self.warnings = list(warnings)
@@ -127,7 +128,7 @@ class Engine:
             "head": f.head_allocated,
             "scratch": f.scratch,
             "program": f.program,
-            "vocabulary": max(self.model.vocabulary_bytes, f.vocabulary),
+            "vocabulary": f.vocabulary,
             "kv_planned": self.plan.kv_total,
             "kv": sum(session.kv_bytes for session in self._open()),
             "store": self.store.nbytes,

@@ -30,7 +30,8 @@ CODES = {
     "unknown_id": "no request with this id is running or waiting",
     "unsupported_version": "another version of the protocol",
     "too_long": "the line is longer than 4 MiB, takes more as text in memory (with an emoji, every character takes "
-                "four bytes), or has too many values (about 75,000 lists and objects, or 300,000 numbers)",
+                "four bytes), or has too many values (about 75,000 lists and objects, 150,000 texts, or 300,000 "
+                "numbers)",
     "busy": "too many clients or waiting requests; try again later",
     "context_full": "the prompt does not fit in the context (--set overflow=stop)",
     "memory_refused": "the answer needs more memory than the plan has",

@@ -6,12 +6,14 @@ It refuses before it allocates.
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from array import array
 from collections.abc import Callable
 from typing import Any
 
+from edge.amounts import human
 from edge.cache.plan import KVPlan
 from edge.cache.state import FEW_ROWS, KVState
 from edge.errors import MemoryRefused
@@ -47,8 +49,8 @@ class KVSpace:
         if plan is None and self._pooled:
             with self._lock:
                 if self.pool is None:
-                    room = self.plan.room
-                    self.pool = PagePool(None if room is None else room - self._charged, huge=True)
+                    self.pool = PagePool(huge=True)
+                    self.charge(self._charged)
                 pool = self.pool
         config, plan = self.model.config, plan or self.plan
         return KVCache(*config.kv_shape, **plan.cache, pool=pool, spill=plan.offload)
@@ -96,6 +98,36 @@ class KVSpace:
             self._charged = nbytes
             if self.pool is not None and self.plan.room is not None:
                 self.pool.limit = self.plan.room - nbytes
+
+    def admit_forms(self, give_way: Callable[[], bool]) -> None:
+        """Plan the first answers that follow a grammar, unless they are planned: with a limit, they take what it leaves
+        for pages beyond the planned contexts, of which ``give_way`` frees some.  Raises MemoryRefused if that is too
+        little.
+        """
+        if (plan := self.plan).footprint.vocabulary:
+            return
+        from edge.constrain.vocabulary import CODE_BYTES, bytes_for
+
+        need = bytes_for(self.model.config.n_vocab, plan.parallel or 1)
+        need += 0 if "llguidance" in sys.modules else CODE_BYTES
+        left, pool = need if plan.limit is None else plan.limit - plan.total_bytes, self.pool
+        if need <= left:
+            self._use(plan._replace(footprint=plan.footprint._replace(vocabulary=need)))
+            if plan.limit is None or pool is None:
+                return
+            while (over := pool.used - pool.limit) > 0 and give_way():
+                pass
+            left = need - over
+            pool.trim()
+        if need > left:
+            self._use(plan)
+            raise MemoryRefused(f"answers that follow a grammar take {human(need)}, the memory limit leaves "
+                                f"{human(max(0, left))}")
+
+    def _use(self, plan: KVPlan) -> None:
+        with self._lock:
+            self.plan = plan
+            self.charge(self._charged)
 
     def give_way(self) -> bool:
         """Free the state that was idle longest.  Returns False if there is none."""

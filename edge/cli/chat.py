@@ -75,9 +75,6 @@ def chat(ctx: click.Context, as_jsonl: bool, timeout: float | None, **flags: Any
         arguments["timeout"] = timeout
     read_ahead = flags.get("read_ahead", True)
     if as_jsonl:
-        # imported before the model is loaded, so that the memory plan counts it
-        import llguidance  # noqa: F401  a request may ask for a form
-
         from edge.serve import pipe
         from edge.serve.conversations import SPARE_CONTEXTS, Conversations
         from edge.serve.protocols import jsonl

@@ -144,7 +144,7 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
                 service.open_embedder(found := embedder(out, flags, path, reserve=RESERVE))
                 ready(options.title(found.config))
                 return
-            with options.loaded(out, flags, named=True, lasting=True, constrained=True, reserve=RESERVE,
+            with options.loaded(out, flags, named=True, lasting=True, reserve=RESERVE,
                                 spare_contexts=SPARE_CONTEXTS) as engine:
                 service.settings.defaults = options.advised(service.settings.defaults, flags, engine)
                 service.open(engine)

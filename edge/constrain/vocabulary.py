@@ -43,7 +43,6 @@ class Vocabulary:
         for i in tokenizer.markers.values():  # a grammar asks for them by name, or not at all
             texts[i] = b""
         self.n_vocab = n_vocab
-        self.nbytes = bytes_for(n_vocab)
         self.token_bytes = tokenizer.token_bytes
         self.silent = frozenset(i for i, text in enumerate(texts) if not text)
         self.stop_ids = frozenset(stop_ids)

@@ -9,15 +9,13 @@ inspect it between steps, through :meth:`Model.alone`.
 from __future__ import annotations
 
 import dataclasses
-import sys
 import threading
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from edge.amounts import human
-from edge.errors import MemoryRefused, UsageError
+from edge.errors import UsageError
 from edge.registry.families import FAMILIES
 from edge.sampling import Sampling
 from edge.threads import refuse_after_fork
@@ -194,36 +192,16 @@ class Model:
             raise UsageError("is empty", argument="prompt")
         return ids
 
-    def admit_grammars(self, room: int | None) -> None:
-        """Raise MemoryRefused if answers that follow a grammar would take more than ``room`` bytes; called before
-        anything of them is loaded.
-        """
-        if room is None or self._vocabulary is not None:
-            return
-        from edge.constrain.vocabulary import CODE_BYTES, bytes_for
-
-        need = bytes_for(self.config.n_vocab) + (0 if "llguidance" in sys.modules else CODE_BYTES)
-        if need > room:
-            take, left = human(need), human(max(0, room))
-            raise MemoryRefused(f"answers that follow a grammar take {take}, the memory limit leaves {left}")
-
-    def vocabulary(self, room: int | None = None) -> Vocabulary:
-        """The tokens for answers that follow a grammar, made on first use.
-
-        Raises MemoryRefused if they take more than ``room`` bytes, see KVPlan.for_grammars.
+    def vocabulary(self) -> Vocabulary:
+        """The tokens for answers that follow a grammar, made on first use, which
+        :meth:`edge.cache.space.KVSpace.admit_forms` allows.
         """
         with self._making:
             if self._vocabulary is None:
                 from edge.constrain.vocabulary import Vocabulary
 
-                self.admit_grammars(room)
                 self._vocabulary = Vocabulary(self.tokenizer, self.config.n_vocab, self.stop_ids)
             return self._vocabulary
-
-    @property
-    def vocabulary_bytes(self) -> int:
-        """Bytes taken by :meth:`vocabulary`."""
-        return 0 if self._vocabulary is None else self._vocabulary.nbytes
 
     @property
     def fingerprint(self) -> str:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 LIMIT = 4 << 20  # bytes of a body
 SECONDS = 30.0  # for a whole body
 
-#: signs outside strings and about how many times 60 bytes the values that they stand for take
+#: signs outside strings and about how many times VALUE bytes the values that they stand for take; a string takes one
 COSTS = {b",": 1, b":": 2, b"[": 4, b"{": 4}
+VALUE = 60
 MOST_VALUES = 300_000  # the sum of these
 _CONTINUATION = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that do not begin a character
 #: what begins a character beyond U+FFFF: a byte of UTF-8, or the escape of a surrogate
@@ -43,7 +44,7 @@ async def body_of(request: Request) -> Any:
         data = await asyncio.wait_for(_receive(request), SECONDS)
     except asyncio.TimeoutError:
         raise Refusal(408, f"the body of the request did not arrive within {SECONDS:g} seconds", "timeout") from None
-    request.scope["hold"](size_of(data) - len(data))
+    request.scope["hold"](size_of(data) + VALUE * _cost(data) - len(data))
     return parse(data, LIMIT, "too_large")
 
 
@@ -74,7 +75,7 @@ def parse(data: bytes, most: int, code: str, parse_int: Callable[[str], Any] | N
         raise Refusal(413, f"the request takes {size} bytes as text in memory; the limit is {most}", code)
     if _cost(data) > MOST_VALUES:
         raise Refusal(413, "the request has too many lists, objects or numbers; the limit is about 75,000 lists and "
-                      "objects, or 300,000 numbers", code)
+                      "objects, 150,000 texts, or 300,000 numbers", code)
     try:
         return json.loads(data.decode("utf-8-sig"), parse_int=parse_int, parse_constant=_no_constant)
     except RecursionError:
@@ -84,7 +85,7 @@ def parse(data: bytes, most: int, code: str, parse_int: Callable[[str], Any] | N
 
 
 def _cost(data: bytes) -> int:
-    """The sum of COSTS of JSON text; counting ends soon after MOST_VALUES."""
+    """The sum of COSTS and strings of JSON text; counting ends soon after MOST_VALUES."""
     if b"\\" in data:
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")  # the other quotation marks are the ends of strings
     n, at = 0, 0
@@ -94,7 +95,7 @@ def _cost(data: bytes) -> int:
         n += sum(cost * data.count(sign, at, end) for sign, cost in COSTS.items())
         if begin < 0 or (close := data.find(b'"', begin + 1)) < 0:
             break
-        at = close + 1
+        n, at = n + 1, close + 1
     return n
 
 

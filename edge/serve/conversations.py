@@ -137,6 +137,7 @@ class PendingAnswer:
         """Called by the scheduler."""
         if self._text is not None and error is None and (rest := self._text.flush()):
             self.post(Piece(rest, ()))
+        self._running = None  # which holds this, and the request
         self._on_end(self, error)
 
 
@@ -184,6 +185,7 @@ class PendingCall:
                 del self._prepared
                 raise error
             finally:  # its traceback holds this frame: the request would stay in memory with it
+                self._inbox.close()
                 del error
 
     async def batches(self) -> AsyncIterator[list[tuple[int, Any]]]:

@@ -13,7 +13,7 @@ from edge.serve.calls import Refusal, dump
 from edge.serve.protocols import openai
 
 BODIES_LIMIT = 8 << 20  # bytes of all requests that are being received or answered
-RESERVE = (16 << 20) + 2 * BODIES_LIMIT  # bytes in the memory plan for connections and requests
+RESERVE = 3 * BODIES_LIMIT  # bytes in the memory plan for connections and requests
 QUIET = 15.0  # seconds after which a stream without data sends a comment, so that no proxy closes it
 
 

@@ -18,6 +18,9 @@ from edge.serve.addresses import numeric
 from edge.serve.calls import Refusal
 from edge.serve.exchange import BODIES_LIMIT, refused
 from edge.serve.service import Service
+from pyx.machine.memory import trim
+
+LARGE = 256 << 10  # bytes of a request whose memory is returned to the system as soon as it is over
 
 
 class Guard:
@@ -44,7 +47,7 @@ class Guard:
 
         def hold(n: int) -> None:
             nonlocal held
-            if self._bodies + n > BODIES_LIMIT:
+            if self._bodies > held and self._bodies + n > BODIES_LIMIT:  # one alone has limits of its own
                 raise Refusal(503, f"requests in progress take {BODIES_LIMIT} bytes; try again later", "memory",
                               retry_after=2)
             held += n
@@ -59,6 +62,8 @@ class Guard:
             await self._guarded({**scope, "hold": hold}, counted, send)
         finally:
             self._bodies -= held
+            if held > LARGE:
+                trim()
 
     async def _guarded(self, scope: Any, receive: Any, send: Any) -> None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}

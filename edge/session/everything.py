@@ -11,7 +11,7 @@ from importlib import import_module
 MODULES = (
     "concurrent.futures.thread", "difflib", "encodings.idna", "encodings.punycode", "encodings.utf_8_sig", "regex",
     "traceback", "edge.cache.codec", "edge.constrain.classes", "edge.constrain.closing", "edge.constrain.constraint",
-    "edge.constrain.functions", "edge.constrain.schema", "pyx.tokens.compare", "pyx.tokens.sampler",
+    "edge.constrain.functions", "edge.constrain.schema", "llguidance", "pyx.tokens.compare", "pyx.tokens.sampler",
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ class Preparer:
 
     model: Model
     plan: KVPlan
+    admit_forms: Callable[[], object]  # raises MemoryRefused, see KVSpace; called before anything of a form is loaded
     _beginnings: dict[str, array[int]] = field(default_factory=dict, init=False, repr=False)
 
     def prepare(
@@ -138,7 +139,7 @@ class Preparer:
             return options
         from edge.constrain.constraint import Constraint
 
-        vocabulary = self.model.vocabulary(self.plan.for_grammars)
+        vocabulary = self.model.vocabulary()
         blanks = " " * self.model.tokenizer.strips_blank + options.lead
         constraint = Constraint(vocabulary, spec, blanks, options.max_tokens, not options.ignore_eos)
         return dataclasses.replace(options, constraint=constraint)
@@ -151,7 +152,7 @@ class Preparer:
         tools = given.get("tools")
         calls = tools and getattr(tools, "choice", "") != "none"
         if not given.get("partial") and (calls or any(given.get(name) is not None for name in FORMS)):
-            model.admit_grammars(self.plan.for_grammars)
+            self.admit_forms()
         usual = model.sampling if think is None or not model.thinks else model.advised(bool(think))
         options = self._thinking(AnswerOptions.of(given, lead, usual, thinks))
         if options.tools is not None:

@@ -27,6 +27,7 @@ from edge.threads import refuse_after_fork
 if TYPE_CHECKING:
     import numpy as np
 
+    from edge.cache.plan import KVPlan
     from edge.cache.store import Store
     from edge.session.admission import Slot
     from edge.session.answer import Work
@@ -46,7 +47,6 @@ class Session:
         examples: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.model = space.model
-        self.plan = space.plan
         self._examples = check_messages(examples) if examples else []  # as the system prompt, they stay
         self.messages: list[dict[str, Any]] = [
             *([{"role": "system", "content": system}] if system else []), *map(dict, self._examples)]
@@ -344,6 +344,11 @@ class Session:
         self.close()
 
     # ---- what callers ask -------------------------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> KVPlan:
+        """The memory plan of the engine."""
+        return self._space.plan
 
     @property
     def system(self) -> str | None:

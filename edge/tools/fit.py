@@ -37,7 +37,7 @@ from pyx.kv.page import NAMES
 #: the library of SentencePiece (measured with `bitnet-edge run -v` on x86-64, CPython 3.11: 25.5 to 38.9 MB in all)
 PROGRAM, PER_TEXT, SENTENCEPIECE = 25_400_000, 50, 12_000_000
 #: bytes that a server takes besides: its libraries (measured), and what it plans for connections and requests
-SERVER = 40_000_000
+SERVER = 47_000_000
 #: all KV types, and the usual combination of two
 TYPES = (*NAMES, "int8:int4")
 #: the format of a checkpoint without a file
@@ -273,7 +273,7 @@ def outline(short: str) -> Checkpoint:
 
 def fit(planned: PlannedModel, settings: LoadSettings) -> Fit:
     """How a model fits this machine.  Raises UsageError for options that cannot be used."""
-    from edge.constrain.vocabulary import CODE_BYTES, bytes_for
+    from edge.constrain.vocabulary import bytes_for
 
     available, limit, refusal = available_memory(), parse_size(settings.kv.memory), None
     try:
@@ -284,7 +284,7 @@ def fit(planned: PlannedModel, settings: LoadSettings) -> Fit:
     server = None
     with suppress(MemoryRefused):
         server = arranged(as_server(planned), settings)
-    forms = 0 if planned.embeds else CODE_BYTES + bytes_for(planned.checkpoint.config.n_vocab)
+    forms = 0 if planned.embeds else bytes_for(planned.checkpoint.config.n_vocab)
     rooms = [limit - PROGRAM_VARIES] if limit is not None else []
     rooms += [available + planned.program] if available is not None else []
     room = min(rooms, default=1 << 62)

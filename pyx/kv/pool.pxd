@@ -60,7 +60,7 @@ cdef class PagePool:
     cdef int64_t states         # bytes of the states of gated delta layers, which count as pages do
     cdef int64_t admit(self, int64_t n_float, int64_t n_ring, int64_t float_bytes, int64_t ring_bytes) except -1
     cdef leave(self, int64_t slab)
-    cdef trim(self)
+    cpdef trim(self)
     cdef _give_back(self, int64_t slab)
     cdef _untouch(self, int64_t slab, int64_t first, int64_t last)
     cdef uint8_t *_where(self, int64_t slab, int64_t place)

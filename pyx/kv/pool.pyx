@@ -107,7 +107,7 @@ cdef class PagePool:
             if not self.owned[slab] and self.arenas[slab][0] is not None:
                 self._give_back(slab)
 
-    cdef trim(self):
+    cpdef trim(self):
         """Return the memory of all free pages to the system."""
         cdef int64_t slab
         for slab in range(self.s.n_slab):

@@ -15,12 +15,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks import make_model
-from tests.http_service import serving
-from tests.services import ROOT, environment, on_a_terminal
+from edge.serve.exchange import RESERVE
+from tests.http_service import Server, serving
+from tests.services import REAL, ROOT, environment, on_a_terminal
 from tests.terminal import CTRL_D, EDITOR, Terminal
 
 #: the program, which at its end writes what the kernel says of it to $PEAK
@@ -197,19 +199,64 @@ SERVED: dict[str, Sequence[str]] = {
 }
 
 
+FORM = {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": json.loads(SCHEMA)}}}
+#: requests that take the most memory for their size, whether they are answered or not
+LARGE: list[dict[str, Any]] = [
+    {"messages": [{"role": "user", "content": "Hi " * 1_300_000}]},
+    *({"messages": [{"role": "user", "content": "x"}], "metadata": values} for values in (
+        [{}] * 70_000, [i + 0.5 for i in range(280_000)], [f"{i:09}" for i in range(140_000)])),
+    {"prompt": [7] * 280_000},
+]
+
+
+def talk(server: Server, *asked: dict[str, Any]) -> None:
+    """Ask a question with each of these options, six at a time, and for what is known of the model."""
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda i: server.chat(f"{TEXT} {i}", max_tokens=200, **asked[i]), range(len(asked))))
+    for path in ("/", "/api/tags", "/api/ps", "/v1/models"):
+        assert server.ask("GET", path, None, {"Accept": "text/html"})[0] == 200
+
+
+def status_of(server: Server) -> str:
+    return Path(f"/proc/{server.process.pid}/status").read_text()
+
+
 @pytest.mark.parametrize("options", SERVED.values(), ids=list(SERVED))
 def test_serve(small: Path, tmp_path: Path, options: Sequence[str]) -> None:
-    """Several at once, forms, and what is known of the model."""
+    """Several at once, and large requests.  With what the refusal of a form asks for in addition also forms, although
+    conversations had taken it.
+    """
     args = ["-m", str(small), *(each.replace("STATE", str(tmp_path / "state")) for each in options)]
     limit = least(tmp_path, "serve", "--port", "0", *args)
     with serving(*args, "--memory", f"{limit}M") as server:
-        form = {"type": "json_schema", "json_schema": {"name": "a", "schema": json.loads(SCHEMA)}}
-        asked = [{"response_format": form}, {}] * 6
-        with ThreadPoolExecutor(6) as pool:
-            list(pool.map(lambda i: server.chat(f"{TEXT} {i}", max_tokens=200, **asked[i]), range(len(asked))))
-        for path in ("/", "/api/tags", "/api/ps", "/v1/models"):
-            assert server.ask("GET", path, None, {"Accept": "text/html"})[0] == 200
-        kept(Path(f"/proc/{server.process.pid}/status").read_text(), limit)
+        question = {"messages": [{"role": "user", "content": TEXT}]}
+        status, _, body = server.ask("POST", "/v1/chat/completions", {**question, **FORM})
+        needed = re.fullmatch(
+            r"answers that follow a grammar take (\d+) MB, the memory limit leaves \d MB", body["error"]["message"])
+        assert status == 503 and needed, body
+        talk(server, *[{}] * 12)
+        with ThreadPoolExecutor(3) as pool:
+            for each in LARGE:
+                path = "/v1/completions" if "prompt" in each else "/v1/chat/completions"
+                said = list(pool.map(lambda _: server.ask("POST", path, {**each, "max_tokens": 1})[0], range(3)))  # noqa: B023
+                assert set(said) <= {200, 400, 413, 503}
+        kept(status_of(server), limit)
+    limit += int(needed[1]) + 1
+    with serving(*args, "--memory", f"{limit}M") as server:
+        talk(server, *[{}] * 40)
+        talk(server, *[FORM, {}] * 6)
+        kept(status_of(server), limit)
+
+
+def test_fit_says_what_a_server_takes(small: Path, tmp_path: Path) -> None:
+    """All that is used, and not much more than that and what is planned for large requests and many connections."""
+    fit = subprocess.run([*REAL, "fit", str(small), "--json"], cwd=ROOT, env=environment(), capture_output=True)
+    limit = json.loads(fit.stdout)["server_bytes"] // 10**6 + 2
+    with serving("-m", str(small), "--ctx", "512", "--memory", f"{limit}M") as server:
+        talk(server, *[{}] * 12)
+        kept(status_of(server), limit)
+        peak = int(re.search(r"VmHWM:\s+(\d+) kB", status_of(server))[1]) * 1024  # type: ignore[index]
+    assert limit * 10**6 - RESERVE - 5_000_000 <= peak
 
 
 def test_serve_embeddings(small: Path, tmp_path: Path) -> None:

@@ -950,8 +950,8 @@ def test_memory_is_planned_and_refused(monkeypatch) -> None:
     with edge.load(threads=1, ctx=256) as engine:
         assert engine.memory()["vocabulary"] == 0
         total = engine.plan.total_bytes
-        engine.model.vocabulary()
-        assert engine.memory()["vocabulary"] > 0
+        assert engine.session().ask("x", regex="a").text == "a"
+        assert engine.memory()["vocabulary"] > 0 and engine.plan.total_bytes - total > 2_000_000
     with edge.load(threads=1, ctx=256, constrained=True) as engine:
         assert engine.plan.total_bytes - total > 2_000_000  # the program itself differs by some pages
         assert any(line.startswith("grammar") for line in engine.plan.lines())
