@@ -357,7 +357,8 @@ def _(program: Program) -> object:
     question = ("--temp", "0", "--system", "Be polite.", PROMPT)
     pack = ("pack", MODEL, "-o", str(guide), "--", "chat", "--temp", "0", "--system", "Be polite.", "-n", "40")
     if not is_one_file(program.command):
-        program.run(*pack, code=2, remark=r"(bitnet-edge: [^\n]+\n)")
+        missing = ("--program", str(guide))  # otherwise it may find the one that make freeze has made
+        program.run("pack", *missing, *pack[1:], code=2, remark=r"(bitnet-edge: [^\n]+\n)")
         return [program.run("run", "-m", MODEL, "-n", length, *question) for length in ("40", "8")]
     program.run(*pack)
     packed = Program([str(guide)], program.folder)
@@ -527,7 +528,8 @@ def served(program: Program, *arguments: str, socket_instead: bool = False) -> I
                 "127.0.0.1", port, timeout=BOUND)
             with contextlib.closing(connection):
                 data = None if body is None else json.dumps(body)
-                connection.request(method, path, data, {"Content-Type": "application/json", "Host": "localhost"})
+                connection.request(method, path, data, {
+                    "Content-Type": "application/json", "Host": "localhost", "Accept": "text/html, */*"})
                 answer = connection.getresponse()
                 text = answer.read().decode()
             sound(text)
