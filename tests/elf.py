@@ -13,7 +13,7 @@ from pathlib import Path
 import edge
 
 PT_LOAD, SHT_DYNAMIC, SHT_VERNEED = 1, 6, 0x6FFFFFFE
-DT_NEEDED = 1
+DT_NEEDED, DT_RPATH, DT_RUNPATH = 1, 15, 29
 MACHINES = {62: "x86_64", 183: "aarch64"}
 
 
@@ -24,6 +24,8 @@ class Elf:
     path: Path
     machine: str
     needed: list[str] = field(default_factory=list)
+    #: folders in which the loader looks for them
+    folders: list[str] = field(default_factory=list)
     #: library -> version names of its symbols that this file asks for
     versions: dict[str, list[str]] = field(default_factory=dict)
     #: of each loaded segment: its alignment, and how far file offset and address agree modulo the alignment (0: do)
@@ -61,6 +63,8 @@ def read(path: Path) -> Elf | None:
                 tag, value = struct.unpack_from("<qQ", data, at)
                 if tag == DT_NEEDED:
                     elf.needed.append(text(link, value))
+                elif tag in (DT_RPATH, DT_RUNPATH):
+                    elf.folders += text(link, value).split(":")
         elif kind == SHT_VERNEED:
             at = offset
             for _ in range(info):

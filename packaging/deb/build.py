@@ -82,13 +82,15 @@ def stage(folder: Path, tree: Path) -> None:
     shutil.copytree(folder, program, symlinks=True)
     for path in program.rglob("*"):
         if not path.is_symlink():
-            path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+            run = path.stat().st_mode & 0o100 and ".so" not in path.name
+            path.chmod(0o755 if path.is_dir() or run else 0o644)
     (tree / "usr/bin").mkdir(parents=True)
     (tree / "usr/bin/bitnet-edge").symlink_to("../lib/bitnet-edge/bitnet-edge")
 
     put(ROOT / "packaging" / "systemd" / "bitnet-edge.service", tree / "usr/lib/systemd/system/bitnet-edge.service")
     put(HERE / "bitnet-edge.sysusers", tree / "usr/lib/sysusers.d/bitnet-edge.conf")
     put(HERE / "bitnet-edge.default", tree / "etc/default/bitnet-edge")
+    put(HERE / "bitnet-edge.lintian", tree / "usr/share/lintian/overrides/bitnet-edge")
     for shell, target in (
         ("bash", "bash-completion/completions/bitnet-edge"),
         ("zsh", "zsh/vendor-completions/_bitnet-edge"),

@@ -164,9 +164,9 @@ def test_the_unit_starts_the_packaged_program(tree: Path, tmp_path: Path) -> Non
 
 def test_default_settings_are_all_comments(tree: Path) -> None:
     """Installed, it changes nothing; every variable it names is one of the program's."""
-    chat = cli.get_command(click.Context(cli), "chat")
-    assert chat
-    known = {param.envvar for param in chat.params}
+    serve = cli.get_command(click.Context(cli), "serve")
+    assert serve
+    known = {param.envvar for param in serve.params}
     lines = (tree / "etc/default/bitnet-edge").read_text().splitlines()
     assert all(line.startswith("#") or not line for line in lines)
     named = {line[1:].partition("=")[0] for line in lines if line.startswith("#BITNET")}
@@ -259,6 +259,10 @@ def test_the_frozen_program(machine: str, kind: str, tmp_path: Path, request: py
     assert package.stat().st_size < 20e6
     needs = re.fullmatch(r"libc6 \(>= 2\.(\d+)\)(?:, libexpat1)?", field(package, "Depends"))
     assert needs and (2, int(needs[1])) <= promised(machine)
+    if shutil.which("lintian"):
+        command = ["lintian", "--no-cfg", "--fail-on", "error", str(package)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment(PERL5LIB=""))
+        assert done.returncode == 0, done.stdout + done.stderr
     licences = (folder / "_internal" / "LICENSES.txt").read_text().lower().replace("_", "-")
     closure = subprocess.run([sys.executable, str(ROOT / "packaging" / "closure.py")], capture_output=True, text=True)
     assert closure.returncode == 0, closure.stderr

@@ -24,6 +24,7 @@ from typing import Any
 
 import pytest
 
+from tests import elf
 from tests.http_service import serving
 from tests.serve.test_deleted import asked_for_everything
 from tests.services import on_a_terminal
@@ -74,6 +75,12 @@ def test_smoke(frozen: dict[str, Path], kind: str) -> None:
     print(done.stdout)
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "          "))]
     assert done.returncode == 0, "\n".join(failed) or done.stderr
+
+
+def test_no_library_is_looked_for_in_the_builders_folders(frozen: dict[str, Path]) -> None:
+    files = elf.folder(frozen["folder"].parent)
+    assert len(files) > 50
+    assert {folder for file in files for folder in file.folders if not folder.startswith("$ORIGIN")} == set()
 
 
 def test_size(frozen: dict[str, Path]) -> None:
