@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -190,16 +190,26 @@ class Engine:
         """
         return self.preparer.prepare(messages, prompt, options)
 
-    def load_session(self, path: str | os.PathLike[str]) -> Session:
+    def load_session(
+        self, path: str | os.PathLike[str], warn: Callable[[str], object] | None = None
+    ) -> Session:
         """The session in a file written by :meth:`edge.session.session.Session.save`; it continues with its KV cache.
+        If that was made for another context or KV type, its text is read again with the next question, and ``warn``
+        is told so (None: it is logged as a warning).
 
-        Raises InvalidFile if the file is damaged or belongs to another model or KV plan, UsageError if it cannot be
-        read, and MemoryRefused if there is not enough memory.
+        Raises InvalidFile if the file is damaged or belongs to another model, UsageError if it cannot be read, and
+        MemoryRefused if there is not enough memory.
         """
         from edge.cache import codec
 
         session = self.session()
-        session.resume(*codec.load(self.space, path))
+        state, talk, made = codec.load(self.space, path)
+        session.resume(state, talk)
+        if made:
+            import logging
+
+            tell = warn or logging.getLogger("edge").warning
+            tell(f"session file {os.fspath(path)}: made for another KV cache ({made}); its text is read again")
         return session
 
     def share_prefixes(self, max_bytes: str | int, folder: str | os.PathLike[str] | None = None) -> Store:

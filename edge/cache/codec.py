@@ -29,8 +29,6 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple
 
 from edge.cache.config import parse_kv_type
-from edge.cache.plan import DEFAULT_SINKS
-from edge.cache.policy import QUARTER, UNLIMITED
 from edge.cache.space import KVSpace
 from edge.cache.state import ConversationState, KVState
 from edge.errors import Busy, EdgeError, InvalidFile, UsageError
@@ -195,20 +193,25 @@ def _sync_folder(folder: str) -> None:
 # ---- load -----------------------------------------------------------------------------------------------------------
 
 
-def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, ConversationState]:
-    """The state and the talk in a session file.
+def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, ConversationState, str]:
+    """The state and the talk in a session file, and "" or, of a file made for another KV cache, for which one: then the
+    state holds no tokens, but knows those that are to be read again.
 
-    Raises InvalidFile if the file is damaged or of another version, model or KV plan; UsageError if it cannot be read;
+    Raises InvalidFile if the file is damaged or of another version or model; UsageError if it cannot be read;
     MemoryRefused if there is not enough memory.
     """
     with _opened(space, path) as reader:
-        facts = _header(space, reader)
-        state = space.new_state(facts["seed"])
-        state.tokens, state.sampled = _body(space, reader, facts, state.kv), array("i", facts["sampled"])
-        state.lost = array("i", facts["lost"])
+        facts = _header(space, reader, fitting=False)
+        state, made = space.new_state(facts["seed"]), facts["kv"]
+        sampled, lost = array("i", facts["sampled"]), array("i", facts["lost"])
         if facts["sampler"] is not None:
             state.sampler.state = facts["sampler"]
-        return state, _talk(facts)
+        if made == plan_of(space):
+            state.tokens, state.sampled, state.lost = _body(space, reader, facts, state.kv), sampled, lost
+            return state, _talk(facts), ""
+        state.lost = _tokens(space, reader, facts) + sampled + lost
+        reader.skip()
+        return state, _talk(facts)._replace(forgotten=0), _short(f"{made.get('n_ctx')} tokens, {made.get('kv_type')}")
 
 
 def load_cache(
@@ -227,13 +230,13 @@ def load_cache(
 
 
 def head(
-    space: KVSpace, path: str | os.PathLike[str] | Part, checked: bool = True
+    space: KVSpace, path: str | os.PathLike[str] | Part, checked: bool = True, fitting: bool = True
 ) -> tuple[array[int], array[int], ConversationState]:
     """The same without the KV cache, which is neither read nor checked.  ``checked``: whether it is made sure that the
-    file is of this model, whose fingerprint takes a while.
+    file is of this model, whose fingerprint takes a while; ``fitting``: that its cache is one of this plan.
     """
     with _opened(space, path, checked) as reader:
-        facts = _header(space, reader, checked)
+        facts = _header(space, reader, checked, fitting)
         return _tokens(space, reader, facts), array("i", facts["sampled"]), _talk(facts)
 
 
@@ -262,8 +265,8 @@ def _opened(space: KVSpace, path: str | os.PathLike[str] | Part, checked: bool =
 
 
 def made_with(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The sinks, ctx and kv of the session in a file, as arguments of :func:`edge.load`; {} if unknown: loading
-    it will raise the error.
+    """The ctx and kv of the session in a file, and the sinks of one that slides, as arguments of :func:`edge.load`; {}
+    if unknown: loading it will raise the error.
     """
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
@@ -275,7 +278,9 @@ def made_with(path: str | os.PathLike[str]) -> dict[str, Any]:
         parse_kv_type(found["kv"])
     except (OSError, struct.error, EdgeError, AttributeError, TypeError):
         return {}
-    return found if _natural(found["sinks"], 1 << 20) and _natural(found["ctx"], 1 << 24) else {}
+    if not _natural(found["sinks"], 1 << 20) or not _natural(found["ctx"], 1 << 24):
+        return {}
+    return found if plan.get("window") else {"ctx": found["ctx"], "kv": found["kv"]}
 
 
 class _Reader:
@@ -312,6 +317,12 @@ class _Reader:
         self.fill(memoryview(data))
         return data
 
+    def skip(self) -> None:
+        """Read up to the checksum at the end, and check it."""
+        while (left := self.size - _CRC.size - self.at) > 0:
+            self.take(min(left, 1 << 20))
+        self.check()
+
     def check(self) -> None:
         """Check that the next four bytes are the checksum of all bytes before."""
         expected = self.crc
@@ -319,8 +330,8 @@ class _Reader:
             raise InvalidFile("damaged (its checksum is wrong)")
 
 
-def _header(space: KVSpace, reader: _Reader, checked: bool = True) -> dict[str, Any]:
-    """The header of a file for this model and plan; the reader is then at the tokens."""
+def _header(space: KVSpace, reader: _Reader, checked: bool = True, fitting: bool = True) -> dict[str, Any]:
+    """The header of a file for this model and, if it must be ``fitting``, plan; the reader is then at the tokens."""
     if reader.size < _START.size + 2 * _CRC.size:
         raise InvalidFile("not a session file, or cut off at its beginning")
     magic, version, length = _START.unpack(reader.take(_START.size))
@@ -341,9 +352,8 @@ def _header(space: KVSpace, reader: _Reader, checked: bool = True) -> dict[str, 
         other = _short(facts["name"])
         same = "of the same name" if other == config.name else f"({other}, not this {config.name})"
         raise Foreign(f"made with another model {same}")
-    made, plan = _without_old(facts["kv"], config.head_dim), plan_of(space)
-    if made != plan:
-        raise Foreign(f"made for another KV cache: {_advice(made, plan)}")
+    if fitting and facts["kv"] != plan_of(space):
+        raise Foreign("made for another KV cache")
     if facts["n_tokens"] * 4 > reader.size:
         raise InvalidFile("damaged (its number of tokens is wrong)")
     return facts
@@ -383,71 +393,6 @@ def plan_of(space: KVSpace) -> dict[str, Any]:
     return {**plan, "budgets": budgets, "shape": list(c.kv_shape),
             **({"windows": list(windows)} if windows else {}),
             **({"recurrent": list(shape), "snapshots": snapshots} if shape else {})}
-
-
-def _without_old(made: dict[str, Any], head_dim: int) -> dict[str, Any]:
-    """A plan from a file, without the keys that only earlier versions wrote.  Raises Foreign if it needs them."""
-    rotated = str(made.get("kv_type")).split(":")[0] == "int4" and head_dim % 16 == 0
-    for option, needed in (
-        ("--kv-policy heavy", made.get("policy") == "heavy"),
-        ("--positions cache", made.get("positions", "absolute") != "absolute"),
-        ("--kv-hadamard", made.get("hadamard", rotated) != rotated),
-    ):
-        if needed:
-            raise Foreign(f"made with {option}, which is no longer there; give another file")
-    return {key: value for key, value in made.items() if key not in ("positions", "hadamard")}
-
-
-def _advice(made: dict[str, Any], here: dict[str, Any]) -> str:
-    """What to do so that the plan here is the one that the file was made for: the options to give, and those to leave
-    out.  ``made`` is not trusted.
-    """
-    give, leave = [], []
-    for name, of, usual in (
-        ("--set overflow=", lambda plan: "slide" if plan.get("window") else "stop", "slide"),
-        ("--window ", _window, None),
-        ("--set kv_policy=", lambda plan: plan.get("policy"), "recent"),
-        ("--set kv_drop_layers=", lambda plan: _dropped(plan)[0], ""),
-        ("--set kv_budget=", lambda plan: _dropped(plan)[1], None),
-    ):
-        one, other = of(made), of(here)
-        if one == other:
-            continue
-        if one == usual:
-            leave.append(name.rstrip(" =") if other != "stop" else "--set overflow=stop")
-        else:
-            give.append(f"{name}{'FILE' if 'budget' in name else one}")
-    sinks = made.get("sinks")
-    if sinks != here["sinks"] and made.get("window") and (here["window"] or sinks != DEFAULT_SINKS):
-        give.append(f"--sinks {sinks}")
-    if any(made.get(key) != here[key] for key in ("kv_type", "n_ctx")):  # both: --memory chooses one by the other
-        give[:0] = [f"--kv {made.get('kv_type')}", f"--ctx {made.get('n_ctx')}"]
-    without = " and ".join(leave)
-    if give:
-        options = " ".join(map(_short, give)) + (f" without {without}" if leave else "")
-        return f"give {options}, as it was made with, or another file"
-    if leave:
-        return f"it was made without {without}; leave that out, or give another file"
-    return "another version of this program made it; give another file"
-
-
-def _window(plan: dict[str, Any]) -> Any:
-    """The value of --window in a plan; None if the window is the one that a plan has without that option."""
-    n_ctx, sinks, window = plan.get("n_ctx"), plan.get("sinks"), plan.get("window")
-    if not window or type(n_ctx) is not int or type(sinks) is not int:
-        return None
-    return None if window == (min(QUARTER, n_ctx) if plan.get("policy") == "quarter" else n_ctx - sinks) else window
-
-
-def _dropped(plan: dict[str, Any]) -> tuple[str, Any]:
-    """(the value of kv_drop_layers in a plan, the budgets of the other layers or None without kv_budget)."""
-    rows = plan.get("budgets") or []
-    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
-        return "", rows
-    layers = [i for i, row in enumerate(rows) if all(n == 1 for n in row)]
-    others = [row for i, row in enumerate(rows) if i not in layers]
-    unlimited = all(n == UNLIMITED for row in others for n in row)
-    return ",".join(map(str, layers)), None if unlimited else others
 
 
 def _short(text: str) -> str:

@@ -68,7 +68,7 @@ def chat(ctx: click.Context, as_jsonl: bool, timeout: float | None, **flags: Any
         raise UsageError("chat reads standard input itself; name a file instead of -")
     if flags["max_tokens"] == 0 and not as_jsonl:
         raise UsageError("is 0", argument="max_tokens", hint="a chat is for answers; run -n 0 only reads its prompt")
-    keeper = Keeper(flags)
+    keeper = Keeper(flags, out.warn)
     if keeper.path is not None and as_jsonl:
         raise UsageError("--session cannot be used with --jsonl: each request contains its conversation")
     if timeout is not None:

@@ -7,7 +7,7 @@ saving replaces the session file itself.  The system frees the lock of a process
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,8 @@ class Keeper:
     Raises UsageError for options that contradict each other, before a model is loaded.
     """
 
-    def __init__(self, flags: Mapping[str, Any]) -> None:
+    def __init__(self, flags: Mapping[str, Any], warn: Callable[[str], object]) -> None:
+        self._warn = warn
         self.path: str | None = flags.get("session")
         self.saves = self.path is not None and not flags.get("session_ro")
         self._saved: tuple[Any, ...] = ()
@@ -59,7 +60,7 @@ class Keeper:
         """The session of the file, or a new one; ``system`` replaces the system prompt of a stored session."""
         if self.path is None or not os.path.exists(self.path):
             return engine.session(system=system)
-        session = engine.load_session(self.path)
+        session = engine.load_session(self.path, self._warn)
         self._saved = _state(session)
         if system is not None and system != session.system:
             session.system = system or None
@@ -75,9 +76,9 @@ class Keeper:
 
         lock = _Lock(path) if self.saves and not self._has(path) else None
         try:
-            codec.head(engine.space, path)
+            codec.head(engine.space, path, fitting=False)
             engine.space.give_way()
-            session = engine.load_session(path)
+            session = engine.load_session(path, self._warn)
         except BaseException:
             if lock is not None:
                 lock.close()

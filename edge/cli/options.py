@@ -204,6 +204,8 @@ def pinned(flags: dict[str, Any]) -> dict[str, Any]:
         from edge.cache.codec import made_with
 
         if made := made_with(flags["session"]):
+            if flags.get("n_ctx") not in (None, made["ctx"]) and 2 * made.get("sinks", 0) > flags["n_ctx"]:
+                del made["sinks"]  # they would leave no room for the conversation
             return made
     system = system_prompt(flags)
     return {"system": system} if system and flags.get("sinks") is None else {}

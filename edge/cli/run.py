@@ -98,7 +98,7 @@ def run(
     if raw and system is not None:
         raise UsageError("--raw uses no chat template, so a system prompt cannot be used with it")
     arguments = options.ask_arguments(flags)  # judged before the model is loaded
-    keeper = Keeper(flags)
+    keeper = Keeper(flags, out.warn)
     no_answer = flags["max_tokens"] == 0
     text, shared = gather_prompt(
         words[0] if words else None, prompt, files,

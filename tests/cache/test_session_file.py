@@ -32,6 +32,7 @@ from pyx.layers.attention import attention
 
 ROOT = Path(__file__).resolve().parents[2]
 HOT = Sampling(temperature=1.0)
+HOT_AGAIN = Sampling(temperature=1.0, seed=5)
 GREEDY = Sampling(temperature=0.0)
 
 
@@ -207,9 +208,7 @@ def forge(good: bytes, **changes) -> bytes:
     [
         ({"version": 1}, "version 1"),
         ({"model": "0" * 64, "name": "evil\x1b[2J\nname"}, "another model .evil"),
-        ({"kv": {}}, "another KV cache"),
-        ({"kv": {"budgets": 5, "sinks": [], "window": "9", "n_ctx": {}, "policy": []}}, "another KV cache"),
-        ({"kv": {"budgets": [[], [{}], ["x"]], "window": 1.5, "sinks": None}}, "another KV cache"),
+        ({"kv": []}, "kv"),
         ({"n_tokens": 1 << 59}, "tokens"),
         ({"n_tokens": 1 << 61}, "n_tokens"),
         ({"n_tokens": True}, "n_tokens"),
@@ -241,24 +240,6 @@ def test_forged_headers(engine, saved, changes, match):
     refused(engine, saved, match)
 
 
-@pytest.mark.parametrize(
-    ("plan", "option"),
-    [
-        ({"policy": "heavy"}, "--kv-policy heavy"),
-        ({"positions": "cache", "hadamard": False}, "--positions cache"),
-        ({"positions": "absolute", "hadamard": True}, "--kv-hadamard"),
-    ],
-)
-def test_options_of_earlier_versions(engine, saved, plan, option):
-    """Files with what they always wrote are read; those that need an option which is gone are refused by its name."""
-    good = saved.read_bytes()
-    header = json.loads(good[20 : 20 + struct.unpack_from("<I", good, 12)[0]])
-    saved.write_bytes(forge(good, kv={**header["kv"], "positions": "absolute", "hadamard": False}))
-    assert engine.load_session(saved).n_tokens > 0
-    saved.write_bytes(forge(good, kv={**header["kv"], **plan}))
-    refused(engine, saved, f"made with {option}, which is no longer there; give another file")
-
-
 def test_forged_tokens(engine, saved):
     data = bytearray(saved.read_bytes())
     at = 20 + struct.unpack_from("<I", data, 12)[0]
@@ -273,14 +254,56 @@ def test_another_model(engine, saved, tiny_model):
         refused(other, saved, "another model")
 
 
-def test_another_kv_plan(saved):
-    for plan, advice in (
-        ({"ctx": 160}, "give --kv int8 --ctx 128, as it was made with, or another file"),
-        ({"overflow": "stop"}, "it was made without --set overflow=stop; leave that out, or give another file"),
-        ({"window": 32}, "it was made without --window; leave that out, or give another file"),
-        ({"window": 32, "kv": "f16"}, "give --kv int8 --ctx 128 without --window, as it was made with"),
-    ):
-        refused(engine_of(**plan), saved, advice)
+@pytest.mark.parametrize("plan", [
+    {"ctx": 160}, {"ctx": 64}, {"overflow": "stop"}, {"window": 32}, {"window": 32, "kv": "f16"}, {"sinks": 9},
+    {"kv_policy": "quarter"},
+], ids=str)
+def test_another_kv_cache_reads_the_text_again(saved, caplog, plan):
+    """The next answers are those of a session that began with this cache and said the same; and so when saved again."""
+    other = engine_of(**plan)
+    again, fresh = other.load_session(saved), other.session()
+    said = [record.message for record in caplog.records]
+    assert said == [f"session file {saved}: made for another KV cache (128 tokens, int8); its text is read again"]
+    assert again.n_tokens == 0 and len(again.messages) == 5
+    fresh.messages = [dict(each) for each in again.messages]
+    again.save(saved)
+    resaved = other.load_session(saved)
+    assert len(caplog.records) == 1
+    for question in ("And a cake.", "How much is that?"):
+        found = [[(piece.text, *piece.ids) for piece in each.ask(question, sampling=HOT_AGAIN, max_tokens=20)]
+                 for each in (fresh, again, resaved)]
+        assert found[0] == found[1] == found[2]
+        assert fresh.state.logits == again.state.logits == resaved.state.logits
+    assert again.messages == fresh.messages and again.forgotten == fresh.forgotten
+
+
+def test_what_was_forgotten_counts_again_in_a_longer_context(tmp_path):
+    """With what a full context had dropped, as if it had never been full."""
+    with edge.load(ctx=64, overflow="slide", threads=1) as small:
+        session = small.session()
+        for question in ("Hello!", "A tea, please.", "And a cake.", "How much is that?"):
+            list(session.ask(question, sampling=HOT, max_tokens=16))
+        session.save(tmp_path / "talk.bes")
+    again = engine_of().load_session(tmp_path / "talk.bes", list)
+    fresh = engine_of().session()
+    fresh.messages = [dict(each) for each in again.messages]
+    assert len(again.messages) == 8 and again.forgotten == 0
+    found = [each.ask("Thanks!", sampling=HOT_AGAIN, max_tokens=8).text for each in (again, fresh)]
+    assert found[0] == found[1] and again.outcome.usage == fresh.outcome.usage
+
+
+@pytest.mark.parametrize("kv", [
+    {}, {"budgets": 5, "sinks": [], "window": "9", "n_ctx": {}, "policy": []}, {"n_ctx": "\x1b[2J\n" * 99},
+])
+def test_a_forged_kv_cache_is_read_again(engine, saved, caplog, kv):
+    saved.write_bytes(forge(saved.read_bytes(), kv=kv))
+    session = engine.load_session(saved)
+    assert session.n_tokens == 0 and len(session.messages) == 5
+    assert caplog.records[0].message.isprintable() and len(caplog.records[0].message) < 300
+    data = bytearray(saved.read_bytes())
+    data[-9] ^= 1
+    saved.write_bytes(data)
+    refused(engine, saved, "damaged")
 
 
 def test_fingerprint(bundled_model):

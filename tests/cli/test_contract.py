@@ -713,6 +713,12 @@ def test_session_goes_on(call: Any, tmp_path: Path) -> None:
     whole = call("chat", *SMALL, stdin="Hello!\nA tea, please.\nThank you!\n", command=REAL).stdout
     assert whole.startswith(first.stdout + json.loads(second.stdout)["text"].rstrip("\n"))
     assert whole.endswith("\n" + third.stdout.partition("  [")[0])
+    for options in (("--ctx", "256"), ("--kv", "f16")):
+        other = call("run", "Bye!", "--session", file, *SMALL, *options, command=REAL)
+        said = "bitnet-edge: session file .*: made for another KV cache .*; its text is read again\n"
+        assert other.returncode == 0 and other.stdout and re.fullmatch(said, other.stderr), other.stderr
+        again = call("run", "Bye!", "--session", file, *SMALL, *options, command=REAL)
+        assert (again.returncode, again.stderr) == (0, "")
     assert call("chat", "--session", file, "--jsonl").returncode == 2
 
 
@@ -779,9 +785,9 @@ def test_session_invalid(call: Any, tmp_path: Path) -> None:
     good = file.read_bytes()
     bad = bytearray(good)
     bad[len(bad) // 2] ^= 1
-    for data, options in ((bad, ()), (good[:-1], ()), (b"notes\n", ()), (b"", ()), (good, ("--kv", "f16"))):
+    for data in (bad, good[:-1], b"notes\n", b""):
         file.write_bytes(data)
-        done = call("run", "Hi", "--session", str(file), *SMALL, *options, command=REAL)
+        done = call("run", "Hi", "--session", str(file), *SMALL, command=REAL)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (4, "", 1), done.stderr
         assert "talk.bes" in done.stderr and file.read_bytes() == data
 
