@@ -151,6 +151,7 @@ class Trials:
         self._now |= {name: value for name, value in known._asdict().items() if value is not None and name != "head"}
         self._heads: dict[str, Any] = {}
         self._cache: Any = None
+        self._tokens = 0  # that a trial adds to it
         with model.alone() as transformer:
             layer = transformer.weight_bytes / max(1, transformer.n_layer)
             size = min(MOST_PASS, max(LEAST_PASS, CACHES * (Board().cache() or 0)))
@@ -202,9 +203,9 @@ class Trials:
     def _segment(self, n: int) -> Any:
         from pyx.step.transformer import Segment
 
-        if self._cache is None or self._cache.n_tokens + n > max(n, MOST_TOKENS):
+        if self._cache is None or n != self._tokens or self._cache.n_tokens + n > max(n, MOST_TOKENS):
             self._cache = None  # its pages are free before others are taken
-            self._cache = self._new_cache()
+            self._cache, self._tokens = self._new_cache(), n  # trials of another n go through other layers
         return Segment(self._cache, array("i", range(1, n + 1)))
 
     def _head(self, kind: str) -> Any:

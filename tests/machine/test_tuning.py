@@ -238,6 +238,21 @@ def test_trials_measure_the_model_and_change_no_answer(tiny_model: str, place: P
             assert answer(engine) == expected
 
 
+@pytest.mark.parametrize("kv", ["int8", "f16"])
+@pytest.mark.parametrize("ctx", [34, 256])
+def test_trials_of_many_tokens_and_of_one_take_turns(
+    tiny_model: str, place: Path, large: None, kv: str, ctx: int
+) -> None:
+    """They run through different numbers of layers; what was not clear is measured again, with the other in between."""
+    with edge.load(tiny_model, ctx=ctx, kv=kv) as engine:
+        answer(engine)
+        trials = tuning.Trials(engine.model, open_checkpoint(tiny_model), engine.space.new_cache)
+        for _ in range(3):
+            trials.seconds("many_tokens", 32)
+            for _ in range(50):
+                trials.seconds("threads", 1)
+
+
 def test_in_the_background_it_waits_for_an_answer(
     tiny_model: str, place: Path, large: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,6 +306,7 @@ def test_how_weights_are_read_is_used_at_once(
         return Choices(stream=STREAMS[3])
 
     monkeypatch.setattr(tuning, "measure", measure)
+    cpu.choose()  # as a load does, whether or not another test has loaded a model in this process
     own = cpu.chosen_now()[0]
     with edge.load(tiny_model, threads=1) as engine:
         expected = answer(engine)
