@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import io
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from edge.formats import gguf_tokenizer, huggingface_tokenizer
+from edge.formats import sentencepiece_model as sentencepiece_model_file
 from edge.formats.checkpoint import TokenizerSpec
 from edge.prompt.tokenizer import Tokenizer
 from edge.prompt.tokenizer.byte_level import PATTERNS
@@ -96,6 +98,27 @@ def digits_then_gpt2() -> Any:
 
     return pre_tokenizers.Sequence([
         pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+
+
+def json_of_pieces(model: bytes, **changes: Any) -> dict[str, Any]:
+    """A tokenizer.json of a tokenizer.model that merges, as transformers makes it; ``changes`` to its steps."""
+    pytest.importorskip("tokenizers", reason="the tokenizers library is a development dependency")
+    from tokenizers import Tokenizer as Library
+    from tokenizers import models
+
+    parsed = sentencepiece_model_file.parse(model, "tokenizer.model")
+    vocab = {text: i for i, text in enumerate(parsed.pieces)}
+    splits = [(vocab[text[:n]], vocab[text[n:]], text[:n], text[n:]) for text, kind in zip(parsed.pieces, parsed.types)
+              if kind == 1 for n in range(1, len(text)) if text[:n] in vocab and text[n:] in vocab]
+    merges = [pair[2:] for pair in sorted(splits, key=lambda pair: (-parsed.scores[vocab[pair[2] + pair[3]]], pair))]
+    made = json.loads(Library(models.BPE(vocab, merges, fuse_unk=True, byte_fallback=True, unk_token="<unk>")).to_str())
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    made["added_tokens"] = [{"id": i, "content": text, **flags, "special": kind != 4}
+                            for i, (text, kind) in enumerate(zip(parsed.pieces, parsed.types)) if kind in (2, 3, 4)]
+    made["decoder"] = {"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"},
+        {"type": "Fuse"}]}
+    return {**made, **changes}
 
 
 def sentencepiece_model(**options: Any) -> bytes:

@@ -79,7 +79,7 @@ def describe(header: Header, n_vocab: int, notes: list[str]) -> TokenizerSpec:
         said = text_steps.parse(header.text(KEY_NORMALIZER))
         normalizer = implied_normalizer("bpe" if bpe else "", pre) if said is None else text_steps.normalizer(said)
         cuts = text_steps.parse(header.text(KEY_PRE_TOKENIZER))
-        pre_tokenizer = () if cuts is None else text_steps.pre_tokenizer(cuts)
+        pre_tokenizer = () if cuts is None else text_steps.pre_tokenizer(cuts, pieces=not bpe)
         added = added_tokens(header.numbers(KEY_ADDED), tokens)
     eos = [number for key in KEYS_EOS for number in token_ids(key)]
     bos = token_id("bos")

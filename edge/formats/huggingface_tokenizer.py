@@ -129,15 +129,17 @@ def read(folder: str, raw: Mapping[str, Any], generation: Mapping[str, Any], set
                 common[key] = getattr(parsed, key)
         if not common["eos_ids"] and parsed.eos_id is not None:
             common["eos_ids"] = (parsed.eos_id,)
+        stated = {**raw, **settings}
+        if fast is None and _is_llama(stated):  # these are added tokens to it
+            added = {**{text: Added(i, False) for i, text in enumerate(parsed.pieces) if parsed.types[i] == 4}, **added}
         return TokenizerSpec(
             kind="sentencepiece",
             model=data,
-            normalizer=_steps_before_pieces(folder, fast),
+            **_before_pieces(folder, fast, stated, parsed.add_dummy_prefix),
             added={text: each for text, each in added.items()
                    if (each.id < n_vocab if each.id >= n else parsed.pieces[each.id] == text)},
             **common,
             add_bos=(add_bos if isinstance(add_bos, bool) else True) and common["bos_id"] is not None,
-            add_space_prefix=parsed.add_dummy_prefix,
         )
     if fast is not None:
         fail(os.path.join(folder, "tokenizer.json"), "not a byte-level BPE vocabulary; put the model's "
@@ -252,17 +254,36 @@ def _pre_tokenizer(steps: tuple[text_steps.Step, ...]) -> tuple[str, str | None,
     return "falcon" if kinds[:3] == ["Punctuation", "ByteLevel", "Digits"] else "", None, steps
 
 
-def _steps_before_pieces(folder: str, fast: Mapping[str, Any] | None) -> tuple[text_steps.Step, ...]:
-    """The steps of a normalizer next to a tokenizer.model that are not the model's own: it writes blanks by itself, and
-    has tables of characters of its own.
+def _is_llama(settings: Mapping[str, Any]) -> bool:
+    return settings.get("tokenizer_class") in ("LlamaTokenizer", "LlamaTokenizerFast")
+
+
+def _before_pieces(
+    folder: str, fast: Mapping[str, Any] | None, settings: Mapping[str, Any], dummy: bool
+) -> dict[str, Any]:
+    """The fields of a TokenizerSpec for what happens to text before a tokenizer.model, as in transformers 5: its class
+    for Llama writes blanks by two settings and reads no steps; others take those of tokenizer.json, or the model's own.
+
+    ``dummy``: whether the model puts a blank in front of a text.  Its tables of characters (Precompiled) it has itself.
     """
-    stated = (fast or {}).get("normalizer")
+    begins = settings.get("add_prefix_space")
+    if _is_llama(settings):
+        begins = begins is None or bool(begins)
+        scheme = ("always" if settings.get("legacy") else "first") if begins else "never"
+        return {"pre_tokenizer": (text_steps.metaspace(scheme),), "add_space_prefix": begins}
+    if fast is None:
+        first = dummy and not settings.get("legacy", True)
+        return {"pre_tokenizer": (text_steps.metaspace("first"),) if first else (), "add_space_prefix": dummy}
+    stated = fast.get("normalizer")
     steps = stated.get("normalizers") if isinstance(stated, dict) and stated.get("type") == "Sequence" else [stated]
-    if not isinstance(steps, list):
-        steps = [steps]
+    if isinstance(steps, list):
+        stated = [step for step in steps if not (isinstance(step, dict) and step.get("type") == "Precompiled")]
     with located(os.path.join(folder, "tokenizer.json")):
-        return text_steps.normalizer([step for step in steps if not (isinstance(step, dict) and (
-            step.get("type") == "Precompiled" or "\u2581" in (step.get("prepend"), step.get("content"))))])
+        changes = text_steps.normalizer(stated)
+        cuts = text_steps.pre_tokenizer(fast.get("pre_tokenizer"), pieces=True)
+    if text_steps.writes_blanks(*changes, *cuts):
+        dummy = any(step.get("prepend") or step.get("prepend_scheme", "never") != "never" for step in (*changes, *cuts))
+    return {"normalizer": changes, "pre_tokenizer": cuts, "add_space_prefix": dummy}
 
 
 def _starts_with_bos(fast: Mapping[str, Any], bos_id: int | None, template: str | None) -> bool:

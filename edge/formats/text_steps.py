@@ -29,15 +29,19 @@ _NORMALIZERS: dict[str, dict[str, Any]] = {
 }
 _PRE_TOKENIZERS: dict[str, dict[str, Any]] = {
     "Split": {"pattern": dict, "behavior": str, "invert": False},
-    "ByteLevel": {"add_prefix_space": False, "use_regex": True},
     "Digits": {"individual_digits": False},
     "Punctuation": {"behavior": "Isolated"},
     "Whitespace": {},
     "WhitespaceSplit": {},
     "CharDelimiterSplit": {"delimiter": str},
 }
-#: keys that only move offsets
-_SILENT = frozenset(("type", "trim_offsets"))
+#: those that write text in the letters of a byte-level vocabulary, or of one of pieces (SentencePiece)
+_BYTE_LEVEL = {"ByteLevel": {"add_prefix_space": False, "use_regex": True}}
+_METASPACE = {"Metaspace": {"replacement": "\u2581", "prepend_scheme": "always", "split": True}}
+#: the values of keys that have a few
+_VALUES = {"behavior": BEHAVIORS, "replacement": ("\u2581",), "prepend_scheme": ("always", "first", "never")}
+#: keys that only move offsets, or say again what others do
+_SILENT = frozenset(("type", "trim_offsets", "add_prefix_space", "str_rep"))
 
 
 def normalizer(stated: Any) -> tuple[Step, ...]:
@@ -47,12 +51,13 @@ def normalizer(stated: Any) -> tuple[Step, ...]:
     return tuple(_steps(stated, "normalizer", "normalizers", _NORMALIZERS))
 
 
-def pre_tokenizer(stated: Any) -> tuple[Step, ...]:
-    """The steps of a ``pre_tokenizer`` for a byte-level vocabulary: one of them is ByteLevel.  Raises as
-    :func:`normalizer`.
+def pre_tokenizer(stated: Any, pieces: bool = False) -> tuple[Step, ...]:
+    """The steps of a ``pre_tokenizer``: one of them is ByteLevel, unless the vocabulary is one of ``pieces``.  Raises
+    as :func:`normalizer`.
     """
-    steps = tuple(_steps(stated, "pre_tokenizer", "pretokenizers", _PRE_TOKENIZERS))
-    if sum(step["type"] == "ByteLevel" for step in steps) != 1:
+    known = {**_PRE_TOKENIZERS, **(_METASPACE if pieces else _BYTE_LEVEL)}
+    steps = tuple(_steps(stated, "pre_tokenizer", "pretokenizers", known))
+    if not pieces and sum(step["type"] == "ByteLevel" for step in steps) != 1:
         raise InvalidFile("pre_tokenizer does not have one step ByteLevel, which a byte-level vocabulary needs; "
                           "put the model's tokenizer.model (SentencePiece) next to it if it has one")
     return steps
@@ -61,6 +66,16 @@ def pre_tokenizer(stated: Any) -> tuple[Step, ...]:
 def split(pattern: str) -> Step:
     """The step that cuts text at the matches of a regular expression and leaves nothing out."""
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+
+
+def metaspace(scheme: str) -> Step:
+    """The step that writes blanks as SentencePiece does.  ``scheme``: which pieces get one in front."""
+    return {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": scheme, "split": False}
+
+
+def writes_blanks(*steps: Step) -> bool:
+    """Whether steps write blanks as SentencePiece does, so that its library must put none in front of a text."""
+    return any("\u2581" in step.values() for step in steps)
 
 
 def stored(steps: Sequence[Step]) -> str:
@@ -115,7 +130,7 @@ def _step(step: Any, name: str, known: Mapping[str, Mapping[str, Any]]) -> Step:
         required = isinstance(default, type)
         value = step.get(key, None if required else default)
         wanted = default if required else type(default)
-        if not isinstance(value, wanted) or (key == "behavior" and value not in BEHAVIORS):
+        if not isinstance(value, wanted) or value not in _VALUES.get(key, (value,)):
             raise InvalidFile(f"{name} {kind}: {key} is {shown(value)}, which is not supported")
         made[key] = value
     pattern = made.get("pattern")

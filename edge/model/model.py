@@ -169,10 +169,7 @@ class Model:
     @property
     def end_of_thought(self) -> list[int]:
         """The tokens that end the thoughts of an answer, as the model writes them."""
-        ids: list[int] = []
-        for piece in self.tokenizer.split(f"\n{THINKING[1]}\n\n"):
-            ids += self.tokenizer.encode(piece) if isinstance(piece, str) else [piece]
-        return ids
+        return self.tokenizer.encode(f"\n{THINKING[1]}\n\n", special=True)
 
     def encode_raw(self, prompt: str | Sequence[int]) -> array[int]:
         """A prompt without a template: a text, preceded by the model's BOS, or token ids unchanged.  Raises

@@ -248,9 +248,7 @@ class Script:
 
 def scripted(engine: Any, said: str, **options: Any) -> Any:
     """An answer of a model that says this text, in which marks are tokens, and then ends."""
-    tokenizer = engine.tokenizer
-    tokens = [id for piece in tokenizer.split(said) for id in (
-        tokenizer.encode(piece) if isinstance(piece, str) else [piece])]
+    tokens = engine.tokenizer.encode(said, special=True)
     session = engine.session()
     session.chat(ASKED, max_tokens=0).text  # noqa: B018  reads the prompt, so that there is a state
     session.state.sampler = Script([*tokens, *engine.model.stop_ids])
@@ -264,8 +262,7 @@ def test_a_budget_ends_the_thoughts(qwen: str) -> None:
     said = "<think>\nabcdefghij\n</think>\n\nYes."
     with load(qwen, ctx=256, threads=1) as engine:
         marks = engine.tokenizer.markers
-        ids = [id for piece in engine.tokenizer.split("\n</think>\n\n") for id in (
-            engine.tokenizer.encode(piece) if isinstance(piece, str) else [piece])]
+        ids = engine.tokenizer.encode("\n</think>\n\n", special=True)
         assert engine.model.end_of_thought == ids and marks["</think>"] in ids
         free = scripted(engine, said)
         assert (free.thoughts, free.text, free.finish_reason) == ("abcdefghij", "Yes.", "stop")

@@ -72,8 +72,9 @@ def same(other: Any, tokenizer: Tokenizer, text: str) -> None:
     other.encode_special_tokens = True
     assert tokenizer.encode(text) == ids_of(other, text), text
     other.encode_special_tokens = False
-    said = other.decode(ids, skip_special_tokens=True)  # damaged where letters of an added text stand for bytes
-    changed = any(other.decode([i], skip_special_tokens=False) != other.id_to_token(i) for i in ids if i >= 3000)
+    # damaged where letters of an added text stand for bytes; a normal form where tokenizers 0.23 keeps no other
+    said = other.decode(ids, skip_special_tokens=True)
+    changed = any(other.decode([i], skip_special_tokens=False) != tokenizer.token_text(i) for i in ids if i >= 3000)
     assert tokenizer.decode(ids) == said or changed or "\ufffd" in said
 
 
@@ -92,7 +93,6 @@ def characters() -> Iterator[str]:
 def test_every_character_in_every_form(kind: str) -> None:
     normalizers = pytest.importorskip("tokenizers").normalizers
     other, ours = getattr(normalizers, kind)().normalize_str, normaliser(text_steps.normalizer({"type": kind}))
-    assert ours is not None
     texts = list(characters())
     for form in FORMS:
         for written in ("\n".join(texts), "b\na".join(texts), "\u0323\u0301b\n".join(texts)):
@@ -133,8 +133,8 @@ def added_tokens(draw: st.DrawFn) -> list[dict[str, Any]]:
     flags = st.fixed_dictionaries({key: st.booleans() for key in Added._fields[2:]})
     texts = draw(st.lists(st.sampled_from(TOKENS), max_size=4, unique=True))
     # formats are made of "<|...|>", and what ends a turn ends it, whatever a file says
-    return [{**draw(flags), "content": text, "special": text in TOKENS[-3:] or (text[0] == "<" and draw(st.booleans()))}
-            for text in texts]
+    return [{**draw(flags), "content": text, "special": text in TOKENS[-3:] or (text[0] == "<" and draw(st.booleans())),
+             **({"normalized": False} if text == "  " else {})} for text in texts]  # no normal form is empty
 
 
 @st.composite
@@ -153,7 +153,8 @@ def tokenizer_jsons(draw: st.DrawFn) -> Any:
 
 
 TEXTS = st.lists(
-    st.sampled_from([*WORDS, *TOKENS, " ", "\n", "a", "the ", "E", ".", "12345", "don't", "²½", "_", "e\u0301"])
+    st.sampled_from([*WORDS, *TOKENS, *map(str.title, TOKENS), *map(str.upper, TOKENS),
+                     " ", "\n", "a", "the ", "E", ".", "12345", "don't", "²½", "_", "e\u0301"])
     | st.text(st.characters(max_codepoint=0x24F), max_size=4), max_size=12,
 ).map("".join)
 
@@ -195,6 +196,18 @@ def test_what_is_not_known_is_refused_by_name(tmp_path: Path, changes: dict[str,
     (tmp_path / "tokenizer.json").write_text(json.dumps(stated | changes))
     with pytest.raises(InvalidFile, match=words):
         huggingface_tokenizer.read(str(tmp_path), {}, {}, {}, None, 4000, [])
+
+
+def test_a_special_token_in_normalised_text(tmp_path: Path) -> None:
+    """Wherever its normal form is in what a template wrote, never in text of users."""
+    other = library(normalizer={"type": "Lowercase"},
+                    added=[{"content": "<Ans>", "special": True, "normalized": True}])
+    for spec in (made := spec_of(other, tmp_path), converted(made, tmp_path)):
+        tokenizer = Tokenizer.build(spec)
+        text = "a <Ans> b <ans> c <ANS>"
+        ids = other.encode(text, add_special_tokens=False).ids
+        assert tokenizer.encode(text, special=True) == ids and ids.count(3000) == 3
+        assert 3000 not in tokenizer.encode(text)
 
 
 def test_white_space_next_to_the_markers_of_a_template(tmp_path: Path) -> None:

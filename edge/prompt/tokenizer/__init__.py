@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import re
 from array import array
+from bisect import bisect_right
 from codecs import utf_8_decode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from edge.errors import InvalidFile, UsageError
 from edge.formats.mapped import located, shown
+from edge.formats.text_steps import writes_blanks
 from edge.formats.texts import StringArray
 from edge.prompt.interrupt import check_interrupted
 from edge.prompt.tokenizer.steps import BLANKS, normaliser
@@ -27,6 +29,8 @@ from edge.prompt.tokenizer.vocabulary import (
     MAX_CHARS,
     MAX_TOKEN_CHARS,
     MAX_TOKENS,
+    NORMAL,
+    UNKNOWN,
     UNUSED,
     USER,
     Encode,
@@ -41,24 +45,28 @@ if TYPE_CHECKING:
 
 
 class _Finder:
-    """Splits text at given tokens: leftmost first, the longest at one place.
+    """Finds given tokens in text: leftmost first, the longest at one place.
 
     It uses dictionaries instead of one large alternation, because a vocabulary may have thousands of such tokens.
-    ``added``: what is known about some of them, by id.
+    ``added``: what is known about some of them, by id; ``untyped``: those that are none in text of users.
     """
 
-    def __init__(self, tokens: Mapping[str, int], added: Mapping[int, Added]) -> None:
+    def __init__(self, tokens: Mapping[str, int], added: Mapping[int, Added], untyped: Container[int]) -> None:
         self.tokens = tokens
         self._added = {i: added[i] for i in tokens.values() if i in added and added[i].choosy}
+        self._untyped = untyped
         lengths: dict[str, set[int]] = {}
         for text in tokens:
             lengths.setdefault(text[0], set()).add(len(text))
         self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
         self._first = re.compile("[" + "".join(map(re.escape, lengths)) + "]") if lengths else None
 
-    def split(self, text: str) -> list[str | int]:
-        """Pieces of text and token ids, in order, without empty texts."""
-        out: list[str | int] = []
+    def find(self, text: str, typed: Sequence[int]) -> list[tuple[int, int, int]]:
+        """(start, end, id) of tokens and of the text between them, whose id is -1, in order, without empty texts.
+
+        ``typed``: where text of users begins and ends, by turns.
+        """
+        out: list[tuple[int, int, int]] = []
         start = at = n_found = 0
         while self._first and (match := self._first.search(text, at)):
             n_found += 1
@@ -66,27 +74,34 @@ class _Finder:
                 check_interrupted()
             at = match.start()
             for n in self._lengths[text[at]]:
-                number = self.tokens.get(text[at : at + n])
-                if number is not None:
-                    first, end = at, at + n
-                    at = end
-                    if (rules := self._added.get(number)) is not None:
-                        if rules.single_word and (_is_word(text[first - 1 : first]) or _is_word(text[end : end + 1])):
-                            break
-                        if rules.lstrip:
-                            first = max(start, len(text[:first].rstrip(BLANKS)))
-                        if rules.rstrip:
-                            at = end = len(text) - len(text[end:].lstrip(BLANKS))
-                    if first > start:
-                        out.append(text[start:first])
-                    out.append(number)
-                    start = end
-                    break
+                number = self.tokens.get(text[at : at + n], -1)
+                if number < 0 or (number in self._untyped and _touches(typed, at, at + n)):
+                    continue
+                first, end = at, at + n
+                at = end
+                if (rules := self._added.get(number)) is not None:
+                    if rules.single_word and (_is_word(text[first - 1 : first]) or _is_word(text[end : end + 1])):
+                        break
+                    if rules.lstrip:
+                        first = max(start, len(text[:first].rstrip(BLANKS)))
+                    if rules.rstrip:
+                        at = end = len(text) - len(text[end:].lstrip(BLANKS))
+                if first > start:
+                    out.append((start, first, -1))
+                out.append((first, end, number))
+                start = end
+                break
             else:
                 at += 1
         if start < len(text):
-            out.append(text[start:])
+            out.append((start, len(text), -1))
         return out
+
+
+def _touches(ranges: Sequence[int], start: int, end: int) -> bool:
+    """Whether a part of a text is also in one of some ranges: where each begins and ends, by turns."""
+    i = bisect_right(ranges, start)
+    return i % 2 == 1 or (i < len(ranges) and ranges[i] < end)
 
 
 def _is_word(character: str) -> bool:
@@ -165,16 +180,15 @@ class Tokenizer:
         self._encode = encode
         self.opens_with_blank = strips_blank or any(step.get("add_prefix_space") for step in spec.pre_tokenizer)
         self._normalise = normaliser(spec.normalizer)
-        self._added = {each.id: each for each in spec.added.values()}
-        # SentencePiece finds user-defined pieces itself, but for those that were added behind them
-        plain = {text: i for text, i in user.items() if text not in self.markers
-                 and (spec.kind != "sentencepiece" or text in spec.added)}
-        late = {text: i for text, i in plain.items() if i in self._added and self._added[i].normalized}
-        early = {text: i for text, i in plain.items() if text not in late}
-        self._all, self._user = _Finder({**user, **self.markers}, self._added), _Finder(early, self._added)
-        if self._normalise is not None:
-            late = {normal: i for text, i in late.items() if (normal := self._normalise(text))}
-        self._late = _Finder(late, self._added)  # what is looked for in normalised text
+        added = {each.id: each for each in spec.added.values()}
+        # The user-defined pieces of a tokenizer.model are found by its library, others as llama.cpp finds them.
+        texts_of = {text: i for text, i in user.items() if spec.model is None or text in spec.added}
+        untyped = {**{texts[i]: i for i in of_kind(kinds, b"%c" % UNKNOWN) if texts[i]}, **self.markers}
+        tokens = {**texts_of, **untyped}
+        late = {text: i for text, i in tokens.items() if i in added and added[i].normalized}
+        early = {text: i for text, i in tokens.items() if text not in late}
+        late = {normal: i for text, i in late.items() if (normal := self._normalise(text))}  # in normalised text
+        self._early, self._late = (_Finder(each, added, frozenset(untyped.values())) for each in (early, late))
         self._names = {i: text for text, i in self.special.items()}
         #: tokens that a model was not trained with: rows in which a vocabulary is padded
         self.unused = array("i", of_kind(kinds, b"[%c]" % UNUSED))
@@ -225,8 +239,13 @@ class Tokenizer:
         texts = list(stored)
         if max(map(len, texts)) > MAX_TOKEN_CHARS or sum(map(len, texts)) > MAX_CHARS:
             raise InvalidFile("the vocabulary has tokens too long to be tokens; it is damaged")
-        found = bytearray(CONTROL if kind == USER and is_format(text) else kind for text, kind in zip(texts, kinds))
-        if model is not None and any(k in (CONTROL, USER) and k != t for k, t in zip(found, types)):
+        # What is found before the library sees a text is a piece as others to it, that can be joined.
+        joins = model is None or (parsed.bpe and parsed.plain)
+        found = bytearray(
+            kind if kind != USER else CONTROL if is_format(text)
+            else NORMAL if joins and (model is None or text in spec.added) else USER
+            for text, kind in zip(texts, kinds))
+        if model is not None and any(k != t and (k in (CONTROL, USER) or t == USER) for k, t in zip(found, types)):
             # The library finds its user-defined markers in users' text too, and no control piece that is white space.
             if not parsed.bpe:
                 raise InvalidFile("a SentencePiece unigram model with user-defined markers is not supported")
@@ -236,7 +255,11 @@ class Tokenizer:
             model = pieces.model_proto(spec, texts[:own], scores or array("f", bytes(4 * own)), found)
         else:
             blank = parsed.add_dummy_prefix if parsed.bpe and parsed.plain else None
-        return cls(spec, texts, bytes(kinds), *pieces.build(texts, kinds, model, blank), spec.add_space_prefix)
+        if writes_blanks(*spec.normalizer, *spec.pre_tokenizer):
+            model += b"\x1a\x02\x18\0"  # normaliser: add_dummy_prefix, see model_proto; the last one counts
+            blank = None if blank is None else 0
+        return cls(spec, texts, bytes(kinds), *pieces.build(spec.pre_tokenizer, texts, kinds, model, blank),
+                   spec.add_space_prefix)
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         """Token ids of ``text``, without BOS.
@@ -247,45 +270,30 @@ class Tokenizer:
 
     def encode_parts(self, parts: Iterable[tuple[str, bool]]) -> list[int]:
         """Token ids of a text that is partly of users: (part, whether a template wrote it), see :meth:`encode`."""
-        ids: list[int] = []
-        run: list[str] = []  # ordinary text since the last control token
-        strips = False  # the last control token takes the white space behind it along
+        whole: list[str] = []
+        typed: list[int] = []  # where text of users begins and ends
+        size = 0
         for text, special in parts:
-            for piece in self.split(text) if special else (text,):
-                if isinstance(piece, str):
-                    piece = piece.lstrip(BLANKS) if strips else piece
-                    strips = strips and not piece
-                    run.append(piece)
-                    continue
-                rules = self._added.get(piece)
-                before = "".join(run)
-                ids += self._ordinary(before.rstrip(BLANKS) if rules and rules.lstrip else before)
-                run.clear()
-                ids.append(piece)
+            try:
+                text.encode()
+            except UnicodeEncodeError:  # half of a surrogate pair, as from bytes on a terminal that were no UTF-8
+                text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            typed += (size, size + len(text)) if text and not special else ()
+            size += len(text)
+            whole.append(text)
+        text, out = "".join(whole), list[int]()
+        for start, end, id in self._early.find(text, typed):
+            if id >= 0:
+                out.append(id)
                 check_interrupted()
-                strips = rules is not None and rules.rstrip
-        return ids + self._ordinary("".join(run))
-
-    def split(self, text: str) -> list[str | int]:
-        """Text of a template as pieces of ordinary text and ids of special tokens."""
-        return self._all.split(text)
-
-    def _ordinary(self, text: str) -> list[int]:
-        """Token ids of text without control tokens."""
-        try:
-            text.encode()
-        except UnicodeEncodeError:  # half of a surrogate pair, as from bytes on a terminal that were no UTF-8
-            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        out: list[int] = []
-        for part in self._user.split(text):
-            if isinstance(part, int):
-                out.append(part)
                 continue
-            for piece in self._late.split(part if self._normalise is None else self._normalise(part)):
-                if isinstance(piece, int):
-                    out.append(piece)
-                else:
-                    out += self._encode(piece)
+            part = text[start:end]
+            normal, i = self._normalise(part), bisect_right(typed, start)
+            # of the part, as typed is of the text, where normalised text is looked at
+            inner = typed[i : bisect_right(typed, end)] if self._late.tokens else []
+            theirs = [0] * (i % 2) + [len(self._normalise(part[: at - start])) for at in inner]
+            for first, last, id in self._late.find(normal, theirs):
+                out += [id] if id >= 0 else self._encode(normal[first:last], not out)
         return out
 
     def token_bytes(self, id: int) -> bytes:
@@ -310,5 +318,5 @@ class Tokenizer:
         return StreamDecoder(self, start)
 
 
-def _no_tokenizer(text: str) -> list[int]:
+def _no_tokenizer(text: str, first: bool) -> list[int]:
     raise UsageError("this model has no tokenizer: give token ids instead of text")

@@ -179,7 +179,7 @@ def build(
     pairs.ignore_merges = bool(spec.ignore_merges)
     cut = steps.cutter(spec.pre_tokenizer) if spec.pre_tokenizer else cutter(_pattern(spec, len(texts), len(merges)))
 
-    def encode(text: str) -> list[int]:
+    def encode(text: str, first: bool) -> list[int]:
         return pairs.encode(cut(text), check_interrupted)
 
     return pairs.ends, pairs.blob, encode

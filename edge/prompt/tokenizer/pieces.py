@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from edge.errors import InvalidFile, one_line
 from edge.prompt.interrupt import check_interrupted
+from edge.prompt.tokenizer.steps import cutter
 from edge.prompt.tokenizer.vocabulary import (
     BYTE,
     CONTROL,
@@ -37,17 +38,20 @@ from edge.prompt.tokenizer.vocabulary import (
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import TokenizerSpec
+    from edge.formats.text_steps import Step
 
 #: bytes of text in one call of the library, and those at its end that the next call reads again
 BLOCK = 8192
 OVERLAP = 512
 
 
-def build(texts: Sequence[str], kinds: bytearray, model: bytes, blank: int | None) -> tuple[array[int], bytes, Encode]:
+def build(
+    steps: Sequence[Step], texts: Sequence[str], kinds: bytearray, model: bytes, blank: int | None
+) -> tuple[array[int], bytes, Encode]:
     """(end of each token in the joined bytes, the joined bytes, function text -> ids) of a serialised ModelProto.
 
-    ``blank``: number of blanks that the model puts before a text.  None: a long text cannot be encoded in blocks, since
-    the model does not merge by score or changes the text otherwise.
+    ``steps``: by which texts are cut before.  ``blank``: number of blanks that the model puts before a text.  None: a
+    long text cannot be encoded in blocks, since the model does not merge by score or changes the text otherwise.
 
     Raises InvalidFile if the library refuses the model.
     """
@@ -66,14 +70,25 @@ def build(texts: Sequence[str], kinds: bytearray, model: bytes, blank: int | Non
             parts.append(b"")
         else:
             parts.append(text.replace("\u2581", " ").encode("utf-8", "replace"))
-    encode: Encode = processor.EncodeAsIds
+    of_piece: Callable[[str], list[int]] = processor.EncodeAsIds
     if blank is not None and UNUSED not in kinds:
         cut = max((len(part) for part, kind in zip(parts, kinds) if kind == USER), default=0)
-        encode = _in_blocks(processor.EncodeAsIds, array("I", map(len, parts)), blank, cut)
+        of_piece = _in_blocks(processor.EncodeAsIds, array("I", map(len, parts)), blank, cut)
+    pieces_of = cutter(steps)
+
+    def encode(text: str, first: bool) -> list[int]:
+        ids: list[int] = []
+        for piece in pieces_of(text, first):
+            ids += of_piece(piece)
+            check_interrupted()
+        return ids
+
     return array("I", accumulate(map(len, parts))), b"".join(parts), encode
 
 
-def _in_blocks(encode: Callable[[str | bytes], list[int]], size: array[int], blank: int, margin: int) -> Encode:
+def _in_blocks(
+    encode: Callable[[str | bytes], list[int]], size: array[int], blank: int, margin: int
+) -> Callable[[str], list[int]]:
     """``encode`` for texts of any length; interrupts are checked between blocks.
 
     ``size``: bytes of text that each token stands for, 0 if unknown.  ``margin``: bytes at the end of a block in which

@@ -39,16 +39,12 @@ ALPHABET = _alphabet()
 BYTES = {letter: byte for byte, letter in enumerate(ALPHABET)}
 
 Change = Callable[[str], str]
-Cut = Callable[["list[Any]"], "list[Any]"]
+Cut = Callable[["list[Any]", bool], "list[Any]"]  # pieces, whether the first of them begins the text -> pieces
 
 
-def normaliser(steps: Sequence[Step]) -> Change | None:
-    """The function text -> text of ``normalizer`` steps; None without any.  Raises InvalidFile for a pattern that is
-    not one.
-    """
+def normaliser(steps: Sequence[Step]) -> Change:
+    """The function text -> text of ``normalizer`` steps.  Raises InvalidFile for a pattern that is not one."""
     changes = [_change(step) for step in steps]
-    if len(changes) < 2:
-        return changes[0] if changes else None
 
     def change(text: str) -> str:
         for each in changes:
@@ -87,10 +83,10 @@ def _change(step: Step) -> Change:
     return lambda text: normalize(form, text)
 
 
-def cutter(steps: Sequence[Step]) -> Callable[[str], list[Any]]:
-    """The function text -> pieces of ``pre_tokenizer`` steps; what no step removes is in one of them.  Pieces are
-    texts, or bytes where a step behind ByteLevel cut the letters that stand for bytes.  Raises InvalidFile for a
-    pattern that is not one.
+def cutter(steps: Sequence[Step]) -> Callable[..., list[Any]]:
+    """The function (text, ``first``: whether nothing is before it) -> pieces of ``pre_tokenizer`` steps; what no step
+    removes is in one of them.  Pieces are texts, or bytes where a step behind ByteLevel cut the letters that stand for
+    bytes.  Raises InvalidFile for a pattern that is not one.
     """
     cuts: list[Cut] = []
     for i, step in enumerate(steps):
@@ -98,18 +94,18 @@ def cutter(steps: Sequence[Step]) -> Callable[[str], list[Any]]:
             cuts.append(_cut_by(step))
             continue
         if step["add_prefix_space"]:
-            cuts.append(lambda pieces: [piece if piece[0] == " " else " " + piece for piece in pieces])
+            cuts.append(lambda pieces, _: [piece if piece[0] == " " else " " + piece for piece in pieces])
         if step["use_regex"]:
             cuts.append(_at(GPT2, "Isolated"))
         if i + 1 < len(steps):
-            cuts.append(lambda pieces: ["".join(map(ALPHABET.__getitem__, piece.encode())) for piece in pieces])
+            cuts.append(lambda pieces, _: ["".join(map(ALPHABET.__getitem__, piece.encode())) for piece in pieces])
     if any(step["type"] == "ByteLevel" for step in steps[:-1]):
-        cuts.append(lambda pieces: [bytes(map(BYTES.__getitem__, piece)) for piece in pieces])
+        cuts.append(lambda pieces, _: [bytes(map(BYTES.__getitem__, piece)) for piece in pieces])
 
-    def cut(text: str) -> list[Any]:
+    def cut(text: str, first: bool = False) -> list[Any]:
         pieces = [text] if text else []
         for each in cuts:
-            pieces = each(pieces)
+            pieces = each(pieces, first)
         return pieces
 
     return cut
@@ -117,6 +113,8 @@ def cutter(steps: Sequence[Step]) -> Callable[[str], list[Any]]:
 
 def _cut_by(step: Step) -> Cut:
     kind = step["type"]
+    if kind == "Metaspace":
+        return _metaspace(step["prepend_scheme"], step["split"])
     if kind == "Split":
         said = step["pattern"]
         pattern = said["Regex"] if "Regex" in said else re.escape(said["String"])
@@ -130,13 +128,26 @@ def _cut_by(step: Step) -> Cut:
     return _at(rf"[{BLANKS}]" if kind == "WhitespaceSplit" else re.escape(step["delimiter"]), "Removed")
 
 
+def _metaspace(scheme: str, split: bool) -> Cut:
+    def cut(pieces: list[Any], first: bool) -> list[Any]:
+        out: list[str] = []
+        for i, piece in enumerate(pieces):
+            text = piece.replace(" ", "\u2581")
+            if text[0] != "\u2581" and (scheme == "always" or (scheme == "first" and first and not i)):
+                text = "\u2581" + text
+            out += re.findall("\u2581?[^\u2581]+|\u2581", text) if split else [text]
+        return out
+
+    return cut
+
+
 def _at(pattern: str, behavior: str, invert: bool = False) -> Cut:
     """The function that cuts pieces at the matches of a pattern.  ``behavior``: what becomes of a match; ``invert``:
     of what lies between two of them.
     """
     finditer = compiled(pattern).finditer
 
-    def cut(pieces: list[Any]) -> list[Any]:
+    def cut(pieces: list[Any], first: bool) -> list[Any]:
         out: list[str] = []
         n = 0
         with _Limit() as left:

@@ -22,7 +22,7 @@ MAX_CHARS = 256 << 20
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 
-Encode = Callable[[str], "list[int]"]
+Encode = Callable[[str, bool], "list[int]"]  # text, whether nothing is before it -> ids
 
 #: tokens that end an answer in every vocabulary that has them as control tokens (besides its EOS)
 END_OF_TURN = frozenset((
