@@ -58,7 +58,7 @@ def engines(model: str) -> tuple[dict[str, Any], dict[str, dict[str, list[float]
     """What benchmarks/against_peers.py wrote, and its speeds: engine -> test and threads -> speeds in order."""
     content: dict[str, Any] = json.loads((RESULTS / f"peers-{model}.json").read_text(encoding="utf-8"))
     rows: dict[str, dict[str, list[float]]] = {}
-    for series in content["series"]:
+    for series in sorted(content["series"], key=lambda each: each["engine"] not in content["ours"]):
         test = "generation" if series["test"][:2] == "tg" else f"prompt of {series['test'][2:]}"
         name = f"{test}, {count(series['threads'], 'thread')}"
         rows.setdefault(series["engine"], {})[name] = sorted(series["speeds"])
