@@ -51,6 +51,7 @@ def batch(
     ctx: click.Context, source: str, output: str, resume: bool, timeout: float | None, **flags: Any
 ) -> int:
     """Run the command; the result is the exit code."""
+    from edge.session import everything
     from edge.tools.batch import Batch
 
     out = ctx.ensure_object(Output)
@@ -58,7 +59,7 @@ def batch(
     if timeout is not None:
         defaults["timeout"] = timeout
     # a request may ask for a form; and the head is then one for several answers
-    with options.loaded(out, flags, lasting=True, constrained=True) as engine:
+    with options.loaded(out, flags, lasting=everything.REQUESTS, constrained=True) as engine:
         defaults = options.advised(defaults, flags, engine)
         work = Batch(engine, source, output, resume=resume, defaults=defaults)
         with work, stopping(work.stop) as stop, out.progress("answering", "requests", log=True) as progress:

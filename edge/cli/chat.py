@@ -19,6 +19,7 @@ from edge.cli.signals import run_until_signal
 from edge.errors import UsageError
 from edge.files import LINE_LIMIT, stdin_is_left
 from edge.registry import library
+from edge.session import everything
 from edge.session.usage import stats_line
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def chat(ctx: click.Context, as_jsonl: bool, timeout: float | None, **flags: Any
 
         warned: list[str] = []
         more: dict[str, Any] = {"spare_contexts": SPARE_CONTEXTS, "reserve": LINE_LIMIT}  # a request
-        with options.loaded(out, {**flags, "parallel": 1}, lasting=True, **more) as engine:
+        with options.loaded(out, {**flags, "parallel": 1}, lasting=everything.REQUESTS, **more) as engine:
             arguments = options.advised(arguments, flags, engine)
             with closing(Conversations(engine, 1, 1)) as conversations:
                 def welcome(channel: pipe.Pipe) -> jsonl.Client:
@@ -108,7 +109,7 @@ def chat(ctx: click.Context, as_jsonl: bool, timeout: float | None, **flags: Any
     commands = {name: command.help for name, command in COMMANDS.items()}
     history = history_path() if flags.get("history", True) else None
     reader = choose_reader(out, commands, history)  # the plan counts the line editor
-    with keeper, options.loaded(out, flags, named=True, lasting=True, reserve=reader.reserve) as engine:
+    with keeper, options.loaded(out, flags, named=True, lasting=everything.TALK, reserve=reader.reserve) as engine:
         arguments = options.advised(arguments, flags, engine)
         session = keeper.open(engine, system)
         if reader.interactive:

@@ -25,7 +25,7 @@ from edge.sampling import FIELDS, Sampling
 from edge.settings import SETTINGS, Setting, check, names_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from edge.cache.config import KVConfig
     from edge.cache.plan import KVPlan
@@ -280,12 +280,12 @@ def plan_shown(out: Output) -> Callable[[KVPlan], None] | None:
 
 @contextmanager
 def loaded(
-    out: Output, flags: dict[str, Any], named: bool = False, lasting: bool = False, **more: Any
+    out: Output, flags: dict[str, Any], named: bool = False, lasting: Sequence[str] = (), **more: Any
 ) -> Iterator[Engine]:
     """The engine for the model and KV options, closed at the end; shows progress on a terminal.
 
-    ``named``: the command itself will print which model answers.  ``lasting``: it runs for long, and does not read the
-    program again.  ``more``: further arguments of :func:`edge.load`.
+    ``named``: the command itself will print which model answers.  ``lasting``: modules that it loads now, as it
+    runs for long and does not read the program again.  ``more``: further arguments of :func:`edge.load`.
     """
     import edge
     from edge.session import everything
@@ -293,8 +293,7 @@ def loaded(
     path = choice(out, flags, named).path
     with out.progress("loading the model") as progress:
         arguments = {"progress": progress, "on_plan": plan_shown(out), **load_arguments(flags), **more}
-        if lasting:
-            everything.load()
+        everything.load(everything.REQUESTS if lasting and arguments.get("constrained") else lasting)
         engine = edge.load(path, **arguments)
         if lasting:  # a template is compiled when it is first used
             with suppress(EdgeError):

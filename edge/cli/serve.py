@@ -140,11 +140,11 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
         try:
             if flags["embeddings"]:
                 path = options.choice(out, flags, named=True).path
-                everything.load()
+                everything.load(everything.REQUESTS)
                 service.open_embedder(found := embedder(out, flags, path, reserve=RESERVE))
                 ready(options.title(found.config))
                 return
-            with options.loaded(out, flags, named=True, lasting=True, reserve=RESERVE,
+            with options.loaded(out, flags, named=True, lasting=everything.REQUESTS, reserve=RESERVE,
                                 spare_contexts=SPARE_CONTEXTS) as engine:
                 service.settings.defaults = options.advised(service.settings.defaults, flags, engine)
                 service.open(engine)

@@ -6,16 +6,18 @@ Short commands load what they need.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 
-MODULES = (
-    "concurrent.futures.thread", "difflib", "encodings.idna", "encodings.punycode", "encodings.utf_8_sig", "regex",
-    "traceback", "edge.cache.codec", "edge.constrain.classes", "edge.constrain.closing", "edge.constrain.constraint",
-    "edge.constrain.functions", "edge.constrain.schema", "llguidance", "pyx.tokens.compare", "pyx.tokens.sampler",
+TALK = ("difflib", "encodings.utf_8_sig", "regex", "traceback", "edge.cache.codec", "pyx.tokens.sampler")
+REQUESTS = (  # these may have forms, and ask for anything
+    *TALK, "concurrent.futures.thread", "encodings.idna", "encodings.punycode", "llguidance", "edge.constrain.classes",
+    "edge.constrain.closing", "edge.constrain.constraint", "edge.constrain.functions", "edge.constrain.schema",
+    "pyx.tokens.compare",
 )
 
 
-def load() -> None:
+def load(names: Sequence[str]) -> None:
     """Import them; called before the size of the program is measured."""
-    for name in MODULES:
+    for name in names:
         import_module(name)

@@ -141,8 +141,8 @@ def refuse_long(
 def refuse_full(plan: KVPlan, ids: Sequence[int]) -> None:
     """Raise ContextFull for a prompt that is longer than a context that does not slide."""
     if plan.overflow == "stop" and len(ids) > plan.n_ctx:
-        raise ContextFull(f"the prompt has {len(ids)} tokens, the context {plan.n_ctx}; a larger --ctx or --overflow "
-                          "slide helps")
+        raise ContextFull(f"the prompt has {len(ids)} tokens, the context {plan.n_ctx}; a larger --ctx or --set "
+                          "overflow=slide helps")
 
 
 def message_text(message: Mapping[str, Any]) -> str:

@@ -158,14 +158,15 @@ def test_lines_and_a_pipe(copy: Copy) -> None:
     asked = [{"op": "chat", "messages": ASKED, "max_tokens": 40, **more} for more in (
         {}, {"schema": SCHEMA}, {"regex": "[0-9]{3}"}, {"choices": ["yes", "no"]}, {"tools": TOOLS}, {"regex": "["})]
     lines = "".join(json.dumps(each) + "\n" for each in [*asked, {"op": "nothing"}])
-    for arguments, given, wanted in ((["--jsonl"], lines, '"ev": "done"'), ([], "Hello\nGrüße 😀\n", "Hello")):
+    for arguments, given, wanted in ((["--jsonl"], lines, '"ev": "done"'), ([], "Hello\nGrüße 😀\n", "Hello"),
+                                     (["--choice", "Yes,No,Perhaps"], "Hello\n/regen\n", "e")):
         spare = shutil.copytree(copy.folder, copy.folder.parent / "spare")
         process = subprocess.Popen(
             [*copy.command, "chat", "--ctx", "512", *arguments], env=environment(**copy.variables), text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         with process:
             assert process.stdout and process.stderr
-            (process.stdout if arguments else process.stderr).readline()  # it is ready
+            (process.stdout if "--jsonl" in arguments else process.stderr).readline()  # it is ready
             copy.delete()
             out, _ = process.communicate(given, timeout=300)
         assert process.returncode == 0 and wanted in out and "internal" not in out, out
