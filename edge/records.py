@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from edge.errors import AnswerTimeout, ContextFull, EdgeError, unbuilt
 from edge.session.usage import Timings, Usage
+from edge.settings import with_options
 
 if TYPE_CHECKING:
     from edge.engine import Engine
@@ -158,7 +159,7 @@ def error_of(exception: BaseException) -> dict[str, Any]:
     if isinstance(exception, Exception) and not isinstance(exception, EdgeError):
         exception = unbuilt(exception) or exception
     if isinstance(exception, EdgeError):
-        return error(exception.code, str(exception))
+        return error(exception.code, with_options(str(exception)))
     return error("internal", f"{type(exception).__name__}: {exception}")
 
 

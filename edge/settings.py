@@ -204,6 +204,25 @@ def check(name: str, value: Any) -> None:
         raise UsageError(f"is {short(value)}", argument=name, hint=f"it must be {hint}")
 
 
+def with_options(message: str) -> str:
+    """A message of the library, which names settings as Python has them (``ctx=512``, ``a larger ctx``), with the
+    options of the command line in their place.
+    """
+    import re
+
+    def option(match: re.Match[str]) -> str:
+        name, value = match[1] or match[3], match[2]
+        long = next((each for each in SETTINGS[name].names if each.startswith("--")), "")
+        if value is None:
+            return long
+        value = {"True": "on", "False": "off"}.get(value, value.strip('"'))
+        return f"{long} {value}" if long else f"--set {name}={value}"
+
+    names = "|".join(SETTINGS)
+    return re.sub(
+        rf'(?<![\w=-])(?<!--set )({names})=("[^" ]*"|[^\s",;:]+)|(?<=a larger )(ctx)\b', option, message)
+
+
 def names_of(*of: str) -> Collection[str]:
     """The settings about these things that have no option, in the order of the table."""
     return [name for name, setting in SETTINGS.items() if setting.of in of and not setting.names]

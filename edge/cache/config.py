@@ -316,16 +316,16 @@ class KVConfig:
         """
         smallest, least = types[-1], max(PAGE, self._least)
         longest = min(plan.n_ctx, max(n_ctx_train, least))
-        shorter = f"--ctx {longest} " if longest < plan.n_ctx else ""
+        shorter = f"ctx={longest} " if longest < plan.n_ctx else ""
         for kv_type in types:
             if fits(make(longest, kv_type)):
-                text = "; " + shorter + (f"--kv {kv_type} " if kv_type != types[0] else "") + "would fit"
+                text = "; " + shorter + (f'kv="{kv_type}" ' if kv_type != types[0] else "") + "would fit"
                 break
         else:
             lengths = range((longest - 1) // PAGE * PAGE, least - 1, -PAGE)
             found = next((n_ctx for n_ctx in lengths if fits(make(n_ctx, smallest))), 0)
-            smaller_kv = f"--kv {smallest} " if smallest != types[0] else ""
-            text = f"; --ctx {found} {smaller_kv}would fit" if found else ""
+            smaller_kv = f'kv="{smallest}" ' if smallest != types[0] else ""
+            text = f"; ctx={found} {smaller_kv}would fit" if found else ""
         several = f"{plan.parallel} x " if plan.parallel and plan.parallel > 1 else ""
         context = f"{several}{count(plan.n_ctx, 'token')} of context ({plan.kv_type}) take {human(plan.kv_total)}"
         if limit is not None and plan.total_bytes > limit:
@@ -338,7 +338,7 @@ class KVConfig:
             shortest = plan.n_ctx if self.ctx else max(min(LEAST_CTX, plan.n_ctx), least)  # as _largest chooses
             varies = PROGRAM_VARIES if self.ctx else 2 * PROGRAM_VARIES  # one for the next start, one as plan() leaves
             need = -(-(make(shortest, smallest).total_bytes + varies) // 10**6)
-            return why + (text or f"; it works from --memory {need}M on: raise the limit, or use a smaller model")
+            return why + (text or f'; it works from memory="{need}M" on: raise the limit, or use a smaller model')
         coming, free = plan.footprint.coming, human(available or 0)
         why = f"the model takes {human(coming)} more, {context}: {human(coming + plan.sessions)} in all; {free} is free"
-        return f"{why}{text}; --set force_memory=on tries anyway"
+        return f"{why}{text}; force_memory=True tries anyway"

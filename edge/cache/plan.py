@@ -136,7 +136,7 @@ class KVPlan(NamedTuple):
             ("kv", self.kv_total, f"{several}{self.n_ctx} tokens, {self.kv_type}{ring}"),
             ("waiting", self.waiting_bytes, "conversations that may be continued"),
             ("scratch", f.scratch + self.sessions - self.kv_total, "activations, logits"),
-            ("grammar", f.vocabulary, "vocabulary and forms for --schema, --regex, --choice, --grammar"),
+            ("grammar", f.vocabulary, "vocabulary, and forms that answers must have"),
             ("program", f.program, "interpreter, libraries, tokenizer"),
             ("total", self.total_bytes, ""),
         ]

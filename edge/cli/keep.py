@@ -26,7 +26,7 @@ class Keeper:
     Raises UsageError for options that contradict each other, before a model is loaded.
     """
 
-    def __init__(self, flags: Mapping[str, Any], warn: Callable[[str], object]) -> None:
+    def __init__(self, flags: Mapping[str, Any], warn: Callable[[str], object] | None = None) -> None:
         self._warn = warn
         self.path: str | None = flags.get("session")
         self.saves = self.path is not None and not flags.get("session_ro")

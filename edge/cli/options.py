@@ -22,7 +22,7 @@ from edge.cli.output import Output, is_tty
 from edge.errors import EdgeError, UsageError
 from edge.files import read_text
 from edge.sampling import FIELDS, Sampling
-from edge.settings import SETTINGS, Setting, check, names_of
+from edge.settings import SETTINGS, Setting, check, names_of, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -311,7 +311,7 @@ def loaded(
             out.warn(warning)
         for note in (*engine.notes, *engine.model.remarks()) if out.verbose else ():
             if note not in engine.plan.warnings:
-                out.info(f"note: {note}", "dim")
+                out.info(with_options(f"note: {note}"), "dim")
         yield engine
 
 

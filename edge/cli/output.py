@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from edge.amounts import human
 from edge.cli.signals import take
 from edge.cli.wrap import Wrap
+from edge.settings import with_options
 
 if TYPE_CHECKING:
     from edge.session.session import Session
@@ -119,12 +120,12 @@ class Output:
     def warn(self, text: str) -> None:
         """Print a warning; the command continues."""
         if not self.quiet:
-            self._err(wrapped(f"bitnet-edge: {one_line(text)}", sys.stderr))
+            self._err(wrapped(f"bitnet-edge: {one_line(with_options(text))}", sys.stderr))
 
     def error(self, text: str) -> None:
         """Print the one line that says why a command failed."""
         name = "bitnet-edge:"
-        text = wrapped(f"{name} {one_line(text)}", sys.stderr)
+        text = wrapped(f"{name} {one_line(with_options(text))}", sys.stderr)
         self._err(self.style(name, "red", "bold") + text.removeprefix(name))
 
     def _err(self, text: str) -> None:

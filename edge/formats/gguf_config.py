@@ -283,12 +283,12 @@ def _activation(
                else "" if theta == 10000.0 else f"rope base {theta:g}")
         if why:
             notes.append(f"activation taken as relu2: labelled bitnet but has {why}, which no SiLU model of that label "
-                         "has; if answers are garbage, use --set activation=silu")
+                         "has; if answers are garbage, use activation=\"silu\"")
             return "relu2"
     elif family.activation == "relu2" and (sentencepiece or (mha and theta == 10000.0)):
         why = "a SentencePiece vocabulary" if sentencepiece else "full attention and rope base 10000"
         notes.append(f"activation taken as SiLU: labelled {arch} but has {why}, as the 1bitLLM models do; "
-                     "if answers are garbage, use --set activation=relu2")
+                     "if answers are garbage, use activation=\"relu2\"")
         return "silu"
     return family.activation
 

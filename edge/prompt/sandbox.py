@@ -84,7 +84,7 @@ class Renderer:
         line = getattr(error, "lineno", None)
         place = f" (line {line})" if line else ""
         raise InvalidFile(
-            f"{self._where} cannot be used{place}: {one_line(error)}; choose another with --set template=NAME"
+            f"{self._where} cannot be used{place}: {one_line(error)}; choose another with template=NAME"
         ) from None
 
     def dated(self) -> Callable[[str], str]:

@@ -220,7 +220,7 @@ class Template:
                 return cls._family(known, think)
             return cls._jinja("model", embedded, "the model's chat template", spec, think)
         if name == "model":
-            raise UsageError("the model file has no chat template; choose another with --set template=NAME")
+            raise UsageError("the model file has no chat template; choose another with template=NAME")
         return cls._family({"qwen3": "qwen3", "gemma3": "gemma"}.get(checkpoint.config.arch, "plain"), think)
 
     @classmethod
@@ -445,7 +445,7 @@ class _Jinja:
         except (InvalidFile, UsageError):  # it needs what was changed
             pass
         raise UsageError(f"{self._where} does not keep {(typed or marks)[0]} in the text of a message apart from its "
-                         "own; leave that out, or choose another with --set template=NAME")
+                         "own; leave that out, or choose another with template=NAME")
 
 
 def _said(message: Mapping[str, Any], change: Change, key: Change) -> dict[str, Any]:

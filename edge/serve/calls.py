@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import Busy, ContextFull, EdgeError, MemoryRefused, UsageError
+from edge.settings import with_options
 
 if TYPE_CHECKING:
     from edge.engine import Engine
@@ -53,20 +54,20 @@ def refusal_of(error: BaseException, sent: Container[str] = ()) -> Refusal:
 
     if isinstance(error, Refusal):
         return error
+    said = with_options(str(error))
     if isinstance(error, ContextFull):
-        return bad(str(error), key("messages"), "context_length_exceeded")
+        return bad(said, key("messages"), "context_length_exceeded")
     if isinstance(error, UsageError):
-        said = str(error)
         argument = error.argument or said.partition(":")[0]  # "schema: /type: ..."
         if argument not in _SENT and error.argument is None:
             return bad(said)
         return bad(key(argument) + said.removeprefix(argument), key(argument))
     if isinstance(error, Busy):
-        return Refusal(429, str(error), "busy", retry_after=error.retry_after or 2)
+        return Refusal(429, said, "busy", retry_after=error.retry_after or 2)
     if isinstance(error, MemoryRefused):
-        return Refusal(503, str(error), "memory", retry_after=5)
+        return Refusal(503, said, "memory", retry_after=5)
     if isinstance(error, EdgeError):
-        return Refusal(500, str(error), "engine")
+        return Refusal(500, said, "engine")
     return Refusal(500, f"internal error: {type(error).__name__}", "internal")
 
 

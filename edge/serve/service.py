@@ -16,6 +16,7 @@ from edge.serve.calls import Call, Refusal, bad, refusal_of
 from edge.serve.conversations import Conversations, PendingCall
 from edge.serve.messages import with_system
 from edge.session.prompting import refuse_long
+from edge.settings import with_options
 
 if TYPE_CHECKING:
     from array import array
@@ -65,7 +66,7 @@ class Service:
         if s.system:
             refuse_long(engine.model, engine.plan, [{"role": "system", "content": s.system}])
         if s.defaults.get("thinking_budget") is not None and not engine.model.thinks:
-            raise UsageError("--think-budget cannot be used: this model does not think before it answers")
+            raise UsageError("cannot be used: this model does not think before it answers", argument="thinking_budget")
         self._named(engine)
         self.conversations = Conversations(engine, s.parallel, s.queue, s.state, s.state_bytes, s.reads_ahead)
         self.conversations.warm(s.system)  # reads every weight: the first answer need not wait for the card
@@ -147,7 +148,7 @@ class Service:
         try:
             texts = [embedder.tokens(each, cut) for each in inputs]
         except UsageError as error:
-            raise bad(str(error), "input") from None
+            raise bad(with_options(str(error)), "input") from None
         found: list[array[float]] = []
         with self.embedding:
             for ids in texts:

@@ -110,7 +110,7 @@ class Admission:
             slots = []
             most = None if self.parallel is None else self.parallel + self.queue
             if most is not None and n > most:
-                raise UsageError(f"asks for {n} answers; there is room for {most} (--parallel and queue): send "
+                raise UsageError(f"asks for {n} answers; there is room for {most} (parallel and queue): send "
                                  "several requests", argument="n")
             here = [*self._running.values(), *self._line]
             before = sum(each.stop is None for each in here)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from edge.model.model import Model
 
 
+#: what helps against a prompt that is too long for a context that does not slide
+TOO_LONG = 'a larger ctx or overflow="slide" helps'
+
+
 @dataclass(frozen=True)
 class PromptEncoder:
     """How the messages of one call become a prompt.
@@ -118,7 +122,7 @@ def refuse_long(
     would not even hold its beginning.  And, if the context does not slide, messages that are together far longer than
     it, of which not all are encoded: tokens take many times the memory of their letters.
     """
-    n_ctx, far, help = plan.n_ctx, 64 * plan.n_ctx, "a shorter one or a larger --ctx helps"
+    n_ctx, far, help = plan.n_ctx, 64 * plan.n_ctx, "a shorter one or a larger ctx helps"
     texts = [message_text(each) for each in messages]
     for message, text in zip(messages, texts, strict=True):
         if message["role"] == "system" and n_bytes(text) > n_ctx:
@@ -135,14 +139,13 @@ def refuse_long(
             if (n := len(model.encode(prompt, form.definitions))) > n_ctx:
                 raise ContextFull(f"{what} has {n} tokens, the context {n_ctx}; {help}")
     if plan.overflow == "stop" and sum(map(n_bytes, texts)) > far:
-        _refuse_more(model, texts, n_ctx, "the prompt", "a larger --ctx or --set overflow=slide helps")
+        _refuse_more(model, texts, n_ctx, "the prompt", TOO_LONG)
 
 
 def refuse_full(plan: KVPlan, ids: Sequence[int]) -> None:
     """Raise ContextFull for a prompt that is longer than a context that does not slide."""
     if plan.overflow == "stop" and len(ids) > plan.n_ctx:
-        raise ContextFull(f"the prompt has {len(ids)} tokens, the context {plan.n_ctx}; a larger --ctx or --set "
-                          "overflow=slide helps")
+        raise ContextFull(f"the prompt has {len(ids)} tokens, the context {plan.n_ctx}; {TOO_LONG}")
 
 
 def message_text(message: Mapping[str, Any]) -> str:

@@ -119,7 +119,7 @@ class Embedder:
         if self._ends and tokenizer.eos_ids:
             ids.append(tokenizer.eos_ids[0])
         if len(ids) > self.n_ctx:
-            larger = ", or use a larger --ctx" if self.n_ctx < self.config.n_ctx_train else ""
+            larger = ", or use a larger ctx" if self.n_ctx < self.config.n_ctx_train else ""
             raise UsageError(f"the text has {len(ids)} tokens, the model reads {self.n_ctx}; shorten it{larger}")
         return ids
 

@@ -212,22 +212,22 @@ def test_what_the_caller_fixed_is_not_shortened():
     plan = limit(1020 * MB, ctx=2048, kv="f16", overflow="stop")
     assert (plan.n_ctx, plan.kv_type) == (2048, "int8")
     assert limit(1000 * MB, ctx=2048, overflow="stop").kv_type == "int8:int4"
-    with pytest.raises(MemoryRefused, match=r"--ctx 1\d\d\d --kv int4 would fit"):
+    with pytest.raises(MemoryRefused, match=r'ctx=1\d\d\d kv="int4" would fit'):
         limit(970 * MB, ctx=2048, overflow="stop")
     assert limit(1020 * MB, window=2000, kv="f16").kv_type == "int8"
 
 
 def test_no_context_is_proposed_that_the_model_was_not_trained_on():
-    with pytest.raises(MemoryRefused, match=r"; --ctx 4096 would fit$"):
+    with pytest.raises(MemoryRefused, match=r"; ctx=4096 would fit$"):
         limit(2000 * MB, ctx=10_000_000)
-    with pytest.raises(MemoryRefused, match=r"; --ctx 4096 --kv int8:int4 would fit$"):
+    with pytest.raises(MemoryRefused, match=r'; ctx=4096 kv="int8:int4" would fit$'):
         limit(1075 * MB, ctx=10_000_000)
-    with pytest.raises(MemoryRefused, match=r"; --ctx 1\d\d\d --kv int4 would fit$"):
+    with pytest.raises(MemoryRefused, match=r'; ctx=1\d\d\d kv="int4" would fit$'):
         limit(970 * MB, ctx=10_000_000)
 
 
 def test_a_limit_nothing_fits_is_refused():
-    with pytest.raises(MemoryRefused, match=r"it works from --memory \d{3}M on") as caught:
+    with pytest.raises(MemoryRefused, match=r'it works from memory="\d{3}M" on') as caught:
         limit(900 * MB)
     assert caught.value.exit_code == 5
     assert "\n" not in str(caught.value)
@@ -253,11 +253,11 @@ def test_preflight_compares_what_is_coming_with_what_is_there():
     need = FOOTPRINT.coming + config.plan(BITNET_2B).kv_bytes
     assert need == config.plan(BITNET_2B, FOOTPRINT).total_bytes - FOOTPRINT.program  # the program is there already
     assert config.plan(BITNET_2B, FOOTPRINT, available=need)
-    with pytest.raises(MemoryRefused, match=r"is free; --kv int8:int4 would fit; --set force_memory"):
+    with pytest.raises(MemoryRefused, match=r'is free; kv="int8:int4" would fit; force_memory=True'):
         config.plan(BITNET_2B, FOOTPRINT, available=need - 1)
-    with pytest.raises(MemoryRefused, match=r"is free; --ctx 1\d\d\d --kv int4 would fit; --set force_memory"):
+    with pytest.raises(MemoryRefused, match=r'is free; ctx=1\d\d\d kv="int4" would fit; force_memory=True'):
         config.plan(BITNET_2B, FOOTPRINT, available=need - 45 * MB)
-    with pytest.raises(MemoryRefused, match="--set force_memory=on"):
+    with pytest.raises(MemoryRefused, match="force_memory=True"):
         config.plan(BITNET_2B, FOOTPRINT, available=100)
     assert dataclasses.replace(config, force_memory=True).plan(BITNET_2B, FOOTPRINT, available=100)
     with pytest.raises(MemoryRefused):  # forcing does not lift a limit the caller set

@@ -29,7 +29,7 @@ from edge.loading import load
 from edge.registry.library import DEMO
 from edge.sampling import Sampling
 from edge.session.answer_options import AnswerOptions
-from edge.settings import SETTINGS
+from edge.settings import SETTINGS, with_options
 from tests import fake_engine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -198,6 +198,18 @@ def test_the_table_fits_what_it_describes() -> None:
         if row.of not in ("typing", "service", "chat", "print"):
             assert name in loading or name in fields, name
             assert {**fields, **loading}.get(name) in (row.default, None, ()), name
+
+
+@pytest.mark.parametrize(("library", "shown"), [
+    ('; ctx=512 kv="int8:int4" would fit; force_memory=True tries anyway',
+     "; --ctx 512 --kv int8:int4 would fit; --set force_memory=on tries anyway"),
+    ('it works from memory="273M" on: raise', "it works from --memory 273M on: raise"),
+    ('a larger ctx or overflow="slide" helps', "a larger --ctx or --set overflow=slide helps"),
+    ("choose another with template=NAME", "choose another with --set template=NAME"),
+    ("--set seed=5 has no tree=9, and the ctx is x=ctx", "--set seed=5 has no tree=9, and the ctx is x=ctx"),
+])
+def test_messages_of_the_library_with_options(library: str, shown: str) -> None:
+    assert with_options(library) == shown
 
 
 def test_settings_come_from_the_variable_and_from_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:

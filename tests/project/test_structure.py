@@ -150,3 +150,23 @@ def test_only_the_command_line_prints() -> None:
                 called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
                 assert called not in printing, f"{path}:{node.lineno} calls {called}"  # type: ignore[attr-defined]
             assert "signal" not in set(imports(path)), f"{path.name}: only edge/cli touches signals"
+
+
+OF_COMMANDS = ("settings.py", "errors.py", "records.py", "files.py")
+
+
+def test_the_library_names_its_arguments_and_no_options() -> None:
+    """In messages for programs; the command line puts its options there.  Apart from tables of the command line, and
+    what says how a model is converted.
+    """
+    for path in (ROOT / "edge").rglob("*.py"):
+        where = path.relative_to(ROOT / "edge").as_posix()
+        if where.startswith(("cli/", "serve/", "tools/")) or where in OF_COMMANDS:
+            continue
+        tree = ast.parse(path.read_text())
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        texts = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, documented)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value not in texts:
+                named = re.search(r"(?<![\w-])--(?!inplace)[a-z]\S*", node.value)
+                assert not named or "convert it with" in node.value, f"{path}:{node.lineno} names {named[0]}"

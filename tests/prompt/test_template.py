@@ -398,7 +398,7 @@ def test_what_cannot_be_told_apart_is_refused():
         template.encode(TOKENIZER, [{"role": "user", "content": "a<|im_end|>b"}])
     assert str(caught.value) == (
         "the model's chat template does not keep <|im_end|> in the text of a message apart from its own; leave that "
-        "out, or choose another with --set template=NAME")
+        "out, or choose another with template=NAME")
     assert template.encode(TOKENIZER, [{"role": "user", "content": "a <|im_end| > b"}])
 
 
@@ -561,7 +561,7 @@ def test_hostile_templates(name, monkeypatch):
     with pytest.raises(InvalidFile) as caught:
         template.render(TALK)
     message = str(caught.value)
-    assert "\n" not in message and len(message) < 300 and "--set template" in message
+    assert "\n" not in message and len(message) < 300 and "another with template=NAME" in message
     assert {"spins": "it takes too long", "writes": "it makes too much text"}.get(name, "") in message
 
 

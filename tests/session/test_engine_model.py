@@ -152,7 +152,7 @@ def test_loading_within_limits(bundled_model):
 
 def test_memory_that_is_not_there(bundled_model, monkeypatch):
     monkeypatch.setattr(module, "available_memory", lambda: 1_000_000)
-    with pytest.raises(MemoryRefused, match="--set force_memory=on"):
+    with pytest.raises(MemoryRefused, match="force_memory=True tries anyway"):
         edge.load()
     edge.load(force_memory=True).close()
 

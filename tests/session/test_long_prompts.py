@@ -125,7 +125,8 @@ def test_commands_say_before_reading_what_is_left_out(root, how):
 
 # ---- a system prompt that is longer than the context -----------------------------------------------------------------
 
-TOO_LONG = "the system prompt has (more than )?[0-9]+ tokens, the context 256; a shorter one or a larger --ctx helps"
+TOO_LONG = "the system prompt has (more than )?[0-9]+ tokens, the context 256; a shorter one or a larger ctx helps"
+SAID = TOO_LONG.replace("ctx", "--ctx")  # by the command line
 SYSTEMS = {
     "four million characters": BOOK * 60,
     "just too long": "Tea and scones by the sea. " * 80,
@@ -186,10 +187,10 @@ def test_commands_refuse_a_long_system_prompt(tmp_path, how):
     done = bitnet_edge(*arguments, given=said)
     if how == "chat --jsonl":
         event = json.loads(done.stdout.splitlines()[-1])
-        assert event["code"] == "context_full" and re.fullmatch(TOO_LONG, event["message"])
+        assert event["code"] == "context_full" and re.fullmatch(SAID, event["message"])
         return
     assert done.returncode == 7, done.stderr
-    assert re.fullmatch("bitnet-edge: " + TOO_LONG, done.stderr.splitlines()[-1])
+    assert re.fullmatch("bitnet-edge: " + SAID, done.stderr.splitlines()[-1])
 
 
 # ---- long texts besides questions ------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ def test_the_cache_is_that_of_the_plan() -> None:
     assert embedder.plan.kv_bytes == KVCache.bytes_for(*shape, len(texts[2]), "f16")
     alone = [Embedder(checkpoint, texts=[text]).vector(text) for text in texts]
     assert [embedder.vector(text) for text in texts] == alone == [Embedder(checkpoint).vector(text) for text in texts]
-    with pytest.raises(UsageError, match="24 tokens, the model reads 23; shorten it, or use a larger --ctx"):
+    with pytest.raises(UsageError, match="24 tokens, the model reads 23; shorten it, or use a larger ctx"):
         embedder.vector(texts[2] + "!")
     assert len(embedder.tokens(texts[2] + "!", cut=True)) == 23
     with pytest.raises(UsageError, match="an empty text"):
@@ -142,7 +142,7 @@ def test_a_limit_shortens_texts_but_changes_no_vector() -> None:
     limited = dataclasses.replace(kv_config, ctx=None, memory=enough)
     plan = dataclasses.replace(limited, memory=enough + PROGRAM_VARIES).plan(plain.config, plain.plan.footprint)
     assert plan.n_ctx < 2048 and plan.kv_type == "f16" and "shortened" in plan.notes[0]
-    with pytest.raises(MemoryRefused, match=r"; --ctx \d+ would fit$"):
+    with pytest.raises(MemoryRefused, match=r"; ctx=\d+ would fit$"):
         dataclasses.replace(limited, ctx=2048).plan(plain.config, plain.plan.footprint)
     smaller = dataclasses.replace(limited, ctx=2048, exact=False).plan(plain.config, plain.plan.footprint)
     assert smaller.kv_type == "int8"
