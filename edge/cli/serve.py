@@ -186,7 +186,16 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
         backlog=min(BACKLOG, room // 8),  # asyncio accepts so many at once, before any of them can be closed
         h11_max_incomplete_event_size=1 << 16, timeout_graceful_shutdown=5,
     )
-    server = uvicorn.Server(config)
+
+    class Server(uvicorn.Server):
+        """Ends the answers before it waits for them."""
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            """Called by uvicorn after a signal."""
+            service.stop()
+            await super().shutdown(sockets)
+
+    server = Server(config)
     try:
         server.run(sockets=listening)
     finally:

@@ -30,7 +30,7 @@ from edge.serve.answers import ollama_answer, openai_answer, response_answer
 from edge.serve.bodies import body_of
 from edge.serve.calls import Refusal, bad, refusal_of
 from edge.serve.exchange import answer_json, refused, watched
-from edge.serve.guard import Guard
+from edge.serve.guard import Guard, style_of
 from edge.serve.protocols import ollama, openai
 from edge.serve.service import Service
 
@@ -206,7 +206,7 @@ def policy(page: str) -> str:
 
 
 def _refuse(request: Request, refusal: Refusal) -> Response:
-    return refused(refusal, "ollama" if request.url.path.startswith("/api/") else "openai")
+    return refused(refusal, style_of(request.scope))
 
 
 def _prometheus(engine: Engine, conversations: Conversations) -> str:

@@ -34,6 +34,11 @@ def bad(message: str, param: str | None = None, code: str | None = None) -> Refu
     return Refusal(400, message, code, param)
 
 
+def stopping() -> Refusal:
+    """The refusal of what the service does not begin any more."""
+    return Refusal(503, "the server is stopping", "shutting_down", retry_after=5)
+
+
 #: argument of the library -> other keys of requests that become it
 _SENT = {
     "messages": ("prompt", "input"),

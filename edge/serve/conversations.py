@@ -25,7 +25,7 @@ from edge.aio import Inbox
 from edge.cache.store_folder import Folder
 from edge.errors import Busy, EdgeError
 from edge.prompt.interrupt import Interrupted, check_interrupted, interruptible
-from edge.serve.calls import Call, Refusal
+from edge.serve.calls import Call, stopping
 from edge.session.admission import Slot
 from edge.session.answer import Outcome
 from edge.session.answer_options import certain
@@ -272,7 +272,7 @@ class Conversations:
         """
         with self._admission.lock:
             if self._closing:
-                raise Refusal(503, "the server is shutting down", "shutting_down", retry_after=5)
+                raise stopping()
             pending: PendingCall
             stop = (lambda: self.withdraw(pending)) if call.partial else None  # called with the lock held
             try:
@@ -359,8 +359,8 @@ class Conversations:
             return f"the last {self._failing} answers failed with internal errors"
         return None
 
-    def close(self) -> None:
-        """End all answers, save the conversations, free the memory.  Blocks for some seconds at most."""
+    def stop(self) -> list[PendingAnswer]:
+        """Begin to end: refuse what comes and what waits, and cancel what is written.  Returns what is not over."""
         with self._admission.lock:
             self._closing = True
             pending = list(self._open)
@@ -371,7 +371,12 @@ class Conversations:
         for each in pending:
             each.stop("cancelled")
         for each in waiting:
-            each.post(None)
+            each.post(stopping())
+        return pending
+
+    def close(self) -> None:
+        """End all answers, save the conversations, free the memory.  Blocks for some seconds at most."""
+        pending = self.stop()
         end = time.monotonic() + CLOSE_SECONDS
         for each in pending:
             each.over.wait(max(0.0, end - time.monotonic()))

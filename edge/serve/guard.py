@@ -5,6 +5,7 @@ Without this, a page of another site, or a host name that points to this machine
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import os
 import re
@@ -15,7 +16,7 @@ from starlette.responses import Response
 
 from edge.errors import UsageError
 from edge.serve.addresses import numeric
-from edge.serve.calls import Refusal
+from edge.serve.calls import Refusal, stopping
 from edge.serve.exchange import BODIES_LIMIT, refused
 from edge.serve.service import Service
 from pyx.machine.memory import trim
@@ -60,6 +61,8 @@ class Guard:
 
         try:
             await self._guarded({**scope, "hold": hold}, counted, send)
+        except asyncio.CancelledError:  # only uvicorn does that, to what is not over in time when the service ends
+            await refused(stopping(), style_of(scope))(scope, receive, send)
         finally:
             self._bodies -= held
             if held > LARGE:
@@ -67,7 +70,7 @@ class Guard:
 
     async def _guarded(self, scope: Any, receive: Any, send: Any) -> None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        style = "ollama" if scope["path"].startswith("/api/") else "openai"
+        style = style_of(scope)
         settings = self._service.settings
         host, origin = headers.get("host", ""), headers.get("origin")
         allowed = self._origin(origin, host)
@@ -119,6 +122,11 @@ class Guard:
         given = headers.get("authorization", "")
         given = given[7:] if given[:7].lower() == "bearer " else headers.get("x-api-key", "")
         return hmac.compare_digest(given.encode("latin-1").strip(), (self._service.settings.api_key or "").encode())
+
+
+def style_of(scope: Mapping[str, Any]) -> str:
+    """The API in whose form a request is refused."""
+    return "ollama" if scope["path"].startswith("/api/") else "openai"
 
 
 def checked_key(key: str | None) -> str | None:

@@ -83,6 +83,11 @@ class Service:
             facts = os.stat(model.path)
             self.file = facts.st_size * os.path.isfile(model.path), facts.st_mtime
 
+    def stop(self) -> None:
+        """Begin to end: answers are cut off, and what waits is refused."""
+        if self.conversations is not None:
+            self.conversations.stop()
+
     def close(self) -> None:
         """End all answers and save the conversations."""
         if self.conversations is not None:

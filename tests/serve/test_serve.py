@@ -36,7 +36,7 @@ from edge.session.preparing import Preparer
 from tests import fakes
 from tests.at_once import at_once
 from tests.http_service import BOUND, GREEDY, Server, serving
-from tests.services import REAL, bitnet_edge
+from tests.services import FAKE, REAL, bitnet_edge
 
 QUESTION = "Two teas and a scone, please."
 LONG = {"temperature": 0, "max_tokens": 100_000, "ignore_eos": True}
@@ -729,14 +729,55 @@ def test_conversations_survive_a_restart(tmp_path: Path) -> None:
             "usage"]["prompt_tokens_details"]["cached_tokens"] > 16
 
 
-@pytest.mark.slow
-def test_the_service_ends_by_a_signal() -> None:
-    with serving("--ctx", "512", "--set", "overflow=slide") as server:
-        connection = endless(server, True)
-        server.until(running=1)
+def test_a_signal_ends_answers_and_refuses_what_waits(tmp_path: Path) -> None:
+    """Regression: answers went on for five seconds, and then broke off: 500 in plain text, streams without an end."""
+    chat, messages = "/v1/chat/completions", [{"role": "user", "content": QUESTION}]
+    whole, streamed = {"messages": messages, **LONG}, {"messages": messages, **LONG, "stream": True}
+    asked = [(chat, whole), (chat, streamed), ("/v1/responses", {"input": QUESTION, "stream": True}),
+             ("/api/chat", {"messages": messages, "options": {"num_predict": -1}})]
+    state = ("--state", str(tmp_path / "state"))
+    fake = {"FAKE_DELAY": "0.02", "FAKE_SCRIPT": json.dumps([[".", "all work and no play " * 999]])}
+    with serving("--parallel", "4", *state, command=FAKE, **fake) as server, contextlib.ExitStack() as held:
+        def begin(path: str, body: Any, **promised: str) -> socket.socket:
+            data = json.dumps(body).encode()
+            head = {"Host": "localhost", "Content-Length": str(len(data)), **promised}
+            connection = held.enter_context(server.socket())
+            connection.sendall(f"POST {path} HTTP/1.1\r\n".encode()
+                               + "".join(f"{name}: {value}\r\n" for name, value in head.items()).encode()
+                               + b"\r\n" + data)
+            return connection
+
+        running = [begin(*each) for each in asked]
+        server.until(running=4)
+        waiting = [begin(chat, whole), begin(chat, streamed),
+                   begin("/api/chat", {"messages": messages, "stream": False})]
+        server.until(waiting=3)
+        late = begin(chat, whole, **{"Content-Length": "4000"})  # the rest never comes
+        server.until(waiting=3)
         server.process.send_signal(signal.SIGTERM)
+        begun = time.monotonic()
+        heads, bodies = zip(*(rest(each).split(b"\r\n\r\n", 1) for each in (*running, *waiting)))
+        assert time.monotonic() - begun < 4, "it waits for the answers no longer"
+        statuses = [int(head.split()[1]) for head in heads]
+        assert statuses == [200, 200, 200, 200, 503, 200, 503], heads
+        answer = json.loads(bodies[0])
+        assert answer["timings"]["ended"] == "cancelled" and answer["choices"][0]["message"]["content"]
+        assert bodies[1].count(b'"finish_reason":"stop"') == 1 and b"data: [DONE]\n\n" in bodies[1]
+        assert b"event: response.completed\n" in bodies[2] or b"event: response.incomplete\n" in bodies[2], bodies[2]
+        assert b'"done":true' in bodies[3]
+        assert json.loads(bodies[4])["error"]["code"] == "shutting_down" and b"retry-after: " in heads[4].lower()
+        assert b'"code":"shutting_down"' in bodies[5] and "stopping" in json.loads(bodies[6])["error"]
+        head, body = rest(late).split(b"\r\n\r\n", 1)
+        assert b" 503 " in head and json.loads(body)["error"]["code"] == "shutting_down"
         assert server.process.wait(BOUND) == 143
-        connection.close()
+
+
+def rest(connection: socket.socket) -> bytes:
+    """Everything that comes until the connection is closed."""
+    found = b""
+    while part := connection.recv(65536):
+        found += part
+    return found
 
 
 # ---- Ollama, the page ---------------------------------------------------------------------------------------------
