@@ -184,7 +184,7 @@ class _Reader:
     def __init__(self, answer: Answer) -> None:
         self.inbox = Inbox(AHEAD, self._more, self.leave)
         self._answer = answer
-        self._running: Running = answer.scheduler.submit(answer.work, self)
+        self._running: Running = answer.scheduler.submit(answer.take(), self)
 
     def put(self, piece: Piece) -> bool:
         """Called by the scheduler."""

@@ -6,6 +6,7 @@ It runs no step itself: the scheduler does, in the thread that iterates the Answ
 
 from __future__ import annotations
 
+import threading
 import time
 from array import array
 from collections.abc import Callable, Generator, Iterator
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count
-from edge.errors import EdgeError, one_line
+from edge.errors import EdgeError, UsageError, one_line
 from edge.session.logprobs import Logprob, Scored, scored, scores, top_logprobs
 from edge.session.loops import EVERY, loops
 from edge.session.stream import Piece, Stream
@@ -104,22 +105,48 @@ class Answer:
 
     Iterating yields :class:`Piece` objects; a ``for`` loop can be left at any time and continued later.  Closing
     (``with``, :meth:`close`, or dropping the last reference) ends the answer; the text generated so far is kept.
+    Threads may share an answer: each piece goes to one of them, and ``text`` has all of it.
     """
 
     def __init__(self, work: Work, scheduler: Scheduler, outcome: Outcome) -> None:
         self.scheduler = scheduler  # that runs its steps
         self.work = work  # the generator
         self.outcome = outcome
+        self._turn = threading.RLock()  # of the thread that does the next step
+        self._stepping = False
 
     def __iter__(self) -> Iterator[Piece]:
         return self
 
     def __next__(self) -> Piece:
+        return self._step(self._next)
+
+    def _next(self) -> Piece:
         work, step = self.work, self.scheduler.step
         item = next(work)
         while type(item) is not Piece:
             item = step(work, item)  # type: ignore[arg-type]
         return item
+
+    def take(self) -> Work:
+        """The generator, for another reader than this object, which then only has what was said so far."""
+        def taken() -> Work:
+            raise UsageError("the pieces of the answer are read elsewhere (edge.aio)")
+            yield
+
+        work, self.work = self.work, taken()
+        return work
+
+    def _step(self, do: Callable[[], Any]) -> Any:
+        """Do something with the generator, when no other thread does."""
+        with self._turn:
+            if self._stepping:  # a callback or a signal handler
+                raise UsageError("the answer is being written by this thread: only cancel() may be called now")
+            self._stepping = True
+            try:
+                return do()
+            finally:
+                self._stepping = False
 
     @property
     def text(self) -> str:
@@ -140,7 +167,7 @@ class Answer:
         if self.outcome.finish_reason is None:
             for _ in self:
                 if self.scheduler.admission.running > 1:
-                    self.scheduler.wait(self.work, all_=True)
+                    self._step(lambda: self.scheduler.wait(self.work, all_=True))
         if said.dropped:
             raise EdgeError(
                 f"the beginning of the answer ({self.usage.completion} tokens) is gone: use its pieces as they come,"
@@ -243,8 +270,11 @@ class Answer:
         self.outcome.cancelled = True
 
     def close(self) -> None:
-        """End the answer now.  The text so far is kept; a turn without any text is removed."""
-        self.work.close()
+        """End the answer now, or after the step of another thread.  The text so far is kept; a turn without any text is
+        removed.
+        """
+        self.cancel()
+        self._step(self.work.close)
 
     def __enter__(self) -> Answer:
         return self

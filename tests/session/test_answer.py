@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import textwrap
+import threading
 from array import array
 
 import numpy as np
@@ -287,3 +289,76 @@ def test_choices_are_scored_behind_one_prompt(bundled_model, engine) -> None:
     for bad in ([], "text", [""], [3]):
         with pytest.raises(UsageError):
             session.choose("Are you open?", bad)
+
+
+# ---- several threads -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("others", [0, 1], ids=["alone", "beside another"])
+def test_threads_share_an_answer(engine: edge.Engine, others: int) -> None:
+    """Each piece goes to one of them; the text is what one thread would have got."""
+    question, options = "Tell me all that you have.", {"max_tokens": 60, "temperature": 0, "ignore_eos": True}
+    expected = engine.session().ask(question, **options).text
+    beside = [engine.session().ask("Hi", max_tokens=200, ignore_eos=True) for _ in range(others)]
+    for each in beside:
+        next(each)
+    for read in ("pieces", "text"):
+        answer, parts, errors = engine.session().ask(question, **options), [], []
+
+        def iterate() -> None:
+            try:
+                parts.extend(piece.text for piece in answer)  # noqa: B023
+            except Exception as error:
+                errors.append(error)  # noqa: B023
+
+        threads = [threading.Thread(target=iterate) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        if read == "text":
+            assert answer.text == expected
+        for thread in threads:
+            thread.join()
+        assert not errors and answer.text == expected and answer.finish_reason == "length"
+        assert read == "text" or len("".join(parts)) == len(expected)
+    for each in beside:
+        each.close()
+
+
+def test_another_thread_closes_an_answer(engine: edge.Engine) -> None:
+    session, errors = engine.session(), []
+    answer = session.ask("Tell me all.", max_tokens=400, ignore_eos=True)
+    begun = threading.Event()
+
+    def iterate() -> None:
+        try:
+            for _ in answer:
+                begun.set()
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=iterate)
+    thread.start()
+    begun.wait()
+    answer.close()
+    thread.join()
+    assert not errors and answer.finish_reason == "cancelled"
+    assert session.messages[-1]["content"] == answer.text
+
+
+def test_a_callback_cannot_read_the_answer_it_is_called_for(engine: edge.Engine) -> None:
+    answer = engine.session().ask("Hi", max_tokens=5, on_prefill=lambda *_: answer.text)
+    with pytest.raises(UsageError, match="being written by this thread"):
+        answer.text  # noqa: B018
+
+
+def test_the_pieces_of_an_answer_have_one_reader_in_an_event_loop(engine: edge.Engine) -> None:
+    async def read() -> None:
+        answer = engine.session().ask("Hi", max_tokens=40, ignore_eos=True)
+        async with edge.aio.pieces(answer) as pieces:
+            first = await anext(pieces)
+            with pytest.raises(UsageError, match="read elsewhere"):
+                answer.text  # noqa: B018
+            rest = [piece.text async for piece in pieces]
+        assert answer.text == first.text + "".join(rest) and answer.finish_reason == "length"
+
+    asyncio.run(read())
