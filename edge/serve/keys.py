@@ -276,11 +276,13 @@ def tools(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {} if found is None else {"tools": found}
 
 
-def form(asked: Mapping[str, Any], where: str, inner: str = "") -> dict[str, Any]:
+def form(asked: Mapping[str, Any] | None, where: str, inner: str = "") -> dict[str, Any]:
     """The form of an answer in OpenAI's way: an object with a ``type``.  ``where``: its path; ``inner``: the key of the
     object that has the schema, if it is not itself.  Raises Refusal.
     """
-    kind = asked.get("type", "text")
+    if asked is None:
+        return {}
+    kind = asked.get("type")
     if kind == "json_schema":
         if "schema" not in (holder := asked.get(inner, {}) if inner else asked):
             path = f"{where}.{inner}.schema" if inner else f"{where}.schema"

@@ -250,7 +250,7 @@ def test_known_keys_that_cannot_be_honoured_are_refused_by_name(server: Server) 
         for key, value in asked.items():
             status, _, found = server.ask("POST", path, {**body, key: value})
             assert status == 400 and str(found["error"]).find(key) >= 0, (path, key, found)
-    for key, value in asked.items():
+    for key, value in (*asked.items(), ("choices", []), ("regex", "")):
         (_, event) = lines({"op": "chat", "messages": user(), key: value})
         assert event["code"] == "bad_request" and key in event["message"]
     for body, key in (({"messages": [{**user()[0], "images": ["aGk="]}]}, "messages[0].images"),
@@ -269,7 +269,8 @@ def test_unknown_keys_and_values_that_ask_for_nothing_are_ignored(server: Server
         assert status == 200, (path, found)
     inner = [{"role": "user", "name": "a", "x": 1, "content": [{"type": "text", "text": QUESTION, "x": 1}]}]
     tools = [{"type": "function", "x": 1, "function": {**TOOLS[0]["function"], "x": 1}}]
-    said = server.chat(inner, tools=tools, tool_choice="none", stream_options={"x": 1}, response_format={"x": 1})
+    said = server.chat(inner, tools=tools, tool_choice="none", stream_options={"x": 1},
+                       response_format={"type": "text", "x": 1})
     assert said["choices"] == server.chat(QUESTION, tools=TOOLS, tool_choice="none")["choices"]
 
 
@@ -526,6 +527,7 @@ def test_what_a_response_refuses(server: Server) -> None:
         ({"tools": [{**FLAT[0], "name": "a b"}]}, "tools[0].name"),
         ({"text": {"format": {"type": "xml"}}}, "text.format.type"), ({"text": {"verbosity": "low"}}, "text.verbosity"),
         ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema"),
+        ({"text": {"format": {}}}, "text.format.type"),
         ({"reasoning": {"effort": "huge"}}, "reasoning.effort"), ({"truncation": "auto"}, "truncation"),
         ({"metadata": {"a": "\ud800"}}, "metadata"), ({"reasoning": {"a": "\ud800"}}, "reasoning"),
         ({"max_output_tokens": 0}, "max_output_tokens"), ({"instructions": "\ud800"}, "instructions"),

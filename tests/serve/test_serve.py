@@ -319,6 +319,12 @@ def test_embeddings_refuse_what_is_for_answers(more: tuple[str, ...]) -> None:
     ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
     ({"top_logprobs": 3}, "top_logprobs"),
     ({"tool_choice": "required"}, "tool_choice"),
+    ({"choices": []}, "choices"),
+    ({"guided_choice": []}, "guided_choice"),
+    ({"regex": ""}, "regex"),
+    ({"grammar": ""}, "grammar"),
+    *(({"response_format": each}, "response_format.type")
+      for each in ({}, {"a": 1}, {"type": None}, {"json_schema": {"schema": {"type": "object"}}})),
 ])
 def test_bad_requests_name_what_is_wrong(server: Server, body: dict[str, Any], param: str) -> None:
     if "messages" not in body and body:

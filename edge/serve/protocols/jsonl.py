@@ -281,7 +281,7 @@ def chat(request: dict[str, Any], defaults: dict[str, Any]) -> Call:
     """The call of a request: the options of the command line, changed by the keys of the request.  Raises Refusal."""
     asked = keys.read(request, keys.JSONL)
     messages = messages_of(asked.get("messages"))
-    forms = {key: asked[key] for key in FORMS if asked.get(key) not in (None, [])}
+    forms = {key: asked[key] for key in FORMS if key in asked}
     options = keys.with_form(defaults, forms) | keys.tools(asked) | keys.think(asked)
     options |= {key: asked[key] for key in ("max_tokens", "by", "ignore_eos", "stop") if key in asked}
     options["sampling"] = keys.sampling(asked, defaults)

@@ -96,9 +96,9 @@ def embedding(body: Any, hidden: int) -> tuple[list[str], bool]:
 
 
 def _common(asked: Mapping[str, Any], defaults: dict[str, Any]) -> Call:
-    form = keys.form(asked.get("response_format", {}), "response_format", "json_schema")
+    form = keys.form(asked.get("response_format"), "response_format", "json_schema")
     for key, name in (("grammar", "grammar"), ("regex", "regex"), ("guided_choice", "choices"), ("choices", "choices")):
-        if asked.get(key) not in (None, []):
+        if key in asked:
             form[name] = asked[key]
     options = {**keys.with_form(defaults, form), "sampling": keys.sampling(asked, defaults)}
     most = asked.get("max_completion_tokens", asked.get("max_tokens", -1))

@@ -25,7 +25,7 @@ INCLUDED = "message.output_text.logprobs"  # the value of include that has an ef
 def parse(body: Any, defaults: dict[str, Any]) -> Call:
     """A request for a response.  Raises Refusal."""
     asked = keys.read(body, keys.RESPONSES)
-    form = keys.form(asked.get("text", {}).get("format", {}), "text.format")
+    form = keys.form(asked.get("text", {}).get("format"), "text.format")
     options = {**keys.with_form(defaults, form), "sampling": keys.sampling(asked, defaults)}
     if "max_output_tokens" in asked:
         options["max_tokens"] = asked["max_output_tokens"]
