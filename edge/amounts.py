@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from edge.errors import UsageError
 
+MOST_DIGITS = 4000  # of a number; sys.int_info.default_max_str_digits is 4300
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -19,6 +20,13 @@ def amount(n: int) -> str:
     """A large number as text: ``12.0 K``, ``5.8 M``, ``1.7 B``."""
     unit, name = (1e9, "B") if n >= 999.5e6 else (1e6, "M") if n >= 999.5e3 else (1e3, "K")
     return f"{n / unit:.1f} {name}"
+
+
+def parse_whole(digits: str) -> int:
+    """A whole number in JSON text.  Raises ValueError for one that Python would not read, in words for users."""
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a whole number has {len(digits)} digits; the limit is {MOST_DIGITS}")
+    return int(digits)
 
 
 def parse_size(value: str | int | None, name: str = "memory") -> int | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from operator import ge, gt, le, lt
 from typing import Any, NamedTuple
 
+from edge.amounts import parse_whole
 from edge.constrain import bounds, classes
 from edge.errors import UsageError
 
@@ -52,7 +53,7 @@ def parse(given: Any) -> Schema:
     into = given if isinstance(given, type) else None
     if isinstance(given, str):
         try:
-            given = json.loads(given)
+            given = json.loads(given, parse_int=parse_whole)
         except (ValueError, RecursionError) as error:
             raise UsageError(f"is not JSON: {error}", argument="schema") from None
     elif into is not None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from edge.amounts import parse_whole
 from edge.serve.calls import Refusal, bad
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def size_of(data: bytes) -> int:
     return width * len(data.translate(None, _CONTINUATION))
 
 
-def parse(data: bytes, most: int, code: str, parse_int: Callable[[str], Any] | None = None) -> Any:
+def parse(data: bytes, most: int, code: str) -> Any:
     """The JSON value that ``data`` is.  ``most``: the limit of :func:`size_of`; ``code``: of the refusal of larger
     ones.  Raises Refusal: 413 if it is too large or has too many values (MOST_VALUES), 400 if it is not JSON.
     """
@@ -77,11 +77,11 @@ def parse(data: bytes, most: int, code: str, parse_int: Callable[[str], Any] | N
         raise Refusal(413, "the request has too many lists, objects or numbers; the limit is about 75,000 lists and "
                       "objects, 150,000 texts, or 300,000 numbers", code)
     try:
-        return json.loads(data.decode("utf-8-sig"), parse_int=parse_int, parse_constant=_no_constant)
+        return json.loads(data.decode("utf-8-sig"), parse_int=parse_whole, parse_constant=_no_constant)
     except RecursionError:
         raise bad("the request is nested too deeply", code="bad_json") from None
     except ValueError as error:
-        raise bad(f"the request is not valid JSON: {str(error)[:200]}", code="bad_json") from None
+        raise bad(f"the request cannot be read as JSON: {str(error)[:200]}", code="bad_json") from None
 
 
 def _cost(data: bytes) -> int:

@@ -24,9 +24,10 @@ from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from edge.errors import Busy, ContextFull, EdgeError, UsageError
-from edge.files import STANDARD, remove, stdin
+from edge.files import LINE_LIMIT, STANDARD, remove, stdin
 from edge.machine.memory import available_memory
 from edge.records import shares
+from edge.serve.bodies import parse
 from edge.serve.calls import Refusal, bad, refusal_of
 from edge.serve.keys import texts
 from edge.serve.protocols import openai
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from edge.session.stream import Piece
     from edge.session.usage import Usage
 
-LINE_LIMIT = 4 << 20  # bytes of a request
 AT_ONCE = 8
 HEAD = "batch_req_"  # of the id of an answer; the number of its line follows
 SYNC_SECONDS = 5.0  # what was written in so long may be lost with the power
@@ -380,12 +380,10 @@ def _fitting(engine: Engine) -> int:
 
 def _read(line: bytes) -> tuple[str | None, dict[str, Any] | Refusal]:
     """(custom_id, the request or the reason why it is refused)."""
-    if len(line) > LINE_LIMIT:
-        return None, bad(f"a request has at most {LINE_LIMIT} bytes", code="too_large")
     try:
-        request = json.loads(line.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        return None, bad(f"the line is not one JSON object: {error}", code="bad_json")
+        request = parse(line, LINE_LIMIT, "too_large")
+    except Refusal as refused:
+        return None, refused
     if not isinstance(request, dict):
         return None, bad("the line is not a JSON object", code="bad_json")
     name = request.get("custom_id")

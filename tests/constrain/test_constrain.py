@@ -117,6 +117,7 @@ def takes(engine, spec: Spec, instance: Any) -> bool:
     ("asked", "words"),
     [
         ({"schema": "{"}, "schema is not JSON"),
+        ({"schema": '{"const": ' + "9" * 5000 + "}"}, "schema is not JSON: a whole number has 5000 digits; the limit"),
         ({"schema": 3}, "a JSON object, its text, a dataclass"),
         ({"schema": int}, "int, which is neither a dataclass nor a pydantic model"),
         ({"schema": {"type": "strin"}}, "Invalid type: strin"),

@@ -93,7 +93,9 @@ def test_errors_stand_in_their_lines(engine, tmp_path) -> None:
     }
     lines = [line(name, **body) for name, (body, _) in bad.items()]
     lines += ["rubbish", "[1]", "", json.dumps({"custom_id": 5}), json.dumps({"custom_id": "url", "url": "/x"}),
-              json.dumps({"custom_id": "body"}), "[" * 100_000, line("good")]
+              json.dumps({"custom_id": "body"}), "[" * 100_000, "[" + "[]," * 99_999 + "[]]",
+              line("nan", temperature=float("nan")), line("inner", metadata={"x": float("nan")}),
+              line("digits").replace('"digits"', '"digits", "x": ' + "9" * 5000), line("good")]
     found = run(engine, tmp_path, lines)
     for name, (_, words) in bad.items():
         error = found[name]["response"]["body"]["error"]
@@ -101,12 +103,15 @@ def test_errors_stand_in_their_lines(engine, tmp_path) -> None:
         assert found[name]["error"] == error
     assert found["url"]["response"]["status_code"] == 404 and found["body"]["response"]["status_code"] == 400
     assert found["good"]["response"]["status_code"] == 200
-    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == len([each for each in lines if each])
+    written = (tmp_path / "out.jsonl").read_text()
+    assert len(written.splitlines()) == len([each for each in lines if each])
+    assert sum("NaN is not JSON" in each for each in written.splitlines()) == 2
+    assert "a whole number has 5000 digits; the limit is 4000" in written and "set_int_max" not in written
 
 
 def test_a_file_without_a_request_is_one_error(engine, tmp_path) -> None:
     """Nothing is written, whatever the lines are."""
-    with pytest.raises(UsageError, match="has no valid request; request 1: the line is not one JSON object"):
+    with pytest.raises(UsageError, match="has no valid request; request 1: the request cannot be read as JSON"):
         run(engine, tmp_path, ["# A heading", "", "text"])
     with pytest.raises(UsageError, match="has no valid request; request 1: body is not a JSON object"):
         run(engine, tmp_path, ["", json.dumps({"foo": 1})])
