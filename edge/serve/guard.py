@@ -138,5 +138,8 @@ def checked_key(key: str | None) -> str | None:
 
 
 def normal(scope: Mapping[str, Any]) -> dict[str, Any]:
-    """A request in the form that routes and checks see: without slashes that are doubled or at the end."""
-    return {**scope, "path": re.sub("/+", "/", scope["path"]).rstrip("/") or "/"}
+    """A request in the form that routes and checks see: without the address of the server, which clients of a proxy
+    put before the path, and without slashes that are doubled or at the end.
+    """
+    path = re.sub("^https?://[^/]*", "", scope["path"], flags=re.IGNORECASE)
+    return {**scope, "path": re.sub("/+", "/", path).rstrip("/") or "/"}

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from edge.cli.group import cli
+from edge.settings import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [page for folder in (".", "docs", "benchmarks", "benchmarks/log", "packaging")
@@ -66,6 +67,13 @@ def test_commands_and_options_exist(page: Path) -> None:
             for word in arguments:
                 if re.match(r"--?[a-z]", word):
                     assert word.partition("=")[0] in known | {"--help", "-h", "--version"}, f"no {word} ({line!r})"
+
+
+@each_page
+def test_settings_exist(page: Path) -> None:
+    history = page.name == "CHANGELOG.md" or page.parent.name == "log"
+    for name in () if history else re.findall(r"--set ([a-z_]+)=", page.read_text()):
+        assert name in SETTINGS, f"no setting {name}"
 
 
 EXAMPLES = [pytest.param(page, i, id=f"{page.name}-{i}") for page in PAGES for i in range(len(blocks(page, "python")))]
