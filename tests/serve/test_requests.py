@@ -340,8 +340,13 @@ def test_the_prompt_is_scored(server: Server, engine: edge.Engine) -> None:
     assert told["token_logprobs"][0] is None and told["top_logprobs"][0] is None
     for i in range(1, n):
         assert told["token_logprobs"][i] == pytest.approx(expected[i - 1, ids[i]], abs=2e-5)
-        likeliest = np.sort(expected[i - 1])[-3:]
-        assert sorted(told["top_logprobs"][i].values()) == pytest.approx(likeliest, abs=2e-5)
+        likeliest = [*np.sort(expected[i - 1])[-3:]]
+        top, name = dict(told["top_logprobs"][i]), told["tokens"][i]
+        assert top[name] == told["token_logprobs"][i]  # as OpenAI's: the token itself, too, up to four in all
+        if len(top) == 4:
+            assert top[name] == min(top.values())
+            del top[name]
+        assert sorted(top.values()) == pytest.approx(likeliest, abs=2e-5)
     slow = log_softmax(forward.Model(open_checkpoint(demo())).logits(list(ids)))
     apart = np.abs(slow[: n - 1, ids[1:]].diagonal() - told["token_logprobs"][1:])
     assert apart.mean() < 0.3  # the engine rounds keys and values to int8, the slow pass does not
@@ -361,6 +366,9 @@ def test_the_prompt_is_scored(server: Server, engine: edge.Engine) -> None:
         assert joined == whole["logprobs"][name] and joined[:n] == told[name] and len(joined) == n + 4
     several = server.ask("POST", "/v1/completions", {**body, "prompt": ["Hi", prompt]})[2]["choices"]
     assert several[1] == {**choice, "index": 1}
+    few = server.ask("POST", "/v1/completions", {**body, "logprobs": 0})[2]["choices"][0]["logprobs"]
+    assert few["top_logprobs"][1:] == [{token: score} for token, score in zip(
+        few["tokens"][1:], few["token_logprobs"][1:])]
     short = engine.session().complete(prompt, max_tokens=0, logprobs=0, echo=True)
     assert short.text == "" and [each.id for each in short.prompt_logprobs] == list(ids)
     with pytest.raises(UsageError, match="echo"):

@@ -247,7 +247,7 @@ class Writer:
         return {
             "tokens": [_name(each) for each in entries],
             "token_logprobs": [None if math.isnan(each.logprob) else each.logprob for each in entries],
-            "top_logprobs": [None if math.isnan(each.logprob) else _names(each.top) for each in entries],
+            "top_logprobs": [None if math.isnan(each.logprob) else _names(each) for each in entries],
             "text_offset": [offsets.of(each) for each in entries],
         }
 
@@ -260,8 +260,9 @@ def _name(entry: Logprob) -> str:
         return "bytes:" + "".join(f"\\x{byte:02x}" for byte in entry.bytes)
 
 
-def _names(entries: Sequence[Logprob]) -> dict[str, float]:
-    return {_name(each): each.logprob for each in reversed(entries)}  # of several with one text: the likeliest
+def _names(entry: Logprob) -> dict[str, float]:
+    """The likeliest tokens and the token itself, as in OpenAI's API.  Of several with one text: the likeliest."""
+    return {_name(each): each.logprob for each in reversed((*entry.top, entry))}
 
 
 class Offsets:
