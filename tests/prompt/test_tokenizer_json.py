@@ -5,6 +5,7 @@ same from the file that ``convert`` writes of it.
 from __future__ import annotations
 
 import json
+import random
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from edge.formats import gguf_tokenizer, gguf_writer, huggingface_tokenizer, tex
 from edge.formats.checkpoint import Added, Checkpoint, TokenizerSpec
 from edge.formats.gguf_keys import tokenizer_keys
 from edge.prompt.tokenizer import Tokenizer
-from edge.prompt.tokenizer.steps import normaliser
+from edge.prompt.tokenizer.steps import cutter, normaliser
 from edge.session.stream import Stream
 from tests.vocabularies import trained_by_hugging_face
 
@@ -251,3 +252,40 @@ def test_every_character_is_the_same_tokens(tmp_path: Path) -> None:
     texts = [text for c in few for text in (c, f"a{c}b", f"a{unicodedata.normalize('NFD', c)}b")]
     for text, found in zip(texts, other.encode_batch_fast(texts, add_special_tokens=False)):
         assert tokenizer.encode(text) == found.ids, ascii(text)
+
+
+# ---- patterns --------------------------------------------------------------------------------------------------------
+
+PATTERNS = (
+    r"\w", r"\W", r"[\w-]", r"[^\w]", r"[\W\d]", r"\w+|[^\w\s]+", r"\p{Word}", r"[\p{Word}a]", r"\d", r"\s",
+    r"\b.", r"\B.",
+    r"\h", r"[^\h]", "[[:alpha:]]", "[[:alnum:]]", "[[:digit:]]", "[[:^digit:]]", "[[:punct:]]",
+    "[[:^punct:]a]", "[[:word:]]",
+    "^.", ".$", "^.*$", "(?m).", "(?m-i:.)a", r"\A.", r".\Z", r".\z", r"\N", r"\O", r"\R", "(?i)ß", "(?i)ss",
+    "[a[b]]", "[^a[b]]",
+    "[a||b]", "[a~~b]", "[a-z&&[^aeiou]]", "[]a]", "a{,3}", "a++", r"(\d{3})+$", r"\d{1,3}(?=(?:\d{3})*\b)",
+    "[:alpha:]",
+    r" ?[^(\s|[.,!?…。，、।۔،])]+",  # BLOOM's
+)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_patterns_mean_what_they_mean_to_the_library(pattern: str) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    drawn = random.Random(7)
+    letters = [*"abAB12 \n\r-|~&[]:^$_x'sſkK", *"éß²½٣Ⓐ\u200d漢🙂\u0301Σ—€।\u2028\x85"]
+    texts = [*map(chr, range(0x3000)), *("".join(drawn.choices(letters, k=drawn.randint(2, 12))) for _ in range(500)),
+             "a\n", "\na", "a\nb\n", "1234567", "½ x²", "👩‍👩‍👧", "aaaa", "SS"]
+    for behavior, invert in (("Isolated", False), ("Removed", True)):
+        step = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": invert}
+        other = tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), behavior.lower(), invert)
+        cut = cutter([step])
+        for text in texts:
+            if all(unicodedata.ucd_3_2_0.category(c) != "Cn" for c in text):
+                assert cut(text) == [piece for piece, _ in other.pre_tokenize_str(text)], ascii(text)
+
+
+@pytest.mark.parametrize("pattern", [r"(?<n>a)\k<n>", r"(?<n>a|b\g<n>)", r"a\Kb", "a{2}+", "[+--]", "a(?i)b|x"])
+def test_a_pattern_that_would_mean_something_else_is_refused(pattern: str) -> None:
+    with pytest.raises(InvalidFile, match="which is not supported"):
+        cutter([text_steps.split(pattern)])

@@ -15,6 +15,7 @@ from typing import Any
 from edge.errors import InvalidFile, one_line
 from edge.formats.text_steps import Step
 from edge.prompt.interrupt import check_interrupted
+from edge.prompt.tokenizer.oniguruma import translated
 
 #: seconds that the patterns of a file may take for one text
 PATTERN_SECONDS = 10.0
@@ -71,7 +72,7 @@ def _change(step: Step) -> Change:
         if "String" in step["pattern"]:
             old = step["pattern"]["String"]
             return lambda text: text.replace(old, content)
-        sub = compiled(step["pattern"]["Regex"]).sub
+        sub = compiled(translated(step["pattern"]["Regex"])).sub
 
         def replace(text: str) -> str:
             with _Limit() as left:
@@ -117,7 +118,7 @@ def _cut_by(step: Step) -> Cut:
         return _metaspace(step["prepend_scheme"], step["split"])
     if kind == "Split":
         said = step["pattern"]
-        pattern = said["Regex"] if "Regex" in said else re.escape(said["String"])
+        pattern = translated(said["Regex"]) if "Regex" in said else re.escape(said["String"])
         return _at(pattern, step["behavior"], step["invert"])
     if kind == "Digits":
         return _at(r"\p{N}", "Isolated" if step["individual_digits"] else "Contiguous")
@@ -194,7 +195,7 @@ def compiled(pattern: str) -> Any:
     if _RECURSION.search(pattern):
         raise InvalidFile("the tokenizer's split pattern is recursive, which is not supported")
     try:
-        return regex.compile(pattern, regex.V1 if "&&" in pattern else 0)  # V0 knows no intersections of sets
+        return regex.compile(pattern)
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:
         raise InvalidFile(f"the tokenizer's split pattern is not a regular expression ({one_line(error)})") from None
 
