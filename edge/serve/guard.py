@@ -78,8 +78,9 @@ class Guard:
             response = refused(Refusal(403, f"the host name '{host[:80]}' is not allowed; add it with "
                                        "--host-name", "host_refused"), style)
         elif origin is not None and allowed is None:
-            response = refused(Refusal(403, f"requests from {origin[:80]} are not allowed; add this origin with --cors",
-                                       "origin_refused"), style)
+            response = refused(Refusal(403, f"requests from {origin[:80]} to {host[:80]} are not allowed; add this "
+                                       "origin with --cors, or, behind a proxy, have it pass on the Host of the "
+                                       "request", "origin_refused"), style)
         elif scope["method"] == "OPTIONS" and allowed:
             response = Response(b"", 204, {
                 "Access-Control-Allow-Methods": "GET, POST", "Access-Control-Max-Age": "600",

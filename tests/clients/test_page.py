@@ -583,6 +583,15 @@ def test_a_model_that_stops_hangs_or_is_busy(browser: Any) -> None:
         assert browser.find_element(By.ID, "size").text == "not reachable"
 
 
+def test_a_page_that_is_refused_says_why(browser: Any, url: str) -> None:
+    """As behind a proxy that does not pass on the host name: the server's words are for who sets it up."""
+    open_page(browser, url)
+    browser.execute_script("""window.fetch = async () => new Response(
+        JSON.stringify({ error: { message: "requests from http://kiosk are not allowed" } }), { status: 403 });""")
+    say(browser, "Two teas.")
+    assert note(browser) == "The model does not answer this page: requests from http://kiosk are not allowed."
+
+
 def test_a_key_is_asked_for(browser: Any) -> None:
     with serve("--api-key", "sesame") as url:
         browser.get(url)

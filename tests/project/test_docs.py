@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from edge.cli.group import cli
+from edge.serve import keys
 from edge.settings import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,6 +75,13 @@ def test_settings_exist(page: Path) -> None:
     history = page.name == "CHANGELOG.md" or page.parent.name == "log"
     for name in () if history else re.findall(r"--set ([a-z_]+)=", page.read_text()):
         assert name in SETTINGS, f"no setting {name}"
+
+
+def test_refused_keys_are_documented() -> None:
+    said = (ROOT / "docs/serve.md").read_text().partition("**Refused**")[2].partition("\n\n")[0]
+    missing = [key for key in {**keys.REFUSED, **keys.RESPONSES} if f"`{key}`" not in said
+               and isinstance(keys.RESPONSES.get(key, ""), str)]
+    assert set(missing) <= {"n", "partial", "max_tokens", "response_format"}, missing  # those that some path has
 
 
 EXAMPLES = [pytest.param(page, i, id=f"{page.name}-{i}") for page in PAGES for i in range(len(blocks(page, "python")))]
