@@ -387,10 +387,12 @@ cdef class KVCache:
 
     @property
     def evicted(self):
-        """Number of tokens read that the next query no longer attends to, in the head that attends to most."""
-        cdef int64_t i, least = self.n_tokens
+        """Number of tokens read that the next query no longer attends to, in the head that attends to most; none comes
+        after the last token of a context that ends.
+        """
+        cdef int64_t i, n = self.n_tokens - (self.room == 0), least = n
         for i in range(self.p.n_layer * self.p.n_kv_head):
-            least = min(least, unseen(&self.p, &self.p.streams[i], self.n_tokens))
+            least = min(least, unseen(&self.p, &self.p.streams[i], n))
         return least
 
     @property

@@ -120,6 +120,13 @@ def test_the_context_slides_for_ever(bundled_model):
         assert ask(session, QUESTIONS[0]) is not None  # whatever is lost is read again
 
 
+def test_a_context_that_ends_drops_nothing(bundled_model):
+    with edge.load(ctx=128, overflow="stop") as engine, engine.session() as session:
+        ids(session.ask("A large latte, please.", max_tokens=300, ignore_eos=True, sampling=GREEDY))
+        assert session.outcome.finish_reason == "context_full" and session.n_tokens == 128
+        assert session.evicted == session.context.evicted == 0
+
+
 def test_the_system_prompt_stays_in_sight(bundled_model, tmp_path):
     """It is pinned, to the token; what it does not suit is as it was."""
     system = "You are a waiter in a small cafe by the sea, and you never talk about the weather."
