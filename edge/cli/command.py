@@ -185,6 +185,8 @@ class Path(click.Path):
     """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not value:
+            self.fail("an empty text names no file", param, ctx)
         return super().convert(os.path.expanduser(value), param, ctx)
 
 

@@ -361,8 +361,8 @@ def form(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 def written_out(name: str, value: str) -> str:
     """A schema or grammar that is a text, or that in a file of this name."""
-    text = "start:" in value if name == "grammar" else value.lstrip()[:1] in ("{", "") or value in ("true", "false")
-    return value if text else read_text(os.path.expanduser(value))
+    text = "start:" in value if name == "grammar" else value.lstrip()[:1] == "{" or value in ("true", "false")
+    return value if text or not value.strip() else read_text(os.path.expanduser(value))
 
 
 def system_prompt(flags: dict[str, Any]) -> str | None:

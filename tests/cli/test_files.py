@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,15 +20,17 @@ from edge.cache.config import KVConfig
 from edge.cli.group import cli
 from edge.cli.options import written_out
 from edge.cli.readers import history_path
-from edge.files import cache_home
+from edge.files import cache_home, replacing
 from edge.formats import open_checkpoint
 from edge.formats.huggingface_tokenizer import chat_templates
 from edge.formats.side_files import read_json
 from edge.model.interpretation import remembered_at
 from edge.prompt.template import Template
 from edge.registry import library
+from edge.serve import bodies
+from edge.serve.calls import Refusal
 from tests.http_service import serving
-from tests.services import bitnet_edge
+from tests.services import bitnet_edge, environment
 
 MARK = b"\xef\xbb\xbf"
 RUN = ("run", "-m", "demo", "-n", "8", "-c", "256", "-t", "1", "--temp", "0")
@@ -99,6 +105,17 @@ def test_a_service_keeps_its_conversations_at_home(home: Path) -> None:
     with serving(cwd=Path.cwd(), HOME=str(home), BITNET_EDGE_STATE="~/conv") as server:
         server.chat(QUESTION)
     assert any((home / "conv").glob("*.*"))
+
+
+def test_an_empty_path_is_refused_where_it_stands(home: Path) -> None:
+    """Of "$FILE" without a value: before a model is loaded and an answer is lost."""
+    for param in paths(cli):
+        with pytest.raises(click.BadParameter, match="empty"):
+            param.type.convert("", param, None)
+    for name in ("session", "file", "system-file", "grammar", "schema"):
+        done = bitnet_edge("run", "-m", "nowhere.gguf", "hi", f"--{name}", "")
+        assert done.returncode == 2 and f"--{name}" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert bitnet_edge(*RUN, "hi", BITNET_EDGE_SESSION="").returncode == 0  # a variable without a value is not set
 
 
 # ---- byte order marks ------------------------------------------------------------------------------------------------
