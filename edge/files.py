@@ -136,8 +136,10 @@ def replacing(path: str, mode: int = 0o666) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
-    except BaseException:
+    except BaseException as error:
         remove(part)
+        if isinstance(error, OSError) and error.filename in (None, part):
+            error.filename = path
         raise
 
 

@@ -118,6 +118,18 @@ def test_an_empty_path_is_refused_where_it_stands(home: Path) -> None:
     assert bitnet_edge(*RUN, "hi", BITNET_EDGE_SESSION="").returncode == 0  # a variable without a value is not set
 
 
+def test_a_file_that_cannot_be_written_whole_is_named(home: Path) -> None:
+    """A full disk is not that of standard output."""
+    done = subprocess.run(
+        [sys.executable, "-m", "edge", "default", "demo"], env=environment(XDG_DATA_HOME=str(home)), text=True,
+        capture_output=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
+    assert done.returncode == 1
+    assert done.stderr == f"bitnet-edge: {home}/bitnet-edge/models/.default: File too large\n"
+    with pytest.raises(OSError) as raised, replacing(str(home / "x")):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert raised.value.filename == str(home / "x")
+
+
 # ---- byte order marks ------------------------------------------------------------------------------------------------
 
 
