@@ -14,7 +14,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count, parse_size
@@ -59,14 +58,15 @@ class Engine:
         self.model = model
         self.space = space
         self.store = Store(space)
-        self.preparer = Preparer(model, space.plan, partial(space.admit_forms, self._give_way))
+        space.others = self.store.give_way
+        self.preparer = Preparer(model, space.plan, space.admit_forms)
         self.system = system
         self.notes = list(notes)
         self.warnings = list(warnings)
         self.load_seconds = load_seconds
         self._tuner = tuner
         self.admission = Admission(space.plan.parallel)
-        self.scheduler = Scheduler(model, self.admission, self._give_way)
+        self.scheduler = Scheduler(model, self.admission, space.make_room)
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         #: of the sessions: a set must not grow while somebody walks it
         self._listing = threading.Lock()
@@ -223,10 +223,6 @@ class Engine:
         refuse_after_fork()
         most = parse_size(max_bytes, "max_bytes")
         return self.store.share(most or 0, None if folder is None else Folder(self.space, folder))
-
-    def _give_way(self) -> bool:
-        """Free memory for an answer that needs it: of beginnings that are kept, then of idle sessions."""
-        return self.store.give_way() or self.space.give_way()
 
     def wait_for_weights(self) -> None:
         """Wait until the weights are in their final place: with ``weights="auto"`` they may be copied into 2 MiB pages

@@ -24,7 +24,7 @@ import struct
 import time
 import zlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple
 
@@ -78,12 +78,12 @@ def save(
     if state is None:
         write(space, path, array("i"), None, talk)
     else:
-        write(space, path, state.tokens, state.kv, talk, state.sampled, state.lost, state.sampler)
+        write(space, path, state.tokens, state.kv, talk, state.sampled, state.lost, state.random)
 
 
 def write(
     space: KVSpace, path: str | os.PathLike[str], tokens: array[int], kv: Any, talk: ConversationState | None,
-    sampled: array[int] | None = None, lost: array[int] | None = None, sampler: Any = None, durable: bool = True,
+    sampled: array[int] | None = None, lost: array[int] | None = None, random: Sequence[int] = (), durable: bool = True,
     seconds: float = 0.0,
 ) -> None:
     """The same for the parts of a state.  Without a talk it is a beginning that many share.
@@ -109,7 +109,7 @@ def write(
         "sampled": list(sampled or ()),
         "lost": list(lost or ()),
         "seed": talk.seed & (1 << 64) - 1,  # as many bits as the sampler looks at
-        "sampler": None if sampler is None else list(sampler.state),
+        "sampler": list(random) or None,
         "messages": list(talk.messages),
         "forgotten": talk.forgotten,
         **({"seconds": round(min(seconds, MOST_SECONDS), 3)} if seconds else {}),

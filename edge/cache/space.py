@@ -19,6 +19,9 @@ from edge.cache.state import FEW_ROWS, KVState
 from edge.errors import MemoryRefused
 from edge.model.model import Model
 
+#: bytes that NumPy takes (measured: 11.5 MB)
+NUMPY_BYTES = 12_500_000
+
 
 class KVSpace:
     """The KV caches of one model.  ``new_cache``: makes caches instead of :class:`pyx.kv.cache.KVCache`; for tests."""
@@ -32,6 +35,9 @@ class KVSpace:
         self._states: weakref.WeakSet[KVState] = weakref.WeakSet()
         self._clock = 0
         self._charged = 0  # bytes of the room that are not for pages
+        self._making = threading.Lock()  # of a state: one after the other
+        #: frees what others keep in the pool, before idle states are freed; False: there is nothing
+        self.others: Callable[[], bool] = lambda: False
         self._lock = threading.RLock()  # the garbage collector may end an answer while it is held
 
     def share_pages(self) -> None:
@@ -50,7 +56,7 @@ class KVSpace:
             with self._lock:
                 if self.pool is None:
                     self.pool = PagePool(huge=True)
-                    self.charge(self._charged)
+                    self._over()
                 pool = self.pool
         config, plan = self.model.config, plan or self.plan
         return KVCache(*config.kv_shape, **plan.cache, pool=pool, spill=plan.offload)
@@ -69,16 +75,20 @@ class KVSpace:
         planned = self.plan.parallel
         while planned is not None and len(self._states) >= planned and self.give_way():
             pass
-        n_vocab = self.model.config.n_vocab
         try:
-            cache, sampler = self.new_cache(), self.new_sampler(seed)
-            rows = memoryview(array("f", bytes(4 * n_vocab * FEW_ROWS)))
+            with self._making:
+                cache = self.new_cache()
+                while self._over(1) > 0:
+                    if not self.make_room():
+                        raise MemoryError("the memory limit is reached")
+                rows = memoryview(array("f", [0.0]) * (self.model.config.n_vocab * FEW_ROWS))
+                state = KVState(cache, self.new_sampler(seed), rows, self.model)
+                weakref.finalize(state, self._over).atexit = False  # called after it has left the set
+                with self._lock:
+                    self._states.add(state)
+                return state
         except MemoryError as error:
             raise MemoryRefused(f"no memory for a session: {error}") from None
-        state = KVState(cache, sampler, rows, self.model)
-        with self._lock:
-            self._states.add(state)
-        return state
 
     def take(self, state: KVState) -> bool:
         """Mark a state as busy.  Returns False if it was freed while it was idle."""
@@ -96,13 +106,29 @@ class KVSpace:
         """What :class:`edge.cache.store.Store` takes apart from pages is taken from what pages may take."""
         with self._lock:
             self._charged = nbytes
-            if self.pool is not None and self.plan.room is not None:
-                self.pool.limit = self.plan.room - nbytes
+            self._over()
 
-    def admit_forms(self, give_way: Callable[[], bool]) -> None:
+    def _over(self, coming: int = 0) -> int:
+        """Limit the pages to what the logits and samplers of all states, and of those to come, leave; return the bytes
+        that are too many.
+        """
+        with self._lock:
+            plan, pool = self.plan, self.pool
+            if pool is None or plan.room is None:
+                return 0
+            more = max(0, len(self._states) + coming - (plan.parallel or 1))
+            pool.limit = plan.room - self._charged - more * plan.footprint.session
+            return int(pool.used - pool.limit)
+
+    def admit_numpy(self) -> None:
+        """Plan what NumPy takes, unless it is loaded; as :meth:`admit_forms`."""
+        if "numpy" not in sys.modules:
+            program = self.plan.footprint.program + NUMPY_BYTES
+            self._admit(NUMPY_BYTES, "NumPy takes", program=program)
+
+    def admit_forms(self) -> None:
         """Plan the first answers that follow a grammar, unless they are planned: with a limit, they take what it leaves
-        for pages beyond the planned contexts, of which ``give_way`` frees some.  Raises MemoryRefused if that is too
-        little.
+        for pages beyond the planned contexts, of which some are freed.  Raises MemoryRefused if that is too little.
         """
         if (plan := self.plan).footprint.vocabulary:
             return
@@ -110,24 +136,32 @@ class KVSpace:
 
         need = bytes_for(self.model.config.n_vocab, plan.parallel or 1)
         need += 0 if "llguidance" in sys.modules else CODE_BYTES
-        left, pool = need if plan.limit is None else plan.limit - plan.total_bytes, self.pool
+        self._admit(need, "answers that follow a grammar take", vocabulary=need)
+
+    def _admit(self, need: int, what: str, **parts: int) -> None:
+        """Plan ``need`` bytes more, which make these ``parts`` of the footprint.  Raises MemoryRefused."""
+        plan, pool = self.plan, self.pool
+        left = need if plan.limit is None else plan.limit - plan.total_bytes
         if need <= left:
-            self._use(plan._replace(footprint=plan.footprint._replace(vocabulary=need)))
+            self._use(plan._replace(footprint=plan.footprint._replace(**parts)))
             if plan.limit is None or pool is None:
                 return
-            while (over := pool.used - pool.limit) > 0 and give_way():
+            while (over := self._over()) > 0 and self.make_room():
                 pass
             left = need - over
             pool.trim()
         if need > left:
             self._use(plan)
-            raise MemoryRefused(f"answers that follow a grammar take {human(need)}, the memory limit leaves "
-                                f"{human(max(0, left))}")
+            raise MemoryRefused(f"{what} {human(need)}, the memory limit leaves {human(max(0, left))}")
 
     def _use(self, plan: KVPlan) -> None:
         with self._lock:
             self.plan = plan
-            self.charge(self._charged)
+            self._over()
+
+    def make_room(self) -> bool:
+        """Free memory for an answer that needs it: of beginnings that are kept, then of idle states."""
+        return self.others() or self.give_way()
 
     def give_way(self) -> bool:
         """Free the state that was idle longest.  Returns False if there is none."""
@@ -138,6 +172,7 @@ class KVSpace:
             first = min(idle, key=lambda state: state.used)
             first.free()
             self._states.discard(first)
+            self._over()
             return True
 
     def close(self) -> None:

@@ -156,14 +156,26 @@ class KVState:
         return None if spill is None else spill.error
 
     def free(self) -> None:
-        """Free the cache; the state cannot be used afterwards, but another can take its place (:meth:`follow`)."""
-        self.kv = self._one = None
+        """Free the cache, the logits and the tables of the sampler; the state cannot be used afterwards, but another
+        can take its place (:meth:`follow`).
+        """
+        self._random = self.random
+        self.kv = self.sampler = self._one = self._all_rows = self._rows = self.logits = None  # type: ignore[assignment]
         self.lost = array("i") if self.dropped else self.written
         self.tokens, self.sampled = array("i"), array("i")
 
     def follow(self, freed: KVState) -> None:
         """Take the place of a freed state: what is read again has the same tokens, and the random numbers go on."""
-        self.lost, self.sampler = freed.lost, freed.sampler
+        self.lost, self.sampler.state = freed.lost, freed.random
+
+    @property
+    def random(self) -> Sequence[int]:
+        """The state of the random numbers, of a freed state, too."""
+        return self._random if self.sampler is None else self.sampler.state
+
+    def rows(self, n: int) -> memoryview:
+        """Memory for the logits of ``n`` tokens, at most FEW_ROWS; the first row is that of :attr:`logits`."""
+        return self._all_rows[: n * len(self.logits)]
 
     def drop(self, n: int) -> None:
         """Forget which tokens were seen, except the last ``n`` and those in the same page as the first of these."""
@@ -236,8 +248,8 @@ class KVState:
         in_page = PAGE - 1 - held % PAGE if held % PAGE else 0
         n = max(0, min(most - self.dropped - held, in_page, FEW_ROWS // self._n_in_step - 1, len(given)))
         self._ahead = list(given[:n])
-        rows = self._all_rows[: (n + 1) * len(self.logits)]
-        return Segment(self.kv, array("i", [token, *self._ahead]), rows, True, winners, patient=self.patient)
+        ids = array("i", [token, *self._ahead])
+        return Segment(self.kv, ids, self.rows(n + 1), True, winners, patient=self.patient)
 
     def _alone(self, token: int, winners: int) -> Segment:
         """A segment of this token only; reuses the last one where possible."""

@@ -324,8 +324,8 @@ def write(
     forced = None if constraint is None else constraint.forced
     if options.echo and options.logprobs is not None:
         cached, reason = 0, (yield from scored(
-            state, ids, options.logprobs, min(32, model.chunk), model.tokenizer.token_bytes, outcome.interrupted,
-            options.on_prefill, outcome.prompt_logprobs))
+            state, ids, options.logprobs, model.tokenizer.token_bytes, outcome.interrupted, options.on_prefill,
+            outcome.prompt_logprobs))
     else:
         cached, reason = yield from state.prefill(
             ids, outcome.interrupted, options.on_prefill, share=share, winners=winners, shared=shared
@@ -362,8 +362,7 @@ def write(
         texts = outcome.spec.choices
         encoded = [model.tokenizer.encode(options.lead + each) for each in texts]
         if sum(map(len, encoded)) <= MOST_SCORED and len(ids) + max(map(len, encoded)) <= most_held:
-            found = yield from scores(
-                state, texts, [array("i", each) for each in encoded], model.stop_ids, min(8, model.chunk))
+            found = yield from scores(state, texts, [array("i", each) for each in encoded], model.stop_ids)
             outcome.shares = sorted(found, key=lambda each: -each.logprob)
             if sampling.temperature == 0 and constraint is not None:  # the likeliest text, not the likeliest tokens
                 chooses, ending = True, encoded[texts.index(outcome.shares[0].text)][::-1]

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from edge.cache.state import FEW_ROWS, KVState
 from edge.errors import EdgeError
 from pyx.step.transformer import Segment
-
-if TYPE_CHECKING:
-    from edge.cache.state import KVState
 
 
 class Logprob(NamedTuple):
@@ -66,35 +64,36 @@ def top_logprobs(
 
 
 def scored(
-    state: KVState, ids: array[int], n: int, chunk: int, token_bytes: Callable[[int], bytes],
+    state: KVState, ids: array[int], n: int, token_bytes: Callable[[int], bytes],
     interrupted: Callable[[], str | None], report: Callable[[int, int, int], None] | None, found: list[Logprob],
 ) -> Generator[Segment, None, str | None]:
     """Make the state hold exactly ``ids``, with the logits after the last, and append to ``found`` the log probability
     of each, with the ``n`` likeliest tokens at its place.  Nothing that is held is reused: its logits are gone.
 
-    Yields the segments to evaluate, of at most ``chunk`` tokens.  Returns the reason of an interruption, or None.
+    Yields the segments to evaluate, of few tokens: there is memory for so many logits.  Returns the reason of an
+    interruption, or None.
     """
     yield from state.prefill(array("i"), lambda: None, logits=False)
     n_vocab, total = len(state.logits), len(ids)
     found.append(Logprob(ids[0], token_bytes(ids[0]), math.nan))
-    for begin in range(0, total, chunk):
+    for begin in range(0, total, FEW_ROWS):
         if reason := interrupted():
             return reason
-        part = ids[begin : begin + chunk]
-        rows = array("f", bytes(4 * n_vocab * len(part)))
+        part = ids[begin : begin + FEW_ROWS]
+        rows = state.rows(len(part))
         yield Segment(state.kv, part, rows, True)
         state.tokens.extend(part)
         for i, next_ in enumerate(ids[begin + 1 : begin + len(part) + 1]):
-            row = memoryview(rows)[i * n_vocab : (i + 1) * n_vocab]
+            row = rows[i * n_vocab : (i + 1) * n_vocab]
             found.append(top_logprobs(row, n, state.sampler, token_bytes)(next_))
-        state.logits[:] = memoryview(rows)[-n_vocab:]
+        state.logits[:] = rows[-n_vocab:]
         if report:
             report(len(state.tokens), total, 0)
     return None
 
 
 def scores(
-    state: KVState, texts: Sequence[str], ids: Sequence[array[int]], stop_ids: Iterable[int], chunk: int
+    state: KVState, texts: Sequence[str], ids: Sequence[array[int]], stop_ids: Iterable[int]
 ) -> Generator[Segment, None, list[Scored]]:
     """How likely each text (given as tokens) is to be all that follows what the state holds, whose logits must be
     present: the text, and then any of ``stop_ids``; without these, the text alone.
@@ -104,21 +103,22 @@ def scores(
     from pyx.tokens.compare import log_likelihoods
 
     n_vocab = len(state.logits)
-    ends = array("i", sorted(i for i in stop_ids if i < n_vocab))
+    ends = sorted(i for i in stop_ids if i < n_vocab)
     first = array("f", state.logits)
     found = []
     for text, tokens in zip(texts, ids, strict=True):
         logprobs = [*log_likelihoods(first, tokens[:1], n_vocab)]
         kv = state.fork()
-        for begin in range(0, len(tokens), chunk):
-            part, following = tokens[begin : begin + chunk], tokens[begin + 1 : begin + chunk + 1]
-            rows = array("f", bytes(4 * n_vocab * len(part)))
+        for begin in range(0, len(tokens), FEW_ROWS):
+            part, following = tokens[begin : begin + FEW_ROWS], tokens[begin + 1 : begin + FEW_ROWS + 1]
+            rows = state.rows(len(part))
             yield Segment(kv, part, rows, True)
-            logprobs += log_likelihoods(memoryview(rows)[: n_vocab * len(following)], following, n_vocab)
+            logprobs += log_likelihoods(rows[: n_vocab * len(following)], following, n_vocab)
         if ends:
-            likely = log_likelihoods(rows[-n_vocab:] * len(ends), ends, n_vocab)
+            likely = [log_likelihoods(rows[-n_vocab:], array("i", [end]), n_vocab)[0] for end in ends]
             logprobs.append(max(likely) + math.log(math.fsum(math.exp(each - max(likely)) for each in likely)))
         found.append(Scored(text, math.fsum(logprobs), len(tokens)))  # the same bits for every chunk
+    state.logits[:] = first
     best = max(each.logprob for each in found)
     total = sum(math.exp(each.logprob - best) for each in found)
     return [each._replace(share=math.exp(each.logprob - best) / total) for each in found]

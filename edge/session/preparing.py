@@ -90,12 +90,14 @@ class Preparer:
             return call
         begun, form = time.perf_counter(), call.options.form
         prompting = PromptEncoder(self.model, self.plan, form, call.options.think)
-        messages, prompt = call.messages, call.prompt
+        messages, prompt, whole = call.messages, call.prompt, call.options.echo
         if messages is None:
             text = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else []
-            refuse_long(self.model, self.plan, text, form)
-            prompt, left_out = prompting.shortened(prompt, 1) if isinstance(prompt, str) else (prompt or (), 0)
-            ids = self.model.encode_raw(prompt)
+            refuse_long(self.model, self.plan, text, form, whole)
+            left_out = 0
+            if isinstance(prompt, str) and not whole:
+                prompt, left_out = prompting.shortened(prompt, 1)
+            ids = self.model.encode_raw(() if prompt is None else prompt)
         else:
             refuse_long(self.model, self.plan, messages, form)
             system = messages[:1] if messages[0]["role"] == "system" else []
@@ -105,7 +107,7 @@ class Preparer:
                 ids = array("i") if left_out else prompting.beginning(messages, part, " " * bool(part))
             else:
                 ids = prompting.encode(messages)
-        refuse_full(self.plan, ids)
+        refuse_full(self.plan, ids, whole)
         seconds = time.perf_counter() - begun
         return dataclasses.replace(call, messages=messages, ids=ids, left_out=left_out, seconds=seconds)
 

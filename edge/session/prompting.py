@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 #: what helps against a prompt that is too long for a context that does not slide
+LARGER = "a larger ctx helps"
 TOO_LONG = 'a larger ctx or overflow="slide" helps'
 
 
@@ -114,13 +115,13 @@ def common_messages(held: Sequence[Mapping[str, Any]], messages: Sequence[Mappin
 
 
 def refuse_long(
-    model: Model, plan: KVPlan, messages: Sequence[Mapping[str, Any]], form: Form | None = None
+    model: Model, plan: KVPlan, messages: Sequence[Mapping[str, Any]], form: Form | None = None, whole: bool = False
 ) -> None:
     """Raise ContextFull for messages that no answer can follow, before anything is read.
 
     That is a system prompt longer than the context, alone or with the functions of ``form``: a context that slides
-    would not even hold its beginning.  And, if the context does not slide, messages that are together far longer than
-    it, of which not all are encoded: tokens take many times the memory of their letters.
+    would not even hold its beginning.  And, if the context does not slide or the ``whole`` counts, messages that are
+    together far longer than it, of which not all are encoded: tokens take many times the memory of their letters.
     """
     n_ctx, far, help = plan.n_ctx, 64 * plan.n_ctx, "a shorter one or a larger ctx helps"
     texts = [message_text(each) for each in messages]
@@ -138,14 +139,15 @@ def refuse_long(
             prompt = form.messages([*system, {"role": "user", "content": ""}])
             if (n := len(model.encode(prompt, form.definitions))) > n_ctx:
                 raise ContextFull(f"{what} has {n} tokens, the context {n_ctx}; {help}")
-    if plan.overflow == "stop" and sum(map(n_bytes, texts)) > far:
-        _refuse_more(model, texts, n_ctx, "the prompt", TOO_LONG)
+    if (whole or plan.overflow == "stop") and sum(map(n_bytes, texts)) > far:
+        _refuse_more(model, texts, n_ctx, "the prompt", LARGER if whole else TOO_LONG)
 
 
-def refuse_full(plan: KVPlan, ids: Sequence[int]) -> None:
-    """Raise ContextFull for a prompt that is longer than a context that does not slide."""
-    if plan.overflow == "stop" and len(ids) > plan.n_ctx:
-        raise ContextFull(f"the prompt has {len(ids)} tokens, the context {plan.n_ctx}; {TOO_LONG}")
+def refuse_full(plan: KVPlan, ids: Sequence[int], whole: bool = False) -> None:
+    """Raise ContextFull for a prompt longer than a context that does not slide, or where the ``whole`` counts."""
+    if (whole or plan.overflow == "stop") and len(ids) > plan.n_ctx:
+        helps = LARGER if whole else TOO_LONG
+        raise ContextFull(f"the prompt has {len(ids)} tokens, the context {plan.n_ctx}; {helps}")
 
 
 def message_text(message: Mapping[str, Any]) -> str:

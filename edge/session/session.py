@@ -170,7 +170,8 @@ class Session:
         the likeliest answer is "yes", although most answers would be something else.
 
         The question is read once, and does not become part of the conversation.  Nothing is random: the same question
-        gives the same numbers.  Raises UsageError for an empty text or list, and ContextFull as :meth:`ask`.
+        gives the same numbers.  Raises UsageError for an empty text or list, and ContextFull as :meth:`ask`, and for a
+        question that does not fit in the context with each answer.
         """
         check_text(question)
         if isinstance(options, str) or not options:
@@ -187,20 +188,34 @@ class Session:
         return self.choose(question, [answer])[0]
 
     def logits(self, prompt: str | Sequence[int]) -> np.ndarray:
-        """The logits of the token that follows a raw prompt, see :meth:`complete`: a NumPy array, float32 [n_vocab]."""
+        """The logits of the token that follows a raw prompt, see :meth:`complete`: a NumPy array, float32 [n_vocab].
+
+        Raises ContextFull for a prompt longer than the context, and MemoryRefused if NumPy, which no other answer
+        needs, does not fit in the limit; one that was imported before the engine was loaded is in the plan.
+        """
+        while True:
+            self._scored(prompt)
+            state = self.state
+            if state is not None and self._space.take(state):  # else it was freed, or the session closed
+                break
         import numpy as np
 
-        self._scored(prompt)
-        assert self.state is not None
-        return np.array(self.state.logits, np.float32)
+        try:
+            return np.array(state.logits, np.float32)
+        finally:
+            self._space.release(state)
 
     def logprobs(self, prompt: str | Sequence[int]) -> np.ndarray:
-        """The log probability in nats of each token of a raw prompt: a NumPy array, float32 [n]; NaN for the first."""
+        """The log probability in nats of each token of a raw prompt: a NumPy array, float32 [n]; NaN for the first.
+        Raises as :meth:`logits`.
+        """
+        found = [each.logprob for each in self._scored(prompt)]
         import numpy as np
 
-        return np.array([each.logprob for each in self._scored(prompt)], np.float32)
+        return np.array(found, np.float32)
 
     def _scored(self, prompt: str | Sequence[int]) -> list[Logprob]:
+        self._space.admit_numpy()
         answer = self.complete(prompt, max_tokens=0, logprobs=0, echo=True)
         for _ in answer:
             pass
@@ -502,17 +517,22 @@ class Session:
     ) -> Generator[Need, None, list[Scored]]:
         """Read the question, then each option after it."""
         with self._entered(outcome) as slot:
-            messages = [*self.messages, {"role": "user", "content": question}]
+            asking, n_ctx = {"role": "user", "content": question}, self.plan.n_ctx
+            messages = [*self.messages, asking]
             refuse_long(self.model, self.plan, messages, self._prompting.form)
+            refuse_long(self.model, self.plan, [asking], None, True)
             while not slot.granted:
                 yield slot
             state = self._begin()
             ids = self._recall(state, self._encode(messages), True)
             encode, lead = self.model.tokenizer.encode, self.model.answer_lead
             tokens = [array("i", encode(lead + each)) for each in options]
-            refuse_full(self.plan, ids + max(tokens, key=len))
+            longest = max(tokens, key=len)
+            if len(ids) + len(longest) > n_ctx:  # of a conversation the oldest messages may have gone
+                refuse_full(self.plan, self._prompting.encode([*self.messages[: self._first], asking]) + longest, True)
+            refuse_full(self.plan, ids + longest)
             yield from state.prefill(ids, lambda: None)
-            return (yield from scores(state, options, tokens, self.model.stop_ids, min(32, self.model.chunk)))
+            return (yield from scores(state, options, tokens, self.model.stop_ids))
 
     def _recall(self, state: KVState, ids: array[int], written: bool, by_anyone: bool = False) -> array[int]:
         """The prompt ``ids``, after the state has taken over a beginning of it from the store, if there is a longer one

@@ -346,3 +346,49 @@ def test_nothing_is_allocated_while_tokens_are_made(root: Path, bundled_model: P
         pytest.skip("needs glibc")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["0"] * 6
+
+
+ALIVE = """
+import re, sys
+from concurrent.futures import ThreadPoolExecutor
+import edge
+from edge.errors import MemoryRefused
+
+def load(memory):
+    return edge.load("demo", ctx=256, threads=2, memory=memory, cache=False, parallel=int(sys.argv[1]) or None)
+
+try:
+    load("20M")
+except MemoryRefused as error:
+    least = re.search(r'works from memory="(\\d+)M"', str(error))[1]
+engine = load(least + "M")
+TEXT = "Tell me about your tea. " * 4
+sessions = [engine.session() for _ in range(100)]
+for session in sessions:
+    session.ask(TEXT, max_tokens=8).text
+assert sessions[0].ask("And then?", max_tokens=4).text
+
+def ask(_):
+    try:
+        return engine.session().ask(TEXT, max_tokens=8).text
+    except MemoryRefused:
+        return ""
+
+with ThreadPoolExecutor(12) as pool:
+    assert any(pool.map(ask, range(24)))
+try:
+    sessions[0].logits("x")
+except MemoryRefused as error:
+    assert "NumPy takes" in str(error)
+else:
+    raise AssertionError("NumPy fits")
+with open("/proc/self/status") as status:
+    peak = int(re.search(r"VmHWM:\\s+(\\d+) kB", status.read())[1]) * 1024
+assert peak <= int(least) * 10**6, (peak, least)
+"""
+
+
+@pytest.mark.parametrize("parallel", [0, 1])
+def test_a_limit_holds_for_any_number_of_sessions_that_stay(parallel: int) -> None:
+    done = subprocess.run([sys.executable, "-c", ALIVE, str(parallel)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

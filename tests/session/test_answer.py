@@ -175,6 +175,29 @@ def test_logits_and_log_probabilities_are_arrays(bundled_model, engine) -> None:
     assert logprobs[-1] == pytest.approx(log_softmax(logits.tolist())[ids[-1]], abs=1e-4)
 
 
+@pytest.mark.parametrize("overflow", ["slide", "stop"])
+def test_what_is_scored_is_scored_whole_or_refused(bundled_model, overflow: str) -> None:
+    """Text or tokens, in any context: regression, a long text was shortened before it was scored."""
+    with edge.load(bundled_model, ctx=128, threads=1, overflow=overflow) as small:
+        session, most = small.session(), 128
+        text = "A coffee, please. " * 40
+        ids = small.model.encode_raw(text).tolist()
+        assert len(ids) > most and len(session.logprobs(ids[:most])) == most
+        for prompt in (text, ids, text * 1000):
+            for scored in (session.logits, session.logprobs):
+                with pytest.raises(ContextFull, match="the context 128; a larger ctx"):
+                    scored(prompt)
+            if isinstance(prompt, str):
+                with pytest.raises(ContextFull):
+                    session.choose(prompt, ["yes", "no"])
+        assert session.choose("Tea?", ["yes", "no"])
+        if overflow == "slide":
+            for _ in range(4):
+                session.ask("Tell me about tea.", max_tokens=60, ignore_eos=True).text  # noqa: B018
+            assert session.forgotten or session.evicted
+            assert session.choose("Tea?", ["yes", "no"])  # of a long conversation the end counts
+
+
 def test_a_choice_is_the_likeliest_text(bundled_model, engine) -> None:
     """Not the one with the likeliest first token; drawn only if a temperature is given."""
     texts = ["yes", "no", "Yes, of course.", "tea", "tea with milk", "We are open from 8 am to 6 pm.", "No."]
