@@ -80,6 +80,8 @@ def parse(data: bytes, most: int, code: str) -> Any:
         return json.loads(data.decode("utf-8-sig"), parse_int=parse_whole, parse_constant=_no_constant)
     except RecursionError:
         raise bad("the request is nested too deeply", code="bad_json") from None
+    except UnicodeDecodeError as error:
+        raise bad(f"the request is not UTF-8 text (byte {error.start})", code="bad_json") from None
     except ValueError as error:
         raise bad(f"the request cannot be read as JSON: {str(error)[:200]}", code="bad_json") from None
 

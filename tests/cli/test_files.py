@@ -130,6 +130,18 @@ def test_a_file_that_cannot_be_written_whole_is_named(home: Path) -> None:
     assert raised.value.filename == str(home / "x")
 
 
+def test_text_that_is_not_utf8_is_named_so() -> None:
+    """Editors of Windows write UTF-16, too."""
+    line = json.dumps({"custom_id": "a", "body": json.loads(JSONL)}) + "\n"
+    for encoding in ("utf-16", "utf-16-le", "latin-1"):
+        text = line.replace("latte", "latt\u00e9").encode(encoding)
+        done = subprocess.run([sys.executable, "-m", "edge", "batch", "-m", "demo", "-", "-"], input=text,
+                              env=environment(), capture_output=True)
+        assert done.returncode == 2 and b" not UTF-8 text (byte " in done.stderr and b"codec" not in done.stderr, done
+        with pytest.raises(Refusal, match=r"the request is not UTF-8 text \(byte"):
+            bodies.parse(text, bodies.LIMIT, "too_large")
+
+
 # ---- byte order marks ------------------------------------------------------------------------------------------------
 
 
