@@ -175,11 +175,12 @@ def sha256_of(path: str) -> str:
 
 
 def home(variable: str, xdg: str, usual: str, *inside: str) -> str:
-    """The folder that ``variable`` names, else ``bitnet-edge`` and ``inside`` in that of the variable ``xdg``, else in
-    ``usual``.
+    """The folder that ``variable`` names, else ``bitnet-edge`` and ``inside`` in that of the variable ``xdg``, if that
+    is absolute, as its specification demands, else in ``usual``.
     """
+    data = os.path.expanduser(os.environ.get(xdg, ""))
     return os.path.expanduser(
-        os.environ.get(variable) or os.path.join(os.environ.get(xdg) or usual, "bitnet-edge", *inside))
+        os.environ.get(variable) or os.path.join(data if os.path.isabs(data) else usual, "bitnet-edge", *inside))
 
 
 def cache_home() -> str:

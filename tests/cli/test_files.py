@@ -118,6 +118,20 @@ def test_an_empty_path_is_refused_where_it_stands(home: Path) -> None:
     assert bitnet_edge(*RUN, "hi", BITNET_EDGE_SESSION="").returncode == 0  # a variable without a value is not set
 
 
+@pytest.mark.parametrize("relative", ["xdg", "./xdg", ".."])
+def test_relative_folders_of_xdg_are_ignored(home: Path, monkeypatch: pytest.MonkeyPatch, relative: str) -> None:
+    """The XDG Base Directory Specification: all paths in these variables are absolute, others are invalid."""
+    for name in ("BITNET_EDGE_CACHE", "BITNET_EDGE_HOME", "BITNET_EDGE_MODELS"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("CACHE", "STATE", "DATA"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", relative)
+    assert cache_home() == f"{home}/.cache/bitnet-edge"
+    assert library.folder() == f"{home}/.local/share/bitnet-edge/models"
+    assert str(history_path()) == f"{home}/.local/state/bitnet-edge/history"
+    monkeypatch.setenv("BITNET_EDGE_MODELS", "own")  # a variable of the program
+    assert library.folder() == os.path.abspath("own")
+
+
 def test_a_file_that_cannot_be_written_whole_is_named(home: Path) -> None:
     """A full disk is not that of standard output."""
     done = subprocess.run(
