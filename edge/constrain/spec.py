@@ -158,7 +158,8 @@ def _with_schemas(grammar: str) -> str:
 
 def _of_regex(error: str) -> str:
     """The error of a regular expression without the grammar around it."""
-    said = re.search(r"regex parse error: .* error: (.*?)(?: \d+ \| start:.*)?$", error)
+    said = re.search(
+        r"(?:regex parse error: .* error: |: (?=lookarounds ))(.*?)(?: in regex /.*)?(?: \d+ \| start:.*)?$", error)
     return said[1] if said else error
 
 
