@@ -52,7 +52,7 @@ def bitnet_edge(
 
 def on_a_terminal(state: Path, **extra: str) -> dict[str, str]:
     """:func:`environment` for a program in a terminal, which keeps its files below ``state``."""
-    return environment(**{"XDG_STATE_HOME": str(state), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **extra})
+    return environment(**{"XDG_STATE_HOME": str(state), "TERM": "xterm", **extra})
 
 
 class Manager:

@@ -61,6 +61,7 @@ class TerminalReader:
     reserve = RESERVE
 
     def __init__(self, commands: Mapping[str, str], history: Path | None, colored: bool) -> None:
+        os.environ.setdefault("PROMPT_TOOLKIT_NO_CPR", "1")  # a terminal that does not answer costs a warning and time
         self._completer = CommandCompleter(commands)
         self._history = open_history(history)
         self._clipboard = InMemoryClipboard()  # what Ctrl-U, Ctrl-K and Ctrl-W cut

@@ -46,6 +46,19 @@ def test_a_conversation_that_goes_on_says_so(terminal: Any, tmp_path: Path) -> N
         assert "after 1 question; /clear" in t.expect("> ")
 
 
+def test_a_terminal_is_asked_nothing(terminal: Any) -> None:
+    """One that does not answer where its cursor is would get a warning at each prompt."""
+    with terminal("chat") as t:
+        screen = t.expect("> ")
+        for _ in range(2):
+            t.line("hello")
+            screen += t.expect("You said: hello.*> ")
+        t.settle(2.5)  # an answer is waited for so long
+        assert "\x1b[6n" not in screen and "WARNING" not in t.screen
+        t.line("/exit")
+        assert t.wait() == 0
+
+
 def test_a_conversation_is_saved_and_loaded(terminal: Any, tmp_path: Path) -> None:
     """What is shown of it cannot rewrite the screen; what fails leaves the conversation as it was."""
     talk, other, kept = (str(tmp_path / name) for name in ("talk.bes", "other.bes", "kept.bes"))
