@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from edge.cli.command import CONTEXT
-from edge.cli.habits import check_command, check_option
+from edge.cli.habits import check_option, refuse_command
 from edge.cli.options import output_options
 from edge.cli.output import Output, drop_stdout, one_line, writes_to_terminal
 from edge.cli.packed import about, defaults, named, version
@@ -108,7 +108,7 @@ class Group(Program):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args[0] not in COMMANDS:
-            check_command(ctx, args)
+            refuse_command(ctx, self, args)
         return super().resolve_command(ctx, args)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

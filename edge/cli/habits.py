@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 import click
 
@@ -129,11 +130,16 @@ def check_model(called: str, words: Sequence[str], at: int, takes_text: bool = T
     raise UsageError(f"{name} is the name of a model; use: {called} {shlex.join(['-m', name, *rest])}{more}")
 
 
-def check_command(ctx: click.Context, words: Sequence[str]) -> None:
-    """Raise UsageError for a command, the first of ``words``, that only others have, and for a model or a question."""
+def refuse_command(ctx: click.Context, group: click.Group, words: Sequence[str]) -> NoReturn:
+    """Raise UsageError for the first of ``words``, which is no command: another's, a question, a model or a slip."""
     name, program = words[0], str(ctx.info_name)
     if name in HINTS:
         raise UsageError(f"there is no command {name}: {HINTS[name]}")
     if " " in name:
         raise UsageError(f"there is no such command; to ask the model: {program} run {shlex.quote(name)}")
     check_model(f"{program} run", words, 0)
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, group.list_commands(ctx), n=2)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"{program} --help lists them"
+    raise UsageError(f"there is no command {name[:60]}; {hint}")

@@ -431,7 +431,7 @@ def test_exit_codes_are_documented(call: Any) -> None:
 
 def test_exit_2_usage(call: Any) -> None:
     for args, hint in (
-        (("rum",), "'rum'"),
+        (("rum",), "did you mean rm or run?"),
         (("run", "x", "--tempp", "1"), "--temp"),
         (("run", "x", "--kv", "q3"), "int8"),
         (("run", "x", "--set", "top_k=many"), "--set top_k"),

@@ -133,6 +133,8 @@ def test_hints_name_what_there_is() -> None:
     ("run -m demo hello there", "in quotes: 'hello there'"), ("chat -m demo hello", "bitnet-edge run hello"),
     ("show demo", "bitnet-edge model"), ("quantize x", "bitnet-edge convert"), ("create x", "bitnet-edge"),
     ("'What is ice?'", "bitnet-edge run 'What is ice?'"),
+    ("chatt", "did you mean chat?"), ("chta -m demo", "did you mean chat?"), ("benhc", "did you mean bench?"),
+    ("rum 'What is ice?'", "did you mean rm or run?"), ("xyzzy", "bitnet-edge --help"),
 ])
 def test_options_of_others_are_known(typed: str, answer: str) -> None:
     assert answer in said(typed)
