@@ -93,7 +93,7 @@ def run(
     """Run the command; the result is the exit code."""
     out = ctx.ensure_object(Output)
     if len(words) > 1:
-        raise UsageError(f"put the prompt in quotes: {shlex.quote(' '.join(words))}")
+        raise UsageError(f"put the prompt in quotes: {shlex.quote(' '.join(words))}; a model stands behind -m")
     system = options.system_prompt(flags)
     if raw and system is not None:
         raise UsageError("--raw uses no chat template, so a system prompt cannot be used with it")

@@ -113,11 +113,13 @@ def pulled() -> list[Pulled]:
 
 
 def short(name: str) -> str:
-    """The name here of a model by the one under which it was published; any other name in small letters."""
+    """The name here of a model by the one under which it was published, or that others write as ``smollm2:135m`` or
+    ``NAME:latest``; any other name in small letters.
+    """
     from edge.registry.known import KNOWN
     from edge.registry.shapes import ALIASES, shape_of
 
-    plain = name.lower()
+    plain = name.lower().removesuffix(":latest").replace(":", "-")
     shape = ALIASES.get(plain)
     return next((each for each in KNOWN if shape and shape_of(each) == shape and plain not in KNOWN), plain)
 
@@ -251,7 +253,7 @@ def resolve(model: str) -> str:
     model = os.path.expanduser(model)
     if os.path.exists(model):
         return model
-    if model == DEMO:
+    if model.removesuffix(":latest") == DEMO:
         return demo()
     name = model[len("hf:") :] if model.startswith("hf:") else model
     if model.startswith("hf:"):
@@ -266,7 +268,7 @@ def resolve(model: str) -> str:
 
     if short(name) in KNOWN:
         raise not_here(short(name))
-    like = near(name) if NAME.fullmatch(name.lower()) and not name.endswith((".gguf", ".safetensors")) else []
+    like = near(short(name)) if NAME.fullmatch(short(name)) and not name.endswith((".gguf", ".safetensors")) else []
     if like:
         raise ModelNotFound(f"'{name}' is neither a file nor a pulled model; did you mean "
                             f"{' or '.join(like)}?")

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 
 from edge.cli.group import cli
 from edge.cli.habits import HINTS
+from edge.errors import ModelNotFound
+from edge.registry import library
 from edge.settings import SETTINGS
 from tests.services import ROOT, bitnet_edge, environment
 
@@ -39,6 +41,8 @@ BITNET = [name for name in environment() if name.startswith("BITNET_EDGE")]
     ("run none.gguf hello", "run -m none.gguf hello"),
     (f"run {ROOT}/edge/bundled hello", f"run -m {ROOT}/edge/bundled hello"),
     ("run bonsai-1.7b", "run -m bonsai-1.7b 'your question'"),
+    ("run smollm2:135m hello", "run -m smollm2:135m hello"),
+    ("chat demo:latest", "chat -m demo:latest"),
     ("run demo", "chat -m demo"),
     ("run demo", "run -- demo"),
     ("tokens count demo", "tokens count -- demo"),
@@ -67,6 +71,17 @@ def test_what_only_looks_like_a_model_is_a_text(tmp_path: Path) -> None:
     (tmp_path / "maple").mkdir()
     (tmp_path / "maple" / "config.json").touch()
     assert "run -m maple" in bitnet_edge("run", "-n", "1", "maple", cwd=tmp_path).stderr
+
+
+def test_names_of_ollama_are_those_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its size or ``latest`` stands behind a colon there."""
+    monkeypatch.setenv("BITNET_EDGE_MODELS", "/nowhere")
+    assert library.resolve("demo:latest") == library.demo()
+    for name in ("smollm2-135m:latest", "smollm2:135m", "SmolLM2:135M"):
+        with pytest.raises(ModelNotFound, match="bitnet-edge pull smollm2-135m$"):
+            library.resolve(name)
+    with pytest.raises(ModelNotFound, match="did you mean bonsai-"):
+        library.resolve("bonsai:1.5b")
 
 
 def test_commands_with_a_model_as_argument_take_it() -> None:
@@ -135,6 +150,7 @@ def test_hints_name_what_there_is() -> None:
     ("'What is ice?'", "bitnet-edge run 'What is ice?'"),
     ("chatt", "did you mean chat?"), ("chta -m demo", "did you mean chat?"), ("benhc", "did you mean bench?"),
     ("rum 'What is ice?'", "did you mean rm or run?"), ("xyzzy", "bitnet-edge --help"),
+    ("run phi3:mini hello", "a model stands behind -m"),
 ])
 def test_options_of_others_are_known(typed: str, answer: str) -> None:
     assert answer in said(typed)
