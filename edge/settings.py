@@ -45,8 +45,9 @@ class Setting(NamedTuple):
             return self.help
         usual = {True: "on", False: "off"}[self.default] if self.kind == "switch" else self.default
         usual = f"{usual:g}" if isinstance(usual, float) else usual
+        usual = f": the model's own, else {usual}" if self.of == "sampling" else f" {usual}"
         first, dot, rest = self.help.partition(". ")
-        return f"{first.removesuffix('.')} (default {usual}){dot or '.'}{rest}"
+        return f"{first.removesuffix('.')} (default{usual}){dot or '.'}{rest}"
 
 
 SETTINGS = {
@@ -140,7 +141,7 @@ SETTINGS = {
     "ignore_eos": Setting("answer", "switch", "Do not end the answer at the model's end token, only at -n.", False),
     # sampling
     "temperature": Setting(
-        "sampling", "number", "Randomness of the answer; 0: none. Default: the model's own, else 0.7.", 0.7, 0.0, 5.0,
+        "sampling", "number", "Randomness of the answer; 0: none.", 0.7, 0.0, 5.0,
         names=("--temp", "--temperature"), metavar="T"),
     "seed": Setting(
         "sampling", "whole", "Seed of the random choice: the same seed gives the same answer. -1: another one each "
@@ -197,7 +198,7 @@ def check(name: str, value: Any) -> None:
         valid = valid and (least is None or value >= least) and (most is None or value <= most) and value == value
         hint = "a whole number" if whole else "a number"
         hint += "" if least is None else f" from {least:.10g}"
-        hint += "" if most is None else f" to {most:.10g}"
+        hint += f" to {most:.10g}" if most is not None else "" if least is None else " on; a large number sets no limit"
         if setting.kind == "threads":
             valid, hint = valid and value != 0, "a whole number from 1 to 256, or -N to leave N fast cores free"
     if not valid:

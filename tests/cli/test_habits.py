@@ -150,6 +150,8 @@ def test_hints_name_what_there_is() -> None:
     ("'What is ice?'", "bitnet-edge run 'What is ice?'"),
     ("chatt", "did you mean chat?"), ("chta -m demo", "did you mean chat?"), ("benhc", "did you mean bench?"),
     ("rum 'What is ice?'", "did you mean rm or run?"), ("xyzzy", "bitnet-edge --help"),
+    ("run -n -1 hello", "from 0 on; a large number sets no limit"),
+    ("chat --set thinking_budget=-1", "from 0 on; a large number sets no limit"),
     ("run phi3:mini hello", "a model stands behind -m"),
 ])
 def test_options_of_others_are_known(typed: str, answer: str) -> None:
