@@ -221,6 +221,13 @@ def test_white_space_next_to_the_markers_of_a_template(tmp_path: Path) -> None:
         assert ids == other.encode(before + typed + after, add_special_tokens=False).ids
 
 
+def test_added_tokens_of_blanks_behind_one_that_takes_them_along(tmp_path: Path) -> None:
+    other = library(added=[{"content": "X1", "rstrip": True}, {"content": "  "}, {"content": " Y", "lstrip": True}])
+    tokenizer = Tokenizer.build(spec_of(other, tmp_path))
+    for text in ("X1   a", "X1  a", "X1 a", "X1    X1   ", "X1 Y", "X1   Y  a", "a  X1  \n  b"):
+        assert tokenizer.encode(text, special=True) == other.encode(text, add_special_tokens=False).ids, text
+
+
 def test_an_added_token_is_text_and_stops(tmp_path: Path) -> None:
     """It is shown, and the end of an answer can be found in it; a special one is neither."""
     other = library(added=[{"content": text} for text in ("<answer>", "</answer>", "[REF]", "<br>")]
