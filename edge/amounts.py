@@ -36,7 +36,7 @@ def parse_size(value: str | int | None, name: str = "memory") -> int | None:
     """
     if value is None:
         return None
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", str(value).upper())
+    match = re.fullmatch(r"(?a)\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", str(value).upper())
     if not match or isinstance(value, bool) or float(match[1]) <= 0 or (match[3] and not match[2]):
         raise UsageError(f"is {value!r}", argument=name, hint="write it like 1500M, 1.5G or 800MiB")
     return int(float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2]])

@@ -6,7 +6,9 @@ is wrong and what to do; the command line prints it and ends with ``exit_code``.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import operator
 import os
 import reprlib
 from collections.abc import Callable
@@ -116,12 +118,47 @@ class AnswerTimeout(EdgeError):
     exit_code = 124
 
 
-def check_whole(value: Any, argument: str, least: int, most: int | None = None) -> None:
-    """Raise UsageError unless the value of an argument is a whole number from ``least`` to ``most``, None: any."""
+def check_whole(value: Any, argument: str, least: int, most: int | None = None) -> int:
+    """The value of an argument.  Raises UsageError unless it is a whole number from ``least`` to ``most``, None: any.
+    """
+    value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < least or most is not None and value > most:
         upward = "" if most is None else f" to {most}"
         hint = f"it must be a whole number from {least}{upward}"
         raise UsageError(f"is {reprlib.repr(value)}", argument=argument, hint=hint)
+    return value
+
+
+def check_path(path: Any, argument: str = "path", kind: str = "a path") -> str:
+    """A path as text.  Raises UsageError for what no file can be called."""
+    try:
+        text = os.fspath(path)
+        os.fsencode(text)
+    except (TypeError, ValueError):  # another type, or half a surrogate pair
+        text = ""
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise UsageError(f"is {reprlib.repr(path)}", argument=argument, hint=f"it must be {kind}")
+    return text
+
+
+def check_text(text: Any, argument: str = "a message") -> str:
+    """The same text.  Raises UsageError unless it is one that can be encoded in UTF-8."""
+    if not isinstance(text, str):
+        raise UsageError(f"must be text, not {type(text).__name__}", argument=argument)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"has half a surrogate pair as character {error.start}", argument=argument) from None
+    return text
+
+
+def plain(value: Any) -> Any:
+    """A number of another library, such as NumPy, as Python's; anything else as it is."""
+    if isinstance(value, int | float | str):
+        return value
+    with contextlib.suppress(TypeError, ValueError):
+        return operator.index(value) if hasattr(value, "__index__") else float(value)
+    return value
 
 
 #: exit code -> meaning, as printed in ``--help`` (up to ":" or "("), ``--help-all`` and the documentation

@@ -22,7 +22,16 @@ from edge.cache.remembered import Remembered
 from edge.cache.remembered import place as prompts_at
 from edge.cache.space import KVSpace
 from edge.engine import Engine
-from edge.errors import EdgeError, InvalidFile, MemoryRefused, UnsupportedCPU, UsageError, needs_build
+from edge.errors import (
+    EdgeError,
+    InvalidFile,
+    MemoryRefused,
+    UnsupportedCPU,
+    UsageError,
+    check_text,
+    check_whole,
+    needs_build,
+)
 from edge.machine.cores import choose
 from edge.machine.memory import available_memory
 from edge.model.model import MAP, Model
@@ -115,6 +124,8 @@ def load(
     """
     begun = time.perf_counter()
     refuse_after_fork()
+    if not isinstance(constrained, bool):
+        raise UsageError(f"is {constrained!r}", argument="constrained", hint="it must be True or False")
     if constrained:
         import llguidance  # noqa: F401  before the program's size is measured
 
@@ -124,9 +135,13 @@ def load(
     if isinstance(kv, KVConfig) and KVConfig(**kv_options) != KVConfig():
         raise UsageError("kv is a KVConfig, which has all settings of the cache; set them there")
     kv_config = kv if isinstance(kv, KVConfig) else KVConfig(kv=kv, **kv_options)
-    for name, value in (("head", head), ("weights", weights), ("threads", threads), ("think", think), ("tune", tune),
-                        ("cache", cache), ("i2s_layout", i2s_layout), ("activation", activation)):
+    for name, value in (("head", head), ("weights", weights), ("think", think), ("tune", tune),
+                        ("cache", cache), ("template", template), ("i2s_layout", i2s_layout),
+                        ("activation", activation)):
         check(name, value)
+    threads, reserve = check("threads", threads), check_whole(reserve, "reserve", 0)
+    if system is not None:
+        check_text(system, "system")
     choose_isa(isa)
     report = progress or (lambda done, total: None)
 
@@ -395,6 +410,8 @@ def choose_isa(isa: str | None) -> None:
     engine.  Raises UsageError or UnsupportedCPU.
     """
     global _isa_before
+    if isa is not None:
+        check_text(isa, "isa")
     from pyx.machine import cpu
 
     alone = not _any_open()

@@ -39,11 +39,11 @@ class Sampling:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        for field, other, value in (("top_k", -1, 0), ("seed", RANDOM, None)):  # as llama.cpp and Ollama write them
-            if type(getattr(self, field)) is int and getattr(self, field) == other:
-                object.__setattr__(self, field, value)
         for field in FIELDS:
-            check(field, getattr(self, field))
+            object.__setattr__(self, field, check(field, getattr(self, field)))
+        for field, value in (("top_k", 0), ("seed", None)):  # as llama.cpp and Ollama write them
+            if getattr(self, field) == -1:
+                object.__setattr__(self, field, value)
 
     def reseeded(self, n: int) -> Sampling:
         """The same with another seed, for the ``n``-th of several answers; with the same one for 0, or if it is

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from reprlib import repr as short
 from typing import Any, NamedTuple
 
-from edge.errors import UsageError
+from edge.errors import UsageError, plain
 
 
 class Setting(NamedTuple):
@@ -176,13 +176,13 @@ SETTINGS = {
 }
 
 
-def check(name: str, value: Any) -> None:
-    """Raise UsageError unless ``value``, from a program, is one that the setting may have; None is always one where
-    something else decides.
+def check(name: str, value: Any) -> Any:
+    """The value of a setting, from a program.  Raises UsageError unless the setting may have it; None is always one
+    where something else decides.
     """
-    setting = SETTINGS[name]
+    setting, value = SETTINGS[name], plain(value)
     if value is None and setting.default is None:
-        return
+        return None
     least, most, number = setting.least, setting.most, isinstance(value, int | float) and not isinstance(value, bool)
     if setting.kind == "choice":
         valid, hint = isinstance(value, str) and value in setting.choices, f"one of {', '.join(setting.choices)}"
@@ -203,6 +203,7 @@ def check(name: str, value: Any) -> None:
             valid, hint = valid and value != 0, "a whole number from 1 to 256, or -N to leave N fast cores free"
     if not valid:
         raise UsageError(f"is {short(value)}", argument=name, hint=f"it must be {hint}")
+    return value
 
 
 def with_options(message: str) -> str:

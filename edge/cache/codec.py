@@ -31,7 +31,7 @@ from typing import Any, BinaryIO, NamedTuple
 from edge.cache.config import parse_kv_type
 from edge.cache.space import KVSpace
 from edge.cache.state import ConversationState, KVState
-from edge.errors import Busy, EdgeError, InvalidFile, UsageError
+from edge.errors import Busy, EdgeError, InvalidFile, UsageError, check_path
 from edge.files import exclusive
 
 MAGIC = b"\x89BES\r\n\x1a\n"  # as PNG's: shows a transfer that changed line ends or dropped the eighth bit
@@ -92,7 +92,7 @@ def write(
     reading its tokens takes on this machine; see :func:`load_cache`.  0: not known.
     """
     talk = talk or ConversationState()
-    path = os.path.realpath(os.fspath(path))  # a link stays a link
+    path = os.path.realpath(check_path(path))  # a link stays a link
     mode = _replaceable(path)
     if not all(map(_message, talk.messages)):
         raise UsageError(f"saved messages must have a role ({', '.join(ROLES)}) and a content, and of more only "
@@ -247,7 +247,7 @@ def _talk(facts: dict[str, Any]) -> ConversationState:
 @contextmanager
 def _opened(space: KVSpace, path: str | os.PathLike[str] | Part, checked: bool = True) -> Iterator[_Reader]:
     """A session file; what is wrong with it is said with its name."""
-    name = path.path if isinstance(path, Part) else os.fspath(path)
+    name = path.path if isinstance(path, Part) else check_path(path)
     _ = checked and space.model.fingerprint  # its errors are not about this file
     try:
         # a pipe must not make us wait

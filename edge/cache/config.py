@@ -13,7 +13,7 @@ from edge.amounts import count, human, meant_size, parse_size
 from edge.cache.plan import DEFAULT_SINKS, LEAST_CTX, PAGE, PROGRAM_VARIES, KVPlan
 from edge.cache.policy import POLICIES, QUARTER, UNLIMITED, Budget, parse_layers, read_budget, without_layers
 from edge.config import ModelConfig
-from edge.errors import MemoryRefused, UsageError, check_whole
+from edge.errors import MemoryRefused, UsageError, check_path, check_whole
 from edge.machine.memory import installed_memory
 from edge.model.footprint import Footprint
 from edge.settings import SETTINGS, check
@@ -112,9 +112,11 @@ class KVConfig:
         return f"KVConfig({', '.join(f'{each.name}={getattr(self, each.name)!r}' for each in changed)})"
 
     def __post_init__(self) -> None:
-        for name in ("kv_budget", "kv_offload"):  # paths of any kind
-            if isinstance(given := getattr(self, name), str | os.PathLike):
-                object.__setattr__(self, name, os.path.expanduser(given))
+        for name in ("kv_budget", "kv_offload"):
+            if (given := getattr(self, name)) is not None and not isinstance(given, Budget):
+                object.__setattr__(self, name, os.path.expanduser(check_path(given, name)))
+        if not isinstance(self.exact, bool):
+            raise UsageError(f"is {self.exact!r}", argument="exact", hint="it must be True or False")
         parse_kv_type(self.kv)
         limit = parse_size(self.memory)
         number = str(self.memory).upper().rstrip(" B")
@@ -126,14 +128,14 @@ class KVConfig:
             if not os.access(self.kv_offload, os.W_OK | os.X_OK) or not os.path.isdir(self.kv_offload):
                 raise UsageError(f"is {self.kv_offload!r}", argument="kv_offload", hint="it must be a writable folder")
         for name in ("ctx", "window", "sinks", "overflow", "force_memory", "kv_policy"):
-            check(name, getattr(self, name))
+            object.__setattr__(self, name, check(name, getattr(self, name)))
         parse_layers(self.kv_drop_layers, "kv_drop_layers")
         for name, value, least, most in (
             ("parallel", self.parallel, 1, 1 << 10),
             ("spare_contexts", self.spare_contexts, 0, 1 << 10),
         ):
             if value is not None:
-                check_whole(value, name, least, most)
+                object.__setattr__(self, name, check_whole(value, name, least, most))
         if self.spare_contexts and self.parallel is None:
             raise UsageError("limits conversations only with parallel", argument="spare_contexts", hint="give both")
         if self.ctx is not None and self.kv_budget is None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from edge.constrain import bounds, lark
-from edge.errors import UsageError
+from edge.errors import UsageError, check_text
 
 #: the usual ways to write JSON, which are tried ahead, see Constraint.forced
 _STYLES: tuple[dict[str, str], ...] = ({"item_separator": ", ", "key_separator": ": "}, {})
@@ -139,6 +139,7 @@ def _examined(rules: str) -> tuple[str, int]:
 def _checked(text: Any, name: str) -> str:
     if not isinstance(text, str) or not text:
         raise UsageError("must have at least one character", argument=name)
+    check_text(text, name)
     bounds.check_text(len(text), name)
     return text
 
@@ -164,9 +165,10 @@ def _of_regex(error: str) -> str:
 
 
 def _texts(choices: Any) -> list[str]:
-    texts = [choices] if isinstance(choices, str) else list(choices)
+    texts = list(choices) if isinstance(choices, Iterable) and not isinstance(choices, str) else [choices]
     if not texts or not all(isinstance(text, str) and text for text in texts):
         raise UsageError("must have one text or more, each of at least one character", argument="choices")
+    check_text("".join(texts), "choices")
     bounds.check_text(sum(map(len, texts)), "choices")
     return texts
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from edge.errors import InvalidFile, ModelNotFound
+from edge.errors import InvalidFile, ModelNotFound, check_path
 from edge.formats.checkpoint import Checkpoint, Reading
 
 __all__ = ["open_checkpoint"]
@@ -29,7 +29,7 @@ def open_checkpoint(path: str | os.PathLike[str], **options: Any) -> Checkpoint:
     ``path`` may also be the name of a pulled model (:mod:`edge.registry.library`).  ``options``: the fields of
     :class:`edge.formats.checkpoint.Reading`.  Raises ModelNotFound, InvalidFile or UsageError.
     """
-    return _open(os.fspath(path), Reading(**options))
+    return _open(check_path(path, "model", "a path or a name"), Reading(**options))
 
 
 def _open(path: str, reading: Reading) -> Checkpoint:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from edge.errors import UsageError
+from edge.errors import UsageError, plain
 from edge.registry.families import FAMILIES
 from edge.sampling import Sampling
 from edge.threads import refuse_after_fork
@@ -181,8 +181,8 @@ class Model:
             ids = array("i", [*bos, *tokenizer.encode(prompt)])
         else:
             ids = array("i")
-            for token in prompt:
-                if not isinstance(token, int) or not 0 <= token < n_vocab:
+            for token in map(plain, prompt):
+                if type(token) is not int or not 0 <= token < n_vocab:
                     raise UsageError(f"has token {token!r}; the vocabulary has {n_vocab}", argument="prompt")
                 ids.append(token)
         if not ids:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from edge import packed
-from edge.errors import ModelNotFound, UsageError
+from edge.errors import ModelNotFound, UsageError, check_path
 from edge.files import home, replacing
 
 RECORD = "pull.json"
@@ -165,7 +165,7 @@ def choose(model: str | os.PathLike[str] | None = None) -> Choice:
     Raises ModelNotFound for a name that cannot be used, or a default that is gone, and InvalidFile for a damaged packed
     program.
     """
-    wanted = os.environ.get("BITNET_EDGE_MODEL") if model is None else os.fspath(model)
+    wanted = os.environ.get("BITNET_EDGE_MODEL") if model is None else check_path(model, "model", "a path or a name")
     if wanted:
         return Choice(wanted, resolve(wanted), "named")
     if inside := packed.own():

@@ -9,7 +9,7 @@ from reprlib import repr as short
 from typing import TYPE_CHECKING, Any
 
 from edge.cache.state import OnPrefill
-from edge.errors import UsageError, check_whole
+from edge.errors import UsageError, check_text, check_whole
 from edge.sampling import FIELDS, Sampling
 from edge.session.stream import check_stop
 from edge.settings import SETTINGS, check
@@ -60,10 +60,10 @@ class AnswerOptions:
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "by", "timeout", "ignore_eos", "think", "thinking_budget"):
-            check(name, getattr(self, name))
-        check_whole(self.shared, "shared", 0)
+            object.__setattr__(self, name, check(name, getattr(self, name)))
+        object.__setattr__(self, "shared", check_whole(self.shared, "shared", 0))
         if self.logprobs is not None:
-            check_whole(self.logprobs, "logprobs", 0, MOST_LOGPROBS)
+            object.__setattr__(self, "logprobs", check_whole(self.logprobs, "logprobs", 0, MOST_LOGPROBS))
         if not isinstance(self.sampling, Sampling):
             raise UsageError(f"is {short(self.sampling)}", argument="sampling", hint="it must be an edge.Sampling")
         if self.echo and self.logprobs is None:
@@ -95,10 +95,11 @@ class AnswerOptions:
             sampling = dataclasses.replace(sampling, **changes)
         if rest.get("max_tokens", 0) is None:
             del rest["max_tokens"]
-        if rest.get("tools") is not None and not hasattr(rest["tools"], "choice"):
+        tools, choice = rest.get("tools"), rest.pop("tool_choice", None)
+        if choice is not None or tools is not None and not hasattr(tools, "choice"):
             from edge.constrain.functions import Functions
 
-            rest["tools"] = Functions.of(rest["tools"])
+            rest["tools"] = Functions.of(tools, choice)
         forms = {name: form for name in FORMS if (form := rest.pop(name, None)) is not None}
         rest["spec"] = None
         if forms:
@@ -110,7 +111,7 @@ class AnswerOptions:
         unknown = rest.keys() - {field.name for field in dataclasses.fields(cls)}
         if unknown:
             own = {field.name for field in dataclasses.fields(cls)} - {"lead", "thinks", "spec", "constraint", "form"}
-            known = ", ".join(sorted({*FIELDS, *FORMS, *own}))
+            known = ", ".join(sorted({*FIELDS, *FORMS, *own, "tool_choice"}))
             raise UsageError(f"is not an option of an answer; the options are {known}", argument=min(unknown))
         return cls(sampling=sampling, lead=lead, thinks=thinks and rest["spec"] is None, **rest)
 
@@ -143,16 +144,6 @@ def certain(text: str) -> str:
     return text[:end].rstrip()
 
 
-def check_text(text: str) -> None:
-    """Raise UsageError unless a message or prompt is a text that can be encoded in UTF-8."""
-    if not isinstance(text, str):
-        raise UsageError(f"a message must be text, not {type(text).__name__}")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise UsageError(f"character {error.start} of the message is half a surrogate pair, not text") from None
-
-
 def has_calls(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Whether functions were called in these messages; then :mod:`edge.constrain.functions` writes their prompt."""
     return any("tool_calls" in message or message["role"] == "tool" for message in messages)
@@ -170,7 +161,7 @@ def check_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
             raise UsageError(f"have {unread}, which is not supported: {UNREAD[unread]}", argument="messages")
         calls, content = message.get("tool_calls") or [], message.get("content")
         content = "" if content is None and calls else content
-        check_text(content)  # type: ignore[arg-type]
+        check_text(content)
         copied.append({"role": message["role"], "content": content, **({"tool_calls": calls} if calls else {})})
         for key in ("tool_call_id", "name") if message["role"] == "tool" else ():
             if message.get(key) is not None:

@@ -9,18 +9,17 @@ from __future__ import annotations
 import dataclasses
 import time
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from edge.errors import UsageError
+from edge.errors import UsageError, check_text
 from edge.session.answer_options import (
     FORMS,
     AnswerOptions,
     PreparedCall,
     certain,
     check_messages,
-    check_text,
     check_turns,
 )
 from edge.session.prompting import PromptEncoder, refuse_full, refuse_long
@@ -74,9 +73,10 @@ class Preparer:
         for name in ("think", "thinking_budget", "partial"):
             if given.get(name) is not None:
                 raise UsageError("is for conversations: a raw prompt has no template", argument=name)
-        prompt = () if prompt is None else prompt
         if isinstance(prompt, str):
             check_text(prompt)
+        elif not isinstance(prompt, Iterable):
+            raise UsageError(f"is {prompt!r}", argument="prompt", hint="it must be text or token ids")
         return PreparedCall(self._options(given), prompt=prompt)
 
     def encoded(self, call: PreparedCall) -> PreparedCall:
@@ -92,12 +92,13 @@ class Preparer:
         prompting = PromptEncoder(self.model, self.plan, form, call.options.think)
         messages, prompt, whole = call.messages, call.prompt, call.options.echo
         if messages is None:
+            assert prompt is not None
             text = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else []
             refuse_long(self.model, self.plan, text, form, whole)
             left_out = 0
             if isinstance(prompt, str) and not whole:
                 prompt, left_out = prompting.shortened(prompt, 1)
-            ids = self.model.encode_raw(() if prompt is None else prompt)
+            ids = self.model.encode_raw(prompt)
         else:
             refuse_long(self.model, self.plan, messages, form)
             system = messages[:1] if messages[0]["role"] == "system" else []
@@ -152,7 +153,7 @@ class Preparer:
         """
         model, think = self.model, given.get("think")
         tools = given.get("tools")
-        calls = tools and getattr(tools, "choice", "") != "none"
+        calls = tools and "none" not in (getattr(tools, "choice", ""), given.get("tool_choice"))
         if not given.get("partial") and (calls or any(given.get(name) is not None for name in FORMS)):
             self.admit_forms()
         usual = model.sampling if think is None or not model.thinks else model.advised(bool(think))

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from edge.cache.space import KVSpace
 from edge.cache.state import LEAST_CHUNK, ConversationState, KVState, common
-from edge.errors import Busy, EdgeError, MemoryRefused, UsageError
+from edge.errors import Busy, EdgeError, MemoryRefused, UsageError, check_text
 from edge.prompt.interrupt import Interrupted, interruptible
 from edge.session.answer import Answer, Outcome, write
-from edge.session.answer_options import PreparedCall, check_messages, check_text
+from edge.session.answer_options import PreparedCall, check_messages
 from edge.session.logprobs import Logprob, Scored, scores
 from edge.session.prompting import PromptEncoder, refuse_full, refuse_long
 from edge.session.scheduler import Scheduler
@@ -48,8 +48,8 @@ class Session:
     ) -> None:
         self.model = space.model
         self._examples = check_messages(examples) if examples else []  # as the system prompt, they stay
-        self.messages: list[dict[str, Any]] = [
-            *([{"role": "system", "content": system}] if system else []), *map(dict, self._examples)]
+        first = [{"role": "system", "content": check_text(system, "system")}] if system else []
+        self.messages: list[dict[str, Any]] = [*first, *map(dict, self._examples)]
         self.forgotten = 0  # oldest messages that no longer fit and are not part of the prompt any more
         self.seed = int.from_bytes(os.urandom(8), "little")  # of the random numbers in use
         self.state: KVState | None = None  # allocated on first use
@@ -89,8 +89,8 @@ class Session:
         answer), choices (one of these texts) or grammar (Lark): at most one of them, the form of the answer; see
         :attr:`Answer.value`.  An unsupported key of a schema, or a mistake in a grammar, raises UsageError here.
         tools: functions the model may call, as a list in OpenAI's form or
-        :class:`edge.constrain.functions.Functions`; see :attr:`Answer.calls`.  Together with a form the answer is a
-        call or a text of that form.
+        :class:`edge.constrain.functions.Functions`; see :attr:`Answer.calls`.  ``tool_choice`` is OpenAI's, too.
+        Together with a form the answer is a call or a text of that form.
         shared: number of characters at the beginning of the text that are the program's own, such as a file: what is
         read of them is kept for other questions, as a system prompt is.
         think: ask the model to think before it answers, or not to, if it can; None: as it was loaded.
@@ -174,7 +174,7 @@ class Session:
         question that does not fit in the context with each answer.
         """
         check_text(question)
-        if isinstance(options, str) or not options:
+        if isinstance(options, str) or not isinstance(options, Sequence) or not options:
             raise UsageError("is not a list of texts", argument="options")
         for each in options:
             check_text(each)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge.errors import UsageError
+from edge.errors import UsageError, check_text
 from edge.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -49,10 +49,11 @@ class Piece(NamedTuple):
 
 def check_stop(stop: str | Sequence[str]) -> tuple[str, ...]:
     """One stop string or several, as a tuple.  Raises UsageError for an empty one."""
-    strings = (stop,) if isinstance(stop, str) else tuple(stop)
+    strings = (stop,) if not isinstance(stop, Iterable) or isinstance(stop, str) else tuple(stop)
     for s in strings:
         if not isinstance(s, str) or not s:
             raise UsageError(f"stop string {s!r}: it must have at least one character")
+        check_text(s, "stop")
     return strings
 
 

@@ -7,6 +7,7 @@ answers, without an output head.
 from __future__ import annotations
 
 import math
+import os
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from edge.cache.config import KVConfig
 from edge.cache.plan import KVPlan
 from edge.errors import MemoryRefused, UsageError
+from edge.formats import open_checkpoint
+from edge.formats.checkpoint import Checkpoint
 from edge.loading import built, resident, scored_at
 from edge.machine.memory import available_memory
 from edge.model.plan import expect
@@ -24,15 +27,13 @@ from edge.model.plan import expect
 if TYPE_CHECKING:
     import numpy as np
 
-    from edge.formats.checkpoint import Checkpoint
-
 #: the KV cache, unless options say otherwise.  Vectors that were made at different times are compared, so they must not
 #: depend on the memory that was free.
 KV: dict[str, Any] = {"kv": "f16", "overflow": "stop", "exact": True}
 
 
 class Embedder:
-    """A model that turns texts into vectors.
+    """A model that turns texts into vectors: a path, the name of a pulled model, or what is open of it.
 
     ``kv_config``: the cache for one text; its context is the longest text in tokens.  ``texts``: the memory is planned
     for the longest of these; they are checked before the weights are loaded.  ``reserve``, ``progress`` and
@@ -43,7 +44,7 @@ class Embedder:
 
     def __init__(
         self,
-        checkpoint: Checkpoint,
+        checkpoint: Checkpoint | str | os.PathLike[str],
         n_threads: int = 1,
         cores: Sequence[int] | None = None,
         kv_config: KVConfig | None = None,
@@ -56,6 +57,8 @@ class Embedder:
         from edge.prompt.tokenizer import Tokenizer
         from pyx.kv.cache import KVCache
 
+        if not isinstance(checkpoint, Checkpoint):
+            checkpoint = open_checkpoint(checkpoint)
         kv_config, trained = kv_config or KVConfig(**KV), checkpoint.config.n_ctx_train
         self.config = checkpoint.config
         self.n_ctx = min(kv_config.ctx or trained, trained)

@@ -263,3 +263,17 @@ def test_numbers_of_arguments_are_written_as_the_model_wrote_them(tokenizer, bun
     arguments = '{"a": 1e400, "b": 1.10, "c": "\u00e9"}'
     (call,) = form.split(f'{{"name": "f", "parameters": {arguments}}}')[1]
     assert call["function"]["arguments"] == arguments
+
+
+@pytest.mark.parametrize(("choice", "calls"), [("none", 0), ("required", 1), (
+    {"type": "function", "function": {"name": WEATHER["function"]["name"]}}, 1)])
+def test_a_chat_takes_tools_and_tool_choice_as_openai_has_them(choice: Any, calls: int) -> None:
+    with edge.load("demo", ctx=1024) as engine:
+        options = {"tools": [WEATHER, LIGHT], "tool_choice": choice, "max_tokens": 200, "temperature": 0}
+        assert bool(engine.chat([{"role": "user", "content": "Hello"}], **options).calls) == bool(calls)
+
+
+@pytest.mark.parametrize("options", [{"tool_choice": "required"}, {"tools": [], "tool_choice": "always"}])
+def test_a_chat_refuses_a_tool_choice_that_is_none(options: Any) -> None:
+    with edge.load("demo", ctx=256) as engine, pytest.raises(UsageError, match="tool_choice"):
+        engine.chat([{"role": "user", "content": "Hello"}], **options)

@@ -6,6 +6,7 @@ import threading
 import time
 from array import array
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -558,3 +559,54 @@ def test_closing_during_an_answer():
 def test_load_refuses_bad_arguments_before_it_reads_anything(arguments):
     with pytest.raises(UsageError):
         edge.load("no/such/model.gguf", **arguments)
+
+
+HALF = "\ud800"  # of a surrogate pair
+
+
+@pytest.mark.parametrize("arguments", [
+    {"model": 3}, {"model": b"demo"}, {"model": HALF}, {"model": "a\0b"}, {"template": 3}, {"system": 3},
+    {"system": HALF}, {"reserve": "x"}, {"reserve": -1}, {"reserve": 1.5}, {"exact": "x"}, {"constrained": "x"},
+    {"kv": 3}, {"kv_budget": 3}, {"kv_budget": HALF}, {"kv_offload": 3}, {"memory": "١00M"}, {"isa": 3}, {"ctx": "x"},
+], ids=ascii)
+def test_load_names_an_argument_of_another_type(arguments):
+    (name, _), = arguments.items()
+    with pytest.raises(UsageError, match=f"(?i){name}"):
+        edge.load(**{"model": "demo", **arguments})
+
+
+@pytest.mark.parametrize("call", [
+    lambda session: session.ask("Hi", stop=3), lambda session: session.ask("Hi", choices=3),
+    lambda session: session.ask("Hi", choices=[HALF]), lambda session: session.ask("Hi", regex=HALF),
+    lambda session: session.ask("Hi", grammar=HALF), lambda session: session.ask("Hi", stop=[HALF]),
+    lambda session: session.ask(HALF), lambda session: session.ask(3), lambda session: session.choose("Hi", 3),
+    lambda session: session.ask("Hi", temperature="1"), lambda session: session.ask("Hi", seed=[1]),
+    lambda session: session.logits(3), lambda session: session.logits([1.5]), lambda session: session.logits([True]),
+    lambda session: session.save(None), lambda session: session.save(HALF), lambda session: session.save("a\0b"),
+    lambda session: session.park(HALF), lambda session: session.park(b"a"),
+])
+def test_a_session_names_an_argument_of_another_type(call):
+    with edge.load("demo", ctx=128) as engine, pytest.raises(UsageError):
+        call(engine.session())
+
+
+def test_an_engine_names_an_argument_of_another_type():
+    with edge.load("demo", ctx=128) as engine:
+        for wrong in (HALF, 3):
+            with pytest.raises(UsageError, match="system"):
+                engine.session(wrong)
+        for wrong in (HALF, "a\0b", None, 3):
+            with pytest.raises(UsageError, match="path"):
+                engine.load_session(wrong)
+
+
+def test_numbers_of_numpy_are_numbers():
+    with edge.load("demo", ctx=np.int64(128), parallel=np.int32(1), reserve=np.int64(0)) as engine:
+        session = engine.session()
+        ids = [1, 5, 6]
+        expected = session.logits(ids)
+        for given in (np.array(ids), list(np.array(ids)), np.array(ids, np.uint8)):
+            assert (session.logits(given) == expected).all()
+        answer = engine.session().ask(
+            "Hi", temperature=np.float32(0.5), top_k=np.int64(3), seed=np.uint32(7), max_tokens=np.int16(5))
+        assert answer.text == engine.session().ask("Hi", temperature=0.5, top_k=3, seed=7, max_tokens=5).text

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import edge
 from benchmarks import make_model
 from edge.cache.config import KVConfig
 from edge.cache.plan import PROGRAM_VARIES, KVPlan
@@ -238,3 +239,11 @@ def test_a_broken_vocabulary_names_the_file(tmp_path: Path, command: str) -> Non
     done = CliRunner().invoke(cli, command.format(path).split())
     said = f"{path}: merge 0 ('a b') gives no token of the vocabulary; it is damaged"
     assert done.exit_code == 4 and done.stderr.count(said) == 1 and done.stderr.splitlines()[-1].endswith(said)
+
+
+def test_a_model_by_path_or_name(tmp_path: Path) -> None:
+    of_checkpoint = Embedder(open_checkpoint("demo")).vector("tea")
+    assert Embedder("demo").vector("tea") == of_checkpoint == Embedder(Path(open_checkpoint("demo").path)).vector("tea")
+    for wrong in (3, None, b"demo", edge.load("demo", ctx=64)):
+        with pytest.raises(UsageError, match="must be a path or a name"):
+            Embedder(wrong)  # type: ignore[arg-type]
