@@ -20,7 +20,7 @@ from edge.amounts import count, parse_size
 from edge.cache.space import KVSpace
 from edge.cache.store import Store
 from edge.cache.store_folder import Folder
-from edge.errors import UsageError
+from edge.errors import UsageError, check_path
 from edge.model.model import Model
 from edge.session.admission import Admission
 from edge.session.preparing import Preparer
@@ -222,7 +222,7 @@ class Engine:
         """
         refuse_after_fork()
         most = parse_size(max_bytes, "max_bytes")
-        return self.store.share(most or 0, None if folder is None else Folder(self.space, folder))
+        return self.store.share(most or 0, None if folder is None else Folder(self.space, check_path(folder, "folder")))
 
     def wait_for_weights(self) -> None:
         """Wait until the weights are in their final place: with ``weights="auto"`` they may be copied into 2 MiB pages

@@ -237,6 +237,7 @@ class Session:
         comes, and it drops no tokens from the cache.  Raises ContextFull as :meth:`ask`.
         """
         latest = self.outcome
+        check_text(text)
         try:
             return self._scheduler.drive(self._read_ahead(Outcome(), text, stop))
         finally:

@@ -595,6 +595,11 @@ def test_an_engine_names_an_argument_of_another_type():
         for wrong in (HALF, 3):
             with pytest.raises(UsageError, match="system"):
                 engine.session(wrong)
+        for wrong in (HALF, 3):
+            with pytest.raises(UsageError, match="folder"):
+                engine.share_prefixes("64M", wrong)
+            with pytest.raises(UsageError, match="message"):
+                engine.session().read_ahead(wrong)
         for wrong in (HALF, "a\0b", None, 3):
             with pytest.raises(UsageError, match="path"):
                 engine.load_session(wrong)
