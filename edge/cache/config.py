@@ -202,6 +202,10 @@ class KVConfig:
         def fits(plan: KVPlan) -> bool:
             return beyond(plan) <= 0
 
+        def will_fit(plan: KVPlan) -> bool:
+            """Whether it fits at the next start, too."""
+            return beyond(plan) + (0 if varies else PROGRAM_VARIES // 2) <= 0
+
         types = (wanted,) if self.exact else smaller(wanted, config)
         first = make(self.ctx or default, wanted)
         if fits(first):
@@ -214,7 +218,7 @@ class KVConfig:
             best = self._largest(make, fits, types, first.n_ctx)
             if best:
                 return best
-        raise MemoryRefused(self._refusal(first, make, fits, types, config.n_ctx_train, limit, available))
+        raise MemoryRefused(self._refusal(first, make, will_fit, types, config.n_ctx_train, limit, available))
 
     def _plan_for(
         self, config: ModelConfig, footprint: Footprint, n_ctx: int, kv_type: str, notes: tuple[str, ...]
@@ -338,8 +342,8 @@ class KVConfig:
             if slip and (meant := meant_limit(self.memory)):
                 return f"{why}; {meant}"
             shortest = plan.n_ctx if self.ctx else max(min(LEAST_CTX, plan.n_ctx), least)  # as _largest chooses
-            varies = PROGRAM_VARIES if self.ctx else 2 * PROGRAM_VARIES  # one for the next start, one as plan() leaves
-            need = -(-(make(shortest, smallest).total_bytes + varies) // 10**6)
+            leaves = 0 if self.ctx else PROGRAM_VARIES  # as plan()
+            need = -(-(make(shortest, smallest).total_bytes + leaves + PROGRAM_VARIES // 2) // 10**6)
             return why + (text or f'; it works from memory="{need}M" on: raise the limit, or use a smaller model')
         coming, free = plan.footprint.coming, human(available or 0)
         why = f"the model takes {human(coming)} more, {context}: {human(coming + plan.sessions)} in all; {free} is free"

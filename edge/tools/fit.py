@@ -178,10 +178,10 @@ class Fit:
             where = f"the limit of {human(self.limit)}"
         elif self.available is not None:
             where = f"this machine, which has {human(self.available)} free"
-        longest = f"the longest context that fits has {self.longest} tokens" if self.longest else "no context fits"
+        longest = f"; the longest context that fits has {self.longest} tokens" if self.longest else ""
         left = self.plan.footprint.on_disk
         disk = f" with {human(left)} of its experts on the disk, so more slowly" if left and self.fits else ""
-        return f"{'Fits' if self.fits else 'Does not fit'} {where}{disk}; {longest}."
+        return f"{'Fits' if self.fits else 'Does not fit'} {where}{disk}{longest}."
 
 
     def as_server(self) -> str:
@@ -291,9 +291,10 @@ def fit(planned: PlannedModel, settings: LoadSettings) -> Fit:
     if refusal is None and too_long(planned, settings):
         trained = planned.checkpoint.config.n_ctx_train
         refusal = f"--ctx {settings.kv.ctx} is longer than the {trained} tokens the model was trained on"
+    chosen = replace(settings, kv=replace(settings.kv, kv=plan.kv_type))  # a limit may have chosen a smaller type
     return Fit(
         planned, plan, server, forms, needed(planned, settings), available, limit, refusal,
-        longest(planned, settings, room),
+        max(longest(planned, chosen, room), 0 if refusal else plan.n_ctx),
         tuple(on_board(planned, settings, memory) for memory in BOARDS),
         kv_sizes(planned.checkpoint.config, replace(settings.kv, ctx=plan.n_ctx)),
     )

@@ -114,6 +114,14 @@ def test_run(small: Path, tmp_path: Path, options: Sequence[str]) -> None:
     within(tmp_path, "run", "-m", small, *options, TEXT)
 
 
+@pytest.mark.parametrize("options", [(), ("-c", "256")], ids=str)
+def test_the_least_limit_that_is_named_is_the_least(small: Path, tmp_path: Path, options: Sequence[str]) -> None:
+    args = ("run", "-m", small, *options, "-n", "1", "hi")
+    limit = least(tmp_path, *args)
+    assert run(tmp_path, args, limit).returncode == 0
+    assert run(tmp_path, args, limit - 2).returncode == 5
+
+
 @pytest.mark.parametrize(("model", "n"), [("small", "700"), ("moved", "60")])
 def test_run_with_a_session(request: pytest.FixtureRequest, tmp_path: Path, model: str, n: str) -> None:
     """Made, and then continued.  To know the model again its file is read in many places, but not through the map."""

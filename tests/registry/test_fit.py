@@ -174,7 +174,7 @@ def test_a_model_that_does_not_fit() -> None:
     assert not found["fits"] and found["longest_ctx"] == 0 and found["plan"]["total_bytes"] > found["limit_bytes"]
     assert [board["fits"] for board in found["boards"]] == [False, False, False, True, True, True]
     text = invoke("bonsai-8b", "--memory", "2G")
-    assert text.exit_code == 5 and "Does not fit the limit of 2.0 GB; no context fits." in text.stdout
+    assert text.exit_code == 5 and "Does not fit the limit of 2.0 GB." in text.stdout
     run = CliRunner().invoke(cli, ["run", "-m", "demo", "--memory", "20M", "-n", "1", "hello"])
     ours = invoke("demo", "--memory", "20M")
     assert run.exit_code == ours.exit_code == 5
@@ -188,6 +188,21 @@ def test_a_limit_shortens_the_context_as_loading_does() -> None:
     text = invoke("bonsai-1.7b", "--memory", "600M").stdout
     assert "note: context shortened from 2048" in text and "2048 tokens, int8   longest context" in text
     assert facts("bonsai-1.7b", "--memory", "600M", "-c", "512")["plan"]["ctx"] == 512
+
+
+def test_a_limit_that_fits_has_a_longest_context() -> None:
+    """In the KV type that the limit chooses, and a context that is shorter than one that a limit chooses."""
+    def at(limit: int) -> dict[str, Any]:
+        return json.loads(invoke("bonsai-1.7b", "--memory", f"{limit}M", "--json").stdout)
+
+    least = re.search(r"works from --memory (\d+)M", invoke("bonsai-1.7b", "--memory", "100M").stderr)[1]  # type: ignore
+    tight = next(found for n in (int(least) - 1, int(least)) if (found := at(n))["fits"])
+    assert tight["plan"]["kv"] == "int4" and tight["longest_ctx"] >= tight["plan"]["ctx"] >= 256
+    limit = f"{tight['limit_bytes'] // 10**6 - 1}M"
+    short = facts("bonsai-1.7b", "--memory", limit, "-c", "64", "--kv", "int4")
+    assert short["fits"] and short["longest_ctx"] == 64
+    refused = invoke("bonsai-1.7b", "--memory", limit)
+    assert "would fit" in refused.stderr and f"Does not fit the limit of {limit[:-1]} MB.\n" in refused.stdout
 
 
 @pytest.mark.parametrize("memory", BOARDS)
