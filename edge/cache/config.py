@@ -203,8 +203,8 @@ class KVConfig:
             return beyond(plan) <= 0
 
         def will_fit(plan: KVPlan) -> bool:
-            """Whether it fits at the next start, too."""
-            return beyond(plan) + (0 if varies else PROGRAM_VARIES // 2) <= 0
+            """Whether it fits in a limit at the next start, too."""
+            return beyond(plan) + (0 if varies or limit is None else PROGRAM_VARIES // 2) <= 0
 
         types = (wanted,) if self.exact else smaller(wanted, config)
         first = make(self.ctx or default, wanted)

@@ -151,7 +151,7 @@ def test_a_limit_below_what_a_token_needs_is_refused(large: Path) -> None:
         f = engine.plan.footprint
         least = engine.plan.total_bytes - f.experts + f.least_experts
     assert f.least_experts == f.experts // 6
-    with pytest.raises(MemoryRefused, match="it works from --memory"):
+    with pytest.raises(MemoryRefused, match="it works from memory="):
         edge.load(large, ctx=256, memory=least - 2_000_000)
 
 
