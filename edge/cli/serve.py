@@ -182,7 +182,7 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
     config = uvicorn.Config(
         application(service, begin), log_level="critical", access_log=False, lifespan="on", ws="none",
         http=partial(Connection, most=most, full=full),  # type: ignore[arg-type]
-        loop="asyncio", timeout_keep_alive=30, server_header=False, limit_concurrency=min(wanted, most),
+        loop="asyncio", timeout_keep_alive=30, server_header=False, limit_concurrency=wanted + 1,
         backlog=min(BACKLOG, room // 8),  # asyncio accepts so many at once, before any of them can be closed
         h11_max_incomplete_event_size=1 << 16, timeout_graceful_shutdown=5,
     )

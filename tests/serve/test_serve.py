@@ -779,9 +779,10 @@ def test_a_signal_ends_answers_and_refuses_what_waits(tmp_path: Path) -> None:
         assert statuses == [200, 200, 200, 200, 503, 200, 503], heads
         answer = json.loads(bodies[0])
         assert answer["timings"]["ended"] == "cancelled" and answer["choices"][0]["message"]["content"]
-        assert bodies[1].count(b'"finish_reason":"stop"') == 1 and b"data: [DONE]\n\n" in bodies[1]
-        assert b"event: response.completed\n" in bodies[2] or b"event: response.incomplete\n" in bodies[2], bodies[2]
-        assert b'"done":true' in bodies[3]
+        assert answer["choices"][0]["finish_reason"] == "length", "it was cut off"
+        assert bodies[1].count(b'"finish_reason":"length"') == 1 and b"data: [DONE]\n\n" in bodies[1]
+        assert b"event: response.incomplete\n" in bodies[2], bodies[2]
+        assert b'"done":true,"done_reason":"length"' in bodies[3]
         assert json.loads(bodies[4])["error"]["code"] == "shutting_down" and b"retry-after: " in heads[4].lower()
         assert b'"code":"shutting_down"' in bodies[5] and "stopping" in json.loads(bodies[6])["error"]
         head, body = rest(late).split(b"\r\n\r\n", 1)

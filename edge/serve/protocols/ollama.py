@@ -116,7 +116,7 @@ class Writer:
         usage, timings = outcome.usage, outcome.timings
         return {
             "done": True,
-            "done_reason": "stop" if outcome.finish_reason in ("stop", "loop", "cancelled") else "length",
+            "done_reason": "stop" if outcome.finish_reason in ("stop", "loop") else "length",
             "total_duration": time.perf_counter_ns() - self._begun,
             "load_duration": 0,  # the model is in memory before a request is read
             "prompt_eval_count": usage.prompt,

@@ -139,8 +139,8 @@ def usage(prompt: int, cached: int, completion: int) -> dict[str, Any]:
 
 
 def finish(reason: str | None) -> str | None:
-    """The finish reason in OpenAI's terms."""
-    return {"timeout": "length", "context_full": "length", "cancelled": "stop", "loop": "stop"}.get(
+    """The finish reason in OpenAI's terms: "length" says that the answer was cut off."""
+    return {"timeout": "length", "context_full": "length", "cancelled": "length", "loop": "stop"}.get(
         reason or "", reason)
 
 
