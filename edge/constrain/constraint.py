@@ -63,6 +63,13 @@ class Constraint:
         """Whether the tokens so far are a complete answer."""
         return bool(self._matcher.is_accepting())
 
+    def has_form(self, text: str) -> bool:
+        """Whether a text of the answer, which a stop text has cut, is a complete answer all the same."""
+        if self._spec.parts:
+            return self.satisfied
+        matcher, tokens = self._vocabulary.matcher(self._spec.rules()), self._vocabulary.bytewise(text.encode())
+        return bool(tokens or not text) and bool(matcher.consume_tokens(tokens) and matcher.is_accepting())
+
     def allows(self, token: int, left: int) -> bool:
         """Whether ``token`` may come next; ``left`` tokens may still be written, including this one."""
         if self._only:

@@ -446,6 +446,7 @@ def write(
         state.drop_ahead()
         state.sampled = array("i", [token] if pending else [])
         outcome.finish_reason = reason
-        outcome.whole = constraint is None or constraint.done or constraint.satisfied
+        outcome.whole = constraint is None or (
+            constraint.has_form(str(said)) if stream.stopped else constraint.done or constraint.satisfied)
         outcome.usage = Usage(len(ids), cached, count)
         outcome.timings = Timings(prompt_seconds, first_seconds, decode_seconds)

@@ -13,6 +13,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from array import array
 from pathlib import Path
 from typing import Any, Literal
@@ -783,6 +784,33 @@ def test_a_closed_answer_stops_and_a_cut_one_does_not(engine) -> None:
     answer = session.ask("Tell me a story", schema=schema, max_tokens=20, sampling=wild)
     assert set(answer.value) == {"story"}
     assert answer.finish_reason == "stop" and answer.usage.completion <= 20
+
+
+@pytest.mark.parametrize("least", [100, 150, 300])
+def test_a_long_text_is_closed_at_the_limit(engine, least: int) -> None:
+    """Regression: while the least length was not reached, all effort went into looking for an end."""
+    schema = {"type": "object", "properties": {"a": {"type": "string", "minLength": least}}, "required": ["a"]}
+    answer = engine.session().ask("Tell me a story", schema=schema, max_tokens=least + 50, temperature=0)
+    assert len(answer.value["a"]) >= least
+
+
+def test_a_long_repetition_takes_little_time(engine) -> None:
+    """Regression: five seconds of processor time, which neither Ctrl-C nor a timeout ended, for 900 characters."""
+    closing = Closing(engine.model.vocabulary(), spec := Spec.of(regex="[a-z ]{900}"))
+    begun = time.process_time()
+    closing.way(engine.model.vocabulary().matcher(spec.rules()), 900)
+    assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize("form, stop, text, whole", [
+    ({"choices": ["apple pie", "apple tart"]}, " ", "apple", False), ({"choices": ["yes"]}, "e", "y", False),
+    ({"regex": "yes!"}, "!", "yes", False), ({"regex": "yes( no)?"}, " ", "yes", True),
+    ({"schema": {"const": "yes"}}, "e", '"y', False),
+])
+def test_a_stop_text_may_cut_a_form(engine, form: dict[str, Any], stop: str, text: str, whole: bool) -> None:
+    """Regression: a form whose last token held the stop text counted as whole."""
+    answer = engine.session().ask("Yes?", **form, stop=[stop], temperature=0)
+    assert (answer.text, answer.whole) == (text, whole)
 
 
 # ---- no other answer where the model's own is valid ------------------------------------------------------------------
