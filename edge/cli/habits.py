@@ -1,7 +1,7 @@
 """What people type who know llama.cpp, bitnet.cpp, Ollama or mlx-lm: one line says what it is called here.
 
 :data:`HINTS` has the options and commands of those programs that are not ours; a name that means the same here is just
-an option.  A model in front of the text (``ollama run MODEL "hello"``) stands behind -m here.
+an option.  A model in front of the text (``ollama run MODEL "hello"``) comes after -m here.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _HINTS = (
 
 #: option, ``command:option`` or command -> what to use here
 HINTS = {name: hint for names, hint in _HINTS for name in names.split()} | {
-    f"bitnet-edge:{name}": f"it stands behind a command, as in bitnet-edge run {name}"
+    f"bitnet-edge:{name}": f"it comes after a command, as in bitnet-edge run {name}"
     for name in ("-m", "--model", "-p", "--prompt", *(name for row in SETTINGS.values() for name in row.names))}
 
 

@@ -27,7 +27,7 @@ Examples:
   ./guide run "Where is the lift?"
   ./guide serve --port 8080
 
-Behind -- stands what the program does if it is started without arguments; default: chat. With
+After -- comes what the program does if it is started without arguments; default: chat. With
 arguments, the options there are defaults, which others override. The texts that -sysf, --schema
 and --grammar name are put into the file. docs/one-file.md shows more.
 """

@@ -46,7 +46,7 @@ More examples:
 If standard input is not a terminal, it is read to its end and appended to the prompt after a
 blank line. In a shell loop that reads a list, use </dev/null. With -n 0 and a system prompt
 (--system or --system-file), standard input is read only if PROMPT is -. A prompt that is the
-name of a model stands behind --: run -- demo.
+name of a model comes after --: run -- demo.
 """
 
 
@@ -93,7 +93,7 @@ def run(
     """Run the command; the result is the exit code."""
     out = ctx.ensure_object(Output)
     if len(words) > 1:
-        raise UsageError(f"put the prompt in quotes: {shlex.quote(' '.join(words))}; a model stands behind -m")
+        raise UsageError(f"put the prompt in quotes: {shlex.quote(' '.join(words))}; a model comes after -m")
     system = options.system_prompt(flags)
     if raw and system is not None:
         raise UsageError("--raw uses no chat template, so a system prompt cannot be used with it")

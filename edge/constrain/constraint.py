@@ -22,8 +22,6 @@ WATCHED = 32
 SHARE, LEAST = 5, 4  # and not before so many have been written
 #: most white space between the parts of JSON; a model that is unsure could write it without end
 _BLANKS = re.compile(rb" ?|\r?\n[ \t]{0,20}")
-
-
 #: of which numbers consist
 _SIGNS = b"0123456789+-.eE"
 
@@ -46,6 +44,7 @@ class Constraint:
         self._matcher = vocabulary.matcher(self._rules)
         self._styles = [vocabulary.matcher(spec.rules(lead, style)) for style in spec.styles]
         self._blanks = b""  # white space at the end
+        self._has_json = spec.has_json
         self._number = b""  # what stands at the end of the signs of a number
         self._only: list[int] = []  # tokens that end the answer: nothing else may come
         self._closing = Closing(vocabulary, spec)
@@ -155,9 +154,11 @@ class Constraint:
 
     def _is_infinite(self, token: int) -> bool:
         """Whether a token makes a number of JSON larger than readers of doubles know, and can be left out."""
+        if not self._has_json:
+            return False
         number = _run(self._number, self._vocabulary.token_bytes(token).rstrip(b" \t\r\n,]}"), _SIGNS)
         try:
-            if not self._spec.has_json or math.isfinite(float(number or b"0")):
+            if math.isfinite(float(number or b"0")):
                 return False
         except ValueError:
             return False  # not all of a number

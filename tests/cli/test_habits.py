@@ -152,7 +152,7 @@ def test_hints_name_what_there_is() -> None:
     ("rum 'What is ice?'", "did you mean rm or run?"), ("xyzzy", "bitnet-edge --help"),
     ("run -n -1 hello", "from 0 on; a large number sets no limit"),
     ("chat --set thinking_budget=-1", "from 0 on; a large number sets no limit"),
-    ("run phi3:mini hello", "a model stands behind -m"),
+    ("run phi3:mini hello", "a model comes after -m"),
 ])
 def test_options_of_others_are_known(typed: str, answer: str) -> None:
     assert answer in said(typed)
