@@ -31,8 +31,6 @@ from edge.threads import refuse_after_fork
 if TYPE_CHECKING:
     from edge.cache.plan import KVPlan
     from edge.config import ModelConfig
-    from edge.machine.choices import Choices
-    from edge.machine.tuning import Tuner
     from edge.session.answer import Answer
     from edge.session.answer_options import PreparedCall
 
@@ -53,7 +51,6 @@ class Engine:
         notes: Sequence[str] = (),
         warnings: Sequence[str] = (),
         load_seconds: float = 0.0,
-        tuner: Tuner | None = None,
     ) -> None:
         self.model = model
         self.space = space
@@ -64,7 +61,6 @@ class Engine:
         self.notes = list(notes)
         self.warnings = list(warnings)
         self.load_seconds = load_seconds
-        self._tuner = tuner
         self.admission = Admission(space.plan.parallel)
         self.scheduler = Scheduler(model, self.admission, space.make_room)
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -230,37 +226,10 @@ class Engine:
         """
         self.model.wait_for_weights()
 
-    def tune(self, tries: int = 1) -> Choices | None:
-        """Measure, within a second, what is fastest for this model on this machine, and remember it for the next time
-        it is loaded (docs/models.md); how weights are read is used at once.  To be called after an answer,
-        while nothing else runs.  ``tries``: measure up to so often, and longer, since other programs have quieter
-        moments.
-
-        None if nothing was measured: the machine was busy, nothing has been answered, or the model is small.  Head and
-        threads that were given, and with a memory limit the head, are not compared.  Raises UsageError in a forked
-        child.
-        """
-        refuse_after_fork()
-        if self._tuner is None or not self._tuner.useful:
-            return None
-        return self._tuner.now(self.space.new_cache, self._idle, tries)
-
-    def tune_when_idle(self) -> None:
-        """Do that in the background, once something was answered and nothing has been asked for half a second."""
-        refuse_after_fork()
-        if self._tuner is not None:
-            self._tuner.start(self.space.new_cache, self._idle)
-
-    def _idle(self) -> bool:
-        return not self.closed and not self.admission.running
-
     def close(self) -> None:
         """Free all memory.  Running answers end with an error at their next token."""
         if self.closed:
             return
-        if self._tuner is not None:
-            self._tuner.stop()
-            self._tuner = None
         self.store.stop()  # what it still writes belongs to the model
         self.model.close()
         for session in self._open():

@@ -11,7 +11,6 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edge import packed
@@ -42,7 +41,6 @@ from edge.threads import claim, refuse_after_fork
 if TYPE_CHECKING:
 
     from edge.formats.checkpoint import Checkpoint
-    from edge.machine.choices import Choices, Key
     from edge.prompt.tokenizer import Tokenizer
     from pyx.head.output_head import Head
     from pyx.step.transformer import Transformer
@@ -109,8 +107,7 @@ def load(
         engines, else the best that the processor has.
     template: a chat template by name; None: the model's own.
     think: whether models that can think before they answer do so; None: the model decides.
-    tune: use what was measured to be fastest for this model on this machine (:meth:`edge.engine.Engine.tune`), where
-        head and threads are not given; answers are the same.
+    tune: compare, in the first tokens, the ways to read weights, and use the fastest; answers are the same.
     i2s_layout: byte order of I2_S files: "auto", "128", "64" or "1x4".
     activation: "relu2" or "silu", if the file does not state it.
     system: system prompt of sessions that have none of their own.
@@ -147,9 +144,8 @@ def load(
 
     import pyx.step.transformer  # noqa: F401  all imported here so that the program's size is measured with them
     from edge.formats import open_checkpoint
-    from edge.machine.choices import key_of
     from edge.machine.linux import rss
-    from edge.machine.tuning import Tuner
+    from edge.machine.ways import LEAST, Ways
     from edge.prompt.template import Template
     from edge.prompt.tokenizer import Tokenizer
     from edge.registry.library import DEMO_ANSWERS
@@ -163,11 +159,9 @@ def load(
         logging.getLogger("edge").warning(f"{DEMO_ANSWERS}; for a real one: bitnet-edge pull bonsai-1.7b")
     checkpoint = open_checkpoint(chosen.path, i2s_layout=i2s_layout, activation=activation)
     report(1, 10)
-    key = partial(key_of, checkpoint, threads)
-    known = recall(key, tune)
-    n_threads, cores = choose(threads, known.threads)
+    n_threads, cores = choose(threads)
     n_threads, thread_warnings = claim(n_threads)
-    head, heads = head_for(head, checkpoint, kv_config, constrained, known.head)
+    head = head_for(head, checkpoint, kv_config, constrained)
     tokenizer = Tokenizer.of(checkpoint)
     chat = Template.for_model(checkpoint, name=template, think=think)
     report(3, 10)
@@ -197,6 +191,9 @@ def load(
         f = plan.footprint
         transformer.bound_experts(rss()["file"] + f.mapped + f.head_mapped + f.experts)
     report(10, 10)
+    alone = not _any_open()
+    if alone:  # all share the instruction set, and how weights are read
+        cpu.choose()
     loaded = Model(
         checkpoint.config,
         transformer,
@@ -206,19 +203,15 @@ def load(
         checkpoint=checkpoint,
         placement=MAP if weights == "huge" else place,
         fingerprints=fingerprints,
+        ways=Ways() if tune and alone and transformer.weight_bytes >= LEAST else None,
     )
-    alone = not _any_open()
-    if alone:  # all share the instruction set, and this
-        cpu.choose(known.stream, known.many_tokens or 0)
-    heads = heads if kv_config.memory is None else ()  # trying them takes memory
     engine = Engine(
         loaded,
         KVSpace(loaded, plan),
         system=system,
-        notes=[*checkpoint.notes, *plan.notes, *([f"measured on this machine: {known.words()}"] if known else [])],
+        notes=[*checkpoint.notes, *plan.notes],
         warnings=thread_warnings,
         load_seconds=time.perf_counter() - begun,
-        tuner=Tuner(loaded, checkpoint, key, heads, known, threads is not None, alone) if tune else None,
     )
     _engines.add(engine)
     if remembers:
@@ -317,19 +310,8 @@ def program_bytes(checkpoint: Checkpoint) -> int:
     return program
 
 
-def recall(key: Callable[[], Key], tune: bool = True) -> Choices:
-    """What was measured for a model on this machine; ``tune`` False: as if nothing was."""
-    from edge.machine.choices import Choices, entries
-
-    known = dict(entries()) if tune else {}
-    return known.get(key(), Choices()) if known else Choices()  # the key takes some milliseconds
-
-
-def head_for(
-    head: str, checkpoint: Checkpoint, kv_config: KVConfig, constrained: bool = False, measured: str | None = None
-) -> tuple[str, tuple[str, ...]]:
-    """(the output head for "auto", the types from which it was chosen by a rule of thumb: the first); other types are
-    returned unchanged.  ``measured``: the one of them that was measured to be the fastest.
+def head_for(head: str, checkpoint: Checkpoint, kv_config: KVConfig, constrained: bool = False) -> str:
+    """The output head for "auto"; other types are returned unchanged.
 
     A head that the file has as Q8_0 or ternary is used as it is ("auto" to :func:`pyx.head.output_head.placement`);
     others become int8, or two-stage where that is faster with the same answers (benchmarks/log#head-auto): the head is
@@ -343,14 +325,13 @@ def head_for(
     table = checkpoint.tensors.get(checkpoint.head)
     k = checkpoint.config.hidden
     if head != "auto" or table is None or table.type in GROUP_TYPES:
-        return head, ()
+        return head
     alone = kv_config.parallel in (None, 1) and not constrained
     wins = alone and k % BLOCK == 0 and checkpoint.config.n_vocab * k >= LARGE_HEAD
     whole = "q8_0" if table.type == "Q8_0" else "int8"
     if not wins or whole == "q8_0" and not _plenty(checkpoint, kv_config):
-        return whole, ()
-    kinds = ("two-stage", whole)
-    return measured if measured in kinds else kinds[0], kinds
+        return whole
+    return "two-stage"
 
 
 def _plenty(checkpoint: Checkpoint, kv_config: KVConfig) -> bool:

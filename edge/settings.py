@@ -79,7 +79,7 @@ SETTINGS = {
         "model", "choice", "Where the weights are read from: the mapped file, a copy in 2 MiB pages, or first one, "
         "then the other.", "auto", choices=("auto", "map", "huge")),
     "tune": Setting(
-        "model", "switch", "Measure what is fastest here, once, after an answer, and use what was measured.", True),
+        "model", "switch", "Compare, in the first tokens, the ways to read weights, and use the fastest.", True),
     "cache": Setting(
         "model", "switch", "Keep the KV cache of system prompts on the disk and use what was kept. Default: on, unless "
         "BITNET_EDGE_NO_CACHE is set."),

@@ -112,8 +112,6 @@ def chat(ctx: click.Context, as_jsonl: bool, timeout: float | None, **flags: Any
     with keeper, options.loaded(out, flags, named=True, lasting=everything.TALK, reserve=reader.reserve) as engine:
         arguments = options.advised(arguments, flags, engine)
         session = keeper.open(engine, system)
-        if reader.interactive:
-            engine.tune_when_idle()
         banner(out, engine, session, reader.interactive, known=library.choose(flags["model"]).why == "demo")
         repl = Repl(out, engine, reader, arguments, session, keeper, read_ahead)
         repl.show_last()

@@ -140,8 +140,6 @@ def run(
             if code:
                 return code
             failure = records.finish_error(session, timeout)
-            if not (as_json or failure) and is_tty(sys.stdin) and is_tty(sys.stdout):
-                engine.tune()  # a person sees the answer by now; a script would wait for it
     except Exception as error:
         if as_json and not printed and not isinstance(error, BrokenPipeError):
             out.json(records.failure(error))

@@ -148,7 +148,6 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
                                 spare_contexts=SPARE_CONTEXTS) as engine:
                 service.settings.defaults = options.advised(service.settings.defaults, flags, engine)
                 service.open(engine)
-                engine.tune_when_idle()
                 ready(options.title(engine.config))
         except BaseException as error:
             failure.append(error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from contextlib import suppress
 from typing import Any
 
@@ -91,12 +90,6 @@ class Board:
         model = ", ".join(known[name] for name in ("cpu family", "model", "stepping") if name in known)
         most = self.number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
         return self.cpu() + (f" ({model})" if model else "") + (f", {most // 1000} MHz" if most else "")
-
-    def cache(self) -> int | None:
-        """Bytes of the largest cache of the first core."""
-        texts = (self.read(f"/sys/devices/system/cpu/cpu0/cache/index{i}/size") or "" for i in range(6))
-        sizes = [re.fullmatch(r"(\d+)([KM])", text) for text in texts]
-        return max((int(size[1]) << (10 if size[2] == "K" else 20) for size in sizes if size), default=None)
 
     def memory(self) -> dict[str, int | None]:
         """Total and available memory, and swap, in bytes."""

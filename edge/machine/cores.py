@@ -53,16 +53,13 @@ def find(root: str = "/", allowed: set[int] | None = None) -> Cores:
     return Cores(mine, fast, source, quota(root), openmp)
 
 
-def choose(threads: int | None, measured: int | None = None) -> tuple[int, tuple[int, ...] | None]:
+def choose(threads: int | None) -> tuple[int, tuple[int, ...] | None]:
     """(number of threads, the cores on which they stay; None: any) for the ``threads`` option.
 
-    ``threads`` None: one for each fast core, up to the quota, or as many of them as were ``measured`` to be fastest;
-    -N: N fewer than that, but at least 1.
+    ``threads`` None: one for each fast core, up to the quota; -N: N fewer than that, but at least 1.
     """
     found = find()
     n = threads if threads is not None and threads > 0 else max(1, found.threads + (threads or 0))
-    if threads is None and measured is not None:
-        n = min(n, measured)
     return n, found.held(n)
 
 

@@ -23,6 +23,7 @@ from edge.threads import refuse_after_fork
 if TYPE_CHECKING:
     from edge.config import ModelConfig
     from edge.constrain.vocabulary import Vocabulary
+    from edge.machine.ways import Ways
     from pyx.step.transformer import Segment
 
 #: what begins and ends the thoughts of an answer
@@ -67,6 +68,7 @@ class Model:
         checkpoint: Any = None,
         placement: str = MAP,
         fingerprints: str | None = None,
+        ways: Ways | None = None,
     ) -> None:
         self.config = config
         self.transformer = transformer
@@ -92,7 +94,7 @@ class Model:
         self._said = {} if checkpoint is None else checkpoint.sampling  # what the file recommends
         self.sampling = self.advised(template.think)
         self.closed = False
-        self.steps = 0  # so far
+        self._ways = ways  # of reading weights, while they are compared
         self._lock = threading.Lock()
         self._making = threading.Lock()  # of the vocabulary
         self._checkpoint = checkpoint
@@ -124,8 +126,11 @@ class Model:
         with self._lock:
             if self.closed:
                 raise UsageError("the engine was closed during an answer")
-            self.steps += 1
-            self.transformer.step(batch)
+            ways, moving = self._ways, self.moving
+            if ways is None or len(batch) > 1 or len(batch[0].ids) > 1 or moving is not None and moving.is_alive():
+                self.transformer.step(batch)
+            elif ways.step(self.transformer.step, batch):
+                self._ways = None
 
     def remarks(self) -> list[str]:
         """What is unusual about the weights, of which the first MiB of each matrix is read."""

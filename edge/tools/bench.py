@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 #: bytes of memory that are read to measure its speed where there is a limit, of whose plan they are a part
 LIMITED_YARDSTICK = 32 << 20
-#: how often what is fastest is measured before the speeds are, until it is clear
-TUNES = 3
+#: tokens of an answer before the first that is measured: the ways to read weights are compared meanwhile
+WARM_UP = 25
 #: above this ``of_memory`` is not noise: the weights are in the processor's caches
 CACHED = 1.25
 #: over less writing no joules are told: what a meter shows is an average over some time, too
@@ -177,20 +177,16 @@ def run(
             chosen["parallel"] = max(parallel)
         if options.get("memory") is not None:
             chosen["reserve"] = LIMITED_YARDSTICK
-        for again in (False, True):
-            with edge.load(model, ctx=max(depths) + n_gen, **chosen) as engine:
-                usable, left_out = _usable(depths, n_gen, engine.config.n_ctx_train)
-                engine.wait_for_weights()
-                _answer(engine, min(usable), 2)  # warm-up: pages in, clocks up
-                if engine.tune(TUNES) and not again:
-                    continue  # what an owner has after the first answers: the next load uses all of it
-                header = header or _header(engine, repeats, left_out)
-                total = len(combinations) * len(usable) * repeats * len(parallel)
-                if progress is not None:
-                    progress(done, total)
-                for depth in usable:
-                    rows += _rows(engine, depth, n_gen, repeats, parallel, rates, answered, meter)
-            break
+        with edge.load(model, ctx=max(depths) + n_gen, **chosen) as engine:
+            usable, left_out = _usable(depths, n_gen, engine.config.n_ctx_train)
+            engine.wait_for_weights()
+            _answer(engine, min(usable), min(n_gen, WARM_UP))  # pages in, clocks up
+            header = header or _header(engine, repeats, left_out)
+            total = len(combinations) * len(usable) * repeats * len(parallel)
+            if progress is not None:
+                progress(done, total)
+            for depth in usable:
+                rows += _rows(engine, depth, n_gen, repeats, parallel, rates, answered, meter)
     header["throttling"] = Board().throttling()
     header["energy"] = meter if isinstance(meter, str) else meter.name
     if not isinstance(meter, str) and not any(row.joules_per_token for row in rows):

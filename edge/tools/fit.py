@@ -82,7 +82,7 @@ class LoadSettings:
 
     def head_of(self, planned: PlannedModel) -> str:
         """The output head."""
-        return "none" if planned.embeds else head_for(self.head, planned.checkpoint, self.kv)[0]
+        return "none" if planned.embeds else head_for(self.head, planned.checkpoint, self.kv)
 
     @property
     def place(self) -> str:

@@ -12,8 +12,7 @@ wrote 180 tokens/s on two threads and 7,000 on one (benchmarks/log#busy).  So th
 * A clear result ends a trial early, but one step of a large model, which is longer than a trial, is not clear enough.
   What a lost one cost decides how soon the next may come: 2 % of the time.
 
-How many threads there are at most, on an idle machine, is not decided here but by edge/machine/cores.py, or measured by
-edge/machine/tuning.py.
+How many threads there are at most, on an idle machine, is not decided here but by edge/machine/cores.py.
 
 A step is compared with recent steps of about as many rows.  The answer is the same bits on any number of threads.
 """

@@ -34,11 +34,11 @@ FLOORS = {name: floor for floor, names in {
     12: "edge.prompt",
     13: "edge.constrain",
     # one model in memory, and what the machine makes of it
-    14: "edge.machine.choices edge.model",
+    14: "edge.machine.ways edge.model",
     15: "edge.machine.placement",
     16: "edge.model.plan edge.model.weights",
     17: "edge.model.interpretation",
-    18: "edge.machine.tuning edge.model.model",
+    18: "edge.model.model",
     # what it remembers
     19: "edge.cache",
     20: "edge.cache.state",

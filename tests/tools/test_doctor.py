@@ -52,7 +52,6 @@ def test_a_raspberry_pi(tmp_path: Path) -> None:
     pi = board(tmp_path, PI5)
     assert pi.model() == "Raspberry Pi 5 Model B Rev 1.0"
     assert pi.cpu() == "Cortex-A76"
-    assert pi.cache() == 2 << 20 and board(tmp_path / "none", {}).cache() is None
     assert pi.memory() == {"total": 8_192_000_000, "available": 204_800_000, "swap": 0}
     assert (pi.huge_pages(), pi.governor(), pi.mhz(), pi.celsius()) == ("never", "powersave", 2400.0, 84.5)
     assert pi.throttling() == {

@@ -1,0 +1,134 @@
+"""How weights are read is compared in the first tokens (edge.machine.ways).  Clock and machine are made up."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import edge
+from edge.cli.group import cli
+from edge.machine import ways
+from edge.machine.ways import WAYS, Ways
+from pyx.machine import cpu
+from pyx.step.transformer import Segment
+
+
+class Machine:
+    """Takes ``seconds`` for a step, in each way; of ``busy`` steps another program takes the core."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, own: float, others: list[float], busy: float = 0.0) -> None:
+        cpu.choose()
+        self.own = cpu.chosen_now()[0]
+        self.seconds = {**dict(zip(WAYS, others, strict=True)), self.own: own}
+        self.busy, self.random, self.now, self.core = busy, random.Random(1), 0, 0
+        monkeypatch.setattr(ways.time, "perf_counter_ns", lambda: self.now)
+        monkeypatch.setattr(ways.time, "thread_time_ns", lambda: self.core)
+
+    def step(self, _: Any) -> None:
+        ns = int(1e9 * self.seconds[cpu.chosen_now()[0]] * (1 + self.random.uniform(0, 0.01)))
+        self.core += ns
+        self.now += ns * (2 if self.random.random() < self.busy else 1)
+
+    def settle(self) -> tuple[tuple[int, str, int], int]:
+        """(the way that is used at the end, steps until then)."""
+        compared, n = Ways(), 1
+        while not compared.step(self.step, []):
+            n += 1
+        return cpu.chosen_now()[0], n
+
+
+@pytest.fixture(autouse=True)
+def restore() -> Iterator[None]:
+    yield
+    cpu.choose()
+
+
+def test_the_fastest_way_is_used_after_some_twenty_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    way, n = Machine(monkeypatch, 0.020, [0.022, 0.021, 0.030, 0.017, 0.026, 0.040]).settle()
+    assert way == WAYS[3] and n <= 22
+
+
+def test_the_own_way_stays_unless_another_is_clearly_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, 0.0200, [0.0198] * 6)
+    assert machine.settle()[0] == machine.own
+
+
+def test_steps_that_other_programs_disturb_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Machine(monkeypatch, 0.020, [0.022, 0.021, 0.030, 0.017, 0.026, 0.040], busy=0.5).settle()[0] == WAYS[3]
+    machine = Machine(monkeypatch, 0.020, [0.010] * 6, busy=1.0)
+    assert machine.settle() == (machine.own, ways.MOST)
+
+
+def answer(engine: edge.Engine, n: int = 40) -> list[int]:
+    with engine.session() as session:
+        return [token for piece in session.complete([1, 2, 3], max_tokens=n, ignore_eos=True,
+                                                    sampling=edge.Sampling(seed=4)) for token in piece.ids]
+
+
+def test_answers_are_the_same_meanwhile(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a model that counts as a large one; and what a second model finds is the way of the first."""
+    with edge.load(tiny_model, threads=1, tune=False) as engine:
+        expected = answer(engine)
+    used: set[Any] = set()
+    choose = cpu.choose
+    monkeypatch.setattr(ways, "LEAST", 0)
+    monkeypatch.setattr(ways, "disturbed", lambda *_: False)
+    monkeypatch.setattr(cpu, "choose", lambda *way: (used.update(way), choose(*way)))
+    with edge.load(tiny_model, threads=1) as engine:
+        assert answer(engine) == expected
+        assert used >= set(WAYS)
+        used.clear()
+        with edge.load(tiny_model, threads=1) as second:
+            assert answer(second) == answer(engine) == expected
+    assert not used
+
+
+def test_small_models_and_tune_off_compare_nothing(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ways, "step", lambda *_: pytest.fail("compared"))
+    with edge.load(tiny_model) as engine:
+        answer(engine)
+    monkeypatch.setattr(ways, "LEAST", 0)
+    with edge.load(tiny_model, tune=False) as engine:
+        answer(engine)
+
+
+@pytest.mark.parametrize("isa", cpu.supported())
+def test_prompts_are_read_to_the_same_bits(tiny_model: str, isa: str) -> None:
+    """From however many tokens on tables are looked up, and however weights are read."""
+
+    def logits(engine: edge.Engine) -> bytes:
+        out = array("f", bytes(4 * engine.config.n_vocab))
+        ids = array("i", [(7 * i * i + 3 * i) % 500 for i in range(60)])
+        engine.model.transformer.step([Segment(engine.space.new_cache(), ids, out)])
+        return out.tobytes()
+
+    with edge.load(tiny_model, isa=isa, threads=1) as engine:
+        own = cpu.chosen_now()
+        expected = logits(engine)
+        for stream, many in ((None, 16), ((1, "once", 1024), 32), ((2, "L2", 1 << 20), 1024)):
+            cpu.choose(stream, many)
+            assert cpu.chosen_now() == (stream or own[0], many)
+            assert logits(engine) == expected
+        for wrong in (((4, "L1", 1 << 30), 0), ((3, "L1", 0), 0), ((4, "L3", 0), 0), (None, 8)):
+            with pytest.raises(ValueError, match="out of range"):
+                cpu.choose(*wrong)
+
+
+def test_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """--set tune=off and its variable."""
+    given: list[Any] = []
+
+    def load(*_: Any, **options: Any) -> None:
+        given.append(options.get("tune"))
+        raise edge.EdgeError("enough")
+
+    monkeypatch.setattr(edge, "load", load)
+    off = "tune=off"
+    for arguments, variable in (([], None), (["--set", off], None), ([], off), (["--set", "tune=on"], off)):
+        CliRunner().invoke(cli, ["run", "-m", "demo", *arguments, "hello"], env={"BITNET_EDGE_SET": variable})
+    assert given == [None, False, False, True]
