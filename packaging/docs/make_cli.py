@@ -33,8 +33,8 @@ here. [Settings](#settings) and [exit codes](contract.md#exit-codes) are those o
 Every option can also be given as an environment variable, `--max-tokens 80` as `BITNET_EDGE_MAX_TOKENS=80`, except
 `-p` and `-f`, files that are written (`-o`, `--npy`), `--prompts` of `rm`, and options that may be repeated (`--stop`,
 `--choice`, `--host-name`, `--cors`). The option overrides the variable.
-`BITNET_EDGE_HOME` is the folder of the chat history, `BITNET_EDGE_CACHE` that of remembered prompts. A `~` before a path
-is your home folder, in variables and settings, too. `NO_COLOR`, `CLICOLOR_FORCE` and `TERM=dumb` work as usual.
+`BITNET_EDGE_HOME` is the folder of the chat history, `BITNET_EDGE_CACHE` that of remembered prompts. A `~` before a
+path is your home folder, in variables and settings, too. `NO_COLOR`, `CLICOLOR_FORCE` and `TERM=dumb` work as usual.
 """
 
 

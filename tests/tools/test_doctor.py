@@ -35,8 +35,6 @@ PI5 = {
     "proc/device-tree/model": "Raspberry Pi 5 Model B Rev 1.0\0",
     "proc/cpuinfo": "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0b\n\n"
     "processor\t: 1\nCPU implementer\t: 0x41\nCPU part\t: 0xd0b\n",
-    "sys/devices/system/cpu/cpu0/cache/index2/size": "512K\n",
-    "sys/devices/system/cpu/cpu0/cache/index3/size": "2M\n",
     "proc/meminfo": "MemTotal:        8000000 kB\nMemAvailable:    200000 kB\nSwapTotal:  0 kB\n",
     "sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]\n",
     "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave\n",
