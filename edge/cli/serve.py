@@ -83,6 +83,9 @@ def serve(ctx: click.Context, **flags: Any) -> int:
             if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
                 raise UsageError(
                     "is for answers, and --embeddings makes none", argument=name, hint="leave one of them out")
+    for name in ("host", "port"):
+        if flags["socket_path"] and ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise UsageError("cannot be combined with --socket", argument=name, hint="leave one of them out")
     system = options.system_prompt(flags)
     check_exposure(flags["host"], flags["api_key"], flags["insecure"], flags["socket_path"])
     flags.setdefault("overflow", "stop")  # a client learns that it is too long; nothing is cut silently

@@ -94,6 +94,7 @@ class Model:
         self._said = {} if checkpoint is None else checkpoint.sampling  # what the file recommends
         self.sampling = self.advised(template.think)
         self.closed = False
+        self.steps = 0  # so far
         self._ways = ways  # of reading weights, while they are compared
         self._lock = threading.Lock()
         self._making = threading.Lock()  # of the vocabulary
@@ -126,6 +127,7 @@ class Model:
         with self._lock:
             if self.closed:
                 raise UsageError("the engine was closed during an answer")
+            self.steps += 1
             ways, moving = self._ways, self.moving
             if ways is None or len(batch) > 1 or len(batch[0].ids) > 1 or moving is not None and moving.is_alive():
                 self.transformer.step(batch)

@@ -108,7 +108,7 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
     async def health(_: Request) -> Response:
         if service.failure is not None:
             return answer_json({"status": "error", "error": service.failure}, 500)
-        if service.embedder is None and service.conversations is None:
+        if service.embedder is None and service.engine is None:
             return answer_json({"status": "loading"}, 503, {"Retry-After": "2"})
         if (trouble := service.trouble()) is not None:
             return answer_json({"status": "error", "error": trouble}, 500)

@@ -167,7 +167,7 @@ REFUSED: Table = {
     "stop_token_ids": "use stop",
     "bad_words": "use a form such as grammar",
     **dict.fromkeys(("guided_json", "guided_regex", "guided_grammar", "structured_outputs", "json_schema"),
-                    "use response_format, regex, grammar or choices"),
+                    "use the form of an answer that this API has"),
     "partial": "POST /v1/chat/completions has it",
 }
 #: the values with which refused keys ask for nothing
@@ -179,6 +179,10 @@ _THINKING: Table = {
     "think": thinking, "reasoning_effort": thinking, "chat_template_kwargs": inside({"enable_thinking": flag}),
     "thinking_budget": whole(0, MOST_TOKENS)}
 _TOOLS: Table = {"tools": given, "tool_choice": given, "parallel_tool_calls": flag}
+#: keys of /v1/chat/completions that change an answer, for the routes that do not have all of them
+_ELSEWHERE: Table = dict.fromkeys(
+    ("regex", "grammar", "choices", "guided_choice", "stop", "ignore_eos", "max_completion_tokens", *_SAMPLING,
+     *_THINKING, *_TOOLS), "this route has no such key; POST /v1/chat/completions has it")
 _OPENAI: Table = {
     **REFUSED, **_SAMPLING, "model": text, "stream": flag, "stop": stops, "ignore_eos": flag,
     "stream_options": inside({"include_usage": flag}), "metadata": mapping, "n": whole(1, MOST_CHOICES),
@@ -192,11 +196,11 @@ CHAT: Table = {
     **_OPENAI, **_THINKING, **_TOOLS, "messages": given, "logprobs": flag, "top_logprobs": whole(0, MOST_LOGPROBS),
     "partial": flag}
 
-COMPLETION: Table = {**_OPENAI, "prompt": given, "logprobs": whole(0, MOST_LOGPROBS), "echo": flag}
+COMPLETION: Table = {**_ELSEWHERE, **_OPENAI, "prompt": given, "logprobs": whole(0, MOST_LOGPROBS), "echo": flag}
 
 RESPONSES: Table = {
-    **REFUSED, **_TOOLS, "model": text, "input": given, "instructions": text, "stream": flag, "temperature": given,
-    "top_p": given, "max_output_tokens": whole(1, MOST_TOKENS), "user": text, "prompt_cache_key": text,
+    **_ELSEWHERE, **REFUSED, **_TOOLS, "model": text, "input": given, "instructions": text, "stream": flag,
+    "temperature": given, "top_p": given, "max_output_tokens": whole(1, MOST_TOKENS), "user": text, "prompt_cache_key": text,
     "text": inside({"format": inside({"type": text, "schema": schema, "name": text}),
                     "verbosity": REFUSED["verbosity"]}),
     "reasoning": inside({"effort": thinking}), "include": strings, "top_logprobs": whole(0, MOST_LOGPROBS),
@@ -214,7 +218,7 @@ DETOKENIZE: Table = {"tokens": given}
 
 LIMITS = ("num_predict", "max_tokens", "max_output_tokens")  # the first is Ollama's
 _OPTIONS: Table = {
-    **REFUSED, **_SAMPLING, "stop": stops, "num_ctx": whole(1, 1 << 31),
+    **_ELSEWHERE, **REFUSED, **_SAMPLING, "stop": stops, "num_ctx": whole(1, 1 << 31),
     **dict.fromkeys(LIMITS, whole(-2, MOST_TOKENS))}
 _OLLAMA: Table = {
     **_OPTIONS, "model": text, "stream": flag, "format": given, "logprobs": flag,

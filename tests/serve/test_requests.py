@@ -260,6 +260,18 @@ def test_known_keys_that_cannot_be_honoured_are_refused_by_name(server: Server) 
         assert status == 400 and key in found["error"], found
 
 
+def test_keys_of_another_route_that_change_an_answer_are_refused(server: Server) -> None:
+    lacks = {"/v1/completions": {"think": True, "tools": TOOLS, "reasoning_effort": "high"},
+             "/v1/responses": {"regex": "[0-9]{4}", "choices": ["a"], "grammar": "x", "stop": "a", "seed": 5,
+                               "presence_penalty": 1, "ignore_eos": True, "thinking_budget": 4},
+             "/api/chat": {"regex": "a", "choices": ["a"], "ignore_eos": True, "options": {"grammar": "x"}},
+             "/api/generate": {"tools": TOOLS, "tool_choice": "none", "regex": "a"}}
+    for path, keys in lacks.items():
+        for key, value in keys.items():
+            status, _, found = server.ask("POST", path, {**PATHS[path], key: value})
+            assert status == 400 and key in str(found["error"]), (path, key, found)
+
+
 def test_unknown_keys_and_values_that_ask_for_nothing_are_ignored(server: Server) -> None:
     more = {"x": {"y": [1]}, "n": 1, "best_of": 1, "logit_bias": {}, "suffix": None, "functions": [], "mirostat": 0}
     for path, body in PATHS.items():

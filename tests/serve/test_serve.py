@@ -30,6 +30,7 @@ from edge.errors import ContextFull, UsageError
 from edge.prompt import interrupt
 from edge.prompt.tokenizer import byte_level
 from edge.serve import bodies, conversations, exchange
+from edge.serve.app import application
 from edge.serve.calls import Call, Refusal
 from edge.serve.service import Service, Settings
 from edge.session.preparing import Preparer
@@ -720,11 +721,34 @@ def test_a_slow_reader_gets_all_of_an_answer(monkeypatch: pytest.MonkeyPatch) ->
     assert said == alone
 
 
-def test_loading_is_503_and_a_failed_load_is_said() -> None:
+def test_loading_is_503_and_a_failed_load_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(Settings())
     with pytest.raises(Refusal) as refused:
         service.ready()
     assert refused.value.status == 503 and refused.value.retry_after
+    found: list[int] = []
+
+    async def health() -> None:
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b""}
+
+        async def send(event: dict[str, Any]) -> None:
+            found.extend([event["status"]] if "status" in event else [])
+
+        await application(service)(
+            {"type": "http", "method": "GET", "path": "/health", "headers": [(b"host", b"localhost")],
+             "query_string": b"", "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "scheme": "http"},
+            receive, send)
+
+    # while the system prompt is being read, questions are refused, too
+    monkeypatch.setattr(conversations.Conversations, "warm", lambda *_: asyncio.run(health()))
+    service.open(fakes.engine())
+    try:
+        asyncio.run(health())
+        assert found == [503, 200]
+    finally:
+        service.close()
+    service = Service(Settings())
     service.failure = "no model"
     with pytest.raises(Refusal) as refused:
         service.ready()

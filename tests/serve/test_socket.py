@@ -245,6 +245,8 @@ def test_an_unusable_path_is_refused(folder: Path) -> None:
         assert code == 2 and str(where) in line, line
     assert file.read_text() == "mine"
     assert refused("")[0] == 2
+    code, line = refused(str(folder / "socket"), "--port", "8081")
+    assert code == 2 and "--port cannot be combined with --socket" in line
 
 
 def test_the_socket_goes_when_the_model_is_refused(path: Path) -> None:
