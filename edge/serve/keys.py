@@ -200,9 +200,9 @@ COMPLETION: Table = {**_ELSEWHERE, **_OPENAI, "prompt": given, "logprobs": whole
 
 RESPONSES: Table = {
     **_ELSEWHERE, **REFUSED, **_TOOLS, "model": text, "input": given, "instructions": text, "stream": flag,
-    "temperature": given, "top_p": given, "max_output_tokens": whole(1, MOST_TOKENS), "user": text, "prompt_cache_key": text,
-    "text": inside({"format": inside({"type": text, "schema": schema, "name": text}),
-                    "verbosity": REFUSED["verbosity"]}),
+    "temperature": given, "top_p": given, "max_output_tokens": whole(1, MOST_TOKENS), "user": text,
+    "prompt_cache_key": text, "text": inside({"format": inside({"type": text, "schema": schema, "name": text}),
+                                                "verbosity": REFUSED["verbosity"]}),
     "reasoning": inside({"effort": thinking}), "include": strings, "top_logprobs": whole(0, MOST_LOGPROBS),
     "metadata": mapping,
     **dict.fromkeys(("conversation", "previous_response_id"), "nothing is stored; send the whole conversation"),
