@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count, parse_size
+from edge.cache.folder import Folder
 from edge.cache.space import KVSpace
 from edge.cache.store import Store
-from edge.cache.store_folder import Folder
 from edge.errors import UsageError, check_path
 from edge.model.model import Model
 from edge.session.admission import Admission
@@ -196,10 +196,10 @@ class Engine:
         Raises InvalidFile if the file is damaged or belongs to another model, UsageError if it cannot be read, and
         MemoryRefused if there is not enough memory.
         """
-        from edge.cache import codec
+        from edge.cache import kv_file
 
         session = self.session()
-        state, talk, made = codec.load(self.space, path)
+        state, talk, made = kv_file.load(self.space, path)
         session.resume(state, talk)
         if made:
             import logging

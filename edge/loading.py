@@ -215,12 +215,9 @@ def load(
     )
     _engines.add(engine)
     if remembers:
-        engine.store.remember(Remembered(engine.space))
-        if (inside := packed.read(checkpoint.path)) and inside.prompts:
-            from edge.cache.codec import Part
-            from edge.cache.store_folder import Inside
-
-            engine.store.remember(Inside(engine.space, [Part(inside.path, *each) for each in inside.prompts]))
+        inside = packed.read(checkpoint.path)
+        engine.store.remember(
+            Remembered(engine.space), [(inside.path, span) for span in inside.prompts] if inside else [])
     if isinstance(path := kv_config.kv_budget, str):
         made_for = read_budget(path, loaded.config).fingerprint
         if made_for not in (None, loaded.fingerprint):

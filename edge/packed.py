@@ -3,7 +3,7 @@
 It is a frozen program with more sections, which lie behind it in this order:
 
     bitnet-edge.model     a GGUF file; it begins at a multiple of 64 KiB, so that any size of pages can map it
-    bitnet-edge.prompts   the KV caches of its system prompt, if it has one: files of edge/cache/codec.py
+    bitnet-edge.prompts   the KV caches of its system prompt, if it has one: files of edge/cache/kv_file.py
     bitnet-edge.about     SHA-256 and CRC-32 of the rest, then JSON: what is inside, and the command line
     bitnet-edge.archive   the end of the program's own archive, where its start-up code looks for it
     the names and the table of all sections, at the very end: of a file that was cut, they are missing

@@ -15,11 +15,10 @@ import re
 import threading
 from contextlib import suppress
 
+from edge.cache.folder import NAME, Beginning, Folder, files
 from edge.cache.plan import PAGE
 from edge.cache.space import KVSpace
 from edge.cache.state import KVState
-from edge.cache.store_entry import Entry
-from edge.cache.store_folder import Folder
 from edge.errors import EdgeError
 from edge.files import cache_home, is_private, remove
 from edge.model.fingerprint import KEPT
@@ -31,7 +30,7 @@ AT_ONCE = 1.0  # seconds of reading after which a beginning is kept when it is s
 LEFT_FREE = 1 << 30  # bytes of the disk that are never taken; of a small one a twentieth
 MOST_SEEN = 64  # beginnings of which it is only known that they were seen
 _SEEN = re.compile(r"\d{8}-[0-9a-f]{32}\.seen")
-_OURS = re.compile(rf"\.?\d{{8}}-[0-9a-f]{{32}}\.(bes|seen|bes\.tmp)|{KEPT.pattern}")
+_OURS = re.compile(rf"{NAME}|\.{NAME}\.tmp|{_SEEN.pattern}|{KEPT.pattern}")
 
 
 def place() -> str:
@@ -39,25 +38,18 @@ def place() -> str:
     return os.path.join(cache_home(), "beginnings")
 
 
-def _ours(path: str) -> list[os.DirEntry[str]]:
-    """What was remembered in a folder, if it is private."""
-    if not is_private(path):
-        return []
-    with os.scandir(path) as folder:
-        return [each for each in folder if _OURS.fullmatch(each.name) and each.is_file(follow_symlinks=False)]
-
-
 def size(path: str) -> tuple[int, int]:
-    """(beginnings, bytes) of the folder."""
-    found = [each.stat(follow_symlinks=False).st_size for each in _ours(path) if each.name.endswith(".bes")]
-    return len(found), sum(found)
+    """(beginnings, bytes) of the folder, if it is private."""
+    found = files(path) if is_private(path) else []
+    return len(found), sum(nbytes for _, nbytes, _ in found)
 
 
 def forget(path: str) -> tuple[int, int]:
     """Remove all of them.  Returns (beginnings, bytes)."""
     before = size(path)
-    for each in _ours(path):
-        remove(each.path)
+    for each in os.scandir(path) if is_private(path) else ():
+        if _OURS.fullmatch(each.name) and each.is_file(follow_symlinks=False):
+            remove(each.path)
     left = size(path)
     return before[0] - left[0], before[1] - left[1]
 
@@ -68,62 +60,47 @@ class Remembered(Folder):
     Beginnings wait in memory, as forks that share their pages, until :meth:`flush` starts a thread that writes them.
     """
 
-    checks = False  # most prompts are not those in the folder, and should not wait for the model's fingerprint
-
     def __init__(self, space: KVSpace, path: str | None = None, max_bytes: int = MAX_BYTES) -> None:
-        self._waiting: dict[bytes, tuple[Entry, float]] = {}  # tokens -> (entry with its cache, seconds to read it)
+        super().__init__(space, path or place(), max_bytes, private=True)
+        self._waiting: dict[bytes, tuple[Beginning, float]] = {}  # tokens -> (with its cache, seconds to read it)
         self._writer: threading.Thread | None = None
-        super().__init__(space, path or place(), max_bytes)
 
-    def make(self) -> None:
-        """Nothing: the folder is made with its first file."""
-
-    def _clean(self) -> None:
-        if is_private(self.path):
-            super()._clean()
-
-    def listed(self) -> list[Entry]:
-        """The entries; none in a folder that is not private."""
-        return super().listed() if is_private(self.path) else []
-
-    def put(self, entry: Entry, state: KVState) -> None:
+    def put(self, new: Beginning, state: KVState) -> None:
         """Keep a beginning that was just read, if that is worth it."""
         seconds = state.reading_seconds
-        if entry.n >= PAGE and entry.key not in self._waiting:
+        if new.n >= PAGE and new.key not in self._waiting:
             with suppress(MemoryError):
-                entry = entry.with_cache(state.fork())
-                if seconds * LOADED > entry.nbytes:
-                    self._waiting[entry.key] = entry, seconds
+                new = new.with_cache(state.fork())
+                if seconds * LOADED > new.nbytes:
+                    self._waiting[new.key] = new, seconds
 
     def flush(self) -> None:
         """Write what waits, in the background."""
         with self._lock:
-            if self._waiting and self._writer is None:
-                writer = threading.Thread(target=self._write, name="remembering")
+            waiting, self._waiting = self._waiting, {}
+            if waiting:
+                writer = threading.Thread(target=self._write, args=(waiting, self._writer), name="remembering")
                 with suppress(EdgeError):
                     start(writer)
                     self._writer = writer
 
     def close(self) -> None:
-        """Wait until what waits is written."""
-        if (writer := self._writer) is not None:
-            writer.join()
+        """Wait until all is written, but for what still waits."""
+        if self._writer is not None:
+            self._writer.join()
         self._waiting.clear()
 
-    def _write(self) -> None:
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._writer = None
-                    return
-                entry, seconds = self._waiting.pop(next(iter(self._waiting)))
+    def _write(self, waiting: dict[bytes, tuple[Beginning, float]], before: threading.Thread | None) -> None:
+        if before is not None:
+            before.join()
+        while waiting:
+            _, (new, seconds) = waiting.popitem()
             with suppress(OSError, EdgeError):
-                if self._usable(entry.nbytes) and (seconds > AT_ONCE or self._seen(entry)):
+                if self._has_room(new.nbytes) and (seconds > AT_ONCE or self._was_seen(new)):
                     # a damaged file is noticed and read again
-                    self.write(entry, entry.kv, durable=False, seconds=seconds)
-            del entry
+                    self.write(new, new.kv, durable=False, seconds=seconds)
 
-    def _usable(self, nbytes: int) -> bool:
+    def _has_room(self, nbytes: int) -> bool:
         """Whether the folder is there, or could be made, is private, and so much may be written to its disk."""
         if nbytes > self.max_bytes:
             return False
@@ -134,9 +111,9 @@ class Remembered(Folder):
         left = min(LEFT_FREE, disk.f_blocks * disk.f_frsize // 20)
         return is_private(self.path) and disk.f_bavail * disk.f_frsize - nbytes > left
 
-    def _seen(self, entry: Entry) -> bool:
+    def _was_seen(self, new: Beginning) -> bool:
         """Whether this beginning was read before; now it was."""
-        mark = os.path.join(self.path, self.name(entry).replace(".bes", ".seen"))
+        mark = os.path.join(self.path, self.name(new).replace(".bes", ".seen"))
         try:
             os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         except FileExistsError:

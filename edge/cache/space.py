@@ -23,6 +23,10 @@ from edge.model.model import Model
 NUMPY_BYTES = 12_500_000
 
 
+def _listed(value: Any) -> Any:
+    return [_listed(each) for each in value] if isinstance(value, tuple) else value
+
+
 class KVSpace:
     """The KV caches of one model.  ``new_cache``: makes caches instead of :class:`pyx.kv.cache.KVCache`; for tests."""
 
@@ -39,6 +43,13 @@ class KVSpace:
         #: frees what others keep in the pool, before idle states are freed; False: there is nothing
         self.others: Callable[[], bool] = lambda: False
         self._lock = threading.RLock()  # the garbage collector may end an answer while it is held
+
+    @property
+    def page_plan(self) -> dict[str, Any]:
+        """What two plans must have in common so that their caches can hold the same pages, as JSON has it."""
+        facts = {**self.plan.cache, "shape": self.model.config.kv_shape}
+        own = ("windows", "recurrent", "snapshots")  # of the model itself; most have none
+        return {name: _listed(value) for name, value in facts.items() if value or name not in own}
 
     def share_pages(self) -> None:
         """From now on, caches take their pages from one pool, so that several caches can hold the same pages."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from edge.cache.plan import PAGE
 from edge.model.model import Model
@@ -30,14 +30,6 @@ FEW_ROWS = 8
 
 #: called with (tokens done, tokens in total, tokens cached)
 OnPrefill = Callable[[int, int, int], None]
-
-
-class ConversationState(NamedTuple):
-    """What a session has besides its state; empty for a beginning that many share."""
-
-    messages: Sequence[dict[str, Any]] = ()
-    forgotten: int = 0  # oldest messages that are not part of the prompt any more
-    seed: int = 0
 
 
 def common(a: array[int], b: array[int]) -> int:

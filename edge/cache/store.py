@@ -8,22 +8,25 @@ with the same system prompt store it once.  There are two kinds of entries: begi
 (:meth:`Store.add`), and conversations whose session is needed for another one (:meth:`Store.set_aside`).
 
 Entries are in memory until it is needed or the limit is reached; the least recently used go first.  In a folder
-(edge/cache/store_folder.py), those of one kind are also files and remain after the process ends.
+(edge/cache/folder.py), those of one kind are also files and remain after the process ends.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable
+from contextlib import suppress
 
+from edge.cache.folder import Beginning, Folder
 from edge.cache.plan import PAGE
+from edge.cache.remembered import Remembered
 from edge.cache.space import KVSpace
-from edge.cache.state import ConversationState, KVState, splice
-from edge.cache.store_entry import Entry, common
-from edge.cache.store_folder import Folder
+from edge.cache.state import KVState, common, splice
+from edge.errors import EdgeError, InvalidFile
+from edge.files import remove
 
 MOST = 256  # entries in memory
 
@@ -32,160 +35,147 @@ class Store:
     """The known beginnings of one engine; nothing is kept until :meth:`share` or :meth:`remember`.  Thread-safe.
 
     ``max_bytes``: limit for the KV pages of all entries in memory, each counted as if it shared none; None: only the
-    limit of the page pool.  ``folders``: where entries are also files.  ``hits`` and ``misses``: number of prompts that
-    found a longer beginning here than their session had, and that did not.
+    limit of the page pool.  ``folder``: where entries are also files.  ``entries``: those in memory, by their tokens,
+    the latest used last.  ``hits`` and ``misses``: number of prompts that found a longer beginning here than their
+    session had, and that did not.
     """
 
     def __init__(self, space: KVSpace) -> None:
         self.max_bytes: int | None = 0
-        self.folders: list[Folder] = []
-        self._remembered: list[Folder] = []  # those of them that :meth:`share` keeps
+        self.folder: Folder | None = None
+        self.entries: OrderedDict[bytes, Beginning] = OrderedDict()
         self.hits = self.misses = 0
+        self._remembered: Remembered | None = None
+        self._packed: list[Beginning] = []  # in a packed program
         self._shares = False  # entries are kept in memory
         self._space = space
-        self._entries: OrderedDict[bytes, Entry] = OrderedDict()  # tokens -> entry in memory, the latest used last
         self._lock = threading.Lock()  # not held while a file is written or loaded
 
     @property
     def on(self) -> bool:
         """Whether anything is kept."""
-        return self._shares or bool(self.folders)
+        return self._shares or self._remembered is not None
 
     def share(self, max_bytes: int | None, folder: Folder | None = None) -> Store:
         """Start without entries.  ``folder``: where they are also files, in place of an earlier one."""
         with self._lock:
             self.max_bytes = max_bytes
             self.hits = self.misses = 0
-            self._entries.clear()
+            self.entries.clear()
             self._space.share_pages()
-            self.folders = [*self._remembered, *([] if folder is None else [folder])]
-            self._listed()  # now, as the first use of the model's fingerprint takes a while
+            self.folder = folder
+            if folder is not None and folder.listed():
+                _ = self._space.model.fingerprint  # now, as its first use takes a while
             self._charge()
             self._shares = True
         return self
 
-    def remember(self, folder: Folder) -> None:
-        """Use one more folder, whether entries are shared in memory or not."""
-        self._remembered.append(folder)
-        self.folders.append(folder)
+    def remember(self, folder: Remembered, packed: Iterable[tuple[str, tuple[int, int]]] = ()) -> None:
+        """Use one more folder, whether entries are shared in memory or not, and files in a packed program: its path and
+        their spans.
+        """
+        self._remembered = folder
+        for path, span in packed:
+            from edge.cache import kv_file
+
+            with suppress(EdgeError):  # of another plan, or damaged: it is read again
+                tokens, sampled, _, _ = kv_file.read(self._space, path, span, whole=False)
+                self._packed.append(Beginning(tokens, sampled, None, path=path, span=span))
 
     def stop(self) -> None:
         """Keep nothing any more; files remain."""
         with self._lock:
             self._shares = False
-            self._entries.clear()
-            folders, self.folders, self._remembered = self.folders, [], []
+            self.entries.clear()
+            remembered, self.folder, self._remembered, self._packed = self._remembered, None, None, []
             self._charge()
-        for each in folders:
-            each.close()
+        if remembered is not None:
+            remembered.close()
 
     @property
     def nbytes(self) -> int:
         """Bytes of KV pages that the entries in memory hold, each counted as if it shared none."""
-        with self._lock:
-            return self._nbytes()
-
-    @property
-    def extra_bytes(self) -> int:
-        """Bytes that the entries in memory take apart from their pages."""
-        with self._lock:
-            return sum(entry.extra_bytes for entry in self._entries.values())
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def tokens(self) -> list[array[int]]:
-        """The tokens of the entries in memory, the least recently used first."""
-        with self._lock:
-            return [entry.tokens for entry in self._entries.values()]
+        return sum(entry.nbytes for entry in list(self.entries.values()))
 
     def forgotten(self) -> list[int]:
         """How many messages the conversations here have forgotten, each number once, the latest used first."""
         with self._lock:
-            everywhere = [*reversed(self._entries.values()), *self._listed()]
-            return [n for n in dict.fromkeys(entry.talk.forgotten for entry in everywhere if entry.talk) if n]
+            everywhere = [*reversed(self.entries.values()), *self._listed()]
+            return [n for n in dict.fromkeys(entry.forgotten for entry in everywhere) if n]
 
     # ---- in ---------------------------------------------------------------------------------------------------------
 
     def add(self, state: KVState) -> None:
         """Keep what this state holds as a beginning for other sessions."""
-        self._put(state, Entry(state.tokens, array("i"), None))
+        self._put(state, Beginning(state.tokens, array("i"), None))
 
-    def set_aside(self, state: KVState, messages: Sequence[dict[str, Any]], forgotten: int = 0) -> None:
+    def set_aside(self, state: KVState, forgotten: int = 0) -> None:
         """Keep what this state holds as a conversation that will continue, in place of its earlier parts.
 
-        ``forgotten``: number of the oldest ``messages`` that are not among the tokens.  With ``kv_offload`` it is not
-        kept in memory: each conversation would need its own file of pages.
+        ``forgotten``: number of its oldest messages that are not among the tokens.  With ``kv_offload`` it is not kept
+        in memory: each conversation would need its own file of pages.
         """
-        self._put(state, Entry(state.tokens, state.sampled, ConversationState(list(messages), forgotten)))
+        self._put(state, Beginning(state.tokens, state.sampled, forgotten))
 
-    def _put(self, state: KVState, entry: Entry) -> None:
+    def _put(self, state: KVState, new: Beginning) -> None:
+        if not new.n:
+            return
         with self._lock:
-            if not self.on or not entry.n:
-                return
-            if (here := self._entries.get(entry.key)) is not None:
-                here.sampled, here.talk = entry.sampled, here.talk and entry.talk
-                self._entries.move_to_end(entry.key)
-            elif self._shares and (entry.talk is None or self._space.plan.offload is None):
-                try:
-                    self._keep(entry.with_cache(state.fork()))
-                except MemoryError:
-                    pass
-        for each in self.folders:
-            if each.conversations is (entry.talk is not None):
-                each.put(entry, state)
+            if (here := self.entries.get(new.key)) is not None:
+                here.sampled = new.sampled
+                here.forgotten = None if here.forgotten is None else new.forgotten
+                self.entries.move_to_end(new.key)
+            elif self._shares and (new.forgotten is None or self._space.plan.offload is None):
+                with suppress(MemoryError):
+                    self._keep(new.with_cache(state.fork()))
+            remembered, folder = self._remembered, self.folder
+        if remembered is not None and new.forgotten is None:
+            remembered.put(new, state)
+        if folder is not None and folder.conversations is (new.forgotten is not None):
+            folder.write(new, state.kv)
         with self._lock:
             self._charge()
 
     def flush(self) -> None:
         """An answer has ended: what waits for that is written."""
-        for each in self.folders:
-            each.flush()
+        if (remembered := self._remembered) is not None:
+            remembered.flush()
 
-    def _keep(self, entry: Entry) -> bool:
+    def _keep(self, entry: Beginning) -> bool:
         """Keep an entry in memory, unless it is larger than the limit.  Requires the lock."""
         most = entry.nbytes if self.max_bytes is None else self.max_bytes
         if entry.nbytes > most:
             return False
-        if entry.talk is not None:
-            for old in [old for old in self._entries.values() if old.talk is not None and entry.continues(old)]:
-                del self._entries[old.key]
-        self._entries[entry.key] = entry
-        while len(self._entries) > MOST or (self.max_bytes is not None and self._nbytes() > self.max_bytes):
-            self._entries.popitem(last=False)
+        if entry.forgotten is not None:
+            for old in [old for old in self.entries.values() if old.forgotten is not None and entry.continues(old)]:
+                del self.entries[old.key]
+        self.entries[entry.key] = entry
+        while len(self.entries) > MOST or (self.max_bytes is not None and self.nbytes > self.max_bytes):
+            self.entries.popitem(last=False)
         self._charge()
         return True
 
     def give_way(self) -> bool:
         """Drop the least recently used entry in memory to free its pages.  Returns False if there is none."""
         with self._lock:
-            if not self._entries:
+            if not self.entries:
                 return False
-            self._entries.popitem(last=False)
+            self.entries.popitem(last=False)
             self._charge()
             return True
-
-    def clear(self) -> None:
-        """Drop the entries in memory; files remain."""
-        with self._lock:
-            self._entries.clear()
-            self._charge()
-
-    def _nbytes(self) -> int:
-        return sum(entry.nbytes for entry in self._entries.values())
 
     def _charge(self) -> None:
         """Entries pay for their tables and tokens: the plan counts only those of the sessions.  Those on disk pay for
         their tokens as far as that leaves what the sessions were promised.  Requires the lock.
         """
         plan = self._space.plan
-        listed = sum(folder.extra_bytes for folder in self.folders)
+        listed = sum(each.extra_bytes for each in self._packed) + sum(each.extra_bytes for each in self._folders)
         spare = max(0, plan.room - plan.kv_total) if plan.room is not None else listed
-        self._space.charge(sum(entry.extra_bytes for entry in self._entries.values()) + min(listed, spare))
+        self._space.charge(sum(entry.extra_bytes for entry in self.entries.values()) + min(listed, spare))
 
     # ---- out --------------------------------------------------------------------------------------------------------
 
-    def find(self, ids: array[int], longer_than: int = 0, spliced: bool = False) -> Entry | None:
+    def find(self, ids: array[int], longer_than: int = 0, spliced: bool = False) -> Beginning | None:
         """The entry that shares the longest beginning with ``ids``, with a fork of its KV cache, if that is longer than
         ``longer_than`` tokens; by at least a page, unless ``ids`` continue all of it.  A file is not loaded for less
         than half of its tokens.
@@ -193,11 +183,9 @@ class Store:
         ``spliced``: what the model wrote may be split into other tokens than in ``ids``, see :meth:`KVState.splice`.
         What follows then depends on what other sessions wrote: only for conversations sent to a context that slides.
         """
-        useless: set[bytes] = set()
+        useless: set[Beginning] = set()
         while True:
             with self._lock:
-                if not self.on:
-                    return None
                 best, n = self._best(ids, longer_than, spliced, useless)
                 if best is not None and best.kv is not None:
                     found = self._lend(best, n)
@@ -209,16 +197,18 @@ class Store:
             if found is not None and found.n > longer_than:
                 self.hits += 1
                 return found
-            useless.add(best.key)  # it cannot be loaded, or cannot go back so far
+            useless.add(best)  # it cannot be loaded, or cannot go back so far
 
-    def _best(self, ids: array[int], longer_than: int, spliced: bool, useless: set[bytes]) -> tuple[Entry | None, int]:
+    def _best(
+        self, ids: array[int], longer_than: int, spliced: bool, useless: set[Beginning]
+    ) -> tuple[Beginning | None, int]:
         """The entry for :meth:`find`, and how many tokens it shares with ``ids``.  Requires the lock."""
         best, n, want = None, longer_than, ids.tobytes()
         beginning, parted = want[: 4 * (n + 1)], 0
-        for entry in (*self._entries.values(), *self._listed()) if len(ids) > n else ():
-            if entry.key in useless or not spliced and not entry.key.startswith(beginning):
+        for entry in (*self.entries.values(), *self._listed()) if len(ids) > n else ():
+            if entry in useless or not spliced and not entry.key.startswith(beginning):
                 continue
-            length = parted = common(entry.key, want, parted)
+            length = parted = _common(entry.key, want, parted)
             if spliced and length < len(ids):
                 length = min(entry.n, splice(entry.tokens + entry.sampled, ids, length, self._space.model)[0])
             part = length >= longer_than + PAGE and (entry.kv is not None or 2 * length >= entry.n)
@@ -226,32 +216,62 @@ class Store:
                 best, n, beginning = entry, length, want[: 4 * (length + 1)]
         return best, n
 
-    def _lend(self, entry: Entry, n: int) -> Entry | None:
+    def _lend(self, entry: Beginning, n: int) -> Beginning | None:
         """The first ``n`` tokens of an entry in memory, which is now the latest used, as are those that it continues.
         Requires the lock.
         """
-        for each in [each for each in self._entries.values() if entry.continues(each)]:
-            self._entries.move_to_end(each.key)
-        self._entries.move_to_end(entry.key)
+        for each in [each for each in self.entries.values() if entry.continues(each)]:
+            self.entries.move_to_end(each.key)
+        self.entries.move_to_end(entry.key)
         try:
             return entry.first(n, entry.kv.fork())
         except MemoryError:  # it is read again
             return None
 
-    def _loaded(self, listed: Entry, n: int) -> Entry | None:
-        """The first ``n`` tokens of an entry on disk, which is then in memory, too."""
-        entry = listed.folder.load(listed, self.give_way) if listed.folder else None
-        if entry is None:
-            return None
+    def _loaded(self, listed: Beginning, n: int) -> Beginning | None:
+        """The first ``n`` tokens of an entry on disk, which is then in memory, too; None if it cannot be loaded.  A
+        damaged file is removed.
+        """
+        from edge.cache import kv_file
+
+        own = listed.span is None
+        while True:
+            try:
+                tokens, sampled, _, kv = kv_file.read(self._space, listed.path, listed.span)
+                break
+            except MemoryError:
+                if not self.give_way():
+                    return None
+            except EdgeError as error:
+                listed.usable = not isinstance(error, InvalidFile)  # else it cannot be read now
+                if own and not listed.usable and not isinstance(error, kv_file.Unusable):
+                    remove(listed.path)
+                return None
+        if own:
+            with suppress(OSError):
+                os.utime(listed.path)
+        entry = Beginning(tokens, sampled, listed.forgotten, kv)
         with self._lock:
             if self._shares and self._space.plan.offload is None and self._keep(entry):
                 return self._lend(entry, n)
-        return entry.first(n, entry.kv)
+        return entry.first(n, kv)
 
-    def _listed(self) -> list[Entry]:
+    @property
+    def _folders(self) -> list[Folder]:
+        return [each for each in (self._remembered, self.folder) if each is not None]
+
+    def _listed(self) -> list[Beginning]:
         """The entries on disk.  Requires the lock."""
-        before = sum(folder.extra_bytes for folder in self.folders)
-        found = [entry for folder in self.folders for entry in folder.listed()]
-        if sum(folder.extra_bytes for folder in self.folders) != before:
-            self._charge()
-        return found
+        found = [*self._packed, *(each for folder in self._folders for each in folder.listed())]
+        return [each for each in found if each.usable]
+
+
+def _common(key: bytes, want: bytes, likely: int) -> int:
+    """Length of the common beginning of two token lists, given as bytes; found at once if it is ``likely``.
+
+    Many entries part at the same token, behind their system prompt.
+    """
+    at = 4 * likely
+    if key[at : at + 4] != want[at : at + 4] and key.startswith(want[:at]):
+        return likely
+    return common(array("i", key), array("i", want))

@@ -43,7 +43,7 @@ class Keeper:
         if self.saves and not os.path.isdir(os.path.dirname(os.path.realpath(self.path))):
             raise UsageError(f"the folder of the session file {self.path} does not exist")
 
-        from edge.cache import codec  # noqa: F401  both here so that the program's size is measured with them
+        from edge.cache import kv_file  # noqa: F401  both here so that the program's size is measured with them
         from edge.model import fingerprint  # noqa: F401
 
     def __enter__(self) -> Keeper:
@@ -72,11 +72,12 @@ class Keeper:
         The KV cache so far makes room for it: the plan has one.  If the file is damaged behind its header, the
         conversation so far goes on, and is read again.
         """
-        from edge.cache import codec
+        from edge.cache.kv_file import opened
 
         lock = _Lock(path) if self.saves and not self._has(path) else None
         try:
-            codec.head(engine.space, path, fitting=False)
+            with opened(path, of=engine.space):
+                pass  # its header is that of a session of this model
             engine.space.give_way()
             session = engine.load_session(path, self._warn)
         except BaseException:

@@ -201,7 +201,7 @@ def load_arguments(flags: dict[str, Any]) -> dict[str, Any]:
 def pinned(flags: dict[str, Any]) -> dict[str, Any]:
     """Arguments that no option sets: the sinks, context and KV type of a stored session, or the system prompt."""
     if flags.get("session") is not None:
-        from edge.cache.codec import made_with
+        from edge.cache.kv_file import made_with
 
         if made := made_with(flags["session"]):
             if flags.get("n_ctx") not in (None, made["ctx"]) and 2 * made.get("sinks", 0) > flags["n_ctx"]:

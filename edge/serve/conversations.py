@@ -22,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.aio import Inbox
-from edge.cache.store_folder import Folder
+from edge.cache.folder import Folder
 from edge.errors import Busy, EdgeError
 from edge.prompt.interrupt import Interrupted, check_interrupted, interruptible
 from edge.serve.calls import Call, stopping

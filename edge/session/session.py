@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edge.cache.space import KVSpace
-from edge.cache.state import LEAST_CHUNK, ConversationState, KVState, common
+from edge.cache.state import LEAST_CHUNK, KVState, common
 from edge.errors import Busy, EdgeError, MemoryRefused, UsageError, check_text
 from edge.prompt.interrupt import Interrupted, interruptible
 from edge.session.answer import Answer, Outcome, write
@@ -293,14 +293,15 @@ class Session:
 
     def _write(self, path: str | os.PathLike[str]) -> None:
         """Save a session that is held."""
-        from edge.cache import codec
+        from edge.cache import kv_file
 
         if self._parked_at:
             self.state = self._unpark()
         state = self.state
         if state is not None and self._space.take(state):
             self._without_typed(state)
-        codec.save(self._space, path, state, ConversationState(self.messages, self.forgotten, self.seed))
+        kv_file.save(self._space, path, state, messages=list(self.messages),
+                     forgotten=self.forgotten, seed=self.seed)
 
     def set_aside(self) -> None:
         """Keep the conversation in the engine's store (edge/cache/store.py), where any session whose prompt continues
@@ -312,7 +313,7 @@ class Session:
             return
         try:
             self._without_typed(state)
-            self._store.set_aside(state, self.messages, self.forgotten)
+            self._store.set_aside(state, self.forgotten)
         finally:
             self._space.release(state)
 
@@ -329,22 +330,22 @@ class Session:
 
         Raises MemoryRefused if there is not enough memory for it.
         """
-        from edge.cache import codec
+        from edge.cache import kv_file
 
         path, self._parked_at = self._parked_at or "", None
         try:
-            return codec.load(self._space, path)[0]
+            return kv_file.load(self._space, path)[0]
         except MemoryRefused:
             self._parked_at = path
             raise
         except (EdgeError, OSError):
             return None
 
-    def resume(self, state: KVState, talk: ConversationState) -> None:
-        """Continue from a saved session."""
+    def resume(self, state: KVState, talk: Mapping[str, Any]) -> None:
+        """Continue from a saved session, whose file has this header."""
         self.state = state
         self._space.release(state)
-        self.messages, self.forgotten, self.seed = list(talk.messages), talk.forgotten, talk.seed
+        self.messages, self.forgotten, self.seed = talk["messages"], talk["forgotten"], talk["seed"]
 
     def close(self) -> None:
         """Free the KV cache.  The session cannot be used afterwards."""

@@ -241,12 +241,12 @@ def read_prompt(
     """Write what the packed program reads of its system prompt, so that no board has to.  ``loading``: options of
     :func:`edge.load`, which must be those of the board.  Raises whatever loading and reading raise.
     """
-    from edge.cache import codec
+    from edge.cache import kv_file
 
     with edge.load(model, system=system, cache=False, **loading) as engine, engine.session() as session:
         session.warm()
         if session.state is not None:
-            codec.write(engine.space, path, session.state.tokens, session.state.kv, None)
+            kv_file.write(engine.space, path, session.state.tokens, session.state.kv)
 
 
 def verify(inside: Packed) -> bool:

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 import edge
-from edge.cache import codec, remembered
+from edge.cache import kv_file, remembered
 from edge.engine import Engine
 from edge.errors import UsageError
 from edge.sampling import Sampling
@@ -81,9 +81,9 @@ def test_nothing_of_users_and_answers_is_kept(cache: Path) -> None:
     data = path.read_bytes()
     assert b"Ottilie" not in data and b"tickets" not in data
     with load() as engine:
-        tokens, sampled, talk = codec.head(engine.space, path)
+        tokens, sampled, _, _ = kv_file.read(engine.space, path)
         text = engine.tokenizer.decode(tokens)
-        assert SYSTEM.strip() in text and "Ottilie" not in text and not sampled and not talk.messages
+        assert SYSTEM.strip() in text and "Ottilie" not in text and not sampled
 
 
 def test_a_conversation_without_a_system_prompt_is_not_kept(cache: Path) -> None:
@@ -204,9 +204,9 @@ def test_it_stays_within_its_bytes(cache: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_process_that_is_killed_leaves_nothing_that_is_used(cache: Path, tmp_path: Path) -> None:
     program = (
-        "import os, edge\nfrom edge.cache import remembered, codec\n"
+        "import os, edge\nfrom edge.cache import remembered, kv_file\n"
         "remembered.LOADED, remembered.AT_ONCE = 1e30, 0.0\n"
-        "codec.os = type('os', (), {**vars(os), 'replace': lambda *_: os.kill(os.getpid(), 9)})\n"
+        "kv_file.os = type('os', (), {**vars(os), 'replace': lambda *_: os.kill(os.getpid(), 9)})\n"
         "engine = edge.load(ctx=512, threads=1)\n"
         f"engine.session({SYSTEM!r}).ask('Hello', max_tokens=1).text\n"
     )
@@ -233,8 +233,8 @@ def test_many_processes_share_it(cache: Path) -> None:
 
 def test_it_is_written_after_the_answer_and_before_the_end(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer waits here until the answer is over and the engine is being closed."""
-    go, write = threading.Event(), codec.write
-    monkeypatch.setattr(codec, "write", lambda *given, **more: (go.wait(60), write(*given, **more)))
+    go, write = threading.Event(), kv_file.write
+    monkeypatch.setattr(kv_file, "write", lambda *given, **more: (go.wait(60), write(*given, **more)))
     with load() as engine:
         pieces = iter(engine.session(SYSTEM).ask("Hello", sampling=GREEDY, max_tokens=8))
         next(pieces)
@@ -268,7 +268,7 @@ def test_examples_are_kept(cache: Path) -> None:
             session.ask("And now?", sampling=GREEDY, max_tokens=4).text  # noqa: B018
     (path,) = files(cache)
     with load() as engine:
-        text = engine.tokenizer.decode(codec.head(engine.space, path)[0])
+        text = engine.tokenizer.decode(kv_file.read(engine.space, path)[0])
     assert "12 coins." in text and "One child" not in text
     assert found[0][1] == 0 and found[1][1] == int(path.name[:8]) > 60
 
@@ -283,7 +283,7 @@ def test_a_conversation_that_a_program_restores_is_not_kept(cache: Path, system:
             session.messages += said
             session.ask("What did I say?", sampling=GREEDY, max_tokens=4).text  # noqa: B018
     with load() as engine:  # the first has written everything when it is closed
-        texts = [engine.tokenizer.decode(codec.head(engine.space, path)[0]) for path in files(cache)]
+        texts = [engine.tokenizer.decode(kv_file.read(engine.space, path)[0]) for path in files(cache)]
     assert len(texts) == bool(system) and "Ottilie" not in "".join(texts)
 
 
@@ -316,9 +316,9 @@ def test_a_disk_that_is_slower_than_the_model_is_not_waited_for(
             clock[0] += len(view) / rate
             return super().readinto(view) or 0
 
-    monkeypatch.setattr(codec, "LEAST_SECONDS", 1000.0)  # more than reading takes here
-    monkeypatch.setattr(codec, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    monkeypatch.setattr(codec, "open", lambda name, _mode, opener: Slow(name, "r", opener=opener), raising=False)
+    monkeypatch.setattr(kv_file, "LEAST_SECONDS", 1000.0)  # more than reading takes here
+    monkeypatch.setattr(kv_file, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(kv_file, "open", lambda name, _mode, opener: Slow(name, "r", opener=opener), raising=False)
     assert len(data) / 400 < 1000 < len(data) / 200
     with load() as engine:
         session = engine.session(SYSTEM)

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import edge
-from edge.cache import codec as session_file
+from edge.cache import kv_file
 from edge.errors import Busy, EdgeError, InvalidFile, UsageError
 from edge.files import exclusive
 from edge.formats import open_checkpoint
@@ -439,14 +439,14 @@ def test_nothing_is_asked_of_a_session_while_another_thread_saves_it(engine, tmp
     """Otherwise the file could have tokens and pages of two moments."""
     session, begun, done = engine.session(system=""), threading.Event(), threading.Event()
     list(session.ask("Hello", max_tokens=4, sampling=GREEDY))
-    write = session_file.save
+    write = kv_file.save
 
-    def slow(*args):
+    def slow(*args, **talk):
         begun.set()
         assert done.wait(60)
-        write(*args)
+        write(*args, **talk)
 
-    monkeypatch.setattr(session_file, "save", slow)
+    monkeypatch.setattr(kv_file, "save", slow)
     saving = threading.Thread(target=session.save, args=(tmp_path / "talk.bes",))
     saving.start()
     assert begun.wait(60)

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import edge
 from edge.cache.config import FREE_SHARE, KVConfig
+from edge.cache.folder import Folder, files
 from edge.cache.state import common
-from edge.cache.store_folder import Folder
+from edge.cache.store import Store
 from edge.engine import Engine
 from edge.errors import MemoryRefused, UsageError
 from edge.model.footprint import Footprint
@@ -49,6 +50,16 @@ def count_steps(engine) -> list[int]:
     return seen
 
 
+def in_memory(store: Store) -> list[array]:
+    """Those of the entries in memory, the latest used last."""
+    return [entry.tokens for entry in store.entries.values()]
+
+
+def empty(store: Store) -> None:
+    while store.give_way():
+        pass
+
+
 def ask(session, question: str, n: int = 12) -> str:
     return "".join(piece.text for piece in session.ask(question, sampling=GREEDY, max_tokens=n, ignore_eos=True))
 
@@ -61,11 +72,11 @@ def test_a_second_session_reads_only_its_own(engine) -> None:
     alone = ask(engine.session(SYSTEM), "Hello, a coffee please.")
     store = engine.share_prefixes("64M")
     assert ask(engine.session(SYSTEM), "Hello, a coffee please.") == alone
-    assert (store.hits, store.misses, len(store)) == (0, 1, 1)
+    assert (store.hits, store.misses, len(store.entries)) == (0, 1, 1)
     steps = count_steps(engine)
     second = engine.session(SYSTEM)
     assert ask(second, "Hello, a coffee please.", 1) == ask(engine.session(SYSTEM), "Hello, a coffee please.", 1)
-    shared = len(store.tokens()[0])
+    shared = len(in_memory(store)[0])
     assert second.outcome.usage.cached >= shared // 32 * 32 and store.hits == 2
     assert sum(steps) == 2 * (second.outcome.usage.prompt - second.outcome.usage.cached)
     assert second.outcome.usage.cached > 0.8 * second.outcome.usage.prompt
@@ -94,7 +105,7 @@ def test_a_hundred_visitors_hold_one_copy(bundled_model) -> None:
         store = engine.share_prefixes("64M")
         texts = (SYSTEM + "Be kind. " * n for n in range(32))
         system = next(text for text in texts if 1 <= engine.session(text).warm() % 32 <= 4)  # room for a question
-        store.clear()
+        empty(store)
         first = engine.session(system)
         first.warm()
         pool = first.state.kv.pool
@@ -119,19 +130,19 @@ def test_what_was_used_longest_ago_goes(engine) -> None:
     systems = [f"{letter} " + SYSTEM for letter in "ABC"]
     for system in systems:
         engine.session(system).warm()
-    assert len(store) == 3
+    assert len(store.entries) == 3
     entry = store.nbytes // 3
     engine.session(systems[0]).warm()  # used again
     store.max_bytes = int(2.5 * entry)
     engine.session("D " + SYSTEM).warm()
-    kept = [engine.tokenizer.decode(tokens) for tokens in store.tokens()]
+    kept = [engine.tokenizer.decode(tokens) for tokens in in_memory(store)]
     assert len(kept) == 2 and kept[0].count("A You") == 1 and kept[1].count("D You") == 1
     assert store.nbytes <= store.max_bytes
     store.max_bytes = entry // 2
     engine.session("E " + SYSTEM).warm()
-    assert len(store) == 2  # too large for the store: nothing is dropped for it
-    store.clear()
-    assert len(store) == store.nbytes == 0
+    assert len(store.entries) == 2  # too large for the store: nothing is dropped for it
+    empty(store)
+    assert len(store.entries) == store.nbytes == 0
 
 
 # ---- conversations that are set aside --------------------------------------------------------------------------------
@@ -205,7 +216,7 @@ def test_what_the_model_wrote_is_found_however_it_is_split(bundled_model) -> Non
         letters = [encode(letter)[0] for letter in "scones"]
         assert letters != list(encode("scones"))
         list(session.complete([7] * 60 + letters, max_tokens=0))
-        store.set_aside(session.state, [])
+        store.set_aside(session.state)
         ids = array("i", [7] * 60 + list(encode("scones")) + [9] * 40)
         assert len(store.find(ids, 20, True).tokens) == 66
         state = engine.space.new_state(0)
@@ -296,9 +307,9 @@ def test_a_shared_beginning_on_disk_has_nothing_of_the_conversation(bundled_mode
             pass
         store = engine.share_prefixes("64M", tmp_path)
         ask(session, "And a cake.")
-        (path,) = (path for _, _, path in store.folders[0].files())
+        (path,) = (path for _, _, path in files(store.folder.path))
         assert b'"lost":[]' in open(path, "rb").read()
-        assert list(engine.load_session(path).state.written) == list(store.tokens()[0])
+        assert list(engine.load_session(path).state.written) == list(in_memory(store)[0])
 
 
 def test_a_conversation_takes_the_place_of_its_earlier_parts(bundled_model, tmp_path) -> None:
@@ -308,10 +319,10 @@ def test_a_conversation_takes_the_place_of_its_earlier_parts(bundled_model, tmp_
         for question in ("A tea, please.", "With lemon.", "How much is it?"):
             list(session.ask(question, sampling=GREEDY))
             session.set_aside()
-        assert len(store) == 2  # the system prompt, which others share, and the conversation
-        assert store.tokens()[-1] == session.state.tokens
-        assert [path for _, _, path in store.folders[0].files()] == [str(path) for path in tmp_path.iterdir()]
-        assert len(store.folders[0].files()) == 1  # the conversation: the folder is for these
+        assert len(store.entries) == 2  # the system prompt, which others share, and the conversation
+        assert in_memory(store)[-1] == session.state.tokens
+        assert [path for _, _, path in files(store.folder.path)] == [str(path) for path in tmp_path.iterdir()]
+        assert len(files(store.folder.path)) == 1  # the conversation: the folder is for these
 
 
 def test_a_conversation_of_a_slid_window_is_used_whole_or_not_at_all(bundled_model, tmp_path) -> None:
@@ -328,7 +339,7 @@ def test_a_conversation_of_a_slid_window_is_used_whole_or_not_at_all(bundled_mod
         other = engine.session()
         answer = other.chat([*messages, MORE], **FIXED)
         assert answer.text and answer.usage.cached >= len(tokens) - 1
-        store.clear()  # so that they come from the file
+        empty(store)  # so that they come from the file
         assert store.find(tokens[:-40]) is None and store.find(tokens).tokens == tokens
 
 
@@ -349,7 +360,7 @@ def test_forgotten_turns_stay_forgotten(bundled_model, tmp_path) -> None:
             answer = second.chat([*messages, {"role": "user", "content": "Thanks"}], **FIXED)
             assert answer.text and second.forgotten == first.forgotten, where
             assert answer.usage.cached >= tokens - 1, where
-            store.clear()
+            empty(store)
 
 
 @pytest.mark.parametrize("where", ["memory", "file"])
@@ -368,7 +379,7 @@ def test_other_conversations_do_not_decide_which_turns_are_forgotten(bundled_mod
             assert other.forgotten not in (0, alone.forgotten)
             other.set_aside()
         if where == "file":
-            store.clear()
+            empty(store)
         with engine.session() as session:
             session.chat([*talk_of("tea", 7), MORE], max_tokens=1, temperature=0).text  # noqa: B018
             assert session.forgotten == alone.forgotten
@@ -398,9 +409,9 @@ def test_a_folder_outlives_the_process(bundled_model, tmp_path) -> None:
     with edge.load(ctx=512, threads=1) as engine:
         engine.share_prefixes("64M", folder)
         expected = ask(engine.session(SYSTEM), "Hello")
-        shared = len(engine.store.tokens()[0])
-    files = list(folder.iterdir())
-    assert len(files) == 1 and files[0].stat().st_mode & 0o777 == 0o600 and folder.stat().st_mode & 0o777 == 0o700
+        shared = len(in_memory(engine.store)[0])
+    written = list(folder.iterdir())
+    assert len(written) == 1 and written[0].stat().st_mode & 0o777 == 0o600 and folder.stat().st_mode & 0o777 == 0o700
     with edge.load(ctx=512, threads=1) as engine:
         store = engine.share_prefixes("64M", folder)
         session = engine.session(SYSTEM)
@@ -424,15 +435,12 @@ def test_damaged_files_are_dropped_after_a_restart(bundled_model, tmp_path, kept
     path = next(tmp_path.iterdir())
     data = path.read_bytes()
     path.write_bytes(data[: int(kept * len(data)) if kept < 1 else int(kept)])
-    other = tmp_path / f"00000100-{path.name[9:17]}{'0' * 24}.bes"
-    other.write_bytes(data)  # whole, but not what its name says
     with edge.load(ctx=512, threads=1) as engine:
         engine.share_prefixes("64M", tmp_path)
-        assert not other.exists()
         session = engine.session(SYSTEM)
         assert ask(session, "Hello") == expected and session.outcome.usage.cached == 0
         assert list(tmp_path.iterdir()) == [path]  # written anew
-        engine.store.clear()
+        empty(engine.store)
         session = engine.session(SYSTEM)
         assert ask(session, "Hello") == expected and session.outcome.usage.cached > 0
 
@@ -442,23 +450,23 @@ def test_files_stay_within_their_bytes(bundled_model, tmp_path, monkeypatch: pyt
     with edge.load(ctx=512, threads=1) as engine:
         store = engine.share_prefixes("64M", tmp_path)
         engine.session("A " + SYSTEM).warm()
-        size = sum(nbytes for _, nbytes, _ in store.folders[0].files())
-        store.folders[0].max_bytes = 2 * size + size // 2
-        monkeypatch.setattr("edge.cache.store_folder.MOST_FILES", 3)
+        size = sum(nbytes for _, nbytes, _ in files(store.folder.path))
+        store.folder.max_bytes = 2 * size + size // 2
+        monkeypatch.setattr("edge.cache.folder.MOST_FILES", 3)
         for i, letter in enumerate("BCD"):
             engine.session(f"{letter} " + SYSTEM).warm()
-            for at, (_, _, path) in enumerate(store.folders[0].files()):
+            for at, (_, _, path) in enumerate(files(store.folder.path)):
                 os.utime(path, (1000 * i + at, 1000 * i + at))
-        assert len(store.folders[0].files()) == 2 and (tmp_path / "notes.txt").exists()
-        store.clear()
+        assert len(files(store.folder.path)) == 2 and (tmp_path / "notes.txt").exists()
+        empty(store)
         session = engine.session("D " + SYSTEM)
         session.warm()
         assert session.outcome.usage.cached > 0
-        store.folders[0].max_bytes = 1 << 40
+        store.folder.max_bytes = 1 << 40
         for i, letter in enumerate("EFG"):
             engine.session(f"{letter} " + SYSTEM).warm()
-            assert len(store.folders[0].files()) == 3, i  # no more than so many, and not fewer
-        store.folders[0].path = str(tmp_path / "gone")  # a folder that went away costs time, not answers
+            assert len(files(store.folder.path)) == 3, i  # no more than so many, and not fewer
+        store.folder.path = str(tmp_path / "gone")  # a folder that went away costs time, not answers
         assert ask(engine.session("Z " + SYSTEM), "Hello")
     with edge.load(ctx=64) as engine, pytest.raises(UsageError, match="cannot keep"):
         engine.share_prefixes("1M", tmp_path / "notes.txt")
@@ -487,9 +495,9 @@ def test_conversations_are_written_only_where_that_is_asked_for(bundled_model, t
         with edge.load(bundled_model, parallel=1, spare_contexts=8) as engine:
             store = engine.store.share(None, Folder(engine.space, folder, conversations=conversations))
             engine.session(SYSTEM).warm()
-            beginning = len(store.tokens()[0])
+            beginning = len(in_memory(store)[0])
             talk(engine, 1)
-            kept = [int(os.path.basename(path)[:8]) for _, _, path in store.folders[0].files()]
+            kept = [int(os.path.basename(path)[:8]) for _, _, path in files(store.folder.path)]
             assert len(kept) == 1 and (kept[0] == beginning) is not conversations
             assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
 
@@ -504,7 +512,7 @@ def test_a_file_of_another_process_is_found(bundled_model, tmp_path) -> None:
         session.chat([*messages, MORE], max_tokens=0).text  # noqa: B018
         assert came_back(session)
         next(tmp_path.iterdir()).unlink()
-        other.store.clear()
+        empty(other.store)
         session = other.session()
         session.chat([*messages, MORE], max_tokens=0).text  # noqa: B018
         assert not came_back(session)
@@ -515,7 +523,7 @@ def test_a_file_comes_back_although_memory_is_full(bundled_model, tmp_path) -> N
     with edge.load(bundled_model, parallel=1, overflow="stop", ctx=512) as engine:  # room for one context
         store = engine.store.share(None, Folder(engine.space, tmp_path, conversations=True))
         talks = talk(engine, 8)
-        assert len(store) < 8 == len(store.folders[0].files())
+        assert len(store.entries) < 8 == len(files(store.folder.path))
         for messages in talks:
             session = engine.session()
             session.chat([*messages, MORE], max_tokens=0).text  # noqa: B018
@@ -619,13 +627,13 @@ def test_prefixes_make_room_for_sessions(bundled_model) -> None:
     with edge.load(ctx=512, threads=1, overflow="stop") as engine:
         store = engine.share_prefixes("64M")
         engine.session(SYSTEM).warm()
-        assert len(store) == 1
+        assert len(store.entries) == 1
         pool = engine.space.new_cache().pool  # there is one for all
         small = engine.plan.kv_bytes + store.nbytes // 2
         engine.space.pool = type(pool)(small)
-        store.clear()
+        empty(store)
         engine.session(SYSTEM).warm()
         held = store.nbytes
         full = engine.session()
         list(full.complete([7] * 500, max_tokens=0))
-        assert held > 0 and len(store) == 0 and engine.space.pool.used <= small
+        assert held > 0 and len(store.entries) == 0 and engine.space.pool.used <= small

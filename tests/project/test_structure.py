@@ -42,11 +42,11 @@ FLOORS = {name: floor for floor, names in {
     # what it remembers
     19: "edge.cache",
     20: "edge.cache.state",
-    21: "edge.cache.store_entry edge.cache.space",
-    22: "edge.cache.codec",
-    23: "edge.cache.store_folder edge.cache.store",
+    21: "edge.cache.space",
+    22: "edge.cache.kv_file",
+    23: "edge.cache.folder edge.cache.remembered edge.cache.store",
     # conversations and answers
-    24: "edge.cache.remembered edge.session edge.session.admission",
+    24: "edge.session edge.session.admission",
     25: "edge.session.logprobs edge.session.answer_options edge.session.scheduler",
     26: "edge.session.answer edge.session.prompting",
     27: "edge.session.preparing edge.session.session",

@@ -11,7 +11,7 @@ import pytest
 
 import edge
 from edge import loading as module
-from edge.cache import codec as session_file
+from edge.cache import kv_file
 from edge.cache import state as context
 from edge.errors import MemoryRefused
 from edge.loading import STILL_TO_COME
@@ -143,7 +143,7 @@ def test_the_system_prompt_stays_in_sight(bundled_model, tmp_path):
         assert all(kv.held(layer, 0)[: (n + 31) // 32] == list(range((n + 31) // 32)) for layer in range(2))
         assert kv.sinks == n and kv.stats["attended"] == 160 - 1
         session.save(tmp_path / "talk.bes")
-        assert session_file.made_with(tmp_path / "talk.bes") == {"sinks": n, "ctx": 160, "kv": engine.plan.kv_type}
+        assert kv_file.made_with(tmp_path / "talk.bes") == {"sinks": n, "ctx": 160, "kv": engine.plan.kv_type}
     for more in ({"ctx": 32}, {"overflow": "stop"}, {"sinks": 2}, {"kv_policy": "quarter"}, {"ctx": 64, "window": 60}):
         with edge.load(**{"ctx": 160, "threads": 1, "system": system, **more}) as engine:
             assert engine.plan.sinks == {"stop": 0}.get(more.get("overflow"), 0 if "kv_policy" in more else

@@ -1,0 +1,181 @@
+"""Folder: known beginnings as files (edge/cache/kv_file.py), which remain after the process ends.
+
+A file is named by a digest of model, plan and tokens, is written completely or not at all, and is verified when it is
+loaded.  Several processes may use one folder.  The least recently used files are removed first.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+import zlib
+from array import array
+from contextlib import suppress
+from typing import Any
+
+from edge.cache.space import KVSpace
+from edge.errors import Busy, EdgeError, InvalidFile, UsageError
+from edge.files import exclusive, is_private, remove
+from edge.model.fingerprint import sha256
+
+MOST_FILES = 1024
+RECENT = 50_000_000  # nanoseconds in which a folder may change twice with the same time of change
+NAME = r"\d{8}-[0-9a-f]{32}\.bes"
+_FILE = re.compile(NAME)
+_HALF = re.compile(rf"\.{NAME}\.tmp")  # as kv_file.write calls it
+
+
+class Beginning:
+    """Tokens that were read, and their KV cache or the file that has it.
+
+    ``key``: the tokens as bytes.  ``sampled``: the last token of an answer if it is not in the cache.  ``forgotten``:
+    how many of the oldest messages of a conversation are not among the tokens; None: a beginning that many share.
+    ``path``, ``span``: as :func:`edge.cache.kv_file.read` takes them.  ``extra_bytes``: what it takes apart from its
+    pages.
+    """
+
+    def __init__(self, tokens: array[int], sampled: array[int], forgotten: int | None, kv: Any = None, path: str = "",
+                 span: tuple[int, int] | None = None) -> None:
+        self.key = tokens.tobytes()
+        self.n = len(tokens)
+        self.sampled, self.forgotten = sampled, forgotten
+        self.kv, self.path, self.span = kv, path, span
+        self.usable = True  # as far as is known
+        self.nbytes: int = 0 if kv is None else kv.stats["bytes"]
+        self.extra_bytes: int = len(self.key) + (0 if kv is None else kv.extra_bytes)
+
+    @property
+    def tokens(self) -> array[int]:
+        """The tokens."""
+        return array("i", self.key)
+
+    def with_cache(self, kv: Any) -> Beginning:
+        """The same with its KV cache."""
+        return Beginning(self.tokens, self.sampled, self.forgotten, kv)
+
+    def continues(self, other: Beginning) -> bool:
+        """Whether this one holds all of another one, and more."""
+        return self.n > other.n and self.key.startswith(other.key)
+
+    def first(self, n: int, kv: Any) -> Beginning:
+        """The first ``n`` tokens, and no more than this cache can go back to, for a session that takes them over."""
+        n = kv.crop(n)
+        return Beginning(self.tokens[:n], self.sampled if n == self.n else array("i"), self.forgotten, kv)
+
+
+def files(folder: str) -> list[tuple[float, int, str]]:
+    """(time of last use, bytes, path) of every beginning in a folder, the least recently used first.  What a killed
+    process was writing is removed.
+    """
+    found = []
+    with suppress(OSError), os.scandir(folder) as entries:
+        for each in entries:
+            if _HALF.fullmatch(each.name) and each.is_file(follow_symlinks=False):
+                with suppress(OSError, Busy):
+                    fd = exclusive(each.path)
+                    remove(each.path)
+                    os.close(fd)
+            elif _FILE.fullmatch(each.name) and each.is_file(follow_symlinks=False):
+                status = each.stat(follow_symlinks=False)
+                found.append((status.st_mtime, status.st_size, each.path))
+    return sorted(found)
+
+
+class Folder:
+    """The files of one kind of beginnings: conversations, or those that many share; other files are left alone.
+
+    ``max_bytes``: limit for all files.  ``private``: it is used only while it is a folder of this user alone, and made
+    with its first file; else it is made now, which raises UsageError if that is not possible.
+    """
+
+    def __init__(
+        self, space: KVSpace, path: str | os.PathLike[str], max_bytes: int = 1 << 30, conversations: bool = False,
+        private: bool = False,
+    ) -> None:
+        self.path = os.fspath(path)
+        self.max_bytes = max_bytes
+        self.conversations = conversations
+        self._private = private
+        self._space = space
+        c = space.model.config  # not its fingerprint, which takes much longer and is checked when a file is loaded
+        self._plan = repr(sorted(space.page_plan.items()))
+        self._tag = f"{zlib.crc32(f'{c.arch} {c.n_layer} {c.hidden} {c.n_vocab} {self._plan}'.encode()):08x}"
+        self._known: dict[str, Beginning | None] = {}  # name of a file -> what is in it; None: nothing for us
+        self._changed = 0  # when the folder had last changed, as it was listed; 0: to be listed again
+        self._lock = threading.Lock()  # not held while a file is written
+        try:
+            if not private:
+                os.makedirs(self.path, mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot keep anything in {self.path}: {error.strerror}") from None
+
+    @property
+    def extra_bytes(self) -> int:
+        """Bytes of memory that the tokens of the listed files take."""
+        return sum(each.extra_bytes for each in list(self._known.values()) if each is not None)
+
+    def listed(self) -> list[Beginning]:
+        """The beginnings of this model and plan.  Reads the tokens of files that another process has written."""
+        with self._lock:
+            if self._private and not is_private(self.path):
+                return []
+            try:
+                changed = os.stat(self.path).st_mtime_ns
+            except OSError:
+                changed = 0
+            if not changed or changed != self._changed:
+                names = [os.path.basename(path) for _, _, path in files(self.path)]
+                self._known = {name: self._known[name] if name in self._known else self._head(name) for name in names}
+                self._changed = changed if time.time_ns() - changed > RECENT else 0
+            return [each for each in self._known.values() if each is not None]
+
+    def _head(self, name: str) -> Beginning | None:
+        """What is in a file; None if it is of another model or plan, or damaged: then it is removed."""
+        if name[9:17] != self._tag:
+            return None
+        from edge.cache import kv_file  # with json: most starts find no file
+
+        path = os.path.join(self.path, name)
+        try:
+            tokens, sampled, forgotten, _ = kv_file.read(self._space, path, whole=False)
+            return Beginning(tokens, sampled, forgotten if self.conversations else None, path=path)
+        except InvalidFile as error:
+            if not isinstance(error, kv_file.Unusable):
+                remove(path)
+        except EdgeError:  # it cannot be read now
+            pass
+        return None
+
+    def write(self, new: Beginning, kv: Any, durable: bool = True, seconds: float = 0.0) -> None:
+        """Write a beginning with its cache, and remove old ones.  A folder that cannot be written is not an error: the
+        beginning is read again later.
+
+        ``durable``: wait until the file is on the disk.  ``seconds``: that reading its tokens took; 0: not known.
+        """
+        from edge.cache import kv_file
+
+        name = self.name(new)
+        path = os.path.join(self.path, name)
+        with suppress(OSError, EdgeError):
+            if os.path.exists(path):
+                os.utime(path)
+                return
+            kv_file.write(self._space, path, new.tokens, kv, durable, sampled=list(new.sampled),
+                          forgotten=new.forgotten or 0, seconds=round(seconds, 3))
+            with self._lock:
+                self._known[name] = Beginning(new.tokens, new.sampled, new.forgotten, path=path)
+                old = [each for each in self._known.values() if each and self.conversations and new.continues(each)]
+            for each in old:
+                remove(each.path)
+            found = files(self.path)
+            while len(found) > MOST_FILES or sum(size for _, size, _ in found) > self.max_bytes:
+                remove(found.pop(0)[2])
+
+    def name(self, beginning: Beginning) -> str:
+        """The name of a beginning's file: its length, a tag that shows most files of other models and plans at once,
+        and a digest of everything that its pages depend on.
+        """
+        digest = sha256(f"{self._space.model.fingerprint} {self._plan}".encode() + beginning.key)
+        return f"{beginning.n:08d}-{self._tag}{digest.hexdigest()[:24]}.bes"

@@ -1,0 +1,399 @@
+"""kv_file: the file of a KV state.  Session files, parked sessions, known beginnings in a folder and those in a packed
+program all have this one format.
+
+Little endian throughout, no padding:
+
+    magic 8 bytes | version u32 | length of the header u32 | CRC-32 of these three and the header, u32 | header, JSON
+    tokens i32 [n_tokens] | pages in the format of pyx.kv.cache.KVCache.dump | CRC-32 of everything before, u32
+
+The header contains the fingerprint of the model (edge.model.fingerprint), the plan of the KV cache, its counters, and
+what else belongs to the state (ABSENT).  The file's size follows from it and is checked before anything is read into
+memory.  Files are not trusted: an invalid one raises InvalidFile and changes nothing.  The checksums detect damage, not
+forgery; a forged file can make a model write nonsense, but nothing worse.
+
+A file is written as a hidden one next to the old one and synced to the disk, then renamed: if the power fails, the path
+has the complete old file or the complete new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import struct
+import time
+import zlib
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+from edge.cache.config import parse_kv_type
+from edge.cache.space import KVSpace
+from edge.cache.state import KVState
+from edge.errors import EdgeError, InvalidFile, UsageError, check_path
+from edge.files import exclusive, remove
+
+MAGIC = b"\x89BES\r\n\x1a\n"  # as PNG's: shows a transfer that changed line ends or dropped the eighth bit
+VERSION = 2
+HEADER_LIMIT = 4 << 20  # bytes; that is more conversation than any model remembers
+LEAST_SECONDS = 1.0  # that loading may take
+ROLES = ("system", "user", "assistant", "tool")
+_START = struct.Struct("<8sII")
+_CRC = struct.Struct("<I")
+
+#: what a header may leave out.  ``states``: of gated delta layers, [[tokens, kept]]; ``sampled``, ``lost``: of KVState;
+#: ``sampler``: the state of the random numbers; ``seconds``: that reading the tokens took, 0: not known
+ABSENT: dict[str, Any] = {
+    "states": [], "sampled": [], "lost": [], "seed": 0, "sampler": None, "messages": [], "forgotten": 0, "seconds": 0,
+}
+
+
+class Unusable(InvalidFile):
+    """The file may be in order, but is of no use here: another version of this program, another model or KV plan made
+    it, or the disk gives it more slowly than the model reads its tokens.
+    """
+
+
+# ---- write ----------------------------------------------------------------------------------------------------------
+
+
+def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, **talk: Any) -> None:
+    """Write a state (None for an empty one; it may have been freed) and its ``talk``: messages, forgotten, seed.
+
+    Raises as :func:`write`.
+    """
+    if state is None:
+        write(space, path, array("i"), None, **talk)
+    else:
+        write(space, path, state.tokens, state.kv, **talk, sampled=list(state.sampled), lost=list(state.lost),
+              sampler=list(state.random) or None)
+
+
+def write(
+    space: KVSpace, path: str | os.PathLike[str], tokens: array[int], kv: Any, durable: bool = True, **more: Any
+) -> None:
+    """Write tokens and their KV cache (None: there are none) to ``path``, replacing an older file of a KV state.
+
+    ``durable``: the file is on the disk afterwards; else a power failure may leave a damaged one.  ``more``: of ABSENT.
+
+    Raises UsageError if the file cannot be written or is not one of a KV state, Busy if another process is writing it,
+    and EdgeError if the disk is full or fails; the old file is then unchanged.
+    """
+    path = os.path.realpath(check_path(path))  # a link stays a link
+    mode = _replaceable(path)
+    n_tokens, most = kv.counters if kv else (0, 0)
+    facts = ABSENT | more | {
+        "model": space.model.fingerprint,
+        "name": space.model.config.name.encode("utf-8", "replace").decode(),
+        "kv": space.page_plan,
+        "n_tokens": n_tokens,
+        "most": most,
+        "states": kv.states if kv else [],
+    }
+    facts["seed"] &= (1 << 64) - 1  # as many bits as the sampler looks at
+    if not _KINDS["messages"](facts["messages"]):
+        raise UsageError(f"saved messages must have a role ({', '.join(ROLES)}) and a content, and of more only "
+                         "tool_calls in OpenAI's form")
+    header = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode()
+    if len(header) > HEADER_LIMIT:
+        raise EdgeError(f"the conversation has {len(header)} bytes; a session file holds {HEADER_LIMIT}")
+    start = _START.pack(MAGIC, VERSION, len(header))
+    parts = [start, _CRC.pack(zlib.crc32(header, zlib.crc32(start))), header, memoryview(tokens).cast("B")]
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.tmp")
+    try:
+        fd = exclusive(temporary)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    try:
+        with open(fd, "wb") as file:  # locked until it is closed
+            try:
+                file.truncate(0)
+                os.fchmod(fd, mode)
+                crc = 0
+                for part in (*parts, *(kv.dump() if kv else ())):
+                    crc = zlib.crc32(part, crc)
+                    file.write(part)
+                file.write(_CRC.pack(crc))
+                file.flush()
+                if durable:
+                    os.fsync(fd)
+                os.replace(temporary, path)
+            except BaseException:
+                remove(temporary)
+                raise
+        if durable:
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+    except OSError as error:
+        raise EdgeError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _replaceable(path: str) -> int:
+    """The permissions for the new file: those of the old one, else private.  Raises UsageError if the old one must not
+    be replaced: if it is of another kind, the path is probably a typing error.
+    """
+    try:
+        facts = os.stat(path)
+        if stat.S_ISREG(facts.st_mode):
+            with open(path, "rb") as file:
+                if file.read(len(MAGIC)) in (MAGIC, b""):  # of any version; or nothing is in it
+                    return stat.S_IMODE(facts.st_mode)
+    except FileNotFoundError:
+        if not os.path.isdir(os.path.dirname(path)):
+            raise UsageError(f"cannot write {path}: the folder does not exist") from None
+        return 0o600
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    raise UsageError(f"{path} is not a session file, and will not be replaced")
+
+
+# ---- read -----------------------------------------------------------------------------------------------------------
+
+
+def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, dict[str, Any], str]:
+    """The state in a file, its header, and "" or, of a file made for another KV cache, for which one: then the state
+    holds no tokens, but knows those that are to be read again.
+
+    Raises InvalidFile if the file is damaged or of another version or model; UsageError if it cannot be read;
+    MemoryRefused if there is not enough memory.
+    """
+    with opened(path, of=space) as file:
+        facts, made, n_vocab = file.facts, file.facts["kv"], space.model.config.n_vocab
+        sampled, lost = array("i", facts["sampled"]), array("i", facts["lost"])
+        state = space.new_state(facts["seed"])
+        if facts["sampler"] is not None:
+            state.sampler.state = facts["sampler"]
+        if made == space.page_plan:
+            state.tokens, state.sampled, state.lost = file.read(n_vocab, state.kv), sampled, lost
+            return state, facts, ""
+        state.lost = file.tokens(n_vocab) + sampled + lost
+        file.finish()
+        return state, facts | {"forgotten": 0}, _short(f"{made.get('n_ctx')} tokens, {made.get('kv_type')}")
+
+
+def read(
+    space: KVSpace, path: str, span: tuple[int, int] | None = None, whole: bool = True
+) -> tuple[array[int], array[int], int, Any]:
+    """(tokens, sampled token, forgotten messages, KV cache) of a file.  ``span``: see :func:`opened`.  ``whole`` False:
+    only its beginning is read: without the cache (None), and whichever model made it, as its fingerprint takes a while.
+
+    Raises as :func:`load`, Unusable if reading the tokens takes less time, as far as that is known, and MemoryError.
+    """
+    with opened(path, span, space if whole else None) as file:
+        facts, n_vocab = file.facts, space.model.config.n_vocab
+        if facts["kv"] != space.page_plan:
+            raise Unusable("made for another KV cache")
+        sampled, forgotten = array("i", facts["sampled"]), facts["forgotten"]
+        if not whole:
+            return file.tokens(n_vocab), sampled, forgotten, None
+        if facts["seconds"]:
+            file.most_seconds = max(LEAST_SECONDS, facts["seconds"])
+        kv = space.new_cache()
+        return file.read(n_vocab, kv), sampled, forgotten, kv
+
+
+def made_with(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The ctx and kv of the session in a file, and the sinks of one that slides, as arguments of :func:`edge.load`; {}
+    if unknown: loading it will raise the error.
+    """
+    try:
+        with opened(path) as file:
+            plan = file.facts["kv"]
+        found = {"sinks": plan.get("sinks"), "ctx": plan.get("n_ctx"), "kv": plan.get("kv_type")}
+        parse_kv_type(found["kv"])
+    except (EdgeError, AttributeError, TypeError):
+        return {}
+    if not _natural(found["sinks"], 1 << 20) or not _natural(found["ctx"], 1 << 24):
+        return {}
+    return found if plan.get("window") else {"ctx": found["ctx"], "kv": found["kv"]}
+
+
+@contextmanager
+def opened(
+    path: str | os.PathLike[str], span: tuple[int, int] | None = None, of: KVSpace | None = None
+) -> Iterator[KVFile]:
+    """A file whose header was read; what is wrong with it is said with its name.  ``span``: (start, bytes) of one that
+    is a part of another file.  ``of``: whose model must have made it.
+    """
+    path = check_path(path)
+    model = of.model.fingerprint if of else ""  # its errors are not about this file
+    try:
+        # a pipe must not make us wait
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise InvalidFile("not a file")
+            start, nbytes = span or (0, status.st_size)
+            file.seek(start)
+            found = KVFile(file, nbytes)
+            if of and found.facts["model"] != model:
+                name, other = of.model.config.name, _short(found.facts["name"])
+                same = "of the same name" if other == name else f"({other}, not this {name})"
+                raise Unusable(f"made with another model {same}")
+            yield found
+    except InvalidFile as error:
+        raise type(error)(f"session file {path}: {error}") from None
+    except OSError as error:
+        raise UsageError(f"cannot read session file {path}: {error.strerror}") from None
+
+
+class KVFile:
+    """An open file, which is read from its beginning to its end: its header (``facts``), tokens, pages.
+
+    ``most_seconds``: Unusable is raised once it is clear that all of it takes longer.
+    """
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self.most_seconds = float("inf")
+        self._begun = time.perf_counter()
+        self._file, self._size = file, size
+        self._at = self._crc = 0  # bytes read, and their checksum
+        if size < _START.size + 2 * _CRC.size:
+            raise InvalidFile("not a session file, or cut off at its beginning")
+        magic, version, length = _START.unpack(self._take(_START.size))
+        if magic != MAGIC:
+            raise InvalidFile("not a session file")
+        if version != VERSION:
+            raise Unusable(f"version {version} of the format; this program reads {VERSION}")
+        if length > min(HEADER_LIMIT, size):
+            raise InvalidFile("damaged (the length of its header is impossible)")
+        start = self._crc
+        expected = _CRC.unpack(self._take(_CRC.size))[0]
+        header = self._take(length)
+        if zlib.crc32(header, start) != expected:
+            raise InvalidFile("damaged (the checksum of its header is wrong)")
+        self.facts = _facts(header)
+        if self.facts["n_tokens"] * 4 > size:
+            raise InvalidFile("damaged (its number of tokens is wrong)")
+
+    def tokens(self, n_vocab: int) -> array[int]:
+        """The tokens, which follow the header."""
+        tokens = array("i", bytes(self._take(4 * self.facts["n_tokens"])))
+        for ids in (tokens, self.facts["sampled"], self.facts["lost"]):
+            if ids and not 0 <= min(ids) <= max(ids) < n_vocab:
+                raise InvalidFile("damaged (a token is not in the vocabulary)")
+        return tokens
+
+    def read(self, n_vocab: int, kv: Any) -> array[int]:
+        """The tokens; their pages are read into ``kv``, an empty cache.  The size is checked first."""
+        n_tokens, most, states = (self.facts[name] for name in ("n_tokens", "most", "states"))
+        try:
+            size = self._at + 4 * n_tokens + kv.dump_bytes(n_tokens, most, states) + _CRC.size
+            if size != self._size:
+                raise InvalidFile(f"damaged (it has {self._size} bytes and should have {size})")
+            tokens = self.tokens(n_vocab)
+            kv.restore(n_tokens, most, self._fill, states)
+        except ValueError as error:
+            raise InvalidFile(f"damaged ({error})") from None
+        self.finish()
+        return tokens
+
+    def finish(self) -> None:
+        """Read what is left, and check the checksum at the end."""
+        while (left := self._size - _CRC.size - self._at) > 0:
+            self._take(min(left, 1 << 20))
+        expected = self._crc
+        if _CRC.unpack(self._take(_CRC.size))[0] != expected:
+            raise InvalidFile("damaged (its checksum is wrong)")
+
+    def _fill(self, view: memoryview) -> None:
+        """Read into a writable buffer, and update the checksum."""
+        at = 0
+        while at < len(view):
+            n = self._file.readinto(view[at:])  # type: ignore[attr-defined]
+            if not n:
+                raise InvalidFile("ends too early")
+            at += n
+            spent = time.perf_counter() - self._begun
+            if spent > self.most_seconds / 4 and spent * self._size > self.most_seconds * (self._at + at):
+                raise Unusable("the disk is slower than the model")
+        self._at += len(view)
+        self._crc = zlib.crc32(view, self._crc)
+
+    def _take(self, n: int) -> bytearray:
+        """The next ``n`` bytes; ``n`` must have been checked against the file's size."""
+        data = bytearray(n)
+        self._fill(memoryview(data))
+        return data
+
+
+# ---- the header -----------------------------------------------------------------------------------------------------
+
+
+def _short(text: str) -> str:
+    """One line of printable text from a file."""
+    return "".join(c if c.isprintable() else "?" for c in text[:100])
+
+
+def _natural(value: Any, below: int = 1 << 60) -> bool:
+    return type(value) is int and 0 <= value < below
+
+
+def _printable(value: Any) -> bool:
+    """Whether no text in it has half of a surrogate pair."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_message(value: Any) -> bool:
+    match value:
+        case {"role": role, "content": str(), **more}:
+            calls = more.pop("tool_calls", [])
+            return (role in ROLES and isinstance(calls, list) and all(map(_is_call, calls))
+                    and _are_texts(more, {"tool_call_id", "name"}))
+    return False
+
+
+def _is_call(value: Any) -> bool:
+    """Whether it is a call of a function in OpenAI's form."""
+    match value:
+        case {"function": {"name": str(), "arguments": str(), **others}, **more}:
+            return not others and _are_texts(more, {"id", "type"})
+    return False
+
+
+def _are_texts(value: dict[Any, Any], names: set[str]) -> bool:
+    return value.keys() <= names and all(isinstance(text, str) for text in value.values())
+
+
+#: key of the header -> whether its value has the right type
+_KINDS = {
+    "model": lambda v: isinstance(v, str),
+    "name": lambda v: isinstance(v, str) and _printable(v),
+    "kv": lambda v: isinstance(v, dict),
+    "n_tokens": _natural,
+    "most": _natural,
+    "states": lambda v: isinstance(v, list) and all(
+        isinstance(each, list) and len(each) == 2 and _natural(each[0]) and type(each[1]) is bool for each in v
+    ),
+    "sampled": lambda v: isinstance(v, list) and len(v) <= 1 and all(_natural(i, 1 << 31) for i in v),
+    "lost": lambda v: isinstance(v, list) and all(_natural(i, 1 << 31) for i in v),
+    "seed": lambda v: _natural(v, 1 << 64),
+    "sampler": lambda v: (
+        v is None or (isinstance(v, list) and len(v) == 4 and all(_natural(i, 1 << 64) for i in v) and any(v))
+    ),
+    "messages": lambda v: isinstance(v, list) and all(map(_is_message, v)) and _printable(v),
+    "forgotten": _natural,
+    "seconds": lambda v: type(v) in (int, float) and 0 <= v < 1e9,
+}
+
+
+def _facts(header: bytes | bytearray) -> dict[str, Any]:
+    """The header, with the type of every value checked; the values are checked later.  Unknown keys are ignored."""
+    try:
+        facts = json.loads(header.decode())
+    except (ValueError, RecursionError):
+        raise InvalidFile("damaged (its header is not JSON)") from None
+    facts = ABSENT | facts if isinstance(facts, dict) else {}
+    for key, good in _KINDS.items():
+        if key not in facts or not good(facts[key]):
+            raise InvalidFile(f"damaged ({key} in its header is wrong)")
+    return facts
