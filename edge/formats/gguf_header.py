@@ -67,74 +67,98 @@ class TensorInfo(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Header:
-    """A validated GGUF header over the mapped file."""
+class Metadata:
+    """The keys of a model and their values, as GGUF has them: of a file, or translated from another format.
+
+    A key that begins with a dot belongs to the architecture of the model: ".block_count".
+    """
 
     path: str
-    version: int
-    alignment: int
     metadata: dict[str, Any]  # numbers, bools, str, StringArray, or memoryview for arrays of numbers
-    tensors: dict[str, TensorInfo]
-    view: memoryview
 
     def fail(self, what: str) -> NoReturn:
         """Raise InvalidFile that names the file."""
         raise InvalidFile(f"{self.path}: {what}")
 
-    # Accessors are tolerant on width and strict on kind: writers disagree on u32/u64/i32, never on what a value is.
+    def key(self, key: str) -> str:
+        """The whole key."""
+        return f"{self.metadata.get('general.architecture')}{key}" if key.startswith(".") else key
 
-    def _value(self, key: str, kinds: type | tuple[type, ...], what: str) -> Any:
-        """The value of a key, None if it is missing.  Raises InvalidFile if it is of another kind."""
-        value = self.metadata.get(key)
-        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
-            self.fail(f"{shown(key)} is not {what}; the file is damaged")
+    def name(self, key: str) -> str:
+        """The key as the file has it, for messages."""
+        return self.key(key)
+
+    # Accessors are tolerant on width and strict on kind: writers disagree on u32/u64/i32, never on what a value is.
+    # They return the default for a key that is missing, and raise InvalidFile for a value of another kind.
+
+    def _value(self, key: str, kinds: type | tuple[type, ...], what: str, default: Any) -> Any:
+        value = self.metadata.get(self.key(key), default)
+        if value is not default and (not isinstance(value, kinds) or isinstance(value, bool)):
+            self.fail(f"{shown(self.name(key))} is not {what}; the file is damaged")
         return value
 
-    def integer(self, key: str, default: int | None = None) -> int | None:
-        """An integer; of a per-layer array, its value if all elements are equal; ``default`` if the key is missing.
+    def missing(self, key: str) -> NoReturn:
+        """Raise InvalidFile for a key that must be there."""
+        self.fail(f"{self.name(key)} is missing; the file is incomplete, get it again")
 
-        Raises InvalidFile for any other value.
-        """
-        value = self.metadata.get(key)
+    def needed(self, key: str) -> int:
+        """The integer of a key that must be there."""
+        value: int | None = self.integer(key)
+        return self.missing(key) if value is None else value
+
+    def integer(self, key: str, default: Any = None) -> Any:
+        """An integer; of a per-layer array, its value if all elements are equal."""
+        value = self.metadata.get(self.key(key))
         if isinstance(value, memoryview) and len(value) and value.format not in ("f", "d"):
             first = value[0]
             if len(value) > 1024 or any(element != first for element in value):
-                self.fail(f"{shown(key)} differs from layer to layer, which is not supported")
+                self.fail(f"{shown(self.name(key))} differs from layer to layer, which is not supported")
             return int(first)
-        value = self._value(key, int, "an integer")
-        return default if value is None else value
+        return self._value(key, int, "an integer", default)
 
-    def real(self, key: str, default: float | None = None) -> float | None:
-        """A number; ``default`` if the key is missing.  Raises InvalidFile for any other value."""
-        value = self._value(key, (int, float), "a number")
-        return default if value is None else float(value)
+    def real(self, key: str, default: Any = None) -> Any:
+        """A number."""
+        value = self._value(key, (int, float), "a number", default)
+        return None if value is None else float(value)
 
-    def needed(self, key: str) -> int:
-        """The integer of a key that must be there.  Raises InvalidFile."""
-        value = self.integer(key)
-        if value is None:
-            self.fail(f"{key} is missing; the file is incomplete, get it again")
-        return value
+    def text(self, key: str, default: Any = None) -> Any:
+        """A text."""
+        return self._value(key, str, "a text", default)
 
-    def text(self, key: str, default: str | None = None) -> str | None:
-        """A text; ``default`` if the key is missing.  Raises InvalidFile for any other value."""
-        value = self._value(key, str, "a text")
-        return default if value is None else value
-
-    def flag(self, key: str, default: bool | None = None) -> bool | None:
-        """True or false; ``default`` if the key is missing.  Raises InvalidFile for any other value."""
-        value = self.metadata.get(key)
+    def flag(self, key: str, default: Any = None) -> Any:
+        """True or false; some writers have numbers."""
+        value = self.metadata.get(self.key(key), default)
         if not isinstance(value, int | None):
-            self.fail(f"{shown(key)} is not true or false; the file is damaged")
-        return default if value is None else bool(value)
+            self.fail(f"{shown(self.name(key))} is not true or false; the file is damaged")
+        return None if value is None else bool(value)
 
     def strings(self, key: str) -> Sequence[str]:
-        """A list of texts; empty if the key is missing.  Raises InvalidFile for any other value."""
-        return self._value(key, StringArray, "a list of texts") or ()
+        """A list of texts, perhaps empty."""
+        return self._value(key, StringArray, "a list of texts", ())
 
     def numbers(self, key: str) -> Sequence[Any]:
-        """A list of numbers; empty if the key is missing.  Raises InvalidFile for any other value."""
-        return self._value(key, memoryview, "a list of numbers") or ()
+        """A list of numbers, perhaps empty."""
+        return self._value(key, memoryview, "a list of numbers", ())
+
+    def layers(self, key: str, n_layer: int, default: float | None = None) -> Sequence[Any]:
+        """A number for each layer; the file may have one for all."""
+        value = self.metadata.get(self.key(key), default)
+        if value is None:
+            self.missing(key)
+        values = [float(value)] * n_layer if isinstance(value, (int, float)) else self.numbers(key)
+        if len(values) != n_layer:
+            self.fail(f"{self.name(key)} has {len(values)} entries for {n_layer} layers; the file is damaged")
+        return values
+
+
+@dataclass(frozen=True)
+class Header(Metadata):
+    """A validated GGUF header over the mapped file."""
+
+    version: int
+    alignment: int
+    tensors: dict[str, TensorInfo]
+    view: memoryview
 
 
 class _Cursor:
@@ -204,6 +228,31 @@ class _Cursor:
         self.pos = ends[-1] if count else first
         return StringArray(self.view, first, ends, f"{self.path}: {shown(key)}")
 
+    def tensor(self, number: int, alignment: int) -> TensorInfo:
+        """What the header says of a tensor, its offset from the first one, and no span."""
+        name = self.string(f"the name of tensor {number}", MAX_NAME)
+        what = f"tensor {shown(name)}"
+        n_dims = self.u32(what)
+        if not 1 <= n_dims <= 4:
+            self.fail(f"{what} has {n_dims} dimensions; the file is damaged")
+        dims = tuple(self.u64(what) for _ in range(n_dims))
+        # No element takes less than 1/8 byte, so a larger product cannot be in this file.
+        if 0 in dims or math.prod(dims) > self.size * 8:
+            self.fail(f"{what} has dimensions {dims}, which cannot be in this file; it is damaged")
+        type_id = self.u32(what)
+        offset = self.u64(what)
+        if offset % alignment:
+            self.fail(f"{what} starts at {offset}, not a multiple of the alignment {alignment}; the file is damaged")
+        encoding = BY_ID.get(type_id)
+        if encoding and encoding.layout == "panels" and alignment % PANEL_ALIGNMENT:
+            self.fail(f"{what} is {encoding.name}, which needs an alignment of {PANEL_ALIGNMENT}, not {alignment}; "
+                      "convert the model again")
+        try:
+            nbytes = encoding.size(dims) if encoding else None
+        except ValueError as error:
+            self.fail(f"{what} ({encoding.name if encoding else ''}): {error}; the file is damaged")
+        return TensorInfo(name, type_id, dims, offset, nbytes, 0, self.view)
+
 
 def read_header(path: str | os.PathLike[str]) -> Header:
     """Map a GGUF file and validate its header: the whole container, but nothing about the model.
@@ -240,47 +289,24 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     if not isinstance(alignment, int) or not 1 <= alignment <= 1 << 16 or alignment & (alignment - 1):
         cursor.fail(f"general.alignment is {shown(alignment)}, not a power of two up to 65536; the file is damaged")
 
-    found: list[tuple[str, int, tuple[int, ...], int, int | None]] = []
-    seen: set[str] = set()
+    found: dict[str, TensorInfo] = {}
     for i in range(n_tensors):
-        name = cursor.string(f"the name of tensor {i}", MAX_NAME)
-        what = f"tensor {shown(name)}"
-        if name in seen:
-            cursor.fail(f"{what} appears twice; the file is damaged")
-        seen.add(name)
-        n_dims = cursor.u32(what)
-        if not 1 <= n_dims <= 4:
-            cursor.fail(f"{what} has {n_dims} dimensions; the file is damaged")
-        dims = tuple(cursor.u64(what) for _ in range(n_dims))
-        # No element takes less than 1/8 byte, so a larger product cannot be in this file.
-        if 0 in dims or math.prod(dims) > cursor.size * 8:
-            cursor.fail(f"{what} has dimensions {dims}, which cannot be in this file; it is damaged")
-        type_id = cursor.u32(what)
-        offset = cursor.u64(what)
-        if offset % alignment:
-            cursor.fail(f"{what} starts at {offset}, not a multiple of the alignment {alignment}; the file is damaged")
-        encoding = BY_ID.get(type_id)
-        if encoding and encoding.layout == "panels" and alignment % PANEL_ALIGNMENT:
-            cursor.fail(f"{what} is {encoding.name}, which needs an alignment of {PANEL_ALIGNMENT}, not {alignment}; "
-                        "convert the model again")
-        try:
-            nbytes = encoding.size(dims) if encoding else None
-        except ValueError as error:
-            cursor.fail(f"{what} ({encoding.name if encoding else ''}): {error}; the file is damaged")
-        found.append((name, type_id, dims, offset, nbytes))
-
+        info = cursor.tensor(i, alignment)
+        if info.name in found:
+            cursor.fail(f"tensor {shown(info.name)} appears twice; the file is damaged")
+        found[info.name] = info
     start = -(-cursor.pos // alignment) * alignment
-    found.sort(key=lambda row: row[3])
+    ordered = sorted(found.values(), key=lambda info: info.offset)
     tensors = {}
-    for i, (name, type_id, dims, offset, nbytes) in enumerate(found):
-        begin = start + offset
-        end = start + found[i + 1][3] if i + 1 < len(found) else cursor.size
-        if begin + (nbytes or 1) > cursor.size:
-            cursor.fail(f"tensor {shown(name)} ends beyond the file; it is incomplete, get it again")
-        if begin + (nbytes or 1) > end:
-            cursor.fail(f"tensor {shown(name)} overlaps {shown(found[i + 1][0])}; the file is damaged")
-        tensors[name] = TensorInfo(name, type_id, dims, begin, nbytes, end - begin, view)
-    return Header(path, version, alignment, metadata, tensors, view)
+    for info, following in zip(ordered, [*ordered[1:], None]):
+        begin = start + info.offset
+        end = start + following.offset if following else cursor.size
+        if begin + (info.nbytes or 1) > cursor.size:
+            cursor.fail(f"tensor {shown(info.name)} ends beyond the file; it is incomplete, get it again")
+        if following and begin + (info.nbytes or 1) > end:
+            cursor.fail(f"tensor {shown(info.name)} overlaps {shown(following.name)}; the file is damaged")
+        tensors[info.name] = info._replace(offset=begin, span=end - begin)
+    return Header(path, metadata, version, alignment, tensors, view)
 
 
 def _what_it_is(head: bytes) -> str:

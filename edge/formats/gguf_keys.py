@@ -13,7 +13,7 @@ from edge.formats import basis, text_steps
 from edge.formats.checkpoint import Added, Checkpoint, TokenizerSpec
 from edge.layers import Attention, Dense, Experts, Rotation
 from edge.registry.encodings import PANELS
-from edge.registry.families import FAMILIES
+from edge.registry.families import FAMILIES, Family
 from edge.settings import SETTINGS
 
 #: general.file_type, a label only: the first is microsoft/BitNet's number, the others llama.cpp's of the nearest type
@@ -74,64 +74,62 @@ def metadata(checkpoint: Checkpoint, type: str, extra: Mapping[str, Any] | None 
 
 def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
     """The keys ``general.*`` and ``<arch>.*``: the dimensions.  ``type``: how the ternary matrices are stored."""
-    arch = architecture(checkpoint.config)
-    c = checkpoint.config
-    layer, mixer = c.layers[0], far_mixer(c)
+    c, arch = checkpoint.config, architecture(checkpoint.config)
+    family, layer, mixer = FAMILIES[arch], c.layers[0], far_mixer(c)
     dense = [each.feed_forward for each in c.layers if isinstance(each.feed_forward, Dense)]
-    metadata: dict[str, Any] = {
+    keys: dict[str, Any] = {
         "general.architecture": arch,
         "general.name": c.name,
         "general.file_type": _FILE_TYPES[type],
         "general.quantization_version": 2,
-        f"{arch}.vocab_size": c.n_vocab,
-        f"{arch}.context_length": c.n_ctx_train,
-        f"{arch}.embedding_length": c.hidden,
-        f"{arch}.block_count": c.n_layer,
-        f"{arch}.feed_forward_length": max((each.ffn for each in dense), default=layer.feed_forward.ffn),
-        f"{arch}.rope.dimension_count": mixer.rotation.dim,
-        f"{arch}.rope.freq_base": float(mixer.rotation.theta),
-        f"{arch}.attention.head_count": c.n_head,
-        f"{arch}.attention.head_count_kv": c.n_kv_head,
-        f"{arch}.attention.key_length": c.head_dim,
-        f"{arch}.attention.value_length": c.head_dim,
-        f"{arch}.attention.layer_norm_rms_epsilon": float(c.eps),
+        ".vocab_size": c.n_vocab,
+        ".context_length": c.n_ctx_train,
+        ".embedding_length": c.hidden,
+        ".block_count": c.n_layer,
+        ".feed_forward_length": max((each.ffn for each in dense), default=layer.feed_forward.ffn),
+        ".rope.dimension_count": mixer.rotation.dim,
+        ".rope.freq_base": float(mixer.rotation.theta),
+        ".attention.head_count": c.n_head,
+        ".attention.head_count_kv": c.n_kv_head,
+        ".attention.key_length": c.head_dim,
+        ".attention.value_length": c.head_dim,
+        ".attention.layer_norm_rms_epsilon": float(c.eps),
         # explicit what the architecture's name leaves to convention
-        f"{arch}.hidden_activation": layer.feed_forward.activation,
+        ".hidden_activation": layer.feed_forward.activation,
     }
-    if c.activation_quant != "int8" or FAMILIES[arch].weight_only:
-        metadata[f"{arch}.activation_quantization"] = c.activation_quant
+    if c.activation_quant != "int8" or family.weight_only:
+        keys[".activation_quantization"] = c.activation_quant
     if c.planes:
-        metadata[KEY_PLANES] = c.planes
-    near = next((mixer for mixer in c.attention if mixer.window), None)
-    if near is not None:
-        metadata[f"{arch}.attention.sliding_window"] = near.window
-        metadata[f"{arch}.attention.sliding_window_pattern"] = [mixer.window > 0 for mixer in c.attention]
-        metadata[f"{arch}.rope.freq_base_swa"] = float(near.rotation.theta)
-        if near.rotation.dim != mixer.rotation.dim:
-            metadata[f"{arch}.rope.dimension_count_swa"] = near.rotation.dim
-    elif FAMILIES[arch].window_period:
-        metadata[f"{arch}.attention.sliding_window"] = 0
-    metadata |= {f"{arch}.{key}": value for key, value in _expert_keys(c).items()}
-    if c.recurrent:
-        metadata |= {f"{arch}.{key}": value for key, value in _delta_keys(c).items()}
-    if FAMILIES[arch].window_period and mixer.query_scale != 1.0:
-        metadata[f"{arch}.attention.scale"] = mixer.query_scale / math.sqrt(c.head_dim)
+        keys[KEY_PLANES] = c.planes
+    keys |= _window_keys(c, mixer, family) | _expert_keys(c) | _delta_keys(c)
+    if family.window_period and mixer.query_scale != 1.0:
+        keys[".attention.scale"] = mixer.query_scale / math.sqrt(c.head_dim)
     if layer.inner_norm and c.inner_eps != c.eps:
-        metadata[KEY_INNER_EPS] = float(c.inner_eps)
-    if FAMILIES[arch].multipliers:
-        metadata[f"{arch}.embedding_scale"] = float(c.embedding_scale)
-        metadata[f"{arch}.residual_scale"] = float(c.residual_scale)
-        metadata[f"{arch}.logit_scale"] = 1.0 / c.logit_scale
-    if c.rotated:
-        metadata |= {key: value for key, value in checkpoint.metadata.items() if key.startswith(basis.PREFIX)}
-    metadata |= {f"{arch}.rope.scaling.{key}": value for key, value in _rope_keys(c, mixer.rotation).items()}
-    for key in ("general.license", "general.author", "general.description", "general.url"):
-        value = checkpoint.metadata.get(key)
-        if checkpoint.format == "gguf" and isinstance(value, str):
-            metadata[key] = value
+        keys[KEY_INNER_EPS] = float(c.inner_eps)
+    if family.multipliers:
+        keys |= {".embedding_scale": float(c.embedding_scale), ".residual_scale": float(c.residual_scale),
+                 ".logit_scale": 1.0 / c.logit_scale}
+    kept = ("general.license", "general.author", "general.description", "general.url")
+    keys |= {key: value for key, value in checkpoint.metadata.items() if key.startswith(basis.PREFIX)}
+    keys |= _rope_keys(c, mixer.rotation)
+    keys |= {key: checkpoint.metadata[key] for key in kept if isinstance(checkpoint.metadata.get(key), str)}
     for name, value in checkpoint.sampling.items():
-        metadata[KEYS_SAMPLING[name]] = value if SETTINGS[name].kind == "whole" else float(value)
-    return metadata
+        keys[KEYS_SAMPLING[name]] = value if SETTINGS[name].kind == "whole" else float(value)
+    return {f"{arch}{key}" if key.startswith(".") else key: value for key, value in keys.items()}
+
+
+def _window_keys(c: ModelConfig, far: Attention, family: Family) -> dict[str, Any]:
+    """The keys about sliding windows."""
+    near = next((mixer for mixer in c.attention if mixer.window), None)
+    if near is None:
+        return {".attention.sliding_window": 0} if family.window_period else {}
+    other_dim = {".rope.dimension_count_swa": near.rotation.dim} if near.rotation.dim != far.rotation.dim else {}
+    return {
+        ".attention.sliding_window": near.window,
+        ".attention.sliding_window_pattern": [mixer.window > 0 for mixer in c.attention],
+        ".rope.freq_base_swa": float(near.rotation.theta),
+        **other_dim,
+    }
 
 
 def _expert_keys(c: ModelConfig) -> dict[str, Any]:
@@ -143,14 +141,14 @@ def _expert_keys(c: ModelConfig) -> dict[str, Any]:
     widths = [part.ffn if isinstance(part, Experts) else first.ffn for part in parts]
     bounds = [part.clamp if isinstance(part, Experts) else first.clamp for part in parts]
     found: dict[str, Any] = {
-        "expert_count": first.n_expert,
-        "expert_used_count": first.n_used,
-        "expert_feed_forward_length": first.ffn if set(widths) == {first.ffn} else widths,
-        "expert_gating_func": 1,  # softmax
-        "expert_weights_norm": first.renormalise,
+        ".expert_count": first.n_expert,
+        ".expert_used_count": first.n_used,
+        ".expert_feed_forward_length": first.ffn if set(widths) == {first.ffn} else widths,
+        ".expert_gating_func": 1,  # softmax
+        ".expert_weights_norm": first.renormalise,
     }
     if any(bounds):
-        found["swiglu_clamp_exp"] = [float(bound) for bound in bounds]
+        found[".swiglu_clamp_exp"] = [float(bound) for bound in bounds]
     return found
 
 
@@ -160,29 +158,33 @@ def far_mixer(c: ModelConfig) -> Attention:
 
 
 def _delta_keys(c: ModelConfig) -> dict[str, Any]:
-    """The keys ``<arch>.*`` of gated delta layers."""
+    """The keys of gated delta layers."""
+    if not c.recurrent:
+        return {}
     mixer = c.recurrent[0]
     return {
-        "full_attention_interval": 1 + next(i for i, layer in enumerate(c.layers) if layer.mixer.kind == "attention"),
-        "ssm.conv_kernel": 4, "ssm.state_size": mixer.head_dim_k, "ssm.group_count": mixer.n_k_head,
-        "ssm.time_step_rank": mixer.n_v_head, "ssm.inner_size": mixer.inner,
+        ".full_attention_interval": 1 + next(i for i, layer in enumerate(c.layers) if layer.mixer.kind == "attention"),
+        ".ssm.conv_kernel": 4, ".ssm.state_size": mixer.head_dim_k, ".ssm.group_count": mixer.n_k_head,
+        ".ssm.time_step_rank": mixer.n_v_head, ".ssm.inner_size": mixer.inner,
     }
 
 
 def _rope_keys(c: ModelConfig, rotation: Rotation) -> dict[str, Any]:
-    """The keys ``<arch>.rope.scaling.*``.  Those of llama3 are a tensor instead, rope_freqs.weight."""
+    """The keys about scaling of the rotation.  Those of llama3 are a tensor instead, rope_freqs.weight."""
     s = rotation.scaling
     if rotation.scale != 1.0:
-        return {"type": "linear", "factor": float(rotation.scale)}
-    if s is None or s.kind == "llama3":
-        return {}
-    if s.kind == "factors":
-        return {"type": "longrope", "attn_factor": float(s.mscale), "original_context_length": c.n_ctx_train}
-    # readers multiply the attention factor by what YaRN makes of the factor
-    usual = 0.1 * math.log(max(s.factor, 1.0)) + 1
-    return {"type": "yarn", "factor": float(s.factor), "original_context_length": s.n_ctx_orig,
-            "yarn_beta_fast": float(s.beta_fast), "yarn_beta_slow": float(s.beta_slow),
-            "yarn_attn_factor": float(s.mscale / usual)}
+        keys: dict[str, Any] = {"type": "linear", "factor": float(rotation.scale)}
+    elif s is None or s.kind == "llama3":
+        keys = {}
+    elif s.kind == "factors":
+        keys = {"type": "longrope", "attn_factor": float(s.mscale), "original_context_length": c.n_ctx_train}
+    else:
+        # readers multiply the attention factor by what YaRN makes of the factor
+        usual = 0.1 * math.log(max(s.factor, 1.0)) + 1
+        keys = {"type": "yarn", "factor": float(s.factor), "original_context_length": s.n_ctx_orig,
+                "yarn_beta_fast": float(s.beta_fast), "yarn_beta_slow": float(s.beta_slow),
+                "yarn_attn_factor": float(s.mscale / usual)}
+    return {f".rope.scaling.{key}": value for key, value in keys.items()}
 
 
 def rope_tensor(c: ModelConfig) -> tuple[str, Sequence[float]] | None:
@@ -196,52 +198,47 @@ def rope_tensor(c: ModelConfig) -> tuple[str, Sequence[float]] | None:
 
 
 def tokenizer_keys(checkpoint: Checkpoint) -> dict[str, Any]:
-    """The keys ``tokenizer.ggml.*`` of a TokenizerSpec, with one token per embedding row."""
-    spec, n_vocab = checkpoint.tokenizer, checkpoint.config.n_vocab
-    metadata: dict[str, Any] = {}
-    if spec.kind == "none":
-        metadata["tokenizer.ggml.model"] = "no_vocab"
-    else:
-        metadata["tokenizer.ggml.model"] = "gpt2" if spec.kind == "bpe" else "llama"
-        if spec.pre:
-            metadata["tokenizer.ggml.pre"] = spec.pre
-        tokens, scores, types = _vocabulary(spec, n_vocab, checkpoint.path)
-        metadata["tokenizer.ggml.tokens"] = tokens
-        if scores:
-            metadata["tokenizer.ggml.scores"] = scores
-        metadata["tokenizer.ggml.token_type"] = types
-        if spec.merges:
-            metadata["tokenizer.ggml.merges"] = spec.merges
-    for key, value in (("bos", spec.bos_id), ("eos", spec.eos_ids[0] if spec.eos_ids else None),
-                       ("padding", spec.pad_id), ("unknown", spec.unk_id)):
-        if value is not None:
-            metadata[f"tokenizer.ggml.{key}_token_id"] = value
-    metadata["tokenizer.ggml.add_bos_token"] = spec.add_bos
-    metadata["tokenizer.ggml.add_space_prefix"] = spec.add_space_prefix
-    if len(spec.eos_ids) > 1:
-        metadata["tokenizer.ggml.eos_token_ids"] = list(spec.eos_ids)
+    """The keys ``tokenizer.*`` of a TokenizerSpec, with one token per embedding row."""
+    spec = checkpoint.tokenizer
+    keys: dict[str, Any] = {"model": "no_vocab"}
+    if spec.kind != "none":
+        tokens, scores, types = _vocabulary(spec, checkpoint.config.n_vocab, checkpoint.path)
+        keys = {"model": "gpt2" if spec.kind == "bpe" else "llama", "pre": spec.pre or None, "tokens": tokens,
+                "scores": scores or None, "token_type": types, "merges": spec.merges or None}
+    keys |= {
+        "bos_token_id": spec.bos_id,
+        "eos_token_id": spec.eos_ids[0] if spec.eos_ids else None,
+        "padding_token_id": spec.pad_id,
+        "unknown_token_id": spec.unk_id,
+        "add_bos_token": spec.add_bos,
+        "add_space_prefix": spec.add_space_prefix,
+        "eos_token_ids": list(spec.eos_ids) if len(spec.eos_ids) > 1 else None,
+    }
+    keys = {f"tokenizer.ggml.{key}": value for key, value in keys.items()}
     for key in ("tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"):
-        if checkpoint.format == "gguf" and checkpoint.metadata.get(key) in spec.eos_ids:
-            metadata[key] = checkpoint.metadata[key]
-    if spec.pattern:
-        metadata[KEY_PATTERN] = spec.pattern
-    if spec.pre_tokenizer:
-        metadata[KEY_PRE_TOKENIZER] = text_steps.stored(spec.pre_tokenizer)
-    if spec.normalizer != implied_normalizer(spec.kind, spec.pre):
-        metadata[KEY_NORMALIZER] = text_steps.stored(spec.normalizer)
-    if spec.ignore_merges is not None:
-        metadata[KEY_IGNORE_MERGES] = spec.ignore_merges
+        if checkpoint.metadata.get(key) in spec.eos_ids:
+            keys[key] = checkpoint.metadata[key]
+    usual = implied_normalizer(spec.kind, spec.pre)
+    keys |= {
+        KEY_PATTERN: spec.pattern or None,
+        KEY_PRE_TOKENIZER: text_steps.stored(spec.pre_tokenizer) if spec.pre_tokenizer else None,
+        KEY_NORMALIZER: text_steps.stored(spec.normalizer) if spec.normalizer != usual else None,
+        KEY_IGNORE_MERGES: spec.ignore_merges,
+        KEY_ADDED: _added_flags(spec),
+        KEY_TEMPLATE: checkpoint.chat_template or None,
+        "tokenizer.chat_templates": list(checkpoint.templates) or None,
+        **{f"{KEY_TEMPLATE}.{name}": text for name, text in checkpoint.templates.items()},
+    }
+    return {key: value for key, value in keys.items() if value is not None}
+
+
+def _added_flags(spec: TokenizerSpec) -> array[int] | None:
+    """What :func:`added_tokens` reads; None where the types of the tokens say it all."""
     by_types = spec.kind == "bpe" and not any(each.choosy or each.normalized for each in spec.added.values())
-    if spec.added and not by_types:  # by their types
-        metadata[KEY_ADDED] = array("i", [
-            number for each in spec.added.values()
-            for number in (each.id, sum(flag << bit for bit, flag in enumerate(each[1:])))])
-    if checkpoint.chat_template:
-        metadata[KEY_TEMPLATE] = checkpoint.chat_template
-    if checkpoint.templates:
-        metadata["tokenizer.chat_templates"] = list(checkpoint.templates)
-        metadata |= {f"{KEY_TEMPLATE}.{name}": text for name, text in checkpoint.templates.items()}
-    return metadata
+    if by_types or not spec.added:
+        return None
+    return array("i", [number for each in spec.added.values()
+                       for number in (each.id, sum(flag << bit for bit, flag in enumerate(each[1:])))])
 
 
 def implied_normalizer(kind: str, pre: str) -> tuple[text_steps.Step, ...]:
@@ -250,7 +247,7 @@ def implied_normalizer(kind: str, pre: str) -> tuple[text_steps.Step, ...]:
 
 
 def added_tokens(flags: Sequence[int], tokens: Sequence[str]) -> dict[str, Added]:
-    """The added tokens that :func:`tokenizer_keys` wrote.  Raises InvalidFile if the numbers are not valid."""
+    """The added tokens that the keys say.  Raises InvalidFile if the numbers are not valid."""
     added: dict[str, Added] = {}
     if len(flags) % 2:
         raise InvalidFile(f"{KEY_ADDED} has {len(flags)} numbers, not pairs; the file is damaged")

@@ -187,42 +187,57 @@ def n_plane(config: ModelConfig, tensor: Tensor, shape: tuple[int, ...]) -> int:
 
 
 def check(config: ModelConfig, tensors: Mapping[str, Tensor]) -> list[str]:
-    """Raise InvalidFile unless ``tensors`` are exactly those of the model of ``config``.  Returns remarks for the
-    user.
+    """Raise InvalidFile unless ``tensors`` are exactly those of the model of ``config``, and ternary.  Returns remarks
+    for the user.
     """
+    _check_ternary([tensor for name, tensor in tensors.items() if is_projection(name)])
     wanted = {part.name: part for part in parts(config)}
     for name in tensors:
         if name not in wanted:
             raise InvalidFile(f"tensor {shown(name)} is not part of this kind of model, so its answers would be wrong")
-    notes = []
-    sparse = []
     for part in wanted.values():
         if part.needed and part.name not in tensors:
             raise InvalidFile(f"tensor {part.name} is missing; the file is incomplete, get it again")
+    sparse = []
     for name, tensor in tensors.items():
-        part = wanted[name]
-        one = part.role in ("matrix", "experts") and tensor.type != SEPARATE_EXPERTS
-        if one and len(tensor.shape) == len(part.shape):
-            part = part._replace(shape=(*part.shape[:-1], part.shape[-1] * n_plane(config, tensor, part.shape)))
-        if tensor.shape != part.shape:
-            raise InvalidFile(f"tensor {name} has shape {tensor.shape}, the model needs {part.shape}")
-        if tensor.type not in ROLES[part.role]:
-            raise InvalidFile(f"tensor {name} is stored as {tensor.type}, which is not supported here (these are: "
-                              f"{', '.join(ROLES[part.role])}); convert the model again with one of them")
-        if tensor.type in PANEL_GROUPS and len(tensor.shape) == 3 and tensor.shape[1] % 64:
-            raise InvalidFile(f"tensor {name} is {tensor.type}, in which {tensor.shape[1]} rows of an expert are not "
-                              "whole panels; convert the model again")
-        for each in tensor.experts:
-            if each.shape != part.shape[1:] or each.type not in ROLES["matrix"]:
-                raise InvalidFile(f"tensor {shown(each.name)} is {each.type} of shape {each.shape}, the model needs "
-                                  f"{part.shape[1:]} in one of {', '.join(ROLES['matrix'])}")
-        for each in tensor.experts or (tensor,):
-            if each.type in TERNARY_TYPES and zero_fraction(each) < LEAST_ZEROS:
-                sparse.append(each.name)
-    if sparse:
-        notes.append(f"{sparse[0]}{f' and {len(sparse) - 1} more' if len(sparse) > 1 else ''} hold almost no zeros: "
-                     "probably quantised from weights that were not ternarised first; expect garbage")
-    return notes
+        _check_tensor(config, tensor, wanted[name])
+        sparse += [each.name for each in tensor.experts or (tensor,)
+                   if each.type in TERNARY_TYPES and zero_fraction(each) < LEAST_ZEROS]
+    if not sparse:
+        return []
+    return [f"{sparse[0]}{f' and {len(sparse) - 1} more' if len(sparse) > 1 else ''} hold almost no zeros: "
+            "probably quantised from weights that were not ternarised first; expect garbage"]
+
+
+def _check_tensor(config: ModelConfig, tensor: Tensor, part: TensorSpec) -> None:
+    """Raise InvalidFile unless a tensor has the shape, and one of the types, of its part of the model."""
+    name, shape = tensor.name, part.shape
+    if part.role in ("matrix", "experts") and not tensor.experts and len(tensor.shape) == len(shape):
+        shape = (*shape[:-1], shape[-1] * n_plane(config, tensor, shape))
+    if tensor.shape != shape:
+        raise InvalidFile(f"tensor {name} has shape {tensor.shape}, the model needs {shape}")
+    if tensor.type not in ROLES[part.role]:
+        raise InvalidFile(f"tensor {name} is stored as {tensor.type}, which is not supported here (these are: "
+                          f"{', '.join(ROLES[part.role])}); convert the model again with one of them")
+    if tensor.type in PANEL_GROUPS and len(shape) == 3 and shape[1] % 64:
+        raise InvalidFile(f"tensor {name} is {tensor.type}, in which {shape[1]} rows of an expert are not whole "
+                          "panels; convert the model again")
+    for each in tensor.experts:
+        if each.shape != shape[1:] or each.type not in ROLES["matrix"]:
+            raise InvalidFile(f"tensor {shown(each.name)} is {each.type} of shape {each.shape}, the model needs "
+                              f"{shape[1:]} in one of {', '.join(ROLES['matrix'])}")
+
+
+def _check_ternary(matrices: Sequence[Tensor]) -> None:
+    """Refuse a model of floats that are not scale x {-1, 0, 1} and are not to be rounded to that.  The first shows."""
+    if not matrices or any(each.type in TERNARY_TYPES for each in matrices):
+        return
+    first = matrices[0]
+    if first.floats in ("ternary", "either") and not looks_ternary(first):
+        kinds = ", ".join(sorted({each.type for matrix in matrices for each in matrix.experts or (matrix,)}))
+        raise InvalidFile(f"a dense model (its matrices are {kinds}), not a ternary one; use its ternary version, "
+                          "convert it with --planes 3, run it with llama.cpp, or, if these are the latent weights of a "
+                          "ternary model, convert it with --ternarise")
 
 
 def zero_fraction(tensor: Tensor) -> float:
