@@ -41,6 +41,7 @@ class Unfinished:
         self._end = offsets[-1]
         self._file = os.fdopen(exclusive(self.path, 0o666), "r+b")
         self.finished: dict[str, Any] = {}
+        self._crcs: dict[str, int] = {}
         about = {"header": hashlib.sha256(self._head).hexdigest(), "source": dict(source)}
         try:
             lines = [json.dumps(about), *self._sound(_read(self._record_path), about, entries)]
@@ -74,7 +75,7 @@ class Unfinished:
                 break
             if record.get("crc") != self._stored_crc(self._offsets[entry.name], entry.nbytes):
                 break
-            self.finished[entry.name] = record.get("about")
+            self.finished[entry.name], self._crcs[entry.name] = record.get("about"), record["crc"]
             kept.append(line)
         return kept
 
@@ -89,11 +90,6 @@ class Unfinished:
             crc, nbytes = zlib.crc32(block, crc), nbytes - len(block)
         return crc
 
-    def stored(self, name: str) -> bytes:
-        """The bytes of a finished tensor.  Another one may be half written: the file stays where it stands."""
-        entry = next(each for each in self._entries if each.name == name)
-        return os.pread(self._file.fileno(), entry.nbytes, self._offsets[name])
-
     def add(self, entry: Entry) -> int:
         """Write a tensor; return the CRC of its stored bytes, for :meth:`note`."""
         self._file.seek(self._offsets[entry.name])
@@ -103,6 +99,7 @@ class Unfinished:
 
     def note(self, name: str, crc: int, about: Any) -> None:
         """Record a finished tensor; ``about``: what a resumed run needs to know about it, as JSON values."""
+        self._crcs[name] = crc
         self._note(json.dumps({"name": name, "crc": crc, "about": about}))
 
     def complete(self, metadata: Mapping[str, Any]) -> None:
@@ -121,6 +118,11 @@ class Unfinished:
         self._file.flush()
         os.fsync(self._file.fileno())
         drop_cached(self._file.fileno())
+
+    def damaged(self) -> str | None:
+        """The name of a tensor whose stored bytes are not those that were written; None if there is none."""
+        return next((entry.name for entry in self._entries
+                     if self._stored_crc(self._offsets[entry.name], entry.nbytes) != self._crcs[entry.name]), None)
 
     def publish(self) -> None:
         """Rename the complete file to ``final``."""

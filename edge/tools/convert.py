@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from edge import __version__
 from edge.errors import EdgeError, UsageError
-from edge.files import check_new
+from edge.files import check_new, sha256_of
 from edge.formats import open_checkpoint
 from edge.formats.checkpoint import Checkpoint
 from edge.formats.gguf_part import Unfinished
 from edge.formats.gguf_writer import Entry
 from edge.model.interpretation import interpreted
-from edge.tools.new_file import NewFile, Written
+from edge.tools.new_file import NewFile
 
 if TYPE_CHECKING:
     from edge.tools.planes.planes_file import Planes
@@ -120,21 +120,26 @@ def _write(
     done, total = 0, sum(map(file.work, entries))
     there = 0
     for entry in entries:
-        kept = Written.parse(part.finished.get(entry.name))
-        if kept is not None:
-            file.written[entry.name], there = kept, there + 1
+        if entry.name in part.finished and file.resume(entry.name, part.finished[entry.name]):
+            there += 1
         else:
             if progress:
                 progress(done, total, entry.name)
             crc = part.add(entry)
-            part.note(entry.name, crc, asdict(file.written[entry.name]))
+            part.note(entry.name, crc, file.about(entry.name))
         done += file.work(entry)
     if there:
         file.notes.append(f"went on with an interrupted conversion: {there} of {len(entries)} tensors were there")
     part.complete(file.metadata(extra))
     if progress:
         progress(total, total, VERIFYING)
-    return file.verify(part.path)
+    digest = sha256_of(part.path)  # first: what is read in order comes into the cache in large pages
+    damaged = part.damaged()
+    if damaged is not None:
+        raise EdgeError(f"{file.checkpoint.path}: verification of the conversion failed: tensor {damaged} differs "
+                        "after reading it back; is the disk damaged?")
+    file.verify(part.path)
+    return digest
 
 
 def _source(checkpoint: Checkpoint) -> dict[str, Any]:

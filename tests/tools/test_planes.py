@@ -253,6 +253,8 @@ def test_the_same_bytes_for_any_number_of_threads_and_after_an_interruption(tmp_
     assert convert(source, tmp_path / "b.gguf", planes=Planes(2, 64, n_threads=3)).sha256 == want
     with pytest.raises(Stopped):
         convert(source, tmp_path / "c.gguf", planes=Planes(2, 64), progress=stop_after(8))
+    record = tmp_path / "c.gguf.part.jsonl"
+    record.write_text(record.read_text().replace('"about": [', '"about": [[], ', 1))  # that matrix is made again
     again = convert(source, tmp_path / "c.gguf", planes=Planes(2, 64))
     assert again.sha256 == want and any("went on" in note for note in again.notes)
     assert hashlib.sha256((tmp_path / "c.gguf").read_bytes()).hexdigest() == want

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,7 @@ from edge.formats.checkpoint import Checkpoint, Tensor
 from edge.formats.gguf_writer import Buffer, Entry
 from edge.formats.matrices import all_ternary
 from edge.registry.encodings import MOST_PLANES, PLANE_TYPES, TERNARY_TYPES
-from edge.tools.new_file import NewFile, Written
+from edge.tools.new_file import NewFile
 
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma3")
 GROUPS = tuple(sorted(PLANE_TYPES))
@@ -66,6 +65,8 @@ class PlanesFile(NewFile):
     def __init__(self, checkpoint: Checkpoint, planes: Planes, embedding: str) -> None:
         check(checkpoint, planes.group)
         self.planes = planes
+        #: matrix -> sums of the squares of errors and weights
+        self.squares: dict[str, tuple[float, float]] = {}
         config = dataclasses.replace(
             checkpoint.config, planes=planes.group, activation_quant=f"int8-{planes.group}")
         super().__init__(dataclasses.replace(checkpoint, config=config), PLANE_TYPES[planes.group], embedding)
@@ -74,8 +75,8 @@ class PlanesFile(NewFile):
         """All keys of the file, with where the planes come from and what they lose; the latter is NaN before all
         matrices are written.
         """
-        squares = [written.squares for name, written in self.written.items() if names.is_projection(name)]
-        sums = squares if all(squares) else [(math.nan, math.nan)]
+        matrices = [part.name for part in names.parts(self.config) if part.role == "matrix"]
+        sums = [self.squares.get(name, (math.nan, math.nan)) for name in matrices]
         error, whole = (sum(each) for each in zip(*sums, strict=True))
         about = {
             "source": self.source(),
@@ -98,7 +99,6 @@ class PlanesFile(NewFile):
     def _entry(self, role: str, tensor: Tensor) -> Entry:
         if role != "matrix":
             return super()._entry(role, tensor)
-        self.written[tensor.name] = Written()
         rows, k = tensor.shape
         return Entry(tensor.name, self.type, (rows, k * self.planes.count), partial(self._planes, tensor))
 
@@ -114,6 +114,18 @@ class PlanesFile(NewFile):
             codes, scales, error, whole = fit(weights, rows, k, group, n_plane, n_threads)
         except ValueError as failed:
             raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {failed}") from None
-        data = pack_planes(codes, scales, n_plane, rows, k, group)
-        self.written[tensor.name] = Written(zlib.crc32(data), squares=(error, whole))
-        yield data
+        self.squares[tensor.name] = error, whole
+        yield pack_planes(codes, scales, n_plane, rows, k, group)
+
+    def about(self, name: str) -> Any:
+        """The sums of a matrix."""
+        return self.squares.get(name)
+
+    def resume(self, name: str, about: Any) -> bool:
+        """Whether a tensor can stay: a matrix with its sums."""
+        if not names.is_projection(name):
+            return True
+        if not isinstance(about, list) or [type(each) for each in about] != [float, float]:
+            return False
+        self.squares[name] = about[0], about[1]
+        return True
