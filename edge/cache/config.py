@@ -179,12 +179,12 @@ class KVConfig:
         Raises MemoryRefused that names what would fit.
         """
         footprint = footprint or Footprint()
-        limit = parse_size(self.memory)
-        wanted = parse_kv_type(self.kv)
+        limit, wanted = parse_size(self.memory), parse_kv_type(self.kv)
         varies = PROGRAM_VARIES if self.ctx is None else 0  # what is chosen now must fit at the next start, too
         default = max(min(DEFAULT_CTX, config.n_ctx_train), self.window + (self.sinks or 0))
         if self.window and self.sinks is None:
             default = max(default, self.window + DEFAULT_SINKS)
+        n_ctx = self.ctx or default
 
         def beyond(plan: KVPlan) -> int:
             """Bytes that are too many, if that is positive."""
@@ -193,8 +193,13 @@ class KVConfig:
                 over = max(over, plan.footprint.coming + plan.sessions - available)
             return over
 
-        def make(n_ctx: int, kv_type: str, *notes: str) -> KVPlan:
-            plan = self._plan_for(config, footprint, n_ctx, kv_type, notes)
+        def make(length: int, kv_type: str) -> KVPlan:
+            notes = []
+            if length != n_ctx:
+                notes.append(f"context shortened from {n_ctx} to {length} tokens to stay within the memory limit")
+            if kv_type != wanted:
+                notes.append(f"KV type {kv_type} instead of {wanted} to stay within the memory limit")
+            plan = self._plan_for(config, footprint, length, kv_type, notes)
             if footprint.experts and (over := beyond(plan)) > 0:  # answers stay as they are
                 plan = plan._replace(footprint=footprint.leaving(over))
             return plan
@@ -207,7 +212,7 @@ class KVConfig:
             return beyond(plan) + (0 if varies or limit is None else PROGRAM_VARIES // 2) <= 0
 
         types = (wanted,) if self.exact else smaller(wanted, config)
-        first = make(self.ctx or default, wanted)
+        first = make(n_ctx, wanted)
         if fits(first):
             if limit is None and available is not None:
                 free = max(0, available - first.footprint.coming - first.sessions)
@@ -215,13 +220,16 @@ class KVConfig:
                     waiting_bytes=min(self.spare_contexts * first.kv_bytes, free // FREE_SHARE))
             return first
         if limit is not None:
-            best = self._largest(make, fits, types, first.n_ctx)
-            if best:
-                return best
+            least = max(min(LEAST_CTX, n_ctx), self._least)
+            shorter = range(n_ctx // PAGE * PAGE, least - 1, -PAGE) if self.ctx is None and not self.window else ()
+            lengths = dict.fromkeys((n_ctx, *shorter))
+            for plan in (make(length, kv_type) for kv_type in types for length in lengths):
+                if fits(plan):
+                    return plan
         raise MemoryRefused(self._refusal(first, make, will_fit, types, config.n_ctx_train, limit, available))
 
     def _plan_for(
-        self, config: ModelConfig, footprint: Footprint, n_ctx: int, kv_type: str, notes: tuple[str, ...]
+        self, config: ModelConfig, footprint: Footprint, n_ctx: int, kv_type: str, notes: Sequence[str]
     ) -> KVPlan:
         from pyx.kv.cache import KVCache
         from pyx.kv.page import MARKS
@@ -288,24 +296,6 @@ class KVConfig:
             raise UsageError(f"is {size}", argument="kv_offload_size", hint=hint)
         return self.kv_offload, size
 
-    def _largest(
-        self, make: Callable[..., KVPlan], fits: Callable[[KVPlan], bool], types: Sequence[str], n_ctx: int
-    ) -> KVPlan | None:
-        """The longest context that the limit allows, with the first of the types for which there is one."""
-        for kv_type in types:
-            least = max(min(LEAST_CTX, n_ctx), self._least)
-            shorter = range(n_ctx // PAGE * PAGE, least - 1, -PAGE) if self.ctx is None and not self.window else ()
-            for length in dict.fromkeys((n_ctx, *shorter)):
-                notes = []
-                if length != n_ctx:
-                    notes.append(f"context shortened from {n_ctx} to {length} tokens to stay within the memory limit")
-                if kv_type != types[0]:
-                    notes.append(f"KV type {kv_type} instead of {types[0]} to stay within the memory limit")
-                plan = make(length, kv_type, *notes)
-                if fits(plan):
-                    return plan
-        return None
-
     @property
     def _least(self) -> int:
         """Tokens of the shortest context that holds the window and the sinks."""
@@ -316,22 +306,17 @@ class KVConfig:
         self, plan: KVPlan, make: Callable[..., KVPlan], fits: Callable[[KVPlan], bool], types: Sequence[str],
         n_ctx_train: int, limit: int | None, available: int | None,
     ) -> str:
-        """The message: what is needed, what is available, what would fit, how to override.
-
-        No context is proposed that is longer than the model was trained on.
+        """The message: what is needed, what is available, what would fit, how to override.  No context is proposed that
+        is longer than the model was trained on.
         """
         smallest, least = types[-1], max(PAGE, self._least)
         longest = min(plan.n_ctx, max(n_ctx_train, least))
-        shorter = f"ctx={longest} " if longest < plan.n_ctx else ""
-        for kv_type in types:
-            if fits(make(longest, kv_type)):
-                text = "; " + shorter + (f'kv="{kv_type}" ' if kv_type != types[0] else "") + "would fit"
-                break
-        else:
-            lengths = range((longest - 1) // PAGE * PAGE, least - 1, -PAGE)
-            found = next((n_ctx for n_ctx in lengths if fits(make(n_ctx, smallest))), 0)
-            smaller_kv = f'kv="{smallest}" ' if smallest != types[0] else ""
-            text = f"; ctx={found} {smaller_kv}would fit" if found else ""
+        lengths = range((longest - 1) // PAGE * PAGE, least - 1, -PAGE)
+        smaller_ones = (*((longest, each) for each in types), *((n_ctx, smallest) for n_ctx in lengths))
+        text = ""
+        if found := next((each for each in smaller_ones if fits(make(*each))), None):
+            shorter = f"ctx={found[0]} " if found[0] < plan.n_ctx else ""
+            text = f"; {shorter}" + (f'kv="{found[1]}" ' if found[1] != types[0] else "") + "would fit"
         several = f"{plan.parallel} x " if plan.parallel and plan.parallel > 1 else ""
         context = f"{several}{count(plan.n_ctx, 'token')} of context ({plan.kv_type}) take {human(plan.kv_total)}"
         if limit is not None and plan.total_bytes > limit:
@@ -341,7 +326,7 @@ class KVConfig:
             why = f"program and model take {fixed}, {context}: {total} in all; the limit is {given}"
             if slip and (meant := meant_limit(self.memory)):
                 return f"{why}; {meant}"
-            shortest = plan.n_ctx if self.ctx else max(min(LEAST_CTX, plan.n_ctx), least)  # as _largest chooses
+            shortest = plan.n_ctx if self.ctx else max(min(LEAST_CTX, plan.n_ctx), least)  # as plan() chooses
             leaves = 0 if self.ctx else PROGRAM_VARIES  # as plan()
             need = -(-(make(shortest, smallest).total_bytes + leaves + PROGRAM_VARIES // 2) // 10**6)
             return why + (text or f'; it works from memory="{need}M" on: raise the limit, or use a smaller model')
