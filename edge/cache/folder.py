@@ -105,11 +105,12 @@ class Folder:
         self._known: dict[str, Beginning | None] = {}  # name of a file -> what is in it; None: nothing for us
         self._changed = 0  # when the folder had last changed, as it was listed; 0: to be listed again
         self._lock = threading.Lock()  # not held while a file is written
-        try:
-            if not private:
+        if not private:
+            try:
                 os.makedirs(self.path, mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"cannot keep anything in {self.path}: {error.strerror}") from None
+            except OSError as error:
+                raise UsageError(f"cannot keep anything in {self.path}: {error.strerror}") from None
+            self._evict()
 
     @property
     def extra_bytes(self) -> int:
@@ -149,8 +150,8 @@ class Folder:
         return None
 
     def write(self, new: Beginning, kv: Any, durable: bool = True, seconds: float = 0.0) -> None:
-        """Write a beginning with its cache, and remove old ones.  A folder that cannot be written is not an error: the
-        beginning is read again later.
+        """Write a beginning with its cache, and remove old ones, unless it is larger than the limit.  A folder that
+        cannot be written is not an error: the beginning is read again later.
 
         ``durable``: wait until the file is on the disk.  ``seconds``: that reading its tokens took; 0: not known.
         """
@@ -162,6 +163,8 @@ class Folder:
             if os.path.exists(path):
                 os.utime(path)
                 return
+            if kv.stats["bytes"] > self.max_bytes:
+                return
             kv_file.write(self._space, path, new.tokens, kv, durable, sampled=list(new.sampled),
                           forgotten=new.forgotten or 0, seconds=round(seconds, 3))
             with self._lock:
@@ -169,9 +172,13 @@ class Folder:
                 old = [each for each in self._known.values() if each and self.conversations and new.continues(each)]
             for each in old:
                 remove(each.path)
-            found = files(self.path)
-            while len(found) > MOST_FILES or sum(size for _, size, _ in found) > self.max_bytes:
-                remove(found.pop(0)[2])
+            self._evict()
+
+    def _evict(self) -> None:
+        """Remove the least recently used files that are too many."""
+        found = files(self.path)
+        while len(found) > MOST_FILES or sum(size for _, size, _ in found) > self.max_bytes:
+            remove(found.pop(0)[2])
 
     def name(self, beginning: Beginning) -> str:
         """The name of a beginning's file: its length, a tag that shows most files of other models and plans at once,

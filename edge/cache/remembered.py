@@ -71,7 +71,7 @@ class Remembered(Folder):
         if new.n >= PAGE and new.key not in self._waiting:
             with suppress(MemoryError):
                 new = new.with_cache(state.fork())
-                if seconds * LOADED > new.nbytes:
+                if new.nbytes < min(self.max_bytes, seconds * LOADED):
                     self._waiting[new.key] = new, seconds
 
     def flush(self) -> None:
@@ -102,8 +102,6 @@ class Remembered(Folder):
 
     def _has_room(self, nbytes: int) -> bool:
         """Whether the folder is there, or could be made, is private, and so much may be written to its disk."""
-        if nbytes > self.max_bytes:
-            return False
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         with suppress(FileExistsError):
             os.mkdir(self.path, 0o700)

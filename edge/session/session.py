@@ -345,7 +345,7 @@ class Session:
         """Continue from a saved session, whose file has this header."""
         self.state = state
         self._space.release(state)
-        self.messages, self.forgotten, self.seed = talk["messages"], talk["forgotten"], talk["seed"]
+        self.messages, self.forgotten, self.seed = list(talk["messages"]), talk["forgotten"], talk["seed"]
 
     def close(self) -> None:
         """Free the KV cache.  The session cannot be used afterwards."""

@@ -466,6 +466,11 @@ def test_files_stay_within_their_bytes(bundled_model, tmp_path, monkeypatch: pyt
         for i, letter in enumerate("EFG"):
             engine.session(f"{letter} " + SYSTEM).warm()
             assert len(files(store.folder.path)) == 3, i  # no more than so many, and not fewer
+        store.folder.max_bytes = size // 2
+        engine.session("H " + SYSTEM).warm()
+        assert len(files(store.folder.path)) == 3  # what is larger than all that may be there removes nothing
+        Folder(engine.space, tmp_path, 2 * size + size // 2)
+        assert len(files(tmp_path)) == 2  # a smaller limit holds from the start
         store.folder.path = str(tmp_path / "gone")  # a folder that went away costs time, not answers
         assert ask(engine.session("Z " + SYSTEM), "Hello")
     with edge.load(ctx=64) as engine, pytest.raises(UsageError, match="cannot keep"):
