@@ -106,13 +106,6 @@ def test_what_loads_no_faster_than_it_is_read_is_not_kept(cache: Path, monkeypat
     assert not cache.exists()
 
 
-def test_it_can_be_switched_off(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer(cache=False)
-    monkeypatch.setenv("BITNET_EDGE_NO_CACHE", "1")
-    answer()
-    assert not cache.exists()
-
-
 @pytest.fixture(params=["cut", "flip", "empty", "foreign", "folder", "link"])
 def damaged(request: pytest.FixtureRequest, cache: Path, tmp_path: Path) -> Iterator[Path]:
     answer()
@@ -244,13 +237,6 @@ def test_it_is_written_after_the_answer_and_before_the_end(cache: Path, monkeypa
         assert engine.session("").ask("And you?", max_tokens=4).text is not None  # answers go on meanwhile
         go.set()
     assert len(files(cache)) == 1
-
-
-def test_emptying_removes_our_files_only(cache: Path) -> None:
-    answer()
-    n, nbytes = remembered.forget(str(cache))
-    assert n == 1 and nbytes > 1000 and list(cache.iterdir()) == []
-    assert remembered.forget(str(cache.parent / "nowhere")) == (0, 0)
 
 
 EXAMPLES = [{"role": "user", "content": "Two adults to the island. " * 6},
