@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from edge.config import ModelConfig
 from edge.errors import EdgeError, InvalidFile, UsageError
@@ -30,6 +30,9 @@ from edge.registry.encodings import (
     TERNARY_TYPES,
 )
 from edge.registry.families import FAMILIES
+
+if TYPE_CHECKING:
+    from pyx.weights.ternary import TernaryMatrix
 
 #: TQ2_0 holds the same groups of 128 weights as I2_S, with the four codes of a byte in the opposite order
 _REVERSED = bytes(b >> 6 | (b >> 2 & 0x0C) | (b << 2 & 0x30) | (b << 6 & 0xC0) for b in range(256))
@@ -122,34 +125,41 @@ class NewFile:
         return entry.nbytes
 
     def _entry(self, role: str, tensor: Tensor) -> Entry:
+        stored, made = self._stored(role, tensor)
+        return Entry(tensor.name, stored, tensor.shape, partial(made, tensor, stored))
+
+    def _stored(self, role: str, tensor: Tensor) -> tuple[str, Callable[[Tensor, str], Iterator[Buffer]]]:
+        """The type of a tensor in the file, and what makes its bytes of it and that type."""
+        row = tensor.shape[-1]
         if role in ("matrix", "experts"):
             if not self._is_ternary(tensor):
+                if tensor.scale != 1.0:
+                    self._refuse(tensor, "is dense and has a scale, which cannot be written")
                 self.notes.append(f"{tensor.name} is not ternary; copied as {tensor.type}")
-                return Entry(tensor.name, tensor.type, tensor.shape, partial(self._dense, tensor))
+                return tensor.type, self._table
             if self.grouped:
-                if tensor.shape[-1] % 128:
-                    raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[-1]}, "
-                                     f"not a multiple of 128 as {self.groups} needs; use the original model")
-                stored = "PQ2_0" if len(tensor.shape) == 3 and tensor.shape[1] % 64 else self.groups
-                return Entry(tensor.name, stored, tensor.shape, partial(self._groups, tensor, stored))
+                if row % 128:
+                    self._refuse(tensor, f"has rows of {row}, not a multiple of 128 as {self.groups} needs; use the "
+                                         "original model")
+                return "PQ2_0" if len(tensor.shape) == 3 and tensor.shape[1] % 64 else self.groups, self._groups
             if self.type == "I2_S" and math.prod(tensor.shape) % 128:
-                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has {math.prod(tensor.shape)} weights, "
-                                 "not a multiple of 128 as I2_S needs; use the original model")
-            if self.type == "TQ2_0" and tensor.shape[-1] % ENCODINGS["TQ2_0"].span:
-                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[-1]}, not a "
-                                 "multiple of 256 as TQ2_0 needs; use I2_S")
-            return Entry(tensor.name, self.type, tensor.shape, partial(self._ternary, tensor))
-        stored = "F32"
-        if role == "table":
-            if tensor.type in (*GROUP_TYPES, *BINARY_TYPES):  # ternary too: any other type is larger and no better
-                # of a table that is not the head only a row is read at a time
-                stored = self.groups if tensor.name == self.checkpoint.head else "PQ2_0"
-                return Entry(tensor.name, stored, tensor.shape, partial(self._groups, tensor, stored))
-            stored = tensor.type if self.embedding == "keep" else self.embedding
-            if stored == "Q8_0" and tensor.shape[1] % 32:
-                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[1]}, not a "
-                                 "multiple of 32 as Q8_0 needs; use F16")
-        return Entry(tensor.name, stored, tensor.shape, partial(self._table, tensor, stored))
+                self._refuse(tensor, f"has {math.prod(tensor.shape)} weights, not a multiple of 128 as I2_S needs; use "
+                                     "the original model")
+            if self.type == "TQ2_0" and row % ENCODINGS["TQ2_0"].span:
+                self._refuse(tensor, f"has rows of {row}, not a multiple of 256 as TQ2_0 needs; use I2_S")
+            return self.type, self._ternary
+        if role != "table":
+            return "F32", self._table
+        if tensor.type in (*GROUP_TYPES, *BINARY_TYPES):  # ternary too: any other type is larger and no better
+            # of a table that is not the head only a row is read at a time
+            return self.groups if tensor.name == self.checkpoint.head else "PQ2_0", self._groups
+        stored = tensor.type if self.embedding == "keep" else self.embedding
+        if stored == "Q8_0" and row % 32:
+            self._refuse(tensor, f"has rows of {row}, not a multiple of 32 as Q8_0 needs; use F16")
+        return stored, self._table
+
+    def _refuse(self, tensor: Tensor, why: str) -> NoReturn:
+        raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} {why}")
 
     def _is_ternary(self, tensor: Tensor) -> bool:
         """Whether a projection becomes ternary: stored so, rounded on demand, or floats that are scale x {-1, 0, 1}."""
@@ -165,45 +175,42 @@ class NewFile:
             return False
         return True
 
-    def _pack(self, tensor: Tensor) -> Any:
-        """The TernaryMatrix of a stored projection."""
+    def _pack(self, tensor: Tensor, groups: bool = False) -> TernaryMatrix:
+        """A stored projection; ``groups``: with a scale for each 128 weights."""
         try:
-            return packed(tensor)
+            return packed(tensor, groups=groups)
         except ValueError as error:
             raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {error}") from None
 
     # ---- producers: what the writer calls ----
 
-    def _ternary(self, tensor: Tensor) -> Iterator[Buffer]:
+    def _ternary(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
         from pyx.weights.ternary import TernaryMatrix
 
         rows, k = tensor.flat
         matrix = self._pack(tensor)
-        scales = _simplest(matrix.scales)
-        weights = memoryview(matrix.unpack()).cast("B")
+        scales: Sequence[float] = matrix.scales
+        if len(set(scales)) == 1:
+            scales = scales[:1]
         if self.moves(tensor.name):
-            weights = memoryview(b"".join(self._moved(tensor.name, weights, rows)))
+            weights = b"".join(self._moved(tensor.name, memoryview(matrix.unpack()).cast("B"), rows))
             if len(scales) > 1:
                 scales = [scale for part in self._moved(tensor.name, scales, rows) for scale in part]
-            matrix = TernaryMatrix.pack("I8", weights, rows, k, scale=scales[0])
-        if self.type == "I2_S":
+            matrix = TernaryMatrix.pack("I8", memoryview(weights), rows, k, scale=scales[0])
+        if stored == "I2_S":
             if len(scales) != 1:
-                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has {len(scales)} scales and I2_S "
-                                 "holds one; convert to TQ2_0")
+                self._refuse(tensor, f"has {len(scales)} scales and I2_S holds one; convert to TQ2_0")
             yield matrix.encode()
             return
         if len(scales) > 1:
-            matrix = TernaryMatrix.pack("I8", weights, rows, k)
+            matrix = TernaryMatrix.pack("I8", memoryview(matrix.unpack()).cast("B"), rows, k)
         yield self._tq2(tensor, matrix.encode()[:-32], scales)
 
     def _groups(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
         """PQ2_0: for each 128 weights a float16 scale and 32 bytes of codes; or panels of these."""
         from pyx.weights.ternary import TernaryMatrix
 
-        try:
-            matrix = packed(tensor, groups=True)
-        except ValueError as error:
-            raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {error}") from None
+        matrix = self._pack(tensor, groups=True)
         if self.moves(tensor.name):
             groups, unit = matrix.encode_groups(), ENCODINGS["PQ2_0"].nbytes
             data = b"".join(self._moved(tensor.name, groups, matrix.n_row, unit=unit))
@@ -214,31 +221,19 @@ class NewFile:
         """TQ2_0: per 256 weights 64 bytes of codes (low bits first) and a float16 scale."""
         n_block = len(codes) // 64
         if n_block % len(scales):
-            raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has a scale for fewer than 256 weights, "
-                             "which neither I2_S nor TQ2_0 can hold")
+            self._refuse(tensor, "has a scale for fewer than 256 weights, which neither I2_S nor TQ2_0 can hold")
         try:
             halves = [struct.pack("<e", scale) for scale in scales]
         except OverflowError:
             halves = [b"\0\0"]
         if b"\0\0" in halves:
-            raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has a scale beyond float16, as TQ2_0 "
-                             "stores it; use I2_S")
+            self._refuse(tensor, "has a scale beyond float16, as TQ2_0 stores it; use I2_S")
         each = n_block // len(scales)
         codes = codes.translate(_REVERSED)
         return b"".join(codes[i * 64 : i * 64 + 64] + halves[i // each] for i in range(n_block))
 
-    def _dense(self, tensor: Tensor) -> Iterator[Buffer]:
-        """A float projection unchanged, but in the order of the file."""
-        if tensor.scale != 1.0:
-            raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} is dense and has a scale, which "
-                             "cannot be written")
-        data: Buffer = tensor.data
-        if self.moves(tensor.name):
-            data = b"".join(self._moved(tensor.name, tensor.data, tensor.shape[0]))
-        yield data
-
     def _table(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
-        """Embedding, head, norms and small matrices: as stored, or decoded and encoded again row by row."""
+        """Embedding, head, norms and matrices of floats: as stored, or decoded and encoded again row by row."""
         from pyx.weights.stored_rows import StoredRows
 
         data = tensor.data
@@ -324,11 +319,6 @@ class NewFile:
         if _conventions(gguf.read(path, Reading()).config) != _conventions(self.config):
             raise EdgeError(f"{self.checkpoint.path}: verification of the conversion failed: the dimensions differ "
                             "after reading it back")
-
-
-def _simplest(scales: Sequence[float]) -> Sequence[float]:
-    """A single scale if all are equal, else all."""
-    return scales[:1] if len(set(scales)) == 1 else scales
 
 
 # ---- float encoders: one row array("f") -> bytes ---------------------------------------------------------------------
