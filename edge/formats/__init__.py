@@ -8,8 +8,9 @@
 Opening reads and validates headers only; no weight is copied.  Files are not trusted: whatever is wrong with one raises
 :class:`edge.errors.InvalidFile` with one line.
 
-``gguf`` describes ternary models in GGUF files (``gguf_header``, ``gguf_writer``: the container); ``huggingface`` and
-``safetensors`` describe Hugging Face directories; ``names`` has the tensor names and shapes that both use.
+``gguf`` reads GGUF files (``gguf_header``, ``gguf_writer``: the container).  ``huggingface`` and ``huggingface_config``
+translate a Hugging Face directory to the tensor names and keys of GGUF.  ``gguf_config`` makes the configuration of
+both kinds from the keys; ``names`` has the tensors that a configuration needs.
 """
 
 from __future__ import annotations

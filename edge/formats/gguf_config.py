@@ -245,7 +245,7 @@ def _rope_scaling(
         if original < n_ctx:
             notes.append(f"runs with the rotation of its original context of {original} tokens (longrope): longer "
                          "texts are not supported")
-        scaling = RopeScaling("factors", factors=tuple(factors), mscale=real("attn_factor", 1.0))
+        scaling = RopeScaling("factors", factors=tuple(factors[:4096]), mscale=real("attn_factor", 1.0))
         return 1.0, scaling, min(n_ctx, original)
     if kind not in ("none", "linear") and factor != 1.0:
         source.fail(f"{source.name('.rope.scaling.type')} {shown(kind)} is not supported (linear, yarn and longrope "

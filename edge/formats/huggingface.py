@@ -20,7 +20,7 @@ from array import array
 from collections.abc import Mapping
 from typing import Any
 
-from edge.errors import InvalidFile, ModelNotFound
+from edge.errors import InvalidFile
 from edge.formats import huggingface_tokenizer, names, safetensors
 from edge.formats.checkpoint import SEPARATE_EXPERTS, Checkpoint, Reading, Tensor
 from edge.formats.gguf_config import read_config
@@ -97,14 +97,11 @@ _LAYER_NAME = re.compile(r"layers\.(0|[1-9]\d{0,3})\.(.+)")
 def read(path: str | os.PathLike[str], reading: Reading) -> Checkpoint:
     """Describe the ternary model in a directory (or of the directory that a .safetensors file is in).
 
-    Raises ModelNotFound, or InvalidFile (one line naming the file, key or tensor).
+    Raises InvalidFile (one line naming the file, key or tensor).
     """
     path = os.fspath(path)
     folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
-    raw = read_json(folder, "config.json")
-    if raw is None:
-        raise (InvalidFile if _pickles(folder) else ModelNotFound)(
-            f"{folder}: no config.json, so this is not a Hugging Face model directory")
+    raw = read_json(folder, "config.json") or {}
     quantization = raw.get("quantization_config") or {}
     if not isinstance(quantization, dict):
         fail(folder, "config.json: quantization_config is not an object")
@@ -186,10 +183,6 @@ def _sampling(generation: Mapping[str, Any], notes: list[str]) -> dict[str, Any]
     return {**found, "repeat_last_n": -1} if found.get("repeat_penalty", 1) != 1 else found
 
 
-def _pickles(folder: str) -> list[str]:
-    return [name for name in sorted(os.listdir(folder)) if name.endswith((".bin", ".pt", ".pth", ".ckpt"))]
-
-
 def _check_kind(folder: str, raw: Mapping[str, Any], quantization: Mapping[str, Any]) -> Family:
     """Refuse known models that are not supported, by name; returns the row of the architecture."""
     stated = raw.get("architectures")
@@ -222,10 +215,10 @@ def _shards(folder: str) -> dict[str, Stored]:
         return safetensors.read(single)
     index = read_json(folder, "model.safetensors.index.json", MAX_TOKENIZER)
     if index is None:
-        pickles = _pickles(folder)
-        if pickles:
-            fail(folder, f"only pickled weights ({shown(pickles[0])}), which can run code when opened; convert them "
-                          "to safetensors where they came from")
+        for name in sorted(os.listdir(folder)):
+            if name.endswith((".bin", ".pt", ".pth", ".ckpt")):
+                fail(folder, f"only pickled weights ({shown(name)}), which can run code when opened; convert them to "
+                             "safetensors where they came from")
         fail(folder, "no model.safetensors; get the weights as well")
     places = index.get("weight_map")
     if not isinstance(places, dict) or not places:

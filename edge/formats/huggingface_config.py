@@ -1,7 +1,6 @@
 """config.json of a Hugging Face directory, translated to the keys of GGUF; :mod:`edge.formats.gguf_config` reads them.
 
-What a GGUF file has for each layer (windows, widths of experts) is translated to a value for each layer.  Numbers stay
-as exact as they are stated.
+Numbers stay as exact as they are stated, and errors name the key of config.json.
 """
 
 from __future__ import annotations
@@ -41,7 +40,9 @@ _DELTA_KEYS: dict[str, tuple[str, float | None]] = {
 }
 #: those that are no plain numbers
 _OTHERS = {"attention.sliding_window_pattern": "layer_types", "full_attention_interval": "layer_types",
-           "ssm.inner_size": "linear_value_head_dim", "rope.dimension_count": "partial_rotary_factor"}
+           "ssm.inner_size": "linear_value_head_dim", "rope.dimension_count": "partial_rotary_factor",
+           "rope.freq_base": "rope_theta", "attention.sliding_window": "sliding_window",
+           "embedding_scale": "scale_emb", "residual_scale": "scale_depth", "logit_scale": "dim_model_base"}
 #: hidden_act -> our name
 _ACTIVATIONS = {"relu2": "relu2", "silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu"}
 #: up to transformers 4, and since 5

@@ -1,7 +1,7 @@
 """Tensor names and shapes of the supported models, and quick tests of whether weights are ternary.
 
-Both readers use this module: they give tensors GGUF names, and :func:`check` tests whether the tensors are those of the
-model that the configuration describes.
+Tensors have the names of GGUF, whichever file they come from; :func:`check` tests whether they are those of the model
+that the configuration describes.
 """
 
 from __future__ import annotations
