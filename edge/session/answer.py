@@ -1,38 +1,29 @@
 """Answer: one call of a session: the pieces while they are written, how it ended, and its token counts and times.
 
-The loop from logits to pieces (:func:`write`) is a generator that yields tokens to evaluate (Segment) and text (Piece).
-It runs no step itself: the scheduler does, in the thread that iterates the Answer or in one of its own.
+The loop from logits to pieces (edge/session/generation.py) yields tokens to evaluate (Segment) and text (Piece).  It
+runs no step itself: the scheduler does, in the thread that iterates the Answer or in one of its own.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from array import array
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count
 from edge.errors import EdgeError, UsageError, one_line
-from edge.session.logprobs import Logprob, Scored, scored, scores, top_logprobs
-from edge.session.loops import EVERY, loops
-from edge.session.stream import Piece, Stream
+from edge.session.logprobs import Logprob, Scored
+from edge.session.stream import Piece
 from edge.session.usage import Timings, Usage
 
 if TYPE_CHECKING:
-    from edge.cache.plan import KVPlan
-    from edge.cache.state import KVState
     from edge.constrain.functions import Form
     from edge.constrain.spec import Spec
-    from edge.model.model import Model
-    from edge.session.answer_options import AnswerOptions
     from edge.session.scheduler import Need, Scheduler
 
     Work = Generator[Need | Piece, None, Any]
-
-
-MOST_SCORED = 256  # tokens of all choices of an answer
 
 
 class AnswerText:
@@ -294,159 +285,3 @@ class Answer:
             return f"<Answer, {begun}: iterate it, print it or read its text>"
         tokens = count(self.usage.completion, "token")
         return f"<Answer {shown!r}, finish_reason={self.finish_reason!r}, {tokens}>"
-
-
-def write(
-    model: Model,
-    plan: KVPlan,
-    state: KVState,
-    ids: array[int],
-    options: AnswerOptions,
-    outcome: Outcome,
-    begun: float,
-    share: int = 0,
-    shared: Callable[[KVState], object] | None = None,
-) -> Work:
-    """The loop of an answer: evaluate the prompt, then sample, yield and evaluate one token after the other.
-
-    ``begun``: when the call began (time.perf_counter).  ``share`` and ``shared``: see KVState.prefill.
-
-    Raises EdgeError if no logit is usable.
-    """
-    most_held = plan.n_ctx if plan.overflow == "stop" else 1 << 62
-    clock, deadline, token = time.perf_counter, outcome.deadline, 0
-
-    start = clock()
-    sampling = options.sampling
-    constraint = options.constraint
-    gaps = model.usable + len(model.unused) > model.config.n_vocab  # then a winner might be one that is never chosen
-    winners = sampling.winners if constraint is None and options.logprobs is None and not gaps else 0
-    forced = None if constraint is None else constraint.forced
-    if options.echo and options.logprobs is not None:
-        cached, reason = 0, (yield from scored(
-            state, ids, options.logprobs, model.tokenizer.token_bytes, outcome.interrupted, options.on_prefill,
-            outcome.prompt_logprobs))
-    else:
-        cached, reason = yield from state.prefill(
-            ids, outcome.interrupted, options.on_prefill, share=share, winners=winners, shared=shared
-        )
-    prompt_seconds = clock() - start
-    tokens, logits = state.tokens, state.logits
-    outcome.usage = Usage(len(ids), cached)
-    outcome.timings = Timings(prompt_seconds)
-
-    decoder = model.tokenizer.decoder() if options.form is None else options.form.decoder(model.tokenizer.decoder())
-    stream = Stream(decoder, options.stop, options.by, options.lead, options.thinks, model.thinking_marks)
-    push, advance, take = stream.push, state.advance, state.take
-    stop_ids = frozenset() if options.ignore_eos else model.stop_ids
-    sample = state.sampler.sample
-    args = (
-        *(sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p),
-        *(sampling.repeat_penalty, sampling.presence_penalty, sampling.frequency_penalty),
-    )
-    recent = -sampling.repeat_last_n if sampling.repeat_last_n > 0 else 0  # start of a slice: 0 is all
-    penalises = sampling.penalises
-
-    finds_loops = not options.ignore_eos and constraint is None
-    n_logprobs = options.logprobs
-    budget = options.thinking_budget if options.thinks else None  # tokens left for thoughts
-    ending: list[int] = []  # tokens that come next, the last first: the end of thoughts, or a choice
-    chooses = False  # it is a choice, and all of the answer
-    said, thought = outcome.said, outcome.thoughts
-    count, most = 0, options.max_tokens
-    endless = plan.endless(sampling.repeat_last_n if penalises else 0)
-    most_ahead = min(most_held, len(ids) + most - 1)  # the last token is not evaluated
-    pending = False  # the last token is not evaluated yet
-    end: Piece | None = None  # the token that ended the answer, if it is reported
-    if reason is None and outcome.spec is not None and outcome.spec.choices and options.form is None:
-        texts = outcome.spec.choices
-        encoded = [model.tokenizer.encode(options.lead + each) for each in texts]
-        if sum(map(len, encoded)) <= MOST_SCORED and len(ids) + max(map(len, encoded)) <= most_held:
-            found = yield from scores(state, texts, [array("i", each) for each in encoded], model.stop_ids)
-            outcome.shares = sorted(found, key=lambda each: -each.logprob)
-            if sampling.temperature == 0 and constraint is not None:  # the likeliest text, not the likeliest tokens
-                chooses, ending = True, encoded[texts.index(outcome.shares[0].text)][::-1]
-    first = first_seconds = away = left = decode_seconds = 0.0
-    try:
-        if reason is None and most == 0:
-            reason = "length"
-        while reason is None:
-            if n_logprobs is not None:
-                chosen = top_logprobs(logits, n_logprobs, state.sampler, model.tokenizer.token_bytes)
-            try:
-                if ending:
-                    token = ending.pop()
-                else:
-                    token = sample(logits, *args, tokens[recent:] if penalises else None)
-                while constraint is not None and not constraint.allows(token, most - count):
-                    token = sample(logits, *args, None, constraint.mask())
-            except ValueError as error:
-                raise EdgeError(f"the model gave no usable answer ({error}); its file may be damaged") from None
-            if not count:
-                first = clock()
-                first_seconds = first - begun
-            if token in stop_ids:
-                reason = "stop"
-                if options.echo:  # programs that score texts take the last entry for that of the answer
-                    outcome.logprobs.append(chosen(token))
-                    end = Piece("", (token,))
-                break
-            if constraint is not None:
-                constraint.accept(token)
-            count += 1
-            if n_logprobs is not None:
-                outcome.logprobs.append(chosen(token))
-            pending = True
-            thought_of = budget is not None and stream.thinking
-            pieces = push(token)
-            if budget is not None and stream.thinking:
-                budget -= thought_of
-                if budget <= 0:
-                    ending, budget = model.end_of_thought[::-1], None
-                    stream.ended_early = True
-            if pieces:
-                for piece in pieces:
-                    (thought if piece.thought else said).append(piece.text)
-                    left = clock()
-                    yield piece
-                    away += clock() - left
-            if stream.stopped or (constraint is not None and (
-                    constraint.done or chooses and not ending and constraint.satisfied)):
-                reason = "stop"
-            elif count >= most:
-                reason = "length"
-            elif finds_loops and not count % EVERY and (again := loops(tokens, count - 1, model.tokenizer.decode)):
-                reason = "loop"
-                outcome.repeated = model.tokenizer.decode([*tokens[-again:], token], False)
-            elif outcome.cancelled:
-                reason = "cancelled"
-            elif deadline is not None and clock() > deadline:
-                reason = "timeout"
-            elif len(tokens) >= most_held:
-                reason = "context_full"
-            else:
-                segment = advance(token, winners, most_ahead, forced)
-                if segment is not None:
-                    yield segment
-                logits = take(token, segment)
-                pending = False
-                if count >= endless and not count % AnswerText.BLOCK:
-                    state.drop(plan.recalled)
-                    said.drop(plan.recalled)
-                    thought.drop(plan.recalled)
-        decode_seconds = clock() - first - away if count else 0.0
-        for piece in (*stream.flush(), *([end] if end else ())):
-            (thought if piece.thought else said).append(piece.text)
-            yield piece
-    except GeneratorExit:
-        if reason is None:
-            reason, decode_seconds = "cancelled", left - first - away
-        raise
-    finally:
-        state.drop_ahead()
-        state.sampled = array("i", [token] if pending else [])
-        outcome.finish_reason = reason
-        outcome.whole = constraint is None or (
-            constraint.has_form(str(said)) if stream.stopped else constraint.done or constraint.satisfied)
-        outcome.usage = Usage(len(ids), cached, count)
-        outcome.timings = Timings(prompt_seconds, first_seconds, decode_seconds)

@@ -16,8 +16,9 @@ from edge.cache.space import KVSpace
 from edge.cache.state import LEAST_CHUNK, KVState, common
 from edge.errors import Busy, EdgeError, MemoryRefused, UsageError, check_text
 from edge.prompt.interrupt import Interrupted, interruptible
-from edge.session.answer import Answer, Outcome, write
+from edge.session.answer import Answer, Outcome
 from edge.session.answer_options import PreparedCall, check_messages
+from edge.session.generation import Generation
 from edge.session.logprobs import Logprob, Scored, scores
 from edge.session.prompting import PromptEncoder, refuse_full, refuse_long
 from edge.session.scheduler import Scheduler
@@ -649,7 +650,8 @@ class Session:
                     share = self._shared(ids, text) if asked and self._store.on else 0
                 refuse_full(self.plan, ids)
                 self._reseed(state, options.sampling.seed)
-                yield from write(model, self.plan, state, ids, options, outcome, begun, share, self._store.add)
+                generation = Generation(model, self.plan, state, ids, options, outcome, begun)
+                yield from generation.run(share, self._store.add)
             except Interrupted as early:
                 outcome.finish_reason = early.reason
             finally:

@@ -49,7 +49,7 @@ FLOORS = {name: floor for floor, names in {
     24: "edge.session edge.session.admission",
     25: "edge.session.logprobs edge.session.answer_options edge.session.scheduler",
     26: "edge.session.answer edge.session.prompting",
-    27: "edge.session.preparing edge.session.session",
+    27: "edge.session.generation edge.session.preparing edge.session.session",
     28: "edge.aio edge.session.read_ahead",
     29: "edge.engine",
     30: "edge.loading",
