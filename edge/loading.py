@@ -216,8 +216,8 @@ def load(
     _engines.add(engine)
     if remembers:
         inside = packed.read(checkpoint.path)
-        engine.store.remember(
-            Remembered(engine.space), [(inside.path, span) for span in inside.prompts] if inside else [])
+        prompts = [(inside.path, span) for span in inside.prompts] if inside else ()
+        engine.store.remember(Remembered(engine.space, prompts))
     if isinstance(path := kv_config.kv_budget, str):
         made_for = read_budget(path, loaded.config).fingerprint
         if made_for not in (None, loaded.fingerprint):

@@ -102,7 +102,7 @@ class Folder:
         c = space.model.config  # not its fingerprint, which takes much longer and is checked when a file is loaded
         self._plan = repr(sorted(space.page_plan.items()))
         self._tag = f"{zlib.crc32(f'{c.arch} {c.n_layer} {c.hidden} {c.n_vocab} {self._plan}'.encode()):08x}"
-        self._known: dict[str, Beginning | None] = {}  # name of a file -> what is in it; None: nothing for us
+        self._known: dict[str, Beginning | None] = {}  # path of a file -> what is in it; None: nothing for us
         self._changed = 0  # when the folder had last changed, as it was listed; 0: to be listed again
         self._lock = threading.Lock()  # not held while a file is written
         if not private:
@@ -127,23 +127,23 @@ class Folder:
             except OSError:
                 changed = 0
             if not changed or changed != self._changed:
-                names = [os.path.basename(path) for _, _, path in files(self.path)]
-                self._known = {name: self._known[name] if name in self._known else self._head(name) for name in names}
+                known: dict[str, Beginning | None] = {}
+                for _, _, path in files(self.path):
+                    ours = os.path.basename(path)[9:17] == self._tag
+                    known[path] = self._known[path] if path in self._known else self.head(path) if ours else None
+                self._known = known
                 self._changed = changed if time.time_ns() - changed > RECENT else 0
             return [each for each in self._known.values() if each is not None]
 
-    def _head(self, name: str) -> Beginning | None:
-        """What is in a file; None if it is of another model or plan, or damaged: then it is removed."""
-        if name[9:17] != self._tag:
-            return None
+    def head(self, path: str, span: tuple[int, int] | None = None) -> Beginning | None:
+        """What is in a file; None if it is of another plan, or damaged: then it is removed, unless it is a part."""
         from edge.cache import kv_file  # with json: most starts find no file
 
-        path = os.path.join(self.path, name)
         try:
-            tokens, sampled, forgotten, _ = kv_file.read(self._space, path, whole=False)
-            return Beginning(tokens, sampled, forgotten if self.conversations else None, path=path)
+            tokens, sampled, forgotten, _ = kv_file.read(self._space, path, span, whole=False)
+            return Beginning(tokens, sampled, forgotten if self.conversations else None, path=path, span=span)
         except InvalidFile as error:
-            if not isinstance(error, kv_file.Unusable):
+            if span is None and not isinstance(error, kv_file.Unusable):
                 remove(path)
         except EdgeError:  # it cannot be read now
             pass
@@ -157,8 +157,7 @@ class Folder:
         """
         from edge.cache import kv_file
 
-        name = self.name(new)
-        path = os.path.join(self.path, name)
+        path = self.path_of(new)
         with suppress(OSError, EdgeError):
             if os.path.exists(path):
                 os.utime(path)
@@ -168,7 +167,7 @@ class Folder:
             kv_file.write(self._space, path, new.tokens, kv, durable, sampled=list(new.sampled),
                           forgotten=new.forgotten or 0, seconds=round(seconds, 3))
             with self._lock:
-                self._known[name] = Beginning(new.tokens, new.sampled, new.forgotten, path=path)
+                self._known[path] = Beginning(new.tokens, new.sampled, new.forgotten, path=path)
                 old = [each for each in self._known.values() if each and self.conversations and new.continues(each)]
             for each in old:
                 remove(each.path)
@@ -180,9 +179,9 @@ class Folder:
         while len(found) > MOST_FILES or sum(size for _, size, _ in found) > self.max_bytes:
             remove(found.pop(0)[2])
 
-    def name(self, beginning: Beginning) -> str:
-        """The name of a beginning's file: its length, a tag that shows most files of other models and plans at once,
-        and a digest of everything that its pages depend on.
+    def path_of(self, beginning: Beginning) -> str:
+        """The path of a beginning's file.  In its name are its length, a tag that shows most files of other models and
+        plans at once, and a digest of everything that its pages depend on.
         """
         digest = sha256(f"{self._space.model.fingerprint} {self._plan}".encode() + beginning.key)
-        return f"{beginning.n:08d}-{self._tag}{digest.hexdigest()[:24]}.bes"
+        return os.path.join(self.path, f"{beginning.n:08d}-{self._tag}{digest.hexdigest()[:24]}.bes")

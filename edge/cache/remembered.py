@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 
 from edge.cache.folder import NAME, Beginning, Folder, files
@@ -58,12 +59,20 @@ class Remembered(Folder):
     """The folder of remembered beginnings.  Nothing that goes wrong with it is an error: the beginning is read again.
 
     Beginnings wait in memory, as forks that share their pages, until :meth:`flush` starts a thread that writes them.
+    ``packed``: files in a packed program, each its path and span, which are found here, too.
     """
 
-    def __init__(self, space: KVSpace, path: str | None = None, max_bytes: int = MAX_BYTES) -> None:
-        super().__init__(space, path or place(), max_bytes, private=True)
+    def __init__(
+        self, space: KVSpace, packed: Iterable[tuple[str, tuple[int, int]]] = (), max_bytes: int = MAX_BYTES
+    ) -> None:
+        super().__init__(space, place(), max_bytes, private=True)
+        self._packed = [known for path, span in packed if (known := self.head(path, span))]
         self._waiting: dict[bytes, tuple[Beginning, float]] = {}  # tokens -> (with its cache, seconds to read it)
         self._writer: threading.Thread | None = None
+
+    def listed(self) -> list[Beginning]:
+        """The beginnings of this model and plan, in the folder and in the packed program."""
+        return self._packed + super().listed()
 
     def put(self, new: Beginning, state: KVState) -> None:
         """Keep a beginning that was just read, if that is worth it."""
@@ -111,7 +120,7 @@ class Remembered(Folder):
 
     def _was_seen(self, new: Beginning) -> bool:
         """Whether this beginning was read before; now it was."""
-        mark = os.path.join(self.path, self.name(new).replace(".bes", ".seen"))
+        mark = self.path_of(new).removesuffix(".bes") + ".seen"
         try:
             os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         except FileExistsError:

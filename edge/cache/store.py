@@ -17,7 +17,6 @@ import os
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable
 from contextlib import suppress
 
 from edge.cache.folder import Beginning, Folder
@@ -34,19 +33,17 @@ MOST = 256  # entries in memory
 class Store:
     """The known beginnings of one engine; nothing is kept until :meth:`share` or :meth:`remember`.  Thread-safe.
 
-    ``max_bytes``: limit for the KV pages of all entries in memory, each counted as if it shared none; None: only the
-    limit of the page pool.  ``folder``: where entries are also files.  ``entries``: those in memory, by their tokens,
-    the latest used last.  ``hits`` and ``misses``: number of prompts that found a longer beginning here than their
-    session had, and that did not.
+    ``max_bytes``: limit for the KV pages of all entries in memory, each counted as if it shared none.  ``folder``:
+    where entries are also files.  ``entries``: those in memory, by their tokens, the latest used last.  ``hits`` and
+    ``misses``: number of prompts that found a longer beginning here than their session had, and that did not.
     """
 
     def __init__(self, space: KVSpace) -> None:
-        self.max_bytes: int | None = 0
+        self.max_bytes: float = 0
         self.folder: Folder | None = None
         self.entries: OrderedDict[bytes, Beginning] = OrderedDict()
         self.hits = self.misses = 0
         self._remembered: Remembered | None = None
-        self._packed: list[Beginning] = []  # in a packed program
         self._shares = False  # entries are kept in memory
         self._space = space
         self._lock = threading.Lock()  # not held while a file is written or loaded
@@ -57,9 +54,11 @@ class Store:
         return self._shares or self._remembered is not None
 
     def share(self, max_bytes: int | None, folder: Folder | None = None) -> Store:
-        """Start without entries.  ``folder``: where they are also files, in place of an earlier one."""
+        """Start without entries.  ``max_bytes`` None: only the page pool limits them.  ``folder``: where they are also
+        files, in place of an earlier one.
+        """
         with self._lock:
-            self.max_bytes = max_bytes
+            self.max_bytes = float("inf") if max_bytes is None else max_bytes
             self.hits = self.misses = 0
             self.entries.clear()
             self._space.share_pages()
@@ -70,24 +69,16 @@ class Store:
             self._shares = True
         return self
 
-    def remember(self, folder: Remembered, packed: Iterable[tuple[str, tuple[int, int]]] = ()) -> None:
-        """Use one more folder, whether entries are shared in memory or not, and files in a packed program: its path and
-        their spans.
-        """
+    def remember(self, folder: Remembered) -> None:
+        """Use one more folder, whether entries are shared in memory or not."""
         self._remembered = folder
-        for path, span in packed:
-            from edge.cache import kv_file
-
-            with suppress(EdgeError):  # of another plan, or damaged: it is read again
-                tokens, sampled, _, _ = kv_file.read(self._space, path, span, whole=False)
-                self._packed.append(Beginning(tokens, sampled, None, path=path, span=span))
 
     def stop(self) -> None:
         """Keep nothing any more; files remain."""
         with self._lock:
             self._shares = False
             self.entries.clear()
-            remembered, self.folder, self._remembered, self._packed = self._remembered, None, None, []
+            remembered, self.folder, self._remembered = self._remembered, None, None
             self._charge()
         if remembered is not None:
             remembered.close()
@@ -143,14 +134,13 @@ class Store:
 
     def _keep(self, entry: Beginning) -> bool:
         """Keep an entry in memory, unless it is larger than the limit.  Requires the lock."""
-        most = entry.nbytes if self.max_bytes is None else self.max_bytes
-        if entry.nbytes > most:
+        if entry.nbytes > self.max_bytes:
             return False
         if entry.forgotten is not None:
             for old in [old for old in self.entries.values() if old.forgotten is not None and entry.continues(old)]:
                 del self.entries[old.key]
         self.entries[entry.key] = entry
-        while len(self.entries) > MOST or (self.max_bytes is not None and self.nbytes > self.max_bytes):
+        while len(self.entries) > MOST or self.nbytes > self.max_bytes:
             self.entries.popitem(last=False)
         self._charge()
         return True
@@ -169,7 +159,7 @@ class Store:
         their tokens as far as that leaves what the sessions were promised.  Requires the lock.
         """
         plan = self._space.plan
-        listed = sum(each.extra_bytes for each in self._packed) + sum(each.extra_bytes for each in self._folders)
+        listed = sum(folder.extra_bytes for folder in self._folders)
         spare = max(0, plan.room - plan.kv_total) if plan.room is not None else listed
         self._space.charge(sum(entry.extra_bytes for entry in self.entries.values()) + min(listed, spare))
 
@@ -262,8 +252,7 @@ class Store:
 
     def _listed(self) -> list[Beginning]:
         """The entries on disk.  Requires the lock."""
-        found = [*self._packed, *(each for folder in self._folders for each in folder.listed())]
-        return [each for each in found if each.usable]
+        return [each for folder in self._folders for each in folder.listed() if each.usable]
 
 
 def _common(key: bytes, want: bytes, likely: int) -> int:

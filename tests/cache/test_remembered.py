@@ -188,7 +188,7 @@ def test_it_stays_within_its_bytes(cache: Path, monkeypatch: pytest.MonkeyPatch)
     size = files(cache)[0].stat().st_size
     made = remembered.Remembered.__init__
     monkeypatch.setattr(remembered.Remembered, "__init__",
-                        lambda self, space: made(self, space, max_bytes=2 * size + size // 2))
+                        lambda self, *given: made(self, *given, max_bytes=2 * size + size // 2))
     for name in "ABC":
         answer(f"{name} " + SYSTEM)
     assert len(files(cache)) == 2

@@ -240,6 +240,16 @@ def test_forged_headers(engine, saved, changes, match):
     refused(engine, saved, match)
 
 
+def test_files_of_before(engine, saved):
+    """They have fewer keys."""
+    good = saved.read_bytes()
+    header = json.loads(good[20 : 20 + struct.unpack_from("<I", good, 12)[0]])
+    assert not (header["lost"] or header["states"] or header["seconds"])
+    older = {key: value for key, value in header.items() if key not in ("lost", "states", "seconds")}
+    saved.write_bytes(forge(good, text=json.dumps(older).encode()))
+    assert engine.load_session(saved).messages == header["messages"]
+
+
 def test_forged_tokens(engine, saved):
     data = bytearray(saved.read_bytes())
     at = 20 + struct.unpack_from("<I", data, 12)[0]
