@@ -9,7 +9,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input --quiet --retries 8
 # install lists of pyproject.toml, with their markers
 install = $(PY) packaging/requires.py $(1) >$(VENV)/requirements.txt && $(PIP) install -r $(VENV)/requirements.txt
-COMPILED := setup.py $(shell find pyx \( -name '*.pyx' -o -name '*.pxd' -o -path 'pyx/kernels/*.[ch]' \) 2>/dev/null)
+COMPILED := setup.py $(shell find pyx \( -name '*.p[yx][xdi]' -o -path 'pyx/kernels/*.[ch]' \) 2>/dev/null)
 
 # an environment whose interpreter has gone (a distribution upgrade) counts as not installed
 STALE := $(shell [ -d $(VENV) ] && ! $(PY) -c '' 2>/dev/null && rm -f $(addprefix $(VENV)/.,installed compiled linters tools freezer mkdocs))

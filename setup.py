@@ -1,4 +1,4 @@
-"""Build the compiled floor: one extension per pyx/*/*.pyx and one for what they share, C kernels with flags per file,
+"""Build the compiled floor: one extension per pyx/*.pyx and one for what they share, C kernels with flags per file,
 OpenMP.
 
 Nothing is built with -march=native: each target (instruction set) has its own C file and its own flags, and is
@@ -78,14 +78,10 @@ def flags_of(name, without=()):
 
 #: extension -> C files linked into it (a kernel lives in exactly one extension; the others reach it by cimport)
 C_SOURCES = {
-    "machine/cpu": [*(f"{target}.c" for target in TARGETS), "dispatch.c"],  # those of other machines are empty
-    "kv/page": ["packed_page.c"],
-    "weights/ternary": ["repack.c"],
-    "weights/stored_rows": ["dequantize.c"],
-    "machine/bandwidth": ["bandwidth.c"],
-    "head/bit_planes": ["split_bits.c"],
-    "step/stages": ["a48.c"],
-    "weights/planes": ["fit_planes.c"],
+    "machine": [*(f"{target}.c" for target in TARGETS), "dispatch.c", "bandwidth.c"],  # other machines' are empty
+    "kv": ["packed_page.c"],
+    "weights": ["repack.c", "dequantize.c", "fit_planes.c"],
+    "step": ["split_bits.c", "a48.c"],
 }
 
 #: the extension with Cython's own code for memoryviews; each of the others would have a copy (packaging/README.md)
@@ -99,8 +95,8 @@ def headers(*paths):
     while waiting:
         text = waiting.pop().read_text()
         named = {KERNELS / name for name in re.findall(r'(?:#include|extern from) "([\w.]+)"', text)}
-        modules = re.findall(r"from pyx\.([\w.]+) cimport", text)
-        named |= {PYX / f"{name.replace('.', '/')}.pxd" for name in modules}
+        named |= {PYX / name for name in re.findall(r'^include "([\w./]+)"', text, re.MULTILINE)}
+        named |= {PYX / f"{name}.pxd" for name in re.findall(r"from pyx\.(\w+) cimport", text)}
         waiting += named - found
         found |= named
     return [str(path) for path in sorted(found) if path.parent == KERNELS]
@@ -147,14 +143,13 @@ def extensions():
 
     compiled = {"extra_compile_args": [*COMMON, *GLIBC_FLOOR], "extra_link_args": ["-fopenmp", "-Wl,-s"]}
     modules = [Extension(SHARED, [], **compiled)]  # Cython writes its source
-    for pyx in sorted(Path("pyx").glob("*/*.pyx")):
-        name = pyx.relative_to("pyx").with_suffix("").as_posix()
+    for pyx in sorted(Path("pyx").glob("*.pyx")):
         # setuptools wants sources relative to the tree
-        sources = [Path("pyx/kernels") / name for name in C_SOURCES.get(name, [])]
+        sources = [Path("pyx/kernels") / name for name in C_SOURCES.get(pyx.stem, [])]
         declared = [path for path in [pyx.with_suffix(".pxd")] if path.exists()]
         modules.append(
             Extension(
-                f"pyx.{name.replace('/', '.')}",
+                f"pyx.{pyx.stem}",
                 [str(pyx), *map(str, sources)],
                 include_dirs=[str(KERNELS)],
                 depends=headers(pyx, *declared, *sources),

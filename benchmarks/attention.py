@@ -33,10 +33,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from edge.config import ModelConfig
 from edge.registry import shapes
-from pyx.kv.cache import KVCache
-from pyx.kv.page import page_types
-from pyx.layers.attention import Workspace, attention
-from pyx.machine import cpu
+from pyx import machine
+from pyx.kv import KVCache, page_types
+from pyx.step import Workspace, attention
 
 TYPES = "f16,fp8,int8,int4,int4c"
 PAGE, SPARE = 32, 16  # tokens behind the depth, so that the open page stays open
@@ -151,13 +150,13 @@ def main() -> None:
         rows, calls = measure(config, options.kv.split(","), depth, threads, options.rounds)
         if options.json:
             facts: dict[str, Any] = {
-                "shape": options.shape, "depth": depth, "isa": cpu.isa(), "rounds": options.rounds, "calls_ms": calls,
-                "rows": [asdict(row) for row in rows],
+                "shape": options.shape, "depth": depth, "isa": machine.isa(), "rounds": options.rounds,
+                "calls_ms": calls, "rows": [asdict(row) for row in rows],
             }
             print(json.dumps(facts), flush=True)
             continue
         took = ", ".join(f"{ms:.2f} ms with {n} threads" for n, ms in calls.items())
-        print(f"\n{config.name}, {depth} tokens, {cpu.isa()}, {options.rounds} rounds; 16 tokens take {took}")
+        print(f"\n{config.name}, {depth} tokens, {machine.isa()}, {options.rounds} rounds; 16 tokens take {took}")
         print(f"| KV | threads | ms added | least | GB/s | of {rows[0].kv} | gain |\n|---|---|---|---|---|---|---|")
         for row in rows:
             print(f"| {row.kv} | {row.threads} | {row.ms:.2f} | {row.least:.2f} | {row.gbs:.1f} | {row.share:.2f} "

@@ -29,7 +29,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import edge
-from pyx.step.transformer import Segment
+from pyx.step import Segment
 
 ROOT = Path(__file__).resolve().parent.parent
 WORDS = "the river runs down from the hills and through the old town before it finds its way to the sea again "

@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import edge
 from edge.machine.board import Board
-from pyx.machine import cpu
-from pyx.step.transformer import STAGES, Segment
+from pyx import machine
+from pyx.step import STAGES, Segment
 
 CLOCK = 16  # int64 per thread, see Transformer.keep_times
 
@@ -107,7 +107,7 @@ def main() -> None:
         engine.model.wait_for_weights()
         if a.stream:
             rows_at_once, cache, ahead = a.stream.split(",")
-            cpu.choose((int(rows_at_once), cache, int(ahead)))
+            machine.choose((int(rows_at_once), cache, int(ahead)))
         transformer = engine.model.transformer
         clocks: Any = memoryview(transformer.keep_times()).cast("B").cast("q") if a.stages else ()
         for depth in depths:
@@ -126,7 +126,7 @@ def main() -> None:
                             least[n] = [min(each) for each in zip(least[n], spent, strict=True)]
                     batch.back()
             one = statistics.median(seconds[numbers[0]])
-            print(f"{engine.config.name}, {a.threads} threads, head {transformer.head_kind}, depth {depth}, KV {a.kv}")
+            print(f"{engine.config.name}, {a.threads} threads, head {transformer.head.kind}, depth {depth}, KV {a.kv}")
             for n in numbers:
                 median = statistics.median(seconds[n])
                 high, _, low = (round(n / each, 2) for each in statistics.quantiles(seconds[n], n=4))
@@ -141,8 +141,8 @@ def main() -> None:
             if a.prompt:
                 mixed(engine, batches, caches, a)
         if a.json:
-            about = {"date": datetime.date.today().isoformat(), **Board().summary(), "isa": cpu.isa()}
-            about |= {"model": engine.config.name, "threads": a.threads, "head": transformer.head_kind, "kv": a.kv}
+            about = {"date": datetime.date.today().isoformat(), **Board().summary(), "isa": machine.isa()}
+            about |= {"model": engine.config.name, "threads": a.threads, "head": transformer.head.kind, "kv": a.kv}
             words = [Path(word).name if Path(word).exists() else word for word in sys.argv[1:]]
             command = f"python benchmarks/step.py {shlex.join(words)}"
             Path(a.json).write_text(json.dumps({"command": command, **about, "rows": rows}, indent=1) + "\n")

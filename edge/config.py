@@ -97,7 +97,7 @@ class ModelConfig:
     @property
     def recurrent_shape(self) -> tuple[int, int, int, int, int] | None:
         """(gated delta layers, key heads, value heads, head_dim_k, head_dim_v), an argument of
-        :class:`pyx.kv.cache.KVCache`; None if there are none.
+        :class:`pyx.kv.KVCache`; None if there are none.
         """
         mixers = self.recurrent
         if not mixers:
@@ -127,7 +127,7 @@ class ModelConfig:
 
     @property
     def kv_shape(self) -> tuple[int, int, int]:
-        """(attention layers, KV heads of each, head_dim): the first arguments of :class:`pyx.kv.cache.KVCache`."""
+        """(attention layers, KV heads of each, head_dim): the first arguments of :class:`pyx.kv.KVCache`."""
         return len(self.attention), self.n_kv_head, self.head_dim
 
     @property

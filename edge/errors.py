@@ -186,10 +186,10 @@ def unbuilt(error: Exception, folder: str | os.PathLike[str] = PYX) -> NotBuilt 
     else:
         from pathlib import Path
 
-        for source in Path(folder).glob("*/*.p[yx][xd]"):  # an installed copy has none
-            for module in source.parent.glob(f"{source.stem}.*.so"):
-                if module.stat().st_mtime < source.stat().st_mtime:
-                    reason = f"the compiled part is older than its source ({source.name})"
+        built = max((module.stat().st_mtime for module in Path(folder).glob("*.so")), default=None)
+        for source in Path(folder).rglob("*.p[yx][xdi]"):  # an installed copy has none
+            if built is not None and built < source.stat().st_mtime:
+                reason = f"the compiled part is older than its source ({source.name})"
     return NotBuilt(f"{reason}; build it with: python setup.py build_ext --inplace") if reason else None
 
 

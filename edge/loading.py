@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 
     from edge.formats.checkpoint import Checkpoint
     from edge.prompt.tokenizer import Tokenizer
-    from pyx.head.output_head import Head
-    from pyx.step.transformer import Transformer
+    from pyx.step import Head, Transformer
 
 #: codes of an output head from which reading fewer of them is faster: smaller heads stay in caches, or take little time
 LARGE_HEAD = 64 << 20
@@ -142,7 +141,7 @@ def load(
     choose_isa(isa)
     report = progress or (lambda done, total: None)
 
-    import pyx.step.transformer  # noqa: F401  all imported here so that the program's size is measured with them
+    import pyx.step  # noqa: F401  all imported here so that the program's size is measured with them
     from edge.formats import open_checkpoint
     from edge.machine.linux import rss
     from edge.machine.ways import LEAST, Ways
@@ -150,7 +149,7 @@ def load(
     from edge.prompt.tokenizer import Tokenizer
     from edge.registry.library import DEMO_ANSWERS
     from edge.registry.library import choose as choose_model
-    from pyx.machine import cpu
+    from pyx import machine
 
     chosen = choose_model(model)
     if chosen.why == "demo":
@@ -193,7 +192,7 @@ def load(
     report(10, 10)
     alone = not _any_open()
     if alone:  # all share the instruction set, and how weights are read
-        cpu.choose()
+        machine.choose()
     loaded = Model(
         checkpoint.config,
         transformer,
@@ -244,7 +243,7 @@ def built(
     """
     from edge.machine import placement
     from edge.model import weights as building
-    from pyx.machine.memory import trim
+    from pyx.machine import trim
 
     if checkpoint.open:
         from edge.model.interpretation import interpreted
@@ -287,7 +286,7 @@ def resident(checkpoint: Checkpoint) -> int:
     """
     from edge.machine import placement
     from edge.machine.linux import rss
-    from pyx.machine.memory import trim
+    from pyx.machine import trim
 
     placement.release_pages(checkpoint)
     trim()  # what reading the vocabulary left free would count as the program's, and go later
@@ -296,7 +295,7 @@ def resident(checkpoint: Checkpoint) -> int:
 
 def program_bytes(checkpoint: Checkpoint) -> int:
     """Bytes that the program itself takes with this model, as :func:`load` measures them before it plans."""
-    import pyx.step.transformer  # noqa: F401
+    import pyx.step  # noqa: F401
     from edge.prompt.template import Template
     from edge.prompt.tokenizer import Tokenizer
 
@@ -310,21 +309,21 @@ def program_bytes(checkpoint: Checkpoint) -> int:
 def head_for(head: str, checkpoint: Checkpoint, kv_config: KVConfig, constrained: bool = False) -> str:
     """The output head for "auto"; other types are returned unchanged.
 
-    A head that the file has as Q8_0 or ternary is used as it is ("auto" to :func:`pyx.head.output_head.placement`);
+    A head that the file has as Q8_0 or ternary is used as it is ("auto" to :func:`pyx.step.placement`);
     others become int8, or two-stage where that is faster with the same answers (benchmarks/log#head-auto): the head is
     large, its rows fill the planes, and steps mostly ask for the likeliest tokens of one answer.  It is not faster for
     several answers at once, which read int8 rows together, nor for grammars, which need all logits.  Two stages of a
     Q8_0 head take additional memory, so they are used only if there is plenty.
     """
     from edge.registry.encodings import GROUP_TYPES
-    from pyx.head.bit_planes import BLOCK
+    from pyx.step import CODE_BLOCK
 
     table = checkpoint.tensors.get(checkpoint.head)
     k = checkpoint.config.hidden
     if head != "auto" or table is None or table.type in GROUP_TYPES:
         return head
     alone = kv_config.parallel in (None, 1) and not constrained
-    wins = alone and k % BLOCK == 0 and checkpoint.config.n_vocab * k >= LARGE_HEAD
+    wins = alone and k % CODE_BLOCK == 0 and checkpoint.config.n_vocab * k >= LARGE_HEAD
     whole = "q8_0" if table.type == "Q8_0" else "int8"
     if not wins or whole == "q8_0" and not _plenty(checkpoint, kv_config):
         return whole
@@ -390,26 +389,26 @@ def choose_isa(isa: str | None) -> None:
     global _isa_before
     if isa is not None:
         check_text(isa, "isa")
-    from pyx.machine import cpu
+    from pyx import machine
 
     alone = not _any_open()
     try:
         if alone and _isa_before is not None:
-            cpu.use(_isa_before)
+            machine.use(_isa_before)
             _isa_before = None
-        before = cpu.isa()
+        before = machine.isa()
         if isa is not None:
-            cpu.use(isa)
+            machine.use(isa)
     except ValueError as error:
         raise UsageError(str(error)) from None
     except RuntimeError as error:
         raise UnsupportedCPU(str(error)) from None
-    if cpu.isa() == before:
+    if machine.isa() == before:
         return
     if alone:
         _isa_before = before
         return
-    cpu.use(before)
+    machine.use(before)
     raise UsageError(
         f"is {isa!r}, but an open engine uses {before!r}, and all engines that are open use the same",
         argument="isa",

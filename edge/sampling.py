@@ -1,4 +1,4 @@
-"""Sampling: how the next token is chosen, validated; :mod:`pyx.tokens.sampler` does the work."""
+"""Sampling: how the next token is chosen, validated; :class:`pyx.tokens.Sampler` does the work."""
 
 from __future__ import annotations
 

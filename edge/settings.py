@@ -71,7 +71,7 @@ SETTINGS = {
     "isa": Setting(
         "model", "text", "Use this instruction set (bitnet-edge doctor lists them); exit 6 if the processor has not.",
         metavar="NAME"),
-    # those of pyx.head.output_head that can be asked for; native: exactly the numbers of the file
+    # those of pyx.step.KINDS that can be asked for; native: exactly the numbers of the file
     "head": Setting(
         "model", "choice", "Type of the output head in memory (docs/models.md).", "auto",
         choices=("auto", "two-stage", "int8", "native")),

@@ -28,10 +28,10 @@ def claim(wanted: int) -> tuple[int, list[str]]:
     """(number of threads that can be used, at most ``wanted``; notes, if it is fewer).
 
     Each thread that runs steps has as many threads of its own, and claims them before its first step
-    (pyx.machine.team).
+    (pyx/machine/team.pxi).
     """
     global _loaded_by
-    from pyx.machine.team import startable
+    from pyx.machine import startable
 
     _loaded_by = os.getpid()
     started = startable(wanted - 1)

@@ -150,7 +150,7 @@ def kv_quality(
 
     Raises MemoryRefused if the caches of all modes together do not fit; fewer modes or a smaller context may.
     """
-    from pyx.step import probe
+    from pyx.step import attention_rows
 
     n, against = engine.plan.n_ctx, against or Mode("f32", {"kv": "f32"})
     modes = [against, *(modes or default_modes(n))]
@@ -169,7 +169,7 @@ def kv_quality(
                 given = _log_probabilities(run.step(ids))
                 if i == 0:
                     expected = given
-                    looks = [probe.rows(run.kv, layer, queries) for layer in range(len(engine.config.attention))]
+                    looks = [attention_rows(run.kv, layer, queries) for layer in range(len(engine.config.attention))]
                 run.compared(expected, given, following)
                 run.mass.append(_mass_kept(run.kv, looks, engine.config.n_head, engine.config.n_kv_head))
     return {"reference": against.name, "tokens": len(runs[0].kl), "context": n, "fingerprint": engine.fingerprint,
@@ -196,10 +196,10 @@ def _mass_kept(kv: Any, looks: Sequence[array[float]], n_head: int, n_kv_head: i
     """The share of the last token's attention [layer][n_head, n_tokens] that falls on tokens in the cache: the mean of
     all layers and heads.
     """
-    from pyx.step import probe
+    from pyx.step import attention_kept
 
     n = kv.n_tokens
-    return float(np.mean([probe.kept(kv, layer, head * n_kv_head // n_head, rows[head * n : (head + 1) * n])
+    return float(np.mean([attention_kept(kv, layer, head * n_kv_head // n_head, rows[head * n : (head + 1) * n])
                           for layer, rows in enumerate(looks) for head in range(n_head)]))
 
 
@@ -221,7 +221,7 @@ class Run:
 
     def step(self, ids: array[int]) -> np.ndarray:
         """Evaluate ``ids``.  Returns the logits [n][n_vocab]."""
-        from pyx.step.transformer import Segment
+        from pyx.step import Segment
 
         logits = np.empty((len(ids), self.engine.config.n_vocab), np.float32)
         with self.engine.model.alone() as transformer:

@@ -1,6 +1,7 @@
 """heads: measures where each attention head looks, and how widely: entropy, sinks, support; classes of heads.
 
-The attention over a cache of F32 pages that keeps everything is measured at some queries (pyx.step.probe) and averaged.
+The attention over a cache of F32 pages that keeps everything is measured at some queries
+(pyx.step.attention_rows) and averaged.
 Entropy grows with the length of the text, so a class is valid only for the length at which it was measured.
 """
 
@@ -60,16 +61,16 @@ class Looking:
 
     def read(self, ids: array[int]) -> None:
         """Read tokens."""
-        from pyx.step.transformer import Segment
+        from pyx.step import Segment
 
         with self.engine.model.alone() as transformer:
             transformer.step([Segment(self.kv, ids)])
 
     def rows(self) -> list[np.ndarray]:
         """Of each layer float64 [n_head][n_tokens]."""
-        from pyx.step import probe
+        from pyx.step import attention_rows
 
-        return [np.array(probe.rows(self.kv, layer, self.queries)).reshape(-1, self.kv.n_tokens)
+        return [np.array(attention_rows(self.kv, layer, self.queries)).reshape(-1, self.kv.n_tokens)
                 for layer in range(len(self.engine.config.attention))]
 
 

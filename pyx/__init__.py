@@ -12,7 +12,7 @@ import os
 if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
     os.environ["GOMP_SPINCOUNT"] = "4000"
     try:
-        from pyx.machine import bandwidth as _loads_libgomp  # noqa: F401  (linked with it; most extensions are not)
+        from pyx import machine as _loads_libgomp  # noqa: F401
     except ImportError:
         pass  # not built: the first use raises an error
     finally:

@@ -180,8 +180,8 @@ def no_open_engine() -> None:
 @pytest.fixture
 def own_isa() -> Iterator[None]:
     """The instruction set that this process uses is at the end the one that it was at the beginning."""
-    from pyx.machine import cpu
+    from pyx import machine
 
-    before = cpu.isa()
+    before = machine.isa()
     yield
-    cpu.use(before)
+    machine.use(before)

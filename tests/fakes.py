@@ -12,6 +12,7 @@ import copy
 import threading
 import zlib
 from collections.abc import Callable
+from types import SimpleNamespace
 
 from edge.cache.plan import KVPlan
 from edge.cache.space import KVSpace
@@ -79,7 +80,7 @@ class Template:
 
 
 class KV:
-    """Behaves as pyx.kv.cache.KVCache with 8 tokens a page; remembers the ids it was given.
+    """Behaves as pyx.kv.KVCache with 8 tokens a page; remembers the ids it was given.
 
     ``snapshots`` > 0: it can only go back to a multiple of so many tokens, as a mixer with a recurrent state could.
     """
@@ -167,6 +168,7 @@ class Transformer:
         self.evaluated: list[int] = []  # length of each step
         self.hook: Callable[[], None] | None = None
         self.running = threading.Lock()
+        self.head = SimpleNamespace()
 
     def step(self, batch) -> None:
         assert self.running.acquire(blocking=False), "two steps at once"

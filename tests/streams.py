@@ -6,8 +6,8 @@ import io
 
 import numpy as np
 
-from pyx.kv.cache import KVCache
-from pyx.layers.attention import attention
+from pyx.kv import KVCache
+from pyx.step import attention
 from tests.oracles.attention import attend, kept
 
 

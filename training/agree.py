@@ -39,7 +39,7 @@ def of_transformers(folder: Path) -> Logits:
 
 def of_engine(gguf: Path) -> Logits:
     import edge
-    from pyx.step.transformer import Segment
+    from pyx.step import Segment
 
     engine = edge.load(str(gguf), kv="f32")
 

@@ -38,11 +38,11 @@ LEAST_MEMORY = 20_000_000
 
 
 def parse_kv_type(value: str) -> str:
-    """A KV type as users write it (``int8``, ``q8_0``, ``KEYS:VALUES``) in the form of :class:`pyx.kv.cache.KVCache`.
+    """A KV type as users write it (``int8``, ``q8_0``, ``KEYS:VALUES``) in the form of :class:`pyx.kv.KVCache`.
 
     Raises UsageError for an unknown type.
     """
-    from pyx.kv.page import page_types
+    from pyx.kv import page_types
 
     try:
         return page_types(value)
@@ -58,14 +58,13 @@ def meant_limit(memory: str | int | None) -> str:
 
 def smaller(kv_type: str, config: ModelConfig) -> tuple[str, ...]:
     """The type itself, then those of PREFERRED that need less memory for this model."""
-    from pyx.kv.cache import KVCache
-    from pyx.kv.page import NAMES
+    from pyx.kv import KV_TYPES, KVCache
 
     def size(each: str) -> int:
         one, two = (KVCache.bytes_for(1, 1, config.head_dim, pages * PAGE, each) for pages in (1, 2))
         return int(two - one)
 
-    known = [each for each in PREFERRED if all(part in NAMES for part in each.split(":"))]
+    known = [each for each in PREFERRED if all(part in KV_TYPES for part in each.split(":"))]
     return (kv_type, *(each for each in known if size(each) < size(kv_type)))
 
 
@@ -231,8 +230,7 @@ class KVConfig:
     def _plan_for(
         self, config: ModelConfig, footprint: Footprint, n_ctx: int, kv_type: str, notes: Sequence[str]
     ) -> KVPlan:
-        from pyx.kv.cache import KVCache
-        from pyx.kv.page import MARKS
+        from pyx.kv import KV_MARKS, KVCache
 
         budget = read_budget(self.kv_budget, config) if isinstance(self.kv_budget, str) else self.kv_budget
         layers = parse_layers(self.kv_drop_layers, "kv_drop_layers")
@@ -251,7 +249,8 @@ class KVConfig:
         )
         kv_bytes = KVCache.bytes_for(*config.kv_shape, **plan.cache)
         remarks = list(notes)
-        remarks += [f"KV type {each} is {MARKS[each]}" for each in dict.fromkeys(kv_type.split(":")) if each in MARKS]
+        types = dict.fromkeys(kv_type.split(":"))
+        remarks += [f"KV type {each} is {KV_MARKS[each]}" for each in types if each in KV_MARKS]
         if layers:
             remarks.append(
                 f"layers {', '.join(map(str, layers))} see only the current token and nothing before it; "
@@ -284,7 +283,7 @@ class KVConfig:
         """Folder and size in bytes of the file for pages that leave the window.  Raises UsageError if it cannot hold
         one page of each head.
         """
-        from pyx.kv.cache import KVCache
+        from pyx.kv import KVCache
 
         if self.kv_offload is None:
             return None

@@ -4,7 +4,7 @@ program all have this one format.
 Little endian throughout, no padding:
 
     magic 8 bytes | version u32 | length of the header u32 | CRC-32 of these three and the header, u32 | header, JSON
-    tokens i32 [n_tokens] | pages in the format of pyx.kv.cache.KVCache.dump | CRC-32 of everything before, u32
+    tokens i32 [n_tokens] | pages in the format of pyx.kv.KVCache.dump | CRC-32 of everything before, u32
 
 The header contains the fingerprint of the model (edge.model.fingerprint), the plan of the KV cache, its counters, and
 what else belongs to the state (ABSENT).  The file's size follows from it and is checked before anything is read into

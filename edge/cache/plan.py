@@ -1,6 +1,6 @@
 """KVPlan: the exact memory that the KV cache and the process need, computed before anything is allocated.
 
-Bytes come from :meth:`pyx.kv.cache.KVCache.bytes_for`; the formula is not repeated here.
+Bytes come from :meth:`pyx.kv.KVCache.bytes_for`; the formula is not repeated here.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class KVPlan(NamedTuple):
 
     @property
     def cache(self) -> dict[str, Any]:
-        """Arguments of :class:`pyx.kv.cache.KVCache` after the model's shape."""
+        """Arguments of :class:`pyx.kv.KVCache` after the model's shape."""
         names = ("n_ctx", "kv_type", "window", "sinks", "budgets", "policy", "spare", "windows", "recurrent",
                  "snapshots")
         return {name: getattr(self, name) for name in names}
@@ -102,12 +102,12 @@ class KVPlan(NamedTuple):
 
     def read_at(self, depth: float) -> float:
         """Bytes of keys, values and states that a token behind ``depth`` others reads."""
-        from pyx.kv.recurrent import bytes_for
+        from pyx.kv import recurrent_bytes
 
         held, state = self.kv_bytes, 0
         if self.recurrent:
-            held -= bytes_for(self.recurrent, self.snapshots)
-            state = bytes_for(self.recurrent, -1)  # of the latest two, the one it continues
+            held -= recurrent_bytes(self.recurrent, self.snapshots)
+            state = recurrent_bytes(self.recurrent, -1)  # of the latest two, the one it continues
         return state + held * min(1.0, depth / self.n_ctx)
 
     def lines(self) -> list[str]:

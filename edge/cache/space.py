@@ -28,7 +28,7 @@ def _listed(value: Any) -> Any:
 
 
 class KVSpace:
-    """The KV caches of one model.  ``new_cache``: makes caches instead of :class:`pyx.kv.cache.KVCache`; for tests."""
+    """The KV caches of one model.  ``new_cache``: makes caches instead of :class:`pyx.kv.KVCache`; for tests."""
 
     def __init__(self, model: Model, plan: KVPlan, new_cache: Callable[[], Any] | None = None) -> None:
         self.model = model
@@ -59,8 +59,7 @@ class KVSpace:
         """An empty KV cache with the planned size; with another ``plan``, outside the pool, for comparisons."""
         if self._new_cache is not None:
             return self._new_cache()
-        from pyx.kv.cache import KVCache
-        from pyx.kv.pool import PagePool
+        from pyx.kv import KVCache, PagePool
 
         pool = None
         if plan is None and self._pooled:
@@ -74,7 +73,7 @@ class KVSpace:
 
     def new_sampler(self, seed: int) -> Any:
         """The random numbers and tables of one state."""
-        from pyx.tokens.sampler import Sampler
+        from pyx.tokens import Sampler
 
         return Sampler(self.model.config.n_vocab, seed, self.model.unused)
 

@@ -4,7 +4,7 @@ there.
 Everything here keeps the cache and the list of tokens consistent.  A new prompt is compared with these tokens: the
 common beginning stays, the rest is cropped and evaluated.
 
-Nothing here runs a step.  Tokens to evaluate are returned as a :class:`pyx.step.transformer.Segment`, and the caller
+Nothing here runs a step.  Tokens to evaluate are returned as a :class:`pyx.step.Segment`, and the caller
 has them evaluated, together with the segments of other answers (edge/session/scheduler.py).
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from edge.cache.plan import PAGE
 from edge.model.model import Model
-from pyx.step.transformer import Segment
+from pyx.step import Segment
 
 # A chunk is the time within which cancel() and a timeout act.  Measured on a 2B model, one thread: chunks of 8, 16, 32,
 # 64, 128 tokens reach 73, 86, 93, 97, 100 % of the speed, so slow boards get 16 and fast ones more.

@@ -79,7 +79,7 @@ class Vocabulary:
             while len(self.compiled) > KEPT or len(self.compiled) > 1 and self._text > KEPT_TEXT:
                 self.compiled.popitem(last=False)
             if len(self.compiled) < n_kept:
-                from pyx.machine.memory import trim
+                from pyx.machine import trim
 
                 trim()
             return made.deep_copy()

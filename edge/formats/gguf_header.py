@@ -23,7 +23,7 @@ from edge.errors import InvalidFile
 from edge.formats.mapped import map_file, shown
 from edge.formats.texts import StringArray
 from edge.registry.encodings import BY_ID
-from pyx.tokens import strings
+from pyx.tokens import text_ends
 
 MAGIC = b"GGUF"
 VERSION = 3
@@ -222,7 +222,7 @@ class _Cursor:
         first = self.pos
         if count > (self.size - first) // 8:
             self.fail(f"key {shown(key)} claims {count} texts, more than the file can hold; it is damaged")
-        ends = strings.ends(self.view, first, count)
+        ends = text_ends(self.view, first, count)
         if len(ends) != count:
             self.fail(f"the file ends inside key {shown(key)}; it is incomplete, get it again")
         self.pos = ends[-1] if count else first

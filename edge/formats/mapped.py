@@ -59,7 +59,7 @@ def read(data: memoryview) -> bytes | memoryview:
     """
     if not isinstance(data.obj, Map):
         return data
-    from pyx.machine.memory import offset
+    from pyx.machine import offset
 
     return os.pread(data.obj.file.fileno(), len(data), data.obj.start + offset(data, data.obj))
 

@@ -15,7 +15,7 @@ from edge.formats.checkpoint import SEPARATE_EXPERTS, Tensor
 from edge.registry.encodings import BINARY_TYPES
 
 if TYPE_CHECKING:
-    from pyx.weights.ternary import TernaryMatrix
+    from pyx.weights import TernaryMatrix
 
 
 def groups_type(tensor: Tensor) -> str:
@@ -30,7 +30,7 @@ def as_groups(tensor: Tensor) -> Tensor:
     """
     if tensor.type not in BINARY_TYPES:
         return tensor
-    from pyx.weights.ternary import binary_groups
+    from pyx.weights import binary_groups
 
     return tensor._replace(type="PQ2_0", data=binary_groups(tensor.data, BINARY_TYPES[tensor.type]).view)
 
@@ -42,10 +42,10 @@ def packed(
 
     ``groups``: with a scale for each 128 weights.  ``planes``: matrices whose sum it is.  ``check``: look at all
     scales; without that, no byte of a mapped matrix is read.  Raises ValueError as
-    :meth:`pyx.weights.ternary.TernaryMatrix.pack` does.
+    :meth:`pyx.weights.TernaryMatrix.pack` does.
     """
-    from pyx.machine.memory import Arena
-    from pyx.weights.ternary import TernaryMatrix
+    from pyx.machine import Arena
+    from pyx.weights import TernaryMatrix
 
     if tensor.type == SEPARATE_EXPERTS:
         return TernaryMatrix.stack([packed(expert, factor, groups) for expert in tensor.experts])

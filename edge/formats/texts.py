@@ -12,7 +12,7 @@ from typing import overload
 
 from edge.errors import InvalidFile
 from edge.formats.mapped import read
-from pyx.tokens import strings
+from pyx.tokens import texts_starting
 
 PIECE = 1 << 18  # bytes that are read at a time
 
@@ -46,7 +46,7 @@ class StringArray(Sequence[str]):
 
     def starting(self, prefix: str) -> list[int]:
         """Indices of the strings that start with ``prefix``."""
-        return strings.starting(self.view, self.first, self.ends, prefix.encode())
+        return texts_starting(self.view, self.first, self.ends, prefix.encode())
 
     def pieces(self) -> Iterator[bytes | memoryview]:
         """All elements as they are stored, in pieces, without the file's pages."""

@@ -25,7 +25,7 @@ from edge.model.footprint import code_bytes
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint, Tensor
-    from pyx.weights.ternary import TernaryMatrix
+    from pyx.weights import TernaryMatrix
 
 #: with fewer bytes of codes 2 MiB pages gain nothing: their 4 KiB pages stay in the translation buffers
 LEAST = 32 << 20
@@ -59,7 +59,7 @@ def stored_bytes(tensor: Tensor, grouped: bool, copied: bool = False) -> int:
 
 def advise(checkpoint: Checkpoint) -> list[memoryview]:
     """The mapped bytes of all codes that are used in place; the system is asked to hold them in 2 MiB pages."""
-    from pyx.machine import memory
+    from pyx import machine
 
     codes = [
         tensor.data
@@ -67,7 +67,7 @@ def advise(checkpoint: Checkpoint) -> list[memoryview]:
         if name.startswith("blk.") and len(tensor.shape) == 2 and isinstance(tensor.data.obj, Map) and in_place(tensor)
     ]
     if codes and sum(map(len, codes)) >= LEAST:
-        memory.advise(codes[0], "huge", codes[-1])
+        machine.advise(codes[0], "huge", codes[-1])
     return codes
 
 
@@ -81,15 +81,15 @@ def choose(
     must leave half of the available memory free, and must not cost a shorter context or a smaller KV type.  ``panels``:
     the copy has another layout, which is read faster than any map.
     """
-    from pyx.machine import memory
+    from pyx import machine
 
     if available is None or sum(map(len, codes)) < LEAST:
         return "map"
     sample = max(codes, key=len)
-    memory.advise(sample, "read")
-    if not panels and memory.huge_share(sample) >= ENOUGH:
+    machine.advise(sample, "read")
+    if not panels and machine.huge_share(sample) >= ENOUGH:
         return "map"
-    if not panels and memory.advise(sample, "collapse"):
+    if not panels and machine.advise(sample, "collapse"):
         return "collapse"
     try:
         if not panels and Board(root).huge_pages() in (None, "never"):
@@ -108,13 +108,13 @@ def copy(
     Each matrix is switched to its copy as a whole, under ``lock``, and its pages of the file's map are released, so
     that at most one matrix exists twice.  Raises MemoryError.
     """
-    from pyx.machine import memory
+    from pyx import machine
 
     offsets, end = [], 0
     for matrix in matrices:
         offsets.append(end)
         end += (matrix.room + 63) // 64 * 64
-    arena = memory.Arena(end, huge=True)
+    arena = machine.Arena(end, huge=True)
     maps = set()
     for matrix, offset in zip(matrices, offsets, strict=True):
         with lock or contextlib.nullcontext():
@@ -123,7 +123,7 @@ def copy(
             stored = matrix.stored
             matrix.move_to(arena, offset)
         if stored is not None and isinstance(stored.obj, Map):
-            memory.advise(stored, "release")
+            machine.advise(stored, "release")
             maps.add(stored.obj)
         time.sleep(pause)
     for each in maps:
@@ -138,12 +138,12 @@ def release_pages(checkpoint: Checkpoint) -> None:
 
 def collapse(codes: Sequence[memoryview], stopped: Callable[[], bool]) -> None:
     """Ask the system to make 2 MiB pages of the map; runs in the background."""
-    from pyx.machine import memory
+    from pyx import machine
 
     for stored in codes:
         if stopped():
             return
-        memory.advise(stored, "collapse")
+        machine.advise(stored, "collapse")
 
 
 def start(kind: str, transformer: Any, lock: Any, stopped: Callable[[], bool]) -> threading.Thread | None:

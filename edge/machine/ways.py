@@ -13,10 +13,10 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from pyx.machine import cpu
-from pyx.machine.pace import disturbed
+from pyx import machine
+from pyx.step import disturbed
 
-#: (rows read side by side, cache into which what follows is fetched, bytes ahead), see pyx.machine.cpu.choose; compared
+#: (rows read side by side, cache into which what follows is fetched, bytes ahead), see pyx.machine.choose; compared
 #: with the target's own (benchmarks/log#zen5)
 WAYS = ((4, "L1", 2 << 10), (4, "L1", 4 << 10), (2, "once", 3 << 10), (1, "once", 8 << 10), (4, "L2", 16 << 10),
         (4, "rows", 24 << 10))
@@ -31,7 +31,7 @@ class Ways:
     """Compares the ways for one model.  All models of a process read in one way, so it is for one that is alone."""
 
     def __init__(self) -> None:
-        self._own: tuple[int, str, int] = cpu.chosen_now()[0]
+        self._own: tuple[int, str, int] = machine.chosen_now()[0]
         self._least = dict.fromkeys((self._own, *WAYS), inf)  # way -> nanoseconds of its fastest step
         self._turns = list(self._least)  # of this round
         self._rounds, self._left = ROUNDS, MOST
@@ -40,7 +40,7 @@ class Ways:
         """Evaluate a step that writes one token, in the way whose turn it is.  Returns whether the comparison is over.
         """
         way = self._turns[0]
-        cpu.choose(way)
+        machine.choose(way)
         begun, core = time.perf_counter_ns(), time.thread_time_ns()
         evaluate(batch)
         core, ns = time.thread_time_ns() - core, time.perf_counter_ns() - begun
@@ -56,5 +56,5 @@ class Ways:
             return False
         best_way = min(self._least, key=self._least.__getitem__)
         clear = not self._rounds and self._least[best_way] < GAIN * self._least[self._own]
-        cpu.choose(best_way if clear else self._own)
+        machine.choose(best_way if clear else self._own)
         return True

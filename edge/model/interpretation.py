@@ -28,7 +28,7 @@ from edge.formats import open_checkpoint
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
     from edge.prompt.tokenizer import Tokenizer
-    from pyx.head.output_head import Head
+    from pyx.step import Head
 
 #: a text that most models have seen often in training
 TEXT = (
@@ -94,9 +94,9 @@ def score(checkpoint: Checkpoint, ids: Sequence[int], n_threads: int = 1, head: 
     :func:`edge.model.weights.build`.  Raises InvalidFile.
     """
     from edge.model.weights import build
-    from pyx.kv.cache import KVCache
-    from pyx.step.transformer import Segment
-    from pyx.tokens.compare import log_likelihoods
+    from pyx.kv import KVCache
+    from pyx.step import Segment
+    from pyx.tokens import log_likelihoods
 
     c = checkpoint.config
     model = build(checkpoint, n_threads=n_threads, head=head, chunk=CHUNK)
@@ -132,7 +132,7 @@ def interpretations(
     """
     from edge.machine import placement
     from edge.model.weights import output_head
-    from pyx.machine.memory import trim
+    from pyx.machine import trim
 
     names = list(checkpoint.open)
     found: list[Interpretation] = []

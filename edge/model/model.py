@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from edge.config import ModelConfig
     from edge.constrain.vocabulary import Vocabulary
     from edge.machine.ways import Ways
-    from pyx.step.transformer import Segment
+    from pyx.step import Segment
 
 #: what begins and ends the thoughts of an answer
 THINKING = ("<think>", "</think>")
@@ -53,7 +53,7 @@ def _unused(tokenizer: Any, n_vocab: int) -> tuple[array[int], int]:
 class Model:
     """One loaded model.  Made by :func:`edge.load`; tests may put the parts together themselves.
 
-    ``transformer``: a pyx.step.transformer.Transformer.  ``tokenizer`` and ``template``: of edge.prompt.tokenizer and
+    ``transformer``: a pyx.step.Transformer.  ``tokenizer`` and ``template``: of edge.prompt.tokenizer and
     edge.prompt.template.  ``checkpoint``: owns the file's map.
     """
 
@@ -82,7 +82,7 @@ class Model:
         #: tokens that are never chosen, int32 [n]: rows in which the vocabulary is padded; those behind it are all rows
         #: from ``usable`` on
         self.unused, self.usable = _unused(tokenizer, config.n_vocab)
-        transformer.usable = self.usable
+        transformer.head.usable = self.usable
         self.answer_lead: str = template.answer_lead()
         family = FAMILIES.get(config.arch)
         #: whether answers in a conversation may begin with thinking

@@ -25,14 +25,13 @@ def expect(
 ) -> Footprint:
     """The memory that loading a checkpoint will take, from shapes alone; exact for ternary GGUF files.
 
-    ``head``: a kind, see :mod:`pyx.head.output_head`.
+    ``head``: a kind, see :data:`pyx.step.KINDS`.
     """
     from edge.formats.matrices import groups_type
     from edge.machine.placement import in_place, stored_bytes
     from edge.registry.encodings import GROUPED_TYPES
-    from pyx.head.output_head import placement
-    from pyx.step import scratch
-    from pyx.weights.stored_rows import buffer_bytes
+    from pyx.step import placement, scratch_bytes
+    from pyx.weights import buffer_bytes
 
     config = checkpoint.config
     mapped = allocated = experts = 0
@@ -58,7 +57,7 @@ def expect(
     stored = groups_type(table) if table else ""
     embedding = checkpoint.tensors.get("token_embd.weight")
     session = _session_bytes(config, head)
-    work = scratch.bytes_for(config, n_threads) + session
+    work = scratch_bytes(config, n_threads) + session
     if embedding and embedding.mapped:
         work += buffer_bytes(embedding.type, config.hidden, n_threads)
     place = placement(head, stored, config.n_vocab, config.hidden, n_threads)
@@ -95,13 +94,13 @@ def measure(transformer: Any, checkpoint: Checkpoint, program: int, copied: bool
     """
     allocated = transformer.weight_bytes_copied if copied else transformer.weight_bytes_allocated
     experts = transformer.expert_bytes
-    head_allocated = transformer.head_bytes_copied if copied else transformer.head_bytes_allocated
-    session = _session_bytes(checkpoint.config, transformer.head_kind)
+    head = transformer.head
+    session = _session_bytes(checkpoint.config, head.kind)
     return Footprint(
         mapped=0 if copied else transformer.weight_bytes_stored - allocated - experts,
         allocated=allocated + transformer.vector_bytes,
-        head_mapped=0 if copied and transformer.head_kind == "ternary" else transformer.head_bytes_mapped,
-        head_allocated=head_allocated,
+        head_mapped=0 if copied and head.kind == "ternary" else head.nbytes * head.mapped,
+        head_allocated=head.copied if copied else head.allocated,
         scratch=transformer.scratch_bytes + session,
         session=session,
         program=program,

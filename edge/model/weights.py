@@ -20,10 +20,8 @@ from edge.layers import LayerConfig
 from edge.registry.encodings import FLOAT_TYPES
 
 if TYPE_CHECKING:
-    from pyx.head.output_head import Head
-    from pyx.step.transformer import Transformer
-    from pyx.weights.stored_rows import StoredRows
-    from pyx.weights.ternary import TernaryMatrix
+    from pyx.step import Head, Transformer
+    from pyx.weights import StoredRows, TernaryMatrix
 
 #: projections whose output is added to the residual stream
 RESIDUAL = ("attn_output", "ssm_out", "ffn_down", "ffn_down_exps")
@@ -45,13 +43,13 @@ def build(
 ) -> Transformer:
     """The compiled transformer for the checkpoint's tensors.
 
-    ``head``: a kind, see :mod:`pyx.head.output_head`, or a result of :func:`output_head`.  Ternary tensors are used
+    ``head``: a kind, see :data:`pyx.step.KINDS`, or a result of :func:`output_head`.  Ternary tensors are used
     directly from the file's map if they have our layout; :mod:`edge.machine.placement` may copy them later.  ``adapt``:
-    steps use fewer threads while other programs need the cores, see :mod:`pyx.machine.pace`.  ``cores``: on which the
+    steps use fewer threads while other programs need the cores, see :class:`pyx.step.Pace`.  ``cores``: on which the
     threads stay, None: any.
     Raises InvalidFile that names the tensor that is missing or does not fit.
     """
-    from pyx.step.transformer import Transformer
+    from pyx.step import Transformer
 
     config = checkpoint.config
     embedding = _rows(checkpoint, "token_embd.weight", n_threads)
@@ -88,7 +86,7 @@ def _tensor(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> Tensor
 
 def _vector(checkpoint: Checkpoint, name: str, n: int) -> Any:
     """A vector as a float32 array [n]."""
-    from pyx.weights.stored_rows import StoredRows
+    from pyx.weights import StoredRows
 
     tensor = _tensor(checkpoint, name, (n,))
     try:
@@ -104,7 +102,7 @@ def _rows(
 
     ``groups``: rows of groups, as a projection needs them, if the type can become that.  ``most``: only the first ones.
     """
-    from pyx.weights.stored_rows import StoredRows
+    from pyx.weights import StoredRows
 
     n_row, k = checkpoint.config.n_vocab, checkpoint.config.hidden
     tensor = _tensor(checkpoint, name, (n_row, k))
@@ -125,7 +123,7 @@ def _rows(
 
 def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1, most: int | None = None) -> Head:
     """The output head, made and used with ``n_threads`` threads; ``most``: only its first rows.  Raises InvalidFile."""
-    from pyx.head.output_head import Head
+    from pyx.step import Head
 
     name = "token_embd.weight" if kind == "none" else checkpoint.head  # "none" takes only the length of its rows
     rows = _rows(checkpoint, name, n_threads, groups=kind in ("auto", "ternary"), most=most)
@@ -166,7 +164,7 @@ def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
 
 def _dense(checkpoint: Checkpoint, name: str, shape: tuple[int, int]) -> TernaryMatrix:
     """A small matrix that stays floats."""
-    from pyx.weights.ternary import TernaryMatrix
+    from pyx.weights import TernaryMatrix
 
     tensor = _tensor(checkpoint, name, shape)
     try:
@@ -198,7 +196,7 @@ def _projection(checkpoint: Checkpoint, name: str, shape: tuple[int, ...], facto
     tensor = _tensor(checkpoint, name, (*shape[:-1], planes * shape[-1]))
     try:
         if tensor.type == SEPARATE_EXPERTS:
-            from pyx.weights.ternary import TernaryMatrix
+            from pyx.weights import TernaryMatrix
 
             return TernaryMatrix.stack([_matrix(checkpoint, expert, factor) for expert in tensor.experts])
         return _matrix(checkpoint, tensor, factor, planes)
@@ -207,7 +205,7 @@ def _projection(checkpoint: Checkpoint, name: str, shape: tuple[int, ...], facto
 
 
 def _matrix(checkpoint: Checkpoint, tensor: Tensor, factor: float, planes: int = 1) -> TernaryMatrix:
-    from pyx.weights.ternary import TernaryMatrix
+    from pyx.weights import TernaryMatrix
 
     config, (rows, k) = checkpoint.config, tensor.flat
     exact = config.activation_quant == "none"

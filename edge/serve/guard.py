@@ -19,7 +19,7 @@ from edge.serve.addresses import numeric
 from edge.serve.calls import Refusal, stopping
 from edge.serve.exchange import BODIES_LIMIT, refused
 from edge.serve.service import Service
-from pyx.machine.memory import trim
+from pyx.machine import trim
 
 LARGE = 256 << 10  # bytes of a request whose memory is returned to the system as soon as it is over
 

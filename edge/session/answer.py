@@ -116,7 +116,7 @@ class Answer:
         work, step = self.work, self.scheduler.step
         item = next(work)
         while type(item) is not Piece:
-            item = step(work, item)  # type: ignore[arg-type]
+            item = step(work, item)
         return item
 
     def take(self) -> Work:

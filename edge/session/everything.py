@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 
-TALK = ("difflib", "encodings.utf_8_sig", "regex", "traceback", "edge.cache.kv_file", "pyx.tokens.sampler")
+TALK = ("difflib", "encodings.utf_8_sig", "regex", "traceback", "edge.cache.kv_file", "pyx.tokens")
 REQUESTS = (  # these may have forms, and ask for anything
     *TALK, "concurrent.futures.thread", "encodings.idna", "encodings.punycode", "llguidance", "edge.constrain.classes",
     "edge.constrain.closing", "edge.constrain.constraint", "edge.constrain.functions", "edge.constrain.schema",
-    "pyx.tokens.compare",
 )
 
 

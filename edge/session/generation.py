@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from edge.model.model import Model
     from edge.session.answer import Outcome, Work
     from edge.session.answer_options import AnswerOptions
-    from pyx.step.transformer import Segment
+    from pyx.step import Segment
 
 NONE = -1  # no token is chosen yet
 MOST_SCORED = 256  # tokens of all choices of an answer

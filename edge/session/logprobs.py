@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from edge.cache.state import FEW_ROWS, KVState
 from edge.errors import EdgeError
-from pyx.step.transformer import Segment
+from pyx.step import Segment
 
 
 class Logprob(NamedTuple):
@@ -48,7 +48,7 @@ def top_logprobs(
 
     Raises EdgeError if no logit is usable.
     """
-    from pyx.tokens.compare import log_likelihoods
+    from pyx.tokens import log_likelihoods
 
     kept = array("f", logits)
     try:
@@ -100,7 +100,7 @@ def scores(
 
     Yields the segments to evaluate; the state is unchanged afterwards.
     """
-    from pyx.tokens.compare import log_likelihoods
+    from pyx.tokens import log_likelihoods
 
     n_vocab = len(state.logits)
     ends = sorted(i for i in stop_ids if i < n_vocab)

@@ -27,7 +27,7 @@ from edge.errors import EdgeError, MemoryRefused
 from edge.model.model import Model
 from edge.session.admission import LOOK, Admission, Slot
 from edge.threads import refuse_after_fork, start
-from pyx.step.transformer import Segment
+from pyx.step import Segment
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -238,7 +238,7 @@ class Scheduler:
                 self._alone(need)
             else:
                 refuse_after_fork()
-                self.admission.wait(need)  # type: ignore[arg-type]
+                self.admission.wait(need)
         except BaseException as error:
             return work.throw(error)
         return next(work)
@@ -300,8 +300,8 @@ class Scheduler:
             if running.leaving:
                 work.close()
                 raise StopIteration
-            if type(need) is Segment and need.error is not None:
-                error, need.error = need.error, None
+            if type(need) is Segment and need.error is not None:  # type: ignore[union-attr]
+                error, need.error = need.error, None  # type: ignore[union-attr]
                 item = work.throw(error)
                 error = None
             else:

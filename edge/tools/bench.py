@@ -245,7 +245,7 @@ def _answer(engine: Engine, depth: int, n_gen: int, joules: Callable[[], float] 
         for i, _ in enumerate(session.complete(ids, max_tokens=n_gen, sampling=GREEDY, ignore_eos=True)):
             now = joules()
             if i == 0:  # the prompt was read
-                disk, more, used = disk_read(), transformer.head_bytes_more, now
+                disk, more, used = disk_read(), transformer.head.more_bytes, now
         timings, usage = session.outcome.timings, session.outcome.usage
     # the first token comes out of the prompt's own evaluation: n tokens take n - 1 steps
     steps = usage.completion - 1
@@ -253,14 +253,14 @@ def _answer(engine: Engine, depth: int, n_gen: int, joules: Callable[[], float] 
         pp=usage.prompt / timings.prompt_seconds,
         tg=steps / timings.decode_seconds,
         disk=(disk_read() - disk) / steps,
-        more=(transformer.head_bytes_more - more) / steps,
+        more=(transformer.head.more_bytes - more) / steps,
         joules=(joules() - used) / steps,
     )
 
 
 def _together(engine: Engine, depth: int, n_gen: int, n: int, joules: Callable[[], float]) -> _Sample:
     """The same for ``n`` conversations at the same time, one token of each in every step; pp is that of one prompt."""
-    from pyx.step.transformer import Segment
+    from pyx.step import Segment
 
     model, n_vocab = engine.model, engine.config.n_vocab
     tokenizer = engine.tokenizer
@@ -286,14 +286,14 @@ def _together(engine: Engine, depth: int, n_gen: int, n: int, joules: Callable[[
             one[0] = sampler.sample(row, GREEDY.temperature, GREEDY.top_k, GREEDY.top_p, GREEDY.min_p)
 
     choose()
-    disk, more, used, begun = disk_read(), model.transformer.head_bytes_more, joules(), time.perf_counter()
+    disk, more, used, begun = disk_read(), model.transformer.head.more_bytes, joules(), time.perf_counter()
     for _ in range(n_gen - 1):
         model.step(batch)
         choose()
         joules()
     seconds, tokens = time.perf_counter() - begun, n * (n_gen - 1)
     return _Sample(pp=depth / read, tg=tokens / seconds, disk=(disk_read() - disk) / tokens,
-                   more=(model.transformer.head_bytes_more - more) / tokens, joules=(joules() - used) / tokens)
+                   more=(model.transformer.head.more_bytes - more) / tokens, joules=(joules() - used) / tokens)
 
 
 def weights_read(engine: Engine, n: int) -> int:
@@ -301,7 +301,7 @@ def weights_read(engine: Engine, n: int) -> int:
     tokens use if each chooses by itself.
     """
     t, unread = engine.model.transformer, 1 - engine.config.expert_share
-    return round(t.weight_bytes + t.expert_bytes * (unread - unread**n)) + t.head_bytes_least
+    return round(t.weight_bytes + t.expert_bytes * (unread - unread**n)) + t.head.least_bytes
 
 
 def _filler(pieces: Iterable[memoryview]) -> Callable[[memoryview], None]:
@@ -333,7 +333,7 @@ def _rows(
     was read.  ``answered``: called after each measurement.
     """
     from edge.machine.memory import available_memory
-    from pyx.machine import cpu
+    from pyx import machine
 
     weights = placement(engine)
     kv_read = engine.plan.read_at(depth + n_gen / 2)
@@ -362,10 +362,10 @@ def _rows(
         token_bytes = round(weights_read(engine, n) / n + more + kv_read)
         seconds = sum(n * (n_gen - 1) / sample.tg for sample in taken)
         rows.append(Row(
-            isa=cpu.isa(),
+            isa=machine.isa(),
             threads=engine.n_threads,
             weights=weights,
-            head=engine.model.transformer.head_kind,
+            head=engine.model.transformer.head.kind,
             kv=engine.plan.kv_type,
             depth=depth,
             parallel=n,
@@ -410,6 +410,6 @@ def _header(engine: Engine, repeats: int, left_out: list[int]) -> dict[str, Any]
         "left_out": left_out,
         "load_seconds": round(engine.load_seconds, 3),
         "weight_bytes": engine.model.transformer.weight_bytes,
-        "head_bytes": engine.model.transformer.head_bytes,
+        "head_bytes": engine.model.transformer.head.nbytes,
         "peak_bytes": peak(),  # resident, of loading and warm-up
     }

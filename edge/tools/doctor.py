@@ -104,9 +104,9 @@ def lines(facts: dict[str, Any]) -> list[str]:
 
 def _isa() -> dict[str, Any]:
     try:
-        from pyx.machine import cpu
+        from pyx import machine
 
-        return {"known": cpu.isas(), "supported": cpu.supported(), "in_use": cpu.isa(), "error": None}
+        return {"known": machine.isas(), "supported": machine.supported(), "in_use": machine.isa(), "error": None}
     except (ImportError, RuntimeError, ValueError) as error:
         return {"known": [], "supported": [], "in_use": None, "error": str(error)}
 
@@ -114,7 +114,7 @@ def _isa() -> dict[str, Any]:
 def _libgomp() -> str | None:
     """Path of the OpenMP library that the compiled modules have loaded: GCC's libgomp or clang's libomp."""
     try:
-        import pyx.step.transformer  # noqa: F401 - links it
+        import pyx.step  # noqa: F401 - links it
     except ImportError:
         return None
     return ", ".join(linux.libraries(r"/lib[gi]?omp")) or None
@@ -130,8 +130,8 @@ def kernel_test(n_row: int = 5, k: int = 384) -> dict[str, str]:
     sums are compared with plain Python.
     """
     try:
-        from pyx.machine import cpu
-        from pyx.weights.ternary import TernaryMatrix, pack_planes
+        from pyx import machine
+        from pyx.weights import TernaryMatrix, pack_planes
     except ImportError as error:
         return {"kernels": f"wrong: the compiled part is missing ({error})"}
 
@@ -154,19 +154,19 @@ def kernel_test(n_row: int = 5, k: int = 384) -> dict[str, str]:
 
     results = {}
     try:
-        before = cpu.isa()
+        before = machine.isa()
     except (RuntimeError, ValueError) as error:  # BITNET_EDGE_ISA names a target that cannot run here
         return {"kernels": f"wrong: {error}"}
     try:
-        for name in cpu.supported():
-            cpu.use(name)
+        for name in machine.supported():
+            machine.use(name)
             got = list(TernaryMatrix.pack("I2_S", data, n_row, k).accumulate(array("b", x)))
             results[name] = "ok" if got == expected else f"wrong: sums are {got}, not {expected}"
             sums = list(planes.matvec(whole, groups=True))
             if sums != expected3:
                 results[name] = f"wrong: sums of planes are {sums}, not {expected3}"
     finally:
-        cpu.use(before)
+        machine.use(before)
     return results
 
 

@@ -53,9 +53,9 @@ class Embedder:
         progress: Callable[[int, int], None] | None = None,
         on_plan: Callable[[KVPlan], object] | None = None,
     ) -> None:
-        import pyx.step.transformer  # noqa: F401  before the program's size is measured
+        import pyx.step  # noqa: F401  before the program's size is measured
         from edge.prompt.tokenizer import Tokenizer
-        from pyx.kv.cache import KVCache
+        from pyx.kv import KVCache
 
         if not isinstance(checkpoint, Checkpoint):
             checkpoint = open_checkpoint(checkpoint)
@@ -131,7 +131,7 @@ class Embedder:
 
         Raises UsageError if the model gives no valid vector.
         """
-        from pyx.step.transformer import Segment
+        from pyx.step import Segment
 
         chunk, out = self._transformer.chunk, array("f", bytes(4 * self.config.hidden))
         self._cache.reset()

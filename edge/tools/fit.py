@@ -31,7 +31,7 @@ from edge.registry.encodings import PLANE_TYPES
 from edge.registry.known import KNOWN, Known
 from edge.registry.shapes import ALIASES, SHAPES, shape_of
 from edge.tools.embed import KV
-from pyx.kv.page import NAMES
+from pyx.kv import KV_TYPES
 
 #: resident bytes of the program before the weights are touched: without its vocabulary, for each text of that, and for
 #: the library of SentencePiece (measured with `bitnet-edge run -v` on x86-64, CPython 3.11: 25.5 to 38.9 MB in all)
@@ -39,7 +39,7 @@ PROGRAM, PER_TEXT, SENTENCEPIECE = 25_400_000, 50, 12_000_000
 #: bytes that a server takes besides: its libraries (measured), and what it plans for connections and requests
 SERVER = 47_000_000
 #: all KV types, and the usual combination of two
-TYPES = (*NAMES, "int8:int4")
+TYPES = (*KV_TYPES, "int8:int4")
 #: the format of a checkpoint without a file
 OUTLINE = "outline"
 #: threads for which the tables of boards count the working memory: those boards have four cores

@@ -32,7 +32,7 @@ from edge.registry.encodings import (
 from edge.registry.families import FAMILIES
 
 if TYPE_CHECKING:
-    from pyx.weights.ternary import TernaryMatrix
+    from pyx.weights import TernaryMatrix
 
 #: TQ2_0 holds the same groups of 128 weights as I2_S, with the four codes of a byte in the opposite order
 _REVERSED = bytes(b >> 6 | (b >> 2 & 0x0C) | (b << 2 & 0x30) | (b << 6 & 0xC0) for b in range(256))
@@ -185,7 +185,7 @@ class NewFile:
     # ---- producers: what the writer calls ----
 
     def _ternary(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
-        from pyx.weights.ternary import TernaryMatrix
+        from pyx.weights import TernaryMatrix
 
         rows, k = tensor.flat
         matrix = self._pack(tensor)
@@ -208,7 +208,7 @@ class NewFile:
 
     def _groups(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
         """PQ2_0: for each 128 weights a float16 scale and 32 bytes of codes; or panels of these."""
-        from pyx.weights.ternary import TernaryMatrix
+        from pyx.weights import TernaryMatrix
 
         matrix = self._pack(tensor, groups=True)
         if self.moves(tensor.name):
@@ -234,7 +234,7 @@ class NewFile:
 
     def _table(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
         """Embedding, head, norms and matrices of floats: as stored, or decoded and encoded again row by row."""
-        from pyx.weights.stored_rows import StoredRows
+        from pyx.weights import StoredRows
 
         data = tensor.data
         if self.moves(tensor.name):

@@ -1,7 +1,7 @@
 """yardstick: how fast this machine reads memory, with which ``bench`` compares what a token reads.
 
 No one way to read is the fastest on every processor, in every kind of page, for every number of threads.  So the
-yardstick is the best of several ways (:data:`pyx.machine.bandwidth.WAYS`).
+yardstick is the best of several ways (:data:`pyx.machine.WAYS`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ def measure(pages: str, path: str, n: int, n_threads: int) -> float:
     pages: "huge" (2 MiB), "memory" (ordinary ones) or "map": the first bytes of the file at ``path``.
     """
     from edge.formats.mapped import map_file
-    from pyx.machine.bandwidth import WAYS, sum_of
-    from pyx.machine.memory import Arena
+    from pyx.machine import WAYS, Arena, sum_of
 
     if pages == "map":
         data: Any = map_file(path)[:n]

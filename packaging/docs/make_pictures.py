@@ -30,7 +30,7 @@ from edge.formats.names import parts  # noqa: E402
 from edge.model.footprint import code_bytes  # noqa: E402
 from edge.registry import shapes  # noqa: E402
 from make_speed import PEERS, engines  # noqa: E402
-from pyx.head.output_head import placement  # noqa: E402
+from pyx.step import placement  # noqa: E402
 
 PICTURES = ROOT / "docs" / "pictures"
 RESULTS = ROOT / "benchmarks" / "results"

@@ -18,9 +18,9 @@ from edge.formats import open_checkpoint
 from edge.machine.linux import rss
 from edge.model.weights import build
 from lab import evaluate
-from pyx.kv.cache import KVCache
-from pyx.step.transformer import Segment
-from pyx.tokens.compare import log_likelihoods
+from pyx.kv import KVCache
+from pyx.step import Segment
+from pyx.tokens import log_likelihoods
 from tests.oracles.attention import PAGE
 
 WINDOW, SINKS, CHUNK = 508, 4, 100

@@ -15,7 +15,7 @@ from edge.config import ModelConfig
 from edge.errors import MemoryRefused, UsageError
 from edge.machine.memory import available_memory
 from edge.model.footprint import Footprint
-from pyx.kv.cache import KVCache
+from pyx.kv import KVCache
 from tests.configs import uniform
 
 

@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pyx.kv.cache import KVCache
-from pyx.kv.pool import PagePool
+from pyx.kv import KVCache, PagePool
 from tests.oracles.attention import attend
 from tests.streams import Stream, restored
 

@@ -27,8 +27,8 @@ from edge.files import exclusive
 from edge.formats import open_checkpoint
 from edge.model.fingerprint import WHOLE, fingerprint
 from edge.sampling import Sampling
-from pyx.kv.cache import KVCache
-from pyx.layers.attention import attention
+from pyx.kv import KVCache
+from pyx.step import attention
 
 ROOT = Path(__file__).resolve().parents[2]
 HOT = Sampling(temperature=1.0)

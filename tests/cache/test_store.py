@@ -19,7 +19,7 @@ from edge.engine import Engine
 from edge.errors import MemoryRefused, UsageError
 from edge.model.footprint import Footprint
 from edge.sampling import Sampling
-from pyx.step.transformer import Segment
+from pyx.step import Segment
 
 GREEDY = Sampling(temperature=0.0)
 SYSTEM = "You sell tickets, coffee and umbrellas at the harbour, and you answer politely and briefly. " * 3

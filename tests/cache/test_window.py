@@ -13,9 +13,8 @@ import pytest
 
 from edge.formats import open_checkpoint
 from edge.model.weights import build
-from pyx.kv.cache import KVCache
-from pyx.layers.rotary import Rotary
-from pyx.step.transformer import Segment
+from pyx.kv import KVCache
+from pyx.step import Rotary, Segment
 from tests.configs import uniform
 from tests.vectors.make_window import EVERY, IDS, MODELS, MODES, ORACLE, positions
 

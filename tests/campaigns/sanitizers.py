@@ -23,8 +23,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SESSIONS = """
 import array, random, threading
-from pyx.layers.attention import attention
-from pyx.kv.cache import KVCache
+from pyx.step import attention
+from pyx.kv import KVCache
 
 rng = random.Random(1)
 

@@ -96,9 +96,8 @@ def test_messages_name_options_as_typed(invoke: Any, tmp_path: Path, monkeypatch
 
 def test_what_is_not_built_is_named(tmp_path: Path) -> None:
     """A module that is missing, or older than its source; not where there is no source, or another error's cause."""
-    folder = tmp_path / "tokens"
-    folder.mkdir()
-    source, module = folder / "draft.pyx", folder / "draft.cpython-311-x86_64-linux-gnu.so"
+    source, module = tmp_path / "tokens" / "draft.pxi", tmp_path / "tokens.cpython-311-x86_64-linux-gnu.so"
+    source.parent.mkdir()
     source.touch()
     bug = AttributeError("no attribute 'propose'")
     assert unbuilt(bug, tmp_path) is None  # nothing built at all: the import says so
@@ -106,10 +105,10 @@ def test_what_is_not_built_is_named(tmp_path: Path) -> None:
     os.utime(source, (100, 100))
     assert unbuilt(bug, tmp_path) is None
     os.utime(module, (99, 99))
-    assert "older than its source (draft.pyx)" in str(unbuilt(bug, tmp_path))
+    assert "older than its source (draft.pxi)" in str(unbuilt(bug, tmp_path))
     source.unlink()
     assert unbuilt(bug, tmp_path) is None
-    missing = ModuleNotFoundError("No module named 'pyx.tokens.draft'", name="pyx.tokens.draft")
+    missing = ModuleNotFoundError("No module named 'pyx.draft'", name="pyx.draft")
     assert "missing" in str(unbuilt(missing, tmp_path))
     assert unbuilt(ModuleNotFoundError("No module named 'jinja2'", name="jinja2"), tmp_path) is None
 

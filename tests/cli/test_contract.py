@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from edge.errors import EXIT_CODES
-from pyx.machine import cpu
+from pyx import machine
 from tests import elf
 from tests.fake_engine import reply
 from tests.services import FAKE, REAL, ROOT, on_a_terminal
@@ -212,7 +212,7 @@ def test_quiet_or_verbose(call: Any) -> None:
 
 
 def test_not_built(call: Any) -> None:
-    for module in ("pyx.machine.cpu", "pyx.tokens.sampler"):
+    for module in ("pyx.machine", "pyx.tokens"):
         program = f"import sys; sys.modules['{module}'] = None; from edge.cli.main import main; main()"
         done = call("run", "hello", "-m", "demo", command=[sys.executable, "-c", program])
         assert done.returncode == 1 and done.stderr.count("\n") == 1
@@ -220,8 +220,8 @@ def test_not_built(call: Any) -> None:
         asked = ("run", "hello", "-m", "demo", "--json")
         failed = json.loads(call(*asked, command=[sys.executable, "-c", program]).stdout)["error"]
         assert failed["code"] == "not_built" and f"bitnet-edge: {failed['message']}\n" == done.stderr
-    every = [f"pyx.{path.parent.name}.{path.stem}" for path in (ROOT / "pyx").glob("*/*.pyx")]
-    for modules in (["pyx.machine.cpu"], ["pyx.kv.page"], ["pyx._cython"], every):
+    every = [f"pyx.{path.stem}" for path in (ROOT / "pyx").glob("*.pyx")]
+    for modules in (["pyx.machine"], ["pyx.kv"], ["pyx._cython"], every):
         program = f"import sys; sys.modules.update(dict.fromkeys({modules})); import edge; edge.load()"
         done = call(command=[sys.executable, "-c", program])
         assert done.stderr.splitlines()[-1].startswith("edge.errors.NotBuilt: the compiled part"), done.stderr
@@ -473,7 +473,7 @@ def test_exit_5_memory(call: Any) -> None:
 def test_exit_6_processor(call: Any) -> None:
     done = call("run", "x", "--set", "isa=lacking")  # as the fake says
     assert done.returncode == 6 and "lacking" in done.stderr
-    for name in set(cpu.isas()) - set(cpu.supported()):
+    for name in set(machine.isas()) - set(machine.supported()):
         assert call("run", "x", "--set", f"isa={name}", command=REAL).returncode == 6
         assert call("run", "x", command=REAL, BITNET_EDGE_ISA=name).returncode == 6
     assert call("run", "x", "--set", "isa=rubbish", command=REAL).returncode == 2

@@ -37,7 +37,7 @@ from edge.errors import EdgeError, UsageError
 from edge.formats.checkpoint import TokenizerSpec
 from edge.prompt.tokenizer import Tokenizer
 from edge.session.stream import Stream
-from pyx.tokens.sampler import Sampler
+from pyx.tokens import Sampler
 
 pytestmark = pytest.mark.usefixtures("bundled_model")
 
@@ -276,7 +276,7 @@ def test_the_largest_forms_stay_within_the_plan() -> None:
         import edge
         from edge.constrain.vocabulary import FORM_BYTES
         from edge.machine.linux import rss
-        from pyx.machine.memory import trim
+        from pyx.machine import trim
         engine = edge.load(threads=1, ctx=256, constrained=True)
         session = engine.session()
         session.ask("Hello", max_tokens=8, regex="[a-z]+").value

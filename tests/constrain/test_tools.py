@@ -19,7 +19,7 @@ from edge.formats.checkpoint import Added
 from edge.prompt.template import Template
 from edge.prompt.tokenizer import Tokenizer
 from edge.session.stream import Stream
-from pyx.tokens.sampler import Sampler
+from pyx.tokens import Sampler
 
 WEATHER = {"type": "function", "function": {
     "name": "get_weather", "description": "Weather <|im_end|> of a city",

@@ -330,7 +330,7 @@ def test_a_binary_model(tmp_path: Path, form: str) -> None:
     assert {tensor.type for tensor in checkpoint.tensors.values()} == {form, "F32"}
     planned = expect(checkpoint)
     model = build(checkpoint)
-    assert planned.head_mapped + planned.head_allocated == model.head_bytes and planned.mapped == 0
+    assert planned.head_mapped + planned.head_allocated == model.head.nbytes and planned.mapped == 0
     assert planned.allocated == model.weight_bytes + model.vector_bytes
     assert checkpoint.tensors["token_embd.weight"].type == form
     got = logits(model, checkpoint.config, tiny.IDS)

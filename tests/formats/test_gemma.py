@@ -24,8 +24,8 @@ from edge.model.weights import build
 from edge.prompt.tokenizer import Tokenizer
 from edge.tools.convert import convert
 from edge.tools.embed import Embedder
-from pyx.kv.cache import KVCache
-from pyx.step.transformer import Segment
+from pyx.kv import KVCache
+from pyx.step import Segment
 from tests import handmade
 from tests.configs import uniform
 from tests.formats.test_families import made_up

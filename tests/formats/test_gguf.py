@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from edge.errors import InvalidFile, ModelNotFound, UsageError
 from edge.formats import gguf_header, gguf_keys, gguf_writer, open_checkpoint
 from edge.layers import Rotation
-from pyx.tokens import strings
+from pyx.tokens import text_ends
 from tests import handmade
 from tests.handmade import ARR, BOOL, F32, F64, I32, STR, U8, U16, U32, U64, value
 
@@ -564,16 +564,16 @@ def test_panels_are_whole_and_aligned(tmp_path: Path) -> None:
 def test_the_ends_of_texts_stay_inside_the_buffer() -> None:
     """Lengths up to 2^64 - 1, cut anywhere."""
     stored = b"".join(struct.pack("<Q", len(text)) + text for text in (b"", b"a", b"bc" * 9))
-    assert list(strings.ends(stored, 0, 3)) == [8, 17, 43]
-    assert list(strings.ends(b"xx" + stored, 2, 3)) == [10, 19, 45]
+    assert list(text_ends(stored, 0, 3)) == [8, 17, 43]
+    assert list(text_ends(b"xx" + stored, 2, 3)) == [10, 19, 45]
     for cut in range(24, len(stored)):
-        assert list(strings.ends(stored[:cut], 0, 3)) == [8, 17]
+        assert list(text_ends(stored[:cut], 0, 3)) == [8, 17]
     for length in ((1 << 64) - 1, 1 << 63, (1 << 63) - 1, 17):
-        assert list(strings.ends(struct.pack("<Q", length) + bytes(16), 0, 1)) == []
-    assert list(strings.ends(b"", 0, 0)) == []
+        assert list(text_ends(struct.pack("<Q", length) + bytes(16), 0, 1)) == []
+    assert list(text_ends(b"", 0, 0)) == []
     for start, count in ((0, 6), (-1, 1), (44, 0), (0, -1), (43, 1)):
         with pytest.raises(ValueError, match="cannot be in"):
-            strings.ends(stored, start, count)
+            text_ends(stored, start, count)
 
 
 # ---- models in several files -----------------------------------------------------------------------------------------

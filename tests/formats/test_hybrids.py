@@ -23,8 +23,8 @@ from edge.formats import basis, open_checkpoint
 from edge.formats.gguf_header import Header, read_header
 from edge.model.weights import build
 from edge.tools.convert import convert
-from pyx.kv.cache import KVCache
-from pyx.step.transformer import Segment, Transformer
+from pyx.kv import KVCache
+from pyx.step import Segment, Transformer
 from tests.formats.test_family_oracles import ENCODERS, with_floats
 from tests.handmade import ARR, BOOL, F32, I32, STR, U32, gguf, hf_directory, hf_floats, value
 from tests.oracles import hybrid, tiny

@@ -14,7 +14,7 @@ import pytest
 
 from edge.formats import open_checkpoint
 from edge.model.weights import build
-from pyx.kv.cache import KVCache
+from pyx.kv import KVCache
 from tests.formats.test_hybrids import run
 from tests.handmade import hf_directory, hf_floats
 from tests.oracles import trained

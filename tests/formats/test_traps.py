@@ -17,7 +17,7 @@ from edge.errors import InvalidFile
 from edge.formats import gguf_header, open_checkpoint
 from edge.formats.checkpoint import Tensor
 from edge.prompt.template import Template
-from pyx.weights.ternary import TernaryMatrix
+from pyx.weights import TernaryMatrix
 from tests import handmade
 from tests.configs import activation, rope_style
 from tests.handmade import ARR, F32, STR, U32, hf_config, hf_directory, hf_tensors, value

@@ -12,7 +12,7 @@ from edge.errors import InvalidFile
 from edge.formats import open_checkpoint
 from edge.model.weights import build
 from edge.tools.convert import convert
-from pyx.weights.ternary import TernaryMatrix
+from pyx.weights import TernaryMatrix
 from tests.handmade import STR, model, value
 from tests.kernels.test_transformer import logits
 from tests.oracles.forward import Model

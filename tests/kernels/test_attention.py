@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyx.kv.cache import KVCache
-from pyx.layers.attention import attention
+from pyx.kv import KVCache
+from pyx.step import attention
 from tests.oracles.attention import PAGE, attend, kept
 from tests.oracles.pages import decode_page
 from tests.streams import Stream

@@ -7,21 +7,19 @@ import numpy as np
 import pytest
 
 from edge.registry.encodings import BINARY_TYPES, ENCODINGS, FLOAT_TYPES, GROUP_TYPES, PANEL_GROUPS
-from pyx.head import output_head
-from pyx.weights import stored_rows, ternary
-from pyx.weights.stored_rows import StoredRows
-from pyx.weights.ternary import TernaryMatrix
+from pyx import step, weights
+from pyx.weights import StoredRows, TernaryMatrix
 
 
 def test_the_compiled_tables_are_the_same() -> None:
     rows = {name: ENCODINGS[name] for name in (*FLOAT_TYPES, *BINARY_TYPES, *GROUP_TYPES)}
-    assert stored_rows.TYPES == {name: (e.span, e.nbytes, e.levels, e.rows) for name, e in rows.items()}
+    assert weights.ROW_TYPES == {name: (e.span, e.nbytes, e.levels, e.rows) for name, e in rows.items()}
     # those with panels and groups are read as they are; I2_S and HF_U8 have no blocks
     blocks = [e for e in ENCODINGS.values() if e.layout == "codes" and e.scales != "tensor"]
-    assert ternary.BLOCKS == {e.name: (e.span, e.nbytes, e.before_row, e.rows) for e in blocks}
-    assert ternary.PANEL_GROUPS == PANEL_GROUPS
-    assert ternary.FLOATS == FLOAT_TYPES
-    assert set(output_head.TERNARY_ROWS) == set(GROUP_TYPES)
+    assert weights.BLOCKS == {e.name: (e.span, e.nbytes, e.before_row, e.rows) for e in blocks}
+    assert weights.PANEL_GROUPS == PANEL_GROUPS
+    assert weights.FLOATS == FLOAT_TYPES
+    assert set(step.TERNARY_ROWS) == set(GROUP_TYPES)
 
 
 def test_numbers_and_sizes_are_those_of_the_gguf_package() -> None:

@@ -17,8 +17,8 @@ from edge.formats import gguf_header, open_checkpoint
 from edge.model.interpretation import faults
 from edge.model.weights import build
 from edge.registry.shapes import Shape
-from pyx.machine import cpu
-from pyx.step.transformer import Segment
+from pyx import machine
+from pyx.step import Segment
 from tests.formats.test_family_oracles import gguf_file, gguf_tensors, with_floats
 from tests.kernels.test_step import check
 from tests.kernels.test_transformer import cache_for, logits
@@ -40,7 +40,7 @@ def test_chunks_and_threads_do_not_change_a_bit(tmp_path: Path, name: str, form:
 
 def test_nor_does_a_batch_on_any_instruction_set(tmp_path: Path, own_isa: None) -> None:
     checkpoint = open_checkpoint(gguf_file(tmp_path, "qwen3moe", "PQ2_0_R64"))
-    check(checkpoint, "f32", [(1 + i % 2, name) for i, name in enumerate(cpu.supported())])
+    check(checkpoint, "f32", [(1 + i % 2, name) for i, name in enumerate(machine.supported())])
 
 
 def test_nor_does_a_batch_among_layers_with_windows(tmp_path: Path) -> None:

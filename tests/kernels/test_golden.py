@@ -7,7 +7,7 @@ import json
 import pytest
 
 import edge
-from pyx.machine import cpu
+from pyx import machine
 from tests.vectors import make_golden
 
 GOLDEN = json.loads(make_golden.FILE.read_text())
@@ -20,10 +20,10 @@ def test_of_this_model() -> None:
 
 
 @pytest.mark.parametrize("mode", make_golden.MODES)
-@pytest.mark.parametrize("isa", cpu.supported())
+@pytest.mark.parametrize("isa", machine.supported())
 def test_tokens(no_open_engine: None, isa: str, mode: str) -> None:
     """All ten on the fastest instruction set; on every other one two of them in each mode, each in some mode."""
-    fastest = isa == cpu.supported()[-1]
+    fastest = isa == machine.supported()[-1]
     chosen = range(10) if fastest else range(list(make_golden.MODES).index(mode) % 5, 10, 5)
     with edge.load(threads=1, isa=isa, **make_golden.MODES[mode]) as engine:
         conversations = [make_golden.CONVERSATIONS[i] for i in chosen]

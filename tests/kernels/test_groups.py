@@ -15,10 +15,9 @@ from edge.errors import InvalidFile
 from edge.formats import names, open_checkpoint
 from edge.formats.checkpoint import Tensor
 from edge.model.weights import build
-from pyx.head.output_head import Head, placement
-from pyx.machine.memory import Arena
-from pyx.weights.stored_rows import StoredRows
-from pyx.weights.ternary import TernaryMatrix, binary_groups
+from pyx.machine import Arena
+from pyx.step import Head, placement
+from pyx.weights import StoredRows, TernaryMatrix, binary_groups
 from tests.kernels.test_transformer import logits
 from tests.oracles.packings import panels, q1_0, q2_0, rounded, tq2_0
 
@@ -251,7 +250,7 @@ def test_files_of_either_block(root, tmp_path):
         checkpoint = open_checkpoint(tmp_path / kind)
         assert checkpoint.config.activation_quant == "int8-128"
         model = build(checkpoint)
-        assert (model.head_kind, model.head_bytes_allocated) == ("ternary", 0)
+        assert (model.head.kind, model.head.allocated) == ("ternary", 0)
         assert (model.weight_bytes_allocated == 0) == (kind != "TQ2_0")
         found[kind] = logits(model, checkpoint.config, [1, 5, 77, 200, 3, 9, 150, 42]).tobytes()
     assert found["Q2_0"] == found["PQ2_0"] == found["TQ2_0"]

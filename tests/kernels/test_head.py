@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import edge
-from pyx.head.output_head import Head, placement
-from pyx.machine import cpu
-from pyx.tokens.sampler import Sampler
-from pyx.weights.stored_rows import StoredRows
+from pyx import machine
+from pyx.step import Head, placement
+from pyx.tokens import Sampler
+from pyx.weights import StoredRows
 from tests import handmade
 from tests.handmade import ARR, I32, STR, value
 
@@ -67,9 +67,9 @@ def check_several(rows: np.ndarray, x: np.ndarray, tops=(1, 2, 40)) -> int | Non
     full = logits(made, several)
     for top in tops:
         for n_threads in (1, 3):
-            want = winners(full, top) if cpu.isa() != "avx2" else full
+            want = winners(full, top) if machine.isa() != "avx2" else full
             assert same(logits(made, several, top, n_threads), want), (top, n_threads)
-    return made.winners.pairs if cpu.isa() != "avx2" else None
+    return made.winners.pairs if machine.isa() != "avx2" else None
 
 
 def integers(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -173,13 +173,13 @@ def test_two_stage_any_rows(data):
     check_two_stage(rows, x, (1, data.draw(st.integers(1, 256))))
 
 
-@pytest.mark.parametrize("isa", cpu.supported())
+@pytest.mark.parametrize("isa", machine.supported())
 def test_two_stage_on_every_row(isa, own_isa):
     rng = np.random.default_rng(7)
     rows, x = rng.normal(size=(700, 300)), rng.normal(size=(3, 300))
-    cpu.use("scalar")
+    machine.use("scalar")
     want = winners(logits(head(rows, "int8"), x), 10)
-    cpu.use(isa)
+    machine.use(isa)
     assert same(logits(head(rows, "two-stage"), x, 10), want)
 
 
@@ -196,17 +196,17 @@ def test_two_stage_reads_few_rows():
     assert 1 <= read[2] <= read[1] <= read[0] < 1000
 
 
-@pytest.mark.parametrize("isa", cpu.supported())
+@pytest.mark.parametrize("isa", machine.supported())
 def test_several_vectors_on_every_row(isa, own_isa):
     rng = np.random.default_rng(14)
-    cpu.use(isa)
+    machine.use(isa)
     for n_row, k in ((1, 7), (70, 64), (700, 300), (129, 1100)):
         check_several(rng.normal(size=(n_row, k)), rng.normal(size=(6, k)), (1, 5, 256))
 
 
 @pytest.fixture
 def scalar(own_isa):
-    cpu.use("scalar")
+    machine.use("scalar")
 
 
 @pytest.mark.usefixtures("scalar")
@@ -351,12 +351,12 @@ def test_q8_0_in_two_stages_any_rows(data):
     check_q8_0(q8_0(codes, scales), x, (1, data.draw(st.integers(1, 256))))
 
 
-@pytest.mark.parametrize("isa", cpu.supported())
+@pytest.mark.parametrize("isa", machine.supported())
 def test_q8_0_in_two_stages_on_every_row(isa, own_isa):
     rng = np.random.default_rng(11)
     rows, x = q8_0_of(rng.normal(size=(520, 1056))), rng.normal(size=(2, 1056))
     want = winners(logits(Head(rows, "q8_0"), x), 10)
-    cpu.use(isa)
+    machine.use(isa)
     assert same(logits(staged_q8_0(rows), x, 10), want)
 
 
@@ -394,8 +394,8 @@ def test_no_head_gives_what_it_is_given(k: int, own_isa: None) -> None:
     none = fresh_head(np.zeros((3, k)), "none", 5)
     assert none.n_row == k and none.nbytes == none.allocated == none.scratch == 0 and not none.mapped
     assert placement("none", "F16", 3, k, 5) == ("none", 0, False, 0, 0, 0)
-    for isa in cpu.supported():
-        cpu.use(isa)
+    for isa in machine.supported():
+        machine.use(isa)
         for n_threads in (1, 2, 5):
             assert same(logits(none, x, 0, n_threads), x) and same(logits(none, x[:1], 1, n_threads), x[:1])
         assert same(logits(head(np.eye(k), "f32"), x), x)

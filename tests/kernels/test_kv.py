@@ -7,8 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from pyx.kv.cache import KVCache
-from pyx.kv.pool import PagePool
+from pyx.kv import KVCache, PagePool
 from tests.at_once import at_once
 from tests.oracles.attention import PAGE, attend
 from tests.streams import Stream

@@ -1,4 +1,4 @@
-"""How many threads a step takes (pyx.machine.pace), on a made-up machine with a clock of its own.
+"""How many threads a step takes (pyx.step), on a made-up machine with a clock of its own.
 
 Real load plays no part.
 """
@@ -11,7 +11,7 @@ import pytest
 
 from edge.formats import open_checkpoint
 from edge.model.weights import build
-from pyx.machine.pace import Pace
+from pyx.step import Pace
 from tests.kernels.test_transformer import TINY, layout_of, logits
 
 SLICE = 4_000_000  # nanoseconds for which a busy machine takes a core away

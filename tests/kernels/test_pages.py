@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyx.kv.cache import KVCache
-from pyx.kv.page import NAMES, page_types
-from pyx.layers.attention import attention
+from pyx.kv import KV_TYPES, KVCache, page_types
+from pyx.step import attention
 from tests.oracles.attention import attend
 from tests.oracles.pages import PAGE, block_bytes, decode_page, e4m3, group_of, quantised, rotated
 from tests.streams import dumped, restored
 
-SEALED = [name for name in NAMES if name not in ("f32", "f16")]
+SEALED = [name for name in KV_TYPES if name not in ("f32", "f16")]
 #: exact to the last bit; the others round one sum (of least squares, of a mean) in float32
 EXACT = ["int8", "int4c", "fp8"]
 #: of a step of the scale, what one element may be off
@@ -137,8 +136,8 @@ def test_sizes_are_those_of_the_layouts():
                  "binary": 36, "int8:int4": 210}
     for kind, wanted in per_token.items():
         assert KVCache.bytes_for(1, 1, 128, 64, kind) - KVCache.bytes_for(1, 1, 128, 32, kind) == wanted * 32
-    for k_type in NAMES:
-        for v_type in NAMES:
+    for k_type in KV_TYPES:
+        for v_type in KV_TYPES:
             for D in (4, 12, 20, 96, 100):
                 size = KVCache.bytes_for(1, 1, D, 64, f"{k_type}:{v_type}") - KVCache.bytes_for(
                     1, 1, D, 32, f"{k_type}:{v_type}")

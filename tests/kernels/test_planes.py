@@ -18,8 +18,8 @@ from edge.formats.gguf_writer import Entry
 from edge.model import plan
 from edge.model.weights import build
 from edge.registry.encodings import PLANE_TYPES
-from pyx.machine.memory import Arena
-from pyx.weights.ternary import TernaryMatrix, pack_planes
+from pyx.machine import Arena
+from pyx.weights import TernaryMatrix, pack_planes
 from tests.kernels.test_transformer import logits
 from tests.oracles import family
 from tests.oracles.packings import plane_panels, rounded

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyx.tokens.sampler import Sampler
+from pyx.tokens import Sampler
 from tests.oracles import sampling as oracle
 
 LLAMA3_VOCAB = 128256

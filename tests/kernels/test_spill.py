@@ -13,8 +13,7 @@ import edge
 from edge.cache.config import KVConfig
 from edge.errors import UsageError
 from edge.sampling import Sampling
-from pyx.kv.cache import KVCache
-from pyx.kv.pool import PagePool
+from pyx.kv import KVCache, PagePool
 from tests.streams import Stream, restored
 
 SHAPE, LENGTH = (2, 2, 8), 900

@@ -12,10 +12,9 @@ import pytest
 
 from edge.formats import open_checkpoint
 from edge.model.weights import build
-from pyx.kv.cache import KVCache
-from pyx.kv.pool import PagePool
-from pyx.machine import cpu
-from pyx.step.transformer import Segment
+from pyx import machine
+from pyx.kv import KVCache, PagePool
+from pyx.step import Segment
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors"
 TINY = sorted((VECTORS / "tiny_gguf").glob("*.gguf"))
@@ -118,7 +117,7 @@ def check(checkpoint, head: str, runs: list[tuple[int, str | None]]) -> None:
     expected = [text.result() for text in texts]
     for seed, (n_threads, target) in enumerate(runs):
         if target:
-            cpu.use(target)
+            machine.use(target)
         texts = texts_of(checkpoint.config, 1)
         together(build(checkpoint, n_threads=n_threads, head=head), texts, seed)
         assert [text.result() for text in texts] == expected, (n_threads, target)
@@ -133,7 +132,7 @@ def test_a_batch_does_not_change_a_bit(index: int, head: str) -> None:
 
 
 def test_nor_on_any_instruction_set(own_isa) -> None:
-    check(open_tiny(3), "two-stage", [(1 + i % 2, name) for i, name in enumerate(cpu.supported())])
+    check(open_tiny(3), "two-stage", [(1 + i % 2, name) for i, name in enumerate(machine.supported())])
 
 
 def test_nor_with_four_bit_activations(bundled_model: Path) -> None:

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyx.weights.stored_rows import StoredRows
-from pyx.weights.ternary import TernaryMatrix
+from pyx.weights import StoredRows, TernaryMatrix
 from tests.oracles.packings import iq2_bn_r4, stq1_0, tq2_0
 
 

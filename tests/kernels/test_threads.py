@@ -19,13 +19,10 @@ from edge.errors import InvalidFile, UsageError
 from edge.formats import open_checkpoint
 from edge.machine.cores import Cores
 from edge.model.weights import build
-from pyx.head.output_head import Head
-from pyx.kv.cache import KVCache
-from pyx.kv.pool import PagePool
-from pyx.layers.attention import attention
-from pyx.machine import cpu
-from pyx.step.transformer import Segment
-from pyx.weights.stored_rows import StoredRows
+from pyx import machine
+from pyx.kv import KVCache, PagePool
+from pyx.step import Head, Segment, attention
+from pyx.weights import StoredRows
 from tests import handmade
 from tests.handmade import ARR, F32, STR, value
 from tests.kernels.test_transformer import IDS, TINY, layout_of
@@ -168,7 +165,7 @@ def test_a_child_of_a_process_without_a_model_may_load_one():
 LIMITED = """
 import resource, threading, edge
 from edge.errors import EdgeError
-from pyx.machine.pace import Pace
+from pyx.step import Pace
 
 most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
 
@@ -275,19 +272,19 @@ def test_who_gets_fewer_threads_than_asked_for_is_told_so(limited):
 
 
 def test_the_instruction_set_of_an_open_engine_is_not_changed(no_open_engine):
-    other = next((isa for isa in cpu.supported() if isa != cpu.isa()), None)
+    other = next((isa for isa in machine.supported() if isa != machine.isa()), None)
     if other is None:
         pytest.skip("this processor runs one row only")
-    before = cpu.isa()
+    before = machine.isa()
     with edge.load(threads=1):
         with pytest.raises(UsageError, match="open engine"):
             edge.load(threads=1, isa=other)
-        assert cpu.isa() == before
+        assert machine.isa() == before
         edge.load(threads=1, isa=before).close()
     with edge.load(threads=1, isa=other):
-        assert cpu.isa() == other
+        assert machine.isa() == other
     with edge.load(threads=1):  # the choice has ended with the engine that made it
-        assert cpu.isa() == before
+        assert machine.isa() == before
 
 
 @pytest.mark.parametrize(("wanted", "n", "adapts"), [(None, 4, True), (-1, 3, True), (2, 2, False), (4, 4, False)])

@@ -16,8 +16,8 @@ import pytest
 
 from edge.formats import open_checkpoint
 from edge.model.weights import build
-from pyx.kv.cache import KVCache
-from pyx.step.transformer import STAGES, Segment
+from pyx.kv import KVCache
+from pyx.step import STAGES, Segment
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors"
 IDS = [1, 5, 77, 200, 3, 9, 150, 42, 499, 17, 260, 8]

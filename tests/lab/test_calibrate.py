@@ -19,10 +19,8 @@ from edge.errors import UsageError
 from lab import calibrate, heads
 from lab.__main__ import main
 from lab.evaluate import segments
-from pyx.kv.cache import KVCache
-from pyx.layers.attention import attention
-from pyx.step import probe
-from pyx.step.transformer import Segment
+from pyx.kv import KVCache
+from pyx.step import Segment, attention, attention_kept, attention_rows
 from tests.oracles.softmax import softmax
 
 
@@ -62,7 +60,7 @@ def test_rows_are_the_softmax_over_what_is_in_sight(n: int, plan) -> None:
     if "window" in plan:
         seen = seen[(seen < 5) | (seen >= n - 40)]
     for layer in range(2):
-        got = np.array(probe.rows(cache, layer, queries)).reshape(4, n)
+        got = np.array(attention_rows(cache, layer, queries)).reshape(4, n)
         for head in range(4):
             scores = keys[layer, seen, head // 2].astype(np.float64) @ queries[layer, head].astype(np.float64)
             expected = np.zeros(n)
@@ -73,7 +71,7 @@ def test_rows_are_the_softmax_over_what_is_in_sight(n: int, plan) -> None:
 def test_int8_pages_show_nearly_the_same() -> None:
     exact, _, queries = filled(100, kv_type="f32")
     rounded, _, _ = filled(100, kv_type="int8")
-    a, b = (np.array(probe.rows(cache, 1, queries)) for cache in (exact, rounded))
+    a, b = (np.array(attention_rows(cache, 1, queries)) for cache in (exact, rounded))
     assert 0 < np.abs(a - b).max() < 0.02
 
 
@@ -81,12 +79,12 @@ def test_mass_kept_is_that_of_the_tokens_in_sight() -> None:
     whole, _, queries = filled(150, kv_type="f32")
     short, _, _ = filled(150, kv_type="int8", window=40, sinks=5)
     for layer in range(2):
-        rows = np.array(probe.rows(whole, layer, queries)).reshape(4, 150)
+        rows = np.array(attention_rows(whole, layer, queries)).reshape(4, 150)
         for head in range(2):
             seen = [t for t in range(150) if t < 5 or t >= 110]
             row = array("d", rows[2 * head])
-            assert probe.kept(short, layer, head, row) == pytest.approx(rows[2 * head][seen].sum())
-            assert probe.kept(whole, layer, head, row) == pytest.approx(1)
+            assert attention_kept(short, layer, head, row) == pytest.approx(rows[2 * head][seen].sum())
+            assert attention_kept(whole, layer, head, row) == pytest.approx(1)
 
 
 def test_a_transformer_leaves_what_it_asked(tiny_model) -> None:
@@ -98,7 +96,7 @@ def test_a_transformer_leaves_what_it_asked(tiny_model) -> None:
             for n in parts:
                 engine.model.transformer.step([Segment(cache, array("i", range(at, at + n)))])
                 at += n
-            found.append([probe.rows(cache, layer, queries) for layer in range(2)])
+            found.append([attention_rows(cache, layer, queries) for layer in range(2)])
     assert found[0] == found[1] == found[2]
 
 
@@ -106,12 +104,12 @@ def test_impossible_rows_are_refused() -> None:
     cache, _, queries = filled(5, kv_type="f32")
     for arguments in ((cache, 2, queries), (cache, -1, queries), (cache, 0, queries.ravel()[:-1])):
         with pytest.raises(ValueError):
-            probe.rows(*arguments)
+            attention_rows(*arguments)
     with pytest.raises(ValueError):
-        probe.rows(KVCache(2, 2, 64, 64, "f32"), 0, queries)
+        attention_rows(KVCache(2, 2, 64, 64, "f32"), 0, queries)
     for layer, head, n in ((0, 2, 5), (2, 0, 5), (0, 0, 4)):
         with pytest.raises(ValueError):
-            probe.kept(cache, layer, head, array("d", [0.25] * n))
+            attention_kept(cache, layer, head, array("d", [0.25] * n))
 
 
 # ---- heads -----------------------------------------------------------------------------------------------------------
@@ -135,7 +133,7 @@ def test_classes_are_those_of_the_last_queries(engine, tokens) -> None:
         for t, token in enumerate(piece):
             engine.model.transformer.step([Segment(cache, array("i", [token]))])
             for layer in range(2 if t >= 100 - heads.LOOKS else 0):
-                rows = np.array(probe.rows(cache, layer, queries)).reshape(config.n_head, t + 1)
+                rows = np.array(attention_rows(cache, layer, queries)).reshape(config.n_head, t + 1)
                 for head, row in enumerate(rows):
                     seen.setdefault((layer, head), []).append(-(row * np.log2(row)).sum())
     for row in looks["heads"]:

@@ -16,8 +16,8 @@ import edge
 from edge.errors import EdgeError, MemoryRefused, UsageError
 from lab import evaluate
 from lab.__main__ import main
-from pyx.step.transformer import Segment
-from pyx.tokens import compare
+from pyx.step import Segment
+from pyx.tokens import log_likelihoods
 from tests.oracles.softmax import log_softmax
 
 F32 = evaluate.Mode.parse("f32")
@@ -30,7 +30,7 @@ def test_rows_agree_with_numpy(seed, n, n_vocab, size):
     rng = np.random.default_rng(seed)
     rows = rng.normal(0, size, (n, n_vocab)).astype(np.float32)
     tokens = array("i", rng.integers(0, n_vocab, n).tolist())
-    found = compare.log_likelihoods(rows.ravel(), tokens, n_vocab)
+    found = log_likelihoods(rows.ravel(), tokens, n_vocab)
     np.testing.assert_allclose(found, log_softmax(rows)[range(n), tokens], rtol=1e-12, atol=1e-12)
 
 
@@ -38,7 +38,7 @@ def test_rows_agree_with_numpy(seed, n, n_vocab, size):
 def test_logits_that_are_not_finite(bad):
     good, broken = array("f", [0.0, 1.0, 2.0]), array("f", [0.0, bad, 2.0])
     with pytest.raises(ValueError, match="row 1 holds"):
-        compare.log_likelihoods(good + broken, array("i", [0, 0]), 3)
+        log_likelihoods(good + broken, array("i", [0, 0]), 3)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_logits_that_are_not_finite(bad):
 )
 def test_rows_that_do_not_fit(n, tokens, n_vocab):
     with pytest.raises(ValueError):
-        compare.log_likelihoods(array("f", [0.0] * n), array("i", tokens), n_vocab)
+        log_likelihoods(array("f", [0.0] * n), array("i", tokens), n_vocab)
 
 
 # ---- the text --------------------------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from edge.errors import UsageError
 from edge.formats import open_checkpoint
 from edge.machine import cores
 from edge.model.weights import build
-from pyx.kv.cache import KVCache
-from pyx.step.transformer import Segment, Transformer
+from pyx.kv import KVCache
+from pyx.step import Segment, Transformer
 from tests.kernels.test_transformer import IDS, TINY, layout_of
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,8 +18,8 @@ from benchmarks import make_model
 from edge.errors import MemoryRefused
 from edge.formats.mapped import map_file
 from edge.machine import linux, placement
-from pyx.machine import memory
-from pyx.step.transformer import Segment
+from pyx import machine
+from pyx.step import Segment
 
 #: 56 MB of codes
 DEEP = replace(make_model.SHAPES["tiny"], n_layer=14, hidden=1024, ffn=4096, n_head=16, n_vocab=2048, n_ctx=512)
@@ -41,7 +41,7 @@ def deep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_auto_copies_where_memory_is_plenty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "LEAST", 1000)
-    monkeypatch.setattr(memory, "huge_share", lambda codes: 0.0)  # the heap may lie in pages of 2 MiB already
+    monkeypatch.setattr(machine, "huge_share", lambda codes: 0.0)  # the heap may lie in pages of 2 MiB already
     thp = tmp_path / "sys/kernel/mm/transparent_hugepage/enabled"
     thp.parent.mkdir(parents=True)
     thp.write_text("always [madvise] never\n")
@@ -67,11 +67,11 @@ def test_auto_copies_where_memory_is_plenty(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_map_of_large_pages_needs_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "LEAST", 1)
-    monkeypatch.setattr(memory, "advise", lambda data, advice, until=None: advice == "collapse")
-    monkeypatch.setattr(memory, "huge_share", lambda data: 0.9)
+    monkeypatch.setattr(machine, "advise", lambda data, advice, until=None: advice == "collapse")
+    monkeypatch.setattr(machine, "huge_share", lambda data: 0.9)
     codes = [memoryview(bytes(8))]
     assert placement.choose(codes, None, 100) == "map"  # type: ignore[arg-type]
-    monkeypatch.setattr(memory, "huge_share", lambda data: 0.5)
+    monkeypatch.setattr(machine, "huge_share", lambda data: 0.5)
     assert placement.choose(codes, None, 100) == "collapse"  # type: ignore[arg-type]
 
 
@@ -82,15 +82,15 @@ def test_advice_about_a_map(deep: Path) -> None:
     whole = map_file(str(deep))
     codes = whole[1 << 20 : 17 << 20]
     before = linux.rss()["file"]
-    assert memory.advise(codes, "read")
+    assert machine.advise(codes, "read")
     assert linux.rss()["file"] - before >= 15 << 20
-    assert memory.advise(codes, "release")
+    assert machine.advise(codes, "release")
     assert linux.rss()["file"] - before <= 4 << 20
-    assert memory.advise(whole[:5], "read") is False  # no whole page in it
-    assert memory.huge_share(whole[:5]) == 0.0
-    arena = memory.Arena(8 << 20, huge=True)
+    assert machine.advise(whole[:5], "read") is False  # no whole page in it
+    assert machine.huge_share(whole[:5]) == 0.0
+    arena = machine.Arena(8 << 20, huge=True)
     arena.view[:] = bytes(len(arena.view))
-    assert memory.huge_share(arena.view) in (0.0, pytest.approx(1.0, abs=0.3))  # as the system gives them
+    assert machine.huge_share(arena.view) in (0.0, pytest.approx(1.0, abs=0.3))  # as the system gives them
 
 
 # ---- the move --------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def test_scales_per_group_move_into_panels(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "groups.gguf"
     make_model.make(path, "tiny-qwen3", "Q2_0", "Q2_0")
     monkeypatch.setattr(placement, "LEAST", 1)
-    monkeypatch.setattr(memory, "huge_share", lambda data: 1.0)
+    monkeypatch.setattr(machine, "huge_share", lambda data: 1.0)
     answers = []
     for threads in (1, 2):
         for weights in ("map", "huge", "auto"):
@@ -140,10 +140,10 @@ def test_scales_per_group_move_into_panels(tmp_path: Path, monkeypatch: pytest.M
                 engine.wait_for_weights()
                 model, memory_used = engine.model.transformer, engine.memory()
                 assert (memory_used["weights_mapped"] == 0) is (weights != "map")
-                assert (model.head_bytes_allocated == 0) is (weights == "map")
+                assert (model.head.allocated == 0) is (weights == "map")
                 if weights != "map":
                     assert model.weight_bytes_allocated == model.weight_bytes == model.weight_bytes_copied
-                    assert model.head_bytes == model.head_bytes_allocated == model.head_bytes_copied
+                    assert model.head.nbytes == model.head.allocated == model.head.copied
                 kv, logits = engine.space.new_cache(), array("f", bytes(4 * engine.config.n_vocab))
                 for ids in (range(1, 41), [7], [9], [11, 12, 13]):
                     with engine.model.alone() as transformer:

@@ -14,23 +14,23 @@ import edge
 from edge.cli.group import cli
 from edge.machine import ways
 from edge.machine.ways import WAYS, Ways
-from pyx.machine import cpu
-from pyx.step.transformer import Segment
+from pyx import machine
+from pyx.step import Segment
 
 
 class Machine:
     """Takes ``seconds`` for a step, in each way; of ``busy`` steps another program takes the core."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, own: float, others: list[float], busy: float = 0.0) -> None:
-        cpu.choose()
-        self.own = cpu.chosen_now()[0]
+        machine.choose()
+        self.own = machine.chosen_now()[0]
         self.seconds = {**dict(zip(WAYS, others, strict=True)), self.own: own}
         self.busy, self.random, self.now, self.core = busy, random.Random(1), 0, 0
         monkeypatch.setattr(ways.time, "perf_counter_ns", lambda: self.now)
         monkeypatch.setattr(ways.time, "thread_time_ns", lambda: self.core)
 
     def step(self, _: Any) -> None:
-        ns = int(1e9 * self.seconds[cpu.chosen_now()[0]] * (1 + self.random.uniform(0, 0.01)))
+        ns = int(1e9 * self.seconds[machine.chosen_now()[0]] * (1 + self.random.uniform(0, 0.01)))
         self.core += ns
         self.now += ns * (2 if self.random.random() < self.busy else 1)
 
@@ -39,13 +39,13 @@ class Machine:
         compared, n = Ways(), 1
         while not compared.step(self.step, []):
             n += 1
-        return cpu.chosen_now()[0], n
+        return machine.chosen_now()[0], n
 
 
 @pytest.fixture(autouse=True)
 def restore() -> Iterator[None]:
     yield
-    cpu.choose()
+    machine.choose()
 
 
 def test_the_fastest_way_is_used_after_some_twenty_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,10 +75,10 @@ def test_answers_are_the_same_meanwhile(tiny_model: str, monkeypatch: pytest.Mon
     with edge.load(tiny_model, threads=1, tune=False) as engine:
         expected = answer(engine)
     used: set[Any] = set()
-    choose = cpu.choose
+    choose = machine.choose
     monkeypatch.setattr(ways, "LEAST", 0)
     monkeypatch.setattr(ways, "disturbed", lambda *_: False)
-    monkeypatch.setattr(cpu, "choose", lambda *way: (used.update(way), choose(*way)))
+    monkeypatch.setattr(machine, "choose", lambda *way: (used.update(way), choose(*way)))
     with edge.load(tiny_model, threads=1) as engine:
         assert answer(engine) == expected
         assert used >= set(WAYS)
@@ -97,7 +97,7 @@ def test_small_models_and_tune_off_compare_nothing(tiny_model: str, monkeypatch:
         answer(engine)
 
 
-@pytest.mark.parametrize("isa", cpu.supported())
+@pytest.mark.parametrize("isa", machine.supported())
 def test_prompts_are_read_to_the_same_bits(tiny_model: str, isa: str) -> None:
     """From however many tokens on tables are looked up, and however weights are read."""
 
@@ -108,15 +108,15 @@ def test_prompts_are_read_to_the_same_bits(tiny_model: str, isa: str) -> None:
         return out.tobytes()
 
     with edge.load(tiny_model, isa=isa, threads=1) as engine:
-        own = cpu.chosen_now()
+        own = machine.chosen_now()
         expected = logits(engine)
         for stream, many in ((None, 16), ((1, "once", 1024), 32), ((2, "L2", 1 << 20), 1024)):
-            cpu.choose(stream, many)
-            assert cpu.chosen_now() == (stream or own[0], many)
+            machine.choose(stream, many)
+            assert machine.chosen_now() == (stream or own[0], many)
             assert logits(engine) == expected
         for wrong in (((4, "L1", 1 << 30), 0), ((3, "L1", 0), 0), ((4, "L3", 0), 0), (None, 8)):
             with pytest.raises(ValueError, match="out of range"):
-                cpu.choose(*wrong)
+                machine.choose(*wrong)
 
 
 def test_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from edge.cache import remembered as prompts
 from edge.formats import open_checkpoint
 from edge.model import fingerprint as module
 from edge.model.fingerprint import KEPT, remembered
-from pyx.machine.memory import offset
+from pyx.machine import offset
 
 
 @pytest.fixture

@@ -19,11 +19,10 @@ from edge import loading
 from edge.formats import open_checkpoint
 from edge.loading import STILL_TO_COME
 from edge.model import weights
-from pyx.head.output_head import Head
-from pyx.kv.page import NAMES
-from pyx.machine.memory import Arena
-from pyx.step.transformer import Segment
-from pyx.weights.stored_rows import StoredRows
+from pyx.kv import KV_TYPES
+from pyx.machine import Arena
+from pyx.step import Head, Segment
+from pyx.weights import StoredRows
 
 # ---- arenas and tables -----------------------------------------------------------------------------------------------
 
@@ -94,7 +93,7 @@ import json, random, re, sys
 from array import array
 import edge
 from edge.machine.linux import rss
-from pyx.step.transformer import Segment
+from pyx.step import Segment
 
 def peak():
     with open("/proc/self/status") as status:
@@ -194,7 +193,7 @@ def test_two_sessions_never_exceed_the_limit(
 #: caches of 2B-4T's shape, all pages written: what each adds to the process
 CACHES = """
 import json, sys
-from pyx.kv.cache import KVCache
+from pyx.kv import KVCache
 from edge.machine.linux import rss
 
 shape, found = (30, 5, 128, 2048), []
@@ -220,7 +219,7 @@ print(json.dumps(found))
 
 def test_every_kind_of_cache_takes_what_was_planned(root: Path) -> None:
     """Within 2 % or 1 MiB, in every type and way of forgetting."""
-    types = [*NAMES, "f16:int8", "int8:f16"]
+    types = [*KV_TYPES, "f16:int8", "int8:f16"]
     done = subprocess.run([sys.executable, "-c", CACHES, *types], cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -249,13 +248,13 @@ def test_a_large_head_is_read_in_two_stages_where_that_is_faster(
 ) -> None:
     path = make_wide(tmp_path, embedding)
     with edge.load(path, ctx=64, threads=1) as engine:  # 34 MB of codes
-        assert engine.model.transformer.head_kind == ("int8" if embedding == "F16" else "q8_0")
+        assert engine.model.transformer.head.kind == ("int8" if embedding == "F16" else "q8_0")
         if "memory" in options:  # the plan includes this process, which has run other tests before
             options = {"memory": 2 * engine.plan.total_bytes}
     monkeypatch.setattr(loading, "LARGE_HEAD", WIDE.n_vocab * WIDE.hidden)
     plans: list[object] = []
     with edge.load(path, ctx=64, threads=1, on_plan=plans.append, **options) as engine:  # type: ignore[arg-type]
-        assert engine.model.transformer.head_kind == kind
+        assert engine.model.transformer.head.kind == kind
         assert plans == [engine.plan]
 
 
@@ -270,7 +269,7 @@ def test_a_q8_0_head_is_read_in_two_stages_where_memory_is_plentiful(
         assert footprint.head_allocated == WIDE.n_vocab * (WIDE.hidden * 6 // 8 + 28)
     monkeypatch.setattr(loading, "available_memory", lambda: footprint.coming * 3 // 2)
     with edge.load(path, ctx=64, threads=1) as engine:
-        assert engine.model.transformer.head_kind == "q8_0" and engine.plan.footprint.head_allocated == 0
+        assert engine.model.transformer.head.kind == "q8_0" and engine.plan.footprint.head_allocated == 0
 
 
 def test_stored_rows_without_a_file_are_never_let_go(tmp_path: Path) -> None:
@@ -309,7 +308,7 @@ long allocations(void) { return __atomic_load_n(&calls, __ATOMIC_SEQ_CST); }
 DECODE = """
 import array, ctypes, sys
 import edge
-from pyx.step.transformer import Segment
+from pyx.step import Segment
 hook = ctypes.CDLL(None)
 hook.allocations.restype = ctypes.c_long
 plans = ({}, {"kv": "f16"}, {"window": 64}, {"window": 64, "kv": "f16"}, {"window": 64, "kv": "int8:int4"},

@@ -1,4 +1,4 @@
-"""pyx.tokens.bpe and the split before it, against a definition in plain Python and another library; hostile tables."""
+"""pyx.tokens and the split before it, against a definition in plain Python and another library; hostile tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edge.formats.texts import StringArray
 from edge.prompt.tokenizer import Tokenizer
 from edge.prompt.tokenizer.byte_level import PATTERNS, TRUSTED, for_ascii_of
 from edge.prompt.tokenizer.steps import ALPHABET
-from pyx.tokens.bpe import TOKEN, BytePairs
+from pyx.tokens import TOKEN, BytePairs
 from tests.prompt.test_tokenizer import BPE
 from tests.vocabularies import by_name, vocabulary
 

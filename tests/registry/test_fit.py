@@ -24,7 +24,7 @@ from edge.registry import library, shapes
 from edge.registry.known import KNOWN
 from edge.tools import fit, pull
 from edge.tools.convert import convert
-from pyx.kv.cache import KVCache
+from pyx.kv import KVCache
 from tests import handmade
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,8 +11,7 @@ import edge
 from benchmarks import make_model
 from edge.formats import open_checkpoint
 from edge.registry.encodings import ENCODINGS
-from pyx.weights.stored_rows import StoredRows
-from pyx.weights.ternary import TernaryMatrix
+from pyx.weights import StoredRows, TernaryMatrix
 
 TINY = ["tiny", "tiny-silu", "tiny-llama"]
 

@@ -51,7 +51,7 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.log = folder / "copy", folder / "imported"
-        ignored = shutil.ignore_patterns("__pycache__", "*.c", "*.pyx", "*.pxd", "*.o")
+        ignored = shutil.ignore_patterns("__pycache__", "*.c", "*.p[yx][xdi]", "*.o")
         for name in ("edge", "pyx"):
             shutil.copytree(ROOT / name, self.folder / name, ignore=ignored)
         (self.folder / "driver.py").write_text(DRIVER)

@@ -20,8 +20,8 @@ from edge.registry.library import demo
 from edge.sampling import Sampling
 from edge.serve.messages import messages_of
 from edge.tools.batch import Batch
-from pyx.kv.cache import KVCache
-from pyx.step.transformer import Segment
+from pyx.kv import KVCache
+from pyx.step import Segment
 from tests.http_service import GREEDY, Server, serving
 from tests.oracles import forward
 from tests.oracles.softmax import log_softmax

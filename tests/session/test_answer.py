@@ -14,7 +14,7 @@ import pytest
 
 import edge
 from edge.errors import ContextFull, UsageError
-from pyx.step.transformer import Segment
+from pyx.step import Segment
 from tests import fakes, handmade
 
 

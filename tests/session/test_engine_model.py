@@ -88,9 +88,9 @@ def test_threads_and_instruction_sets_give_the_same_tokens():
     """In a process of its own: one process has one instruction set while an engine is open."""
     code = (
         "import edge\n"
-        "from pyx.machine import cpu\n"
+        "from pyx import machine\n"
         "found = []\n"
-        "for arguments in ({}, {'threads': 1}, {'threads': 3}, *({'isa': isa} for isa in cpu.supported())):\n"
+        "for arguments in ({}, {'threads': 1}, {'threads': 3}, *({'isa': isa} for isa in machine.supported())):\n"
         "    with edge.load(ctx=512, **arguments) as engine:\n"
         "        answer = engine.session().complete('User: What is on the menu?', max_tokens=32, ignore_eos=True,\n"
         "                                           temperature=1.0, seed=11)\n"

@@ -17,7 +17,7 @@ from edge.cache.config import KVConfig
 from edge.cache.state import common
 from edge.errors import InvalidFile, MemoryRefused
 from edge.formats import open_checkpoint
-from pyx.kv.cache import KVCache
+from pyx.kv import KVCache
 from tests.at_once import at_once
 
 GREEDY = {"temperature": 0, "ignore_eos": True}

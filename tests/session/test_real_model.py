@@ -12,7 +12,7 @@ import pytest
 
 import edge
 from edge.cache import state
-from pyx.machine import cpu
+from pyx import machine
 from tests.at_once import at_once
 from tests.http_service import serving
 from tests.services import ROOT, bitnet_edge
@@ -69,7 +69,7 @@ def golden(real_model: Path) -> list[list[list[int]]]:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("isa", cpu.supported())
+@pytest.mark.parametrize("isa", machine.supported())
 def test_every_instruction_set_answers_so(
     no_open_engine: None, real_model: Path, golden: Any, isa: str, threads: int
 ) -> None:

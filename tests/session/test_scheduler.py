@@ -14,7 +14,7 @@ import edge
 import edge.aio
 from edge.errors import Busy, MemoryRefused, UsageError
 from edge.session import scheduler as scheduling
-from pyx.step.transformer import Segment
+from pyx.step import Segment
 from tests import fakes
 from tests.at_once import together
 from tests.campaigns import many

@@ -15,9 +15,8 @@ from benchmarks import make_model
 from edge.errors import UsageError
 from edge.model.model import Model
 from edge.tools import bench, yardstick
-from pyx.head.bit_planes import BLOCK
-from pyx.machine import bandwidth
-from pyx.step.transformer import Segment
+from pyx import machine
+from pyx.step import CODE_BLOCK, Segment
 
 
 @pytest.fixture(scope="module")
@@ -100,24 +99,24 @@ def test_placement_asks_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bench.placement(engine(1)) == "memory"
 
 
-@pytest.mark.parametrize("way", bandwidth.WAYS)
+@pytest.mark.parametrize("way", machine.WAYS)
 def test_sum_reads_every_byte(way: str) -> None:
     for n in (0, 7, 64, 4095, 4097, 3 * 4096 * 5 + 24):
         data = np.random.default_rng(n).integers(0, 256, n, np.uint8)
         words = data[: n // 8 * 8].view(np.uint64)
         for n_threads in (1, 2, 5):
-            assert bandwidth.sum_of(data, n_threads, way) == sum(map(int, words)) % 2**64
+            assert machine.sum_of(data, n_threads, way) == sum(map(int, words)) % 2**64
 
 
 def test_sum_refuses() -> None:
     with pytest.raises(ValueError, match="threads"):
-        bandwidth.sum_of(bytes(16), 0)
+        machine.sum_of(bytes(16), 0)
     with pytest.raises(ValueError):
-        bandwidth.sum_of(bytes(16), 1, "backwards")
+        machine.sum_of(bytes(16), 1, "backwards")
     data = bytearray(24)
     start = 1 + -np.frombuffer(data, np.uint8).ctypes.data % 8
     with pytest.raises(ValueError, match="multiple of 8"):
-        bandwidth.sum_of(memoryview(data)[start : start + 8], 1)
+        machine.sum_of(memoryview(data)[start : start + 8], 1)
 
 
 def test_header_names_what_was_measured(report: bench.Report, tiny_model: str) -> None:
@@ -213,7 +212,7 @@ def test_of_a_two_stage_head_counts_what_was_read(tiny_model: str) -> None:
     two, whole = (bench.run(tiny_model, depths=(16,), n_gen=8, repeats=1, threads=(1,), head=head).rows[0]
                   for head in ("two-stage", "int8"))
     shape = make_model.SHAPES["tiny"]
-    padded = -(-shape.hidden // BLOCK) * BLOCK
+    padded = -(-shape.hidden // CODE_BLOCK) * CODE_BLOCK
     rest = whole.token_bytes - shape.n_vocab * (shape.hidden + 4)
     read = two.token_bytes - rest
     assert shape.n_vocab * padded // 2 <= read <= shape.n_vocab * padded

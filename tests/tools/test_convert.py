@@ -28,10 +28,9 @@ from edge.model.plan import expect
 from edge.model.weights import build
 from edge.tools.convert import convert
 from edge.tools.new_file import NewFile, to_f16, to_q8_0
-from pyx.kv.cache import KVCache
-from pyx.step.transformer import Segment
-from pyx.weights.stored_rows import StoredRows, buffer_bytes
-from pyx.weights.ternary import TernaryMatrix
+from pyx.kv import KVCache
+from pyx.step import Segment
+from pyx.weights import StoredRows, TernaryMatrix, buffer_bytes
 from tests import handmade
 from tests.configs import each_layer
 from tests.handmade import HIDDEN, VOCAB, hf_config, hf_directory, hf_tensors
@@ -329,8 +328,8 @@ def test_scales_per_group_become_panels(tmp_path: Path, grouped: Path) -> None:
             model, copied = engine.model.transformer, weights == "huge"
             assert model.weight_bytes_allocated == (model.weight_bytes if copied else 0)
             assert expected.mapped == model.weight_bytes - model.weight_bytes_allocated
-            assert (expected.head_mapped, expected.head_allocated) == ((0, model.head_bytes) if copied else
-                                                                       (model.head_bytes, 0))
+            assert (expected.head_mapped, expected.head_allocated) == ((0, model.head.nbytes) if copied else
+                                                                       (model.head.nbytes, 0))
             assert expect(again, "auto", weights, 0, engine.n_threads).scratch == engine.plan.footprint.scratch
     convert(tmp_path / "p.gguf", tmp_path / "rows.gguf", type="TQ2_0")
     convert(grouped, tmp_path / "direct.gguf", type="TQ2_0")

@@ -16,8 +16,7 @@ from edge.machine.board import Board
 from edge.prompt.template import Template
 from edge.prompt.tokenizer import Tokenizer
 from edge.tools import doctor
-from pyx.machine import cpu
-from pyx.weights import ternary
+from pyx import machine, weights
 from tests.oracles.forward import Model
 from tests.services import ROOT, bitnet_edge, environment
 
@@ -101,8 +100,8 @@ def test_this_machine() -> None:
     assert facts["isa"]["in_use"] in facts["isa"]["supported"]
     lines = doctor.lines(facts)
     assert all(line == line.rstrip() and "\n" not in line for line in lines)
-    assert sum(line.startswith("test ") for line in lines) == len(cpu.supported()) + 1
-    assert cpu.isa() == facts["isa"]["in_use"]
+    assert sum(line.startswith("test ") for line in lines) == len(machine.supported()) + 1
+    assert machine.isa() == facts["isa"]["in_use"]
     assert lines[-1].split(maxsplit=1) == ["result", "all tests passed"]
     assert "do not trust" in doctor.lines({**facts, "ok": False})[-1]
 
@@ -154,7 +153,7 @@ def test_other_programs_get_the_users_libraries(tmp_path: Path, theirs: str | No
 @pytest.mark.parametrize("name", ["junk", "neon", "avx2"])
 def test_a_forced_instruction_set_that_is_not_here(name: str) -> None:
     """BITNET_EDGE_ISA is wrong: doctor says so in its report, as a failed test, and does not break."""
-    if name in cpu.supported():
+    if name in machine.supported():
         pytest.skip(f"this processor has {name}")
     for arguments in ([], ["--json"]):
         done = bitnet_edge("doctor", *arguments, BITNET_EDGE_ISA=name)
@@ -164,7 +163,7 @@ def test_a_forced_instruction_set_that_is_not_here(name: str) -> None:
 @pytest.mark.parametrize("wrong", ["accumulate", "matvec"])
 def test_a_wrong_sum_is_reported(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     """The self-test notices kernels that add one: to a ternary matrix, or to a sum of planes."""
-    import pyx.step.transformer  # noqa: F401  while the real class is in its place
+    import pyx.step  # noqa: F401  while the real class is in its place
 
     class Broken:
         def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -178,8 +177,8 @@ def test_a_wrong_sum_is_reported(monkeypatch: pytest.MonkeyPatch, wrong: str) ->
         def matvec(self, x: Any, groups: bool) -> list[float]:
             return [each + (wrong == "matvec") for each in self.matrix.matvec(x, groups)]
 
-    real = ternary.TernaryMatrix
-    monkeypatch.setattr(ternary, "TernaryMatrix", Broken)
+    real = weights.TernaryMatrix
+    monkeypatch.setattr(weights, "TernaryMatrix", Broken)
     monkeypatch.setattr(doctor, "model_test", lambda: "skipped: not of interest here")
     facts = doctor.report()
     assert not facts["ok"]

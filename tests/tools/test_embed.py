@@ -29,11 +29,10 @@ from edge.model.plan import expect, measure
 from edge.model.weights import build
 from edge.prompt.tokenizer.steps import ALPHABET
 from edge.tools.embed import KV, Embedder, cosine, npy
-from pyx.head.output_head import Head
-from pyx.kv.cache import KVCache
-from pyx.machine import cpu
-from pyx.step.transformer import Segment, Transformer
-from pyx.weights.stored_rows import StoredRows
+from pyx import machine
+from pyx.kv import KVCache
+from pyx.step import Head, Segment, Transformer
+from pyx.weights import StoredRows
 from tests import handmade
 from tests.configs import uniform
 from tests.formats.test_families import IDS, made_up
@@ -68,8 +67,8 @@ def test_the_vector_is_that_of_an_identity_head(quant: str, scale: float, own_is
     n = config.hidden
     identity = Head(StoredRows("F32", np.eye(n, dtype=np.float32).tobytes(), n, n), "f32", 3)
     found = set()
-    for isa in cpu.supported():
-        cpu.use(isa)
+    for isa in machine.supported():
+        machine.use(isa)
         for threads in (1, 2, 3):
             old, new = (build(checkpoint, n_threads=threads, head=head) for head in (identity, "none"))
             for ids in (IDS[:1], IDS):

@@ -19,8 +19,7 @@ from edge.model.weights import build
 from edge.registry.encodings import FLOAT_TYPES
 from edge.tools.convert import convert
 from edge.tools.planes.planes_file import Planes
-from pyx.weights.planes import fit, floats
-from pyx.weights.stored_rows import StoredRows
+from pyx.weights import StoredRows, all_floats, fit_matrix
 from tests.configs import rope_style
 from tests.handmade import hf_config, hf_directory, hf_floats, hf_tensors
 from tests.kernels.test_transformer import logits
@@ -81,7 +80,7 @@ def floats_of(checkpoint: Any) -> dict[str, np.ndarray]:
     found = {}
     for name, tensor in checkpoint.tensors.items():
         rows, k = tensor.shape if len(tensor.shape) == 2 else (1, tensor.shape[0])
-        found[name] = np.array(floats(StoredRows(tensor.type, tensor.data, rows, k))).reshape(tensor.shape)
+        found[name] = np.array(all_floats(StoredRows(tensor.type, tensor.data, rows, k))).reshape(tensor.shape)
     return found
 
 
@@ -105,7 +104,7 @@ def slow_fit(w: np.ndarray, n_plane: int, starts: int = 6) -> float:
 @pytest.mark.parametrize("n_plane", [1, 2, 3, 4])
 def test_a_fit_is_as_good_as_the_slow_one(n_plane: int, group: int) -> None:
     w = np.random.default_rng(n_plane).standard_normal((8, 2 * group)).astype(np.float32)
-    codes, scales, error, whole = fit(w.ravel(), 8, 2 * group, group, n_plane)
+    codes, scales, error, whole = fit_matrix(w.ravel(), 8, 2 * group, group, n_plane)
     t = np.array(codes, np.int8).reshape(n_plane, 8, 2, group)
     s = np.array(scales, np.float32).reshape(n_plane, 8, 2, 1)
     assert set(np.unique(t)) <= {-1, 0, 1} and (s >= 0).all()
@@ -122,14 +121,14 @@ def test_sums_of_planes_are_found_exactly() -> None:
     t = rng.integers(-1, 2, (3, 16, 64))
     a = np.float32([0.5, 0.1875, 0.0625])[:, None, None]
     w = (t * a).sum(0).astype(np.float32)
-    _, _, error, whole = fit(w.ravel(), 16, 64, 32, 3)
+    _, _, error, whole = fit_matrix(w.ravel(), 16, 64, 32, 3)
     assert error <= 1e-6 * whole
 
 
 def test_threads_change_nothing_and_zeros_stay() -> None:
     w = np.random.default_rng(1).standard_normal((70, 128)).astype(np.float32)
     w[3], w[4, :40] = 0, 1e-9
-    runs = [fit(w.ravel(), 70, 128, 64, 3, n) for n in (1, 2, 5)]
+    runs = [fit_matrix(w.ravel(), 70, 128, 64, 3, n) for n in (1, 2, 5)]
     assert all(bytes(a[0]) == bytes(runs[0][0]) and bytes(a[1]) == bytes(runs[0][1]) and a[2:] == runs[0][2:]
                for a in runs)
     assert not np.array(runs[0][0]).reshape(3, 70, 128)[:, 3].any()
@@ -140,7 +139,7 @@ def test_weights_that_half_precision_cannot_scale(bad: float) -> None:
     w = np.ones((2, 32), np.float32)
     w[1, 5] = bad
     with pytest.raises(ValueError, match="16 bits"):
-        fit(w.ravel(), 2, 32, 32, 1)
+        fit_matrix(w.ravel(), 2, 32, 32, 1)
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Byte-level BPE: a pattern splits the text, :mod:`pyx.tokens.bpe` joins the bytes of each piece.
+"""Byte-level BPE: a pattern splits the text, :class:`pyx.tokens.BytePairs` joins the bytes of each piece.
 
 The rank of a token is the position of the first merge that makes it, or its id if every split of it is listed.  For all
 vocabularies made by BPE training this equals applying the merges: while both ends of a token's bytes stay token
@@ -25,7 +25,7 @@ from edge.prompt.interrupt import check_interrupted
 from edge.prompt.tokenizer import steps
 from edge.prompt.tokenizer.steps import ALPHABET, BYTES, CONTRACTIONS, GPT2
 from edge.prompt.tokenizer.vocabulary import CONTROL, NORMAL, UNUSED, USER, Encode, is_blank, is_format, of_kind
-from pyx.tokens import bpe
+from pyx.tokens import RAW, SKIP, TOKEN, BytePairs
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import TokenizerSpec
@@ -37,7 +37,7 @@ BLOCK = 1 << 16
 #: number of pieces at the end of a block that are split again
 OVERLAP = 8
 #: type of token -> the usual meaning of its text; markers add no bytes to an answer, user-defined texts are not letters
-_ROLES = bytes(bpe.TOKEN if kind == NORMAL else bpe.RAW if kind in (USER, UNUSED) else bpe.SKIP for kind in range(256))
+_ROLES = bytes(TOKEN if kind == NORMAL else RAW if kind in (USER, UNUSED) else SKIP for kind in range(256))
 
 _LLAMA3 = (
     rf"(?i:{CONTRACTIONS})|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}"
@@ -110,7 +110,7 @@ def _pattern(spec: TokenizerSpec, n_tokens: int, n_merges: int) -> str:
 
 
 def roles_of(texts: StringArray, kinds: bytearray) -> bytearray:
-    """The meaning of each text, see :class:`pyx.tokens.bpe.BytePairs`; types are corrected in ``kinds``.
+    """The meaning of each text, see :class:`pyx.tokens.BytePairs`; types are corrected in ``kinds``.
 
     Vocabularies list some of their own entries among the added tokens, by the letters that stand for bytes: a line end
     is "Ċ".  For the ``tokenizers`` library such an entry stays part of the byte pairs, whatever its type, and
@@ -127,14 +127,14 @@ def roles_of(texts: StringArray, kinds: bytearray) -> bytearray:
         text, kind = texts[i], kinds[i]
         data = _spelled(text)
         if data and len(text) == 1:
-            roles[i], kinds[i] = bpe.TOKEN, kind if kind == USER else NORMAL
+            roles[i], kinds[i] = TOKEN, kind if kind == USER else NORMAL
         elif kind == USER:
             spelled = data and (text.isascii() or _is_text(data)) and not is_format(text)
-            roles[i] = bpe.TOKEN if spelled else bpe.RAW
+            roles[i] = TOKEN if spelled else RAW
         elif kind == CONTROL and data and data.isspace():
-            roles[i], kinds[i] = bpe.TOKEN, NORMAL
+            roles[i], kinds[i] = TOKEN, NORMAL
         elif kind == CONTROL and is_blank(text):
-            roles[i], kinds[i] = bpe.RAW, USER
+            roles[i], kinds[i] = RAW, USER
     return roles
 
 
@@ -162,7 +162,7 @@ def build(
     """
     merges = StringArray.of(spec.merges, "the merges")
     try:
-        pairs = bpe.BytePairs(texts.view, texts.first, texts.ends, roles, ALPHABET)
+        pairs = BytePairs(texts.view, texts.first, texts.ends, roles, ALPHABET)
         if (i := pairs.stranger) >= 0:
             raise InvalidFile(f"token {i} ({shown(texts[i])}) is not in the byte-level alphabet; "
                               "the vocabulary is damaged or of another kind")
@@ -170,9 +170,9 @@ def build(
         # (Llama 3), whose ids are its ranks.  Reading 280 thousand merges would only find that out again.
         if 0 < len(merges) <= len(texts) and (made := _rank(pairs, merges, texts, kinds)):
             for i in made:
-                roles[i] = bpe.TOKEN
+                roles[i] = TOKEN
                 kinds[i] = NORMAL if kinds[i] == UNUSED else kinds[i]
-            pairs = bpe.BytePairs(texts.view, texts.first, texts.ends, roles, ALPHABET)
+            pairs = BytePairs(texts.view, texts.first, texts.ends, roles, ALPHABET)
             _rank(pairs, merges, texts, kinds)
     except ValueError as error:
         raise InvalidFile(f"{error}; the vocabulary is damaged") from None
@@ -185,7 +185,7 @@ def build(
     return pairs.ends, pairs.blob, encode
 
 
-def _rank(pairs: bpe.BytePairs, merges: StringArray, texts: StringArray, kinds: bytearray) -> set[int]:
+def _rank(pairs: BytePairs, merges: StringArray, texts: StringArray, kinds: bytearray) -> set[int]:
     """Rank the tokens by the merges.  Returns those, not found by them, that merges make: letters, whatever their type.
 
     Control tokens stay out: users could write them.  Raises InvalidFile for a merge that makes no token.

@@ -103,15 +103,13 @@ class PlanesFile(NewFile):
         return Entry(tensor.name, self.type, (rows, k * self.planes.count), partial(self._planes, tensor))
 
     def _planes(self, tensor: Tensor) -> Iterator[Buffer]:
-        from pyx.weights.planes import fit, floats
-        from pyx.weights.stored_rows import StoredRows
-        from pyx.weights.ternary import pack_planes
+        from pyx.weights import StoredRows, all_floats, fit_matrix, pack_planes
 
         rows, k = tensor.shape
         n_plane, group, n_threads = self.planes.count, self.planes.group, self.planes.n_threads
-        weights = floats(StoredRows(tensor.type, tensor.data, rows, k), self.order(tensor.name), n_threads)
+        weights = all_floats(StoredRows(tensor.type, tensor.data, rows, k), self.order(tensor.name), n_threads)
         try:
-            codes, scales, error, whole = fit(weights, rows, k, group, n_plane, n_threads)
+            codes, scales, error, whole = fit_matrix(weights, rows, k, group, n_plane, n_threads)
         except ValueError as failed:
             raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {failed}") from None
         self.squares[tensor.name] = error, whole

@@ -1,1 +1,0 @@
-"""The output head: its types, exact largest logits from few bits."""

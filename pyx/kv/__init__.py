@@ -1,1 +1,0 @@
-"""The KV cache of a session: pages, their pool, what is kept, and recurrent states."""

@@ -1,3 +1,0 @@
-"""team: the threads of one step (see team.pyx)."""
-
-def startable(n: int) -> int: ...

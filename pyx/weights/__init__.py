@@ -1,1 +1,0 @@
-"""Matrices and vectors of a model: packed ternary ones, stored rows, sums of planes."""
