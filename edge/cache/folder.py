@@ -56,7 +56,7 @@ class Beginning:
         return Beginning(self.tokens, self.sampled, self.forgotten, kv)
 
     def continues(self, other: Beginning) -> bool:
-        """Whether this one holds all of another one, and more."""
+        """True if this one holds all of another one, and more."""
         return self.n > other.n and self.key.startswith(other.key)
 
     def first(self, n: int, kv: Any) -> Beginning:
@@ -66,8 +66,8 @@ class Beginning:
 
 
 def files(folder: str) -> list[tuple[float, int, str]]:
-    """(time of last use, bytes, path) of every beginning in a folder, the least recently used first.  What a killed
-    process was writing is removed.
+    """(time of last use, bytes, path) of every beginning in a folder, the least recently used first.  Half a file
+    that a killed process left is removed.
     """
     found = []
     with suppress(OSError), os.scandir(folder) as entries:
@@ -136,7 +136,7 @@ class Folder:
             return [each for each in self._known.values() if each is not None]
 
     def head(self, path: str, span: tuple[int, int] | None = None) -> Beginning | None:
-        """What is in a file; None if it is of another plan, or damaged: then it is removed, unless it is a part."""
+        """The beginning in a file, without its cache; None if it is of no use here.  A damaged file is removed."""
         from edge.cache import kv_file  # with json: most starts find no file
 
         try:

@@ -335,7 +335,7 @@ def _natural(value: Any, below: int = 1 << 60) -> bool:
 
 
 def _printable(value: Any) -> bool:
-    """Whether no text in it has half of a surrogate pair."""
+    """True if no text in it has half of a surrogate pair."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -353,7 +353,7 @@ def _is_message(value: Any) -> bool:
 
 
 def _is_call(value: Any) -> bool:
-    """Whether it is a call of a function in OpenAI's form."""
+    """True for a call of a function in OpenAI's form."""
     match value:
         case {"function": {"name": str(), "arguments": str(), **others}, **more}:
             return not others and _are_texts(more, {"id", "type"})

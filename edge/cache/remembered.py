@@ -94,7 +94,7 @@ class Remembered(Folder):
                     self._writer = writer
 
     def close(self) -> None:
-        """Wait until all is written, but for what still waits."""
+        """Wait until the writer has ended; what still waits is not written."""
         if self._writer is not None:
             self._writer.join()
         self._waiting.clear()
@@ -110,7 +110,7 @@ class Remembered(Folder):
                     self.write(new, new.kv, durable=False, seconds=seconds)
 
     def _has_room(self, nbytes: int) -> bool:
-        """Whether the folder is there, or could be made, is private, and so much may be written to its disk."""
+        """True if the folder is there, or could be made, is private, and so much may be written to its disk."""
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         with suppress(FileExistsError):
             os.mkdir(self.path, 0o700)
@@ -119,7 +119,7 @@ class Remembered(Folder):
         return is_private(self.path) and disk.f_bavail * disk.f_frsize - nbytes > left
 
     def _was_seen(self, new: Beginning) -> bool:
-        """Whether this beginning was read before; now it was."""
+        """True if this beginning was read before; the next time it is."""
         mark = self.path_of(new).removesuffix(".bes") + ".seen"
         try:
             os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))

@@ -46,7 +46,7 @@ class KVSpace:
 
     @property
     def page_plan(self) -> dict[str, Any]:
-        """What two plans must have in common so that their caches can hold the same pages, as JSON has it."""
+        """The facts in which two plans must agree so that their caches can hold the same pages, as JSON has them."""
         facts = {**self.plan.cache, "shape": self.model.config.kv_shape}
         own = ("windows", "recurrent", "snapshots")  # of the model itself; most have none
         return {name: _listed(value) for name, value in facts.items() if value or name not in own}
@@ -113,7 +113,7 @@ class KVSpace:
             state.used, state.busy = self._clock, False
 
     def charge(self, nbytes: int) -> None:
-        """What :class:`edge.cache.store.Store` takes apart from pages is taken from what pages may take."""
+        """Leave so much less room for pages, because :class:`edge.cache.store.Store` needs it for other things."""
         with self._lock:
             self._charged = nbytes
             self._over()

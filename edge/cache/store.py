@@ -50,7 +50,7 @@ class Store:
 
     @property
     def on(self) -> bool:
-        """Whether anything is kept."""
+        """True if anything is kept."""
         return self._shares or self._remembered is not None
 
     def share(self, max_bytes: int | None, folder: Folder | None = None) -> Store:
@@ -258,7 +258,7 @@ class Store:
 def _common(key: bytes, want: bytes, likely: int) -> int:
     """Length of the common beginning of two token lists, given as bytes; found at once if it is ``likely``.
 
-    Many entries part at the same token, behind their system prompt.
+    Many entries part at the same token, after their system prompt.
     """
     at = 4 * likely
     if key[at : at + 4] != want[at : at + 4] and key.startswith(want[:at]):
