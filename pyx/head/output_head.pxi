@@ -450,12 +450,6 @@ cdef class Head:
             self.go_on(active(), 0, 1)
             self.made, self.row_arena = self.n_row, None
 
-    def timed(self, x, int64_t top, int n_threads):
-        """(nanoseconds of :meth:`apply`, those of them in which this thread had a core)."""
-        cdef int64_t begun = now_ns(), begun_core = core_ns()
-        self.apply(x, top, n_threads)
-        return now_ns() - begun, core_ns() - begun_core
-
     cdef int64_t unit(self) noexcept nogil:
         """Number of rows that a thread processes at a time."""
         return PANEL_ROWS if self.kind_id == HEAD_TERNARY else LINE

@@ -161,7 +161,6 @@ cdef class Transformer:
     cdef Workspace workspace
     cdef step_plan plan
     cdef cores cores
-    cdef bint has_answered      # the last step had logits: its first vector is in plan.w.x
 
     def __cinit__(
         self, config, StoredRows embedding not None, Head head not None, layers, output_norm, rope_freqs=None,
@@ -319,13 +318,6 @@ cdef class Transformer:
         moved = sum([w.nbytes - w.code_bytes + w.room for w in self.movable if w is not self.head.matrix])
         return moved + sum([w.nbytes - w.mapped * w.code_bytes for each in self.experts for w in each])
 
-    @property
-    def answered(self):
-        """The vector that the output head was last asked for, array("f") [hidden]; None before the first answer."""
-        if not self.has_answered:
-            return None
-        return array.array("f", <float[:self.hidden]>self.plan.w.x)
-
     def keep_queries(self):
         """A buffer for the queries of the last token of each step: float32 [attention layers][n_head][head_dim]."""
         self.queries = Arena(4 * self.n_row * self.plan.attention.n_head * self.plan.attention.head_dim)
@@ -388,35 +380,13 @@ cdef class Transformer:
         twice, an id out of range, a buffer that does not fit, a cache of another model, or a full context, and
         MemoryError at the limit of a pool; all caches are unchanged then.
         """
-        self._step(batch, self.n_layer, 0)
-
-    def trial(self, batch, int64_t n_layer, int n_threads):
-        """Evaluate the first layers only, with a number of threads, to measure what is fastest.  The caches that take
-        part are useless afterwards.
-
-        Returns (nanoseconds, those of them in which this thread had a core).  Raises ValueError as :meth:`step`, for
-        segments with logits, and for layers or threads that there are not.
-        """
-        cdef int64_t begun, begun_core
-        cdef Segment given
-        if not 1 <= n_layer <= self.n_layer or not 1 <= n_threads <= self.n_threads:
-            raise ValueError(f"{n_layer} layers, {n_threads} threads are out of range")
-        for given in batch:
-            if given.n_out >= 0:
-                raise ValueError("a trial gives no logits")
-        begun, begun_core = now_ns(), core_ns()
-        self._step(batch, n_layer, n_threads)
-        return now_ns() - begun, core_ns() - begun_core
-
-    cdef _step(self, batch, int64_t n_layer, int trial):
-        """A step through ``n_layer`` layers; with ``trial`` > 0 on so many threads."""
         cdef step_plan *p = &self.plan
         cdef attention_plan *a = &p.attention
         cdef attention_scratch *w
         cdef int64_t n = 0, i, j
         cdef int most, n_threads
         cdef int64_t begun = 0, begun_core = 0
-        cdef Pace pace = None if trial else self.pace
+        cdef Pace pace = self.pace
         cdef StoredRows embedding = self.embedding
         cdef Head head = self.head
         cdef Segment given
@@ -430,7 +400,6 @@ cdef class Transformer:
                 raise TypeError("None is not a segment")
             n += self._check(given, self.chunk - n)
         p.n_token, p.n_answer, n = n, 0, 0
-        self.has_answered = False
         for i, given in enumerate(segments):
             for j in range(i):
                 if p.w.segments[j].kv == &(<KVCache>given.kv).p:
@@ -448,15 +417,14 @@ cdef class Transformer:
         w = &p.w.attention
         a.q, a.q8, a.qs, a.k, a.v = w.q, w.q8, w.qs, w.k, w.v
         a.out, a.state, a.team = w.out, w.state, &p.team
-        most = trial or (self.n_threads if pace is None else pace.threads())
+        most = self.n_threads if pace is None else pace.threads()
         n_threads = claim(most)
         if pace is not None:
             begun, begun_core = now_ns(), core_ns()
         with nogil, parallel(num_threads=n_threads):
-            run_on(&self.cores, p, self.layers, n_layer, embedding, head, threadid(), omp_get_num_threads())
+            run_on(&self.cores, p, self.layers, self.n_layer, embedding, head, threadid(), omp_get_num_threads())
         if pace is not None and n_threads == most:
             pace.took(n, begun, now_ns(), core_ns() - begun_core)
-        self.has_answered = p.n_answer > 0
         for given in segments:
             (<KVCache>given.kv).advance(given.tokens.shape[0])
         for given in segments:
