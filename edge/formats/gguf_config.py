@@ -312,6 +312,8 @@ def _feed_forward(
     for i, width in enumerate(widths):
         router, gate = f"blk.{i}.ffn_gate_inp.weight" in tensors, f"blk.{i}.ffn_gate.weight" in tensors
         if width and (router or not gate):
+            if activation != "silu":
+                source.fail(f"{source.name('.hidden_activation')} {activation} is not supported for experts (silu is)")
             yield Experts(source.needed(".expert_count"), source.needed(".expert_used_count"),
                           int(width) if float(width).is_integer() else width,  # type: ignore[arg-type]
                           source.flag(".expert_weights_norm", True), bounds[i])

@@ -39,10 +39,12 @@ _DELTA_KEYS: dict[str, tuple[str, float | None]] = {
     "ssm.state_size": ("linear_key_head_dim", 128),
 }
 #: those that are no plain numbers
-_OTHERS = {"attention.sliding_window_pattern": "layer_types", "full_attention_interval": "layer_types",
-           "ssm.inner_size": "linear_value_head_dim", "rope.dimension_count": "partial_rotary_factor",
-           "rope.freq_base": "rope_theta", "attention.sliding_window": "sliding_window",
-           "embedding_scale": "scale_emb", "residual_scale": "scale_depth", "logit_scale": "dim_model_base"}
+_OTHERS = {
+    "attention.sliding_window_pattern": "layer_types", "full_attention_interval": "layer_types",
+    "attention.sliding_window": "sliding_window", "ssm.inner_size": "linear_value_head_dim",
+    "rope.freq_base": "rope_theta", "rope.dimension_count": "partial_rotary_factor", "hidden_activation": "hidden_act",
+    "embedding_scale": "scale_emb", "residual_scale": "scale_depth", "logit_scale": "dim_model_base",
+}
 #: hidden_act -> our name
 _ACTIVATIONS = {"relu2": "relu2", "silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu"}
 #: up to transformers 4, and since 5

@@ -94,6 +94,7 @@ def test_what_maple_means_where_its_file_does_not_say(tmp_path: Path) -> None:
         ({"mlp_only_layers": [0]}, "ffn_gate_inp.weight. is not part|ffn_gate.weight is missing"),
         ({"mlp_only_layers": 3}, "mlp_only_layers is not a list"),
         ({"decoder_sparse_step": 0}, "decoder_sparse_step is 0"),
+        ({"hidden_act": "relu2"}, "hidden_act relu2 is not supported for experts"),
     ],
 )
 def test_folders_that_cannot_be(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
