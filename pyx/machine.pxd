@@ -29,7 +29,6 @@ cdef extern from "kernels.h" nogil:
         int rows
         int fetch
         int64_t ahead
-        int64_t many_tokens
 
     struct kernels:
         const char *name
@@ -97,8 +96,6 @@ cdef extern from "kernels.h" nogil:
         void (*seal_values_i8)(const uint16_t *, int64_t, void *) noexcept nogil
         float (*quantize_q)(const float *, int64_t, int8_t *) noexcept nogil
 
-# From how many tokens on ternary_matmul takes MANY_ROWS rows: kernel.many_tokens, unless measured to be another.
-cdef int64_t many_tokens(const kernels *kernel) noexcept nogil
 cdef const kernels *active() except NULL
 
 # the only owner of bytes.

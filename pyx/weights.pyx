@@ -12,7 +12,7 @@ from libc.string cimport memcpy, memset
 
 from pyx.machine cimport (
     FEW_ROWS, GROUP, GROUP_PAIR, GROUP_WHOLE, LEAST_BASIS, MANY_ROWS, MATMUL_WORK, MOST_PLANES, PANEL_BYTES, PANEL_ROWS,
-    TERNARY_BLOCK, TERNARY_BLOCK_BYTES, Arena, active, claim, kernels, many_tokens, place_in_group)
+    TERNARY_BLOCK, TERNARY_BLOCK_BYTES, Arena, active, claim, kernels, place_in_group)
 
 include "weights/projection.pxi"
 include "weights/stored_rows.pxi"

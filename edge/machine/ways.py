@@ -31,7 +31,7 @@ class Ways:
     """Compares the ways for one model.  All models of a process read in one way, so it is for one that is alone."""
 
     def __init__(self) -> None:
-        self._own: tuple[int, str, int] = machine.chosen_now()[0]
+        self._own: tuple[int, str, int] = machine.chosen_now()
         self._least = dict.fromkeys((self._own, *WAYS), inf)  # way -> nanoseconds of its fastest step
         self._turns = list(self._least)  # of this round
         self._rounds, self._left = ROUNDS, MOST

@@ -9,7 +9,7 @@
 #include <arm_neon.h>
 
 /* How weights are read unless it was measured.  Nothing of this was measured on a board. */
-#define ARM_OWN {4, FETCH_L1, 2 << 10, 0}
+#define ARM_OWN {4, FETCH_L1, 2 << 10}
 
 /* Every model: the caches of small boards hold not even a small one. */
 INLINE int is_stream(int64_t k) { return k > 0; }

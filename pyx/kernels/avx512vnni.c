@@ -588,7 +588,7 @@ INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_di
 
 const struct kernels kernels_avx512vnni = {
     .name = "avx512vnni",
-    .own = {4, FETCH_L1, 4 << 10, 0},
+    .own = {4, FETCH_L1, 4 << 10},
     .many_tokens = LOOKUP_LEAST_TOKENS,
     VECTOR_KERNELS,
 };

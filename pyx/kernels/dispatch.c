@@ -95,7 +95,7 @@ static int cpu_features(void) { return 0; }
 
 #endif
 
-struct kernels_choices kernels_chosen = {4, FETCH_L1, 2 << 10, 0};
+struct kernels_choices kernels_chosen = {4, FETCH_L1, 2 << 10};
 
 void kernels_choose(struct kernels_choices choices) { kernels_chosen = choices; }
 

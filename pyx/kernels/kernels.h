@@ -82,13 +82,12 @@ enum { FEW_ROWS = 64 };
 enum { FEW_ROWS = 256 };
 #endif
 
-/* What is best on a machine cannot be known before it is measured (edge/machine/tuning.py); answers are the same bits
+/* What is best on a machine cannot be known before it is measured (edge/machine/ways.py); answers are the same bits
  * with any values. */
 struct kernels_choices {
-    int rows;            /* most rows of weights that are read side by side: 1, 2 or 4 */
-    int fetch;           /* how what comes next is fetched: FETCH_L1, ... */
-    int64_t ahead;       /* bytes by which it is fetched ahead */
-    int64_t many_tokens; /* in place of that of the target; 0: the target's own */
+    int rows;      /* most rows of weights that are read side by side: 1, 2 or 4 */
+    int fetch;     /* how what comes next is fetched: FETCH_L1, ... */
+    int64_t ahead; /* bytes by which it is fetched ahead */
 };
 /* In the order of memory, `ahead` bytes behind the rows that are read now: into the first-level cache; the same, but to
  * be replaced first; into the second level.  Or row by row, `ahead` bytes behind what is read of each, into the
@@ -96,18 +95,12 @@ struct kernels_choices {
 enum { FETCH_L1, FETCH_ONCE, FETCH_L2, FETCH_ROWS };
 extern struct kernels_choices kernels_chosen __attribute__((visibility("hidden")));
 
-/* The number of tokens from which a kernel does what pays for many only. */
-static inline int64_t kernels_many(int64_t own)
-{
-    return kernels_chosen.many_tokens ? kernels_chosen.many_tokens : own;
-}
-
 /* Choose.  Not while a kernel runs. */
 void kernels_choose(struct kernels_choices choices);
 
 struct kernels {
     const char *name;    /* "scalar", "avx2", ... as in BITNET_EDGE_ISA */
-    struct kernels_choices own; /* how weights are read unless it was measured; its many_tokens is 0 */
+    struct kernels_choices own; /* how weights are read unless it was measured */
     int64_t many_tokens; /* from so many on, at least 16, call ternary_matmul with MANY_ROWS rows */
     int64_t byte_vectors; /* from so many on, byte_dots of upper bytes first is faster than head_i8; 0: never */
 

@@ -347,7 +347,7 @@ static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block,
                        ld_acc, work);
         return;
     }
-    if (n_row >= LOOKUP_LEAST_ROWS && n_token >= kernels_many(LOOKUP_LEAST_TOKENS)) {
+    if (n_row >= LOOKUP_LEAST_ROWS && n_token >= LOOKUP_LEAST_TOKENS) {
 #ifdef multiply_dot
         w->multiplied = (struct multiplied *)((char *)work + MATMUL_WORK(0)) - 1;
 #endif

@@ -116,7 +116,7 @@ static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block,
                            int32_t *acc, int64_t ld_acc, void *work)
 {
     int64_t rows = n_row / PACK * PACK, tokens = n_token / PACK * PACK;
-    if (rows == 0 || n_block == 0 || n_token < kernels_many(PACK_LEAST_TOKENS))
+    if (rows == 0 || n_block == 0 || n_token < PACK_LEAST_TOKENS)
         tokens = 0;
     for (int64_t t = 0, n; t < tokens; t += n) {
         n = tokens - t < PACK_BATCH ? tokens - t : PACK_BATCH;

@@ -681,7 +681,7 @@ static float quantize_q(const float *q, int64_t n, int8_t *q8)
 
 const struct kernels kernels_scalar = {
     .name = "scalar",
-    .own = {4, FETCH_L1, 2 << 10, 0},
+    .own = {4, FETCH_L1, 2 << 10},
     .many_tokens = 16,
     .ternary_matvec = ternary_matvec,
     .ternary_matmul = ternary_matmul,

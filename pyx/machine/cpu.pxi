@@ -10,7 +10,6 @@ cdef extern from "kernels.h" nogil:
     const kernels *kernels_named(const char *name)
     int kernels_known(const char *name)
     kernels_choices kernels_chosen
-    int64_t kernels_many(int64_t own)
     void kernels_choose(kernels_choices choices)
 
 cdef const kernels *chosen = NULL
@@ -51,33 +50,24 @@ def use(str name not None):
     choose()
 
 
-cdef int64_t many_tokens(const kernels *kernel) noexcept nogil:
-    return kernels_many(kernel.many_tokens)
+def choose(way=None):
+    """Choose how weights are read.  Answers are the same bits.
 
-
-def choose(stream=None, int64_t many_tokens=0):
-    """Choose how weights are read, and from how many tokens on kernels do what pays for many only.  Answers are the
-    same bits.
-
-    ``stream``: (rows read side by side: 1, 2 or 4; one of FETCHES; bytes fetched ahead), or None: as the target does by
-    itself; ``many_tokens``: 0: the same.  Not while a step runs.  Raises ValueError for values out of range.
+    ``way``: (rows read side by side: 1, 2 or 4; one of FETCHES; bytes fetched ahead), or None: as the target does by
+    itself.  Not while a step runs.  Raises ValueError for values out of range.
     """
     cdef kernels_choices choices = active().own
-    if stream is not None:
-        rows, fetch, ahead = stream
+    if way is not None:
+        rows, fetch, ahead = way
         if rows not in (1, 2, 4) or fetch not in FETCHES or not 0 <= ahead <= 1 << 20:
             raise ValueError(f"{rows} rows, {fetch}, {ahead} bytes ahead are out of range")
         choices.rows, choices.fetch, choices.ahead = rows, FETCHES.index(fetch), ahead
-    if many_tokens and not 16 <= many_tokens <= 1 << 20:
-        raise ValueError(f"{many_tokens} tokens are out of range")
-    choices.many_tokens = many_tokens
     kernels_choose(choices)
 
 
 def chosen_now():
-    """(how weights are read, tokens from which kernels do what pays for many only), as :func:`choose` takes them."""
-    stream = kernels_chosen.rows, FETCHES[kernels_chosen.fetch], kernels_chosen.ahead
-    return stream, kernels_many(active().many_tokens)
+    """How weights are read, as :func:`choose` takes it."""
+    return kernels_chosen.rows, FETCHES[kernels_chosen.fetch], kernels_chosen.ahead
 
 
 def isa():

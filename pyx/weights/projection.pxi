@@ -25,7 +25,7 @@ cdef int64_t accumulators(int64_t n_token, int64_t n_row) noexcept nogil:
 cdef void project(
     const kernels *kernel, const matrix *w, const activations *a, int64_t row0, int64_t row1,
     bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil:
-    cdef int64_t n_row, row, t, n_pass, tile = FEW_ROWS if a.n_token < many_tokens(kernel) else MANY_ROWS
+    cdef int64_t n_row, row, t, n_pass, tile = FEW_ROWS if a.n_token < kernel.many_tokens else MANY_ROWS
     if w.dense != NULL:
         project_dense(kernel, w, a, row0, row1, accumulate, acc, out, ld_out)
         return

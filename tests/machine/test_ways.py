@@ -23,14 +23,14 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, own: float, others: list[float], busy: float = 0.0) -> None:
         machine.choose()
-        self.own = machine.chosen_now()[0]
+        self.own = machine.chosen_now()
         self.seconds = {**dict(zip(WAYS, others, strict=True)), self.own: own}
         self.busy, self.random, self.now, self.core = busy, random.Random(1), 0, 0
         monkeypatch.setattr(ways.time, "perf_counter_ns", lambda: self.now)
         monkeypatch.setattr(ways.time, "thread_time_ns", lambda: self.core)
 
     def step(self, _: Any) -> None:
-        ns = int(1e9 * self.seconds[machine.chosen_now()[0]] * (1 + self.random.uniform(0, 0.01)))
+        ns = int(1e9 * self.seconds[machine.chosen_now()] * (1 + self.random.uniform(0, 0.01)))
         self.core += ns
         self.now += ns * (2 if self.random.random() < self.busy else 1)
 
@@ -39,7 +39,7 @@ class Machine:
         compared, n = Ways(), 1
         while not compared.step(self.step, []):
             n += 1
-        return machine.chosen_now()[0], n
+        return machine.chosen_now(), n
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +99,7 @@ def test_small_models_and_tune_off_compare_nothing(tiny_model: str, monkeypatch:
 
 @pytest.mark.parametrize("isa", machine.supported())
 def test_prompts_are_read_to_the_same_bits(tiny_model: str, isa: str) -> None:
-    """From however many tokens on tables are looked up, and however weights are read."""
+    """However weights are read."""
 
     def logits(engine: edge.Engine) -> bytes:
         out = array("f", bytes(4 * engine.config.n_vocab))
@@ -108,15 +108,13 @@ def test_prompts_are_read_to_the_same_bits(tiny_model: str, isa: str) -> None:
         return out.tobytes()
 
     with edge.load(tiny_model, isa=isa, threads=1) as engine:
-        own = machine.chosen_now()
         expected = logits(engine)
-        for stream, many in ((None, 16), ((1, "once", 1024), 32), ((2, "L2", 1 << 20), 1024)):
-            machine.choose(stream, many)
-            assert machine.chosen_now() == (stream or own[0], many)
-            assert logits(engine) == expected
-        for wrong in (((4, "L1", 1 << 30), 0), ((3, "L1", 0), 0), ((4, "L3", 0), 0), (None, 8)):
+        for way in (*WAYS, (1, "once", 1024), (2, "L2", 1 << 20)):
+            machine.choose(way)
+            assert machine.chosen_now() == way and logits(engine) == expected
+        for wrong in ((4, "L1", 1 << 30), (3, "L1", 0), (4, "L3", 0)):
             with pytest.raises(ValueError, match="out of range"):
-                machine.choose(*wrong)
+                machine.choose(wrong)
 
 
 def test_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
