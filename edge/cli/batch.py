@@ -10,7 +10,7 @@ from edge.amounts import count
 from edge.cli import options
 from edge.cli.command import Command, Path, heading, option
 from edge.cli.output import Output
-from edge.cli.signals import stopping
+from edge.cli.signals import SIGNALS
 
 if TYPE_CHECKING:
     from edge.tools.batch import Summary
@@ -62,13 +62,13 @@ def batch(
     with options.loaded(out, flags, lasting=everything.REQUESTS, constrained=True) as engine:
         defaults = options.advised(defaults, flags, engine)
         work = Batch(engine, source, output, resume=resume, defaults=defaults)
-        with work, stopping(work.stop) as stop, out.progress("answering", "requests", log=True) as progress:
+        with work, SIGNALS.calling(work.stop), out.progress("answering", "requests", log=True) as progress:
             done = work.run(progress)
     out.info(summary_line(done))
-    if stop.code:
+    if code := SIGNALS.code:
         if work.continues:
             out.info("use --resume to continue")
-        return stop.code
+        return code
     return 1 if done.failed else 0
 
 

@@ -17,7 +17,7 @@ from edge.cli.habits import check_option, refuse_command
 from edge.cli.options import output_options
 from edge.cli.output import Output, drop_stdout, one_line, writes_to_terminal
 from edge.cli.packed import about, defaults, named, version
-from edge.cli.signals import Terminated, handle_sigterm
+from edge.cli.signals import SIGNALS, Terminated
 from edge.errors import REPORTS, EdgeError, unbuilt
 from edge.packed import own
 
@@ -78,10 +78,11 @@ class Program(click.Group):
             prog_name = os.path.basename(inside.path)
             extra = {**extra, "default_map": defaults(inside, self) if args else None}
             args = args or list(inside.words)
-        with handle_sigterm(), self.make_context(prog_name, args, obj=out, **extra) as ctx:
-            code = self.invoke(ctx)
-        if sys.stdout is not None:
-            sys.stdout.flush()  # a full disk must be noticed here, not in the interpreter's last breath
+        with SIGNALS.handled():
+            with self.make_context(prog_name, args, obj=out, **extra) as ctx:
+                code = self.invoke(ctx)
+            if sys.stdout is not None:
+                sys.stdout.flush()  # a full disk must be noticed here, not in the interpreter's last breath
         return code if isinstance(code, int) else 0
 
 

@@ -27,7 +27,8 @@ def main() -> None:
     import signal
 
     # Until a command begins (edge/cli/signals.py) there is nothing to clean up: Ctrl-C ends the program without a word.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if usual:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     import gc
 
@@ -36,6 +37,8 @@ def main() -> None:
     try:
         from edge.cli.group import cli
 
+        if usual:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         cli.main(prog_name="bitnet-edge")
     except KeyboardInterrupt:  # Ctrl-C in the first or last moments: no traceback for it either
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from edge.amounts import human
-from edge.cli.signals import take
 from edge.cli.wrap import Wrap
 from edge.settings import with_options
 
@@ -266,7 +265,7 @@ class AnswerOutput:
         self._thinks = thoughts if thoughts is not None else self._clean and by == "token"
         self._wrap = Wrap(lambda: columns(sys.stdout) if moves_cursor() else None)
         if self._clean:
-            take({signal.SIGCONT: lambda *_: self._wrap.restart()})  # the editor of the next question removes it
+            signal.signal(signal.SIGCONT, lambda *_: self._wrap.restart())  # the editor of the next question removes it
         self._thinking = False
         self._held = ""
         self._ended = False

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from edge.cli.output import Output, is_tty, moves_cursor
-from edge.cli.signals import CtrlC, check_terminated, interrupting
+from edge.cli.signals import SIGNALS, CtrlC
 from edge.errors import UsageError
 from edge.files import LINE_LIMIT, home
 
@@ -22,7 +22,6 @@ class Reader(Protocol):
 
     interactive: bool  # for a person: show prompts and hints, and continue after errors
     typed: Callable[[str], None] | None  # called with the line so far, when it changes
-    interrupted: Callable[[], bool]  # asked when Ctrl-C is no longer noted: whether it was, just before
     reserve: int  # bytes in the memory plan for what reading takes
 
     def read(self, prompt: str) -> str:
@@ -42,7 +41,6 @@ class PipeReader:
 
     interactive = False
     typed: Callable[[str], None] | None = None
-    interrupted: Callable[[], bool] = staticmethod(lambda: False)
     reserve = 0
     INTERVAL = 0.5  #: seconds between two looks at what has arrived
 
@@ -52,9 +50,7 @@ class PipeReader:
         self._ended = False
 
     def read(self, prompt: str) -> str:
-        with interrupting():
-            if self.interrupted():
-                raise KeyboardInterrupt
+        with SIGNALS.calling(None):
             line = self._line()
         if not line:
             raise EOFError
@@ -74,7 +70,6 @@ class PipeReader:
         while (at := self._held.find(b"\n", self._searched)) < 0 and not self._ended:
             self._searched = len(self._held)
             ready, _, _ = select.select([fd], [], [], self.INTERVAL)
-            check_terminated()
             if len(self._held) > LINE_LIMIT:
                 raise too_long()
             if ready:
@@ -103,7 +98,6 @@ class PlainReader:
 
     interactive = True
     typed: Callable[[str], None] | None = None  # but the system edits the line, and does not show it
-    interrupted: Callable[[], bool] = staticmethod(lambda: False)
     reserve = 0
 
     def __init__(self) -> None:
@@ -112,13 +106,11 @@ class PlainReader:
 
     def read(self, prompt: str) -> str:
         try:
-            with interrupting():
-                if self.interrupted():
-                    raise KeyboardInterrupt
+            with SIGNALS.calling(None):
                 sys.stdout.write(prompt)
                 sys.stdout.flush()
                 while not select.select([sys.stdin], [], [], PipeReader.INTERVAL)[0]:
-                    check_terminated()
+                    pass
                 line = sys.stdin.readline()  # the system has a whole one
         except KeyboardInterrupt:
             print()

@@ -17,7 +17,7 @@ from edge.cli.command import Escaped
 from edge.cli.options import converted
 from edge.cli.output import AnswerOutput, Output, reading
 from edge.cli.readers import too_long
-from edge.cli.signals import CtrlC, noting, stopping
+from edge.cli.signals import SIGNALS, CtrlC, Terminated
 from edge.errors import EdgeError, UsageError
 from edge.files import LINE_LIMIT, decode_text
 from edge.sampling import FIELDS
@@ -79,8 +79,6 @@ class Repl:
         self.before = ""  # the lines so far of a message of several
         self.reads_ahead = reads_ahead and reader.interactive
         self.ahead = Ahead(session)  # reads what is being typed
-        self.ctrl_c = noting()
-        reader.interrupted = self.ctrl_c.taken
         if self.reads_ahead:
             reader.typed = self.typed
         self.remarked: str | None = None  # the error of kv_offload that has been printed
@@ -90,7 +88,7 @@ class Repl:
 
     def run(self) -> int:
         """Read and answer until the end.  Returns the exit code."""
-        with self.ctrl_c:  # readers and answers have handlers of their own
+        with SIGNALS.calling(lambda: None):  # they are noted for readers and answers, which say what they do
             return self._talk()
 
     def _talk(self) -> int:
@@ -98,7 +96,9 @@ class Repl:
         while True:
             try:
                 text = self.read_message()
-                if self.ctrl_c.taken():  # behind Enter, while reading ahead stops: up to a step long
+                if SIGNALS.ended:
+                    raise Terminated
+                if SIGNALS.taken():  # behind Enter, while reading ahead stops: up to a step long
                     self.out.line()
                     raise CtrlC(had_text=True)
                 interrupts = 0
@@ -225,16 +225,14 @@ class Repl:
     def _stream(self, ask: Callable[..., Iterator[Piece]]) -> int | None:
         answer = AnswerOutput(self.out)
         session = self.talk
-        with stopping(session.cancel) as stop, self.out.progress("reading the prompt", "tokens") as progress:
-            report = reading(self.out, session, lambda done, total, _cached: progress(done, total))
-            if self.ctrl_c.taken():  # behind Enter
-                stop.press()
-            pieces = stop.through(ask(on_prefill=report))
+        with self.out.progress("reading the prompt", "tokens") as progress:
+            pieces = ask(on_prefill=reading(self.out, session, lambda done, total, _cached: progress(done, total)))
             try:
                 try:
-                    for piece in pieces:
-                        progress.close()
-                        answer.feed(piece.text, piece.thought)
+                    with SIGNALS.calling(session.cancel):
+                        for piece in pieces:
+                            progress.close()
+                            answer.feed(piece.text, piece.thought)
                 finally:
                     progress.close()
                     stopped = self.reader.interactive and session.outcome.finish_reason == "cancelled"
@@ -247,11 +245,12 @@ class Repl:
                     pass
                 self.keeper.save(session)
                 raise
+        stopped = SIGNALS.taken()
         self.keeper.save(session)
         if self.reader.interactive:
             self.out.line()
-        if stop.code == 143 or (stop.code and not self.reader.interactive):
-            return stop.code
+        if SIGNALS.ended or (stopped and not self.reader.interactive):
+            return SIGNALS.code or 130
         self.remark_offload()
         self.remark_sliding()
         if self.out.verbose:

@@ -16,7 +16,7 @@ from edge.cli import options
 from edge.cli.command import Command, Path, Text, heading, option
 from edge.cli.keep import Keeper
 from edge.cli.output import AnswerOutput, Output, is_tty, reading
-from edge.cli.signals import Terminated, stopping
+from edge.cli.signals import SIGNALS, Terminated
 from edge.errors import UsageError
 from edge.files import STANDARD, read_text, stdin_is_left
 
@@ -152,7 +152,7 @@ def run(
 def warm(session: Session, **_: Any) -> Iterator[Piece]:
     """In place of an answer (``-n 0``): only read the system prompt, with which every prompt begins."""
     session.warm()
-    return iter(())
+    yield from ()
 
 
 def gather_prompt(
@@ -190,12 +190,13 @@ def _print_text(out: Output, session: Session, ask: Ask, thoughts: bool | None, 
     ``asked``: False if there is no answer, so that no line needs to be ended.
     """
     answer = AnswerOutput(out, thoughts, by)
-    with stopping(session.cancel) as stop, out.progress("reading the prompt", "tokens") as progress:
+    with out.progress("reading the prompt", "tokens") as progress:
+        pieces = ask(on_prefill=reading(out, session, lambda done, total, _cached: progress(done, total)))
         try:
-            report = reading(out, session, lambda done, total, _cached: progress(done, total))
-            for piece in stop.through(ask(on_prefill=report)):
-                progress.close()
-                answer.feed(piece.text, piece.thought)
+            with SIGNALS.calling(session.cancel):
+                for piece in pieces:
+                    progress.close()
+                    answer.feed(piece.text, piece.thought)
         except BaseException as error:
             progress.close()
             if answer.begun and not isinstance(error, BrokenPipeError | Terminated):  # nobody reads any more
@@ -203,17 +204,17 @@ def _print_text(out: Output, session: Session, ask: Ask, thoughts: bool | None, 
             raise
     if asked:
         answer.end()
-    return stop.code
+    return SIGNALS.code
 
 
 def _print_object(out: Output, engine: Engine, session: Session, ask: Ask) -> int:
     """Print the whole answer as one JSON object.  Returns the exit code if a signal stopped it."""
-    with stopping(session.cancel) as stop, out.progress("answering"):
-        text, thoughts = "", ""
-        for piece in stop.through(ask(on_prefill=reading(out, session))):
+    text, thoughts, pieces = "", "", ask(on_prefill=reading(out, session))
+    with SIGNALS.calling(session.cancel), out.progress("answering"):
+        for piece in pieces:
             if piece.thought:
                 thoughts += piece.text
             else:
                 text += piece.text
     out.json(records.answer(engine, session, text, thoughts))
-    return stop.code
+    return SIGNALS.code

@@ -10,7 +10,6 @@ import re
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import FrameType
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application, get_app, get_app_session, run_in_terminal
@@ -29,16 +28,7 @@ from prompt_toolkit.key_binding.bindings.named_commands import get_by_name
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
 
-from edge.cli.signals import (
-    ENDING,
-    CtrlC,
-    Handler,
-    Terminated,
-    check_terminated,
-    is_wish,
-    note_terminated,
-    on_signals,
-)
+from edge.cli.signals import SIGNALS, CtrlC, Terminated
 
 LONG_LINE, LONG_STEP = 1000, 250  # characters: of a text that is long, and of an undo step in it
 HISTORY_LIMIT = 1 << 20  # bytes; a longer file is cut to its newer half when a chat begins
@@ -57,7 +47,6 @@ class TerminalReader:
 
     interactive = True
     typed: Callable[[str], None] | None = None
-    interrupted: Callable[[], bool] = staticmethod(lambda: False)
     reserve = RESERVE
 
     def __init__(self, commands: Mapping[str, str], history: Path | None, colored: bool) -> None:
@@ -83,9 +72,9 @@ class TerminalReader:
         )
         if (typed := self.typed) is not None:
             session.default_buffer.on_text_changed += lambda buffer: typed(buffer.text)
-        with at_prompt(session.app, self.interrupted) as signals:
+        signals = Arrivals(session.app)
+        with SIGNALS.calling(signals.arrived):
             text = session.prompt(handle_sigint=False, pre_run=signals.begin)
-        check_terminated()  # behind Enter, before the answer
         if signals.pressed or ctrl_c_behind(session.app.input):
             raise CtrlC(bool(text))
         return text
@@ -142,12 +131,12 @@ def bindings() -> KeyBindings:
 
 def suspend() -> None:
     """Stop this program until the shell continues it.  The editor has erased the text and draws it again afterwards;
-    :meth:`at_prompt.go_on` would draw it a second time, below its first row.
+    :meth:`Arrivals.go_on` would draw it a second time, below its first row.
     """
     handler = signal.signal(signal.SIGCONT, signal.SIG_IGN)
     os.kill(0, signal.SIGTSTP)
     signal.signal(signal.SIGCONT, handler)
-    signal.siginterrupt(signal.SIGCONT, False)  # as at_prompt.begin has it
+    signal.siginterrupt(signal.SIGCONT, False)  # as Arrivals.begin has it
 
 
 def is_undo_step(event: KeyPressEvent) -> bool:
@@ -159,30 +148,22 @@ def is_undo_step(event: KeyPressEvent) -> bool:
     return event.data.isspace() if n < LONG_LINE else n % LONG_STEP == 0
 
 
-class at_prompt(on_signals):  # noqa: N801 - a context manager, used like a function
-    """A context manager: SIGINT is passed to the line editor as a key, and ENDING end the editor with Terminated.
+class Arrivals:
+    """Passes signals to the line editor: Ctrl-C as a key, and the others end it with Terminated.
 
     The editor's own handler loses a SIGINT that arrives while the editor releases the terminal.  An exception that a
     handler raises in one of the editor's tasks is printed by the editor, which then waits for Enter.
     """
 
-    def __init__(self, app: Application[str], interrupted: Callable[[], bool]) -> None:
+    def __init__(self, app: Application[str]) -> None:
         self._app = app
-        self._interrupted = interrupted
-        self.pressed = self._terminated = False
+        self.pressed = False
 
-    def handlers(self) -> dict[signal.Signals, Handler]:
-        return {**super().handlers(), **dict.fromkeys(ENDING, self.terminate)}
-
-    def interrupt(self, _signum: int, _frame: FrameType | None) -> None:
-        if is_wish():
-            self.pressed = True
-            self._soon()
-
-    def terminate(self, _signum: int, _frame: FrameType | None) -> None:
-        note_terminated()
-        self._terminated = True
-        self._soon()
+    def arrived(self) -> None:
+        """A signal has come."""
+        self.pressed = SIGNALS.taken() or self.pressed
+        if self._app.loop and self._app.is_running:
+            self._app.loop.call_soon_threadsafe(self.apply)
 
     def begin(self) -> None:
         """The editor calls this when it starts, just before it takes the terminal."""
@@ -191,7 +172,6 @@ class at_prompt(on_signals):  # noqa: N801 - a context manager, used like a func
         # Called by the loop, it never finds a terminal that the editor has not taken yet; and the system call in which
         # the signal arrives is repeated: tcsetattr() in the background stops the program, and the editor has no EINTR.
         loop.add_signal_handler(signal.SIGCONT, self.go_on)
-        self.pressed = self._interrupted() or self.pressed
         self.apply()
 
     def go_on(self) -> None:
@@ -206,15 +186,11 @@ class at_prompt(on_signals):  # noqa: N801 - a context manager, used like a func
     def _running(self) -> bool:
         return self._app.is_running and not self._app.is_done
 
-    def _soon(self) -> None:
-        if self._app.loop and self._app.is_running:
-            self._app.loop.call_soon_threadsafe(self.apply)
-
     def apply(self) -> None:
         """Pass to the editor what has arrived."""
         if not self._running:
             return
-        if self._terminated:
+        if SIGNALS.ended:
             self._app.exit(exception=Terminated)
         elif self.pressed:
             self._app.key_processor.reset()

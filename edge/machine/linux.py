@@ -89,12 +89,6 @@ def disk_read() -> int:
     return int(match[1]) if match else 0
 
 
-def signal_waits(pid: int, number: int, root: str = "/") -> bool:
-    """Whether a signal has been sent to a process that has not run since; False if unknown."""
-    masks = re.findall(r"^(?:Sig|Shd)Pnd:\s+([0-9a-f]+)$", text(f"/proc/{pid}/status", root) or "", re.MULTILINE)
-    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
-
-
 def libraries(pattern: str) -> list[str]:
     """Paths of the mapped files that match a regular expression; none if unknown."""
     lines = (text("/proc/self/maps") or "").splitlines()

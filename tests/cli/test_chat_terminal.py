@@ -18,7 +18,7 @@ from prompt_toolkit.output import DummyOutput
 
 import edge
 from edge.cli.readers import PipeReader
-from edge.cli.signals import CtrlC
+from edge.cli.signals import SIGNALS, CtrlC
 from edge.cli.terminal import TerminalReader
 from tests.services import FAKE, on_a_terminal
 from tests.terminal import CTRL_C, CTRL_D, CTRL_Z, PASTE, Screen, Terminal
@@ -364,20 +364,18 @@ def test_a_window_that_is_closed_during_an_answer_loses_nothing(
 
 
 def test_ctrl_c_just_before_the_prompt_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chat has noted it, and the reader, which does not note, asks."""
+    """The chat has noted it, and the reader, which does not note, acts on it."""
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
         reader = TerminalReader({}, None, False)
-        noted = [False, True]
-        monkeypatch.setattr(reader, "interrupted", noted.pop)
+        monkeypatch.setattr(SIGNALS, "pressed", True)
         with pytest.raises(CtrlC) as caught:
             reader.read("> ")
         assert not caught.value.had_text
         keys.send_text("a question\r")
-        assert reader.read("> ") == "a question" and not noted
-    pipe = PipeReader()
-    monkeypatch.setattr(pipe, "interrupted", lambda: True)
+        assert reader.read("> ") == "a question" and not SIGNALS.pressed
+    SIGNALS.pressed = True
     with pytest.raises(KeyboardInterrupt):
-        pipe.read("")
+        PipeReader().read("")
 
 
 def test_ctrl_c_in_one_piece_with_enter_drops_the_message() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ PROGRAM = """
 import os, signal, sys, time
 from edge.cli.group import guard
 from edge.cli.output import Output
-from edge.cli.signals import handle_sigterm
+from edge.cli.signals import SIGNALS
 
 def send(number):
     os.kill(os.getpid(), number)
@@ -31,7 +33,7 @@ class Object:
         send(self.number)
 
 def work():
-    with handle_sigterm():
+    with SIGNALS.handled():
         {work}
     return 0
 
@@ -125,7 +127,7 @@ def test_a_signal_while_the_program_starts_prints_nothing(left: int, number: str
 
 SERVICE = """
 import asyncio, os, signal, sys, time
-from edge.cli.signals import Terminated, run_until_signal
+from edge.cli.signals import SIGNALS, Terminated, run_until_signal
 
 def send():
     os.kill(os.getpid(), signal.{number})
@@ -141,9 +143,9 @@ async def work():
         print("said farewell")
 
 try:
-    run_until_signal(work())
+    with SIGNALS.handled():
+        run_until_signal(work())
 except (KeyboardInterrupt, Terminated) as error:
-    send()
     print(type(error).__name__)
 """
 
@@ -159,19 +161,24 @@ def test_other_exceptions_that_python_drops_are_still_printed() -> None:
     assert (code, out) == (0, "") and "ZeroDivisionError" in err
 
 
-def test_the_copy_of_a_ctrl_c_may_come_while_that_is_handled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regression: the copy counted, so Ctrl-C behind Enter ended a one-file chat."""
-    seen = []
+def test_a_copy_of_ctrl_c_is_the_same_press(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a one-file program, whose parent forwards it; in another one, two are two."""
+    def press(copies: int) -> None:
+        for _ in range(copies):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0)
 
-    def look(*_: object) -> bool:
-        seen.append(signals.is_wish())
-        return False
-
-    monkeypatch.setattr(signals, "ONE_FILE", True)
-    monkeypatch.setattr(signals, "_copy_until", 0.0)
-    monkeypatch.setattr(signals.linux, "signal_waits", look)
-    assert signals.is_wish() and seen == [False]
-    assert signals.is_wish() and seen == [False, False]
+    monkeypatch.setattr(signals, "ECHO", 0.2)
+    with signals.SIGNALS.handled(), signals.SIGNALS.calling(lambda: None):
+        with pytest.raises(KeyboardInterrupt):
+            press(2)
+        time.sleep(0.2)
+        monkeypatch.setattr(signals, "ONE_FILE", True)
+        press(3)
+        assert signals.SIGNALS.taken()
+        time.sleep(0.2)
+        press(1)
+        assert signals.SIGNALS.taken() and not signals.SIGNALS.taken()
 
 
 # Interposed functions of libc: the first wait for standard input is interrupted by SIGINT, and what is written next,
@@ -210,7 +217,7 @@ PLAIN = """
 from edge.cli import readers, signals
 
 signals.ONE_FILE = True
-with signals.interrupting():
+with signals.SIGNALS.handled():
     try:
         print("line:", readers.PlainReader().read("> "))
     except signals.CtrlC:

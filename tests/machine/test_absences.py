@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -118,21 +117,6 @@ def test_stand_ins_for_calls_that_are_not_there(monkeypatch: pytest.MonkeyPatch)
             linux.release(map)
             linux.drop_cached(file.fileno())
             assert map[:] == bytes(4096)
-
-
-def test_a_signal_that_waits(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"],
-                          stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        assert not linux.signal_waits(process.pid, signal.SIGINT)
-        process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-        process.send_signal(signal.SIGINT)
-        assert linux.signal_waits(process.pid, signal.SIGINT)
-        assert not linux.signal_waits(process.pid, signal.SIGTERM)
-        assert not linux.signal_waits(process.pid, signal.SIGINT, str(tmp_path))
-        process.kill()
 
 
 def test_a_file_system_made_of_memory_is_known(tmp_path: Path) -> None:

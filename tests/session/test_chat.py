@@ -192,7 +192,8 @@ def test_ctrl_c_between_enter_and_the_answer_drops_the_question(capsys: pytest.C
             os.kill(os.getpid(), signal.SIGINT)
 
     talk.ahead.stop = stop  # type: ignore[method-assign]
-    assert talk.run() == 0 and not lines
+    with signals.SIGNALS.handled():
+        assert talk.run() == 0 and not lines
     assert "Ctrl-C again" not in "".join(capsys.readouterr())
     assert [message["content"] for message in talk.talk.messages if message["role"] == "user"] == ["third"]
 
@@ -235,7 +236,7 @@ def test_a_signal_that_got_lost_ends_the_wait(piped: Any, monkeypatch: pytest.Mo
     """Its exception was raised where Python drops exceptions, or it came just before the system call."""
     reader, _ = piped
     monkeypatch.setattr(reader, "INTERVAL", 0.01)
-    with signals.handle_sigterm():
+    with signals.SIGNALS.handled():
         with contextlib.suppress(signals.Terminated):
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(10)  # the handler raises here
