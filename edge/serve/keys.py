@@ -181,15 +181,15 @@ _THINKING: Table = {
 _TOOLS: Table = {"tools": given, "tool_choice": given, "parallel_tool_calls": flag}
 #: keys of /v1/chat/completions that change an answer, for the routes that do not have all of them
 _ELSEWHERE: Table = dict.fromkeys(
-    ("regex", "grammar", "choices", "guided_choice", "stop", "ignore_eos", "max_completion_tokens", *_SAMPLING,
-     *_THINKING, *_TOOLS), "this route has no such key; POST /v1/chat/completions has it")
+    ("schema", "regex", "grammar", "choices", "guided_choice", "stop", "ignore_eos", "max_completion_tokens",
+     *_SAMPLING, *_THINKING, *_TOOLS), "this route has no such key; POST /v1/chat/completions has it")
 _OPENAI: Table = {
     **REFUSED, **_SAMPLING, "model": text, "stream": flag, "stop": stops, "ignore_eos": flag,
     "stream_options": inside({"include_usage": flag}), "metadata": mapping, "n": whole(1, MOST_CHOICES),
     "presence_penalty": number(-2, 2), "frequency_penalty": number(-2, 2),
     "max_tokens": whole(-1, MOST_TOKENS), "max_completion_tokens": whole(0, MOST_TOKENS),
     "response_format": inside({"type": text, "schema": schema, "json_schema": inside({"schema": schema})}),
-    "regex": text, "grammar": text, "choices": strings, "guided_choice": strings,  # the last as vLLM
+    "schema": schema, "regex": text, "grammar": text, "choices": strings, "guided_choice": strings,  # the last as vLLM
     "user": text, "session_id": text, "prompt_cache_key": text}
 
 CHAT: Table = {

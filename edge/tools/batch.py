@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 8
 HEAD = "batch_req_"  # of the id of an answer; the number of its line follows
+START = f'{{"id": "{HEAD}'.encode()  # of a line of the output
 SYNC_SECONDS = 5.0  # what was written in so long may be lost with the power
 
 
@@ -192,14 +193,17 @@ class Batch:
         except OSError:
             raise Busy(f"another process writes to {name}") from None
         done, names, whole = bytearray(self.total + 1), array("I", bytes(4 * (self.total + 1))), 0
+        if os.path.sameopenfile(self._source.fileno(), self._output):
+            raise UsageError(f"{name} is IN, too: the answers need a file of their own")
         if os.fstat(self._output).st_size and not resume:
             raise UsageError(f"{name} is not empty; use --resume to continue it")
         with open(self._output, "rb", closefd=False) as file:
             file.seek(0)
             for line in file:
-                if not line.endswith(b"\n"):
+                ended = line.endswith(b"\n")
+                if not ended and START.startswith(line.rstrip(b"\0")[: len(START)]):  # a power cut may leave zeros
                     break
-                number, ident = _answered(line)
+                number, ident = _answered(line) if ended else (0, None)
                 if not 1 <= number <= self.total or done[number]:
                     raise UsageError(f"{name}: the line at byte {whole} is not an answer of this batch")
                 done[number], names[number] = 1, _sum(ident)

@@ -107,6 +107,7 @@ FORMS: list[tuple[dict[str, Any], Any]] = [
     ({"response_format": {"type": "json_schema", "json_schema": {"name": "d", "schema": DRINK}}},
      lambda text: json.loads(text)["drink"] in ("tea", "coffee")),
     ({"response_format": {"type": "json_object"}}, lambda text: isinstance(json.loads(text), dict)),
+    ({"schema": {"type": "integer", "minimum": 5, "maximum": 9}}, lambda text: text.strip() in "56789"),
     ({"regex": "[0-9]{3}"}, lambda text: re.fullmatch("[0-9]{3}", text)),
     ({"choices": ["yes", "no"]}, lambda text: text in ("yes", "no")),
     ({"grammar": 'start: "a" | "b" start'}, lambda text: re.fullmatch("b*a", text)),
@@ -263,8 +264,9 @@ def test_known_keys_that_cannot_be_honoured_are_refused_by_name(server: Server) 
 def test_keys_of_another_route_that_change_an_answer_are_refused(server: Server) -> None:
     lacks = {"/v1/completions": {"think": True, "tools": TOOLS, "reasoning_effort": "high"},
              "/v1/responses": {"regex": "[0-9]{4}", "choices": ["a"], "grammar": "x", "stop": "a", "seed": 5,
-                               "presence_penalty": 1, "ignore_eos": True, "thinking_budget": 4},
-             "/api/chat": {"regex": "a", "choices": ["a"], "ignore_eos": True, "options": {"grammar": "x"}},
+                               "presence_penalty": 1, "ignore_eos": True, "thinking_budget": 4, "schema": DRINK},
+             "/api/chat": {"regex": "a", "choices": ["a"], "ignore_eos": True, "options": {"grammar": "x"},
+                           "schema": DRINK},
              "/api/generate": {"tools": TOOLS, "tool_choice": "none", "regex": "a"}}
     for path, keys in lacks.items():
         for key, value in keys.items():

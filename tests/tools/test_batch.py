@@ -168,11 +168,14 @@ def test_forms_and_raw_prompts(engine, tmp_path) -> None:
     raw = {"custom_id": "raw", "url": "/v1/completions", "body": {"prompt": "Once", "max_tokens": 3}}
     parts = [{"role": "developer", "content": "x"}, {"role": "user", "content": [{"type": "text", "text": "Tea?"}]}]
     found = run(engine, tmp_path, [
-        line("json", response_format=wanted, max_tokens=30), line("choice", choices=["yes", "no"]), json.dumps(raw),
+        line("json", response_format=wanted, max_tokens=30), line("schema", schema=schema, max_tokens=30),
+        line("two", schema=schema, regex="a"), line("choice", choices=["yes", "no"]), json.dumps(raw),
         line("parts", messages=parts),
     ], defaults={"regex": "[0-9]{2}"})
+    assert "only one form" in found.pop("two")["error"]["message"]
     bodies = {name: each["response"]["body"]["choices"][0] for name, each in found.items()}
     assert set(json.loads(bodies["json"]["message"]["content"])) == {"n"}
+    assert bodies["schema"] == bodies["json"]
     assert bodies["choice"]["message"]["content"] in ("yes", "no")
     assert bodies["raw"]["text"].isdigit() and bodies["parts"]["message"]["content"].isdigit()
 
@@ -214,9 +217,11 @@ def test_resume(engine, tmp_path) -> None:
         run(engine, tmp_path, [line(f"x{i}") for i in range(6)], resume=True)
     with pytest.raises(UsageError, match="is not an answer of this batch"):
         run(engine, tmp_path, lines[:2], resume=True)
-    out.write_bytes(b"rubbish\n" + b"".join(whole))
-    with pytest.raises(UsageError, match="at byte 0 is not an answer"):
-        run(engine, tmp_path, lines, resume=True)
+    for foreign in (b"rubbish\n" + b"".join(whole), b"My notes", whole[0][:-1].replace(b" ", b"")):
+        out.write_bytes(foreign)
+        with pytest.raises(UsageError, match="at byte 0 is not an answer"):
+            run(engine, tmp_path, lines, resume=True)
+        assert out.read_bytes() == foreign
 
 
 def test_one_writer_at_a_time(engine, tmp_path) -> None:
@@ -228,6 +233,12 @@ def test_one_writer_at_a_time(engine, tmp_path) -> None:
         Batch(engine, str(tmp_path / "nowhere"), str(target))
     with pytest.raises(UsageError, match="cannot write"):
         Batch(engine, str(source), str(tmp_path))
+    os.link(source, tmp_path / "linked")
+    for resume in (False, True):
+        source.write_text(line("a"))
+        with pytest.raises(UsageError, match="linked is IN, too"):
+            Batch(engine, str(source), str(tmp_path / "linked"), resume=resume)
+        assert source.read_text() == line("a")
 
 
 def test_stop_leaves_whole_lines(engine, tmp_path) -> None:

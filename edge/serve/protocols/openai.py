@@ -18,7 +18,7 @@ from typing import Any
 from edge.serve import keys
 from edge.serve.calls import Call, Refusal, bad, dump
 from edge.serve.messages import messages_of
-from edge.session.answer_options import AnswerOptions
+from edge.session.answer_options import FORMS, AnswerOptions
 from edge.session.logprobs import Logprob
 from edge.session.usage import Usage
 
@@ -97,9 +97,10 @@ def embedding(body: Any, hidden: int) -> tuple[list[str], bool]:
 
 def _common(asked: Mapping[str, Any], defaults: dict[str, Any]) -> Call:
     form = keys.form(asked.get("response_format"), "response_format", "json_schema")
-    for key, name in (("grammar", "grammar"), ("regex", "regex"), ("guided_choice", "choices"), ("choices", "choices")):
-        if key in asked:
-            form[name] = asked[key]
+    for key in (*FORMS, "guided_choice"):
+        name = "choices" if key == "guided_choice" else key
+        if key in asked and form.setdefault(name, asked[key]) != asked[key]:
+            raise bad(f"{key} and another key ask for different {name}; give only one of them", key)
     options = {**keys.with_form(defaults, form), "sampling": keys.sampling(asked, defaults)}
     most = asked.get("max_completion_tokens", asked.get("max_tokens", -1))
     if most >= 0:
