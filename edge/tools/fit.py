@@ -113,14 +113,14 @@ class Fit:
     asked: KVPlan  # with the context and the KV type as asked, of which a limit may leave less
     available: int | None  # bytes that are free on this machine, None: unknown
     limit: int | None  # bytes of --memory
-    refusal: str | None  # why loading would refuse, or the model cannot use the context
+    refusal: str | None  # why loading would refuse
     longest: int  # tokens of the longest context that fits; 0: none
     boards: tuple[Board, ...]
     kv_bytes: dict[str, int]  # KV type -> exactly what a cache of this context and window takes
 
     @property
     def fits(self) -> bool:
-        """Whether loading would take it, and the model can use all of its context."""
+        """Whether loading would take it."""
         return self.refusal is None
 
     def to_dict(self) -> dict[str, Any]:
@@ -288,9 +288,6 @@ def fit(planned: PlannedModel, settings: LoadSettings) -> Fit:
     rooms = [limit - PROGRAM_VARIES] if limit is not None else []
     rooms += [available + planned.program] if available is not None else []
     room = min(rooms, default=1 << 62)
-    if refusal is None and too_long(planned, settings):
-        trained = planned.checkpoint.config.n_ctx_train
-        refusal = f"--ctx {settings.kv.ctx} is longer than the {trained} tokens the model was trained on"
     chosen = replace(settings, kv=replace(settings.kv, kv=plan.kv_type))  # a limit may have chosen a smaller type
     return Fit(
         planned, plan, server, forms, needed(planned, settings), available, limit, refusal,
@@ -322,8 +319,7 @@ def on_board(planned: PlannedModel, settings: LoadSettings, memory: int) -> Boar
     room = left_on(memory)
     settings = replace(settings, n_threads=THREADS)
     plans = [needed(each, settings) for each in (planned, as_server(planned))]
-    usable = not too_long(planned, settings)
-    fits, serves = (usable and plan.least_bytes <= room for plan in plans)
+    fits, serves = (plan.least_bytes <= room for plan in plans)
     on_disk = plans[0].footprint.leaving(plans[0].total_bytes - room).on_disk if fits else 0
     return Board(memory, room, fits, on_disk, serves, longest(planned, settings, room))
 
@@ -331,11 +327,6 @@ def on_board(planned: PlannedModel, settings: LoadSettings, memory: int) -> Boar
 def usual(planned: PlannedModel) -> LoadSettings:
     """The settings with which the model is loaded where none are given."""
     return LoadSettings(KVConfig(**KV) if planned.embeds else KVConfig())
-
-
-def too_long(planned: PlannedModel, settings: LoadSettings) -> bool:
-    """Whether the context asked for is longer than the model can use; behind a window, any length is usable."""
-    return not settings.kv.window and (settings.kv.ctx or 0) > planned.checkpoint.config.n_ctx_train
 
 
 def smallest_board(planned: PlannedModel) -> int | None:
@@ -352,18 +343,20 @@ def needed(planned: PlannedModel, settings: LoadSettings) -> KVPlan:
 
 def longest(planned: PlannedModel, settings: LoadSettings, room: int) -> int:
     """The longest context in tokens with which the process takes at most ``room`` bytes, up to the length the model was
-    trained on, or the window if that is longer; 0 if it would be shorter than a limit ever makes it.
+    trained on, or the window or context asked for if that is longer; 0 if it would be shorter than a limit ever makes
+    it.
     """
     kv, trained = settings.kv, planned.checkpoint.config.n_ctx_train
     sinks = kv.sinks if kv.sinks is not None else DEFAULT_SINKS if kv.window else 0
     least = max(min(LEAST_CTX, trained), kv.window + sinks, sinks + 1)
-    lengths = [*range(least, trained, PAGE), max(least, trained)]
+    most = max(least, trained, kv.ctx or 0)
+    lengths = range(least, most + PAGE, PAGE)
 
     def total(n_ctx: int) -> int:
-        return needed(planned, replace(settings, kv=replace(kv, ctx=n_ctx))).least_bytes
+        return needed(planned, replace(settings, kv=replace(kv, ctx=min(n_ctx, most)))).least_bytes
 
     n = bisect_right(lengths, room, key=total)
-    return lengths[n - 1] if n else 0
+    return min(lengths[n - 1], most) if n else 0
 
 
 def to_pull(most: int = 2) -> list[Known]:
