@@ -97,12 +97,14 @@ def run(
     system = options.system_prompt(flags)
     if raw and system is not None:
         raise UsageError("--raw uses no chat template, so a system prompt cannot be used with it")
+    if raw and flags.get("session") is not None:
+        raise UsageError("--raw continues no conversation, so --session cannot be used with it")
     arguments = options.ask_arguments(flags)  # judged before the model is loaded
     keeper = Keeper(flags, out.warn)
     no_answer = flags["max_tokens"] == 0
     text, shared = gather_prompt(
         words[0] if words else None, prompt, files,
-        needed=not (no_answer and keeper.saves and not raw),
+        needed=not (no_answer and keeper.saves),
         piped=not (no_answer and system is not None),  # a script that prepares a session must keep its own input
     )
     asks = not no_answer  # -n 0 only reads the prompt: not even an empty answer

@@ -439,6 +439,7 @@ def test_exit_2_usage(call: Any) -> None:
         (("run", "x", "--memory", "lots"), "1500M"),
         (("run", "x", "-f", "/no/such/file"), "/no/such/file"),
         (("run", "x", "--raw", "-sys", "y"), "--raw"),
+        (("run", "x", "--raw", "--session", "x.bes"), "--raw"),
         (("run", "x", "--stop", "-n", "5"), "--stop=-n"),
         (("run", "x", "-p", "--json"), "--prompt=--json"),
         (("run", "x", "-n", "five"), "'five'"),
