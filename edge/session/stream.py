@@ -6,17 +6,15 @@ ids -> streaming decoder -> stop strings (held back while they may still be comp
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge.errors import UsageError, check_text
-from edge.settings import SETTINGS
 
 if TYPE_CHECKING:
     from edge.prompt.tokenizer import Decoder
 
-BY = SETTINGS["by"].choices
 LEAST_CLAUSE = 10  # characters; speech of less sounds chopped
 
 _WORD = re.compile(r"\s*\S+\s+")
@@ -77,9 +75,23 @@ def sentence_end(text: str) -> int:
 
 
 def clause_end(text: str) -> int:
-    """Length of the first clause of at least LEAST_CLAUSE characters, with the space after it; 0: there is none yet."""
+    """Length of the first clause of at least LEAST_CLAUSE characters, or of a shorter sentence; 0: there is none yet.
+    """
     ends = (match.end() for match in _CLAUSE.finditer(text))
-    return next((end for end in ends if len(text[:end].strip()) >= LEAST_CLAUSE), 0)
+    clause = next((end for end in ends if len(text[:end].strip()) >= LEAST_CLAUSE), 0)
+    sentence = sentence_end(text)
+    return min(clause, sentence) or clause or sentence
+
+
+def word_end(text: str) -> int:
+    """Length of the first word with the space around it; 0 while it may go on."""
+    match = _WORD.match(text)
+    return match.end() if match else 0
+
+
+def overlap(text: str, mark: str) -> int:
+    """Number of characters at the end of ``text`` with which ``mark`` begins, but not all of it."""
+    return next((n for n in range(min(len(mark) - 1, len(text)), 0, -1) if text.endswith(mark[:n])), 0)
 
 
 def _is_abbreviation(before: str) -> bool:
@@ -136,8 +148,7 @@ class Thoughts:
                 self._where, held, thought = "behind", rest, thought.rstrip()
             else:
                 thought = held.rstrip()  # white space may be the last there is
-                keep = next((n for n in range(len(self.CLOSE), 0, -1) if thought.endswith(self.CLOSE[:n])), 0)
-                thought = thought[: len(thought) - keep].rstrip() if keep else thought
+                thought = thought[: len(thought) - overlap(thought, self.CLOSE)].rstrip()
                 held = held[len(thought) :]
             self._begun = self._begun or bool(thought)
         if self._where == "behind" and held.strip():
@@ -150,6 +161,12 @@ class Thoughts:
         """The remaining (thinking, answer) at the end."""
         held, self._held, self.over = self._held, "", True
         return ("", held) if self._where == "before" else (held if self._where == "inside" else "", "")
+
+
+#: how an answer is cut -> the length of the first whole unit of a text, 0: there is none yet
+UNITS: dict[str, Callable[[str], int]] = {
+    "token": len, "word": word_end, "clause": clause_end, "sentence": sentence_end, "all": lambda text: 0,
+}
 
 
 class Stream:
@@ -169,17 +186,16 @@ class Stream:
         self.stopped = self.ended_early = False
         self._decoder = decoder
         self._stop = tuple(stop)
-        self._by = by
-        self._plain = by == "token" and not self._stop
+        self._unit = UNITS[by]
         self._lead = lead
         self._held = ""  # decoded, may be the start of a stop string
         self._group = ""  # passed the stop strings, not yet a whole unit
-        self._decoded = 0  # characters decoded so far
+        self._decoded = 0  # characters of the answer so far
         self._passed = 0  # characters handed out so far
-        self._waiting: deque[tuple[int, int]] = deque()  # (characters decoded after this id, id)
-        self._ids: list[int] = []  # plain mode and thoughts: ids without text yet
+        self._ids: list[int] = []  # that wait for a piece
+        self._ends: list[int] = []  # characters of the answer so far, for each of them
         self._thoughts = Thoughts() if thinks else None
-        self._marks = marks or {}
+        self._marks = marks if marks and thinks else {}
 
     @property
     def thinking(self) -> bool:
@@ -191,61 +207,47 @@ class Stream:
         text = self._decoder.push(token)
         if self._lead and text:
             text = self._without_lead(text)
-        if self.ended_early and (self._thoughts is None or self._thoughts.ended):
-            if self._marks.get(token, "").startswith("</"):
-                self.ended_early, text = False, ""
-        if self._thoughts is not None:
-            if not text and not self._thoughts.ended:
-                text = self._marks.get(token, "")
-            self._ids.append(token)
-            return self._told_apart(self._thoughts, self._thoughts.push(text)) if text else ()
-        if self._plain:
-            self._ids.append(token)
-            if not text:
-                return ()
-            piece = Piece(text, tuple(self._ids))
-            self._ids.clear()
-            return (piece,)
-        self._decoded += len(text)
-        self._waiting.append((self._decoded, token))
-        return self._advance(text, last=False) if text else ()
+        if token in self._marks:
+            text = self._mark(token, text)
+        thoughts = self._thoughts
+        if self._unit is len and text and not (self._ids or self._stop or thoughts):
+            return (Piece(text, (token,)),)  # the same as below, in less time
+        if thoughts is None:
+            self._decoded += len(text)
+        self._ids.append(token)
+        self._ends.append(self._decoded)
+        if not text:
+            return ()
+        return self._advance(text) if thoughts is None else self._told_apart(thoughts, thoughts.push(text))
 
     def flush(self) -> Sequence[Piece]:
         """The last pieces at the end of the answer: incomplete characters and words, the start of a stop string."""
-        if self._thoughts is not None:
-            thoughts = self._thoughts
-            left = self._told_apart(thoughts, thoughts.push(self._decoder.flush()))
-            left += self._told_apart(thoughts, thoughts.flush())
-            return [*left, *self.flush()]
-        if self._plain:
-            text = self._decoder.flush()
-            ids, self._ids = tuple(self._ids), []
-            return (Piece(text, ids),) if text or ids else ()
-        text = "" if self.stopped else self._decoder.flush()
+        text, pieces, thoughts = "" if self.stopped else self._decoder.flush(), [], self._thoughts
+        if thoughts is not None:
+            pieces += self._told_apart(thoughts, thoughts.push(text))
+            pieces += self._told_apart(thoughts, thoughts.flush())
+            text = ""
         self._decoded += len(text)
-        pieces = self._advance(text, last=True)
-        if self._waiting and not self.stopped:
-            pieces.append(Piece("", tuple(token for _, token in self._waiting)))
-            self._waiting.clear()
+        pieces += self._advance(text, last=True)
+        if self._ids and not self.stopped:
+            pieces.append(self._piece(""))
         return pieces
+
+    def _mark(self, token: int, text: str) -> str:
+        """The text of a token that begins or ends thoughts."""
+        mark, over = self._marks[token], self._thoughts is None or self._thoughts.ended
+        if self.ended_early and over and mark.startswith("</"):
+            self.ended_early = False
+            return ""
+        return text if text or over else mark
 
     def _told_apart(self, thoughts: Thoughts, parts: tuple[str, str]) -> list[Piece]:
         """The pieces of (thinking, answer)."""
-        pieces = []
-        if parts[0]:
-            pieces.append(Piece(parts[0], tuple(self._ids), True))
-            self._ids.clear()
+        pieces = [self._piece(parts[0], True)] if parts[0] else []
         if thoughts.over and self._thoughts is not None:
-            self._thoughts = None
-            if self._plain:
-                if parts[1]:
-                    pieces.append(Piece(parts[1], tuple(self._ids)))
-                    self._ids.clear()
-                return pieces
-            self._decoded += len(parts[1])
-            self._waiting.extend((self._decoded, token) for token in self._ids)
-            self._ids.clear()
-            pieces += self._advance(parts[1], last=False)
+            self._thoughts, self._decoded = None, len(parts[1])
+            self._ends = [self._decoded] * len(self._ids)
+            pieces += self._advance(parts[1])
         return pieces
 
     def _without_lead(self, text: str) -> str:
@@ -255,51 +257,31 @@ class Stream:
         self._lead = self._lead if n == len(text) else ""
         return text[n:]
 
-    def _advance(self, text: str, last: bool) -> list[Piece]:
-        self._group += self._past_stop(text, last)
+    def _advance(self, text: str, last: bool = False) -> list[Piece]:
+        self._group += self._past_stop(text, last) if self._stop else text
         pieces = []
-        while unit := self._next_unit():
-            pieces.append(self._piece(unit))
-        if (last or self.stopped) and self._group:
-            pieces.append(self._piece(len(self._group)))
+        while n := self._unit(self._group) or (len(self._group) if last or self.stopped else 0):
+            text, self._group = self._group[:n], self._group[n:]
+            pieces.append(self._piece(text))
+            if self._unit is clause_end:  # only the first is a clause
+                self._unit = sentence_end
         return pieces
+
+    def _piece(self, text: str, thought: bool = False) -> Piece:
+        """A piece with the ids whose text ends in it."""
+        self._passed += 0 if thought else len(text)
+        n = bisect_right(self._ends, self._passed)
+        piece = Piece(text, tuple(self._ids[:n]), thought)
+        del self._ids[:n], self._ends[:n]
+        return piece
 
     def _past_stop(self, text: str, last: bool) -> str:
         """The part of the held and the new text that is certainly not part of a stop string."""
-        if not self._stop or self.stopped:
-            return "" if self.stopped else text
+        if self.stopped:
+            return ""
         text = self._held + text
         found = min((at for at in map(text.find, self._stop) if at >= 0), default=-1)
-        if found >= 0:
-            self.stopped, self._held = True, ""
-            return text[:found]
-        keep = 0
-        if not last:
-            for s in self._stop:
-                for n in range(min(len(s) - 1, len(text)), keep, -1):
-                    if text.endswith(s[:n]):
-                        keep = n
-                        break
-        self._held = text[len(text) - keep :]
-        return text[: len(text) - keep]
-
-    def _next_unit(self) -> int:
-        """Characters of the first whole unit in the group, 0 if there is none yet."""
-        if self._by == "token":
-            return len(self._group)
-        if self._by == "word":
-            match = _WORD.match(self._group)
-            return match.end() if match else 0
-        if self._by == "all":
-            return 0
-        sentence = sentence_end(self._group)
-        first = clause_end(self._group) if self._by == "clause" and not self._passed else 0
-        return min(first, sentence) if first and sentence else first or sentence
-
-    def _piece(self, n: int) -> Piece:
-        text, self._group = self._group[:n], self._group[n:]
-        self._passed += n
-        ids = []
-        while self._waiting and self._waiting[0][0] <= self._passed:
-            ids.append(self._waiting.popleft()[1])
-        return Piece(text, tuple(ids))
+        self.stopped = found >= 0
+        end = found if self.stopped else len(text) if last else len(text) - max(overlap(text, s) for s in self._stop)
+        self._held = "" if self.stopped else text[end:]
+        return text[:end]
