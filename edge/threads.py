@@ -28,7 +28,7 @@ def claim(wanted: int) -> tuple[int, list[str]]:
     """(number of threads that can be used, at most ``wanted``; notes, if it is fewer).
 
     Each thread that runs steps has as many threads of its own, and claims them before its first step
-    (pyx/machine/team.pxi).
+    (pyx/machine/claim.pxi).
     """
     global _loaded_by
     from pyx.machine import startable

@@ -9,5 +9,5 @@ from libc.string cimport memset
 
 include "machine/cpu.pxi"
 include "machine/memory.pxi"
-include "machine/team.pxi"
+include "machine/claim.pxi"
 include "machine/bandwidth.pxi"

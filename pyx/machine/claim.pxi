@@ -1,4 +1,4 @@
-"""team: the threads of a step.
+"""claim: the threads of parallel regions.
 
 A caller has threads of its own for its parallel regions.  Before each region it claims them (claim.h): where the system
 starts fewer, the region has fewer, and gives the same bits.
