@@ -24,7 +24,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -382,23 +382,7 @@ def choose(source: Repository, files: list[Remote]) -> list[Remote]:
     """The files of the model.  Raises ModelNotFound or UsageError that names possible files."""
     by_path = {file.path: file for file in files}
     if source.file is not None:
-        there = _there(source, by_path)
-        if source.file not in by_path:
-            instead = next((other for other in source.others if other in by_path), None)
-            if instead is None:
-                raise ModelNotFound(f"{source}: no such file there" + (f"; it has {there}" if there else ""))
-            return choose(replace(source, file=instead), files)
-        if not source.file.endswith(".gguf"):
-            hint = f"it has {there}" if there else f"hf:{source.repo} pulls the whole model"
-            raise UsageError(f"{source}: is not a GGUF file; {hint}")
-        first = re.fullmatch(r"(.*)-00001-of-(\d{5})\.gguf", source.file)
-        if first is None:
-            return [by_path[source.file]]
-        names = [f"{first[1]}-{i:05d}-of-{first[2]}.gguf" for i in range(1, int(first[2]) + 1)]
-        missing = [name for name in names if name not in by_path]
-        if missing:
-            raise ModelNotFound(f"{source}: {missing[0]} of the split file is missing there")
-        return [by_path[name] for name in names]
+        return _named(source, by_path)
     ggufs = sorted(path for path in by_path if path.endswith(".gguf"))
     if len(ggufs) == 1:
         return [by_path[ggufs[0]]]
@@ -410,6 +394,23 @@ def choose(source: Repository, files: list[Remote]) -> list[Remote]:
     if "config.json" not in by_path or not any(file.path.endswith(".safetensors") for file in wanted):
         raise ModelNotFound(f"{source}: contains neither a GGUF file nor config.json with .safetensors")
     return wanted
+
+
+def _named(source: Repository, by_path: Mapping[str, Remote]) -> list[Remote]:
+    """The file that a source names, with all parts if it is split."""
+    file = next((file for file in (source.file, *source.others) if file in by_path), None)
+    there = _there(source, by_path)
+    if file is None:
+        raise ModelNotFound(f"{source}: no such file there" + (f"; it has {there}" if there else ""))
+    if not file.endswith(".gguf"):
+        hint = f"it has {there}" if there else f"hf:{source.repo} pulls the whole model"
+        raise UsageError(f"{source}: is not a GGUF file; {hint}")
+    split = re.fullmatch(r"(.*)-00001-of-(\d{5})\.gguf", file)
+    parts = [file] if split is None else [f"{split[1]}-{i:05d}-of-{split[2]}.gguf" for i in range(1, int(split[2]) + 1)]
+    missing = next((part for part in parts if part not in by_path), None)
+    if missing is not None:
+        raise ModelNotFound(f"{replace(source, file=file)}: {missing} of the split file is missing there")
+    return [by_path[part] for part in parts]
 
 
 def _there(source: Repository, paths: Iterable[str]) -> str:
