@@ -46,7 +46,7 @@ SYNC_SECONDS = 5.0  # what was written in so long may be lost with the power
 
 
 class Summary(NamedTuple):
-    """Lines of the input: in all, answered before, answered now, of these with an error; tokens written now."""
+    """Lines of the input: in all, answered before, answered now, with an error; tokens written now."""
 
     total: int
     before: int
@@ -109,8 +109,8 @@ class Batch:
 
         Raises what ends it early: an EdgeError if the answers cannot be written, or the system starts no threads.
         """
-        begun, before = time.monotonic(), sum(self._done)
-        progress(before, self.total)
+        begun, before = time.monotonic(), sum(self._done) - self._failed
+        progress(before + self._failed, self.total)
         work = ((number, line) for number, line in self._lines() if not self._done[number])
         self._sessions = [self._engine.session("") for _ in range(self.at_once)]
         for session in self._sessions:
@@ -203,10 +203,11 @@ class Batch:
                 ended = line.endswith(b"\n")
                 if not ended and START.startswith(line.rstrip(b"\0")[: len(START)]):  # a power cut may leave zeros
                     break
-                number, ident = _answered(line) if ended else (0, None)
+                number, ident, failed = _answered(line) if ended else (0, None, False)
                 if not 1 <= number <= self.total or done[number]:
                     raise UsageError(f"{name}: the line at byte {whole} is not an answer of this batch")
                 done[number], names[number] = 1, _sum(ident)
+                self._failed += failed
                 whole += len(line)
         for number, line in self._lines():
             if done[number] and names[number] != _sum(_read(line)[0]):
@@ -355,13 +356,14 @@ def _encoded(value: Any) -> bytes:
         return json.dumps(value).encode()
 
 
-def _answered(line: bytes) -> tuple[int, Any]:
-    """(number, custom_id) of the request that a line of the output answers; number 0 if none."""
+def _answered(line: bytes) -> tuple[int, Any, bool]:
+    """(number, custom_id, whether it is an error) of the request that a line of the output answers; number 0 if none.
+    """
     try:
         written = json.loads(line)
-        return int(written["id"].removeprefix(HEAD)), written["custom_id"]
+        return int(written["id"].removeprefix(HEAD)), written["custom_id"], written["error"] is not None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return 0, None
+        return 0, None, False
 
 
 def _sum(name: str | None) -> int:

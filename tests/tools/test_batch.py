@@ -134,7 +134,8 @@ def test_one_bad_line_ends_nothing(engine, tmp_path) -> None:
     assert all(each["response"]["status_code"] == 400 for each in written if each["custom_id"] != "good"), written
     assert "half of a surrogate pair" in found["\ud83d"]["error"]["message"]
     with Batch(engine, str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl"), resume=True) as batch:
-        assert batch.run().before == len(lines)
+        done = batch.run()
+        assert (done.before, done.answered, done.failed) == (1, 0, len(lines) - 1)
 
 
 def test_a_bug_costs_one_line(engine, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
