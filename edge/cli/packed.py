@@ -14,8 +14,8 @@ from edge.packed import Packed, own
 if TYPE_CHECKING:
     import click
 
-#: options that contradict each other: one that is given replaces the packed default of another
-RIVALS = (("system", "system_file", "raw"), ("schema", "choice", "regex", "grammar"))
+#: options that contradict each other: one that is typed replaces another that a variable sets, and both a packed one
+RIVALS = (("system", "system_file", "raw"), ("session", "raw"), ("schema", "choice", "regex", "grammar"))
 
 
 def version() -> str:
@@ -64,13 +64,14 @@ def defaults(inside: Packed, root: click.Group) -> dict[str, Any]:
 
 
 def give_way(ctx: click.Context) -> None:
-    """Drop packed defaults that contradict an option of the person who starts the command."""
-    if not ctx.default_map:
-        return
+    """Drop what contradicts an option: packed defaults where it is typed or set by a variable, and variables where it
+    is typed.
+    """
     from click.core import ParameterSource as Source
 
+    ranks = [Source.COMMANDLINE, Source.ENVIRONMENT, Source.DEFAULT_MAP]
     for rivals in RIVALS:
-        if any(ctx.get_parameter_source(name) in (Source.COMMANDLINE, Source.ENVIRONMENT) for name in rivals):
-            for name in rivals:
-                if ctx.get_parameter_source(name) is Source.DEFAULT_MAP:
-                    ctx.params[name] = None if not isinstance(ctx.params[name], tuple) else ()
+        given = {name: ranks.index(source) for name in rivals if (source := ctx.get_parameter_source(name)) in ranks}
+        for name, rank in given.items():
+            if rank > min(given.values()):
+                ctx.params[name] = None if not isinstance(ctx.params[name], tuple) else ()
