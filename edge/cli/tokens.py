@@ -87,12 +87,13 @@ def count(ctx: click.Context, text: str | None, as_json: bool, **flags: Any) -> 
     short_help="Convert token ids to text.",
 )
 @click.argument("ids", nargs=-1, type=Text())
+@heading("Text", option("--special", is_flag=True, help="Write control tokens such as <|eot_id|>, too."))
 @options.model_option
 @options.settings("file")
 @_json_option
 @options.output_options
 @click.pass_context
-def decode(ctx: click.Context, ids: tuple[str, ...], as_json: bool, **flags: Any) -> None:
+def decode(ctx: click.Context, ids: tuple[str, ...], special: bool, as_json: bool, **flags: Any) -> None:
     """Run the command: token ids -> text."""
     out = ctx.ensure_object(Output)
     words = " ".join(ids) if ids else read_text(STANDARD)
@@ -105,7 +106,7 @@ def decode(ctx: click.Context, ids: tuple[str, ...], as_json: bool, **flags: Any
     for token in numbers:
         if token >= tokenizer.n_vocab:
             raise UsageError(f"token {token} does not exist: this model has {tokenizer.n_vocab} tokens")
-    text = tokenizer.decode(numbers)
+    text = tokenizer.decode(numbers, special=special)
     out.result({"text": text}, [text], as_json)
 
 

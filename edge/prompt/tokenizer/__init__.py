@@ -306,9 +306,12 @@ class Tokenizer:
         """A token for display: the name of a control token, else its text."""
         return self._names.get(id) or self.token_bytes(id).decode("utf-8", "replace")
 
-    def decode(self, ids: Iterable[int], start: bool = True) -> str:
-        """The text of ``ids``.  ``start=False``: they continue a text, so SentencePiece's first blank is kept."""
-        data = b"".join(map(self.token_bytes, ids))
+    def decode(self, ids: Iterable[int], start: bool = True, special: bool = False) -> str:
+        """The text of ``ids``.  ``start=False``: they continue a text, so SentencePiece's first blank is kept.
+        ``special``: with the names of control tokens, which have no text.
+        """
+        names = self._names if special else {}
+        data = b"".join(names[id].encode() if id in names else self.token_bytes(id) for id in ids)
         if start and self.strips_blank:
             data = data.removeprefix(b" ")
         return utf_8_decode(data, "replace")[0]
