@@ -166,6 +166,8 @@ def error_of(exception: BaseException) -> dict[str, Any]:
 def failure(exception: BaseException) -> dict[str, Any]:
     """The object of ``run --json`` in place of an answer."""
     event = error_of(exception)
+    if not isinstance(exception, Exception):
+        event = error("cancelled", "a signal ended the command before it had an answer")
     return {"error": {"code": event["code"], "message": event["message"]}}
 
 

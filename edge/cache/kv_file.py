@@ -173,7 +173,8 @@ def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, dict[st
             return state, facts, ""
         state.lost = file.tokens(n_vocab) + sampled + lost
         file.finish()
-        return state, facts | {"forgotten": 0}, _short(f"{made.get('n_ctx')} tokens, {made.get('kv_type')}")
+        size, own = (f"{each.get('n_ctx')} tokens, {each.get('kv_type')}" for each in (made, space.page_plan))
+        return state, facts | {"forgotten": 0}, _short(size if size != own else "other settings")
 
 
 def read(

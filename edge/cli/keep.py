@@ -40,8 +40,6 @@ class Keeper:
             raise UsageError("--session - would be read and written; name a file")
         if not self.saves and not os.path.exists(self.path):
             raise UsageError(f"session file {self.path} does not exist, and --session-ro does not create it")
-        if self.saves and not os.path.isdir(os.path.dirname(os.path.realpath(self.path))):
-            raise UsageError(f"the folder of the session file {self.path} does not exist")
 
         from edge.cache import kv_file  # noqa: F401  both here so that the program's size is measured with them
         from edge.model import fingerprint  # noqa: F401
@@ -92,7 +90,11 @@ class Keeper:
         return session
 
     def save_as(self, session: Session, path: str) -> None:
-        """Write a copy of the session to another file.  Raises Busy if another process has that one open."""
+        """Write a copy of the session to another file.  Raises Busy if another process has that one open, UsageError
+        if it is that of ``--session-ro``.
+        """
+        if self.path and not self.saves and os.path.exists(path) and os.path.samefile(path, self.path):
+            raise UsageError(f"cannot write {path}: --session-ro leaves it as it is; name another file")
         with nullcontext() if self._has(path) else closing(_Lock(path)):
             session.save(path)
 
@@ -111,10 +113,10 @@ class _Lock:
     """
 
     def __init__(self, path: str) -> None:
-        self.session = os.path.realpath(path)
-        folder, name = os.path.split(self.session)
-        self._path = os.path.join(folder, f".{name}.lock")
         try:
+            self.session = os.path.realpath(path)
+            folder, name = os.path.split(self.session)
+            self._path = os.path.join(folder, f".{name}.lock")
             self._fd = exclusive(self._path)
         except FileNotFoundError:
             raise UsageError(f"cannot write {path}: the folder does not exist") from None

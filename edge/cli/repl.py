@@ -368,7 +368,9 @@ class Repl:
                 none = SETTINGS[key].default is None and value in ("none", unset(key))
                 wanted = None if none else converted(key, value)
             except UsageError as error:
-                raise UsageError(f"/set {error}") from None
+                if key != "max_tokens":
+                    raise UsageError(f"/set {error}") from None
+                wanted = 0
             if key == "max_tokens" and not wanted:
                 raise UsageError(f"/set {rest}: it must be a whole number from 1")
             if key in FIELDS:

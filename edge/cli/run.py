@@ -142,7 +142,7 @@ def run(
             if code:
                 return code
             failure = records.finish_error(session, timeout)
-    except Exception as error:
+    except BaseException as error:  # a signal, too
         if as_json and not printed and not isinstance(error, BrokenPipeError):
             out.json(records.failure(error))
         raise

@@ -119,6 +119,9 @@ def test_commands(terminal: Any) -> None:
         t.expect(r"always the same.*You said: hello\r\n.*> ")
         t.line("/set temp hot")
         t.expect(r"not a valid float.*> ")
+        for wrong in ("-3", "0", "many"):
+            t.line(f"/set max_tokens {wrong}")
+            t.expect(rf"max_tokens {wrong}: it must be a whole number from 1\r\n.*> ")
         t.line("/set max_tokens 3")
         t.expect("> ")
         t.line("hello")

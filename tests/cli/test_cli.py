@@ -277,6 +277,13 @@ def test_answer_holds_newlines_back(capsys: pytest.CaptureFixture[str]) -> None:
 # ---- other commands --------------------------------------------------------------------------------------------------
 
 
+def test_a_session_file_in_a_deleted_folder_is_named(tmp_path: Path) -> None:
+    script = f'mkdir gone && cd gone && rmdir ../gone && exec {sys.executable} -m edge run Hi -m demo --session x.bes'
+    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 2 and "x.bes: the folder does not exist" in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_tokens(real: Any) -> None:
     text = "Hello, wörld!\n"
     ids = json.loads(real("tokens", "encode", text, "--json").stdout)
@@ -289,6 +296,9 @@ def test_tokens(real: Any) -> None:
     pieces = [line.split("\t") for line in real("tokens", "encode", text, "--pieces").stdout.splitlines()]
     assert [int(number) for number, _ in pieces] == ids
     assert real("tokens", "encode", "<|eot_id|>").stdout != real("tokens", "encode", "<|eot_id|>", "--special").stdout
+    marked = real("tokens", "encode", "<|begin_of_text|>Hi<|eot_id|>", "--special").stdout.split()
+    assert real("tokens", "decode", "--special", *marked).stdout == "<|begin_of_text|>Hi<|eot_id|>\n"
+    assert real("tokens", "decode", *marked).stdout == "Hi\n"
     for bad in (("decode", "x"), ("decode", "99999999"), ("decode",), ("encode", "a", "-f", "b")):
         assert real("tokens", *bad).exit_code == 2
     assert real("tokens", "count", "x", "-m", "none.gguf").exit_code == 3

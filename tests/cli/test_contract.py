@@ -301,6 +301,10 @@ def test_environment(call: Any) -> None:
     assert call("run", "hello", "-n", "8", BITNET_EDGE_MAX_TOKENS="3").stdout == "You said\n"
     assert call("run", "hello", BITNET_EDGE_KV="f16", BITNET_EDGE_JSON="1").stdout.count('"f16"') == 1
     assert call("run", "hello", BITNET_EDGE_STOP=" ", BITNET_EDGE_PROMPT="x").stdout == "You said: hello\n"
+    other = {"BITNET_EDGE_SCHEMA": "/no/such", "BITNET_EDGE_GRAMMAR": "/no/such"}
+    form = call("run", "hello", "--regex", "[0-9]{3}", command=REAL, **other)
+    assert form.stdout.strip().isdecimal(), form.stderr
+    assert call("run", "hello", command=REAL, **other).returncode == 2
 
 
 # ---- which model -----------------------------------------------------------------------------------------------------
@@ -505,13 +509,16 @@ def test_exit_130_interrupt(start: Any, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(300) == 130
     assert process.stdout.read().endswith(b"\n") and process.stderr.read() == b""
-    mark = tmp_path / "mark"
-    loading = start("run", "long", FAKE_LOAD="60", FAKE_MARK=str(mark))
-    loading.stdin.close()
-    while not mark.exists():
-        time.sleep(0.01)
-    loading.send_signal(signal.SIGINT)
-    assert (loading.wait(300), loading.stdout.read(), loading.stderr.read()) == (130, b"", b"")
+    for number, code, more in ((signal.SIGINT, 130, ()), (signal.SIGTERM, 143, ("--json",))):
+        mark = tmp_path / f"mark {code}"
+        loading = start("run", "long", *more, FAKE_LOAD="60", FAKE_MARK=str(mark))
+        loading.stdin.close()
+        while not mark.exists():
+            time.sleep(0.01)
+        loading.send_signal(number)
+        assert (loading.wait(300), loading.stderr.read()) == (code, b"")
+        said = loading.stdout.read()
+        assert json.loads(said)["error"]["code"] == "cancelled" if more else said == b""
 
 
 @pytest.mark.slow
@@ -733,6 +740,11 @@ def test_session_read_only(call: Any, tmp_path: Path) -> None:
     for command in ("run", "chat"):
         done = call(command, "--session", str(file), "--session-ro", *SMALL, stdin="And you?\n", command=REAL)
         assert done.returncode == 0 and done.stdout and file.read_bytes() == before
+    os.link(file, tmp_path / "linked.bes")
+    for name in ("talk.bes", "linked.bes"):
+        done = call("chat", "--session", str(file), "--session-ro", *SMALL, command=REAL,
+                    stdin=f"Hi\n/save {tmp_path / name}\n")
+        assert "--session-ro leaves it as it is" in done.stderr and file.read_bytes() == before
 
 
 def test_session_prepared(call: Any, env: dict[str, str], tmp_path: Path) -> None:
