@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import click
 
-from edge.cli.habits import check_model, check_option
+from edge.cli.habits import long, spelled
 from edge.cli.packed import give_way, named
 from edge.errors import EXIT_CODES, UsageError
 from edge.settings import Setting
@@ -28,11 +28,15 @@ HELP_ALL = "edge.help_all"
 
 
 class Flag(click.Option):
-    """An option with its heading in the help."""
+    """An option with its heading in the help, and its environment variable, the same in all commands:
+    BITNET_EDGE_MAX_TOKENS of ``--max-tokens``.
+    """
 
     def __init__(self, *args: Any, heading: str = "Options", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.heading = heading
+        if self.allow_from_autoenv:
+            self.envvar = "BITNET_EDGE_" + long(self).lstrip("-").replace("-", "_").upper()
 
     def get_help_extra(self, ctx: click.Context) -> Any:
         extra = super().get_help_extra(ctx)
@@ -63,50 +67,17 @@ class Command(click.Command):
         if self.settings:
             self.params.append(
                 Flag(["--help-all"], heading="Output", is_flag=True, is_eager=True, expose_value=False,
-                     callback=show_all, help="Show the whole help, with all settings, and exit."))
+                     allow_from_autoenv=False, callback=show_all,
+                     help="Show the whole help, with all settings, and exit."))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if ctx.resilient_parsing:
-            return super().parse_args(ctx, args)
         try:
-            return super().parse_args(ctx, self._spelled(ctx, args))
+            return super().parse_args(ctx, args if ctx.resilient_parsing else spelled(ctx, self, args))
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # whose --help to show: click's parser does not always set it
             raise
         except UsageError as error:
             raise self._named(ctx, error) from error
-
-    def _spelled(self, ctx: click.Context, args: Sequence[str]) -> list[str]:
-        """``args`` with long names in place of short ones that have their value.
-
-        click looks up each word among the long names first and searches for similar ones: without this, reading the
-        words of a ``run`` takes 2.9 ms instead of 1.5 (one x86-64 core), and difflib is imported.  Raises UsageError
-        for an option as the value of another, which click accepts, and for what is called otherwise here.
-        """
-        params = self.get_params(ctx)
-        options = {name: each for each in params if isinstance(each, click.Option) for name in each.opts}
-        takes = [each.metavar or "" for each in params if isinstance(each, click.Argument)]
-        asks = "--model" in options and not any("MODEL" in each for each in takes)
-        spelled: list[str] = []
-        words = iter(enumerate(args))
-        for at, word in words:
-            if word == "--":
-                return [*spelled, *args[at:]]
-            param = options.get(word)
-            spelled.append(_long(param) if param else word)
-            if word.startswith("-"):
-                check_option(ctx, word, options, self.settings)
-            elif asks:
-                asks = False
-                if not (takes and any(each.startswith(("--model", "-m")) for each in args)):
-                    check_model(ctx.command_path, args, at, bool(takes))
-            if param is not None and not param.is_flag and (pair := next(words, None)) is not None:
-                value = pair[1]
-                if value in options:
-                    raise UsageError(
-                        f"{word} needs a value, but {value} is an option; use {_long(param)}={value} for that text")
-                spelled.append(value)
-        return spelled
 
     def invoke(self, ctx: click.Context) -> Any:
         give_way(ctx)
@@ -120,7 +91,7 @@ class Command(click.Command):
         argument = {"choices": "choice", "ctx": "n_ctx"}.get(error.argument or "", error.argument)
         param = next((each for each in self.params if each.name == argument), None)
         if param is not None:
-            argument = str(param.envvar) if from_variable(ctx, param) else _long(param)
+            argument = str(param.envvar) if from_variable(ctx, param) else long(param)
         elif argument in ctx.params:
             argument = f"--set {argument}"
         return UsageError(error.problem, argument=argument, hint=error.hint)
@@ -159,11 +130,6 @@ def show_all(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
         ctx.meta[HELP_ALL] = True
         click.echo(ctx.get_help())
         ctx.exit()
-
-
-def _long(param: click.Parameter) -> str:
-    """The first long name of an option."""
-    return next((name for name in param.opts if name.startswith("--")), param.opts[0])
 
 
 class Text(click.ParamType):
@@ -217,21 +183,12 @@ def heading(title: str, *options: tuple[tuple[str, ...], dict[str, Any]]) -> Cal
 
     def decorate(command: Any) -> Any:
         for names, attributes in reversed(options):
-            if attributes.get("allow_from_autoenv", True):
-                attributes = {"envvar": variable(names), **attributes}
             command = click.option(*names, **{"cls": Flag, "heading": title, **attributes})(command)
         return command
 
     return decorate
 
 
-def variable(names: tuple[str, ...]) -> str:
-    """The environment variable of an option, the same in all commands: BITNET_EDGE_MAX_TOKENS of ``--max-tokens``."""
-    long = next(name for name in names if name.startswith("--"))
-    return "BITNET_EDGE_" + long.split("/")[0].lstrip("-").replace("-", "_").upper()
-
-
 def option(*names: str, **attributes: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     """One entry of :func:`heading`."""
-    attributes.setdefault("show_default", False)
     return names, attributes

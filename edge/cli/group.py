@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from edge.cli.command import CONTEXT
-from edge.cli.habits import check_option, refuse_command
+from edge.cli.habits import check_option, options_of, refuse_command
 from edge.cli.options import output_options
 from edge.cli.output import Output, drop_stdout, one_line, writes_to_terminal
 from edge.cli.packed import about, defaults, named, version
@@ -50,28 +50,16 @@ Run ternary language models (weights -1, 0 and 1) on this machine, offline.
   bitnet-edge chat                                   # talk to it"""
 
 
-class Program(click.Group):
-    """A root command: ends the process with the documented exit codes."""
+class Group(click.Group):
+    """The root command: lists its commands without importing them; ends the process with the documented exit codes."""
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        **extra: Any,
-    ) -> Any:
-        """As click's, with our exit codes and one-line errors; always raises SystemExit in standalone mode."""
-        args = sys.argv[1:] if args is None else list(args)
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *_: Any, **extra: Any) -> Any:
+        """As click's, with our exit codes and one-line errors; always raises SystemExit."""
         prog_name = prog_name or "bitnet-edge"
-        if not standalone_mode:
-            return super().main(args, prog_name, complete_var, standalone_mode, **extra)
-        self._main_shell_completion({}, prog_name, complete_var)
+        self._main_shell_completion({}, prog_name)
         out = Output()
-        sys.exit(guard(out, lambda: self._dispatch(args, prog_name, out, extra)))
-
-    def get_help(self, ctx: click.Context) -> str:
-        return named(super().get_help(ctx))
+        words = sys.argv[1:] if args is None else list(args)
+        sys.exit(guard(out, lambda: self._dispatch(words, prog_name, out, extra)))
 
     def _dispatch(self, args: list[str], prog_name: str, out: Output, extra: dict[str, Any]) -> int:
         if inside := own():
@@ -85,9 +73,8 @@ class Program(click.Group):
                 sys.stdout.flush()  # a full disk must be noticed here, not in the interpreter's last breath
         return code if isinstance(code, int) else 0
 
-
-class Group(Program):
-    """The root command of ``bitnet-edge``.  Lists its commands without importing them."""
+    def get_help(self, ctx: click.Context) -> str:
+        return named(super().get_help(ctx))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -102,9 +89,8 @@ class Group(Program):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        options = {name: each for each in self.get_params(ctx) if isinstance(each, click.Option) for name in each.opts}
         for word in takewhile(lambda word: word.startswith("-"), () if ctx.resilient_parsing else args):
-            check_option(ctx, word, options)
+            check_option(ctx, word, options_of(ctx, self))
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -128,7 +114,7 @@ def guard(out: Output, work: Callable[[], int]) -> int:
         return work()
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
         return 130
     except Terminated:
         return 143
@@ -140,9 +126,6 @@ def guard(out: Output, work: Callable[[], int]) -> int:
         where = error.ctx.command_path if error.ctx else "bitnet-edge"
         message = one_line(error.format_message())
         out.error(f"{message[:1].lower()}{message[1:]} (try '{where} --help')")
-        return error.exit_code
-    except click.ClickException as error:
-        out.error(error.format_message())
         return error.exit_code
     except EdgeError as error:
         out.error(str(error))

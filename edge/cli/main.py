@@ -41,7 +41,6 @@ def main() -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         cli.main(prog_name="bitnet-edge")
     except KeyboardInterrupt:  # Ctrl-C in the first or last moments: no traceback for it either
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
         raise SystemExit(130) from None
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # leaving: one more Ctrl-C must not end in a traceback

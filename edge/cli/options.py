@@ -43,9 +43,7 @@ def setting(name: str, **attributes: Any) -> tuple[tuple[str, ...], dict[str, An
     row = SETTINGS[name]
 
     def checked(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
-        if value is not None:
-            check(name, value)
-        return value
+        return None if value is None else check(name, value)
 
     kind = {} if row.kind == "switch" else {"type": _kind(row), "metavar": row.metavar}
     attributes = {"default": None, "callback": checked, "help": row.line, **kind, **attributes}
@@ -66,9 +64,7 @@ def converted(name: str, text: str) -> Any:
         value = _kind(row).convert(text, None, None)
     except click.BadParameter as error:
         raise UsageError(f"{name}: {error.message}") from None
-    value = value == "on" if row.kind == "switch" else value
-    check(name, value)
-    return value
+    return check(name, value == "on" if row.kind == "switch" else value)
 
 
 class Assignments(Flag):

@@ -9,7 +9,6 @@ import select
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
 
 from edge.cli.output import Output, is_tty, moves_cursor
 from edge.cli.signals import SIGNALS, CtrlC
@@ -17,22 +16,22 @@ from edge.errors import UsageError
 from edge.files import LINE_LIMIT, home
 
 
-class Reader(Protocol):
+class Reader:
     """Where the lines of a conversation come from."""
 
-    interactive: bool  # for a person: show prompts and hints, and continue after errors
-    typed: Callable[[str], None] | None  # called with the line so far, when it changes
-    reserve: int  # bytes in the memory plan for what reading takes
+    interactive = True  #: for a person: show prompts and hints, and continue after errors
+    typed: Callable[[str], None] | None = None  #: called with the line so far, when it changes
+    reserve = 0  #: bytes in the memory plan for what reading takes
 
     def read(self, prompt: str) -> str:
-        """The next line, without its newline; bytes that are not UTF-8 become surrogates.
+        """The next line, without its newline; bytes that are not text become surrogates.
 
         Raises EOFError at the end and CtrlC on Ctrl-C; that of a pipe raises KeyboardInterrupt.
         """
-        ...
+        raise NotImplementedError
 
 
-class PipeReader:
+class PipeReader(Reader):
     """Lines of standard input when it is not a terminal.  Raises UsageError for a line longer than LINE_LIMIT bytes.
 
     It waits in intervals: a signal that arrives just before a system call begins does not end the call, and its handler
@@ -40,46 +39,39 @@ class PipeReader:
     """
 
     interactive = False
-    typed: Callable[[str], None] | None = None
-    reserve = 0
+    encoding = "utf-8-sig"
     INTERVAL = 0.5  #: seconds between two looks at what has arrived
 
     def __init__(self) -> None:
         self._held = bytearray()  # read and not yet returned
-        self._searched = 0  # bytes of it that hold no newline
-        self._ended = False
 
     def read(self, prompt: str) -> str:
         with SIGNALS.calling(None):
             line = self._line()
         if not line:
             raise EOFError
-        return line.decode("utf-8-sig", "surrogateescape").rstrip("\r\n")
+        return line.decode(self.encoding, "surrogateescape").rstrip("\r\n")
 
     def _line(self) -> bytes:
         """The next line with its newline; b"" at the end of the input."""
         if sys.stdin is None:
             return b""
         try:
-            fd = sys.stdin.fileno()
+            fd, searched = sys.stdin.fileno(), 0
         except OSError:  # not a file of the system: a program put something of its own there
-            line = sys.stdin.buffer.readline(LINE_LIMIT + 2)
-            if len(line) > LINE_LIMIT + 1:
-                raise too_long() from None
-            return line
-        while (at := self._held.find(b"\n", self._searched)) < 0 and not self._ended:
-            self._searched = len(self._held)
-            ready, _, _ = select.select([fd], [], [], self.INTERVAL)
-            if len(self._held) > LINE_LIMIT:
+            return sys.stdin.buffer.readline()
+        while (at := self._held.find(b"\n", searched)) < 0:
+            searched = len(self._held)
+            if searched > LINE_LIMIT:
                 raise too_long()
-            if ready:
+            if select.select([fd], [], [], self.INTERVAL)[0]:
                 data = os.read(fd, 1 << 16)
+                if not data:
+                    break
                 self._held += data
-                self._ended = not data
-        end = at + 1 if at >= 0 else len(self._held)
+        end = at + 1 or len(self._held)
         line = bytes(self._held[:end])
         del self._held[:end]
-        self._searched = 0
         return line
 
 
@@ -88,36 +80,23 @@ def too_long() -> UsageError:
     return UsageError(f"a message on standard input is longer than {LINE_LIMIT >> 20} MiB")
 
 
-class PlainReader:
-    """Lines of a terminal without cursor movement (TERM=dumb, serial consoles), edited by the system.
-
-    Not ``input()``: after one Ctrl-C it looks for signals again with the exception already set (CPython 3.11), and a
-    copy of the Ctrl-C that arrives in between ends the program with a SystemError.  It waits in intervals, as the
-    reader of a pipe does.
-    """
+class PlainReader(PipeReader):
+    """Lines of a terminal without cursor movement (TERM=dumb, serial consoles), edited by the system."""
 
     interactive = True
-    typed: Callable[[str], None] | None = None  # but the system edits the line, and does not show it
-    reserve = 0
 
     def __init__(self) -> None:
-        if hasattr(sys.stdin, "reconfigure"):
-            sys.stdin.reconfigure(errors="surrogateescape")
+        super().__init__()
+        self.encoding = sys.stdin.encoding
 
     def read(self, prompt: str) -> str:
+        sys.stdout.write(prompt)
+        sys.stdout.flush()
         try:
-            with SIGNALS.calling(None):
-                sys.stdout.write(prompt)
-                sys.stdout.flush()
-                while not select.select([sys.stdin], [], [], PipeReader.INTERVAL)[0]:
-                    pass
-                line = sys.stdin.readline()  # the system has a whole one
+            return super().read(prompt)
         except KeyboardInterrupt:
             print()
             raise CtrlC from None
-        if not line:
-            raise EOFError
-        return line.removesuffix("\n")
 
 
 def choose_reader(out: Output, commands: Mapping[str, str], history: Path | None = None) -> Reader:

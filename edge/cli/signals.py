@@ -24,8 +24,7 @@ from typing import Any, NoReturn, TypeVar
 #: whether PyInstaller's one-file start-up has unpacked this program, and is its parent
 ONE_FILE = os.path.basename(getattr(sys, "_MEIPASS", "")).startswith("_MEI")
 ECHO = 0.5
-#: seconds to print and save what there is after SIGTERM; whoever reads the output may have stopped reading
-GRACE = 5.0
+GRACE = 5.0  # seconds to print and save what there is after SIGTERM: whoever reads the output may have stopped reading
 RETRY = 0.02  # seconds after which an exception that Python dropped is raised again
 
 T = TypeVar("T")
@@ -150,6 +149,7 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
         loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
 
         def stop() -> None:
+            signal.setitimer(signal.ITIMER_REAL, 0)  # an exception inside the loop would be printed, and no more
             got.append(SIGNALS.taken())
             if len(got) == 1:  # cancelled again, the task could not finish its clean-up
                 loop.call_soon_threadsafe(task.cancel)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -28,6 +28,7 @@ from prompt_toolkit.key_binding.bindings.named_commands import get_by_name
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
 
+from edge.cli.readers import Reader
 from edge.cli.signals import SIGNALS, CtrlC, Terminated
 
 LONG_LINE, LONG_STEP = 1000, 250  # characters: of a text that is long, and of an undo step in it
@@ -40,13 +41,11 @@ RESERVE = (8 << 20) + 3 * HISTORY_LIMIT
 has_text = Condition(lambda: bool(get_app().current_buffer.text))
 
 
-class TerminalReader:
+class TerminalReader(Reader):
     """Reads lines from a person.  ``commands``: /commands that Tab completes, name -> help.  ``history``: the history
     file; None keeps the history in memory.
     """
 
-    interactive = True
-    typed: Callable[[str], None] | None = None
     reserve = RESERVE
 
     def __init__(self, commands: Mapping[str, str], history: Path | None, colored: bool) -> None:

@@ -139,7 +139,7 @@ def test_hints_name_what_there_is() -> None:
     ("run --repeat-penalty 1.1 hello", "--set repeat_penalty=X"), ("run --top-k 4 hello", "--set top_k=N"),
     ("run --repetition-penalty 1.1 hello", "--set repeat_penalty"), ("run --format json hello", "--schema"),
     ("run --grammar-file x hello", "--grammar"), ("chat -p hello", "bitnet-edge run"), ("chat -f x", "bitnet-edge run"),
-    ("run -nope hello", "no such option '-nope'"), ("run -temperature 0 hello", "use --temperature"),
+    ("run -nope hello", "'ope' is not a valid integer"), ("run -temperature 0 hello", "use --temperature"),
     ("-m demo run hello", "bitnet-edge run -m"), ("-p hello", "bitnet-edge run"),
     ("llama-cli -m x", "bitnet-edge run"), ("llama-server -m x", "bitnet-edge serve"), ("ps", "bitnet-edge serve"),
     ("version", "--version"), ("help run", "--help"), ("--ctx 512 run hello", "bitnet-edge run --ctx"),

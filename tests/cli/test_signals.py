@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from edge.cli import signals
-from tests.terminal import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -179,56 +178,3 @@ def test_a_copy_of_ctrl_c_is_the_same_press(monkeypatch: pytest.MonkeyPatch) -> 
         time.sleep(0.2)
         press(1)
         assert signals.SIGNALS.taken() and not signals.SIGNALS.taken()
-
-
-# Interposed functions of libc: the first wait for standard input is interrupted by SIGINT, and what is written next,
-# the end of the line, by its copy: the moment in which a one-file program received it once.
-TWICE = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <signal.h>
-#include <sys/select.h>
-#include <unistd.h>
-
-static int sent;
-
-int select(int n, fd_set *in, fd_set *out, fd_set *errors, struct timeval *time) {
-    int (*real)(int, fd_set *, fd_set *, fd_set *, struct timeval *) =
-        (int (*)(int, fd_set *, fd_set *, fd_set *, struct timeval *))dlsym(RTLD_NEXT, "select");
-    if (sent) return real(n, in, out, errors, time);
-    sent = 1;
-    raise(SIGINT);
-    errno = EINTR;
-    return -1;
-}
-
-ssize_t write(int file, const void *data, size_t size) {
-    ssize_t (*real)(int, const void *, size_t) = (ssize_t (*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
-    if (file == 1 && sent == 1) {
-        sent = 2;
-        raise(SIGINT);
-    }
-    return real(file, data, size);
-}
-"""
-
-PLAIN = """
-from edge.cli import readers, signals
-
-signals.ONE_FILE = True
-with signals.SIGNALS.handled():
-    try:
-        print("line:", readers.PlainReader().read("> "))
-    except signals.CtrlC:
-        print("interrupted")
-"""
-
-
-def test_ctrl_c_and_its_copy_at_a_plain_prompt(tmp_path: Path) -> None:
-    (tmp_path / "twice.c").write_text(TWICE)
-    library = tmp_path / "twice.so"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "twice.c", "-ldl"], check=True)
-    with Terminal([sys.executable, "-c", PLAIN], {**os.environ, "LD_PRELOAD": str(library)}) as terminal:
-        terminal.expect("> .*interrupted")
-        assert terminal.wait() == 0
