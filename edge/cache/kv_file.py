@@ -31,7 +31,7 @@ from typing import Any, BinaryIO
 from edge.cache.config import parse_kv_type
 from edge.cache.space import KVSpace
 from edge.cache.state import KVState
-from edge.errors import EdgeError, InvalidFile, UsageError, check_path
+from edge.errors import EdgeError, InvalidFile, MemoryRefused, UsageError, check_path
 from edge.files import exclusive, remove
 
 MAGIC = b"\x89BES\r\n\x1a\n"  # as PNG's: shows a transfer that changed line ends or dropped the eighth bit
@@ -45,7 +45,8 @@ _CRC = struct.Struct("<I")
 #: what a header may leave out.  ``states``: of gated delta layers, [[tokens, kept]]; ``sampled``, ``lost``: of KVState;
 #: ``sampler``: the state of the random numbers; ``seconds``: that reading the tokens took, 0: not known
 ABSENT: dict[str, Any] = {
-    "states": [], "sampled": [], "lost": [], "seed": 0, "sampler": None, "messages": [], "forgotten": 0, "seconds": 0,
+    "states": [], "sampled": [], "lost": [], "seed": 0, "sampler": None, "messages": [], "examples": 0, "forgotten": 0,
+    "seconds": 0,
 }
 
 
@@ -59,7 +60,8 @@ class Unusable(InvalidFile):
 
 
 def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, **talk: Any) -> None:
-    """Write a state (None for an empty one; it may have been freed) and its ``talk``: messages, forgotten, seed.
+    """Write a state (None for an empty one; it may have been freed) and its ``talk``: messages, examples (how many of
+    them after the system prompt are some), forgotten, seed.
 
     Raises as :func:`write`.
     """
@@ -169,7 +171,10 @@ def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, dict[st
         if facts["sampler"] is not None:
             state.sampler.state = facts["sampler"]
         if made == space.page_plan:
-            state.tokens, state.sampled, state.lost = file.read(n_vocab, state.kv), sampled, lost
+            try:
+                state.tokens, state.sampled, state.lost = file.read(space, state.kv), sampled, lost
+            except MemoryError as error:
+                raise MemoryRefused(f"no memory for a session: {error}") from None
             return state, facts, ""
         state.lost = file.tokens(n_vocab) + sampled + lost
         file.finish()
@@ -195,7 +200,7 @@ def read(
         if facts["seconds"]:
             file.most_seconds = max(LEAST_SECONDS, facts["seconds"])
         kv = space.new_cache()
-        return file.read(n_vocab, kv), sampled, forgotten, kv
+        return file.read(space, kv), sampled, forgotten, kv
 
 
 def made_with(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -280,14 +285,19 @@ class KVFile:
                 raise InvalidFile("damaged (a token is not in the vocabulary)")
         return tokens
 
-    def read(self, n_vocab: int, kv: Any) -> array[int]:
-        """The tokens; their pages are read into ``kv``, an empty cache.  The size is checked first."""
+    def read(self, space: KVSpace, kv: Any) -> array[int]:
+        """The tokens; their pages are read into ``kv``, an empty cache.  The size is checked first.
+
+        Raises MemoryError.
+        """
         n_tokens, most, states = (self.facts[name] for name in ("n_tokens", "most", "states"))
         try:
-            size = self._at + 4 * n_tokens + kv.dump_bytes(n_tokens, most, states) + _CRC.size
+            nbytes = kv.dump_bytes(n_tokens, most, states)
+            size = self._at + 4 * n_tokens + nbytes + _CRC.size
             if size != self._size:
                 raise InvalidFile(f"damaged (it has {self._size} bytes and should have {size})")
-            tokens = self.tokens(n_vocab)
+            space.make_room_for(nbytes)
+            tokens = self.tokens(space.model.config.n_vocab)
             kv.restore(n_tokens, most, self._fill, states)
         except ValueError as error:
             raise InvalidFile(f"damaged ({error})") from None
@@ -382,6 +392,7 @@ _KINDS = {
         v is None or (isinstance(v, list) and len(v) == 4 and all(_natural(i, 1 << 64) for i in v) and any(v))
     ),
     "messages": lambda v: isinstance(v, list) and all(map(_is_message, v)) and _printable(v),
+    "examples": _natural,
     "forgotten": _natural,
     "seconds": lambda v: type(v) in (int, float) and 0 <= v < 1e9,
 }

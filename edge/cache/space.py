@@ -173,6 +173,18 @@ class KVSpace:
         """Free memory for an answer that needs it: of beginnings that are kept, then of idle states."""
         return self.others() or self.give_way()
 
+    def make_room_for(self, nbytes: int) -> None:
+        """Free memory until pages of so many bytes fit.  Raises MemoryError if they cannot."""
+        pool = self.pool
+        if pool is None or pool.limit is None:
+            return
+        while pool.used + nbytes > pool.limit:
+            if not self.make_room():
+                raise MemoryError(f"{nbytes / 1e6:.1f} MB of KV pages are needed, the memory limit leaves "
+                                  f"{max(0, pool.limit - pool.used) / 1e6:.1f} MB")
+        if pool.touched + nbytes > pool.limit:
+            pool.trim()
+
     def give_way(self) -> bool:
         """Free the state that was idle longest.  Returns False if there is none."""
         with self._lock:

@@ -301,7 +301,7 @@ class Session:
         state = self.state
         if state is not None and self._space.take(state):
             self._without_typed(state)
-        kv_file.save(self._space, path, state, messages=list(self.messages),
+        kv_file.save(self._space, path, state, messages=list(self.messages), examples=self._n_examples,
                      forgotten=self.forgotten, seed=self.seed)
 
     def set_aside(self) -> None:
@@ -347,6 +347,7 @@ class Session:
         self.state = state
         self._space.release(state)
         self.messages, self.forgotten, self.seed = list(talk["messages"]), talk["forgotten"], talk["seed"]
+        self._examples = self.messages[self._first :][: talk["examples"]]
 
     def close(self) -> None:
         """Free the KV cache.  The session cannot be used afterwards."""

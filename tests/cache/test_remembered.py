@@ -273,7 +273,7 @@ def test_a_conversation_that_a_program_restores_is_not_kept(cache: Path, system:
     assert len(texts) == bool(system) and "Ottilie" not in "".join(texts)
 
 
-def test_examples_stay_as_the_system_prompt_does(bundled_model: str) -> None:
+def test_examples_stay_as_the_system_prompt_does(bundled_model: str, tmp_path: Path) -> None:
     with load() as engine:
         session = engine.session("Be brief.", EXAMPLES)
         session.ask("One child.", max_tokens=2).text  # noqa: B018
@@ -281,6 +281,12 @@ def test_examples_stay_as_the_system_prompt_does(bundled_model: str) -> None:
         session.messages[1]["content"] = "edited"
         session.clear()
         assert session.messages == [{"role": "system", "content": "Be brief."}, *EXAMPLES]
+        session.ask("One child.", max_tokens=2).text  # noqa: B018
+        session.save(tmp_path / "talk.bes")
+        loaded = engine.load_session(tmp_path / "talk.bes")
+        assert loaded.undo() == "One child." and loaded.undo() is None
+        loaded.clear()
+        assert loaded.messages == session.messages[:3]
         with pytest.raises(UsageError):
             engine.session("", [{"role": "nobody", "content": "x"}])
 

@@ -509,3 +509,23 @@ def test_what_cannot_be_saved(engine, saved):
     session.close()
     with pytest.raises(UsageError, match="closed"):
         session.save(saved)
+
+
+def test_loading_and_waking_stay_within_the_memory_limit(bundled_model, tmp_path):
+    """An idle session gives way to one that is read from a file, as to one that reads its prompt."""
+    with engine_of.__wrapped__("f32", ctx=4096) as engine:
+        limit = engine.plan.total_bytes - engine.plan.kv_bytes // 2
+    with engine_of.__wrapped__("f32", ctx=4096, memory=limit) as engine:  # room for less than two
+        def held() -> bool:
+            return engine.space.pool.used <= engine.space.pool.limit
+
+        first, long = engine.session("Be brief."), "word " * 3900
+        expected = first.ask(long, sampling=GREEDY, max_tokens=8).text
+        first.save(tmp_path / "first.bes")
+        second = engine.load_session(tmp_path / "first.bes")
+        assert held() and second.state is not None and len(second.state.tokens) > 3000
+        first.ask(long, sampling=GREEDY, max_tokens=2).text  # noqa: B018
+        first.park(tmp_path / "parked.bes")
+        second.ask(long, sampling=GREEDY, max_tokens=2).text  # noqa: B018
+        assert first.ask("And?", sampling=GREEDY, max_tokens=2).text is not None and held()
+        assert second.messages[2]["content"] == expected
