@@ -154,7 +154,7 @@ def exclusive(path: str, mode: int = 0o600) -> int:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
-            raise Busy(f"another process is writing {path}") from None
+            raise Busy(f"another process or thread is writing {path}") from None
         except OSError:  # a file system without locks
             return fd
         with suppress(FileNotFoundError):  # its writer may have just renamed it: then the name is free again

@@ -88,7 +88,7 @@ def load(
     Context and memory:
 
     ctx, window, sinks, memory, parallel, ... (kv_options): the fields of :class:`edge.cache.config.KVConfig`, such as
-        ``ctx=4096, memory="1500M"``; where sinks is None, the system prompt is never dropped.
+        ``ctx=4096, memory="1500M"``; where sinks is None, ``system`` is never dropped.
     kv: a KV type, such as "int4" or KEYS:VALUES; or a KVConfig with all settings.
     reserve: bytes that the calling program itself needs; part of the plan.
     cache: keep the KV cache of system prompts on the disk, in a private folder of this user, so that the next

@@ -31,7 +31,7 @@ from typing import Any, BinaryIO
 from edge.cache.config import parse_kv_type
 from edge.cache.space import KVSpace
 from edge.cache.state import KVState
-from edge.errors import EdgeError, InvalidFile, MemoryRefused, UsageError, check_path
+from edge.errors import Busy, EdgeError, InvalidFile, MemoryRefused, UsageError, check_path
 from edge.files import exclusive, remove
 
 MAGIC = b"\x89BES\r\n\x1a\n"  # as PNG's: shows a transfer that changed line ends or dropped the eighth bit
@@ -106,6 +106,8 @@ def write(
     temporary = os.path.join(folder, f".{name}.tmp")
     try:
         fd = exclusive(temporary)
+    except Busy:
+        raise Busy(f"another process or thread is writing {path}") from None
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
     try:

@@ -165,7 +165,9 @@ def _of_regex(error: str) -> str:
 
 
 def _texts(choices: Any) -> list[str]:
-    texts = list(choices) if isinstance(choices, Iterable) and not isinstance(choices, str) else [choices]
+    if isinstance(choices, str) or not isinstance(choices, Iterable):
+        raise UsageError("is not a list of texts", argument="choices")
+    texts = list(choices)
     if not texts or not all(isinstance(text, str) and text for text in texts):
         raise UsageError("must have one text or more, each of at least one character", argument="choices")
     check_text("".join(texts), "choices")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from edge.cache.config import KVConfig
 from edge.cache.plan import KVPlan
-from edge.errors import MemoryRefused, UsageError
+from edge.errors import MemoryRefused, UsageError, check_text
 from edge.formats import open_checkpoint
 from edge.formats.checkpoint import Checkpoint
 from edge.loading import built, resident, scored_at
@@ -112,7 +112,7 @@ class Embedder:
         Raises UsageError for a text that is empty or too long.
         """
         tokenizer = self._tokenizer
-        ids = tokenizer.encode(text)
+        ids = tokenizer.encode(check_text(text, "texts"))
         if not text.strip() or not ids:
             raise UsageError("an empty text has no vector")
         if tokenizer.add_bos and tokenizer.bos_id is not None:
@@ -149,7 +149,10 @@ class Embedder:
         return self.of_tokens(self.tokens(text))
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """The vectors of texts: a NumPy array, float32 [text][hidden]."""
+        """The vectors of texts: a NumPy array, float32 [text][hidden].  Raises UsageError for what is no list of texts.
+        """
+        if isinstance(texts, str):
+            raise UsageError("is not a list of texts", argument="texts")
         import numpy as np
 
         return np.array([self.vector(text) for text in texts], np.float32).reshape(len(texts), self.config.hidden)

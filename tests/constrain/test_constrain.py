@@ -938,6 +938,12 @@ def test_a_class_may_refuse_the_answer(engine) -> None:
             _ = answer.value
 
 
+@pytest.mark.parametrize("wrong", ["yes,no", [], [""], 5, [5]])
+def test_choices_are_a_list_of_texts(engine, wrong: Any) -> None:
+    with pytest.raises(UsageError, match="choices"):
+        engine.session().ask("Tea?", choices=wrong)
+
+
 def test_choices_are_their_own_value(engine) -> None:
     answer = engine.session().ask("Tea?", choices=["yes", "no"])
     assert answer.text == answer.value and answer.text in ("yes", "no")

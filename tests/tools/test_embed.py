@@ -201,6 +201,13 @@ def test_texts_and_their_ends() -> None:
             embedder.vector(text)
 
 
+def test_what_is_no_list_of_texts_is_refused(bundled_model: Path) -> None:
+    embedder = Embedder(str(bundled_model))
+    for wrong in ("abc", [None], [b"abc"]):
+        with pytest.raises(UsageError, match="texts"):
+            embedder.embed(wrong)
+
+
 def test_npy_is_read_by_numpy() -> None:
     checkpoint, _ = made_up(MADE_UP)
     checkpoint.tokenizer = bytes_tokenizer()
