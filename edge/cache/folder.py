@@ -12,6 +12,7 @@ import threading
 import time
 import zlib
 from array import array
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -87,17 +88,19 @@ class Folder:
     """The files of one kind of beginnings: conversations, or those that many share; other files are left alone.
 
     ``max_bytes``: limit for all files.  ``private``: it is used only while it is a folder of this user alone, and made
-    with its first file; else it is made now, which raises UsageError if that is not possible.
+    with its first file; else it is made now, which raises UsageError if that is not possible.  ``warn``: is told why
+    nothing can be written, once.
     """
 
     def __init__(
         self, space: KVSpace, path: str | os.PathLike[str], max_bytes: int = 1 << 30, conversations: bool = False,
-        private: bool = False,
+        private: bool = False, warn: Callable[[str], object] | None = None,
     ) -> None:
         self.path = os.fspath(path)
         self.max_bytes = max_bytes
         self.conversations = conversations
         self._private = private
+        self._warn = warn
         self._space = space
         c = space.model.config  # not its fingerprint, which takes much longer and is checked when a file is loaded
         self._plan = repr(sorted(space.page_plan.items()))
@@ -151,14 +154,14 @@ class Folder:
 
     def write(self, new: Beginning, kv: Any, durable: bool = True, seconds: float = 0.0) -> None:
         """Write a beginning with its cache, and remove old ones, unless it is larger than the limit.  A folder that
-        cannot be written is not an error: the beginning is read again later.
+        cannot be written is a warning, not an error: the beginning is read again later.
 
         ``durable``: wait until the file is on the disk.  ``seconds``: that reading its tokens took; 0: not known.
         """
         from edge.cache import kv_file
 
         path = self.path_of(new)
-        with suppress(OSError, EdgeError):
+        try:
             if os.path.exists(path):
                 os.utime(path)
                 return
@@ -172,10 +175,19 @@ class Folder:
             for each in old:
                 remove(each.path)
             self._evict()
+        except Busy:  # another process writes the same
+            pass
+        except (OSError, EdgeError) as error:
+            if self._warn is not None:
+                self._warn(f"answers go on, but are not kept: {error}")
+                self._warn = None
 
     def _evict(self) -> None:
-        """Remove the least recently used files that are too many."""
+        """Remove files that are larger than the limit alone, then the least recently used ones that are too many."""
         found = files(self.path)
+        for each in [each for each in found if each[1] > self.max_bytes]:
+            remove(each[2])
+            found.remove(each)
         while len(found) > MOST_FILES or sum(size for _, size, _ in found) > self.max_bytes:
             remove(found.pop(0)[2])
 

@@ -96,7 +96,7 @@ def serve(ctx: click.Context, **flags: Any) -> int:
         name=flags["name"], **admitted(flags),
         metrics=rare["metrics"], parallel=flags["parallel"], queue=rare["queue"],
         timeout=flags["timeout"], state=flags["state"], state_bytes=parse_size(rare["state_size"], "state_size") or 0,
-        reads_ahead=rare["read_ahead"], defaults=defaults, system=system,
+        warn=out.warn, reads_ahead=rare["read_ahead"], defaults=defaults, system=system,
     )
     if flags["socket_path"] is None:
         with ExitStack() as opened:

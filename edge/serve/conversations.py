@@ -235,17 +235,15 @@ class Conversations:
     """The calls of a service.
 
     ``parallel``: number of answers at the same time, and of conversations in memory.  ``queue``: number of answers that
-    may wait.  ``folder``: where conversations that leave memory are saved, at most ``folder_bytes`` of them.
-    ``reads_ahead``: whether questions are read that are still being written.
+    may wait.  ``folder``: where conversations that leave memory are saved.  ``reads_ahead``: whether
+    questions are read that are still being written.
     """
 
     def __init__(
-        self, engine: Engine, parallel: int, queue: int, folder: str | None = None, folder_bytes: int = 1 << 30,
-        reads_ahead: bool = True,
+        self, engine: Engine, parallel: int, queue: int, folder: Folder | None = None, reads_ahead: bool = True,
     ) -> None:
         most = None if engine.plan.room else engine.plan.kv_total  # None: as the pool of pages allows
-        kept = None if folder is None else Folder(engine.space, folder, folder_bytes, conversations=True)
-        engine.store.share(most, kept)
+        engine.store.share(most, folder)
         engine.admission.limit(parallel, queue)
         self.engine = engine
         self._counts = dict.fromkeys(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from edge.cache.folder import Folder
 from edge.errors import ContextFull, EdgeError, UsageError
 from edge.formats.names import n_parameters
 from edge.registry.library import is_demo
@@ -39,6 +41,7 @@ class Settings:
     timeout: float | None = None  # seconds for one answer
     state: str | None = None
     state_bytes: int = 1 << 30
+    warn: Callable[[str], object] | None = None  # is told once why ``state`` cannot be written
     reads_ahead: bool = True  # questions that are still being written
     system: str | None = None  # for conversations that bring none
     defaults: dict[str, Any] = field(default_factory=dict)  # arguments of chat and complete
@@ -68,7 +71,9 @@ class Service:
         if s.defaults.get("thinking_budget") is not None and not engine.model.thinks:
             raise UsageError("cannot be used: this model does not think before it answers", argument="thinking_budget")
         self._named(engine)
-        self.conversations = Conversations(engine, s.parallel, s.queue, s.state, s.state_bytes, s.reads_ahead)
+        folder = None if s.state is None else Folder(engine.space, s.state, s.state_bytes, conversations=True,
+                                                        warn=s.warn)
+        self.conversations = Conversations(engine, s.parallel, s.queue, folder, s.reads_ahead)
         self.conversations.warm(s.system)  # reads every weight: the first answer need not wait for the card
         self.engine = engine
 

@@ -11,6 +11,7 @@ import os
 import random
 import re
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -772,6 +773,32 @@ def test_conversations_survive_a_restart(tmp_path: Path) -> None:
         server.chat("Something else")  # takes the place: the conversation goes to its file
         assert server.chat([*messages, body["choices"][0]["message"], {"role": "user", "content": "Thanks"}])[
             "usage"]["prompt_tokens_details"]["cached_tokens"] > 16
+
+
+def test_the_folder_of_conversations_is_limited(tmp_path: Path) -> None:
+    """Regression: one that was larger than the limit emptied it, and a folder that cannot be written was not said."""
+    state = tmp_path / "state"
+
+    def files_after(size: str, *questions: str) -> list[Path]:
+        with serving("--parallel", "2", "--state", str(state), "--set", f"state_size={size}") as server:
+            for question in questions:
+                server.chat(question)
+        return sorted(state.iterdir())
+
+    kept = files_after("500k", "Hello", "A tea, please.")
+    assert len(kept) == 2 and files_after("500k", "word " * 250) == kept, "what is larger alone is not written"
+    os.utime(kept[0], (1, 1))
+    assert files_after("150k") == kept[1:], "a smaller limit holds from the start"
+    with serving("--parallel", "2", "--state", str(state)) as server:
+        server.chat("Hello")
+        shutil.rmtree(state)
+        for question in ("One", "Two", "Three", "Four"):
+            server.chat(question)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(BOUND) == 143
+        assert server.process.stderr is not None
+        (line,) = server.process.stderr.read().splitlines()
+        assert line.startswith("bitnet-edge: answers go on, but are not kept: cannot write ") and "not exist" in line
 
 
 def test_a_signal_ends_answers_and_refuses_what_waits(tmp_path: Path) -> None:
