@@ -4,107 +4,63 @@
         async for piece in pieces:
             ...
 
-The scheduler writes them (edge/session/scheduler.py); an :class:`Inbox` passes what it writes to the event loop.  An
-answer is at most AHEAD pieces ahead of its reader.
+The engine's thread writes them (edge/session/scheduler.py), and a :class:`Bell` wakes the event loop, which reads their
+queues.  An answer is at most AHEAD pieces ahead of its reader.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
-from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from queue import Empty
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from edge.errors import EdgeError
 from edge.session.answer import Answer
+from edge.session.scheduler import End
 from edge.session.stream import Piece
-from edge.threads import refuse_after_fork
+from edge.threads import refuse_after_fork, starting
 
 if TYPE_CHECKING:
-    from edge.session.scheduler import Running
+    from concurrent.futures import Executor
 
 #: pieces that may wait for their reader
 AHEAD = 16
 
+T = TypeVar("T")
 
-class Inbox:
-    """Events from the threads of the scheduler, on their way to the running event loop.
 
-    ``most``: events that may wait; None: any number.  ``more``: called in the loop when there is room again.  ``gone``:
-    called when nobody reads any more: the loop is closed, or there has been no room for ``patience`` seconds; None:
-    however long.
+class Bell:
+    """Wakes a reader in the running event loop when there is news; called by any thread.  Raises RuntimeError if the
+    loop is closed.
     """
 
-    def __init__(
-        self, most: int | None, more: Callable[[], object], gone: Callable[[], object], patience: float | None = None
-    ) -> None:
-        self._most = most
-        self._more = more
-        self._gone = gone
-        self._patience = patience
+    def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._lock = threading.Lock()
-        self._items: deque[Any] = deque()
-        self._full = False
-        self._woken = False  # the loop knows that there is something
-        self._waiter: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._news = asyncio.Event()
+        self._rung = False
 
-    def put(self, item: Any) -> bool:
-        """Add an event; may be called from any thread.  Returns whether there is room for another."""
-        with self._lock:
-            self._items.append(item)
-            room = self._most is None or len(self._items) < self._most
-            filled, self._full = not room and not self._full, not room
-            woken, self._woken = self._woken, True
-        try:
-            if not woken:
-                self._loop.call_soon_threadsafe(self._wake)
-            if filled and self._patience is not None:
-                self._loop.call_soon_threadsafe(self._watch, self._patience)
-        except RuntimeError:  # the loop is closed
-            self._gone()
-        return room
+    def __call__(self) -> None:
+        if not self._rung:
+            self._rung = True
+            self._loop.call_soon_threadsafe(self._news.set)
 
-    def open(self) -> None:
-        """From now on there is always room: only a few events follow."""
-        with self._lock:
-            self._most, self._full = None, False
+    async def wait(self) -> None:
+        """Wait until it has rung since the last time; then the queues are to be read."""
+        await self._news.wait()
+        self._news.clear()
+        self._rung = False
 
-    def close(self) -> None:
-        """Nothing is taken any more; what writes to it is let go."""
-        self.open()
-        self._more = self._gone = lambda: None
-        if self._timer is not None:
-            self._timer.cancel()
 
-    async def take(self, most: int | None = None) -> list[Any]:
-        """The new events, at most ``most``; waits for at least one."""
-        while True:
-            with self._lock:
-                n = len(self._items) if most is None else min(most, len(self._items))
-                found = [self._items.popleft() for _ in range(n)]
-                full, self._full = self._full, self._full and not n
-                self._woken &= bool(found)
-            if full and found:
-                if self._timer is not None:
-                    self._timer.cancel()
-                    self._timer = None
-                self._more()
-            if found:
-                return found
-            self._waiter = self._loop.create_future()
-            await self._waiter
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    def _watch(self, patience: float) -> None:
-        if self._full and self._timer is None:
-            self._timer = self._loop.call_later(patience, self._gone)
+async def in_thread(call: Callable[..., T], *arguments: Any, pool: Executor | None = None) -> T:
+    """The result of a call that takes a while.  Raises EdgeError if the system starts no thread for it."""
+    with starting():
+        result = asyncio.get_running_loop().run_in_executor(pool, call, *arguments)
+    try:
+        return await result
+    finally:  # the traceback of its error holds this frame
+        del result
 
 
 def pieces(answer: Answer) -> Pieces:
@@ -128,8 +84,8 @@ class Pieces:
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
-        self._reader: _Reader | None = None
-        self._end: _End | None = None
+        self._bell: Bell | None = None
+        self._ended = False
 
     def __aiter__(self) -> Pieces:
         return self
@@ -139,27 +95,41 @@ class Pieces:
 
     async def __anext__(self) -> Piece:
         refuse_after_fork()
-        if self._reader is None:
-            self._reader = _Reader(self._answer)
-        if self._end is None:
-            (item,) = await self._reader.inbox.take(1)
-            if type(item) is Piece:
-                return item
-            self._end = item
-        if self._end.error is not None:
-            raise self._end.error
+        if self._bell is None:
+            self._bell = Bell()
+            self._answer.read_elsewhere(self._bell)
+            await in_thread(self._answer.begin, AHEAD)
+        item = await self._take()
+        if type(item) is not End:
+            self._answer.give_room(1)
+            return item
+        if item.error is not None:
+            raise item.error
         raise StopAsyncIteration
+
+    async def _take(self) -> Any:
+        assert self._bell is not None
+        while True:
+            try:
+                item = self._answer.job.pieces.get_nowait()
+            except Empty:
+                if self._ended:
+                    return End()
+                await self._bell.wait()
+            else:
+                self._ended = type(item) is End
+                return item
 
     async def aclose(self) -> None:
         """End the answer now."""
         refuse_after_fork()
         self._leave()
-        while self._reader is not None and self._end is None:
-            self._end = next((each for each in await self._reader.inbox.take() if type(each) is _End), None)
+        while self._bell is not None and not self._ended:
+            await self._take()
 
     def _leave(self) -> None:
-        if self._reader is not None and self._end is None:
-            self._reader.leave()
+        if self._bell is not None and not self._ended:
+            self._answer.leave()
 
     async def __aenter__(self) -> Pieces:
         return self
@@ -170,34 +140,3 @@ class Pieces:
     def __del__(self) -> None:
         with contextlib.suppress(EdgeError):  # in a forked child
             self._leave()
-
-
-class _End(NamedTuple):
-    """The last event of an answer."""
-
-    error: BaseException | None
-
-
-class _Reader:
-    """What the scheduler passes the pieces of one answer to; it does not hold the Pieces, which may be dropped."""
-
-    def __init__(self, answer: Answer) -> None:
-        self.inbox = Inbox(AHEAD, self._more, self.leave)
-        self._answer = answer
-        self._running: Running = answer.scheduler.submit(answer.take(), self)
-
-    def put(self, piece: Piece) -> bool:
-        """Called by the scheduler."""
-        return self.inbox.put(piece)
-
-    def end(self, error: BaseException | None, value: Any) -> None:
-        """Called by the scheduler."""
-        self.inbox.put(_End(error))
-
-    def _more(self) -> None:
-        self._answer.scheduler.go_on(self._running)
-
-    def leave(self) -> None:
-        """Nobody reads the answer any more."""
-        self._answer.cancel()
-        self._answer.scheduler.go_on(self._running, leaving=True)

@@ -22,7 +22,6 @@ from edge.cache.space import KVSpace
 from edge.cache.store import Store
 from edge.errors import UsageError, check_path
 from edge.model.model import Model
-from edge.session.admission import Admission
 from edge.session.preparing import Preparer
 from edge.session.scheduler import Scheduler
 from edge.session.session import Session
@@ -61,8 +60,7 @@ class Engine:
         self.notes = list(notes)
         self.warnings = list(warnings)
         self.load_seconds = load_seconds
-        self.admission = Admission(space.plan.parallel)
-        self.scheduler = Scheduler(model, self.admission, space.make_room)
+        self.scheduler = Scheduler(model, space.plan.parallel, space.make_room)
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         #: of the sessions: a set must not grow while somebody walks it
         self._listing = threading.Lock()
@@ -234,6 +232,7 @@ class Engine:
         self.model.close()
         for session in self._open():
             session.close()
+        self.scheduler.close()
         self.space.close()
 
     def __enter__(self) -> Engine:

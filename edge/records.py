@@ -15,8 +15,8 @@ from edge.settings import with_options
 
 if TYPE_CHECKING:
     from edge.engine import Engine
-    from edge.session.answer import Outcome
     from edge.session.logprobs import Scored
+    from edge.session.outcome import Outcome
     from edge.session.session import Session
     from edge.session.stream import Piece
 

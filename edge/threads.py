@@ -16,9 +16,14 @@ from edge.errors import EdgeError, UsageError
 _loaded_by = 0  # the process that has loaded a model, 0: none
 
 
+def is_forked() -> bool:
+    """Whether this process was forked from one that had loaded a model."""
+    return _loaded_by not in (0, os.getpid())
+
+
 def refuse_after_fork() -> None:
     """Raise UsageError in a process that was forked from one that had loaded a model."""
-    if _loaded_by not in (0, os.getpid()):
+    if is_forked():
         raise UsageError(
             "this process was forked from one that had loaded a model, and does not have its threads; start it with "
             "spawn (multiprocessing.set_start_method('spawn')), or load models only after the fork")
@@ -27,17 +32,17 @@ def refuse_after_fork() -> None:
 def claim(wanted: int) -> tuple[int, list[str]]:
     """(number of threads that can be used, at most ``wanted``; notes, if it is fewer).
 
-    Each thread that runs steps has as many threads of its own, and claims them before its first step
+    The thread of an engine has as many threads of its own, and claims them before its first step
     (pyx/machine/claim.pxi).
     """
     global _loaded_by
     from pyx.machine import startable
 
     _loaded_by = os.getpid()
-    started = startable(wanted - 1)
-    if started == wanted - 1:
-        return wanted, []
-    n = max(1, (started + 1) // 2)  # the rest is for whatever else needs a thread
+    started = startable(wanted)  # that of the engine is one of them
+    n = wanted if started == wanted else max(1, (started + 1) // 2)  # the rest is for whatever else needs a thread
+    if n == wanted:
+        return n, []
     return n, [
         f"threads: {n} instead of {wanted}, because the system allows only {started} more; raise its limit on "
         "processes (ulimit -u) or memory"]

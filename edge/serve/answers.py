@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -34,15 +34,15 @@ class Collected:
 
 def _queue_headers(pending: PendingCall) -> dict[str, str]:
     first = pending.answers[0]
-    return {"x-queue-position": str(first.slot.position), "x-queue-seconds": f"{first.slot.expected:.1f}"}
+    return {"x-queue-position": str(first.job.position), "x-queue-seconds": f"{first.job.expected:.1f}"}
 
 
-def counts_of(answers: list[PendingAnswer]) -> tuple[int, int, int]:
+def counts_of(answers: Sequence[PendingAnswer]) -> tuple[int, int, int]:
     """(prompt, cached, answer) tokens of all choices."""
     return openai.counts([one.outcome.usage for one in answers], answers[0].call.n)
 
 
-def _usage(answers: list[PendingAnswer]) -> dict[str, Any]:
+def _usage(answers: Sequence[PendingAnswer]) -> dict[str, Any]:
     return openai.usage(*counts_of(answers))
 
 

@@ -177,11 +177,9 @@ class Service:
         if call.messages is not None:
             call.messages = with_system(call.messages, self.settings.system)
         try:
-            pending = conversations.submit(call)
-            await pending.accepted()
+            return await conversations.submit(call)
         except (UsageError, ContextFull) as error:
             raise refusal_of(error, call.sent) from None
-        return pending
 
     def withdraw(self, call: PendingCall) -> None:
         """Cancel a call: nobody waits for its answers any more."""

@@ -1,93 +1,27 @@
 """Answer: one call of a session: the pieces while they are written, how it ended, and its token counts and times.
 
-The loop from logits to pieces (edge/session/generation.py) yields tokens to evaluate (Segment) and text (Piece).  It
-runs no step itself: the scheduler does, in the thread that iterates the Answer or in one of its own.
+The loop from logits to pieces (edge/session/generation.py) runs in the engine's thread (edge/session/scheduler.py); who
+iterates the Answer reads the queue of its pieces.
 """
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count
-from edge.errors import EdgeError, UsageError, one_line
+from edge.errors import Busy, EdgeError, UsageError, one_line
 from edge.session.logprobs import Logprob, Scored
+from edge.session.outcome import AnswerText, Outcome
+from edge.session.scheduler import End, Job
 from edge.session.stream import Piece
 from edge.session.usage import Timings, Usage
+from edge.threads import is_forked
 
 if TYPE_CHECKING:
     from edge.constrain.functions import Form
-    from edge.constrain.spec import Spec
-    from edge.session.scheduler import Need, Scheduler
-
-    Work = Generator[Need | Piece, None, Any]
-
-
-class AnswerText:
-    """The text of an answer; of an endless answer only its end.
-
-    Pieces are joined as they arrive, so that a long text takes little more memory than its characters.  ``dropped``:
-    whether its beginning was dropped.
-    """
-
-    BLOCK = 512  # pieces that are joined
-
-    def __init__(self) -> None:
-        self.dropped = False
-        self._whole = False  # all of it is wanted
-        self._blocks: list[str] = []
-        self._loose: list[str] = []
-
-    def append(self, text: str) -> None:
-        """Add the next piece."""
-        self._loose.append(text)
-        if len(self._loose) == self.BLOCK:
-            self._blocks.append("".join(self._loose))
-            self._loose.clear()
-
-    def keep_all(self) -> None:
-        """Drop nothing from now on."""
-        self._whole = True
-
-    def drop(self, pieces: int) -> None:
-        """Drop all but the latest ``pieces`` pieces."""
-        n = len(self._blocks) - (pieces + self.BLOCK - 1) // self.BLOCK
-        if n > 0 and not self._whole:
-            del self._blocks[:n]
-            self.dropped = True
-
-    def __str__(self) -> str:
-        return "".join([*self._blocks, *self._loose])
-
-
-@dataclass(slots=True, eq=False)
-class Outcome:
-    """The state of a call: written by the loop, read by the Answer."""
-
-    spec: Spec | None = None  # what the answer has to be
-    form: Form | None = None  # how calls of functions are written in it
-    finish_reason: str | None = None
-    usage: Usage = Usage()  # noqa: RUF009  frozen
-    timings: Timings = Timings()  # noqa: RUF009  frozen
-    said: AnswerText = field(default_factory=AnswerText)
-    thoughts: AnswerText = field(default_factory=AnswerText)
-    logprobs: list[Logprob] = field(default_factory=list)
-    prompt_logprobs: list[Logprob] = field(default_factory=list)
-    shares: list[Scored] = field(default_factory=list)  # of the choices
-    left_out: int = 0  # characters of the messages that are not read
-    whole: bool = True  # the answer has the form that was asked for, or none was
-    repeated: str = ""  # the end of an answer in a loop: what only repeats the text before it
-    cancelled: bool = False
-    deadline: float | None = None
-
-    def interrupted(self) -> str | None:
-        """The reason to end the call now, or None."""
-        if self.cancelled:
-            return "cancelled"
-        return "timeout" if self.deadline is not None and time.perf_counter() > self.deadline else None
+    from edge.session.scheduler import Scheduler, Work
 
 
 class Answer:
@@ -99,45 +33,64 @@ class Answer:
     Threads may share an answer: each piece goes to one of them, and ``text`` has all of it.
     """
 
-    def __init__(self, work: Work, scheduler: Scheduler, outcome: Outcome) -> None:
-        self.scheduler = scheduler  # that runs its steps
-        self.work = work  # the generator
+    def __init__(self, work: Work, scheduler: Scheduler, outcome: Outcome, ahead: bool = False) -> None:
         self.outcome = outcome
-        self._turn = threading.RLock()  # of the thread that does the next step
-        self._stepping = False
+        self.job = Job(outcome, work, ahead)
+        self._scheduler = scheduler
+        self._beginning = threading.RLock()  # of threads that share it, one prepares it
+        self._begins = False
+        self._elsewhere = False
 
     def __iter__(self) -> Iterator[Piece]:
         return self
 
     def __next__(self) -> Piece:
-        return self._step(self._next)
-
-    def _next(self) -> Piece:
-        work, step = self.work, self.scheduler.step
-        item = next(work)
-        while type(item) is not Piece:
-            item = step(work, item)
+        if self._elsewhere or not self.job.prepared:
+            self._begin()
+        item = self._scheduler.read(self.job, 1, self.job.take)
+        if type(item) is End:
+            raise StopIteration
         return item
 
-    def take(self) -> Work:
-        """The generator, for another reader than this object, which then only has what was said so far."""
-        def taken() -> Work:
+    def _begin(self) -> None:
+        if self._elsewhere:
             raise UsageError("the pieces of the answer are read elsewhere (edge.aio)")
-            yield
+        self.begin()
 
-        work, self.work = self.work, taken()
-        return work
-
-    def _step(self, do: Callable[[], Any]) -> Any:
-        """Do something with the generator, when no other thread does."""
-        with self._turn:
-            if self._stepping:  # a callback or a signal handler
-                raise UsageError("the answer is being written by this thread: only cancel() may be called now")
-            self._stepping = True
+    def begin(self, room: int = 0) -> None:
+        """Prepare it in this thread, and have it written as far as its reader has room; once.  Raises what it cannot be
+        begun for.
+        """
+        with self._beginning:
+            if self.job.prepared or self.job.over:
+                return
+            self._refuse_within()
+            self._begins = True
             try:
-                return do()
+                self._scheduler.begin(self.job, room)
+            except Busy:
+                if not self.job.ahead:
+                    raise
             finally:
-                self._stepping = False
+                self._begins = False
+
+    def _refuse_within(self) -> None:
+        if self._begins:  # a signal handler
+            raise UsageError("the answer is being written by this thread: only cancel() may be called now")
+
+    def leave(self) -> None:
+        """End it within a step, as nobody reads it any more.  Returns at once."""
+        self._scheduler.leave(self.job)
+
+    def give_room(self, n: int) -> None:
+        """Its reader elsewhere has room for so many more pieces."""
+        self._scheduler.post(self.job, n)
+
+    def read_elsewhere(self, told: Callable[[], object], quiet: bool = False) -> None:
+        """Leave its pieces to another reader than this object, which then only has what was said so far.  ``told``: see
+        :class:`Job`.
+        """
+        self._elsewhere, self.job.told, self.job.quiet = True, told, quiet
 
     @property
     def text(self) -> str:
@@ -156,9 +109,8 @@ class Answer:
     def _all(self, said: AnswerText) -> str:
         said.keep_all()
         if self.outcome.finish_reason is None:
-            for _ in self:
-                if self.scheduler.admission.running > 1:
-                    self._step(lambda: self.scheduler.wait(self.work, all_=True))
+            self._begin()
+            self._scheduler.finish(self.job)
         if said.dropped:
             raise EdgeError(
                 f"the beginning of the answer ({self.usage.completion} tokens) is gone: use its pieces as they come,"
@@ -261,11 +213,22 @@ class Answer:
         self.outcome.cancelled = True
 
     def close(self) -> None:
-        """End the answer now, or after the step of another thread.  The text so far is kept; a turn without any text is
-        removed.
+        """End the answer, and wait until the session is free: a step at most.  The text so far is kept; a turn without
+        any text is removed.
         """
         self.cancel()
-        self._step(self.work.close)
+        job = self.job
+        with self._beginning:
+            if not job.prepared and job.work is not None:
+                self._refuse_within()
+                job.work.close()
+                job.end()
+        if not job.over and not is_forked():
+            self._scheduler.leave(job)
+            self._scheduler.read(job, 0, job.take_end)
+
+    def __del__(self) -> None:
+        self._scheduler.drop(self.job)
 
     def __enter__(self) -> Answer:
         return self

@@ -2,7 +2,7 @@
 
 The loop evaluates the prompt, and then token after token: the processors choose it and take note of it, its text is
 passed on, and it is evaluated.  A processor has one job, an answer has only those that it needs, and the loop knows
-none of them.  No step runs here: what must be evaluated (Segment) is yielded, as the text is (Piece).
+none of them.  No step runs here: what must be evaluated (Segment) is yielded.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from time import perf_counter as clock
 from typing import TYPE_CHECKING
 
 from edge.errors import EdgeError
-from edge.session.answer import AnswerText
 from edge.session.logprobs import Logprob, scored, scores, top_logprobs
 from edge.session.loops import EVERY, loops
+from edge.session.outcome import AnswerText
 from edge.session.stream import Piece, Stream
 from edge.session.usage import Timings, Usage
 
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from edge.cache.plan import KVPlan
     from edge.cache.state import KVState
     from edge.model.model import Model
-    from edge.session.answer import Outcome, Work
     from edge.session.answer_options import AnswerOptions
+    from edge.session.outcome import Outcome
+    from edge.session.scheduler import Work
     from pyx.step import Segment
 
 NONE = -1  # no token is chosen yet
@@ -49,8 +50,6 @@ class Generation:
     pending: int = NONE  # the latest, while it is not evaluated
     last: Sequence[Piece] = ()  # passed on after the text
     first: float = 0.0  # when the first token was chosen
-    left: float = 0.0  # when the latest piece was passed on
-    away: float = 0.0  # seconds that the caller has spent between pieces
 
     def __post_init__(self) -> None:
         model, options = self.model, self.options
@@ -76,7 +75,7 @@ class Generation:
         else:
             cached, reason = yield from state.prefill(
                 self.ids, outcome.interrupted, options.on_prefill, share=share, winners=self.winners, shared=shared)
-        prompt_seconds, decode_seconds = clock() - start, 0.0
+        prompt_seconds = clock() - start
         outcome.usage = Usage(len(self.ids), cached)
         outcome.timings = Timings(prompt_seconds)
         if reason is None:
@@ -85,11 +84,10 @@ class Generation:
         try:
             if reason is None:
                 reason = yield from self._write()
-                decode_seconds = clock() - self.first - self.away if self.n else 0.0
-            yield from self._emit([*self.stream.flush(), *self.last])
+            if not outcome.left:
+                self._pass([*self.stream.flush(), *self.last])
         except GeneratorExit:
-            if reason is None:
-                reason, decode_seconds = "cancelled", self.left - self.first - self.away
+            reason = "cancelled"
             raise
         finally:
             state.drop_ahead()
@@ -98,7 +96,9 @@ class Generation:
             outcome.whole = constraint is None or (constraint.has_form(str(outcome.said)) if self.stream.stopped else
                                                    constraint.done or constraint.satisfied)
             outcome.usage = Usage(len(self.ids), cached, self.n)
-            outcome.timings = Timings(prompt_seconds, self.first and self.first - self.begun, decode_seconds)
+            outcome.timings = Timings(
+                prompt_seconds, self.first and self.first - self.begun,
+                self.first and clock() - self.first - outcome.away)
 
     def _compare_choices(self) -> Generator[Segment, None, None]:
         """Compare the choices, if there are some and their tokens are few.  Greedily, the likeliest text is the answer,
@@ -115,15 +115,15 @@ class Generation:
         if options.sampling.temperature == 0:
             self.choice = encoded[spec.choices.index(shares[0].text)]
 
-    def _write(self) -> Generator[Segment | Piece, None, str]:
+    def _write(self) -> Generator[Segment, None, str]:
         """Write tokens until the answer ends.  Returns why."""
         state, options, push = self.state, self.options, self.stream.push
         forced = None if options.constraint is None else options.constraint.forced
         stop_ids = frozenset() if options.ignore_eos else self.model.stop_ids
         most_ahead = min(self.most_held, len(self.ids) + options.max_tokens - 1)  # the last token is not evaluated
         processors = [kind(self) for kind, needed in PROCESSORS.items() if needed(self)]
-        logits, reason = state.logits, None
-        while True:
+        logits = state.logits
+        while not (reason := self.outcome.interrupted()):
             token = choose(processors, logits)
             self.first = self.first or clock()
             if token in stop_ids:
@@ -135,21 +135,22 @@ class Generation:
                     break
             self.n, self.pending = self.n + 1, token
             if pieces:
-                yield from self._emit(pieces)
-            reason = reason or self.outcome.interrupted()
+                self._pass(pieces)
             if reason or len(state.tokens) >= self.most_held:
                 return reason or "context_full"
             segment = state.advance(token, self.winners, most_ahead, forced)
             if segment is not None:
                 yield segment
             logits, self.pending = state.take(token, segment), NONE
+        return reason
 
-    def _emit(self, pieces: Iterable[Piece]) -> Generator[Piece, None, None]:
+    def _pass(self, pieces: Iterable[Piece]) -> None:
+        """Pass on what is said."""
+        put = self.outcome.put
+        assert put is not None
         for piece in pieces:
             (self.outcome.thoughts if piece.thought else self.outcome.said).append(piece.text)
-            self.left = clock()
-            yield piece
-            self.away += clock() - self.left
+            put(piece)
 
 
 def choose(processors: Sequence[Processor], logits: memoryview) -> int:

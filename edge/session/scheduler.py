@@ -1,409 +1,472 @@
-"""Scheduler: writes all running answers; what they need is evaluated in common steps.
+"""Scheduler: one thread of an engine steps all running answers.
 
 A step reads the weights once, however many answers take part.  So a step evaluates everything that is ready: one token
 (and what its form forces) for every answer that is being written, and as many tokens of prompts as do not delay these
 answers much.
 
-An answer is a generator that yields what must be done before it goes on (Segment, Slot), and its pieces.  Two threads
-run all of them: one prepares (texts are encoded, files are read until the first tokens are known), one steps.  Both
-start when there is work and end when there has been none for a while.  Whoever wants the pieces gives a
-:class:`Reader`: an event loop (edge/aio.py), a service, a batch, or a thread that waits.
+What is to be evaluated is a :class:`Job`: a generator that yields segments, and a queue of the pieces that it says.
+Its caller prepares it (texts become tokens); then the engine's thread runs it, and callers only read the queue.
 
-An answer that runs alone and is iterated by a thread does its steps in that thread: passing them to another one costs
-more than a step of a small model (benchmarks/SPEED.md).  As soon as two run, the stepping thread goes on with it, piece
-by piece.  It waits a moment for the answers of the last step, since who reads them is asking for the next piece.
+* As many jobs have a turn at the same time as contexts are planned; the others wait in the order in which they came.
+* A reader says for how many pieces it has room.  A job whose reader has none stops after it has evaluated what it said
+  last.  So a loop over an answer that is left and continued later, or ended, finds everything as it was.
+
+The thread starts with the first job, and ends with the engine.
 """
 
 from __future__ import annotations
 
+import atexit
+import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Generator, Sequence
-from functools import partial
+from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edge.errors import EdgeError, MemoryRefused
+from edge.amounts import count
+from edge.errors import Busy, EdgeError, MemoryRefused, UsageError
 from edge.model.model import Model
-from edge.session.admission import LOOK, Admission, Slot
-from edge.threads import refuse_after_fork, start
+from edge.prompt.interrupt import interruptible
+from edge.threads import is_forked, refuse_after_fork, start
 from pyx.step import Segment
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    Need: TypeAlias = "Segment | Slot"  # what an answer waits for
+    from edge.session.outcome import Outcome
 
-T = TypeVar("T")
+    #: yields the segments to evaluate, and before them None once: it is prepared, and waits for its turn
+    Work: TypeAlias = Generator[Segment | None, None, Any]
 
-#: the share of a step's time for which answers of the last step are waited for
-LINGER = 0.25
+QUEUE = 64  # jobs that may wait for their turn
 #: a step that reads prompts with tokens of answers takes at most this many times as long as one without prompts
 MOST_SLOWED = 2.0
 #: least rows of prompts in a step with tokens of answers; also used until their cost is known
 LEAST_PROMPT = 4
-#: seconds without work after which a thread ends
-IDLE = 1.0
+ALL = 1 << 62  # room for every piece
+LOOK = 0.05  # seconds between two looks at whether a job that waits was cancelled
+LET_GO = 1.0  # seconds that a thread which drops an answer waits for its end
+CLOSE_SECONDS = 5.0  # for the step that runs
 
 
-class Reader(Protocol):
-    """Who gets what an answer says; called by the threads of the scheduler, and never to wait."""
+class End(NamedTuple):
+    """The last item in the queue of a job: its error, or the value that its generator returned."""
 
-    def put(self, piece: Any) -> bool:
-        """Take a piece.  Returns whether there is room for another; if not, the answer waits for
-        :meth:`Scheduler.go_on`."""
-
-    def end(self, error: BaseException | None, value: Any) -> None:
-        """The answer has ended: with an error, or with the value that the generator returned."""
+    error: BaseException | None = None
+    value: Any = None
 
 
-class Running:
-    """An answer that the scheduler writes.  ``work``: its generator.  ``need``: what it waits for; None: it goes on."""
+class Job:
+    """An answer, or something else to evaluate, from its place in the line to its end.
 
-    __slots__ = ("active", "begun", "leaving", "need", "over", "reader", "work")
+    ``pieces``: what it says, then an :class:`End`.  ``told``: called by the engine's thread after each item, to wake a
+    reader that does not wait for the queue itself; RuntimeError: there is none any more.  ``quiet``: only the end is
+    put there.  ``ahead``: it reads what may be asked next, and gives way to everything else.  ``patience``: seconds
+    without room after which it is cancelled; None: however long.  ``position``: how many waited before it when it came.
+    ``expected``: the seconds until its turn, as estimated then.
+    """
 
-    def __init__(self, work: Generator[Any, None, Any], reader: Reader, need: Need | None = None) -> None:
-        self.work = work
-        self.reader = reader
-        self.need = need
-        self.begun = False  # it is past the thread that prepares
-        self.active = False  # the stepping thread writes it now
-        self.leaving = False  # it is to end now
-        self.over = False
+    def __init__(self, outcome: Outcome, work: Work, ahead: bool = False, patience: float | None = None) -> None:
+        self.outcome = outcome
+        self.work: Work | None = work  # once it is prepared, only for the engine's thread
+        self.pieces: SimpleQueue[Any] = SimpleQueue()
+        self.told: Callable[[], object] | None = None
+        self.quiet = False
+        self.ahead = ahead
+        self.patience = patience
+        self.position, self.expected = 0, 0.0
+        self.thread: int | None = None  # the one that waits for its pieces
+        self.prepared = self.has_turn = self.over = False
+        self.room = 0  # pieces that the reader has room for
+        self.segment: Segment | None = None  # to evaluate, or evaluated last
+        self.granted = 0.0  # when it got its turn
+        self.stopped = 0.0  # since when it has no room; 0: it has
 
+    def put(self, item: Any) -> None:
+        """Say something."""
+        self.room -= 1
+        if not self.quiet:
+            self._pass(item)
 
-class Waiting:
-    """The reader that is a thread.  ``all_``: it waits for the end, and takes the pieces from elsewhere."""
+    def end(self, error: BaseException | None = None, value: Any = None) -> None:
+        """Nothing more is said."""
+        self.over, self.work, self.segment, self.outcome.put = True, None, None, None
+        self._pass(End(error, value))
+        self.told = None
 
-    def __init__(self, all_: bool) -> None:
-        self.value: Any = None
-        self.error: BaseException | None = None
-        self.ended = False
-        self._all = all_
-        self._news: SimpleQueue[Any] = SimpleQueue()
-
-    def put(self, piece: Any) -> bool:
-        """Take a piece, and wake the thread."""
-        if not self._all:
-            self._news.put(piece)
-        return self._all
-
-    def end(self, error: BaseException | None, value: Any) -> None:
-        """Wake the thread."""
-        self.error, self.value, self.ended = error, value, True
-        self._news.put(None)
-
-    def wait(self) -> Any:
-        """Wait for the piece, or for the end: None."""
-        return self._news.get()
-
-
-class Worker(Generic[T]):
-    """A thread that starts when there is work for it.  ``run``: takes it, by :meth:`get`, until that returns None."""
-
-    def __init__(self, name: str, run: Callable[[], None]) -> None:
-        self.idle: float | None = IDLE  # None: it never ends
-        self._name = name
-        self._run = run
-        self._posted: SimpleQueue[T | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        #: held while work is posted; the garbage collector may post some meanwhile
-        self._posting = threading.RLock()
-
-    def post(self, item: T | None) -> None:
-        """Give work to the thread; None only wakes it.  Raises EdgeError if the system does not start it, UsageError in
-        a forked child.
-        """
-        refuse_after_fork()
-        with self._posting:
-            if self._thread is None:
-                thread = threading.Thread(target=self._main, name=self._name, daemon=True)
-                start(thread)
-                self._thread = thread
-            self._posted.put(item)
-
-    def get(self, timeout: float | None = None) -> T | None:
-        """The next item.  None: there was none within ``timeout`` seconds; without it: the thread is to end."""
-        while True:
+    def _pass(self, item: Any) -> None:
+        self.pieces.put(item)
+        if self.told is not None:
             try:
-                item = self._posted.get(timeout=self.idle if timeout is None else timeout)
-            except Empty:
-                if timeout is not None:
-                    return None
-                with self._posting:
-                    if self._posted.empty():
-                        self._thread = None
-                        return None
-            else:
-                if item is not None:
-                    return item
+                self.told()
+            except RuntimeError:
+                self.outcome.cancelled = self.outcome.left = True
 
-    def get_posted(self) -> list[T]:
-        """All that wait."""
-        items = [self._posted.get_nowait() for _ in range(self._posted.qsize())]
-        return [each for each in items if each is not None]
+    def take(self) -> Any:
+        """Wait for the next piece, or for the end, which then stays in the queue without its error."""
+        item = self.pieces.get()
+        if type(item) is End:
+            self.pieces.put(End())
+        return item
 
-    def keep(self, idle: float | None) -> None:
-        """Let the thread end after ``idle`` seconds without work; with None it stays, and starts now."""
-        self.idle = idle
-        if idle is None or self._thread is not None:  # else there is nothing to end
-            self.post(None)
-
-    def _main(self) -> None:
-        try:
-            self._run()
-        finally:
-            with self._posting:
-                if self._thread is threading.current_thread():  # a bug ended it: the next work starts another one
-                    self._thread = None
+    def take_end(self) -> End:
+        """Wait for the end; what was said before it is dropped."""
+        while type(item := self.take()) is not End:
+            pass
+        return item
 
 
 class Scheduler:
-    """Writes the running answers.
+    """The line of an engine's jobs, and the thread that runs them.
 
-    ``admission``: who runs.  ``give_way``: called if a cache may take no more pages; returns True if it freed some.  A
-    step has only as many rows of prompts as do not delay the answers being written; but if nobody waits for these
-    (``Segment.patient``), prompts are read in steps as wide as possible, in which a row costs less.
+    ``parallel``: the number of jobs that have a turn at the same time, None: any number.  ``give_way``: called if a
+    cache may take no more pages; returns True if it freed some.  A step has only as many rows of prompts as do not
+    delay the answers being written; but if nobody waits for these (``Segment.patient``), prompts are read in steps as
+    wide as possible, in which a row costs less.
 
-    ``steps``, ``most_segments`` and ``most_rows`` are statistics of the steps of the stepping thread.
+    ``steps``, ``most_segments`` and ``most_rows`` are statistics.
     """
 
-    def __init__(self, model: Model, admission: Admission, give_way: Callable[[], bool] = lambda: False) -> None:
-        self.admission = admission
+    def __init__(
+        self, model: Model, parallel: int | None = None, give_way: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.limit(parallel, QUEUE)
         self.steps = self.most_segments = self.most_rows = 0
         self._model = model
         self._give_way = give_way
-        self._preparer: Worker[Callable[[], object]] = Worker("prepares", self._prepare_all)
-        self._stepper: Worker[Running] = Worker("steps", self._step_all)
-        self._in_line: list[Running] = []  # answers that wait for their slots, of the preparing thread
         self._balance = Balance()
-        self._turn = threading.Lock()  # held while a step runs
+        self._jobs: dict[Job, None] = {}  # that are not over, in the order in which they came
+        self._entering = threading.Lock()
+        self._turns: list[Job] = []  # those that have a turn
+        self._ready: list[Job] = []  # of these, what takes part in the next step
+        self._seconds = 2.0  # of a turn, a running mean
+        self._looked = self._alive = 0.0  # when it did so last, and when it showed a sign of life (time.monotonic)
+        self._waits = True  # there is nothing to do for the thread
+        self._ends = False  # then it ends: the engine is closed
+        self._news: SimpleQueue[tuple[Job, int] | None] = SimpleQueue()  # None: the thread is to end
+        weakref.finalize(self, self._news.put, None).atexit = False
+        self._thread: threading.Thread | None = None
+        self._starting = threading.RLock()  # the garbage collector may drop an answer while it is held
+        _all.add(self)
 
-    # ---- for whoever has an answer -----------------------------------------------------------------------------------
+    # ---- for callers -------------------------------------------------------------------------------------------------
 
-    def submit(self, work: Generator[Any, None, Any], reader: Reader) -> Running:
-        """Write an answer to its end, or as far as its reader has room.
+    def limit(self, parallel: int | None, queue: int) -> None:
+        """Set how many jobs have a turn at the same time, and how many may wait for one."""
+        self.parallel, self.queue = parallel, queue
 
-        Raises EdgeError if the system starts no thread, and UsageError in a forked child.
+    @property
+    def running(self) -> int:
+        """The number of jobs that have a turn."""
+        return len(self._turns)
+
+    @property
+    def waiting(self) -> int:
+        """The number of jobs that wait for one."""
+        return max(0, len(self._jobs) - len(self._turns))
+
+    @property
+    def silent(self) -> float:
+        """Seconds for which the thread has not moved although it has something to do."""
+        return 0.0 if self._waits else time.monotonic() - self._alive
+
+    @property
+    def here(self) -> bool:
+        """Whether this is the engine's thread, in which callbacks are called."""
+        return self._thread is threading.current_thread()
+
+    def enter(self, *jobs: Job) -> None:
+        """Give jobs their places in the line, all or none, before any work is done for them.  What reads ahead ends.
+
+        Raises Busy if too many are there already, for what reads ahead if any are; and UsageError if there is never
+        room for so many.
         """
-        running = Running(work, reader)
-        self.prepare(partial(self.begin, running))
-        return running
+        n, parallel = len(jobs), self.parallel
+        most = None if parallel is None else parallel + self.queue
+        if most is not None and n > most:
+            raise UsageError(f"asks for {n} answers; there is room for {most} (parallel and queue): send several "
+                             "requests", argument="n")
+        with self._entering:
+            here = list(self._jobs)
+            before = sum(not each.ahead for each in here)
+            if before and jobs[0].ahead:
+                raise Busy("answers are running or waiting")
+            if most is not None and before + n > most:
+                raise Busy(f"{count(self.running, 'answer')} running and {self.waiting} waiting; try again later",
+                           retry_after=max(1.0, self._seconds))
+            for i, job in enumerate(jobs):
+                if parallel is not None and (position := before + i - parallel) >= 0:
+                    job.position, job.expected = position, self._seconds * (position // parallel + 1)
+                self._jobs[job] = None
+        for each in here:
+            if each.ahead:
+                each.outcome.cancelled = True
+                self.post(each)
 
-    def prepare(self, call: Callable[[], object]) -> None:
-        """Call something in the thread that prepares answers.  Raises as :meth:`submit`."""
-        self._preparer.post(call)
+    def submit(self, job: Job, room: int = 0) -> None:
+        """Let a job that has entered and is prepared have its turn.  Raises as :meth:`post`."""
+        self._start()
+        job.outcome.put, job.prepared = job.put, True
+        self.post(job, room)
 
-    def begin(self, running: Running) -> None:
-        """Run an answer in this thread until its first step; the stepping thread goes on with it."""
-        if not self._advance(running):
+    def post(self, job: Job, room: int = 0) -> None:
+        """Tell the engine's thread that the reader of a job has room for more pieces, or that it was cancelled or left.
+        From any thread and signal handler.
+
+        Raises EdgeError if the system does not start the thread, and UsageError in a forked child.
+        """
+        if job.prepared and not job.over:
+            with self._starting:
+                self._start()
+                self._news.put((job, room))
+
+    def _start(self) -> None:
+        refuse_after_fork()
+        with self._starting:
+            if self._thread is None:
+                thread = threading.Thread(
+                    target=_run, args=(weakref.ref(self), self._news), name="engine", daemon=True)
+                start(thread)
+                self._thread = thread
+
+    def leave(self, job: Job) -> None:
+        """End a job that nobody reads any more.  Returns at once."""
+        job.outcome.cancelled = job.outcome.left = True
+        self.post(job)
+
+    def drop(self, job: Job) -> None:
+        """End a job whose answer nobody holds any more, and wait for that: its session is free then."""
+        if job.over or not job.prepared or job.outcome.left or is_forked() or sys.is_finalizing():
             return
-        if type(running.need) is Slot:  # only in the thread that prepares
-            self._in_line.append(running)
-            self.admission.when_granted(running.need, partial(self._preparer.post, self._begin_granted))
-            return
-        running.begun = True
-        try:
-            self._stepper.post(running)
-        except BaseException as error:
-            running.need.error = error  # type: ignore[union-attr]
-            self._advance(running)
+        with suppress(EdgeError):
+            self.leave(job)
+            end = time.monotonic() + LET_GO  # a thread that holds a lock may be collecting garbage here
+            while not self.here and not job.over and time.monotonic() < end:
+                with suppress(Empty):
+                    job.pieces.get(timeout=LET_GO)
 
-    def go_on(self, running: Running, leaving: bool = False) -> None:
-        """The reader of an answer has room again; with ``leaving`` the answer is to end now."""
-        running.leaving |= leaving
-        if not running.over:
-            self._stepper.post(running)
+    def begin(self, job: Job, room: int = 0) -> None:
+        """Have a job run after all that came before: prepare it in this thread, and submit it.
 
-    def keep_threads(self, keep: bool) -> None:
-        """Start both threads, and let them wait for work as long as it takes; or no longer.  Raises as :meth:`submit`.
+        Raises what preparing it raises, and as :meth:`enter` and :meth:`post`; UsageError in the engine's thread.
         """
-        for worker in (self._preparer, self._stepper):
-            worker.keep(None if keep else IDLE)
-
-    # ---- for a thread that waits -------------------------------------------------------------------------------------
-
-    def step(self, work: Generator[Any, None, Any], need: Need) -> Any:
-        """Do in this thread what an answer needs that runs alone, and return what it yields next; if others run, the
-        next piece.
-
-        Raises what the answer raises: MemoryRefused at the memory limit, UsageError if the engine was closed or in a
-        forked child, EdgeError if the system starts no thread for several answers, and Busy if this thread would wait
-        for itself.
-        """
-        if self.admission.running > 1 and type(need) is Segment:
-            return self.wait(work, need)
+        self._refuse_here()
+        work = job.work
+        assert work is not None
         try:
-            if type(need) is Segment:
-                self._alone(need)
+            refuse_after_fork()
+            self.enter(job)
+            next(work, None)
+            self.submit(job, room)
+        except BaseException:
+            if job.prepared:  # Ctrl-C
+                self.leave(job)
             else:
-                refuse_after_fork()
-                self.admission.wait(need)
-        except BaseException as error:
-            return work.throw(error)
-        return next(work)
-
-    def _alone(self, segment: Segment) -> None:
-        try:
-            return self._model.step((segment,))
-        except MemoryError:
-            self.evaluate((segment,))
-        failure, segment.error = segment.error, None
-        if failure is not None:
-            raise failure
-
-    def wait(self, work: Generator[Any, None, Any], need: Need | None = None, all_: bool = False) -> Any:
-        """Have an answer that has its slot written by the stepping thread; return its next piece, or None after all of
-        them.  Raises StopIteration at the end otherwise, and as :meth:`step`.
-        """
-        reader = Waiting(all_)
-        running = Running(work, reader, need)
-        running.begun = True
-        try:
-            self._stepper.post(running)
-            piece = reader.wait()
-        except EdgeError:  # the system starts no thread, or this is a forked child
-            work.close()
-            raise
-        except BaseException:  # Ctrl-C: the answer ends; the stepping thread has let go of it then
-            running.leaving = True
-            self._stepper.post(running)
-            while not reader.ended:
-                reader.wait()
-            raise
-        error, reader.error = reader.error, None
-        if error is not None:
-            try:
-                raise error
-            finally:  # its traceback holds this frame
-                del error
-        if reader.ended and not all_:
-            raise StopIteration(reader.value)
-        return piece
-
-    def drive(self, work: Generator[Need, None, T]) -> T:
-        """Evaluate what ``work`` yields, until it returns its result."""
-        try:
-            need = next(work)
-            while True:
-                need = self.step(work, need)
-        except StopIteration as end:
-            return end.value
-
-    # ---- the threads -------------------------------------------------------------------------------------------------
-
-    def _advance(self, running: Running) -> bool:
-        """Run an answer until it needs something.  False: it has ended, or its reader has no room."""
-        work, reader, need, error, value = running.work, running.reader, running.need, None, None
-        running.need = None
-        try:
-            if running.leaving:
+                self._jobs.pop(job, None)
                 work.close()
-                raise StopIteration
-            if type(need) is Segment and need.error is not None:  # type: ignore[union-attr]
-                error, need.error = need.error, None  # type: ignore[union-attr]
-                item = work.throw(error)
-                error = None
-            else:
-                item = next(work)
-            while type(item) is not Segment:
-                if type(item) is Slot:
-                    break
-                if not reader.put(item):
-                    running.active = False
-                    return False
-                item = next(work)
-            running.need = item
-            return True
+                job.end()
+            raise
+
+    def read(self, job: Job, room: int, take: Callable[[], Any]) -> Any:
+        """Give a job room for so many pieces, and wait for what ``take`` returns: a piece, or the end of the job.
+
+        Raises the job's error; and UsageError in the engine's thread, which would wait for itself.
+        """
+        self._refuse_here()
+        job.thread = threading.get_ident()
+        self.post(job, room)
+        try:
+            item = take()
+        except BaseException:  # Ctrl-C: the job ends, and the engine's thread has let go of it then
+            self.leave(job)
+            job.take_end()
+            raise
+        if type(item) is End and item.error is not None:
+            try:
+                raise item.error
+            finally:  # its traceback holds this frame
+                del item
+        return item
+
+    def _refuse_here(self) -> None:
+        if self.here:
+            raise UsageError("the answer is being written by this thread: only cancel() may be called now")
+
+    def finish(self, job: Job) -> Any:
+        """Wait for the end of a job; return its value.  Raises as :meth:`read`."""
+        job.quiet = True
+        return self.read(job, ALL, job.take_end).value
+
+    def run(self, outcome: Outcome, work: Work, ahead: bool = False) -> Any:
+        """Evaluate what ``work`` yields, and return its result.  Raises as :meth:`begin` and :meth:`read`."""
+        job = Job(outcome, work, ahead)
+        self.begin(job)
+        return self.finish(job)
+
+    def close(self) -> None:
+        """End the thread after its step, and wait for that."""
+        if (thread := self._thread) is not None and not is_forked():
+            self._news.put(None)
+            if not self.here:
+                thread.join(CLOSE_SECONDS)
+
+    # ---- the thread --------------------------------------------------------------------------------------------------
+
+    def run_jobs(self, news: tuple[Job, int] | None) -> bool:
+        """Do what is to be done after this news, until there is nothing left.  False: the thread is to end."""
+        self._show_life()
+        self._waits = False
+        try:
+            self._receive(news)
+            with interruptible(self._show_life):  # what takes long before a step looks there
+                while self._work():
+                    pass
+        except BaseException:  # a bug: the next job starts another thread
+            self._thread = None
+            raise
+        self._waits = True
+        with self._starting:
+            if self._ends and self._news.empty():
+                self._thread = None
+                return False
+        return True
+
+    def _work(self) -> bool:
+        """Take the news, and do one step.  False: there is nothing to do."""
+        for _ in range(self._news.qsize()):
+            self._receive(self._news.get_nowait())
+        self._show_life()
+        self._grant()
+        self._look()
+        if self._ready:
+            self._step()
+        elif self.waiting or any(each.stopped and each.patience is not None for each in self._turns):
+            with suppress(Empty):
+                self._receive(self._news.get(timeout=LOOK))
+        else:
+            return False
+        return True
+
+    def _show_life(self) -> None:
+        self._alive = time.monotonic()
+
+    def _receive(self, news: tuple[Job, int] | None) -> None:
+        """Take note of news."""
+        if news is None:
+            self._ends = True
+        else:
+            self._give_room(*news)
+
+    def _give_room(self, job: Job, room: int) -> None:
+        """Go on with a job whose reader has room again, or which was left."""
+        job.room += room
+        if not job.over and job.stopped and (job.room > 0 or job.outcome.left):
+            job.outcome.away += time.perf_counter() - job.stopped
+            job.stopped = 0.0
+            if job.segment is not None and job.segment.error is not None:
+                job.outcome.left |= job.outcome.cancelled  # then nobody wants to know
+            self._go_on(job)
+
+    def _grant(self) -> None:
+        """Give turns to those that have waited longest."""
+        turns = self._turns
+        for job in list(self._jobs) if len(self._jobs) > len(turns) else ():
+            if self.parallel is not None and len(turns) >= self.parallel or any(each.ahead for each in turns):
+                break  # what reads ahead has the cache that the next one will want
+            if job.prepared and not job.has_turn:
+                job.has_turn, job.granted = True, time.monotonic()
+                turns.append(job)
+                self._go_on(job)
+
+    def _look(self) -> None:
+        """End what was cancelled while it waits, what waits for itself, and those whose readers have lost patience."""
+        if time.monotonic() - self._looked < LOOK:
+            return
+        self._looked = time.monotonic()
+        turns = self._turns
+        for job in list(self._jobs):
+            if job.has_turn:
+                if job.stopped and job.patience is not None and time.perf_counter() - job.stopped > job.patience:
+                    job.outcome.cancelled = True
+                    self._give_room(job, ALL)
+            elif job.prepared and job.outcome.interrupted():
+                self._go_on(job)
+            elif job.prepared and job.thread is not None and turns and all(job.thread == each.thread for each in turns):
+                job.work.close()  # type: ignore[union-attr]
+                self._over(job, Busy(f"this thread already runs {count(len(turns), 'answer')}, the most allowed; "
+                                     "finish or close one of them first"))
+
+    def _go_on(self, job: Job) -> None:
+        """Run the generator of a job to its next segment, which takes part in the next step; or to its end, if nobody
+        reads it any more.
+        """
+        work, value = job.work, None
+        error: BaseException | None = None
+        assert work is not None
+        try:
+            failed, job.segment = job.segment, None
+            if failed is not None and failed.error is not None:
+                error, failed.error = failed.error, None
+                if job.outcome.left:
+                    raise StopIteration
+                job.segment = work.throw(error)
+            while job.segment is None:
+                job.segment = next(work)
+            if not job.outcome.left:
+                self._ready.append(job)
+                return
         except StopIteration as end:
             error, value = None, end.value
         except BaseException as failure:
             error = failure
-        running.active, running.over = False, True
-        reader.end(error, value)
-        return False
+        try:
+            work.close()
+        except BaseException as failure:
+            error = failure
+        self._over(job, error, value)
+        del error  # its traceback holds this frame
 
-    def _prepare_all(self) -> None:
-        """What the preparing thread does: what was posted, and a look at the answers in the line from time to time."""
-        while True:
-            call = self._preparer.get(LOOK if self._in_line else None)
-            if call is None and not self._in_line:
-                return
-            (call or self._begin_granted)()
-            del call
-
-    def _begin_granted(self) -> None:
-        """Go on with answers whose slots were granted, and with those that were cancelled."""
-        waiting, self._in_line = self._in_line, []
-        for each in waiting:
-            self.begin(each)
-
-    def _step_all(self) -> None:
-        """What the stepping thread does."""
-        latest: set[int] = set()  # caches that took part in the step before
-        running: list[Running] = []
-        while True:
-            if not running:
-                first = self._stepper.get()
-                if first is None:
-                    return
-                self._add(first, running)
-                del first
-                if not running:
-                    continue
-            self._gather(running, latest)
-            batch: list[Any] = [each.need for each in running]
-            try:
-                self.evaluate(batch)
-            except Exception as error:
-                for each in batch:
-                    each.error = error
-            latest = {id(each.kv) for each in batch}
-            del batch
-            running = [each for each in running if self._advance(each)]
-
-    def _add(self, running: Running, to: list[Running]) -> bool:
-        """Write an answer that was posted; not if it is being written.  Returns whether it takes part in a step."""
-        if running.active or running.over or not running.begun:
-            return False
-        running.active = True
-        if running.need is None and not self._advance(running):
-            return False
-        to.append(running)
-        return True
-
-    def _gather(self, running: list[Running], latest: set[int]) -> None:
-        """Add the posted answers, and wait a moment for those of the last step whose readers have not asked yet."""
-        until = time.perf_counter() + LINGER * self._balance.seconds
-        for each in self._stepper.get_posted():
-            self._add(each, running)
-        missing = latest - {id(each.need.kv) for each in running}  # type: ignore[union-attr]
-        while missing and len(running) < self.admission.running:
-            posted = self._stepper.get(max(until - time.perf_counter(), 0))
-            if posted is None:
-                break
-            if self._add(posted, running):
-                missing.discard(id(posted.need.kv))  # type: ignore[union-attr]
+    def _over(self, job: Job, error: BaseException | None, value: Any = None) -> None:
+        """A job has ended."""
+        del self._jobs[job]
+        if job.has_turn:
+            self._turns.remove(job)
+            if not job.ahead:
+                self._seconds += 0.2 * (time.monotonic() - job.granted - self._seconds)
+        job.end(error, value)
 
     # ---- one step ----------------------------------------------------------------------------------------------------
 
-    def evaluate(self, segments: Sequence[Segment]) -> None:
-        """Evaluate segments together, each at least in part, in as many steps as their rows need; an exception of one
-        is stored in its ``error``.
-        """
-        with self._turn:
-            for batch in self._balance.share(segments, self._model.chunk):
-                for each in batch:
-                    each.n_in_step = len(batch)
-                self.steps += 1
-                self.most_segments = max(self.most_segments, len(batch))
-                self.most_rows = max(self.most_rows, sum(len(each.ids) for each in batch))
+    def _step(self) -> None:
+        """Evaluate what is ready, and go on with those whose readers have room."""
+        jobs, segments = self._ready[:], [each.segment for each in self._ready if each.segment is not None]
+        try:
+            if len(segments) == 1:
+                self._evaluate(segments)
+            for batch in self._balance.share(segments, self._model.chunk) if len(segments) > 1 else ():
                 begun = time.perf_counter()
-                self._attempt(batch)
+                self._evaluate(batch)
                 self._balance.took(batch, time.perf_counter() - begun)
+        except Exception as error:  # a bug
+            for each in segments:
+                each.error = error
+        self._ready.clear()
+        for job in jobs:
+            if job.room > 0 or job.outcome.left:
+                self._go_on(job)
+            else:
+                job.stopped = time.perf_counter()
 
-    def _attempt(self, batch: list[Segment]) -> None:
+    def _evaluate(self, batch: list[Segment]) -> None:
         """Run one step.  If it fails, each segment is tried alone, so that only those that fail get an error."""
+        for each in batch:
+            each.n_in_step = len(batch)
+        self.steps += 1
+        self.most_segments = max(self.most_segments, len(batch))
+        self.most_rows = max(self.most_rows, sum(len(each.ids) for each in batch))
         while True:
             try:
                 return self._model.step(batch)
@@ -416,9 +479,31 @@ class Scheduler:
             break
         if len(batch) > 1:
             for each in batch:
-                self._attempt([each])
+                self._evaluate([each])
         else:
             batch[0].error = failure
+
+
+def _run(reference: weakref.ref[Scheduler], news: SimpleQueue[tuple[Job, int] | None]) -> None:
+    """The thread of an engine; while it waits, it holds nothing of it."""
+    while True:
+        latest = news.get()
+        scheduler = reference()
+        if scheduler is None or not scheduler.run_jobs(latest):
+            return
+        del scheduler, latest
+
+
+_all: weakref.WeakSet[Scheduler] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """End the threads before the interpreter ends under them."""
+    for each in list(_all):
+        for job in list(each._jobs):
+            each.leave(job)
+        each.close()
 
 
 class Balance:

@@ -7,19 +7,19 @@ import os
 import threading
 import time
 from array import array
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edge.cache.space import KVSpace
 from edge.cache.state import LEAST_CHUNK, KVState, common
 from edge.errors import Busy, EdgeError, MemoryRefused, UsageError, check_text
 from edge.prompt.interrupt import Interrupted, interruptible
-from edge.session.answer import Answer, Outcome
+from edge.session.answer import Answer
 from edge.session.answer_options import PreparedCall, check_messages
 from edge.session.generation import Generation
 from edge.session.logprobs import Logprob, Scored, scores
+from edge.session.outcome import Outcome
 from edge.session.prompting import PromptEncoder, refuse_full, refuse_long
 from edge.session.scheduler import Scheduler
 from edge.session.usage import ContextUse, Timings, Usage, stats_line
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from edge.cache.plan import KVPlan
     from edge.cache.store import Store
-    from edge.session.admission import Slot
-    from edge.session.answer import Work
     from edge.session.preparing import Preparer
-    from edge.session.scheduler import Need
+    from edge.session.scheduler import Work
+
+LOOK = 0.001  # seconds between two looks at whether a dropped answer has ended
 
 
 class Session:
@@ -57,7 +57,6 @@ class Session:
         self.patient = False  # nobody waits for the next token of its answers, as in a batch
         self._space = space
         self._scheduler = scheduler
-        self._admission = scheduler.admission
         self._preparer = preparer
         self._store = store
         self.outcome = Outcome()  # of the latest call: its usage, timings, finish_reason ...
@@ -97,7 +96,8 @@ class Session:
         think: ask the model to think before it answers, or not to, if it can; None: as it was loaded.
         thinking_budget: tokens after which its thoughts are ended and the answer begins.
         ignore_eos: continue after the model's end token, for measurements.
-        on_prefill: called with (tokens done, tokens in total, tokens cached) while the prompt is read.
+        on_prefill: called with (tokens done, tokens in total, tokens cached) while the prompt is read, in the engine's
+        thread, in which no answer can be read.
 
         If it is stopped early (by closing the answer, :meth:`cancel` or a timeout), the text up to then is kept as the
         answer; a turn without any text is not kept.  Raises UsageError at once for invalid options; the answer raises
@@ -150,14 +150,12 @@ class Session:
         self._not_busy()
         return self._answer(self._preparer.call(None, prompt, options))
 
-    def answer(self, call: PreparedCall, slot: Slot | None = None) -> Answer:
+    def answer(self, call: PreparedCall) -> Answer:
         """Answer a call that :meth:`edge.engine.Engine.prepare` returned.  One with a form is answered once; see
-        PreparedCall.changed.  ``slot``: that of the call, which the caller returns; None: it enters here.
+        PreparedCall.changed.
         """
         self._not_busy()
-        if call.options.constraint is None:
-            call = dataclasses.replace(call, options=self._preparer.constrained(call.options))
-        return self._answer(call, slot)
+        return self._answer(call)
 
     def choose(self, question: str, options: Sequence[str]) -> list[Scored]:
         """The probability of each of the given answers to a question, the likeliest first.
@@ -182,7 +180,8 @@ class Session:
             if not each:
                 raise UsageError("has an empty text", argument="options")
         outcome = self.outcome = Outcome()
-        return sorted(self._scheduler.drive(self._score(outcome, question, options)), key=lambda each: -each.logprob)
+        found: list[Scored] = self._scheduler.run(outcome, self._score(outcome, question, options))
+        return sorted(found, key=lambda each: -each.logprob)
 
     def score(self, question: str, answer: str) -> Scored:
         """The probability that the answer to a question is this text; see :meth:`choose`."""
@@ -228,19 +227,23 @@ class Session:
         Raises ContextFull as :meth:`ask`.
         """
         outcome = self.outcome = Outcome()
-        return self._scheduler.drive(self._warm(outcome))
+        self._scheduler.run(outcome, self._warm(outcome))
+        return self.n_tokens
 
     def read_ahead(self, text: str, stop: Callable[[], bool] = lambda: False) -> int:
         """Read what the prompt of the next question will begin with, if the question begins with ``text``; see
         :mod:`edge.session.read_ahead`.  Returns the number of tokens that are now held.
 
-        ``stop``: asked before each small step.  Nothing is read while other answers run or wait, it ends as soon as one
-        comes, and it drops no tokens from the cache.  Raises ContextFull as :meth:`ask`.
+        ``stop``: asked before each small step, in the engine's thread.  Nothing is read while other answers run or
+        wait, it ends as soon as one comes, and it drops no tokens from the cache.  Raises ContextFull as :meth:`ask`.
         """
-        latest = self.outcome
+        self._not_busy()
+        latest, outcome = self.outcome, Outcome()
         check_text(text)
         try:
-            return self._scheduler.drive(self._read_ahead(Outcome(), text, stop))
+            with suppress(Busy):
+                self._scheduler.run(outcome, self._read_ahead(outcome, text, stop), ahead=True)
+            return self.n_tokens
         finally:
             self.outcome = latest
 
@@ -451,16 +454,16 @@ class Session:
 
     # ---- one call ---------------------------------------------------------------------------------------------------
 
-    def _warm(self, outcome: Outcome) -> Generator[Need, None, int]:
-        """Read what the next turn begins with.  Returns the number of tokens held."""
-        with self._entered(outcome) as slot:
+    def _warm(self, outcome: Outcome) -> Work:
+        """Read what the next turn begins with."""
+        with self._answering(outcome):
             refuse_long(self.model, self.plan, self.messages, self._prompting.form)
-            while not slot.granted and not outcome.interrupted():
-                yield slot
-            if not slot.granted:
-                return self.n_tokens
+            ids = self._next()
+            yield None
+            if outcome.interrupted():
+                return
             state = self._begin()
-            ids = state.splice(self._next())
+            ids = state.splice(ids)
             refuse_full(self.plan, ids)
             cached = common(state.tokens, ids)
             if cached < len(ids):
@@ -469,23 +472,19 @@ class Session:
                     ids, outcome.interrupted, logits=False, share=len(ids), shared=self._store.add
                 )
             outcome.usage, outcome.finish_reason = Usage(len(ids), cached), "length"  # as an answer of no tokens
-            return len(state.tokens)
 
     def _read_ahead(
         self, outcome: Outcome, text: str = "", stop: Callable[[], bool] = lambda: False,
-        call: PreparedCall | None = None, slot: Slot | None = None,
-    ) -> Generator[Need, None, int]:
+        call: PreparedCall | None = None,
+    ) -> Work:
         """Read what the next prompt begins with: a question that begins with ``text``, or a call, which brings its
-        messages.  Returns the number of tokens held.
+        messages.
         """
         begun, sent, slides = time.perf_counter(), call is not None, self.plan.overflow != "stop"
         outcome.finish_reason = "length"  # as an answer of no tokens
-        with suppress(Busy), self._entered(outcome, slot, partial(setattr, outcome, "cancelled", True)) as slot:
-            if not slot.granted:
-                return self.n_tokens
+        with self._answering(outcome):
             if call is None:
                 refuse_long(self.model, self.plan, self.messages, self._prompting.form)
-                state = self._begin()
                 ids = self._next(text)
             else:
                 call, options = self._preparer.encoded(call), call.options
@@ -493,15 +492,20 @@ class Session:
                     outcome.deadline = begun + options.timeout
                 assert call.messages is not None and call.ids is not None
                 if slides and call.messages[: len(self.messages)] != self.messages:
-                    return self.n_tokens  # what is here could not be made again
-                state = self._begin()
+                    return  # what is here could not be made again
                 self._prompting = PromptEncoder(self.model, self.plan, options.form, options.think)
-                self._take_over(call.messages)
                 ids = call.ids
+            yield None
+            if outcome.interrupted():
+                return
+            state = self._begin()
+            if call is not None:
+                assert call.messages is not None
+                self._take_over(call.messages)
             written = not sent or slides
             own = state.splice(ids) if written else ids
             if len(own) > self.plan.kept_whole or state.evicted or sent and self.forgotten:
-                return self.n_tokens
+                return
             cached, n = common(state.tokens, own), len(own)
             if cached < n:
                 self._typed = True
@@ -513,25 +517,21 @@ class Session:
                     chunk=LEAST_CHUNK)
                 n, outcome.finish_reason = len(state.tokens), reason or "length"
             outcome.usage, outcome.timings = Usage(n, cached), Timings(time.perf_counter() - begun)
-            return len(state.tokens)
-        return self.n_tokens
 
-    def _score(
-        self, outcome: Outcome, question: str, options: Sequence[str]
-    ) -> Generator[Need, None, list[Scored]]:
+    def _score(self, outcome: Outcome, question: str, options: Sequence[str]) -> Work:
         """Read the question, then each option after it."""
-        with self._entered(outcome) as slot:
+        with self._answering(outcome):
             asking, n_ctx = {"role": "user", "content": question}, self.plan.n_ctx
             messages = [*self.messages, asking]
             refuse_long(self.model, self.plan, messages, self._prompting.form)
             refuse_long(self.model, self.plan, [asking], None, True)
-            while not slot.granted:
-                yield slot
-            state = self._begin()
-            ids = self._recall(state, self._encode(messages), True)
+            ids = self._encode(messages)
             encode, lead = self.model.tokenizer.encode, self.model.answer_lead
             tokens = [array("i", encode(lead + each)) for each in options]
             longest = max(tokens, key=len)
+            yield None
+            state = self._begin()
+            ids = self._recall(state, ids, True)
             if len(ids) + len(longest) > n_ctx:  # of a conversation the oldest messages may have gone
                 refuse_full(self.plan, self._prompting.encode([*self.messages[: self._first], asking]) + longest, True)
             refuse_full(self.plan, ids + longest)
@@ -555,6 +555,8 @@ class Session:
 
     def _not_busy(self) -> None:
         refuse_after_fork()
+        while self._running is not None and self._running.left and not self._scheduler.here:
+            time.sleep(LOOK)  # it was dropped, and ends within a step
         if self._running is not None:
             raise UsageError(f"the session is {self._doing}")
         if self._closed or self.model.closed:
@@ -576,20 +578,13 @@ class Session:
                 self.state = None
 
     @contextmanager
-    def _entered(
-        self, outcome: Outcome, slot: Slot | None = None, stop: Callable[[], object] | None = None
-    ) -> Iterator[Slot]:
-        """Hold the session, and a slot among the running answers unless the caller has one.  ``stop``: see Admission.
-        """
-        self._not_busy()
-        entered = [] if slot is not None else self._admission.enter(stop=stop)
+    def _answering(self, outcome: Outcome) -> Iterator[None]:
+        """Hold the session for an answer."""
         try:
             with self._held(outcome, "still answering: finish or close its answer first"):
                 self.outcome = outcome
-                yield slot or entered[0]
-        finally:  # the session is free before the next call gets the slot
-            for each in entered:
-                self._admission.leave(each)
+                yield
+        finally:
             self._store.flush()
 
     def _begin(self) -> KVState:
@@ -606,14 +601,18 @@ class Session:
         state.patient = self.patient
         return state
 
-    def _answer(self, call: PreparedCall, slot: Slot | None = None) -> Answer:
+    def _answer(self, call: PreparedCall) -> Answer:
         options = call.options
         outcome = self.outcome = Outcome() if options.partial else Outcome(options.spec, options.form)
-        work: Work = self._read_ahead(outcome, call=call, slot=slot) if options.partial else self._work(
-            call, outcome, slot)
-        return Answer(work, self._scheduler, outcome)
+        return Answer(self.work(call, outcome), self._scheduler, outcome, options.partial)
 
-    def _work(self, call: PreparedCall, outcome: Outcome, slot: Slot | None) -> Work:
+    def work(self, call: PreparedCall, outcome: Outcome) -> Work:
+        """What the engine's thread does to answer a prepared call."""
+        if call.options.constraint is None:
+            call = dataclasses.replace(call, options=self._preparer.constrained(call.options))
+        return self._read_ahead(outcome, call=call) if call.options.partial else self._reply(call, outcome)
+
+    def _reply(self, call: PreparedCall, outcome: Outcome) -> Work:
         """The whole of a call: an answer to its messages, which replace those of the session, the next turn of the
         conversation, or a continuation of a raw prompt.
         """
@@ -621,32 +620,36 @@ class Session:
         outcome.deadline = None if options.timeout is None else begun + options.timeout
         begun -= call.seconds
         asked, begun_text = False, ""
-        with self._entered(outcome, slot) as slot:
+        with self._answering(outcome):
             try:
+                prompting = PromptEncoder(model, self.plan, options.form, options.think)
                 with interruptible(outcome.interrupted):
                     if question is None:
                         call = self._preparer.encoded(call)
+                        ids, outcome.left_out = call.ids, call.left_out
                     else:
                         asking = {"role": "user", "content": question}
                         refuse_long(model, self.plan, [*self.messages, asking], options.form)
-                while not slot.granted:
-                    if reason := outcome.interrupted():
-                        outcome.finish_reason = reason
-                        return
-                    yield slot
+                        fitting, outcome.left_out = prompting.fitting([asking], self.messages[: self._first])
+                        self._prompting = prompting
+                        self._count_forgotten(len(self.messages) + 1)
+                        ids = self._encode([*self.messages, *fitting])
+                yield None
+                if reason := outcome.interrupted():
+                    outcome.finish_reason = reason
+                    return
                 state = self._begin()
                 self._typed = False
-                self._prompting = prompting = PromptEncoder(model, self.plan, options.form, options.think)
+                self._prompting = prompting
                 with interruptible(outcome.interrupted):
-                    ids, outcome.left_out = call.ids, call.left_out
                     if call.messages is not None:
                         self._take_over(call.messages)
                         begun_text = self.messages[-1]["content"] if self.messages[-1]["role"] == "assistant" else ""
                     elif question is not None:
-                        fitting, outcome.left_out = prompting.fitting([asking], self.messages[: self._first])
                         self.messages += fitting
                     asked = call.messages is not None or question is not None
-                    ids = self._chat_prompt(state, ids) if asked or ids is None else self._recall(state, ids, False)
+                    assert ids is not None
+                    ids = self._chat_prompt(state, ids, question is None) if asked else self._recall(state, ids, False)
                     text = question[: options.shared] if question and not outcome.left_out else ""
                     share = self._shared(ids, text) if asked and self._store.on else 0
                 refuse_full(self.plan, ids)
@@ -699,6 +702,11 @@ class Session:
         first = self._first
         return self._prompting.encode(messages[:first] + messages[first + self.forgotten :])
 
+    def _count_forgotten(self, n: int) -> None:
+        """Forget nothing if the caller has shortened the conversation, which now has ``n`` messages."""
+        if self._first + self.forgotten >= n:
+            self.forgotten = 0
+
     @property
     def _operators(self) -> list[dict[str, Any]]:
         """The messages that the operator wrote, with which other conversations begin, too: system prompt, examples."""
@@ -719,8 +727,9 @@ class Session:
         before = self._operators
         return common(ids, self._preparer.beginning(self._prompting, before, text)) if before or text else 0
 
-    def _chat_prompt(self, state: KVState, given: array[int] | None) -> array[int]:
-        """The prompt for ``messages``; ``given``: that of all of them, if the caller has just sent them.
+    def _chat_prompt(self, state: KVState, ids: array[int], sent: bool) -> array[int]:
+        """The prompt for ``messages``; ``ids``: that of all of them that are read, or if the caller has just ``sent``
+        them that of all.
 
         Answers keep the tokens that this session wrote (KVState.splice), whatever the store holds.  If the caller sent
         them, the session may be another one: then the prompt, and so the answer, depends on the messages alone; but if
@@ -730,11 +739,10 @@ class Session:
         dropped its beginning, for example after an undo), the prompt is shortened: the oldest turns are dropped until
         half of the context is free.
         """
-        if self._first + self.forgotten >= len(self.messages):
-            self.forgotten = 0  # the caller has shortened the conversation
-        plan, sent, slides = self.plan, given is not None, self.plan.overflow != "stop"
+        self._count_forgotten(len(self.messages))
+        plan, slides = self.plan, self.plan.overflow != "stop"
         written, by_anyone = not sent or slides, sent and slides
-        ids = self._encode(self.messages) if given is None or self.forgotten else given
+        ids = self._encode(self.messages) if sent and self.forgotten else ids
         ids = self._recall(state, ids, written, by_anyone)
         if not slides or len(ids) - state.keep(ids) <= plan.n_ctx:
             return ids

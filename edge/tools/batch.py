@@ -19,6 +19,7 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -31,12 +32,12 @@ from edge.serve.bodies import parse
 from edge.serve.calls import Refusal, bad, refusal_of
 from edge.serve.keys import texts
 from edge.serve.protocols import openai
+from edge.session.scheduler import ALL
 
 if TYPE_CHECKING:
     from edge.engine import Engine
     from edge.session.answer import Answer
     from edge.session.session import Session
-    from edge.session.stream import Piece
     from edge.session.usage import Usage
 
 AT_ONCE = 8
@@ -274,7 +275,9 @@ class Batch:
 
 
 class _Line:
-    """A request that is answered in one session, its choices one after the other; the scheduler writes them."""
+    """A request that is answered in one session, its choices one after the other.  ``ended``: where it goes when one
+    has been written.
+    """
 
     def __init__(
         self, engine: Engine, number: int, line: bytes, session: Session, ended: SimpleQueue[_Line]
@@ -285,7 +288,7 @@ class _Line:
         self._engine = engine
         self._ended = ended
         self._answer: Answer | None = None  # the choice that is being written
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
         self._choices: list[dict[str, Any]] = []
         self._usages: list[Usage] = []
 
@@ -303,16 +306,11 @@ class _Line:
         """Have the next choice written."""
         self._answer = answer = self.session.answer(self._prepared[len(self._choices)])
         answer.keep_all()
-        self._engine.scheduler.submit(answer.work, self)
-
-    def put(self, piece: Piece) -> bool:
-        """Called by the scheduler."""
-        return True
-
-    def end(self, error: BaseException | None, value: Any) -> None:
-        """Called by the scheduler."""
-        self._error = error
-        self._ended.put(self)
+        answer.read_elsewhere(partial(self._ended.put, self), quiet=True)
+        try:
+            answer.begin(ALL)
+        except Exception as error:  # it has ended
+            self._error = error
 
     def ended(self) -> tuple[dict[str, Any], int] | None:
         """(the body of the response, the number of its tokens); None: another choice is to be written.
@@ -320,9 +318,9 @@ class _Line:
         Raises what ended the choice.
         """
         answer, self._answer = self._answer, None
-        if self._error is not None:
-            raise self._error
         assert answer is not None
+        if (error := self._error or answer.job.take().error) is not None:
+            raise error
         content, calls = answer.content, answer.calls
         reason = "tool_calls" if calls else answer.finish_reason
         logprobs = [*answer.prompt_logprobs, *answer.logprobs]

@@ -19,6 +19,7 @@ from edge.engine import Engine
 from edge.errors import MemoryRefused, UsageError
 from edge.model.footprint import Footprint
 from edge.sampling import Sampling
+from edge.session.outcome import Outcome
 from pyx.step import Segment
 
 GREEDY = Sampling(temperature=0.0)
@@ -560,8 +561,12 @@ def test_sessions_over_a_store_hold_what_they_should(tiny, actions) -> None:
             held = common(context.tokens, texts[text][:n])
             if found := tiny.store.find(texts[text][:n], held):
                 context.adopt(found.tokens, found.kv, found.sampled)
-            work = context.prefill(texts[text][:n], lambda: None, share=n // 2, shared=tiny.store.add)
-            tiny.scheduler.drive(work)
+
+            def work(context=context, text=text, n=n):
+                yield None
+                yield from context.prefill(texts[text][:n], lambda: None, share=n // 2, shared=tiny.store.add)
+
+            tiny.scheduler.run(Outcome(), work())
             assert context.tokens == texts[text][:n] and context.kv.n_tokens == n and held <= n
             fresh, logits = tiny.space.new_cache(tiny.plan), array("f", bytes(4 * tiny.config.n_vocab))
             for at in range(0, n, 40):

@@ -223,8 +223,8 @@ def campaign(
                 for thread in threads:
                     thread.join()
                 counts["rounds"] += 1
-                if engine.admission.running or engine.admission.waiting:
-                    wrong.append(f"{engine.admission.running} places were not given back")
+                if engine.scheduler.running or engine.scheduler.waiting:
+                    wrong.append(f"{engine.scheduler.running} places were not given back")
                 if time.monotonic() >= until:
                     break
             if engine.model.moving is not None:

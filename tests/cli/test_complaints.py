@@ -234,7 +234,7 @@ def test_10_the_worker_is_dead_and_health_says_ok(monkeypatch: pytest.MonkeyPatc
         service.open(engine)
         messages = [{"role": "user", "content": "x"}]
         with monkeypatch.context() as patch:
-            patch.setattr(Session, "answer", dies)
+            patch.setattr(Session, "work", dies)
             call = await service.submit(Call(messages=messages))
             with pytest.raises(RuntimeError, match="SystemExit: the worker dies") as raised:
                 async for _ in call.pieces():

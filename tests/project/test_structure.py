@@ -42,8 +42,8 @@ FLOORS = {name: floor for floor, names in {
     22: "edge.cache.kv_file",
     23: "edge.cache.folder edge.cache.remembered edge.cache.store",
     # conversations and answers
-    24: "edge.session edge.session.admission",
-    25: "edge.session.logprobs edge.session.answer_options edge.session.scheduler",
+    24: "edge.session",
+    25: "edge.session.logprobs edge.session.answer_options edge.session.outcome edge.session.scheduler",
     26: "edge.session.answer edge.session.prompting",
     27: "edge.session.generation edge.session.preparing edge.session.session",
     28: "edge.aio edge.session.read_ahead",

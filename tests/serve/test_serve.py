@@ -131,6 +131,8 @@ def test_several_choices(server: Server) -> None:
     assert body["usage"]["completion_tokens"] > 2
     events = server.events("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}], "n": 2, **GREEDY})
     assert {event["choices"][0]["index"] for event in events[:-1]} == {0, 1}
+    formed = server.chat("Tea?", n=4, guided_choice=["yes", "no"], temperature=3, seed=5)
+    assert {each["message"]["content"] for each in formed["choices"]} <= {"yes", "no"}
 
 
 def test_calls_of_functions_whole_and_streamed(server: Server) -> None:
@@ -608,8 +610,7 @@ def test_health_says_when_answers_are_not_made(monkeypatch: pytest.MonkeyPatch) 
         engine.model.transformer.hook = lambda: released.wait(BOUND)
         calls = conversations.Conversations(engine, 1, 1)
         before = calls.trouble()
-        call = calls.submit(Call(messages=[{"role": "user", "content": "x"}], options={"max_tokens": 3}))
-        await call.accepted()
+        call = await calls.submit(Call(messages=[{"role": "user", "content": "x"}], options={"max_tokens": 3}))
         deadline = time.monotonic() + BOUND
         while (trouble := calls.trouble()) is None and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
@@ -650,19 +651,17 @@ def test_a_service_whose_calls_are_long_is_not_ill(monkeypatch: pytest.MonkeyPat
         calls = conversations.Conversations(engine, 1, 1)
 
         def look() -> None:
-            call.answers[0].touched = -1.0
             interrupt.check_interrupted()
             well.append(calls.trouble() is None)
 
         monkeypatch.setattr(byte_level, "check_interrupted", look)
         try:
-            call = calls.submit(Call(messages=[{"role": "user", "content": "ab" * 60_000}], options={"max_tokens": 1}))
+            asked = Call(messages=[{"role": "user", "content": "ab" * 60_000}], options={"max_tokens": 1})
             if overflow == "stop":
                 with pytest.raises(ContextFull):
-                    await call.accepted()
+                    await calls.submit(asked)
             else:
-                await call.accepted()
-                async for _ in call.pieces():
+                async for _ in (await calls.submit(asked)).pieces():
                     pass
             assert calls.state()["running"] == calls.state()["waiting"] == 0
         finally:
@@ -681,20 +680,19 @@ def test_an_answer_that_nobody_reads_waits_and_ends(monkeypatch: pytest.MonkeyPa
         engine = fakes.engine()
         calls = conversations.Conversations(engine, 2, 1)
         options = {"max_tokens": 4000, "temperature": 0, "ignore_eos": True}
-        call = calls.submit(Call(messages=[{"role": "user", "content": "x"}], n=2, options=options), patience=0.3)
-        await call.accepted()
+        call = await calls.submit(Call(messages=[{"role": "user", "content": "x"}], n=2, options=options), patience=0.3)
         batches = call.batches()
         read = len(await batches.__anext__())
         await asyncio.sleep(0.1)
         steps = engine.model.steps
         await asyncio.sleep(0.1)
         waited = engine.model.steps - steps  # within its patience it only waits
-        while not all(each.over.is_set() for each in call.answers):
+        while not all(each.job.over for each in call.answers):
             await asyncio.sleep(0.02)
         async for batch in batches:
             read += len(batch)
         calls.close()
-        assert engine.admission.running == 0
+        assert engine.scheduler.running == 0
         return read, waited, [each.finish_reason for each in call.answers]
 
     read, waited, reasons = asyncio.run(scene())
@@ -711,7 +709,7 @@ def test_a_slow_reader_gets_all_of_an_answer(monkeypatch: pytest.MonkeyPatch) ->
         messages = [{"role": "user", "content": "x"}]
         alone = engine.session().chat(messages, **options).text
         calls = conversations.Conversations(engine, 2, 1)
-        call = calls.submit(Call(messages=messages, n=2, options=options))
+        call = await calls.submit(Call(messages=messages, n=2, options=options))
         said = ["", ""]
         async for batch in call.batches():
             assert len(batch) <= 3 + 2  # and the ends

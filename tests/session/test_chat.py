@@ -187,7 +187,10 @@ def test_ctrl_c_between_enter_and_the_answer_drops_the_question(capsys: pytest.C
     engine = fakes.engine(fakes.script("Yes."))
     talk = repl.Repl(Output(), engine, Lines(), {}, engine.session(), Keeper({}))
 
+    stop_reading = talk.ahead.stop
+
     def stop() -> None:
+        stop_reading()
         if lines:
             os.kill(os.getpid(), signal.SIGINT)
 

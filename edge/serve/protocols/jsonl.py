@@ -260,8 +260,8 @@ class Client:
             self._last(question, {"ev": "reset"})
             return
         try:
-            pending = question.pending = self._conversations.submit(question.call, None)
-            await pending.accepted()
+            pending = question.pending = self._conversations.enter(question.call, None)
+            await self._conversations.prepare(pending)
             async for event in pending.pieces():
                 self.emit(records.prefill(*event) if isinstance(event, Prefill) else records.text(event), question.id)
                 await self.channel.room()

@@ -17,7 +17,7 @@ from edge.serve.protocols.openai import embedding, scored
 
 if TYPE_CHECKING:
     from edge.config import ModelConfig
-    from edge.session.answer import Outcome
+    from edge.session.outcome import Outcome
 
 #: of Ollama, which some clients demand: Copilot in VS Code 0.6.4, Continue 0.6.5, Codex 0.13.4 (for /v1/responses).
 #: Not 0.14: by that number clients know /v1/messages, which is not here.
