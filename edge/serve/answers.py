@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,17 +20,43 @@ from edge.serve.conversations import PendingAnswer, PendingCall
 from edge.serve.exchange import StreamedResponse, answer_json, watched
 from edge.serve.protocols import ollama, openai, responses
 from edge.serve.service import Service
+from edge.session.logprobs import Logprob
 from edge.session.stream import Piece
+
+Scores = Callable[[int, list[Logprob]], dict[str, list[Any]]]  # (choice, tokens) -> lists by name, as an API has them
+MARK = secrets.token_hex(16)  # stands for a list of log probabilities; no client and no model can write it
 
 
 @dataclass
 class Collected:
-    """One choice, collected from its pieces."""
+    """One choice, collected from its pieces.  ``scores``: lists of log probabilities by name, a comma before each item,
+    as JSON, which takes a tenth of the memory.
+    """
 
     text: str = ""
     thought: str = ""
     thought_tokens: int = 0
-    logprobs: list[Any] = field(default_factory=list)
+    scores: dict[str, bytearray] = field(default_factory=dict)
+
+    def add_scores(self, scores: dict[str, list[Any]]) -> None:
+        """Append to the lists."""
+        for name, items in scores.items():
+            made = self.scores.setdefault(name, bytearray())
+            if items:
+                made += b"," + dump(items)[1:-1]
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """What stands for the lists, see :func:`_filled`."""
+        return dict.fromkeys(self.scores, MARK)
+
+
+def _filled(value: Any, choices: list[Collected]) -> bytes:
+    """``value`` as JSON; each MARK in it becomes the next list of these choices."""
+    first, *rest = dump(value).split(dump(MARK))
+    lists = [each for found in choices for each in found.scores.values()]
+    return b"".join((first, *(part for each, behind in zip(lists, rest)
+                              for part in (b"[", memoryview(each)[1:], b"]", behind))))
 
 
 def _queue_headers(pending: PendingCall) -> dict[str, str]:
@@ -61,15 +88,14 @@ def timings_of(one: PendingAnswer) -> dict[str, Any]:
 
 async def _pieces(pending: PendingCall) -> AsyncIterator[list[tuple[int, Piece | None, list[Any] | None]]]:
     """The batches of a call, each piece with the log probabilities of its tokens; None: they were not asked for."""
-    taken = [0] * len(pending.answers)  # tokens
     async for batch in pending.batches():
         found: list[tuple[int, Piece | None, list[Any] | None]] = []
         for index, piece in batch:
             logprobs = None
-            if piece is not None:
-                first, taken[index] = taken[index], taken[index] + len(piece.ids)
-                if pending.call.logprobs is not None and not piece.thought:
-                    logprobs = list(pending.answers[index].outcome.logprobs[first : taken[index]])
+            if piece is not None and pending.call.logprobs is not None:
+                waiting = pending.answers[index].outcome.logprobs
+                logprobs = None if piece.thought else waiting[: len(piece.ids)]
+                del waiting[: len(piece.ids)]
             found.append((index, piece, logprobs))
         yield found
 
@@ -83,12 +109,21 @@ async def _said(pending: PendingCall) -> AsyncIterator[list[tuple[Piece, list[An
             yield said
 
 
-async def _collect(pending: PendingCall) -> list[Collected]:
+def _scores(_index: int, entries: list[Logprob]) -> dict[str, list[Any]]:
+    """The form that most APIs have."""
+    return {"logprobs": [openai.scored(each) for each in entries]}
+
+
+async def _collect(pending: PendingCall, scores: Scores) -> list[Collected]:
     """Run all choices of a call to their ends."""
     choices = [Collected() for _ in pending.answers]
     async for batch in _pieces(pending):
         for index, piece, logprobs in batch:
             found = choices[index]
+            if pending.call.logprobs is not None:
+                prompt = pending.answers[index].outcome.prompt_logprobs  # complete before the first piece
+                found.add_scores(scores(index, prompt + (logprobs or [])))
+                prompt.clear()
             if piece is None:
                 continue
             if piece.thought:
@@ -96,19 +131,19 @@ async def _collect(pending: PendingCall) -> list[Collected]:
                 found.thought_tokens += len(piece.ids)
             else:
                 found.text += piece.text
-                found.logprobs += logprobs or []
     return choices
 
 
 async def _deliver(
     service: Service, request: Request, pending: PendingCall, events: AsyncIterator[bytes], kind: str,
-    whole: Callable[[list[Collected]], Any], comment: bytes | None = None,
+    whole: Callable[[list[Collected]], Any], comment: bytes | None = None, scores: Scores = _scores,
 ) -> Response:
     """The response to a call: if it is streamed ``events`` of the type ``kind``, else ``whole`` of its choices."""
     headers, gone = _queue_headers(pending), partial(service.withdraw, pending)
     if pending.call.stream:
         return StreamedResponse(events, kind, headers, gone, comment)
-    return answer_json(whole(await watched(request, _collect(pending), gone)), headers=headers)
+    choices = await watched(request, _collect(pending, scores), gone)
+    return Response(_filled(whole(choices), choices), headers=headers, media_type="application/json")
 
 
 # ---- OpenAI ---------------------------------------------------------------------------------------------------------
@@ -128,12 +163,11 @@ async def openai_answer(service: Service, parse: Callable[..., Call], request: R
         choices = [_choice(writer, i, each, one) for i, (each, one) in enumerate(zip(found, pending.answers))]
         return writer.whole(choices, _usage(pending.answers), timings_of(pending.answers[0]))
 
-    return await _deliver(service, request, pending, _sse(pending, writer), SSE, whole, WAITING)
+    return await _deliver(service, request, pending, _sse(pending, writer), SSE, whole, WAITING, writer.scores)
 
 
 def _choice(writer: openai.Writer, index: int, found: Collected, one: PendingAnswer) -> dict[str, Any]:
-    logprobs = [*one.outcome.prompt_logprobs, *found.logprobs]
-    made = writer.choice(index, found.text, one.finish_reason, logprobs, found.thought, one.calls)
+    made = writer.choice(index, found.text, one.finish_reason, found.marks or None, found.thought, one.calls)
     return {**made, **shares(one.outcome.shares)}
 
 
@@ -177,7 +211,7 @@ async def response_answer(service: Service, request: Request) -> Response:
 
     def whole(choices: list[Collected]) -> Any:
         (found,) = choices
-        return writer.whole(found.thought, found.text, one.calls, found.logprobs, one.finish_reason,
+        return writer.whole(found.thought, found.text, one.calls, found.marks.get("logprobs", []), one.finish_reason,
                             counts_of(pending.answers), found.thought_tokens)
 
     return await _deliver(service, request, pending, _response_events(pending, writer), SSE, whole, WAITING)
@@ -221,7 +255,8 @@ async def ollama_answer(service: Service, parse: Callable[..., Call], chat: bool
         try:
             async for batch in _said(pending):
                 said = (writer.line("", chat, piece.text) if piece.thought
-                        else writer.line(piece.text, chat, logprobs=logprobs) for piece, logprobs in batch)
+                        else writer.line(piece.text, chat, logprobs=[openai.scored(each) for each in logprobs or ()])
+                        for piece, logprobs in batch)
                 yield b"".join(dump(each) + b"\n" for each in said)
             if calls := one.calls:
                 yield dump(writer.line("", chat, calls=_ollama_calls(calls))) + b"\n"
@@ -231,7 +266,7 @@ async def ollama_answer(service: Service, parse: Callable[..., Call], chat: bool
 
     def whole(choices: list[Collected]) -> Any:
         (found,) = choices
-        return writer.line(found.text, chat, found.thought, _ollama_calls(one.calls), found.logprobs, **end())
+        return writer.line(found.text, chat, found.thought, _ollama_calls(one.calls), **found.marks, **end())
 
     return await _deliver(service, request, pending, lines(), "application/x-ndjson", whole)
 

@@ -323,8 +323,9 @@ class _Line:
             raise error
         content, calls = answer.content, answer.calls
         reason = "tool_calls" if calls else answer.finish_reason
-        logprobs = [*answer.prompt_logprobs, *answer.logprobs]
-        choice = self._writer.choice(len(self._choices), content, reason, logprobs, answer.thoughts, calls)
+        index, logprobs = len(self._choices), [*answer.prompt_logprobs, *answer.logprobs]
+        scores = None if self._call.logprobs is None else self._writer.scores(index, logprobs)
+        choice = self._writer.choice(index, content, reason, scores, answer.thoughts, calls)
         self._choices.append(choice | shares(answer.shares))
         self._usages.append(answer.usage)
         if len(self._choices) < len(self._prepared):

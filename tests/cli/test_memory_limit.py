@@ -248,6 +248,8 @@ def test_serve(small: Path, tmp_path: Path, options: Sequence[str]) -> None:
                 path = "/v1/completions" if "prompt" in each else "/v1/chat/completions"
                 said = list(pool.map(lambda _: server.ask("POST", path, {**each, "max_tokens": 1})[0], range(3)))  # noqa: B023
                 assert set(said) <= {200, 400, 413, 503}
+        many = {"n": 8, "max_tokens": 400, "ignore_eos": True, "logprobs": True, "top_logprobs": 20}
+        assert server.ask("POST", "/v1/chat/completions", {**question, **many})[0] == 200
         kept(status_of(server), limit)
     limit += int(needed[1]) + 1
     with serving(*args, "--memory", f"{limit}M") as server:

@@ -13,7 +13,7 @@ from edge.formats.names import n_parameters
 from edge.serve import keys
 from edge.serve.calls import Call, bad
 from edge.serve.messages import messages_of
-from edge.serve.protocols.openai import embedding, scored
+from edge.serve.protocols.openai import embedding
 
 if TYPE_CHECKING:
     from edge.config import ModelConfig
@@ -97,11 +97,11 @@ class Writer:
         self._begun = time.perf_counter_ns()
 
     def line(self, text: str, chat: bool, thought: str = "", calls: list[dict[str, Any]] | None = None,
-             logprobs: list[Any] | None = None, **more: Any) -> dict[str, Any]:
+             logprobs: Any = None, **more: Any) -> dict[str, Any]:
         """One line: a piece, or with ``done`` the end."""
         head: dict[str, Any] = {"model": self._model, "created_at": now()}
         if logprobs:
-            more["logprobs"] = [scored(each) for each in logprobs]
+            more["logprobs"] = logprobs
         if chat:
             message: dict[str, Any] = {"role": "assistant", "content": text}
             if thought:

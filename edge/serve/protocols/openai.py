@@ -174,7 +174,7 @@ class Writer:
             return [self._event(index, {"role": "assistant", "content": ""})]
         if not self.call.echo:
             return []
-        scores = None if self.call.logprobs is None else self._logprobs(index, prompt)
+        scores = None if self.call.logprobs is None else self.scores(index, prompt)
         return [self._event(index, self._echo(index), logprobs=scores)]
 
     def _echo(self, index: int) -> str:
@@ -183,7 +183,7 @@ class Writer:
     def piece(self, index: int, text: str, logprobs: list[Logprob] | None = None) -> bytes:
         """The event of a piece of text."""
         if logprobs is not None:
-            scores = self._logprobs(index, logprobs)
+            scores = self.scores(index, logprobs)
             return self._event(index, {"content": text} if self.chat else text, logprobs=scores)
         around = self._around.get(index)  # what is alike for all of them, encoded once
         if around is None:
@@ -226,11 +226,10 @@ class Writer:
         return {**self._begin(False), "choices": choices, "usage": counts, **({"timings": timings} if timings else {})}
 
     def choice(
-        self, index: int, text: str, reason: str | None, logprobs: list[Logprob], thought: str = "",
+        self, index: int, text: str, reason: str | None, scores: Mapping[str, Any] | None, thought: str = "",
         calls: list[dict[str, Any]] | None = None,
     ) -> dict[str, Any]:
-        """One choice of the response without streaming; ``logprobs``: with those of the prompt, if it is echoed."""
-        scores = self._logprobs(index, logprobs) if self.call.logprobs is not None else None
+        """One choice of the response without streaming; ``scores``: with those of the prompt, if it is echoed."""
         if not self.chat:
             text = self._echo(index) + text
             return {"index": index, "text": text, "logprobs": scores, "finish_reason": finish(reason)}
@@ -241,7 +240,8 @@ class Writer:
             message["tool_calls"] = calls
         return {"index": index, "message": message, "logprobs": scores, "finish_reason": finish(reason)}
 
-    def _logprobs(self, index: int, entries: list[Logprob]) -> dict[str, Any]:
+    def scores(self, index: int, entries: list[Logprob]) -> dict[str, list[Any]]:
+        """The log probabilities of the next tokens of a choice."""
         if self.chat:
             return {"content": [scored(each) for each in entries]}
         offsets = self._offsets.setdefault(index, Offsets(self._echo(index)))

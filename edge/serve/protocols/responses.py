@@ -132,13 +132,13 @@ class Writer:
 
     # ---- the whole --------------------------------------------------------------------------------------------------
 
-    def whole(self, thought: str, text: str, made: list[dict[str, Any]], logprobs: list[Any], reason: str | None,
+    def whole(self, thought: str, text: str, made: list[dict[str, Any]], logprobs: Any, reason: str | None,
               counts: tuple[int, int, int], n_thought: int) -> dict[str, Any]:
         """The response without streaming."""
         for kind, said in (("reasoning", thought), ("message", text)):
             if said or kind == "message" and not made:
                 self._begin(kind)
-                self._text, self._logprobs = said, [openai.scored(each) for each in logprobs]
+                self._text, self._logprobs = said, logprobs
                 self._end(_incomplete(reason) and kind == "message")
         self._items += [_called(each) for each in made]
         return self._closed(reason, counts, n_thought)
