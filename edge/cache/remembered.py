@@ -88,7 +88,8 @@ class Remembered(Folder):
         with self._lock:
             waiting, self._waiting = self._waiting, {}
             if waiting:
-                writer = threading.Thread(target=self._write, args=(waiting, self._writer), name="remembering")
+                writer = threading.Thread(target=self._write, args=(waiting, self._writer), name="remembering",
+                                          daemon=False)  # unlike the thread of the engine, which starts it
                 with suppress(EdgeError):
                     start(writer)
                     self._writer = writer

@@ -11,8 +11,10 @@ import enum
 import itertools
 import json
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from array import array
 from pathlib import Path
@@ -861,12 +863,13 @@ def test_what_was_evaluated_ahead_and_not_chosen_is_taken_back(engine, way: str,
         if way == "Ctrl-C":
             step = engine.model.step
 
-            def interrupted(batch: object) -> None:
+            def interrupted(batch: object) -> None:  # in the engine's thread, for which the main one waits
+                monkeypatch.undo()
                 step(batch)
-                raise KeyboardInterrupt
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-            with pytest.raises(KeyboardInterrupt), monkeypatch.context() as patch:
-                patch.setattr(engine.model, "step", interrupted)
+            monkeypatch.setattr(engine.model, "step", interrupted)
+            with pytest.raises(KeyboardInterrupt):
                 list(pieces)
         pieces.close()
     assert session.state.kv.n_tokens == len(session.state.tokens)
