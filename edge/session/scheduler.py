@@ -324,8 +324,11 @@ class Scheduler:
             with interruptible(self._show_life):  # what takes long before a step looks there
                 while self._work():
                     pass
-        except BaseException:  # a bug: the next job starts another thread
+        except BaseException as error:  # a bug: all end with it, and the next job starts another thread
             self._thread = None
+            self._ready.clear()
+            for job in list(self._jobs):
+                self._over(job, error)
             raise
         self._waits = True
         with self._starting:

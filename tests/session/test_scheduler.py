@@ -238,6 +238,21 @@ def test_an_error_is_that_of_one(raised: Exception, told: type[Exception]) -> No
     assert engine.scheduler.running == 0
 
 
+def test_a_fault_of_the_thread_hangs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda *_: None)
+    engine = fakes.engine()
+    faults = iter([SystemExit("a bug")])
+
+    def hook() -> None:
+        for fault in faults:
+            raise fault
+
+    engine.model.transformer.hook = hook
+    with pytest.raises(SystemExit, match="a bug"):
+        engine.session().ask("question", max_tokens=3, **GREEDY).text  # noqa: B018
+    assert engine.session().ask("question", max_tokens=3, **GREEDY).text
+
+
 def test_closing_the_engine_ends_all_of_them() -> None:
     engine = fakes.engine()
     engine.model.transformer.hook = lambda: time.sleep(0.002)
