@@ -145,7 +145,7 @@ class Answer:
         it.
         """
         text, spec = self.content, self.outcome.spec
-        if spec is not None and self.calls:
+        if self.calls:
             raise EdgeError("the answer calls a function and has no value; see calls")
         if not self.whole:
             raise EdgeError(f"the answer is incomplete ({self.finish_reason}): it does not have its form")

@@ -66,6 +66,8 @@ class AnswerOptions:
             object.__setattr__(self, "logprobs", check_whole(self.logprobs, "logprobs", 0, MOST_LOGPROBS))
         if not isinstance(self.sampling, Sampling):
             raise UsageError(f"is {short(self.sampling)}", argument="sampling", hint="it must be an edge.Sampling")
+        if self.on_prefill is not None and not callable(self.on_prefill):
+            raise UsageError(f"is {short(self.on_prefill)}", argument="on_prefill", hint="it must be a function")
         if self.echo and self.logprobs is None:
             raise UsageError("needs logprobs", argument="echo")
         if not isinstance(self.partial, bool):

@@ -350,7 +350,7 @@ class Session:
         self.state = state
         self._space.release(state)
         self.messages, self.forgotten, self.seed = list(talk["messages"]), talk["forgotten"], talk["seed"]
-        self._examples = self.messages[self._first :][: talk["examples"]]
+        self._examples = [dict(each) for each in self.messages[self._first :][: talk["examples"]]]
 
     def close(self) -> None:
         """Free the KV cache.  The session cannot be used afterwards."""

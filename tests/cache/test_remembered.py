@@ -285,6 +285,7 @@ def test_examples_stay_as_the_system_prompt_does(bundled_model: str, tmp_path: P
         session.save(tmp_path / "talk.bes")
         loaded = engine.load_session(tmp_path / "talk.bes")
         assert loaded.undo() == "One child." and loaded.undo() is None
+        loaded.messages[1]["content"] = "edited"
         loaded.clear()
         assert loaded.messages == session.messages[:3]
         with pytest.raises(UsageError):

@@ -403,7 +403,7 @@ def test_a_full_disk_leaves_the_old_file(engine, saved, monkeypatch, call):
 def test_two_savers_and_a_reader(engine, saved):
     fd = exclusive(str(saved.parent / ".talk.bes.tmp"))
     try:
-        with pytest.raises(Busy):
+        with pytest.raises(Busy, match=r"thread is writing .*/talk\.bes$"):
             engine.load_session(saved).save(saved)
     finally:
         os.close(fd)

@@ -13,7 +13,7 @@ import edge
 from edge.constrain.constraint import Constraint
 from edge.constrain.functions import Form, Functions
 from edge.constrain.vocabulary import Vocabulary
-from edge.errors import UsageError
+from edge.errors import EdgeError, UsageError
 from edge.formats import open_checkpoint
 from edge.formats.checkpoint import Added
 from edge.prompt.template import Template
@@ -246,6 +246,8 @@ def test_a_session_calls_and_gets_the_result(bundled_model, tmp_path, text) -> N
         answer = session.chat(messages, tools=Functions.of([WEATHER, LIGHT], "required", False), max_tokens=120)
         assert answer.content == "" and len(answer.calls) == 1 and answer.finish_reason == "stop"
         check(answer.calls)
+        with pytest.raises(EdgeError, match="see calls"):
+            _ = answer.value
         said = session.messages[-1]
         assert said["role"] == "assistant" and said["content"] == "" and len(said["tool_calls"]) == 1
         messages += [said, {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "done"}]

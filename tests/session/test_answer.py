@@ -121,6 +121,8 @@ def test_options_by_their_names() -> None:
         session.ask("q", temp=1)
     with pytest.raises(UsageError, match="logprobs"):
         session.ask("q", logprobs=-1)
+    with pytest.raises(UsageError, match="on_prefill is 3; it must be a function"):
+        session.ask("q", on_prefill=3)
 
 
 # ---- probabilities ---------------------------------------------------------------------------------------------------
