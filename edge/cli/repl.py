@@ -98,7 +98,7 @@ class Repl:
                 text = self.read_message()
                 if SIGNALS.ended:
                     raise Terminated
-                if SIGNALS.taken():  # behind Enter, while reading ahead stops: up to a step long
+                if SIGNALS.taken():  # after Enter, while reading ahead stops: up to a step long
                     self.out.line()
                     raise CtrlC(had_text=True)
                 interrupts = 0
