@@ -178,15 +178,15 @@ def test_a_chat_on_a_terminal(copy: Copy, tmp_path: Path) -> None:
     variables = {**on_a_terminal(tmp_path), **copy.variables}
     with Terminal([*copy.command, "chat", "--ctx", "512"], variables) as terminal:
         terminal.expect("Ctrl-D quits")
+        terminal.expect(EDITOR)  # it is ready
         copy.delete()
         talk = tmp_path / "talk.bes"
         for line, words in (("Hello", ""), ("Grüße 😀", ""), ("/stats", "rss"), ("/help", "/undo"), ("/sett", "/set"),
                             ("/set top_p 0.5", ""), (f"/save {talk}", "saved"), (f"/load {talk}", r"2\s+questions"),
                             ("/system be nice", ""), ("/regen", ""), ("/context", "token"), ("/undo", "")):
-            terminal.expect(EDITOR)
             terminal.line(line)
             terminal.expect(f"2004l.*{words}")  # it has the line, and answers
-        terminal.expect(EDITOR)
+            terminal.expect(EDITOR)
         terminal.line("/exit")
         assert terminal.wait() == 0
     assert copy.imported == []
