@@ -57,7 +57,7 @@ bad() { # NAME WHAT: with the last lines that were seen
 }
 
 run() { # COMMAND...: leaves out, err and the status in $code
-    timeout "$patience" "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout -k 10 "$patience" "$@" >"$work/out" 2>"$work/err" </dev/null
     code=$?
 }
 
@@ -199,7 +199,9 @@ if command -v taskset >/dev/null; then
 else
     skip "one core: no command 'taskset' here"
 fi
-golden "512 MB of address space" bash -c 'ulimit -v 524288; exec "$@"' - "$bin" "${answer[@]}"
+space=512 # MB
+[ -z "$cpu" ] || space=1024 # an emulator that finds no more space for its own translations hangs
+golden "$space MB of address space" bash -c 'ulimit -v $(($1 * 1024)); shift; exec "$@"' - $space "$bin" "${answer[@]}"
 expect_line "a context that does not fit" 5 "works from --memory [0-9]*M on" "$bin" run -m "$model" --memory 1M hello
 
 unshare=(unshare --mount)
