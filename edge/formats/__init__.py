@@ -58,7 +58,7 @@ def _open(path: str, reading: Reading) -> Checkpoint:
         return gguf.read(os.path.join(path, files[0]), reading)
     if files:
         raise ModelNotFound(f"{path}: holds {len(files)} GGUF files; name one, such as {os.path.join(path, files[0])}")
-    if any(name.endswith((".bin", ".pt", ".pth", ".ckpt")) for name in os.listdir(path)):
-        raise InvalidFile(f"{path}: only pickled weights, which can run code when opened; convert them to "
-                          "safetensors where they came from")
+    from edge.formats.side_files import refuse_pickled
+
+    refuse_pickled(path)
     raise ModelNotFound(f"{path}: contains neither a GGUF file nor a Hugging Face model (config.json)")

@@ -54,6 +54,7 @@ _USED = {
     "experts": ("expert_count", "expert_used_count"),
     "delta_period": ("nextn_predict_layers",),  # they only draft
 }
+MOST_FACTORS = 4096  # more pairs than any head has: a hostile list is not kept
 #: what config.json states exactly, and a GGUF file as a float32 or a tensor: only translated keys have these
 MULTIPLIER = "rope.scaling.multiplier"  # of cosines and sines
 FACTORS = "rope.scaling.short_factors"
@@ -239,13 +240,13 @@ def _rope_scaling(
         factors = source.numbers(f".{FACTORS}")
         if not factors:
             short = tensors.get("rope_factors_short.weight")
-            if short is None or short.type != "F32" or len(short.shape) != 1 or short.shape[0] > 4096:
+            if short is None or short.type != "F32" or len(short.shape) != 1 or short.shape[0] > MOST_FACTORS:
                 source.fail("rope_factors_short.weight is missing or damaged; get the file again")
             factors = struct.unpack(f"<{short.shape[0]}f", short.data)
         if original < n_ctx:
             notes.append(f"runs with the rotation of its original context of {original} tokens (longrope): longer "
                          "texts are not supported")
-        scaling = RopeScaling("factors", factors=tuple(factors[:4096]), mscale=real("attn_factor", 1.0))
+        scaling = RopeScaling("factors", factors=tuple(factors[:MOST_FACTORS]), mscale=real("attn_factor", 1.0))
         return 1.0, scaling, min(n_ctx, original)
     if kind not in ("none", "linear") and factor != 1.0:
         source.fail(f"{source.name('.rope.scaling.type')} {shown(kind)} is not supported (linear, yarn and longrope "

@@ -27,7 +27,7 @@ from edge.formats.gguf_config import read_config
 from edge.formats.huggingface_config import N_EXPERT, translated
 from edge.formats.mapped import located, shown
 from edge.formats.safetensors import Stored
-from edge.formats.side_files import MAX_TOKENIZER, fail, read_json
+from edge.formats.side_files import MAX_TOKENIZER, fail, read_json, refuse_pickled
 from edge.registry.encodings import VECTOR_TYPES
 from edge.registry.families import BY_HUGGINGFACE, Family, refusal
 from edge.sampling import recommended
@@ -215,10 +215,7 @@ def _shards(folder: str) -> dict[str, Stored]:
         return safetensors.read(single)
     index = read_json(folder, "model.safetensors.index.json", MAX_TOKENIZER)
     if index is None:
-        for name in sorted(os.listdir(folder)):
-            if name.endswith((".bin", ".pt", ".pth", ".ckpt")):
-                fail(folder, f"only pickled weights ({shown(name)}), which can run code when opened; convert them to "
-                             "safetensors where they came from")
+        refuse_pickled(folder)
         fail(folder, "no model.safetensors; get the weights as well")
     places = index.get("weight_map")
     if not isinstance(places, dict) or not places:

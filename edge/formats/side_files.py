@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from edge.amounts import human
 from edge.errors import InvalidFile
+from edge.formats.mapped import shown
 
 MAX_CONFIG = 4 << 20
 MAX_TOKENIZER = 128 << 20
@@ -15,6 +16,14 @@ MAX_TOKENIZER = 128 << 20
 def fail(where: str, what: str) -> NoReturn:
     """Raise InvalidFile: where, then what is wrong and what to do about it."""
     raise InvalidFile(f"{where}: {what}")
+
+
+def refuse_pickled(folder: str) -> None:
+    """Raise InvalidFile for a folder in which weights are pickled: it is called where no others were found."""
+    for name in sorted(os.listdir(folder)):
+        if name.endswith((".bin", ".pt", ".pth", ".ckpt")):
+            fail(folder, f"only pickled weights ({shown(name)}), which can run code when opened; convert them to "
+                         "safetensors where they came from")
 
 
 def read_small(path: str, limit: int) -> bytes:

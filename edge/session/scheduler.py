@@ -325,7 +325,7 @@ class Scheduler:
                 while self._work():
                     pass
         except BaseException as error:  # a bug: all end with it, and the next job starts another thread
-            self._thread = None
+            self._thread, self._waits = None, True
             self._ready.clear()
             for job in list(self._jobs):
                 self._over(job, error)

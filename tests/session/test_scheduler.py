@@ -250,6 +250,7 @@ def test_a_fault_of_the_thread_hangs_nobody(monkeypatch: pytest.MonkeyPatch) -> 
     engine.model.transformer.hook = hook
     with pytest.raises(SystemExit, match="a bug"):
         engine.session().ask("question", max_tokens=3, **GREEDY).text  # noqa: B018
+    assert engine.scheduler.silent == 0  # nothing waits for it
     assert engine.session().ask("question", max_tokens=3, **GREEDY).text
 
 
