@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     cls=Command,
     help="Convert the model IN (a .gguf file or a Hugging Face folder) to the GGUF file OUT. The result is read back "
     "and each tensor is compared with the converted one before the file is moved to OUT. "
-    "After an interruption the same command continues where it stopped; what was finished is in OUT.part.",
 )
 @click.argument("source", metavar="IN", type=Text())
 @click.argument("output", metavar="OUT", type=Path())

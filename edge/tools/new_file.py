@@ -307,13 +307,6 @@ class NewFile:
 
     # ---- when it is written ----
 
-    def about(self, name: str) -> Any:
-        """What a conversion that goes on later needs to know about a tensor that is written, as JSON values."""
-
-    def resume(self, name: str, about: Any) -> bool:
-        """Whether a tensor that an earlier conversion wrote can stay."""
-        return True
-
     def verify(self, path: str) -> None:
         """Read the file back.  Raises EdgeError unless it is the same model."""
         if _conventions(gguf.read(path, Reading()).config) != _conventions(self.config):

@@ -686,7 +686,7 @@ def _made_of_planes(
 ) -> tuple[Pulled, str]:
     """Convert a dense model to sums of ternary matrices, and delete what it was made from.
 
-    Raises EdgeError if it fails; the download is kept, and so is what is finished of the conversion.
+    Raises EdgeError if it fails; the download is kept.
     """
     from edge.formats.gguf_keys import KEYS_SAMPLING
     from edge.machine.cores import find

@@ -29,7 +29,6 @@ from edge.tools import pull as pulling
 from edge.tools.pull import pull
 from tests import hub as hubs
 from tests.services import REAL
-from tests.tools.test_convert import PARTS, Stopped
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = "tiny.gguf"
@@ -379,28 +378,22 @@ def test_a_folder_is_converted_once(hub: hubs.Hub, tmp_path: Path) -> None:
 
 
 def test_scales_per_group_are_stored_as_panels(hub: hubs.Hub, tmp_path: Path) -> None:
-    """Rows of the published types would be copied at every start; what an interrupted pull left is gone on with."""
+    """Rows of the published types would be copied at every start; an interrupted pull keeps the download."""
     source = tmp_path / "g.gguf"
     make_model.make(source, "tiny-qwen3", "Q2_0", "Q2_0")
     hub.files = {"g.gguf": source.read_bytes()}
     hub.digests = {"g.gguf": hashlib.sha256(source.read_bytes()).hexdigest()}
 
     def interrupt() -> Any:
-        def report(done: int, _total: int) -> None:
-            if done > 50_000:
-                raise Stopped
+        raise KeyboardInterrupt
 
-        return report
-
-    with pytest.raises(Stopped):
+    with pytest.raises(KeyboardInterrupt):
         pull("hf:owner/name/g.gguf", on_convert=interrupt)
     place = tmp_path / "models" / "g"
-    assert library.pulled() == [] and {*PARTS} == {
-        name.replace("g-fast", "m") for name in os.listdir(place) if name.startswith("g-fast")}
-    begun: list[int] = []
-    pulled = pull("hf:owner/name/g.gguf", on_convert=lambda: lambda done, _: begun.append(done))
+    assert library.pulled() == [] and "g.gguf" in os.listdir(place)
+    pulled = pull("hf:owner/name/g.gguf")
     checkpoint = open_checkpoint("g")
-    assert begun[0] > 50_000 and pulled.converted and pulling.starts_at_once(checkpoint)
+    assert pulled.converted and pulling.starts_at_once(checkpoint)
     assert sorted(os.listdir(place)) == [".lock", "g-fast.gguf", "pull.json"]
     assert {t.type for t in checkpoint.tensors.values() if len(t.shape) == 2} == {"PQ2_0_R64"}
 

@@ -21,11 +21,12 @@ import pytest
 import edge
 from benchmarks import make_model
 from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
-from edge.formats import gguf_header, gguf_part, gguf_writer, names, open_checkpoint
+from edge.formats import gguf_header, gguf_writer, names, open_checkpoint
 from edge.formats.checkpoint import Checkpoint
 from edge.formats.gguf_keys import architecture
 from edge.model.plan import expect
 from edge.model.weights import build
+from edge.tools import convert as converting
 from edge.tools.convert import convert
 from edge.tools.new_file import NewFile, to_f16, to_q8_0
 from pyx.kv import KVCache
@@ -225,18 +226,12 @@ def test_a_dense_projection_in_a_gguf_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("broken", ["blk.1.ffn_up.weight", "token_embd.weight", "output_norm.weight"])
 def test_verification_finds_a_flipped_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
-    real = gguf_part.Unfinished.complete
+    def bad_disk(fd: int) -> None:
+        offset = gguf_header.read_header(tmp_path / "m.gguf.part").tensors[broken].offset + 100
+        byte = os.pread(fd, 1, offset)[0]
+        os.pwrite(fd, bytes([byte ^ (1 if byte & 3 != 2 else 2)]), offset)
 
-    def bad_disk(self: gguf_part.Unfinished, metadata: dict[str, Any]) -> None:
-        real(self, metadata)
-        info = gguf_header.read_header(self.path).tensors[broken]
-        with open(self.path, "r+b") as file:
-            file.seek(info.offset + 100)
-            byte = file.read(1)[0]
-            file.seek(info.offset + 100)
-            file.write(bytes([byte ^ (1 if byte & 3 != 2 else 2)]))
-
-    monkeypatch.setattr(gguf_part.Unfinished, "complete", bad_disk)
+    monkeypatch.setattr(converting, "drop_cached", bad_disk)
     with pytest.raises(EdgeError, match=re.escape(broken)):
         convert(TINY[0], tmp_path / "m.gguf")
     assert list(tmp_path.iterdir()) == []
@@ -370,23 +365,7 @@ def test_rows_of_a_separate_embedding_stay_rows(tmp_path: Path) -> None:
     assert bytes(again.tensors["output.weight"].data) == panels(codes, np.full((VOCAB, 1), 0.5))
 
 
-# ---- going on after an interruption ----------------------------------------------------------------------------------
-
-
-class Stopped(BaseException):
-    """Like Ctrl-C."""
-
-
-def stop_after(n: int, lead: str = "") -> Callable[[int, int, str], None]:
-    """A progress callback that stops the conversion before tensor n of those whose names begin with ``lead``."""
-    calls: list[str] = []
-
-    def progress(_done: int, _total: int, name: str) -> None:
-        calls.extend([name] if name.startswith(lead) else [])
-        if len(calls) > n:
-            raise Stopped
-
-    return progress
+# ---- conversions that do not end -------------------------------------------------------------------------------------
 
 
 def recorder(calls: list[Any]) -> Callable[[int, int, str], None]:
@@ -397,127 +376,53 @@ def left(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-PARTS = ["m.gguf.part", "m.gguf.part.jsonl"]
+def test_an_interrupted_conversion_leaves_nothing(tmp_path: Path) -> None:
+    def stop(_done: int, _total: int, name: str) -> None:
+        if name == "blk.1.attn_q.weight":
+            with pytest.raises(InvalidFile):
+                open_checkpoint(tmp_path / "m.gguf.part")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        convert(TINY[0], tmp_path / "m.gguf", progress=stop)
+    assert left(tmp_path) == []
 
 
-@pytest.mark.parametrize("options", [{}, {"type": "TQ2_0", "embedding": "Q8_0"}])
-@pytest.mark.parametrize("n", [0, 7, 23])
-def test_an_interrupted_conversion_goes_on(tmp_path: Path, grouped: Path, options: dict[str, Any], n: int) -> None:
-    """Nothing that is left looks like a model; the tensors that were there are not made again, and the file is the same
-    to the byte."""
-    for src in (grouped, VECTORS / "oracle" / "silu_mha_tied" / "packed_auto_f32"):
-        folder = tmp_path / src.name
-        folder.mkdir()
-        plain = convert(src, folder / "plain.gguf", **options)
-        with pytest.raises(Stopped):
-            convert(src, folder / "m.gguf", progress=stop_after(n), **options)
-        assert left(folder) == [*PARTS, "plain.gguf"]
-        with pytest.raises(InvalidFile):
-            open_checkpoint(folder / "m.gguf.part")
-        made: list[Any] = []
-        again = convert(src, folder / "m.gguf", progress=recorder(made), **options)
-        assert len(made) == again.n_tensors - n + 1 and (made[0][0] > 0) is (n > 0)
-        assert again.sha256 == plain.sha256 and left(folder) == ["m.gguf", "plain.gguf"]
-        said = [f"went on with an interrupted conversion: {n} of {again.n_tensors} tensors were there"] * (n > 0)
-        assert again.notes == plain.notes + said
-
-
-def test_a_killed_conversion_goes_on(tmp_path: Path, grouped: Path) -> None:
-    """kill -9 in the middle of a tensor."""
-    code = "import sys, time\nfrom edge.formats import gguf_part as p\nput = p.put\n" \
+def test_a_killed_conversion(tmp_path: Path) -> None:
+    """kill -9 in the middle of a tensor; its file is used again.  Before that, a second conversion is refused."""
+    code = "import sys, time\nfrom edge.tools import convert as c\nput = c.put\n" \
            "def slow(file, entry):\n    if entry.name.startswith('blk.1.ffn_up'):\n" \
            "        file.write(bytes(100))\n        file.flush()\n        print('now', flush=True)\n" \
-           "        time.sleep(600)\n    return put(file, entry)\np.put = slow\n" \
-           "from edge.tools.convert import convert\nconvert(*sys.argv[1:])"
-    child = subprocess.Popen([sys.executable, "-c", code, str(grouped), str(tmp_path / "m.gguf")],
+           "        time.sleep(600)\n    return put(file, entry)\nc.put = slow\n" \
+           "c.convert(*sys.argv[1:])"
+    child = subprocess.Popen([sys.executable, "-c", code, str(TINY[0]), str(tmp_path / "m.gguf")],
                              cwd=VECTORS.parent.parent, stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None and child.stdout.readline() == b"now\n"
         with pytest.raises(Busy, match=r"another process or thread is writing .*m\.gguf"):
-            convert(grouped, tmp_path / "m.gguf")
+            convert(TINY[0], tmp_path / "m.gguf")
     finally:
         child.kill()
         child.wait(300)
         child.stdout.close()
-    assert left(tmp_path) == PARTS
-    (tmp_path / PARTS[1]).open("a").write('{"name": "blk.1.ff')  # a line that was not finished
-    result = convert(grouped, tmp_path / "m.gguf")
-    assert len(result.notes) == 1 and left(tmp_path) == ["m.gguf"]
-    assert result.sha256 == convert(grouped, tmp_path / "n.gguf").sha256
+    assert left(tmp_path) == ["m.gguf.part"]
+    (tmp_path / "m.gguf.part").open("ab").write(bytes(1_000_000))
+    result = convert(TINY[0], tmp_path / "m.gguf")
+    assert left(tmp_path) == ["m.gguf"]
+    assert result.sha256 == convert(TINY[0], tmp_path / "n.gguf").sha256
 
 
-@pytest.mark.parametrize("change", ["source", "time", "type", "option", "record", "all"])
-def test_what_is_left_of_another_conversion_is_not_used(tmp_path: Path, grouped: Path, change: str) -> None:
-    source = tmp_path / "s.gguf"
-    source.write_bytes(grouped.read_bytes())
-    with pytest.raises(Stopped):
-        convert(source, tmp_path / "m.gguf", progress=stop_after(9))
-    options: dict[str, Any] = {}
-    record = tmp_path / PARTS[1]
-    if change == "source":  # of the same size, and the same header
-        data = bytearray(source.read_bytes())
-        data[-20] ^= 0x55
-        source.write_bytes(data)
-    elif change == "time":
-        os.utime(source, ns=(1, 1))
-    elif change == "type":
-        options["type"] = "TQ2_0"
-    elif change == "option":
-        options["ternarise"] = True
-    elif change == "record":
-        record.write_text(record.read_text().replace('"source"', '"sauce"'))
-    else:
-        record.write_bytes(b"\xff\0{" * 100 + b"[" * 100_000 + b"\n")
-    result = convert(source, tmp_path / "m.gguf", **options)
-    assert not result.notes
-    assert result.sha256 == convert(source, tmp_path / "n.gguf", **options).sha256
+def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_file: Any, _entry: gguf_writer.Entry) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-
-@pytest.mark.parametrize("damage", ["byte", "shorter", "empty", "longer", "gone", "another"])
-def test_a_damaged_part_is_made_again_from_there(tmp_path: Path, grouped: Path, damage: str) -> None:
-    with pytest.raises(Stopped):
-        convert(grouped, tmp_path / "m.gguf", progress=stop_after(9))
-    part = tmp_path / PARTS[0]
-    data = bytearray(part.read_bytes())
-    if damage == "byte":
-        data[len(data) // 2] ^= 1
-    elif damage == "shorter":
-        del data[len(data) // 2 :]
-    elif damage == "empty":
-        data.clear()
-    elif damage == "longer":
-        data += b"x" * 1_000_000
-    elif damage == "another":
-        data = bytearray(b"GGUF" * (len(data) // 4))
-    part.write_bytes(data) if damage != "gone" else part.unlink()
-    result = convert(grouped, tmp_path / "m.gguf")
-    kept = [int(note.split(": ")[1].split()[0]) for note in result.notes]
-    assert {"longer": kept == [9], "byte": kept and kept[0] < 9, "shorter": kept and kept[0] < 9}.get(damage, not kept)
-    assert result.sha256 == convert(grouped, tmp_path / "n.gguf").sha256
-
-
-def test_a_full_disk_keeps_what_is_there(tmp_path: Path, grouped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the disk ended in the middle of a tensor; the next conversion goes on."""
-    real = gguf_part.put
-
-    def full(file: Any, entry: gguf_writer.Entry) -> int:
-        if entry.name == "blk.1.attn_q.weight":
-            file.write(b"x" * 50)
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return real(file, entry)
-
-    monkeypatch.setattr(gguf_part, "put", full)
-    said = r"m\.gguf: cannot be written \(No space left on device\); what is finished is kept in .*m\.gguf\.part, "
-    with pytest.raises(EdgeError, match=said + "convert again to go on$"):
-        convert(grouped, tmp_path / "m.gguf")
-    assert left(tmp_path) == PARTS
-    monkeypatch.undo()
-    result = convert(grouped, tmp_path / "m.gguf")
-    assert len(result.notes) == 1 and result.sha256 == convert(grouped, tmp_path / "n.gguf").sha256
+    monkeypatch.setattr(converting, "put", full)
+    with pytest.raises(EdgeError, match=r"m\.gguf: cannot be written \(No space left on device\)$"):
+        convert(TINY[0], tmp_path / "m.gguf")
+    assert left(tmp_path) == []
 
 
 def test_what_cannot_be_converted_leaves_nothing(tmp_path: Path) -> None:
-    """To go on would end in the same way; what was there for the next one stays."""
     tensors = hf_tensors()
     tensors["model.embed_tokens.weight"] = ("F32", (16, 128), struct.pack("<f", 1e6) * (16 * 128))
     folder = hf_directory(tmp_path / "m", tensors=tensors)

@@ -25,7 +25,6 @@ from tests.handmade import hf_config, hf_directory, hf_floats, hf_tensors
 from tests.kernels.test_transformer import logits
 from tests.oracles import family, tiny
 from tests.services import bitnet_edge
-from tests.tools.test_convert import Stopped, stop_after
 
 FAMILIES = {"llama": "llama3_rope", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3": "gemma3"}
 
@@ -246,17 +245,11 @@ def test_more_planes_and_smaller_groups_lose_less(tmp_path: Path) -> None:
     assert lost[1, 64] > lost[2, 128] > lost[2, 32] > lost[3, 32] > lost[4, 64]
 
 
-def test_the_same_bytes_for_any_number_of_threads_and_after_an_interruption(tmp_path: Path) -> None:
+def test_the_same_bytes_for_any_number_of_threads(tmp_path: Path) -> None:
     source = folder(tmp_path / "m", "qwen3")
     want = convert(source, tmp_path / "a.gguf", planes=Planes(2, 64, n_threads=1)).sha256
     assert convert(source, tmp_path / "b.gguf", planes=Planes(2, 64, n_threads=3)).sha256 == want
-    with pytest.raises(Stopped):
-        convert(source, tmp_path / "c.gguf", planes=Planes(2, 64), progress=stop_after(8))
-    record = tmp_path / "c.gguf.part.jsonl"
-    record.write_text(record.read_text().replace('"about": [', '"about": [[], ', 1))  # that matrix is made again
-    again = convert(source, tmp_path / "c.gguf", planes=Planes(2, 64))
-    assert again.sha256 == want and any("went on" in note for note in again.notes)
-    assert hashlib.sha256((tmp_path / "c.gguf").read_bytes()).hexdigest() == want
+    assert hashlib.sha256((tmp_path / "b.gguf").read_bytes()).hexdigest() == want
 
 
 # ---- refusals --------------------------------------------------------------------------------------------------------

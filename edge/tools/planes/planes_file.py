@@ -114,16 +114,3 @@ class PlanesFile(NewFile):
             raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {failed}") from None
         self.squares[tensor.name] = error, whole
         yield pack_planes(codes, scales, n_plane, rows, k, group)
-
-    def about(self, name: str) -> Any:
-        """The sums of a matrix."""
-        return self.squares.get(name)
-
-    def resume(self, name: str, about: Any) -> bool:
-        """Whether a tensor can stay: a matrix with its sums."""
-        if not names.is_projection(name):
-            return True
-        if not isinstance(about, list) or [type(each) for each in about] != [float, float]:
-            return False
-        self.squares[name] = about[0], about[1]
-        return True
