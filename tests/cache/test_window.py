@@ -16,7 +16,8 @@ from edge.model.weights import build
 from pyx.kv import KVCache
 from pyx.step import Rotary, Segment
 from tests.configs import uniform
-from tests.vectors.make_window import EVERY, IDS, MODELS, MODES, ORACLE, positions
+from tests.vectors import stored
+from tests.vectors.make_models import EVERY, IDS, WINDOWED, WINDOWS, positions
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -36,17 +37,17 @@ def read(path: Path, ids: list[int], chunk: int = 128, threads: int = 1, **plan)
 # ---- transformers (P2, S3) -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize(("window", "sinks"), MODES)
+@pytest.mark.parametrize("name", WINDOWED)
+@pytest.mark.parametrize(("window", "sinks"), WINDOWS)
 def test_transformers_with_the_same_mask(name, window, sinks):
     """Every layer under the mask; at the edges of pages, chunks, windows and beyond the trained context.
 
     To 1e-5 of the range, but where the last bit of a sum turns the rounding of an activation to int8 (one token in four
     at most, and then to 1e-2).
     """
-    expected = np.load(ORACLE / name / "window.npz")[f"w{window}s{sinks}"]
+    expected = stored.read("oracle", name)[f"w{window}s{sinks}"]
     at = positions(window, sinks)
-    got = read(ORACLE / name, IDS, chunk=1, window=window, sinks=sinks)[at][:, ::EVERY]
+    got = read(stored.oracle() / name, IDS, chunk=1, window=window, sinks=sinks)[at][:, ::EVERY]
     error = np.abs(got - expected).max(1) / np.ptp(expected)
     assert len(at) > 10 and error.max() <= 1e-2
     assert (error <= 1e-5).mean() >= 0.75
@@ -55,7 +56,7 @@ def test_transformers_with_the_same_mask(name, window, sinks):
 
 def test_the_masks_differ():
     """A window that were not obeyed would show."""
-    found = np.load(ORACLE / MODELS[0] / "window.npz")
+    found = stored.read("oracle", WINDOWED[0])
     assert np.abs(found["w33s4"][-1] - found["w0s0"][-1]).max() > 0.05 * np.ptp(found["w0s0"])
 
 

@@ -32,8 +32,8 @@ from edge.prompt.tokenizer import Tokenizer  # noqa: E402
 from edge.prompt.tokenizer.byte_level import PATTERNS  # noqa: E402
 from edge.sampling import Sampling  # noqa: E402
 from edge.tools.convert import convert  # noqa: E402
+from tests.vectors.stored import VECTORS, oracle  # noqa: E402
 
-VECTORS = ROOT / "tests" / "vectors"
 #: what readers treat in a special way: limits of their integers, NaN, infinity
 WORDS = [b"\0" * 8, b"\xff" * 8, b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\0\0\xc0\x7f", b"\0\0\x80\x7f",
          b"\xff" * 7 + b"\x7f", b"\x01" + b"\0" * 7, b'"', b"{", b"[" * 64, b"\\u0000", b"1e999", b"-1",
@@ -237,7 +237,7 @@ def formats(folder: Path) -> dict[str, Format]:
     make_model.make(folder / "planes.gguf", "tiny-planes", "TP32_R64", "Q8_0", planes=3)
     make_model.make(folder / "experts.gguf", "tiny-qwen3moe", "PQ2_0", "Q8_0")
     make_model.make(folder / "rotated.gguf", "tiny-bonsai2", "PQ2_0", "PQ2_0")
-    good = VECTORS / "oracle" / "relu2_gqa_tied" / "packed_auto_f32"
+    good = oracle() / "relu2_gqa_tied" / "packed_auto_f32"
     model = folder / "hf"
     shutil.copytree(good, model)
     engine = edge.load(folder / "tiny.gguf", ctx=64, threads=1)

@@ -1,6 +1,6 @@
 """Models of every family against transformers: tiny ones, as Hugging Face folders and as the GGUF files people publish.
 
-The vectors are made by tests/vectors/make_families.py from the models of tests/oracles/tiny.py.
+The vectors are made by tests/vectors/make_models.py from the models of tests/oracles/tiny.py.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from tests.handmade import ARR, BOOL, F32, STR, U32, gguf, hf_directory, hf_floa
 from tests.kernels.test_transformer import greedy, logits
 from tests.oracles import family, tiny
 from tests.oracles.packings import panels, q1_0, q2_0, q4_0, tq1_0, tq2_0
-
-VECTORS = Path(__file__).resolve().parents[1] / "vectors" / "families"
+from tests.vectors.stored import VECTORS, oracle, read
 
 
 def vectors(name: str) -> tuple[np.ndarray, list[int]]:
-    with np.load(VECTORS / f"{name}.npz") as stored:
-        return stored["logits"], stored["greedy"].tolist()
+    stored = read("families", name)
+    return stored["logits"], stored["greedy"].tolist()
 
 
 def folder(path: Path, name: str, type: str = "F16", **config: Any) -> str:
@@ -478,14 +477,14 @@ def test_projections_with_norms_of_their_own(tmp_path: Path, monkeypatch: pytest
     assert np.abs(logits(build(back, head="f32"), back.config, tiny.IDS) - got).max() <= 1e-6 * np.ptp(expected)
 
 
-CONFIGS = json.loads((VECTORS.parent / "configs.json").read_text())
+CONFIGS = json.loads((VECTORS / "configs.json").read_text())
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_configuration_means_the_same_in_both_versions_of_transformers(tmp_path: Path, name: str) -> None:
     """Version 5 renames keys (num_local_experts, rope_parameters, dtype); the judge wrote both files."""
     model = {**tiny.MODELS, **tiny.HYBRIDS}.get(name)
-    weights = VECTORS.parent / "oracle" / "relu2_gqa_tied" / "online_bf16" / "model.safetensors"
+    weights = oracle() / "relu2_gqa_tied" / "online_bf16" / "model.safetensors"
     data = weights.read_bytes() if model is None else safetensors(hf_floats(tiny.weights(model)))
     (tmp_path / "model.safetensors").write_bytes(data)
     read = []

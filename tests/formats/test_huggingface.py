@@ -18,6 +18,7 @@ from edge.formats.checkpoint import Added
 from edge.layers import Rotation
 from tests import handmade
 from tests.handmade import hf_config, hf_directory, hf_tensors
+from tests.vectors.stored import oracle
 
 MODELS = {
     # (arch, activation, sub-norms, tied, head_dim, theta)
@@ -29,15 +30,10 @@ MODELS = {
 VARIANTS = ["online_bf16", "packed_auto_f32", "packed_bitlinear_f32"]
 
 
-@pytest.fixture(scope="session")
-def oracle(root: Path) -> Path:
-    return root / "tests" / "vectors" / "oracle"
-
-
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("model", MODELS)
-def test_oracles(oracle: Path, model: str, variant: str) -> None:
-    c = open_checkpoint(oracle / model / variant)
+def test_oracles(model: str, variant: str) -> None:
+    c = open_checkpoint(oracle() / model / variant)
     g = c.config
     mixer, part = g.layers[0].mixer, g.layers[0].feed_forward
     assert MODELS[model] == (g.arch, part.activation, part.sub_norm, g.tied, g.head_dim, mixer.rotation.theta)
@@ -50,9 +46,9 @@ def test_oracles(oracle: Path, model: str, variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_against_the_safetensors_library(oracle: Path, variant: str) -> None:
+def test_against_the_safetensors_library(variant: str) -> None:
     library = pytest.importorskip("safetensors")
-    path = oracle / "relu2_gqa_tied" / variant / "model.safetensors"
+    path = oracle() / "relu2_gqa_tied" / variant / "model.safetensors"
     theirs = dict(library.deserialize(path.read_bytes()))
     ours = safetensors.read(str(path))
     assert set(ours) == set(theirs)
@@ -423,7 +419,7 @@ def test_tokenizers_that_cannot_be_used(tmp_path: Path, fast: Any, message: str)
 
 def test_sentencepiece_directory(root: Path, tmp_path: Path) -> None:
     """tokenizer.model is passed on whole; tokens beyond it come from added_tokens.json."""
-    data = (root / "tests" / "vectors" / "tiny_gguf" / "spm512.model").read_bytes()
+    data = (root / "tests" / "vectors" / "tokenizer" / "spm512.model").read_bytes()
     tensors = hf_tensors()
     tensors["model.embed_tokens.weight"] = ("F32", (514, 128), bytes(514 * 128 * 4))
     folder = hf_directory(tmp_path / "m", hf_config(vocab_size=514), tensors, tokenizer__model=data,
@@ -442,7 +438,7 @@ def test_sentencepiece_directory(root: Path, tmp_path: Path) -> None:
 
 def test_sentencepiece_parser_against_the_library(root: Path) -> None:
     library = pytest.importorskip("sentencepiece")
-    path = root / "tests" / "vectors" / "tiny_gguf" / "spm512.model"
+    path = root / "tests" / "vectors" / "tokenizer" / "spm512.model"
     theirs = library.SentencePieceProcessor(model_file=str(path))
     ours = sentencepiece_model.parse(path.read_bytes(), str(path))
     assert len(ours.pieces) == theirs.get_piece_size() == 512

@@ -1,6 +1,6 @@
 """Hybrid models (Qwen3.5, Bonsai 2): gated delta layers, gated attention and rotated bases, against transformers.
 
-The vectors are made by tests/vectors/make_families.py from the models of tests/oracles/tiny.py.
+The vectors are made by tests/vectors/make_models.py from the models of tests/oracles/tiny.py.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from pyx.step import Segment, Transformer
 from tests.formats.test_family_oracles import ENCODERS, with_floats
 from tests.handmade import ARR, BOOL, F32, I32, STR, U32, gguf, hf_directory, hf_floats, value
 from tests.oracles import hybrid, tiny
-
-VECTORS = Path(__file__).resolve().parents[1] / "vectors" / "families"
+from tests.vectors.stored import read
 
 
 @pytest.mark.parametrize("name", tiny.HYBRIDS)
@@ -37,9 +36,9 @@ def test_the_oracle_says_what_transformers_says(name: str) -> None:
     """The formulas in float64 against float32 in chunks of 64: layer by layer, and every choice of 200."""
     model = tiny.HYBRIDS[name]
     oracle = hybrid.Model(model.config, tiny.weights(model))
-    with np.load(VECTORS / f"{name}.npz") as stored:
-        place, logits, greedy = stored["place"], stored["logits"], stored["greedy"].tolist()
-        delta, attention = stored["delta"], stored["attention"]
+    stored = read("families", name)
+    place, logits, greedy = vectors(name)
+    delta, attention = stored["delta"], stored["attention"]
     got, added = oracle.run(greedy[:-1])
     assert np.abs(added[0][place] - delta).max() <= 1e-5 * np.ptp(delta)
     assert np.abs(added[3][place] - attention).max() <= 1e-5 * np.ptp(attention)
@@ -284,8 +283,8 @@ def run(model: Transformer, config: ModelConfig, kv: KVCache, ids: list[int], *s
 
 
 def vectors(name: str) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    with np.load(VECTORS / f"{name}.npz") as stored:
-        return stored["place"], stored["logits"], stored["greedy"].tolist()
+    stored = read("families", name)
+    return stored["place"], stored["logits"], stored["greedy"].tolist()
 
 
 FORMS = [("qwen35", "PQ2_0"), ("qwen35", "Q2_0 of 64"), ("qwen35", "PQ2_0_R64"), ("qwen35", "F16"),

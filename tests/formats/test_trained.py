@@ -18,6 +18,7 @@ from pyx.kv import KVCache
 from tests.formats.test_hybrids import run
 from tests.handmade import hf_directory, hf_floats
 from tests.oracles import trained
+from tests.vectors.stored import read
 
 
 @pytest.fixture(params=sorted(trained.MODELS))
@@ -43,8 +44,8 @@ def logits(checkpoint: Any, ids: list[list[int]]) -> np.ndarray:
 def test_the_first_choice_is_kept(name: str, folder: str) -> None:
     """Of float activations always, of those rounded to int8 for 99 of 100 tokens of a text that the model has not seen.
     Where another expert is taken, logits differ more."""
-    with np.load(trained.VECTORS / f"{name}.npz") as stored:
-        ids, choice, expected = (stored[key] for key in ("ids", "choice", "logits"))
+    stored = read("trained", name)
+    ids, choice, expected = (stored[key] for key in ("ids", "choice", "logits"))
     rounded = open_checkpoint(folder)
     assert rounded.config.activation_quant == "int8-128"
     exact = dataclasses.replace(rounded, config=dataclasses.replace(rounded.config, activation_quant="none"))

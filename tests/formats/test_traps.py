@@ -21,10 +21,11 @@ from pyx.weights import TernaryMatrix
 from tests import handmade
 from tests.configs import activation, rope_style
 from tests.handmade import ARR, F32, STR, U32, hf_config, hf_directory, hf_tensors, value
+from tests.vectors import stored as golden
+from tests.vectors.stored import VECTORS, oracle
 
-VECTORS = Path(__file__).resolve().parents[1] / "vectors"
 TINY = VECTORS / "tiny_gguf"
-ORACLE = VECTORS / "oracle"
+ORACLE = oracle()
 
 
 def pack(tensor: Tensor, **options: object) -> TernaryMatrix:
@@ -45,7 +46,7 @@ def write(folder: Path, data: bytes) -> Path:
 def test_trap_01_squared_relu_not_silu() -> None:
     """microsoft/BitNet (2026) runs 2B-4T with SiLU: perplexity 99.8 instead of 17.1.  So it is no oracle; squared ReLU
     is what transformers computes for hidden_act relu2, and the two are far apart."""
-    reference = np.load(ORACLE / "relu2_gqa_tied" / "packed_auto_f32" / "reference.npz")
+    reference = golden.read("oracle", "relu2_gqa_tied/packed_auto_f32")
     gate = reference["model__layers__0__mlp__gate_proj"]
     assert np.allclose(reference["model__layers__0__mlp__act_fn"], np.maximum(gate, 0) ** 2, rtol=1e-5)
     assert activation(open_checkpoint(ORACLE / "relu2_gqa_tied" / "packed_auto_f32").config) == "relu2"
@@ -229,7 +230,7 @@ def test_trap_10_sentencepiece_without_protobuf() -> None:
     """The model of a SentencePiece vocabulary is encoded by hand: the library's own classes need protobuf, which we do
     not have.  Ten strings, exact ids, from GGUF arrays alone."""
     pytest.importorskip("sentencepiece")
-    samples = json.loads((TINY / "token_vectors.json").read_text())["samples"]
+    samples = json.loads((VECTORS / "tokenizer" / "token_vectors.json").read_text())["samples"]
     code = (
         "import sys, json\n"
         "sys.modules['google'] = sys.modules['google.protobuf'] = None\n"

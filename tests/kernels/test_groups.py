@@ -20,6 +20,7 @@ from pyx.step import Head, placement
 from pyx.weights import StoredRows, TernaryMatrix, binary_groups
 from tests.kernels.test_transformer import logits
 from tests.oracles.packings import panels, q1_0, q2_0, rounded, tq2_0
+from tests.vectors.stored import TINY
 
 
 def weights(n_row: int, k: int, seed: int = 1) -> np.ndarray:
@@ -230,7 +231,7 @@ def test_a_ternary_head(type_):
 
 def test_a_model_rounded_by_groups(root):
     """Near the answers of the model rounded as a whole, and the same bits for any threads and chunks."""
-    checkpoint = open_checkpoint(next((root / "tests/vectors/tiny_gguf").glob("relu2*.i2s128.f16.gguf")))
+    checkpoint = open_checkpoint(next(each for each in TINY if "relu2" in each.name and "i2s128.f16" in each.name))
     ids = [(7 * i * i + 3 * i) % 500 for i in range(50)]
     whole = logits(build(checkpoint, head="native"), checkpoint.config, ids)
     checkpoint.config = dataclasses.replace(checkpoint.config, activation_quant="int8-128")

@@ -12,7 +12,8 @@ import pytest
 from edge.formats import open_checkpoint
 from edge.model.weights import build
 from pyx.step import Pace
-from tests.kernels.test_transformer import TINY, layout_of, logits
+from tests.kernels.test_transformer import layout_of, logits
+from tests.vectors.stored import TINY
 
 SLICE = 4_000_000  # nanoseconds for which a busy machine takes a core away
 

@@ -15,9 +15,8 @@ from edge.model.weights import build
 from pyx import machine
 from pyx.kv import KVCache, PagePool
 from pyx.step import Segment
+from tests.vectors.stored import TINY
 
-VECTORS = Path(__file__).resolve().parents[1] / "vectors"
-TINY = sorted((VECTORS / "tiny_gguf").glob("*.gguf"))
 N_CTX = 640
 
 #: caches of every kind that one step may bring together

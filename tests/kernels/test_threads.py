@@ -25,9 +25,10 @@ from pyx.step import Head, Segment, attention
 from pyx.weights import StoredRows
 from tests import handmade
 from tests.handmade import ARR, F32, STR, value
-from tests.kernels.test_transformer import IDS, TINY, layout_of
+from tests.kernels.test_transformer import IDS, layout_of
 from tests.limits import can_limit_threads, few_threads
 from tests.services import REAL, environment
+from tests.vectors.stored import TINY
 
 ROOT = Path(__file__).resolve().parents[2]
 

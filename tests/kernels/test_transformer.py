@@ -18,11 +18,11 @@ from edge.formats import open_checkpoint
 from edge.model.weights import build
 from pyx.kv import KVCache
 from pyx.step import STAGES, Segment
+from tests.vectors import stored
+from tests.vectors.stored import TINY
 
-VECTORS = Path(__file__).resolve().parents[1] / "vectors"
 IDS = [1, 5, 77, 200, 3, 9, 150, 42, 499, 17, 260, 8]
-TINY = sorted((VECTORS / "tiny_gguf").glob("*.gguf"))
-ORACLES = sorted(path.parent for path in (VECTORS / "oracle").glob("*/*/config.json"))
+ORACLES = sorted(path.parent for path in stored.oracle().glob("*/*/config.json"))
 
 
 def cache_for(config, n_ctx: int = 64, kv_type: str = "f32", **kw) -> KVCache:
@@ -57,7 +57,7 @@ def layout_of(path: Path) -> str:
 @pytest.mark.parametrize("path", TINY, ids=lambda path: path.stem)
 def test_tiny_gguf_gives_its_own_logits(path):
     checkpoint = open_checkpoint(path, i2s_layout=layout_of(path))
-    expected = np.load(path.with_suffix(".logits.npy"))
+    expected = stored.read("tiny_gguf", path.stem)["logits"]
     for head, tolerance in ("native", 1e-5), ("auto", 1e-4 if ".q8" in path.name else 1e-2):
         got = logits(build(checkpoint, head=head), checkpoint.config, IDS)
         assert np.abs(got - expected).max() <= tolerance * np.ptp(expected)
@@ -68,7 +68,7 @@ def test_tiny_gguf_gives_its_own_logits(path):
 def test_hugging_face_oracles(path):
     """Tolerances of formats.md D.1: packed_bitlinear 1e-5 of the range, the others 1e-2 and the same arg-max."""
     checkpoint = open_checkpoint(path)
-    reference = np.load(path / "reference.npz")
+    reference = stored.read("oracle", f"{path.parent.name}/{path.name}")
     expected = reference["logits"].reshape(len(IDS), -1)
     model = build(checkpoint, head="native")
     got = logits(model, checkpoint.config, IDS)
@@ -81,8 +81,7 @@ def test_hugging_face_oracles(path):
 
 def test_all_oracles_are_here():
     assert len(TINY) == 8 and len(ORACLES) == 12
-    meta = VECTORS / "oracle" / "meta.json"
-    assert json.loads(meta.read_text())["input_ids"] == [IDS]
+    assert json.loads((stored.VECTORS / "oracle.json").read_text())["input_ids"] == [IDS]
 
 
 @pytest.mark.parametrize("path", TINY[:1] + TINY[3:5], ids=lambda path: path.stem)

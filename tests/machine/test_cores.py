@@ -22,7 +22,8 @@ from edge.machine import cores
 from edge.model.weights import build
 from pyx.kv import KVCache
 from pyx.step import Segment, Transformer
-from tests.kernels.test_transformer import IDS, TINY, layout_of
+from tests.kernels.test_transformer import IDS, layout_of
+from tests.vectors.stored import TINY
 
 ROOT = Path(__file__).resolve().parents[2]
 MINE = tuple(sorted(os.sched_getaffinity(0)))

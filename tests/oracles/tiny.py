@@ -1,4 +1,4 @@
-"""Tiny models of every family, made from a seed: the same numbers here and in tests/vectors/make_families.py.
+"""Tiny models of every family, made from a seed: the same numbers here and in tests/vectors/make_models.py.
 
 Weights of projections are ternary x scale, one scale per ``group`` weights along K (0: one per matrix), scales are half
 floats.  The generator is NumPy's RandomState, whose numbers never change.

@@ -1,17 +1,17 @@
-"""Tiny models that were trained, from tests/vectors/trained (made by tests/vectors/make_trained.py): a byte is a token,
-and weights are ternary in groups of 128 along K.
+"""Tiny models that were trained, from tests/vectors/trained.npz (made by make_trained.py there): a byte is a token, and
+weights are ternary in groups of 128 along K.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-VECTORS = Path(__file__).resolve().parents[1] / "vectors" / "trained"
+from tests.vectors.stored import read
+
 GROUP = 128
 PIECES, LENGTH = 8, 128  # of the text that they have not seen; as long as those they have learned from
 _POWERS = 3 ** np.arange(5)
@@ -70,16 +70,14 @@ def pack(codes: np.ndarray) -> np.ndarray:
 
 def weights(name: str) -> dict[str, np.ndarray]:
     """Hugging Face name -> float32 values."""
-    found = {}
-    with np.load(VECTORS / f"{name}.npz") as stored:
-        for key in stored.files:
-            if key in ("ids", "choice", "logits") or key.endswith("|scales"):
-                continue
-            values = stored[key]
-            if key.endswith("|codes"):
-                scales = stored[key.replace("|codes", "|scales")].astype(np.float32)
-                k = scales.shape[1] * GROUP
-                codes = (values[..., None] // _POWERS % 3).reshape(len(values), -1)[:, :k].astype(np.float32) - 1
-                values = codes * np.repeat(scales, GROUP, 1)
-            found[key.removesuffix("|codes")] = values.astype(np.float32)
+    found, stored = {}, read("trained", name)
+    for key, values in stored.items():
+        if key in ("ids", "choice", "logits") or key.endswith("|scales"):
+            continue
+        if key.endswith("|codes"):
+            scales = stored[key.replace("|codes", "|scales")].astype(np.float32)
+            k = scales.shape[1] * GROUP
+            codes = (values[..., None] // _POWERS % 3).reshape(len(values), -1)[:, :k].astype(np.float32) - 1
+            values = codes * np.repeat(scales, GROUP, 1)
+        found[key.removesuffix("|codes")] = values.astype(np.float32)
     return found

@@ -16,8 +16,8 @@ from pyx import machine
 from tests.at_once import at_once
 from tests.http_service import serving
 from tests.services import ROOT, bitnet_edge
-from tests.vectors import make_conversations
-from tests.vectors.make_conversations import CONVERSATIONS, answers
+from tests.vectors import make_golden
+from tests.vectors.make_golden import REAL, answers
 
 pytestmark = pytest.mark.real_model
 CAPITAL = "What is the capital of France?"
@@ -60,10 +60,10 @@ def test_the_conversation_in_readme(real_model: Path) -> None:
 @pytest.fixture(scope="module")
 def golden(real_model: Path) -> list[list[list[int]]]:
     """The ids that were written down, for this very file."""
-    record = json.loads(make_conversations.FILE.read_text(encoding="utf-8"))
-    assert record["model_sha256"] == make_conversations.sha256(real_model), (
-        "the conversion has changed: run python -m tests.vectors.make_conversations")
-    assert [[turn["user"] for turn in talk] for talk in record["conversations"]] == CONVERSATIONS
+    record = json.loads(make_golden.REAL_FILE.read_text(encoding="utf-8"))
+    assert record["model_sha256"] == make_golden.sha256(real_model), (
+        "the conversion has changed: run python -m tests.vectors.make_golden real")
+    assert [[turn["user"] for turn in talk] for talk in record["conversations"]] == [said for _, said in REAL]
     assert any("Paris" in turn["assistant"] for turn in record["conversations"][0])
     return [[turn["ids"] for turn in talk] for talk in record["conversations"]]
 
@@ -75,8 +75,8 @@ def test_every_instruction_set_answers_so(
 ) -> None:
     chosen = range(10) if isa != "scalar" else [4 * (threads - 1)]  # its answers take minutes
     with edge.load(real_model, ctx=1024, isa=isa, threads=threads) as engine:
-        for i, given in zip(chosen, answers(engine, [CONVERSATIONS[i] for i in chosen]), strict=True):
-            assert given == golden[i], CONVERSATIONS[i]
+        for i, given in zip(chosen, answers(engine, [REAL[i] for i in chosen]), strict=True):
+            assert given == golden[i], REAL[i]
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +92,9 @@ def test_chunks_of_any_size(
     monkeypatch.setattr(state, "FIRST_CHUNK", first)
     monkeypatch.setattr(state, "CHUNK_SECONDS", 0.0)  # all further chunks are the least
     monkeypatch.setattr(state, "LEAST_CHUNK", first)
-    assert list(answers(engine, CONVERSATIONS[:4])) == golden[:4]
+    assert list(answers(engine, REAL[:4])) == golden[:4]
 
 
 def test_four_at_a_time(engine: edge.Engine, golden: Any) -> None:
-    found = at_once(lambda first: list(answers(engine, CONVERSATIONS[first::4])), range(4))
+    found = at_once(lambda first: list(answers(engine, REAL[first::4])), range(4))
     assert [found[i % 4][i // 4] for i in range(10)] == golden

@@ -36,10 +36,9 @@ from tests import handmade
 from tests.configs import each_layer
 from tests.handmade import HIDDEN, VOCAB, hf_config, hf_directory, hf_tensors
 from tests.oracles.packings import panels, q2_0
+from tests.vectors.stored import TINY, VECTORS, oracle
 
-VECTORS = Path(__file__).resolve().parents[1] / "vectors"
-TINY = sorted((VECTORS / "tiny_gguf").glob("*.gguf"))
-ORACLES = sorted(p.parent for p in (VECTORS / "oracle").glob("*/*/config.json") if "ragged" not in str(p))
+ORACLES = sorted(p.parent for p in oracle().glob("*/*/config.json") if "ragged" not in str(p))
 IDS = [1, 5, 77, 200, 3, 9, 150, 42, 499, 17, 260, 8]
 
 
@@ -95,7 +94,7 @@ def test_i2s_is_exact(tmp_path: Path, path: Path) -> None:
 def test_llama_rows_are_reordered_as_everybody_does(tmp_path: Path) -> None:
     """Q and K of a Hugging Face llama become the very bytes that an independent converter wrote."""
     golden = open_checkpoint(VECTORS / "tiny_gguf" / "llama_untied_hd.llama.i2s128.f16.gguf")
-    convert(VECTORS / "oracle" / "llama_untied_hd" / "packed_auto_f32", tmp_path / "m.gguf")
+    convert(oracle() / "llama_untied_hd" / "packed_auto_f32", tmp_path / "m.gguf")
     ours = open_checkpoint(tmp_path / "m.gguf")
     for name in golden.tensors:
         if names.is_projection(name):
@@ -113,7 +112,7 @@ def test_rows_go_back_again() -> None:
 
 def test_tq2_is_what_the_gguf_package_decodes(tmp_path: Path) -> None:
     package = pytest.importorskip("gguf")
-    source = open_checkpoint(VECTORS / "oracle" / "silu_mha_tied" / "packed_auto_f32")
+    source = open_checkpoint(oracle() / "silu_mha_tied" / "packed_auto_f32")
     convert(source.path, tmp_path / "m.gguf", type="TQ2_0", embedding="Q8_0")
     again = open_checkpoint(tmp_path / "m.gguf")
     for tensor in package.GGUFReader(tmp_path / "m.gguf").tensors:
@@ -189,7 +188,7 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(EdgeError, match="folder .* does not exist"):
         convert(src, tmp_path / "absent" / "m.gguf")
     with pytest.raises(UsageError, match="not a multiple of 128 as I2_S needs"):
-        convert(VECTORS / "oracle" / "silu_ragged" / "packed_auto_f32", dst)
+        convert(oracle() / "silu_ragged" / "packed_auto_f32", dst)
     with pytest.raises(UsageError, match="not a multiple of 256 as TQ2_0 needs"):
         convert(VECTORS / "tiny_gguf" / "llama_untied_hd.llama.i2s128.f16.gguf", dst, type="TQ2_0")
     dst.write_bytes(b"mine")
@@ -274,7 +273,7 @@ def test_recommended_sampling_survives(tmp_path: Path) -> None:
 
 def test_sentencepiece_survives(tmp_path: Path) -> None:
     """A Hugging Face directory with tokenizer.model and an added token becomes GGUF arrays."""
-    data = (VECTORS / "tiny_gguf" / "spm512.model").read_bytes()
+    data = (VECTORS / "tokenizer" / "spm512.model").read_bytes()
     tensors = hf_tensors()
     tensors["model.embed_tokens.weight"] = ("F32", (515, 128), bytes(515 * 128 * 4))
     folder = hf_directory(tmp_path / "m", hf_config(vocab_size=515), tensors, tokenizer__model=data,

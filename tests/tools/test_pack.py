@@ -34,6 +34,7 @@ from edge.tools import pack as tool
 from edge.tools.pack import MACHINES, Program, pack
 from tests.elf import archive, made
 from tests.handmade import hf_directory
+from tests.vectors.stored import TINY
 
 QUESTION = "A large latte, please."
 
@@ -454,7 +455,7 @@ def test_files_that_are_named_are_inside(
 
 def test_another_model(packs: Callable[..., Path], starts: Callable[[Path], Invoke], root: Path) -> None:
     inside = starts(packs("chat"))
-    tiny = next((root / "tests" / "vectors" / "tiny_gguf").glob("*.gguf"))
+    tiny = TINY[0]
     for arguments, variables in ((("-m", str(tiny)), {}), ((), {"BITNET_EDGE_MODEL": str(tiny)})):
         shown = json.loads(inside("model", "--json", *arguments, **variables).stdout)
         assert shown["path"] == str(tiny)

@@ -1,25 +1,28 @@
-"""Write golden.json: what the bundled model continues ten conversations with, greedily, under every KV mode.
+"""Write what models answer, greedily; logits are the same bits on every instruction set, for every number of threads,
+chunk and batch, so one list of tokens serves them all.
 
-    python -m tests.vectors.make_golden
+    python -m tests.vectors.make_golden        golden.json: what the bundled model continues ten conversations with,
+                                               under every KV mode; next to the model MODEL.golden.json, the answers of
+                                               tests/oracles/forward.py that `bitnet-edge doctor` asks for
+    python -m tests.vectors.make_golden real   conversations.json: what SmolLM2-135M answers, as bitnet-edge pull
+                                               smollm2-135m stores it without a hub
 
-And next to the model MODEL.golden.json, the answers of tests/oracles/forward.py that `bitnet-edge doctor` asks for.
-
-Logits are the same bits on every instruction set and for every thread count, so one list of tokens per KV mode serves
-them all (test_golden.py).  Run it again when the demo model is replaced or a KV mode is added, never to make
-a failing test pass.
+Run it again when the demo model is replaced, a KV mode is added or the conversion changes a bit, never to make a
+failing test pass.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-FILE = Path(__file__).with_name("golden.json")
-TOKENS = 24  # of each answer; long conversations end where a window of 64 has moved on
+FILE, REAL_FILE = (Path(__file__).with_name(name) for name in ("golden.json", "conversations.json"))
 
 #: name -> arguments of edge.load
 MODES: dict[str, dict[str, Any]] = {
@@ -46,6 +49,19 @@ CONVERSATIONS: list[tuple[str, Sequence[str]]] = [
     ("", ["Which river runs through Vienna?"]),
     ("", ["Cheer me up with some joke!", "Got one more like this?"]),
 ]
+#: what a person says to SmolLM2-135M, turn by turn
+REAL: list[tuple[str, Sequence[str]]] = [
+    ("", ["What is the capital of France?"]),
+    ("", ["Hello! Who are you?", "What can you help me with?"]),
+    ("", ["What is the largest planet in our solar system?"]),
+    ("", ["Write one sentence about a lighthouse."]),
+    ("", ["How many legs does a spider have?"]),
+    ("", ["Name three colours of the rainbow."]),
+    ("", ["Explain in one sentence why the sky is blue.", "And why is it red in the evening?"]),
+    ("", ["Translate 'good morning' into Spanish."]),
+    ("", ["I have 3 apples and buy 2 more. How many apples do I have?"]),
+    ("", ["Please list the days of the week."]),
+]
 
 
 def sha256(path: Path) -> str:
@@ -58,12 +74,10 @@ def bundled() -> Path:
 
 
 def answers(engine: Any, conversations: Sequence[tuple[str, Sequence[str]]]) -> Iterator[list[list[int]]]:
-    """For each conversation the token ids of its answers."""
-    import edge
-
-    greedy = edge.Sampling(temperature=0.0)
+    """For each conversation the token ids of its answers, all as long for a single question of CONVERSATIONS."""
     for facts, said in conversations:
-        options = {"sampling": greedy, "max_tokens": TOKENS, "ignore_eos": len(said) == 1}
+        demo = (facts, said) in CONVERSATIONS
+        options = {"temperature": 0.0, "max_tokens": 24 if demo else 40, "ignore_eos": demo and len(said) == 1}
         with engine.session(system=facts or None) as session:
             yield [[number for piece in session.ask(text, **options) for number in piece.ids] for text in said]
 
@@ -91,7 +105,7 @@ def oracle(path: Path) -> dict[str, Any]:
     return {"about": about, "turns": turns}
 
 
-def main() -> None:
+def demo() -> None:
     import edge
 
     golden = bundled().with_suffix(".golden.json")
@@ -105,5 +119,27 @@ def main() -> None:
     FILE.write_text(json.dumps(record, separators=(",", ":")) + "\n")
 
 
+def real() -> None:
+    import edge
+    from edge.registry.known import KNOWN
+    from edge.registry.library import resolve
+
+    name = "smollm2-135m"
+    model, known = Path(resolve(name)), KNOWN[name]
+    with edge.load(model, ctx=1024) as engine:
+        talks = zip(REAL, answers(engine, REAL), strict=True)
+        found = [[{"user": text, "ids": ids, "assistant": engine.tokenizer.decode(ids)}
+                  for text, ids in zip(said, given, strict=True)] for (_, said), given in talks]
+    assert known.package is not None
+    record = {
+        "about": "made by make_golden.py from the model that bitnet-edge pull smollm2-135m stores without a hub",
+        "source": str(known.package), "source_sha256": known.package.sha256,
+        "licence": known.licence, "model_sha256": sha256(model), "conversations": found,
+    }
+    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+    text = re.sub(r"\[\s+([\d,\s]+?)\s+\]", lambda ids: f"[{' '.join(ids[1].split())}]", text)
+    REAL_FILE.write_text(text, encoding="utf-8")
+
+
 if __name__ == "__main__":
-    main()
+    (real if sys.argv[1:] == ["real"] else demo)()

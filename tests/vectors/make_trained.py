@@ -1,4 +1,4 @@
-"""Writes tests/vectors/trained/*.npz: tiny models that were trained with ternary weights in transformers, and what it
+"""Writes tests/vectors/trained.npz: tiny models that were trained with ternary weights in transformers, and what it
 makes of a text that they have not seen.
 
     python -m tests.vectors.make_trained TRAIN TEST [NAME ...]      (needs torch and transformers 5; a few minutes each)
@@ -10,23 +10,22 @@ learned something.  A token is a byte.
 Weights are ternary in groups of 128 along K, in training as in the file: scale mean |w|, codes round(w / scale), the
 gradient passes unchanged.  transformers computes in float32 with eager attention.
 
-Each file: for each matrix NAME its codes (NAME|codes: five to a byte, the first the lowest digit in base 3) and scales
-(NAME|scales, float16), other tensors as they are; ids [piece][n] of the text; choice [piece][n], the likeliest token
-behind each, and logits [n / 16][vocabulary] of some of the first piece.
+Of each model: for each matrix NAME its codes (NAME|codes: five to a byte, the first the lowest digit in base 3) and
+scales (NAME|scales, float16), other tensors as they are; ids [piece][n] of the text; choice [piece][n], the likeliest
+token after each, and logits [n / 16][vocabulary] of some of the first piece.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tests.oracles import trained
+from tests.vectors.stored import write
 
-OUT = Path(__file__).parent / "trained"
 STEPS, BATCH = 700, 16
 RATE = 4e-3
 
@@ -117,7 +116,6 @@ def stored(net: Any) -> dict[str, np.ndarray]:
 def main(train_path: str, test_path: str, wanted: list[str]) -> None:
     import torch
 
-    OUT.mkdir(exist_ok=True)
     text, ids = text_of(train_path, 2_000_000), text_of(test_path, trained.PIECES * trained.LENGTH)
     ids = ids.reshape(trained.PIECES, trained.LENGTH)
     given = torch.from_numpy(ids.astype(np.int64))
@@ -130,8 +128,8 @@ def main(train_path: str, test_path: str, wanted: list[str]) -> None:
         loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), given[:, 1:].flatten())
         print(name, "nats", round(float(loss), 3))
         found = logits.numpy()
-        np.savez_compressed(OUT / f"{name}.npz", ids=ids, choice=found.argmax(-1).astype(np.uint8),
-                            logits=found[0, ::16], **stored(net))
+        write("trained", name, {"ids": ids, "choice": found.argmax(-1).astype(np.uint8), "logits": found[0, ::16],
+                                **stored(net)})
 
 
 if __name__ == "__main__":
