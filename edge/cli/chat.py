@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,16 +14,15 @@ from edge.cli.keep import Keeper
 from edge.cli.output import Output
 from edge.cli.readers import choose_reader, history_path
 from edge.cli.repl import COMMANDS, Repl
-from edge.cli.signals import run_until_signal
+from edge.cli.signals import SIGNALS
 from edge.errors import UsageError
 from edge.files import LINE_LIMIT, stdin_is_left
 from edge.registry import library
 from edge.session import everything
-from edge.session.usage import stats_line
 
 if TYPE_CHECKING:
     from edge.engine import Engine
-    from edge.serve.conversations import PendingAnswer
+    from edge.session.answer import Answer
     from edge.session.session import Session
 
 EPILOG = """\
@@ -76,9 +74,8 @@ def chat(ctx: click.Context, as_jsonl: bool, timeout: float | None, **flags: Any
         arguments["timeout"] = timeout
     read_ahead = flags.get("read_ahead", True)
     if as_jsonl:
-        from edge.serve import pipe
-        from edge.serve.conversations import SPARE_CONTEXTS, Conversations
-        from edge.serve.protocols import jsonl
+        from edge.serve.conversations import SPARE_CONTEXTS
+        from edge.serve.protocols.jsonl import Client
 
         def on_bug(error: BaseException) -> None:
             if out.verbose:
@@ -86,26 +83,22 @@ def chat(ctx: click.Context, as_jsonl: bool, timeout: float | None, **flags: Any
 
                 traceback.print_exception(error)
 
-        def on_end(answer: PendingAnswer) -> None:
-            if answer.offload_error and answer.offload_error not in warned:
-                warned.append(answer.offload_error)
-                out.warn(answer.offload_error)
-            if out.verbose and answer.outcome.finish_reason is not None:
-                made = answer.outcome
-                line = stats_line(made.usage, made.timings, engine.plan, engine.rss()["rss"], answer.evicted)
-                out.info(line, "dim")
+        def on_end(answer: Answer, session: Session) -> None:
+            if session.offload_error and session.offload_error not in warned:
+                warned.append(session.offload_error)
+                out.warn(session.offload_error)
+            if out.verbose:
+                out.info(session.stats_line(), "dim")
 
         warned: list[str] = []
         more: dict[str, Any] = {"spare_contexts": SPARE_CONTEXTS, "reserve": LINE_LIMIT}  # a request
         with options.loaded(out, {**flags, "parallel": 1}, lasting=everything.REQUESTS, **more) as engine:
+            engine.store.share(None if engine.plan.room else engine.plan.kv_total)
             arguments = options.advised(arguments, flags, engine)
-            with closing(Conversations(engine, 1, 1)) as conversations:
-                def welcome(channel: pipe.Pipe) -> jsonl.Client:
-                    return jsonl.Client(channel, engine, conversations, arguments, system, on_end, on_bug)
-
-                source = None if sys.stdin is None else sys.stdin.fileno()
-                run_until_signal(pipe.speak(welcome, source, out.raw, out.ascii_only))
-        return 0
+            client = Client(engine, out.raw, out.ascii_only, arguments, system, on_end, on_bug)
+            with SIGNALS.calling(client.stop):
+                client.serve(None if sys.stdin is None else sys.stdin.fileno())
+        return SIGNALS.code
     commands = {name: command.help for name, command in COMMANDS.items()}
     history = history_path() if flags.get("history", True) else None
     reader = choose_reader(out, commands, history)  # the plan counts the line editor

@@ -17,17 +17,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 #: whether PyInstaller's one-file start-up has unpacked this program, and is its parent
 ONE_FILE = os.path.basename(getattr(sys, "_MEIPASS", "")).startswith("_MEI")
 ECHO = 0.5
 GRACE = 5.0  # seconds to print and save what there is after SIGTERM: whoever reads the output may have stopped reading
 RETRY = 0.02  # seconds after which an exception that Python dropped is raised again
-
-T = TypeVar("T")
 
 
 class Terminated(BaseException):
@@ -134,31 +132,3 @@ class Signals:
 
 
 SIGNALS = Signals()
-
-
-def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in a new event loop; the first signal cancels it, later ones do nothing.
-
-    Raises Terminated or KeyboardInterrupt after it was cancelled by one of them.
-    """
-    import asyncio
-
-    got: list[bool] = []
-
-    async def main() -> T:
-        loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
-
-        def stop() -> None:
-            signal.setitimer(signal.ITIMER_REAL, 0)  # an exception inside the loop would be printed, and no more
-            got.append(SIGNALS.taken())
-            if len(got) == 1:  # cancelled again, the task could not finish its clean-up
-                loop.call_soon_threadsafe(task.cancel)
-
-        loop.add_signal_handler(signal.SIGCONT, int)  # from the first on, every signal wakes the loop
-        with SIGNALS.calling(stop):
-            return await task
-
-    try:
-        return asyncio.run(main())
-    except asyncio.CancelledError:
-        raise (Terminated if SIGNALS.ended else KeyboardInterrupt) from None

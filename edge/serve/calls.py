@@ -88,8 +88,7 @@ class Call:
     ``messages`` for a chat, each of them checked (:func:`message_of`), else ``prompts``, each a text or token ids, each
     of which gets ``n`` answers.  ``echo``: each answer is preceded by its prompt, the text of which is in ``echoed``.
     ``options``: keyword arguments of ``Session.chat`` and ``complete``.  ``key``: the conversation, if the client names
-    one.  ``deadline`` (time.monotonic): when the answer ends at the latest, including waiting.  ``progress``: whether
-    to report how far the prompt has been read.  ``sent``: the keys of the request.
+    one.  ``sent``: the keys of the request.
     """
 
     messages: list[dict[str, Any]] | None = None
@@ -102,8 +101,6 @@ class Call:
     logprobs: int | None = None
     echo: bool = False
     echoed: list[str] = field(default_factory=list)
-    deadline: float | None = None
-    progress: bool = False
     sent: frozenset[str] = frozenset()
 
     @property

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from edge.aio import Bell, in_thread
 from edge.errors import Busy, EdgeError
@@ -45,14 +45,6 @@ STUCK = 120.0  # seconds without a sign of life of an answer after which the ser
 BROKEN = 3  # answers in a row that failed with an internal error, after which it does, too
 CLOSE_SECONDS = 10.0  # for the running answers to end
 LOOK = 0.01  # seconds between two looks at whether they have
-
-
-class Prefill(NamedTuple):
-    """How far a prompt has been read, in tokens."""
-
-    done: int
-    total: int
-    cached: int
 
 
 class PendingAnswer:
@@ -348,9 +340,6 @@ class Conversations:
         """Answer a call in a session."""
         call, session, messages = pending.call, slot.session, prepared.messages
 
-        def reading(*counts: int) -> None:
-            pending.job.put(Prefill(*counts))
-
         if (
             messages is not None and common_messages(session.messages, messages) < len(session.messages)
             and not (call.partial and self.engine.plan.overflow != "stop")  # see Session._read_ahead
@@ -358,10 +347,7 @@ class Conversations:
             session.set_aside()  # another conversation takes the slot
         slot.key = call.key
         slot.typed = certain(call.messages[-1]["content"]) if call.partial and call.messages else ""
-        more: dict[str, Any] = {"on_prefill": reading} if call.progress else {}
-        if call.deadline is not None:
-            more["timeout"] = max(call.deadline - time.monotonic(), 1e-3)
-        prepared, outcome = prepared.changed(**more), pending.outcome
+        outcome = pending.outcome
         outcome.spec, outcome.form = prepared.options.spec, prepared.options.form
         yield from session.work(prepared, outcome)
 

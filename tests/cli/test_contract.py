@@ -1148,7 +1148,7 @@ def test_error_codes_are_documented() -> None:
         assert records.error_of(kind("x"))["code"] in listed.keys() | before
     source = (ROOT / "edge" / "serve" / "protocols" / "jsonl.py").read_text()
     sent = set(re.findall(r'(?:code=|records\.error\(|bytes", )"(\w+)"', source))
-    assert {"bad_json", "unknown_op", "unknown_id", "unsupported_version", "too_long", "busy"} <= sent <= set(listed)
+    assert {"bad_json", "unknown_op", "unknown_id", "unsupported_version", "too_long"} <= sent <= set(listed)
 
 
 def send(process: subprocess.Popen[bytes], request: dict[str, Any]) -> None:

@@ -124,37 +124,6 @@ def test_a_signal_while_the_program_starts_prints_nothing(left: int, number: str
     assert code in codes and err == ""
 
 
-SERVICE = """
-import asyncio, os, signal, sys, time
-from edge.cli.signals import SIGNALS, Terminated, run_until_signal
-
-def send():
-    os.kill(os.getpid(), signal.{number})
-    time.sleep(0)
-
-async def work():
-    asyncio.get_running_loop().call_later(0.1, send)
-    try:
-        await asyncio.sleep(60)
-    finally:
-        send()
-        await asyncio.sleep(0.1)
-        print("said farewell")
-
-try:
-    with SIGNALS.handled():
-        run_until_signal(work())
-except (KeyboardInterrupt, Terminated) as error:
-    print(type(error).__name__)
-"""
-
-
-@pytest.mark.parametrize(("number", "error"), [("SIGTERM", "Terminated"), ("SIGINT", "KeyboardInterrupt")])
-def test_a_second_signal_does_not_interrupt_the_clean_up_of_a_service(number: str, error: str) -> None:
-    """systemd sends SIGTERM to both processes of a one-file program, and the parent forwards its own."""
-    assert python(SERVICE.format(number=number)) == (0, f"said farewell\n{error}\n", "")
-
-
 def test_other_exceptions_that_python_drops_are_still_printed() -> None:
     code, out, err = run("import weakref\nset_ = set()\nkept = weakref.ref(set_, lambda _: 1 / 0)\ndel set_")
     assert (code, out) == (0, "") and "ZeroDivisionError" in err

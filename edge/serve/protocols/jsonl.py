@@ -1,157 +1,119 @@
 """The conversation protocol for programs, version 1, one JSON object per line; docs/contract.md describes the events.
 
-Requests are answered in order.  An invalid line is answered with an error event; unknown keys are ignored.
+Requests are answered in order, in one session.  One thread reads them, and answers what needs no model at once; the one
+that serves writes the answers.  If nobody reads the output, the answer waits.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
+import json
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import suppress
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
 
 from edge import records
 from edge.errors import Busy, EdgeError
 from edge.files import LINE_LIMIT
 from edge.serve import bodies, keys
-from edge.serve.calls import Call, Refusal, bad
-from edge.serve.conversations import Conversations, PendingAnswer, PendingCall, Prefill
+from edge.serve.calls import Refusal, bad
 from edge.serve.messages import messages_of, with_system
 from edge.session.answer_options import FORMS
+from edge.session.prompting import common_messages
+from edge.threads import start
 
 if TYPE_CHECKING:
     from edge.engine import Engine
+    from edge.session.answer import Answer
+    from edge.session.session import Session
 
 QUEUE_LIMIT = 64  # requests that may wait
 QUEUE_BYTES = 2 * LINE_LIMIT  # of these
-KEY = "client"  # of its conversations
 ID_LIMIT = 256  # characters
 
 
-@dataclass
+@dataclass(eq=False)
 class Question:
-    """A request for an answer; with ``call`` None for a reset.
+    """A request for an answer to ``messages``; without any for a reset.
 
-    ``nbytes``: size of its line as text.  ``answered``: its last event was sent, so its id can be used again.
+    ``nbytes``: size of its line as text.  ``deadline`` (time.monotonic): when it ends at the latest, including waiting.
+    ``why``: the reason to end it early.
     """
 
     id: str | int | None
     nbytes: int
-    call: Call | None = None
-    pending: PendingCall | None = None
-    timer: asyncio.TimerHandle | None = None
-    answered: bool = False
-
-
-class Channel(Protocol):
-    """Where the events of a client go, such as :class:`edge.serve.pipe.Pipe`."""
-
-    def send(self, event: dict[str, Any]) -> None:
-        """Write one event; returns at once."""
-
-    async def room(self) -> None:
-        """Wait until only a few bytes are still to be written."""
-
-    def close(self) -> None:
-        """End it after everything is written."""
-
-
-class Lines:
-    """Splits incoming data into lines; None stands for a line that is too long."""
-
-    def __init__(self) -> None:
-        self._held = bytearray()
-        self._skipping = False
-
-    def feed(self, data: bytes) -> Iterator[bytes | None]:
-        """The lines that ``data`` completes."""
-        *lines, rest = data.split(b"\n")
-        for line in lines:
-            if self._skipping:
-                self._skipping = False
-                continue
-            if self._held:
-                self._held += line
-                line, self._held = bytes(self._held), bytearray()
-            yield line if len(line) <= LINE_LIMIT else None
-        if not self._skipping:
-            self._held += rest
-            if len(self._held) > LINE_LIMIT:
-                self._held, self._skipping = bytearray(), True
-                yield None
-
-    def rest(self) -> Iterator[bytes]:
-        """A last line without a newline."""
-        if self._held and not self._skipping:
-            line, self._held = bytes(self._held), bytearray()
-            yield line
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+    deadline: float | None = None
+    timer: threading.Timer | None = None  # ends it while it waits
+    begun: bool = False
+    answer: Answer | None = None
+    why: str | None = None
 
 
 class Client:
-    """The client of the protocol; all of it runs in the event loop.
+    """The program that sends requests.
 
-    ``defaults``: arguments of ``Session.chat`` that a request does not set.  ``system``: the system prompt of
-    conversations that have none.  ``on_end``: called with every answer.  ``on_bug``: called with
-    unexpected exceptions.  ``finished``: it sends no more requests, but may still read answers.  ``gone``: it reads
-    nothing any more.
+    ``write``: takes the bytes of an event.  ``defaults``: options of answers that a request does not set.  ``system``:
+    the system prompt of conversations that have none.  ``on_end``: called with every answer.  ``on_bug``: called with
+    unexpected exceptions.
     """
 
     def __init__(
-        self, channel: Channel, engine: Engine, conversations: Conversations, defaults: dict[str, Any],
-        system: str | None, on_end: Callable[[PendingAnswer], object], on_bug: Callable[[BaseException], object],
+        self, engine: Engine, write: Callable[[bytes], object], ascii_only: bool, defaults: dict[str, Any],
+        system: str | None, on_end: Callable[[Answer, Session], object], on_bug: Callable[[BaseException], object],
     ) -> None:
-        self.channel = channel
-        self.finished = self.gone = False
-        self.questions: deque[Question] = deque()  # waiting or running, the oldest first
-        self._lines = Lines()
-        self._task: asyncio.Task[None] | None = None
-        self._engine, self._conversations, self._defaults, self._system = engine, conversations, defaults, system
-        self._on_end, self._on_bug = on_end, on_bug
+        self._engine, self._session = engine, engine.session("")
+        self._write, self._ascii_only = write, ascii_only
+        self._defaults, self._system, self._on_end, self._on_bug = defaults, system, on_end, on_bug
+        self._questions: deque[Question] = deque()  # waiting or running, the oldest first
+        self._todo: SimpleQueue[Question | None] = SimpleQueue()  # None: there are no more
+        self._lock = threading.RLock()  # of the questions and of the output
+        self._failure: BaseException | None = None  # of the thread that reads
 
-    # ---- what the service does ---------------------------------------------------------------------------------------
+    def serve(self, source: int | None) -> None:
+        """Answer the requests from this file descriptor until its end, or until :meth:`stop`; None: there are none.
 
-    def begin(self) -> None:
-        """Send the event "ready"."""
+        Raises what ``write`` raises.
+        """
         self.emit(records.ready(self._engine))
+        if source is None:
+            return
+        start(threading.Thread(target=self._read, args=(source,), name="input", daemon=True))
+        while (question := self._todo.get()) is not None:
+            self._answer(question)
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Cancel all requests and end; from a signal handler, too."""
+        for each in list(self._questions):
+            each.why = "cancelled"
+            if each.answer is not None:
+                each.answer.cancel()
+        self._todo.put(None)
 
     def emit(self, event: dict[str, Any], ident: str | int | None = None) -> None:
-        """Send one event."""
-        if not self.gone:
-            self.channel.send(event if ident is None else {"id": ident, **event})
-
-    def feed(self, data: bytes) -> None:
-        """Handle data that the client has sent."""
-        for line in self._lines.feed(data):
-            if self.gone:
-                return
-            self._handle(line)
-
-    def end(self) -> None:
-        """The client sends nothing more; the channel is closed after all requests are answered."""
-        if not self.finished:
-            self.finished = True
-            for line in self._lines.rest():
-                self._handle(line)
-            if not self.questions:
-                self.channel.close()
-
-    def leave(self) -> None:
-        """The client reads nothing any more."""
-        self.gone = True
-        self._cancel_all()
-
-    async def stop(self) -> None:
-        """The service ends: cancel all requests and wait until their last events are sent."""
-        self._cancel_all()
-        if self._task is not None:
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-        self.channel.close()
+        """Write one event."""
+        event = event if ident is None else {"id": ident, **event}
+        data = json.dumps(event, ensure_ascii=self._ascii_only).encode() + b"\n"
+        with self._lock:
+            self._write(data)
 
     # ---- requests ----------------------------------------------------------------------------------------------------
+
+    def _read(self, source: int) -> None:
+        """Handle the requests; in a thread of its own."""
+        try:
+            for line in _lines(source):
+                self._handle(line)
+        except BaseException as error:  # of the output
+            self._failure = error
+        self._todo.put(None)
 
     def _handle(self, line: bytes | None) -> None:
         """Handle one request line; None: one that was too long.  An invalid one is answered with an error event."""
@@ -166,128 +128,145 @@ class Client:
             if request.get("v", records.PROTOCOL) != records.PROTOCOL:
                 raise bad(f"only version {records.PROTOCOL} of the protocol is supported", code="unsupported_version")
             op = request.get("op")
-            handler = self.OPS.get(op) if isinstance(op, str) else None
-            if handler is None:
-                raise bad(f"op must be one of {', '.join(self.OPS)}", code="unknown_op")
-            handler(self, ident, request, bodies.size_of(line))
+            if op == "chat":
+                self._add(Question(ident, bodies.size_of(line), *chat(request, self._defaults, self._system)))
+            elif op == "reset":
+                self._add(Question(ident, bodies.size_of(line)))
+            elif op == "cancel":
+                self._cancel(ident)
+            elif op == "info":
+                self.emit(records.info(self._engine, len(self._questions)), ident)
+            elif op == "ping":
+                self.emit({"ev": "pong"}, ident)
+            else:
+                raise bad("op must be one of chat, cancel, reset, info, ping", code="unknown_op")
         except Refusal as refused:
             self.emit(records.error(refused.code or "bad_request", str(refused)), ident)
         except EdgeError as error:
             self.emit(records.error_of(error), ident)
 
-    def _chat(self, ident: str | int | None, request: dict[str, Any], nbytes: int) -> None:
-        call = chat(request, self._defaults)
-        assert call.messages is not None
-        call.messages, call.key = with_system(call.messages, self._system), KEY
-        self._add(Question(ident, nbytes, call=call))
-
-    def _reset(self, ident: str | int | None, _request: dict[str, Any], nbytes: int) -> None:
-        self._add(Question(ident, nbytes))
-
-    def _cancel(self, ident: str | int | None, _request: dict[str, Any], _nbytes: int) -> None:
-        """Cancel the request with this id; without an id, the running one.  Its ``done`` is the answer."""
-        open_ = [each for each in self.questions if not each.answered and ident in (None, each.id)]
-        if not open_:
-            raise bad("nothing to cancel" if ident is None else "no request with this id is running or waiting",
-                      code="unknown_id")
-        self._end(open_[0], "cancelled")
-
-    def _ping(self, ident: str | int | None, _request: dict[str, Any], _nbytes: int) -> None:
-        self.emit({"ev": "pong"}, ident)
-
-    def _info(self, ident: str | int | None, _request: dict[str, Any], _nbytes: int) -> None:
-        self.emit(records.info(self._engine, sum(not each.answered for each in self.questions)), ident)
-
-    OPS: dict[str, Callable[[Client, str | int | None, dict[str, Any], int], None]] = {  # noqa: RUF012
-        "chat": _chat,
-        "cancel": _cancel,
-        "reset": _reset,
-        "info": _info,
-        "ping": _ping,
-    }
-
     def _add(self, question: Question) -> None:
         """Answer a request after those that wait already.  Raises Busy, and Refusal for an id that is in use."""
-        if question.id is not None and any(each.id == question.id and not each.answered for each in self.questions):
-            raise bad("a request with this id is already running or waiting")
-        if len(self.questions) >= QUEUE_LIMIT:
-            raise Busy(f"{len(self.questions)} requests are already waiting")
-        if (waiting := sum(each.nbytes for each in self.questions)) + question.nbytes > QUEUE_BYTES:
-            raise Busy(f"{waiting} bytes of requests are already waiting, this one has {question.nbytes}, and the "
-                       f"limit is {QUEUE_BYTES}")
-        self.questions.append(question)
-        loop = asyncio.get_running_loop()
-        if self._task is None:
-            self._task = loop.create_task(self._work())
-        if question.call is not None and question.call.deadline is not None:
-            left = question.call.deadline - time.monotonic()
-            question.timer = loop.call_later(left, self._end, question, "timeout")
+        with self._lock:
+            if question.id is not None and any(each.id == question.id for each in self._questions):
+                raise bad("a request with this id is already running or waiting")
+            if len(self._questions) >= QUEUE_LIMIT:
+                raise Busy(f"{len(self._questions)} requests are already waiting")
+            if (waiting := sum(each.nbytes for each in self._questions)) + question.nbytes > QUEUE_BYTES:
+                raise Busy(f"{waiting} bytes of requests are already waiting, this one has {question.nbytes}, and the "
+                           f"limit is {QUEUE_BYTES}")
+            if question.deadline is not None:
+                left = max(0.0, question.deadline - time.monotonic())
+                question.timer = threading.Timer(left, self._withdraw, (question, "timeout"))
+                question.timer.daemon = True
+                start(question.timer)
+            self._questions.append(question)
+        self._todo.put(question)
 
-    # ---- answers -----------------------------------------------------------------------------------------------------
+    def _cancel(self, ident: str | int | None) -> None:
+        """Cancel the request with this id; without an id, the running one.  Its ``done`` is the answer."""
+        with self._lock:
+            found = next((each for each in self._questions if ident in (None, each.id)), None)
+            if found is None:
+                raise bad("nothing to cancel" if ident is None else "no request with this id is running or waiting",
+                          code="unknown_id")
+            if not self._withdraw(found, "cancelled"):
+                found.why = "cancelled"
+                if found.answer is not None:
+                    found.answer.cancel()
+
+    def _withdraw(self, question: Question, why: str) -> bool:
+        """End a request that waits.  Returns whether it did."""
+        with self._lock:
+            if question.begun or question not in self._questions:
+                return False
+            self._last(question, records.never_begun(why))
+            return True
 
     def _last(self, question: Question, event: dict[str, Any]) -> None:
         """Send the last event of a request; its id can be used again after that."""
-        if question.answered:
-            return
-        question.answered = True
-        if question.timer is not None:
-            question.timer.cancel()
-        self.emit(event, question.id)
+        with self._lock:
+            if question.timer is not None:
+                question.timer.cancel()
+            self._questions.remove(question)
+            self.emit(event, question.id)
 
-    def _end(self, question: Question, why: str) -> None:
-        """Cancel a request, or end it because its deadline has passed."""
-        if not question.answered and (question.pending is None or self._conversations.withdraw(question.pending, why)):
-            self._last(question, records.never_begun(why))
+    # ---- answers -----------------------------------------------------------------------------------------------------
 
-    def _cancel_all(self) -> None:
-        for each in list(self.questions):
-            self._end(each, "cancelled")
-
-    async def _work(self) -> None:
-        while self.questions:
-            question = self.questions[0]
-            if not question.answered:
-                await self._answer(question)
-            self.questions.remove(question)
-        self._task = None
-        if self.finished:
-            self.channel.close()
-
-    async def _answer(self, question: Question) -> None:
-        """Answer one request with its events; does not raise."""
-        if question.call is None:
-            self._conversations.forget(KEY)
-            self._last(question, {"ev": "reset"})
-            return
+    def _answer(self, question: Question) -> None:
+        """Answer one request with its events."""
+        with self._lock:
+            if question not in self._questions:
+                return
+            question.begun = True
         try:
-            pending = question.pending = self._conversations.enter(question.call, None)
-            await self._conversations.prepare(pending)
-            async for event in pending.pieces():
-                self.emit(records.prefill(*event) if isinstance(event, Prefill) else records.text(event), question.id)
-                await self.channel.room()
-        except Refusal as refused:  # the service ends
-            self._last(question, records.error("busy", str(refused)))
+            if question.why is not None:
+                event = records.never_begun(question.why)
+            elif not question.messages:
+                self._session.clear()
+                event = {"ev": "reset"}
+            else:
+                event = self._written(question)
+        except OSError:  # of the output
+            raise
         except Exception as error:
             if not isinstance(error, EdgeError):
                 self._on_bug(error)
-            self._last(question, records.error_of(error))
-        else:
-            (answer,) = pending.answers
-            self._last(question, records.done(answer.outcome, answer.evicted, answer.finish_reason, answer.calls))
-            self._on_end(answer)
+            event = records.error_of(error)
+        self._last(question, event)
+
+    def _written(self, question: Question) -> dict[str, Any]:
+        """Write an answer; the result is its last event."""
+        session, messages, options = self._session, question.messages, question.options
+
+        def reading(done: int, total: int, cached: int) -> None:
+            self.emit(records.prefill(done, total, cached), question.id)
+
+        if common_messages(session.messages, messages) < len(session.messages):
+            session.set_aside()  # another conversation takes its place
+        if question.deadline is not None:
+            options["timeout"] = max(question.deadline - time.monotonic(), 1e-3)
+        question.answer = answer = session.chat(messages, on_prefill=reading, **options)
+        if question.why is not None:
+            answer.cancel()
+        reader = None if answer.form is None else answer.form.reader()  # of the text without calls of functions
+        for piece in answer:
+            said = piece if reader is None or piece.thought else piece._replace(text=reader.feed(piece.text))
+            self.emit(records.text(said), question.id)
+        if reader is not None and (rest := reader.flush()):
+            self.emit({"ev": "text", "text": rest}, question.id)
+        calls = [] if reader is None else session.messages[-1].get("tool_calls", [])
+        self._on_end(answer, session)
+        reason = "tool_calls" if calls else answer.finish_reason
+        return records.done(answer.outcome, session.evicted, reason, calls)
 
 
-def chat(request: dict[str, Any], defaults: dict[str, Any]) -> Call:
-    """The call of a request: the options of the command line, changed by the keys of the request.  Raises Refusal."""
+def _lines(source: int) -> Iterator[bytes | None]:
+    """The lines of the input, as far as it can be read; None: one that is too long."""
+    with suppress(OSError), open(source, "rb", closefd=False) as file:
+        while line := file.readline(LINE_LIMIT + 1):
+            if len(line) <= LINE_LIMIT or line.endswith(b"\n"):
+                yield line
+                continue
+            yield None
+            while line and not line.endswith(b"\n"):
+                line = file.readline(LINE_LIMIT)
+
+
+def chat(
+    request: dict[str, Any], defaults: dict[str, Any], system: str | None = None
+) -> tuple[list[dict[str, Any]], dict[str, Any], float | None]:
+    """(messages, options, deadline) of a request: the options of the command line, changed by its keys.  Raises
+    Refusal.
+    """
     asked = keys.read(request, keys.JSONL)
-    messages = messages_of(asked.get("messages"))
+    messages = with_system(messages_of(asked.get("messages")), system)
     forms = {key: asked[key] for key in FORMS if key in asked}
     options = keys.with_form(defaults, forms) | keys.tools(asked) | keys.think(asked)
     options |= {key: asked[key] for key in ("max_tokens", "by", "ignore_eos", "stop") if key in asked}
     options["sampling"] = keys.sampling(asked, defaults)
     timeout = asked.get("timeout", options.pop("timeout", None))
-    deadline = None if timeout is None else time.monotonic() + timeout
-    return Call(messages=messages, options=options, deadline=deadline, progress=True)
+    return messages, options, None if timeout is None else time.monotonic() + timeout
 
 
 def parse(line: bytes) -> dict[str, Any]:
