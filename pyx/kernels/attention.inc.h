@@ -421,11 +421,4 @@ static void seal_values_i8(const uint16_t *v, int64_t head_dim, void *block)
     }
 }
 
-/* The members of struct kernels that this template provides. */
-#define PAGES_KERNELS                                                                                                  \
-    .score_f16 = score_f16, .score_f32 = score_f32, .score_i8 = score_i8, .score_i4 = score_i4,                        \
-    .score_i4c = score_i4c, .softmax_page = softmax_page, .value_f16 = value_f16, .value_f32 = value_f32,              \
-    .value_i8 = value_i8, .value_i4 = value_i4, .value_i4c = value_i4c, .seal_keys_i8 = seal_keys_i8,                  \
-    .seal_values_i8 = seal_values_i8
-
 #endif

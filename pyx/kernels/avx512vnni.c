@@ -590,7 +590,8 @@ const struct kernels kernels_avx512vnni = {
     .name = "avx512vnni",
     .own = {4, FETCH_L1, 4 << 10},
     .many_tokens = LOOKUP_LEAST_TOKENS,
-    VECTOR_KERNELS,
+    .byte_vectors = BYTE_LEAST_VECTORS,
+    KERNEL_FUNCTIONS,
 };
 
 #else

@@ -1,7 +1,7 @@
 /* bandwidth.c: how fast memory can be read, the yardstick of `bitnet-edge bench`.  No one way is the fastest on every
  * processor, so there are several; what counts is the best.  Built with the baseline flags: a sum has no arithmetic to
  * speak of, and wider vectors measured no faster. */
-#include "bandwidth.h"
+#include "kernels.h"
 
 enum {
     LINE = 8,    /* words of a line */

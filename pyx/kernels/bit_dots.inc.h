@@ -134,7 +134,4 @@ static void bit_dots(const uint8_t *bits, const int32_t *list, int64_t n_row, in
     code_dots(bits, list, 1, n_row, k, x, n_x, acc, ld);
 }
 
-/* The members of struct kernels that this template provides. */
-#define BIT_KERNELS .nibble_dots = nibble_dots, .bit_dots = bit_dots
-
 #endif

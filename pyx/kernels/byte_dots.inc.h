@@ -86,7 +86,4 @@ static void byte_dots(const int8_t *w, int64_t n_row, int64_t k, const int8_t *x
     }
 }
 
-/* The members of struct kernels that this template provides. */
-#define BYTE_KERNELS .byte_dots = byte_dots, .byte_vectors = BYTE_LEAST_VECTORS
-
 #endif

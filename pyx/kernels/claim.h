@@ -10,10 +10,8 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <unistd.h>
-#ifdef __linux__
 #include <sys/syscall.h>
-#endif
+#include <unistd.h>
 
 #include "clock.h"
 
@@ -28,9 +26,7 @@ struct trial {
 static void *pass(void *given)
 {
     struct trial *own = given;
-#ifdef __linux__
     own->number = syscall(SYS_gettid);
-#endif
     pthread_mutex_lock(own->gate);
     pthread_mutex_unlock(own->gate);
     return NULL;
@@ -39,13 +35,9 @@ static void *pass(void *given)
 /* A thread that was joined still counts against a limit until the system forgets its number; waits at most 0.1 s. */
 static void until_gone(long number)
 {
-#ifdef __linux__
     int64_t end = now_ns() + 100000000;
     while (syscall(SYS_tgkill, getpid(), number, 0) == 0 && now_ns() < end)
         sched_yield();
-#else
-    (void)number;
-#endif
 }
 
 /* How many threads, at most n, the system starts now, besides those that run. */

@@ -207,8 +207,4 @@ static void delta_seal(const float *state, int64_t dk, int64_t dv, const float *
         }
 }
 
-/* The members of struct kernels that this template provides. */
-#define DELTA_KERNELS                                                                                                  \
-    .change_basis = change_basis, .conv_silu = conv_silu, .delta_chunk = delta_chunk, .delta_seal = delta_seal
-
 #endif

@@ -48,7 +48,6 @@ static int cpu_features(void)
 
 enum { needs_neon = 1, needs_dotprod = 2, needs_i8mm = 4 };
 
-#if defined(__linux__)
 #include <sys/auxv.h>
 
 static int cpu_features(void)
@@ -64,31 +63,6 @@ static int cpu_features(void)
     return features;
 }
 
-#elif defined(__APPLE__)
-#include <sys/sysctl.h>
-
-static int has(const char *name)
-{
-    int value = 0;
-    size_t size = sizeof value;
-    return sysctlbyname(name, &value, &size, NULL, 0) == 0 && value;
-}
-
-static int cpu_features(void)
-{
-    int features = needs_neon;
-    if (has("hw.optional.arm.FEAT_DotProd"))
-        features |= needs_dotprod;
-    if ((features & needs_dotprod) && has("hw.optional.arm.FEAT_I8MM"))
-        features |= needs_i8mm;
-    return features;
-}
-
-#else
-
-static int cpu_features(void) { return needs_neon; }
-
-#endif
 #else
 
 static int cpu_features(void) { return 0; }

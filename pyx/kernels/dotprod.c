@@ -81,7 +81,8 @@ const struct kernels kernels_dotprod = {
     .name = "dotprod",
     .own = ARM_OWN,
     .many_tokens = PACK_LEAST_TOKENS,
-    VECTOR_KERNELS,
+    .byte_vectors = BYTE_LEAST_VECTORS,
+    KERNEL_FUNCTIONS,
 };
 
 #else

@@ -4,7 +4,7 @@
  * least squares, from several starts; each half step lowers the error.  Since a level is the nearest of a run of
  * weights that are sorted by magnitude, sums over such runs, as differences of prefix sums, are all that a round needs:
  * its time does not depend on the size of the group.  Plain C with a fixed order, so the same bits everywhere. */
-#include "fit_planes.h"
+#include "kernels.h"
 #include "numbers.h"
 #include "template.h"
 

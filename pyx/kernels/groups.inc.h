@@ -280,7 +280,4 @@ static void quantize_groups(const float *x, int64_t n, int group, int8_t *q, flo
         quantize_each(x, n, GROUP, q, d, sum);
 }
 
-#define GROUPS_KERNELS                                                                                                 \
-    .quantize_groups = quantize_groups, .group_matmul = group_matmul, .panel_matmul = panel_matmul
-
 #endif

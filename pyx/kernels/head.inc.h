@@ -215,7 +215,4 @@ static void head_q8_0(const uint8_t *w, int64_t n_row, int64_t k, const int16_t 
     }
 }
 
-/* The members of struct kernels that this template provides. */
-#define HEAD_KERNELS .head_i8 = head_i8, .head_q8_0 = head_q8_0
-
 #endif

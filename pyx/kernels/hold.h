@@ -1,15 +1,11 @@
 /* hold.h: the threads of a step stay on some of the cores, such as the fast ones of a board that has slow ones, too.
  *
  * All threads may run on all of these cores: two engines with one core for each thread would meet on the same cores
- * while others are idle.  Linux; elsewhere it does nothing. */
+ * while others are idle. */
 #ifndef BITNET_EDGE_HOLD_H
 #define BITNET_EDGE_HOLD_H
 
-#ifdef __linux__
 #include <sched.h>
-#endif
-
-#ifdef CPU_ZERO
 
 enum { MOST_CORES = CPU_SETSIZE };
 
@@ -59,17 +55,4 @@ static inline int move_to(const struct cores *c, cpu_set_t *before)
 
 static inline void give_back(const cpu_set_t *before) { sched_setaffinity(0, sizeof *before, before); }
 
-#else
-
-typedef int cpu_set_t;
-enum { MOST_CORES = 1 };
-struct cores {
-    int few;
-};
-static inline void cores_add(struct cores *c, int core) { (void)c, (void)core; }
-static inline void keep_on(const struct cores *c) { (void)c; }
-static inline int move_to(const struct cores *c, cpu_set_t *before) { return (void)c, (void)before, 0; }
-static inline void give_back(const cpu_set_t *before) { (void)before; }
-
-#endif
 #endif

@@ -222,7 +222,8 @@ const struct kernels kernels_i8mm = {
     .name = "i8mm",
     .own = ARM_OWN,
     .many_tokens = PACK_LEAST_TOKENS,
-    VECTOR_KERNELS,
+    .byte_vectors = BYTE_LEAST_VECTORS,
+    KERNEL_FUNCTIONS,
 };
 
 #else

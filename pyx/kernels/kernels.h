@@ -17,10 +17,6 @@
 
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Dimensions that share a scale in 4-bit blocks: the largest divisor of head_dim (a multiple of 4) that is a multiple
  * of 4 and at most 32. */
 static inline int64_t kv_group(int64_t head_dim)
@@ -68,7 +64,7 @@ enum {
 
 /* Rows that ternary_matmul gets at once for many tokens: what it prepares for a pass serves all of them, and their sums
  * stay in the second-level cache.  On x86-64 half of them may be multiplied while the others are looked up
- * (multiply.inc.h). */
+ * (lookup.inc.h). */
 #if defined(__x86_64__)
 enum { MANY_ROWS = 2 * 1728 };
 #else
@@ -324,6 +320,21 @@ struct kernels {
     float (*quantize_q)(const float *q, int64_t n, int8_t *q8);
 };
 
+/* These members of struct kernels as every target defines them: by functions of the same names. */
+#define KERNEL_FUNCTIONS                                                                                               \
+    .ternary_matvec = ternary_matvec, .ternary_matmul = ternary_matmul, .quantize_groups = quantize_groups,            \
+    .group_matmul = group_matmul, .panel_matmul = panel_matmul, .quantize_i8 = quantize_i8, .rmsnorm = rmsnorm,        \
+    .gate_relu2 = gate_relu2, .gate_silu = gate_silu, .gate_gelu = gate_gelu, .gate_sigmoid = gate_sigmoid,            \
+    .rope_half = rope_half, .rope_interleaved = rope_interleaved, .scale_sums = scale_sums,                            \
+    .change_basis = change_basis, .conv_silu = conv_silu, .delta_chunk = delta_chunk, .delta_seal = delta_seal,        \
+    .quantize_i16 = quantize_i16, .head_i8 = head_i8, .head_q8_0 = head_q8_0, .head_f16 = head_f16,                    \
+    .head_f32 = head_f32, .quantize_row_i8 = quantize_row_i8, .nibble_dots = nibble_dots, .bit_dots = bit_dots,        \
+    .byte_dots = byte_dots, .half_to_float = half_to_float, .float_to_half = float_to_half,                            \
+    .score_f16 = score_f16, .score_f32 = score_f32, .score_i8 = score_i8, .score_i4 = score_i4,                        \
+    .score_i4c = score_i4c, .softmax_page = softmax_page, .value_f16 = value_f16, .value_f32 = value_f32,              \
+    .value_i8 = value_i8, .value_i4 = value_i4, .value_i4c = value_i4c, .seal_keys_i8 = seal_keys_i8,                  \
+    .seal_values_i8 = seal_values_i8, .quantize_q = quantize_q
+
 extern const struct kernels kernels_scalar; /* the specification; the other targets: TARGETS of setup.py */
 
 /* dispatch.c */
@@ -383,6 +394,16 @@ void unpack_i8(const uint8_t *codes, int64_t n_row, int64_t k, int8_t *dst);    
  * mean is accumulated in double.  Returns a. */
 float absmean(const float *w, int64_t n_row, int64_t k, uint8_t *codes);
 
+/* bandwidth.c: the sum of n words, modulo 2^64.  Each of n_thread threads reads one run of memory, as in a matrix-vector
+ * product: in order and nothing else; in order, with lines fetched ahead into the first level, the same to be replaced
+ * first, or the second level; or four runs side by side. */
+enum { READ_PLAIN, READ_L1, READ_ONCE, READ_L2, READ_STREAMS };
+uint64_t sum_words(const uint64_t *x, int64_t n, int n_thread, int way);
+
+/* fit_planes.c: weights w [n] (n <= GROUP) as the sum over p of scale[p] * code[p * stride + i], codes -1, 0, 1, with
+ * the least sum of error^2 that was found.  Scales are half precision numbers >= 0, the largest first.  Returns that
+ * sum; negative if a scale would be beyond half precision or a weight is not finite. */
+double fit_planes(const float *w, int n, int n_plane, float *scale, int8_t *code, int64_t stride);
 
 /* a48.c: activations of BitNet a4.8; see there.  As quantize_i8, but s = sqrt(7) / (mean|x| + 1e-5) and codes -8..7. */
 float quantize_i4(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *sum);
@@ -437,8 +458,4 @@ struct row_type {
     void (*decode)(const uint8_t *rows, int64_t row, int64_t k, float *out);
 };
 extern const struct row_type row_types[];
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -391,12 +391,4 @@ static void head_f32(const float *w, int64_t n_row, int64_t k, const float *x, f
     head_all(w, 0, n_row, k, x, logits);
 }
 
-/* The members of struct kernels that this template provides. */
-#define LANES_KERNELS                                                                                                  \
-    .quantize_i8 = quantize_i8, .rmsnorm = rmsnorm, .gate_relu2 = gate_relu2, .gate_silu = gate_silu,                  \
-    .gate_gelu = gate_gelu, .gate_sigmoid = gate_sigmoid,                                                              \
-    .rope_half = rope_half, .rope_interleaved = rope_interleaved, .scale_sums = scale_sums,                            \
-    .quantize_i16 = quantize_i16, .head_f16 = head_f16, .head_f32 = head_f32, .quantize_row_i8 = quantize_row_i8,      \
-    .half_to_float = half_to_float, .float_to_half = float_to_half, .quantize_q = quantize_q
-
 #endif

@@ -301,7 +301,8 @@ const struct kernels kernels_neon = {
     .name = "neon",
     .own = ARM_OWN,
     .many_tokens = LOOKUP_LEAST_TOKENS,
-    VECTOR_KERNELS,
+    .byte_vectors = BYTE_LEAST_VECTORS,
+    KERNEL_FUNCTIONS,
 };
 
 #else

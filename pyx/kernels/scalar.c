@@ -35,16 +35,21 @@ static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block,
         ternary_matvec(codes, n_row, n_block, x + t * n_block * TERNARY_BLOCK, acc + t * ld_acc);
 }
 
+static float abs_max(const float *x, int64_t n)
+{
+    float m = 0.0f;
+    for (int64_t i = 0; i < n; i++)
+        m = absf(x[i]) > m ? absf(x[i]) : m;
+    return m;
+}
+
 /* ---- scales per group -------------------------------------------------------------------------------------------- */
 
 static void quantize_groups(const float *x, int64_t n, int group, int8_t *q, float *d, int32_t *sum)
 {
     for (int64_t g = 0; g * group < n; g++, x += group, q += group) {
         int64_t some = n - g * group < group ? n - g * group : group;
-        float m = 0.0f, s;
-        for (int64_t i = 0; i < some; i++)
-            m = absf(x[i]) > m ? absf(x[i]) : m;
-        s = 127.0f / (m > 1e-30f ? m : 1e-30f);
+        float m = abs_max(x, some), s = 127.0f / (m > 1e-30f ? m : 1e-30f);
         d[g] = m / 127.0f;
         sum[g] = 0;
         for (int e = 0; e < group; e++) {
@@ -106,14 +111,6 @@ static void panel_matmul(const uint8_t *panels, int64_t row0, int64_t row1, int6
 }
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
-
-static float abs_max(const float *x, int64_t n)
-{
-    float m = 0.0f;
-    for (int64_t i = 0; i < n; i++)
-        m = absf(x[i]) > m ? absf(x[i]) : m;
-    return m;
-}
 
 static float quantize_i8(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *sum)
 {
@@ -683,48 +680,6 @@ const struct kernels kernels_scalar = {
     .name = "scalar",
     .own = {4, FETCH_L1, 2 << 10},
     .many_tokens = 16,
-    .ternary_matvec = ternary_matvec,
-    .ternary_matmul = ternary_matmul,
-    .quantize_groups = quantize_groups,
-    .group_matmul = group_matmul,
-    .panel_matmul = panel_matmul,
-    .quantize_i8 = quantize_i8,
-    .rmsnorm = rmsnorm,
-    .gate_relu2 = gate_relu2,
-    .gate_silu = gate_silu,
-    .gate_gelu = gate_gelu,
-    .gate_sigmoid = gate_sigmoid,
-    .rope_half = rope_half,
-    .rope_interleaved = rope_interleaved,
-    .scale_sums = scale_sums,
-    .change_basis = change_basis,
-    .conv_silu = conv_silu,
-    .delta_chunk = delta_chunk,
-    .delta_seal = delta_seal,
-    .quantize_i16 = quantize_i16,
-    .head_i8 = head_i8,
-    .head_q8_0 = head_q8_0,
-    .head_f16 = head_f16,
-    .head_f32 = head_f32,
-    .quantize_row_i8 = quantize_row_i8,
-    .nibble_dots = nibble_dots,
-    .bit_dots = bit_dots,
-    .byte_dots = byte_dots,
     .byte_vectors = 4,
-    .half_to_float = half_to_float,
-    .float_to_half = float_to_half,
-    .score_f16 = score_f16,
-    .score_f32 = score_f32,
-    .score_i8 = score_i8,
-    .score_i4 = score_i4,
-    .score_i4c = score_i4c,
-    .softmax_page = softmax_page,
-    .value_f16 = value_f16,
-    .value_f32 = value_f32,
-    .value_i8 = value_i8,
-    .value_i4 = value_i4,
-    .value_i4c = value_i4c,
-    .seal_keys_i8 = seal_keys_i8,
-    .seal_values_i8 = seal_values_i8,
-    .quantize_q = quantize_q,
+    KERNEL_FUNCTIONS,
 };

@@ -17,8 +17,7 @@
  *
  * arm.h includes lanes, delta and groups for its targets; avx2.h all the others for its two.
  *
- * Each template ends with the members of struct kernels that it provides; VECTOR_KERNELS are all of them.  Everything in
- * a template is static: see numbers.h. */
+ * Everything in a template is static: see numbers.h. */
 #ifndef BITNET_EDGE_TEMPLATE_H
 #define BITNET_EDGE_TEMPLATE_H
 
@@ -102,9 +101,5 @@ INLINE int rows_at_once(int64_t row_bytes)
             PART(1);                                                                                                   \
             r++;                                                                                                       \
         }
-
-#define VECTOR_KERNELS                                                                                                 \
-    .ternary_matvec = ternary_matvec, .ternary_matmul = ternary_matmul, HEAD_KERNELS, DELTA_KERNELS, GROUPS_KERNELS,   \
-    LANES_KERNELS, PAGES_KERNELS, BIT_KERNELS, BYTE_KERNELS
 
 #endif

@@ -81,34 +81,21 @@ static void tiled_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, c
                 int64_t nb = n_block - b < chunk ? n_block - b : chunk;
                 const uint8_t *c = codes + r * row_bytes + b * TERNARY_BLOCK_BYTES;
                 const int8_t *xt = x + t * x_stride + b * TERNARY_BLOCK;
+#define CASE(n)                                                                                                        \
+    case n: tile_tokens(c, row_bytes, rows, nb, xt, x_stride, n, stream, b == 0, a, ld_acc); break
                 switch (n) {
-                case 1:
-                    tile_tokens(c, row_bytes, rows, nb, xt, x_stride, 1, stream, b == 0, a, ld_acc);
-                    break;
-                case 2:
-                    tile_tokens(c, row_bytes, rows, nb, xt, x_stride, 2, stream, b == 0, a, ld_acc);
-                    break;
-                case 3:
-                    tile_tokens(c, row_bytes, rows, nb, xt, x_stride, 3, stream, b == 0, a, ld_acc);
-                    break;
-                case 4:
-                    tile_tokens(c, row_bytes, rows, nb, xt, x_stride, 4, stream, b == 0, a, ld_acc);
-                    break;
+                CASE(1);
+                CASE(2);
+                CASE(3);
+                CASE(4);
 #if TILE_TOKENS > 4
-                case 5:
-                    tile_tokens(c, row_bytes, rows, nb, xt, x_stride, 5, stream, b == 0, a, ld_acc);
-                    break;
-                case 6:
-                    tile_tokens(c, row_bytes, rows, nb, xt, x_stride, 6, stream, b == 0, a, ld_acc);
-                    break;
-                case 7:
-                    tile_tokens(c, row_bytes, rows, nb, xt, x_stride, 7, stream, b == 0, a, ld_acc);
-                    break;
-                case 8:
-                    tile_tokens(c, row_bytes, rows, nb, xt, x_stride, 8, stream, b == 0, a, ld_acc);
-                    break;
+                CASE(5);
+                CASE(6);
+                CASE(7);
+                CASE(8);
 #endif
                 }
+#undef CASE
                 b += nb;
             } while (b < n_block);
         }

@@ -1,9 +1,9 @@
 """bandwidth: how fast this machine reads memory, for comparison in `bitnet-edge bench`."""
 
-cdef extern from "bandwidth.h" nogil:
+cdef extern from "kernels.h" nogil:
     uint64_t sum_words(const uint64_t *x, int64_t n, int n_thread, int way)
 
-#: ways to read memory, as bandwidth.h numbers them: in order; in order, with lines fetched ahead into the first-level
+#: ways to read memory, as kernels.h numbers them: in order; in order, with lines fetched ahead into the first-level
 #: cache, into it to be replaced first, or into the second level; four runs side by side
 WAYS = ("plain", "L1", "once", "L2", "streams")
 

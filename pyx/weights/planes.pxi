@@ -5,7 +5,7 @@ The search for each group of columns is in kernels/fit_planes.c.  Rows are share
 by itself and errors are added in the order of the rows, so the result does not depend on the number of threads.
 """
 
-cdef extern from "fit_planes.h" nogil:
+cdef extern from "kernels.h" nogil:
     double fit_planes(const float *w, int n, int n_plane, float *scale, int8_t *code, int64_t stride)
 
 

@@ -218,7 +218,7 @@ static void all_ternary(void)
         test_ternary(256, 5, 16, 2, x);
         test_ternary(261, 4, 33, 5, x);
     }
-    test_ternary(330, 11, 48, 5, I8_UNIFORM); /* tiles that are left and taken up again (multiply.inc.h) */
+    test_ternary(330, 11, 48, 5, I8_UNIFORM); /* tiles that are left and taken up again (lookup.inc.h) */
     test_ternary(257, 3, 27, 4, I8_UNIFORM); /* codes 3 */
     test_ternary(1731, 2, 17, 5, I8_UNIFORM); /* more rows than are looked up at once */
     test_ternary(3457, 1, 16, 5, I8_UNIFORM);
