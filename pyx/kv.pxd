@@ -70,7 +70,7 @@ cdef inline uint8_t *page_at(const slabs *pool, int32_t id) noexcept nogil:
         return data + place * pool.float_bytes
     return data + pool.n_float * pool.float_bytes + (place - pool.n_float) * pool.ring_bytes
 
-# Whether it is a page of the ring.
+# It is a page of the ring.
 cdef inline bint is_ring(const slabs *pool, int32_t id) noexcept nogil:
     return (id & ((<int64_t>1 << pool.shift) - 1)) >= pool.n_float
 
@@ -111,7 +111,6 @@ cdef struct pages:
     int64_t head_dim
     page_format unsealed    # sink pages and the open page: floats
     page_format sealed      # pages of the ring
-    bint broken             # no page was free in a step: its contents are invalid
     bint hadamard           # keys and queries are rotated (page.rotate_hadamard): keys of INT4
     bint quantised          # a full page is sealed once; the open page is separate
     bint quarter            # policy quarter: a window of a quarter of what was read, at most `window`
@@ -123,8 +122,7 @@ cdef struct pages:
 
 # Bit t set: token 32*page + t is seen by the query at position pos.
 cdef uint32_t attended(const pages *kv, const stream *s, int64_t page, int64_t pos) noexcept nogil
-# The page to write tokens of page number `page` to, NULL in a broken cache: begun if it is new, copied first if another
-# cache holds it too.
+# The page to write tokens of page number `page` to: begun if it is new, copied first if another cache holds it too.
 cdef uint8_t *writable_page(pages *kv, stream *s, int64_t page) noexcept nogil
 # The page just written is full: quantise it, once.
 cdef void seal_newest(const kernels *kernel, pages *kv, stream *s) noexcept nogil
@@ -138,8 +136,8 @@ cdef struct delta_shape:
     int64_t state_floats    # of a layer: states [n_v][dv/16][dk][16], last inputs [CONV_TAPS - 1][channels]
     int64_t open_floats     # of a layer, in the order of the functions below
 
-# What a step reads and writes.  A chunk of DELTA_CHUNK tokens is open: the state in front of it is not written, and
-# what its tokens add is kept with it; when the token behind the chunk comes, a new state is made of both.
+# The states that a step reads and writes.  A chunk of DELTA_CHUNK tokens is open: the state in front of it is not written, and
+# what its tokens add is kept with it; when the token after the chunk comes, a new state is made of both.
 cdef struct recurrence:
     delta_shape shape
     int64_t base            # tokens in front of the open chunk, a multiple of DELTA_CHUNK
@@ -194,7 +192,7 @@ cdef class Recurrence:
     cdef PagePool pool
     cdef object coming      # snapshots that the step at hand makes: [even, odd], or None
     cdef int64_t most       # snapshots other than the latest two
-    # Number of states that n more tokens behind n_tokens make.
+    # Number of states that n more tokens after n_tokens make.
     cdef int64_t sealed(self, int64_t n_tokens, int64_t n) noexcept
     # Before a step with n more tokens.
     cdef prepare(self, int64_t n_tokens, int64_t n)
@@ -224,7 +222,6 @@ cdef class KVCache:
     cdef readonly object windows    # tokens that each layer sees at most, 0: all; None: all layers see all
     cdef int64_t most           # most tokens it held since it was empty
     cdef bint endless           # old pages are replaced; else n_ctx is the limit
-    cdef int check(self) except -1
     cdef int64_t advance(self, int64_t n) except -1
     # Before n more tokens: is there room for their pages, and `others` bytes of pages that other caches will take in
     # the same step?  Returns how many bytes that will be with those of this cache, 0 where the pool has no limit.

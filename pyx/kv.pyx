@@ -7,7 +7,7 @@ from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
-from pyx.machine cimport CONV_TAPS, DELTA_CHUNK, DELTA_STRIP, KV_PAGE, MAX_DELTA_DIM, Arena, kernels, now_ns
+from pyx.machine cimport CONV_TAPS, DELTA_CHUNK, DELTA_STRIP, KV_PAGE, MAX_DELTA_DIM, Arena, kernels
 
 include "kv/page.pxi"
 include "kv/pool.pxi"

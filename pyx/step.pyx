@@ -17,10 +17,10 @@ from pyx.kv cimport (
     page_as_floats, page_at, page_format, page_scratch, pages, recurrence, rotate_hadamard, score_page, seal_newest,
     store_token, stream, writable_page)
 from pyx.machine cimport (
-    BIT_BLOCK, CONV_TAPS, DELTA_CHUNK, GROUP, GROUP_WORK, KV_PAGE, LEAST_BASIS, PANEL_BYTES, PANEL_ROWS, TERNARY_BLOCK,
+    BIT_BLOCK, CONV_TAPS, DELTA_CHUNK, GROUP, GROUP_WORK, KV_PAGE, PANEL_BYTES, PANEL_ROWS, TERNARY_BLOCK,
     TERNARY_BLOCK_BYTES, Arena, active, claim, core_ns, kernels, now_ns)
 from pyx.tokens cimport Candidate, offer
-from pyx.weights cimport StoredRows, TernaryMatrix, accumulators, activations, group_rows, matrix, project
+from pyx.weights cimport StoredRows, TernaryMatrix, accumulators, activations, basis_signs, group_rows, matrix, project
 from pyx.weights import ROW_TYPES
 
 cdef extern from "numbers.h" nogil:

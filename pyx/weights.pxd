@@ -47,6 +47,10 @@ cdef void project(
     const kernels *kernel, const matrix *w, const activations *a, int64_t row0, int64_t row1,
     bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil
 
+# Signs [k] or NULL of a rotated basis (kernels.h, change_basis) in blocks, of a buffer that the caller keeps.  Raises
+# ValueError if it does not fit rows of k.
+cdef const float *basis_signs(int64_t block, signs, int64_t k) except? NULL
+
 cdef extern from "kernels.h" nogil:
     struct row_type:
         const char *name
@@ -77,6 +81,7 @@ cdef class StoredRows:
     cdef void bring(self, int64_t first, int64_t stop) noexcept nogil
     # rows [first, stop) of the map will not be read again soon: their pages no longer count as memory of this process
     cdef void let_go(self, int64_t first, int64_t stop) noexcept nogil
+    cdef void advise(self, int64_t first, int64_t stop, int advice) noexcept nogil
     # a row out of the file, if there is one, else out of the map, into out [k]: for callers that read few rows
     cdef void read_row(self, int64_t row, int tid, float *out) noexcept nogil
     # offset of the unit that holds a row

@@ -15,9 +15,9 @@ from array import array
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
+import pyx.step
 from edge.cache.plan import PAGE
 from edge.model.model import Model
-from pyx.step import Segment
 
 # A chunk is the time within which cancel() and a timeout act.  Measured on a 2B model, one thread: chunks of 8, 16, 32,
 # 64, 128 tokens reach 73, 86, 93, 97, 100 % of the speed, so slow boards get 16 and fast ones more.
@@ -82,6 +82,18 @@ def _same_bytes(held: array[int], i: int, ids: array[int], j: int, model: Model)
         if not a.startswith(b) and not b.startswith(a):
             return None
     return i, j
+
+
+class Segment(pyx.step.Segment):
+    """Tokens of an answer for a step, and what counts when several answers share one.
+
+    ``part``: of a prompt, of which a step may evaluate fewer (:meth:`cut`).  ``patient``: nobody waits for the token
+    that follows, as in a batch.  ``n_in_step``: segments of the latest step.  ``error``: what that step raised.
+    """
+
+    part = patient = False
+    n_in_step = 1
+    error: BaseException | None = None
 
 
 class KVState:
@@ -241,7 +253,9 @@ class KVState:
         n = max(0, min(most - self.dropped - held, in_page, FEW_ROWS // self._n_in_step - 1, len(given)))
         self._ahead = list(given[:n])
         ids = array("i", [token, *self._ahead])
-        return Segment(self.kv, ids, self.rows(n + 1), True, winners, patient=self.patient)
+        several = Segment(self.kv, ids, self.rows(n + 1), True, winners)
+        several.patient = self.patient
+        return several
 
     def _alone(self, token: int, winners: int) -> Segment:
         """A segment of this token only; reuses the last one where possible."""
@@ -316,9 +330,8 @@ class KVState:
             stop = min((begin + chunk, *(place for place in (share, *marks) if place > begin)))
             part = ids[begin:stop]
             begun = time.perf_counter()
-            segment = Segment(
-                self.kv, part, self.logits if logits and begin + len(part) == n else None, False, winners, True
-            )
+            segment = Segment(self.kv, part, self.logits if logits and begin + len(part) == n else None, False, winners)
+            segment.part = True
             yield segment
             done = self.kv.n_tokens - begin  # all of it, if nothing else is running
             tokens.extend(part[:done])

@@ -22,12 +22,11 @@ from edge.session.usage import Timings, Usage
 
 if TYPE_CHECKING:
     from edge.cache.plan import KVPlan
-    from edge.cache.state import KVState
+    from edge.cache.state import KVState, Segment
     from edge.model.model import Model
     from edge.session.answer_options import AnswerOptions
     from edge.session.outcome import Outcome
     from edge.session.scheduler import Work
-    from pyx.step import Segment
 
 NONE = -1  # no token is chosen yet
 MOST_SCORED = 256  # tokens of all choices of an answer

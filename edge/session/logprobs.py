@@ -7,9 +7,8 @@ from array import array
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from edge.cache.state import FEW_ROWS, KVState
+from edge.cache.state import FEW_ROWS, KVState, Segment
 from edge.errors import EdgeError
-from pyx.step import Segment
 
 
 class Logprob(NamedTuple):

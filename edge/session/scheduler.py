@@ -27,11 +27,11 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.amounts import count
+from edge.cache.state import Segment
 from edge.errors import Busy, EdgeError, MemoryRefused, UsageError
 from edge.model.model import Model
 from edge.prompt.interrupt import interruptible
 from edge.threads import is_forked, refuse_after_fork, start
-from pyx.step import Segment
 
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -457,7 +457,7 @@ cdef class BitPlanes:
                     BATCH)
                 for i in range(n):
                     product[i] += (8 >> bit_plane) * (acc[i] + 256.0 * acc[BATCH + i])
-                    if bit_plane < BOUND_STAGES:  # unread are this bit plane and the ones behind it
+                    if bit_plane < BOUND_STAGES:  # unread are this bit plane and those after it
                         self.along[bit_plane * self.n_row + first + i] = <float>(
                             product[i] - 0.5 * ((16 >> bit_plane) - 1) * self.anchor_sum)
             first += BATCH

@@ -98,7 +98,7 @@ cdef class Head:
     """The output head over stored rows.  kind: one of KINDS, "native" or "auto"; of rows for "none", only their length
     matters.
 
-    ``mapped``: whether the rows are used directly from the file's map (they have the requested type).
+    ``mapped``: the rows are used directly from the file's map (they have the requested type).
     Raises ValueError for a kind that is not known or does not fit the rows.
     """
 
@@ -163,13 +163,10 @@ cdef class Head:
 
     def in_basis(self, int64_t block, signs=None):
         """The rows are stored in a rotated basis, see TernaryMatrix.in_basis.  Not for "none", which has no rows."""
-        cdef const float[::1] values = signs
-        if block < LEAST_BASIS or block & (block - 1) or self.k % block or self.kind_id == HEAD_NONE or (
-                signs is not None and values.shape[0] != self.k):
-            raise ValueError(f"a basis of blocks of {block} does not fit a head of {self.k}")
-        self.basis, self.signs, self.signs_owner = block, NULL, signs
-        if signs is not None:
-            self.signs = &values[0]
+        if self.kind_id == HEAD_NONE:
+            raise ValueError("a head without rows has no basis")
+        self.signs = basis_signs(block, signs, self.k)
+        self.basis, self.signs_owner = block, signs
 
     @property
     def usable(self):
@@ -221,7 +218,7 @@ cdef class Head:
 
     cdef void go_on(self, const kernels *kernel, int tid, int n_thread) noexcept nogil:
         """Every thread of the team, after an answer: its share of the bit planes that are to be made."""
-        cdef float *floats = NULL  # [k_pad], its codes behind it
+        cdef float *floats = NULL  # [k_pad], then its codes
         cdef int64_t row, n = self.making - self.made
         if n > 0:
             floats = <float *>(self.row_arena.data + tid * self.row_room)
@@ -230,13 +227,13 @@ cdef class Head:
             self.bit_planes.put(kernel, row, floats, <uint8_t *>(floats + padded_codes(self.k)))
 
     cdef bint staged(self, int64_t n_token, const answer *a) noexcept nogil:
-        """Whether the bit planes answer all of n_token vectors."""
+        """The bit planes answer all of n_token vectors."""
         if self.kind_id == HEAD_BIT_PLANES:
             return True
         return self.bit_planes is not None and self.made == self.n_row and only_winners(n_token, a)
 
     cdef bint by_winners(self, const kernels *kernel, int64_t n_token, const answer *a) noexcept nogil:
-        """Whether only the winners of n_token vectors are found."""
+        """Only the winners of n_token vectors are found."""
         return (self.winners is not None and self.n_row * self.k >= self.winners.least_codes
                 and 0 < kernel.byte_vectors <= n_token and only_winners(n_token, a))
 
@@ -456,7 +453,7 @@ cdef class Head:
 
     @property
     def mapped(self):
-        """Whether the rows are used where the file's map holds them."""
+        """The rows are used where the file's map holds them."""
         return self.as_stored if self.matrix is None else self.matrix.mapped
 
     @property

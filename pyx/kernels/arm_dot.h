@@ -1,5 +1,5 @@
 /* arm_dot.h: what the aarch64 targets with dot products share: rows of ternary matrices, heads and KV pages by sdot.
- * Included behind arm.h, compiled with +dotprod. */
+ * Included after arm.h, compiled with +dotprod. */
 #ifndef BITNET_EDGE_ARM_DOT_H
 #define BITNET_EDGE_ARM_DOT_H
 

@@ -317,7 +317,7 @@ INLINE v4 weigh(int n, const vf w[QUERIES][PAGE_VECTORS], uint8_t (*u)[KV_PAGE])
     return (v4)((i4)(top / 255.0f) & some);
 }
 
-/* What dot_values_i8 gets in parts, as one number again. */
+/* A weight that dot_values_i8 gets in parts, as one number again. */
 INLINE int32_t weight(const uint8_t (*u)[KV_PAGE], int i, int t)
 {
     return WEIGHT_PARTS == 2 ? u[QUERIES + i][t] << 4 | u[i][t] : u[i][t];

@@ -34,7 +34,7 @@ struct team {
     atomic_int asleep;
     atomic_int patience; /* how long to spin, learned from the latest sleep */
     atomic_int core;     /* on which the last thread arrived, when others slept */
-    char behind[64];
+    char after[64];
 };
 
 static inline void relax(void)

@@ -12,8 +12,8 @@
 
 enum { BYTE_PANEL = 32 }; /* rows */
 
-/* n rows by n_x vectors; meanwhile half as many are fetched from next on, if it is not NULL.  n, n_x, stream (whether
- * what lies behind the rows is fetched) and whether next is NULL are constants where this is inlined. */
+/* n rows by n_x vectors; meanwhile half as many are fetched from next on, if it is not NULL.  n, n_x, stream (1:
+ * the bytes after the rows are fetched) and next being NULL or not are constants where this is inlined. */
 INLINE void byte_tile(const int8_t *w, int n, int64_t k, int stream, const int8_t *x, int n_x, const int32_t *base,
                       int32_t *const *sums, int64_t row, const int8_t *next)
 {

@@ -1,4 +1,4 @@
-/* claim.h: whether the system starts the threads of a parallel region.
+/* claim.h: no parallel region with more threads than the system starts.
  *
  * OpenMP's library ends the whole process if it cannot start a thread.  For each caller it keeps the threads of the
  * last region for the next one: a region of fewer threads (except one) ends the others, one of more starts them again.

@@ -39,7 +39,7 @@ static void iq4_nl(const uint8_t *b, float *out)
     }
 }
 
-/* Q4_1 and Q5_1 have a minimum behind their scale; Q5_0 and Q5_1 four bytes with the fifth bit of each code. */
+/* Q4_1 and Q5_1 have a minimum after their scale; Q5_0 and Q5_1 four bytes with the fifth bit of each code. */
 static void q4_1(const uint8_t *b, float *out)
 {
     float d = half_float(load_u16(b)), min = half_float(load_u16(b + 2));
@@ -110,7 +110,7 @@ INLINE void q45_k(const uint8_t *b, int five, float *out)
 static void q4_k(const uint8_t *b, float *out) { q45_k(b, 0, out); }
 static void q5_k(const uint8_t *b, float *out) { q45_k(b, 1, out); }
 
-/* n codes of two bits behind their scale: d * (code - 1). */
+/* n codes of two bits after their scale: d * (code - 1). */
 INLINE void codes(const uint8_t *b, int n, float *out)
 {
     float d = half_float(load_u16(b));
@@ -121,7 +121,7 @@ INLINE void codes(const uint8_t *b, int n, float *out)
 static void q2_0(const uint8_t *b, float *out) { codes(b, 64, out); }
 static void pq2_0(const uint8_t *b, float *out) { codes(b, 128, out); }
 
-/* n signs behind their scale: 1 is +d, 0 is -d. */
+/* n signs after their scale: 1 is +d, 0 is -d. */
 INLINE void signs(const uint8_t *b, int n, float *out)
 {
     float d = half_float(load_u16(b));

@@ -2,7 +2,7 @@
  * only: it runs before anything is known about the processor.
  *
  * setup.py defines TARGETS(T), T(name) for each target of this build, best last, and ALL_TARGETS(T), those of every
- * architecture.  What a target needs is one bit, needs_NAME, which cpu_features() sets. */
+ * architecture.  The need of a target is one bit, needs_NAME, which cpu_features() sets. */
 #include "kernels.h"
 
 #include <stddef.h>

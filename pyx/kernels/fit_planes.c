@@ -33,14 +33,14 @@ static int first_levels(int n_plane, level *out)
     int n = 1;
     out[0] = (level){0.0, {0}};
     for (int first = n_plane - 1; first >= 0; first--) { /* the first plane that is not 0 has code 1 */
-        int n_behind = 1;
+        int n_codes = 1;
         for (int p = first + 1; p < n_plane; p++)
-            n_behind *= 3;
-        for (int behind = 0; behind < n_behind; behind++) {
+            n_codes *= 3;
+        for (int codes = 0; codes < n_codes; codes++) {
             level *l = &out[n++];
             *l = (level){0.0, {0}};
             l->code[first] = 1;
-            for (int p = first + 1, rest = behind; p < n_plane; p++, rest /= 3)
+            for (int p = first + 1, rest = codes; p < n_plane; p++, rest /= 3)
                 l->code[p] = rest % 3 - 1;
         }
     }

@@ -2,7 +2,7 @@
  * for the vector targets.
  *
  * Few tokens: GROUP_ROWS rows at a time, straight from the stored groups.  More tokens: some groups of 64 rows become
- * panels (panels.h), which stay in the first-level cache.  A matrix that consists of panels has that behind it.
+ * panels (panels.h), which stay in the first-level cache.  A matrix that consists of panels needs none of this.
  *
  * Elements come in the order of quantize_groups: step s of a group is bytes 4s .. 4s+3 of its activations.
  *
@@ -40,7 +40,7 @@ INLINE void group_store(const float *y, int64_t n, int add, float *out)
         out[i] = add ? out[i] + y[i] : y[i];
 }
 
-/* How rows from r on are taken: `n` of them, which stand behind `skip` others; the last ones again with those before
+/* How rows from r on are taken: `n` of them, which stand after `skip` others; the last ones again with those before
  * them, or where there are none, each for itself, many times. */
 struct group_rows {
     const uint8_t *first;

@@ -31,7 +31,7 @@ enum { HEAD_PANEL = 32 };
 /* Bytes of rows that the caches may keep from one token to the next. */
 enum { HEAD_KEPT = 4 << 20 };
 
-/* Whether rows are to be prefetched: long ones, and many short ones (0.79 instead of 0.26 of a plain sum's rate for
+/* 1 if rows are to be prefetched: long ones, and many short ones (0.79 instead of 0.26 of a plain sum's rate for
  * 49152 rows of 576: benchmarks/log#planes). */
 INLINE int head_streams(int64_t n_row, int64_t k) { return is_stream(k) || n_row * k > HEAD_KEPT; }
 

@@ -40,8 +40,8 @@ static inline void keep_on(const struct cores *c)
     kept = *c;
 }
 
-/* The caller's own thread moves to the cores if it is on another one; whether its mask, now in *before, is to be given
- * back.  The system leaves a thread where it is when its mask grows, so that most steps only look. */
+/* The caller's own thread moves to the cores if it is on another one.  Returns 1 if its mask, now in *before, is to be
+ * given back.  The system leaves a thread where it is when its mask grows, so that most steps only look. */
 static inline int move_to(const struct cores *c, cpu_set_t *before)
 {
     int core;

@@ -78,15 +78,15 @@ enum { FEW_ROWS = 64 };
 enum { FEW_ROWS = 256 };
 #endif
 
-/* What is best on a machine cannot be known before it is measured (edge/machine/ways.py); answers are the same bits
+/* The best way to read weights on a machine cannot be known before it is measured (edge/machine/ways.py); answers are the same bits
  * with any values. */
 struct kernels_choices {
     int rows;      /* most rows of weights that are read side by side: 1, 2 or 4 */
     int fetch;     /* how what comes next is fetched: FETCH_L1, ... */
     int64_t ahead; /* bytes by which it is fetched ahead */
 };
-/* In the order of memory, `ahead` bytes behind the rows that are read now: into the first-level cache; the same, but to
- * be replaced first; into the second level.  Or row by row, `ahead` bytes behind what is read of each, into the
+/* In the order of memory, `ahead` bytes after the rows that are read now: into the first-level cache; the same, but to
+ * be replaced first; into the second level.  Or row by row, `ahead` bytes after what is read of each, into the
  * second level. */
 enum { FETCH_L1, FETCH_ONCE, FETCH_L2, FETCH_ROWS };
 extern struct kernels_choices kernels_chosen __attribute__((visibility("hidden")));
@@ -199,12 +199,12 @@ struct kernels {
      *   d[t][j] = beta[t] * (v[t][j] - y[j])
      *   o[t][j] = e * (sum_i S[i][j] * q[t][i]) + sum_{s <= t} (r(s) * (q[t] . k[s])) * d[s][j]
      * i and s ascending, sums from 0 on; dots in FLOAT_LANES lanes with the pairwise tree of rmsnorm.
-     * q, v, beta and o are those of token first, a row of each token ld_q, ld_v, ld_beta, ld_o floats behind. */
+     * q, v, beta and o are those of token first, a row of each token ld_q, ld_v, ld_beta, ld_o floats on. */
     void (*delta_chunk)(const float *state, int64_t dk, int64_t dv, int64_t first, int64_t n, const float *k,
                         const double *c, const float *q, int64_t ld_q, const float *v, int64_t ld_v, const float *beta,
                         int64_t ld_beta, float *d, float *o, int64_t ld_o);
 
-    /* The state behind a full chunk: to[i][j] = exp((float)c[31]) * S[i][j] + sum_s (r(s) * k[s][i]) * d[s][j], r(s) as
+    /* The state after a full chunk: to[i][j] = exp((float)c[31]) * S[i][j] + sum_s (r(s) * k[s][i]) * d[s][j], r(s) as
      * above with t = 31, s ascending.  to may be state. */
     void (*delta_seal)(const float *state, int64_t dk, int64_t dv, const float *k, const double *c, const float *d,
                        float *to);
@@ -368,12 +368,11 @@ int repack_q1_0(const uint8_t *src, int block, int64_t n, uint8_t *groups);
 /* Our rows of blocks and a scale for every `share` blocks of a row, scale_step floats from row to row -> GROUP_WHOLE */
 void repack_groups(const uint8_t *codes, int64_t n_row, int64_t n_block, const float *scale, int64_t scale_step,
                    int64_t share, uint8_t *groups);
-/* Rows of groups -> panels, the last one filled up with zeros, and back to rows of GROUP_WHOLE */
+/* Rows of groups -> panels, the last one filled up with zeros */
 void pack_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t n_group, uint8_t *panels);
-void unpack_panels(const uint8_t *panels, int64_t n_row, int64_t n_group, uint8_t *rows);
 void unpack_groups(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t k, int8_t *dst, float *d);
 /* Planes: weights -1, 0, +1 [n_plane][n_row][k] with scales d [n_plane][n_row][k/group] -> panels, the last one filled
- * up with zeros, and back; k a multiple of group.  Scales are rounded to half. */
+ * up with zeros, k a multiple of group; and back, any k.  Scales are rounded to half. */
 void pack_plane_panels(const int8_t *weights, const float *d, int n_plane, int64_t n_row, int64_t k, int group,
                        uint8_t *panels);
 void unpack_plane_panels(const uint8_t *panels, int n_plane, int64_t n_row, int64_t k, int group, int8_t *weights,

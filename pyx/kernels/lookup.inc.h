@@ -265,7 +265,7 @@ static void multiply_turn(struct multiplied *d, int64_t n_block)
         }
 }
 
-/* The share of a panel's codes that one of its tiles fetches, for the panel behind it. */
+/* The share of a panel's codes that one of its tiles fetches, for the next panel. */
 static void multiply_fetch(const struct multiplied *d, int64_t n_block)
 {
     const int64_t row_bytes = d->n_block * TERNARY_BLOCK_BYTES, block = d->block + n_block;

@@ -72,7 +72,7 @@ void repack_i2s_64(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes)
         return;
     }
     for (int64_t b = 0; b < n_row * (k / BLOCK); b++, src += QUARTER, codes += QUARTER)
-        for (int p = 0; p < 16; p += 8) { /* eight bytes at once; weights p + 0, 16, 32, 48, and the same 64 behind */
+        for (int p = 0; p < 16; p += 8) { /* eight bytes at once; weights p + 0, 16, 32, 48, and the same 64 on */
             uint64_t low, high, first, second;
             memcpy(&low, src + p, 8);
             memcpy(&high, src + 16 + p, 8);
@@ -261,22 +261,6 @@ void pack_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t n_
             pack_panel(rows + g * group_bytes, row_bytes, group_bytes, n_row - r, panels);
 }
 
-void unpack_panels(const uint8_t *panels, int64_t n_row, int64_t n_group, uint8_t *rows)
-{
-    for (int64_t r = 0; r < n_row; r++)
-        for (int64_t g = 0; g < n_group; g++, rows += GROUP_WHOLE) {
-            const uint8_t *panel = panels + (r / PANEL_ROWS * n_group + g) * PANEL_BYTES(GROUP);
-            const uint8_t *codes = panel + 2 * PANEL_ROWS + r % 16 * 4;
-            memcpy(rows, panel + r % PANEL_ROWS * 2, 2);
-            for (int p = 0; p < GROUP / 4; p++) {
-                int byte = 0;
-                for (int f = 0; f < 4; f++)
-                    byte |= (codes[64 * (8 * f + p / 4) + p % 4] >> r % PANEL_ROWS / 16 * 2 & 3) << 2 * f;
-                rows[2 + p] = (uint8_t)byte;
-            }
-        }
-}
-
 void pack_plane_panels(const int8_t *weights, const float *d, int n_plane, int64_t n_row, int64_t k, int group,
                        uint8_t *panels)
 {
@@ -299,16 +283,16 @@ void pack_plane_panels(const int8_t *weights, const float *d, int n_plane, int64
 void unpack_plane_panels(const uint8_t *panels, int n_plane, int64_t n_row, int64_t k, int group, int8_t *weights,
                          float *d)
 {
-    const int64_t n_group = k / group;
+    const int64_t n_group = (k + group - 1) / group;
     for (int64_t p = 0; p < n_plane; p++)
         for (int64_t r = 0; r < n_row; r++)
-            for (int64_t g = 0; g < n_group; g++, weights += group) {
+            for (int64_t g = 0; g < n_group; g++) {
                 const uint8_t *panel = panels + ((r / PANEL_ROWS * n_group + g) * n_plane + p) * PANEL_BYTES(group);
                 const uint8_t *codes = panel + 2 * PANEL_ROWS + r % 16 * 4;
                 *d++ = half_float(load_u16(panel + r % PANEL_ROWS * 2));
-                for (int e = 0; e < group; e++) {
+                for (int e = 0; e < min64(group, k - g * group); e++) {
                     const int at = place_in_group(group, e);
-                    weights[e] = (int8_t)((codes[at / 4 * 64 + at % 4] >> r % PANEL_ROWS / 16 * 2 & 3) - 1);
+                    *weights++ = (int8_t)((codes[at / 4 * 64 + at % 4] >> r % PANEL_ROWS / 16 * 2 & 3) - 1);
                 }
             }
 }

@@ -352,7 +352,7 @@ static float dot(const float *a, const float *b, int64_t n)
     return tree_sum(lane);
 }
 
-/* What is left at token t of what token s has added. */
+/* The share of what token s has added that is left at token t. */
 static float left_of(const double *c, int64_t s, int64_t t) { return kernel_expf((float)(c[t] - c[s])); }
 
 static void delta_chunk(const float *state, int64_t dk, int64_t dv, int64_t first, int64_t n, const float *k,

@@ -58,10 +58,10 @@ INLINE void fetch(const void *p, int64_t n)
     }
 }
 
-/* The next `size` bytes of each of n rows that lie one behind the other and are read side by side, so that they share
- * what is loaded of the activations; next: what lies behind these rows.  Fetched in the order of memory they are one
- * stream.  A processor may follow one stream in a page only: rows that are fetched apart get as little as half of the
- * rate on some, and a little more than one stream on others (benchmarks/log#one-stream). */
+/* The next `size` bytes of each of n rows that lie one after the other and are read side by side, so that they share
+ * what is loaded of the activations; next: the bytes after these rows.  Fetched in the order of memory they are one
+ * stream.  A processor may follow one stream in a page only: fetched row by row, several rows are read at half the
+ * rate on some, and a little faster than as one stream on others (benchmarks/log#one-stream). */
 INLINE void fetch_rows(const void *rows, int64_t stride, int n, const void *next, int size)
 {
     if (kernels_chosen.fetch == FETCH_ROWS)
@@ -80,7 +80,7 @@ INLINE void fetch_plain(const void *p, int64_t n)
 }
 
 /* How many rows are read side by side: so few that they stay in a first-level cache of 32 KiB, with what is fetched
- * behind them and the activations. */
+ * after them and the activations. */
 INLINE int rows_at_once(int64_t row_bytes)
 {
     enum { SIDE = 8 << 10 };

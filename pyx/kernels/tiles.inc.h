@@ -6,7 +6,7 @@
  *   tile(codes, row_bytes, n_block, x, x_stride, n_row, n_token, stream, sum)
  *                                      sum[t * TILE_ROWS + r] = row r . token t over n_block blocks, always inlined
  *                                      with constant n_row in {TILE_ROWS, 1}, n_token in 1 .. TILE_TOKENS and stream:
- *                                      whether to fetch what lies ahead of the codes
+ *                                      1 to fetch what lies ahead of the codes
  *
  *   TILE_WHOLE                         only where rows are not cut into chunks, see below: the bytes of activations
  *                                      that a tile can read again and again at its speed

@@ -15,8 +15,10 @@ cdef int formats(str kv_type, int64_t head_dim, page_format *sealed, page_format
     """The page formats of a KV type.  Raises ValueError for an unknown type or an invalid head_dim."""
     cdef element_type k_type, v_type
     parse_types(kv_type, &k_type, &v_type)
-    page_format_init(sealed, k_type, v_type, head_dim)
-    open_format(unsealed, sealed)
+    if not 0 < head_dim <= MAX_HEAD_DIM or head_dim % 4:
+        raise ValueError(f"heads of {head_dim} dimensions are out of range: a multiple of 4 up to {MAX_HEAD_DIM}")
+    sealed[0] = format_of(k_type, v_type, head_dim)
+    unsealed[0] = format_of(open_type(k_type), open_type(v_type), head_dim)  # of open pages and sink pages
     return 0
 
 

@@ -143,13 +143,6 @@ cdef class KVCache:
         self.most = max(self.most, self.n_tokens)
         return self.n_tokens
 
-    cdef int check(self) except -1:
-        """Raise RuntimeError if a step found no page to write to; then the cache is empty."""
-        if self.p.broken:
-            self.reset()
-            raise RuntimeError("the pool had no KV page for a token: its counts are wrong; the cache is empty")
-        return 0
-
     cdef void _forget(self, int64_t first):
         """Return all pages from number `first` on."""
         cdef int64_t i
@@ -202,12 +195,12 @@ cdef class KVCache:
             self.recurrent.crop(0)
         self._forget(0)
         self.n_tokens = self.most = 0
-        self.p.broken = False
 
     def fork(self):
         """A second cache in the same state.  Pages are shared; the one being written is copied at the next token."""
         cdef KVCache other = KVCache(
-            self.p.n_layer, self.p.n_kv_head, self.p.head_dim, pool=self.pool, spill=self._spill(), **self.plan)
+            self.p.n_layer, self.p.n_kv_head, self.p.head_dim, pool=self.pool,
+            spill=None if self.spill is None else (self.spill.folder, self.spill.max_bytes), **self.plan)
         cdef int64_t i, j
         cdef stream *s
         cdef stream *copy
@@ -222,10 +215,6 @@ cdef class KVCache:
         if self.recurrent is not None:
             other.recurrent.share(self.recurrent)
         return other
-
-    def _spill(self):
-        """For a fork: its own file, empty at first."""
-        return None if self.spill is None else (self.spill.folder, self.spill.max_bytes)
 
     # ---- to a file and back -----------------------------------------------------------------------------------------
 
@@ -258,16 +247,6 @@ cdef class KVCache:
 
     def dump_bytes(self, int64_t n_tokens, int64_t most, states=()):
         """Bytes of the dump of a cache of this plan in that state.  Raises ValueError for an impossible state."""
-        return self._page_bytes(n_tokens, most) + self._state_bytes(n_tokens, states)
-
-    def _state_bytes(self, int64_t n_tokens, states):
-        if self.recurrent is not None:
-            return self.recurrent.dump_bytes(n_tokens, states)
-        if states:
-            raise ValueError("no cache of this plan has states")
-        return 0
-
-    def _page_bytes(self, int64_t n_tokens, int64_t most):
         cdef int64_t i, nbytes = 0
         cdef stream *s
         # page numbers are 32 bits
@@ -281,6 +260,10 @@ cdef class KVCache:
             nbytes += (sunk + is_open) * self.p.unsealed.bytes + (last - first) * self.p.sealed.bytes
         if not good:
             raise ValueError(f"no cache of this plan holds {n_tokens} tokens of {most}")
+        if self.recurrent is not None:
+            nbytes += self.recurrent.dump_bytes(n_tokens, states)
+        elif states:
+            raise ValueError("no cache of this plan has states")
         return nbytes
 
     def restore(self, int64_t n_tokens, int64_t most, fill, states=()):
@@ -321,8 +304,7 @@ cdef class KVCache:
         sunk, first, last, is_open = self._held(i, n_tokens, most)
         n = sunk + last - first
         for j in range(n + is_open):
-            if not hold(&self.p, &self.p.streams[i], <int32_t>(j if j < sunk else first + j - sunk), sunk <= j < n):
-                raise MemoryError("the pool of KV pages has no page left")
+            hold(&self.p, &self.p.streams[i], <int32_t>(j if j < sunk else first + j - sunk), sunk <= j < n)
 
     def _pieces(self):
         """Writable views of everything held; adjacent pages share a view."""

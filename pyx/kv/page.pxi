@@ -26,7 +26,7 @@ cdef dict NAME_OF = {kind: name for name, kind in TYPES.items()}
 KV_TYPES = tuple(TYPES)
 #: what to know of those that are not for every day
 KV_MARKS = {"fp8": "for comparison: int8 is as small, more exact and faster", "binary": "for experiments only"}
-#: other spellings; the names of llama.cpp mean the same precision, the bytes behind them are ours
+#: other spellings; the names of llama.cpp mean the same precision, the bytes are ours
 ALIASES = {
     "fp16": "f16", "fp32": "f32", "i8": "int8", "q8": "int8", "q8_0": "int8", "i4": "int4", "q4": "int4",
     "q4_0": "int4", "q4c": "int4c", "fp8_e4m3": "fp8", "b1": "binary"}
@@ -80,29 +80,18 @@ cdef void rotate_hadamard(float *x, int64_t head_dim) noexcept nogil:
     hadamard(x, head_dim)
 
 
-cdef int page_format_init(
-    page_format *f, element_type k_type, element_type v_type, int64_t head_dim) except -1:
-    """Raises ValueError for a head_dim that is not a multiple of 4 or is out of range."""
-    if not 0 < head_dim <= MAX_HEAD_DIM or head_dim % 4:
-        raise ValueError(f"heads of {head_dim} dimensions are out of range: a multiple of 4 up to {MAX_HEAD_DIM}")
+cdef page_format format_of(element_type k_type, element_type v_type, int64_t head_dim) noexcept nogil:
+    cdef page_format f
     f.k_type, f.v_type, f.head_dim = k_type, v_type, head_dim
     f.v_at = block_bytes(k_type, False, head_dim)
     f.bytes = f.v_at + block_bytes(v_type, True, head_dim)
     f.integer_k = k_type == INT8 or k_type == INT4 or k_type == BINARY
-    return 0
+    return f
 
 
 cdef element_type open_type(element_type of) noexcept nogil:
     """The type in which a vector of this type waits until its page is full: never quantised."""
     return F32 if of == F32 else F16
-
-
-cdef void open_format(page_format *f, const page_format *of) noexcept nogil:
-    """The format of open pages and sink pages in front of pages of this format."""
-    f.k_type, f.v_type, f.head_dim = open_type(of.k_type), open_type(of.v_type), of.head_dim
-    f.v_at = block_bytes(f.k_type, False, f.head_dim)
-    f.bytes = f.v_at + block_bytes(f.v_type, True, f.head_dim)
-    f.integer_k = False
 
 
 cdef bint is_quantised(const page_format *f) noexcept nogil:
@@ -137,31 +126,31 @@ cdef void seal_page(
     const kernels *kernel, const page_format *source, const void *page, const page_format *to,
     void *sealed) noexcept nogil:
     """Quantise a full page of open format, once."""
-    cdef const uint8_t *values = <const uint8_t *>page + source.v_at
-    cdef uint8_t *sealed_values = <uint8_t *>sealed + to.v_at
-    memset(sealed_values - 64, 0, 64)  # what rounds a block up: the same bytes for the same tokens
+    memset(<uint8_t *>sealed + to.v_at - 64, 0, 64)  # what rounds a block up: the same bytes for the same tokens
     memset(<uint8_t *>sealed + to.bytes - 64, 0, 64)
     if to.k_type == source.k_type:
         memcpy(sealed, page, source.v_at)
-    elif to.k_type == INT8:
-        kernel.seal_keys_i8(<const uint16_t *>page, to.head_dim, sealed)
-    elif to.k_type == INT4:
-        seal_keys_i4(<const uint16_t *>page, to.head_dim, sealed)
     else:
-        seal_other(<const uint16_t *>page, to.k_type, to.head_dim, False, sealed)
+        seal_block(kernel, to.k_type, <const uint16_t *>page, to.head_dim, False, sealed)
     if to.v_type == source.v_type:
-        memcpy(sealed_values, values, source.bytes - source.v_at)
-    elif to.v_type == INT8:
-        kernel.seal_values_i8(<const uint16_t *>values, to.head_dim, sealed_values)
-    elif to.v_type == INT4:
-        seal_values_i4(<const uint16_t *>values, to.head_dim, sealed_values)
+        memcpy(<uint8_t *>sealed + to.v_at, <const uint8_t *>page + source.v_at, source.bytes - source.v_at)
     else:
-        seal_other(<const uint16_t *>values, to.v_type, to.head_dim, True, sealed_values)
+        seal_block(
+            kernel, to.v_type, <const uint16_t *>(<const uint8_t *>page + source.v_at), to.head_dim, True,
+            <uint8_t *>sealed + to.v_at)
 
 
-cdef void seal_other(
-    const uint16_t *half, element_type to, int64_t head_dim, bint values, void *sealed) noexcept nogil:
-    if to == FP8:
+cdef void seal_block(
+    const kernels *kernel, element_type to, const uint16_t *half, int64_t head_dim, bint values,
+    void *sealed) noexcept nogil:
+    """Quantise a block of keys, or of values."""
+    if to == INT8:
+        (kernel.seal_values_i8 if values else kernel.seal_keys_i8)(half, head_dim, sealed)
+    elif to == INT4 and values:
+        seal_values_i4(half, head_dim, sealed)
+    elif to == INT4:
+        seal_keys_i4(half, head_dim, sealed)
+    elif to == FP8:
         seal_fp8(half, head_dim, values, sealed)
     elif to == BINARY:
         seal_binary(half, head_dim, values, sealed)
@@ -172,8 +161,7 @@ cdef void seal_other(
 cdef void page_as_floats(
     const kernels *kernel, const page_format *f, const void *page, page_format *floats, float *out) noexcept nogil:
     cdef int64_t n = f.head_dim * KV_PAGE
-    floats.k_type, floats.v_type, floats.head_dim, floats.integer_k = F32, F32, f.head_dim, False
-    floats.v_at, floats.bytes = 4 * n, 8 * n
+    floats[0] = format_of(F32, F32, f.head_dim)
     kernel.half_to_float(<const uint16_t *>page, n, out)
     kernel.half_to_float(<const uint16_t *>(<const uint8_t *>page + f.v_at), n, out + n)
 
@@ -210,18 +198,18 @@ cdef void add_values(
     float *scratch) noexcept nogil:
     """o [n_q][head_dim] += the page's values times p [n_q][32], which is overwritten."""
     cdef const void *values = <const uint8_t *>page + f.v_at
-    cdef const void *behind = <const uint8_t *>next + f.v_at
+    cdef const void *after = <const uint8_t *>next + f.v_at
     cdef int64_t D = f.head_dim
     if f.v_type == INT8:
-        kernel.value_i8(values, behind, D, n_q, p, o)
+        kernel.value_i8(values, after, D, n_q, p, o)
     elif f.v_type == F16:
-        kernel.value_f16(values, behind, D, n_q, p, o)
+        kernel.value_f16(values, after, D, n_q, p, o)
     elif f.v_type == INT4:
-        kernel.value_i4(values, behind, D, n_q, p, o)
+        kernel.value_i4(values, after, D, n_q, p, o)
     elif f.v_type == INT4C:
-        kernel.value_i4c(values, behind, D, n_q, p, o)
+        kernel.value_i4c(values, after, D, n_q, p, o)
     elif f.v_type == F32:
-        kernel.value_f32(values, behind, D, n_q, p, o)
+        kernel.value_f32(values, after, D, n_q, p, o)
     elif f.v_type == FP8:
         unpack_fp8(values, D, <uint16_t *>scratch)
         scale_fp8(scales(values, KV_PAGE * D), n_q, p)

@@ -13,9 +13,6 @@ This file does not use element types; no other file uses policies.
 cdef extern from "<sched.h>" nogil:
     int sched_yield()
 
-#: nanoseconds for which a page that must come free is waited for: the thread that moves it may be waiting for a core
-cdef int64_t LONGEST_WAIT = 5_000_000_000
-
 
 cdef inline uint32_t below(int64_t n) noexcept nogil:
     """A mask of the lowest n bits, with n clamped to 0..32."""
@@ -51,14 +48,10 @@ cdef int64_t block_table_size(const pages *kv, const stream *s) noexcept nogil:
 
 cdef uint8_t *writable_page(pages *kv, stream *s, int64_t page) noexcept nogil:
     cdef int32_t last = s.n_page - 1, copy
-    cdef int64_t since = 0
-    if kv.broken:
-        return NULL
     if last < 0 or s.number[last] != page:
         if not kv.quantised and s.n_page == s.sink_pages + s.ring_pages:
             drop_oldest(kv, s)
-        if not hold(kv, s, <int32_t>page, not kv.quantised and page >= s.sink_pages):
-            return NULL
+        hold(kv, s, <int32_t>page, not kv.quantised and page >= s.sink_pages)
         return page_at(kv.pool, s.id[s.n_page - 1])
     while references(kv.pool, s.id[last]) > 1:  # the other caches may let go of it meanwhile
         copy = take_like(kv, s, <int32_t>page, is_ring(kv.pool, s.id[last]))
@@ -67,22 +60,17 @@ cdef uint8_t *writable_page(pages *kv, stream *s, int64_t page) noexcept nogil:
             release_page(kv.pool, s.id[last])
             s.id[last] = copy
             break
-        if not wait_for_page(kv, &since):
-            return NULL
+        sched_yield()
     return page_at(kv.pool, s.id[last])
 
 
 cdef void seal_newest(const kernels *kernel, pages *kv, stream *s) noexcept nogil:
-    cdef int32_t open_id, number
-    if kv.broken:
-        return
-    open_id, number = s.id[s.n_page - 1], s.number[s.n_page - 1]
+    cdef int32_t open_id = s.id[s.n_page - 1], number = s.number[s.n_page - 1]
     if s.n_page - 1 == s.sink_pages + s.ring_pages and s.ring_pages:
         drop_oldest(kv, s)
     s.n_page -= 1
-    if s.ring_pages and not hold(kv, s, number, True):
-        pass
-    elif s.ring_pages:
+    if s.ring_pages:
+        hold(kv, s, number, True)
         seal_page(
             kernel, &kv.unsealed, page_at(kv.pool, open_id), &kv.sealed, page_at(kv.pool, s.id[s.n_page - 1]))
     else:
@@ -98,40 +86,23 @@ cdef int32_t take_like(pages *kv, stream *s, int32_t number, bint ring) noexcept
     return take_page(kv.pool, own, s.float_first + min(<int64_t>number, s.sink_pages), 1, 0)
 
 
-cdef bint wait_for_page(pages *kv, int64_t *since) noexcept nogil:
-    """Let other threads run, one of which is about to return a page.  ``since``: 0 at first.  After LONGEST_WAIT the
-    counts must be wrong: it returns False and the cache is broken, which is better than waiting for ever without the
-    GIL.
-    """
-    if since[0] == 0:
-        since[0] = now_ns()
-    elif now_ns() - since[0] > LONGEST_WAIT:
-        kv.broken = True
-    sched_yield()
-    return not kv.broken
-
-
 cdef int32_t surely_take(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil:
-    """A free page, -1 in a broken cache.  There is always one, since every cache brings as many as it may hold; at
-    most, another thread is moving them at the moment.
+    """A free page.  There is one, since every cache brings as many as it may hold; at most, another thread has it for a
+    moment (PagePool._give_back, or a cache that returns it).
     """
     cdef int32_t id = take_like(kv, s, number, ring)
-    cdef int64_t since = 0
-    while id < 0 and wait_for_page(kv, &since):
+    while id < 0:
+        sched_yield()
         id = take_like(kv, s, number, ring)
     return id
 
 
-cdef bint hold(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil:
-    """Add a page after those held, of the ring or of floats; False, and the cache is broken, if none is free."""
-    cdef int32_t id = surely_take(kv, s, number, ring)
-    if id < 0:
-        return False
-    s.id[s.n_page] = id
+cdef void hold(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil:
+    """Add a page after those held, of the ring or of floats."""
+    s.id[s.n_page] = surely_take(kv, s, number, ring)
     s.number[s.n_page] = number
     s.n_page += 1
     find_runs(s)
-    return True
 
 
 cdef void find_runs(stream *s) noexcept nogil:
@@ -149,7 +120,7 @@ cdef void drop_oldest(pages *kv, stream *s) noexcept nogil:
     """Drop the oldest page of the ring."""
     cdef int64_t S = s.sink_pages, later = s.n_page - S - 1
     if kv.spilled != NULL:
-        write_behind(kv.spilled, s - kv.streams, s.number[S], page_at(kv.pool, s.id[S]))
+        write_page(kv.spilled, s - kv.streams, s.number[S], page_at(kv.pool, s.id[S]))
     release_page(kv.pool, s.id[S])
     memmove(s.id + S, s.id + S + 1, later * sizeof(int32_t))
     memmove(s.number + S, s.number + S + 1, later * sizeof(int32_t))
@@ -177,7 +148,6 @@ cdef bint reach(pages *kv, int64_t kept, int64_t *most, int64_t room) noexcept n
     cdef int64_t i, number, oldest, newest = done, n = kv.n_layer * kv.n_kv_head
     cdef bint lacking = False
     cdef stream *s
-    cdef uint8_t *room_for
     for i in range(n):
         s = &kv.streams[i]
         lacking |= oldest_page(s, done) > first_page(kv, s, kept)
@@ -199,8 +169,7 @@ cdef bint reach(pages *kv, int64_t kept, int64_t *most, int64_t room) noexcept n
             s = &kv.streams[i]
             oldest = max(s.sink_pages, newest - s.ring_pages)
             for number in range(oldest_page(s, done) - 1, oldest - 1, -1):
-                room_for = in_front(kv, s, <int32_t>number)
-                if room_for == NULL or not read_back(kv.spilled, i, number, room_for):
+                if not read_back(kv.spilled, i, number, in_front(kv, s, <int32_t>number)):
                     return False
             outdate(kv.spilled, i, oldest)
     most[0] = max(kept, min(most[0], newest * KV_PAGE))
@@ -218,11 +187,9 @@ cdef int64_t oldest_page(const stream *s, int64_t done) noexcept nogil:
 
 
 cdef uint8_t *in_front(pages *kv, stream *s, int32_t number) noexcept nogil:
-    """Add a page at the front of the ring; NULL if there is none."""
+    """Add a page at the front of the ring."""
     cdef int64_t S = s.sink_pages, later = s.n_page - S
     cdef int32_t id = surely_take(kv, s, number, True)
-    if id < 0:
-        return NULL
     memmove(s.id + S + 1, s.id + S, later * sizeof(int32_t))
     memmove(s.number + S + 1, s.number + S, later * sizeof(int32_t))
     s.id[S], s.number[S] = id, number

@@ -174,23 +174,6 @@ cdef class PagePool:
         size = self.s.ring_bytes if is_ring(&self.s, <int32_t>id) else self.s.float_bytes
         return self.arenas[id >> self.s.shift][0].view[start : start + n * size]
 
-    def occupy(self):
-        """Take every free page, as wrong counts or another thread would; tests use it to see what a cache does then.
-
-        Returns the pages, as (slab, place), for ``vacate``.
-        """
-        cdef int64_t slab, place
-        return [
-            (slab, place) for slab in range(self.s.n_slab) for place in range(self.s.n_place)
-            if ref_take(&self.s.refs[slab][place])
-        ]
-
-    def vacate(self, taken):
-        """Return the pages that ``occupy`` took."""
-        cdef int64_t slab, place
-        for slab, place in taken:
-            ref_set(&self.s.refs[slab][place], 0)
-
     @property
     def nbytes(self):
         """Bytes that all slabs have room for; unused places take no memory."""
@@ -217,9 +200,3 @@ cdef class PagePool:
             counts = [ref_get(&self.s.refs[slab][place]) for place in range(self.s.n_place)]
             found.append(counts if self.arenas[slab][0] is not None else [0] * self.s.n_place)
         return found
-
-    @property
-    def pages(self):
-        """(pages in use, pages that there is room for)."""
-        slabs = sum(data is not None for data, _ in self.arenas)
-        return count_get(&self.s.float_used) + count_get(&self.s.ring_used), self.s.n_place * slabs

@@ -4,7 +4,7 @@ A state has a fixed size and cannot be cropped, so earlier ones are kept as snap
 DELTA_CHUNK tokens only (kernels.h, delta_chunk), as pages of the KV cache do; within the open chunk, going back costs
 nothing, so that tokens that were evaluated and not chosen are simply forgotten.
 
-A state is written once, when the token behind its chunk comes, and never changed: a snapshot and a fork share it.  The
+A state is written once, when the token after its chunk comes, and never changed: a snapshot and a fork share it.  The
 state before the latest one is always kept, since its memory takes the next one.
 """
 
@@ -54,7 +54,7 @@ cdef class Snapshot:
     """States that a session can go back to."""
 
     cdef Slab slab          # [n_layer][state_floats]
-    cdef readonly int64_t base  # tokens that it stands behind
+    cdef readonly int64_t base  # tokens before it
     cdef readonly bint kept     # not dropped before those that are not
 
     def __cinit__(self, Slab slab not None, int64_t base, bint kept=False):
@@ -218,7 +218,7 @@ cdef class Recurrence:
         cdef int64_t n = len(bases), before = -1
         for base, kept in bases:
             if not before < base or base % DELTA_CHUNK:
-                raise ValueError(f"no session has states behind {base} tokens, after those behind {before}")
+                raise ValueError(f"no session has states after {base} tokens and, before them, after {before}")
             before = base
         if n > self.most + 2 or n_tokens > 0 and not (n and 0 <= n_tokens - before <= DELTA_CHUNK):
             raise ValueError(f"no session of this plan has such states of {n_tokens} tokens")

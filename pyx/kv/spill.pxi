@@ -21,7 +21,7 @@ cdef uint64_t digest(const uint8_t *page, int64_t n) noexcept nogil:
     return sum ^ sum >> 32
 
 
-cdef void write_behind(spill *f, int64_t stream, int64_t number, const uint8_t *page) noexcept nogil:
+cdef void write_page(spill *f, int64_t stream, int64_t number, const uint8_t *page) noexcept nogil:
     """Page `number` of a stream leaves the window."""
     cdef int64_t slot = number % f.slots * f.n_stream + stream, done = 0
     cdef ssize_t n

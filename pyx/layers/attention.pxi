@@ -94,8 +94,6 @@ cdef void append(const attention_plan *p, int64_t layer, int64_t turn, int tid, 
         if n == 0:
             continue
         data = writable_page(s.kv, &s.kv.streams[layer * H + head], (s.pos0 + first) // KV_PAGE)
-        if data == NULL:
-            continue
         for t in range(first, first + n):
             offset = ((s.first + t) * H + head) * D
             store_token(
@@ -131,7 +129,7 @@ cdef struct walk:
 
 
 cdef inline bint mine(walk *w, int64_t weight) noexcept nogil:
-    """Whether the next item, of this weight, belongs to this thread."""
+    """The next item, of this weight, belongs to this thread."""
     cdef int64_t middle = (2 * w.at + weight) * w.n_thread
     w.at += weight
     return 2 * w.total * w.tid <= middle < 2 * w.total * (w.tid + 1)
@@ -353,7 +351,7 @@ def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint
     q: float32 [n_token][n_head][head_dim] flat, already rotated and multiplied by 1/sqrt(head_dim); k, v: float32
     [n_token][n_kv_head][head_dim] flat.  Returns array("f") with the shape of q.  With ``advance`` the cache counts the
     tokens (set it once per batch, in the last layer). workspace: buffers that calls share, where time is measured.
-    Raises ValueError if sizes do not fit, MemoryError at the limit of the pool, RuntimeError if its counts are wrong.
+    Raises ValueError if sizes do not fit, MemoryError at the limit of the pool.
     """
     cdef const float[::1] query = q, key = k, value = v
     cdef int64_t D = kv.p.head_dim, H = kv.p.n_kv_head, n, n_head, i
@@ -391,7 +389,6 @@ def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint
     n_threads = claim(n_threads)
     with nogil, parallel(num_threads=n_threads):
         attend(&p, layer, threadid(), omp_get_num_threads())
-    kv.check()
     if advance:
         kv.advance(n)
     return out.base

@@ -17,7 +17,7 @@ cdef struct attention_norms:
 cdef struct attention_mixer:
     int64_t row             # its number among the mixers with attention: the streams of a KV cache that are its own
     int64_t rotation        # number of its rotation in the step plan
-    bint gated              # behind the rows of q of each head are those of its output gate
+    bint gated              # after the rows of q of each head come those of its output gate
     bint norm_rotated       # q_norm and k_norm come after the rotation, not before it
     const float *norm       # [hidden]
     const float *sub_norm   # [q_dim] or NULL

@@ -126,7 +126,7 @@ cdef inline int64_t value_head(const delta_mixer *w, int64_t key_head, int64_t i
 cdef void seal(
     step_plan *p, const delta_mixer *w, const recurrence *r, int64_t head, const float *state,
     float *to) noexcept nogil:
-    """The states behind the full chunk of a key head, and the last inputs of its channels."""
+    """The states after the full chunk of a key head, and the last inputs of its channels."""
     cdef int64_t i, v, n = w.dk * w.dv, channels = r.shape.channels, tap
     cdef const float *inputs = open_inputs(r, w.row) + (DELTA_CHUNK - CONV_TAPS + 1) * channels
     cdef float *tail = to + w.n_v * n

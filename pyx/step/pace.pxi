@@ -65,7 +65,7 @@ cdef void add(stretch *s, double ns, double away):
 
 
 def disturbed(double ns, double core):
-    """Whether other programs took the caller's core for a noticeable part of ``ns`` nanoseconds, of which it had the
+    """True if other programs took the caller's core for a noticeable part of ``ns`` nanoseconds, of which it had the
     core for ``core``.
     """
     return ns - core > DISTURBED * ns

@@ -26,7 +26,7 @@ cdef struct scratch_widths:
 # Of mixers with attention.
 cdef struct attention_scratch:
     float *q        # [C][q_dim]
-    float *q_gate   # [C][2 q_dim]           query heads, each with its gate behind it, where layers have these
+    float *q_gate   # [C][2 q_dim]           query heads, each followed by its gate, where layers have these
     float *k        # [C][kv_dim]
     float *v        # [C][kv_dim]
     int8_t *q8      # [C][q_dim]
@@ -90,11 +90,14 @@ cdef struct scratch:
     experts_scratch experts
 
 
-cdef int64_t place(
-    scratch *w, unsigned char *base, const scratch_widths *p, int64_t C, int64_t n_threads) noexcept:
+cdef int64_t place(scratch *w, unsigned char *base, const scratch_widths *p, int64_t C, int64_t n_threads) noexcept:
     """Point w into the memory from base on, each array on a cache line.  Returns how many bytes that takes."""
     C = max(C, n_threads)  # a single token is quantised by every thread in a row of its own
-    cdef int64_t at = 0, k_pad = (p.wide + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
+    cdef int64_t at = 0, k_pad = whole_blocks(p.wide), q_dim = p.n_head * p.head_dim, kv_dim = p.n_kv_head * p.head_dim
+    cdef int64_t P = C * p.n_used, expert_pad = whole_blocks(max(p.hidden, p.expert_ffn))
+    cdef attention_scratch *attention = &w.attention
+    cdef delta_scratch *delta = &w.delta
+    cdef experts_scratch *experts = &w.experts
     w.segments = <segment *>take(base, &at, C * sizeof(segment))
     w.answers = <answer *>take(base, &at, C * sizeof(answer))
     w.ids = <int32_t *>take(base, &at, 4 * C)
@@ -107,63 +110,43 @@ cdef int64_t place(
     w.sum = <int32_t *>take(base, &at, 4 * C * (k_pad // p.group))
     w.block = <float *>take(base, &at, 4 * C * p.block)
     w.acc = <int32_t *>take(base, &at, 4 * n_threads * p.acc_ints)
-    place_attention(&w.attention, base, &at, p, C, n_threads)
-    place_delta(&w.delta, base, &at, p, C, n_threads)
-    place_dense(&w.dense, base, &at, p, C)
+    attention.q = <float *>take(base, &at, 4 * C * q_dim)
+    attention.q_gate = <float *>take(base, &at, 8 * C * p.gated)
+    attention.k = <float *>take(base, &at, 4 * C * kv_dim)
+    attention.v = <float *>take(base, &at, 4 * C * kv_dim)
+    attention.q8 = <int8_t *>take(base, &at, C * q_dim)
+    attention.qs = <float *>take(base, &at, 4 * C * p.n_head)
+    attention.out = <float *>take(base, &at, 4 * C * q_dim)
+    attention.cs = <float *>take(base, &at, 4 * C * p.n_rotation * p.half)
+    attention.sn = <float *>take(base, &at, 4 * C * p.n_rotation * p.half)
+    attention.state = <float *>take(
+        base, &at, 4 * n_threads * thread_state_floats(p.n_head // p.n_kv_head, p.head_dim))
+    delta.qkv = <float *>take(base, &at, 4 * C * p.channels)
+    delta.z = <float *>take(base, &at, 4 * C * p.inner)
+    delta.alpha = <float *>take(base, &at, 4 * C * p.n_v)
+    delta.beta = <float *>take(base, &at, 4 * C * p.n_v)
+    delta.out = <float *>take(base, &at, 4 * C * p.inner)
+    delta.work = <float *>take(base, &at, 4 * n_threads * delta_work(p.dk, p.dv) if p.n_v else 0)
+    w.dense.gate = <float *>take(base, &at, 4 * C * p.ffn)
+    w.dense.up = <float *>take(base, &at, 4 * C * p.ffn)
     if p.n_expert:
-        place_experts(&w.experts, base, &at, p, C)
+        experts.score = <float *>take(base, &at, 4 * C * p.n_expert)
+        experts.chosen = <int32_t *>take(base, &at, 4 * P)
+        experts.weight = <float *>take(base, &at, 4 * P)
+        experts.first = <int64_t *>take(base, &at, 8 * (p.n_expert + 1))
+        experts.token = <int32_t *>take(base, &at, 4 * P)
+        experts.share = <float *>take(base, &at, 4 * P)
+        experts.x8 = <int8_t *>take(base, &at, P * expert_pad)
+        experts.s = <float *>take(base, &at, 4 * P * (expert_pad // p.group))
+        experts.sum = <int32_t *>take(base, &at, 4 * P * (expert_pad // p.group))
+        experts.gate = <float *>take(base, &at, 4 * P * p.expert_ffn)
+        experts.up = <float *>take(base, &at, 4 * P * p.expert_ffn)
+        experts.out = <float *>take(base, &at, 4 * C * p.hidden)
     return at
 
 
-cdef void place_attention(
-    attention_scratch *w, unsigned char *base, int64_t *at, const scratch_widths *p, int64_t C,
-    int64_t n_threads) noexcept:
-    cdef int64_t q_dim = p.n_head * p.head_dim, kv_dim = p.n_kv_head * p.head_dim
-    w.q = <float *>take(base, at, 4 * C * q_dim)
-    w.q_gate = <float *>take(base, at, 8 * C * p.gated)
-    w.k = <float *>take(base, at, 4 * C * kv_dim)
-    w.v = <float *>take(base, at, 4 * C * kv_dim)
-    w.q8 = <int8_t *>take(base, at, C * q_dim)
-    w.qs = <float *>take(base, at, 4 * C * p.n_head)
-    w.out = <float *>take(base, at, 4 * C * q_dim)
-    w.cs = <float *>take(base, at, 4 * C * p.n_rotation * p.half)
-    w.sn = <float *>take(base, at, 4 * C * p.n_rotation * p.half)
-    w.state = <float *>take(base, at, 4 * n_threads * thread_state_floats(p.n_head // p.n_kv_head, p.head_dim))
-
-
-cdef void place_delta(
-    delta_scratch *w, unsigned char *base, int64_t *at, const scratch_widths *p, int64_t C,
-    int64_t n_threads) noexcept:
-    w.qkv = <float *>take(base, at, 4 * C * p.channels)
-    w.z = <float *>take(base, at, 4 * C * p.inner)
-    w.alpha = <float *>take(base, at, 4 * C * p.n_v)
-    w.beta = <float *>take(base, at, 4 * C * p.n_v)
-    w.out = <float *>take(base, at, 4 * C * p.inner)
-    w.work = <float *>take(base, at, 4 * n_threads * delta_work(p.dk, p.dv) if p.n_v else 0)
-
-
-cdef void place_dense(
-    dense_scratch *w, unsigned char *base, int64_t *at, const scratch_widths *p, int64_t C) noexcept:
-    w.gate = <float *>take(base, at, 4 * C * p.ffn)
-    w.up = <float *>take(base, at, 4 * C * p.ffn)
-
-
-cdef void place_experts(
-    experts_scratch *w, unsigned char *base, int64_t *at, const scratch_widths *p, int64_t C) noexcept:
-    cdef int64_t P = C * p.n_used, k = max(p.hidden, p.expert_ffn)
-    cdef int64_t k_pad = (k + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
-    w.score = <float *>take(base, at, 4 * C * p.n_expert)
-    w.chosen = <int32_t *>take(base, at, 4 * P)
-    w.weight = <float *>take(base, at, 4 * P)
-    w.first = <int64_t *>take(base, at, 8 * (p.n_expert + 1))
-    w.token = <int32_t *>take(base, at, 4 * P)
-    w.share = <float *>take(base, at, 4 * P)
-    w.x8 = <int8_t *>take(base, at, P * k_pad)
-    w.s = <float *>take(base, at, 4 * P * (k_pad // p.group))
-    w.sum = <int32_t *>take(base, at, 4 * P * (k_pad // p.group))
-    w.gate = <float *>take(base, at, 4 * P * p.expert_ffn)
-    w.up = <float *>take(base, at, 4 * P * p.expert_ffn)
-    w.out = <float *>take(base, at, 4 * C * p.hidden)
+cdef inline int64_t whole_blocks(int64_t n) noexcept nogil:
+    return (n + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
 
 
 cdef inline void *take(unsigned char *base, int64_t *at, int64_t n) noexcept:

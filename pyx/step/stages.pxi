@@ -12,7 +12,7 @@ cdef enum:
 cdef enum act_quant:
     INT8, INT4, INT8_HALF
 
-# What the threads of one step share.
+# Shared by the threads of one step.
 cdef struct step_plan:
     const kernels *kernel
     team team
@@ -173,7 +173,7 @@ cdef void rows_apart(
 cdef void add_rows(
     step_plan *p, const matrix *w, const activations *a, const float *norm, stage which, int32_t *acc, int tid,
     int n_thread) noexcept nogil:
-    """Stage: a projection, through the norm [hidden] behind it where there is one, added to h [n_token][hidden]."""
+    """Stage: a projection, through the norm [hidden] after it where there is one, added to h [n_token][hidden]."""
     cdef int64_t t, i, start = share(p.hidden, unit_of(p), tid, n_thread)
     cdef int64_t stop = share(p.hidden, unit_of(p), tid + 1, n_thread)
     cdef float *block   # [hidden], of one token

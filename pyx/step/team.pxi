@@ -24,7 +24,7 @@ cdef extern from "hold.h" nogil:
     int move_to(const cores *, core_set *before)
     void give_back(const core_set *before)
 
-# What a thread does while a step runs.
+# The stages of a step, by which a thread's time is counted.
 cdef enum stage:
     EMBED, NORM, QKV, ROPE, ATTEND, OUT, ROUTE, GATE_UP, DOWN, HEAD, WAIT, N_STAGE
 

@@ -59,14 +59,11 @@ cdef void run_step(
     int n_thread) noexcept nogil:
     """The whole step, executed by every thread of the team."""
     cdef int64_t index
-    cdef stage_clock *clock = NULL
-    if p.clocks != NULL:
-        clock = p.clocks + tid
+    cdef stage_clock *clock = clock_of(p, tid)
+    if clock != NULL:
         clock.last = now_ns()
     embed(p, embedding, tid, n_thread)
-    lap(clock, EMBED)
-    team_barrier(&p.team, n_thread)
-    lap(clock, WAIT)
+    done(p, EMBED, tid, n_thread)
     for index in range(n_layer):
         run_layer(p, &layers[index], tid, n_thread)
     if p.n_answer == 0:
@@ -96,26 +93,17 @@ cdef class Segment:
     computed after the last layer. winners > 0: only that many of the largest logits of a token are needed, ties
     included; if the head can find them faster, the others are -inf.  May be used for any number of steps, and its
     buffers may change in between.  Raises ValueError for buffers of another type.
-
-    For who decides which segments share a step: part: this is a prompt, of which a step may evaluate fewer tokens
-    (:meth:`cut`); the logits are filled by the step that evaluates the last one.  patient: nobody waits for the token
-    that follows, as in a batch.  n_in_step: the number of segments in the latest step.  error: its exception, or None.
     """
 
     cdef readonly object kv, ids, logits
-    cdef readonly bint all_logits, part
+    cdef readonly bint all_logits
     cdef readonly int64_t winners
-    cdef public bint patient
-    cdef public int64_t n_in_step
-    cdef public object error
     cdef const int32_t[::1] tokens      # ids
     cdef float[::1] out                 # logits
     cdef int64_t n_out                  # floats that logits has room for; -1: none are wanted
 
-    def __cinit__(
-        self, kv, ids, logits=None, bint all_logits=False, int64_t winners=0, bint part=False, bint patient=False):
+    def __cinit__(self, kv, ids, logits=None, bint all_logits=False, int64_t winners=0):
         self.kv, self.ids, self.logits, self.all_logits, self.winners = kv, ids, logits, all_logits, winners
-        self.part, self.patient, self.n_in_step = part, patient, 1
         self.tokens, self.n_out = ids, -1
         if logits is not None:
             self.out = logits
@@ -155,7 +143,7 @@ cdef class Transformer:
     cdef double expert_share    # share of them that a token reads
     cdef Residency residency    # of them, or None
     cdef object recurrent       # its recurrent_shape
-    cdef const float[::1] signs # of the embedding's basis
+    cdef object signs           # of the embedding's basis
     cdef Arena rotations        # those of the layers, each once
     cdef Arena scratch_arena, queries, times
     cdef Workspace workspace
@@ -193,14 +181,8 @@ cdef class Transformer:
         self.expert_share = config.expert_share
         self.plan.output_norm = copy_vector(output_norm, self.hidden, "output_norm", self.owners)
         if basis is not None:  # (block, signs) of the embedding
-            self.plan.basis = basis[0]
-            if self.hidden % self.plan.basis:
-                raise ValueError(f"a basis of blocks of {basis[0]} does not fit rows of {self.hidden}")
-            if basis[1] is not None:
-                self.signs = basis[1]
-                if self.signs.shape[0] != self.hidden:
-                    raise ValueError(f"{self.signs.shape[0]} signs for rows of {self.hidden}")
-                self.plan.signs = &self.signs[0]
+            self.plan.basis, self.signs = basis
+            self.plan.signs = basis_signs(self.plan.basis, self.signs, self.hidden)
         self.workspace = Workspace()
         self._prepare(config)
         self._number(config, rope_freqs)
@@ -427,5 +409,3 @@ cdef class Transformer:
             pace.took(n, begun, now_ns(), core_ns() - begun_core)
         for given in segments:
             (<KVCache>given.kv).advance(given.tokens.shape[0])
-        for given in segments:
-            (<KVCache>given.kv).check()

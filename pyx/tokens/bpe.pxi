@@ -154,7 +154,7 @@ cdef class BytePairs:
         self.slots[slot] = tag_of(hash) | <uint32_t>(id + 1)
 
     cdef inline bint holds(self, uint64_t slot, uint64_t hash, const uint8_t *piece, int64_t size) noexcept nogil:
-        """Whether this slot has the token of piece [size]."""
+        """This slot has the token of piece [size]."""
         cdef uint32_t id = (self.slots[slot] & ID) - 1, start
         if self.slots[slot] & ~<uint32_t>ID != tag_of(hash):
             return False
@@ -192,7 +192,7 @@ cdef class BytePairs:
         return id if id >= 0 and (self.rank[id] != NONE or self.ignore_merges) else -1
 
     cdef bint has_gap(self, const char *piece, int64_t size) noexcept:
-        """Whether one of the bytes of piece [size] is no token."""
+        """One of the bytes of piece [size] is no token."""
         cdef int64_t i
         for i in range(size):
             if self.single[<uint8_t>piece[i]] < 0:

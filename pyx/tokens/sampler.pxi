@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """sampler: one row of logits -> one token id.
 
 What a call does, in this order (the order and the meaning of the filters are those of llama.cpp's default chain):
@@ -269,26 +268,34 @@ cdef class Sampler:
         count. mask: at least [(n_vocab + 7) // 8] bytes, one bit per token, the lowest bit of a byte first; tokens with
         0 are never chosen.
         """
-        cdef int64_t n = self.n_vocab, at, m
-        cdef float *row     # [n]
+        cdef int64_t at, m
         cdef Filter f
+        if mask is not None and mask.shape[0] < (self.n_vocab + 7) // 8:
+            raise ValueError(f"a mask of {mask.shape[0]} bytes for a vocabulary of {self.n_vocab}")
+        at = self.highest(logits, repeat_penalty, presence_penalty, frequency_penalty, recent, mask)
+        f.temp, f.top_k, f.top_p, f.min_p = temp, top_k, top_p, min_p
+        with nogil:
+            if temp > 0:
+                m = survivors(&logits[0], self.n_vocab, logits[at], f, self.candidate)
+                at = self.candidate[draw(self.candidate, m, logits[at], temp, next_uniform(self.s))].id
+        return at
+
+    cdef int64_t highest(
+        self, float[::1] logits, double repeat, double presence, double frequency, const int[::1] recent,
+        const uint8_t[::1] mask) except -1:
+        """The first arg-max after mask and penalties.  Raises ValueError if there is none."""
+        cdef int64_t n = self.n_vocab, at
+        cdef float *row     # [n]
         if logits.shape[0] != n:
             raise ValueError(f"{logits.shape[0]} logits for a vocabulary of {n}")
-        if mask is not None and mask.shape[0] < (n + 7) // 8:
-            raise ValueError(f"a mask of {mask.shape[0]} bytes for a vocabulary of {n}")
         row = &logits[0]
-        f.temp, f.top_k, f.top_p, f.min_p = temp, top_k, top_p, min_p
         with nogil:
             self.strike(row)
             if mask is not None:
                 forbid(row, n, &mask[0])
             if recent is not None and recent.shape[0] > 0:
-                penalise(row, n, &recent[0], recent.shape[0], repeat_penalty, presence_penalty, frequency_penalty,
-                         self.count)
+                penalise(row, n, &recent[0], recent.shape[0], repeat, presence, frequency, self.count)
             at = argmax(row, n)
-            if at >= 0 and temp > 0:
-                m = survivors(row, n, row[at], f, self.candidate)
-                at = self.candidate[draw(self.candidate, m, row[at], temp, next_uniform(self.s))].id
         if at < 0:
             raise ValueError("no usable logit: every one is NaN or -inf")
         return at
@@ -299,26 +306,17 @@ cdef class Sampler:
         """The m candidates from which ``sample`` would choose, in its order: (ids, int32 [m]; probabilities, float64
         [m]).
 
-        Takes the same arguments, and changes logits in the same way; no random number is used.  Allocates memory: for
-        tests and inspection.
+        Takes the same arguments, and changes logits in the same way; no random number is used.
         """
-        cdef int64_t n = self.n_vocab, at, m = 1, i
+        cdef int64_t at, m, i
         cdef double total = 0, highest
         cdef Filter f
-        if logits.shape[0] != n:
-            raise ValueError(f"{logits.shape[0]} logits for a vocabulary of {n}")
         f.temp, f.top_k, f.top_p, f.min_p = temp, top_k, top_p, min_p
-        self.strike(&logits[0])
-        if recent is not None and recent.shape[0] > 0:
-            penalise(&logits[0], n, &recent[0], recent.shape[0], repeat_penalty, presence_penalty,
-                     frequency_penalty, self.count)
-        at = argmax(&logits[0], n)
-        if at < 0:
-            raise ValueError("no usable logit: every one is NaN or -inf")
+        at = self.highest(logits, repeat_penalty, presence_penalty, frequency_penalty, recent, None)
         if not temp > 0:
             return array.array("i", [at]), array.array("d", [1.0])
         highest = logits[at]
-        m = survivors(&logits[0], n, highest, f, self.candidate)
+        m = survivors(&logits[0], self.n_vocab, highest, f, self.candidate)
         weights = [exp((<double>self.candidate[i].logit - highest) / temp) for i in range(m)]
         for w in weights:
             total += w

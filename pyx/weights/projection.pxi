@@ -10,6 +10,13 @@ cdef enum:
     MANY_TOKENS = 16        # below, no target takes more rows at once
 
 
+cdef const float *basis_signs(int64_t block, signs, int64_t k) except? NULL:
+    cdef const float[::1] values = signs
+    if block < LEAST_BASIS or block & (block - 1) or k % block or (signs is not None and values.shape[0] != k):
+        raise ValueError(f"a basis of blocks of {block} does not fit rows of {k}")
+    return NULL if signs is None else &values[0]
+
+
 cdef inline int64_t sums(int64_t n_token, int64_t n_row) noexcept nogil:
     """A number of integers, rounded up to whole cache lines."""
     return (n_token * n_row + 15) // 16 * 16

@@ -96,21 +96,18 @@ cdef class StoredRows:
         self.fd = fd
 
     cdef void bring(self, int64_t first, int64_t stop) noexcept nogil:
-        cdef size_t start = <size_t>(self.data + first * self.row_bytes) // PAGE * PAGE
-        cdef size_t end = <size_t>(self.data + min(stop, self.n_row) * self.row_bytes)
-        start = max(start, (<size_t>self.data + PAGE - 1) // PAGE * PAGE)
-        if self.fd >= 0 and start < end:
-            madvise(<void *>start, end - start, MADV_POPULATE_READ)
+        self.advise(first, min(stop, self.n_row), MADV_POPULATE_READ)
 
     cdef void let_go(self, int64_t first, int64_t stop) noexcept nogil:
-        cdef size_t start = <size_t>(self.data + first * self.row_bytes)
-        cdef size_t end = <size_t>(self.data + stop * self.row_bytes)
-        if self.fd < 0:  # memory that is nobody's copy would be lost
-            return
-        start, end = start // PAGE * PAGE, end // PAGE * PAGE  # what is read again comes back
+        self.advise(first, stop, MADV_DONTNEED)  # what is read again comes back
+
+    cdef void advise(self, int64_t first, int64_t stop, int advice) noexcept nogil:
+        """Advice about rows of the map, from the page on in which the first one begins, and only whole pages of it."""
+        cdef size_t start = <size_t>(self.data + first * self.row_bytes) // PAGE * PAGE
+        cdef size_t end = <size_t>(self.data + stop * self.row_bytes) // PAGE * PAGE
         start = max(start, (<size_t>self.data + PAGE - 1) // PAGE * PAGE)
-        if start < end:
-            madvise(<void *>start, end - start, MADV_DONTNEED)
+        if self.fd >= 0 and start < end:  # without a file, memory that is nobody's copy would be lost
+            madvise(<void *>start, end - start, advice)
 
     cdef void read_row(self, int64_t row, int tid, float *out) noexcept nogil:
         cdef uint8_t *stored    # [unit_bytes]

@@ -34,7 +34,6 @@ cdef extern from "kernels.h" nogil:
     void repack_q2_0(const uint8_t *, int64_t, int64_t, uint8_t *)
     void repack_groups(const uint8_t *, int64_t, int64_t, const float *, int64_t, int64_t, uint8_t *)
     void pack_panels(const uint8_t *, int, int64_t, int64_t, uint8_t *)
-    void unpack_panels(const uint8_t *, int64_t, int64_t, uint8_t *)
     void unpack_groups(const uint8_t *, int, int64_t, int64_t, int8_t *, float *)
     void pack_plane_panels(const int8_t *, const float *, int, int64_t, int64_t, int, uint8_t *)
     void unpack_plane_panels(const uint8_t *, int, int64_t, int64_t, int, int8_t *, float *)
@@ -166,7 +165,7 @@ cdef class TernaryMatrix:
     """A matrix [n_row][k] of -1, 0, +1 with scales, or a sum of some.  Made by :meth:`pack`, or of floats by
     :meth:`dense`.
 
-    ``mapped``: whether the codes are used directly from the file's map.
+    ``mapped``: the codes are used directly from the file's map.
     """
 
     def __cinit__(self):
@@ -183,7 +182,7 @@ cdef class TernaryMatrix:
         matrix apart), "I8" (weights -1, 0, +1), "Q2_0" (groups of 64), "PQ2_0" (groups of 128, under any of its names),
         "PQ2_0_R64" (the same in panels of 64 rows, the last one padded), "TP64_R64" or "TP32_R64" (smaller groups in
         such panels), or one of FLOATS, which are ternarised here, see :meth:`_from_floats`. scale: multiplies the
-        scales in the bytes. data: a contiguous buffer of exactly the stored bytes. quantize: whether float master
+        scales in the bytes. data: a contiguous buffer of exactly the stored bytes. quantize: float master
         weights may be quantised (absmean); floats that are ternary already are always accepted. groups: always store a
         scale (as half float) per 128 weights along k, as activations of kind "int8-128" need. planes: of panels, how
         many matrices their groups belong to, whose sum is meant. check: look at the scales of groups; without that, no
@@ -534,13 +533,8 @@ cdef class TernaryMatrix:
         """The rows are stored in a rotated basis (kernels.h, change_basis): blocks of ``block``; signs: +-1, float32
         [k], or None.  Raises ValueError if that does not fit.
         """
-        cdef const float[::1] values = signs
-        if block < LEAST_BASIS or block & (block - 1) or self.m.k % block or (
-                signs is not None and values.shape[0] != self.m.k):
-            raise ValueError(f"a basis of blocks of {block} does not fit rows of {self.m.k}")
-        self.m.basis, self.m.signs, self.signs = block, NULL, signs
-        if signs is not None:
-            self.m.signs = &values[0]
+        self.m.signs = basis_signs(block, signs, self.m.k)
+        self.m.basis, self.signs = block, signs
 
     @property
     def code_bytes(self):
@@ -602,7 +596,7 @@ cdef class TernaryMatrix:
 
     @property
     def is_dense(self):
-        """Whether it consists of float32 rows, see :meth:`dense`."""
+        """It consists of float32 rows, see :meth:`dense`."""
         return self.m.dense != NULL
 
     @property
@@ -617,10 +611,10 @@ cdef class TernaryMatrix:
         """
         if self.is_dense:
             return [1.0]
-        if self.m.n_plane > 1 or self.m.group != GROUP:
-            return self.unpack_planes()[1].tolist()
         if self.m.group_bytes:
             found = self._unpack_groups()[1].tolist()
+            if self.m.n_plane > 1 or self.m.group != GROUP:
+                return found
             return found[::2] if self.m.n_block % 2 == 0 and found[::2] == found[1::2] else found
         return memoryview(self.scale_arena).cast("f").tolist()
 
@@ -628,8 +622,6 @@ cdef class TernaryMatrix:
         """The weights -1, 0, +1 as array("b") [n_row][k].  Raises ValueError for a dense matrix and for a sum."""
         if self.is_dense or self.m.n_plane > 1:
             raise ValueError("a dense matrix, or a sum of several, has no ternary weights")
-        if self.m.group != GROUP:
-            return self.unpack_planes()[0]
         if self.m.group_bytes:
             return self._unpack_groups()[0]
         cdef signed char[::1] out = array.array("b", bytes(self.m.n_row * self.m.k))
@@ -638,10 +630,10 @@ cdef class TernaryMatrix:
 
     def unpack_planes(self):
         """The weights -1, 0, +1 of all planes as array("b") [n_plane][n_row][k], and their scales as array("f")
-        [n_plane][n_row][k / group].  Raises ValueError for a matrix that does not consist of panels of whole groups.
+        [n_plane][n_row][n_block].  Raises ValueError for a matrix that does not consist of panels.
         """
-        if not self.m.panels or self.m.k % self.m.group:
-            raise ValueError("only panels of whole groups hold planes")
+        if not self.m.panels:
+            raise ValueError("only panels hold planes")
         cdef int64_t n = self.m.n_plane * self.m.n_row
         cdef signed char[::1] out = array.array("b", bytes(n * self.m.k))
         cdef float[::1] d = array.array("f", bytes(4 * n * self.m.n_block))
@@ -663,23 +655,12 @@ cdef class TernaryMatrix:
 
     def _unpack_groups(self):
         """Weights as array("b") [n_row][k] and scales as array("f") [n_row][n_block]."""
+        if self.m.panels:
+            return self.unpack_planes()
         cdef signed char[::1] out = array.array("b", bytes(self.m.n_row * self.m.k))
         cdef float[::1] d = array.array("f", bytes(4 * self.m.n_row * self.m.n_block))
-        cdef Arena rows = self._rows()
-        cdef const uint8_t *codes = self.m.codes if rows is None else rows.data    # [n_row][n_block][group_bytes]
-        unpack_groups(
-            codes, self.m.group_bytes if rows is None else GROUP_WHOLE, self.m.n_row, self.m.k, <int8_t *>&out[0],
-            &d[0])
+        unpack_groups(self.m.codes, self.m.group_bytes, self.m.n_row, self.m.k, <int8_t *>&out[0], &d[0])
         return out.base, d.base
-
-    def _rows(self):
-        """Panels as rows of groups, [n_row][n_block][GROUP_WHOLE]; None if there are no panels."""
-        cdef Arena rows
-        if not self.m.panels:
-            return None
-        rows = Arena(self.m.n_row * self.m.n_block * GROUP_WHOLE)
-        unpack_panels(self.m.codes, self.m.n_row, self.m.n_block, rows.data)
-        return rows
 
     @property
     def zero_fraction(self):
@@ -709,12 +690,17 @@ cdef class TernaryMatrix:
     def encode_groups(self):
         """The bytes of a PQ2_0 tensor.  Raises ValueError for a matrix without a scale per 128 weights of a row."""
         cdef int64_t i, n = self.m.n_row * self.m.n_block
+        cdef TernaryMatrix rows
         if self.m.group_bytes == 0 or self.m.k % GROUP or self.m.group != GROUP or self.m.n_plane > 1:
             raise ValueError("PQ2_0 holds a scale for each 128 weights of a row; this matrix has none")
-        cdef Arena rows = self._rows()
-        cdef int group_bytes = self.m.group_bytes if rows is None else GROUP_WHOLE
-        cdef bytes stored = (<const char *>(self.m.codes if rows is None else rows.data))[: n * group_bytes]
-        if group_bytes == GROUP_WHOLE:
+        if self.m.panels:
+            weights, scales = self.unpack_planes()
+            rows = TernaryMatrix.pack("I8", weights, self.m.n_row, self.m.k)
+            rows._set_scales(scales, self.m.n_block)
+            rows._regroup(rows.m.scale, self.m.n_block, 1)
+            return rows.encode_groups()
+        cdef bytes stored = (<const char *>self.m.codes)[: n * self.m.group_bytes]
+        if self.m.group_bytes == GROUP_WHOLE:
             return stored
         cdef object whole = bytearray(n * GROUP_WHOLE)  # of a pair the second scale, equal to the first, is left out
         for i in range(GROUP_WHOLE):

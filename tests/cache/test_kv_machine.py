@@ -156,13 +156,12 @@ class Lives(RuleBasedStateMachine):
 
     @invariant()
     def references_are_tables(self) -> None:
-        """I6: as many tables name a page as it has references; pages in use are those, and no more than planned."""
+        """I6: as many tables name a page as it has references, and no more memory is planned."""
         if not self.caches:
             return
         references = [n for slab in self.pool.references for n in slab]
         stats = [cache.stats for cache in self.caches.values()]
         assert sum(references) == sum(each["pages"] for each in stats)
-        assert sum(n > 0 for n in references) == self.pool.pages[0] <= self.pool.pages[1]
         assert self.pool.nbytes <= 5 * next(iter(self.caches.values())).nbytes
         for cache in self.caches.values():
             assert cache.stats["bytes"] <= cache.nbytes

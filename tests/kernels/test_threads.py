@@ -20,12 +20,12 @@ from edge.formats import open_checkpoint
 from edge.machine.cores import Cores
 from edge.model.weights import build
 from pyx import machine
-from pyx.kv import KVCache, PagePool
-from pyx.step import Head, Segment, attention
+from pyx.kv import KVCache
+from pyx.step import Head, attention
 from pyx.weights import StoredRows
 from tests import handmade
 from tests.handmade import ARR, F32, STR, value
-from tests.kernels.test_transformer import IDS, layout_of
+from tests.kernels.test_transformer import layout_of
 from tests.limits import can_limit_threads, few_threads
 from tests.services import REAL, environment
 from tests.vectors.stored import TINY
@@ -102,24 +102,6 @@ def test_a_file_whose_multipliers_are_no_numbers_to_multiply_by_ends_with_exit_4
     keys = {f"minicpm.{key}": value(F32, number) for key, number in numbers.items()}
     code, said = ends(tmp_path, arch="minicpm", sub_norm=False, keys=keys)
     assert (code, said) == (0, "") if bad is None else code == 4 and name in said and said.count("\n") == 1
-
-
-# ---- nothing waits for ever ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", ["f16", "int8"])
-def test_a_pool_whose_counts_are_wrong_is_an_error_and_no_hang(checkpoint, kind):
-    c = checkpoint.config
-    model, pool = build(checkpoint), PagePool()
-    kv = KVCache(*c.kv_shape, 256, kind, pool=pool)
-    model.step([Segment(kv, array.array("i", IDS), None)])
-    pool.occupy()
-    with pytest.raises(RuntimeError, match="pool"):
-        for _ in range(40):
-            model.step([Segment(kv, array.array("i", [1]), None)])
-    assert kv.n_tokens == 0
 
 
 # ---- processes -------------------------------------------------------------------------------------------------------
