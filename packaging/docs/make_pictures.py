@@ -1,7 +1,7 @@
 """Draws every picture of README and docs from its data: python packaging/docs/make_pictures.py (or make docs)
 
-The data lies in benchmarks/results, each file with the command that made it.  tests/project/test_pictures.py fails when
-a picture does not show its data.
+The data lies in benchmarks/results, each file with the command that made it.  tests/project/test_docs.py fails when a
+picture does not show its data.
 """
 
 from __future__ import annotations

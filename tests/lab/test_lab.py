@@ -1,4 +1,4 @@
-"""Perplexity and the quality of KV caches: against NumPy in float64, and against what must be so."""
+"""python -m lab, against NumPy in float64: perplexity, the quality of KV caches, where heads look, budgets."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import edge
-from edge.errors import EdgeError, MemoryRefused, UsageError
-from lab import evaluate
+from edge.cache.config import KVConfig
+from edge.cache.policy import read_budget
+from edge.cli.group import cli
+from edge.errors import UsageError
+from lab import calibrate, evaluate
 from lab.__main__ import main
-from pyx.step import Segment
+from pyx.kv import KVCache
+from pyx.step import Segment, attention, attention_kept, attention_rows
 from pyx.tokens import log_likelihoods
-from tests.oracles.softmax import log_softmax
+from tests.oracles.softmax import log_softmax, softmax
 
 F32 = evaluate.Mode.parse("f32")
 
@@ -34,19 +39,13 @@ def test_rows_agree_with_numpy(seed, n, n_vocab, size):
     np.testing.assert_allclose(found, log_softmax(rows)[range(n), tokens], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_logits_that_are_not_finite(bad):
-    good, broken = array("f", [0.0, 1.0, 2.0]), array("f", [0.0, bad, 2.0])
+def test_rows_that_are_refused():
+    good, broken = array("f", [0.0, 1.0, 2.0]), array("f", [0.0, math.nan, 2.0])
     with pytest.raises(ValueError, match="row 1 holds"):
         log_likelihoods(good + broken, array("i", [0, 0]), 3)
-
-
-@pytest.mark.parametrize(
-    ("n", "tokens", "n_vocab"), [(6, [0], 3), (6, [0, 3], 3), (6, [-1, 0], 3), (0, [0], 3), (6, [0, 0], 0)]
-)
-def test_rows_that_do_not_fit(n, tokens, n_vocab):
-    with pytest.raises(ValueError):
-        log_likelihoods(array("f", [0.0] * n), array("i", tokens), n_vocab)
+    for n, tokens, n_vocab in ((6, [0], 3), (6, [0, 3], 3), (6, [-1, 0], 3), (0, [0], 3), (6, [0, 0], 0)):
+        with pytest.raises(ValueError):
+            log_likelihoods(array("f", [0.0] * n), array("i", tokens), n_vocab)
 
 
 # ---- the text --------------------------------------------------------------------------------------------------------
@@ -73,18 +72,6 @@ def test_segments(engine):
         evaluate.segments(engine, array("i", [7]), 5)
     with pytest.raises(UsageError, match="too few"):
         evaluate.segments(engine, array("i", range(5)), 2)
-
-
-def test_the_dialogues_that_ship(bundled_model):
-    """Conversations of our own, long enough for one segment of 2048; written as the model's template writes them."""
-    with edge.load(ctx=64) as engine:
-        ids = evaluate.read(engine)
-        assert len(ids) > 2048
-        text = engine.tokenizer.decode(ids)
-    lines = evaluate.DIALOGUES.read_text().splitlines()
-    first = json.loads(lines[0])["messages"]
-    assert [m["role"] for m in first] == ["user", "assistant"] * (len(first) // 2)
-    assert text.count("User: ") == sum(line.count('"user"') for line in lines)
 
 
 def test_text_files(engine, tmp_path):
@@ -170,30 +157,12 @@ def test_what_must_be_so(engine, tokens):
     assert other["rows"][1]["perplexity"] == int8["perplexity"]
 
 
-def test_default_modes(engine):
-    names = [mode.name for mode in evaluate.default_modes(1024)]
-    assert names[:2] == ["f16", "int8"] and "int8 window=252 sinks=4" in names and "f32" not in names
-    assert evaluate.default_modes(4)
-
-
 @pytest.mark.parametrize(
     "text", ["", "  ", "int9", "int8 window", "int8 window=x", "int8 memory=5", "int8 window=-4", "int8 f16", "kv=int8"]
 )
 def test_modes_that_mean_nothing(text):
     with pytest.raises(UsageError):
         evaluate.Mode.parse(text)
-
-
-def test_caches_that_do_not_fit_together(engine, tokens, monkeypatch):
-    monkeypatch.setattr(evaluate, "available_memory", lambda: 1000)
-    with pytest.raises(MemoryRefused, match="fewer modes"):
-        evaluate.kv_quality(engine, tokens)
-
-
-def test_a_damaged_model_is_no_surprise(engine, tokens, monkeypatch):
-    monkeypatch.setattr(evaluate.Run, "step", lambda self, ids: np.full((len(ids), 8), np.nan, np.float32))
-    with pytest.raises(EdgeError, match="may be damaged"):
-        evaluate.kv_quality(engine, tokens, [evaluate.Mode.parse("f16")])
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
@@ -224,3 +193,155 @@ def test_commands(bundled_model, talk, capsys):
         assert main(arguments) == code
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
+
+
+# ---- where heads look ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def calibrating(tiny_model):
+    with edge.load(tiny_model, ctx=256, kv="f32", overflow="stop", threads=1) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def text(calibrating):
+    rng = np.random.default_rng(3)
+    return array("i", rng.integers(0, calibrating.tokenizer.n_vocab - 8, 1000).tolist())
+
+
+def filled(n: int, seed: int = 1, **plan):
+    """A cache that has read n random tokens; its keys [n_layer][n][n_kv_head][head_dim]; the last queries."""
+    rng = np.random.default_rng(seed)
+    cache = KVCache(2, 2, 64, 512, **plan)
+    keys = rng.normal(0, 1, (2, n, 2, 64)).astype(np.float32)
+    queries = rng.normal(0, 0.4, (2, n, 4, 64)).astype(np.float32)
+    for t in range(n):
+        for layer in range(2):
+            attention(
+                cache, layer, queries[layer, t].ravel(), keys[layer, t].ravel(), keys[layer, t].ravel(), 1, layer == 1
+            )
+    return cache, keys, np.ascontiguousarray(queries[:, -1])
+
+
+@pytest.mark.parametrize("n", [1, 31, 32, 33, 100])
+@pytest.mark.parametrize("plan", [{"kv_type": "f32"}, {"kv_type": "f32", "window": 40, "sinks": 5}])
+def test_rows_are_the_softmax_over_what_is_in_sight(n: int, plan) -> None:
+    cache, keys, queries = filled(n, **plan)
+    seen = np.arange(n)
+    if "window" in plan:
+        seen = seen[(seen < 5) | (seen >= n - 40)]
+    for layer in range(2):
+        got = np.array(attention_rows(cache, layer, queries)).reshape(4, n)
+        for head in range(4):
+            scores = keys[layer, seen, head // 2].astype(np.float64) @ queries[layer, head].astype(np.float64)
+            expected = np.zeros(n)
+            expected[seen] = softmax(scores)
+            np.testing.assert_allclose(got[head], expected, rtol=1e-5, atol=1e-9)
+
+
+def test_mass_kept_is_that_of_the_tokens_in_sight() -> None:
+    whole, _, queries = filled(150, kv_type="f32")
+    short, _, _ = filled(150, kv_type="int8", window=40, sinks=5)
+    for layer in range(2):
+        rows = np.array(attention_rows(whole, layer, queries)).reshape(4, 150)
+        for head in range(2):
+            seen = [t for t in range(150) if t < 5 or t >= 110]
+            row = array("d", rows[2 * head])
+            assert attention_kept(short, layer, head, row) == pytest.approx(rows[2 * head][seen].sum())
+            assert attention_kept(whole, layer, head, row) == pytest.approx(1)
+
+
+def test_impossible_rows_are_refused() -> None:
+    cache, _, queries = filled(5, kv_type="f32")
+    for arguments in ((cache, 2, queries), (cache, -1, queries), (cache, 0, queries.ravel()[:-1]),
+                      (KVCache(2, 2, 64, 64, "f32"), 0, queries)):
+        with pytest.raises(ValueError):
+            attention_rows(*arguments)
+    for layer, head, n in ((0, 2, 5), (2, 0, 5), (0, 0, 4)):
+        with pytest.raises(ValueError):
+            attention_kept(cache, layer, head, array("d", [0.25] * n))
+
+
+def test_a_transformer_leaves_what_it_asked(tiny_model) -> None:
+    """The same attention whether the last token came alone or at the end of a chunk, in any number of threads."""
+    found = []
+    for threads, parts in ((1, [50]), (2, [49, 1]), (3, [20, 30])):
+        with edge.load(tiny_model, ctx=64, kv="f32", overflow="stop", threads=threads) as engine:
+            queries, cache, at = engine.model.transformer.keep_queries(), engine.space.new_cache(), 0
+            for n in parts:
+                engine.model.transformer.step([Segment(cache, array("i", range(at, at + n)))])
+                at += n
+            found.append([attention_rows(cache, layer, queries) for layer in range(2)])
+    assert found[0] == found[1] == found[2]
+
+
+# ---- heads -----------------------------------------------------------------------------------------------------------
+
+
+def test_support_is_the_fewest_tokens_with_most_of_the_attention() -> None:
+    assert [calibrate.support(np.array(row)) for row in ([1.0], [0.05, 0.95], [0.5, 0.25, 0.25], [0.05] * 20)] == [
+        1, 1, 3, 19]
+    assert calibrate.entropy(np.array([[1.0, 0, 0, 0], [0.25] * 4])) == pytest.approx([0, 2])
+
+
+def test_what_is_measured(calibrating, text) -> None:
+    facts = calibrate.measure(calibrating, text[:500])
+    assert [(each.layer, each.head) for each in facts] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    for each in facts:
+        assert 0 < each.entropy <= each.entropy_max <= 8  # 256 tokens
+        assert 0 < each.sink_mass < 1 and 1 <= each.support <= 256
+    with pytest.raises(UsageError, match="too short"):
+        calibrate.measure(calibrating, text[:20])
+
+
+# ---- budgets ---------------------------------------------------------------------------------------------------------
+
+
+def test_shares_are_in_proportion() -> None:
+    assert calibrate.share([1, 1, 2], 40, 100) == [10, 10, 20]
+    assert calibrate.share([1, 1, 2], 40, 15) == [12, 13, 15] or calibrate.share([1, 1, 2], 40, 15) == [13, 12, 15]
+    assert calibrate.share([0, 5], 10, 100) == [1, 9]
+    assert calibrate.share([0, 0], 4, 100) == [2, 2]
+    for total, most in ((1, 5), (11, 5)):
+        with pytest.raises(UsageError):
+            calibrate.share([1, 1], total, most)
+
+
+def test_the_published_rule() -> None:
+    """clamp(H / mean H, 0.3, 2.5) of the largest entropy, and the same turned round."""
+    seen = [calibrate.HeadFacts(0, i, 0.0, h, 0.0, 10.0 * (i + 1)) for i, h in enumerate([0.1, 4.0, 7.9])]
+    assert calibrate.weights("entropy", seen) == pytest.approx([0.3, 1.0, 1.975])
+    assert calibrate.weights("inverse", seen) == pytest.approx([1 / 0.3, 1.0, 1 / 1.975])
+    assert calibrate.weights("support", seen) == [10, 20, 30] and calibrate.weights("uniform", seen) == [1, 1, 1]
+
+
+def test_every_method_keeps_the_same(calibrating, text) -> None:
+    facts = calibrate.measure(calibrating, text[:500])
+    budgets = {method: calibrate.budget(calibrating, facts, 0.25, method, 4) for method in calibrate.METHODS}
+    sizes = {KVConfig(256, "int8", overflow="stop", kv_budget=each).plan(calibrating.config).kv_bytes
+             for each in budgets.values()}
+    assert len(sizes) == 1 and {each.mean for each in budgets.values()} == {4 + 2 * 32 + 1}
+    assert len(set(sum(budgets["uniform"].keep, ()))) == 1
+    by_support = sorted(zip((each.support for each in facts), sum(budgets["support"].keep, ())))
+    assert [n for _, n in by_support] == sorted(n for _, n in by_support)
+    for keep in (0, -1, 1.5, float("nan")):
+        with pytest.raises(UsageError, match="share to keep"):
+            calibrate.budget(calibrating, facts, keep, "support", 4)
+
+
+def test_the_commands(bundled_model, tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A plan is a file for kv_budget, with which run answers."""
+    path = tmp_path / "plan.json"
+    assert main(["calibrate", "-c", "256", "-t", "1", "-o", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "text: bundled/dialogues.jsonl" in shown and "entropy_max" in shown
+    plan = json.loads(path.read_text())
+    with edge.load(ctx=64) as demo:
+        assert [list(row) for row in read_budget(str(path), demo.config).keep] == plan["keep"]
+    used = CliRunner().invoke(cli, ["run", "hello", "-n", "2", "--set", f"kv_budget={path}", "--set",
+                                    "overflow=stop", "-v"])
+    assert used.exit_code == 0 and "budgets of" in used.stderr
+    for arguments, said in ((["calibrate", "--compare", "-o", str(path)], "-o and --compare"),
+                            (["calibrate", "-c", "256", "--keep-share", "2"], "share to keep")):
+        assert main(arguments) == 2 and said in capsys.readouterr().err
