@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import against_peers
-from benchmarks.against_peers import Peer, Series, Work
+from benchmarks.against_peers import Peer, Series
 
 FAKE = '''
 import json, sys
@@ -53,31 +53,6 @@ class Fake:
 @pytest.fixture
 def fake(tmp_path: Path) -> Fake:
     return Fake(tmp_path)
-
-
-def test_flags_and_samples(fake: Fake) -> None:
-    peer = fake.peer("-m", "10", "-thp", "1")
-    found = peer.measure(Work((128, 512), 16, (0,), 2, "f16", 3))
-    assert [(s.test, s.speeds) for s in found] == [(test, [10, 11, 12]) for test in ("pp128", "pp512", "tg16")]
-    assert {(s.engine, s.threads, s.kv) for s in found} == {("fake", 2, "f16")}
-    assert all(s.rss > 1 << 20 for s in found)
-    own = ["-m", "10", "-thp", "1", "-o", "json", "-r", "3", "-t", "2"]
-    assert fake.calls() == [[*own, "-p", "128,512", "-n", "0"], [*own, "-p", "0", "-n", "16"]]
-    assert peer.build == "fake, build abc"
-
-
-def test_quantised_keys_and_values(fake: Fake) -> None:
-    fake.peer("-m", "10").measure(Work((), 4, (0,), 1, "int8", 1))
-    assert fake.calls()[0][8:14] == ["-ctk", "q8_0", "-ctv", "q8_0", "-fa", "1"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "flags"), [("NEW", ["-p", "0", "-n", "4", "-d", "64"]), ("FORK", ["-p", "0", "-n", "0", "-gp", "64,4"])]
-)
-def test_depth_as_the_program_knows_it(fake: Fake, kind: str, flags: list[str]) -> None:
-    found = fake.peer(kind, "-m", "10").measure(Work((), 4, (64,), 1, "f16", 1))
-    assert [s.test for s in found] == ["tg4 @64"]
-    assert fake.calls()[0][-len(flags) :] == flags
 
 
 def test_medians_and_ratios() -> None:

@@ -21,7 +21,7 @@ from pyx import machine
 from pyx.step import Segment
 from tests.formats.test_family_oracles import gguf_file, gguf_tensors, with_floats
 from tests.kernels.test_step import check
-from tests.kernels.test_transformer import cache_for, logits
+from tests.kernels.test_transformer import alike, cache_for, logits
 from tests.oracles import family, tiny
 
 FILES = [("qwen3moe", "PQ2_0_R64"), ("qwen3moe", "PQ2_0"), ("maple", "PQ2_0_R64"), ("maple", "TQ2_0")]
@@ -29,13 +29,7 @@ FILES = [("qwen3moe", "PQ2_0_R64"), ("qwen3moe", "PQ2_0"), ("maple", "PQ2_0_R64"
 
 @pytest.mark.parametrize(("name", "form"), FILES)
 def test_chunks_and_threads_do_not_change_a_bit(tmp_path: Path, name: str, form: str) -> None:
-    checkpoint = open_checkpoint(gguf_file(tmp_path, name, form))
-    ids = [(7 * i * i + 3 * i) % 300 for i in range(50)]
-    runs = [
-        logits(build(checkpoint, n_threads=threads, head="f32"), checkpoint.config, ids, "f16", chunk)
-        for threads, chunk in ((1, 1), (1, 128), (2, 1), (2, 7), (3, 32), (5, 33))
-    ]
-    assert all(run.tobytes() == runs[0].tobytes() for run in runs[1:])
+    alike(open_checkpoint(gguf_file(tmp_path, name, form)), "f32", "f16", n=300)
 
 
 def test_nor_does_a_batch_on_any_instruction_set(tmp_path: Path, own_isa: None) -> None:

@@ -204,24 +204,6 @@ def test_several_vectors_on_every_row(isa, own_isa):
         check_several(rng.normal(size=(n_row, k)), rng.normal(size=(6, k)), (1, 5, 256))
 
 
-@pytest.fixture
-def scalar(own_isa):
-    machine.use("scalar")
-
-
-@pytest.mark.usefixtures("scalar")
-def test_several_vectors_need_few_whole_products():
-    """Rows that stand out are found by little else than upper bytes; where bounds say nothing, all are multiplied."""
-    rng = np.random.default_rng(15)
-    rows, x = rng.normal(size=(5000, 512)), rng.normal(size=(8, 512))
-    rows[70:78] += 0.3 * x
-    few = check_several(rows, x, (1,))  # two calls, of one and of three threads
-    assert few is not None and 2 * 8 <= few < 2 * 8 * 5000 // 20
-    x[:, 0] = 1000  # one element takes all of the upper bytes' precision
-    many = check_several(rng.normal(size=(500, 512)), x, (1,))
-    assert many is not None and many > 2 * 8 * 500 // 5
-
-
 def test_sizes():
     for kind, size in (("two-stage", 77 * (64 * 8 + 28)), ("int8", 77 * (96 + 4)), ("f16", 77 * 192),
                        ("f32", 77 * 384)):
@@ -384,21 +366,6 @@ def test_q8_0_in_two_stages_is_made_a_part_at_a_time():
     assert staged.nbytes == 700 * 102 and staged.allocated == 700 * (64 * 6 + 28)
     assert placement("two-stage", "Q8_0", 700, 96, 3) == (
         "two-stage", staged.nbytes, True, staged.scratch, staged.allocated, 0)
-
-
-@pytest.mark.parametrize("k", [1, 16, 96, 513])
-def test_no_head_gives_what_it_is_given(k: int, own_isa: None) -> None:
-    """As a head of identity rows does, but for the sign of zeros, and without memory."""
-    rng = np.random.default_rng(7)
-    x = np.concatenate([rng.normal(size=(6, k)), np.full((1, k), 1e-42), np.full((1, k), 3e38)]).astype(np.float32)
-    none = fresh_head(np.zeros((3, k)), "none", 5)
-    assert none.n_row == k and none.nbytes == none.allocated == none.scratch == 0 and not none.mapped
-    assert placement("none", "F16", 3, k, 5) == ("none", 0, False, 0, 0, 0)
-    for isa in machine.supported():
-        machine.use(isa)
-        for n_threads in (1, 2, 5):
-            assert same(logits(none, x, 0, n_threads), x) and same(logits(none, x[:1], 1, n_threads), x[:1])
-        assert same(logits(head(np.eye(k), "f32"), x), x)
 
 
 # ---- in the engine --------------------------------------------------------------------------------------------------

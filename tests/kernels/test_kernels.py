@@ -3,22 +3,18 @@ tables against golden bytes and the `gguf` package; and an audit of what instruc
 
 from __future__ import annotations
 
-import ctypes
-import json
 import os
 import re
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.kernel_builds import (
     BASELINE_FILES,
     KERNELS,
     MACHINE,
-    ROOT,
     TARGET_FILES,
     build_harness,
     compiled,
@@ -231,138 +227,3 @@ def test_aarch64_instructions(build):
     assert "\tsmmla\t" in disassembly("aarch64", built["i8mm.c"])
     for name, path in built.items():
         assert not re.search(r"\tfn?m(add|sub|la|ls)\t", disassembly("aarch64", path)), name
-
-
-# ---- packings --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="session")
-def library(once) -> ctypes.CDLL:
-    """repack.c as a shared library."""
-
-    def build_library(folder: Path) -> None:
-        flags = [*flags_of(MACHINE, "repack.c"), "-fvisibility=default", "-fPIC", "-shared"]
-        built = ["-o", folder / "kernels.so", "-lm"]
-        subprocess.run([compiler(MACHINE), *flags, KERNELS / "repack.c", *built], check=True)
-
-    loaded = ctypes.CDLL(str(once("library", build_library) / "kernels.so"))
-    loaded.absmean.restype = ctypes.c_float
-    return loaded
-
-
-def pointer(array: np.ndarray) -> ctypes.c_void_p:
-    assert array.flags.c_contiguous
-    return ctypes.c_void_p(array.ctypes.data)
-
-
-def repack(library, function: str, source: np.ndarray, n_row: int, k: int) -> np.ndarray:
-    """Rows of blocks as bytes [n_row][ceil(k/128)*32]."""
-    n_block = (k + 127) // 128
-    guard = 64
-    out = np.full(n_row * n_block * 32 + guard, 0xEE, np.uint8)
-    getattr(library, function)(pointer(source), ctypes.c_int64(n_row), ctypes.c_int64(k), pointer(out))
-    assert (out[-guard:] == 0xEE).all(), f"{function} wrote past its end"
-    return out[:-guard].reshape(n_row, -1)
-
-
-def blocks(weights: np.ndarray) -> np.ndarray:
-    """Weights -1, 0, +1 [n_row][k] -> our rows of blocks, written from the layout in kernels.h."""
-    n_row, k = weights.shape
-    padded = np.ones((n_row, (k + 127) // 128 * 128), np.uint8)
-    padded[:, :k] = weights + 1
-    groups = padded.reshape(n_row, -1, 4, 32)
-    return (groups[:, :, 0] << 6 | groups[:, :, 1] << 4 | groups[:, :, 2] << 2 | groups[:, :, 3]).reshape(n_row, -1)
-
-
-def stream(weights: np.ndarray, quarter: int) -> np.ndarray:
-    """The I2_S element stream in blocks of 4 * quarter; n must fill them."""
-    groups = (weights.reshape(-1) + 1).astype(np.uint8).reshape(-1, 4, quarter)
-    return (groups[:, 0] << 6 | groups[:, 1] << 4 | groups[:, 2] << 2 | groups[:, 3]).reshape(-1)
-
-
-def ternary(rng: np.random.Generator, n_row: int, k: int) -> np.ndarray:
-    return rng.integers(-1, 2, (n_row, k)).astype(np.int8)
-
-
-@pytest.fixture(scope="module")
-def golden() -> dict:
-    return json.loads((ROOT / "tests" / "vectors" / "pack_vectors.json").read_text())
-
-
-@pytest.mark.parametrize(
-    ("function", "vector"),
-    [
-        ("repack_i2s_128", "I2_S_128"), ("repack_i2s_64", "I2_S_64_arm"), ("repack_i2s_1x4", "I2_S_1x4"),
-        ("repack_hf", "HF_packed_uint8"),
-    ],
-)
-def test_repack_golden(library, golden, function, vector):
-    """The stored bytes of each format become the same rows of blocks, which are the I2_S 128 bytes."""
-    n_row, k = golden["M"], golden["K"]
-    source = np.frombuffer(bytes.fromhex(golden["vectors"][vector]["hex"]), np.uint8).copy()
-    out = repack(library, function, source, n_row, k)
-    want = bytes.fromhex(golden["vectors"]["I2_S_128"]["hex"])[: n_row * k // 4]
-    assert out.tobytes() == want
-
-
-def test_repack_i8_and_back(library, golden):
-    n_row, k = golden["M"], golden["K"]
-    weights = np.array(golden["ternary_row_major"], np.int8)
-    out = repack(library, "repack_i8", weights, n_row, k)
-    assert out.tobytes() == bytes.fromhex(golden["vectors"]["I2_S_128"]["hex"])[: n_row * k // 4]
-    for n_row, k in [(1, 1), (3, 127), (2, 128), (5, 129), (4, 5460)]:
-        weights = ternary(np.random.default_rng(k), n_row, k)
-        out = repack(library, "repack_i8", weights, n_row, k)
-        assert (out == blocks(weights)).all()
-        back, codes = np.zeros_like(weights), out.copy()
-        library.unpack_i8(pointer(codes), ctypes.c_int64(n_row), ctypes.c_int64(k), pointer(back))
-        assert (back == weights).all()
-
-
-@pytest.mark.parametrize(("n_row", "k"), [(8, 200), (16, 5460), (4, 8640), (64, 96), (32, 4), (128, 1)])
-def test_repack_ragged(library, n_row, k):
-    """K that is no multiple of 128: the I2_S stream runs across the rows, ours is padded with weight 0."""
-    if n_row * k % 128:
-        n_row *= 128 // np.gcd(n_row * k, 128)
-    weights = ternary(np.random.default_rng(k), int(n_row), k)
-    want = blocks(weights)
-    assert (repack(library, "repack_i2s_128", stream(weights, 32), n_row, k) == want).all()
-    assert (repack(library, "repack_i2s_64", stream(weights, 16), n_row, k) == want).all()
-    codes = (weights + 1).astype(np.uint8)
-    quads = codes.reshape(-1, 4, k)
-    packed = quads[:, 0] << 6 | quads[:, 1] << 4 | quads[:, 2] << 2 | quads[:, 3]
-    assert (repack(library, "repack_i2s_1x4", np.ascontiguousarray(packed), n_row, k) == want).all()
-    far = codes.reshape(4, -1, k)
-    packed = far[0] | far[1] << 2 | far[2] << 4 | far[3] << 6
-    assert (repack(library, "repack_hf", np.ascontiguousarray(packed), n_row, k) == want).all()
-
-
-def test_repack_cut_stream(library):
-    """A last partial block that was cut short: what is lost reads as weight 0, and nothing is read beyond the end."""
-    n_row, k = 4, 200  # 800 codes: six whole blocks and 32 codes in 8 bytes
-    weights = ternary(np.random.default_rng(3), n_row, k)
-    flat = np.zeros(896, np.int8)
-    flat[:800] = weights.reshape(-1)
-    source = stream(flat, 32)[:200].copy()
-    out = repack(library, "repack_i2s_128", source, n_row, k)
-    last = np.arange(800) >= 768
-    lost = last & (np.arange(800) % 32 >= 8)
-    assert (out == blocks(np.where(lost, 0, weights.reshape(-1)).reshape(n_row, k).astype(np.int8))).all()
-
-
-@pytest.mark.parametrize(("n_row", "k"), [(1, 1), (3, 100), (4, 128), (7, 333)])
-def test_absmean(library, n_row, k):
-    """Half to even, clamped, with the float32 reciprocal; a matrix of zeros keeps the 1e-5 floor."""
-    rng = np.random.default_rng(k)
-    for weights in (
-        rng.normal(0, 0.02, (n_row, k)).astype(np.float32),
-        np.zeros((n_row, k), np.float32),
-        np.full((n_row, k), -1e30, np.float32),
-        (rng.integers(-3, 4, (n_row, k)) * np.float32(0.5)).astype(np.float32),
-    ):
-        codes = np.zeros((n_row, (k + 127) // 128 * 32), np.uint8)
-        scale = library.absmean(pointer(weights), ctypes.c_int64(n_row), ctypes.c_int64(k), pointer(codes))
-        want = np.float32(max(np.float32(np.abs(weights).astype(np.float64).mean()), np.float32(1e-5)))
-        assert abs(scale - want) <= np.spacing(want)
-        rounded = np.clip(np.rint(weights * (np.float32(1) / np.float32(scale))), -1, 1).astype(np.int8)
-        assert (codes == blocks(rounded)).all()

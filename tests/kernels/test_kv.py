@@ -174,19 +174,6 @@ def test_quarter_is_the_published_formula():
 # ---- undo ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kv_type", TYPES)
-def test_spare_pages_make_undo_cheap(kv_type):
-    """After the ring has gone round: 40 tokens back without spare pages loses all, with two it does not."""
-    s = Stream(700, 2, 1, 32)
-    alone = s.run(KVCache(1, 1, 32, 100, kv_type, 90, 4), [700])
-    for spare in (0, 2):
-        cache = KVCache(1, 1, 32, 100, kv_type, 90, 4, spare=spare)
-        assert s.run(cache, [700]).tobytes() == alone.tobytes()
-        left = cache.crop(660)
-        assert left in ((0,) if not spare else (640, 660))
-        assert s.run(cache, [700 - left]).tobytes() == alone[:, left:].tobytes()
-
-
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
@@ -215,18 +202,3 @@ def test_memory_is_as_planned(kv_type, policy, window, sinks, spare):
     full = 600 % PAGE == 0 or not window
     assert cache.pool.used == need - (open_pages if full else 0)
     assert cache.stats["bytes"] == cache.pool.used
-
-
-@pytest.mark.parametrize(
-    ("plan", "message"),
-    [
-        ({"policy": "best"}, "policies are"),
-        ({"policy": "quarter"}, "needs a window"),
-        ({"budgets": [[1]]}, "2 layers of 2 KV heads"),
-        ({"budgets": [[1, 2], [0, 4]]}, "1 or more"),
-        ({"spare": -1}, "spare"),
-    ],
-)
-def test_plans_that_cannot_be(plan, message):
-    with pytest.raises(ValueError, match=message):
-        KVCache(2, 2, 32, 100, **plan)

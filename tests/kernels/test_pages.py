@@ -1,4 +1,4 @@
-"""Page types: every byte of a sealed page against NumPy (K3 to K7 of the reference), and attention over it."""
+"""Pages of KV caches: every byte of a sealed one against NumPy, and attention over them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from pyx.kv import KV_TYPES, KVCache, page_types
 from pyx.step import attention
-from tests.oracles.attention import attend
+from tests.oracles.attention import attend, kept
 from tests.oracles.pages import PAGE, block_bytes, decode_page, e4m3, group_of, quantised, rotated
-from tests.streams import dumped, restored
+from tests.streams import Stream, dumped, restored
 
 SEALED = [name for name in KV_TYPES if name not in ("f32", "f16")]
 #: exact to the last bit; the others round one sum (of least squares, of a mean) in float32
@@ -259,7 +259,7 @@ def test_any_batching_crop_and_copy_gives_the_same_bits(kv_type):
     restored(make(), first)
 
 
-@pytest.mark.parametrize("kv_type", SEALED)
+@pytest.mark.parametrize("kv_type", ["f16", *SEALED])
 def test_zeros_and_extremes(kv_type):
     """No NaN, no saturation: equal scores give the mean of the values."""
     n, D = 70, 64
@@ -270,3 +270,55 @@ def test_zeros_and_extremes(kv_type):
         out = attended(kv_type, D, q, keys, values)
         assert np.abs(out - 3.0).max() <= 0.02
     assert (attended(kv_type, D, q, keys, np.zeros((n, 1, D))) == 0).all()
+
+
+# ---- float pages, every page and ring boundary: float64 over exactly the kept tokens ---------------------------------
+
+
+@pytest.mark.parametrize("head_dim", [64, 96, 100, 128, 256])
+@pytest.mark.parametrize("heads", [(1, 1), (4, 2), (5, 5), (8, 1)])
+def test_f32_equals_float64(head_dim, heads):
+    n = 2 * PAGE + 1
+    s = Stream(n, *heads, head_dim)
+    out = s.run(KVCache(1, heads[1], head_dim, n, "f32"), [1] * n)[0]
+    assert np.abs(out - s.expected(0, 0)).max() <= 2e-6 * np.abs(s.v).max()
+
+
+@pytest.mark.parametrize("window", [0, 512])
+def test_f32_equals_float64_in_a_long_text(window):
+    """K1 and P1 up to 4097 tokens, four query heads to a KV head: at the edges of pages, chunks and windows."""
+    n, at = 4097, [0, 1, 31, 32, 33, 255, 256, 257, 511, 512, 513, 516, 517, 1023, 1024, 2049, 4063, 4064, 4095, 4096]
+    s = Stream(n, 8, 2, 64, seed=3)
+    cache = KVCache(1, 2, 64, n, "f32", window, 4 if window else 0)
+    (out,) = s.run(cache, [1] * 40 + [217, 300, 1, *[128] * 27, 82, 1])
+    assert len(out) == n
+    for t in at:
+        seen = kept(t, window, 4 if window else 0)
+        assert np.abs(out[t] - attend(s.q[0, t], s.k[0, seen], s.v[0, seen])).max() <= 2e-6 * np.abs(s.v).max(), t
+
+
+@pytest.mark.parametrize("n", [31, 32, 33, 255, 256, 257, 600])
+def test_f16_error_is_storage_only(n):
+    s = Stream(n, 4, 2, 64)
+    out = s.run(KVCache(1, 2, 64, n, "f16"), [1] * n)[0]
+    assert np.abs(out - s.expected(0, 0, stored=np.float16)).max() <= 5e-6 * np.abs(s.v).max()
+    assert np.linalg.norm(out - s.expected(0, 0)) <= 1e-3 * np.linalg.norm(out)
+
+
+@pytest.mark.parametrize("kv_type", ["f32", "f16"])
+@pytest.mark.parametrize("window", [1, 31, 32, 33, 100])
+@pytest.mark.parametrize("sinks", [0, 1, 4, 33])
+def test_ring_attends_exactly_the_kept_tokens(kv_type, window, sinks):
+    n = 3 * window + 71
+    s = Stream(n, 2, 1, 64)
+    out = s.run(KVCache(1, 1, 64, n, kv_type, window, sinks), [1] * n)[0]
+    stored = np.float32 if kv_type == "f32" else np.float16
+    assert np.abs(out - s.expected(window, sinks, stored=stored)).max() <= 5e-6 * np.abs(s.v).max()
+
+
+@pytest.mark.parametrize(
+    "args", [(0, 1, 64, 10), (1, 1, 63, 10), (1, 1, 64, 0), (1, 1, 64, 10, "int5"), (1, 1, 64, 10, "f16", -1)]
+)
+def test_bad_shapes_are_refused(args):
+    with pytest.raises(ValueError):
+        KVCache(*args)

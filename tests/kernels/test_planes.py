@@ -20,7 +20,7 @@ from edge.model.weights import build
 from edge.registry.encodings import PLANE_TYPES
 from pyx.machine import Arena
 from pyx.weights import TernaryMatrix, pack_planes
-from tests.kernels.test_transformer import logits
+from tests.kernels.test_transformer import alike, logits
 from tests.oracles import family
 from tests.oracles.packings import plane_panels, rounded
 
@@ -184,13 +184,7 @@ def test_a_model_of_planes_against_numpy(tmp_path, group):
 @pytest.mark.parametrize("group", GROUPS)
 def test_threads_and_chunks_do_not_change_a_bit(tmp_path, group):
     model_file(tmp_path / "m.gguf", group)
-    checkpoint = open_checkpoint(tmp_path / "m.gguf")
-    ids = [(7 * i * i + 3 * i) % N_VOCAB for i in range(50)]
-    runs = [
-        logits(build(checkpoint, n_threads=threads, head="native"), checkpoint.config, ids, chunk=chunk)
-        for threads, chunk in ((1, 1), (1, 128), (2, 1), (2, 7), (3, 33))
-    ]
-    assert all(run.tobytes() == runs[0].tobytes() for run in runs[1:])
+    alike(open_checkpoint(tmp_path / "m.gguf"), n=N_VOCAB)
 
 
 def planes_of(n_plane: int, rows: int, k: int, group: int) -> bytes:

@@ -184,7 +184,7 @@ def test_draws_match_the_oracle_one_uniform_each(seed, temp, top_k, top_p, min_p
     ("top_k", "top_p", "min_p"),
     [(40, 0.95, 0.05), (40, 1.0, 0.0), (0, 0.9, 0.0), (0, 1.0, 0.1), (0, 1.0, 0.0), (5000, 0.8, 0.0), (0, 0.9999, 0.0)],
 )
-@pytest.mark.parametrize("spread", [0.0, 1.0, 6.0])
+@pytest.mark.parametrize("spread", [0.0, 3.0])
 def test_large_vocabulary_matches_the_oracle(top_k, top_p, min_p, spread):
     logits = random_row(LLAMA3_VOCAB, 11, spread)
     ids, probabilities, nearness = oracle.candidates(logits, 0.8, top_k, top_p, min_p)
@@ -216,6 +216,3 @@ def test_penalties_match_the_oracle(values, recent, repeat, presence, frequency)
     again = row(values)  # the counters are clean again
     s.sample(again, 0.0, 0, 1.0, 0.0, repeat, presence, frequency, array("i", recent))
     assert again == logits
-
-
-# ---- the rest -------------------------------------------------------------------------------------------------------

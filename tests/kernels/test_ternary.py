@@ -1,19 +1,31 @@
-"""Packed matrices: golden bytes, every packing the same integers, float products against NumPy float64."""
+"""Stored types and packed matrices: golden bytes, what the gguf package gives, products against NumPy in float64."""
 
 from __future__ import annotations
 
 import array
+import dataclasses
 import json
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge.errors import InvalidFile
+from edge.formats import open_checkpoint
+from edge.model.weights import build
+from edge.registry.encodings import BINARY_TYPES, ENCODINGS, FLOAT_TYPES, GROUP_TYPES, PANEL_GROUPS
+from edge.tools.convert import convert
+from pyx import weights as compiled
+from pyx.step import TERNARY_ROWS
 from pyx.weights import StoredRows, TernaryMatrix
+from tests.handmade import STR, model, value
+from tests.kernels.test_transformer import logits
+from tests.oracles.forward import Model
 from tests.oracles.packings import iq2_bn_r4, stq1_0, tq2_0
+from tests.oracles.softmax import log_softmax
+from tests.vectors.stored import VECTORS
 
 
 def random_weights(n_row: int, k: int, seed: int = 0) -> np.ndarray:
@@ -58,6 +70,27 @@ def test_i2s_round_trip_and_layouts(shape):
     assert not (unpacked(TernaryMatrix.pack("I2_S", raw, *shape, layout="64")) == w).all()
 
 
+def stream(weights: np.ndarray, quarter: int) -> bytes:
+    """The element stream of I2_S in blocks of 4 * quarter, with its scale."""
+    groups = (weights.reshape(-1) + 1).astype(np.uint8).reshape(-1, 4, quarter)
+    codes = groups[:, 0] << 6 | groups[:, 1] << 4 | groups[:, 2] << 2 | groups[:, 3]
+    return codes.tobytes() + struct.pack("<f", 1) + bytes(28)
+
+
+@pytest.mark.parametrize(("n_row", "k"), [(16, 200), (32, 5460), (4, 8640), (64, 96), (32, 4), (128, 1)])
+def test_rows_that_fill_no_blocks(n_row, k):
+    """The stream of I2_S runs across the rows, ours are padded with weight 0."""
+    w = random_weights(n_row, k)
+    quads, far = ((w + 1).astype(np.uint8).reshape(shape) for shape in ((-1, 4, k), (4, -1, k)))
+    quads = quads[:, 0] << 6 | quads[:, 1] << 4 | quads[:, 2] << 2 | quads[:, 3]
+    far = far[0] | far[1] << 2 | far[2] << 4 | far[3] << 6
+    for type_, layout, data in (
+        ("I2_S", "128", stream(w, 32)), ("I2_S", "64", stream(w, 16)),
+        ("I2_S", "1x4", quads.tobytes() + struct.pack("<f", 1) + bytes(28)), ("HF_U8", "128", far.tobytes()),
+    ):
+        assert (unpacked(TernaryMatrix.pack(type_, data, n_row, k, layout=layout)) == w).all(), (type_, layout)
+
+
 def test_a_matrix_i2s_cannot_hold_is_refused():
     """A flat stream of 2400 codes would need 18.75 blocks: the last one cannot be cut without loss."""
     w = random_weights(12, 200)
@@ -69,7 +102,7 @@ def test_a_matrix_i2s_cannot_hold_is_refused():
 
 def test_golden_bytes():
     """tests/vectors/pack_vectors.json: an 8 x 256 matrix in the packings of other programs."""
-    vectors = json.loads((Path(__file__).resolve().parents[1] / "vectors" / "pack_vectors.json").read_text())
+    vectors = json.loads((VECTORS / "pack_vectors.json").read_text())
     w = np.array(vectors["ternary_row_major"], np.int8).reshape(8, 256)
     for name, type_, layout in GOLDEN:
         data = bytes.fromhex(vectors["vectors"][name]["hex"])
@@ -213,3 +246,109 @@ def test_forks_refuse_what_does_not_fit(name: str) -> None:
             continue
         with pytest.raises(ValueError, match="not a (positive|finite) number|not finite"):
             TernaryMatrix.pack(name, data, 4, 256)
+
+
+# ---- all stored types ------------------------------------------------------------------------------------------------
+
+
+def test_the_compiled_tables_are_the_same() -> None:
+    rows = {name: ENCODINGS[name] for name in (*FLOAT_TYPES, *BINARY_TYPES, *GROUP_TYPES)}
+    assert compiled.ROW_TYPES == {name: (e.span, e.nbytes, e.levels, e.rows) for name, e in rows.items()}
+    # those with panels and groups are read as they are; I2_S and HF_U8 have no blocks
+    blocks = [e for e in ENCODINGS.values() if e.layout == "codes" and e.scales != "tensor"]
+    assert compiled.BLOCKS == {e.name: (e.span, e.nbytes, e.before_row, e.rows) for e in blocks}
+    assert compiled.PANEL_GROUPS == PANEL_GROUPS
+    assert compiled.FLOATS == FLOAT_TYPES
+    assert set(TERNARY_ROWS) == set(GROUP_TYPES)
+
+
+def test_numbers_and_sizes_are_those_of_the_gguf_package() -> None:
+    gguf = pytest.importorskip("gguf", reason="needs the gguf package (dev dependency)")
+    for kind, (span, nbytes) in gguf.GGML_QUANT_SIZES.items():
+        if kind.name in ENCODINGS:
+            e = ENCODINGS[kind.name]
+            assert (e.span, e.nbytes) == (span, nbytes) and int(kind) in (e.id, *e.ids), kind
+
+
+@pytest.mark.parametrize("name", FLOAT_TYPES)
+def test_floats_against_gguf(name: str) -> None:
+    """Random bytes, so every code, sub-scale, denormal and infinity occurs; equal bits, NaN where gguf has NaN."""
+    gguf = pytest.importorskip("gguf", reason="needs the gguf package (dev dependency)")
+    k, n_row = 1024, 64
+    size = ENCODINGS[name].size((k, 1))
+    rows = np.random.default_rng(ENCODINGS[name].number).integers(0, 256, (n_row, size), dtype=np.uint8)
+    if name in ("F32", "F16"):
+        want = rows.view(np.float32 if name == "F32" else np.float16).astype(np.float32)
+    else:
+        with np.errstate(all="ignore"):
+            want = gguf.quants.dequantize(rows, gguf.GGMLQuantizationType[name]).astype(np.float32)
+    stored = StoredRows(name, rows, n_row, k)
+    got = np.array([stored.row(i) for i in range(n_row)], np.float32)
+    nan = np.isnan(want)
+    assert 0 < (~nan).mean() <= 1 and (np.isnan(got) == nan).all()
+    assert (got.view(np.uint32)[~nan] == want.view(np.uint32)[~nan]).all()
+    if ENCODINGS[name].span > 1:
+        with pytest.raises(ValueError, match="whole"):
+            StoredRows(name, rows, n_row, k + 1)
+
+
+@pytest.mark.parametrize("name", ["TQ1_0", "TQ2_0"])
+def test_ternary_blocks_against_gguf(name: str) -> None:
+    """Random blocks through gguf-py's quantiser; each block has its own scale, one is all zero."""
+    gguf = pytest.importorskip("gguf", reason="needs the gguf package (dev dependency)")
+    rng = np.random.default_rng(5)
+    weights = rng.integers(-1, 2, (6, 1024)).astype(np.int8)
+    weights[2, 256:512] = 0
+    scale = np.repeat(rng.uniform(0.01, 2.0, (6, 4)).astype(np.float16).astype(np.float32), 256, axis=1)
+    source = np.ascontiguousarray(gguf.quants.quantize(weights * scale, gguf.GGMLQuantizationType[name]).view(np.uint8))
+    matrix = TernaryMatrix.pack(name, source, 6, 1024)
+    assert (np.array(matrix.unpack()).reshape(6, 1024) == weights).all()
+    want = scale[:, ::256].copy()
+    want[2, 1] = 0.0
+    assert (np.array(matrix.scales, np.float32).reshape(6, 4) == want).all()
+
+
+# ---- other activations and weights than b1.58: BitNet a4.8, binary (v1) ----------------------------------------------
+
+
+def kl(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return (np.exp(log_softmax(a)) * (log_softmax(a) - log_softmax(b))).sum(-1)
+
+
+def errors(checkpoint, prompts: list[list[int]], kind: str, against: str) -> np.ndarray:
+    """KL of every position: NumPy's forward pass of one kind of activations, the engine's of another."""
+    checkpoint.config = dataclasses.replace(checkpoint.config, activation_quant=kind)
+    expected = [Model(checkpoint).logits(ids) for ids in prompts]
+    checkpoint.config = dataclasses.replace(checkpoint.config, activation_quant=against)
+    model = build(checkpoint, head="native", n_threads=2)
+    got = [logits(model, checkpoint.config, ids) for ids in prompts]
+    return np.concatenate([kl(e, g) for e, g in zip(expected, got, strict=True)])
+
+
+def test_a48_is_the_formula_of_the_paper(tmp_path, bundled_model):
+    """Against NumPy in float64, which no other rounding of activations comes near."""
+    (tmp_path / "one.gguf").write_bytes(model())
+    one = errors(open_checkpoint(tmp_path / "one.gguf"), [[token] for token in range(3, 16)], "a4.8", "a4.8")
+    assert one.max() < 1e-9
+    kiosk, prompts = open_checkpoint(bundled_model), np.random.default_rng(1).integers(300, 4000, (8, 3)).tolist()
+    assert errors(kiosk, prompts, "a4.8", "a4.8").max() < 1e-9 < 0.1 < errors(kiosk, prompts, "a4.8", "int8").mean()
+
+
+def test_a48_survives_conversion_and_unknown_kinds_are_refused(tmp_path):
+    key = "bitnet-b1.58.activation_quantization"
+    (tmp_path / "a.gguf").write_bytes(model(keys={key: value(STR, "a4.8")}))
+    (tmp_path / "b.gguf").write_bytes(model(keys={key: value(STR, "a3")}))
+    convert(tmp_path / "a.gguf", tmp_path / "c.gguf")
+    assert open_checkpoint(tmp_path / "c.gguf").config.activation_quant == "a4.8"
+    with pytest.raises(InvalidFile, match="'a3'"):
+        open_checkpoint(tmp_path / "b.gguf")
+
+
+def test_binary_weights_are_codes_without_zero():
+    """BitNet v1: sign(W - mean W) times mean|W|, in the same packed rows."""
+    rng = np.random.default_rng(5)
+    w = np.where(rng.random((12, 256)) < 0.5, -1, 1).astype(np.int8)
+    x = rng.integers(-127, 128, 256).astype(np.int8)
+    matrix = pack(w, 0.25)
+    assert matrix.zero_fraction == 0
+    assert list(matrix.accumulate(x)) == (w.astype(np.int64) @ x).tolist()

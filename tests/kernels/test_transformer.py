@@ -14,11 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import edge
 from edge.formats import open_checkpoint
 from edge.model.weights import build
+from pyx import machine
 from pyx.kv import KVCache
 from pyx.step import STAGES, Segment
-from tests.vectors import stored
+from tests.vectors import make_golden, stored
 from tests.vectors.stored import TINY
 
 IDS = [1, 5, 77, 200, 3, 9, 150, 42, 499, 17, 260, 8]
@@ -84,16 +86,21 @@ def test_all_oracles_are_here():
     assert json.loads((stored.VECTORS / "oracle.json").read_text())["input_ids"] == [IDS]
 
 
+def alike(checkpoint, head: str = "native", kv_type: str = "f32", n: int = 500) -> np.ndarray:
+    """Logits of a text of 50 tokens below n, the same bits for any number of threads and any chunks."""
+    ids = [(7 * i * i + 3 * i) % n for i in range(50)]
+    runs = [
+        logits(build(checkpoint, n_threads=threads, head=head), checkpoint.config, ids, kv_type, chunk)
+        for threads, chunk in ((1, 1), (1, 128), (2, 1), (2, 7), (3, 32), (5, 33))
+    ]
+    assert all(run.tobytes() == runs[0].tobytes() for run in runs[1:])
+    return runs[0]
+
+
 @pytest.mark.parametrize("path", TINY[:1] + TINY[3:5], ids=lambda path: path.stem)
 @pytest.mark.parametrize("kv_type", ["f32", "f16", "int8"])
 def test_chunks_and_threads_do_not_change_a_bit(path, kv_type):
-    checkpoint = open_checkpoint(path, i2s_layout=layout_of(path))
-    ids = [(7 * i * i + 3 * i) % 500 for i in range(50)]
-    runs = [
-        logits(build(checkpoint, n_threads=threads, head="int8"), checkpoint.config, ids, kv_type, chunk)
-        for threads, chunk in ((1, 1), (1, 128), (2, 1), (2, 7), (3, 1), (3, 32), (5, 33))
-    ]
-    assert all(run.tobytes() == runs[0].tobytes() for run in runs[1:])
+    alike(open_checkpoint(path, i2s_layout=layout_of(path)), "int8", kv_type)
 
 
 def test_every_moment_of_a_step_belongs_to_a_stage():
@@ -129,3 +136,27 @@ def test_window_as_long_as_the_text_changes_nothing():
         model.step([Segment(cache_for(config, window=window), array.array("i", IDS), out)])
         outs.append(out.tobytes())
     assert len(set(outs)) == 1
+
+
+# ---- greedy answers of the bundled model: on every instruction set and KV mode the tokens that were written down -----
+
+GOLDEN = json.loads(make_golden.FILE.read_text())
+
+
+def test_golden_answers_are_of_this_model() -> None:
+    assert GOLDEN["model"] == make_golden.sha256(make_golden.bundled()), "run python -m tests.vectors.make_golden"
+    assert list(GOLDEN["answers"]) == list(make_golden.MODES)
+    assert len(make_golden.CONVERSATIONS) == 10 and any(len(said) > 2 for _, said in make_golden.CONVERSATIONS)
+
+
+@pytest.mark.parametrize("mode", make_golden.MODES)
+@pytest.mark.parametrize("isa", machine.supported())
+def test_golden_answers(no_open_engine: None, isa: str, mode: str) -> None:
+    """All ten on the fastest instruction set; on every other one two of them in each mode, each in some mode."""
+    fastest = isa == machine.supported()[-1]
+    chosen = range(10) if fastest else range(list(make_golden.MODES).index(mode) % 5, 10, 5)
+    with edge.load(threads=1, isa=isa, **make_golden.MODES[mode]) as engine:
+        conversations = [make_golden.CONVERSATIONS[i] for i in chosen]
+        for i, given in zip(chosen, make_golden.answers(engine, conversations), strict=True):
+            said = make_golden.CONVERSATIONS[i][1][-1]
+            assert given == GOLDEN["answers"][mode][i], f"{said!r}: {engine.tokenizer.decode(given[-1])!r}"

@@ -18,7 +18,6 @@ import pytest
 
 import edge
 from edge.errors import Busy, UsageError
-from edge.session.scheduler import LEAST_PROMPT
 from edge.session.session import Session
 from edge.tools.batch import Batch
 
@@ -63,23 +62,6 @@ def test_answers_are_those_of_one_after_the_other(engine, tmp_path) -> None:
         assert body["choices"][0]["finish_reason"] == answer.finish_reason
         assert body["usage"]["completion_tokens"] == answer.usage.completion
         assert found[str(i)]["error"] is None and body["object"] == "chat.completion"
-
-
-def test_prompts_are_read_in_wide_steps(engine, tmp_path) -> None:
-    """Nobody waits for the next token of a batch; afterwards somebody may."""
-    rows = []
-    step = engine.model.step
-
-    def counted(segments: Any) -> None:
-        rows.append([len(each.ids) for each in segments])
-        step(segments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine.model, "step", counted)
-        run(engine, tmp_path, [line(str(i), "Tell me about tea. " * 5 * (1 + i % 3)) for i in range(24)])
-    mixed = [max(each) for each in rows if min(each) == 1 and max(each) > 1]
-    assert mixed and max(mixed) > 2 * LEAST_PROMPT
-    assert not engine.session().patient  # others at the same time are waited for
 
 
 def test_errors_stand_in_their_lines(engine, tmp_path) -> None:
@@ -179,18 +161,6 @@ def test_forms_and_raw_prompts(engine, tmp_path) -> None:
     assert bodies["schema"] == bodies["json"]
     assert bodies["choice"]["message"]["content"] in ("yes", "no")
     assert bodies["raw"]["text"].isdigit() and bodies["parts"]["message"]["content"].isdigit()
-
-
-def test_choices_and_log_probabilities(engine, tmp_path) -> None:
-    """As the service answers them (tests/serve/test_serve.py): both have one parser and one writer."""
-    two = line("n", "Tell me a joke.", n=2, temperature=2, seed=3, logprobs=True, top_logprobs=2)
-    found = run(engine, tmp_path, [two])
-    choices = found["n"]["response"]["body"]["choices"]
-    assert [each["index"] for each in choices] == [0, 1]
-    assert len({each["message"]["content"] for each in choices}) == 2
-    entries = [each["logprobs"]["content"] for each in choices]
-    assert sum(map(len, entries)) == found["n"]["response"]["body"]["usage"]["completion_tokens"]
-    assert all(len(entry["top_logprobs"]) == 2 for each in entries for entry in each)
 
 
 def test_calls_of_functions(engine, tmp_path) -> None:

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -67,14 +66,6 @@ def test_token_bytes_grow_with_the_depth(report: bench.Report) -> None:
     assert still < shallow.token_bytes < deep.token_bytes <= still + deep.kv_bytes
 
 
-def test_fraction_of_memory_speed(report: bench.Report) -> None:
-    for row in report.rows:
-        assert row.read_rate > 0
-        assert row.of_memory >= 0  # rounds to 0 where other work interrupts the loop
-        assert len(row.tg_samples) == len(row.pp_samples) == 2
-        assert row.tg == pytest.approx(sum(row.tg_samples) / 2, abs=2e-3)
-
-
 def test_the_bundled_model_by_name() -> None:
     """Its weights are read from the file, which is found by its name."""
     assert [row.depth for row in bench.run("demo", depths=(8,), n_gen=2, repeats=1).rows] == [8]
@@ -84,19 +75,6 @@ def test_the_bundled_model_by_name() -> None:
 def test_the_speed_of_memory_is_a_speed(tiny_model: str, pages: str) -> None:
     """Less than 2 TB/s: a loop that was optimised away would pass it."""
     assert 0 < yardstick.measure(pages, tiny_model, min(1 << 22, Path(tiny_model).stat().st_size), 1) < 2e12
-
-
-def test_placement_asks_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    def engine(copied: int) -> Any:
-        transformer = SimpleNamespace(weight_bytes=copied or 9, weight_bytes_allocated=copied)
-        return SimpleNamespace(model=SimpleNamespace(transformer=transformer))
-
-    monkeypatch.setattr(bench, "huge_bytes", lambda: 6 << 20)
-    assert bench.placement(engine(0)) == "map"
-    assert bench.placement(engine(8 << 20)) == "huge"
-    assert bench.placement(engine(80 << 20)) == "memory"
-    monkeypatch.setattr(bench, "huge_bytes", lambda: 0)
-    assert bench.placement(engine(1)) == "memory"
 
 
 @pytest.mark.parametrize("way", machine.WAYS)
@@ -117,16 +95,6 @@ def test_sum_refuses() -> None:
     start = 1 + -np.frombuffer(data, np.uint8).ctypes.data % 8
     with pytest.raises(ValueError, match="multiple of 8"):
         machine.sum_of(memoryview(data)[start : start + 8], 1)
-
-
-def test_header_names_what_was_measured(report: bench.Report, tiny_model: str) -> None:
-    head = report.header
-    assert report.rows[0].rss_bytes / 2 < head["peak_bytes"] < 1 << 40
-    assert head["path"] == tiny_model and head["repeats"] == 2 and head["left_out"] == []
-    shape = make_model.SHAPES["tiny"]
-    assert head["head_bytes"] == shape.n_vocab * (shape.hidden + 4)  # int8 rows and a float scale each
-    ternary = sum(rows[0] * rows[1] for _, kind, rows in make_model.plan(shape, "I2_S", "F16") if kind == "I2_S")
-    assert ternary // 4 <= head["weight_bytes"] < ternary // 4 + 1024  # and a scale per matrix
 
 
 def test_depths_beyond_the_model_are_left_out(tiny_model: str) -> None:
@@ -179,32 +147,6 @@ def test_joules_of_a_token(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> 
 def test_senseless_values(wrong: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         bench.run("nowhere.gguf", **wrong)  # type: ignore[arg-type]
-
-
-def test_prompt_is_fixed_and_plain() -> None:
-    ids = bench.prompt_of(100, [3, 99], 500)
-    assert ids == bench.prompt_of(100, [3, 99], 500)
-    assert not {3, 99} & set(ids) and min(ids) >= 0 and max(ids) < 100
-    assert len(set(ids)) > 90
-
-
-def test_the_yardstick_is_the_best_rate_of_the_run(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all passes with as many threads, over the memory that the weights are in and over 2 MiB pages."""
-    asked: list[tuple[str, int]] = []
-    slow, fast = [8e9, 7e9] * 6, [2e9, 3e9, 9e9, 4e9, 5e9, 2e9, 3e9, 1e9, 9e9, 1e9, 9e9, 8e9]
-    rates = {1: iter(fast), 2: iter(slow)}
-
-    def measure(pages: str, path: str, n: int, n_threads: int) -> float:
-        asked.append((pages, n_threads))
-        return next(rates[n_threads])
-
-    monkeypatch.setattr(bench, "measure", measure)
-    report = bench.run(tiny_model, depths=(16, 32), n_gen=2, repeats=2, threads=(1, 2), weights="map")
-    assert {pages for pages, _ in asked} == {"map", "huge"}
-    assert len(asked) == 2 * 2 * 2 * 3  # threads, depths, kinds of pages; before each repeat and after the last
-    assert [row.read_rate for row in report.rows] == [9e9, 9e9, 8e9, 8e9]
-    for row in report.rows:
-        assert row.of_memory == pytest.approx(row.token_bytes * row.tg / row.read_rate, abs=1e-3)
 
 
 def test_of_a_two_stage_head_counts_what_was_read(tiny_model: str) -> None:

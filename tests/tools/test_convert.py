@@ -10,9 +10,7 @@ import re
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,10 +26,9 @@ from edge.model.plan import expect
 from edge.model.weights import build
 from edge.tools import convert as converting
 from edge.tools.convert import convert
-from edge.tools.new_file import NewFile, to_f16, to_q8_0
 from pyx.kv import KVCache
 from pyx.step import Segment
-from pyx.weights import StoredRows, TernaryMatrix, buffer_bytes
+from pyx.weights import TernaryMatrix
 from tests import handmade
 from tests.configs import each_layer
 from tests.handmade import HIDDEN, VOCAB, hf_config, hf_directory, hf_tensors
@@ -100,14 +97,6 @@ def test_llama_rows_are_reordered_as_everybody_does(tmp_path: Path) -> None:
         if names.is_projection(name):
             n = golden.tensors[name].data.nbytes - 28  # behind the scale stands whatever the writer left
             assert bytes(ours.tensors[name].data[:n]) == bytes(golden.tensors[name].data[:n]), name
-
-
-def test_rows_go_back_again() -> None:
-    """The two orders are inverse to each other."""
-    config = SimpleNamespace(head_dim=8, n_head=3, n_kv_head=1)
-    there, back = (NewFile.order(SimpleNamespace(config=config, permute=style), "blk.0.attn_q.weight")
-                   for style in ("interleaved", "half"))
-    assert there[:8] == [0, 4, 1, 5, 2, 6, 3, 7] and [there[i] for i in back] == list(range(24))
 
 
 def test_tq2_is_what_the_gguf_package_decodes(tmp_path: Path) -> None:
@@ -236,24 +225,6 @@ def test_verification_finds_a_flipped_bit(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == []
 
 
-def test_float_encoders() -> None:
-    row = array.array("f", np.random.default_rng(2).standard_normal(96).astype(np.float32))
-    row[32:64] = array.array("f", bytes(128))  # a block of zeros
-    assert to_f16(row) == np.array(row, np.float32).astype(np.float16).tobytes()
-    decoded = StoredRows("Q8_0", to_q8_0(row), 1, 96).row(0)
-    assert np.abs(np.array(decoded) - np.array(row)).max() <= max(map(abs, row)) / 127 * 0.51
-    with pytest.raises(OverflowError):
-        to_f16(array.array("f", [1e6]))
-
-
-def test_values_beyond_f16_are_named(tmp_path: Path) -> None:
-    tensors = hf_tensors()
-    tensors["model.embed_tokens.weight"] = ("F32", (16, 128), struct.pack("<f", 1e6) * (16 * 128))
-    with pytest.raises(InvalidFile, match=r"token_embd\.weight holds values that F16 cannot; use F32"):
-        convert(hf_directory(tmp_path / "m", tensors=tensors), tmp_path / "m.gguf")
-    convert(tmp_path / "m", tmp_path / "m.gguf", embedding="F32")
-
-
 def test_recommended_sampling_survives(tmp_path: Path) -> None:
     """From a folder into a GGUF, and from there into another."""
     generation = {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0,
@@ -332,25 +303,6 @@ def test_scales_per_group_become_panels(tmp_path: Path, grouped: Path) -> None:
     assert (tmp_path / "q.gguf").read_bytes() == data
 
 
-def test_buffers_for_rows_of_the_file_are_planned(tmp_path: Path, grouped: Path) -> None:
-    """A thread that reads one embedding row of panels reads the 64 rows of its panel."""
-    convert(grouped, tmp_path / "p.gguf")
-    found = []
-    for path in (grouped, tmp_path / "p.gguf"):
-        checkpoint = open_checkpoint(path)
-        table, k = checkpoint.tensors["token_embd.weight"], checkpoint.config.hidden
-        rows = StoredRows(table.type, table.data, *table.shape)
-        assert rows.buffer == 0
-        rows.read_from(table.data.obj, table.data.obj.file.fileno(), 3)
-        assert rows.buffer == buffer_bytes(table.type, k, 3) > 0
-        planned = expect(checkpoint, n_threads=3).scratch
-        table_in_memory = table._replace(data=memoryview(bytes(table.data)))
-        checkpoint.tensors["token_embd.weight"] = table_in_memory
-        assert planned - expect(checkpoint, n_threads=3).scratch == rows.buffer
-        found.append(rows.buffer // 3)
-    assert found[1] == 64 * k // 128 * 34 > found[0] >= k // 128 * 36
-
-
 def test_rows_of_a_separate_embedding_stay_rows(tmp_path: Path) -> None:
     """Only a head is read as a whole."""
     codes = np.random.default_rng(1).integers(-1, 2, (VOCAB, HIDDEN)).astype(np.int8)
@@ -365,10 +317,6 @@ def test_rows_of_a_separate_embedding_stay_rows(tmp_path: Path) -> None:
 
 
 # ---- conversions that do not end -------------------------------------------------------------------------------------
-
-
-def recorder(calls: list[Any]) -> Callable[[int, int, str], None]:
-    return lambda *call: calls.append(call)
 
 
 def left(folder: Path) -> list[str]:

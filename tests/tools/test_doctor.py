@@ -66,18 +66,6 @@ def test_advice(tmp_path: Path) -> None:
     assert facts["selftest"] is None and facts["ok"]
 
 
-@pytest.mark.parametrize(
-    ("cpuinfo", "name"),
-    [
-        ("CPU implementer : 0x41\nCPU part : 0xd03\nCPU part : 0xd08\n", "Cortex-A53 + Cortex-A72"),
-        ("CPU implementer : 0x61\nCPU part : 0x022\n", "ARM implementer 0x61 part 0x022"),
-        ("model name : Some Processor\nmodel name : Some Processor\n", "Some Processor"),
-    ],
-)
-def test_processors(tmp_path: Path, cpuinfo: str, name: str) -> None:
-    assert board(tmp_path, {"proc/cpuinfo": cpuinfo}).cpu() == name
-
-
 def test_nothing_readable(tmp_path: Path) -> None:
     """An empty /proc and /sys: every fact is None or a stand-in, nothing fails."""
     facts = doctor.report(selftest=False, board=Board(str(tmp_path / "nothing")))
@@ -116,23 +104,6 @@ def test_memory_control(tmp_path: Path) -> None:
     version_1 = board(tmp_path / "old", {"proc/cgroups": "#subsys_name\thierarchy\tnum\tenabled\nmemory\t0\t1\t0\n"})
     assert version_1.memory_control() is False
     assert Board(str(tmp_path / "nothing")).memory_control() is None
-
-
-def test_vcgencmd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the kernel does not tell, the firmware's own tool is asked; whatever it says, nothing fails."""
-    tool = tmp_path / "vcgencmd"
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    here = Board()
-    if here.number("/sys/devices/platform/soc/soc:firmware/get_throttled", 16) is not None:
-        pytest.skip("the kernel of this Raspberry Pi tells")
-    for script, expected in (
-        ("echo throttled=0x50000", {"now": [], "since boot": ["under-voltage", "throttled"]}),
-        ("echo VCHI initialization failed; exit 255", None),
-        ("exit 1", None),
-    ):
-        tool.write_text(f"#!/bin/sh\n{script}\n")
-        tool.chmod(0o755)
-        assert here.throttling() == expected
 
 
 @pytest.mark.parametrize("theirs", [None, "", "/opt/theirs"])

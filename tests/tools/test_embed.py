@@ -19,10 +19,10 @@ from click.testing import CliRunner
 import edge
 from benchmarks import make_model
 from edge.cache.config import KVConfig
-from edge.cache.plan import PROGRAM_VARIES, KVPlan
+from edge.cache.plan import KVPlan
 from edge.cli.group import cli
 from edge.config import ModelConfig
-from edge.errors import MemoryRefused, UsageError
+from edge.errors import UsageError
 from edge.formats import open_checkpoint
 from edge.formats.checkpoint import TokenizerSpec
 from edge.model.plan import expect, measure
@@ -129,25 +129,6 @@ def test_the_cache_is_that_of_the_plan() -> None:
     assert Embedder(checkpoint, kv_config=KVConfig(**KV, ctx=5000)).n_ctx == 4096
 
 
-def test_a_limit_shortens_texts_but_changes_no_vector() -> None:
-    checkpoint, _ = made_up(dataclasses.replace(MADE_UP, n_ctx_train=1 << 15))
-    checkpoint.tokenizer = bytes_tokenizer()
-    plain = Embedder(checkpoint)
-    enough = plain.plan.total_bytes - plain.plan.kv_bytes // 4
-    kv_config = KVConfig(**KV, ctx=2048, memory=10**12)
-    before = Embedder(checkpoint, kv_config=kv_config)
-    assert before.plan.kv_type == "f16" and before.vector("tea") == plain.vector("tea")
-    less = dataclasses.replace(kv_config, ctx=None).plan(plain.config, plain.plan.footprint)
-    assert less.n_ctx == 2048
-    limited = dataclasses.replace(kv_config, ctx=None, memory=enough)
-    plan = dataclasses.replace(limited, memory=enough + PROGRAM_VARIES).plan(plain.config, plain.plan.footprint)
-    assert plan.n_ctx < 2048 and plan.kv_type == "f16" and "shortened" in plan.notes[0]
-    with pytest.raises(MemoryRefused, match=r"; ctx=\d+ would fit$"):
-        dataclasses.replace(limited, ctx=2048).plan(plain.config, plain.plan.footprint)
-    smaller = dataclasses.replace(limited, ctx=2048, exact=False).plan(plain.config, plain.plan.footprint)
-    assert smaller.kv_type == "int8"
-
-
 def test_what_does_not_fit_is_refused_in_one_line(bundled_model: Path) -> None:
     embed = functools.partial(bitnet_edge, "embed", "-m", bundled_model, "-q")
     refused = embed("tea", "--memory", "20M")
@@ -176,13 +157,6 @@ def test_the_process_keeps_to_the_plan(bundled_model: Path) -> None:
     peak, planned, kv = json.loads(done.stdout)
     slack = 1 << 20  # as in tests/model/test_memory.py
     assert planned - kv < peak <= planned + slack and kv > 2 * slack
-
-
-def test_verbose_prints_the_plan(bundled_model: Path) -> None:
-    done = CliRunner().invoke(cli, ["embed", "-v", "-m", str(bundled_model), "tea"])
-    plan = [line.split()[1] for line in done.stderr.splitlines() if line.startswith("plan: ")]
-    assert done.exit_code == 0 and plan[-1] == "total" and {"weights", "kv", "scratch", "program"} < set(plan)
-    assert "head" not in plan
 
 
 # ---- texts and the command -------------------------------------------------------------------------------------------

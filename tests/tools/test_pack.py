@@ -218,21 +218,6 @@ def test_changed_model_is_found_by_doctor(
     assert done.exit_code == 1 and json.loads(done.stdout)["selftest"]["packed"].startswith("wrong")
 
 
-def test_changed_defaults_with_the_same_crc(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> None:
-    """Every start compares CRC-32, doctor SHA-256."""
-    path = packs("chat", "--ctx", "512")
-    whole = path.read_bytes()
-    at = whole.rindex(b'{"format"')
-    data = whole[at : whole.rindex(b"}") + 1]
-    assert whole[at - 36 : at] == checks(data)
-    other = data.replace(b'"512"', b'"513"')
-    path.write_bytes(whole.replace(data, other))
-    assert starts(path)("run", QUESTION).exit_code == 4
-    path.write_bytes(whole.replace(checks(data) + data, checks(data)[:32] + checks(other)[32:] + other))
-    done = starts(path)("doctor", "--json")
-    assert done.exit_code == 1 and json.loads(done.stdout)["selftest"]["packed"].startswith("wrong")
-
-
 def hostile(guide: Path, path: Path, said: bytes | None = None, **rows: dict[int, int]) -> Path:
     """A copy of ``guide`` with another description, or with values of the table's rows: model={field: value}."""
     whole = bytearray(guide.read_bytes())
@@ -287,12 +272,6 @@ def test_hostile_descriptions(data: bytes, guide: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidFile) as caught:
         packed.read(str(path))
     assert str(caught.value).startswith(f"{path}: ") and len(str(caught.value)) < 300
-
-
-def test_description_too_large(guide: Path, tmp_path: Path) -> None:
-    data = b" " * packed.MAX_ABOUT
-    with pytest.raises(InvalidFile):
-        packed.read(str(hostile(guide, tmp_path / "hostile", checks(data) + data)))
 
 
 def test_other_files_are_no_packed_programs(program: Path, bundled_model: Path, tmp_path: Path) -> None:
@@ -482,12 +461,6 @@ def test_typed_options_win(
     other = starts(packs("chat", "--seed", "1"))(*question)
     assert own.exit_code == other.exit_code == 0, own.stderr
     assert own.stdout == other.stdout != ""
-
-
-def test_options_of_serve_are_of_serve_alone(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> None:
-    path = packs("serve", "--port", "8123", "--temp", "0")
-    assert starts(path)("chat", stdin=f"{QUESTION}\n").exit_code == 0  # chat has no --port
-    assert "serve --port 8123" in starts(path)("--help").stdout
 
 
 def test_variables_of_the_packer_are_not_packed(

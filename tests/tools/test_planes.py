@@ -114,16 +114,6 @@ def test_a_fit_is_as_good_as_the_slow_one(n_plane: int, group: int) -> None:
     assert error <= 1.03 * slow
 
 
-def test_sums_of_planes_are_found_exactly() -> None:
-    """Weights that are such a sum lose only what rounding scales to half costs: nothing."""
-    rng = np.random.default_rng(0)
-    t = rng.integers(-1, 2, (3, 16, 64))
-    a = np.float32([0.5, 0.1875, 0.0625])[:, None, None]
-    w = (t * a).sum(0).astype(np.float32)
-    _, _, error, whole = fit_matrix(w.ravel(), 16, 64, 32, 3)
-    assert error <= 1e-6 * whole
-
-
 def test_threads_change_nothing_and_zeros_stay() -> None:
     w = np.random.default_rng(1).standard_normal((70, 128)).astype(np.float32)
     w[3], w[4, :40] = 0, 1e-9
@@ -210,12 +200,6 @@ def convert_to_file(path: Path, name: str, type: str) -> None:
         return Entry(tensor.name, type, tensor.shape, data)
 
     gguf_writer.write(path, metadata(source, "I2_S"), [stored(each) for each in source.tensors.values()])
-
-
-@pytest.mark.parametrize("type", ["F32", "F16", "BF16"])
-def test_folders_of_floats(tmp_path: Path, type: str) -> None:
-    result = convert(folder(tmp_path / "m", "qwen2", type), tmp_path / "m.gguf", planes=Planes(2, 128))
-    assert {t.shape[1] for n, t in open_checkpoint(result.path).tensors.items() if n.endswith("attn_q.weight")} == {512}
 
 
 def test_rows_of_llama_are_reordered(tmp_path: Path) -> None:
