@@ -259,15 +259,16 @@ static void test_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int
     const int64_t n_panel = (n_row + PANEL_ROWS - 1) / PANEL_ROWS, ld = n_row + 1;
     const size_t n_out = (size_t)(n_token * ld);
     uint8_t *panels = buffer((size_t)(n_panel * n_group) * PANEL_BYTES(GROUP));
-    uint8_t *back = buffer((size_t)(n_row * n_group) * GROUP_WHOLE);
+    const size_t n_code = (size_t)(n_row * n_group) * GROUP, n_scale = (size_t)(n_row * n_group);
+    int8_t *codes = buffer(n_code), *back = buffer(n_code);
+    float *scales = buffer(n_scale * 4), *scales_back = buffer(n_scale * 4);
     float *want = buffer(n_out * 4), *got = buffer(n_out * 4);
     void *work = buffer(GROUP_WORK);
     int ok = 1;
     pack_panels(rows, group_bytes, n_row, n_group, panels);
-    unpack_panels(panels, n_row, n_group, back);
-    for (int64_t i = 0; i < n_row * n_group; i++)
-        for (int at = 0; at < GROUP_WHOLE; at++)
-            ok &= back[i * GROUP_WHOLE + at] == rows[i * group_bytes + at + (at < 18 ? 0 : group_bytes - GROUP_WHOLE)];
+    unpack_groups(rows, group_bytes, n_row, n_group * GROUP, codes, scales);
+    unpack_plane_panels(panels, 1, n_row, n_group * GROUP, GROUP, back, scales_back);
+    ok &= memcmp(codes, back, n_code) == 0 && memcmp(scales, scales_back, n_scale * 4) == 0;
     for (int64_t r = 0; K == S && r < n_panel * PANEL_ROWS; r++)
         for (int64_t i = 0; i < n_group * GROUP; i++) {
             const int64_t nth = r / PANEL_ROWS * n_group + i / GROUP;
