@@ -18,7 +18,6 @@ Answer       what ask, chat and complete return: iterate it for pieces, or .text
              .value (of an answer with a schema), .logprobs, cancel(), close(); "with" closes it
 Piece        .text, .ids, .bytes
 Sampling     temperature, top_k, top_p, min_p, seed, ...; each is also an option of ask
-KVConfig     all options of load about context and memory, in one object
 EdgeError    base of all expected errors: a message of one line, and exit_code.  edge.errors has UsageError,
              ModelNotFound, InvalidFile, MemoryRefused, ContextFull, Busy, AnswerTimeout, UnsupportedCPU, NotBuilt
 edge.aio     async for piece in edge.aio.pieces(answer)
@@ -55,14 +54,13 @@ TYPE_CHECKING = False  # type checkers know the name; importing typing itself co
 __version__ = "0.1.0"
 
 __all__ = [
-    "Answer", "EdgeError", "Engine", "KVConfig", "Piece", "Sampling", "Session", "__version__", "load",
+    "Answer", "EdgeError", "Engine", "Piece", "Sampling", "Session", "__version__", "load",
 ]
 
 _HOME = {
     "Answer": "edge.session.answer",
     "EdgeError": "edge.errors",
     "Engine": "edge.engine",
-    "KVConfig": "edge.cache.config",
     "Piece": "edge.session.stream",
     "Sampling": "edge.sampling",
     "Session": "edge.session.session",
@@ -72,7 +70,6 @@ _HOME = {
 if TYPE_CHECKING:
     from typing import Any
 
-    from edge.cache.config import KVConfig
     from edge.engine import Engine
     from edge.errors import EdgeError
     from edge.loading import load

@@ -28,7 +28,7 @@ from edge.session.session import Session
 from edge.threads import refuse_after_fork
 
 if TYPE_CHECKING:
-    from edge.cache.plan import KVPlan
+    from edge.cache.plan import Plan
     from edge.config import ModelConfig
     from edge.session.answer import Answer
     from edge.session.answer_options import PreparedCall
@@ -83,8 +83,8 @@ class Engine:
         return self.model.template
 
     @property
-    def plan(self) -> KVPlan:
-        """The memory plan, see :class:`edge.cache.plan.KVPlan`."""
+    def plan(self) -> Plan:
+        """The memory plan, see :class:`edge.cache.plan.Plan`."""
         return self.space.plan
 
     @property

@@ -5,37 +5,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
 
 from edge import packed
-from edge.cache.config import DEFAULT_CTX, KVConfig
-from edge.cache.plan import KVPlan
-from edge.cache.policy import read_budget
+from edge.cache.plan import Plan
+from edge.cache.planning import DEFAULT_CTX, pinning, plan
+from edge.cache.policy import Budget, read_budget
 from edge.cache.remembered import Remembered
 from edge.cache.remembered import place as prompts_at
 from edge.cache.space import KVSpace
 from edge.engine import Engine
-from edge.errors import (
-    EdgeError,
-    InvalidFile,
-    MemoryRefused,
-    UnsupportedCPU,
-    UsageError,
-    check_text,
-    check_whole,
-    needs_build,
-)
+from edge.errors import InvalidFile, MemoryRefused, UnsupportedCPU, UsageError, needs_build
 from edge.machine.cores import choose
 from edge.machine.memory import available_memory
 from edge.model.model import MAP, Model
-from edge.model.plan import expect, measure
-from edge.settings import check
+from edge.options import Options
 from edge.threads import claim, refuse_after_fork
 
 if TYPE_CHECKING:
@@ -44,8 +34,6 @@ if TYPE_CHECKING:
     from edge.prompt.tokenizer import Tokenizer
     from pyx.step import Head, Transformer
 
-#: codes of an output head from which reading fewer of them is faster: smaller heads stay in caches, or take little time
-LARGE_HEAD = 64 << 20
 #: bytes of the program that become resident with answers: code of the kernels, Python's objects, and the package regex,
 #: which splits text that is not all ASCII (measured)
 STILL_TO_COME = 2_000_000
@@ -62,23 +50,36 @@ _isa_before: str | None = None
 def load(
     model: str | os.PathLike[str] | None = None,
     *,
-    kv: str | KVConfig = KVConfig.kv,
-    threads: int | None = None,
-    head: str = "auto",
-    weights: str = "auto",
-    isa: str | None = None,
-    template: str | None = None,
-    think: bool | None = None,
-    tune: bool = True,
-    i2s_layout: str = "auto",
-    activation: str | None = None,
-    system: str | None = None,
-    constrained: bool = False,
-    reserve: int = 0,
-    cache: bool | None = None,
+    ctx: int | None = Options.ctx,
+    kv: str = Options.kv,
+    window: int = Options.window,
+    sinks: int | None = Options.sinks,
+    memory: str | int | None = Options.memory,
+    overflow: str = Options.overflow,
+    force_memory: bool = Options.force_memory,
+    kv_policy: str = Options.kv_policy,
+    kv_budget: str | Budget | None = Options.kv_budget,
+    kv_drop_layers: str | int | Sequence[int] = Options.kv_drop_layers,
+    kv_offload: str | None = Options.kv_offload,
+    kv_offload_size: str | int = Options.kv_offload_size,
+    parallel: int | None = Options.parallel,
+    spare_contexts: int = Options.spare_contexts,
+    exact: bool = Options.exact,
+    threads: int | None = Options.threads,
+    head: str = Options.head,
+    weights: str = Options.weights,
+    isa: str | None = Options.isa,
+    template: str | None = Options.template,
+    think: bool | None = Options.think,
+    tune: bool = Options.tune,
+    cache: bool | None = Options.cache,
+    i2s_layout: str = Options.i2s_layout,
+    activation: str | None = Options.activation,
+    system: str | None = Options.system,
+    constrained: bool = Options.constrained,
+    reserve: int = Options.reserve,
     progress: Callable[[float, float], None] | None = None,
-    on_plan: Callable[[KVPlan], object] | None = None,
-    **kv_options: Any,
+    on_plan: Callable[[Plan], object] | None = None,
 ) -> Engine:
     """Load a model.
 
@@ -87,9 +88,21 @@ def load(
 
     Context and memory:
 
-    ctx, window, sinks, memory, parallel, ... (kv_options): the fields of :class:`edge.cache.config.KVConfig`, such as
-        ``ctx=4096, memory="1500M"``; where sinks is None, ``system`` is never dropped.
-    kv: a KV type, such as "int4" or KEYS:VALUES; or a KVConfig with all settings.
+    ctx: the context in tokens; None: min(2048, training length of the model).
+    kv: a KV type, such as "int4" or KEYS:VALUES.
+    window, sinks: with a window, a token attends to the first ``sinks`` and the last ``window`` tokens.  sinks None: 4,
+        or the tokens of ``system``, which is then never dropped.
+    overflow: without a window, when the context is full: "slide" makes the whole context a window
+        (window = ctx - sinks), "stop" ends the answer.
+    memory: limit of the whole process, such as "1500M": if ctx is not set, it is shortened first, then a smaller KV
+        type is used.  exact: never a smaller KV type.  force_memory: do not compare with the available memory.
+    parallel: the number of answers at the same time, each with its own context; memory is planned for that many, and no
+        more run.  None: memory is planned for one, and as many run as the memory allows.
+    spare_contexts: without a limit, conversations that wait may take the memory of so many contexts more, but no more
+        than a quarter of what is free.
+    kv_offload: a folder in which each session stores the pages that leave its window, in a file of at most
+        kv_offload_size, so that undo need not read the text again.
+    kv_policy, kv_budget, kv_drop_layers: what a cache drops otherwise, for measurements (docs/kv.md).
     reserve: bytes that the calling program itself needs; part of the plan.
     cache: keep the KV cache of system prompts on the disk, in a private folder of this user, so that the next
         process does not read them again (edge/cache/remembered.py); None: unless BITNET_EDGE_NO_CACHE is set.
@@ -118,28 +131,21 @@ def load(
 
     Raises an :class:`edge.EdgeError`: UsageError, ModelNotFound, InvalidFile, MemoryRefused or UnsupportedCPU.
     """
-    begun = time.perf_counter()
+    given = locals()
     refuse_after_fork()
-    if not isinstance(constrained, bool):
-        raise UsageError(f"is {constrained!r}", argument="constrained", hint="it must be True or False")
-    if constrained:
-        import llguidance  # noqa: F401  before the program's size is measured
+    options = Options(**{each.name: given[each.name] for each in fields(Options)})
+    return opened(model, options, progress or (lambda done, total: None), on_plan or (lambda plan: None))
 
-        from edge.constrain.vocabulary import bytes_for
-    if unknown := kv_options.keys() - {each.name for each in dataclasses.fields(KVConfig)}:
-        raise TypeError(f"load() got an unexpected keyword argument {min(unknown)!r}")
-    if isinstance(kv, KVConfig) and KVConfig(**kv_options) != KVConfig():
-        raise UsageError("kv is a KVConfig, which has all settings of the cache; set them there")
-    kv_config = kv if isinstance(kv, KVConfig) else KVConfig(kv=kv, **kv_options)
-    for name, value in (("head", head), ("weights", weights), ("think", think), ("tune", tune),
-                        ("cache", cache), ("template", template), ("i2s_layout", i2s_layout),
-                        ("activation", activation)):
-        check(name, value)
-    threads, reserve = check("threads", threads), check_whole(reserve, "reserve", 0)
-    if system is not None:
-        check_text(system, "system")
-    choose_isa(isa)
-    report = progress or (lambda done, total: None)
+
+def opened(
+    model: str | os.PathLike[str] | None, options: Options, report: Callable[[float, float], None],
+    on_plan: Callable[[Plan], object],
+) -> Engine:
+    """The engine of :func:`load`."""
+    begun = time.perf_counter()
+    if options.constrained:
+        import llguidance  # noqa: F401  before the program's size is measured
+    choose_isa(options.isa)
 
     import pyx.step  # noqa: F401  all imported here so that the program's size is measured with them
     from edge.formats import open_checkpoint
@@ -156,38 +162,37 @@ def load(
         import logging
 
         logging.getLogger("edge").warning(f"{DEMO_ANSWERS}; for a real one: bitnet-edge pull bonsai-1.7b")
-    checkpoint = open_checkpoint(chosen.path, i2s_layout=i2s_layout, activation=activation)
+    checkpoint = open_checkpoint(chosen.path, i2s_layout=options.i2s_layout, activation=options.activation)
     report(1, 10)
-    n_threads, cores = choose(threads)
+    n_threads, cores = choose(options.threads)
     n_threads, thread_warnings = claim(n_threads)
-    head = head_for(head, checkpoint, kv_config, constrained)
     tokenizer = Tokenizer.of(checkpoint)
-    chat = Template.for_model(checkpoint, name=template, think=think)
+    chat = Template.for_model(checkpoint, name=options.template, think=options.think)
     report(3, 10)
-    if system:
-        room = kv_config.window or kv_config.ctx or min(DEFAULT_CTX, checkpoint.config.n_ctx_train)
-        beginning = chat.beginning(tokenizer, system[: 16 * room])  # a longer one is not pinned, but refused when used
-        kv_config = kv_config.pinning(beginning, checkpoint.config.n_ctx_train)
+    if options.system:
+        trained = checkpoint.config.n_ctx_train
+        room = options.window or options.ctx or min(DEFAULT_CTX, trained)
+        # a longer one is not pinned, but refused when used
+        beginning = chat.beginning(tokenizer, options.system[: 16 * room])
+        options = pinning(options, beginning, trained)
 
-    remembers = not os.environ.get("BITNET_EDGE_NO_CACHE") if cache is None else cache
+    remembers = not os.environ.get("BITNET_EDGE_NO_CACHE") if options.cache is None else options.cache
     fingerprints = prompts_at() if remembers else None
     reading, scoring = scored_at(checkpoint, fingerprints)
-    program = resident(checkpoint) + scoring + reserve
+    program = resident(checkpoint) + scoring + options.reserve
     # refuse before anything large is touched
-    grammars = 0
-    if constrained:
-        grammars = bytes_for(checkpoint.config.n_vocab, kv_config.parallel or 1)
-    place, plan = arrange(checkpoint, kv_config, head, weights, program, n_threads, grammars)
-    if on_plan:
-        on_plan(plan)
-    checkpoint, transformer = built(
-        checkpoint, head, n_threads, reading, tokenizer, copy=weights == "huge", cores=cores,
-        adapt=threads is None or threads < 0, progress=lambda done, total: report(3 + 6 * done / total, 10))
-    measured = measure(transformer, checkpoint, program, place == "huge")
-    measured = measured._replace(vocabulary=grammars).leaving(plan.footprint.on_disk)
-    plan = kv_config.plan(checkpoint.config, measured)._replace(waiting_bytes=plan.waiting_bytes)
-    if plan.footprint.on_disk:
-        f = plan.footprint
+    planned = plan(checkpoint, options, program, available_memory(), n_threads)
+    on_plan(planned)
+    read, transformer = built(
+        checkpoint, planned.head, n_threads, reading, tokenizer, copy=options.weights == "huge", cores=cores,
+        adapt=options.threads is None or options.threads < 0,
+        progress=lambda done, total: report(3 + 6 * done / total, 10))
+    if read is not checkpoint:  # in another reading other weights may be copies
+        again = plan(read, replace(options, weights="map" if planned.place == "map" else "huge"), program, None,
+                     n_threads, planned.head)
+        planned = replace(again, place=planned.place, waiting_bytes=planned.waiting_bytes)
+        checkpoint = read
+    if (f := planned.footprint).on_disk:
         transformer.bound_experts(rss()["file"] + f.mapped + f.head_mapped + f.experts)
     report(10, 10)
     alone = not _any_open()
@@ -200,15 +205,15 @@ def load(
         chat,
         path=checkpoint.path,
         checkpoint=checkpoint,
-        placement=MAP if weights == "huge" else place,
+        placement=MAP if options.weights == "huge" else planned.place,
         fingerprints=fingerprints,
-        ways=Ways() if tune and alone and transformer.weight_bytes >= LEAST else None,
+        ways=Ways() if options.tune and alone and transformer.weight_bytes >= LEAST else None,
     )
     engine = Engine(
         loaded,
-        KVSpace(loaded, plan),
-        system=system,
-        notes=[*checkpoint.notes, *plan.notes],
+        KVSpace(loaded, planned),
+        system=options.system,
+        notes=[*checkpoint.notes, *planned.notes],
         warnings=thread_warnings,
         load_seconds=time.perf_counter() - begun,
     )
@@ -217,7 +222,7 @@ def load(
         inside = packed.read(checkpoint.path)
         prompts = [(inside.path, span) for span in inside.prompts] if inside else ()
         engine.store.remember(Remembered(engine.space, prompts))
-    if isinstance(path := kv_config.kv_budget, str):
+    if isinstance(path := options.kv_budget, str):
         made_for = read_budget(path, loaded.config).fingerprint
         if made_for not in (None, loaded.fingerprint):
             raise InvalidFile(f"KV budget {path}: it was made for another model, not this {loaded.config.name}")
@@ -281,7 +286,7 @@ def scored_at(checkpoint: Checkpoint, fingerprints: str | None = None) -> tuple[
 
 
 def resident(checkpoint: Checkpoint) -> int:
-    """Bytes of this process with its first answer, less what :func:`expect` counts; called when the vocabulary was
+    """Bytes of this process with its first answer, less what a plan counts; called when the vocabulary was
     read.
     """
     from edge.machine import placement
@@ -306,74 +311,6 @@ def program_bytes(checkpoint: Checkpoint) -> int:
     return program
 
 
-def head_for(head: str, checkpoint: Checkpoint, kv_config: KVConfig, constrained: bool = False) -> str:
-    """The output head for "auto"; other types are returned unchanged.
-
-    A head that the file has as Q8_0 or ternary is used as it is ("auto" to :func:`pyx.step.placement`);
-    others become int8, or two-stage where that is faster with the same answers (benchmarks/log#head-auto): the head is
-    large, its rows fill the planes, and steps mostly ask for the likeliest tokens of one answer.  It is not faster for
-    several answers at once, which read int8 rows together, nor for grammars, which need all logits.  Two stages of a
-    Q8_0 head take additional memory, so they are used only if there is plenty.
-    """
-    from edge.registry.encodings import GROUP_TYPES
-    from pyx.step import CODE_BLOCK
-
-    table = checkpoint.tensors.get(checkpoint.head)
-    k = checkpoint.config.hidden
-    if head != "auto" or table is None or table.type in GROUP_TYPES:
-        return head
-    alone = kv_config.parallel in (None, 1) and not constrained
-    wins = alone and k % CODE_BLOCK == 0 and checkpoint.config.n_vocab * k >= LARGE_HEAD
-    whole = "q8_0" if table.type == "Q8_0" else "int8"
-    if not wins or whole == "q8_0" and not _plenty(checkpoint, kv_config):
-        return whole
-    return "two-stage"
-
-
-def _plenty(checkpoint: Checkpoint, kv_config: KVConfig) -> bool:
-    """Whether there is no memory limit and everything, with a two-stage head, fits into half of the available memory.
-    """
-    available = available_memory()
-    if available is None or kv_config.memory is not None:
-        return False
-    try:
-        kv_config.plan(checkpoint.config, expect(checkpoint, "two-stage", "auto", 0, 1), available // 2)
-    except EdgeError:
-        return False
-    return True
-
-
-def arrange(
-    checkpoint: Checkpoint,
-    kv_config: KVConfig,
-    head: str,
-    weights: str,
-    program: int,
-    n_threads: int,
-    vocabulary: int = 0,
-) -> tuple[str, KVPlan]:
-    """The place of the weights ("map", "huge", "collapse": see :mod:`edge.machine.placement`), and the plan for it.
-
-    ``vocabulary``: bytes for answers that follow a grammar.  Raises MemoryRefused.
-    """
-    from edge.machine import placement
-    from edge.registry.encodings import GROUP_ROWS
-
-    def plan(kind: str, available: int | None) -> KVPlan:
-        expected = expect(checkpoint, head, kind, program, n_threads)
-        return kv_config.plan(checkpoint.config, expected._replace(vocabulary=vocabulary), available)
-
-    available = available_memory()
-    codes = placement.advise(checkpoint)
-    if weights == "auto":
-        plan("map", available)
-        matrices = (tensor for name, tensor in checkpoint.tensors.items() if name.startswith("blk."))
-        panels = any(tensor.type in GROUP_ROWS for tensor in matrices)
-        weights = placement.choose(codes, plan, available, panels)
-    return weights, plan(weights, available)
-
-
-
 def _any_open() -> bool:
     """Whether an engine exists that was not closed; unreferenced ones are collected first."""
     if all(engine.closed for engine in list(_engines)):
@@ -387,8 +324,6 @@ def choose_isa(isa: str | None) -> None:
     engine.  Raises UsageError or UnsupportedCPU.
     """
     global _isa_before
-    if isa is not None:
-        check_text(isa, "isa")
     from pyx import machine
 
     alone = not _any_open()

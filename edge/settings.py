@@ -6,19 +6,21 @@ of ``--set NAME=VALUE``, which experiments need; batch and the server take types
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from reprlib import repr as short
 from typing import Any, NamedTuple
 
-from edge.errors import UsageError, plain
+from edge.amounts import parse_size
+from edge.errors import UsageError, check_path, check_text, plain
 
 
 class Setting(NamedTuple):
     """One setting.
 
-    ``of``: what it is about; a command has the settings of some of these.  ``kind``: "choice", "whole", "number",
-    "seconds", "threads", "switch" or "text", of which the library checks the rest.  ``default`` None: something else
-    decides.  ``names``: of its option; without them it is set with ``--set``.
+    ``of``: what it is about; a command has the settings of some of these, programs alone those of "program".
+    ``kind``: "choice", "whole", "number", "seconds", "threads", "switch", "size", "path" or "text".  ``default`` None:
+    something else decides.  ``names``: of its option; without them it is set with ``--set``.
     """
 
     of: str
@@ -94,7 +96,7 @@ SETTINGS = {
         "KEYS:VALUES, such as int8:int4, sets both.",
         "int8", names=("--kv",), metavar="TYPE"),
     "memory": Setting(
-        "context", "text", "Memory limit of the whole process, such as 1500M or 2G. To stay within it, experts are "
+        "context", "size", "Memory limit of the whole process, such as 1500M or 2G. To stay within it, experts are "
         "left on disk, then the context is made shorter (if --ctx is not given), then a smaller KV type is used; exit "
         "5 if nothing fits. M and G are powers of ten; MiB and GiB also work.", names=("--memory", "--mem"),
         metavar="SIZE"),
@@ -115,13 +117,13 @@ SETTINGS = {
         "context", "choice", "Drop the oldest tokens first; quarter, for comparisons: keep the newest quarter of the "
         "text, at most 128 tokens.", "recent", choices=("recent", "quarter")),
     "kv_budget": Setting(
-        "context", "text", "Number of tokens to keep for each head, from the JSON file that python -m lab calibrate "
+        "context", "path", "Number of tokens to keep for each head, from the JSON file that python -m lab calibrate "
         "writes.", metavar="FILE"),
     "kv_offload": Setting(
-        "context", "text", "Save tokens that leave the window to a temporary file in DIR, so that /undo and /regen "
+        "context", "path", "Save tokens that leave the window to a temporary file in DIR, so that /undo and /regen "
         "need not read them again.", metavar="DIR"),
     "kv_offload_size": Setting(
-        "context", "text", "Maximum size of that file, per conversation.", "256M", metavar="SIZE"),
+        "context", "size", "Maximum size of that file, per conversation.", "256M", metavar="SIZE"),
     "kv_drop_layers": Setting(
         "context", "text", "These layers see only the current token, to measure what they contribute.", metavar="N,N"),
     # an answer
@@ -171,9 +173,18 @@ SETTINGS = {
         "typing", "switch", "Read a message while it is being typed, so that the answer begins earlier.", True),
     "queue": Setting(
         "service", "whole", "Maximum number of waiting requests; further ones receive status 429.", 64, 0, 100_000),
-    "state_size": Setting("service", "text", "Maximum size of the folder of --state.", "1G", metavar="SIZE"),
+    "state_size": Setting("service", "size", "Maximum size of the folder of --state.", "1G", metavar="SIZE"),
     "metrics": Setting("service", "switch", "Serve Prometheus metrics at /metrics.", False),
+    # arguments of edge.load, which commands set by themselves
+    "parallel": Setting("program", "whole", "Number of answers at the same time.", None, 1, 1 << 10),
+    "spare_contexts": Setting("program", "whole", "Number of contexts for conversations that wait.", 0, 0, 1 << 10),
+    "exact": Setting("program", "switch", "Never choose a smaller KV type.", False),
+    "system": Setting("program", "text", "System prompt."),
+    "constrained": Setting("program", "switch", "Plan the memory of answers that have a form.", False),
+    "reserve": Setting("program", "whole", "Bytes that the program itself needs.", 0, 0),
 }
+#: the settings of commands
+COMMON = {name: row for name, row in SETTINGS.items() if row.of != "program"}
 
 
 def check(name: str, value: Any) -> Any:
@@ -189,7 +200,12 @@ def check(name: str, value: Any) -> Any:
     elif setting.kind == "switch":
         valid, hint = isinstance(value, bool), "True or False"
     elif setting.kind == "text":
-        valid, hint = isinstance(value, str), "a text"
+        return check_text(value, name)
+    elif setting.kind == "path":
+        return os.path.expanduser(check_path(value, name))
+    elif setting.kind == "size":
+        parse_size(value, name)
+        return value
     elif setting.kind == "seconds":
         valid, hint = number and 0 < value <= most, f"a number of seconds, above 0 to {most:g}"
     else:
@@ -220,7 +236,7 @@ def with_options(message: str) -> str:
         value = {"True": "on", "False": "off"}.get(value, value.strip('"'))
         return f"{long} {value}" if long else f"--set {name}={value}"
 
-    names = "|".join(SETTINGS)
+    names = "|".join(COMMON)
     return re.sub(
         rf'(?<![\w=-])(?<!--set )({names})=("[^" ]*"|[^\s",;:]+)|(?<=a larger )(ctx)\b', option, message)
 

@@ -9,7 +9,6 @@ rounded to 8 bits, and the smallest change of a key changes some of these roundi
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from array import array
@@ -22,11 +21,12 @@ import numpy as np
 
 import edge
 from edge.amounts import count, human
-from edge.cache.config import KVConfig, parse_kv_type
-from edge.cache.plan import KVPlan
+from edge.cache.plan import Plan
+from edge.cache.planning import cache_plan
 from edge.errors import EdgeError, MemoryRefused, UsageError
 from edge.files import read_text
 from edge.machine.memory import available_memory
+from edge.options import Options, parse_kv_type
 
 if TYPE_CHECKING:
     from edge.engine import Engine
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 DIALOGUES = Path(edge.__file__).parent / "bundled" / "dialogues.jsonl"
 DIALOGUES_NAME = "bundled/dialogues.jsonl"  # in reports
 LOGIT_BYTES = 16 << 20  # of one block of logits; two are held
+SETTINGS_OF_A_MODE = ("ctx", "window", "sinks", "overflow", "kv_policy", "kv_budget", "kv_drop_layers", "kv_offload",
+                      "kv_offload_size")
 
 # ---- text ------------------------------------------------------------------------------------------------------------
 
@@ -89,8 +91,8 @@ class Mode:
 
     @classmethod
     def parse(cls, text: str) -> Mode:
-        """A KV type, then settings of :class:`edge.cache.config.KVConfig` as name=value.  Raises UsageError."""
-        known = {f.name for f in dataclasses.fields(KVConfig)} - {"memory", "force_memory", "kv"}
+        """A KV type, then settings of :class:`edge.options.Options` as name=value.  Raises UsageError."""
+        known = set(SETTINGS_OF_A_MODE)
         words = text.split()
         if not words:
             raise UsageError("a mode is a KV type and settings, such as 'int8 window=508 sinks=4'")
@@ -101,15 +103,15 @@ class Mode:
                 settings = ", ".join(sorted(known))
                 raise UsageError(f"{text!r}: unknown setting {word!r}; known: {settings}", argument="mode")
             kv_config[name] = int(value) if value.isdecimal() else value
-        KVConfig(**kv_config)
+        Options(**kv_config)
         return cls(" ".join(words), kv_config)
 
-    def plan(self, engine: Engine, n: int) -> KVPlan:
+    def plan(self, engine: Engine, n: int) -> Plan:
         """The plan for segments of ``n`` tokens; everything is kept unless the mode limits it.
 
         Raises UsageError if the mode does not suit the model.
         """
-        plan = KVConfig(**{"ctx": n, "overflow": "stop", **self.kv_config}).plan(engine.config)
+        plan = cache_plan(engine.config, Options(**{"ctx": n, "overflow": "stop", **self.kv_config}))
         if plan.n_ctx < n and not plan.window:
             problem = f"{self.name!r}: ctx {plan.n_ctx} without a window is shorter than segments of {n}"
             raise UsageError(problem, argument="mode")

@@ -8,6 +8,7 @@ from typing import Any
 
 from edge.config import ModelConfig
 from edge.layers import Attention, Dense, LayerConfig, RopeScaling, Rotation
+from edge.model.footprint import Footprint
 
 
 def uniform(
@@ -63,3 +64,23 @@ def rope_style(config: ModelConfig) -> str:
     """The order of pairs in all rotations."""
     (found,) = {mixer.rotation.style for mixer in config.attention}
     return found
+
+
+def held(transformer: Any, copied: bool = False) -> dict[str, int]:
+    """Parts of a footprint as a transformer holds them, ``copied``: with a copy of all its weights."""
+    allocated = transformer.weight_bytes_copied if copied else transformer.weight_bytes_allocated
+    head, experts = transformer.head, transformer.expert_bytes
+    return {
+        "mapped": 0 if copied else transformer.weight_bytes_stored - allocated - experts,
+        "allocated": allocated + transformer.vector_bytes,
+        "head_mapped": 0 if copied and head.kind == "ternary" else head.nbytes * head.mapped,
+        "head_allocated": head.copied if copied else head.allocated,
+        "scratch": transformer.scratch_bytes,
+        "experts": experts,
+    }
+
+
+def planned(footprint: Footprint) -> dict[str, int]:
+    """The same parts of a plan."""
+    names = ("mapped", "allocated", "head_mapped", "head_allocated", "scratch", "experts")
+    return {name: getattr(footprint, name) - footprint.session * (name == "scratch") for name in names}

@@ -18,12 +18,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
-from edge.cache.config import KVConfig  # noqa: E402
+from edge.cache.planning import cache_plan  # noqa: E402
 from edge.cache.space import KVSpace  # noqa: E402
 from edge.engine import Engine  # noqa: E402
 from edge.errors import UnsupportedCPU  # noqa: E402
 from edge.model.footprint import Footprint  # noqa: E402
 from edge.model.model import Model  # noqa: E402
+from edge.options import Options  # noqa: E402
 from edge.registry.library import DEMO  # noqa: E402
 from tests import fakes  # noqa: E402
 from tests.configs import uniform  # noqa: E402
@@ -153,8 +154,8 @@ def load(
         time.sleep(seconds / 10)
         if progress:
             progress(done + 1, 10)
-    config = KVConfig(ctx, kv, window, sinks, memory, overflow, force_memory, parallel=parallel)
-    plan = config.plan(CONFIG, Footprint(allocated=1000))
+    options = Options(ctx, kv, window, sinks, memory, overflow, force_memory, parallel=parallel)
+    plan = cache_plan(CONFIG, options, Footprint(allocated=1000))
     if on_plan:
         on_plan(plan)
     model = Model(CONFIG, FakeTransformer(), FakeTokenizer(), FakeTemplate(), path="fake")

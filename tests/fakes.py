@@ -14,10 +14,9 @@ import zlib
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from edge.cache.plan import KVPlan
+from edge.cache.plan import Plan
 from edge.cache.space import KVSpace
 from edge.engine import Engine
-from edge.model.footprint import Footprint
 from edge.model.model import Model
 from tests.configs import uniform
 
@@ -204,6 +203,6 @@ def engine(
 ) -> Engine:
     """An engine of fakes; overflow "slide" gives a ring of n_ctx tokens."""
     window = n_ctx if overflow == "slide" else 0
-    plan = KVPlan(n_ctx, "int8", window, 0, 81_000_000, overflow, Footprint())
+    plan = Plan(n_ctx, "int8", window, kv_bytes=81_000_000, overflow=overflow)
     model = Model(CONFIG, Transformer(next_token), Tokenizer(), Template())
     return Engine(model, KVSpace(model, plan, new_cache=lambda: KV(n_ctx, window, sealed, snapshots)))

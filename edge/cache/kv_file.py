@@ -28,11 +28,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from edge.cache.config import parse_kv_type
 from edge.cache.space import KVSpace
 from edge.cache.state import KVState
 from edge.errors import Busy, EdgeError, InvalidFile, MemoryRefused, UsageError, check_path
 from edge.files import exclusive, remove
+from edge.options import parse_kv_type
 
 MAGIC = b"\x89BES\r\n\x1a\n"  # as PNG's: shows a transfer that changed line ends or dropped the eighth bit
 VERSION = 2

@@ -1,42 +1,53 @@
-"""KVPlan: the exact memory that the KV cache and the process need, computed before anything is allocated.
-
-Bytes come from :meth:`pyx.kv.KVCache.bytes_for`; the formula is not repeated here.
+"""Plan: the exact memory that the KV cache and the process need, computed before anything is allocated
+(edge/cache/planning.py).
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any
 
 from edge.amounts import count, human
 from edge.model.footprint import Footprint
+from edge.options import DEFAULT_SINKS
 
 PAGE = 32
-DEFAULT_SINKS = 4
-LEAST_CTX = 256  # `memory` never picks a context shorter than this by itself
-#: bytes by which the size of the program may differ from one start to the next
-PROGRAM_VARIES = 1_000_000
 #: an answer of at least this many tokens counts as endless
 ENDLESS = 1 << 15
 
 
-class KVPlan(NamedTuple):
-    """The memory plan: the KV cache of a session, and the memory of the process with all planned sessions."""
+@dataclass(frozen=True)
+class CacheShape:
+    """Arguments of :class:`pyx.kv.KVCache` after the model's shape: what a cache can hold, and what it drops."""
 
     n_ctx: int
     kv_type: str
-    window: int  # 0: everything up to n_ctx is kept
-    sinks: int
-    kv_bytes: int  # of one context
-    overflow: str
-    footprint: Footprint
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()  # those of the notes that concern the answers: to be seen unasked
-    policy: str = "recent"  # what goes when room is needed, see edge.cache.policy
+    window: int = 0  # 0: everything up to n_ctx is kept
+    sinks: int = 0
     budgets: tuple[tuple[int, ...], ...] | None = None  # tokens kept, for each layer and KV head
+    policy: str = "recent"  # what goes when room is needed
     spare: int = 0  # additional pages, so that an undo can go back
     windows: tuple[int, ...] | None = None  # of the model itself: tokens that each layer sees at most, 0: all
     recurrent: tuple[int, int, int, int, int] | None = None  # of its gated delta layers, see ModelConfig
     snapshots: int = 0  # earlier states of these that a session keeps
+
+    @property
+    def cache(self) -> dict[str, Any]:
+        """These arguments by name."""
+        return {each.name: getattr(self, each.name) for each in fields(CacheShape)}
+
+
+@dataclass(frozen=True)
+class Plan(CacheShape):
+    """The memory plan: the KV cache of a session, and the memory of the process with all planned sessions."""
+
+    kv_bytes: int = 0  # of one context
+    overflow: str = "slide"
+    footprint: Footprint = Footprint()
+    head: str = "auto"  # type of the output head
+    place: str = "map"  # of the weights, see edge.machine.placement
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # those of the notes that concern the answers: to be seen unasked
     limit: int | None = None  # bytes that the whole process may take
     offload: tuple[str, int] | None = None  # folder and bytes of a file for each session: pages that left the window
     parallel: int | None = None  # contexts held at the same time; None: one is planned, and more may be
@@ -74,13 +85,6 @@ class KVPlan(NamedTuple):
         return max(ENDLESS, 2 * self.recalled)
 
     @property
-    def cache(self) -> dict[str, Any]:
-        """Arguments of :class:`pyx.kv.KVCache` after the model's shape."""
-        names = ("n_ctx", "kv_type", "window", "sinks", "budgets", "policy", "spare", "windows", "recurrent",
-                 "snapshots")
-        return {name: getattr(self, name) for name in names}
-
-    @property
     def total_bytes(self) -> int:
         """Resident bytes of the process once all planned sessions have been used."""
         return self.footprint.total + self.sessions + self.waiting_bytes
@@ -101,7 +105,7 @@ class KVPlan(NamedTuple):
         return self.kv_bytes * (self.parallel or 1)
 
     def read_at(self, depth: float) -> float:
-        """Bytes of keys, values and states that a token behind ``depth`` others reads."""
+        """Bytes of keys, values and states that a token after ``depth`` others reads."""
         from pyx.kv import recurrent_bytes
 
         held, state = self.kv_bytes, 0

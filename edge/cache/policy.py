@@ -1,4 +1,4 @@
-"""Which tokens a KV cache keeps: policies by name, and budgets for each head from a file.
+"""Budgets of a KV cache: the tokens that each head keeps, from a file.
 
 A budget file is JSON:
 
@@ -16,13 +16,6 @@ from typing import Any, NamedTuple
 from edge.config import ModelConfig
 from edge.errors import InvalidFile, UsageError
 
-#: name -> description; the last one is for comparisons
-POLICIES = {
-    "recent": "the oldest tokens after the sinks are dropped first",
-    "quarter": "a token sees a quarter of what came before it, 128 at most",
-}
-#: the window of policy quarter, as published: max_keep = min(128, seq_len // 4)
-QUARTER = 128
 #: tokens that a head keeps where no budget limits it: more than a context has
 UNLIMITED = 1 << 20
 LIMIT = 4 << 20  # bytes of a budget file; thousands of layers
@@ -49,12 +42,11 @@ def read_budget(path: str, config: ModelConfig) -> Budget:
     try:
         with open(path, "rb") as file:
             text = file.read(LIMIT + 1)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    try:
         if len(text) > LIMIT:
             raise InvalidFile(f"it has more than {LIMIT} bytes")
         return _budget(json.loads(text), config)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except InvalidFile as error:
         raise InvalidFile(f"KV budget {path}: {error}") from None
     except (ValueError, RecursionError):
@@ -86,17 +78,6 @@ def _budget(facts: Any, config: ModelConfig) -> Budget:
 
 def _whole(value: Any) -> bool:
     return type(value) is int and 1 <= value <= UNLIMITED
-
-
-def parse_layers(value: str | int | Sequence[int], name: str = "layers") -> tuple[int, ...]:
-    """Layer numbers from 0: ``"0,3"``, one number or several.  Raises UsageError."""
-    if isinstance(value, str):
-        words: list[str | int] = [word.strip() for word in value.split(",") if word.strip()]
-    else:
-        words = [value] if isinstance(value, int) else list(value)
-    if not all((isinstance(word, str) and word.isdecimal()) or (type(word) is int and word >= 0) for word in words):
-        raise UsageError(f"is {value!r}", argument=name, hint="it must be a list of layers such as 0,3")
-    return tuple(sorted({int(word) for word in words}))
 
 
 def without_layers(keep: Sequence[Sequence[int]], layers: Sequence[int]) -> tuple[tuple[int, ...], ...]:

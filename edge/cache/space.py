@@ -11,10 +11,11 @@ import threading
 import weakref
 from array import array
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from edge.amounts import human
-from edge.cache.plan import KVPlan
+from edge.cache.plan import Plan
 from edge.cache.state import FEW_ROWS, KVState
 from edge.errors import MemoryRefused
 from edge.model.model import Model
@@ -30,7 +31,7 @@ def _listed(value: Any) -> Any:
 class KVSpace:
     """The KV caches of one model.  ``new_cache``: makes caches instead of :class:`pyx.kv.KVCache`; for tests."""
 
-    def __init__(self, model: Model, plan: KVPlan, new_cache: Callable[[], Any] | None = None) -> None:
+    def __init__(self, model: Model, plan: Plan, new_cache: Callable[[], Any] | None = None) -> None:
         self.model = model
         self.plan = plan
         self.pool: Any = None  # of pages that caches share; None until there is a reason for one
@@ -55,7 +56,7 @@ class KVSpace:
         """From now on, caches take their pages from one pool, so that several caches can hold the same pages."""
         self._pooled = True
 
-    def new_cache(self, plan: KVPlan | None = None) -> Any:
+    def new_cache(self, plan: Plan | None = None) -> Any:
         """An empty KV cache with the planned size; with another ``plan``, outside the pool, for comparisons."""
         if self._new_cache is not None:
             return self._new_cache()
@@ -153,7 +154,7 @@ class KVSpace:
         plan, pool = self.plan, self.pool
         left = need if plan.limit is None else plan.limit - plan.total_bytes
         if need <= left:
-            self._use(plan._replace(footprint=plan.footprint._replace(**parts)))
+            self._use(replace(plan, footprint=plan.footprint._replace(**parts)))
             if plan.limit is None or pool is None:
                 return
             while (over := self._over()) > 0 and self.make_room():
@@ -164,7 +165,7 @@ class KVSpace:
             self._use(plan)
             raise MemoryRefused(f"{what} {human(need)}, the memory limit leaves {human(max(0, left))}")
 
-    def _use(self, plan: KVPlan) -> None:
+    def _use(self, plan: Plan) -> None:
         with self._lock:
             self.plan = plan
             self._over()

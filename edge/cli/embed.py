@@ -15,6 +15,8 @@ from edge.errors import UsageError
 from edge.files import STANDARD, check_place, read_text, write
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from edge.tools.embed import Embedder
 
 
@@ -78,23 +80,18 @@ def embed(
             out.json({"text": text, "vector": vector.tolist()})
 
 
-def embedder(out: Output, flags: dict[str, Any], path: str, texts: tuple[str, ...] = (), **more: Any) -> Embedder:
+def embedder(
+    out: Output, flags: dict[str, Any], path: str, texts: tuple[str, ...] = (),
+    progress: Callable[[float, float], None] | None = None, **more: Any,
+) -> Embedder:
     """The embedding model of the options, with memory for the longest of ``texts``; without texts, for that of --ctx.
 
-    ``more``: further arguments of :class:`edge.tools.embed.Embedder`.
+    ``more``: further options of :func:`edge.load`.
     """
-    from dataclasses import replace
-
-    from edge.formats import open_checkpoint
-    from edge.loading import choose_isa
-    from edge.machine.cores import choose
     from edge.tools.embed import KV, Embedder
 
-    checkpoint = open_checkpoint(path, **options.reading(flags))
-    kv_config = replace(options.kv_config(flags, **KV), parallel=None)  # one text at a time
-    choose_isa(flags.get("isa"))
-    n_threads, cores = choose(flags["threads"])
-    found = Embedder(checkpoint, n_threads, cores, kv_config, texts, on_plan=options.plan_shown(out), **more)
+    one = {**flags, "parallel": None, **more}  # one text at a time
+    found = Embedder(path, options.load_options(one, **KV), texts, progress, options.plan_shown(out))
     for note in found.notes if out.verbose else ():
         out.info(f"note: {note}", "dim")
     return found

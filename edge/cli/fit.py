@@ -44,11 +44,8 @@ def fit(ctx: click.Context, wanted: str | None, threads: int | None, as_json: bo
     out = ctx.ensure_object(Output)
     model = options.named(ctx, "MODEL", wanted, flags["model"])
     planned = work.planned_model(model, **options.reading(flags))
-    settings = work.LoadSettings(
-        options.kv_config(flags, **work.KV if planned.embeds else {}), n_threads=choose(threads)[0],
-        **{name: flags[name] for name in ("head", "weights") if name in flags},
-    )
-    found = work.fit(planned, settings)
+    flags["threads"] = choose(threads)[0]
+    found = work.fit(planned, options.load_options(flags, **work.KV if planned.embeds else {}))
     out.result(found.to_dict(), found.lines(), as_json)
     if found.refusal is not None:
         raise MemoryRefused(found.refusal)

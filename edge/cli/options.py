@@ -22,16 +22,16 @@ from edge.cli.output import Output, is_tty
 from edge.errors import EdgeError, UsageError
 from edge.files import read_text
 from edge.sampling import FIELDS, Sampling
-from edge.settings import SETTINGS, Setting, check, names_of, with_options
+from edge.settings import COMMON, SETTINGS, Setting, check, names_of, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from edge.cache.config import KVConfig
-    from edge.cache.plan import KVPlan
+    from edge.cache.plan import Plan
     from edge.config import ModelConfig
     from edge.engine import Engine
     from edge.formats.checkpoint import Checkpoint
+    from edge.options import Options
     from edge.registry.library import Choice
 
 
@@ -54,7 +54,8 @@ def _kind(row: Setting) -> Any:
     """click's type for the text of a setting; its range is checked as in Python."""
     if row.kind in ("choice", "switch"):
         return click.Choice(row.choices or ("on", "off"))
-    return {"number": click.FLOAT, "seconds": click.FLOAT, "text": Text()}.get(row.kind, click.INT)
+    numbers = {"number": click.FLOAT, "seconds": click.FLOAT, "whole": click.INT, "threads": click.INT}
+    return numbers.get(row.kind, Text())
 
 
 def converted(name: str, text: str) -> Any:
@@ -81,7 +82,7 @@ class Assignments(Flag):
         if not ctx.resilient_parsing:
             packed = ctx.lookup_default(str(self.name)) or ()
             for word in (*packed, *os.environ.get("BITNET_EDGE_SET", "").split()):
-                self._assign(ctx, word, "BITNET_EDGE_SET", SETTINGS)  # also of other commands
+                self._assign(ctx, word, "BITNET_EDGE_SET", COMMON)  # also of other commands
             for word in typed:
                 self._assign(ctx, word, "--set", self.settings)
         return super().handle_parse_result(ctx, opts, args)
@@ -89,7 +90,7 @@ class Assignments(Flag):
     def _assign(self, ctx: click.Context, word: str, source: str, known: Mapping[str, Setting]) -> None:
         name, equals, text = word.partition("=")
         name = name.replace("-", "_")
-        row = SETTINGS.get(name)
+        row = COMMON.get(name)
         if row is not None and row.names:
             raise UsageError(f"{source} {name}: it is the option {' / '.join(row.names)}")
         if name not in known:
@@ -183,10 +184,9 @@ output_options = heading(
 
 def load_arguments(flags: dict[str, Any]) -> dict[str, Any]:
     """Keyword arguments of :func:`edge.load` from the parsed options; options that were not given are left out."""
-    from edge.cache.config import KVConfig
+    from edge.options import Options
 
-    names = {each.name for each in dataclasses.fields(KVConfig)}
-    names.update(name for name, row in SETTINGS.items() if row.of in ("file", "model"))
+    names = {each.name for each in dataclasses.fields(Options)} - {"system"}
     chosen = {name: flags.get(name) for name in names} | {
         "ctx": flags.get("n_ctx"),
         "constrained": any(flags.get(name) for name in ("schema", "regex", "choice", "grammar")) or None,
@@ -256,18 +256,17 @@ def checkpoint(out: Output, flags: Mapping[str, Any]) -> Checkpoint:
     return open_checkpoint(model_path(out, flags), **reading(flags))
 
 
-def kv_config(flags: dict[str, Any], **defaults: Any) -> KVConfig:
-    """The context and KV cache of the options; ``defaults``: for those that were not given.  Raises UsageError."""
-    from edge.cache.config import KVConfig
+def load_options(flags: dict[str, Any], **defaults: Any) -> Options:
+    """Those arguments, checked; ``defaults``: for those that were not given.  Raises UsageError."""
+    from edge.options import Options
 
-    names = {each.name for each in dataclasses.fields(KVConfig)}
-    return KVConfig(**defaults | {name: value for name, value in load_arguments(flags).items() if name in names})
+    return Options(**defaults | load_arguments(flags))
 
 
-def plan_shown(out: Output) -> Callable[[KVPlan], None] | None:
+def plan_shown(out: Output) -> Callable[[Plan], None] | None:
     """What prints a memory plan; None unless -v asks for it."""
 
-    def show(plan: KVPlan) -> None:
+    def show(plan: Plan) -> None:
         for line in plan.lines():
             out.info(f"plan: {line}", "dim")
 

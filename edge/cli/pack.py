@@ -110,7 +110,7 @@ def checked(ctx: click.Context, words: Sequence[str]) -> dict[str, Any]:
             raise UsageError(f"cannot be packed: {why}")
     options.system_prompt(flags)
     options.ask_arguments(flags)
-    options.kv_config(flags)
+    options.load_options(flags)
     if name == "serve":
         check_exposure(flags["host"], None, flags["insecure"], flags["socket_path"])
         admitted(flags)

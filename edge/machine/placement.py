@@ -21,10 +21,10 @@ from edge.errors import MemoryRefused
 from edge.formats.mapped import Map
 from edge.machine import linux
 from edge.machine.board import Board
-from edge.model.footprint import code_bytes
+from edge.model.footprint import in_place
 
 if TYPE_CHECKING:
-    from edge.formats.checkpoint import Checkpoint, Tensor
+    from edge.formats.checkpoint import Checkpoint
     from pyx.weights import TernaryMatrix
 
 #: with fewer bytes of codes 2 MiB pages gain nothing: their 4 KiB pages stay in the translation buffers
@@ -35,26 +35,6 @@ ENOUGH = 0.8
 LEAVE = 2
 #: seconds between two matrices that are copied in the background, so that a step can begin
 PAUSE = 1e-3
-
-
-def in_place(tensor: Tensor) -> bool:
-    """Whether the codes of a projection can be used directly from the file."""
-    rows, k = tensor.flat
-    encoding = tensor.encoding
-    return encoding.in_place and (encoding.layout == "panels" or tensor.layout == "128" and k % 128 == 0)
-
-
-def stored_bytes(tensor: Tensor, grouped: bool, copied: bool = False) -> int:
-    """Bytes of a projection's codes, or (``copied``) of their copy.  ``grouped``: with a scale per 128 weights."""
-    rows, k = tensor.flat
-    encoding = tensor.encoding
-    groups = encoding.layout == "groups"
-    if encoding.layout == "panels" or groups and in_place(tensor) and not copied:
-        return encoding.size((k, rows))
-    grouped = grouped or groups
-    if grouped and (copied or (groups and not encoding.in_place and k % 128 == 0)):
-        rows = (rows + 63) // 64 * 64  # whole panels
-    return code_bytes(rows, k, grouped)
 
 
 def advise(checkpoint: Checkpoint) -> list[memoryview]:

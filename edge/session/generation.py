@@ -21,7 +21,7 @@ from edge.session.stream import Piece, Stream
 from edge.session.usage import Timings, Usage
 
 if TYPE_CHECKING:
-    from edge.cache.plan import KVPlan
+    from edge.cache.plan import Plan
     from edge.cache.state import KVState, Segment
     from edge.model.model import Model
     from edge.session.answer_options import AnswerOptions
@@ -38,7 +38,7 @@ class Generation:
     """One answer to the prompt ``ids``.  ``begun``: when the call began (time.perf_counter)."""
 
     model: Model
-    plan: KVPlan
+    plan: Plan
     state: KVState
     ids: array[int]
     options: AnswerOptions

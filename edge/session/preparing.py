@@ -25,7 +25,7 @@ from edge.session.answer_options import (
 from edge.session.prompting import PromptEncoder, refuse_full, refuse_long
 
 if TYPE_CHECKING:
-    from edge.cache.plan import KVPlan
+    from edge.cache.plan import Plan
     from edge.model.model import Model
 
 
@@ -37,7 +37,7 @@ class Preparer:
     """Prepares calls for one model and plan; all sessions of an engine have the same."""
 
     model: Model
-    plan: KVPlan
+    plan: Plan
     admit_forms: Callable[[], object]  # raises MemoryRefused, see KVSpace; called before anything of a form is loaded
     _beginnings: dict[str, array[int]] = field(default_factory=dict, init=False, repr=False)
 

@@ -13,7 +13,7 @@ from edge.errors import ContextFull
 from edge.session.answer_options import has_calls
 
 if TYPE_CHECKING:
-    from edge.cache.plan import KVPlan
+    from edge.cache.plan import Plan
     from edge.constrain.functions import Form
     from edge.model.model import Model
 
@@ -32,7 +32,7 @@ class PromptEncoder:
     """
 
     model: Model
-    plan: KVPlan
+    plan: Plan
     form: Form | None = None
     think: bool | None = None
 
@@ -115,7 +115,7 @@ def common_messages(held: Sequence[Mapping[str, Any]], messages: Sequence[Mappin
 
 
 def refuse_long(
-    model: Model, plan: KVPlan, messages: Sequence[Mapping[str, Any]], form: Form | None = None, whole: bool = False
+    model: Model, plan: Plan, messages: Sequence[Mapping[str, Any]], form: Form | None = None, whole: bool = False
 ) -> None:
     """Raise ContextFull for messages that no answer can follow, before anything is read.
 
@@ -143,7 +143,7 @@ def refuse_long(
         _refuse_more(model, texts, n_ctx, "the prompt", LARGER if whole else TOO_LONG)
 
 
-def refuse_full(plan: KVPlan, ids: Sequence[int], whole: bool = False) -> None:
+def refuse_full(plan: Plan, ids: Sequence[int], whole: bool = False) -> None:
     """Raise ContextFull for a prompt longer than a context that does not slide, or where the ``whole`` counts."""
     if (whole or plan.overflow == "stop") and len(ids) > plan.n_ctx:
         helps = LARGER if whole else TOO_LONG

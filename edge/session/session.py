@@ -28,7 +28,7 @@ from edge.threads import refuse_after_fork
 if TYPE_CHECKING:
     import numpy as np
 
-    from edge.cache.plan import KVPlan
+    from edge.cache.plan import Plan
     from edge.cache.store import Store
     from edge.session.preparing import Preparer
     from edge.session.scheduler import Work
@@ -368,7 +368,7 @@ class Session:
     # ---- what callers ask -------------------------------------------------------------------------------------------
 
     @property
-    def plan(self) -> KVPlan:
+    def plan(self) -> Plan:
         """The memory plan of the engine."""
         return self._space.plan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edge.amounts import human
-from edge.cache.plan import KVPlan
+from edge.cache.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ContextUse:
     forgotten: int  # messages that are not part of the prompt any more
 
 
-def stats_line(usage: Usage, timings: Timings, plan: KVPlan, rss: int, evicted: int = 0) -> str:
+def stats_line(usage: Usage, timings: Timings, plan: Plan, rss: int, evicted: int = 0) -> str:
     """One call in one line of fixed format.  ``rss``: bytes of this process in memory now; ``evicted`` tokens are shown
     if there are any.
     """

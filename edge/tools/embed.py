@@ -15,14 +15,15 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from edge.cache.config import KVConfig
-from edge.cache.plan import KVPlan
+from edge.cache.plan import Plan
+from edge.cache.planning import plan
 from edge.errors import MemoryRefused, UsageError, check_text
 from edge.formats import open_checkpoint
 from edge.formats.checkpoint import Checkpoint
-from edge.loading import built, resident, scored_at
+from edge.loading import built, choose_isa, resident, scored_at
+from edge.machine.cores import choose
 from edge.machine.memory import available_memory
-from edge.model.plan import expect
+from edge.options import Options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,9 +36,8 @@ KV: dict[str, Any] = {"kv": "f16", "overflow": "stop", "exact": True}
 class Embedder:
     """A model that turns texts into vectors: a path, the name of a pulled model, or what is open of it.
 
-    ``kv_config``: the cache for one text; its context is the longest text in tokens.  ``texts``: the memory is planned
-    for the longest of these; they are checked before the weights are loaded.  ``reserve``, ``progress`` and
-    ``on_plan``: see :func:`edge.load`.
+    ``options``: the context is the longest text in tokens.  ``texts``: the memory is planned for the longest of these;
+    they are checked before the weights are loaded.  ``progress`` and ``on_plan``: see :func:`edge.load`.
 
     Raises InvalidFile, MemoryRefused, or UsageError for a model without a tokenizer and for texts without a vector.
     """
@@ -45,33 +45,33 @@ class Embedder:
     def __init__(
         self,
         checkpoint: Checkpoint | str | os.PathLike[str],
-        n_threads: int = 1,
-        cores: Sequence[int] | None = None,
-        kv_config: KVConfig | None = None,
+        options: Options | None = None,
         texts: Iterable[str] = (),
-        reserve: int = 0,
         progress: Callable[[int, int], None] | None = None,
-        on_plan: Callable[[KVPlan], object] | None = None,
+        on_plan: Callable[[Plan], object] | None = None,
     ) -> None:
         import pyx.step  # noqa: F401  before the program's size is measured
         from edge.prompt.tokenizer import Tokenizer
         from pyx.kv import KVCache
 
+        options = options or Options(**KV)
         if not isinstance(checkpoint, Checkpoint):
-            checkpoint = open_checkpoint(checkpoint)
-        kv_config, trained = kv_config or KVConfig(**KV), checkpoint.config.n_ctx_train
+            checkpoint = open_checkpoint(checkpoint, i2s_layout=options.i2s_layout, activation=options.activation)
+        choose_isa(options.isa)
+        n_threads, cores = choose(options.threads)
+        trained = checkpoint.config.n_ctx_train
         self.config = checkpoint.config
-        self.n_ctx = min(kv_config.ctx or trained, trained)
+        self.n_ctx = min(options.ctx or trained, trained)
         self._tokenizer = Tokenizer.of(checkpoint)
         self._ends = bool(checkpoint.metadata.get("tokenizer.ggml.add_eos_token"))
         longest = max((len(self.tokens(text)) for text in texts), default=None)
-        if longest is not None or kv_config.ctx is not None:
-            kv_config = replace(kv_config, ctx=longest or self.n_ctx)
+        if longest is not None or options.ctx is not None:
+            options = replace(options, ctx=longest or self.n_ctx)
         place, left = scored_at(checkpoint)
-        footprint = expect(
-            checkpoint, "auto" if left else "none",  # a file that leaves something open is scored once, with a head
-            program=resident(checkpoint) + left + reserve, n_threads=n_threads)
-        self.plan = kv_config.plan(checkpoint.config, footprint, available_memory())
+        # a file that leaves something open is scored once, with a head
+        self.plan = plan(
+            checkpoint, replace(options, weights="map"), resident(checkpoint) + left + options.reserve,
+            available_memory(), n_threads, "auto" if left else "none")
         self.n_ctx = min(self.plan.n_ctx, trained)
         if on_plan:
             on_plan(self.plan)

@@ -2,30 +2,27 @@
 anything is downloaded or loaded.
 
 A published model that is not on this machine is planned by its outline: the tensors that its file has after a pull,
-with their types and shapes but without bytes.  Outlines and files take the way of loading (:func:`edge.loading.arrange`
-and :func:`edge.model.plan.expect`); only the size of the program is an estimate for an outline.
+with their types and shapes but without bytes.  Outlines and files have the plan of loading
+(edge/cache/planning.py); only the size of the program is an estimate for an outline.
 """
 
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from edge.amounts import human, parse_size
-from edge.cache.config import A_SLIP, KVConfig
-from edge.cache.plan import DEFAULT_SINKS, LEAST_CTX, PAGE, PROGRAM_VARIES, KVPlan
-from edge.config import ModelConfig
+from edge.cache.plan import PAGE, Plan
+from edge.cache.planning import LEAST_CTX, PROGRAM_VARIES, cache_plan, largest, plan
 from edge.errors import MemoryRefused, ModelNotFound
 from edge.formats.checkpoint import Checkpoint, Tensor, TokenizerSpec
 from edge.formats.names import parts
-from edge.loading import arrange, head_for, program_bytes
+from edge.loading import program_bytes
 from edge.machine.memory import BOARDS, SYSTEM, available_memory, left_on
-from edge.model.footprint import Footprint
-from edge.model.plan import expect
+from edge.options import DEFAULT_SINKS, Options
 from edge.registry import library
 from edge.registry.encodings import PLANE_TYPES
 from edge.registry.known import KNOWN, Known
@@ -67,30 +64,6 @@ class PlannedModel:
 
 
 @dataclass(frozen=True)
-class LoadSettings:
-    """The options of loading that decide about memory, see :func:`edge.load`."""
-
-    kv: KVConfig = KVConfig()
-    head: str = "auto"
-    weights: str = "auto"
-    n_threads: int = THREADS
-
-    def footprint(self, planned: PlannedModel) -> Footprint:
-        """What the model takes without its KV cache."""
-        head = self.head_of(planned)
-        return expect(planned.checkpoint, head, self.place, planned.program, self.n_threads)
-
-    def head_of(self, planned: PlannedModel) -> str:
-        """The output head."""
-        return "none" if planned.embeds else head_for(self.head, planned.checkpoint, self.kv)
-
-    @property
-    def place(self) -> str:
-        """Where the weights are read from: "auto" begins with the file's map, and takes more only where it is free."""
-        return "map" if self.weights == "auto" else self.weights
-
-
-@dataclass(frozen=True)
 class Board:
     """How a model fits a board."""
 
@@ -107,10 +80,10 @@ class Fit:
     """How a model fits this machine, or a limit, and boards."""
 
     planned: PlannedModel
-    plan: KVPlan  # that of loading; where it is refused, what the model would need
-    server: KVPlan | None  # that of a server; None: it is refused
+    plan: Plan  # that of loading; where it is refused, what the model would need
+    server: Plan | None  # that of a server; None: it is refused
     form_bytes: int  # that a server takes besides from the first answer with a form on; 0: it makes no answers
-    asked: KVPlan  # with the context and the KV type as asked, of which a limit may leave less
+    asked: Plan  # with the context and the KV type as asked, of which a limit may leave less
     available: int | None  # bytes that are free on this machine, None: unknown
     limit: int | None  # bytes of --memory
     refusal: str | None  # why loading would refuse
@@ -271,42 +244,42 @@ def outline(short: str) -> Checkpoint:
     return described((entry.name, entry.type, entry.shape) for entry in NewFile(stored, "I2_S", "Q8_0").entries())
 
 
-def fit(planned: PlannedModel, settings: LoadSettings) -> Fit:
+def fit(planned: PlannedModel, options: Options) -> Fit:
     """How a model fits this machine.  Raises UsageError for options that cannot be used."""
     from edge.constrain.vocabulary import bytes_for
 
-    available, limit, refusal = available_memory(), parse_size(settings.kv.memory), None
+    config, available, limit, refusal = planned.checkpoint.config, available_memory(), parse_size(options.memory), None
+    asked = needed(planned, options)
     try:
-        plan = arranged(planned, settings)
+        found = loading(planned, options)
     except MemoryRefused as error:
-        refusal = str(error)
-        plan = replace(settings.kv, memory=None).plan(planned.checkpoint.config, settings.footprint(planned))
+        refusal, found = str(error), asked
     server = None
     with suppress(MemoryRefused):
-        server = arranged(as_server(planned), settings)
-    forms = 0 if planned.embeds else bytes_for(planned.checkpoint.config.n_vocab)
+        server = loading(as_server(planned), options)
     rooms = [limit - PROGRAM_VARIES] if limit is not None else []
     rooms += [available + planned.program] if available is not None else []
-    room = min(rooms, default=1 << 62)
-    chosen = replace(settings, kv=replace(settings.kv, kv=plan.kv_type))  # a limit may have chosen a smaller type
+    chosen = replace(options, kv=found.kv_type)  # a limit may have chosen a smaller type
+    kv_bytes = {each: cache_plan(config, replace(options, ctx=found.n_ctx, kv=each, memory=None)).kv_bytes
+                for each in TYPES}
     return Fit(
-        planned, plan, server, forms, needed(planned, settings), available, limit, refusal,
-        max(longest(planned, chosen, room), 0 if refusal else plan.n_ctx),
-        tuple(on_board(planned, settings, memory) for memory in BOARDS),
-        kv_sizes(planned.checkpoint.config, replace(settings.kv, ctx=plan.n_ctx)),
+        planned, found, server, 0 if planned.embeds else bytes_for(config.n_vocab), asked, available, limit, refusal,
+        max(longest_on(planned, chosen, min(rooms, default=1 << 62)), 0 if refusal else found.n_ctx),
+        tuple(on_board(planned, options, memory) for memory in BOARDS), kv_bytes,
     )
 
 
-def kv_sizes(config: ModelConfig, kv: KVConfig) -> dict[str, int]:
-    """Exactly what the KV cache takes in each type."""
-    return {each: replace(kv, kv=each, memory=None).plan(config).kv_bytes for each in TYPES}
+def loading(planned: PlannedModel, options: Options, here: bool = True) -> Plan:
+    """The plan of loading, ``here``: on this machine, now.  Raises MemoryRefused."""
+    if options.weights == "auto":  # it begins with the file's map, and takes more only where it is free
+        options = replace(options, weights="map")
+    return plan(planned.checkpoint, options, planned.program, available_memory() if here else None,
+                options.threads or THREADS, "none" if planned.embeds else None)
 
 
-def arranged(planned: PlannedModel, settings: LoadSettings) -> KVPlan:
-    """The plan of loading on this machine, now.  Raises MemoryRefused."""
-    return arrange(
-        planned.checkpoint, settings.kv, settings.head_of(planned), settings.place, planned.program,
-        settings.n_threads)[1]
+def needed(planned: PlannedModel, options: Options) -> Plan:
+    """The plan for the context and the KV type as asked, where memory is limited: without what only makes it faster."""
+    return loading(planned, replace(options, memory=None), here=False)
 
 
 def as_server(planned: PlannedModel) -> PlannedModel:
@@ -314,19 +287,19 @@ def as_server(planned: PlannedModel) -> PlannedModel:
     return replace(planned, program=planned.program + SERVER)
 
 
-def on_board(planned: PlannedModel, settings: LoadSettings, memory: int) -> Board:
+def on_board(planned: PlannedModel, options: Options, memory: int) -> Board:
     """How a model fits a board with ``memory`` bytes, as it is sold."""
     room = left_on(memory)
-    settings = replace(settings, n_threads=THREADS)
-    plans = [needed(each, settings) for each in (planned, as_server(planned))]
+    options = replace(options, threads=THREADS)
+    plans = [needed(each, options) for each in (planned, as_server(planned))]
     fits, serves = (plan.least_bytes <= room for plan in plans)
     on_disk = plans[0].footprint.leaving(plans[0].total_bytes - room).on_disk if fits else 0
-    return Board(memory, room, fits, on_disk, serves, longest(planned, settings, room))
+    return Board(memory, room, fits, on_disk, serves, longest_on(planned, options, room))
 
 
-def usual(planned: PlannedModel) -> LoadSettings:
-    """The settings with which the model is loaded where none are given."""
-    return LoadSettings(KVConfig(**KV) if planned.embeds else KVConfig())
+def usual(planned: PlannedModel) -> Options:
+    """The options with which the model is loaded where none are given."""
+    return Options(**KV) if planned.embeds else Options()
 
 
 def smallest_board(planned: PlannedModel) -> int | None:
@@ -335,28 +308,18 @@ def smallest_board(planned: PlannedModel) -> int | None:
     return next((memory for memory in BOARDS if total <= left_on(memory)), None)
 
 
-def needed(planned: PlannedModel, settings: LoadSettings) -> KVPlan:
-    """The plan for the context and the KV type as asked, where memory is limited: without what only makes it faster."""
-    limited = replace(settings, kv=replace(settings.kv, memory=A_SLIP))
-    return replace(settings.kv, memory=None).plan(planned.checkpoint.config, limited.footprint(planned))
-
-
-def longest(planned: PlannedModel, settings: LoadSettings, room: int) -> int:
+def longest_on(planned: PlannedModel, options: Options, room: int) -> int:
     """The longest context in tokens with which the process takes at most ``room`` bytes, up to the length the model was
     trained on, or the window or context asked for if that is longer; 0 if it would be shorter than a limit ever makes
     it.
     """
-    kv, trained = settings.kv, planned.checkpoint.config.n_ctx_train
-    sinks = kv.sinks if kv.sinks is not None else DEFAULT_SINKS if kv.window else 0
-    least = max(min(LEAST_CTX, trained), kv.window + sinks, sinks + 1)
-    most = max(least, trained, kv.ctx or 0)
-    lengths = range(least, most + PAGE, PAGE)
-
-    def total(n_ctx: int) -> int:
-        return needed(planned, replace(settings, kv=replace(kv, ctx=min(n_ctx, most)))).least_bytes
-
-    n = bisect_right(lengths, room, key=total)
-    return min(lengths[n - 1], most) if n else 0
+    config, window = planned.checkpoint.config, options.window
+    sinks = options.sinks if options.sinks is not None else DEFAULT_SINKS if window else 0
+    least = max(min(LEAST_CTX, config.n_ctx_train), window + sinks, sinks + 1)
+    most = max(least, config.n_ctx_train, options.ctx or 0)
+    options, taken = replace(options, memory=None), needed(planned, options).footprint
+    return largest([*range(least, most, PAGE), most],
+                   lambda n: cache_plan(config, replace(options, ctx=n), taken).least_bytes <= room)
 
 
 def to_pull(most: int = 2) -> list[Known]:
@@ -366,6 +329,6 @@ def to_pull(most: int = 2) -> list[Known]:
     for name, known in KNOWN.items():
         if len(found) < most and name not in there and known.about.startswith("chat"):
             with suppress(MemoryRefused):
-                arranged(published(name), LoadSettings())
+                loading(published(name), Options())
                 found.append(known)
     return found

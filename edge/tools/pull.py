@@ -708,7 +708,7 @@ def _made_of_planes(
 def starts_at_once(checkpoint: Checkpoint) -> bool:
     """Whether projections and output head are used directly from the file, at full speed, without work at the start."""
     from edge.formats import names
-    from edge.machine.placement import in_place
+    from edge.model.footprint import in_place
 
     if checkpoint.tensors[checkpoint.head].type in ("F16", "BF16", "F32", *GROUP_ROWS):
         return False

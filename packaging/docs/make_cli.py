@@ -21,7 +21,7 @@ import click  # noqa: E402
 from edge.cli.command import CONTEXT, HELP_ALL, Command  # noqa: E402
 from edge.cli.group import cli  # noqa: E402
 from edge.cli.output import Output  # noqa: E402
-from edge.settings import SETTINGS  # noqa: E402
+from edge.settings import COMMON  # noqa: E402
 
 INTRO = """\
 # The commands
@@ -90,7 +90,7 @@ def settings() -> str:
     """What --set knows."""
     bar = "\\|"  # in a table
     rows = "\n".join(f"| `{name}={setting.values.replace('|', bar)}` | {setting.line} |"
-                     for name, setting in SETTINGS.items() if not setting.names)
+                     for name, setting in COMMON.items() if not setting.names)
     return ("## Settings\n\nWith `--set NAME=VALUE`, in `BITNET_EDGE_SET` separated by blanks, or with `/set` in a "
             f"chat.\n\n| setting | meaning |\n|---|---|\n{rows}\n")
 

@@ -43,8 +43,7 @@ def memory(subject: fit.PlannedModel, n_ctx: int) -> str:
     """Memory of the whole process with a cache of ``n_ctx`` tokens; "-" if the model was trained on less."""
     if n_ctx > subject.checkpoint.config.n_ctx_train:
         return "-"
-    usual = fit.usual(subject)
-    return megabytes(fit.needed(subject, replace(usual, kv=replace(usual.kv, ctx=n_ctx))).total_bytes)
+    return megabytes(fit.needed(subject, replace(fit.usual(subject), ctx=n_ctx)).total_bytes)
 
 
 def megabytes(n: int) -> str:

@@ -25,9 +25,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from edge.amounts import count, median  # noqa: E402
-from edge.cache.config import KVConfig  # noqa: E402
+from edge.cache.planning import cache_plan  # noqa: E402
 from edge.formats.names import parts  # noqa: E402
 from edge.model.footprint import code_bytes  # noqa: E402
+from edge.options import Options  # noqa: E402
 from edge.registry import shapes  # noqa: E402
 from make_speed import PEERS, engines  # noqa: E402
 from pyx.step import placement  # noqa: E402
@@ -219,7 +220,7 @@ def kv_memory() -> Figure:
     assert c is not None
     types, contexts = ("f16", "int8", "int4"), (512, 1024, 2048, 4096)
     ways: dict[int, dict[str, Any]] = {0: {"overflow": "stop"}, 1020: {"window": 1020}}
-    lines = [(each, window, [KVConfig(n, each, **way).plan(c).kv_bytes / 1e6 for n in contexts if n > window])
+    lines = [(each, window, [cache_plan(c, Options(n, each, **way)).kv_bytes / 1e6 for n in contexts if n > window])
              for each in types for window, way in ways.items()]
     shapes_of = [part.shape for part in parts(c) if part.role == "matrix"]
     weights = sum(code_bytes(rows, k, c.activation_group > 0) for rows, k in shapes_of)

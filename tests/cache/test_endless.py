@@ -103,7 +103,7 @@ def test_perplexity_at_the_end_of_the_stream(bundled_model):
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers count as endless after 1,024 tokens."""
     monkeypatch.setattr(plans, "ENDLESS", 1024)
-    monkeypatch.setattr(plans.KVPlan, "recalled", property(lambda plan: 512))
+    monkeypatch.setattr(plans.Plan, "recalled", property(lambda plan: 512))
 
 
 LONG = {"max_tokens": 3000, "ignore_eos": True, "temperature": 1.0, "seed": 5}

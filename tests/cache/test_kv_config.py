@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.amounts import human, meant_size, parse_size
-from edge.cache.config import KVConfig, parse_kv_type
-from edge.cache.plan import PROGRAM_VARIES
+from edge.cache.planning import PROGRAM_VARIES, cache_plan
 from edge.config import ModelConfig
 from edge.errors import MemoryRefused, UsageError
 from edge.machine.memory import available_memory
 from edge.model.footprint import Footprint
+from edge.options import Options, parse_kv_type
 from pyx.kv import KVCache
 from tests.configs import uniform
 
@@ -39,7 +39,7 @@ MB = 1_000_000
 @pytest.mark.parametrize("n_ctx", [512, 1024, 2048, 4096])
 def test_half_float_bytes_are_the_published_ones(config, per_token, n_ctx):
     """2 x layers x KV heads x head_dim x 2 bytes a token; 4096 tokens of the 2B model are 300 MiB exactly."""
-    plan = KVConfig(ctx=n_ctx, kv="f16", overflow="stop").plan(config)
+    plan = cache_plan(config, Options(ctx=n_ctx, kv="f16", overflow="stop"))
     assert plan.kv_bytes == per_token * n_ctx
     if config is BITNET_2B and n_ctx == 2048:
         assert plan.kv_bytes == 157_286_400  # what bitnet.cpp prints as 150.00 MiB
@@ -50,7 +50,7 @@ def test_half_float_bytes_are_the_published_ones(config, per_token, n_ctx):
 def test_int8_bytes_are_the_published_ones_plus_one_open_page(config, per_token, n_ctx):
     streams = config.n_layer * config.n_kv_head
     open_page = streams * 32 * config.head_dim * 2 * 2
-    plan = KVConfig(ctx=n_ctx, kv="int8", overflow="stop").plan(config)
+    plan = cache_plan(config, Options(ctx=n_ctx, kv="int8", overflow="stop"))
     assert plan.kv_bytes == per_token * n_ctx + open_page
 
 
@@ -64,7 +64,7 @@ def test_int8_bytes_are_the_published_ones_plus_one_open_page(config, per_token,
 def test_the_plan_is_what_a_cache_allocates(ctx, kv_type, window, sinks, overflow):
     config = model(2, 2, 8)
     try:
-        plan = KVConfig(ctx, kv_type, window, sinks, overflow=overflow).plan(config)
+        plan = cache_plan(config, Options(ctx, kv_type, window, sinks, overflow=overflow))
     except UsageError:
         ring = window or overflow == "slide"
         assert ring and (window or 1) + (4 if sinks is None else sinks) > ctx
@@ -84,19 +84,20 @@ def test_the_plan_is_what_a_cache_allocates(ctx, kv_type, window, sinks, overflo
 
 
 def test_defaults():
-    plan = KVConfig().plan(BITNET_2B)
+    plan = cache_plan(BITNET_2B, Options())
     assert (plan.n_ctx, plan.kv_type, plan.window, plan.sinks) == (2048, "int8", 2044, 4)
-    assert KVConfig().plan(model(1, 1, 8, 512)).n_ctx == 512
-    assert KVConfig(window=4000).plan(BITNET_2B).n_ctx == 4004  # as many as are attended
-    assert KVConfig(window=4000, sinks=0).plan(BITNET_2B).n_ctx == 4000
-    assert KVConfig(window=100).plan(BITNET_2B).n_ctx == 2048
-    assert KVConfig(ctx=100, sinks=0).plan(BITNET_2B).window == 100
-    assert KVConfig(ctx=3).plan(BITNET_2B).window == 1  # sinks give way in a tiny context
-    assert KVConfig(ctx=1, overflow="stop").plan(BITNET_2B).n_ctx == 1
-    assert KVConfig(ctx=8192).plan(BITNET_2B).notes == (
+    assert cache_plan(model(1, 1, 8, 512), Options()).n_ctx == 512
+    assert cache_plan(BITNET_2B, Options(window=4000)).n_ctx == 4004  # as many as are attended
+    assert cache_plan(BITNET_2B, Options(window=4000, sinks=0)).n_ctx == 4000
+    assert cache_plan(BITNET_2B, Options(window=100)).n_ctx == 2048
+    assert cache_plan(BITNET_2B, Options(ctx=100, sinks=0)).window == 100
+    assert cache_plan(BITNET_2B, Options(ctx=3)).window == 1  # sinks give way in a tiny context
+    assert cache_plan(BITNET_2B, Options(ctx=1, overflow="stop")).n_ctx == 1
+    assert cache_plan(BITNET_2B, Options(ctx=8192)).notes == (
         "context 8192 is longer than the 4096 tokens the model was trained on",
     )
-    assert KVConfig(sinks=8, overflow="stop").plan(BITNET_2B).notes == ("8 sinks have no effect without a window",)
+    stopping = cache_plan(BITNET_2B, Options(sinks=8, overflow="stop"))
+    assert stopping.notes == ("8 sinks have no effect without a window",)
 
 
 @pytest.mark.parametrize(
@@ -121,13 +122,13 @@ def test_defaults():
         ({"kv": "f16:int9"}, "KEYS:VALUES"),
         ({"kv": "f16:f16:f16"}, "not known"),
         ({"kv": ""}, "not known"),
-        ({"kv": None}, "not known"),
-        ({"kv": 8}, "not known"),
+        ({"kv": None}, "must be text"),
+        ({"kv": 8}, "must be text"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(arguments, message):
     with pytest.raises(UsageError, match=message):
-        KVConfig(**arguments)
+        Options(**arguments)
 
 
 @pytest.mark.parametrize(
@@ -180,10 +181,10 @@ def test_human():
 
 
 def test_types_that_are_not_for_every_day_are_marked():
-    assert KVConfig(kv="int4").plan(BITNET_2B).notes == ()
+    assert cache_plan(BITNET_2B, Options(kv="int4")).notes == ()
     fp8 = "KV type fp8 is for comparison: int8 is as small, more exact and faster"
-    assert KVConfig(kv="fp8").plan(BITNET_2B).notes == (fp8,)
-    assert KVConfig(kv="fp8:binary").plan(BITNET_2B).notes == (fp8, "KV type binary is for experiments only")
+    assert cache_plan(BITNET_2B, Options(kv="fp8")).notes == (fp8,)
+    assert cache_plan(BITNET_2B, Options(kv="fp8:binary")).notes == (fp8, "KV type binary is for experiments only")
 
 
 # ---- memory -------------------------------------------------------------------------------------------------------
@@ -192,7 +193,7 @@ FOOTPRINT = Footprint(mapped=521 * MB, head_allocated=330 * MB, scratch=20 * MB,
 
 
 def limit(n: int | str, **arguments):
-    return KVConfig(memory=n, **arguments).plan(BITNET_2B, FOOTPRINT)
+    return cache_plan(BITNET_2B, Options(memory=n, **arguments), FOOTPRINT)
 
 
 def test_a_limit_shortens_the_context_first():
@@ -242,26 +243,30 @@ def test_a_plan_never_exceeds_its_limit(n, kv_type, overflow):
     try:
         plan = limit(n, kv=kv_type, overflow=overflow)
     except MemoryRefused:
-        least = KVConfig(ctx=256, overflow=overflow).plan(BITNET_2B, FOOTPRINT)
+        least = cache_plan(BITNET_2B, Options(ctx=256, overflow=overflow), FOOTPRINT)
         assert least.total_bytes > n - PROGRAM_VARIES
         return
     assert plan.total_bytes <= n
 
 
 def test_preflight_compares_what_is_coming_with_what_is_there():
-    config = KVConfig(ctx=2048, overflow="stop")
-    need = FOOTPRINT.coming + config.plan(BITNET_2B).kv_bytes
-    assert need == config.plan(BITNET_2B, FOOTPRINT).total_bytes - FOOTPRINT.program  # the program is there already
-    assert config.plan(BITNET_2B, FOOTPRINT, available=need)
+    config = Options(ctx=2048, overflow="stop")
+
+    def plan(available, **changes):
+        return cache_plan(BITNET_2B, dataclasses.replace(config, **changes), FOOTPRINT, available)
+
+    need = FOOTPRINT.coming + cache_plan(BITNET_2B, config).kv_bytes
+    assert need == plan(None).total_bytes - FOOTPRINT.program  # the program is there already
+    assert plan(need)
     with pytest.raises(MemoryRefused, match=r'is free; kv="int8:int4" would fit; force_memory=True'):
-        config.plan(BITNET_2B, FOOTPRINT, available=need - 1)
+        plan(need - 1)
     with pytest.raises(MemoryRefused, match=r'is free; ctx=1\d\d\d kv="int4" would fit; force_memory=True'):
-        config.plan(BITNET_2B, FOOTPRINT, available=need - 45 * MB)
+        plan(need - 45 * MB)
     with pytest.raises(MemoryRefused, match="force_memory=True"):
-        config.plan(BITNET_2B, FOOTPRINT, available=100)
-    assert dataclasses.replace(config, force_memory=True).plan(BITNET_2B, FOOTPRINT, available=100)
+        plan(100)
+    assert plan(100, force_memory=True)
     with pytest.raises(MemoryRefused):  # forcing does not lift a limit the caller set
-        dataclasses.replace(config, force_memory=True, memory=1 * MB).plan(BITNET_2B, FOOTPRINT, available=100)
+        plan(100, force_memory=True, memory=1 * MB)
 
 
 def test_available_memory_sees_cgroup_limits(tmp_path):

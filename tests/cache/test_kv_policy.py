@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import edge
-from edge.cache.config import KVConfig
-from edge.cache.policy import parse_layers, read_budget
+from edge.cache.planning import cache_plan
+from edge.cache.policy import read_budget
 from edge.errors import EdgeError, InvalidFile, UsageError
+from edge.options import Options, parse_layers
 from edge.registry.shapes import find
 from edge.sampling import Sampling
 
@@ -30,14 +31,14 @@ def test_a_budget_is_planned_and_allocated_exactly(tmp_path):
     budget = read_budget(path, SHAPE)
     assert budget.keep[29] == (100, 64, 1, 4096, 32) and budget.sinks == 4 and budget.fingerprint == "f"
     assert budget.mean == pytest.approx(4293 / 5)
-    plan = KVConfig(ctx=1024, kv_budget=path).plan(SHAPE)
+    plan = cache_plan(SHAPE, Options(ctx=1024, kv_budget=path))
     assert (plan.window, plan.sinks, plan.spare) == (1020, 4, 0)
     page, open_page = 2 * 32 * 128 + 128, 2 * 2 * 32 * 128
     # 96 -> 3 sealed pages, 60 -> 2, 1 -> none and no sinks, 1020 -> 32, 28 -> 1; sinks and the open page are floats
     assert plan.kv_bytes == 30 * ((3 + 2 + 0 + 32 + 1) * page + (4 + 5) * open_page)
     assert any("budgets of 1 to 4096" in line for line in plan.lines())
-    whole = KVConfig(ctx=1024, kv_budget=path, overflow="stop", sinks=0).plan(SHAPE)
-    assert whole.window == whole.sinks == 0 and whole.kv_bytes < KVConfig(ctx=1024).plan(SHAPE).kv_bytes
+    whole = cache_plan(SHAPE, Options(ctx=1024, kv_budget=path, overflow="stop", sinks=0))
+    assert whole.window == whole.sinks == 0 and whole.kv_bytes < cache_plan(SHAPE, Options(ctx=1024)).kv_bytes
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_a_budget_is_planned_and_allocated_exactly(tmp_path):
 def test_wrong_budgets_are_refused(tmp_path, changes, message):
     path = write(tmp_path / "plan.json", **changes)
     with pytest.raises(InvalidFile, match=message) as caught:
-        KVConfig(kv_budget=path).plan(SHAPE)
+        cache_plan(SHAPE, Options(kv_budget=path))
     assert path in str(caught.value) and str(caught.value).isprintable()
 
 
@@ -85,7 +86,7 @@ def test_what_is_no_budget_at_all(tmp_path, text):
 )
 def test_wishes_that_cannot_be(arguments, message):
     with pytest.raises(UsageError, match=message):
-        KVConfig(**arguments).plan(SHAPE)
+        cache_plan(SHAPE, Options(**arguments))
 
 
 def test_layers():

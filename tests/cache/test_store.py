@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import edge
-from edge.cache.config import FREE_SHARE, KVConfig
 from edge.cache.folder import Folder, files
+from edge.cache.planning import FREE_SHARE, cache_plan
 from edge.cache.state import common
 from edge.cache.store import Store
 from edge.engine import Engine
 from edge.errors import MemoryRefused, UsageError
 from edge.model.footprint import Footprint
+from edge.options import Options
 from edge.sampling import Sampling
 from edge.session.outcome import Outcome
 from pyx.step import Segment
@@ -391,14 +392,14 @@ def test_what_is_planned_for_them(bundled_model, free: int, contexts: int) -> No
     """So many contexts, but no more than a share of what is free; with a limit they take what it leaves."""
     with edge.load(bundled_model) as engine:
         config = engine.config
-    plain = KVConfig(parallel=2).plan(config)
+    plain = cache_plan(config, Options(parallel=2))
     available = plain.kv_total + free
-    plan = KVConfig(parallel=2, spare_contexts=8).plan(config, Footprint(), available)
+    plan = cache_plan(config, Options(parallel=2, spare_contexts=8), Footprint(), available)
     assert plan.waiting_bytes == (8 * plan.kv_bytes if contexts else free // FREE_SHARE)
     assert plan.room == plan.kv_total + plan.waiting_bytes and plan.total_bytes == plan.room
     assert any(line.startswith("waiting") for line in plan.lines()) is (plan.waiting_bytes > 0)
     limit = plain.kv_total + 1_000_000
-    limited = KVConfig(parallel=2, spare_contexts=8, memory=limit).plan(config, Footprint(), 1 << 40)
+    limited = cache_plan(config, Options(parallel=2, spare_contexts=8, memory=limit), Footprint(), 1 << 40)
     assert limited.waiting_bytes == 0 and limited.room == limit
 
 

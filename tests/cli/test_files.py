@@ -16,7 +16,6 @@ from typing import Any
 import click
 import pytest
 
-from edge.cache.config import KVConfig
 from edge.cli.group import cli
 from edge.cli.options import written_out
 from edge.cli.readers import history_path
@@ -25,6 +24,7 @@ from edge.formats import open_checkpoint
 from edge.formats.huggingface_tokenizer import chat_templates
 from edge.formats.side_files import read_json
 from edge.model.interpretation import remembered_at
+from edge.options import Options
 from edge.prompt.template import Template
 from edge.registry import library
 from edge.serve import bodies
@@ -85,8 +85,8 @@ def test_models_settings_and_variables_expand_it(
     for name, text in (("s", SCHEMA), ("t", TEMPLATE)):
         (home / name).write_text(text)
     assert written_out("schema", "~/s") == written_out("grammar", "~/s") == SCHEMA
-    assert KVConfig(kv_offload="~").kv_offload == str(home)
-    assert KVConfig(kv_budget="~/b.json").kv_budget == str(home / "b.json")
+    assert Options(kv_offload="~").kv_offload == str(home)
+    assert Options(kv_budget="~/b.json").kv_budget == str(home / "b.json")
     checkpoint = open_checkpoint(str(model))
     assert Template.for_model(checkpoint, name="~/t").name == "t"
     for variable, xdg, found in (("MODELS", "DATA", library.folder), ("CACHE", "CACHE", cache_home),

@@ -13,7 +13,7 @@ import pytest
 from edge.errors import InvalidFile
 from edge.formats import open_checkpoint
 from edge.layers import Experts, LayerConfig
-from edge.model.plan import expect
+from edge.model.footprint import footprint
 from edge.model.weights import build
 from edge.tools.convert import convert
 from edge.tools.pull import starts_at_once
@@ -111,7 +111,7 @@ def test_a_converted_maple_runs_from_its_map(tmp_path: Path, form: str) -> None:
     assert back.tensors["blk.3.ffn_down_exps.weight"].type == "PQ2_0_R64"
     assert back.tensors["blk.3.ffn_gate_inp.weight"].type == "F32" and starts_at_once(back)
     assert back.config.layers == here.config.layers
-    plans = [expect(each) for each in (here, back)]
+    plans = [footprint(each) for each in (here, back)]
     assert plans[0].experts == 0 and plans[1].experts == 5 * 12 * 3 * 256 * 256 // 128 * 34
     models = [build(each, head="f32") for each in (here, back)]
     for planned, model in zip(plans, models, strict=True):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from edge.errors import InvalidFile
 from edge.formats import open_checkpoint
-from edge.model.plan import expect
+from edge.model.footprint import footprint
 from edge.model.weights import build
 from edge.tools.convert import convert
 from tests.handmade import ARR, BOOL, F32, STR, U32, gguf, hf_directory, hf_floats, safetensors, value
@@ -327,7 +327,7 @@ def test_a_binary_model(tmp_path: Path, form: str) -> None:
     """Projections and head are two-bit groups in memory as planned; rows of the embedding are read as stored."""
     checkpoint = open_checkpoint(gguf_file(tmp_path, "qwen3_1bit", form))
     assert {tensor.type for tensor in checkpoint.tensors.values()} == {form, "F32"}
-    planned = expect(checkpoint)
+    planned = footprint(checkpoint)
     model = build(checkpoint)
     assert planned.head_mapped + planned.head_allocated == model.head.nbytes and planned.mapped == 0
     assert planned.allocated == model.weight_bytes + model.vector_bytes

@@ -14,13 +14,14 @@ import pytest
 from click.testing import CliRunner
 
 from edge import load
-from edge.cache.config import KVConfig
+from edge.cache.planning import cache_plan
 from edge.cli.group import cli
 from edge.config import ModelConfig
 from edge.errors import InvalidFile
 from edge.formats import open_checkpoint
 from edge.layers import Rotation
 from edge.model.weights import build
+from edge.options import Options
 from edge.prompt.tokenizer import Tokenizer
 from edge.tools.convert import convert
 from edge.tools.embed import Embedder
@@ -117,10 +118,10 @@ def test_a_batch_changes_no_bit() -> None:
 def test_layers_with_windows_take_no_more_memory() -> None:
     """What the plan says is what is taken, and long contexts grow in the layers that see all only."""
     config = dataclasses.replace(CONFIG, n_ctx_train=1 << 17)
-    pages = {n: KVConfig(ctx=n, kv="f16").plan(config).kv_bytes for n in (1024, 2048)}
+    pages = {n: cache_plan(config, Options(ctx=n, kv="f16")).kv_bytes for n in (1024, 2048)}
     page = KVCache.bytes_for(1, 1, 32, 64, "f16") - KVCache.bytes_for(1, 1, 32, 32, "f16")
     assert pages[2048] - pages[1024] == 1024 // 32 * 2 * page  # of one layer, with its two heads
-    plan = KVConfig(ctx=2048).plan(config)
+    plan = cache_plan(config, Options(ctx=2048))
     assert "2 of 3 layers keep 70" in "\n".join(plan.lines())
     assert plan.kv_bytes == cache_of(config, **{k: v for k, v in plan.cache.items() if k != "windows"}).nbytes
 

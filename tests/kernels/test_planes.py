@@ -15,11 +15,12 @@ import pytest
 from edge.errors import InvalidFile
 from edge.formats import gguf_writer, open_checkpoint
 from edge.formats.gguf_writer import Entry
-from edge.model import plan
+from edge.model.footprint import footprint
 from edge.model.weights import build
 from edge.registry.encodings import PLANE_TYPES
 from pyx.machine import Arena
 from pyx.weights import TernaryMatrix, pack_planes
+from tests.configs import held, planned
 from tests.kernels.test_transformer import alike, logits
 from tests.oracles import family
 from tests.oracles.packings import plane_panels, rounded
@@ -172,9 +173,7 @@ def test_a_model_of_planes_against_numpy(tmp_path, group):
                  if tensor.type == PLANE_TYPES[group] and name.startswith("blk."))
     assert model.weight_bytes == stored
     for weights in ("map", "huge"):
-        planned = plan.expect(checkpoint, "f32", weights)
-        measured = plan.measure(model, checkpoint, 0, weights == "huge")
-        assert planned == measured, weights
+        assert planned(footprint(checkpoint, "f32", weights)) == held(model, weights == "huge"), weights
     exact = open_checkpoint(tmp_path / "m.gguf")
     exact.config = dataclasses.replace(exact.config, activation_quant="none")
     got = logits(build(exact, head="f32"), exact.config, IDS)

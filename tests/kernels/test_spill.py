@@ -10,8 +10,8 @@ import sys
 import pytest
 
 import edge
-from edge.cache.config import KVConfig
 from edge.errors import UsageError
+from edge.options import Options
 from edge.sampling import Sampling
 from pyx.kv import KVCache, PagePool
 from tests.streams import Stream, restored
@@ -172,6 +172,6 @@ def test_what_is_refused(tmp_path):
     for wrong in ({"kv_offload": str(tmp_path / "none")}, {"kv_offload": __file__},
                   {"kv_offload_size": "much"}):
         with pytest.raises(UsageError, match="kv_offload"):
-            KVConfig(**wrong)
+            Options(**wrong)
     with pytest.raises(UsageError, match="32 tokens of this model need"):
         edge.load(kv_offload=tmp_path, kv_offload_size=1000)

@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import edge
-from edge.cache.config import KVConfig
+from edge.cache.planning import cache_plan
 from edge.cache.policy import read_budget
 from edge.cli.group import cli
 from edge.errors import UsageError
+from edge.options import Options
 from lab import calibrate, evaluate
 from lab.__main__ import main
 from pyx.kv import KVCache
@@ -319,7 +320,7 @@ def test_the_published_rule() -> None:
 def test_every_method_keeps_the_same(calibrating, text) -> None:
     facts = calibrate.measure(calibrating, text[:500])
     budgets = {method: calibrate.budget(calibrating, facts, 0.25, method, 4) for method in calibrate.METHODS}
-    sizes = {KVConfig(256, "int8", overflow="stop", kv_budget=each).plan(calibrating.config).kv_bytes
+    sizes = {cache_plan(calibrating.config, Options(256, "int8", overflow="stop", kv_budget=each)).kv_bytes
              for each in budgets.values()}
     assert len(sizes) == 1 and {each.mean for each in budgets.values()} == {4 + 2 * 32 + 1}
     assert len(set(sum(budgets["uniform"].keep, ()))) == 1

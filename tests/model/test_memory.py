@@ -16,6 +16,7 @@ import pytest
 import edge
 from benchmarks import make_model
 from edge import loading
+from edge.cache import planning
 from edge.formats import open_checkpoint
 from edge.loading import STILL_TO_COME
 from edge.model import weights
@@ -23,6 +24,7 @@ from pyx.kv import KV_TYPES
 from pyx.machine import Arena
 from pyx.step import Head, Segment
 from pyx.weights import StoredRows
+from tests.configs import held, planned
 
 # ---- arenas and tables -----------------------------------------------------------------------------------------------
 
@@ -77,7 +79,7 @@ def test_the_plan_before_loading_is_the_plan_after(tmp_path: Path, shape: str, k
     make_model.make(path, shape, kind, embedding)
     plans = []
     with edge.load(path, ctx=64, head=head, threads=3, on_plan=plans.append) as engine:
-        assert plans == [engine.plan]
+        assert plans == [engine.plan] and planned(engine.plan.footprint) == held(engine.model.transformer)
         session = engine.session()
         session.complete([1, 2, 3], max_tokens=2)
         assert engine.space.new_cache().nbytes == engine.plan.kv_bytes
@@ -224,9 +226,9 @@ def test_every_kind_of_cache_takes_what_was_planned(root: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert len(found) == 3 * len(types)
-    for kv_type, plan, nbytes, planned, grown in found:
-        assert nbytes == planned
-        assert abs(grown - planned) <= max(0.02 * planned, 1 << 20), (kv_type, plan, planned, grown)
+    for kv_type, plan, nbytes, wanted, grown in found:
+        assert nbytes == wanted
+        assert abs(grown - wanted) <= max(0.02 * wanted, 1 << 20), (kv_type, plan, wanted, grown)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +253,7 @@ def test_a_large_head_is_read_in_two_stages_where_that_is_faster(
         assert engine.model.transformer.head.kind == ("int8" if embedding == "F16" else "q8_0")
         if "memory" in options:  # the plan includes this process, which has run other tests before
             options = {"memory": 2 * engine.plan.total_bytes}
-    monkeypatch.setattr(loading, "LARGE_HEAD", WIDE.n_vocab * WIDE.hidden)
+    monkeypatch.setattr(planning, "LARGE_HEAD", WIDE.n_vocab * WIDE.hidden)
     plans: list[object] = []
     with edge.load(path, ctx=64, threads=1, on_plan=plans.append, **options) as engine:  # type: ignore[arg-type]
         assert engine.model.transformer.head.kind == kind
@@ -262,7 +264,7 @@ def test_a_q8_0_head_is_read_in_two_stages_where_memory_is_plentiful(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = make_wide(tmp_path, "Q8_0")
-    monkeypatch.setattr(loading, "LARGE_HEAD", WIDE.n_vocab * WIDE.hidden)
+    monkeypatch.setattr(planning, "LARGE_HEAD", WIDE.n_vocab * WIDE.hidden)
     with edge.load(path, ctx=64, threads=1) as engine:
         footprint = engine.plan.footprint
         assert footprint.head_mapped == WIDE.n_vocab * WIDE.hidden // 32 * 34

@@ -21,7 +21,7 @@ FLOORS = {name: floor for floor, names in {
     # values: a limit, a thread, a configuration
     6: "edge.threads",
     7: "edge.amounts edge.files edge.machine edge.packed edge.settings",
-    8: "edge.sampling",
+    8: "edge.options edge.sampling",
     9: "edge.config edge.layers",
     # files and texts
     10: "edge.registry",
@@ -31,7 +31,7 @@ FLOORS = {name: floor for floor, names in {
     # one model in memory, and what the machine makes of it
     14: "edge.machine.ways edge.model",
     15: "edge.machine.placement",
-    16: "edge.model.plan edge.model.weights",
+    16: "edge.model.weights",
     17: "edge.model.interpretation",
     18: "edge.model.model",
     # what it remembers

@@ -16,10 +16,11 @@ from click.testing import CliRunner
 
 import edge
 from benchmarks import make_model
-from edge.cache.config import KVConfig
+from edge.cache.planning import cache_plan
 from edge.cli.group import cli
 from edge.formats import names, open_checkpoint
 from edge.machine.memory import BOARDS, left_on
+from edge.options import Options
 from edge.registry import library, shapes
 from edge.registry.known import KNOWN
 from edge.tools import fit, pull
@@ -67,12 +68,12 @@ def test_the_plan_by_name_is_that_of_the_pulled_file(
     """The file is made as published, and converted as a pull does it; loading then takes what was planned."""
     make_model.make(tmp_path / "a.gguf", name, *TINY[name])
     convert(tmp_path / "a.gguf", tmp_path / "b.gguf", "I2_S", "Q8_0")
-    settings = fit.LoadSettings(KVConfig(128, "int4", memory="1G"), head, weights)
+    options = Options(128, "int4", memory="1G", head=head, weights=weights)
     outline = fit.published(name)
     file = fit.PlannedModel("b", open_checkpoint(tmp_path / "b.gguf"), outline.program)
     assert {each: (t.type, t.shape) for each, t in outline.checkpoint.tensors.items()} == {
         each: (t.type, t.shape) for each, t in file.checkpoint.tensors.items()}
-    by_name, by_file = fit.arranged(outline, settings), fit.arranged(file, settings)
+    by_name, by_file = fit.loading(outline, options), fit.loading(file, options)
     assert by_name == by_file
     with edge.load(
         tmp_path / "b.gguf", ctx=128, kv="int4", memory="1G", head=head, weights=weights, threads=fit.THREADS
@@ -99,35 +100,35 @@ def test_the_estimate_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyP
     said = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True).stderr
     program = re.search(r"^plan: program +([\d.]+) MB", said, re.MULTILINE)
     assert program, said
-    total = fit.needed(fit.published(name), fit.LoadSettings()).total_bytes
+    total = fit.needed(fit.published(name), Options()).total_bytes
     assert abs(float(program[1]) * 1e6 - fit.published(name).program) <= 0.01 * total, (program[1], total)
 
 
 @pytest.mark.parametrize("name", ["bonsai-1.7b", "bitnet-3b", "falcon3-1b", "gemma3-270m"])
-@pytest.mark.parametrize("kv", [KVConfig(), KVConfig(kv="int4"), KVConfig(window=300, sinks=8), KVConfig(512, "f16")])
-def test_the_longest_context_is_the_longest(name: str, kv: KVConfig) -> None:
+@pytest.mark.parametrize("options", [Options(), Options(kv="int4"), Options(window=300, sinks=8), Options(512, "f16")])
+def test_the_longest_context_is_the_longest(name: str, options: Options) -> None:
     """A page more would not fit; on larger boards it is no shorter."""
-    subject, settings = fit.published(name), fit.LoadSettings(kv)
-    found = [fit.on_board(subject, settings, memory) for memory in BOARDS]
+    subject = fit.published(name)
+    found = [fit.on_board(subject, options, memory) for memory in BOARDS]
     assert [board.longest for board in found] == sorted(board.longest for board in found)
     trained = subject.checkpoint.config.n_ctx_train
     for board in found:
         assert board.room == left_on(board.memory) < board.memory
 
         def total(n_ctx: int) -> int:
-            return fit.needed(subject, replace(settings, kv=replace(kv, ctx=n_ctx))).total_bytes
+            return fit.needed(subject, replace(options, ctx=n_ctx)).total_bytes
 
         if board.longest:
             assert total(board.longest) <= board.room
         if board.longest < trained:
             assert total(min(trained, (board.longest or 512) + 64)) > board.room
-        assert board.fits == (fit.needed(subject, settings).total_bytes <= board.room)
+        assert board.fits == (fit.needed(subject, options).total_bytes <= board.room)
 
 
 def test_a_context_beyond_training_fits_with_a_remark() -> None:
     subject = fit.published("bitnet-large")  # trained on 2048 tokens
     for ctx, window in ((2048, 0), (2049, 0), (9999, 512)):
-        found = fit.fit(subject, fit.LoadSettings(KVConfig(ctx, window=window, force_memory=True)))
+        found = fit.fit(subject, Options(ctx, window=window, force_memory=True))
         assert found.fits and found.boards[-1].fits and found.boards[-1].longest == ctx
         assert found.verdict().startswith("Fits ")
         remark = f"note: context {ctx} is longer than the 2048 tokens the model was trained on"
@@ -262,8 +263,8 @@ PER_TOKEN = {
 def test_bytes_per_token_are_the_published_ones(model: str, kv_type: str) -> None:
     config = shapes.find(model)
     assert config is not None
-    one, two = (fit.kv_sizes(config, KVConfig(n, overflow="stop")) for n in (512, 1024))
-    assert (two[kv_type] - one[kv_type]) // 512 == PER_TOKEN[model, kv_type]
+    one, two = (cache_plan(config, Options(n, kv_type, overflow="stop")).kv_bytes for n in (512, 1024))
+    assert (two - one) // 512 == PER_TOKEN[model, kv_type]
 
 
 @pytest.mark.parametrize("model", ["large", "2b-4t", "3b", "falcon3-1b"])

@@ -13,10 +13,11 @@ import pytest
 
 import edge
 from benchmarks import make_model
-from edge.cache.config import KVConfig
+from edge.cache.planning import cache_plan
 from edge.cache.state import common
 from edge.errors import InvalidFile, MemoryRefused
 from edge.formats import open_checkpoint
+from edge.options import Options
 from pyx.kv import KVCache
 from tests.at_once import at_once
 
@@ -148,7 +149,7 @@ def test_beginnings_are_shared(load: Callable[..., edge.Engine]) -> None:
 def test_the_plan_counts_states(files: tuple[str, str], load: Callable[..., edge.Engine]) -> None:
     config = open_checkpoint(files[0]).config
     pages = KVCache.bytes_for(*config.kv_shape, 256, "int8")
-    plan = KVConfig(256, "int8", overflow="stop").plan(config)
+    plan = cache_plan(config, Options(256, "int8", overflow="stop"))
     shape = config.recurrent_shape
     assert shape == (3, 2, 6, 64, 128)
     state = 4 * 3 * (6 * 64 * 128 + 3 * 1024)

@@ -22,7 +22,7 @@ from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
 from edge.formats import gguf_header, gguf_writer, names, open_checkpoint
 from edge.formats.checkpoint import Checkpoint
 from edge.formats.gguf_keys import architecture
-from edge.model.plan import expect
+from edge.model.footprint import footprint
 from edge.model.weights import build
 from edge.tools import convert as converting
 from edge.tools.convert import convert
@@ -287,7 +287,7 @@ def test_scales_per_group_become_panels(tmp_path: Path, grouped: Path) -> None:
             model.step([Segment(cache, array.array("i", IDS), run)])
         assert runs[0].tobytes() == runs[1].tobytes(), head
     for weights in ("map", "huge"):
-        expected = expect(again, "auto", weights, 0, 2)
+        expected = footprint(again, "auto", weights, 0, 2)
         with edge.load(tmp_path / "p.gguf", ctx=64, threads=2, weights=weights) as engine:
             engine.wait_for_weights()
             model, copied = engine.model.transformer, weights == "huge"
@@ -295,7 +295,7 @@ def test_scales_per_group_become_panels(tmp_path: Path, grouped: Path) -> None:
             assert expected.mapped == model.weight_bytes - model.weight_bytes_allocated
             assert (expected.head_mapped, expected.head_allocated) == ((0, model.head.nbytes) if copied else
                                                                        (model.head.nbytes, 0))
-            assert expect(again, "auto", weights, 0, engine.n_threads).scratch == engine.plan.footprint.scratch
+            assert footprint(again, "auto", weights, 0, engine.n_threads).scratch == engine.plan.footprint.scratch
     convert(tmp_path / "p.gguf", tmp_path / "rows.gguf", type="TQ2_0")
     convert(grouped, tmp_path / "direct.gguf", type="TQ2_0")
     assert (tmp_path / "rows.gguf").read_bytes() == (tmp_path / "direct.gguf").read_bytes()

@@ -18,15 +18,15 @@ from click.testing import CliRunner
 
 import edge
 from benchmarks import make_model
-from edge.cache.config import KVConfig
-from edge.cache.plan import KVPlan
+from edge.cache.plan import Plan
 from edge.cli.group import cli
 from edge.config import ModelConfig
 from edge.errors import UsageError
 from edge.formats import open_checkpoint
 from edge.formats.checkpoint import TokenizerSpec
-from edge.model.plan import expect, measure
+from edge.model.footprint import footprint
 from edge.model.weights import build
+from edge.options import Options
 from edge.prompt.tokenizer.steps import ALPHABET
 from edge.tools.embed import KV, Embedder, cosine, npy
 from pyx import machine
@@ -34,7 +34,7 @@ from pyx.kv import KVCache
 from pyx.step import Head, Segment, Transformer
 from pyx.weights import StoredRows
 from tests import handmade
-from tests.configs import uniform
+from tests.configs import held, planned, uniform
 from tests.formats.test_families import IDS, made_up
 from tests.oracles import family
 from tests.services import bitnet_edge
@@ -53,7 +53,7 @@ def test_the_vector_is_what_numpy_says(threads: int) -> None:
     checkpoint.tokenizer = bytes_tokenizer()
     expected = family.Model(MADE_UP, arrays, "int8").hidden(IDS * 4)[-1]
     expected /= np.linalg.norm(expected)
-    got = Embedder(checkpoint, threads).of_tokens(IDS * 4)  # more than a step takes
+    got = Embedder(checkpoint, Options(**KV, threads=threads)).of_tokens(IDS * 4)  # more than a step takes
     assert np.linalg.norm(got) == pytest.approx(1, abs=1e-6)
     assert cosine(got, expected.astype(np.float32)) > 0.999
 
@@ -75,7 +75,7 @@ def test_the_vector_is_that_of_an_identity_head(quant: str, scale: float, own_is
                 expected, got = (vectors(model, config, ids) for model in (old, new))
                 assert (expected + 0).tobytes() == (got + 0).tobytes() and got.any(axis=1).all()  # -0.0 is 0.0
             found.add(got.tobytes())
-            of_text = np.array(Embedder(checkpoint, threads).of_tokens(IDS))
+            of_text = np.array(Embedder(checkpoint, Options(**KV, threads=threads)).of_tokens(IDS))
             length = math.sqrt(math.fsum(float(x) ** 2 for x in got[-1]))
             assert of_text.astype(np.float32).tolist() == [np.float32(float(x) / length) for x in got[-1]]
     assert len(found) == 1
@@ -99,17 +99,17 @@ def test_the_plan_is_what_is_taken(tmp_path: Path, kind: str, threads: int) -> N
     make_model.make(path, "tiny", kind)
     checkpoint = open_checkpoint(str(path), i2s_layout="128")
     transformer = build(checkpoint, n_threads=threads, head="none")
-    expected = expect(checkpoint, "none", n_threads=threads)
-    assert expected == measure(transformer, checkpoint, 0, False)
+    expected = footprint(checkpoint, "none", n_threads=threads)
+    assert planned(expected) == held(transformer)
     assert expected.head_mapped == expected.head_allocated == 0 and transformer.n_vocab == checkpoint.config.hidden
-    assert expected.total < expect(checkpoint, n_threads=threads).total
+    assert expected.total < footprint(checkpoint, n_threads=threads).total
 
 
 def test_the_cache_is_that_of_the_plan() -> None:
     """One cache, as long as the longest text, is used for every text."""
     checkpoint, _ = made_up(MADE_UP)
     checkpoint.tokenizer = bytes_tokenizer()
-    plans: list[KVPlan] = []
+    plans: list[Plan] = []
     texts = ["a pot of tea", "tea", "a cup of coffee, please"]
     embedder = Embedder(checkpoint, texts=texts, on_plan=plans.append)
     assert plans == [embedder.plan] and embedder.n_ctx == embedder.plan.n_ctx == len(texts[2])
@@ -126,7 +126,7 @@ def test_the_cache_is_that_of_the_plan() -> None:
     checkpoint = made_up(longer)[0]
     checkpoint.tokenizer = bytes_tokenizer()
     assert Embedder(checkpoint).n_ctx == 2048
-    assert Embedder(checkpoint, kv_config=KVConfig(**KV, ctx=5000)).n_ctx == 4096
+    assert Embedder(checkpoint, Options(**KV, ctx=5000)).n_ctx == 4096
 
 
 def test_what_does_not_fit_is_refused_in_one_line(bundled_model: Path) -> None:
@@ -141,9 +141,9 @@ def test_what_does_not_fit_is_refused_in_one_line(bundled_model: Path) -> None:
 
 PROCESS = """
 import json, re, sys
-from edge.formats import open_checkpoint
-from edge.tools.embed import Embedder
-embedder = Embedder(open_checkpoint(sys.argv[1]), 2)
+from edge.options import Options
+from edge.tools.embed import KV, Embedder
+embedder = Embedder(sys.argv[1], Options(**KV, threads=2))
 for n in (embedder.n_ctx, 10, embedder.n_ctx):
     embedder.of_tokens([5 + i % 250 for i in range(n)])
 peak = int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) * 1024
