@@ -16,8 +16,9 @@ from edge.errors import InvalidFile
 
 #: activations of the gate in the feed-forward part: squared ReLU, SiLU, GELU by tanh
 ACTIVATIONS = ("relu2", "silu", "gelu")
-#: dimension -> (least, most): values outside are hostile or damaged
-LIMITS = {
+_FACTOR = (1e-6, 1e6)
+#: field -> (least, most), or its values; others are hostile, damaged or not supported
+LIMITS: dict[str, tuple[Any, ...]] = {
     "n_layer": (1, 512),
     "hidden": (4, 65536),
     "ffn": (4, 262144),
@@ -26,34 +27,53 @@ LIMITS = {
     "head_dim": (4, 512),
     "n_vocab": (2, 4_000_000),
     "n_ctx_train": (1, 1 << 30),
-    "rope_dim": (0, 512),
     "n_expert": (1, 4096),
     "n_used": (1, 64),  # experts of a token
     "n_k_head": (1, 1024),
     "n_v_head": (1, 1024),
     "head_dim_k": (16, 256),
     "head_dim_v": (16, 256),
+    "window": (0, 1 << 24),
+    "dim": (0, 512),  # of a rotation
+    "theta": (1.0, 1e12),
+    "clamp": (0.0, 1e6),
+    "n_ctx_orig": (0, 1 << 30),
+    **dict.fromkeys(("scale", "query_scale", "factor", "beta_fast", "beta_slow", "low_freq", "high_freq", "mscale"),
+                    _FACTOR),
+    "activation": ACTIVATIONS,
+    "style": ("half", "interleaved"),
+    "qk_norm": ("", "before", "after"),
 }
-#: longest sliding window in tokens
-LONGEST_WINDOW = 1 << 24
 
 
 def check_dimension(name: str, value: Any) -> None:
-    """Raise InvalidFile if the value is not a whole number within the limits of this dimension."""
-    least, most = LIMITS[name]
-    if not isinstance(value, int) or not least <= value <= most:
+    """Raise InvalidFile if the value is not within the limits of this field."""
+    limits = LIMITS[name]
+    if isinstance(limits[0], str):
+        if value not in limits:
+            raise InvalidFile(f"{name} {value!r} is not supported ({', '.join(filter(None, limits))} are)")
+        return
+    least, most = limits
+    if not isinstance(value, (type(least), int)) or not least <= value <= most:
         raise InvalidFile(f"{name} is {value!r}; a model has {least} to {most}")
 
 
+class _Checked:
+    """A dataclass whose fields are within their limits.  Others, or those that do not fit each other: InvalidFile."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if name in LIMITS:
+                check_dimension(name, value)
+
+
 @dataclass(frozen=True)
-class RopeScaling:
+class RopeScaling(_Checked):
     """How the rotary embedding of a model was stretched for a longer context than it was first trained on.
 
     ``kind`` is "yarn" (arXiv 2309.00071: fast pairs rotate as before, slow ones ``factor`` times more slowly, with a
     ramp between), "llama3" (the same with bounds given as wavelengths) or "factors" (longrope: a divisor for each
     pair).  ``mscale`` multiplies cosines and sines, and therefore the scores by its square.
-
-    Raises InvalidFile for values that are not valid.
     """
 
     kind: str
@@ -67,12 +87,10 @@ class RopeScaling:
     factors: tuple[float, ...] = ()  # "factors": [rope_dim / 2]
 
     def __post_init__(self) -> None:
-        if self.kind not in ("yarn", "llama3", "factors"):
-            raise InvalidFile(f"rope scaling {self.kind!r} is not supported (linear, yarn, llama3 and longrope are)")
-        if self.kind != "factors" and not 1 <= self.n_ctx_orig <= 1 << 30:
-            raise InvalidFile(f"rope scaling for an original context of {self.n_ctx_orig} tokens is not valid")
-        positive = (self.factor, self.beta_fast, self.beta_slow, self.low_freq, self.high_freq, self.mscale)
-        if not all(1e-6 < value < 1e6 for value in (*positive, *self.factors)):
+        super().__post_init__()
+        if self.kind != "factors" and not self.n_ctx_orig:
+            raise InvalidFile("rope scaling for an original context of 0 tokens is not valid")
+        if not all(_FACTOR[0] < value < _FACTOR[1] for value in self.factors):
             raise InvalidFile("the numbers of its rope scaling are not valid")
         if self.kind == "llama3" and not self.low_freq < self.high_freq:
             raise InvalidFile(f"rope scaling with low_freq_factor {self.low_freq} and high_freq_factor "
@@ -107,13 +125,11 @@ class RopeScaling:
 
 
 @dataclass(frozen=True)
-class Rotation:
+class Rotation(_Checked):
     """The rotary position embedding of an attention layer: the first ``dim`` dimensions of each query and key head.
 
     ``dim`` 0: there is none.  ``style`` is ``"half"`` (pairs j, j + dim/2: Hugging Face, GGUF bitnet*) or
     ``"interleaved"`` (pairs 2j, 2j + 1: GGUF arch llama).
-
-    Raises InvalidFile for values that are not valid or do not fit each other.
     """
 
     theta: float
@@ -124,27 +140,18 @@ class Rotation:
     divided: bool = True  # by the divisors of the file (rope_freqs.weight), if it has some
 
     def __post_init__(self) -> None:
-        check_dimension("rope_dim", self.dim)
+        super().__post_init__()
         if self.dim % 2:
             raise InvalidFile(f"rope dimension {self.dim} is odd, but dimensions are rotated in pairs")
-        if not 1.0 <= self.theta < 1e12:
-            raise InvalidFile(f"rope theta {self.theta} is out of range")
-        if not 0.0 < self.scale < 1e6:
-            raise InvalidFile(f"rope scale {self.scale} is out of range")
         if self.scaling is not None and self.scaling.kind == "factors" and len(self.scaling.factors) != self.dim // 2:
             raise InvalidFile(f"{len(self.scaling.factors)} rope factors for {self.dim // 2} pairs")
         if self.scaling is not None and self.theta < 1.001:
             raise InvalidFile(f"rope theta {self.theta} cannot be scaled")
-        if self.style not in ("half", "interleaved"):
-            raise InvalidFile(f"rope style {self.style!r} is not known")
 
 
 @dataclass(frozen=True)
-class Attention:
-    """A mixer: softmax attention of query heads over the keys and values of KV heads, which a KV cache holds.
-
-    Raises InvalidFile for values that are not valid or do not fit each other.
-    """
+class Attention(_Checked):
+    """A mixer: softmax attention of query heads over the keys and values of KV heads, which a KV cache holds."""
 
     n_head: int
     n_kv_head: int
@@ -159,21 +166,13 @@ class Attention:
     kind: str = field(default="attention", init=False)
 
     def __post_init__(self) -> None:
-        check_dimension("n_head", self.n_head)
-        check_dimension("n_kv_head", self.n_kv_head)
-        check_dimension("head_dim", self.head_dim)
+        super().__post_init__()
         if self.n_head % self.n_kv_head:
             raise InvalidFile(f"{self.n_head} query heads cannot share {self.n_kv_head} key/value heads evenly")
         if self.head_dim % 4:
             raise InvalidFile(f"head_dim {self.head_dim} is not a multiple of 4")
         if self.rotation.dim > self.head_dim:
             raise InvalidFile(f"rope dimension {self.rotation.dim} does not fit head_dim {self.head_dim}")
-        if not 0 <= self.window <= LONGEST_WINDOW:
-            raise InvalidFile(f"a sliding window of {self.window} tokens is not valid")
-        if self.qk_norm not in ("", "before", "after"):
-            raise InvalidFile(f"norms of queries and keys {self.qk_norm!r} the rotation are not known")
-        if not 1e-6 < self.query_scale < 1e6:
-            raise InvalidFile(f"query_scale {self.query_scale} is out of range")
         if self.query_scale != 1.0 and self.qk_norm != "before":
             raise InvalidFile("a scale of queries is supported only with norms of queries before the rotation")
         if self.gated and self.qkv_bias:
@@ -193,25 +192,19 @@ class Attention:
         """The same attention with a sliding window and a rotation of its own: with base ``theta``, without stretching
         (Gemma 3), of ``dim`` dimensions (None: as many).  Raises InvalidFile.
         """
-        if not 1 <= window <= LONGEST_WINDOW:
-            raise InvalidFile(f"a sliding window of {window} tokens is not valid")
-        if not 1.0 <= theta < 1e12:
-            raise InvalidFile(f"rope theta {theta} of its sliding window is out of range")
         dim = self.rotation.dim if dim is None else dim
         rotation = Rotation(theta, dim, self.rotation.style, divided=False)
         return replace(self, window=window, rotation=rotation)
 
 
 @dataclass(frozen=True)
-class Delta:
+class Delta(_Checked):
     """A mixer: the gated delta rule (Gated DeltaNet): a state of fixed size for each value head instead of keys and
     values, behind a convolution over the latest four tokens.
 
     Each key head (as many query heads) serves as many value heads: with ``tiled``, value head v has key head v %
     n_k_head (GGUF), else v // (n_v_head / n_k_head) (Hugging Face).  ``grouped_out``: the columns of the output
     projection are ordered as without ``tiled``.
-
-    Raises InvalidFile for values that are not valid or do not fit each other.
     """
 
     n_k_head: int
@@ -223,8 +216,7 @@ class Delta:
     kind: str = field(default="delta", init=False)
 
     def __post_init__(self) -> None:
-        for name in ("n_k_head", "n_v_head", "head_dim_k", "head_dim_v"):
-            check_dimension(name, getattr(self, name))
+        super().__post_init__()
         if self.n_v_head % self.n_k_head:
             raise InvalidFile(f"{self.n_v_head} value heads cannot share {self.n_k_head} key heads evenly")
         if self.head_dim_k % 16 or self.head_dim_v % 16:
@@ -243,32 +235,22 @@ class Delta:
 
 
 @dataclass(frozen=True)
-class Dense:
-    """A feed-forward part: down(activation(gate x) * up x), ``ffn`` wide.  ``activation``: one of :data:`ACTIVATIONS`.
-
-    Raises InvalidFile for values that are not valid.
-    """
+class Dense(_Checked):
+    """A feed-forward part: down(activation(gate x) * up x), ``ffn`` wide."""
 
     ffn: int
     activation: str
     sub_norm: bool = False  # a norm before the down projection
     kind: str = field(default="dense", init=False)
 
-    def __post_init__(self) -> None:
-        check_dimension("ffn", self.ffn)
-        if self.activation not in ACTIVATIONS:
-            raise InvalidFile(f"activation {self.activation!r} is not supported ({', '.join(ACTIVATIONS)} are)")
-
 
 @dataclass(frozen=True)
-class Experts:
+class Experts(_Checked):
     """A feed-forward part: of ``n_expert`` dense parts, the experts, each ``ffn`` wide, a token takes the ``n_used``
     that a router gives the highest scores, and adds what they give times the softmax of the scores.
 
     ``renormalise``: the weights of a token's experts are divided by their sum.  ``clamp``: the gate is at most this,
     the other factor within +- this; 0: no bound.
-
-    Raises InvalidFile for values that are not valid.
     """
 
     n_expert: int
@@ -281,13 +263,9 @@ class Experts:
     kind: str = field(default="experts", init=False)
 
     def __post_init__(self) -> None:
-        check_dimension("n_expert", self.n_expert)
-        check_dimension("n_used", self.n_used)
-        check_dimension("ffn", self.ffn)
+        super().__post_init__()
         if self.n_used > self.n_expert:
             raise InvalidFile(f"a token takes {self.n_used} of {self.n_expert} experts, which is not valid")
-        if not 0.0 <= self.clamp < 1e6:
-            raise InvalidFile(f"a bound of {self.clamp} for the activations of experts is not valid")
 
 
 @dataclass(frozen=True)

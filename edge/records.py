@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import AnswerTimeout, ContextFull, EdgeError, unbuilt
-from edge.session.usage import Timings, Usage
 from edge.settings import with_options
 
 if TYPE_CHECKING:
@@ -114,20 +113,15 @@ def done(
     """The last event of an answer.  ``evicted``: tokens that the session no longer sees.  ``finish_reason``: where it
     is not that of the outcome.
     """
-    reason = finish_reason or outcome.finish_reason
-    event = _done(reason, outcome.usage, outcome.timings, evicted, outcome.left_out)
-    return {**event, **shares(outcome.shares), **({"tool_calls": calls} if calls else {})}
-
-
-def never_begun(why: str) -> dict[str, Any]:
-    """The last event of a request that ended while it waited."""
-    return _done(why, Usage(), Timings(), 0)
-
-
-def _done(why: str | None, usage: Usage, timings: Timings, evicted: int, left_out: int = 0) -> dict[str, Any]:
-    counts = {**plain(usage), "evicted": evicted}
-    more = {"left_out": left_out} if left_out else {}
-    return {"ev": "done", "finish_reason": why, "usage": counts, **more, "timings": plain(timings)}
+    return {
+        "ev": "done",
+        "finish_reason": finish_reason or outcome.finish_reason,
+        "usage": {**plain(outcome.usage), "evicted": evicted},
+        **({"left_out": outcome.left_out} if outcome.left_out else {}),
+        "timings": plain(outcome.timings),
+        **shares(outcome.shares),
+        **({"tool_calls": calls} if calls else {}),
+    }
 
 
 def info(engine: Engine, pending: int) -> dict[str, Any]:

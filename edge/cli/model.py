@@ -56,7 +56,6 @@ def model(ctx: click.Context, path: str | None, check: bool, tensors: bool, as_j
     if not faults:
         checkpoint, found = _read(checkpoint, find().threads, every=check, out=out)
     if check and not faults:
-        checkpoint.notes += interpretation.remarks(checkpoint)
         faults = interpretation.verdict(opened, found)
     tokenizer = Tokenizer.of(checkpoint)
     facts = {

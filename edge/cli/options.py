@@ -304,7 +304,7 @@ def loaded(
             out.warn(f"{engine.config.name} cannot think before it answers: --think has no effect")
         for warning in (*engine.plan.warnings, *engine.warnings):
             out.warn(warning)
-        for note in (*engine.notes, *engine.model.remarks()) if out.verbose else ():
+        for note in engine.notes if out.verbose else ():
             if note not in engine.plan.warnings:
                 out.info(with_options(f"note: {note}"), "dim")
         yield engine

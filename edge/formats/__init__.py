@@ -9,8 +9,8 @@ Opening reads and validates headers only; no weight is copied.  Files are not tr
 :class:`edge.errors.InvalidFile` with one line.
 
 ``gguf`` reads GGUF files (``gguf_header``, ``gguf_writer``: the container).  ``huggingface`` and ``huggingface_config``
-translate a Hugging Face directory to the tensor names and keys of GGUF.  ``gguf_config`` makes the configuration of
-both kinds from the keys; ``names`` has the tensors that a configuration needs.
+translate a Hugging Face directory to the tensor names and keys of GGUF.  ``gguf_keys`` makes the configuration of both
+kinds from the keys; ``names`` has the tensors that a configuration needs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _open(path: str, reading: Reading) -> Checkpoint:
         return gguf.read(os.path.join(path, files[0]), reading)
     if files:
         raise ModelNotFound(f"{path}: holds {len(files)} GGUF files; name one, such as {os.path.join(path, files[0])}")
-    from edge.formats.side_files import refuse_pickled
+    from edge.formats.mapped import refuse_pickled
 
     refuse_pickled(path)
     raise ModelNotFound(f"{path}: contains neither a GGUF file nor a Hugging Face model (config.json)")

@@ -8,7 +8,6 @@ architecture it belongs to.  Keys that are not understood refuse the file: answe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from edge.formats.checkpoint import Basis
 from edge.formats.gguf_header import Header
@@ -26,18 +25,13 @@ _TRANSFORM, _AXIS = "normalized-sylvester-walsh-hadamard", "input-last-dimension
 _TOGETHER = (("attn_q", "attn_k", "attn_v"), ("attn_qkv", "attn_gate"), ("ffn_gate", "ffn_up"))
 
 
-class Bases(NamedTuple):
-    """The bases of a file."""
-
-    of: Mapping[str, Basis]  # tensor -> its basis; others have the usual one
-    grouped: bool  # the columns of ssm_out are in the order of Hugging Face: the value heads of a key head together
-
-
-def read(header: Header) -> Bases:
-    """The bases of a file; none if it has no such keys.  Raises InvalidFile that names the key or tensor."""
+def read(header: Header) -> tuple[dict[str, Basis], bool]:
+    """The bases of the tensors that have one, and whether the columns of ssm_out are in the order of Hugging Face: the
+    value heads of a key head together.  Raises InvalidFile that names the key or tensor.
+    """
     keys = [key for key in header.metadata if key.startswith(PREFIX)]
     if not keys:
-        return Bases({}, False)
+        return {}, False
     unknown = next((key for key in keys if key[len(PREFIX) :] not in _KEYS), None)
     if unknown is not None:
         header.fail(f"{shown(unknown)} is not known, and changes how its weights are meant; update bitnet-edge")
@@ -51,7 +45,7 @@ def read(header: Header) -> Bases:
         if said != known:
             header.fail(f"{PREFIX}{key} is {shown(said or 'missing')}; only {known} is supported")
     signs = _signs(header, block)
-    bases = {}
+    bases: dict[str, Basis] = {}
     names, inverse = header.strings(f"{PREFIX}weight_names"), header.strings(f"{PREFIX}inverse_weight_names")
     if not names:
         header.fail(f"{PREFIX}weight_names is missing or empty; get the file again")
@@ -61,9 +55,10 @@ def read(header: Header) -> Bases:
         if name in bases or (name == EMBEDDING and name not in inverse):
             header.fail(f"{PREFIX}weight_names has {shown(name)} twice, or where it cannot be; the file is damaged")
         bases[name] = _basis(header, name, block, signs)
-    _check_head(header, bases, version)
+    if header.flag(f"{PREFIX}tied_output", False) is not (EMBEDDING in bases and OUTPUT not in header.tensors):
+        header.fail(f"{PREFIX}tied_output contradicts its {OUTPUT} or its embedding; get the file again")
     _check_together(header, bases)
-    return Bases(bases, bool(header.flag(f"{PREFIX}gdn_v_grouped", False)))
+    return bases, bool(header.flag(f"{PREFIX}gdn_v_grouped", False))
 
 
 def _signs(header: Header, block: int) -> dict[int, Sequence[int]] | None:
@@ -99,15 +94,6 @@ def _basis(header: Header, name: str, block: int, signs: dict[int, Sequence[int]
     if signs is not None and width not in signs:
         header.fail(f"{PREFIX}sign_widths has no signs for {shown(name)}, whose rows are {width} wide")
     return Basis(block, signs[width] if signs is not None else None)
-
-
-def _check_head(header: Header, bases: Mapping[str, Basis], version: int) -> None:
-    """A rotated embedding that is also the head has to say so."""
-    tied = header.flag(f"{PREFIX}tied_output", False)
-    if tied and (version < 2 or EMBEDDING not in bases or OUTPUT in header.tensors):
-        header.fail(f"{PREFIX}tied_output contradicts its version, its {OUTPUT} or its embedding; the file is damaged")
-    if not tied and (version == 2 or (EMBEDDING in bases and OUTPUT not in header.tensors)):
-        header.fail(f"{PREFIX}tied_output is missing: it is not clear what its output head is; get the file again")
 
 
 def _check_together(header: Header, bases: Mapping[str, Basis]) -> None:

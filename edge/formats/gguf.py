@@ -1,6 +1,6 @@
 """Reads ternary models from GGUF files: one header, or those of several parts, into a description of the model.
 
-Its configuration is read by :mod:`edge.formats.gguf_config`, its tokenizer by :mod:`edge.formats.gguf_tokenizer`, the
+Its configuration is read by :mod:`edge.formats.gguf_keys`, its tokenizer by :mod:`edge.formats.gguf_tokenizer`, the
 container by :mod:`edge.formats.gguf_header`.  Which type a tensor has is found here, since forks give ids different
 meanings.
 """
@@ -17,11 +17,11 @@ from typing import Any
 from edge.config import ModelConfig
 from edge.formats import basis, gguf_tokenizer, names
 from edge.formats.checkpoint import MOST_TEMPLATES, TEMPLATE_NAME, Checkpoint, Reading, Tensor
-from edge.formats.gguf_config import family_of, read_config
-from edge.formats.gguf_header import ALIGNMENT, Header, TensorInfo, read_header
-from edge.formats.gguf_keys import KEY_TEMPLATE, KEYS_SAMPLING
+from edge.formats.gguf_header import Header, TensorInfo, read_header
+from edge.formats.gguf_keys import KEYS_SAMPLING, family_of, read_config
+from edge.formats.gguf_tokenizer import KEY_TEMPLATE
 from edge.formats.mapped import located, shown
-from edge.registry.encodings import BY_ID, MEANINGS, VECTOR_TYPES, Encoding
+from edge.registry.encodings import MEANINGS, VECTOR_TYPES, Encoding
 from edge.registry.families import Family
 from edge.sampling import recommended
 
@@ -32,12 +32,8 @@ MOST_PARTS = 256
 LARGE_SCALE = 4.0
 
 _AGAIN = "download or convert the model again as I2_S or TQ2_0"
-#: ids whose meaning depends on the program that wrote the file, or that are only named in messages
-_FOREIGN: dict[int, str] = {
-    37: f"I8_S; {_AGAIN}",
-    38: f"TL1, a table layout that can only be decoded with the tile sizes of the machine that wrote it; {_AGAIN}",
-    343: "PTQ1_0_R64, which is no longer read; convert the original model again",
-}
+#: ids -> types of this number that cannot be read.  TL1 and TL2 are made for the tile sizes of one machine
+_FOREIGN = {36: "IQ4_NL_4_4", 37: "I8_S", 38: "TL1", 39: "MXFP4 or TL2", 40: "NVFP4", 42: "TL2", 343: "PTQ1_0_R64"}
 
 
 def read(path: str | os.PathLike[str], reading: Reading) -> Checkpoint:
@@ -49,13 +45,13 @@ def read(path: str | os.PathLike[str], reading: Reading) -> Checkpoint:
     notes: list[str] = []
     templates = _templates(header)
     family = family_of(header)
-    tensors = _tensors(header, family.arch, reading)
-    bases = basis.read(header)
-    for name, of in bases.of.items():
+    tensors = _tensors(header, reading)
+    bases, grouped = basis.read(header)
+    for name, of in bases.items():
         tensors[name] = tensors[name]._replace(basis=of)
     if family.delta_period:
         tensors = _text_part(header, tensors, notes)
-    config = read_config(header, family, tensors, reading.activation, notes, grouped=bases.grouped)
+    config = read_config(header, family, tensors, reading.activation, notes, grouped=grouped)
     for name in ("rope_factors_long.weight", "rope_factors_short.weight"):
         tensors.pop(name, None)  # in the configuration by now
     with located(header.path):
@@ -137,10 +133,12 @@ def _open(
     return found
 
 
-def _tensors(header: Header, arch: str, reading: Reading) -> dict[str, Tensor]:
+def _tensors(header: Header, reading: Reading) -> dict[str, Tensor]:
     """Tensors by name; scales in ``.scale`` tensors are merged into the tensors they belong to."""
     i2s_layout = "128" if reading.i2s_layout == "auto" else reading.i2s_layout
-    types = _types(header, arch)
+    if "token_embd.weight" not in header.tensors:
+        header.fail("it holds no weights (token_embd.weight is missing): a vocabulary-only or incomplete file")
+    types = _types(header)
     scales: dict[str, float] = {}
     for name, info in header.tensors.items():
         if name.endswith(".scale") and name[:-6] + ".weight" in header.tensors:
@@ -177,38 +175,34 @@ def _tensors(header: Header, arch: str, reading: Reading) -> dict[str, Tensor]:
     return tensors
 
 
-def _types(header: Header, arch: str) -> dict[str, tuple[str, int]]:
-    """Tensor name -> (type, bytes).  An id that differs between forks is resolved by the bytes that the tensor
-    spans.
+def _types(header: Header) -> dict[str, tuple[str, int]]:
+    """Tensor name -> (type, bytes).  An id that differs between forks is resolved by the bytes that the largest tensor
+    with it spans.
     """
+    by_id: dict[int, list[TensorInfo]] = {}
     for info in header.tensors.values():
-        if reason := _foreign(info, arch):
-            header.fail(f"tensor {shown(info.name)} has type {reason}")
-    if "token_embd.weight" not in header.tensors:
-        header.fail("it holds no weights (token_embd.weight is missing): a vocabulary-only or incomplete file")
-    meant: dict[int, Encoding] = {}
-    for type_id, candidates in MEANINGS.items():
-        mine = [info for info in header.tensors.values() if info.type_id == type_id]
-        if not mine:
+        by_id.setdefault(info.type_id, []).append(info)
+    types: dict[str, tuple[str, int]] = {}
+    for type_id, infos in by_id.items():
+        largest = max(infos, key=lambda info: info.span)
+        what = f"tensor {shown(largest.name)} has type {type_id}"
+        if type_id not in MEANINGS:
+            if largest.nbytes is None:
+                header.fail(f"{what}, {_FOREIGN.get(type_id, 'which is not known')}; {_AGAIN}")
+            types |= {info.name: (info.type, info.nbytes or 0) for info in infos}
             continue
-        largest = max(mine, key=lambda info: info.span)
-        fitting = [each for each in candidates if 0 <= largest.span - (_size(largest, each) or -1) < header.alignment]
+        fitting = [each for each in MEANINGS[type_id]
+                   if 0 <= largest.span - (_size(largest, each) or largest.span + 1) < header.alignment]
         if not fitting:
-            header.fail(f"tensor {shown(largest.name)} has type {type_id} and {largest.span} bytes for "
-                        f"{math.prod(largest.dims)} weights, which is not a known layout; {_AGAIN}")
-        meant[type_id] = fitting[0]
-    types = {}
-    for info in header.tensors.values():
-        if info.type_id not in meant:
-            assert info.nbytes is not None  # foreign types were refused
-            types[info.name] = (info.type, info.nbytes)
-            continue
-        encoding = meant[info.type_id]
-        nbytes = _size(info, encoding)
-        if nbytes is None or nbytes > info.span:
-            header.fail(f"tensor {shown(info.name)} of {info.dims} does not fit the blocks of {encoding.name}; the "
-                        "file is damaged")
-        types[info.name] = (encoding.name, nbytes)
+            perhaps = f" (perhaps {_FOREIGN[type_id]})" if type_id in _FOREIGN else ""
+            header.fail(f"{what} and {largest.span} bytes for {math.prod(largest.dims)} weights, which is not a known "
+                        f"layout{perhaps}; {_AGAIN}")
+        for info in infos:
+            nbytes = _size(info, fitting[0])
+            if nbytes is None or nbytes > info.span:
+                header.fail(f"tensor {shown(info.name)} of {info.dims} does not fit the blocks of {fitting[0].name}; "
+                            "the file is damaged")
+            types[info.name] = fitting[0].name, nbytes
     return types
 
 
@@ -218,37 +212,6 @@ def _size(info: TensorInfo, encoding: Encoding) -> int | None:
         return encoding.size(info.dims)
     except ValueError:
         return None
-
-
-def _foreign(info: TensorInfo, arch: str) -> str | None:
-    """The reason why a tensor's type cannot be read, from id, architecture and byte span (ids differ between forks);
-    None if it can be read.
-    """
-    n, k = math.prod(info.dims), info.dims[0]
-    if info.type == "I2_S":
-        # 36 was IQ4_NL_4_4 in llama.cpp once: 18 bytes per 32 weights, more than twice as long
-        nl = n // 32 * 18
-        if n >= 1024 and nl <= info.span < nl + ALIGNMENT:
-            return f"36 with the size of IQ4_NL_4_4, not of I2_S; {_AGAIN}"
-        return None
-    if info.type_id in BY_ID:
-        return None
-    if info.type_id in (39, 42):
-        if arch.startswith(("bitnet", "llama")) and len(info.dims) == 2 and k > 256:
-            rows = n // k
-            tl2 = -(-((k - 256) * rows // 3 * 5 // 8 + 256 * rows // 2 * 4 // 8) // 32) * 32 + 32
-            if tl2 <= info.span < tl2 + 64:
-                return f"{info.type_id} with the size of TL2, which cannot be decoded without the sizes it was " \
-                       f"written for; {_AGAIN}"
-        if info.type_id == 39:
-            return f"MXFP4 (or TL2); {_AGAIN}"
-    if info.type_id == 40 and n // 64 * 36 <= info.span < n // 64 * 36 + ALIGNMENT:
-        return f"40 with the size of NVFP4; {_AGAIN}"
-    if info.type_id in MEANINGS:
-        return None
-    if info.type_id in _FOREIGN:
-        return f"{info.type_id}, {_FOREIGN[info.type_id]}"
-    return f"id {info.type_id}, which is not known; {_AGAIN}"
 
 
 def _text_part(header: Header, tensors: dict[str, Tensor], notes: list[str]) -> dict[str, Tensor]:

@@ -15,15 +15,15 @@ from __future__ import annotations
 import math
 import os
 import struct
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, overload
 
 from edge.errors import InvalidFile
-from edge.formats.mapped import map_file, shown
-from edge.formats.texts import StringArray
+from edge.formats.mapped import map_file, read, shown
 from edge.registry.encodings import BY_ID
-from pyx.tokens import text_ends
+from pyx.tokens import text_ends, texts_starting
 
 MAGIC = b"GGUF"
 VERSION = 3
@@ -40,8 +40,83 @@ MAX_STRING = 16 << 20
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
 _SCALAR_STRUCTS = {number: struct.Struct("<" + code) for number, code in SCALARS.items()}
 STRING, ARRAY, BOOL = 8, 9, 7
+#: in place of the default of a key that must be there
+NEEDED: Any = object()
+_PIECE = 1 << 18  # bytes of texts that are read at a time
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
+
+
+class StringArray(Sequence[str]):
+    """Strings, each stored as its length (uint64) and its bytes; decoded only when accessed.
+
+    Accessing an element that is not UTF-8 raises InvalidFile.
+    """
+
+    __slots__ = ("_where", "ends", "first", "view")
+
+    def __init__(self, view: memoryview, first: int, ends: array[int], where: str) -> None:
+        self.view = view  # of the whole file
+        self.first = first  # where the first string's length stands
+        self.ends = ends  # end of each string
+        self._where = where  # file and key, for messages
+
+    @classmethod
+    def of(cls, texts: Sequence[str], where: str) -> StringArray:
+        """A StringArray of ``texts``, in its own memory."""
+        if isinstance(texts, cls):
+            return texts
+        stored = bytearray()
+        ends = array("q")
+        for text in texts:
+            data = text.encode("utf-8", "surrogatepass")  # half a pair is found to be none when it is read
+            stored += len(data).to_bytes(8, "little") + data
+            ends.append(len(stored))
+        return cls(memoryview(stored), 0, ends, where)
+
+    def starting(self, prefix: str) -> list[int]:
+        """Indices of the strings that start with ``prefix``."""
+        return texts_starting(self.view, self.first, self.ends, prefix.encode())
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """All elements as they are stored, in pieces, without the file's pages."""
+        end = self.ends[-1] if self.ends else self.first
+        for at in range(self.first, end, _PIECE):
+            yield read(self.view[at : min(at + _PIECE, end)])
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def _decode(self, index: int, data: bytes) -> str:
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            raise InvalidFile(f"{self._where}, element {index}: not UTF-8; the file is damaged") from None
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        start = (self.ends[index - 1] if index else self.first) + 8
+        return self._decode(index, bytes(self.view[start : self.ends[index]]))
+
+    def __iter__(self) -> Iterator[str]:
+        raw, start = self.raw(), 8
+        for index, end in enumerate(self.ends):
+            end -= self.first
+            yield self._decode(index, raw[start:end])
+            start = end + 8
+
+    def raw(self) -> bytes:
+        """All elements as they are stored: length, bytes, length, bytes, ..."""
+        return bytes(self.view[self.first : self.ends[-1] if self.ends else self.first])
 
 
 class TensorInfo(NamedTuple):
@@ -89,22 +164,16 @@ class Metadata:
         return self.key(key)
 
     # Accessors are tolerant on width and strict on kind: writers disagree on u32/u64/i32, never on what a value is.
-    # They return the default for a key that is missing, and raise InvalidFile for a value of another kind.
+    # They return the default for a key that is missing (NEEDED: InvalidFile), and raise InvalidFile for a value of
+    # another kind.
 
     def _value(self, key: str, kinds: type | tuple[type, ...], what: str, default: Any) -> Any:
         value = self.metadata.get(self.key(key), default)
-        if value is not default and (not isinstance(value, kinds) or isinstance(value, bool)):
+        if value is NEEDED:
+            self.fail(f"{self.name(key)} is missing; the file is incomplete, get it again")
+        if value is not default and (not isinstance(value, kinds) or isinstance(value, bool) is not (kinds is bool)):
             self.fail(f"{shown(self.name(key))} is not {what}; the file is damaged")
         return value
-
-    def missing(self, key: str) -> NoReturn:
-        """Raise InvalidFile for a key that must be there."""
-        self.fail(f"{self.name(key)} is missing; the file is incomplete, get it again")
-
-    def needed(self, key: str) -> int:
-        """The integer of a key that must be there."""
-        value: int | None = self.integer(key)
-        return self.missing(key) if value is None else value
 
     def integer(self, key: str, default: Any = None) -> Any:
         """An integer; of a per-layer array, its value if all elements are equal."""
@@ -127,10 +196,8 @@ class Metadata:
 
     def flag(self, key: str, default: Any = None) -> Any:
         """True or false; some writers have numbers."""
-        value = self.metadata.get(self.key(key), default)
-        if not isinstance(value, int | None):
-            self.fail(f"{shown(self.name(key))} is not true or false; the file is damaged")
-        return None if value is None else bool(value)
+        value = self.metadata.get(self.key(key))
+        return bool(value) if type(value) is int else self._value(key, bool, "true or false", default)
 
     def strings(self, key: str) -> Sequence[str]:
         """A list of texts, perhaps empty."""
@@ -140,12 +207,11 @@ class Metadata:
         """A list of numbers, perhaps empty."""
         return self._value(key, memoryview, "a list of numbers", ())
 
-    def layers(self, key: str, n_layer: int, default: float | None = None) -> Sequence[Any]:
+    def layers(self, key: str, n_layer: int, default: Any = NEEDED) -> Sequence[Any]:
         """A number for each layer; the file may have one for all."""
-        value = self.metadata.get(self.key(key), default)
-        if value is None:
-            self.missing(key)
-        values = [float(value)] * n_layer if isinstance(value, (int, float)) else self.numbers(key)
+        if not isinstance(self.metadata.get(self.key(key)), memoryview):
+            return [self.real(key, default)] * n_layer
+        values = self.numbers(key)
         if len(values) != n_layer:
             self.fail(f"{self.name(key)} has {len(values)} entries for {n_layer} layers; the file is damaged")
         return values

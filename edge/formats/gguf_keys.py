@@ -1,44 +1,74 @@
-"""The metadata of GGUF files that we write; :mod:`edge.formats.gguf` reads it."""
+"""The keys of a model, as GGUF has them: read into its configuration, and written again.
+
+Keys that change the arithmetic in a way that is not implemented refuse the file.
+"""
 
 from __future__ import annotations
 
 import math
-from array import array
-from collections.abc import Mapping, Sequence
+import os
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from edge.config import ModelConfig
-from edge.errors import InvalidFile
-from edge.formats import basis, text_steps
-from edge.formats.checkpoint import Added, Checkpoint, TokenizerSpec
-from edge.layers import Attention, Dense, Experts, Rotation
-from edge.registry.encodings import PANELS
-from edge.registry.families import FAMILIES, Family
+from edge.formats import basis
+from edge.formats.checkpoint import WEIGHT_ONLY, Checkpoint, Tensor
+from edge.formats.gguf_header import NEEDED, Metadata
+from edge.formats.gguf_tokenizer import LLAMA3_TOKENS, tokenizer_keys
+from edge.formats.mapped import located, shown
+from edge.layers import (
+    ACTIVATIONS,
+    Attention,
+    Delta,
+    Dense,
+    Experts,
+    LayerConfig,
+    RopeScaling,
+    Rotation,
+    check_dimension,
+)
+from edge.registry.encodings import PANELS, PLANE_TYPES
+from edge.registry.families import FAMILIES, Family, refusal, supported
 from edge.settings import SETTINGS
 
+#: other names of activations
+_ACTIVATION_NAMES = {"relu_squared": "relu2", "relu_sqr": "relu2", "swish": "silu", "gelu_pytorch_tanh": "gelu"}
+
+#: keys after ``<arch>.`` that change the arithmetic and are not implemented -> the values with which they do not
+_NEUTRAL = {key: values for values, keys in {
+    (0,): ("attention.scale", "attention.temperature_scale", "attention.clamp_kqv", "attention.max_alibi_bias",
+           "attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping", "router_logit_softcapping",
+           "use_parallel_residual", "swin_norm", "expert_count", "expert_used_count", "expert_shared_count",
+           "expert_shared_feed_forward_length", "expert_latent_length", "leading_dense_block_count",
+           "nextn_predict_layers", "rope.scaling.yarn_log_multiplier"),
+    (1,): ("attention.causal", "expert_gating_func"),  # softmax
+    (0, 1): ("logit_scale", "embedding_scale", "residual_scale", "attention.output_scale", "attention.value_scale",
+             "expert_weights_scale", "expert_group_count", "expert_group_used_count", "interleave_moe_layer_step",
+             "moe_every_n_layers"),
+    (1, -1): ("rope.scaling.yarn_ext_factor",),
+}.items() for key in keys}
+#: field of Family -> the keys of these that are used then
+_USED = {
+    "multipliers": ("logit_scale", "embedding_scale", "residual_scale"),
+    "window_period": ("attention.sliding_window", "attention.scale"),
+    "experts": ("expert_count", "expert_used_count"),
+    "delta_period": ("nextn_predict_layers",),  # they only draft
+}
+MOST_FACTORS = 4096  # more pairs than any head has: a hostile list is not kept
+#: what config.json states exactly, and a GGUF file as a float32 or a tensor: only translated keys have these
+MULTIPLIER = "rope.scaling.multiplier"  # of cosines and sines
+FACTORS = "rope.scaling.short_factors"
+LOW_FREQ, HIGH_FREQ = "rope.scaling.low_freq_factor", "rope.scaling.high_freq_factor"
+QUERY_SCALAR = "attention.query_pre_attn_scalar"  # 1 / attention.scale ** 2
 #: general.file_type, a label only: the first is microsoft/BitNet's number, the others llama.cpp's of the nearest type
 _FILE_TYPES = {"I2_S": 40, "TQ2_0": 37, "PQ2_0": 41, PANELS: 41, "TP64_R64": 41, "TP32_R64": 41}
 
-#: the usual chat template; others have a name after it
-KEY_TEMPLATE = "tokenizer.chat_template"
-
-#: pre-tokenizers of vocabularies whose tokenizer.json says NFC: Qwen's and its kin's, GPT-NeoX's (OLMo, MPT)
-_NFC_PRE = frozenset(("qwen2", "qwen35", "deepseek-r1-qwen", "megrez", "stablelm2", "olmo", "mpt"))
-
-#: our own keys, for what GGUF has none; `added` has two numbers for each token: its id, and its flags as bits
-KEY_PATTERN = "bitnet_edge.tokenizer.pattern"
-KEY_NORMALIZER = "bitnet_edge.tokenizer.normalizer"
-KEY_PRE_TOKENIZER = "bitnet_edge.tokenizer.pre_tokenizer"
-KEY_ADDED = "bitnet_edge.tokenizer.added"
-KEY_IGNORE_MERGES = "bitnet_edge.tokenizer.ignore_merges"
+#: our own keys, for what GGUF has none; in files that we write, I2_S has the layout 128
 KEY_LAYOUT = "bitnet_edge.i2s_layout"
 KEY_INNER_EPS = "bitnet_edge.projection_norm_epsilon"
 #: the weights that share a scale in matrices that are sums of planes
 KEY_PLANES = "bitnet-edge.planes.group"
-#: all keys of the tokens that end an answer, the first token first; the last is that of our earlier files
-KEYS_EOS = (*(f"tokenizer.ggml.{name}" for name in ("eos_token_id", "eos_token_ids", "eot_token_id", "eom_token_id")),
-            "bitnet_edge.tokenizer.eos_token_ids")
-
 #: what the makers recommend (llama.cpp's names): field of Sampling -> key
 KEYS_SAMPLING = {
     "temperature": "general.sampling.temp",
@@ -48,6 +78,294 @@ KEYS_SAMPLING = {
     "repeat_penalty": "general.sampling.penalty_repeat",
     "repeat_last_n": "general.sampling.penalty_last_n",
 }
+
+
+def family_of(source: Metadata) -> Family:
+    """Refuse known models that are not supported, by name; returns the row of the architecture."""
+    arch = source.text("general.architecture")
+    if arch is None:
+        source.fail("general.architecture is missing, so this is not a model file")
+    if arch not in FAMILIES:
+        why = refusal(arch)
+        source.fail(f"architecture {shown(arch)} is not supported: it is {why}" if why else
+                    f"architecture {shown(arch)} is not supported ({supported()} are); "
+                    "bitnet-edge runs ternary models")
+    _check_keys(source, FAMILIES[arch])
+    return FAMILIES[arch]
+
+
+def _check_keys(source: Metadata, family: Family) -> None:
+    """Refuse keys that change the arithmetic in a way that is not implemented."""
+    used = [name for field, keys in _USED.items() if getattr(family, field) for name in keys]
+    for key, value in source.metadata.items():
+        name = key.removeprefix(f"{family.arch}.")
+        if name == key or name not in _NEUTRAL:
+            continue
+        number = source.real(key) if not isinstance(value, bool) else float(value)
+        if number in _NEUTRAL[name] or name in used:
+            continue
+        if name == "attention.scale":
+            width = source.integer(".attention.key_length") or (
+                source.integer(".embedding_length", 0) // (source.integer(".attention.head_count") or 1))
+            if abs(number * number * width - 1) < 1e-3:
+                continue
+        if name == "attention.sliding_window" and number >= source.integer(".context_length", 1 << 62):
+            continue
+        source.fail(f"{shown(key)} is {number:g}, which changes the arithmetic in a way that is not implemented; "
+                    "answers would be wrong")
+
+
+def read_config(
+    source: Metadata, family: Family, tensors: Mapping[str, Tensor], override: str | None, notes: list[str], *,
+    tiled: bool = True, grouped: bool = False,
+) -> ModelConfig:
+    """ModelConfig from the family, the keys and the shapes of a few tensors.
+
+    ``override``: the activation, whatever the keys say.  ``tiled``, ``grouped``: see :class:`edge.layers.Delta`.
+    """
+    with located(source.path):
+        hidden, n_layer, n_head, _ = dimensions(source)
+        far, n_ctx = _attention(source, family, tensors, notes)
+        mixers = _mixers(source, family, far, n_layer, tiled, grouped)
+        activation = _activation(source, family, n_head == far.n_kv_head, far.rotation.theta, override, notes)
+        inner_norm = "blk.0.attn_q_norm_in.weight" in tensors
+        layers = tuple(
+            LayerConfig(mixer, part, inner_norm, family.post_norm)
+            for mixer, part in zip(mixers, _feed_forward(source, family, tensors, activation, n_layer), strict=True)
+        )
+        planes = source.integer(KEY_PLANES, 0)
+        if KEY_PLANES in source.metadata and planes not in PLANE_TYPES:
+            source.fail(f"{KEY_PLANES} is {planes}; planes have a scale per "
+                        f"{', '.join(map(str, sorted(PLANE_TYPES)))} weights")
+        usual = f"int8-{planes}" if planes else WEIGHT_ONLY if family.weight_only and not inner_norm else "int8"
+        eps = source.real(".attention.layer_norm_rms_epsilon", NEEDED)
+        multipliers = _multipliers(source) if family.multipliers else {}
+        if family.root_embedding:
+            multipliers["embedding_scale"] = math.sqrt(hidden)
+        n_vocab = tensors["token_embd.weight"].shape[0]
+        said = source.integer(".vocab_size", n_vocab)
+        if said != n_vocab:
+            notes.append(f"{source.name('.vocab_size')} says {said}, the embedding has {n_vocab} rows; taken as "
+                         f"{n_vocab}")
+        name = source.text("general.name", "")
+        if not 0 < len(name) < 200 or not name.isprintable():  # it will be printed: no escape sequences
+            name = os.path.splitext(os.path.basename(source.path))[0]
+        return ModelConfig(
+            arch=family.arch,
+            name=name,
+            hidden=hidden,
+            n_vocab=n_vocab,
+            n_ctx_train=n_ctx,
+            eps=eps,
+            tied="output.weight" not in tensors,
+            layers=layers,
+            activation_quant=source.text(".activation_quantization") or usual,
+            planes=planes,
+            inner_eps=source.real(KEY_INNER_EPS, eps),
+            rotated=any(tensor.basis for tensor in tensors.values()),
+            **multipliers,
+        )
+
+
+def dimensions(source: Metadata) -> tuple[int, int, int, int]:
+    """Width, layers, heads and their width: checked, since others are derived from these."""
+    hidden, n_layer, n_head = (
+        source.integer(key, NEEDED) for key in (".embedding_length", ".block_count", ".attention.head_count"))
+    n_layer -= source.integer(".nextn_predict_layers", 0)
+    for name, value in (("hidden", hidden), ("n_layer", n_layer), ("n_head", n_head)):
+        check_dimension(name, value)
+    head_dim = source.integer(".attention.key_length", hidden // n_head)
+    check_dimension("head_dim", head_dim)
+    return hidden, n_layer, n_head, head_dim
+
+
+def _attention(
+    source: Metadata, family: Family, tensors: Mapping[str, Tensor], notes: list[str]
+) -> tuple[Attention, int]:
+    """Attention that sees everything, and the context length that its rotation is good for."""
+    hidden, n_layer, n_head, head_dim = dimensions(source)
+    if source.integer(".attention.value_length", head_dim) != head_dim:
+        source.fail(f"{source.name('.attention.value_length')} differs from key_length, which is not supported")
+    rope_dim = source.integer(".rope.dimension_count", head_dim)
+    if rope_dim == 0 and not family.unrotated:
+        source.fail(f"{source.name('.rope.dimension_count')} is 0; the file is damaged")
+    linear, scaling, n_ctx = _rope_scaling(source, tensors, notes)
+    scale = 1.0
+    if family.window_period:
+        # 27B has 62 layers: as if heads filled the hidden size
+        usual = math.sqrt(n_head / hidden) if n_layer == 62 else head_dim**-0.5
+        scale = source.real(".attention.scale", usual) * math.sqrt(head_dim)
+        scalar = source.real(f".{QUERY_SCALAR}")
+        scale = scale if scalar is None else math.sqrt(head_dim / max(1, scalar))
+    return Attention(
+        n_head,
+        source.integer(".attention.head_count_kv", n_head),
+        head_dim,
+        Rotation(source.real(".rope.freq_base", 10000.0), rope_dim, family.rope_style, linear, scaling),
+        sub_norm="blk.0.attn_sub_norm.weight" in tensors,
+        qk_norm=family.qk_norm,
+        qkv_bias="blk.0.attn_q.bias" in tensors,
+        gated=family.delta_period > 0,
+        query_scale=1.0 if abs(scale - 1) < 1e-6 else scale,
+    ), n_ctx
+
+
+def _rope_scaling(
+    source: Metadata, tensors: Mapping[str, Tensor], notes: list[str]
+) -> tuple[float, RopeScaling | None, int]:
+    """(linear factor, other scaling, context length) from the keys ``<arch>.rope.scaling.*``."""
+
+    def real(key: str, default: Any = None) -> Any:
+        return source.real(f".rope.scaling.{key}", default)
+
+    n_ctx = source.integer(".context_length", NEEDED)
+    kind = source.text(".rope.scaling.type", "none")
+    factor = real("factor", source.real(".rope.scale_linear") or 1.0)
+    original = source.integer(".rope.scaling.original_context_length", n_ctx)
+    exact = source.real(f".{MULTIPLIER}")
+    if kind == "yarn" and (factor != 1.0 or exact is not None):
+        usual = real("yarn_attn_factor", real("attn_factor", 1.0)) * (0.1 * math.log(max(factor, 1.0)) + 1)
+        return 1.0, RopeScaling("yarn", factor, original, real("yarn_beta_fast", 32.0), real("yarn_beta_slow", 1.0),
+                                mscale=usual if exact is None else exact), n_ctx
+    if kind == "llama3" and real("low_freq_factor") and real("high_freq_factor"):
+        return 1.0, RopeScaling("llama3", factor, original, low_freq=real("low_freq_factor"),
+                                high_freq=real("high_freq_factor")), n_ctx
+    if kind == "longrope" or "rope_factors_short.weight" in tensors:
+        factors = source.numbers(f".{FACTORS}")
+        if not factors:
+            short = tensors.get("rope_factors_short.weight")
+            if short is None or short.type != "F32" or len(short.shape) != 1 or short.shape[0] > MOST_FACTORS:
+                source.fail("rope_factors_short.weight is missing or damaged; get the file again")
+            factors = struct.unpack(f"<{short.shape[0]}f", short.data)
+        if original < n_ctx:
+            notes.append(f"runs with the rotation of its original context of {original} tokens (longrope): longer "
+                         "texts are not supported")
+        scaling = RopeScaling("factors", factors=tuple(factors[:MOST_FACTORS]), mscale=real("attn_factor", 1.0))
+        return 1.0, scaling, min(n_ctx, original)
+    if kind not in ("none", "linear") and factor != 1.0:
+        source.fail(f"{source.name('.rope.scaling.type')} {shown(kind)} is not supported (linear, yarn and longrope "
+                    "are)")
+    return factor or 1.0, None, n_ctx
+
+
+def _mixers(
+    source: Metadata, family: Family, far: Attention, n_layer: int, tiled: bool, grouped: bool
+) -> tuple[Attention | Delta, ...]:
+    """The mixer of each layer; ``far``: attention that sees everything, which the others of a hybrid model, or of one
+    with sliding windows, are not.
+    """
+    other: Attention | Delta
+    if family.delta_period:
+        key, period = ".full_attention_interval", family.delta_period
+        other = _delta(source, tiled, grouped)
+    elif family.window_period:
+        key, period = ".attention.sliding_window_pattern", family.window_period
+        other = _sliding(source, family, far)
+    else:
+        return (far,) * n_layer
+    stated = source.metadata.get(source.key(key), period)
+    if isinstance(stated, int):
+        others: Sequence[Any] = [stated > 0 and (i + 1) % stated > 0 for i in range(n_layer)]
+    else:
+        others = source.layers(key, n_layer)
+    return tuple(other if each else far for each in others)
+
+
+def _sliding(source: Metadata, family: Family, far: Attention) -> Attention:
+    """Attention with a sliding window; without one, that which sees everything."""
+    window = source.integer(".attention.sliding_window", NEEDED)
+    if not window:
+        return far
+    # files of maple have one base: that of the layers which are rotated
+    theta = source.real(".rope.freq_base_swa", far.rotation.theta if family.unrotated else 10000.0)
+    return far.sliding(window, theta, source.integer(".rope.dimension_count_swa", far.rotation.dim or far.head_dim))
+
+
+def _delta(source: Metadata, tiled: bool, grouped: bool) -> Delta:
+    """The gated delta mixer of a hybrid model."""
+    kernel, n_k, n_v, width, inner = (source.integer(f".ssm.{key}", NEEDED) for key in (
+        "conv_kernel", "group_count", "time_step_rank", "state_size", "inner_size"))
+    if kernel != 4:
+        source.fail(f"{source.name('.ssm.conv_kernel')} is {kernel}; convolutions of 4 are supported")
+    if n_v < 1 or inner % n_v:
+        source.fail(f"{source.name('.ssm.inner_size')} {inner} is not divisible into {n_v} heads; the file is damaged")
+    return Delta(n_k, n_v, width, inner // n_v, tiled, grouped)
+
+
+def _feed_forward(
+    source: Metadata, family: Family, tensors: Mapping[str, Tensor], activation: str, n_layer: int
+) -> Iterator[Dense | Experts]:
+    """The feed-forward part of each layer: experts where they have a width and the file a router, else a dense one."""
+    sub_norm = "blk.0.attn_sub_norm.weight" in tensors
+    widths: Sequence[float] = [0] * n_layer
+    if family.experts:
+        widths = source.layers(".expert_feed_forward_length", n_layer)
+        bounds = source.layers(".swiglu_clamp_exp", n_layer, family.clamp)
+    for i, width in enumerate(widths):
+        router, gate = f"blk.{i}.ffn_gate_inp.weight" in tensors, f"blk.{i}.ffn_gate.weight" in tensors
+        if width and (router or not gate):
+            if activation != "silu":
+                source.fail(f"{source.name('.hidden_activation')} {activation} is not supported for experts (silu is)")
+            yield Experts(source.integer(".expert_count", NEEDED), source.integer(".expert_used_count", NEEDED),
+                          int(width) if float(width).is_integer() else width,  # type: ignore[arg-type]
+                          source.flag(".expert_weights_norm", True), bounds[i])
+        else:
+            yield Dense(source.integer(".feed_forward_length", NEEDED), activation, sub_norm)
+
+
+def _activation(
+    source: Metadata, family: Family, mha: bool, theta: float, override: str | None, notes: list[str]
+) -> str:
+    """Which activation gates the feed-forward part.
+
+    In this order: ``override``, the key ``<arch>.hidden_activation``, the architecture.  For BitNet the architecture's
+    name does not decide it: Microsoft's converter labels the SiLU models of 1bitLLM bitnet-b1.58, and another converter
+    labels 2B-4T, a model with squared ReLU, bitnet. 1bitLLM's models are recognised by full multi-head attention, rope
+    base 10000 and a SentencePiece vocabulary; no other model has all three.
+    """
+    arch = family.arch
+    said = source.text(".hidden_activation")
+    if said is not None:
+        said = _ACTIVATION_NAMES.get(said, said)
+        if said not in ACTIVATIONS:
+            source.fail(f"{source.name('.hidden_activation')} {shown(said)} is not supported "
+                        f"({', '.join(ACTIVATIONS)} are)")
+    if override is not None:
+        if said not in (None, override):
+            notes.append(f"activation {override} as asked, although the file says {said}")
+        return override
+    if said is not None:
+        return said
+    sentencepiece = source.text("tokenizer.ggml.model") == "llama"
+    llama3 = len(source.strings("tokenizer.ggml.tokens")) == LLAMA3_TOKENS
+    if arch == "bitnet":
+        why = ("a Llama-3 vocabulary" if llama3 else "grouped-query attention" if not mha
+               else "" if theta == 10000.0 else f"rope base {theta:g}")
+        if why:
+            notes.append(f"activation taken as relu2: labelled bitnet but has {why}, which no SiLU model of that label "
+                         "has; if answers are garbage, use activation=\"silu\"")
+            return "relu2"
+    elif family.activation == "relu2" and (sentencepiece or (mha and theta == 10000.0)):
+        why = "a SentencePiece vocabulary" if sentencepiece else "full attention and rope base 10000"
+        notes.append(f"activation taken as SiLU: labelled {arch} but has {why}, as the 1bitLLM models do; "
+                     "if answers are garbage, use activation=\"relu2\"")
+        return "silu"
+    return family.activation
+
+
+def _multipliers(source: Metadata) -> dict[str, float]:
+    """Embedding, residual and logit multipliers.
+
+    Logits are divided by the value of the key.  Older conversions store its reciprocal; it is recognised because no
+    model multiplies its logits by more than 1.
+    """
+    found = {}
+    for field in ("embedding_scale", "residual_scale", "logit_scale"):
+        value = source.real(f".{field}", NEEDED)
+        if not 1e-6 < value < 1e6:
+            source.fail(f"{source.name(f'.{field}')} is {value}, which is not a multiplier; the file is damaged")
+        found[field] = min(value, 1.0 / value) if field == "logit_scale" else value
+    return found
 
 
 def architecture(config: ModelConfig) -> str:
@@ -195,88 +513,3 @@ def rope_tensor(c: ModelConfig) -> tuple[str, Sequence[float]] | None:
         return None
     name = "rope_freqs.weight" if s.kind == "llama3" else "rope_factors_short.weight"
     return name, s.divisors(rotation.theta, rotation.dim)
-
-
-def tokenizer_keys(checkpoint: Checkpoint) -> dict[str, Any]:
-    """The keys ``tokenizer.*`` of a TokenizerSpec, with one token per embedding row."""
-    spec = checkpoint.tokenizer
-    keys: dict[str, Any] = {"model": "no_vocab"}
-    if spec.kind != "none":
-        tokens, scores, types = _vocabulary(spec, checkpoint.config.n_vocab, checkpoint.path)
-        keys = {"model": "gpt2" if spec.kind == "bpe" else "llama", "pre": spec.pre or None, "tokens": tokens,
-                "scores": scores or None, "token_type": types, "merges": spec.merges or None}
-    keys |= {
-        "bos_token_id": spec.bos_id,
-        "eos_token_id": spec.eos_ids[0] if spec.eos_ids else None,
-        "padding_token_id": spec.pad_id,
-        "unknown_token_id": spec.unk_id,
-        "add_bos_token": spec.add_bos,
-        "add_space_prefix": spec.add_space_prefix,
-        "eos_token_ids": list(spec.eos_ids) if len(spec.eos_ids) > 1 else None,
-    }
-    keys = {f"tokenizer.ggml.{key}": value for key, value in keys.items()}
-    for key in ("tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"):
-        if checkpoint.metadata.get(key) in spec.eos_ids:
-            keys[key] = checkpoint.metadata[key]
-    usual = implied_normalizer(spec.kind, spec.pre)
-    keys |= {
-        KEY_PATTERN: spec.pattern or None,
-        KEY_PRE_TOKENIZER: text_steps.stored(spec.pre_tokenizer) if spec.pre_tokenizer else None,
-        KEY_NORMALIZER: text_steps.stored(spec.normalizer) if spec.normalizer != usual else None,
-        KEY_IGNORE_MERGES: spec.ignore_merges,
-        KEY_ADDED: _added_flags(spec),
-        KEY_TEMPLATE: checkpoint.chat_template or None,
-        "tokenizer.chat_templates": list(checkpoint.templates) or None,
-        **{f"{KEY_TEMPLATE}.{name}": text for name, text in checkpoint.templates.items()},
-    }
-    return {key: value for key, value in keys.items() if value is not None}
-
-
-def _added_flags(spec: TokenizerSpec) -> array[int] | None:
-    """What :func:`added_tokens` reads; None where the types of the tokens say it all."""
-    by_types = spec.kind == "bpe" and not any(each.choosy or each.normalized for each in spec.added.values())
-    if by_types or not spec.added:
-        return None
-    return array("i", [number for each in spec.added.values()
-                       for number in (each.id, sum(flag << bit for bit, flag in enumerate(each[1:])))])
-
-
-def implied_normalizer(kind: str, pre: str) -> tuple[text_steps.Step, ...]:
-    """What a file that does not say a normalizer means: the vocabularies that these pre-tokenizers are for."""
-    return ({"type": "NFC"},) if kind == "bpe" and pre in _NFC_PRE else ()
-
-
-def added_tokens(flags: Sequence[int], tokens: Sequence[str]) -> dict[str, Added]:
-    """The added tokens that the keys say.  Raises InvalidFile if the numbers are not valid."""
-    added: dict[str, Added] = {}
-    if len(flags) % 2:
-        raise InvalidFile(f"{KEY_ADDED} has {len(flags)} numbers, not pairs; the file is damaged")
-    for number, bits in zip(flags[::2], flags[1::2]):
-        if not 0 <= number < len(tokens) or not 0 <= bits < 1 << len(Added._fields) - 1:
-            raise InvalidFile(f"{KEY_ADDED} says {bits} of token {number}; the file is damaged")
-        added[tokens[number]] = Added(number, *(bool(bits >> bit & 1) for bit in range(len(Added._fields) - 1)))
-    return added
-
-
-def _vocabulary(spec: TokenizerSpec, n_vocab: int, path: str) -> tuple[Sequence[str], Sequence[float], Sequence[int]]:
-    """(tokens, scores, types) as GGUF stores them, [n_vocab] each, with added tokens at their ids."""
-    tokens, scores, types = spec.tokens, spec.scores, spec.types
-    if spec.model is not None:
-        from edge.formats import sentencepiece_model
-
-        parsed = sentencepiece_model.parse(spec.model, path)
-        tokens, scores, types = parsed.pieces, parsed.scores, parsed.types
-    if not types:
-        types = array("i", [1]) * len(tokens)
-    if len(tokens) == n_vocab and not spec.added:
-        return tokens, scores, types
-    # Rows beyond the vocabulary get a name nobody types and the type "unused".
-    filled = list(tokens) + [f"[PAD{i}]" for i in range(len(tokens), n_vocab)]
-    kinds = array("i", types) + array("i", [5]) * (n_vocab - len(types))
-    for text, added in spec.added.items():
-        if len(tokens) <= added.id < n_vocab:
-            filled[added.id] = text
-        if added.id < n_vocab and kinds[added.id] not in (2, 6):
-            kinds[added.id] = 3 if added.special else 4
-    values = array("f", scores) + array("f", [0.0]) * (n_vocab - len(scores)) if scores else ()
-    return filled, values, kinds

@@ -23,18 +23,17 @@ from typing import Any
 from edge.errors import InvalidFile
 from edge.formats import huggingface_tokenizer, names, safetensors
 from edge.formats.checkpoint import SEPARATE_EXPERTS, Checkpoint, Reading, Tensor
-from edge.formats.gguf_config import read_config
+from edge.formats.gguf_keys import read_config
 from edge.formats.huggingface_config import N_EXPERT, translated
-from edge.formats.mapped import located, shown
+from edge.formats.mapped import MAX_TOKENIZER, fail, located, read_json, refuse_pickled, shown
 from edge.formats.safetensors import Stored
-from edge.formats.side_files import MAX_TOKENIZER, fail, read_json, refuse_pickled
 from edge.registry.encodings import VECTOR_TYPES
 from edge.registry.families import BY_HUGGINGFACE, Family, refusal
 from edge.sampling import recommended
 
-#: "model." is missing if the checkpoint is of the model without its head
-_TOP = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output"}
-_LAYER = {
+#: name without "model." (a checkpoint without a head has none), layer and ending -> the name of GGUF
+_NAMES = {
+    "embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output",
     "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm",
     "self_attn.q_proj": "attn_q",
@@ -61,10 +60,15 @@ _LAYER = {
     "linear_attn.conv1d": "ssm_conv1d",
     "linear_attn.norm": "ssm_norm",
     "linear_attn.out_proj": "ssm_out",
+    "linear_attn.A_log": "ssm_a",
+    "linear_attn.dt_bias": "ssm_dt.bias",
 }
-#: and those without .weight
-_WHOLE = {"linear_attn.A_log": "ssm_a", "linear_attn.dt_bias": "ssm_dt.bias"}
-_ENDINGS = {"weight": "weight", "bias": "bias", "weight_scale": "scale"}
+_NAMES |= {f"{name}.rms_norm": f"{ours}_norm_in" for name, ours in _NAMES.items() if ours in names.PROJECTIONS}
+_NAME = re.compile(
+    r"(?:model\.(?:language_model\.)?)?(?:layers\.(0|[1-9]\d{0,3})\.)?(.+?)(?:\.(weight|bias|weight_scale))?",
+    re.DOTALL,
+)
+_EXPERT = re.compile(r"mlp\.experts\.(0|[1-9]\d{0,3})\.(gate|up|down)_proj")
 #: beginnings of names of tensors that are not needed for texts -> what they are
 _SKIPPED = {"model.visual.": "its vision part is", "visual.": "its vision part is",
             "mtp.": "the layers that predict further tokens are"}
@@ -76,22 +80,10 @@ _POST_NORMS = {
 }
 #: norms that a family may store minus 1
 _FROM_ONE = ("attn_norm", "ffn_norm", "output_norm", "attn_q_norm", "attn_k_norm", *_POST_NORMS.values())
-_LAYER |= {
-    f"{name}.rms_norm": f"{ours}_norm_in" for name, ours in _LAYER.items() if ours in names.PROJECTIONS
-}
-#: of generation_config.json: what counts with do_sample only, and what changes answers but is not used here
+#: keys of generation_config.json that count with do_sample only
 _SAMPLED = {field: field for field in ("temperature", "top_k", "top_p", "min_p")}
-_UNUSED = ("num_beams", "penalty_alpha", "no_repeat_ngram_size", "encoder_repetition_penalty",
-           "encoder_no_repeat_ngram_size", "bad_words_ids", "sequence_bias", "suppress_tokens",
-           "begin_suppress_tokens", "exponential_decay_length_penalty", "min_length", "min_new_tokens",
-           "guidance_scale", "watermarking_config", "stop_strings", "dola_layers", "token_healing")
-_UNUSED_SAMPLED = ("typical_p", "top_h", "epsilon_cutoff", "eta_cutoff")
-_NEUTRAL: tuple[Any, ...] = (None, False, 0, 1, "", [], {})
 #: bytes of two tensors that are compared at once
 _BLOCK = 1 << 20
-#: an expert's matrix, after the layer
-_EXPERT = re.compile(r"mlp\.experts\.(0|[1-9]\d{0,3})\.(gate|up|down)_proj")
-_LAYER_NAME = re.compile(r"layers\.(0|[1-9]\d{0,3})\.(.+)")
 
 
 def read(path: str | os.PathLike[str], reading: Reading) -> Checkpoint:
@@ -107,17 +99,18 @@ def read(path: str | os.PathLike[str], reading: Reading) -> Checkpoint:
         fail(folder, "config.json: quantization_config is not an object")
     family = _check_kind(folder, raw, quantization)
     notes: list[str] = []
+    if family.delta_period:  # perhaps a part of a model that also sees
+        text = raw.get("text_config", {})
+        if not isinstance(text, dict):
+            fail(folder, "config.json: text_config is not an object")
+        raw = {**raw, **text, "architectures": raw["architectures"]}
     stored = _shards(folder)
-    if family.delta_period:
-        text, stored = _text_part(folder, raw, stored, notes)
-        raw = {**raw, **text}
-
     packed = any(entry.dtype == "U8" for entry in stored.values())
     if packed and quantization.get("quant_method") != "bitnet":
         fail(folder, "packed weights, but config.json has no quantization_config of method bitnet, so nothing says "
                      "whether weight_scale multiplies or divides; add it")
     with located(folder):
-        tensors = _tensors(stored, family, quantization, reading, _is_marked(raw, quantization))
+        tensors = _tensors(stored, family, quantization, reading, _is_marked(raw, quantization), notes)
         _check_tables(raw, tensors, notes)
         if bool(quantization.get("use_rms_norm")) is not ("blk.0.attn_q_norm_in.weight" in tensors):
             fail(folder, "config.json: use_rms_norm and the norms in front of projections do not agree; get the files "
@@ -175,11 +168,8 @@ def _sampling(generation: Mapping[str, Any], notes: list[str]) -> dict[str, Any]
     """What generation_config.json recommends, as transformers takes it: penalties are of all tokens, and without
     do_sample the likeliest token is taken, whatever the keys of :data:`_SAMPLED` say.
     """
-    asks = generation.get("do_sample") is True
-    unused = [key for key in (*_UNUSED, *(_UNUSED_SAMPLED if asks else ())) if generation.get(key) not in _NEUTRAL]
-    if unused:
-        notes.append(f"generation_config.json: {', '.join(unused)} cannot be used: answers are made without")
-    found = recommended({**(_SAMPLED if asks else {}), "repeat_penalty": "repetition_penalty"}, generation, notes)
+    sampled = _SAMPLED if generation.get("do_sample") is True else {}
+    found = recommended({**sampled, "repeat_penalty": "repetition_penalty"}, generation, notes)
     return {**found, "repeat_last_n": -1} if found.get("repeat_penalty", 1) != 1 else found
 
 
@@ -232,21 +222,23 @@ def _shards(folder: str) -> dict[str, Stored]:
             if key in tensors:
                 fail(path, f"tensor {shown(key)} is in two shards")
             tensors[key] = value
-    for key in places:
-        if key not in tensors:
-            fail(index_path, f"tensor {shown(key)} is in none of the shards; get them again")
     return tensors
 
 
 def _tensors(stored: Mapping[str, Stored], family: Family, quantization: Mapping[str, Any], reading: Reading,
-             latent: bool) -> dict[str, Tensor]:
+             latent: bool, notes: list[str]) -> dict[str, Tensor]:
     """Tensors under GGUF names.  ``latent``: float weights are to be rounded to ternary ones."""
+    skipped = set()
     kept = _not_converted(quantization)
     dense: set[str] = set()
     found: dict[str, Stored] = {}
     for name, entry in stored.items():
         if name.endswith("rotary_emb.inv_freq"):
             continue  # recomputed from rope_theta
+        part = next((what for begin, what in _SKIPPED.items() if family.delta_period and name.startswith(begin)), None)
+        if part is not None:
+            skipped.add(part)
+            continue
         ours = _gguf_name(name, family)
         if ours is None:
             raise InvalidFile(f"tensor {shown(name)} is not part of this kind of model, so its answers would be wrong")
@@ -258,6 +250,7 @@ def _tensors(stored: Mapping[str, Stored], family: Family, quantization: Mapping
             f"{module}.".startswith(f"{each}.") or module.endswith(f".{each}") for each in kept
         ):
             dense.add(ours)
+    notes += [f"{part} not used" for part in sorted(skipped)]
     # AutoBitLinear multiplies by weight_scale (= mean|w|); BitLinear, the default, divides (1/mean|w|).
     divides = (quantization.get("linear_class", "bitlinear") != "autobitlinear") is not reading.inverted
     floats = "latent" if latent or reading.ternarise else "dense" if reading.dense else "ternary"
@@ -279,20 +272,14 @@ def _tensors(stored: Mapping[str, Stored], family: Family, quantization: Mapping
 
 def _gguf_name(name: str, family: Family) -> str | None:
     """The name of a tensor in GGUF; of an expert's matrix "blk.3.ffn_up_exps.17.weight".  None for an unknown one."""
-    plain = name.removeprefix("model.")
-    match = _LAYER_NAME.fullmatch(plain)
-    if match is None:
-        top = _TOP.get(plain.removesuffix(".weight"))
-        return f"{top}.weight" if top and plain.endswith(".weight") else None
-    layer, rest = match.groups()
-    if rest in _WHOLE:
-        return f"blk.{layer}.{_WHOLE[rest]}"
-    module, _, ending = rest.rpartition(".")
-    ours = (_POST_NORMS if family.post_norm else {}).get(module) or _LAYER.get(module)
-    expert = _EXPERT.fullmatch(module)
-    if expert and ending != "bias":
-        ours = f"ffn_{expert[2]}_exps.{int(expert[1])}"
-    return f"blk.{layer}.{ours}.{_ENDINGS[ending]}" if ours and ending in _ENDINGS else None
+    match = _NAME.fullmatch(name)
+    layer, module, ending = match.groups() if match else (None, name, None)
+    ours = (_POST_NORMS if family.post_norm else {}).get(module) or _NAMES.get(module)
+    if expert := _EXPERT.fullmatch(module):
+        ours = f"ffn_{expert[2]}_exps.{expert[1]}"
+    if ours is None:
+        return None
+    return (f"blk.{layer}." if layer else "") + ours + (f".{ending.removeprefix('weight_')}" if ending else "")
 
 
 def _packed(name: str, entry: Stored, scale: Stored | None, divides: bool) -> Tensor:
@@ -333,7 +320,7 @@ def _stacked(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     for name, tensor in tensors.items():
         parts = name.split(".")
         if len(parts) == 5:
-            experts.setdefault(".".join([*parts[:3], "weight"]), {})[int(parts[3])] = tensor
+            experts.setdefault(".".join([*parts[:3], parts[4]]), {})[int(parts[3])] = tensor
         else:
             found[name] = tensor
     for name, each in experts.items():
@@ -344,27 +331,6 @@ def _stacked(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         stacked = tuple(each[i] for i in range(len(each)))
         found[name] = Tensor(name, SEPARATE_EXPERTS, shape, memoryview(b""), experts=stacked)
     return found
-
-
-def _text_part(
-    folder: str, raw: Mapping[str, Any], stored: Mapping[str, Stored], notes: list[str]
-) -> tuple[dict[str, Any], dict[str, Stored]]:
-    """What config.json says of the part that reads and writes text, and its tensors."""
-    text = raw.get("text_config", {})
-    if not isinstance(text, dict):
-        fail(folder, "config.json: text_config is not an object")
-    found, skipped = {}, set()
-    for name, entry in stored.items():
-        part = next((what for begin, what in _SKIPPED.items() if name.startswith(begin)), None)
-        if part is not None:
-            skipped.add(part)
-            continue
-        name = name.replace("model.language_model.", "model.", 1)
-        if name in found:
-            fail(folder, f"tensor {shown(name)} appears twice")
-        found[name] = entry
-    notes += [f"{part} not used" for part in sorted(skipped)]
-    return {key: value for key, value in text.items() if key != "architectures"}, found
 
 
 def _not_converted(quantization: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""config.json of a Hugging Face directory, translated to the keys of GGUF; :mod:`edge.formats.gguf_config` reads them.
+"""config.json of a Hugging Face directory, translated to the keys of GGUF; :mod:`edge.formats.gguf_keys` reads them.
 
 Numbers stay as exact as they are stated, and errors name the key of config.json.
 """
@@ -13,13 +13,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from edge.formats.checkpoint import WEIGHT_ONLY, Tensor
-from edge.formats.gguf_config import FACTORS, HIGH_FREQ, LOW_FREQ, MULTIPLIER, QUERY_SCALAR, dimensions
 from edge.formats.gguf_header import Metadata
-from edge.formats.gguf_keys import KEY_INNER_EPS
+from edge.formats.gguf_keys import (
+    FACTORS,
+    HIGH_FREQ,
+    KEY_INNER_EPS,
+    LOW_FREQ,
+    MULTIPLIER,
+    QUERY_SCALAR,
+    dimensions,
+)
 from edge.formats.mapped import located, shown
 from edge.registry.families import FAMILIES, Family
 
-#: key after the architecture -> that of config.json, and what is meant if it is missing (None: see gguf_config)
+#: key after the architecture -> that of config.json, and what is meant if it is missing (None: see gguf_keys)
 _KEYS: dict[str, tuple[str, float | None]] = {
     "embedding_length": ("hidden_size", None),
     "block_count": ("num_hidden_layers", None),

@@ -10,8 +10,7 @@ from typing import Any
 
 from edge.formats import sentencepiece_model, text_steps
 from edge.formats.checkpoint import MOST_TEMPLATES, TEMPLATE_NAME, Added, TokenizerSpec
-from edge.formats.mapped import located, shown
-from edge.formats.side_files import MAX_CONFIG, MAX_TOKENIZER, fail, read_json, read_small
+from edge.formats.mapped import MAX_CONFIG, MAX_TOKENIZER, fail, located, read_json, read_small, shown
 
 #: split patterns of well-known tokenizers -> the name GGUF has for them
 _LLAMA3_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"

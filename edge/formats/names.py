@@ -37,11 +37,8 @@ _SAMPLE = 1024  # bytes of codes looked at per matrix: 4096 weights, one page ne
 
 #: four codes -> as many bits as zeros among them
 _ZEROS = bytes((1 << sum(byte >> shift & 3 == 1 for shift in (0, 2, 4, 6))) - 1 for byte in range(256))
-#: four codes -> as many bits as threes among them
-_THREES = bytes((1 << sum(byte >> shift & 3 == 3 for shift in (0, 2, 4, 6))) - 1 for byte in range(256))
-#: bytes with a three, and those without
+#: four codes, one of which ternary weights never have
 _BAD = bytes(byte for byte in range(256) if any(byte >> shift & 3 == 3 for shift in (0, 2, 4, 6)))
-_GOOD = bytes(byte for byte in range(256) if byte not in _BAD)
 
 
 def is_projection(name: str) -> bool:
@@ -202,7 +199,7 @@ def check(config: ModelConfig, tensors: Mapping[str, Tensor]) -> list[str]:
     for name, tensor in tensors.items():
         _check_tensor(config, tensor, wanted[name])
         sparse += [each.name for each in tensor.experts or (tensor,)
-                   if each.type in TERNARY_TYPES and zero_fraction(each) < LEAST_ZEROS]
+                   if each.type in TERNARY_TYPES and zero_fraction(each, _SAMPLE) < LEAST_ZEROS]
     if not sparse:
         return []
     return [f"{sparse[0]}{f' and {len(sparse) - 1} more' if len(sparse) > 1 else ''} hold almost no zeros: "
@@ -240,76 +237,32 @@ def _check_ternary(matrices: Sequence[Tensor]) -> None:
                           "ternary model, convert it with --ternarise")
 
 
-def zero_fraction(tensor: Tensor) -> float:
-    """Share of zero weights in a small sample of a ternary tensor (1.0 for types that are not sampled).
+def zero_fraction(tensor: Tensor, sample: int | None = None) -> float:
+    """Share of zero weights of a ternary tensor, or in its last ``sample`` bytes; 1.0 for types that are not tested.
 
-    Raises InvalidFile if the sample contains what the format never contains: code 3, or an impossible scale.
+    Raises InvalidFile for a scale, or among the codes that are read one, that ternary weights never have.
     """
-    if not (math.isfinite(tensor.scale) and tensor.scale != 0.0):
-        raise InvalidFile(f"tensor {tensor.name} has scale {tensor.scale}; the file is damaged, get it again")
-    data = tensor.data
-    if tensor.type in ("I2_S", "HF_U8"):
-        end = len(data)
-        if tensor.type == "I2_S":
-            end -= tensor.encoding.tail
-            (scale,) = struct.unpack_from("<f", data, end)
-            if not math.isfinite(scale) or scale == 0.0:
-                raise InvalidFile(f"tensor {tensor.name} has scale {scale}: it was quantised from weights that are "
-                                  "not ternary, or is damaged; convert the model again")
-        share = _zeros(bytes(data[max(0, end - _SAMPLE) : end]))
-        if share is None:
-            raise InvalidFile(f"tensor {tensor.name} holds codes that ternary weights never have; the file is damaged")
-        return share
-    encoding = tensor.encoding
-    if encoding.levels and encoding.scales == "block":
-        for start in range(encoding.scale_at, min(len(data), _SAMPLE), encoding.nbytes * encoding.rows):
-            (scale,) = struct.unpack_from("<e", data, start)
-            if not math.isfinite(scale):
-                raise InvalidFile(f"tensor {tensor.name} has block scale {scale}; the file is damaged, get it again")
-    return 1.0
-
-
-def _zeros(codes: bytes) -> float | None:
-    """Share of zero weights among packed codes; None if they contain a code that ternary weights never have."""
-    if len(codes.translate(None, _BAD)) != len(codes):
-        return None
-    return int.from_bytes(codes.translate(_ZEROS), "little").bit_count() / (4 * len(codes))
-
-
-def zeros(tensor: Tensor) -> float | None:
-    """Share of zero weights of a whole ternary tensor; None if it contains a code that ternary weights never have.
-
-    1.0 for types that cannot contain such a code, or that are not tested.
-    """
+    data, encoding = tensor.data, tensor.encoding
+    scales: list[float] = [tensor.scale]
+    if tensor.type == "I2_S":
+        scales += struct.unpack_from("<f", data, len(data) - encoding.tail)
+    blocks = range(encoding.scale_at, min(len(data), _SAMPLE), encoding.nbytes * encoding.rows)
+    if encoding.levels and encoding.scales == "block":  # which may be 0
+        scales += (scale for at in blocks for scale in struct.unpack_from("<e", data, at) if scale)
+    for scale in scales:
+        if not math.isfinite(scale) or scale == 0.0:
+            raise InvalidFile(f"tensor {tensor.name} has scale {scale}: it was quantised from weights that are not "
+                              "ternary, or is damaged; get the file or convert the model again")
     if tensor.type not in ("I2_S", "HF_U8"):
         return 1.0
-    end = len(tensor.data) - tensor.encoding.tail
-    shares = [_zeros(bytes(tensor.data[at : min(at + _PIECE, end)])) for at in range(0, end, _PIECE)]
-    known = [share for share in shares if share is not None]
-    return None if len(known) < len(shares) else sum(known) / len(known)
-
-
-def doubled(tensor: Tensor, most: int = 1 << 62) -> int:
-    """Number of weights in the first ``most`` bytes of a tensor that are twice their scale (code 3): two bits have this
-    value, which ternary models do not need, and kernels compute with it.  0 for types without it.
-    """
-    encoding = tensor.encoding
-    if encoding.levels != 4:
-        return 0
-    size, begin = encoding.nbytes * encoding.rows, encoding.scale_at
-    width = 2 * encoding.rows if encoding.scales == "block" else 0
-    found, step = 0, _PIECE // size * size
-    end = min(len(tensor.data) - encoding.tail, most // size * size)
-    for at in range(0, end, step):
-        piece = bytes(tensor.data[at : min(at + step, end)])
-        scales = b"".join(piece[byte::size] for byte in range(begin, begin + width))  # in any order
-        found += _threes(piece) - _threes(scales)
-    return found
-
-
-def _threes(codes: bytes) -> int:
-    rare = codes.translate(None, _GOOD)
-    return int.from_bytes(rare.translate(_THREES), "little").bit_count()
+    end = len(data) - encoding.tail
+    start, zeros = 0 if sample is None else max(0, end - sample), 0
+    for at in range(start, end, _PIECE):
+        codes = bytes(data[at : min(at + _PIECE, end)])
+        if len(codes.translate(None, _BAD)) != len(codes):
+            raise InvalidFile(f"tensor {tensor.name} holds codes that ternary weights never have; the file is damaged")
+        zeros += int.from_bytes(codes.translate(_ZEROS), "little").bit_count()
+    return zeros / (4 * (end - start))
 
 
 def looks_ternary(tensor: Tensor) -> bool:

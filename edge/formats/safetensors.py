@@ -14,8 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple, NoReturn, TypeGuard
 
 from edge.errors import InvalidFile
-from edge.formats.mapped import map_file, shown
-from edge.formats.side_files import parse_json
+from edge.formats.mapped import map_file, parse_json, shown
 
 #: dtype -> bytes per element; files with others are refused
 DTYPES = {"U8": 1, "I8": 1, "BF16": 2, "F16": 2, "F32": 4}

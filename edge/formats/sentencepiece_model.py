@@ -10,6 +10,7 @@ import struct
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from edge.errors import InvalidFile
 
@@ -31,56 +32,41 @@ class SentencePieceModel:
     plain: bool = False
 
 
-_NOTHING = memoryview(b"")
-
-
 def parse(data: bytes | memoryview, what: str) -> SentencePieceModel:
     """The pieces and special ids of a serialised ModelProto.  Raises InvalidFile that names ``what`` if it is not
     one.
     """
     model = SentencePieceModel()
-    trainer: dict[int, int | memoryview] = {}
-    normalizer: dict[int, int | memoryview] = {}
+    trainer: dict[int, Any] = {}
+    normalizer: dict[int, Any] = {}
     try:
-        for number, value in _fields(memoryview(data)):
+        for number, value in _fields(data):
             if number == 1:
-                piece = dict(_fields(_bytes(value)))
-                model.pieces.append(str(_bytes(piece.get(1, _NOTHING)), "utf-8"))
-                model.scores.append(struct.unpack("<f", _bytes(piece[2]))[0] if 2 in piece else 0.0)
-                model.types.append(_int(piece.get(3, 1)))
+                piece = dict(_fields(value))
+                model.pieces.append(str(piece.get(1, b""), "utf-8"))
+                model.scores.append(struct.unpack("<f", piece[2])[0] if 2 in piece else 0.0)
+                model.types.append(piece.get(3, 1))
             elif number == 2:
-                trainer |= _fields(_bytes(value))
+                trainer |= _fields(value)
             elif number == 3:
-                normalizer |= _fields(_bytes(value))
+                normalizer |= _fields(value)
         model.bpe = trainer.get(3) == 2
         for number, name in ((40, "unk_id"), (41, "bos_id"), (42, "eos_id"), (43, "pad_id")):
             if number in trainer:  # ids are int32; -1 (none) comes as a 64-bit two's complement varint
-                id = _int(trainer[number])
-                setattr(model, name, id if id < 1 << 31 else None)
-        model.add_dummy_prefix = bool(_int(normalizer.get(3, 1)))
-        changes = len(_bytes(normalizer.get(2, _NOTHING))) or _int(normalizer.get(4, 1)) or _int(trainer.get(24, 0))
-        model.plain = bool(_int(normalizer.get(5, 1))) and not changes
-    except (ValueError, OverflowError, struct.error) as error:
+                setattr(model, name, trainer[number] if trainer[number] < 1 << 31 else None)
+        model.add_dummy_prefix = normalizer.get(3, 1) > 0
+        changes = len(normalizer.get(2, b"")) or normalizer.get(4, 1) > 0 or trainer.get(24, 0) > 0
+        model.plain = normalizer.get(5, 1) > 0 and not changes
+    except (ValueError, OverflowError, TypeError, struct.error) as error:  # TypeError: a number where bytes belong
         raise InvalidFile(f"{what}: not a SentencePiece model ({error}); get the file again") from None
     if not model.pieces:
         raise InvalidFile(f"{what}: not a SentencePiece model (it has no pieces); get the file again")
     return model
 
 
-def _bytes(value: int | memoryview) -> memoryview:
-    if isinstance(value, int):
-        raise ValueError("a number where bytes belong")
-    return value
-
-
-def _int(value: int | memoryview) -> int:
-    if not isinstance(value, int):
-        raise ValueError("bytes where a number belongs")
-    return value
-
-
-def _fields(view: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """(field number, value) of one message; fixed 32- and 64-bit values are returned as bytes."""
+def _fields(data: bytes | memoryview) -> Iterator[tuple[int, Any]]:
+    """(field number, integer or bytes) of one message; fixed 32- and 64-bit values are returned as bytes."""
+    view = memoryview(data)
     pos, end = 0, len(view)
 
     def varint() -> int:

@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from edge.files import is_private, remove
+from edge.formats.gguf_header import StringArray
 from edge.formats.mapped import read
-from edge.formats.texts import StringArray
 
 try:
     # hashlib's, without OpenSSL, which would take 4 MB of memory

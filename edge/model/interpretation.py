@@ -286,29 +286,12 @@ def faults(checkpoint: Checkpoint) -> Iterator[str]:
     for name, tensor in checkpoint.tensors.items():
         if tensor.type not in TERNARY_TYPES or not names.is_projection(name):
             continue
-        zeros = names.zeros(tensor)
-        if zeros is None:
-            yield f"tensor {name} holds codes that ternary weights never have"
-        elif zeros < names.LEAST_ZEROS:
-            yield (f"tensor {name} holds almost no zeros: it was quantised from weights that were not ternarised "
-                   "first")
-
-
-def remarks(checkpoint: Checkpoint, most: int = 1 << 62) -> list[str]:
-    """What is unusual about the stored weights but not wrong: weights of twice their scale.  ``most``: bytes of each
-    matrix that are read.
-    """
-    from edge.formats import names
-
-    found = {name: n for name, tensor in checkpoint.tensors.items() if (n := names.doubled(tensor, most))}
-    if not found:
-        return []
-    total = sum(math.prod(tensor.shape) * min(1, most / len(tensor.data))
-                for tensor in map(checkpoint.tensors.__getitem__, found))
-    first, n = next(iter(found)), sum(found.values())
-    more = f" and {len(found) - 1} more tensors" if len(found) > 1 else ""
-    return [f"{n} weights of {first}{more} ({100 * n / total:.2g} % of those read) are twice their scale (code 3), "
-            "which ternary models do not need; they are used as they are"]
+        try:
+            if names.zero_fraction(tensor) < names.LEAST_ZEROS:
+                yield (f"tensor {name} holds almost no zeros: it was quantised from weights that were not ternarised "
+                       "first")
+        except EdgeError as error:
+            yield str(error)
 
 
 def verdict(checkpoint: Checkpoint, found: list[Interpretation]) -> list[str]:

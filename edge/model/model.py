@@ -134,17 +134,6 @@ class Model:
             elif ways.step(self.transformer.step, batch):
                 self._ways = None
 
-    def remarks(self) -> list[str]:
-        """What is unusual about the weights, of which the first MiB of each matrix is read."""
-        from edge.machine import placement
-        from edge.model import interpretation
-
-        if self._checkpoint is None:
-            return []
-        found = interpretation.remarks(self._checkpoint, 1 << 20)
-        placement.release_pages(self._checkpoint)
-        return found
-
     @contextmanager
     def alone(self) -> Iterator[Any]:
         """A context manager: the transformer, while no step runs; for tools that inspect it between steps.

@@ -16,7 +16,7 @@ class Encoding(NamedTuple):
     """A stored type: blocks of values that follow one another in a row."""
 
     name: str
-    id: int | None  # its number in GGUF files; None: it has none, or other programs mean other types by it (ids)
+    id: int | None  # its number in GGUF files; None: it has none, or other types that are read have it, too (ids)
     span: int  # values of a block
     nbytes: int  # of a block
     use: tuple[str, ...] = ()  # where a model may have it: "matrix", "table" (embedding, head), "vector"; (): nowhere
@@ -31,7 +31,7 @@ class Encoding(NamedTuple):
     rows: int = 1  # rows that are stored side by side, the last ones filled up
     before_row: int = 0  # bytes in front of the blocks of a row, which hold its scale
     tail: int = 0  # bytes behind the last block of a tensor: its scale, and what fills them up
-    ids: tuple[int, ...] = ()  # numbers that mean this type in files of some programs: the size of a tensor decides
+    ids: tuple[int, ...] = ()  # numbers that mean other types in other programs' files: the size of a tensor decides
 
     @property
     def number(self) -> int:
@@ -56,7 +56,7 @@ _MATRIX, _FLOATS, _ANY = ("matrix",), ("matrix", "table"), ("matrix", "table", "
 #: in the order in which messages list them; an id of several types means the first that fits
 _ROWS = (
     # ternary.  I2_S is one stream of n / 4 bytes of codes, a float32 scale and 28 more bytes (microsoft/BitNet)
-    Encoding("I2_S", 36, 4, 1, _MATRIX, 4, "tensor", layout="codes", in_place=True, tail=32),
+    Encoding("I2_S", 36, 4, 1, _MATRIX, 4, "tensor", layout="codes", in_place=True, tail=32, ids=(36,)),
     Encoding("TQ1_0", 34, 256, 54, _MATRIX, 3, scale_at=52, layout="codes"),
     Encoding("TQ2_0", 35, 256, 66, _MATRIX, 4, scale_at=64, layout="codes"),
     Encoding("HF_U8", None, 4, 1, _MATRIX, 4, "tensor", layout="codes"),  # four rows in a byte, a quarter apart

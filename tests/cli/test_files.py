@@ -22,7 +22,7 @@ from edge.cli.readers import history_path
 from edge.files import cache_home, replacing
 from edge.formats import open_checkpoint
 from edge.formats.huggingface_tokenizer import chat_templates
-from edge.formats.side_files import read_json
+from edge.formats.mapped import read_json
 from edge.model.interpretation import remembered_at
 from edge.options import Options
 from edge.prompt.template import Template

@@ -30,9 +30,9 @@ from pyx.step import Segment
 from tests import handmade
 from tests.configs import uniform
 from tests.formats.test_families import made_up
-from tests.formats.test_family_oracles import folder, gguf_file, gguf_tensors
+from tests.formats.test_family_oracles import folder, gguf_file
 from tests.handmade import ARR, BOOL, F32, I32, STR, U32, value
-from tests.oracles import family, tiny
+from tests.oracles import family
 from tests.streams import restored
 
 WINDOW = 70
@@ -219,11 +219,11 @@ def test_a_file_speaks_in_turns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("keys", "words"), [
     ({"gemma3.attention.sliding_window": None}, "sliding_window is missing"),
-    ({"gemma3.attention.sliding_window": value(U32, 1 << 30)}, "sliding window of 1073741824"),
+    ({"gemma3.attention.sliding_window": value(U32, 1 << 30)}, "window is 1073741824"),
     ({"gemma3.attention.sliding_window_pattern": value(ARR, (BOOL, [1, 0]))}, "2 entries for 1 layers"),
-    ({"gemma3.attention.sliding_window_pattern": value(STR, "x")}, "is not a list of numbers"),
-    ({"gemma3.rope.freq_base_swa": value(F32, float("nan"))}, "theta nan of its sliding window"),
-    ({"gemma3.attention.scale": value(F32, float("nan"))}, "query_scale nan"),
+    ({"gemma3.attention.sliding_window_pattern": value(STR, "x")}, "is not a number"),
+    ({"gemma3.rope.freq_base_swa": value(F32, float("nan"))}, "theta is nan"),
+    ({"gemma3.attention.scale": value(F32, float("nan"))}, "query_scale is nan"),
     ({"gemma3.final_logit_softcapping": value(F32, 30.0)}, "final_logit_softcapping' is 30"),
     ({"gemma3.attn_logit_softcapping": value(F32, 50.0)}, "attn_logit_softcapping' is 50"),
     ({"gemma3.block_count": value(U32, 1 << 31)}, "n_layer"),
@@ -288,12 +288,3 @@ def test_vectors_of_a_model_with_norms_in_front_of_projections(tmp_path: Path) -
     assert got @ expected > 0.9999
     result = CliRunner().invoke(cli, ["embed", "-m", str(path), "a b"])
     assert result.exit_code == 0, result.output
-
-
-def test_the_tensors_of_files_and_folders_agree(tmp_path: Path) -> None:
-    """Norms are w in a file and w - 1 in a folder."""
-    there = gguf_tensors(tiny.MODELS["gemma3"])
-    here = open_checkpoint(folder(tmp_path / "m", "gemma3")).tensors
-    for name in ("blk.1.post_attention_norm.weight", "blk.6.post_ffw_norm.weight", "blk.0.attn_k_norm.weight",
-                 "blk.2.ffn_norm.weight", "output_norm.weight"):
-        assert np.frombuffer(here[name].data, np.float32) == pytest.approx(there[name], abs=1e-6)

@@ -16,28 +16,7 @@ from edge.formats import gguf_header, gguf_keys, gguf_writer, open_checkpoint
 from edge.layers import Rotation
 from pyx.tokens import text_ends
 from tests import handmade
-from tests.handmade import ARR, BOOL, F32, F64, I32, STR, U8, U16, U32, U64, value
-
-GOLDEN = {
-    # file: (arch, activation, rope style, sub-norms, tied, heads, kv, head_dim, types of q and attn_output, embedding,
-    #        tokenizer)
-    "relu2_gqa_tied.bitnet-b1.58.i2s128.f16": (
-        "bitnet-b1.58", "relu2", "half", True, True, 4, 2, 64, "I2_S", "I2_S", "F16", "bpe"),
-    "relu2_gqa_tied.bitnet-25.i2s64.q8": (
-        "bitnet-25", "relu2", "half", True, True, 4, 2, 64, "I2_S", "I2_S", "Q8_0", "bpe"),
-    "relu2_gqa_tied.bitnet-b1.58.tq2.bf16": (
-        "bitnet-b1.58", "relu2", "half", True, True, 4, 2, 64, "TQ2_0", "TQ2_0", "BF16", "bpe"),
-    "silu_mha_tied.bitnet.i2s128.f16": (
-        "bitnet", "silu", "half", True, True, 4, 4, 64, "I2_S", "I2_S", "F16", "sentencepiece"),
-    "silu_mha_tied.bitnet.tq1.q8": (
-        "bitnet", "silu", "half", True, True, 4, 4, 64, "TQ1_0", "TQ1_0", "Q8_0", "sentencepiece"),
-    "silu_mha_tied.bitnet.tq2.f16": (
-        "bitnet", "silu", "half", True, True, 4, 4, 64, "TQ2_0", "TQ2_0", "F16", "sentencepiece"),
-    "llama_untied_hd.llama.i2s128.f16": (
-        "llama", "silu", "interleaved", False, False, 4, 2, 96, "I2_S", "I2_S", "F16", "bpe"),
-    "llama_untied_hd.llama.tq2.f16": (
-        "llama", "silu", "interleaved", False, False, 4, 2, 96, "TQ2_0", "F16", "F16", "bpe"),
-}
+from tests.handmade import ARR, F32, F64, I32, STR, U8, U16, U32, U64, value
 
 
 @pytest.fixture(scope="session")
@@ -54,26 +33,8 @@ def write(folder: Path, data: bytes) -> str:
 # ---- good files ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", GOLDEN)
-def test_golden(tiny: Path, name: str) -> None:
-    c = open_checkpoint(tiny / f"{name}.gguf")
-    g, t = c.config, c.tensors
-    layer = g.layers[0]
-    mixer = layer.mixer
-    assert GOLDEN[name] == (
-        g.arch, layer.feed_forward.activation, mixer.rotation.style, mixer.sub_norm, g.tied, g.n_head, g.n_kv_head,
-        g.head_dim,
-        t["blk.0.attn_q.weight"].type, t["blk.1.attn_output.weight"].type, t["token_embd.weight"].type,
-        c.tokenizer.kind)
-    assert (g.n_layer, g.hidden, g.n_vocab, g.n_ctx_train, c.format) == (2, 256, 512, 128, "gguf")
-    assert (c.tokenizer.bos_id, c.tokenizer.eos_ids, c.tokenizer.add_bos) == (1, (2,), True)
-    assert len(c.tokenizer.tokens) == 512
-    assert t["blk.0.attn_k.weight"].shape == (mixer.kv_dim, g.hidden)
-    assert t["blk.0.ffn_down.weight"].shape == (g.hidden, layer.feed_forward.ffn)
-    assert c.notes == []
-
-
-@pytest.mark.parametrize("name", [n for n in GOLDEN if ".tq" in n])
+@pytest.mark.parametrize("name", [
+    "relu2_gqa_tied.bitnet-b1.58.tq2.bf16", "silu_mha_tied.bitnet.tq1.q8", "llama_untied_hd.llama.tq2.f16"])
 def test_against_the_gguf_package(tiny: Path, name: str) -> None:
     """Where the package can read a file (no I2_S), every key and every tensor agree."""
     package = pytest.importorskip("gguf")
@@ -238,9 +199,6 @@ def test_name_is_safe_to_print(tmp_path: Path) -> None:
     assert open_checkpoint(write(tmp_path, data)).config.name == "m"
 
 
-# ---- strings on demand -----------------------------------------------------------------------------------------------
-
-
 # ---- ternary or not --------------------------------------------------------------------------------------------------
 
 
@@ -263,7 +221,7 @@ def test_code_3_is_refused(tmp_path: Path) -> None:
 def test_block_scales_of_tq_are_checked(tmp_path: Path) -> None:
     block = bytes(64) + struct.pack("<e", float("nan"))
     tensors = {"blk.0.ffn_down.weight": ((256, 128), 35, block * 128)}
-    with pytest.raises(InvalidFile, match=r"ffn_down\.weight has block scale nan"):
+    with pytest.raises(InvalidFile, match=r"ffn_down\.weight has scale nan"):
         open_checkpoint(write(tmp_path, handmade.model(tensors=tensors)))
 
 
@@ -277,8 +235,6 @@ def test_options_are_checked(tmp_path: Path) -> None:
 
 
 # ---- refused, by name ------------------------------------------------------------------------------------------------
-
-TL2_SIZE = 6912 * (1536 - 256) // 3 * 5 // 8 + 6912 * 256 // 2 * 4 // 8 + 32
 
 
 @pytest.mark.parametrize(
@@ -307,19 +263,11 @@ TL2_SIZE = 6912 * (1536 - 256) // 3 * 5 // 8 + 6912 * 256 // 2 * 4 // 8 + 32
         (handmade.model(tensors={"token_embd.weight": ((128, 16), 24, bytes(16 * 128))}), "stored as I8"),
         (handmade.model(tensors={"token_embd.weight": ((128, 16), 36, bytes(544))}), "stored as I2_S"),
         (handmade.model(tensors={"output_norm.weight": ((128,), 8, bytes(136))}), "stored as Q8_0"),
-        (handmade.model(proj=38), "TL1.*I2_S or TQ2_0"),
-        (handmade.model(proj=39), r"MXFP4 \(or TL2\).*I2_S"),
         (handmade.model(proj=41), "type 41 and .* bytes for .* not a known layout"),
         (handmade.model(proj=135), "135 and .* not a known layout"),
         (handmade.model(proj=143), "143 and .* not a known layout"),
-        (handmade.model(proj=343), "PTQ1_0_R64, which is no longer read; convert the original model again"),
-        (handmade.model(proj=999), "id 999"),
-        (handmade.model(tensors={"blk.0.ffn_up.weight": ((1536, 6912), 39, bytes(-(-TL2_SIZE // 32) * 32))}),
-         "size of TL2"),
-        (handmade.model(tensors={"blk.0.ffn_up.weight": ((1536, 6912), 42, bytes(-(-TL2_SIZE // 32) * 32))}),
-         "size of TL2"),
-        (handmade.model(tensors={"blk.0.ffn_up.weight": ((128, 256), 36, bytes(128 * 256 // 32 * 18))}),
-         "IQ4_NL_4_4"),
+        (handmade.model(proj=343), "PTQ1_0_R64; download or convert the model again"),
+        (handmade.model(proj=999), "type 999, which is not known"),
         (handmade.model(keys={"tokenizer.ggml.model": value(STR, "bert")}), "'bert' is not supported"),
         (handmade.model(keys={"bitnet-b1.58.hidden_activation": value(STR, "tanh")}), "'tanh' is not supported"),
         (handmade.model(keys={"bitnet-b1.58.attention.layer_norm_rms_epsilon": None}), "epsilon is missing"),
@@ -329,7 +277,7 @@ TL2_SIZE = 6912 * (1536 - 256) // 3 * 5 // 8 + 6912 * 256 // 2 * 4 // 8 + 32
         (handmade.model(keys={"bitnet-b1.58.attention.head_count": value(U32, 0)}), "n_head is 0"),
         (handmade.model(keys={"bitnet-b1.58.attention.head_count_kv": value(U32, 0)}), "n_kv_head is 0"),
         (handmade.model(keys={"bitnet-b1.58.attention.value_length": value(U32, 32)}), "value_length differs"),
-        (handmade.model(keys={"bitnet-b1.58.rope.freq_base": value(F32, float("nan"))}), "rope theta nan"),
+        (handmade.model(keys={"bitnet-b1.58.rope.freq_base": value(F32, float("nan"))}), "theta is nan"),
         (handmade.model(keys={"tokenizer.ggml.tokens": value(ARR, (U32, [1, 2]))}), "tokens' is not a list of texts"),
         (handmade.model(keys={"tokenizer.ggml.token_type": value(ARR, (I32, [1, 2]))}), "token_type has 2 entries"),
     ],
@@ -539,23 +487,14 @@ def test_panels_are_whole_and_aligned(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a brought 4352 bytes, PQ2_0_R64 needs 8704"):
         gguf_writer.write(path, {}, [gguf_writer.Entry("a", "PQ2_0_R64", (65, 256), first)])
     keys = [("general.alignment", handmade.value(handmade.U32, 64))]
-    for dims, content, keys_, alignment, message in [
-        ((256, 65), first, keys, 64, "ends beyond the file"),
-        ((256, 1), first[:-64], keys, 64, "ends beyond the file"),
-        ((192, 64), first, keys, 64, "rows of 192 are not a multiple of the block of 128"),
-        ((256, 1 << 62), first, keys, 64, "cannot be in this file"),
-        ((256, 64), first, [], 32, "is PQ2_0_R64, which needs an alignment of 64, not 32"),
+    for dims, keys_, alignment, message in [
+        ((256, 65), keys, 64, "ends beyond the file"),
+        ((192, 64), keys, 64, "rows of 192 are not a multiple of the block of 128"),
+        ((256, 64), [], 32, "is PQ2_0_R64, which needs an alignment of 64, not 32"),
     ]:
-        path.write_bytes(handmade.gguf(keys_, [("a", dims, 342, content)], alignment=alignment))
+        path.write_bytes(handmade.gguf(keys_, [("a", dims, 342, first)], alignment=alignment))
         with pytest.raises(InvalidFile, match=message):
             gguf_header.read_header(path)
-    overlap = handmade.gguf(keys, [("a", (256, 65), 342, first), ("b", (256, 64), 342, second)], alignment=64)
-    path.write_bytes(overlap)
-    with pytest.raises(InvalidFile, match="'a' overlaps 'b'"):
-        gguf_header.read_header(path)
-    path.write_bytes(handmade.gguf(keys, [("a", (256, 1), 342, first)], alignment=64, offsets={"a": 32}))
-    with pytest.raises(InvalidFile, match="starts at 32, not a multiple of the alignment 64"):
-        gguf_header.read_header(path)
 
 
 # ---- where texts end -------------------------------------------------------------------------------------------------
@@ -632,21 +571,3 @@ def test_recommended_sampling(tmp_path: Path) -> None:
     assert checkpoint.sampling == {"temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.0,
                                    "repeat_penalty": 1.1, "repeat_last_n": -1}
     assert open_checkpoint(write(tmp_path, handmade.model())).sampling == {}
-
-
-@pytest.mark.parametrize("bad", [
-    ("temp", value(F32, float("nan"))), ("temp", value(F32, float("inf"))), ("temp", value(F32, -1.0)),
-    ("temp", value(STR, "hot")), ("temp", value(BOOL, True)), ("temp", value(ARR, (F32, [0.6]))),
-    ("top_k", value(I32, -2)), ("top_k", value(U64, 1 << 63)), ("top_k", value(F32, 1.5)),
-    ("top_p", value(F32, 1.5)), ("min_p", value(F32, -0.1)),
-], ids=str)
-def test_a_recommendation_that_is_not_valid_is_ignored_and_noted(tmp_path: Path, bad: tuple[str, bytes]) -> None:
-    """The others still count."""
-    good = {"temp": value(F32, 0.5), "top_k": value(I32, 3)}
-    keys = {f"general.sampling.{name}": each for name, each in {**good, bad[0]: bad[1]}.items()}
-    checkpoint = open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
-    expected = {"temperature": 0.5, "top_k": 3}
-    expected.pop({"temp": "temperature"}.get(bad[0], bad[0]), None)
-    assert checkpoint.sampling == expected
-    notes = [note for note in checkpoint.notes if "recommendation" in note]
-    assert len(notes) == 1 and notes[0].startswith(f"general.sampling.{bad[0]} is ") and "\n" not in notes[0]

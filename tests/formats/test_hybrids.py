@@ -100,9 +100,9 @@ TIED = {"version": value(U32, 2), "tied_output": value(BOOL, 1), "inverse_weight
     (TIED, None),
 ])
 def test_rotated_bases_are_read(tmp_path: Path, keys: dict[str, bytes | None], signs: list[int] | None) -> None:
-    bases = basis.read(rotated_header(tmp_path, keys))
-    assert set(bases.of) == {WEIGHT} | ({"token_embd.weight"} if keys is TIED else set()) and not bases.grouped
-    got = bases.of[WEIGHT]
+    bases, grouped = basis.read(rotated_header(tmp_path, keys))
+    assert set(bases) == {WEIGHT} | ({"token_embd.weight"} if keys is TIED else set()) and not grouped
+    got = bases[WEIGHT]
     assert got.block == 16 and (got.signs is None) == (signs is None)
     assert signs is None or [1 if sign == 1 else -1 for sign in got.signs or ()] == signs
 
@@ -129,8 +129,7 @@ def test_rotated_bases_are_read(tmp_path: Path, keys: dict[str, bytes | None], s
     (EXPLICIT | {"sign_values": value(ARR, (I32, [2, *PLUS_MINUS[1:]]))}, "other numbers"),
     (EXPLICIT | {"sign_values": value(ARR, (I32, PLUS_MINUS[1:]))}, "sign_values"),
     (EXPLICIT | {"sign_values": value(ARR, (I32, [*PLUS_MINUS, 1]))}, "sign_values"),
-    (TIED | {"version": value(U32, 1)}, "tied_output"), (TIED | {"tied_output": None}, "tied_output"),
-    (TIED | {"inverse_weight_names": None}, "tied_output"), ({"version": value(U32, 2)}, "tied_output"),
+    (TIED | {"tied_output": None}, "tied_output"), (TIED | {"inverse_weight_names": None}, "tied_output"),
 ])
 def test_keys_of_rotated_bases_that_refuse_the_file(
     tmp_path: Path, keys: dict[str, bytes | None], word: str
@@ -145,7 +144,7 @@ def test_matrices_with_the_same_input_have_the_same_basis(tmp_path: Path) -> Non
     keys: dict[str, bytes | None] = {"weight_names": strings(names[0])}
     with pytest.raises(InvalidFile, match="attn_gate"):
         basis.read(rotated_header(tmp_path, keys, names))
-    assert set(basis.read(rotated_header(tmp_path, {"weight_names": strings(*names)}, names)).of) == set(names)
+    assert set(basis.read(rotated_header(tmp_path, {"weight_names": strings(*names)}, names))[0]) == set(names)
     with pytest.raises(InvalidFile, match="tied_output"):  # there is a head
         basis.read(rotated_header(tmp_path, TIED, (WEIGHT, "output.weight")))
 
@@ -537,18 +536,6 @@ def test_hostile_keys(tmp_path: Path, key: str, content: int | None) -> None:
     keys = {f"qwen35.{key}": None if content is None else value(U32, content)}
     with pytest.raises(InvalidFile) as refused:
         open_checkpoint(hybrid_file(tmp_path, "qwen35", keys=keys))
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(("key", "content"), [
-    ("sign_widths", value(ARR, (I32, [256, 512]))), ("block_size", value(U32, 512)),
-    ("block_size", value(U32, 1 << 20)),
-    ("weight_names", strings("blk.0.attn_qkv.weight")), ("weight_names", strings("blk.9.attn_qkv.weight")),
-    ("tied_output", None), ("version", value(U32, 7)), ("axis", None),
-])
-def test_hostile_bases(tmp_path: Path, key: str, content: bytes | None) -> None:
-    with pytest.raises(InvalidFile) as refused:
-        open_checkpoint(hybrid_file(tmp_path, "bonsai2", keys={f"prism.hadamard.{key}": content}))
     assert "\n" not in str(refused.value)
 
 

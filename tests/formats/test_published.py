@@ -17,7 +17,7 @@ import pytest
 from edge.errors import InvalidFile
 from edge.formats import open_checkpoint
 from edge.layers import Attention, Dense
-from tests.handmade import ARR, BOOL, F32, I32, STR, U32, model, text, value
+from tests.handmade import ARR, BOOL, F32, I32, STR, U32, text, value
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors"
 FILES = json.loads((VECTORS / "published_files.json").read_text())
@@ -109,18 +109,6 @@ def test_headers_out_of_public_logs_are_read(tmp_path: Path, name: str) -> None:
         assert sum(len(tensor.data) for tensor in checkpoint.tensors.values()) == known["bytes"]
     if "parameters" in known:
         assert round(sum(math.prod(dims) for _, dims, _ in tensors) / 1e7) == round(known["parameters"] / 1e7)
-
-
-def test_sampling_as_published_files_have_it(tmp_path: Path) -> None:
-    """top_k is i32 (llama.cpp, issue 21328: Gemma 4), and may be -1: off (Spark-X2.5); a whole temperature, too."""
-    for keys, expected in (
-        ({"top_k": value(I32, 64), "top_p": value(F32, 0.95), "temp": value(F32, 1.0)},
-         {"top_k": 64, "top_p": 0.95, "temperature": 1.0}),
-        ({"top_k": value(I32, -1), "temp": value(I32, 1)}, {"top_k": -1, "temperature": 1}),
-    ):
-        (tmp_path / "m.gguf").write_bytes(model(keys={f"general.sampling.{key}": each for key, each in keys.items()}))
-        checkpoint = open_checkpoint(tmp_path / "m.gguf")
-        assert checkpoint.sampling == expected and not any("sampling" in note for note in checkpoint.notes)
 
 
 def weights(known: dict[str, Any]) -> Iterator[tuple[str, str, tuple[int, ...]]]:

@@ -12,8 +12,7 @@ import pytest
 
 from benchmarks import make_model
 from edge.errors import InvalidFile
-from edge.formats import names, open_checkpoint
-from edge.formats.checkpoint import Tensor
+from edge.formats import open_checkpoint
 from edge.model.weights import build
 from pyx.machine import Arena
 from pyx.step import Head, placement
@@ -309,4 +308,3 @@ def test_weights_of_twice_their_scale(type_, tmp_path):
         matrix.move_to(Arena(matrix.room), 0)
     rows = StoredRows(type_, data, 70, 512)
     assert all((np.array(rows.row(i)) == dense(w, d)[i].astype(np.float32)).all() for i in range(70))
-    assert names.doubled(Tensor("t", type_, (70, 512), memoryview(data))) == (w == 2).sum()

@@ -223,7 +223,7 @@ HOSTILE = {
     "NaN at the beginning": (
         {"tensors": [Entry("blk.0.attn_q.weight", "TP32_R64", (192, 192),
                                 lambda: (struct.pack("<e", float("nan")) + planes_of(1, 192, 192, 32)[2:],))]},
-        "blk.0.attn_q.weight has block scale nan"),
+        "blk.0.attn_q.weight has scale nan"),
     "infinity at the end": (
         {"tensors": [Entry("blk.0.attn_q.weight", "TP32_R64", (192, 192), lambda: (
             planes_of(1, 192, 192, 32)[:-640], struct.pack("<e", float("inf")), planes_of(1, 192, 192, 32)[-638:]))]},

@@ -81,14 +81,6 @@ def tq1_0(codes: np.ndarray, scales: np.ndarray) -> bytes:
     return np.concatenate([*parts, d.view(np.uint8)], -1).tobytes()
 
 
-def q4_0(values: np.ndarray) -> bytes:
-    """Blocks of 32: half d, nibbles j and j + 16 of (q - 8) * d; any values."""
-    blocks = values.reshape(-1, 32)
-    d = (np.abs(blocks).max(1, keepdims=True) / 7).astype("<f2")
-    q = np.clip(np.round(blocks / np.where(d == 0, 1, d).astype(np.float32)) + 8, 0, 15).astype(np.uint8)
-    return np.concatenate([d.view(np.uint8), q[:, :16] | q[:, 16:] << 4], 1).tobytes()
-
-
 def iq2_bn_r4(weights: np.ndarray, scales: np.ndarray) -> bytes:
     """Four rows together: their float scales, then for 64 columns byte 4k + i + 16l holds columns 16l + i + 4j of row k
     in bits 2j (formats.md B.5)."""

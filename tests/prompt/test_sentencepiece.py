@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from edge.errors import InvalidFile
 from edge.formats import gguf_tokenizer, gguf_writer, huggingface_tokenizer
 from edge.formats.checkpoint import Added, Checkpoint, TokenizerSpec
-from edge.formats.gguf_keys import tokenizer_keys
+from edge.formats.gguf_tokenizer import tokenizer_keys
 from edge.formats.sentencepiece_model import parse
 from edge.prompt.tokenizer import Tokenizer
 from tests.vectors import make_folders

@@ -20,7 +20,7 @@ from edge.constrain.vocabulary import Vocabulary
 from edge.errors import InvalidFile
 from edge.formats import gguf_tokenizer, gguf_writer, huggingface_tokenizer, text_steps
 from edge.formats.checkpoint import Added, Checkpoint, TokenizerSpec
-from edge.formats.gguf_keys import tokenizer_keys
+from edge.formats.gguf_tokenizer import tokenizer_keys
 from edge.prompt.tokenizer import Tokenizer
 from edge.prompt.tokenizer.steps import cutter, normaliser
 from edge.session.stream import Stream

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from edge.errors import InvalidFile
+from edge.formats.gguf_header import StringArray
 from edge.formats.mapped import shown
 from edge.formats.text_steps import MAX_PATTERN, split
-from edge.formats.texts import StringArray
 from edge.prompt.interrupt import check_interrupted
 from edge.prompt.tokenizer import steps
 from edge.prompt.tokenizer.steps import ALPHABET, BYTES, CONTRACTIONS, GPT2

@@ -23,6 +23,7 @@ from edge.serve import bodies, keys
 from edge.serve.calls import Refusal, bad
 from edge.serve.messages import messages_of, with_system
 from edge.session.answer_options import FORMS
+from edge.session.outcome import Outcome
 from edge.session.prompting import common_messages
 from edge.threads import start
 
@@ -180,7 +181,7 @@ class Client:
         with self._lock:
             if question.begun or question not in self._questions:
                 return False
-            self._last(question, records.never_begun(why))
+            self._last(question, records.done(Outcome(), 0, why))
             return True
 
     def _last(self, question: Question, event: dict[str, Any]) -> None:
@@ -201,7 +202,7 @@ class Client:
             question.begun = True
         try:
             if question.why is not None:
-                event = records.never_begun(question.why)
+                event = records.done(Outcome(), 0, question.why)
             elif not question.messages:
                 self._session.clear()
                 event = {"ev": "reset"}
