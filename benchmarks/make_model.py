@@ -26,7 +26,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import dummy_vocab
-from edge.formats import gguf_writer
+from edge.formats import container
 from edge.formats.gguf_keys import KEY_PLANES
 from edge.formats.names import parts
 from edge.registry import shapes
@@ -447,10 +447,10 @@ def make(
     if not 1 <= planes <= (MOST_PLANES if type in PLANES else 1):
         raise ValueError(f"{planes} planes; types {', '.join(PLANES)} hold 1 to {MOST_PLANES}, others none")
     entries = [
-        gguf_writer.Entry(tensor, stored, dims, partial(_views, seed, tensor, stored, dims, planes))
+        container.Entry(tensor, stored, dims, partial(_views, seed, tensor, stored, dims, planes))
         for tensor, stored, dims in plan(shape, type, embedding, planes)
     ]
-    gguf_writer.write(path, metadata(shape, name, type), entries)
+    container.write(path, metadata(shape, name, type), entries)
     return Path(path).stat().st_size
 
 

@@ -8,7 +8,7 @@
 Opening reads and validates headers only; no weight is copied.  Files are not trusted: whatever is wrong with one raises
 :class:`edge.errors.InvalidFile` with one line.
 
-``gguf`` reads GGUF files (``gguf_header``, ``gguf_writer``: the container).  ``huggingface`` and ``huggingface_config``
+``gguf`` reads GGUF files (``container``: how they are laid out).  ``huggingface`` and ``huggingface_config``
 translate a Hugging Face directory to the tensor names and keys of GGUF.  ``gguf_keys`` makes the configuration of both
 kinds from the keys; ``names`` has the tensors that a configuration needs.
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from edge.formats.checkpoint import Basis
-from edge.formats.gguf_header import Header
+from edge.formats.container import Header
 from edge.formats.mapped import shown
 
 PREFIX = "prism.hadamard."

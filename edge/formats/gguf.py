@@ -1,7 +1,7 @@
 """Reads ternary models from GGUF files: one header, or those of several parts, into a description of the model.
 
 Its configuration is read by :mod:`edge.formats.gguf_keys`, its tokenizer by :mod:`edge.formats.gguf_tokenizer`, the
-container by :mod:`edge.formats.gguf_header`.  Which type a tensor has is found here, since forks give ids different
+container by :mod:`edge.formats.container`.  Which type a tensor has is found here, since forks give ids different
 meanings.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 from edge.config import ModelConfig
 from edge.formats import basis, gguf_tokenizer, names
 from edge.formats.checkpoint import MOST_TEMPLATES, TEMPLATE_NAME, Checkpoint, Reading, Tensor
-from edge.formats.gguf_header import Header, TensorInfo, read_header
+from edge.formats.container import Header, TensorInfo, read_header
 from edge.formats.gguf_keys import KEYS_SAMPLING, family_of, read_config
 from edge.formats.gguf_tokenizer import KEY_TEMPLATE
 from edge.formats.mapped import located, shown

@@ -14,7 +14,7 @@ from typing import Any
 from edge.config import ModelConfig
 from edge.formats import basis
 from edge.formats.checkpoint import WEIGHT_ONLY, Checkpoint, Tensor
-from edge.formats.gguf_header import NEEDED, Metadata
+from edge.formats.container import NEEDED, Metadata
 from edge.formats.gguf_tokenizer import LLAMA3_TOKENS, tokenizer_keys
 from edge.formats.mapped import located, shown
 from edge.layers import (

@@ -10,7 +10,7 @@ from typing import Any
 from edge.errors import InvalidFile
 from edge.formats import text_steps
 from edge.formats.checkpoint import Added, Checkpoint, TokenizerSpec
-from edge.formats.gguf_header import Header, read_header
+from edge.formats.container import Header, read_header
 from edge.formats.mapped import located, shown
 
 #: the usual chat template; others have a name after it

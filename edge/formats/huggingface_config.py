@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from edge.formats.checkpoint import WEIGHT_ONLY, Tensor
-from edge.formats.gguf_header import Metadata
+from edge.formats.container import Metadata
 from edge.formats.gguf_keys import (
     FACTORS,
     HIGH_FREQ,

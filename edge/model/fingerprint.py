@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from edge.files import is_private, remove
-from edge.formats.gguf_header import StringArray
+from edge.formats.container import StringArray
 from edge.formats.mapped import read
 
 try:

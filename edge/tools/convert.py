@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from edge.errors import EdgeError, UsageError
 from edge.files import check_new, exclusive, remove, sha256_of
 from edge.formats import open_checkpoint
-from edge.formats.gguf_writer import layout, put
+from edge.formats.container import layout, put
 from edge.machine.linux import drop_cached
 from edge.model.interpretation import interpreted
 from edge.tools.new_file import NewFile

@@ -17,8 +17,8 @@ from edge.config import ModelConfig
 from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.formats import gguf, names
 from edge.formats.checkpoint import SEPARATE_EXPERTS, Checkpoint, Reading, Tensor
+from edge.formats.container import Buffer, Entry
 from edge.formats.gguf_keys import architecture, metadata, rope_tensor
-from edge.formats.gguf_writer import Buffer, Entry
 from edge.formats.matrices import packed
 from edge.layers import Delta
 from edge.registry.encodings import (

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.errors import InvalidFile, ModelNotFound, UsageError
-from edge.formats import gguf_header, gguf_keys, gguf_writer, open_checkpoint
+from edge.formats import container, gguf_keys, open_checkpoint
 from edge.layers import Rotation
 from pyx.tokens import text_ends
 from tests import handmade
@@ -39,7 +39,7 @@ def test_against_the_gguf_package(tiny: Path, name: str) -> None:
     """Where the package can read a file (no I2_S), every key and every tensor agree."""
     package = pytest.importorskip("gguf")
     theirs = package.GGUFReader(tiny / f"{name}.gguf")
-    ours = gguf_header.read_header(tiny / f"{name}.gguf")
+    ours = container.read_header(tiny / f"{name}.gguf")
     keys = {key: field for key, field in theirs.fields.items() if not key.startswith("GGUF.")}
     assert list(ours.metadata) == list(keys)
     for key, field in keys.items():
@@ -57,7 +57,7 @@ def test_against_the_gguf_package(tiny: Path, name: str) -> None:
 def test_version_2_and_other_alignment(tmp_path: Path) -> None:
     assert open_checkpoint(write(tmp_path, handmade.model(version=2))).config.hidden == 128
     data = handmade.model(keys={"general.alignment": value(U32, 256)}, alignment=256)
-    assert gguf_header.read_header(write(tmp_path, data)).alignment == 256
+    assert container.read_header(write(tmp_path, data)).alignment == 256
 
 
 def test_integers_of_any_width_and_per_layer_arrays(tmp_path: Path) -> None:
@@ -169,8 +169,8 @@ def test_several_tokens_end_an_answer(tmp_path: Path, kind: int) -> None:
     assert written["tokenizer.ggml.eos_token_id"] == 7
     assert written["tokenizer.ggml.eos_token_ids"] == [7, 3, 9, 5, 6, 11]
     assert (written["tokenizer.ggml.eot_token_id"], written["tokenizer.ggml.eom_token_id"]) == (5, 6)
-    gguf_writer.write(tmp_path / "again.gguf", written, [])
-    again = gguf_header.read_header(tmp_path / "again.gguf")
+    container.write(tmp_path / "again.gguf", written, [])
+    again = container.read_header(tmp_path / "again.gguf")
     assert list(again.numbers("tokenizer.ggml.eos_token_ids")) == [7, 3, 9, 5, 6, 11]
 
 
@@ -360,7 +360,7 @@ def test_hostile_headers(tmp_path: Path, data: bytes, message: str) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(InvalidFile, match=message) as caught:
-            gguf_header.read_header(path)
+            container.read_header(path)
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
@@ -370,7 +370,7 @@ def test_hostile_headers(tmp_path: Path, data: bytes, message: str) -> None:
 def test_names_in_messages_are_tamed(tmp_path: Path) -> None:
     data = handmade.gguf(KEY, [("\x1b[31m\n" + "x" * 200, (0,), 0, b"")])
     with pytest.raises(InvalidFile) as caught:
-        gguf_header.read_header(write(tmp_path, data))
+        container.read_header(write(tmp_path, data))
     assert "\x1b" not in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 400
 
 
@@ -427,14 +427,14 @@ METADATA = {
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     entries = [
-        gguf_writer.Entry("norm", "F32", (3,), struct.pack("<3f", 1, 2, 3)),
-        gguf_writer.Entry("embd", "F16", (2, 5), lambda: (bytes([i] * 10) for i in range(2))),
-        gguf_writer.Entry("proj", "I2_S", (4, 128), handmade.i2s(512, np.random.default_rng(3))),
+        container.Entry("norm", "F32", (3,), struct.pack("<3f", 1, 2, 3)),
+        container.Entry("embd", "F16", (2, 5), lambda: (bytes([i] * 10) for i in range(2))),
+        container.Entry("proj", "I2_S", (4, 128), handmade.i2s(512, np.random.default_rng(3))),
     ]
     path = tmp_path / "w.gguf"
-    gguf_writer.write(path, METADATA, entries)
-    again = gguf_header.read_header(path)
-    arrays = (gguf_header.StringArray, memoryview)
+    container.write(path, METADATA, entries)
+    again = container.read_header(path)
+    arrays = (container.StringArray, memoryview)
     plain = {key: list(v) if isinstance(v, arrays) else v for key, v in again.metadata.items()}
     assert plain == METADATA
     assert [(i.name, i.type, i.shape) for i in again.tensors.values()] == [e[:3] for e in entries]
@@ -443,7 +443,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert all(info.offset % 32 == 0 for info in again.tensors.values())
 
     other = tmp_path / "v.gguf"
-    gguf_writer.write(other, {**again.metadata}, entries)  # what was read can be written, and gives the same bytes
+    container.write(other, {**again.metadata}, entries)  # what was read can be written, and gives the same bytes
     assert other.read_bytes() == path.read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["v.gguf", "w.gguf"]
 
@@ -452,7 +452,7 @@ def test_the_gguf_package_reads_what_we_write(tmp_path: Path) -> None:
     package = pytest.importorskip("gguf")
     path = tmp_path / "w.gguf"
     weights = np.arange(512, dtype=np.float32).reshape(2, 256)
-    gguf_writer.write(path, METADATA, [gguf_writer.Entry("t", "F32", (2, 256), weights.tobytes())])
+    container.write(path, METADATA, [container.Entry("t", "F32", (2, 256), weights.tobytes())])
     theirs = package.GGUFReader(path)
     for key, expected in METADATA.items():
         assert theirs.fields[key].contents() == expected
@@ -467,25 +467,25 @@ def test_a_failing_producer_leaves_the_old_file(tmp_path: Path) -> None:
         raise RuntimeError("disk")
 
     with pytest.raises(RuntimeError):
-        gguf_writer.write(path, {}, [gguf_writer.Entry("t", "F32", (3,), fail)])
+        container.write(path, {}, [container.Entry("t", "F32", (3,), fail)])
     assert path.read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1
 
 
 def test_panels_are_whole_and_aligned(tmp_path: Path) -> None:
     """PQ2_0_R64: a multiple of 64 rows is stored, at a multiple of 64 bytes; anything else is refused."""
     first, second = bytes(range(256)) * 17, bytes(range(255, -1, -1)) * 17  # 2 groups of 64 rows: 4352 bytes
-    entries = [gguf_writer.Entry("norm", "F32", (3,), bytes(12)), gguf_writer.Entry("a", "PQ2_0_R64", (1, 256), first),
-               gguf_writer.Entry("b", "PQ2_0_R64", (64, 256), second), gguf_writer.Entry("end", "F32", (1,), bytes(4))]
+    entries = [container.Entry("norm", "F32", (3,), bytes(12)), container.Entry("a", "PQ2_0_R64", (1, 256), first),
+               container.Entry("b", "PQ2_0_R64", (64, 256), second), container.Entry("end", "F32", (1,), bytes(4))]
     path = tmp_path / "w.gguf"
-    gguf_writer.write(path, METADATA, entries)
-    again = gguf_header.read_header(path)
+    container.write(path, METADATA, entries)
+    again = container.read_header(path)
     assert again.alignment == 64 and len(again.view) % 64 == 0
     for name, data in (("a", first), ("b", second)):
         info = again.tensors[name]
         assert info.type == "PQ2_0_R64" and info.offset % 64 == 0 and info.nbytes == 4352
         assert bytes(again.view[info.offset : info.offset + 4352]) == data
     with pytest.raises(ValueError, match="a brought 4352 bytes, PQ2_0_R64 needs 8704"):
-        gguf_writer.write(path, {}, [gguf_writer.Entry("a", "PQ2_0_R64", (65, 256), first)])
+        container.write(path, {}, [container.Entry("a", "PQ2_0_R64", (65, 256), first)])
     keys = [("general.alignment", handmade.value(handmade.U32, 64))]
     for dims, keys_, alignment, message in [
         ((256, 65), keys, 64, "ends beyond the file"),
@@ -494,7 +494,7 @@ def test_panels_are_whole_and_aligned(tmp_path: Path) -> None:
     ]:
         path.write_bytes(handmade.gguf(keys_, [("a", dims, 342, first)], alignment=alignment))
         with pytest.raises(InvalidFile, match=message):
-            gguf_header.read_header(path)
+            container.read_header(path)
 
 
 # ---- where texts end -------------------------------------------------------------------------------------------------
@@ -520,16 +520,16 @@ def test_the_ends_of_texts_stay_inside_the_buffer() -> None:
 
 def parts(folder: Path, n: int = 3, **lies: int) -> str:
     """The made-up model in n files; ``lies`` change what the second says."""
-    whole = gguf_header.read_header(write(folder, handmade.model()))
+    whole = container.read_header(write(folder, handmade.model()))
     names = list(whole.tensors)
     for part in range(n):
         said = {"split.no": part, "split.count": n, "split.tensors.count": len(names)}
         said |= lies if part == 1 else {}
         metadata = whole.metadata if part == 0 else {}
-        entries = [gguf_writer.Entry(name, whole.tensors[name].type, whole.tensors[name].shape,
+        entries = [container.Entry(name, whole.tensors[name].type, whole.tensors[name].shape,
                               whole.view[whole.tensors[name].offset :][: whole.tensors[name].nbytes])
                    for name in names[part::n]]
-        gguf_writer.write(folder / f"m-{part + 1:05}-of-{n:05}.gguf", {**metadata, **said}, entries)
+        container.write(folder / f"m-{part + 1:05}-of-{n:05}.gguf", {**metadata, **said}, entries)
     return str(folder / f"m-00001-of-{n:05}.gguf")
 
 

@@ -20,7 +20,7 @@ import pytest
 from edge.config import ModelConfig
 from edge.errors import InvalidFile, UsageError
 from edge.formats import basis, open_checkpoint
-from edge.formats.gguf_header import Header, read_header
+from edge.formats.container import Header, read_header
 from edge.model.weights import build
 from edge.tools.convert import convert
 from pyx.kv import KVCache

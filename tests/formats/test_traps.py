@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from edge.errors import InvalidFile
-from edge.formats import gguf_header, open_checkpoint
+from edge.formats import container, open_checkpoint
 from edge.formats.checkpoint import Tensor
 from edge.prompt.template import Template
 from pyx.weights import TernaryMatrix
@@ -217,7 +217,7 @@ def test_trap_09_the_gguf_package_cannot_list_i2s() -> None:
     path = TINY / "relu2_gqa_tied.bitnet-b1.58.i2s128.f16.gguf"
     with pytest.raises(ValueError, match="36"):
         package.GGUFReader(path)
-    assert len(gguf_header.read_header(path).tensors) == 2 + 11 * 2
+    assert len(container.read_header(path).tensors) == 2 + 11 * 2
     code = (
         "import sys; sys.modules.update(gguf=None, numpy=None, torch=None, safetensors=None)\n"
         "from edge.formats import open_checkpoint\n"

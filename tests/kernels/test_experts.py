@@ -13,7 +13,7 @@ import pytest
 import edge
 from benchmarks import make_model
 from edge.errors import InvalidFile, MemoryRefused
-from edge.formats import gguf_header, open_checkpoint
+from edge.formats import container, open_checkpoint
 from edge.model.interpretation import faults
 from edge.model.weights import build
 from edge.registry.shapes import Shape
@@ -91,7 +91,7 @@ def test_a_router_of_any_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_scale_that_is_no_number_is_found_by_a_check(tmp_path: Path) -> None:
     """Opening does not read all experts, which may be larger than the memory; `model --check` does."""
     path = gguf_file(tmp_path, "qwen3moe", "PQ2_0_R64")
-    info = gguf_header.read_header(path).tensors["blk.2.ffn_up_exps.weight"]
+    info = container.read_header(path).tensors["blk.2.ffn_up_exps.weight"]
     data = bytearray(Path(path).read_bytes())
     at = info.offset + info.nbytes - 2176 // 2 * 2  # the last panel: its first scale
     data[at : at + 2] = b"\0\x7c"

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from edge.errors import InvalidFile
-from edge.formats import gguf_writer, open_checkpoint
-from edge.formats.gguf_writer import Entry
+from edge.formats import container, open_checkpoint
+from edge.formats.container import Entry
 from edge.model.footprint import footprint
 from edge.model.weights import build
 from edge.registry.encodings import PLANE_TYPES
@@ -153,7 +153,7 @@ def model_file(path: Path, group: int, **changed: object) -> dict[str, np.ndarra
     }
     replaced = {entry.name: entry for entry in changed.get("tensors", ())}
     keys = {key: value for key, value in (keys | changed.get("keys", {})).items() if value is not None}
-    gguf_writer.write(path, keys, [replaced.get(entry.name, entry) for entry in entries])
+    container.write(path, keys, [replaced.get(entry.name, entry) for entry in entries])
     return floats
 
 

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from benchmarks import make_model
 from edge.cli.group import cli
 from edge.errors import InvalidFile
-from edge.formats import gguf_header, open_checkpoint
-from edge.formats.gguf_writer import Entry, write
+from edge.formats import container, open_checkpoint
+from edge.formats.container import Entry, write
 from edge.loading import load
 from edge.model import interpretation, weights
 from edge.prompt.tokenizer import Tokenizer
@@ -49,7 +49,7 @@ def inverted(data: memoryview) -> bytes:
 
 def mislabelled(source: Path, target: Path, change: Any = None, **keys: Any) -> str:
     """The bundled model without our own keys, its I2_S tensors changed; ``keys`` (None: none) of the architecture."""
-    header = gguf_header.read_header(source)
+    header = container.read_header(source)
     arch = "bitnet-b1.58"
     metadata = {key: content for key, content in header.metadata.items()
                 if not key.startswith("bitnet_edge.") and key != f"{arch}.hidden_activation"}
@@ -194,19 +194,19 @@ def test_show_prints_the_scores_and_check_says_whether(bundled_model: Path, tmp_
     assert checked.exit_code == 4 and "is mislabelled: read with layout 64" in checked.stderr
     # a byte of codes that no weight has, in the middle where opening does not look
     data = bytearray(bundled_model.read_bytes())
-    info = gguf_header.read_header(bundled_model).tensors["blk.3.ffn_up.weight"]
+    info = container.read_header(bundled_model).tensors["blk.3.ffn_up.weight"]
     data[info.offset + 100] = 0xFF
     (tmp_path / "d.gguf").write_bytes(data)
     assert "blk.3.ffn_up.weight holds codes" in run.invoke(cli, ["model", "--check", str(tmp_path / "d.gguf")]).stderr
     # weights of twice their scale, which the format of groups has, are no fault
     make_model.make(tmp_path / "q.gguf", "tiny-qwen3", "PQ2_0", "PQ2_0")
     data = bytearray((tmp_path / "q.gguf").read_bytes())
-    info = gguf_header.read_header(tmp_path / "q.gguf").tensors["blk.1.attn_k.weight"]
+    info = container.read_header(tmp_path / "q.gguf").tensors["blk.1.attn_k.weight"]
     data[info.offset + 40] = 0b11011011
     (tmp_path / "q.gguf").write_bytes(data)
     assert list(interpretation.faults(open_checkpoint(tmp_path / "q.gguf"))) == []
     random = bytearray(bundled_model.read_bytes())
-    info = gguf_header.read_header(bundled_model).tensors["token_embd.weight"]
+    info = container.read_header(bundled_model).tensors["token_embd.weight"]
     n = info.nbytes or 0
     random[info.offset : info.offset + n] = np.random.default_rng(0).standard_normal(n // 2).astype("<f2").tobytes()
     (tmp_path / "r.gguf").write_bytes(random)

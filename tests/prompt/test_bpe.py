@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from edge.errors import InvalidFile
 from edge.formats.checkpoint import TokenizerSpec
-from edge.formats.gguf_header import StringArray
+from edge.formats.container import StringArray
 from edge.prompt.tokenizer import Tokenizer
 from edge.prompt.tokenizer.byte_level import PATTERNS, TRUSTED, for_ascii_of
 from edge.prompt.tokenizer.steps import ALPHABET

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from edge.errors import InvalidFile
-from edge.formats import gguf_tokenizer, gguf_writer, huggingface_tokenizer
+from edge.formats import container, gguf_tokenizer, huggingface_tokenizer
 from edge.formats.checkpoint import Added, Checkpoint, TokenizerSpec
 from edge.formats.gguf_tokenizer import tokenizer_keys
 from edge.formats.sentencepiece_model import parse
@@ -38,7 +38,7 @@ def converted(spec: TokenizerSpec, folder: Path, n_vocab: int = 1100) -> Tokeniz
     """What the file says that is written of it."""
     config: Any = SimpleNamespace(n_vocab=n_vocab)
     checkpoint = Checkpoint("m", "huggingface", config, {}, spec, None, {})
-    gguf_writer.write(folder / "v.gguf", {"general.architecture": "llama", **tokenizer_keys(checkpoint)}, [])
+    container.write(folder / "v.gguf", {"general.architecture": "llama", **tokenizer_keys(checkpoint)}, [])
     return gguf_tokenizer.read_tokenizer(folder / "v.gguf")
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from edge.constrain.functions import Functions
 from edge.errors import InvalidFile, UsageError
-from edge.formats import gguf_header, gguf_tokenizer, text_steps
+from edge.formats import container, gguf_tokenizer, text_steps
 from edge.formats.checkpoint import Added, TokenizerSpec
 from edge.prompt.template import FAMILIES, Template, source
 from edge.prompt.tokenizer import Tokenizer
@@ -452,7 +452,7 @@ def test_transformers_writes_the_same(judged, name):
 @needs_foreign
 @pytest.mark.parametrize("name", ["phi-3", "qwen2"])
 def test_templates_in_real_files(name):
-    header = gguf_header.read_header(FOREIGN / f"ggml-vocab-{name}.gguf")
+    header = container.read_header(FOREIGN / f"ggml-vocab-{name}.gguf")
     tokenizer = vocabulary(name)
     spec = gguf_tokenizer.read_tokenizer(FOREIGN / f"ggml-vocab-{name}.gguf")
     template = jinja(header.text("tokenizer.chat_template"), spec)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from edge.constrain.vocabulary import Vocabulary
 from edge.errors import InvalidFile
-from edge.formats import gguf_tokenizer, gguf_writer, huggingface_tokenizer, text_steps
+from edge.formats import container, gguf_tokenizer, huggingface_tokenizer, text_steps
 from edge.formats.checkpoint import Added, Checkpoint, TokenizerSpec
 from edge.formats.gguf_tokenizer import tokenizer_keys
 from edge.prompt.tokenizer import Tokenizer
@@ -54,7 +54,7 @@ def converted(spec: TokenizerSpec, folder: Path) -> TokenizerSpec:
     """What the file says that is written of it."""
     config: Any = SimpleNamespace(n_vocab=len(spec.tokens))
     checkpoint = Checkpoint("m", "huggingface", config, {}, spec, None, {})
-    gguf_writer.write(folder / "v.gguf", {"general.architecture": "llama", **tokenizer_keys(checkpoint)}, [])
+    container.write(folder / "v.gguf", {"general.architecture": "llama", **tokenizer_keys(checkpoint)}, [])
     return gguf_tokenizer.read_tokenizer(folder / "v.gguf")
 
 

@@ -12,7 +12,7 @@ import make_models
 from benchmarks import make_model
 from edge.cli.group import cli
 from edge.errors import InvalidFile
-from edge.formats import gguf_writer, open_checkpoint
+from edge.formats import container, open_checkpoint
 from edge.machine.memory import BOARDS
 from edge.registry.families import FAMILIES, REFUSED
 from edge.registry.known import KNOWN
@@ -88,6 +88,6 @@ def test_embedding_models_have_the_published_tensors() -> None:
     published = (("bitnet-embedding-270m", 362, 126, 367), ("bitnet-embedding-0.6b", 506, 196, 428))
     for name, count, ternary, size in published:
         tensors = make_model.plan(SHAPES[name], "I2_S", "F16")
-        nbytes = sum(gguf_writer.Entry(*tensor, b"").nbytes for tensor in tensors)
+        nbytes = sum(container.Entry(*tensor, b"").nbytes for tensor in tensors)
         assert (len(tensors), sum(tensor[1] == "I2_S" for tensor in tensors)) == (count, ternary)
         assert KNOWN[name].nbytes == size * 1_000_000 and 5e6 < KNOWN[name].nbytes - nbytes < 7e6

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from edge.formats import gguf_header, open_checkpoint
+from edge.formats import container, open_checkpoint
 from edge.formats.checkpoint import Checkpoint
 from edge.tools.convert import convert
 from tests.oracles.forward import floats, ternary
@@ -96,5 +96,5 @@ def unpack(checkpoint: Checkpoint, folder: Path) -> None:
 def test_it_can_be_made_again(bundled_model: Path, tmp_path: Path) -> None:
     """From the Hugging Face directory that its own weights and tokenizer make, byte for byte."""
     unpack(open_checkpoint(bundled_model), tmp_path)
-    convert(tmp_path, tmp_path / "m.gguf", extra=extra(gguf_header.read_header(bundled_model).metadata))
+    convert(tmp_path, tmp_path / "m.gguf", extra=extra(container.read_header(bundled_model).metadata))
     assert (tmp_path / "m.gguf").read_bytes() == bundled_model.read_bytes()

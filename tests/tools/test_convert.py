@@ -19,7 +19,7 @@ import pytest
 import edge
 from benchmarks import make_model
 from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
-from edge.formats import gguf_header, gguf_writer, names, open_checkpoint
+from edge.formats import container, names, open_checkpoint
 from edge.formats.checkpoint import Checkpoint
 from edge.formats.gguf_keys import architecture
 from edge.model.footprint import footprint
@@ -157,9 +157,9 @@ def test_progress_and_result(tmp_path: Path) -> None:
     amounts, totals, names = zip(*calls)
     assert len(calls) == result.n_tensors + 1 and list(amounts) == sorted(set(amounts)) and amounts[0] == 0
     assert set(totals) == {amounts[-1]} and 0 < amounts[-1] < result.nbytes and names[-1] == "verifying"
-    assert gguf_header.read_header(tmp_path / "m.gguf").metadata["general.license"] == "mit"
+    assert container.read_header(tmp_path / "m.gguf").metadata["general.license"] == "mit"
     convert(tmp_path / "m.gguf", tmp_path / "n.gguf")  # survives the next conversion
-    assert gguf_header.read_header(tmp_path / "n.gguf").metadata["general.license"] == "mit"
+    assert container.read_header(tmp_path / "n.gguf").metadata["general.license"] == "mit"
 
 
 def test_refusals(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_dense_projection_in_a_gguf_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("broken", ["blk.1.ffn_up.weight", "token_embd.weight", "output_norm.weight"])
 def test_verification_finds_a_flipped_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
     def bad_disk(fd: int) -> None:
-        offset = gguf_header.read_header(tmp_path / "m.gguf.part").tensors[broken].offset + 100
+        offset = container.read_header(tmp_path / "m.gguf.part").tensors[broken].offset + 100
         byte = os.pread(fd, 1, offset)[0]
         os.pwrite(fd, bytes([byte ^ (1 if byte & 3 != 2 else 2)]), offset)
 
@@ -360,7 +360,7 @@ def test_a_killed_conversion(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_file: Any, _entry: gguf_writer.Entry) -> int:
+    def full(_file: Any, _entry: container.Entry) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(converting, "put", full)

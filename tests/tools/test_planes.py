@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from edge.errors import EdgeError, InvalidFile, UsageError
-from edge.formats import gguf_writer, names, open_checkpoint
+from edge.formats import container, names, open_checkpoint
+from edge.formats.container import Entry
 from edge.formats.gguf_keys import metadata
-from edge.formats.gguf_writer import Entry
 from edge.model.weights import build
 from edge.registry.encodings import FLOAT_TYPES
 from edge.tools.convert import convert
@@ -199,7 +199,7 @@ def convert_to_file(path: Path, name: str, type: str) -> None:
             data = blocks.tobytes()
         return Entry(tensor.name, type, tensor.shape, data)
 
-    gguf_writer.write(path, metadata(source, "I2_S"), [stored(each) for each in source.tensors.values()])
+    container.write(path, metadata(source, "I2_S"), [stored(each) for each in source.tensors.values()])
 
 
 def test_rows_of_llama_are_reordered(tmp_path: Path) -> None:

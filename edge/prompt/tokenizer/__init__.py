@@ -18,7 +18,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from edge.errors import InvalidFile, UsageError
-from edge.formats.gguf_header import StringArray
+from edge.formats.container import StringArray
 from edge.formats.mapped import located, shown
 from edge.formats.text_steps import writes_blanks
 from edge.prompt.interrupt import check_interrupted

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from edge.errors import InvalidFile
-from edge.formats.gguf_header import StringArray
+from edge.formats.container import StringArray
 from edge.formats.mapped import shown
 from edge.formats.text_steps import MAX_PATTERN, split
 from edge.prompt.interrupt import check_interrupted

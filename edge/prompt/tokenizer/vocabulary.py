@@ -13,7 +13,7 @@ from edge.formats.mapped import shown
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Added, TokenizerSpec
-    from edge.formats.gguf_header import StringArray
+    from edge.formats.container import StringArray
 
 # Beyond these a vocabulary is hostile or damaged.
 MAX_TOKENS = 4_000_000

@@ -13,7 +13,7 @@ from typing import Any
 from edge.errors import InvalidFile, UsageError
 from edge.formats import names
 from edge.formats.checkpoint import Checkpoint, Tensor
-from edge.formats.gguf_writer import Buffer, Entry
+from edge.formats.container import Buffer, Entry
 from edge.formats.matrices import all_ternary
 from edge.registry.encodings import MOST_PLANES, PLANE_TYPES, TERNARY_TYPES
 from edge.tools.new_file import NewFile
