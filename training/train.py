@@ -22,10 +22,8 @@ from torch import nn
 from training import data, tokenizer
 from training.data import Rows
 from training.model import SHAPES, Model
-from training.optimizer import Optimizer
 from training.quantise import SCHEMES
 from training.run import Run
-from training.schedule import learning_rate, row_length, weight_decay
 
 CLIP = 1.0  # largest norm of the gradient
 HELD_OUT_ROWS = 8
@@ -34,6 +32,61 @@ DEFAULTS: dict[str, Any] = {
     "text": [], "held_out": [], "tokens": None, "shape": "xs", "scheme": "b1.58", "batch": 4096, "peak": 8e-3,
     "seed": 0, "report": 100, "device": "cpu", "compile": True,
 }
+
+
+# What changes during a run: learning rate, weight decay, length of the rows, each a function of the share of the run's
+# tokens that have been trained on, in [0, 1].  Rate and decay follow the two stages of "The Era of 1-bit LLMs: Training
+# Tips, Code and FAQ" (microsoft/unilm, bitnet): a high rate with decay; from half-way a lower one, falling to 0.
+WARM_UP = 0.03
+SECOND_STAGE = 0.5
+SECOND_RATE = 0.4  # of the first stage's
+DECAY = 0.1
+LONG_ROWS = 0.85  # rows have the length of the context from here on
+SHORT_ROW = 512
+
+
+def learning_rate(progress: float, peak: float) -> float:
+    """Linear to ``peak`` during the warm-up, constant to half-way, then from 0.4 of it linearly to 0."""
+    if progress < SECOND_STAGE:
+        return peak * min(1.0, progress / WARM_UP)
+    return peak * SECOND_RATE * (1 - progress) / (1 - SECOND_STAGE)
+
+
+def weight_decay(progress: float) -> float:
+    return DECAY if progress < SECOND_STAGE else 0.0
+
+
+def row_length(progress: float, n_ctx: int) -> int:
+    """Tokens of a row: short ones cost less, and the last share of the run teaches the whole context."""
+    return min(SHORT_ROW, n_ctx) if progress < LONG_ROWS else n_ctx
+
+
+class Optimizer:
+    """Muon for the projections, AdamW for embedding and norms, under one learning rate and one weight decay.
+
+    Muon (Keller Jordan, https://kellerjordan.github.io/posts/muon) makes the momentum of a matrix orthogonal, so that
+    every direction moves equally far.  The length of its steps is matched to AdamW's (arXiv:2502.16982, section 2.2).
+    """
+
+    def __init__(self, model: Model) -> None:
+        matrices = [parameter for parameter in model.layers.parameters() if parameter.ndim == 2]
+        norms = [parameter for parameter in model.parameters() if parameter.ndim == 1]
+        self.muon = torch.optim.Muon(matrices, lr=0.0, momentum=0.95, adjust_lr_fn="match_rms_adamw")
+        groups = [{"params": [model.embed_tokens.weight]}, {"params": norms, "decays": False}]
+        self.adamw = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.95))
+
+    def step(self, lr: float, weight_decay: float) -> None:
+        for optimizer in (self.muon, self.adamw):
+            for group in optimizer.param_groups:
+                group["lr"], group["weight_decay"] = lr, weight_decay if group.get("decays", True) else 0.0
+            optimizer.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"muon": self.muon.state_dict(), "adamw": self.adamw.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.muon.load_state_dict(state["muon"])
+        self.adamw.load_state_dict(state["adamw"])
 
 
 class Trainer:

@@ -1,4 +1,4 @@
-// The npm clients of OpenAI and Ollama against `bitnet-edge serve`; URL is set by test_npm.py.
+// The npm clients of OpenAI and Ollama against `bitnet-edge serve`; URL is set by test_clients.py.
 import test from "node:test";
 import assert from "node:assert/strict";
 import OpenAI from "openai";

@@ -31,7 +31,7 @@ python_clients() { # all of them at once, otherwise each that can be had
 }
 
 npm_install() {
-    (cd tests/clients && timeout 900 npm install --silent --no-package-lock --fetch-retries=5 </dev/null)
+    (cd tests/clients && timeout 900 npm install --silent --no-package-lock --no-fund --no-audit --fetch-retries=5 </dev/null)
 }
 
 npm_clients() {

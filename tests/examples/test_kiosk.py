@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from examples.home import home
+from tests.http_service import serving
 from tests.services import FAKE, ROOT, Manager, environment, service, short_folder
 
 KIOSK = ROOT / "examples" / "kiosk"
@@ -338,63 +340,6 @@ def test_touchscreen_asks_the_service(folder: Path, monkeypatch: pytest.MonkeyPa
     assert "Traceback" not in capsys.readouterr().err
 
 
-WINDOW = f"""
-import sys
-sys.path.insert(0, {str(KIOSK)!r})
-import touchscreen
-screen = touchscreen.Screen({str(HOUSE)!r}, sys.argv[1])
-def press(text):
-    buttons = [each for each in screen.root.winfo_children() if each.winfo_class() == "Button"]
-    next(button for button in buttons if text in button["text"]).invoke()
-def broken():
-    raise ValueError("a bug in a callback")
-def ask(text):
-    screen.entry.insert(0, text)
-    press("Ask")
-def first():
-    for text in ("", "  ", "\\x00\\x1b[2J", "two"):
-        ask(text)
-    ask("another while the first is answered")
-    for text in ("latte", "latte", "tea"):
-        press(text)
-    screen.root.after(10, broken)
-    screen.root.after(100, second)
-def second():
-    if screen.thread.is_alive() or not screen.pieces.empty():
-        return screen.root.after(100, second)
-    print(screen.bill["text"])
-    press("Order")
-    press("Order")
-    print(repr(screen.view.get("1.0", "end")))
-    screen.touched -= 61
-    screen.root.after(500, last)
-def last():
-    print(repr(screen.view.get("1.0", "end")), dict(screen.order))
-    screen.root.destroy()
-screen.root.after(100, first)
-screen.root.mainloop()
-"""
-
-
-def test_touchscreen_window(folder: Path) -> None:
-    """On a display: bad input, a question, an order, a bug in a callback, and the screen cleared for the next guest."""
-    pytest.importorskip("tkinter", reason="no tkinter here")
-    if not shutil.which("xvfb-run"):
-        pytest.skip("needs xvfb-run for a display (Debian: apt-get install xvfb)")
-    path = folder / "socket"
-    with service(path, command=FAKE, FAKE_SCRIPT=SCRIPT):
-        done = subprocess.run(
-            ["xvfb-run", "-a", sys.executable, "-c", WINDOW, str(path)], capture_output=True, timeout=300, text=True,
-            env=environment(), cwd=folder,
-        )
-    assert done.returncode == 0, done.stderr
-    bill, said, wiped = done.stdout.splitlines()
-    assert bill == "2 latte, 1 black tea: 10.00 in all."
-    assert "First sentence. Second one." in said and said.count("Your order is noted: 2 latte") == 1
-    assert wiped == r"'\n' {}" and done.stderr == "touchscreen: ValueError('a bug in a callback')\n"
-    assert json.loads((folder / "orders.jsonl").read_text())["order"] == {"latte": 2, "black tea": 1}
-
-
 # ---- the page --------------------------------------------------------------------------------------------------------
 
 #: what lies behind it is about other services
@@ -451,4 +396,18 @@ def test_the_page_runs(folder: Path) -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
-# ---- the files -------------------------------------------------------------------------------------------------------
+# ---- examples/home ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("bundled_model")
+def test_with_the_clock_behind_the_question_nothing_is_read_again(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving("--ctx", "2048") as server:
+        home.main(f"http://{server.host}:{server.port}")
+    title, *lines, total = capsys.readouterr().out.splitlines()
+    assert title.startswith("turn") and len(lines) == len(home.QUESTIONS)
+    turns = [[int(word) for word in line.replace("|", " ").split()] for line in lines]
+    assert turns[0][3] > 150
+    for _, read, prompt, read_last, _ in turns[1:]:
+        assert read > 0.8 * prompt - 64 and read > 150 and read_last < 64
+    (read, _, read_last, _) = map(int, total.replace("|", " ").split()[1:])
+    assert read > 5 * read_last

@@ -18,10 +18,9 @@ from edge.errors import InvalidFile
 from edge.formats import open_checkpoint
 from edge.layers import Attention, Dense
 from tests.handmade import ARR, BOOL, F32, I32, STR, U32, text, value
+from tests.vectors.stored import VECTORS
 
-VECTORS = Path(__file__).resolve().parents[1] / "vectors"
-FILES = json.loads((VECTORS / "published_files.json").read_text())
-FOLDERS = json.loads((VECTORS / "published_configs.json").read_text())
+FILES, FOLDERS = json.loads((VECTORS / "published.json").read_text()).values()
 KINDS = {"str": STR, "u32": U32, "f32": F32, "bool": BOOL}
 #: type -> (id, bytes of a tensor of k columns and m rows)
 TYPES: dict[str, tuple[int, Any]] = {

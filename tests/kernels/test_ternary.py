@@ -22,9 +22,9 @@ from pyx.step import TERNARY_ROWS
 from pyx.weights import StoredRows, TernaryMatrix
 from tests.handmade import STR, model, value
 from tests.kernels.test_transformer import logits
+from tests.oracles.attention import log_softmax
 from tests.oracles.forward import Model
 from tests.oracles.packings import iq2_bn_r4, stq1_0, tq2_0
-from tests.oracles.softmax import log_softmax
 from tests.vectors.stored import VECTORS
 
 

@@ -27,8 +27,7 @@ from pyx.weights import StoredRows
 from tests import handmade
 from tests.handmade import ARR, F32, STR, value
 from tests.kernels.test_transformer import layout_of, logits
-from tests.limits import can_limit_threads, few_threads
-from tests.services import REAL, environment
+from tests.services import REAL, can_limit_threads, environment, few_threads
 from tests.vectors.stored import TINY
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -24,7 +24,7 @@ from lab.__main__ import main
 from pyx.kv import KVCache
 from pyx.step import Segment, attention, attention_kept, attention_rows
 from pyx.tokens import log_likelihoods
-from tests.oracles.softmax import log_softmax, softmax
+from tests.oracles.attention import log_softmax, softmax
 
 F32 = evaluate.Mode.parse("f32")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.oracles.softmax import softmax
+from tests.oracles.attention import softmax
 
 
 def rmsnorm(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:

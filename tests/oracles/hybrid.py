@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.oracles.attention import softmax
 from tests.oracles.family import ROUNDING, rmsnorm
-from tests.oracles.softmax import softmax
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tests.oracles.attention import softmax
 from tests.oracles.family import rmsnorm
-from tests.oracles.softmax import softmax
 from tests.oracles.tiny import Tiny, weights
 
 

@@ -21,8 +21,7 @@ import pytest
 
 from edge import __version__
 from edge.cli.group import cli
-from tests.packaging.test_freeze import spec
-from tests.packaging.test_glibc_floor import promised
+from tests.packaging.test_freeze import promised, spec
 from tests.services import ROOT, asked, environment, service, short_folder
 
 BUILD = ROOT / "packaging" / "deb" / "build.py"

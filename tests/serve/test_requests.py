@@ -24,7 +24,7 @@ from pyx.kv import KVCache
 from pyx.step import Segment
 from tests.http_service import GREEDY, Server, serving
 from tests.oracles import forward
-from tests.oracles.softmax import log_softmax
+from tests.oracles.attention import log_softmax
 from tests.services import ROOT, bitnet_edge
 
 pytestmark = pytest.mark.usefixtures("bundled_model")

@@ -1,4 +1,4 @@
-"""Convert: exact, verified, deterministic (tests/tools/test_bundled.py: so the bundled model is made)."""
+"""Convert: exact, verified, deterministic."""
 
 from __future__ import annotations
 
@@ -392,3 +392,14 @@ def test_a_conversion_leaves_nothing_in_memory(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program, str(TINY[0]), str(tmp_path / "out.gguf")],
                           capture_output=True, text=True, timeout=300)
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_the_bundled_model_is_what_its_page_says(bundled_model: Path) -> None:
+    page = (bundled_model.parent / "README.md").read_text()
+    data = bundled_model.read_bytes()
+    assert f"`{hashlib.sha256(data).hexdigest()}`" in page and f"{len(data):,} bytes" in page
+    assert bundled_model.name in page and len(data) <= 8 << 20
+    c = open_checkpoint(bundled_model)
+    assert c.notes == [] and c.config.arch == "bitnet-b1.58" and c.config.layers[0].feed_forward.activation == "relu2"
+    assert c.tokenizer.kind == "bpe" and c.tokenizer.add_bos and len(c.tokenizer.eos_ids) == 2
+    assert c.chat_template and c.metadata["general.license"] == "mit"

@@ -1,4 +1,4 @@
-"""Real programs against `bitnet-edge serve`: OpenAI's client and LangChain.
+"""Real programs against `bitnet-edge serve`: the clients of OpenAI and Ollama, in Python and npm, and LangChain.
 
 Run by `make test-clients`, which installs tests/clients/requirements.txt (pinned) into an environment of its own;
 everything stays on loopback.  SERVE_COMMAND tries another program than this checkout: the frozen one, for example.
@@ -7,12 +7,17 @@ everything stays on loopback.  SERVE_COMMAND tries another program than this che
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 from clients import URL, serve
 
 openai = pytest.importorskip("openai")
+HERE = Path(__file__).resolve().parent
 
 
 @pytest.fixture(scope="module")
@@ -197,3 +202,60 @@ def test_who_speaks_when(client: Any) -> None:
     assert answer.choices[0].message.content is not None
     with pytest.raises(openai.BadRequestError, match="does not think"):
         client.chat.completions.create(model="any", messages=MESSAGES, reasoning_effort="high")
+
+
+# ---- Ollama's client, and those of npm -------------------------------------------------------------------------------
+
+
+def test_ollama() -> None:
+    ollama = pytest.importorskip("ollama")
+    with serve() as url:
+        client = ollama.Client(host=url)
+        name = client.list().models[0].model
+        assert client.show(name).modelinfo and "tools" in client.show(name).capabilities
+        with pytest.raises(ollama.ResponseError, match="not available"):
+            client.show("another")
+        with pytest.raises(ollama.ResponseError, match=r"messages\[0\].images is not supported"):
+            client.chat(model=name, messages=[{**MESSAGES[0], "images": [b"\x89PNG"]}])
+        options = {"temperature": 0, "num_predict": 16, "num_ctx": 2048}
+        whole = client.chat(model=name, messages=MESSAGES, options=options, keep_alive="5m", tools=[])
+        parts = client.chat(model=name, messages=MESSAGES, options=options, stream=True)
+        assert whole.message.content == "".join(part.message.content for part in parts)
+        assert client.generate(model=name, prompt="Two teas.", options=options).response
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+        found = client.chat(model=name, messages=MESSAGES, format=schema, options={"num_predict": 60})
+        assert isinstance(json.loads(found.message.content)["n"], int)
+        large = {**options, "num_ctx": 1 << 20}  # it gets the context that there is
+        assert client.chat(model=name, messages=MESSAGES, options=large).message.content == whole.message.content
+        assert client.ps().models[0].context_length == 2048
+        assert client.chat(model=name, messages=MESSAGES, options=options, think=False).message.content
+        with pytest.raises(ollama.ResponseError, match="does not think"):
+            client.chat(model=name, messages=MESSAGES, think=True)
+        told = client.chat(model=name, messages=MESSAGES, options=options, logprobs=True, top_logprobs=2)
+        assert len(told.logprobs) == told.eval_count and len(told.logprobs[0].top_logprobs) == 2
+        begun = [*MESSAGES, {"role": "assistant", "content": "Certainly,"}]
+        assert client.chat(model=name, messages=begun, options=options).message.content is not None
+        random = {"temperature": 3.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "num_predict": 24, "seed": -1}
+        assert len({client.generate(model=name, prompt="Hi", options=random).response for _ in range(3)}) == 3
+
+
+def test_ollama_embeds() -> None:
+    ollama = pytest.importorskip("ollama")
+    with serve("--embeddings") as url:
+        client = ollama.Client(host=url)
+        found = client.embed(model="any", input=["Two teas.", "A scone."])
+        assert len(found.embeddings) == 2 and found.prompt_eval_count > 2
+        assert client.embed(model="any", input="Two teas.").embeddings[0] == found.embeddings[0]
+        assert client.embeddings(model="any", prompt="Two teas.").embedding == found.embeddings[0]
+        with pytest.raises(ollama.ResponseError, match="the model reads"):
+            client.embed(model="any", input="tea " * 9000)
+        assert len(client.embed(model="any", input="tea " * 9000, truncate=True).embeddings) == 1
+
+
+def test_npm_clients() -> None:
+    if shutil.which("node") is None or not (HERE / "node_modules").is_dir():
+        pytest.skip("needs Node.js and `npm ci` in tests/clients; make test-clients does both")
+    with serve() as url:
+        done = subprocess.run(["node", "--test", "clients.test.mjs"], cwd=HERE, env={**os.environ, "URL": url},
+                              capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,15 +1,18 @@
-"""benchmarks/against_peers.py: the right flags, medians and ratios, with a made-up llama-bench."""
+"""benchmarks/against_peers.py with a made-up llama-bench; benchmarks/first_token.py."""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
+from statistics import median
 
 import pytest
 
-from benchmarks import against_peers
+import edge
+from benchmarks import against_peers, first_token
 from benchmarks.against_peers import Peer, Series
+from edge.registry.library import demo
 
 FAKE = '''
 import json, sys
@@ -108,3 +111,20 @@ def test_rounds_in_turns_and_samples_kept(
     again = json.loads(kept.read_text())["series"]
     assert [len(s["speeds"]) for s in again] == [4 if s["engine"] == "ours" else 2 for s in again]
     assert "* failed: slow, threads 1, KV f16: exit 3" in capsys.readouterr().out
+
+
+# ---- the time to the first token -------------------------------------------------------------------------------------
+
+
+def test_a_round_on_the_bundled_model():
+    (row,) = first_token.measure(demo(), threads=[1], n=8, rounds=1)
+    assert row["tokens"] == 8
+    assert 0 < row["start"][0] < row["first_token"][0]
+    assert 0 < row["prompt"][0] < row["first_token"][0]
+    assert row["ratio"] == median(row["first_token"]) / median(row["prompt"])
+
+
+def test_the_prompt_has_as_many_tokens_as_asked_for():
+    with edge.load(demo(), ctx=64) as engine:
+        for n in (2, 8, 33):
+            assert len(engine.model.encode_raw(first_token.prompt_of(engine, n))) == n
