@@ -22,6 +22,7 @@ from edge.cache.space import KVSpace
 from edge.cache.store import Store
 from edge.errors import UsageError, check_path
 from edge.model.model import Model
+from edge.prompt.messages import check_messages
 from edge.session.preparing import Preparer
 from edge.session.scheduler import Scheduler
 from edge.session.session import Session
@@ -182,7 +183,7 @@ class Engine:
 
         Raises UsageError, and ContextFull for a prompt that does not fit in the context.
         """
-        return self.preparer.prepare(messages, prompt, options)
+        return self.preparer.prepare(None if messages is None else check_messages(messages), prompt, options)
 
     def load_session(
         self, path: str | os.PathLike[str], warn: Callable[[str], object] | None = None

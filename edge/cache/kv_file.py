@@ -33,12 +33,12 @@ from edge.cache.state import KVState
 from edge.errors import Busy, EdgeError, InvalidFile, MemoryRefused, UsageError, check_path
 from edge.files import exclusive, remove
 from edge.options import parse_kv_type
+from edge.prompt.messages import check_messages
 
 MAGIC = b"\x89BES\r\n\x1a\n"  # as PNG's: shows a transfer that changed line ends or dropped the eighth bit
 VERSION = 2
 HEADER_LIMIT = 4 << 20  # bytes; that is more conversation than any model remembers
 LEAST_SECONDS = 1.0  # that loading may take
-ROLES = ("system", "user", "assistant", "tool")
 _START = struct.Struct("<8sII")
 _CRC = struct.Struct("<I")
 
@@ -94,9 +94,7 @@ def write(
         "states": kv.states if kv else [],
     }
     facts["seed"] &= (1 << 64) - 1  # as many bits as the sampler looks at
-    if not _KINDS["messages"](facts["messages"]):
-        raise UsageError(f"saved messages must have a role ({', '.join(ROLES)}) and a content, and of more only "
-                         "tool_calls in OpenAI's form")
+    facts["messages"] = facts["messages"] and check_messages(facts["messages"])
     header = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode()
     if len(header) > HEADER_LIMIT:
         raise EdgeError(f"the conversation has {len(header)} bytes; a session file holds {HEADER_LIMIT}")
@@ -356,27 +354,6 @@ def _printable(value: Any) -> bool:
     return True
 
 
-def _is_message(value: Any) -> bool:
-    match value:
-        case {"role": role, "content": str(), **more}:
-            calls = more.pop("tool_calls", [])
-            return (role in ROLES and isinstance(calls, list) and all(map(_is_call, calls))
-                    and _are_texts(more, {"tool_call_id", "name"}))
-    return False
-
-
-def _is_call(value: Any) -> bool:
-    """True for a call of a function in OpenAI's form."""
-    match value:
-        case {"function": {"name": str(), "arguments": str(), **others}, **more}:
-            return not others and _are_texts(more, {"id", "type"})
-    return False
-
-
-def _are_texts(value: dict[Any, Any], names: set[str]) -> bool:
-    return value.keys() <= names and all(isinstance(text, str) for text in value.values())
-
-
 #: key of the header -> whether its value has the right type
 _KINDS = {
     "model": lambda v: isinstance(v, str),
@@ -393,7 +370,7 @@ _KINDS = {
     "sampler": lambda v: (
         v is None or (isinstance(v, list) and len(v) == 4 and all(_natural(i, 1 << 64) for i in v) and any(v))
     ),
-    "messages": lambda v: isinstance(v, list) and all(map(_is_message, v)) and _printable(v),
+    "messages": lambda v: isinstance(v, list),
     "examples": _natural,
     "forgotten": _natural,
     "seconds": lambda v: type(v) in (int, float) and 0 <= v < 1e9,
@@ -410,4 +387,7 @@ def _facts(header: bytes | bytearray) -> dict[str, Any]:
     for key, good in _KINDS.items():
         if key not in facts or not good(facts[key]):
             raise InvalidFile(f"damaged ({key} in its header is wrong)")
-    return facts
+    try:
+        return facts | {"messages": facts["messages"] and check_messages(facts["messages"])}
+    except UsageError as error:
+        raise InvalidFile(f"damaged ({error})") from None

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from edge.records import shares
+from edge.sampling import Sampling
 from edge.serve.bodies import body_of
 from edge.serve.calls import Call, dump, refusal_of
 from edge.serve.conversations import PendingAnswer, PendingCall
@@ -207,7 +208,9 @@ async def response_answer(service: Service, request: Request) -> Response:
     call = responses.parse(body, service.settings.defaults)
     service.ready()
     pending = await service.submit(call)
-    one, writer = pending.answers[0], responses.Writer(call, body, service.name)
+    one = pending.answers[0]
+    sampling = one.prepared.options.sampling if one.prepared is not None else Sampling()
+    writer = responses.Writer(sampling, body, service.name)
 
     def whole(choices: list[Collected]) -> Any:
         (found,) = choices

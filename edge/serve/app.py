@@ -24,11 +24,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from edge.errors import EdgeError, shown
+from edge.errors import EdgeError, UsageError, check_text, shown
 from edge.serve import keys
 from edge.serve.answers import ollama_answer, openai_answer, response_answer
 from edge.serve.bodies import body_of
-from edge.serve.calls import Refusal, bad, refusal_of
+from edge.serve.calls import Refusal, refusal_of
 from edge.serve.exchange import answer_json, refused, watched
 from edge.serve.guard import Guard, style_of
 from edge.serve.protocols import ollama, openai
@@ -88,21 +88,20 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
     async def tokenize(request: Request) -> Response:
         engine, _c = service.ready()
         asked = keys.read(await body_of(request), keys.TOKENIZE)
-        text = keys.text(next(iter(asked.values()), None), "content")
+        text = check_text(next(iter(asked.values()), None), "content")
         if len(text) > TEXT_LIMIT:
             raise Refusal(413, f"the text has {len(text)} characters; the limit is {TEXT_LIMIT}", "too_large")
         return answer_json({"tokens": list(await asyncio.to_thread(engine.tokenizer.encode, text))})
 
     async def detokenize(request: Request) -> Response:
         engine, _c = service.ready()
-        tokens = keys.read(await body_of(request), keys.DETOKENIZE).get("tokens")
-        if isinstance(tokens, list) and len(tokens) > TEXT_LIMIT:
+        tokens = keys.read(await body_of(request), keys.DETOKENIZE).get("tokens", ())
+        if len(tokens) > TEXT_LIMIT:
             raise Refusal(413, f"tokens has {len(tokens)} ids; the limit is {TEXT_LIMIT}", "too_large")
-        if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
-            raise bad("tokens is not a list of token ids", "tokens")
         n_vocab = engine.config.n_vocab
-        if (wrong := next((token for token in tokens if not 0 <= token < n_vocab), None)) is not None:
-            raise bad(f"tokens has {shown(wrong)}; the vocabulary has {n_vocab}", "tokens")
+        for token in tokens:
+            if type(token) is not int or not 0 <= token < n_vocab:
+                raise UsageError(f"has {shown(token)}; ids are from 0 to {n_vocab - 1}", argument="tokens")
         return answer_json({"content": await asyncio.to_thread(engine.tokenizer.decode, tokens)})
 
     async def health(_: Request) -> Response:
@@ -149,7 +148,7 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
 
     async def ollama_show(request: Request) -> Response:
         asked, found = keys.read(await body_of(request), keys.OLLAMA_SHOW), about()
-        service.named(keys.text(asked.get("model") or asked.get("name") or None, "model"))
+        service.named(check_text(asked.get("model") or asked.get("name") or None, "model"))
         return answer_json(ollama.show(found))
 
     async def ollama_version(_: Request) -> Response:

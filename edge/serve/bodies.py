@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import parse_whole
-from edge.serve.calls import Refusal, bad
+from edge.serve.calls import Refusal
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -79,11 +79,11 @@ def parse(data: bytes, most: int, code: str) -> Any:
     try:
         return json.loads(data.decode("utf-8-sig"), parse_int=parse_whole, parse_constant=_no_constant)
     except RecursionError:
-        raise bad("the request is nested too deeply", code="bad_json") from None
+        raise Refusal(400, "the request is nested too deeply", "bad_json") from None
     except UnicodeDecodeError as error:
-        raise bad(f"the request is not UTF-8 text (byte {error.start})", code="bad_json") from None
+        raise Refusal(400, f"the request is not UTF-8 text (byte {error.start})", "bad_json") from None
     except ValueError as error:
-        raise bad(f"the request cannot be read as JSON: {str(error)[:200]}", code="bad_json") from None
+        raise Refusal(400, f"the request cannot be read as JSON: {str(error)[:200]}", "bad_json") from None
 
 
 def _cost(data: bytes) -> int:

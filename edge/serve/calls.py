@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,44 +30,25 @@ class Refusal(Exception):
         self.retry_after = retry_after
 
 
-def bad(message: str, param: str | None = None, code: str | None = None) -> Refusal:
-    """The refusal of an invalid request (400); repeating the request would not help."""
-    return Refusal(400, message, code, param)
-
-
 def stopping() -> Refusal:
     """The refusal of what the service does not begin any more."""
     return Refusal(503, "the server is stopping", "shutting_down", retry_after=5)
 
 
-#: argument of the library -> other keys of requests that become it
-_SENT = {
-    "messages": ("prompt", "input"),
-    "max_tokens": ("max_completion_tokens", "max_output_tokens"),
-    "think": ("reasoning_effort", "chat_template_kwargs", "reasoning"),
-    "schema": ("response_format", "text", "format"),
-    "choices": ("guided_choice",),
-    "form": ("response_format", "text", "format", "schema", "regex", "grammar", "choices", "guided_choice"),
-}
-
-
-def refusal_of(error: BaseException, sent: Container[str] = ()) -> Refusal:
-    """The refusal for an exception that was raised while answering.  ``sent``: the keys of the request, of which it
-    names the one that is wrong.
-    """
-    def key(argument: str) -> str:
-        return next((each for each in (argument, *_SENT.get(argument, ())) if each in sent), argument)
-
+def refusal_of(error: BaseException, sent: Mapping[str, str] | None = None) -> Refusal:
+    """The refusal for an exception that was raised while answering.  ``sent``: see :class:`Call`."""
     if isinstance(error, Refusal):
         return error
-    said = with_options(str(error))
+    said, sent = with_options(str(error)), sent or {}
     if isinstance(error, ContextFull):
-        return bad(said, key("messages"), "context_length_exceeded")
-    if isinstance(error, UsageError):
-        argument = error.argument or said.partition(":")[0]  # "schema: /type: ..."
-        if argument not in _SENT and error.argument is None:
-            return bad(said)
-        return bad(key(argument) + said.removeprefix(argument), key(argument))
+        return Refusal(400, said, "context_length_exceeded", sent.get("messages", "messages"))
+    if isinstance(error, UsageError):  # its message begins with the path of what is wrong
+        path = error.argument or said.split(maxsplit=1)[0].rstrip(":")
+        name = re.split(r"[.\[]", path)[0]
+        if error.argument is None and name not in sent:
+            return Refusal(400, said)
+        key = sent.get(name, name) + path[len(name) :]
+        return Refusal(400, key + said.removeprefix(path), None, key)
     if isinstance(error, Busy):
         return Refusal(429, said, "busy", retry_after=error.retry_after or 2)
     if isinstance(error, MemoryRefused):
@@ -77,7 +59,7 @@ def refusal_of(error: BaseException, sent: Container[str] = ()) -> Refusal:
 
 
 def dump(value: Any) -> bytes:
-    """JSON as bytes in UTF-8.  Texts of clients must have been checked (:func:`checked_text`)."""
+    """JSON as bytes in UTF-8.  Texts of clients must have been checked (:func:`edge.serve.keys.check_json`)."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -85,10 +67,10 @@ def dump(value: Any) -> bytes:
 class Call:
     """One request for an answer.
 
-    ``messages`` for a chat, each of them checked (:func:`message_of`), else ``prompts``, each a text or token ids, each
-    of which gets ``n`` answers.  ``echo``: each answer is preceded by its prompt, the text of which is in ``echoed``.
+    ``messages`` for a chat, checked, else ``prompts``, each a text or token ids, each of which gets ``n`` answers.
+    ``echo``: each answer is preceded by its prompt, the text of which is in ``echoed``.
     ``options``: keyword arguments of ``Session.chat`` and ``complete``.  ``key``: the conversation, if the client names
-    one.  ``sent``: the keys of the request.
+    one.  ``sent``: arguments of the library -> the keys of the request that they come from.
     """
 
     messages: list[dict[str, Any]] | None = None
@@ -101,7 +83,7 @@ class Call:
     logprobs: int | None = None
     echo: bool = False
     echoed: list[str] = field(default_factory=list)
-    sent: frozenset[str] = frozenset()
+    sent: dict[str, str] = field(default_factory=dict)
 
     @property
     def partial(self) -> bool:
@@ -123,7 +105,7 @@ class Call:
             self.echoed = [each if isinstance(each, str) else decode(each) for each in self.prompts]
         prepare = engine.preparer.prepare
         if self.messages is not None:
-            found = [prepare(self.messages, None, self.options, checked=True)]
+            found = [prepare(self.messages, None, self.options)]
         else:
             found = [prepare(None, each, self.options) for each in self.prompts]
 

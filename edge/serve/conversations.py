@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from edge.aio import Bell, in_thread
 from edge.errors import Busy, EdgeError
 from edge.prompt.interrupt import Interrupted, check_interrupted, interruptible
+from edge.prompt.messages import certain
 from edge.serve.calls import Call, stopping
-from edge.session.answer_options import certain
 from edge.session.outcome import Outcome
 from edge.session.prompting import common_messages
 from edge.session.scheduler import ALL, End, Job, Scheduler

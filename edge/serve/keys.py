@@ -1,146 +1,78 @@
-"""Keys: what a request may contain, one table for each API: key -> what its value must be.
+"""Keys: what a request may contain, one table for each API, and which options of an answer its keys are.
 
-A text in the place of a check is the reason why a key is refused: it would change the answer and cannot be honoured.
-Keys in no table are ignored, also those inside messages, tools and formats.  Null is the value of a key that is not
-there.
+The row of a key is the kind of its value: a type, (least, most) of a whole number, a list of the values themselves, a
+table for an object, or ANY for what is checked where it is used: the options of an answer by AnswerOptions.  A text is
+the reason why a key is refused: it would change the answer and cannot be honoured.  Keys in no table are ignored, also
+those inside messages, tools and formats.  Null is the value of a key that is not there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 from edge.errors import UsageError, shown
-from edge.sampling import FIELDS, Sampling
-from edge.serve.calls import bad, dump
-from edge.session.answer_options import FORMS
+from edge.prompt.messages import check_messages
+from edge.sampling import FIELDS
+from edge.serve.calls import dump
+from edge.session.answer_options import FORMS, IN_TABLE, TOOLS
+from edge.settings import SETTINGS
 
+Table = Mapping[str, Any]
+ANY = object
 MOST_TOKENS = 1 << 24
 MOST_CHOICES = 8  # n
 MOST_STOPS = 16
-MOST_LOGPROBS = 20
+MOST_MESSAGES = 4096
+TOP_LOGPROBS = (0, 20)
 #: values of reasoning_effort; the model has no degrees, it thinks before it answers or does not
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-
-Check = Callable[[Any, str], Any]  # (value, path of it in the request) -> value
-Table = Mapping[str, Check | str]
+THINKING = [True, False, "none", "minimal", "low", "medium", "high", "xhigh", "max"]
+_NAMES = {str: "a string", bool: "true or false", list: "a list"}
 
 
 def read(body: Any, table: Table, where: str = "") -> dict[str, Any]:
     """The keys of an object that stand in its table, without null.  ``where``: path of the object in the request.
 
-    Raises Refusal (400) that names the key.
+    Raises UsageError that names the key.
     """
     if not isinstance(body, dict):
-        raise bad(f"{where or 'the request'} is not a JSON object", where or None)
+        raise UsageError("is not a JSON object", argument=where) if where else UsageError(
+            "the request is not a JSON object")
     asked: dict[str, Any] = {}
     for key, value in body.items():
-        check, path = table.get(key), f"{where}.{key}" if where else key
-        if value is None or check is None:
+        kind, path = table.get(key), f"{where}.{key}" if where else key
+        if value is None or kind is None:
             continue
-        if not isinstance(check, str):
-            asked[key] = check(value if where else texts(value, path), path)
-        elif value not in (False, "", [], IDLE.get(key)):
-            raise bad(f"{path} is not supported: {check}", path)
+        if isinstance(kind, str):
+            if value not in (False, "", [], IDLE.get(key)):
+                raise UsageError(f"is not supported: {kind}", argument=path)
+            continue
+        if not where:
+            check_json(value, path)
+        if isinstance(kind, tuple):
+            value = int(value) if isinstance(value, float) and value.is_integer() else value
+            if type(value) is not int or not kind[0] <= value <= kind[1]:
+                raise UsageError(f"is not a whole number from {kind[0]} to {kind[1]}", argument=path)
+        elif isinstance(kind, list):
+            if value not in kind:
+                hint = f"it must be one of {', '.join(str(each).lower() for each in kind)}"
+                raise UsageError(f"is {shown(value)}", argument=path, hint=hint)
+        elif isinstance(kind, dict):
+            value = read(value, kind, path)
+        elif not isinstance(value, kind):
+            raise UsageError(f"is not {_NAMES[kind]}", argument=path)
+        asked[key] = value
     return asked
 
 
-# ---- values ---------------------------------------------------------------------------------------------------------
-
-
-def given(value: Any, _: str) -> Any:
-    """Anything; it is checked later."""
-    return value
-
-
-def text(value: Any, where: str) -> str:
-    """A string."""
-    if value is None:
-        raise bad(f"{where} is missing", where)
-    if not isinstance(value, str):
-        raise bad(f"{where} is not a string", where)
-    return value
-
-
-def texts(value: Any, where: str) -> Any:
-    """A JSON value whose texts are all valid Unicode."""
+def check_json(value: Any, where: str) -> None:
+    """Raise UsageError unless all texts in a JSON value are valid Unicode."""
     try:
         dump(value)
     except UnicodeEncodeError:
-        raise bad(f"{where} contains half of a surrogate pair, which is not valid text", where) from None
+        raise UsageError("contains half of a surrogate pair, which is not valid text", argument=where) from None
     except RecursionError:
-        raise bad(f"{where} is nested too deeply", where) from None
-    return value
-
-
-def flag(value: Any, where: str) -> bool:
-    """True or false."""
-    if not isinstance(value, bool):
-        raise bad(f"{where} is not true or false", where)
-    return value
-
-
-def whole(least: int, most: int) -> Check:
-    """A whole number; 2.0 is one, too."""
-    def check(value: Any, where: str) -> int:
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise bad(f"{where} is not a whole number from {least} to {most}", where)
-        return value
-
-    return check
-
-
-def number(least: float, most: float) -> Check:
-    """A number."""
-    def check(value: Any, where: str) -> float:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
-            raise bad(f"{where} is not a number from {least:g} to {most:g}", where)
-        return float(value)
-
-    return check
-
-
-def strings(value: Any, where: str) -> list[str]:
-    """A list of strings."""
-    if not isinstance(value, list):
-        raise bad(f"{where} is not a list of strings", where)
-    return [text(each, f"{where}[{i}]") for i, each in enumerate(value)]
-
-
-def stops(value: Any, where: str) -> list[str]:
-    """The strings that end an answer: one, or a list; empty ones are left out."""
-    if not isinstance(value, (str, list)) or len(value) > MOST_STOPS and isinstance(value, list):
-        raise bad(f"{where} is not a string or a list of at most {MOST_STOPS} strings", where)
-    found = [text(value, where)] if isinstance(value, str) else strings(value, where)
-    return [each for each in found if each]
-
-
-def thinking(value: Any, where: str) -> bool:
-    """Whether the model is to think before it answers."""
-    if not isinstance(value, bool) and value not in EFFORTS:
-        raise bad(f"{where} is {shown(value)}; it must be true, false or one of {', '.join(EFFORTS)}", where)
-    return value if isinstance(value, bool) else value != "none"
-
-
-def schema(value: Any, where: str) -> Any:
-    """A JSON schema."""
-    if not isinstance(value, (dict, bool)):
-        raise bad(f"{where} is not a JSON schema", where)
-    return value
-
-
-def mapping(value: Any, where: str) -> Any:
-    """An object with any keys."""
-    read(value, {}, where)
-    return value
-
-
-def inside(table: Table) -> Check:
-    """An object with a table of its own."""
-    return lambda value, where: read(value, table, where)
+        raise UsageError("is nested too deeply", argument=where) from None
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------
@@ -174,131 +106,117 @@ REFUSED: Table = {
 IDLE = {"n": 1, "best_of": 1, "modalities": ["text"], "function_call": "none", "verbosity": "medium", "logit_bias": {},
         "repetition_penalty": 1, "typical_p": 1, "tfs_z": 1, "truncation": "disabled"}
 
-_SAMPLING: Table = dict.fromkeys(FIELDS, given)  # Sampling has their ranges
 _THINKING: Table = {
-    "think": thinking, "reasoning_effort": thinking, "chat_template_kwargs": inside({"enable_thinking": flag}),
-    "thinking_budget": whole(0, MOST_TOKENS)}
-_TOOLS: Table = {"tools": given, "tool_choice": given, "parallel_tool_calls": flag}
-#: keys of /v1/chat/completions that change an answer, for the routes that do not have all of them
-_ELSEWHERE: Table = dict.fromkeys(
-    ("schema", "regex", "grammar", "choices", "guided_choice", "stop", "ignore_eos", "max_completion_tokens",
-     *_SAMPLING, *_THINKING, *_TOOLS), "this route has no such key; POST /v1/chat/completions has it")
+    "think": THINKING, "reasoning_effort": THINKING, "chat_template_kwargs": {"enable_thinking": bool},
+    "thinking_budget": ANY}
+_OPTIONS: Table = {
+    **REFUSED, **_THINKING, **dict.fromkeys((*FIELDS, *FORMS, *TOOLS, "stop", "ignore_eos", "guided_choice"), ANY),
+    "parallel_tool_calls": bool, "max_completion_tokens": (0, MOST_TOKENS),
+    **dict.fromkeys(("max_tokens", "max_output_tokens", "num_predict"), (-2, MOST_TOKENS))}  # the last is Ollama's
+_COMMON: Table = {**_OPTIONS, "model": str, "stream": bool}
+#: for prompts that are not conversations
+_RAW: Table = dict.fromkeys((*_THINKING, *TOOLS), "this route has no such key; POST /v1/chat/completions has it")
+
 _OPENAI: Table = {
-    **REFUSED, **_SAMPLING, "model": text, "stream": flag, "stop": stops, "ignore_eos": flag,
-    "stream_options": inside({"include_usage": flag}), "metadata": mapping, "n": whole(1, MOST_CHOICES),
-    "presence_penalty": number(-2, 2), "frequency_penalty": number(-2, 2),
-    "max_tokens": whole(-1, MOST_TOKENS), "max_completion_tokens": whole(0, MOST_TOKENS),
-    "response_format": inside({"type": text, "schema": schema, "json_schema": inside({"schema": schema})}),
-    "schema": schema, "regex": text, "grammar": text, "choices": strings, "guided_choice": strings,  # the last as vLLM
-    "user": text, "session_id": text, "prompt_cache_key": text}
-
-CHAT: Table = {
-    **_OPENAI, **_THINKING, **_TOOLS, "messages": given, "logprobs": flag, "top_logprobs": whole(0, MOST_LOGPROBS),
-    "partial": flag}
-
-COMPLETION: Table = {**_ELSEWHERE, **_OPENAI, "prompt": given, "logprobs": whole(0, MOST_LOGPROBS), "echo": flag}
-
+    **_COMMON, "stream_options": {"include_usage": bool}, "n": (1, MOST_CHOICES),
+    "response_format": {"type": str, "schema": ANY, "json_schema": {"schema": ANY}}}
+CHAT: Table = {**_OPENAI, "messages": ANY, "logprobs": bool, "top_logprobs": TOP_LOGPROBS, "partial": bool}
+COMPLETION: Table = {**_OPENAI, **_RAW, "prompt": ANY, "logprobs": TOP_LOGPROBS, "echo": bool}
 RESPONSES: Table = {
-    **_ELSEWHERE, **REFUSED, **_TOOLS, "model": text, "input": given, "instructions": text, "stream": flag,
-    "temperature": given, "top_p": given, "max_output_tokens": whole(1, MOST_TOKENS), "user": text,
-    "prompt_cache_key": text, "text": inside({"format": inside({"type": text, "schema": schema, "name": text}),
-                                                "verbosity": REFUSED["verbosity"]}),
-    "reasoning": inside({"effort": thinking}), "include": strings, "top_logprobs": whole(0, MOST_LOGPROBS),
-    "metadata": mapping,
+    **_COMMON, "input": ANY, "instructions": str, "max_output_tokens": (1, MOST_TOKENS), "metadata": ANY,
+    "text": {"format": {"type": str, "schema": ANY, "name": str}, "verbosity": REFUSED["verbosity"]},
+    "reasoning": {"effort": THINKING}, "include": list, "top_logprobs": TOP_LOGPROBS,
     **dict.fromkeys(("conversation", "previous_response_id"), "nothing is stored; send the whole conversation"),
     "prompt": "no prompts are stored; send it in input",
     "background": "wait for the answer, or stream it",
     "truncation": "nothing is cut off",
-    "max_tokens": "use max_output_tokens",
     "response_format": "use text.format"}
+EMBEDDING: Table = {"model": str, "input": ANY, "encoding_format": ["float", "base64"], "dimensions": ANY}
+TOKENIZE: Table = {"content": str, "prompt": str, "text": str}
+DETOKENIZE: Table = {"tokens": list}
 
-EMBEDDING: Table = {"model": text, "input": given, "encoding_format": text, "dimensions": given}
-TOKENIZE: Table = {"content": text, "prompt": text, "text": text}
-DETOKENIZE: Table = {"tokens": given}
-
-LIMITS = ("num_predict", "max_tokens", "max_output_tokens")  # the first is Ollama's
-_OPTIONS: Table = {
-    **_ELSEWHERE, **REFUSED, **_SAMPLING, "stop": stops, "num_ctx": whole(1, 1 << 31),
-    **dict.fromkeys(LIMITS, whole(-2, MOST_TOKENS))}
 _OLLAMA: Table = {
-    **_OPTIONS, "model": text, "stream": flag, "format": given, "logprobs": flag,
-    "top_logprobs": whole(0, MOST_LOGPROBS), "response_format": "use format", "options": inside(_OPTIONS)}
-OLLAMA_CHAT: Table = {**_OLLAMA, **_THINKING, **_TOOLS, "messages": given}
-OLLAMA_GENERATE: Table = {**_OLLAMA, **_THINKING, "prompt": text, "system": text, "raw": flag}
-OLLAMA_EMBED: Table = {"model": text, "input": given, "truncate": flag, "dimensions": given}
-OLLAMA_EMBEDDINGS: Table = {"model": text, "prompt": text}
-OLLAMA_SHOW: Table = {"model": text, "name": text}
+    **_COMMON, "format": ANY, "logprobs": bool, "top_logprobs": TOP_LOGPROBS, "response_format": "use format",
+    "options": _OPTIONS}
+OLLAMA_CHAT: Table = {**_OLLAMA, "messages": ANY}
+OLLAMA_GENERATE: Table = {
+    **_OLLAMA, **dict.fromkeys(TOOLS, _RAW["tools"]), "prompt": str, "system": str, "raw": bool}
+OLLAMA_EMBED: Table = {"model": str, "input": ANY, "truncate": bool, "dimensions": ANY}
+OLLAMA_EMBEDDINGS: Table = {"model": str, "prompt": str}
+OLLAMA_SHOW: Table = {"model": str, "name": str}
 
 JSONL: Table = {
-    **REFUSED, **_SAMPLING, **_THINKING, **_TOOLS, "messages": given, "by": text, "temp": given,
-    "max_tokens": whole(0, 1 << 31), "stop": given, "ignore_eos": flag, "timeout": number(0.001, 1e9),
-    "schema": schema, "regex": text, "grammar": text, "choices": strings,
+    **_OPTIONS, **dict.fromkeys(("messages", "by", "temp", "timeout"), ANY),
     "response_format": "use schema", "logprobs": "use bitnet-edge serve"}
 
 
-# ---- several keys ----------------------------------------------------------------------------------------------------
+# ---- options of an answer --------------------------------------------------------------------------------------------
+
+#: key -> the option that it is; of several keys for one option the first counts
+OPTIONS = {
+    "temp": "temperature",
+    **dict.fromkeys(("num_predict", "max_completion_tokens"), "max_tokens"),
+    **{name: name for name in (*FIELDS, *FORMS, *TOOLS, *IN_TABLE, "stop")},
+    "guided_choice": "choices",  # as vLLM
+    "max_output_tokens": "max_tokens",
+    **dict.fromkeys(("chat_template_kwargs", "reasoning", "reasoning_effort"), "think"),  # of vLLM and OpenAI
+}
 
 
-def sampling(asked: Mapping[str, Any], options: Mapping[str, Any]) -> Sampling:
-    """The sampling of ``options``, the default ones, with the changes of the request.  Raises Refusal (400) that names
-    the key.
+def options(
+    asked: Mapping[str, Any], defaults: Mapping[str, Any], form: Mapping[str, Any] | None = None, where: str = "",
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """(the options of an answer: ``defaults``, changed by the keys of a request; option -> its key).
+
+    ``form``: the one that another key asks for, ``where``.  Raises UsageError.
     """
-    sent = {name: key for key, name in (*zip(FIELDS, FIELDS), ("temp", "temperature")) if key in asked}
-    changes = {name: asked[key] for name, key in sent.items()}
-    for name in ("top_k", "repeat_last_n", "seed"):
-        if isinstance(value := changes.get(name), float) and value.is_integer():
-            changes[name] = int(value)
-    if "temperature" not in changes and (asked.get("choices") or asked.get("guided_choice")):
-        changes["temperature"] = 0.0  # the likeliest one
-    try:
-        return replace(options.get("sampling") or Sampling(), **changes)
-    except UsageError as error:
-        key = sent[str(error.argument)]
-        raise bad(f"{key} is {shown(asked[key])}; {error.hint}", key) from None
+    own = dict(form or {})
+    sent = dict.fromkeys(own, where)
+    for key, name in OPTIONS.items():
+        value = asked.get(key)
+        if name == "think" and isinstance(value, dict):
+            value = next(iter(value.values()), None)
+        if value is None or name == "max_tokens" and value < 0 or name == "stop" and value in ("", [], [""]):
+            continue
+        if name == "think":
+            value = value not in (False, "none")
+        elif isinstance(value, float) and value.is_integer() and name in SETTINGS and SETTINGS[name].kind == "whole":
+            value = int(value)
+        elif name == "stop" and isinstance(value, list) and len(value) > MOST_STOPS:
+            raise UsageError(f"is not a string or a list of at most {MOST_STOPS} strings", argument=key)
+        if name not in own:
+            own[name], sent[name] = value, key
+        elif name in FORMS and own[name] != value:
+            raise UsageError(f"and {sent[name]} ask for different {name}; give only one of them", argument=key)
+    if "choices" in own:
+        own.setdefault("temperature", 0.0)  # the likeliest one
+    if forms := [name for name in FORMS if name in own]:
+        sent["form"] = sent[forms[0]]
+    return {name: value for name, value in defaults.items() if name not in FORMS or not forms} | own, sent
 
 
-def think(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The options for thinking, from ``think`` (Ollama), ``reasoning_effort`` (OpenAI), ``chat_template_kwargs`` (vLLM,
-    llama.cpp) and ``thinking_budget``.
-    """
-    said = {**asked.get("chat_template_kwargs", {}), **asked}
-    options = {name: said[name] for name in ("think", "thinking_budget") if name in said}
-    for other in ("enable_thinking", "reasoning_effort"):
-        if other in said:
-            options.setdefault("think", said[other])
-    return options
+def messages(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The messages of a chat, checked.  Raises UsageError."""
+    given = asked.get("messages")
+    if isinstance(given, list) and len(given) > MOST_MESSAGES:
+        raise UsageError(f"has {len(given)} messages; the limit is {MOST_MESSAGES}", argument="messages")
+    return check_messages(given)
 
 
-def tools(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The option ``tools`` of a call, from ``tools``, ``tool_choice`` and ``parallel_tool_calls``.  Raises Refusal."""
-    try:
-        from edge.constrain.functions import Functions
-
-        found = Functions.of(asked.get("tools"), asked.get("tool_choice"), asked.get("parallel_tool_calls", True))
-    except UsageError as error:
-        raise bad(str(error), str(error).split()[0].rstrip(":")) from None  # they begin with the path of what is wrong
-    return {} if found is None else {"tools": found}
-
-
-def form(asked: Mapping[str, Any] | None, where: str, inner: str = "") -> dict[str, Any]:
+def form_of(asked: Mapping[str, Any] | None, where: str, inner: str = "") -> dict[str, Any]:
     """The form of an answer in OpenAI's way: an object with a ``type``.  ``where``: its path; ``inner``: the key of the
-    object that has the schema, if it is not itself.  Raises Refusal.
+    object that has the schema, if it is not itself.  Raises UsageError.
     """
     if asked is None:
         return {}
     kind = asked.get("type")
     if kind == "json_schema":
         if "schema" not in (holder := asked.get(inner, {}) if inner else asked):
-            path = f"{where}.{inner}.schema" if inner else f"{where}.schema"
-            raise bad(f"{path} is missing", path)
+            raise UsageError("is missing", argument=f"{where}.{inner}.schema" if inner else f"{where}.schema")
         return {"schema": holder["schema"]}
     if kind == "json_object":  # of llama.cpp and others: with a schema, too
         return {"schema": asked.get("schema", {"type": "object"})}
     if kind != "text":
-        raise bad(f"{where}.type is {shown(kind)}; it must be text, json_object or json_schema", f"{where}.type")
+        raise UsageError(f"is {shown(kind)}", argument=f"{where}.type",
+                         hint="it must be text, json_object or json_schema")
     return {}
-
-
-def with_form(options: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` with this form of the answer, if there is one, in place of theirs."""
-    return {**{name: value for name, value in options.items() if not own or name not in FORMS}, **own}

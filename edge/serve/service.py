@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from edge.cache.folder import Folder
 from edge.errors import ContextFull, EdgeError, UsageError
 from edge.formats.names import n_parameters
+from edge.prompt.messages import with_system
 from edge.registry.library import is_demo
-from edge.serve.calls import Call, Refusal, bad, refusal_of
+from edge.serve.calls import Call, Refusal, refusal_of
 from edge.serve.conversations import Conversations, PendingCall
-from edge.serve.messages import with_system
 from edge.session.prompting import refuse_long
 from edge.settings import with_options
 
@@ -107,7 +107,7 @@ class Service:
                 self.embedder.tokens("Hello", True)
             elif self.engine is not None:
                 with suppress(EdgeError):  # the template wants other messages
-                    self.engine.preparer.prepare([{"role": "user", "content": "Hello"}], None, {}, checked=True)
+                    self.engine.preparer.prepare([{"role": "user", "content": "Hello"}], None, {})
         except Exception as error:
             return f"internal error: {type(error).__name__}"
         return self.conversations.trouble() if self.conversations is not None else None
@@ -117,7 +117,7 @@ class Service:
         if self.failure is not None:
             raise Refusal(500, self.failure, "load_failed")
         if self.embedder is not None:
-            raise bad(f"{self.name} is served for embeddings only (--embeddings)", "model", "embeddings_only")
+            raise Refusal(400, f"{self.name} is served for embeddings only (--embeddings)", "embeddings_only", "model")
         if self.engine is None or self.conversations is None:
             raise Refusal(503, "the model is being loaded", "loading", retry_after=2)
         return self.engine, self.conversations
@@ -153,12 +153,12 @@ class Service:
         """
         embedder = self.embedder
         if embedder is None:
-            raise bad(f"{self.name} does not serve embeddings; start with --embeddings and an embedding model",
-                      "model", "not_an_embedding_model")
+            raise Refusal(400, f"{self.name} does not serve embeddings; start with --embeddings and an embedding model",
+                          "not_an_embedding_model", "model")
         try:
             texts = [embedder.tokens(each, cut) for each in inputs]
         except UsageError as error:
-            raise bad(with_options(str(error)), "input") from None
+            raise Refusal(400, with_options(str(error)), None, "input") from None
         found: list[array[float]] = []
         with self.embedding:
             for ids in texts:

@@ -1,4 +1,4 @@
-"""What a call asks for: its options and messages, validated."""
+"""AnswerOptions: what a call asks for, checked once; PreparedCall: a call with them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reprlib import repr as short
 from typing import TYPE_CHECKING, Any
 
 from edge.cache.state import OnPrefill
-from edge.errors import UsageError, check_text, check_whole
+from edge.errors import UsageError, check_whole
 from edge.sampling import FIELDS, Sampling
 from edge.session.stream import check_stop
 from edge.settings import SETTINGS, check
@@ -24,19 +24,15 @@ if TYPE_CHECKING:
 MOST_LOGPROBS = 100  # alternatives that may be asked for
 #: the arguments for the form of an answer, of which one may be given
 FORMS = ("schema", "regex", "choices", "grammar")
-ROLES = ("system", "user", "assistant", "tool")
-#: keys of messages that would change the answer -> why they are refused
-UNREAD = {
-    **dict.fromkeys(("image_url", "images", "audio", "audio_url", "input_audio", "video_url", "videos", "file"),
-                    "only text is read"),
-    "function_call": "use tool_calls",
-}
-NOTHING: tuple[Any, ...] = (None, "", [])  # values of a key that ask for nothing
+TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
+#: options with a row in the table of settings; those of sampling are in Sampling
+IN_TABLE = ("max_tokens", "by", "timeout", "ignore_eos", "think", "thinking_budget")
+OTHERS = ("stop", "logprobs", "shared", "echo", "partial", "on_prefill")
 
 
 @dataclass(frozen=True)
 class AnswerOptions:
-    """The options of one call.  Raises UsageError if one is invalid."""
+    """The options of one call, made by :meth:`of`."""
 
     max_tokens: int = SETTINGS["max_tokens"].default
     sampling: Sampling = Sampling()  # noqa: RUF009  frozen
@@ -58,28 +54,9 @@ class AnswerOptions:
     tools: Functions | None = None  # functions that the model may call
     form: Form | None = None  # the same, as they are described to this model and called by it
 
-    def __post_init__(self) -> None:
-        for name in ("max_tokens", "by", "timeout", "ignore_eos", "think", "thinking_budget"):
-            object.__setattr__(self, name, check(name, getattr(self, name)))
-        object.__setattr__(self, "shared", check_whole(self.shared, "shared", 0))
-        if self.logprobs is not None:
-            object.__setattr__(self, "logprobs", check_whole(self.logprobs, "logprobs", 0, MOST_LOGPROBS))
-        if not isinstance(self.sampling, Sampling):
-            raise UsageError(f"is {short(self.sampling)}", argument="sampling", hint="it must be an edge.Sampling")
-        if self.on_prefill is not None and not callable(self.on_prefill):
-            raise UsageError(f"is {short(self.on_prefill)}", argument="on_prefill", hint="it must be a function")
-        if self.echo and self.logprobs is None:
-            raise UsageError("needs logprobs", argument="echo")
-        if not isinstance(self.partial, bool):
-            raise UsageError(f"is {short(self.partial)}", argument="partial", hint="it must be True or False")
-        if self.partial and self.max_tokens:
-            raise UsageError("needs max_tokens 0: nothing is answered", argument="partial")
-        if self.partial and self.logprobs is not None:
-            raise UsageError("cannot be combined with logprobs: nothing is answered", argument="partial")
-
     @classmethod
     def of(
-        cls, options: Mapping[str, Any], lead: str = "", usual: Sampling | None = None, thinks: bool = False
+        cls, given: Mapping[str, Any], lead: str = "", usual: Sampling | None = None, thinks: bool = False
     ) -> AnswerOptions:
         """The options of a call; single values of sampling are merged into ``sampling``.
 
@@ -87,35 +64,45 @@ class AnswerOptions:
 
         Raises UsageError for an unknown option or a value that is not valid.
         """
-        rest = dict(options)
-        sampling = rest.pop("sampling", None)
-        sampling = (usual or Sampling()) if sampling is None else sampling
-        changes = {name: rest.pop(name) for name in FIELDS if name in rest}
-        if rest.get("choices") is not None and "sampling" not in options and "temperature" not in options:
-            changes["temperature"] = 0.0  # the likeliest one
-        if changes and isinstance(sampling, Sampling):
-            sampling = dataclasses.replace(sampling, **changes)
-        if rest.get("max_tokens", 0) is None:
-            del rest["max_tokens"]
-        tools, choice = rest.get("tools"), rest.pop("tool_choice", None)
+        rest = {name: value for name, value in given.items() if value is not None or name in FIELDS}
+        if unknown := rest.keys() - {"sampling", *FIELDS, *FORMS, *TOOLS, *IN_TABLE, *OTHERS}:
+            known = ", ".join(sorted(("sampling", *FIELDS, *FORMS, *TOOLS, *IN_TABLE, *OTHERS)))
+            raise UsageError(f"is not an option of an answer; the options are {known}", argument=min(unknown))
+        sampling = rest.get("sampling", usual or Sampling())
+        if not isinstance(sampling, Sampling):
+            raise UsageError(f"is {short(sampling)}", argument="sampling", hint="it must be an edge.Sampling")
+        changes = {name: rest[name] for name in FIELDS if name in rest}
+        if "choices" in rest and "sampling" not in rest:
+            changes.setdefault("temperature", 0.0)  # the likeliest one
+        found = {name: check(name, rest[name]) for name in IN_TABLE if name in rest}
+        tools, choice, parallel = (rest.get(name) for name in TOOLS)
         if choice is not None or tools is not None and not hasattr(tools, "choice"):
             from edge.constrain.functions import Functions
 
-            rest["tools"] = Functions.of(tools, choice)
-        forms = {name: form for name in FORMS if (form := rest.pop(name, None)) is not None}
-        rest["spec"] = None
-        if forms:
+            tools = Functions.of(tools, choice, parallel)
+        spec = None
+        if forms := {name: rest[name] for name in FORMS if name in rest}:
             from edge.constrain.spec import Spec  # not needed where any text is allowed
 
-            rest["spec"] = Spec.of(**forms)
-        stop = rest.get("stop")
-        rest["stop"] = () if stop is None else check_stop(stop)
-        unknown = rest.keys() - {field.name for field in dataclasses.fields(cls)}
-        if unknown:
-            own = {field.name for field in dataclasses.fields(cls)} - {"lead", "thinks", "spec", "constraint", "form"}
-            known = ", ".join(sorted({*FIELDS, *FORMS, *own, "tool_choice"}))
-            raise UsageError(f"is not an option of an answer; the options are {known}", argument=min(unknown))
-        return cls(sampling=sampling, lead=lead, thinks=thinks and rest["spec"] is None, **rest)
+            spec = Spec.of(**forms)
+        logprobs, on_prefill = rest.get("logprobs"), rest.get("on_prefill")
+        if logprobs is not None:
+            logprobs = check_whole(logprobs, "logprobs", 0, MOST_LOGPROBS)
+        if on_prefill is not None and not callable(on_prefill):
+            raise UsageError(f"is {short(on_prefill)}", argument="on_prefill", hint="it must be a function")
+        if rest.get("echo") and logprobs is None:
+            raise UsageError("needs logprobs", argument="echo")
+        if not isinstance(partial := rest.get("partial", False), bool):
+            raise UsageError(f"is {short(partial)}", argument="partial", hint="it must be True or False")
+        options = cls(
+            sampling=dataclasses.replace(sampling, **changes), stop=check_stop(rest.get("stop", ())), logprobs=logprobs,
+            shared=check_whole(rest.get("shared", 0), "shared", 0), echo=bool(rest.get("echo")), partial=partial,
+            on_prefill=on_prefill, lead=lead, thinks=thinks and spec is None, spec=spec, tools=tools, **found)
+        if partial and options.max_tokens:
+            raise UsageError("needs max_tokens 0: nothing is answered", argument="partial")
+        if partial and logprobs is not None:
+            raise UsageError("cannot be combined with logprobs: nothing is answered", argument="partial")
+        return options
 
 
 @dataclass(frozen=True)
@@ -137,51 +124,3 @@ class PreparedCall:
     def changed(self, **changes: Any) -> PreparedCall:
         """The same call with other options, as fields of AnswerOptions."""
         return dataclasses.replace(self, options=dataclasses.replace(self.options, **changes))
-
-
-def certain(text: str) -> str:
-    """The part of a text that will be the same tokens however it goes on: all but its last word."""
-    whole = text.rstrip()
-    end = len(whole) if len(whole) < len(text) else max(whole.rfind(" "), whole.rfind("\n"), 0)
-    return text[:end].rstrip()
-
-
-def has_calls(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether functions were called in these messages; then :mod:`edge.constrain.functions` writes their prompt."""
-    return any("tool_calls" in message or message["role"] == "tool" for message in messages)
-
-
-def check_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A copy of messages, each of which has a role and a text.  Raises UsageError."""
-    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence) or not messages:
-        raise UsageError('messages must be a list such as [{"role": "user", "content": "Hello"}]')
-    copied = []
-    for message in messages:
-        if not isinstance(message, Mapping) or message.get("role") not in ROLES:
-            raise UsageError(f"a message has a role, one of {', '.join(ROLES)}, and a content")
-        if unread := next((key for key in UNREAD if message.get(key) not in NOTHING), None):
-            raise UsageError(f"have {unread}, which is not supported: {UNREAD[unread]}", argument="messages")
-        calls, content = message.get("tool_calls") or [], message.get("content")
-        content = "" if content is None and calls else content
-        check_text(content)
-        copied.append({"role": message["role"], "content": content, **({"tool_calls": calls} if calls else {})})
-        for key in ("tool_call_id", "name") if message["role"] == "tool" else ():
-            if message.get(key) is not None:
-                check_text(message[key])
-                copied[-1][key] = message[key]
-    return copied
-
-
-def check_turns(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A conversation that ends with a question, with the result of a function, or with the beginning of the answer; an
-    answer at its end that has not begun is removed.  Raises UsageError.
-    """
-    last = messages[-1]
-    if last["role"] == "assistant" and not last["content"] and "tool_calls" not in last and len(messages) > 1:
-        del messages[-1]  # an answer that has not begun
-        last = messages[-1]
-    if not any(each["role"] in ("user", "tool") for each in messages):
-        raise UsageError("has no message of the user: there is nothing to answer", argument="messages")
-    if "tool_calls" in last:
-        raise UsageError("ends with calls of functions: send their results", argument="messages")
-    return messages

@@ -14,14 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import UsageError, check_text
-from edge.session.answer_options import (
-    FORMS,
-    AnswerOptions,
-    PreparedCall,
-    certain,
-    check_messages,
-    check_turns,
-)
+from edge.prompt.messages import certain, check_turns
+from edge.session.answer_options import FORMS, AnswerOptions, PreparedCall
 from edge.session.prompting import PromptEncoder, refuse_full, refuse_long
 
 if TYPE_CHECKING:
@@ -42,42 +36,36 @@ class Preparer:
     _beginnings: dict[str, array[int]] = field(default_factory=dict, init=False, repr=False)
 
     def prepare(
-        self, messages: Sequence[Mapping[str, Any]] | None, prompt: str | Sequence[int] | None,
-        given: Mapping[str, Any], checked: bool = False,
+        self, messages: Sequence[dict[str, Any]] | None, prompt: str | Sequence[int] | None, given: Mapping[str, Any],
     ) -> PreparedCall:
         """A call with the tokens of its prompt, see :meth:`call` and :meth:`encoded`."""
-        return self.encoded(self.call(messages, prompt, given, checked))
+        return self.encoded(self.call(messages, prompt, given))
 
     def ask(self, question: str, given: Mapping[str, Any]) -> PreparedCall:
-        """A call of Session.ask, checked; its prompt depends on the session.  Raises UsageError."""
-        check_text(question)
+        """A call of Session.ask; its prompt depends on the session.  Raises UsageError."""
         if given.get("partial"):
             raise UsageError("is for chat; use read_ahead", argument="partial")
-        return PreparedCall(self._turn(given), question=question)
+        return PreparedCall(self._options(given), question=check_text(question))
 
     def call(
-        self, messages: Sequence[Mapping[str, Any]] | None, prompt: str | Sequence[int] | None,
-        given: Mapping[str, Any], checked: bool = False,
+        self, messages: Sequence[dict[str, Any]] | None, prompt: str | Sequence[int] | None, given: Mapping[str, Any],
     ) -> PreparedCall:
-        """A call of Session.chat (``messages``) or Session.complete (``prompt``), checked; its prompt is still text.
-        ``checked``: each message has been checked already.
-
-        Raises UsageError.
+        """A call of Session.chat, whose ``messages`` have been checked (:func:`check_messages`), or of
+        Session.complete; its prompt is still text.  Raises UsageError.
         """
         if messages is not None:
-            copied = check_turns(list(messages) if checked else check_messages(messages))  # type: ignore[arg-type]
-            continues = copied[-1]["role"] == "assistant"
-            if given.get("partial") and copied[-1]["role"] != "user":
+            turns = check_turns(messages)
+            if given.get("partial") and turns[-1]["role"] != "user":
                 raise UsageError("needs a last message of the user", argument="partial")
-            return PreparedCall(self._turn(given, continues), messages=copied)
+            return PreparedCall(self._options(given, turns[-1]["role"] == "assistant"), messages=turns)
         for name in ("think", "thinking_budget", "partial"):
             if given.get(name) is not None:
                 raise UsageError("is for conversations: a raw prompt has no template", argument=name)
         if isinstance(prompt, str):
-            check_text(prompt)
+            check_text(prompt, "prompt")
         elif not isinstance(prompt, Iterable):
             raise UsageError(f"is {prompt!r}", argument="prompt", hint="it must be text or token ids")
-        return PreparedCall(self._options(given), prompt=prompt)
+        return PreparedCall(self._options(given, raw=True), prompt=prompt)
 
     def encoded(self, call: PreparedCall) -> PreparedCall:
         """The call with the tokens of its prompt; of one whose last message is still being written, with those that are
@@ -125,14 +113,6 @@ class Preparer:
             self._beginnings[key] = known
         return known
 
-    def _turn(self, given: Mapping[str, Any], continues: bool = False) -> AnswerOptions:
-        """The options of an answer to messages, or of one that ``continues`` the last.  Raises UsageError."""
-        model = self.model
-        options = self._continuing(given) if continues else self._options(given, model.answer_lead, model.thinks)
-        if options.echo:
-            raise UsageError("is for raw prompts (complete)", argument="echo")
-        return options
-
     def constrained(self, options: AnswerOptions) -> AnswerOptions:
         """The options with the form for the tokens of this model, at the beginning of an answer, if there will be one.
         Raises UsageError.
@@ -147,46 +127,40 @@ class Preparer:
         constraint = Constraint(vocabulary, spec, blanks, options.max_tokens, not options.ignore_eos)
         return dataclasses.replace(options, constraint=constraint)
 
-    def _options(self, given: Mapping[str, Any], lead: str = "", thinks: bool = False) -> AnswerOptions:
-        """The options of a call, checked.  ``lead``: what the template puts before the answer; ``thinks``: whether the
-        answer may begin with thinking.
+    def _options(self, given: Mapping[str, Any], continues: bool = False, raw: bool = False) -> AnswerOptions:
+        """The options of an answer; of one that ``continues`` the last, so that its thoughts are over; or of a
+        completion of a ``raw`` prompt.  Raises UsageError, also for what this model cannot do.
         """
         model, think = self.model, given.get("think")
+        end = "cannot be combined with an answer to continue (the last message is the assistant's)"
+        if continues:
+            if think:
+                raise UsageError(end, argument="think")
+            if model.thinks and model.template.switches:
+                given, think = {**given, "think": False}, False
         tools = given.get("tools")
         calls = tools and "none" not in (getattr(tools, "choice", ""), given.get("tool_choice"))
         if not given.get("partial") and (calls or any(given.get(name) is not None for name in FORMS)):
             self.admit_forms()
         usual = model.sampling if think is None or not model.thinks else model.advised(bool(think))
-        options = self._thinking(AnswerOptions.of(given, lead, usual, thinks))
+        lead, thinks = ("", False) if raw or continues else (model.answer_lead, model.thinks)
+        options = AnswerOptions.of(given, lead, usual, thinks)
+        if not model.thinks:
+            for name, asked in (("think", options.think), ("thinking_budget", options.thinking_budget is not None)):
+                if asked:
+                    raise UsageError("cannot be used: this model does not think before it answers", argument=name)
+            options = dataclasses.replace(options, think=None)
+        elif options.think is not None:
+            model.template.thinking(options.think)
+            if options.think and options.spec is not None:
+                raise UsageError("cannot be combined with a form, which the whole answer has", argument="think")
         if options.tools is not None:
             form = options.tools.form(model.template, model.tokenizer, options.spec)
             options = dataclasses.replace(options, form=form)
-        return self.constrained(options)
-
-    def _thinking(self, options: AnswerOptions) -> AnswerOptions:
-        """The options, if the model can think or answer at once as they say.  Raises UsageError."""
-        model, think = self.model, options.think
-        if not model.thinks:
-            for name, asked in (("think", think), ("thinking_budget", options.thinking_budget is not None)):
-                if asked:
-                    raise UsageError("cannot be used: this model does not think before it answers", argument=name)
-            return dataclasses.replace(options, think=None)
-        if think is not None:
-            model.template.thinking(think)
-            if think and options.spec is not None:
-                raise UsageError("cannot be combined with a form, which the whole answer has", argument="think")
-        return options
-
-    def _continuing(self, given: Mapping[str, Any]) -> AnswerOptions:
-        """The options of an answer that has begun already, so that its thoughts are over.  Raises UsageError."""
-        model, end = self.model, "cannot be combined with an answer to continue (the last message is the assistant's)"
-        if given.get("think"):
-            raise UsageError(end, argument="think")
-        if model.thinks and model.template.switches:
-            given = {**given, "think": False}
-        options = self._options(given)
-        if options.spec is not None:
+        if options.echo and not raw:
+            raise UsageError("is for raw prompts (complete)", argument="echo")
+        if continues and options.spec is not None:
             raise UsageError(f"{end}: a form is that of a whole answer", argument="form")
-        if options.tools is not None and options.tools.choice == "required":
+        if continues and options.tools is not None and options.tools.choice == "required":
             raise UsageError(end, argument="tool_choice")
-        return options
+        return self.constrained(options)

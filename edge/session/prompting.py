@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from edge.cache.state import common
 from edge.errors import ContextFull
-from edge.session.answer_options import has_calls
+from edge.prompt.messages import has_calls
 
 if TYPE_CHECKING:
     from edge.cache.plan import Plan

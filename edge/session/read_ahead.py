@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from edge.errors import EdgeError
-from edge.session.answer_options import certain
+from edge.prompt.messages import certain
 from edge.threads import start
 
 if TYPE_CHECKING:

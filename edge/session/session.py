@@ -15,8 +15,9 @@ from edge.cache.space import KVSpace
 from edge.cache.state import LEAST_CHUNK, KVState, common
 from edge.errors import Busy, EdgeError, MemoryRefused, UsageError, check_text
 from edge.prompt.interrupt import Interrupted, interruptible
+from edge.prompt.messages import check_messages
 from edge.session.answer import Answer
-from edge.session.answer_options import PreparedCall, check_messages
+from edge.session.answer_options import PreparedCall
 from edge.session.generation import Generation
 from edge.session.logprobs import Logprob, Scored, scores
 from edge.session.outcome import Outcome
@@ -138,7 +139,7 @@ class Session:
         that begins so, 0: nothing was read, as other answers run or wait.
         """
         self._not_busy()
-        return self._answer(self._preparer.call(messages, None, options))
+        return self._answer(self._preparer.call(check_messages(messages), None, options))
 
     def complete(self, prompt: str | Sequence[int], **options: Any) -> Answer:
         """Continue a raw prompt, text (the model's BOS is put before it) or token ids (used as they are).

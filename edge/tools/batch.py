@@ -24,13 +24,12 @@ from queue import Empty, SimpleQueue
 from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from edge.errors import Busy, ContextFull, EdgeError, UsageError
+from edge.errors import Busy, ContextFull, EdgeError, UsageError, check_text
 from edge.files import LINE_LIMIT, STANDARD, remove, stdin
 from edge.machine.memory import available_memory
 from edge.records import shares
 from edge.serve.bodies import parse
-from edge.serve.calls import Refusal, bad, refusal_of
-from edge.serve.keys import texts
+from edge.serve.calls import Refusal, refusal_of
 from edge.serve.protocols import openai
 from edge.session.scheduler import ALL
 
@@ -181,7 +180,7 @@ class Batch:
             if not valid:
                 try:
                     valid = bool(_checked(request))
-                except Refusal as refused:
+                except (Refusal, UsageError) as refused:
                     first = first or refused
         if number and not valid:
             raise UsageError(f"{source} has no valid request; request 1: {first}")
@@ -383,33 +382,29 @@ def _fitting(engine: Engine) -> int:
 # ---- one request -----------------------------------------------------------------------------------------------------
 
 
-def _read(line: bytes) -> tuple[str | None, dict[str, Any] | Refusal]:
+def _read(line: bytes) -> tuple[str | None, dict[str, Any] | Exception]:
     """(custom_id, the request or the reason why it is refused)."""
+    name = None
     try:
         request = parse(line, LINE_LIMIT, "too_large")
-    except Refusal as refused:
-        return None, refused
-    if not isinstance(request, dict):
-        return None, bad("the line is not a JSON object", code="bad_json")
-    name = request.get("custom_id")
-    if name is None:
-        return None, request
-    if not isinstance(name, str):
-        return None, bad("custom_id is not a text", "custom_id")
-    try:
-        texts(name, "custom_id")
-    except Refusal as refused:
+        if not isinstance(request, dict):
+            raise Refusal(400, "the line is not a JSON object", "bad_json")
+        if isinstance(given := request.get("custom_id"), str):
+            name = given
+        if given is not None:
+            check_text(given, "custom_id")
+    except (Refusal, UsageError) as refused:
         return name, refused
     return name, request
 
 
-def _checked(request: dict[str, Any] | Refusal) -> tuple[str, dict[str, Any]]:
-    """(url, body).  Raises Refusal."""
-    if isinstance(request, Refusal):
+def _checked(request: dict[str, Any] | Exception) -> tuple[str, dict[str, Any]]:
+    """(url, body).  Raises Refusal and UsageError."""
+    if isinstance(request, Exception):
         raise request
     url, body = request.get("url", "/v1/chat/completions"), request.get("body")
     if request.get("method", "POST") != "POST" or url not in ("/v1/chat/completions", "/v1/completions"):
         raise Refusal(404, "a batch has POST /v1/chat/completions and /v1/completions", "not_found", "url")
     if not isinstance(body, dict):
-        raise bad("body is not a JSON object", "body")
+        raise UsageError("is not a JSON object", argument="body")
     return url, body

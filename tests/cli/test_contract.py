@@ -1118,7 +1118,7 @@ def test_jsonl_errors(protocol: Any) -> None:
         ('{"op":"ping","id":"\\ud800"}', "bad_request"), ({"op": "ping", "id": 1.5}, "bad_request"),
         ({"op": "ping", "v": 2}, "unsupported_version"), ({"op": "cancel", "id": "nobody"}, "unknown_id"),
         (chat("x", max_tokens="many"), "bad_request"), (chat("x", max_tokens=True), "bad_request"),
-        (chat("x", temp=-1), "bad_request"), (chat("x", stop=[""]), "bad_request"),
+        (chat("x", temp=-1), "bad_request"), (chat("x", stop=[5]), "bad_request"),
         (chat("x", by="page"), "bad_request"), (chat("x", timeout=0), "bad_request"), (chat("crash"), "internal"),
         (json.dumps(chat("x" * 5_000_000)), "too_long"),
     ]

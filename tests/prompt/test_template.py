@@ -18,9 +18,9 @@ from edge.constrain.functions import Functions
 from edge.errors import InvalidFile, UsageError
 from edge.formats import container, gguf_tokenizer, text_steps
 from edge.formats.checkpoint import Added, TokenizerSpec
+from edge.prompt.messages import check_messages
 from edge.prompt.template import FAMILIES, Template, source
 from edge.prompt.tokenizer import Tokenizer
-from edge.session.answer_options import check_messages
 from tests.prompt.test_tokenizer import bpe_spec, spm_array_spec, spm_model_spec
 from tests.vocabularies import FOREIGN, needs_foreign, vocabulary
 
@@ -496,7 +496,7 @@ def test_a_result_says_of_which_call_it_is():
         return template.render(form.messages(check_messages([*talk, TALK[1]])))
 
     names = [{"tool_call_id": "c"}, {"tool_call_id": "a"}, {"tool_call_id": "b"}]
-    assert written("abc", names) == "a b c f=0;f=1;g=2;"
+    assert written("abc", names) == "a b c f=1;g=2;f=0;"
     assert written(["", "", ""], [{}, {}, {}]) == "call00000 call00001 call00002 f=0;g=1;f=2;"
     assert written(["", "", ""], [{"name": "g"}, {}, {}]) == "call00000 call00001 call00002 g=0;f=1;f=2;"
     assert written("", [{}]) == "=0;"

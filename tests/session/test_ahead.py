@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import edge
 from edge.cache.plan import PAGE
 from edge.errors import ContextFull, UsageError
+from edge.prompt.messages import certain
 from edge.sampling import Sampling
-from edge.session.answer_options import certain
 from edge.session.read_ahead import Ahead
 
 GREEDY = Sampling(temperature=0.0)

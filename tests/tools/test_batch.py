@@ -105,7 +105,7 @@ def test_one_bad_line_ends_nothing(engine, tmp_path) -> None:
     half = line("\ud83d", "Hello")  # json.dumps writes the escape
     odd = [json.dumps({"custom_id": name, "body": {}}) for name in (1, 1.5, True, [], {}, ["\udc00"], {"\ud800": 1})]
     bodies = [{"tools": [{"type": "function", "function": {"name": "f", "description": "\ud800"}}]},
-              {"response_format": {"type": "\udfff"}}, {"choices": ["\ud800"]}, {"user": "\ud800"},
+              {"response_format": {"type": "\udfff"}}, {"choices": ["\ud800"]},
               {"response_format": {"type": "json_schema", "json_schema": {"schema": {"const": "\ud800"}}}},
               {"tools": [{"type": "function", "function": {"name": "\ud800"}}]}, {"stop": ["\ud800"]},
               {"tool_choice": {"type": "function", "function": {"name": "\ud800"}}, "tools": []}]
@@ -114,7 +114,7 @@ def test_one_bad_line_ends_nothing(engine, tmp_path) -> None:
     written = [json.loads(each) for each in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert len(written) == len(lines) and found["good"]["error"] is None
     assert all(each["response"]["status_code"] == 400 for each in written if each["custom_id"] != "good"), written
-    assert "half of a surrogate pair" in found["\ud83d"]["error"]["message"]
+    assert "half a surrogate pair" in found["\ud83d"]["error"]["message"]
     with Batch(engine, str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl"), resume=True) as batch:
         done = batch.run()
         assert (done.before, done.answered, done.failed) == (1, 0, len(lines) - 1)

@@ -17,14 +17,14 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from edge import records
-from edge.errors import Busy, EdgeError
+from edge.errors import Busy, EdgeError, UsageError, check_text
 from edge.files import LINE_LIMIT
+from edge.prompt.messages import with_system
 from edge.serve import bodies, keys
-from edge.serve.calls import Refusal, bad
-from edge.serve.messages import messages_of, with_system
-from edge.session.answer_options import FORMS
+from edge.serve.calls import Refusal
 from edge.session.outcome import Outcome
 from edge.session.prompting import common_messages
+from edge.settings import check
 from edge.threads import start
 
 if TYPE_CHECKING:
@@ -127,7 +127,8 @@ class Client:
             request = parse(line)
             ident = identity(request)
             if request.get("v", records.PROTOCOL) != records.PROTOCOL:
-                raise bad(f"only version {records.PROTOCOL} of the protocol is supported", code="unsupported_version")
+                raise Refusal(400, f"only version {records.PROTOCOL} of the protocol is supported",
+                              code="unsupported_version")
             op = request.get("op")
             if op == "chat":
                 self._add(Question(ident, bodies.size_of(line), *chat(request, self._defaults, self._system)))
@@ -140,17 +141,17 @@ class Client:
             elif op == "ping":
                 self.emit({"ev": "pong"}, ident)
             else:
-                raise bad("op must be one of chat, cancel, reset, info, ping", code="unknown_op")
+                raise Refusal(400, "op must be one of chat, cancel, reset, info, ping", code="unknown_op")
         except Refusal as refused:
-            self.emit(records.error(refused.code or "bad_request", str(refused)), ident)
+            self.emit(records.error(str(refused.code), str(refused)), ident)
         except EdgeError as error:
             self.emit(records.error_of(error), ident)
 
     def _add(self, question: Question) -> None:
-        """Answer a request after those that wait already.  Raises Busy, and Refusal for an id that is in use."""
+        """Answer a request after those that wait already.  Raises Busy, and UsageError for an id that is in use."""
         with self._lock:
             if question.id is not None and any(each.id == question.id for each in self._questions):
-                raise bad("a request with this id is already running or waiting")
+                raise UsageError("a request with this id is already running or waiting")
             if len(self._questions) >= QUEUE_LIMIT:
                 raise Busy(f"{len(self._questions)} requests are already waiting")
             if (waiting := sum(each.nbytes for each in self._questions)) + question.nbytes > QUEUE_BYTES:
@@ -169,8 +170,8 @@ class Client:
         with self._lock:
             found = next((each for each in self._questions if ident in (None, each.id)), None)
             if found is None:
-                raise bad("nothing to cancel" if ident is None else "no request with this id is running or waiting",
-                          code="unknown_id")
+                said = "nothing to cancel" if ident is None else "no request with this id is running or waiting"
+                raise Refusal(400, said, code="unknown_id")
             if not self._withdraw(found, "cancelled"):
                 found.why = "cancelled"
                 if found.answer is not None:
@@ -227,7 +228,8 @@ class Client:
             session.set_aside()  # another conversation takes its place
         if question.deadline is not None:
             options["timeout"] = max(question.deadline - time.monotonic(), 1e-3)
-        question.answer = answer = session.chat(messages, on_prefill=reading, **options)
+        call = self._engine.preparer.call(messages, None, {**options, "on_prefill": reading})
+        question.answer = answer = session.answer(call)
         if question.why is not None:
             answer.cancel()
         reader = None if answer.form is None else answer.form.reader()  # of the text without calls of functions
@@ -258,31 +260,29 @@ def chat(
     request: dict[str, Any], defaults: dict[str, Any], system: str | None = None
 ) -> tuple[list[dict[str, Any]], dict[str, Any], float | None]:
     """(messages, options, deadline) of a request: the options of the command line, changed by its keys.  Raises
-    Refusal.
+    UsageError.
     """
     asked = keys.read(request, keys.JSONL)
-    messages = with_system(messages_of(asked.get("messages")), system)
-    forms = {key: asked[key] for key in FORMS if key in asked}
-    options = keys.with_form(defaults, forms) | keys.tools(asked) | keys.think(asked)
-    options |= {key: asked[key] for key in ("max_tokens", "by", "ignore_eos", "stop") if key in asked}
-    options["sampling"] = keys.sampling(asked, defaults)
-    timeout = asked.get("timeout", options.pop("timeout", None))
+    messages = with_system(keys.messages(asked), system)
+    options, _ = keys.options(asked, defaults)
+    timeout = check("timeout", options.pop("timeout", None))
     return messages, options, None if timeout is None else time.monotonic() + timeout
 
 
 def parse(line: bytes) -> dict[str, Any]:
-    """One request object.  Raises Refusal: 400 if the line is not a JSON object, 413 if it is too large."""
+    """One request object.  Raises Refusal if the line is none, or is too large."""
     request = bodies.parse(line, LINE_LIMIT, "too_long")
     if not isinstance(request, dict):
-        raise bad("a request must be a JSON object", code="bad_json")
+        raise Refusal(400, "a request must be a JSON object", code="bad_json")
     return request
 
 
 def identity(request: dict[str, Any]) -> str | int | None:
-    """The id of the request, which its events repeat; None if it has none.  Raises Refusal (400) for other values."""
+    """The id of the request, which its events repeat; None if it has none.  Raises UsageError for other values."""
     ident = request.get("id")
     if isinstance(ident, bool) or not isinstance(ident, (str, int, type(None))):
-        raise bad("id must be a string or a whole number", "id")
+        raise UsageError("must be a string or a whole number", argument="id")
     if len(str(ident)) > ID_LIMIT:
-        raise bad(f"id is longer than {ID_LIMIT} characters", "id")
-    return keys.texts(ident, "id")
+        raise UsageError(f"is longer than {ID_LIMIT} characters", argument="id")
+    check_text(str(ident), "id")
+    return ident

@@ -9,10 +9,11 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.amounts import amount
+from edge.errors import UsageError, check_text
 from edge.formats.names import n_parameters
+from edge.prompt.messages import check_messages, with_system
 from edge.serve import keys
-from edge.serve.calls import Call, bad
-from edge.serve.messages import messages_of
+from edge.serve.calls import Call
 from edge.serve.protocols.openai import embedding
 
 if TYPE_CHECKING:
@@ -25,55 +26,46 @@ VERSION = "0.13.5"
 
 
 def loads(body: Any, chat: bool) -> bool:
-    """Whether a request has no prompt: this is how Ollama's clients load and unload a model.  Raises Refusal."""
+    """Whether a request has no prompt: this is how Ollama's clients load and unload a model.  Raises UsageError."""
     asked = keys.read(body, keys.OLLAMA_CHAT if chat else keys.OLLAMA_GENERATE)
     return asked.get("messages") == [] if chat else not asked.get("prompt")
 
 
 def chat(body: Any, defaults: dict[str, Any]) -> Call:
-    """``POST /api/chat``.  Raises Refusal."""
+    """``POST /api/chat``.  Raises UsageError."""
     asked = keys.read(body, keys.OLLAMA_CHAT)
     call = _common(asked, defaults)
-    call.messages = messages_of(asked.get("messages"))
-    call.options |= keys.tools(asked) | keys.think(asked)
+    call.messages = keys.messages(asked)
     return call
 
 
 def generate(body: Any, defaults: dict[str, Any]) -> Call:
-    """``POST /api/generate``: a prompt, put into the chat template unless ``raw``.  Raises Refusal."""
+    """``POST /api/generate``: a prompt, put into the chat template unless ``raw``.  Raises UsageError."""
     asked = keys.read(body, keys.OLLAMA_GENERATE)
-    call = _common(asked, defaults)
     if asked.get("raw"):
+        call = _common(asked, {name: value for name, value in defaults.items() if not name.startswith("think")})
         call.prompts = [asked.get("prompt", "")]
-        for name in ("think", "thinking_budget"):
-            if name in asked:
-                raise bad(f"{name} is for conversations: a raw prompt has no template", name)
-            call.options.pop(name, None)
     else:
-        call.options |= keys.think(asked)
-        call.messages = [{"role": "user", "content": asked.get("prompt", "")}]
-        if asked.get("system"):
-            call.messages.insert(0, {"role": "system", "content": asked["system"]})
+        call = _common(asked, defaults)
+        call.messages = with_system(check_messages([{"role": "user", "content": asked.get("prompt", "")}]),
+                                    asked.get("system"))
+    call.sent["messages"] = "prompt"
     return call
 
 
 def _common(asked: Mapping[str, Any], defaults: dict[str, Any]) -> Call:
-    given = {**asked, **asked.get("options", {})}  # some clients send options beside them
     form = asked.get("format", "")
     if form not in ("", "json") and not isinstance(form, dict):
-        raise bad("format is not json or a JSON schema", "format")
+        raise UsageError("is not json or a JSON schema", argument="format")
     own = {"schema": {"type": "object"} if form == "json" else form} if form != "" else {}
-    options = {**keys.with_form(defaults, own), "sampling": keys.sampling(given, defaults)}
-    if (most := next((given[key] for key in keys.LIMITS if key in given), -1)) >= 0:
-        options["max_tokens"] = most
-    if given.get("stop"):
-        options["stop"] = given["stop"]
+    given = {**asked, **asked.get("options", {})}  # some clients send options beside them
+    options, sent = keys.options(given, defaults, own, "format")
     if asked.get("logprobs"):
         options["logprobs"] = asked.get("top_logprobs", 0)
     elif asked.get("top_logprobs"):
-        raise bad("top_logprobs needs logprobs: true", "top_logprobs")
+        raise UsageError("needs logprobs: true", argument="top_logprobs")
     return Call(options=options, logprobs=options.get("logprobs"), stream=asked.get("stream", True), include_usage=True,
-                sent=frozenset(asked))
+                sent=sent)
 
 
 # ---- responses ------------------------------------------------------------------------------------------------------
@@ -165,15 +157,15 @@ def ps(about: About) -> dict[str, Any]:
 
 
 def embed(body: Any, hidden: int) -> tuple[list[str], bool]:
-    """``POST /api/embed``: (texts, whether one that is too long is cut).  Raises Refusal."""
+    """``POST /api/embed``: (texts, whether one that is too long is cut).  Raises UsageError."""
     asked = keys.read(body, keys.OLLAMA_EMBED)
     inputs, _ = embedding({key: asked[key] for key in ("input", "dimensions") if key in asked}, hidden)
     return inputs, asked.get("truncate", False)
 
 
 def embeddings_of_old(body: Any) -> list[str]:
-    """``POST /api/embeddings``, which has one text.  Raises Refusal."""
-    return [keys.text(keys.read(body, keys.OLLAMA_EMBEDDINGS).get("prompt"), "prompt")]
+    """``POST /api/embeddings``, which has one text.  Raises UsageError."""
+    return [check_text(keys.read(body, keys.OLLAMA_EMBEDDINGS).get("prompt"), "prompt")]
 
 
 def embeddings(name: str, vectors: list[array[float]], tokens: int, nanoseconds: int) -> dict[str, Any]:

@@ -15,10 +15,9 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edge.errors import UsageError
 from edge.serve import keys
-from edge.serve.calls import Call, Refusal, bad, dump
-from edge.serve.messages import messages_of
-from edge.session.answer_options import FORMS, AnswerOptions
+from edge.serve.calls import Call, Refusal, dump
 from edge.session.logprobs import Logprob
 from edge.session.usage import Usage
 
@@ -27,33 +26,26 @@ MOST_PROMPTS = 64  # of one request; each waits for its turn in the queue
 
 
 def chat(body: Any, defaults: dict[str, Any]) -> Call:
-    """A request for a chat completion.  Raises Refusal, and UsageError for ``partial`` with what it cannot have."""
+    """A request for a chat completion.  Raises UsageError."""
     asked = keys.read(body, keys.CHAT)
     call = _common(asked, defaults)
-    call.messages = messages_of(asked.get("messages"))
-    for i, each in enumerate(body["messages"]):
-        if each["role"] == "tool":
-            keys.text(each.get("tool_call_id"), f"messages[{i}].tool_call_id")
+    call.messages = keys.messages(asked)
     if asked.get("logprobs"):
         call.logprobs = call.options["logprobs"] = asked.get("top_logprobs", 0)
     elif "top_logprobs" in asked:
-        raise bad("top_logprobs needs logprobs: true", "top_logprobs")
-    call.options |= keys.think(asked) | keys.tools(asked)
+        raise UsageError("needs logprobs: true", argument="top_logprobs")
     if asked.get("partial"):
         if call.n > 1:
-            raise bad("partial cannot be combined with n: nothing is answered", "partial")
+            raise UsageError("cannot be combined with n: nothing is answered", argument="partial")
         call.options["partial"] = True
-        AnswerOptions.of(call.options)  # now: nothing more is done for it while others are answered
     return call
 
 
 def completion(body: Any, defaults: dict[str, Any]) -> Call:
-    """A request for a raw completion.  Raises Refusal."""
+    """A request for a raw completion.  Raises UsageError."""
     asked = keys.read(body, keys.COMPLETION)
-    call = _common(asked, defaults)
-    call.prompts = _texts(asked.get("prompt"), "prompt", MOST_PROMPTS)
-    for name in ("think", "thinking_budget"):  # the service's own
-        call.options.pop(name, None)
+    call = _common(asked, {name: value for name, value in defaults.items() if not name.startswith("think")})
+    call.prompts, call.sent["messages"] = _texts(asked.get("prompt"), "prompt", MOST_PROMPTS), "prompt"
     call.echo = asked.get("echo", False)
     if "logprobs" in asked:
         call.logprobs = call.options["logprobs"] = asked["logprobs"]
@@ -62,60 +54,45 @@ def completion(body: Any, defaults: dict[str, Any]) -> Call:
 
 
 def _texts(given: Any, name: str, most: int) -> list[Any]:
-    """A text or token ids, or a list of at most ``most`` of these, in the key ``name``.  Raises Refusal."""
+    """A text or token ids, or a list of at most ``most`` of these, in the key ``name``.  Raises UsageError."""
     several = isinstance(given, list) and not (given and type(given[0]) is int)
     found = given if several else [given]
     if not 1 <= len(found) <= most:
-        raise bad(f"{name} has {len(found)} texts; it must have 1 to {most}", name)
+        raise UsageError(f"has {len(found)} texts", argument=name, hint=f"it must have 1 to {most}")
     for each in found:
         if each in (None, "", []):
-            raise bad(f"{name} is missing or empty", name)
+            raise UsageError("is missing or empty", argument=name)
         if isinstance(each, str):
             continue
         if not isinstance(each, list) or not all(type(token) is int and 0 <= token < 1 << 31 for token in each):
-            raise bad(f"{name} is not a string, a list of token ids, or a list of these", name)
+            raise UsageError("is not a string, a list of token ids, or a list of these", argument=name)
     return found
 
 
 def embedding(body: Any, hidden: int) -> tuple[list[str], bool]:
-    """A request for embeddings: (texts, whether vectors are sent as base64).  Raises Refusal, also for token ids: what
-    sends them has the vocabulary of another model.
+    """A request for embeddings: (texts, whether vectors are sent as base64).  Raises UsageError, also for token ids:
+    what sends them has the vocabulary of another model.
     """
     asked = keys.read(body, keys.EMBEDDING)
     inputs = asked.get("input")
     if not all(isinstance(each, str | None) for each in (inputs if isinstance(inputs, list) else [inputs])):
-        raise bad("input is not a text or a list of texts; instead of token ids send text (in LangChain "
-                  "check_embedding_ctx_length=False)", "input")
+        raise UsageError("is not a text or a list of texts", argument="input",
+                         hint="instead of token ids send text (in LangChain check_embedding_ctx_length=False)")
     inputs = _texts(inputs, "input", MOST_INPUTS)
-    form = asked.get("encoding_format", "float")
-    if form not in ("float", "base64"):
-        raise bad("encoding_format is not float or base64", "encoding_format")
     if asked.get("dimensions") not in (None, hidden):
-        raise bad(f"dimensions cannot be chosen; this model has {hidden}", "dimensions")
-    return inputs, form == "base64"
+        raise UsageError(f"cannot be chosen; this model has {hidden}", argument="dimensions")
+    return inputs, asked.get("encoding_format") == "base64"
 
 
 def _common(asked: Mapping[str, Any], defaults: dict[str, Any]) -> Call:
-    form = keys.form(asked.get("response_format"), "response_format", "json_schema")
-    for key in (*FORMS, "guided_choice"):
-        name = "choices" if key == "guided_choice" else key
-        if key in asked and form.setdefault(name, asked[key]) != asked[key]:
-            raise bad(f"{key} and another key ask for different {name}; give only one of them", key)
-    options = {**keys.with_form(defaults, form), "sampling": keys.sampling(asked, defaults)}
-    most = asked.get("max_completion_tokens", asked.get("max_tokens", -1))
-    if most >= 0:
-        options["max_tokens"] = most
-    if asked.get("stop"):
-        options["stop"] = asked["stop"]
-    if asked.get("ignore_eos"):
-        options["ignore_eos"] = True
+    form = keys.form_of(asked.get("response_format"), "response_format", "json_schema")
+    options, sent = keys.options(asked, defaults, form, "response_format")
     return Call(
         options=options,
         n=asked.get("n", 1),
         stream=asked.get("stream", False),
         include_usage=asked.get("stream_options", {}).get("include_usage", False),
-        key=asked.get("user") or asked.get("session_id") or asked.get("prompt_cache_key"),
-        sent=frozenset(asked),
+        sent=sent,
     )
 
 

@@ -10,72 +10,65 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from edge.errors import shown
+from edge.errors import UsageError, check_text, shown
+from edge.prompt.messages import check_message, content_of, join
 from edge.sampling import Sampling
 from edge.serve import keys
-from edge.serve.calls import Call, Refusal, bad, dump
-from edge.serve.keys import text
-from edge.serve.messages import content_of, joined, message_of
+from edge.serve.calls import Call, Refusal, dump
 from edge.serve.protocols import openai
 
-MOST_ITEMS = 4096
 INCLUDED = "message.output_text.logprobs"  # the value of include that has an effect
 
 
 def parse(body: Any, defaults: dict[str, Any]) -> Call:
-    """A request for a response.  Raises Refusal."""
+    """A request for a response.  Raises UsageError."""
     asked = keys.read(body, keys.RESPONSES)
-    form = keys.form(asked.get("text", {}).get("format"), "text.format")
-    options = {**keys.with_form(defaults, form), "sampling": keys.sampling(asked, defaults)}
-    if "max_output_tokens" in asked:
-        options["max_tokens"] = asked["max_output_tokens"]
-    if "effort" in asked.get("reasoning", {}):
-        options["think"] = asked["reasoning"]["effort"]
-    call = Call(_messages(asked.get("input"), asked.get("instructions")), options=options | _tools(asked),
-                stream=asked.get("stream", False), key=asked.get("user") or asked.get("prompt_cache_key"),
-                sent=frozenset(asked))
+    form = keys.form_of(asked.get("text", {}).get("format"), "text.format")
+    options, sent = keys.options({**asked, **_tools(asked)}, defaults, form, "text")
+    call = Call(_messages(asked.get("input"), asked.get("instructions")), options=options,
+                stream=asked.get("stream", False), sent={**sent, "messages": "input"})
     if INCLUDED in asked.get("include", ()) or asked.get("top_logprobs"):
         call.logprobs = call.options["logprobs"] = asked.get("top_logprobs", 0)
     return call
 
 
 def _messages(given: Any, instructions: str | None) -> list[dict[str, Any]]:
-    """The conversation in ``input``, in the form of a chat request, behind the instructions.  Raises Refusal."""
+    """The conversation in ``input``, in the form of a chat request, after the instructions.  Raises UsageError."""
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list) or not items:
-        raise bad("input is not a text or a list with at least one item", "input")
-    if len(items) > MOST_ITEMS:
-        raise bad(f"input has {len(items)} items; the limit is {MOST_ITEMS}", "input")
+        raise UsageError("is not a text or a list with at least one item", argument="input")
+    if len(items) > keys.MOST_MESSAGES:
+        raise UsageError(f"has {len(items)} items; the limit is {keys.MOST_MESSAGES}", argument="input")
     messages: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
     for i, item in enumerate(items):
         where = f"input[{i}]"
         if not isinstance(item, Mapping):
-            raise bad(f"{where} is not a JSON object", where)
+            raise UsageError("is not a JSON object", argument=where)
         kind = item.get("type") or "message"
         if kind == "message":
-            messages.append(message_of(item, where))
+            messages.append(check_message(item, where))
         elif kind == "function_call":
-            said = {key: text(item.get(key), f"{where}.{key}") for key in ("name", "arguments", "call_id")}
+            said = {key: check_text(item.get(key), f"{where}.{key}") for key in ("name", "arguments", "call_id")}
             made = {"id": said.pop("call_id"), "type": "function", "function": said}
             if messages and messages[-1]["role"] == "assistant":  # those of one answer are one message
                 messages[-1].setdefault("tool_calls", []).append(made)
             else:
                 messages.append({"role": "assistant", "content": "", "tool_calls": [made]})
         elif kind == "function_call_output":
-            if item.get("output") is None:
-                raise bad(f"{where}.output is missing", f"{where}.output")
-            messages.append({"role": "tool", "tool_call_id": text(item.get("call_id"), f"{where}.call_id"),
+            messages.append({"role": "tool", "tool_call_id": check_text(item.get("call_id"), f"{where}.call_id"),
                              "content": content_of(item.get("output"), f"{where}.output")})
         elif kind != "reasoning":  # thoughts of earlier answers are not read again
-            raise bad(f"{where}.type is {shown(kind)}; it must be message, function_call, function_call_output or "
-                      "reasoning", f"{where}.type")
+            raise UsageError(f"is {shown(kind)}", argument=f"{where}.type", hint="it must be message, function_call, "
+                             "function_call_output or reasoning")
     if not messages:
-        raise bad("input has no message", "input")
-    return joined(messages)
+        raise UsageError("has no message", argument="input")
+    return join(messages)
 
 
 def _tools(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a call with tools, which stand here without the object ``function`` around them."""
+    """The functions of a call, which stand here without the object ``function`` around them.  Raises UsageError."""
+    from edge.constrain.functions import Functions  # not needed by other requests
+
     given, choice = asked.get("tools"), asked.get("tool_choice")
     if isinstance(given, list):
         given = [{"type": each.get("type"), "function": {key: value for key, value in each.items() if key != "type"}}
@@ -83,26 +76,28 @@ def _tools(asked: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(choice, Mapping):
         choice = {**choice, "function": {"name": choice.get("name")}}
     try:
-        return keys.tools({**asked, "tools": given, "tool_choice": choice})
-    except Refusal as refusal:
-        raise bad(str(refusal).replace(".function.", "."), str(refusal.param).replace(".function.", ".")) from None
+        found = Functions.of(given, choice, asked.get("parallel_tool_calls"))
+    except UsageError as error:  # it begins with the path of what is wrong
+        path, _, said = str(error).replace(".function.", ".").partition(" ")
+        raise UsageError(said, argument=path.rstrip(":")) from None
+    return {"tools": found, "tool_choice": None}
 
 
 # ---- responses ------------------------------------------------------------------------------------------------------
 
 
 class Writer:
-    """The response to one call, as one object or as events.  ``body``: the request; ``served``: the model's name."""
+    """The response to one call, as one object or as events.  ``sampling``: of its answer; ``body``: the request;
+    ``served``: the model's name.
+    """
 
-    def __init__(self, call: Call, body: Mapping[str, Any], served: str) -> None:
-        self._call = call
+    def __init__(self, sampling: Sampling, body: Mapping[str, Any], served: str) -> None:
         self._n_events = 0
         self._items: list[dict[str, Any]] = []  # of the output, those that are complete
         self._open: dict[str, Any] | None = None  # the item that is being written
         self._text = ""
         self._logprobs: list[dict[str, Any]] = []
         text = body.get("text") or {}
-        sampling: Sampling = call.options["sampling"]
         self._head: dict[str, Any] = {
             "id": _ident("resp"),
             "object": "response",
