@@ -7,6 +7,8 @@ VENV ?= .venv
 CLIENTS := $(VENV)-clients
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input --quiet --retries 8
+# the answers of the program that is not frozen, with which all forms of it are compared
+ANSWERS := build/answers.json
 # install lists of pyproject.toml, with their markers
 install = $(PY) packaging/requires.py $(1) >$(VENV)/requirements.txt && $(PIP) install -r $(VENV)/requirements.txt
 COMPILED := setup.py $(shell find pyx \( -name '*.p[yx][xdi]' -o -path 'pyx/kernels/*.[ch]' \) 2>/dev/null)
@@ -89,24 +91,28 @@ smoke: freeze
 	@packaging/smoke.sh dist/bitnet-edge
 	@packaging/smoke.sh dist/bitnet-edge-$$(uname -m)/bitnet-edge
 
-check: freeze $(VENV)/.tools
-	@$(PY) packaging/check.py --write build/answers.json $(PY) -m edge
-	@$(PY) packaging/check.py --compare build/answers.json dist/bitnet-edge
-	@$(PY) packaging/check.py --compare build/answers.json dist/bitnet-edge-$$(uname -m)/bitnet-edge
+$(ANSWERS): $(VENV)/.compiled packaging/check.py packaging/golden.txt $(shell find edge -type f ! -name '*.pyc')
+	@mkdir -p $(@D)
+	@$(PY) packaging/check.py --write $@ --modules $(@D)/modules.txt $(PY) -m edge
+
+check: freeze $(VENV)/.tools $(ANSWERS)
+	@$(PY) packaging/check.py --compare $(ANSWERS) dist/bitnet-edge
+	@$(PY) packaging/check.py --compare $(ANSWERS) dist/bitnet-edge-$$(uname -m)/bitnet-edge
 	@$(PY) -m pytest -n auto --dist worksteal -m freeze $(ARGS)
 
-freeze-aarch64: needs-root $(VENV)/.freezer $(VENV)/.compiled
+freeze-aarch64: needs-root $(VENV)/.freezer $(ANSWERS)
 	@packaging/freeze-aarch64.sh
 
 .PHONY: needs-root
 needs-root: # said before anything is installed or built
 	@packaging/debian-root.sh
 
-debian13: needs-root $(VENV)/.freezer $(VENV)/.compiled
-	@packaging/debian13.sh x86_64
-	@packaging/debian13.sh aarch64
+debian13: debian13-x86_64 debian13-aarch64
 
-wheels: $(VENV)/.freezer $(VENV)/.compiled
+debian13-%: needs-root $(VENV)/.freezer $(ANSWERS)
+	@packaging/debian13.sh $*
+
+wheels: $(VENV)/.freezer $(ANSWERS)
 	@packaging/wheels.sh $(ARGS)
 
 deb: freeze

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Try all that the program does, in any of its forms, and compare every word with what another form says.
 
-    packaging/check.py [--write FILE | --compare FILE] [--modules FILE] [--qemu CPU] PROGRAM [ARGUMENT...]
+    packaging/check.py [--write FILE | --compare FILE] [--brief] [--modules FILE] [--qemu CPU] PROGRAM [ARGUMENT...]
 
-    packaging/check.py --write build/answers.json .venv/bin/bitnet-edge        the unfrozen program: its answers
+    make build/answers.json                                                    the answers of the unfrozen program
     packaging/check.py --compare build/answers.json dist/bitnet-edge           another form must give the same
     packaging/check.py --compare build/answers.json --qemu cortex-a72 dist/bitnet-edge-aarch64
 
 PROGRAM is anything that takes the arguments of bitnet-edge.  --modules: also write the names of all modules that an
-unfrozen program imports for these checks.  --qemu: emulated, see emulated.py.  One line a check: ok with its seconds,
+unfrozen program imports for these checks.  --brief: only what depends on the processor and the C library.  --qemu:
+emulated, see emulated.py.  One line a check: ok with its seconds,
 or FAILED with what was seen; status 1 when one failed.  In every check a traceback, an internal error or a module that
 is not there is a failure by itself, wherever it appears.  What the operating system can do to the program is in
 smoke.sh.  Needs Python's standard library only, so that it runs wherever the program is to be tried.
@@ -138,17 +139,21 @@ def terminated(process: subprocess.Popen[str]) -> None:
 
 #: name -> a function that tries one thing; what it returns must be the same in every form
 CHECKS: dict[str, Callable[[Program], object]] = {}
+#: the names of those that depend on the processor and the C library
+BRIEF: set[str] = set()
 
 
-def check(name: str) -> Callable[[Callable[[Program], object]], Callable[[Program], object]]:
+def check(name: str, brief: bool = False) -> Callable[[Callable[[Program], object]], Callable[[Program], object]]:
     def keep(function: Callable[[Program], object]) -> Callable[[Program], object]:
         CHECKS[name] = function
+        if brief:
+            BRIEF.add(name)
         return function
 
     return keep
 
 
-@check("--version")
+@check("--version", brief=True)
 def _(program: Program) -> object:
     return program.run("--version")
 
@@ -158,7 +163,7 @@ def _(program: Program) -> object:
     return [program.run("--help"), program.run("run", "--help-all")]
 
 
-@check("run")
+@check("run", brief=True)
 def _(program: Program) -> object:
     answer = program.run("run", "-m", MODEL, "--temp", "0", "--set", "ignore_eos=on", "-n", "48", PROMPT)
     need(answer == GOLDEN, "another answer than in golden.txt", answer)
@@ -170,7 +175,7 @@ def _(program: Program) -> object:
     return program.ask(text="Zwei Grüntees für Zoë, bitte – とお茶 🍵\n")
 
 
-@check("run: --ctx 2048 with --kv int8, int4, int4c, f16")
+@check("run: --ctx 2048 with --kv int8, int4, int4c, f16", brief=True)
 def _(program: Program) -> object:
     return [program.ask("--ctx", "2048", "--kv", kind, PROMPT) for kind in ("int8", "int4", "int4c", "f16")]
 
@@ -212,7 +217,7 @@ def _(program: Program) -> object:
     return program.run("run", "-m", str(model), "--temp", "0", "-n", "8", "Hello")
 
 
-@check("run: a SentencePiece vocabulary; tokens")
+@check("run: a SentencePiece vocabulary; tokens", brief=True)
 def _(program: Program) -> object:
     tokens = program.run("tokens", "encode", "-m", str(PIECES), "Grüne Tees 🍵")
     return [tokens, program.run("tokens", "decode", "-m", str(PIECES), text=tokens),
@@ -343,7 +348,7 @@ def _(program: Program) -> object:
     return None
 
 
-@check("doctor")
+@check("doctor", brief=True)
 def _(program: Program) -> object:
     report = program.run("doctor")
     need("all tests passed" in report, "another result", report)
@@ -457,7 +462,7 @@ def _(program: Program) -> object:
     return said
 
 
-@check("serve --embeddings, on a Unix socket")
+@check("serve --embeddings, on a Unix socket", brief=True)
 def _(program: Program) -> object:
     with served(program, "--embeddings", socket_instead=True) as ask:
         return json.loads(ask("POST", "/v1/embeddings", {"input": "a cup of tea"}))["data"][0]["embedding"]
@@ -619,6 +624,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the answers to FILE")
     parser.add_argument("--compare", type=Path, metavar="FILE", help="compare with the answers in FILE")
+    parser.add_argument("--brief", action="store_true", help="try what depends on the processor and the C library")
     parser.add_argument("--modules", type=Path, metavar="FILE", help="write the names of imported modules to FILE")
     parser.add_argument("--qemu", metavar="CPU", help="emulate this processor")
     parser.add_argument("program", nargs=argparse.REMAINDER, help="with arguments before its own")
@@ -644,7 +650,8 @@ def main() -> int:
             program.prompts = file.with_suffix(".prompts")
             if options.write:
                 shutil.rmtree(program.prompts, ignore_errors=True)
-        for name, function in CHECKS.items():
+        checks = {name: each for name, each in CHECKS.items() if name in BRIEF or not options.brief}
+        for name, function in checks.items():
             at = time.monotonic()
             try:
                 answers[name] = function(program)
@@ -658,7 +665,7 @@ def main() -> int:
                 print(f"FAILED {time.monotonic() - at:6.1f} s  {name}: {what}", flush=True)
     if options.write and not failures:
         options.write.write_text(json.dumps(answers))
-    print(f"{len(CHECKS) - failures} of {len(CHECKS)} checks passed in {time.monotonic() - begun:.0f} s", flush=True)
+    print(f"{len(checks) - failures} of {len(checks)} checks passed in {time.monotonic() - begun:.0f} s", flush=True)
     return 1 if failures else 0
 
 

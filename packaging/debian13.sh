@@ -5,15 +5,15 @@
 #   packaging/debian13.sh aarch64    emulated: cross-compiled, doctor, a part of the suite; and the program in dist/
 #
 # Both go through the list of check.py, whose answers must be those of the unfrozen program here.  Needs root and what
-# debian-root.sh needs; the virtual environment that `make freeze` sets up.
+# debian-root.sh needs; the virtual environment and build/answers.json, which `make debian13` makes before.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PY=$PWD/${VENV:-.venv}/bin/python
-WORK=build/debian13
+ANSWERS=build/answers.json
 #: what depends most on the system: packages, C library, interpreter, terminal, signals, other libraries
 PART="tests/packaging/test_deb.py tests/packaging/test_glibc_floor.py tests/packaging/test_freeze.py tests/kernels/test_golden.py tests/cli/test_signals.py
     tests/prompt/test_template.py tests/prompt/test_tokenizer.py tests/cli/test_cli.py"
-EMULATED_PART="tests/kernels/test_golden.py tests/prompt/test_template.py tests/kernels/test_ternary.py"
+EMULATED_PART="tests/kernels/test_golden.py tests/prompt/test_template.py"
 
 say() { printf 'debian13: %s\n' "$*" >&2; }
 inside() { # a command in that system, in the sources
@@ -34,9 +34,6 @@ pip_settings() { # pip there finds packages as pip does here, but for folders of
     fi
 }
 
-mkdir -p "$WORK"
-"$PY" packaging/check.py --write "$WORK/answers-$1.json" "$PY" -m edge >"$WORK/answers-$1.log" || { cat "$WORK/answers-$1.log"; exit 1; }
-
 case $1 in
     x86_64)
         ROOT=$(packaging/debian-root.sh trixie amd64)
@@ -47,7 +44,7 @@ case $1 in
         [ ! -d "$tree/pyx" ] || find "$tree/pyx" -type f ! -name '*.so' -delete
         git ls-files -z | tar --null --files-from=- --create | tar --extract --directory "$tree"
         pip_settings >"$ROOT/etc/pip.conf"
-        cp "$WORK/answers-$1.json" "$tree/answers.json"
+        cp "$ANSWERS" "$tree/answers.json"
         say "make freeze"
         inside make freeze
         say "doctor"
@@ -55,18 +52,18 @@ case $1 in
         inside .venv/bin/python packaging/check.py --compare answers.json .venv/bin/bitnet-edge
         inside .venv/bin/python packaging/check.py --compare answers.json dist/bitnet-edge-x86_64/bitnet-edge
         say "a part of the suite"
-        inside make test ARGS="-m 'not compilers and not sanitize' $(echo $PART)"
+        inside make test ARGS="-m 'not compilers and not sanitize' -k 'not every_module' $(echo $PART)"
         ;;
     aarch64)
         ROOT=$(packaging/stage-aarch64.sh trixie freeze dev)
-        cp "$WORK/answers-$1.json" "$ROOT/opt/bitnet-edge/answers.json"
+        cp "$ANSWERS" "$ROOT/opt/bitnet-edge/answers.json"
         say "doctor"
         inside env PYTHONPATH=/opt/site:/opt/bitnet-edge python3 -m edge doctor
         inside env PYTHONPATH=/opt/site:/opt/bitnet-edge packaging/check.py --compare answers.json python3 -m edge
         say "a part of the suite"
         inside env PYTHONPATH=/opt/site python3 -m pytest -q $EMULATED_PART
         if [ -x dist/bitnet-edge-aarch64 ]; then # frozen on Debian 12
-            QEMU_LD_PREFIX=$ROOT QEMU_PAGESIZE=16384 packaging/check.py --compare "$WORK/answers-$1.json" \
+            QEMU_LD_PREFIX=$ROOT QEMU_PAGESIZE=16384 packaging/check.py --compare "$ANSWERS" --brief \
                 --qemu cortex-a76 dist/bitnet-edge-aarch64
         fi
         ;;

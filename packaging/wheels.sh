@@ -18,7 +18,7 @@ PIP=(-m pip --disable-pip-version-check --no-input --quiet)
 
 say() { printf 'wheels: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
-[ -x "$PY" ] || fail "no virtual environment $VENV; type: make freeze"
+[ -e build/answers.json ] || fail "no build/answers.json; type: make wheels"
 mkdir -p "$OUT" "$WORK"
 
 if ! "$WORK/tools/bin/python" -c 'import auditwheel' 2>/dev/null; then
@@ -55,8 +55,7 @@ repair "$WORK"/raw/*.whl
 say "trying it in a clean environment"
 "${PYTHON:-$PY}" -m venv --clear "$WORK/try"
 "$WORK/try/bin/python" "${PIP[@]}" install "$OUT"/bitnet_edge-*"$(uname -m).whl"
-"$PY" packaging/check.py --write "$WORK/answers.json" "$PY" -m edge >"$WORK/answers.log" || { cat "$WORK/answers.log"; exit 1; }
-packaging/check.py --compare "$WORK/answers.json" "$WORK/try/bin/bitnet-edge"
+packaging/check.py --compare build/answers.json "$WORK/try/bin/bitnet-edge"
 
 # ---- aarch64 ---------------------------------------------------------------------------------------------------------
 
@@ -75,7 +74,7 @@ if [ "${1:-}" = aarch64 ]; then
     rm -rf "$root/opt/wheel"
     "$PY" "${PIP[@]}" install --target "$root/opt/wheel" --only-binary=:all: --no-deps --implementation cp \
         --python-version "$version" --platform "${PLATFORM}_aarch64" "$OUT"/bitnet_edge-*aarch64.whl
-    cp "$WORK/answers.json" "$root/opt/"
+    cp build/answers.json "$root/opt/"
     QEMU_CPU=cortex-a72 PYTHONPATH=/opt/wheel:/opt/site packaging/emulated.py --root "$root" \
         /opt/bitnet-edge/packaging/check.py --compare /opt/answers.json python3 -m edge
 fi
