@@ -42,14 +42,6 @@ def parse_size(value: str | int | None, name: str = "memory") -> int | None:
     return int(float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2]])
 
 
-def meant_size(value: str | int, least: int, most: int) -> str:
-    """The size from ``least`` to ``most`` bytes that was probably meant by one without its unit, or with too small a
-    unit: the same number of MB, else of GB, such as ``60M`` for ``60``; "" if neither is in the range.
-    """
-    number = re.split(r"[^\d.]", str(value).strip())[0]
-    return next((f"{number}{unit}" for unit in "MG" if least <= (parse_size(number + unit) or 0) <= most), "")
-
-
 def count(n: int, noun: str) -> str:
     """A number with its noun: ``1 turn``, ``2 turns``."""
     return f"{n} {noun}{'' if n == 1 else 's'}"

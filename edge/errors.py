@@ -19,8 +19,6 @@ R = TypeVar("R")
 
 #: where errors of the program are reported
 REPORTS = "the issue tracker of the repository you got this copy from"
-#: the folder of the compiled modules
-PYX = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pyx")
 
 
 def shown(value: Any) -> str:
@@ -178,19 +176,12 @@ EXIT_CODES = {
 }
 
 
-def unbuilt(error: Exception, folder: str | os.PathLike[str] = PYX) -> NotBuilt | None:
-    """The NotBuilt error to report if missing or old compiled modules may be the cause of ``error``; else None."""
-    reason = ""
-    if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "pyx":
-        reason = f"the compiled part is missing or does not match the source ({' '.join(str(error).split())})"
-    else:
-        from pathlib import Path
-
-        built = max((module.stat().st_mtime for module in Path(folder).glob("*.so")), default=None)
-        for source in Path(folder).rglob("*.p[yx][xdi]"):  # an installed copy has none
-            if built is not None and built < source.stat().st_mtime:
-                reason = f"the compiled part is older than its source ({source.name})"
-    return NotBuilt(f"{reason}; build it with: python setup.py build_ext --inplace") if reason else None
+def unbuilt(error: Exception) -> NotBuilt | None:
+    """The NotBuilt error to report if missing compiled modules, or old ones, are the cause of ``error``; else None."""
+    if not isinstance(error, ImportError) or (error.name or "").partition(".")[0] != "pyx":
+        return None
+    return NotBuilt(f"the compiled part is missing or does not match the source ({' '.join(str(error).split())}); "
+                    "build it with: python setup.py build_ext --inplace")
 
 
 def needs_build(function: Callable[P, R]) -> Callable[P, R]:

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from edge.amounts import count, meant_size, parse_size
+from edge.amounts import count, parse_size
 from edge.errors import UsageError
-from edge.machine.memory import installed_memory
 from edge.settings import SETTINGS, check
 
 DEFAULT_SINKS = 4
@@ -21,8 +20,6 @@ DEFAULT_SINKS = 4
 QUARTER = 128
 #: a limit below this number of bytes is a slip: a unit is missing or wrong
 A_SLIP = 1_000_000
-#: bytes that every model needs more than, for suggestions: ``--memory 2`` is not 2 MB
-LEAST_MEMORY = 20_000_000
 
 
 def parse_kv_type(value: str) -> str:
@@ -47,12 +44,6 @@ def parse_layers(value: str | int | Sequence[int], name: str = "layers") -> tupl
     if not all((isinstance(word, str) and word.isdecimal()) or (type(word) is int and word >= 0) for word in words):
         raise UsageError(f"is {value!r}", argument=name, hint="it must be a list of layers such as 0,3")
     return tuple(sorted({int(word) for word in words}))
-
-
-def meant_limit(memory: str | int | None) -> str:
-    """The question whether another unit was meant by ``memory``; "" if none would give a sensible limit."""
-    size = meant_size(memory or "", LEAST_MEMORY, installed_memory())
-    return f"did you mean {size}?" if size else ""
 
 
 @dataclass(frozen=True)
@@ -98,10 +89,9 @@ class Options:
             if name != "kv_budget" or not isinstance(self.kv_budget, tuple):
                 object.__setattr__(self, name, check(name, getattr(self, name)))
         parse_kv_type(self.kv)
-        number, limit = str(self.memory).upper().rstrip(" B"), parse_size(self.memory)
-        if limit is not None and limit < A_SLIP and number[-1:].isdigit():
-            hint = meant_limit(self.memory) or "write it like 1500M, 1.5G or 800MiB"
-            raise UsageError(f"is {number.strip()}, in bytes", argument="memory", hint=hint)
+        if (parse_size(self.memory) or A_SLIP) < A_SLIP:
+            hint = "write it like 1500M, 1.5G or 800MiB"
+            raise UsageError(f"is {self.memory}, less than 1 MB", argument="memory", hint=hint)
         folder = self.kv_offload
         if folder is not None and not (os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)):
             raise UsageError(f"is {folder!r}", argument="kv_offload", hint="it must be a writable folder")

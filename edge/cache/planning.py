@@ -17,7 +17,7 @@ from edge.cache.policy import UNLIMITED, read_budget, without_layers
 from edge.config import ModelConfig
 from edge.errors import EdgeError, MemoryRefused, UsageError
 from edge.model.footprint import Footprint, footprint
-from edge.options import A_SLIP, DEFAULT_SINKS, Options, meant_limit, parse_kv_type, parse_layers
+from edge.options import DEFAULT_SINKS, Options, parse_kv_type, parse_layers
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
@@ -156,7 +156,8 @@ def _refusal(
     """
     n_ctx, limit, least = first.n_ctx, first.limit, max(PAGE, _attended(options))
     types = (first.kv_type,) if options.exact else smaller(first.kv_type, config)
-    varies = 0 if options.ctx is None or limit is None else PROGRAM_VARIES // 2
+    leaves = PROGRAM_VARIES if options.ctx is None else 0  # as cache_plan()
+    varies = 0 if leaves or limit is None else PROGRAM_VARIES // 2
 
     def fits(length: int, kv_type: str) -> bool:
         """Whether it does in a limit at the next start, too."""
@@ -170,17 +171,13 @@ def _refusal(
     text = text + (f'kv="{kv_type}" ' if kv_type != types[0] else "") + "would fit" if length else ""
     several = f"{first.parallel} x " if first.parallel and first.parallel > 1 else ""
     context = f"{several}{count(n_ctx, 'token')} of context ({first.kv_type}) take {human(first.kv_total)}"
-    if limit is None or first.total_bytes <= limit:
+    if limit is None or first.total_bytes + leaves <= limit:
         coming, free = first.footprint.coming, human(available or 0)
         return (f"the model takes {human(coming)} more, {context}: {human(coming + first.sessions)} in all; {free} is "
                 f"free{text}; force_memory=True tries anyway")
-    slip = limit < A_SLIP
     why = (f"program and model take {human(first.footprint.total)}, {context}: {human(first.total_bytes)} in all; "
-           f"the limit is {options.memory if slip else human(limit)}")
-    if slip and (meant := meant_limit(options.memory)):
-        return f"{why}; {meant}"
+           f"the limit is {human(limit)}")
     shortest = n_ctx if options.ctx else max(min(LEAST_CTX, n_ctx), least)
-    leaves = 0 if options.ctx else PROGRAM_VARIES
     need = -(-(make(shortest, types[-1]).total_bytes + leaves + PROGRAM_VARIES // 2) // 10**6)
     return why + (text or f'; it works from memory="{need}M" on: raise the limit, or use a smaller model')
 

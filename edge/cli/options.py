@@ -295,11 +295,6 @@ def loaded(
                 engine.model.encode([{"role": "user", "content": "Hello"}])
         progress.close()
     with engine:
-        if engine.plan.offload is not None:
-            from edge.machine.linux import lies_in_memory
-
-            if lies_in_memory(engine.plan.offload[0]):
-                out.warn(f"{engine.plan.offload[0]} is in memory (tmpfs): offloading to it frees no memory")
         if flags.get("think") and not engine.model.thinks:
             out.warn(f"{engine.config.name} cannot think before it answers: --think has no effect")
         for warning in (*engine.plan.warnings, *engine.warnings):

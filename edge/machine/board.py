@@ -99,11 +99,7 @@ class Board:
     def memory_control(self) -> bool | None:
         """Whether control groups can limit memory, as systemd's MemoryMax= does; off by default on a Raspberry Pi."""
         controllers = self.read("/sys/fs/cgroup/cgroup.controllers")
-        if controllers is not None:
-            return "memory" in controllers.split()
-        rows = (self.read("/proc/cgroups") or "").splitlines()  # version 1: name, hierarchy, number, enabled
-        enabled = [row.split()[-1] == "1" for row in rows if row.startswith("memory")]
-        return enabled[0] if enabled else None
+        return None if controllers is None else "memory" in controllers.split()
 
     def huge_pages(self) -> str | None:
         """Mode of transparent huge pages: "always", "madvise" or "never"."""

@@ -7,6 +7,7 @@ The threads of a step wait for each other, so the slowest core sets the pace: on
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import NamedTuple
 
 from edge.machine import linux
@@ -107,23 +108,10 @@ def _fast(root: str, allowed: tuple[int, ...]) -> tuple[tuple[int, ...], str | N
 
 
 def quota(root: str = "/") -> float | None:
-    """Processor time that control groups (version 1 or 2) allow this process, in cores, such as 1.5; None: no limit."""
-    found = [
-        _quota_of(root, os.path.join("/sys/fs/cgroup", mount, path))
-        for controllers, path in linux.control_groups(root) if not controllers or "cpu" in controllers.split(",")
-        for mount in ((controllers, "cpu") if controllers else ("", "unified"))
-    ]
-    return min((each for each in found if each is not None), default=None)
-
-
-def _quota_of(root: str, folder: str) -> float | None:
-    """The quota of one control group, in cores; None: no limit."""
-    limit, _, period = (linux.text(f"{folder}/cpu.max", root) or "").partition(" ")
-    if not period:
-        limit = linux.text(f"{folder}/cpu.cfs_quota_us", root) or ""
-        period = linux.text(f"{folder}/cpu.cfs_period_us", root) or ""
-    try:
-        share, whole = int(limit), int(period)
-    except ValueError:  # "max"
-        return None
-    return share / whole if share > 0 and whole > 0 else None
+    """Processor time that control groups allow this process, in cores, such as 1.5; None: no limit."""
+    found = []
+    for _, limits in linux.control_groups("cpu.max", root):
+        limit, _, period = limits.partition(" ")
+        with suppress(ValueError, ZeroDivisionError):  # "max"
+            found.append(int(limit) / int(period))
+    return min(found, default=None)

@@ -40,16 +40,17 @@ def sizes(path: str, root: str = "/") -> dict[str, int]:
     return {name: int(value) * 1024 for name, value in found}
 
 
-def control_groups(root: str = "/") -> Iterator[tuple[str, str]]:
-    """(controllers of a hierarchy, path) of the control groups of this process and of all above them, which bind it,
-    too.  The controllers of version 2 are "".  In a container the path may be one of outside.
+def control_groups(file: str, root: str = "/") -> Iterator[tuple[str, str]]:
+    """(folder, text of its ``file``) of the control groups (version 2) of this process, and of all above them,
+    which bind it, too.  In a container the path may be one of outside.
     """
     for line in (text("/proc/self/cgroup", root) or "").splitlines():
-        if line.count(":") > 1:
-            _, controllers, path = line.split(":", 2)
-            names = [name for name in path.split("/") if name]
+        if line.startswith("0::"):
+            names = [name for name in line[3:].split("/") if name]
             for depth in range(len(names), -1, -1):
-                yield controllers, "/".join(names[:depth])
+                folder = os.path.join("/sys/fs/cgroup", *names[:depth])
+                if (found := text(f"{folder}/{file}", root)) is not None:
+                    yield folder, found
 
 
 def allowed_cores() -> set[int]:
@@ -93,17 +94,6 @@ def libraries(pattern: str) -> list[str]:
     """Paths of the mapped files that match a regular expression; none if unknown."""
     lines = (text("/proc/self/maps") or "").splitlines()
     return sorted({line.split()[-1] for line in lines if re.search(pattern, line)})
-
-
-def lies_in_memory(path: str, root: str = "/") -> bool:
-    """Whether a file's file system is itself in memory (tmpfs, ramfs); False if unknown."""
-    try:
-        device = os.stat(path).st_dev
-    except OSError:
-        return False
-    name = re.escape(f"{os.major(device)}:{os.minor(device)}")
-    mounts = text("/proc/self/mountinfo", root) or ""
-    return bool(re.search(rf"^\d+ \d+ {name} .* - (tmpfs|ramfs|devtmpfs) ", mounts, re.MULTILINE))
 
 
 def vcgencmd(word: str) -> str:

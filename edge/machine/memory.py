@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 from edge.machine import linux
@@ -19,18 +18,13 @@ def left_on(memory: int) -> int:
     return memory - SYSTEM
 
 
-def installed_memory() -> int:
-    """Bytes of memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
 def available_memory(root: str = "/") -> int | None:
     """Bytes that can be allocated without swapping: MemAvailable, or less under a cgroup limit; None if unknown."""
     available = linux.sizes("/proc/meminfo", root).get("MemAvailable")
     found = [] if available is None else [available]
-    for folder in (os.path.join("/sys/fs/cgroup", path) for kind, path in linux.control_groups(root) if not kind):
-        limit, used = linux.number(f"{folder}/memory.max", root), linux.number(f"{folder}/memory.current", root)
-        if limit is not None and used is not None:
+    for folder, limit in linux.control_groups("memory.max", root):
+        used = linux.number(f"{folder}/memory.current", root)
+        if limit.strip().isdecimal() and used is not None:
             cache = re.search(r"^inactive_file (\d+)$", linux.text(f"{folder}/memory.stat", root) or "", re.MULTILINE)
-            found.append(max(0, limit - used + (int(cache[1]) if cache else 0)))
+            found.append(max(0, int(limit) - used + (int(cache[1]) if cache else 0)))
     return min(found, default=None)

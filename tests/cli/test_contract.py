@@ -471,7 +471,7 @@ def test_exit_4_invalid(call: Any, tmp_path: Path) -> None:
 
 
 def test_exit_5_memory(call: Any) -> None:
-    done = call("run", "x", "--memory", "1K")
+    done = call("run", "x", "--memory", "1M")
     assert done.returncode == 5 and "limit" in done.stderr
 
 
@@ -1334,12 +1334,11 @@ def test_kv_offload(call: Any, tmp_path: Path) -> None:
     lines += "/undo\n" * 8 + "A tea, then.\n"
     options = ("-n", "20", "--temp", "0", "-t", "1", "--window", "96", "-c", "1024", "-v")
     cached = []
-    for more in ((), ("--set", f"kv_offload={tmp_path}"), ("--set", "kv_offload=/dev/shm")):
+    for more in ((), ("--set", f"kv_offload={tmp_path}")):
         done = call("chat", *options, *more, stdin=lines, command=REAL)
         assert done.returncode == 0, done.stderr
-        cached.append((done.stdout, re.findall(r"\((\d+) cached\)", done.stderr)[-1], "(tmpfs)" in done.stderr))
-    assert cached[0][0] == cached[1][0] == cached[2][0]
-    assert int(cached[0][1]) == 0 < int(cached[1][1]) and [memory for _, _, memory in cached] == [False, False, True]
+        cached.append((done.stdout, int(re.findall(r"\((\d+) cached\)", done.stderr)[-1])))
+    assert cached[0][0] == cached[1][0] and cached[0][1] == 0 < cached[1][1]
     assert list(tmp_path.iterdir()) == []
     wrong = call("chat", "--set", f"kv_offload={tmp_path / 'none'}", stdin="", command=REAL)
     assert wrong.returncode == 2 and wrong.stderr.count("\n") == 1
@@ -1356,4 +1355,3 @@ def test_memory_limit(call: Any) -> None:
     for vectors in (("embed", "hello"), ("serve", "--embeddings", "--port", "0")):
         done = call(*vectors, "--memory", "20M", "-m", "demo", command=REAL)
         assert done.returncode == 5 and "the limit is 20 MB" in done.stderr.splitlines()[-1]
-    assert "the limit is 953KiB; did you mean 953M?" in call("run", "x", "--memory", "953KiB", command=REAL).stderr

@@ -97,7 +97,7 @@ def test_stand_ins_for_a_system_without_proc(tmp_path: Path, monkeypatch: pytest
     nothing = str(tmp_path)
     assert memory.available_memory(nothing) is None and cores.quota(nothing) is None
     assert linux.text("/proc/meminfo", nothing) is linux.number("/proc/meminfo", nothing) is None
-    assert not linux.lies_in_memory(nothing, nothing) and Board(nothing).huge_pages() is None
+    assert Board(nothing).huge_pages() is None
     most = linux.peak()
     monkeypatch.setattr(linux, "text", lambda path, root="/": None)
     held = linux.rss()
@@ -117,16 +117,3 @@ def test_stand_ins_for_calls_that_are_not_there(monkeypatch: pytest.MonkeyPatch)
             linux.release(map)
             linux.drop_cached(file.fileno())
             assert map[:] == bytes(4096)
-
-
-def test_a_file_system_made_of_memory_is_known(tmp_path: Path) -> None:
-    mounts = tmp_path / "proc/self/mountinfo"
-    mounts.parent.mkdir(parents=True)
-    device = os.stat(tmp_path).st_dev
-    name = f"{os.major(device)}:{os.minor(device)}"
-    for kind, expected in (("ext4", False), ("tmpfs", True), ("ramfs", True)):
-        mounts.write_text(f"21 1 0:99 / /x rw - proc proc rw\n36 35 {name} / / rw,noatime shared:1 - {kind} none rw\n")
-        assert linux.lies_in_memory(str(tmp_path), str(tmp_path)) is expected
-    mounts.write_text("garbage\n")
-    assert linux.lies_in_memory(str(tmp_path), str(tmp_path)) is False
-    assert linux.lies_in_memory(str(tmp_path / "none")) is False

@@ -73,9 +73,6 @@ def test_the_fast_cores(tmp_path, files, allowed, fast, source):
     ({"proc/self/cgroup": "0::/a.slice/b.service\n", "sys/fs/cgroup/a.slice/cpu.max": "50000 100000\n",
       "sys/fs/cgroup/a.slice/b.service/cpu.max": "max 100000\n"}, 0.5),
     ({"proc/self/cgroup": "0::/outside/the/container\n", "sys/fs/cgroup/cpu.max": "150000 100000"}, 1.5),
-    ({"proc/self/cgroup": "4:cpu,cpuacct:/docker/x\n0::/\n",
-      "sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_quota_us": "300000",
-      "sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_period_us": "100000"}, 3.0),
     ({"proc/self/cgroup": "garbage\n\n1:cpu\n", "sys/fs/cgroup/cpu.max": "x y z"}, None),
 ])
 def test_the_quota_of_control_groups(tmp_path, files, expected):

@@ -101,8 +101,6 @@ def test_memory_control(tmp_path: Path) -> None:
     assert any("cgroup_enable=memory" in text for text in doctor.report(selftest=False, board=pi)["warnings"])
     pi = board(tmp_path, {"sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n"})
     assert pi.memory_control() is True
-    version_1 = board(tmp_path / "old", {"proc/cgroups": "#subsys_name\thierarchy\tnum\tenabled\nmemory\t0\t1\t0\n"})
-    assert version_1.memory_control() is False
     assert Board(str(tmp_path / "nothing")).memory_control() is None
 
 
