@@ -1,6 +1,5 @@
 """The compiled layer under sanitizers: an instrumented copy of it, and what is run on that.
 
-* SESSIONS: four sessions that go on from one beginning, each on a thread of its own, forking and leaving the pool;
 * MANY: the sessions of many.py, of models of every kind: every answer must be the one that the session gives alone;
 * with AddressSanitizer and UBSan, mutated files (files.py);
 * with ThreadSanitizer the barrier of a step, alone (tsan_barrier.c).  tsan_gomp.c is there in place of libgomp, whose
@@ -21,35 +20,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SESSIONS = """
-import array, random, threading
-from pyx.step import attention
-from pyx.kv import KVCache
 
-rng = random.Random(1)
-
-def step(cache, n):
-    q, k, v = (array.array("f", [rng.random() - 0.5 for _ in range(n * width)]) for width in (64, 32, 32))
-    attention(cache, 0, q, k, v, 1)
-
-def go(cache):
-    for i, n in enumerate([1] * 60 + [40] * 6):
-        step(cache, n)
-        if i % 20 == 10:
-            cache = cache.fork()
-
-for kv_type in ("int8", "f16", "int4"):
-    first = KVCache(1, 2, 16, 400, kv_type, 100, 4)
-    for _ in range(150):
-        step(first, 1)
-    caches = [first, *(first.fork() for _ in range(3))]
-    threads = [threading.Thread(target=go, args=(cache,)) for cache in caches]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    print(kv_type, first.pool.pages, flush=True)
-"""
 
 MANY = """
 import os, sys
@@ -136,20 +107,19 @@ def runs(copy: Path, commands: Iterable[Sequence[str | Path]], **environment: st
     return counts, []
 
 
-def sessions(seconds: float, seed: int, only: int | None) -> list[list[str]]:
-    """The commands of SESSIONS and MANY."""
+def command(code: str, seconds: float, seed: int, only: int | None, *more: object) -> list[str]:
+    """The command of MANY or FILES."""
     seconds, seed = (seconds, seed) if only is None else (0, only)
-    many = [sys.executable, "-c", MANY, str(ROOT), str(seconds), str(seed), "12"]
-    return [[sys.executable, "-c", SESSIONS], many]
+    return [sys.executable, "-c", code, str(ROOT), *map(str, (seconds, seed, *more))]
 
 
 def asan(seconds: float, seed: int, only: int | None = None) -> tuple[Counter[str], list[str]]:
     """Half of the time sessions, half of it files."""
     with tempfile.TemporaryDirectory() as folder:
         build(Path(folder), "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-        read = [sys.executable, "-c", FILES, str(ROOT), str(seconds / 2), str(seed)]
         return runs(
-            Path(folder), [*sessions(seconds / 2, seed, only), read], PYTHONPATH=folder,
+            Path(folder), [command(MANY, seconds / 2, seed, only, 12), command(FILES, seconds / 2, seed, None)],
+            PYTHONPATH=folder,
             PYTHONMALLOC="malloc",  # else small buffers lie inside larger blocks, and the sanitizer cannot see ends
             ASAN_OPTIONS="detect_leaks=0",  # an interpreter keeps what it has until its end
             # libraries in C++ throw exceptions, which the sanitizer looks for when the program starts
@@ -170,6 +140,6 @@ def tsan(seconds: float, seed: int, only: int | None = None) -> tuple[Counter[st
             subprocess.run([*gcc, str(ROOT / "tests" / "campaigns" / source), *rest], cwd=copy, check=True)
         build(copy, "-fsanitize=thread")
         counts, wrong = runs(copy, [[copy / "barrier", threads, "2000"] for threads in ("2", "3", "5")])
-        more, others = runs(copy, sessions(seconds, seed, only), PYTHONPATH=folder,
+        more, others = runs(copy, [command(MANY, seconds, seed, only, 12)], PYTHONPATH=folder,
                             LD_PRELOAD=f"{library('libtsan.so')}:{copy / 'gomp.so'}")
         return counts + more, wrong + others

@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ import pytest
 
 from examples.home import home
 from tests.http_service import serving
-from tests.services import FAKE, ROOT, Manager, environment, service, short_folder
+from tests.services import FAKE, ROOT, Manager, environment, short_folder
 
 KIOSK = ROOT / "examples" / "kiosk"
 HOUSE = KIOSK / "house.txt"
@@ -135,11 +134,6 @@ def test_an_order_is_written_by_the_model_and_priced_by_code(python: Program) ->
     assert order["order"] == {"latte": 3} and order["text"] == "3 latte: 10.80 in all." and order["time"]
 
 
-def test_a_no_drops_the_order(python: Program) -> None:
-    done = python.run(b"two lattes please\nno\nyes\n")
-    assert done.returncode == 0 and b"nothing is ordered" in done.stdout and not python.orders()
-
-
 def test_only_what_is_on_the_menu_is_ordered(python: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if the model writes it."""
     done = python.run(b"999 pieces of gold please\nyes\n")
@@ -147,13 +141,6 @@ def test_only_what_is_on_the_menu_is_ordered(python: Program, monkeypatch: pytes
     _text, menu = script(monkeypatch, "kiosk").read_house(str(HOUSE))
     (order,) = python.orders()
     assert set(order["order"]) <= set(menu) and all(1 <= count <= 20 for count in order["order"].values())
-
-
-def test_an_order_that_is_not_written_sends_the_guest_to_the_counter(python: Program) -> None:
-    """The guest is told, and may say yes again."""
-    done = python.run(b"two lattes please\nyes\ntwo\n", ORDERS="/nowhere/orders.jsonl")
-    assert done.returncode == 0 and done.stderr.count(b"\n") == 1 and b"/nowhere" in done.stderr
-    assert SORRY in done.stdout and b"noted" not in done.stdout and b"Second one." in done.stdout
 
 
 def test_silence_brings_the_next_guest(python: Program) -> None:
@@ -217,13 +204,6 @@ def test_an_unreadable_menu_ends_with_one_line(python: Program, folder: Path, te
     assert done.stderr.count(b"\n") == 1 and b"- black tea: 2.80" in done.stderr
 
 
-@needs_bash
-def test_bash_reads_what_json_escapes(folder: Path) -> None:
-    answer = "\"Quoted\" \\ back \\n slash:\ttab \x07 bell, Öl ❄."
-    done = Program("kiosk.sh", folder).run(b"tell\n", FAKE_SCRIPT=json.dumps([["^A guest", "yes"], ["tell", answer]]))
-    assert done.stdout.decode().splitlines()[1].strip() == '"Quoted" \\ back \\n slash: tab   bell, Öl ❄.'
-
-
 # ---- the voice -------------------------------------------------------------------------------------------------------
 
 
@@ -233,14 +213,6 @@ def test_answers_are_spoken_sentence_by_sentence(kiosk: Program, folder: Path) -
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     said = [line.replace(" ]", "]") for line in (folder / "said").read_text().splitlines()]
     assert said[0].startswith("[Hello") and said[1:] == ["[First sentence.]", "[Second one.]"]
-
-
-@pytest.mark.parametrize("speak", ["/no/such/program", "exit 1"])
-def test_a_voice_that_fails_does_not_end_it(kiosk: Program, speak: str) -> None:
-    """What could not be said is written where the journal finds it."""
-    done = kiosk.run(b"two\n", SPEAK=speak)
-    assert done.returncode == 0
-    assert done.stderr.count(b"speaking failed; the sentence was: ") == 3
 
 
 # ---- signals ---------------------------------------------------------------------------------------------------------
@@ -313,31 +285,6 @@ def test_systemd_gets_ready_and_watchdog(kiosk: Program, folder: Path) -> None:
 
 
 # ---- the touch screen ------------------------------------------------------------------------------------------------
-
-
-def shown(screen: Any, path: Path, question: str) -> str:
-    pieces: list[str] = []
-    screen.reply(str(path), question, pieces.append)
-    return "".join(pieces)
-
-
-def test_touchscreen_asks_the_service(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    """No service, one that answers, one that crashes, one that dies during an answer, and one that is back."""
-    pytest.importorskip("tkinter", reason="no tkinter here")
-    screen, path = script(monkeypatch, "touchscreen"), folder / "socket"
-    monkeypatch.setenv("FAKE_SCRIPT", SCRIPT)
-    assert shown(screen, path, "two") == f" {SORRY.decode()}"
-    with service(path, command=FAKE):
-        assert shown(screen, path, "two") == "First sentence. Second one.\n"
-        assert shown(screen, path, "unicorn") == COUNTER.decode()
-        assert shown(screen, path, "now crash") == f" {SORRY.decode()}"
-        assert shown(screen, path, "two") == "First sentence. Second one.\n"
-    with service(path, command=FAKE, FAKE_DELAY="0.1") as server:
-        threading.Timer(1, server.kill).start()
-        assert shown(screen, path, "so long").endswith(f" {SORRY.decode()}")
-    with service(path, command=FAKE):
-        assert shown(screen, path, "two") == "First sentence. Second one.\n"
-    assert "Traceback" not in capsys.readouterr().err
 
 
 # ---- the page --------------------------------------------------------------------------------------------------------

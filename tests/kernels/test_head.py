@@ -385,25 +385,17 @@ def padded(tmp_path_factory):
     keys = {"tokenizer.ggml.tokens": value(ARR, (STR, tokens)), "tokenizer.ggml.token_type": value(ARR, (I32, types)),
             "tokenizer.ggml.merges": None, "tokenizer.chat_template": value(STR, "abcd"),
             "tokenizer.ggml.bos_token_id": None, "tokenizer.ggml.eos_token_id": None}
-    folder, made = tmp_path_factory.mktemp("padded"), {}
-    for name, gap in (("gaps", True), ("tail", False)):
-        now = [1 if i == 5 and not gap else kind for i, kind in enumerate(types)]
-        some = {} if gap else {"tokenizer.ggml.tokens": value(ARR, (STR, [*tokens[:5], "f", *tokens[6:]])),
-                               "tokenizer.ggml.token_type": value(ARR, (I32, now))}
-        data = handmade.model("llama", keys={**keys, **some},
-                              tensors={"token_embd.weight": ((handmade.HIDDEN, n_rows), 1, rows.tobytes()),
-                                       "output.weight": None})
-        made[name] = folder / f"{name}.gguf"
-        made[name].write_bytes(data)
-    return made
+    path = tmp_path_factory.mktemp("padded") / "m.gguf"
+    path.write_bytes(handmade.model("llama", keys=keys, tensors={
+        "token_embd.weight": ((handmade.HIDDEN, n_rows), 1, rows.tobytes()), "output.weight": None}))
+    return path
 
 
-@pytest.mark.parametrize("name", ["gaps", "tail"])
 @pytest.mark.parametrize("kind", ["int8", "two-stage"])
-def test_rows_of_padding_are_never_chosen(padded, name, kind):
+def test_rows_of_padding_are_never_chosen(padded, kind):
     """At any temperature, with log probabilities, a grammar and several answers."""
-    forbidden = {13, *range(14, 20)} | ({5} if name == "gaps" else set())
-    with edge.load(str(padded[name]), ctx=64, threads=1, head=kind, parallel=2) as engine:
+    forbidden = {5, 13, *range(14, 20)}
+    with edge.load(str(padded), ctx=64, threads=1, head=kind, parallel=2) as engine:
         assert set(engine.model.unused) == forbidden
         sessions = [engine.session() for _ in range(2)]
         for seed, temperature in enumerate((0.0, 0.7, 1.0, 5.0)):
@@ -426,14 +418,9 @@ def engines():
 
 
 SAMPLINGS = [
-    edge.Sampling(temperature=0),
     edge.Sampling(temperature=0, repeat_penalty=1.3),
-    edge.Sampling(seed=1),
-    edge.Sampling(seed=2, temperature=2.0, top_k=5, top_p=1.0, min_p=0.0),
     edge.Sampling(seed=3, temperature=1.5, repeat_penalty=1.2, presence_penalty=0.5, frequency_penalty=0.2),
     edge.Sampling(seed=4, temperature=1.5, repeat_penalty=0.8, repeat_last_n=20),  # lifts tokens: all logits are needed
-    edge.Sampling(seed=5, temperature=1.5, presence_penalty=-3.0, repeat_last_n=20),
-    edge.Sampling(seed=6, temperature=1.0, repeat_penalty=1.1, repeat_last_n=-1),
     edge.Sampling(temperature=1.0, top_k=0, repeat_penalty=1.1, seed=7),
     edge.Sampling(seed=8, temperature=1.0, top_k=300),  # more winners than a two-stage head is asked for
 ]

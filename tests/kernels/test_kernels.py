@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from tests.kernel_builds import (
     BASELINE_FILES,
     KERNELS,
     MACHINE,
+    ROOT,
     TARGET_FILES,
     build_harness,
     compiled,
@@ -22,8 +25,10 @@ from tests.kernel_builds import (
     flags_of,
     kept,
     objects,
+    shipped,
     tool,
 )
+from tests.packaging.test_freeze import golden, golden_run
 
 TARGETS = {machine: ["scalar", *(name.removesuffix(".c") for name in names)] for machine, names in TARGET_FILES.items()}
 
@@ -227,3 +232,62 @@ def test_aarch64_instructions(build):
     assert "\tsmmla\t" in disassembly("aarch64", built["i8mm.c"])
     for name, path in built.items():
         assert not re.search(r"\tfn?m(add|sub|la|ls)\t", disassembly("aarch64", path)), name
+
+
+# ---- other compilers than the one that built this tree: clang, and the oldest GCC of Debian 12 -----------------------
+
+# `make compilers` runs these, `make test` leaves them out, since they compile everything four times.  No compiler may
+# warn, and what it builds must answer with the same bits.
+
+
+@pytest.mark.compilers
+def test_no_warning_when_optimised(tmp_path: Path) -> None:
+    """The optimiser sees more than the parser: what setup.py compiles, a warning being an error."""
+    objects(MACHINE, tmp_path)
+
+
+@pytest.mark.compilers
+@pytest.mark.qemu
+@pytest.mark.parametrize("cc", [("aarch64-linux-gnu-gcc-11",), ("clang", "--target=aarch64-linux-gnu")], ids=" ".join)
+def test_kernels_of_another_processor(native: Path, tmp_path: Path, cc: tuple[str, ...]) -> None:
+    """A warning is an error; every row has the digest that the specification has from the usual compiler."""
+    tool(cc[0])
+    compiler("aarch64")  # links: the kernels need no library of their compiler
+    program = build_harness("aarch64", objects("aarch64", tmp_path, cc=cc), tmp_path, "-static")
+    found = digests(run(tool("qemu-aarch64-static", "qemu-aarch64"), "-cpu", "max", program))
+    assert set(found.values()) == set(digests(run(native, "scalar")).values())
+
+
+@pytest.mark.compilers
+@pytest.mark.parametrize("cc", ["gcc-11", "clang"])
+def test_the_whole_package(native: Path, tmp_path: Path, cc: str) -> None:
+    """Every kernel without a warning; extensions with their threads (clang brings libomp); then the digests of all
+    rows, the golden answer and the same logits as ever.
+    """
+    tool(cc)
+    trial = ["-fopenmp", "-shared", "-x", "c", "/dev/null", "-o", str(tmp_path / "trial.so")]
+    if subprocess.run([cc, *trial], capture_output=True).returncode:
+        pytest.skip(f"{cc} has no OpenMP library (Debian: libomp-dev)")
+    for name in [*BASELINE_FILES, *TARGET_FILES[MACHINE]]:
+        flags = [*flags_of(MACHINE, name), "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+        subprocess.run([cc, *flags, str(KERNELS / name)], check=True)
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    for name in ("edge", "pyx", "build/cython"):  # C that is newer than its .pyx is used again
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    subprocess.run(
+        [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], cwd=tmp_path, check=True,
+        env={**os.environ, "CC": cc, "LDSHARED": f"{cc} -shared"},
+    )
+    program = build_harness(MACHINE, shipped(tmp_path), tmp_path)
+    assert set(digests(run(program)).values()) == set(digests(run(native, "scalar")).values())
+    done = golden_run(sys.executable, "-P", "-m", "edge", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stdout) == (0, golden()[2]), done.stderr
+    folder = ROOT / "tests" / "kernels"
+    tests = [str(folder / f"test_{name}.py") for name in ("transformer", "pages", "kv")]
+    checked = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", f"pythonpath={tmp_path}", *tests],
+        cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+    )
+    assert checked.returncode == 0, checked.stdout[-3000:]
