@@ -5,9 +5,8 @@ and to go on with what is forced.  The moves from a state are the tokens that ar
 form may end, and one byte at a time.  The bytes of the way are then written with fewer, longer tokens.
 
 What still has to come is not always visible in what may come next: after any beginning of ``.*[0-9]{3} EUR`` any
-character is allowed.  So the texts with which a form may end are read from its regular expressions: the shortest text
-that one accepts, and every part of it up to its end: "000 EUR", "00 EUR", ..., "R".  Such a text may be wrong, since
-each is checked with the grammar; so an expression is not read completely.
+character is allowed.  So texts with which a form may end are read from its regular expressions: "000 EUR", "00 EUR",
+..., "R".  Such a text may be wrong, since each is checked with the grammar; so an expression is not read completely.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache
 from typing import Any
 
 from edge.constrain.spec import Spec
@@ -53,7 +52,6 @@ class Closing:
             [step for c in text if (step := vocabulary.bytewise(bytes((c,))))]
             for text in (b"\"}])", b"a", _ASKED, _PLAIN, _FEW, b" \n\t", bytes((92, *range(32), *range(127, 256)))))
         self._named = [[token] for token in sorted(spec.allowed)]
-        self._endings: list[list[int]] | None = None
 
     def again(self, matcher: Any, before: list[int], limit: int) -> list[int] | None:
         """The rest of the way that was found one token ago; None if it is not valid any more.
@@ -88,31 +86,38 @@ class Closing:
             _, _, path = heapq.heappop(waiting)
             if path and not m.consume_tokens(path):
                 break
-            self.effort -= 1 + sum(map(len, self._hints())) // BYTES
+            self.effort -= 1 + sum(map(len, self._hints)) // BYTES
             rest = self._closed(m, further=True)[0]
             if rest is not None and (best is None or len(path) + len(rest) < len(best)):
                 best = [*path, *rest]
-            here = self._sign(m)
-            for number, step in enumerate(self._moves(m)):
+            for number, step, closers, key in self._steps(m, len(path), limit):
                 size = len(path) + len(step)
-                if size > limit or m.validate_tokens(step) != len(step) or not m.consume_tokens(step):
-                    continue
-                closers, n_open = self._closed(m)
-                sign = self._sign(m)
-                # a text that changes nothing visible may have brought the end nearer
-                key = (-1 - number if sign == here and step in self._hints() else size, sign, n_open)
-                seen[key] += 1
                 if closers is not None and (best is None or size + len(closers) < len(best)):
                     best = [*path, *step, *closers]
+                seen[key] += 1
                 if seen[key] <= 2:  # of the steps after which the same may come, two are tried
                     heapq.heappush(waiting, (size, tried << 16 | number, [*path, *step]))
-                m.rollback(len(step))
             if path:
                 m.rollback(len(path))
         if m.is_error():
             self.effort = 0
             return None
         return None if best is None else self._shorter(m, best)
+
+    def _steps(self, m: Any, n: int, most: int) -> Iterator[tuple[int, list[int], list[int] | None, tuple[int, ...]]]:
+        """(number, move, what then closes the answer, what tells the state there from others) for each move after
+        ``n`` bytes to at most so many; the matcher stands after it until the next one.
+        """
+        here = self._sign(m)
+        for number, step in enumerate(self._moves(m)):
+            if n + len(step) > most or m.validate_tokens(step) != len(step) or not m.consume_tokens(step):
+                continue
+            closers, n_open = self._closed(m)
+            sign = self._sign(m)
+            # a text that changes nothing visible may have brought the end nearer
+            size = -1 - number if sign == here and step in self._hints else n + len(step)
+            yield number, step, closers, (size, sign, n_open)
+            m.rollback(len(step))
 
     def _closed(self, m: Any, most: int = DEPTH, further: bool = False) -> tuple[list[int] | None, int]:
         """(what closes all that is open, None if that does not complete the answer; the number of closers taken).
@@ -143,20 +148,19 @@ class Closing:
         able = [step for step in self._plain if m.validate_tokens(step) == 1]
         if len(able) > len(_FEW):
             able = [step for step in self._few if step in able] or able[:3]
-        if not (self._spec.is_json or self._spec.spaced) or not self._between(m):
+        if not self._spec.is_json or not self._between(m):
             able = able + self._blanks
-        return [*self._hints(), *able, *self._named, *(() if able else self._others)]
+        return [*self._hints, *able, *self._named, *(() if able else self._others)]
 
     def _between(self, m: Any) -> bool:
         """Whether the next byte stands between parts of JSON, if it is JSON."""
         return bool(m.validate_tokens([self._vocabulary.newline]) == 1)
 
+    @cached_property
     def _hints(self) -> list[list[int]]:
         """The texts with which the form may end."""
-        if self._endings is None:
-            texts = (self._vocabulary.bytewise(text.encode()) for text in endings(self._spec))
-            self._endings = [text for text in texts if text]
-        return self._endings
+        texts = (self._vocabulary.bytewise(text.encode()) for text in endings(self._spec))
+        return [text for text in texts if text]
 
     def _sign(self, m: Any) -> int:
         """What is visible of a state: which bytes may come next, a bit each."""
@@ -191,107 +195,48 @@ def _ends(matcher: Any, tokens: list[int]) -> bool:
 
 # ---- texts with which a form may end ---------------------------------------------------------------------------------
 
-#: one element of an expression
+#: what is between the characters of a regular expression, or one of them and how often it comes at least
 _ELEMENT = re.compile(
-    r"""(?P<open>\((?:\?(?:P?<[^>]*>|[a-zA-Z-]*:))?) | (?P<close>\)) | (?P<or>\|)
-      | (?P<none>\(\?[a-zA-Z-]+\)|[\^$]|\\[bBAz]) | (?P<least>\{\s*(\d*)\s*(?:,\s*\d*\s*)?\}|[*+?])\??
-      | (?P<one>\[\^?\]?(?:\\.|[^]\\])*\]|\\x..|\\u....|\\.|.)""",
+    r"""(?:\((?:\?(?:P?<[^>]*>|[a-zA-Z-]*:?))?|\)|[\^$]|\\[bBAz])(?:[*+?]|\{[^}]*\})?\??
+      | (?P<or>\|)
+      | (?P<one>\[\^?\]?(?:\\.|[^]\\])*\]|\\x..|\\u....|\\.|.)(?:\{\s*(?P<least>\d*)[^}]*\}|(?P<any>[*?])|\+)?\??""",
     re.VERBOSE | re.DOTALL,
 )
-#: what may hold endings in a Lark grammar
-_LARK = re.compile(r'//[^\n]*|"(?:\\.|[^"\\])*"|/((?:\\.|[^/\\\n])+)/|%json\b\s*')
-
-_Texts = tuple[str, ...]  # that end a part of an expression, from somewhere inside; first its shortest text
+#: what may hold endings in a schema or a Lark grammar: pattern, length, text, regular expression
+_SOURCE = re.compile(
+    r'//[^\n]*|"pattern": ("(?:\\.|[^"\\])*")|"minLength": (\d+)|("(?:\\.|[^"\\])*")|/((?:\\.|[^/\\\n])+)/')
 
 
 def endings(spec: Spec) -> list[str]:
     """Texts with which an answer of this form may end, as they stand in the answer."""
-    return [text for text in _few(_of_spec(spec)) if text]
-
-
-def _of_spec(spec: Spec) -> Iterator[str]:
-    yield from _of_schema(json.loads(spec.grammar)) if spec.is_json else _of_lark(spec.grammar)
-    for _, part in spec.parts:
-        yield from _of_spec(part)
-
-
-def _of_schema(schema: Any) -> Iterator[str]:
-    waiting = [schema]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            patterns = value.get("patternProperties")
-            for pattern in (value.get("pattern"), *(patterns if isinstance(patterns, dict) else ())):
-                if isinstance(pattern, str):
-                    yield from (json.dumps(text, ensure_ascii=False)[1:-1] for text in of_regex(pattern))
-            if isinstance(least := value.get("minLength"), int):
-                yield from of_regex(f"a{{{least}}}")
-        if isinstance(value, (dict, list)):
-            waiting += value.values() if isinstance(value, dict) else value
-
-
-def _of_lark(grammar: str) -> Iterator[str]:
-    at = 0
-    while found := _LARK.search(grammar, at):
-        at = found.end()
-        if found[1]:
-            yield from of_regex(found[1].replace("\\/", "/"))
-        elif found[0].startswith(("%json", '"')):
-            try:
-                value, at = json.JSONDecoder().raw_decode(grammar, at if found[0][0] == "%" else found.start())
-            except (ValueError, RecursionError):
-                continue
-            yield from _of_schema(value) if found[0][0] == "%" else (value[i:] for i in range(len(value[:LONGEST])))
-
-
-def of_regex(pattern: str) -> _Texts:
-    """The endings of a regular expression (Rust's), the longest beginning first in each of its branches."""
-    frames: list[list[list[_Texts]]] = [[[]]]  # of each open bracket its branches, of each branch its parts
-    for found in _ELEMENT.finditer(pattern):
-        branch = frames[-1][-1]
-        if found["open"]:
-            frames.append([[]])
-        elif found["close"]:
-            if len(frames) > 1:
-                closed = _either(frames.pop())
-                frames[-1][-1].append(closed)
-        elif found["or"]:
-            frames[-1].append([])
-        elif found["least"] and branch:
-            least = int(found[6][:4] or 0) if found["least"][0] == "{" else int(found["least"] == "+")
-            text = branch[-1][0]
-            branch[-1] = _few(((text * least)[:LONGEST], *(end + (text * k)[:LONGEST] for k in
-                                                           range(max(least, 1) - 1, -1, -1) for end in branch[-1])))
-        elif found["one"]:
-            branch.append((_letter(found["one"]), ""))
-    while len(frames) > 1:
-        closed = _either(frames.pop())
-        frames[-1][-1].append(closed)
-    return _either(frames[0])
-
-
-def _either(branches: list[list[_Texts]]) -> _Texts:
-    parts = [_joined(branch) for branch in branches]
-    return _few((min((part[0] for part in parts), key=len), *(end for part in parts for end in part)))
-
-
-def _joined(parts: list[_Texts]) -> _Texts:
-    tails = [""]
-    for part in reversed(parts):
-        tails.append((part[0] + tails[-1])[:LONGEST])
-    tails.reverse()
-    inside = (end + tails[i + 1] for i, part in enumerate(parts) for end in part)
-    return _few((tails[0], *inside) if len(parts) <= MOST_ENDINGS else tails[:1])
-
-
-def _few(texts: Iterable[str]) -> _Texts:
     kept: dict[str, None] = {}
-    for text in texts:
-        if len(text) <= LONGEST:
-            kept.setdefault(text)
-        if len(kept) == MOST_ENDINGS:
-            break
-    return tuple(kept)
+    for form in (spec, *(part for _, part in spec.parts)):
+        for pattern, least, text, expression in _SOURCE.findall(form.grammar):
+            try:
+                if pattern:
+                    found = [json.dumps(each, ensure_ascii=False)[1:-1] for each in of_regex(json.loads(pattern))]
+                elif text:
+                    found = [] if form.is_json else of_regex(re.escape(json.loads(text)))
+                else:
+                    found = of_regex(f"a{{{least}}}" if least else expression.replace("\\/", "/"))
+            except ValueError:  # no text of JSON
+                continue
+            kept |= dict.fromkeys(found)
+    return list(kept)[:MOST_ENDINGS]
+
+
+def of_regex(pattern: str) -> list[str]:
+    """Texts with which a regular expression may end: the shortest of each of its branches, brackets left out, from
+    each of its characters on.
+    """
+    found, text = list[str](), ""
+    for element in _ELEMENT.finditer(pattern + "|"):
+        if element["or"]:
+            found += [text[i:] for i in range(len(text))]
+            text = ""
+        elif element["one"] and not element["any"]:
+            text = (text + _letter(element["one"]) * min(int(element["least"] or 1), LONGEST))[:LONGEST]
+    return found
 
 
 @lru_cache

@@ -6,10 +6,7 @@ an answer that is valid without a grammar is the same with it, bit for bit and w
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
-from typing import Any
 
 from edge.constrain.closing import Closing
 from edge.constrain.spec import Spec, why
@@ -20,10 +17,6 @@ from edge.errors import UsageError
 WATCHED = 32
 #: before that, an ending is looked for when this share of the tokens that are too many has been written
 SHARE, LEAST = 5, 4  # and not before so many have been written
-#: most white space between the parts of JSON; a model that is unsure could write it without end
-_BLANKS = re.compile(rb" ?|\r?\n[ \t]{0,20}")
-#: of which numbers consist
-_SIGNS = b"0123456789+-.eE"
 
 
 class Constraint:
@@ -43,9 +36,6 @@ class Constraint:
         self._rules = spec.rules(lead)
         self._matcher = vocabulary.matcher(self._rules)
         self._styles = [vocabulary.matcher(spec.rules(lead, style)) for style in spec.styles]
-        self._blanks = b""  # white space at the end
-        self._has_json = spec.has_json
-        self._number = b""  # what stands at the end of the signs of a number
         self._only: list[int] = []  # tokens that end the answer: nothing else may come
         self._closing = Closing(vocabulary, spec)
         self._must_stop = False
@@ -81,8 +71,7 @@ class Constraint:
             return False
         if left <= self._look:
             self._find_way(left)
-        if self._rambles(token) or self._is_infinite(token) or (
-                left <= self._watched and not self._can_end(token, left)):
+        if left <= self._watched and not self._can_end(token, left):
             self._refused |= 1 << token
             return False
         return True
@@ -101,8 +90,6 @@ class Constraint:
             bits = vocabulary.allowed(self._matcher, self._spec) & ~self._refused
             if self._matcher.is_error():
                 raise self._failure()
-            if self._rambles(vocabulary.newline):
-                bits &= ~vocabulary.blank
             if self.satisfied:
                 bits |= self._stops
         if not bits:
@@ -114,8 +101,6 @@ class Constraint:
         if not self._matcher.consume_token(token):
             raise self._failure()
         self._styles = [each for each in self._styles if each.try_consume_tokens([token]) == 1]
-        data = self._vocabulary.token_bytes(token)
-        self._blanks, self._number = _run(self._blanks, data), _run(self._number, data, _SIGNS)
         if self._way and self._way[0] == token:
             del self._way[0]
         else:
@@ -140,38 +125,6 @@ class Constraint:
         """The error of a grammar that proves too large only while an answer is written."""
         self._vocabulary.forget(self._rules)
         return UsageError(f"the form of the answer is too large or too ambiguous: {why(self._matcher)}")
-
-    def _rambles(self, token: int) -> bool:
-        """Whether a token is more white space than JSON needs.  Inside a string, which cannot contain a line break, it
-        is text.
-        """
-        vocabulary = self._vocabulary
-        if not (self._spec.is_json or self._spec.spaced) or token < 0 or not vocabulary.blank >> token & 1:
-            return False
-        if _BLANKS.fullmatch(self._blanks + vocabulary.token_bytes(token)):
-            return False
-        return bool(self._matcher.validate_tokens([vocabulary.newline]))
-
-    def _is_infinite(self, token: int) -> bool:
-        """Whether a token makes a number of JSON larger than readers of doubles know, and can be left out."""
-        if not self._has_json:
-            return False
-        number = _run(self._number, self._vocabulary.token_bytes(token).rstrip(b" \t\r\n,]}"), _SIGNS)
-        try:
-            if math.isfinite(float(number or b"0")):
-                return False
-        except ValueError:
-            return False  # not all of a number
-        place = self._matcher  # an end of the number is there, or more digits are needed: see multipleOf
-        if b"e" in number.lower():  # its first digit may be needed, others are not
-            place = place.deep_copy()
-            place.consume_token(token)
-        return self._has_number(place)
-
-    def _has_number(self, matcher: Any) -> bool:
-        """Whether a value of JSON may end here, and no text goes on."""
-        newline, letter = (matcher.validate_tokens([self._vocabulary.single.get(byte, -1)]) for byte in b"\na")
-        return bool(newline or matcher.is_accepting()) and not letter
 
     def _find_way(self, left: int) -> None:
         """Look for an end within ``left`` tokens, and choose when to look again, or to keep it."""
@@ -207,9 +160,3 @@ class Constraint:
         self._only = list(self._way)
         self._must_stop = not self._only and bool(self._stops)
         return not self._only and not self._stops
-
-
-def _run(before: bytes, data: bytes, signs: bytes | None = None) -> bytes:
-    """The end of a text that consists of some signs, or of white space, after ``data`` was added."""
-    rest = data.rstrip(signs)
-    return data[len(rest) :] if rest else before + data

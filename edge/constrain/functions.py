@@ -230,10 +230,9 @@ class Form:
         else:
             rules += [f"start: TEXT | {many}", _NO_MARK if self.style == "marked" else _NO_BRACE]
         parts = [(f"f{i}", Spec(tool.schema, True)) for i, tool in enumerate(tools)]
-        spaced = choice == "auto" and self.text is not None and self.text.is_json
         if choice == "auto" and self.text is not None:
             parts.append(("text", self.text))
-        return Spec("\n".join(rules), allowed=frozenset(self.marks), parts=tuple(parts), spaced=spaced)
+        return Spec("\n".join(rules), allowed=frozenset(self.marks), parts=tuple(parts))
 
     @property
     def heads(self) -> list[str]:

@@ -6,14 +6,17 @@ are let in: what only describes or asks for nothing is left out.  And objects th
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
+import enum
 import json
+import re
+import types
+import typing
 from collections.abc import Callable, Mapping
-from operator import ge, gt, le, lt
 from typing import Any, NamedTuple
 
 from edge.amounts import parse_whole
-from edge.constrain import bounds, classes
+from edge.constrain import bounds
 from edge.errors import UsageError
 
 _ONE = frozenset(("items", "additionalItems", "additionalProperties"))  # a schema (items of old: a list of them)
@@ -26,11 +29,9 @@ _COUNTS = frozenset(("minItems", "maxItems", "minLength", "maxLength", "minPrope
 #: keys that join schemas about one value, if there are several of them or also keys about the parts of the value
 _JOINING = frozenset(("allOf", "anyOf", "oneOf", "$ref", "const", "enum"))
 _OF_PARTS = _ONE | {"prefixItems", "properties", "patternProperties", "required", "minProperties", "maxProperties"}
-_BOUNDS = {"minimum": ge, "exclusiveMinimum": gt, "maximum": le, "exclusiveMaximum": lt}
+#: references to a place that only an $id or $anchor tells, or one with escapes in it
+_UNKNOWN_PLACE = re.compile(r'"(\$id|id|\$anchor)": "|"\$ref": "(?!#["/])|"\$ref": "[^"]*[%~\\]')
 MOST_DEEP = 64  # schemas inside schemas
-MOST_SETS = 16  # of properties that are counted: of four that may be left out
-
-Path = tuple[str, ...]  # the keys and indices that lead to a part of a schema
 
 
 class Schema(NamedTuple):
@@ -57,7 +58,7 @@ def parse(given: Any) -> Schema:
         except (ValueError, RecursionError) as error:
             raise UsageError(f"is not JSON: {error}", argument="schema") from None
     elif into is not None:
-        given = classes.schema_of(into)
+        given = schema_of(into)
     if isinstance(given, Mapping) and not isinstance(given, dict):
         given = dict(given)
     if not isinstance(given, (dict, bool)):
@@ -69,12 +70,11 @@ def parse(given: Any) -> Schema:
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot be written as JSON: {error}", argument="schema") from None
     bounds.check_text(len(text), "schema", bounds.MOST_SCHEMA)
-    workable = _workable(_closed(json.loads(text)), [bounds.MOST_SCHEMA])
-    return Schema(json.dumps(workable, ensure_ascii=False), into, len(text))
+    return Schema(json.dumps(_closed(json.loads(text)), ensure_ascii=False), into, len(text))
 
 
-def _changed(schema: dict[str, Any], change: Callable[[Any, Path], Any]) -> dict[str, Any]:
-    """The schema with change(part, path) for each schema inside it; paths are relative to it."""
+def _changed(schema: dict[str, Any], change: Callable[[Any, tuple[str, ...]], Any]) -> dict[str, Any]:
+    """The schema with change(part, keys and indices that lead to it) for each schema inside it."""
     changed: dict[str, Any] = {}
     for key, value in schema.items():
         if key in _ONE | _MANY and isinstance(value, list):
@@ -127,25 +127,29 @@ def _closed(schema: Any) -> Any:
     properties rarely wants more.  llama.cpp has the same default.  Every answer to the result is valid for the schema:
     an object that is described by several schemas together stays open, as each may name properties.
     """
-    if bounds.referenced(schema) is None:
+    if not isinstance(schema, dict):
+        return schema
+    text = json.dumps(schema | {"$id": 0, "id": 0}, ensure_ascii=False)
+    if '"$ref"' in text and _UNKNOWN_PLACE.search(text):
         return schema  # any part may be joined with another
-    joined: set[Path] = set()  # what a $ref in such a combination names
-    found: set[Path] = set()
+    joined: set[str] = set()  # the places that a $ref in such a combination names
+    found: set[str] = set()
 
-    def close(part: Any, path: Path, alone: bool) -> Any:
+    def close(part: Any, place: str, alone: bool) -> Any:
         if not isinstance(part, dict):
             return part
-        alone = alone and path not in joined and not _joins(part)
-        if not alone and isinstance(ref := part.get("$ref"), str) and (place := bounds.pointer(ref)) is not None:
-            found.add(place)
-        closed = _changed(part, lambda inner, below: close(inner, path + below, alone or below[0] in _DEFINITIONS))
+        alone = alone and place not in joined and not _joins(part)
+        if not alone and "$ref" in part:
+            found.add(str(part["$ref"]))
+        closed = _changed(part, lambda inner, below: close(
+            inner, "/".join((place, *below)), alone or below[0] in _DEFINITIONS))
         closed.pop("$schema", None)  # without it llguidance obeys the keys of all drafts
         if alone and _lists_all(part):
             closed["additionalProperties"] = False
         return closed
 
     while True:
-        closed = close(schema, (), True)
+        closed = close(schema, "#", True)
         if found <= joined:
             return closed
         joined |= found
@@ -169,55 +173,110 @@ def _lists_all(schema: dict[str, Any]) -> bool:
         least <= sum(each is not False for each in properties.values())
 
 
-# ---- what llguidance takes in another form only ----------------------------------------------------------------------
+# ---- dataclasses and pydantic models ---------------------------------------------------------------------------------
 
 
-def _workable(schema: Any, room: list[int], times: int = 1) -> Any:
-    """The schema with the same meaning in forms that llguidance takes.  ``room``: characters that llguidance may still
-    read more than once; ``times``: how often it reads this part.
+def schema_of(kind: type) -> Any:
+    """The schema of a dataclass or a pydantic model.
+
+    Raises UsageError for another class, and for types that JSON cannot represent.
     """
-    if not isinstance(schema, dict):
-        return schema
-    sets, joined = _sets(schema), schema.get("allOf", [])
-    size = len(sets) * times * len(json.dumps(schema))
-    if 0 < len(sets) <= MOST_SETS and size <= room[0] and isinstance(joined, list):
-        room[0] -= size
-        times *= len(sets)
-        schema = {**schema, "allOf": [*joined, {"anyOf": sets}]}
-    return _changed(_few_multiples(schema), lambda part, _: _workable(part, room, times))
+    if hasattr(kind, "model_json_schema"):  # pydantic: only there if the caller has it
+        return kind.model_json_schema()
+    if not dataclasses.is_dataclass(kind):
+        raise UsageError(f"is {kind.__name__}, which is neither a dataclass nor a pydantic model", argument="schema")
+    defs: dict[str, Any] = {}
+    return {**_of_type(kind, kind.__name__, defs), **({"$defs": defs} if defs else {})}
 
 
-def _sets(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """Where properties are counted: each set of those that may be left out, as a schema.  [] where there are too many.
+def _of_dataclass(kind: type, defs: dict[str, Any]) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    fields = [field for field in dataclasses.fields(kind) if field.init]
+    return {
+        "type": "object",
+        "properties": {field.name: _of_type(hints[field.name], f"{kind.__name__}.{field.name}", defs)
+                       for field in fields},
+        "required": [field.name for field in fields],
+        "additionalProperties": False,
+    }
 
-    With all that are listed required or excluded, llguidance counts the others.
+
+_SIMPLE = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+
+
+def _of_type(hint: Any, name: str, defs: dict[str, Any]) -> dict[str, Any]:
+    """The schema of one annotation; dataclasses are added to ``defs``, so that they may refer to themselves."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return {}
+    if hint in _SIMPLE:
+        return {"type": _SIMPLE[hint]}
+    if origin is typing.Literal:
+        return {"enum": list(args)}
+    if origin in (typing.Union, types.UnionType):
+        return {"anyOf": [_of_type(each, name, defs) for each in args]}
+    if args and (origin is list or origin is tuple and args[1:] == (...,)):
+        return {"type": "array", "items": _of_type(args[0], name, defs)}
+    if origin is tuple and args:
+        items = [_of_type(each, name, defs) for each in args]
+        return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items)}
+    if origin is dict and args[:1] == (str,):
+        return {"type": "object", "additionalProperties": _of_type(args[1], name, defs)}
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return {"enum": [each.value for each in hint]}
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        if hint.__name__ not in defs:
+            defs[hint.__name__] = {}
+            defs[hint.__name__] = _of_dataclass(hint, defs)
+        return {"$ref": f"#/$defs/{hint.__name__}"}
+    raise UsageError(f"is wrong: {name} has a type that JSON cannot represent: {hint}", argument="schema")
+
+
+def value(text: str, into: type | None) -> Any:
+    """The value of an answer: an instance of ``into``, or JSON's own types.  Raises ValueError for an incomplete
+    answer.
     """
-    listed, required, most = (schema.get(key) for key in ("properties", "required", "maxProperties"))
-    alone = most is None and schema.get("additionalProperties") is False  # then llguidance tells one from none
-    if not isinstance(listed, dict) or most is None and schema.get("minProperties", 0) in ((0, 1) if alone else (0,)):
-        return []
-    needed = set(map(str, required)) if isinstance(required, list) else set()
-    free = [name for name, part in listed.items() if name not in needed and part is not False]
-    n_most = min(len(free), most - len(needed)) if isinstance(most, int) else len(free)
-    sets = (chosen for n in range(n_most + 1) for chosen in itertools.combinations(free, n))
-    return [{"required": list(chosen), "properties": {name: False for name in free if name not in chosen}}
-            for chosen in itertools.islice(sets, MOST_SETS + 1)] if free else []
+    parsed = json.loads(text)
+    if into is None:
+        return parsed
+    if hasattr(into, "model_validate"):
+        return into.model_validate(parsed)
+    return _build(parsed, into)
 
 
-def _few_multiples(schema: dict[str, Any]) -> dict[str, Any]:
-    """The multiples of a decimal as an enum where bounds leave one or two.  llguidance looks for them in doubles, where
-    it finds no multiple of 0.1 from 0.3 to 0.3.
-    """
-    step, bounds = schema.get("multipleOf", 0), {key: schema[key] for key in _BOUNDS if key in schema}
-    both_sides = len({key[-7:].lower() for key in bounds}) == 2
-    if schema.get("type") != "number" or "enum" in schema or not both_sides or not all(
-            type(each) in (int, float) and abs(each) < 1e6 and round(each, 9) == each
-            for each in (step, *bounds.values())) or step <= 0:
-        return schema
-    near = {round((bound // step + n) * step, 9) for bound in bounds.values() for n in (-1, 0, 1, 2)}
-    values = [int(each) if each % 1 == 0 else each for each in sorted(near)
-              if all(_BOUNDS[key](each, bound) for key, bound in bounds.items())]
-    if not 1 <= len(values) <= 2:
-        return schema
-    rest = {key: value for key, value in schema.items() if key not in bounds and key != "multipleOf"}
-    return {**rest, "enum": values}
+def _build(parsed: Any, hint: Any) -> Any:
+    """Convert JSON's types to those of the annotation."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(parsed, dict):
+        hints = typing.get_type_hints(hint)
+        return hint(**{name: _build(each, hints[name]) for name, each in parsed.items()})
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return hint(parsed)
+    if origin in (typing.Union, types.UnionType):
+        for each in args:
+            if _fits(parsed, each):
+                return _build(parsed, each)
+    if origin is list:
+        return [_build(each, args[0]) for each in parsed]
+    if origin is tuple:
+        kinds = [args[0]] * len(parsed) if args[1:] == (...,) else args
+        return tuple(_build(each, kind) for each, kind in zip(parsed, kinds))
+    if origin is dict:
+        return {name: _build(each, args[1]) for name, each in parsed.items()}
+    return float(parsed) if hint is float else parsed
+
+
+def _fits(parsed: Any, hint: Any) -> bool:
+    """Whether a JSON value can have the type of this annotation; chooses the member of a union."""
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        return parsed in typing.get_args(hint)
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return parsed in [each.value for each in hint]
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return isinstance(parsed, dict) and {f.name for f in dataclasses.fields(hint) if f.init} == set(parsed)
+    if hint is float:
+        return type(parsed) in (int, float)
+    if hint in _SIMPLE:
+        return type(parsed) is hint
+    return hint is Any or isinstance(parsed, origin if origin is not tuple else list)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,8 +12,13 @@ from typing import Any
 from edge.constrain import bounds, lark
 from edge.errors import UsageError, check_text
 
+#: white space between the parts of JSON, as llguidance's option: a model that is unsure could write it without end
+_SPACED = {"whitespace_flexible": True, "whitespace_pattern": r" |\r?\n[ \t]{0,20}"}
 #: the usual ways to write JSON, which are tried ahead, see Constraint.forced
-_STYLES: tuple[dict[str, str], ...] = ({"item_separator": ", ", "key_separator": ": "}, {})
+_STYLES: tuple[dict[str, Any], ...] = (
+    {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}, {"whitespace_flexible": False})
+#: what may be or have a schema in a Lark grammar
+_LARK = re.compile(r'//[^\n]*|"(?:\\.|[^"\\])*"|/(?:\\.|[^/\\\n])+/|(%json)\s*')
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,6 @@ class Spec:
     allowed: frozenset[int] = frozenset()  # control tokens that the grammar names by number
     parts: tuple[tuple[str, Spec], ...] = ()  # forms that a Lark grammar names: @name
     choices: tuple[str, ...] = ()  # the texts that the answer is one of
-    spaced: bool = False  # white space stands between the parts of JSON only, as always if ``is_json``
 
     @classmethod
     def of(
@@ -55,9 +59,12 @@ class Spec:
             parsed = parse(schema)
             spec = cls(parsed.text, True, parsed.into)
         elif name == "regex":
-            bounds.check_regex(_checked(regex, name), name)
+            text = _checked(regex, name)
+            bounds.check_repeats(text, name)
+            if (len(text) - len(text.rstrip("\\"))) % 2:
+                raise UsageError("ends with a backslash that escapes nothing", argument=name)
             escapes = {"/": r"\/", "\\\n": r"\n"}  # what would end the expression in Lark
-            quoted = re.sub(r"(?s)\\.|/", lambda found: escapes.get(found[0], found[0]), str(regex))
+            quoted = re.sub(r"(?s)\\.|/", lambda found: escapes.get(found[0], found[0]), text)
             spec = cls(f"start: /{quoted}/")
         elif name == "choices":
             texts = _texts(choices)
@@ -93,19 +100,11 @@ class Spec:
         begins = any(_examined(each.rules())[1] >> blank.encode()[0] & 1 for each in texts for blank in lead)
         return lark.text(lead) if begins else " ".join(f"{lark.text(blank)}?" for blank in lead)
 
-    @property
-    def has_json(self) -> bool:
-        """Whether JSON may be in an answer, as such."""
-        return self.is_json or bool(self.parts) or "%json" in self.grammar
-
     def _part(self, style: int | None = None) -> dict[str, Any]:
         """This form alone, as one of llguidance's grammars."""
         if not self.is_json:
             return {"lark_grammar": self.grammar}
-        schema = json.loads(self.grammar)
-        if style is not None and isinstance(schema, dict):
-            schema = {**schema, "x-guidance": {"whitespace_flexible": False, **_STYLES[style]}}
-        return {"json_schema": schema}
+        return {"json_schema": _spaced(json.loads(self.grammar), _SPACED if style is None else _STYLES[style])}
 
     @property
     def styles(self) -> range:
@@ -118,7 +117,7 @@ class Spec:
         """
         if not self.is_json:
             return text
-        from edge.constrain.classes import value
+        from edge.constrain.schema import value
 
         return value(text, self.into)
 
@@ -144,17 +143,28 @@ def _checked(text: Any, name: str) -> str:
     return text
 
 
+def _spaced(schema: Any, options: Mapping[str, Any] = _SPACED) -> Any:
+    """The schema with llguidance's options for the white space in it."""
+    return schema if schema is False else {**({} if schema is True else schema), "x-guidance": options}
+
+
 def _with_schemas(grammar: str) -> str:
     """The grammar with its schemas (``%json``) as those of a whole answer.  Raises UsageError."""
     from edge.constrain.schema import parse
 
-    for start, end, schema in reversed(bounds.check_lark(grammar)):
-        if end > start:
+    bounds.check_lark(grammar)
+    out, at = "", 0
+    while found := _LARK.search(grammar, at):
+        out, at = out + grammar[at : found.end()], found.end()
+        if found[1]:
             try:
-                grammar = grammar[:start] + parse(schema).text + grammar[end:]
+                schema, at = json.JSONDecoder().raw_decode(grammar, at)
+                out += json.dumps(_spaced(json.loads(parse(schema).text)), ensure_ascii=False)
             except UsageError as error:
                 raise UsageError(f"%json: {error}", argument="grammar") from None
-    return grammar
+            except (ValueError, RecursionError):
+                pass  # llguidance reports what is wrong with it
+    return out + grammar[at:]
 
 
 def _of_regex(error: str) -> str:
@@ -186,7 +196,4 @@ def _plain(message: str) -> str:
     if "oneOf constraints" in message:  # it names an option of its own
         return "oneOf is supported where no value can have two of the forms: give each a required property with a " \
                "const of its own, or use anyOf"
-    if "min/maxProperties" in message:  # it says less than there is
-        return "minProperties and maxProperties are supported where at most four of the listed properties may be " \
-               "left out and the object is small, and minProperties 1 where there are no others"
     return " ".join(message.split())[:400]

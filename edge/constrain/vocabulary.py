@@ -46,9 +46,7 @@ class Vocabulary:
         self.token_bytes = tokenizer.token_bytes
         self.silent = frozenset(i for i, text in enumerate(texts) if not text)
         self.stop_ids = frozenset(stop_ids)
-        #: sets of tokens, one bit each
-        self.stops, self.blank = _bits(self.stop_ids), _bits(i for i, text in enumerate(texts) if text.isspace())
-        self._speaking = ~_bits(self.silent)
+        self.stops, self._speaking = _bits(self.stop_ids), ~_bits(self.silent)  # sets of tokens, one bit each
         #: byte -> the token of it alone
         self.single = {text[0]: i for i, text in reversed(list(enumerate(texts))) if len(text) == 1}
         self.newline = self.single.get(10, -1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
-import itertools
 import json
 import re
 import signal
@@ -169,31 +168,28 @@ def deep(schema: Any, n: int = 20) -> Any:
 
 
 HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
-    "rules": ({"grammar": chained(800)}, "802 rules and terminals; the limit is 512"),
-    "terminals": ({"grammar": chained(800, "R")}, "802 rules and terminals; the limit is 512"),
-    "commented rules": ({"grammar": chained(700).replace(":", "// :\n:")}, "rules and terminals"),
-    "references": ({"schema": referring(1300, lambda ref: ref)}, "too deep"),
+    "rules": ({"grammar": chained(800)}, "802 rules, terminals, keys"),
+    "terminals": ({"grammar": chained(800, "R")}, "802 rules, terminals, keys"),
+    "commented rules": ({"grammar": chained(700).replace(":", "// :\n:")}, "rules, terminals, keys"),
+    "brackets in rules": ({"grammar": chained(400).replace(': "a" ', ': ' + "(" * 10 + '"a" ').replace(
+        "\n", ")" * 10 + "\n")}, "rules, terminals, keys"),
+    "references": ({"schema": referring(1300, lambda ref: ref)}, "1303 objects and lists"),
     "levels": ({"schema": deep({}, 100)}, "levels deep"),
-    "wide levels": ({"schema": referring(80, deep)}, "too deep"),
-    "schema in a grammar": ({"grammar": "start: %json " + "[" * 900 + "]" * 900}, "too deep"),
-    "nested lists": ({"schema": '{"const": ' + "[" * 900 + "]" * 900 + "}"}, "too deep"),
+    "wide levels": ({"schema": referring(80, deep)}, "objects and lists; the limit is 768"),
+    "schema in a grammar": ({"grammar": "start: %json " + "[" * 900 + "]" * 900}, "must be a JSON object"),
+    "nested lists": ({"schema": '{"const": ' + "[" * 700 + "]" * 700 + "}"}, "recursion limit"),
     "brackets of a regex": ({"regex": "(" * 16384}, "regex is wrong"),
-    "brackets of a grammar": ({"grammar": "start: " + "(" * 8000 + '"a"' + ")" * 8000}, "too deeply nested"),
-    "nested repetitions": ({"regex": "((((a{100}){100}){100}){100}){100}"}, "16384 characters when its repetitions"),
+    "brackets of a grammar": ({"grammar": "start: " + "(" * 8000 + '"a"' + ")" * 8000}, "rules, terminals, keys"),
     "doubled terminals": ({"grammar": "start: A0\n" + "".join(f"A{i}: A{i + 1} A{i + 1}\n" for i in range(60))
-                           + 'A60: "x"'}, "16384 characters when its repetitions"),
-    "a long repetition": ({"regex": "a{100000}"}, "16384 characters when its repetitions"),
-    "a pattern": ({"schema": {"type": "string", "pattern": "(a{1000}){1000}"}}, "16384 characters when"),
+                           + 'A60: "x"'}, "too big"),
+    "a pattern": ({"schema": {"type": "string", "pattern": "(?:(a|b){2}){0,400}" * 401}}, "more than 400 repet"),
     "many repetitions": ({"regex": ".*" * 8000}, "more than 400 repetitions"),
     "a long text": ({"grammar": 'start: "' + "x" * 20000 + '"'}, "the limit is 16384"),
     "long choices": ({"choices": [str(i) for i in range(200_000)]}, "the limit is 16384"),
     "a long schema": ({"schema": {"enum": [str(i) for i in range(20_000)]}}, "the limit is 32768"),
-    "many properties": ({"schema": {"properties": {str(i): {} for i in range(401)}}}, "401 properties, items and alt"),
-    "objects to choose from": ({"schema": {"enum": [{"a": i} for i in range(3000)]}}, "the limit is 400"),
+    "objects to choose from": ({"schema": {"enum": [{"a": i} for i in range(3000)]}}, "3002 objects and lists"),
     "a large multiple": ({"schema": {"type": "integer", "multipleOf": 1 << 20}}, "multipleOf that are too large"),
     "multiples at once": ({"schema": {"allOf": [{"multipleOf": each} for each in (7, 11, 13, 17)]}}, "too large; the"),
-    "many values": ({"schema": {"enum": [0] * 200_000, "x-r": [{"$ref": f"#/enum/{i}"} for i in range(700)]}},
-                    "more than 65536 values"),
     "a long name and a pattern": ({"schema": {"properties": {"a" * 3_000_000: {}}, "patternProperties": {
                                           "^(a|b)*$": {}}}}, "the limit is 32768"),
 }
@@ -267,7 +263,10 @@ LARGEST: dict[str, dict[str, Any]] = {
     "items": {"schema": {"prefixItems": [{"type": "number", "minimum": -i - 0.1, "maximum": i + 0.9}
                                          for i in range(399)], "minItems": 399}},
     "a multiple": {"schema": {"type": "integer", "multipleOf": 4999}},
-    "objects": {"schema": {"enum": [{"a": [i, str(i)]} for i in range(399)]}},
+    "objects": {"schema": {"enum": [{"a": [i, str(i)]} for i in range(380)]}},
+    "a long repetition": {"regex": "(a|b){100000}"},
+    "nested repetitions": {"regex": "((ab|c{50}){50}d?){50}"},
+    "patterns": {"schema": wide(300, {"type": "string", "pattern": "^[a-z]{1,60}@[a-z]{1,60}$"})},
 }
 
 
@@ -288,7 +287,8 @@ def test_the_largest_forms_stay_within_the_plan() -> None:
             file.write("5")  # the peak from here on, where the kernel knows how
         for name, asked in json.load(sys.stdin).items():
             session.clear()
-            session.ask("Hello", max_tokens=40, sampling=edge.Sampling(temperature=1.0, seed=1), **asked).text
+            with contextlib.suppress(edge.errors.UsageError):  # too large, as some prove to be while they are written
+                session.ask("Hello", max_tokens=40, sampling=edge.Sampling(temperature=1.0, seed=1), **asked).text
             with open("/proc/self/status") as file:
                 peak = next(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM"))
             print(name, peak - before, FORM_BYTES)
@@ -419,76 +419,8 @@ def test_references_by_identifiers_are_as_deep_as_they_can_be(lead) -> None:
         chain = {f"a{i}": deep({"$ref": f"#a{i + 1}"}, 55) | {"$anchor": f"a{i}"} for i in range(48)}
         chain["a48"] = {"type": "null", "$anchor": "a48"}
     first = "#a0" if "$anchor" in lead else "#/$defs/a0"
-    with pytest.raises(UsageError, match="levels, objects and lists are more than 768"):
+    with pytest.raises(UsageError, match="objects and lists; the limit is 768"):
         Spec.of(schema={"properties": {"p": lead | {"$defs": chain, "$ref": first}}})
-
-
-@pytest.mark.parametrize("required", [[], ["a"], ["x"]])
-@pytest.mark.parametrize("others", [{}, {"additionalProperties": False}, {"additionalProperties": {"type": "integer"}},
-                                    {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}])
-def test_counted_properties(others: dict[str, Any], required: list[str]) -> None:
-    """jsonschema judges: what is taken is valid, and where the schema says which properties there are, all of it is."""
-    jsonschema = pytest.importorskip("jsonschema")
-    values = [dict.fromkeys(names, 1) for n in range(5) for names in itertools.combinations("abcxy", n)]
-    for least, most in itertools.product((None, 0, 1, 2, 3, 4), (None, 0, 1, 2, 3)):
-        schema = {"type": "object", "properties": {name: {"type": "integer"} for name in "abc"}, "required": required,
-                  **others, "minProperties": least, "maxProperties": most}
-        schema = {key: value for key, value in schema.items() if value is not None}
-        valid = [value for value in values if jsonschema.Draft202012Validator(schema).is_valid(value)]
-        try:
-            matcher = LLMatcher(LLTokenizer("byte"), Spec.of(schema=schema).rules())
-        except UsageError as error:
-            assert not valid and "Unsatisfiable" in str(error), schema
-            continue
-        for value in values:
-            in_order = {name: value[name] for name in [*"abc", *required, *value] if name in value}
-            data, at = list(json.dumps(in_order, separators=(",", ":")).encode()), matcher.deep_copy()
-            taken = at.try_consume_tokens(data) == len(data) and at.is_accepting()
-            assert taken == (value in valid) or value in valid and not others, (schema, value)
-
-
-def test_more_than_can_be_counted_is_refused_truly() -> None:
-    names: dict[str, Any] = {name: {"type": "integer"} for name in "abcde"}
-    assert Spec.of(schema={"type": "object", "properties": names, "minProperties": 1})
-    assert Spec.of(schema={"type": "object", "properties": names, "required": ["c"], "minProperties": 3})
-    four = {"type": "object", "properties": dict(list(names.items())[:4]), "maxProperties": 2}
-    assert Spec.of(schema=four) and Spec.of(schema={"type": "array", "items": four})
-    large = {**four, "properties": {**four["properties"], "a": wide(300, {"type": "integer"})}}
-    nested = {**four, "properties": {**four["properties"], "a": {**four, "properties": {
-        **four["properties"], "a": four}}}}
-    for schema in ({"type": "object", "properties": names, "minProperties": 2}, large, nested):
-        with pytest.raises(UsageError, match="at most four of the listed properties may be left out"):
-            Spec.of(schema=schema)
-
-
-BOUNDED = [
-    ({"minimum": 0.3, "maximum": 0.3}, ["0.3"]), ({"minimum": 0.29, "maximum": 0.3}, ["0.3"]),
-    ({"minimum": 0.3, "maximum": 0.5}, ["0.3", "0.4", "0.5"]), ({"exclusiveMinimum": 0.3, "maximum": 0.4}, ["0.4"]),
-    ({"minimum": 0.6, "exclusiveMaximum": 0.7}, ["0.6"]), ({"minimum": -0.3, "maximum": -0.3}, ["-0.3"]),
-    ({"minimum": 0.1, "maximum": 0.3, "exclusiveMinimum": 0.1}, ["0.2", "0.3"]), ({"minimum": 2, "maximum": 2}, ["2"]),
-    ({"minimum": 0.7, "maximum": 1.3, "type": "integer"}, ["1"]), ({"minimum": 0.95, "maximum": 1.05}, ["1"]),
-    ({"minimum": -0.2, "maximum": 0.1}, ["-0.2", "-0.1", "0", "0.1"]), ({"minimum": 0, "maximum": 0.05}, ["0"]),
-]
-
-
-@pytest.mark.parametrize(("bounds", "numbers"), BOUNDED)
-def test_multiples_within_bounds_are_counted_in_decimals(engine, bounds, numbers) -> None:
-    vocabulary, spec = engine.model.vocabulary(), Spec.of(schema={"type": "number", "multipleOf": 0.1, **bounds})
-    jsonschema = pytest.importorskip("jsonschema")
-    tenths = [f"{n / 10:.1f}".removesuffix(".0") for n in range(-10, 30)]
-    assert [each for each in tenths if takes(engine, spec, json.loads(each))] == numbers
-    for seed in range(5):
-        ids, whole = walk(vocabulary, spec, seed, 30)
-        value = json.loads(text_of(vocabulary, ids))
-        assert whole and f"{value:.1f}".replace("-0.0", "0").removesuffix(".0") in numbers
-        jsonschema.Draft202012Validator(bounds).validate(value)
-
-
-def test_bounds_alone_are_as_given(engine) -> None:
-    assert takes(engine, Spec.of(schema={"type": "number", "minimum": 0.3, "maximum": 0.3}), 0.3)
-    for bounds in ({"minimum": 0.31, "maximum": 0.39}, {"exclusiveMinimum": 0.3, "exclusiveMaximum": 0.4}):
-        with pytest.raises(UsageError, match="does not contain a multiple|no answer can have"):
-            Spec.of(schema={"type": "number", "multipleOf": 0.1, **bounds})
 
 
 def test_no_property_is_invented(engine) -> None:
@@ -539,63 +471,15 @@ def test_refused_values_are_usage_errors(key: str) -> None:
                 Spec.of(schema={"type": kind, key: value})
 
 
-def dictated(vocabulary: Vocabulary, spec: Spec, text: str, most: int = 2000) -> str:
-    """The answer of a model that wants to write a text, byte by byte, and then to end."""
-    constraint, out, wanted = Constraint(vocabulary, spec, "", most), bytearray(), iter(text.encode())
-    while not constraint.done and len(out) < most:
-        byte = next(wanted, None)
-        if byte is not None:
-            tokens = [vocabulary.single[byte]]
-        elif constraint.satisfied:
-            break
-        else:
-            bits = int.from_bytes(constraint.mask(), "little")
-            tokens = [i for each in b'"}]0,:' if bits >> (i := vocabulary.single[each]) & 1]
-        token = next((i for i in tokens if constraint.allows(i, most - len(out))), None)
-        if token is not None:
-            constraint.accept(token)
-            out += vocabulary.token_bytes(token)
-    return out.decode()
-
-
-NUMBER = {"type": "number"}
-
-
-@pytest.mark.parametrize(("schema", "text", "written"), [
-    (NUMBER, "1180E248", "1180E248"), (NUMBER, "1180E2480", "1180E248"), (NUMBER, "-1e+999", "-1e+99"),
-    (NUMBER, "1e308", "1e308"), (NUMBER, "2e308", "2e30"), (NUMBER, "1e-400", "1e-400"), (NUMBER, "1e00400", "1e0040"),
-    (NUMBER, "9" * 400, "9" * 308), (NUMBER, "9" * 308 + "e5", "9" * 308 + "e0"), (NUMBER, "0." + "3" * 400, None),
-    ({"type": "integer"}, "9" * 400, "9" * 308), ({"type": "number", "minimum": 5}, "9" * 400, "9" * 308),
-    ({"type": "object"}, '{"a":1e400,"b":[1E999],"c":"1e400","1e400":-9e999}',
-     '{"a":1e40,"b":[1E99],"c":"1e400","1e400":-9e99}'),
-    ({}, "[1e400, 2]", "[1e40, 2]"),
-    ({"type": "array", "items": NUMBER}, "[1e400, 1e308 ,1e309]", "[1e40, 1e308 ,1e30]"),
-    ({"type": "string", "pattern": "^[0-9e]+$"}, '"1e400"', '"1e400"'),
-    ({"type": "integer", "multipleOf": 7}, "1" + "3" * 400, "1" + "3" * 309 + "2"),
+@pytest.mark.parametrize(("text", "taken"), [
+    ('{"a":1}', True), ('{ "a": 1 }', True), ('{\r\n \t"a":1\n}', True), ('{"a":"  \\n"}', True), ('{  "a":1}', False),
+    ('{\n\n"a":1}', False), ("{\n" + " " * 21 + '"a":1}', False), (' {"a":1}', False),
 ])
-def test_numbers_are_finite_for_every_reader(engine, schema, text: str, written: str | None) -> None:
-    """A number that no double holds is infinity for most readers; the same signs in a text are a text."""
-    jsonschema = pytest.importorskip("jsonschema")
-    answer = dictated(engine.model.vocabulary(), Spec.of(schema=schema), text)
-    if "multipleOf" not in schema:
-        assert answer == (text if written is None else written)
-    value = json.loads(answer, parse_int=float if "multipleOf" not in schema else int)
-    assert "inf" not in repr(value)
-    jsonschema.Draft202012Validator(schema).validate(json.loads(answer))
-
-
-def test_digits_elsewhere_are_free(engine) -> None:
-    """In an expression, in the text of a grammar, and in what is said beside calls; not in JSON inside of them."""
-    vocabulary = engine.model.vocabulary()
-    assert dictated(vocabulary, Spec.of(regex="[0-9e]+x"), "1e400x") == "1e400x"
-    grammar = Spec.of(grammar='start: NAME " " %json {"type":"number"}\nNAME: /[0-9e]+/')
-    assert dictated(vocabulary, grammar, "1e400 1e400") == "1e400 1e40"
-    tools = Functions.of([{"type": "function", "function": {"name": "f", "parameters": {}}}])
-    assert tools is not None
-    spec = tools.form(engine.model.template, engine.tokenizer).spec
-    assert dictated(vocabulary, spec, "a 1e400\n1e400") == "a 1e400\n1e400"
-    call = '{"name": "f", "parameters": {"a":1e400}}'
-    assert dictated(vocabulary, spec, call) == call.replace("1e400", "1e40")
+def test_white_space_is_limited(text: str, taken: bool) -> None:
+    """A model that is unsure would write it without end; also for a schema inside a grammar."""
+    for spec in (Spec.of(schema={"type": "object"}), Spec.of(grammar='start: %json {"type": "object"}')):
+        matcher, data = LLMatcher(LLTokenizer("byte"), spec.rules()), list(text.encode())
+        assert (matcher.try_consume_tokens(data) == len(data) and matcher.is_accepting()) == taken
 
 
 def test_regex_choices_and_grammar(engine) -> None:
@@ -770,7 +654,7 @@ def test_an_end_that_moves_away_is_noticed(engine) -> None:
 
 @given(st.text("ab()[]{}|*+?.^$\\\\-0123,pxu:<>", max_size=40))
 def test_every_expression_gets_hints(pattern: str) -> None:
-    assert len(of_regex(pattern)) <= 256
+    assert all(len(text) <= 512 for text in of_regex(pattern))
 
 
 def test_a_closed_answer_stops_and_a_cut_one_does_not(engine) -> None:
