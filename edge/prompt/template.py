@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
@@ -343,29 +342,17 @@ def _is_llama3(spec: TokenizerSpec) -> bool:
 
 # ---- Jinja -----------------------------------------------------------------------------------------------------------
 
-#: others that strip(), lower(), JSON and the like treat in the same way
-_ALIKE = dict(zip("<>[]0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",
-                  "^=@#1234567890BCDEFGHIJKLMNOPQRSTUVWXYZAbcdefghijklmnopqrstuvwxyza"))
-
-
-def _other(c: str) -> str:
-    """Another character; white space stays."""
-    return c if c.isspace() else _ALIKE.get(c) or chr(0xF0000 + ord(c) % 0x10000)
-
-
-def _folded(text: str) -> str:
-    """A text without differences of case and width, as a template or a tokenizer may take them away."""
-    return unicodedata.normalize("NFKC", text).casefold()
+def _twin(c: str) -> str:
+    """A character in place of another, which no template treats in a way of its own; white space stays."""
+    return c if c.isspace() else chr(0x4E00 + ord(c) % 0x5000)
 
 
 class _Jinja:
     """A Jinja template.  Its output is one text, in which all control tokens are read, as in transformers.
 
-    Text of a message can be part of a control token only if it has a character with which one of these tokens begins or
-    ends, or stands inside one.  Then the template is rendered again with such characters changed: the control tokens of
-    this second text are the template's own.  If the first has others, they are found by changing one letter in each
-    control token that the messages have: text where renderings differ is of the messages.  A template that reads what
-    was changed, so that more than this differs, gets no such messages.
+    Only if a message has the text of one of these, the template is rendered again with other characters in its place:
+    text where the two renderings differ is of the messages.  A template that reads what was changed, so that more than
+    this differs, gets no such messages.
     """
 
     def __init__(self, text: str, where: str, spec: TokenizerSpec, think: bool | None = None) -> None:
@@ -390,12 +377,12 @@ class _Jinja:
         """The text of the prompt, see :meth:`Template.render`."""
         return self._render(self._compiled().dated(), asked, str)
 
-    def _render(self, dated: Change, asked: Any, change: Change, key: Change | None = None) -> str:
-        """The text with all texts of messages changed.  ``key``: how keys in definitions and arguments are."""
+    def _render(self, dated: Change, asked: Any, change: Change) -> str:
+        """The text with all texts of messages, definitions and calls changed."""
         messages, add_generation_prompt, tools = asked
         try:
-            messages = [_said(message, change, key or change) for message in messages]
-            tools = _changed(tools, change, key or change)
+            messages = [_said(message, change) for message in messages]
+            tools = _changed(tools, change)
         except RecursionError:
             raise UsageError("a definition or an argument of a function is nested too deeply") from None
         return self._compiled().render(messages=messages, tools=tools, documents=None, strftime_now=dated,
@@ -403,65 +390,41 @@ class _Jinja:
 
     def encode(self, tokenizer: Tokenizer, begun: TextPart, *asked: Any) -> list[int]:
         """The token ids of the prompt and of what is behind it, see :meth:`Template.encode`."""
-        dated = self._compiled().dated()  # once: the texts that are compared below have the same date
+        dated = self._compiled().dated()  # once: the two texts have the same date
+        texts = dict[str, str]()
+        text = self._render(dated, asked, lambda said: texts.setdefault(said, said))
+        ids = tokenizer.encode_parts([TextPart(text, True), begun])
         names = {number: name for name, number in tokenizer.markers.items()}
-        said_by_callers: dict[str, str] = {}
-
-        def encoded(*parts: TextPart) -> tuple[list[int], list[str]]:
-            ids = tokenizer.encode_parts([*parts, begun])
-            return ids, [names[number] for number in ids if number in names]
-
-        text = self._render(dated, asked, lambda said: said_by_callers.setdefault(said, said))
-        ids, found = encoded(TextPart(text, True))
-        marks, texts = sorted({*found}), list(said_by_callers)
-        ends = {*_folded("".join(name[0] + name[-1] for name in marks))}
-        changed = {ord(c): _other(c) for c in set[str]().union(*texts) if not ends.isdisjoint(_folded(c))}
-        between = _folded("\n".join(name[1:-1] for name in marks))
-        inside = {said for said in texts if len(said.strip()) in range(1, len(between) + 1)
-                  and _folded(said.strip()) in between}
-        if not changed and not inside:
+        marks = sorted({names[number] for number in ids if number in names}, key=len, reverse=True)
+        typed = re.compile("|".join(map(re.escape, marks)) or "(?!)")
+        first = next(filter(None, map(typed.search, texts)), None)
+        if first is None:
             return ids
-        typed = [name for name in marks if any(name in said for said in texts)]
-
-        def hide(said: str) -> str:
-            return "".join(map(_other, said)) if said in inside else said.translate(changed)
-
-        def mark(said: str) -> str:
-            for name in typed:
-                at = next((i for i, c in enumerate(name) if c.isalnum() and c in _ALIKE), 0)
-                said = said.replace(name, name[:at] + _other(name[at]) + name[at + 1 :])
-            return said
-
         try:
-            other = self._render(dated, asked, hide, lambda key: key.translate(changed))
-            own = encoded(TextPart(other, True))[1]
-            if found == own and not typed:
-                return ids
-            for another in (self._render(dated, asked, mark), other):
-                if parts := _apart(text, another):
-                    ids, found = encoded(*parts)
-                    if found == own:
-                        return ids
+            other = self._render(dated, asked, lambda said: typed.sub(lambda mark: "".join(map(_twin, mark[0])), said))
+            parts = _apart(text, other)
         except (InvalidFile, UsageError):  # it needs what was changed
-            pass
-        raise UsageError(f"{self._where} does not keep {(typed or marks)[0]} in the text of a message apart from its "
-                         "own; leave that out, or choose another with template=NAME")
+            parts = []
+        if not parts:
+            raise UsageError(f"{self._where} does not keep {first[0]} in the text of a message apart from its own; "
+                             "leave that out, or choose another with template=NAME")
+        return tokenizer.encode_parts([*parts, begun])
 
 
-def _said(message: Mapping[str, Any], change: Change, key: Change) -> dict[str, Any]:
+def _said(message: Mapping[str, Any], change: Change) -> dict[str, Any]:
     """A message with all texts in it changed, but for its role and the marks of thoughts in an answer."""
-    said = {name: each if name == "role" else _changed(each, change, key) for name, each in message.items()}
+    said = {name: each if name == "role" else _changed(each, change) for name, each in message.items()}
     if message["role"] == "assistant":
         said["content"] = "".join(text if mark else change(text) for text, mark in _thoughts(message["content"]))
     return said
 
 
-def _changed(value: Any, change: Change, key: Change) -> Any:
+def _changed(value: Any, change: Change) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {_changed(name, key, key): _changed(each, change, key) for name, each in value.items()}
-    return [_changed(each, change, key) for each in value] if isinstance(value, (list, tuple)) else value
+        return {_changed(name, change): _changed(each, change) for name, each in value.items()}
+    return [_changed(each, change) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def _apart(text: str, changed: str) -> list[TextPart]:
@@ -469,7 +432,7 @@ def _apart(text: str, changed: str) -> list[TextPart]:
 
     None at all if the two differ in anything else.
     """
-    if len(text) != len(changed) or any(a != b and _other(a) != b for a, b in zip(text, changed)):
+    if len(text) != len(changed) or any(a != b and _twin(a) != b for a, b in zip(text, changed)):
         return []
     return [TextPart("".join(a for a, _ in run), same)
             for same, run in groupby(zip(text, changed), lambda pair: pair[0] == pair[1])]
