@@ -102,9 +102,9 @@ def run(command: Sequence[str]) -> tuple[str, int]:
 
 
 def memory_rate(threads: int) -> float:
-    """Bytes per second, see edge.tools.yardstick; in a process of its own, since a child's peak of
+    """Bytes per second, see edge.tools.bench.memory_speed; in a process of its own, since a child's peak of
     resident bytes starts at what its parent holds."""
-    program = f"from edge.tools import yardstick as y; print(y.measure('huge', '', y.MOST, {threads}))"
+    program = f"from edge.tools import bench as b; print(b.memory_speed('huge', '', b.MOST, {threads}))"
     return float(run([sys.executable, "-c", program])[0])
 
 

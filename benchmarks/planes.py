@@ -31,7 +31,7 @@ from edge.formats import open_checkpoint  # noqa: E402
 from edge.model.weights import build  # noqa: E402
 from edge.prompt.tokenizer import Tokenizer  # noqa: E402
 from edge.tools.convert import convert  # noqa: E402
-from edge.tools.planes.planes_file import Planes  # noqa: E402
+from edge.tools.planes import Planes  # noqa: E402
 from pyx.kv import KVCache  # noqa: E402
 from pyx.step import Segment  # noqa: E402
 from tests.oracles import family  # noqa: E402

@@ -14,7 +14,7 @@ from edge.cli.output import Output
 from edge.errors import UsageError
 
 if TYPE_CHECKING:
-    from edge.tools.planes.planes_file import Planes
+    from edge.tools.planes import Planes
 
 
 @click.command(
@@ -85,7 +85,7 @@ def convert(
 def _planes(ctx: click.Context, flags: dict[str, Any]) -> Planes | None:
     """What --planes asks for.  Raises UsageError for options that do not go together."""
     from edge.machine.cores import find
-    from edge.tools.planes.planes_file import Planes
+    from edge.tools.planes import Planes
 
     if flags["planes"] is None:
         if flags["group"]:

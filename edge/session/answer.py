@@ -86,11 +86,11 @@ class Answer:
         """Its reader elsewhere has room for so many more pieces."""
         self._scheduler.post(self.job, n)
 
-    def read_elsewhere(self, told: Callable[[], object], quiet: bool = False) -> None:
+    def read_elsewhere(self, told: Callable[[], object]) -> None:
         """Leave its pieces to another reader than this object, which then only has what was said so far.  ``told``: see
         :class:`Job`.
         """
-        self._elsewhere, self.job.told, self.job.quiet = True, told, quiet
+        self._elsewhere, self.job.told = True, told
 
     @property
     def text(self) -> str:

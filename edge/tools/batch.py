@@ -14,13 +14,11 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 import time
 import zlib
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from functools import partial
-from queue import Empty, SimpleQueue
 from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -31,13 +29,11 @@ from edge.records import shares
 from edge.serve.bodies import parse
 from edge.serve.calls import Refusal, refusal_of
 from edge.serve.protocols import openai
-from edge.session.scheduler import ALL
+from edge.threads import start
 
 if TYPE_CHECKING:
     from edge.engine import Engine
-    from edge.session.answer import Answer
     from edge.session.session import Session
-    from edge.session.usage import Usage
 
 AT_ONCE = 8
 HEAD = "batch_req_"  # of the id of an answer; the number of its line follows
@@ -74,7 +70,9 @@ class Batch:
         self.at_once = _fitting(engine)
         self._sessions: list[Session] = []
         self._stopped = False
-        self._ended: SimpleQueue[_Line] = SimpleQueue()
+        self._failure: BaseException | None = None  # that ends the batch early
+        self._lock = threading.Lock()  # of both files and the counts
+        self._news = threading.Event()  # a line was written, or a thread has ended
         self._answered = self._failed = self._tokens = 0
         self._synced = time.monotonic()
         self._source = _opened(source)
@@ -110,38 +108,29 @@ class Batch:
         Raises what ends it early: an EdgeError if the answers cannot be written, or the system starts no threads.
         """
         begun, before = time.monotonic(), sum(self._done) - self._failed
-        progress(before + self._failed, self.total)
-        work = ((number, line) for number, line in self._lines() if not self._done[number])
+        pending = ((number, line) for number, line in self._lines() if not self._done[number])
         self._sessions = [self._engine.session("") for _ in range(self.at_once)]
-        for session in self._sessions:
-            session.patient = True
-        free = list(self._sessions)
-        running = 0
+        threads: list[threading.Thread] = []
         try:
+            for session in self._sessions:
+                session.patient = True
+                thread = threading.Thread(target=self._answer_lines, args=(session, pending), daemon=True)
+                start(thread)
+                threads.append(thread)
             while True:
-                while free and not self._stopped:
-                    number, line = next(work, (0, b""))
-                    if not number:
-                        break
-                    if self._begin(_Line(self._engine, number, line, free[-1], self._ended)):
-                        free.pop()
-                        running += 1
                 progress(before + self._answered + self._failed, self.total)
-                if not running:
+                if not any(thread.is_alive() for thread in threads):
                     break
-                with suppress(Empty):
-                    ended = self._ended.get(timeout=0.1)
-                    running -= 1
-                    if self._go_on(ended):
-                        running += 1
-                    else:
-                        free.append(ended.session)
+                self._news.wait(0.1)
+                self._news.clear()
         finally:
             self.stop()
-            for _ in range(running):
-                self._ended.get()
+            for thread in threads:
+                thread.join()
             for session in self._sessions:
                 session.close()
+        if self._failure is not None:
+            raise self._failure
         if self.continues:
             os.fsync(self._output)
         seconds = time.monotonic() - begun
@@ -222,38 +211,67 @@ class Batch:
 
     # ---- the answers ------------------------------------------------------------------------------------------------
 
-    def _begin(self, line: _Line) -> bool:
-        """Have a request answered.  Returns whether it is; otherwise its error is written."""
-        return self._checked_step(line, lambda: line.prepare(self._defaults))
-
-    def _go_on(self, line: _Line) -> bool:
-        """Begin the next choice of a request; after the last one write its line.  Returns whether one has begun."""
-        return self._checked_step(line, line.ended)
-
-    def _checked_step(self, line: _Line, step: Callable[[], tuple[dict[str, Any], int] | None]) -> bool:
-        tokens, status = 0, 200
+    def _answer_lines(self, session: Session, pending: Iterator[tuple[int, bytes]]) -> None:
+        """Answer one line after the other, in a thread of its own."""
         try:
-            if (found := step()) is None and not self._stopped:
-                line.begin()
-                if self._stopped:
-                    line.session.cancel()
-                return True
-            answered, tokens = found or ({}, 0)
+            while not self._stopped:
+                with self._lock:
+                    number, line = next(pending, (0, b""))
+                if not number:
+                    break
+                self._answer_line(session, f"{HEAD}{number}", *_read(line))
+        except BaseException as failure:
+            self._failure = self._failure or failure
+            self.stop()
+        finally:
+            self._news.set()
+
+    def _answer_line(
+        self, session: Session, head: str, name: str | None, request: dict[str, Any] | Exception
+    ) -> None:
+        """Answer a request, and write its line."""
+        status, tokens = 200, 0
+        try:
+            answered, tokens = self._response(session, head, *_checked(request))
         except Exception as error:  # a refusal; or a bug, which must not cost the other lines their answers
             if isinstance(error, EdgeError) and not isinstance(error, (UsageError, ContextFull)):
-                raise  # of the model or the machine: the lines behind it would fail, too
+                raise  # of the model or the machine: the other lines would fail, too
             refusal = refusal_of(error)
             status, answered = refusal.status, openai.error(refusal)
-        if self._stopped:
-            return False
         written = {
-            "id": line.head,
-            "custom_id": line.name,
-            "response": {"status_code": status, "request_id": line.head, "body": answered},
+            "id": head,
+            "custom_id": name,
+            "response": {"status_code": status, "request_id": head, "body": answered},
             "error": None if status == 200 else answered["error"],
         }
-        self._write(_encoded(written) + b"\n", status == 200, tokens)
-        return False
+        with self._lock:
+            if not self._stopped:
+                self._write(_encoded(written) + b"\n", status == 200, tokens)
+                self._news.set()
+
+    def _response(self, session: Session, head: str, url: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
+        """(the body of the response, the number of its tokens); its choices are written one after the other."""
+        call = (openai.chat if url.endswith("/chat/completions") else openai.completion)(body, self._defaults)
+        writer = openai.Writer(call, self._engine.config.name, head)
+        try:
+            prepared = call.prepare(self._engine)
+        except (UsageError, ContextFull) as error:
+            raise refusal_of(error, call.sent) from None
+        choices, usages = [], []
+        for index, each in enumerate(prepared):
+            answer = session.answer(each)
+            answer.begin()
+            if self._stopped:
+                session.cancel()
+            content, calls = answer.content, answer.calls
+            logprobs = [*answer.prompt_logprobs, *answer.logprobs]
+            scores = None if call.logprobs is None else writer.scores(index, logprobs)
+            reason = "tool_calls" if calls else answer.finish_reason
+            choice = writer.choice(index, content, reason, scores, answer.thoughts, calls)
+            choices.append(choice | shares(answer.shares))
+            usages.append(answer.usage)
+        counts = openai.counts(usages, call.n)
+        return writer.whole(choices, openai.usage(*counts)), counts[2]
 
     def _write(self, line: bytes, answered: bool, tokens: int) -> None:
         rest = memoryview(line)
@@ -271,66 +289,6 @@ class Batch:
         self._answered += answered
         self._failed += not answered
         self._tokens += tokens
-
-
-class _Line:
-    """A request that is answered in one session, its choices one after the other.  ``ended``: where it goes when one
-    has been written.
-    """
-
-    def __init__(
-        self, engine: Engine, number: int, line: bytes, session: Session, ended: SimpleQueue[_Line]
-    ) -> None:
-        self.head = f"{HEAD}{number}"
-        self.name, self._request = _read(line)
-        self.session = session
-        self._engine = engine
-        self._ended = ended
-        self._answer: Answer | None = None  # the choice that is being written
-        self._error: Exception | None = None
-        self._choices: list[dict[str, Any]] = []
-        self._usages: list[Usage] = []
-
-    def prepare(self, defaults: dict[str, Any]) -> None:
-        """Check and encode it.  Raises Refusal or EdgeError."""
-        url, body = _checked(self._request)
-        self._call = call = (openai.chat if url.endswith("/chat/completions") else openai.completion)(body, defaults)
-        self._writer = openai.Writer(call, self._engine.config.name, self.head)
-        try:
-            self._prepared = call.prepare(self._engine)
-        except (UsageError, ContextFull) as error:
-            raise refusal_of(error, call.sent) from None
-
-    def begin(self) -> None:
-        """Have the next choice written."""
-        self._answer = answer = self.session.answer(self._prepared[len(self._choices)])
-        answer.keep_all()
-        answer.read_elsewhere(partial(self._ended.put, self), quiet=True)
-        try:
-            answer.begin(ALL)
-        except Exception as error:  # it has ended
-            self._error = error
-
-    def ended(self) -> tuple[dict[str, Any], int] | None:
-        """(the body of the response, the number of its tokens); None: another choice is to be written.
-
-        Raises what ended the choice.
-        """
-        answer, self._answer = self._answer, None
-        assert answer is not None
-        if (error := self._error or answer.job.take().error) is not None:
-            raise error
-        content, calls = answer.content, answer.calls
-        reason = "tool_calls" if calls else answer.finish_reason
-        index, logprobs = len(self._choices), [*answer.prompt_logprobs, *answer.logprobs]
-        scores = None if self._call.logprobs is None else self._writer.scores(index, logprobs)
-        choice = self._writer.choice(index, content, reason, scores, answer.thoughts, calls)
-        self._choices.append(choice | shares(answer.shares))
-        self._usages.append(answer.usage)
-        if len(self._choices) < len(self._prepared):
-            return None
-        counts = openai.counts(self._usages, self._call.n)
-        return self._writer.whole(self._choices, openai.usage(*counts)), counts[2]
 
 
 def _opened(source: str) -> BinaryIO:

@@ -12,8 +12,8 @@ numbers alternate.
 To write a token, all weights, the output head (of a two-stage head what was really needed) and the keys and values in
 the window are read once: ``token_bytes``.  If several conversations read the weights together, a token counts its share
 of them.  Before each repeat and after the last one, the memory's own speed is measured with as many threads
-(:mod:`edge.tools.yardstick`): of pages like those of the weights, and of 2 MiB pages.  ``read_rate`` is the best of the
-run, and ``of_memory`` the share of it that writing reached.
+(:func:`memory_speed`): of pages like those of the weights, and of 2 MiB pages.  ``read_rate`` is the best of the run,
+and ``of_memory`` the share of it that writing reached.
 
 ``joules_per_token`` is what the machine used while it wrote, all repeats together, where it has a meter
 (:mod:`edge.machine.energy`): of everything that ran, over LEAST_SECONDS at least.
@@ -22,6 +22,7 @@ run, and ``of_memory`` the share of it that writing reached.
 from __future__ import annotations
 
 import datetime
+import mmap
 import time
 from array import array
 from collections.abc import Callable, Iterable, Sequence
@@ -35,13 +36,16 @@ from edge.machine import energy
 from edge.machine.board import Board
 from edge.machine.linux import disk_read, huge_bytes, peak, rss
 from edge.sampling import Sampling
-from edge.tools.yardstick import MOST, measure
 
 if TYPE_CHECKING:
     from edge.engine import Engine
 
-#: bytes of memory that are read to measure its speed where there is a limit, of whose plan they are a part
+#: most bytes of memory that are read to measure its speed: more than the caches of a board, little of its memory
+MOST = 256 << 20
+#: the same where there is a limit, of whose plan they are a part
 LIMITED_YARDSTICK = 32 << 20
+#: passes of each way to read, of which the best counts
+PASSES = 3
 #: tokens of an answer before the first that is measured: the ways to read weights are compared meanwhile
 WARM_UP = 25
 #: above this ``of_memory`` is not noise: the weights are in the processor's caches
@@ -346,7 +350,7 @@ def _rows(
         roomy = not limited and (available_memory() or 0) >= 4 * size
         kinds = dict.fromkeys((weights, "huge") if roomy else (weights,))
         rates.setdefault(engine.n_threads, []).extend(
-            measure(kind, engine.path, size, engine.n_threads) for kind in kinds)
+            memory_speed(kind, engine.path, size, engine.n_threads) for kind in kinds)
 
     for _ in range(repeats):
         read_memory()
@@ -384,6 +388,30 @@ def _rows(
             tg_samples=[round(sample.tg, 3) for sample in taken],
         ))
     return rows
+
+
+def memory_speed(pages: str, path: str, n: int, n_threads: int) -> float:
+    """Bytes per second of the fastest way in which ``n_threads`` threads read ``n`` bytes of memory with one kind of
+    pages: "huge" (2 MiB), "memory" (ordinary ones) or "map": the first bytes of the file at ``path``.
+
+    No one way to read is the fastest on every processor, in every kind of page, for every number of threads.
+    """
+    from edge.formats.mapped import map_file
+    from pyx.machine import WAYS, Arena, sum_of
+
+    if pages == "map":
+        data: Any = map_file(path)[:n]
+    else:
+        data = Arena(n, huge=pages == "huge").view
+        data[:: mmap.PAGESIZE] = bytes(len(range(0, n, mmap.PAGESIZE)))  # a page is there once it is written
+    sum_of(data, n_threads)  # brings the pages into memory
+    fastest = float("inf")
+    for _ in range(PASSES):
+        for way in WAYS:
+            begun = time.perf_counter()
+            sum_of(data, n_threads, way)
+            fastest = min(fastest, time.perf_counter() - begun)
+    return len(data) / max(fastest, 1e-9)
 
 
 def placement(engine: Engine) -> str:

@@ -21,7 +21,7 @@ from edge.model.interpretation import interpreted
 from edge.tools.new_file import NewFile
 
 if TYPE_CHECKING:
-    from edge.tools.planes.planes_file import Planes
+    from edge.tools.planes import Planes
 
 TYPES = ("I2_S", "TQ2_0")
 VERIFYING = "verifying"  # a name in progress that no tensor has
@@ -88,7 +88,7 @@ def convert(
     if planes is None:
         file = NewFile(checkpoint, type, embedding)
     else:
-        from edge.tools.planes.planes_file import PlanesFile
+        from edge.tools.planes import PlanesFile
 
         file = PlanesFile(checkpoint, planes, embedding)
     part = f"{dst}.part"

@@ -691,7 +691,7 @@ def _made_of_planes(
     from edge.formats.gguf_keys import KEYS_SAMPLING
     from edge.machine.cores import find
     from edge.tools.convert import convert
-    from edge.tools.planes.planes_file import Planes
+    from edge.tools.planes import Planes
 
     extra = {"general.name": known.name} | {KEYS_SAMPLING[name]: value for name, value in known.sampling.items()}
     report = on_convert() if on_convert is not None else None

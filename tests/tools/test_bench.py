@@ -13,7 +13,7 @@ import pytest
 from benchmarks import make_model
 from edge.errors import UsageError
 from edge.model.model import Model
-from edge.tools import bench, yardstick
+from edge.tools import bench
 from pyx import machine
 from pyx.step import CODE_BLOCK, Segment
 
@@ -74,7 +74,7 @@ def test_the_bundled_model_by_name() -> None:
 @pytest.mark.parametrize("pages", ["map", "memory", "huge"])
 def test_the_speed_of_memory_is_a_speed(tiny_model: str, pages: str) -> None:
     """Less than 2 TB/s: a loop that was optimised away would pass it."""
-    assert 0 < yardstick.measure(pages, tiny_model, min(1 << 22, Path(tiny_model).stat().st_size), 1) < 2e12
+    assert 0 < bench.memory_speed(pages, tiny_model, min(1 << 22, Path(tiny_model).stat().st_size), 1) < 2e12
 
 
 @pytest.mark.parametrize("way", machine.WAYS)

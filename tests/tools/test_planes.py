@@ -18,7 +18,7 @@ from edge.formats.gguf_keys import metadata
 from edge.model.weights import build
 from edge.registry.encodings import FLOAT_TYPES
 from edge.tools.convert import convert
-from edge.tools.planes.planes_file import Planes
+from edge.tools.planes import Planes
 from pyx.weights import StoredRows, all_floats, fit_matrix
 from tests.configs import rope_style
 from tests.handmade import hf_config, hf_directory, hf_floats, hf_tensors
