@@ -10,14 +10,12 @@ from hypothesis import strategies as st
 from pyx.kv import KV_TYPES, KVCache, page_types
 from pyx.step import attention
 from tests.oracles.attention import attend, kept
-from tests.oracles.pages import PAGE, block_bytes, decode_page, e4m3, group_of, quantised, rotated
+from tests.oracles.pages import PAGE, block_bytes, decode_page, e4m3, quantised, rotated
 from tests.streams import Stream, dumped, restored
 
 SEALED = [name for name in KV_TYPES if name not in ("f32", "f16")]
 #: exact to the last bit; the others round one sum (of least squares, of a mean) in float32
 EXACT = ["int8", "int4c", "fp8"]
-#: of a step of the scale, what one element may be off
-STEPS = {"int8": 0.5, "int4": 1.0, "int4c": 0.5}
 
 
 def seal(kv_type: str, keys: np.ndarray, values: np.ndarray) -> bytes:
@@ -78,33 +76,6 @@ def test_sealed_pages_hold_what_they_should(kind, data):
             assert (found == expected).all()
         else:
             assert (np.abs(found - expected) <= np.abs(expected) * 2.0**-9 + 16 * 2.0**-24).all()
-
-
-@pytest.mark.parametrize("kind", STEPS)
-@settings(max_examples=20)
-@given(data=st.data())
-def test_no_element_is_further_off_than_its_step(kind, data):
-    """From what the page itself says its scales are; the half float of a scale may be 2^-11 of the range too small."""
-    D = data.draw(st.sampled_from([4, 12, 64, 100]))
-    keys, values = awkward(data.draw, D, ROTATES if kind == "int4" else 65504), awkward(data.draw, D)
-    for found, x, of_values in zip(
-        decode_page(seal(kind, keys, values), kind, D), (stored(keys, kind), values), (False, True), strict=True
-    ):
-        y = x.astype(np.float64)
-        if kind == "int8":
-            span, steps = np.abs(y).max(axis=1, keepdims=True), 127.0
-        elif kind == "int4":
-            parts = y.reshape(PAGE, -1, group_of(D))
-            size = np.abs(parts).max(axis=2, keepdims=True) if not of_values else np.ptp(parts, axis=2, keepdims=True)
-            span, steps = np.broadcast_to(size, parts.shape).reshape(y.shape), 8.0 if not of_values else 15.0
-        else:
-            span, steps = np.ptp(y, axis=0, keepdims=True), 15.0
-        offset = 0.0 if kind == "int8" or (kind == "int4" and not of_values) else np.abs(y).max()
-        slack = (span + offset) * 2.0**-10 + steps * 2.0**-24
-        wide = STEPS[kind] if not (kind == "int4" and of_values) else 0.5
-        if kind == "int4" and not of_values:
-            wide = 1.2  # the scale is moved by least squares, and the other sign ends a step earlier
-        assert (np.abs(found - y) <= span / steps * wide + slack).all()
 
 
 def test_fp8_is_the_published_format():
@@ -204,26 +175,6 @@ def test_error_over_a_long_text(kv_type):
     expected = attend(q[-1], keys, values)
     error = np.linalg.norm(attended(kv_type, D, q, keys, values) - expected) / np.linalg.norm(expected)
     assert STORAGE[kv_type] / 2 <= error <= STORAGE[kv_type]
-
-
-def test_rotation_pays_where_keys_have_outliers():
-    """The same four dimensions of all keys far off zero, as models have them: keys coded as they are do worse."""
-    rng, errors = np.random.default_rng(0), []
-    for _ in range(3):
-        keys, values = (rng.normal(size=(1056, 1, 128)).astype(np.float32) for _ in range(2))
-        keys[..., [3, 40, 41, 60]] += np.array([1, -1, 0.5, 1], np.float32) * 5
-        q = (rng.normal(size=(1056, 4, 128)) / np.sqrt(128)).astype(np.float32)
-        plain = np.concatenate([quantised(keys[at : at + PAGE, 0].astype(np.float16), "int4", False)
-                                for at in range(0, 1056, PAGE)])[:, None]
-        cache = KVCache(1, 1, 128, 1056, "int4:f32")
-        answers = np.array(attention(cache, 0, q.ravel(), keys.ravel(), values.ravel())).reshape(q.shape)
-        for t in range(1024, 1040):
-            exact = attend(q[t], keys[: t + 1], values[: t + 1])
-            without = np.concatenate([plain[:1024], keys[1024 : t + 1]])
-            errors.append([np.linalg.norm(answers[t] - exact),
-                           np.linalg.norm(attend(q[t], without, values[: t + 1]) - exact)])
-    ours, without = np.mean(errors, 0)
-    assert without >= 1.15 * ours
 
 
 @pytest.mark.parametrize("kv_type", SEALED)

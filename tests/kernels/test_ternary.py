@@ -24,7 +24,7 @@ from tests.handmade import STR, model, value
 from tests.kernels.test_transformer import logits
 from tests.oracles.attention import log_softmax
 from tests.oracles.forward import Model
-from tests.oracles.packings import iq2_bn_r4, stq1_0, tq2_0
+from tests.oracles.packings import iq2_bn_r4, stq1_0
 from tests.vectors.stored import VECTORS
 
 
@@ -149,34 +149,12 @@ def test_row_block_scales():
     check_product(matrix, w * scales[:, None])
 
 
-@pytest.mark.parametrize("group", [128, 256])
-def test_group_scales_along_k(group):
-    w = random_weights(7, 512)
-    scales = np.random.default_rng(1).choice([0.5, 0.25, 1.0, 2.0], (7, 512 // group))
-    dense = w * np.repeat(scales, group, axis=1)
-    matrix = TernaryMatrix.pack("F32", dense.astype(np.float32).tobytes(), 7, 512, quantize=False)
-    assert (unpacked(matrix) == w).all()
-    check_product(matrix, dense)
-
-
-def test_tq2_with_differing_block_scales():
-    w = random_weights(3, 512)
-    scales = np.array([[0.5, 1.0], [2.0, 0.25], [1.0, 1.0]], np.float16)
-    matrix = TernaryMatrix.pack("TQ2_0", tq2_0(w, scales), 3, 512)
-    check_product(matrix, w * np.repeat(scales.astype(float), 256, axis=1))
-
-
 def check_product(matrix: TernaryMatrix, dense: np.ndarray) -> None:
     x = np.random.default_rng(9).normal(size=matrix.k).astype(np.float32)
     s = 127 / max(np.abs(x).max(), 1e-5)
     expected = dense.astype(np.float64) @ (np.round(x * np.float32(s)) / s)
     got = np.array(matrix.matvec(array.array("f", x)))
     assert np.abs(got - expected).max() <= 1e-5 * max(np.abs(expected).max(), 1)
-
-
-def test_float_product():
-    w = random_weights(33, 640)
-    check_product(pack(w, 0.02), w * 0.02)
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,12 @@ def packs(program: Path, tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
+@pytest.fixture
+def inside(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> Callable[..., Invoke]:
+    """inside("chat", "--ctx", "512")("run", "hello"): the command line of the demo model packed with these."""
+    return lambda *arguments: starts(packs(*arguments))
+
+
 # ---- the file --------------------------------------------------------------------------------------------------------
 
 
@@ -390,29 +396,27 @@ def test_full_disk(program: Path, tmp_path: Path) -> None:
 # ---- the command line of a packed program ----------------------------------------------------------------------------
 
 
-def test_answers_and_defaults(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> None:
-    inside = starts(packs("chat", "--temp", "0", "--max-tokens", "3"))
-    answer = json.loads(inside("run", "--json", QUESTION).stdout)
+def test_answers_and_defaults(inside: Callable[..., Invoke]) -> None:
+    run = inside("chat", "--temp", "0", "--max-tokens", "3")
+    answer = json.loads(run("run", "--json", QUESTION).stdout)
     assert answer["usage"]["completion"] == 3 and answer["model"] == "demo"
-    longer = json.loads(inside("run", "--json", "-n", "9", QUESTION).stdout)
+    longer = json.loads(run("run", "--json", "-n", "9", QUESTION).stdout)
     assert longer["text"].startswith(answer["text"]) and len(longer["text"]) > len(answer["text"])
-    by_variable = json.loads(inside("run", "--json", QUESTION, BITNET_EDGE_MAX_TOKENS="9").stdout)
+    by_variable = json.loads(run("run", "--json", QUESTION, BITNET_EDGE_MAX_TOKENS="9").stdout)
     assert by_variable["text"] == longer["text"]
 
 
 @pytest.mark.parametrize("words", [("chat", "--temp", "0"), ()])
-def test_without_arguments_it_does_what_was_packed(
-    words: tuple[str, ...], packs: Callable[..., Path], starts: Callable[[Path], Invoke]
-) -> None:
-    inside = starts(packs(*words))
+def test_without_arguments_it_does_what_was_packed(words: tuple[str, ...], inside: Callable[..., Invoke]) -> None:
+    run = inside(*words)
     seed = {"BITNET_EDGE_SEED": "1"}
-    chatted, answered = inside(stdin=f"{QUESTION}\n", **seed), inside("run", QUESTION, **seed)
+    chatted, answered = run(stdin=f"{QUESTION}\n", **seed), run("run", QUESTION, **seed)
     assert chatted.exit_code == 0 and chatted.stdout.strip() == answered.stdout.strip() != ""
 
 
-def test_a_question_can_be_packed(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> None:
-    inside = starts(packs("run", "--temp", "0", "-n", "5", QUESTION))
-    assert inside().stdout == inside("run", QUESTION).stdout != inside("run", "-n", "9", QUESTION).stdout != ""
+def test_a_question_can_be_packed(inside: Callable[..., Invoke]) -> None:
+    run = inside("run", "--temp", "0", "-n", "5", QUESTION)
+    assert run().stdout == run("run", QUESTION).stdout != run("run", "-n", "9", QUESTION).stdout != ""
 
 
 @pytest.mark.parametrize(("form", "content", "answer"), [
@@ -432,15 +436,15 @@ def test_files_that_are_named_are_inside(
     assert starts(path)("run", "--choice", "yes", QUESTION).stdout == "yes\n"  # a form of one's own wins
 
 
-def test_another_model(packs: Callable[..., Path], starts: Callable[[Path], Invoke], root: Path) -> None:
-    inside = starts(packs("chat"))
+def test_another_model(inside: Callable[..., Invoke], root: Path) -> None:
+    run = inside("chat")
     tiny = TINY[0]
     for arguments, variables in ((("-m", str(tiny)), {}), ((), {"BITNET_EDGE_MODEL": str(tiny)})):
-        shown = json.loads(inside("model", "--json", *arguments, **variables).stdout)
+        shown = json.loads(run("model", "--json", *arguments, **variables).stdout)
         assert shown["path"] == str(tiny)
-    shown = json.loads(inside("model", "--json").stdout)
+    shown = json.loads(run("model", "--json").stdout)
     assert shown["path"].endswith("packed-guide") and shown["config"]["name"] == "demo"
-    chosen = json.loads(inside("default", "--json").stdout)
+    chosen = json.loads(run("default", "--json").stdout)
     assert chosen["why"] == "inside"
 
 
@@ -450,15 +454,14 @@ def test_another_model(packs: Callable[..., Path], starts: Callable[[Path], Invo
     (["--think"], ["--no-think"]), (["--stop", "a"], ["--stop", "b"]), (["--regex", "a"], ["--choice", "b"]),
 ])
 def test_typed_options_win(
-    packed_options: list[str], typed: list[str], packs: Callable[..., Path], starts: Callable[[Path], Invoke],
-    tmp_path: Path,
+    packed_options: list[str], typed: list[str], inside: Callable[..., Invoke], tmp_path: Path
 ) -> None:
     """The answer is that of a program which has only the typed ones."""
     (tmp_path / "FILE").write_text("Be brief.")
     typed = [str(tmp_path / word) if word == "FILE" else word for word in typed]
     question = ["run", "-n", "12", QUESTION, *typed]
-    own = starts(packs("chat", "--seed", "1", *packed_options))(*question)
-    other = starts(packs("chat", "--seed", "1"))(*question)
+    own = inside("chat", "--seed", "1", *packed_options)(*question)
+    other = inside("chat", "--seed", "1")(*question)
     assert own.exit_code == other.exit_code == 0, own.stderr
     assert own.stdout == other.stdout != ""
 
@@ -486,22 +489,20 @@ GUIDE = "You guide visitors through the harbour museum, which opens at nine, pol
 
 
 @pytest.mark.parametrize("kv", [(), ("--kv", "int4"), ("-c", "512", "--window", "128")])
-def test_its_system_prompt_was_read_where_it_was_packed(
-    kv: tuple[str, ...], packs: Callable[..., Path], starts: Callable[[Path], Invoke]
-) -> None:
-    inside = starts(packs("chat", "--system", GUIDE, "--temp", "0", *kv))
-    first = json.loads(inside("run", "--json", "-n", "8", QUESTION).stdout)
-    again = json.loads(inside("run", "--json", "-n", "8", "--set", "cache=off", QUESTION).stdout)
+def test_its_system_prompt_was_read_where_it_was_packed(kv: tuple[str, ...], inside: Callable[..., Invoke]) -> None:
+    run = inside("chat", "--system", GUIDE, "--temp", "0", *kv)
+    first = json.loads(run("run", "--json", "-n", "8", QUESTION).stdout)
+    again = json.loads(run("run", "--json", "-n", "8", "--set", "cache=off", QUESTION).stdout)
     assert first["text"] == again["text"] and again["usage"]["cached"] == 0
-    alone = json.loads(inside("run", "--json", "-n", "8", "--system", "", QUESTION).stdout)
+    alone = json.loads(run("run", "--json", "-n", "8", "--system", "", QUESTION).stdout)
     assert first["usage"]["prompt"] - first["usage"]["cached"] <= alone["usage"]["prompt"]
-    default = json.loads(inside("run", "--json", "-n", "8", "--kv", "int8", QUESTION).stdout)
+    default = json.loads(run("run", "--json", "-n", "8", "--kv", "int8", QUESTION).stdout)
     assert default["usage"]["cached"] == first["usage"]["cached"]  # of the default type, too
-    other = json.loads(inside("run", "--json", "-n", "8", "--kv", "f16", QUESTION).stdout)
+    other = json.loads(run("run", "--json", "-n", "8", "--kv", "f16", QUESTION).stdout)
     assert other["usage"]["cached"] == 0 and other["text"]
-    chatted = inside("chat", "-v", stdin=f"{QUESTION}\n", BITNET_EDGE_MAX_TOKENS="8")
+    chatted = run("chat", "-v", stdin=f"{QUESTION}\n", BITNET_EDGE_MAX_TOKENS="8")
     assert f"({first['usage']['cached']} cached)" in chatted.stderr
-    assert json.loads(inside("doctor", "--json").stdout)["selftest"]["packed"].startswith("ok")
+    assert json.loads(run("doctor", "--json").stdout)["selftest"]["packed"].startswith("ok")
 
 
 def test_damaged_prompts_cost_time_and_no_answer(
@@ -523,17 +524,17 @@ def test_damaged_prompts_cost_time_and_no_answer(
         assert done.exit_code == 1 and json.loads(done.stdout)["selftest"]["packed"].startswith("wrong")
 
 
-def test_it_says_what_is_inside(packs: Callable[..., Path], starts: Callable[[Path], Invoke]) -> None:
-    inside = starts(packs("chat", "--ctx", "512"))
-    assert inside("--version").stdout.splitlines()[0] == f"bitnet-edge {edge.__version__}"
+def test_it_says_what_is_inside(inside: Callable[..., Invoke]) -> None:
+    run = inside("chat", "--ctx", "512")
+    assert run("--version").stdout.splitlines()[0] == f"bitnet-edge {edge.__version__}"
     for arguments in (("--version",), ("--help",)):
-        assert "demo" in inside(*arguments).stdout and "licence: mit" in inside(*arguments).stdout
-    assert "chat --ctx 512" in inside("--help").stdout and "Usage: packed-guide" in inside("--help").stdout
-    assert "packed-guide run --help" in inside("run", "--nonsense", "x").stderr
+        assert "demo" in run(*arguments).stdout and "licence: mit" in run(*arguments).stdout
+    assert "chat --ctx 512" in run("--help").stdout and "Usage: packed-guide" in run("--help").stdout
+    assert "packed-guide run --help" in run("run", "--nonsense", "x").stderr
     for command in ("run", "chat", "serve", "fit", "tokens"):  # its own name in the examples, too, and no -m
-        page = inside(command, "--help").stdout
+        page = run(command, "--help").stdout
         assert f"Usage: packed-guide {command} " in page and "bitnet-edge " not in page and "-m bonsai" not in page
-    assert "  packed-guide run --choice" in inside("run", "--help").stdout
+    assert "  packed-guide run --choice" in run("run", "--help").stdout
 
 
 # ---- the real program ------------------------------------------------------------------------------------------------
