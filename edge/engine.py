@@ -30,6 +30,7 @@ from edge.threads import refuse_after_fork
 
 if TYPE_CHECKING:
     from edge.cache.plan import Plan
+    from edge.cache.state import KVState
     from edge.config import ModelConfig
     from edge.session.answer import Answer
     from edge.session.answer_options import PreparedCall
@@ -125,7 +126,7 @@ class Engine:
             "program": f.program,
             "vocabulary": f.vocabulary,
             "kv_planned": self.plan.kv_total,
-            "kv": sum(session.kv_bytes for session in self._open()),
+            "kv": self.space.nbytes,
             "store": self.store.nbytes,
             "planned": self.plan.total_bytes,
             **self.rss(),
@@ -149,19 +150,21 @@ class Engine:
 
     # ---- what it does ------------------------------------------------------------------------------------------------
 
-    def session(self, system: str | None = None, examples: Sequence[Mapping[str, Any]] = ()) -> Session:
+    def session(
+        self, system: str | None = None, examples: Sequence[Mapping[str, Any]] = (), state: KVState | None = None,
+    ) -> Session:
         """A new conversation; its KV cache is allocated when it is first used.
 
         ``system``: the system prompt; None is that of the engine, "" is none.  ``examples``: messages of questions and
         answers with which every conversation begins, as with the system prompt; what is read of both is remembered on
-        the disk (edge/cache/remembered.py).  Raises UsageError for messages that are not valid, and after
-        :meth:`close`.
+        the disk (edge/cache/remembered.py).  ``state``: tokens and cache of a conversation that goes on.  Raises
+        UsageError for messages that are not valid, and after :meth:`close`.
         """
         refuse_after_fork()
         if self.closed:
             raise UsageError("the engine is closed")
         session = Session(self.space, self.scheduler, self.store, self.preparer,
-                          self.system if system is None else system, examples)
+                          self.system if system is None else system, examples, state)
         with self._listing:
             self._sessions.add(session)
         return session
@@ -197,9 +200,12 @@ class Engine:
         """
         from edge.cache import kv_file
 
-        session = self.session()
         state, talk, made = kv_file.load(self.space, path)
-        session.resume(state, talk)
+        messages = list(talk["messages"])
+        first = bool(messages) and messages[0]["role"] == "system"
+        examples = messages[first : first + talk["examples"]]
+        session = self.session(messages[0]["content"] if first else "", examples, state)
+        session.messages = messages
         if made:
             import logging
 

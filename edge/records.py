@@ -55,7 +55,7 @@ def usage(session: Session) -> dict[str, Any]:
     """Tokens of the last answer: read (and how many of them from the cache) and written; ``evicted``: tokens that the
     session no longer sees.
     """
-    return {**plain(session.outcome.usage), "evicted": session.evicted}
+    return {**plain(session.outcome.usage), "evicted": session.state.evicted}
 
 
 def kv(engine: Engine) -> dict[str, Any]:

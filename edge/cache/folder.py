@@ -31,17 +31,15 @@ _HALF = re.compile(rf"\.{NAME}\.tmp")  # as kv_file.write calls it
 class Beginning:
     """Tokens that were read, and their KV cache or the file that has it.
 
-    ``key``: the tokens as bytes.  ``sampled``: the last token of an answer if it is not in the cache.  ``forgotten``:
-    how many of the oldest messages of a conversation are not among the tokens; None: a beginning that many share.
-    ``path``, ``span``: as :func:`edge.cache.kv_file.read` takes them.  ``extra_bytes``: what it takes apart from its
-    pages.
+    ``key``: the tokens as bytes.  ``conversation``: it is one, not a beginning that many share.  ``path``, ``span``: as
+    :func:`edge.cache.kv_file.read` takes them.  ``extra_bytes``: the memory besides its pages.
     """
 
-    def __init__(self, tokens: array[int], sampled: array[int], forgotten: int | None, kv: Any = None, path: str = "",
+    def __init__(self, tokens: array[int], conversation: bool, kv: Any = None, path: str = "",
                  span: tuple[int, int] | None = None) -> None:
         self.key = tokens.tobytes()
         self.n = len(tokens)
-        self.sampled, self.forgotten = sampled, forgotten
+        self.conversation = conversation
         self.kv, self.path, self.span = kv, path, span
         self.usable = True  # as far as is known
         self.nbytes: int = 0 if kv is None else kv.stats["bytes"]
@@ -54,16 +52,11 @@ class Beginning:
 
     def with_cache(self, kv: Any) -> Beginning:
         """The same with its KV cache."""
-        return Beginning(self.tokens, self.sampled, self.forgotten, kv)
+        return Beginning(self.tokens, self.conversation, kv)
 
     def continues(self, other: Beginning) -> bool:
         """True if this one holds all of another one, and more."""
         return self.n > other.n and self.key.startswith(other.key)
-
-    def first(self, n: int, kv: Any) -> Beginning:
-        """The first ``n`` tokens, and no more than this cache can go back to, for a session that takes them over."""
-        n = kv.crop(n)
-        return Beginning(self.tokens[:n], self.sampled if n == self.n else array("i"), self.forgotten, kv)
 
 
 def files(folder: str) -> list[tuple[float, int, str]]:
@@ -143,8 +136,8 @@ class Folder:
         from edge.cache import kv_file  # with json: most starts find no file
 
         try:
-            tokens, sampled, forgotten, _ = kv_file.read(self._space, path, span, whole=False)
-            return Beginning(tokens, sampled, forgotten if self.conversations else None, path=path, span=span)
+            tokens, _ = kv_file.read(self._space, path, span, whole=False)
+            return Beginning(tokens, self.conversations, path=path, span=span)
         except InvalidFile as error:
             if span is None and not isinstance(error, kv_file.Unusable):
                 remove(path)
@@ -167,10 +160,9 @@ class Folder:
                 return
             if kv.stats["bytes"] > self.max_bytes:
                 return
-            kv_file.write(self._space, path, new.tokens, kv, durable, sampled=list(new.sampled),
-                          forgotten=new.forgotten or 0, seconds=round(seconds, 3))
+            kv_file.write(self._space, path, new.tokens, kv, durable, seconds=round(seconds, 3))
             with self._lock:
-                self._known[path] = Beginning(new.tokens, new.sampled, new.forgotten, path=path)
+                self._known[path] = Beginning(new.tokens, new.conversation, path=path)
                 old = [each for each in self._known.values() if each and self.conversations and new.continues(each)]
             for each in old:
                 remove(each.path)

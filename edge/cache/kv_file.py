@@ -42,11 +42,11 @@ LEAST_SECONDS = 1.0  # that loading may take
 _START = struct.Struct("<8sII")
 _CRC = struct.Struct("<I")
 
-#: what a header may leave out.  ``states``: of gated delta layers, [[tokens, kept]]; ``sampled``, ``lost``: of KVState;
-#: ``sampler``: the state of the random numbers; ``seconds``: that reading the tokens took, 0: not known
+#: what a header may leave out.  ``states``: of gated delta layers, [[tokens, kept]]; ``lost``: tokens of the
+#: conversation that the cache does not hold, after ``sampled``, which only files of before have; ``sampler``: the state
+#: of the random numbers; ``seconds``: that reading the tokens took, 0: not known
 ABSENT: dict[str, Any] = {
-    "states": [], "sampled": [], "lost": [], "seed": 0, "sampler": None, "messages": [], "examples": 0, "forgotten": 0,
-    "seconds": 0,
+    "states": [], "sampled": [], "lost": [], "seed": 0, "sampler": None, "messages": [], "examples": 0, "seconds": 0,
 }
 
 
@@ -59,17 +59,15 @@ class Unusable(InvalidFile):
 # ---- write ----------------------------------------------------------------------------------------------------------
 
 
-def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, **talk: Any) -> None:
-    """Write a state (None for an empty one; it may have been freed) and its ``talk``: messages, examples (how many of
-    them after the system prompt are some), forgotten, seed.
+def save(space: KVSpace, path: str | os.PathLike[str], state: KVState, **talk: Any) -> None:
+    """Write a state (it may have been freed) and its ``talk``: messages, and examples (how many of them after the
+    system prompt are some).
 
     Raises as :func:`write`.
     """
-    if state is None:
-        write(space, path, array("i"), None, **talk)
-    else:
-        write(space, path, state.tokens, state.kv, **talk, sampled=list(state.sampled), lost=list(state.lost),
-              sampler=list(state.random) or None)
+    n = state.n_tokens
+    write(space, path, state.tokens[:n], state.kv, **talk, lost=list(state.tokens[n:]), seed=state.seed,
+          sampler=list(state.random or ()) or None)
 
 
 def write(
@@ -166,41 +164,42 @@ def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, dict[st
     """
     with opened(path, of=space) as file:
         facts, made, n_vocab = file.facts, file.facts["kv"], space.model.config.n_vocab
-        sampled, lost = array("i", facts["sampled"]), array("i", facts["lost"])
         state = space.new_state(facts["seed"])
-        if facts["sampler"] is not None:
-            state.sampler.state = facts["sampler"]
+        state.random = facts["sampler"]
         if made == space.page_plan:
+            space.take(state)
             try:
-                state.tokens, state.sampled, state.lost = file.read(space, state.kv), sampled, lost
+                state.tokens, made = file.read(space, state.kv), ""
             except MemoryError as error:
                 raise MemoryRefused(f"no memory for a session: {error}") from None
-            return state, facts, ""
-        state.lost = file.tokens(n_vocab) + sampled + lost
-        file.finish()
-        size, own = (f"{each.get('n_ctx')} tokens, {each.get('kv_type')}" for each in (made, space.page_plan))
-        return state, facts | {"forgotten": 0}, _short(size if size != own else "other settings")
+            finally:
+                space.release(state)
+        else:
+            state.tokens = file.tokens(n_vocab)
+            file.finish()
+            size, own = (f"{each.get('n_ctx')} tokens, {each.get('kv_type')}" for each in (made, space.page_plan))
+            made = _short(size if size != own else "other settings")
+        state.tokens.extend(facts["sampled"] + facts["lost"])
+        return state, facts, made
 
 
 def read(
     space: KVSpace, path: str, span: tuple[int, int] | None = None, whole: bool = True
-) -> tuple[array[int], array[int], int, Any]:
-    """(tokens, sampled token, forgotten messages, KV cache) of a file.  ``span``: see :func:`opened`.  ``whole`` False:
-    only its beginning is read: without the cache (None), and whichever model made it, as its fingerprint takes a while.
+) -> tuple[array[int], Any]:
+    """(tokens, KV cache) of a file.  ``span``: see :func:`opened`.  ``whole`` False: only its beginning is read,
+    without the cache (None), and whichever model made it, as its fingerprint takes a while.
 
     Raises as :func:`load`, Unusable if reading the tokens takes less time, as far as that is known, and MemoryError.
     """
     with opened(path, span, space if whole else None) as file:
-        facts, n_vocab = file.facts, space.model.config.n_vocab
-        if facts["kv"] != space.page_plan:
+        if file.facts["kv"] != space.page_plan:
             raise Unusable("made for another KV cache")
-        sampled, forgotten = array("i", facts["sampled"]), facts["forgotten"]
         if not whole:
-            return file.tokens(n_vocab), sampled, forgotten, None
-        if facts["seconds"]:
-            file.most_seconds = max(LEAST_SECONDS, facts["seconds"])
+            return file.tokens(space.model.config.n_vocab), None
+        if file.facts["seconds"]:
+            file.most_seconds = max(LEAST_SECONDS, file.facts["seconds"])
         kv = space.new_cache()
-        return file.read(space, kv), sampled, forgotten, kv
+        return file.read(space, kv), kv
 
 
 def made_with(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -372,7 +371,6 @@ _KINDS = {
     ),
     "messages": lambda v: isinstance(v, list),
     "examples": _natural,
-    "forgotten": _natural,
     "seconds": lambda v: type(v) in (int, float) and 0 <= v < 1e9,
 }
 

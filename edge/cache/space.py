@@ -78,40 +78,55 @@ class KVSpace:
 
         return Sampler(self.model.config.n_vocab, seed, self.model.unused)
 
-    def new_state(self, seed: int) -> KVState:
-        """An empty state with its own random numbers.  If as many states exist as planned, an idle one is freed.
+    def new_state(self, seed: int = 0) -> KVState:
+        """An empty state with its own random numbers, which has no memory before :meth:`take`."""
+        state = KVState(self.model, seed)
+        weakref.finalize(state, self._over).atexit = False  # called after it has left the set
+        return state
 
-        The state is busy until :meth:`release`.  Raises MemoryRefused.
+    def take(self, state: KVState) -> None:
+        """Reserve a state, until :meth:`release`, and give it memory if it has none; as many have some as are planned,
+        so an idle one may be freed.  Raises MemoryRefused.
         """
+        with self._lock:
+            state.busy = True
+            if state.kv is not None:
+                return
         planned = self.plan.parallel
-        while planned is not None and len(self._states) >= planned and self.give_way():
-            pass
         try:
+            while planned is not None and len(self._states) >= planned and self.give_way():
+                pass
             with self._making:
                 cache = self.new_cache()
                 while self._over(1) > 0:
                     if not self.make_room():
                         raise MemoryError("the memory limit is reached")
                 rows = memoryview(array("f", [0.0]) * (self.model.config.n_vocab * FEW_ROWS))
-                state = KVState(cache, self.new_sampler(seed), rows, self.model)
-                weakref.finalize(state, self._over).atexit = False  # called after it has left the set
+                state.fill(cache, self.new_sampler(state.seed), rows)
                 with self._lock:
                     self._states.add(state)
-                return state
         except MemoryError as error:
             raise MemoryRefused(f"no memory for a session: {error}") from None
-
-    def take(self, state: KVState) -> bool:
-        """Mark a state as busy.  Returns False if it was freed while it was idle."""
-        with self._lock:
+        finally:
             state.busy = state.kv is not None
-            return state.busy
 
     def release(self, state: KVState) -> None:
         """Mark a state as idle."""
         with self._lock:
             self._clock += 1
             state.used, state.busy = self._clock, False
+
+    def free(self, state: KVState) -> None:
+        """Free the memory of a state."""
+        with self._lock:
+            state.free()
+            self._states.discard(state)
+            self._over()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the caches of all states now."""
+        return sum(state.nbytes for state in list(self._states))
 
     def charge(self, nbytes: int) -> None:
         """Leave so much less room for pages, because :class:`edge.cache.store.Store` needs it for other things."""
@@ -189,14 +204,10 @@ class KVSpace:
     def give_way(self) -> bool:
         """Free the state that was idle longest.  Returns False if there is none."""
         with self._lock:
-            idle = [state for state in self._states if not state.busy and state.kv is not None]
-            if not idle:
-                return False
-            first = min(idle, key=lambda state: state.used)
-            first.free()
-            self._states.discard(first)
-            self._over()
-            return True
+            idle = [state for state in self._states if not state.busy]
+            if idle:
+                self.free(min(idle, key=lambda state: state.used))
+            return bool(idle)
 
     def close(self) -> None:
         """Release the pool; its memory is freed with the last cache that uses it."""

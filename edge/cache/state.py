@@ -1,8 +1,7 @@
-"""KVState: one KV cache, the tokens whose keys and values it holds, in order, and the sampler that continues from
-there.
+"""KVState: the tokens of one conversation, the KV cache that holds the first of them, and the sampler that continues
+from there.
 
-Everything here keeps the cache and the list of tokens consistent.  A new prompt is compared with these tokens: the
-common beginning stays, the rest is cropped and evaluated.
+A new prompt is compared with these tokens: the common beginning stays, the rest is cropped and evaluated.
 
 Nothing here runs a step.  Tokens to evaluate are returned as a :class:`pyx.step.Segment`, and the caller
 has them evaluated, together with the segments of other answers (edge/session/scheduler.py).
@@ -10,6 +9,7 @@ has them evaluated, together with the segments of other answers (edge/session/sc
 
 from __future__ import annotations
 
+import os
 import time
 from array import array
 from collections.abc import Callable, Generator, Sequence
@@ -47,23 +47,6 @@ def common(a: array[int], b: array[int]) -> int:
     return low
 
 
-def splice(held: array[int], ids: array[int], n: int, model: Model) -> tuple[int, int]:
-    """How many tokens of each spell the same bytes, if the first ``n`` are equal: (i, j) for ``held[:i]`` and
-    ``ids[:j]``.
-
-    Special tokens are equal only to themselves: a text with the same bytes is not such a token.
-    """
-    i = j = n
-    while i < len(held) and j < len(ids):
-        if held[i] == ids[j]:
-            i, j = i + 1, j + 1
-        elif not (step := _same_bytes(held, i, ids, j, model)):
-            break
-        else:
-            i, j = step
-    return i, j
-
-
 def _same_bytes(held: array[int], i: int, ids: array[int], j: int, model: Model) -> tuple[int, int] | None:
     """The indices up to which both have spelled the same bytes with ordinary tokens; None if they have not."""
     token_bytes, special = model.tokenizer.token_bytes, model.special
@@ -97,61 +80,72 @@ class Segment(pyx.step.Segment):
 
 
 class KVState:
-    """The KV cache of one session.  Made by :meth:`edge.cache.space.KVSpace.new_state`.  Used by one thread at a time.
+    """The tokens of one conversation, their KV cache, and the sampler that continues from there.  Made by
+    :meth:`edge.cache.space.KVSpace.new_state`, which gives it memory while it is used.  Used by one thread at a time.
 
-    ``tokens``: the tokens held.  ``sampled``: the last token of an answer, if it was not evaluated.  ``lost``: the
-    tokens that followed these two until the cache was freed or cropped; they are to be read again.  ``logits``: float32
-    [n_vocab], those after the last token of an evaluated prompt.  ``dropped`` > 0: so many tokens before
-    ``tokens`` are no longer known (:meth:`drop`); an answer can continue, but the next prompt is read from its
-    beginning.
+    ``tokens``: those known, in order.  The cache holds the first :attr:`n_tokens` of them; the others are to be read:
+    the last one of an answer, or those of a cache that was freed.  ``logits``: float32 [n_vocab], those after the last
+    token of an evaluated prompt.  ``dropped`` > 0: so many tokens before ``tokens`` are no longer known (:meth:`drop`);
+    an answer can continue, but the next prompt is read from its beginning.
     """
 
-    def __init__(self, kv: Any, sampler: Any, rows: memoryview, model: Model) -> None:
-        self.kv = kv
-        self.sampler = sampler
+    def __init__(self, model: Model, seed: int) -> None:
+        self.kv: Any = None  # None: it has no memory now
         self.tokens = array("i")
-        self.sampled = array("i")
-        self.lost = array("i")
         self.dropped = 0
-        n_vocab = model.config.n_vocab
+        self.asked = 0  # tokens up to the end of the latest question of a conversation; 0: it is none
+        self.typed: int | None = None  # tokens before those of a question that was read ahead and not asked
+        self.patient = False  # nobody waits for the next token
+        self.busy = False  # in use; the memory of an idle state may be freed
+        self.reading_seconds = 0.0  # that reading all of what is held takes, as far as known
+        self.used = 0  # when it was last given free, counted by its space
+        self.seed = seed  # of the random numbers in use
+        self._seeded = False  # a caller gave it
+        self._random: Sequence[int] | None = None  # their state while there is no memory
+        self._model = model
+
+    def fill(self, kv: Any, sampler: Any, rows: memoryview) -> None:
+        """Take memory: an empty cache, the tables of a sampler, and room for the logits of FEW_ROWS tokens."""
+        n_vocab = self._model.config.n_vocab
         self._all_rows = rows
         self._rows = [rows[at : at + n_vocab] for at in range(0, len(rows), n_vocab)]
+        self.logits = self._rows[0]
         self._n_in_step = 1  # segments of the latest step
         self._one: Segment | None = None  # of a single token
         self._ahead: list[int] = []  # forced tokens that were evaluated and are not chosen yet
         self._row = 0  # where the logits of the token at hand are
-        self.logits = self._rows[0]
-        self.patient = False  # nobody waits for the next token
-        self.busy = True  # in use; the memory of an idle state may be freed
-        self.reading_seconds = 0.0  # that reading all of what is held takes, as far as known
-        self.used = 0  # when it was last given free, counted by its space
-        self._model = model
+        self.kv, self.sampler = kv, sampler
+        if self._random is not None:
+            sampler.state = self._random
+
+    def free(self) -> None:
+        """Give the memory back.  The tokens stay, and the random numbers go on."""
+        if self.kv is not None:
+            self._random = self.sampler.state
+            self.kv = self.sampler = self._one = self._all_rows = self._rows = self.logits = None  # type: ignore[assignment]
+        self.check()
 
     def check(self) -> None:
-        """Clear the state if its first tokens are unknown, or if an interrupt came between a step and its
-        bookkeeping.
-        """
-        if self.kv.n_tokens != len(self.tokens):
-            self.kv.reset()
-            self.dropped = 0
-            self.tokens, self.sampled, self.lost = array("i"), array("i"), array("i")
+        """Clear the state if its first tokens are unknown."""
+        if self.dropped:
+            self.dropped, self.tokens = 0, array("i")
+            if self.kv is not None:
+                self.kv.reset()
 
     @property
     def n_tokens(self) -> int:
-        """Number of tokens seen."""
-        return self.dropped + len(self.tokens)
+        """The number of tokens that the cache has seen."""
+        return 0 if self.kv is None else int(self.kv.n_tokens)
 
     @property
     def nbytes(self) -> int:
         """Bytes allocated for the cache now."""
-        kv = self.kv
-        return 0 if kv is None else int(kv.nbytes)
+        return 0 if self.kv is None else int(self.kv.nbytes)
 
     @property
     def evicted(self) -> int:
-        """Number of tokens seen that are no longer attended to."""
-        kv = self.kv
-        return 0 if kv is None else int(kv.evicted)
+        """The number of tokens seen that are no longer attended to."""
+        return 0 if self.kv is None else int(self.kv.evicted)
 
     @property
     def offload_error(self) -> str | None:
@@ -159,23 +153,23 @@ class KVState:
         spill = getattr(self.kv, "spill", None)
         return None if spill is None else spill.error
 
-    def free(self) -> None:
-        """Free the cache, the logits and the tables of the sampler; the state cannot be used afterwards, but another
-        can take its place (:meth:`follow`).
-        """
-        self._random = self.random
-        self.kv = self.sampler = self._one = self._all_rows = self._rows = self.logits = None  # type: ignore[assignment]
-        self.lost = array("i") if self.dropped else self.written
-        self.tokens, self.sampled = array("i"), array("i")
-
-    def follow(self, freed: KVState) -> None:
-        """Take the place of a freed state: what is read again has the same tokens, and the random numbers go on."""
-        self.lost, self.sampler.state = freed.lost, freed.random
-
     @property
-    def random(self) -> Sequence[int]:
-        """The state of the random numbers, of a freed state, too."""
-        return self._random if self.sampler is None else self.sampler.state
+    def random(self) -> Sequence[int] | None:
+        """The state of the random numbers; None before the first use."""
+        return self._random if self.kv is None else self.sampler.state
+
+    @random.setter
+    def random(self, state: Sequence[int] | None) -> None:
+        self._random = state
+
+    def reseed(self, seed: int | None) -> None:
+        """Begin the random numbers of ``seed``.  None continues those at hand, unless a caller chose them for an
+        earlier answer: this one is to be random.
+        """
+        if seed is not None or self._seeded:
+            self._seeded = seed is not None
+            self.seed = int.from_bytes(os.urandom(8), "little") if seed is None else seed
+            self.sampler.reseed(self.seed)
 
     def rows(self, n: int) -> memoryview:
         """Memory for the logits of ``n`` tokens, at most FEW_ROWS; the first row is that of :attr:`logits`."""
@@ -188,53 +182,62 @@ class KVState:
             del self.tokens[:gone]
             self.dropped += gone
 
-    # ---- what is held ------------------------------------------------------------------------------------------------
+    # ---- what is known -----------------------------------------------------------------------------------------------
 
     def keep(self, ids: array[int]) -> int:
-        """Crop to the common beginning with ``ids``.  Returns its length."""
+        """Forget what differs from ``ids``.  Returns the number of tokens that the cache still holds; a sealed page can
+        only be removed as a whole.
+        """
         n = common(self.tokens, ids)
-        if n < len(self.tokens):
-            self.crop(n)
-            self.lost = ids[len(self.tokens) : n]
-        return len(self.tokens)
+        del self.tokens[n:]
+        if n < self.n_tokens:
+            self.kv.crop(n)
+        return self.n_tokens
 
-    def crop(self, n: int) -> None:
-        """Remove tokens from the end, so that at most ``n`` stay; a sealed page can only be removed as a whole."""
-        del self.tokens[self.kv.crop(n) :]
-        self.sampled, self.lost = array("i"), array("i")
-
-    def adopt(self, tokens: array[int], kv: Any, sampled: array[int]) -> None:
-        """Replace the tokens, the cache and the last token of an answer."""
-        written, n = self.written, len(tokens) + len(sampled)
-        self.lost = written[n:] if written[:n] == tokens + sampled else array("i")
-        self.tokens, self.kv, self.dropped, self.sampled = tokens, kv, 0, sampled
+    def adopt(self, ids: array[int], kv: Any) -> None:
+        """Go on with another cache, which holds the first tokens of ``ids``."""
+        self.kv, self.tokens = kv, ids[: max(common(self.tokens, ids), kv.n_tokens)]
 
     def fork(self) -> Any:
         """A second cache with the same content; pages are shared until one of the two writes to them."""
         return self.kv.fork()
 
-    @property
-    def written(self) -> array[int]:
-        """The tokens of the conversation as far as they are known, whether the cache holds them or not."""
-        return self.tokens + self.sampled + self.lost
+    def untype(self) -> None:
+        """Forget what was read of a question that was never asked."""
+        if self.typed is not None:
+            self.keep(self.tokens[: self.typed])
+            self.typed = None
+
+    def continued_by(self, ids: array[int]) -> int:
+        """The number of tokens in common with a prompt that continues this conversation; 0: it does not."""
+        n = common(self.tokens, ids) if self.asked else 0
+        return n if n >= min(self.asked, len(self.tokens)) else 0
 
     def splice(self, ids: array[int]) -> array[int]:
         """``ids``, with the tokens that the model wrote where the tokenizer would split the same bytes differently.
 
         Otherwise every such answer would have to be evaluated again, and a cache that has evicted tokens would have to
-        start from the beginning.
+        start from the beginning.  Special tokens are equal only to themselves: a text with the same bytes is not such a
+        token.
         """
-        written = self.written
-        i, j = splice(written, ids, common(written, ids), self._model)
-        return written[:i] + ids[j:]
+        held = self.tokens
+        i = j = 0 if self.dropped else common(held, ids)
+        while i < len(held) and j < len(ids) and not self.dropped:
+            if held[i] == ids[j]:
+                i, j = i + 1, j + 1
+            elif not (step := _same_bytes(held, i, ids, j, self._model)):
+                break
+            else:
+                i, j = step
+        return held[:i] + ids[j:]
 
     # ---- one token of an answer --------------------------------------------------------------------------------------
 
     def advance(
         self, token: int, winners: int, most: int, forced: Callable[[], Sequence[int]] | None = None
     ) -> Segment | None:
-        """The tokens to evaluate for the logits after ``token``; None if the logits are there already.  Call
-        :meth:`take` afterwards.
+        """The tokens to evaluate for the logits after ``token``, the latest of ``tokens``; None if the logits are there
+        already.  Call :meth:`take` afterwards.
 
         ``forced`` gives the tokens that a grammar makes certain, or that are usual.  They may be evaluated with it, as
         long as at most ``most`` tokens are held and no page becomes full: a full page is sealed and could not be
@@ -248,12 +251,10 @@ class KVState:
         given = forced() if forced is not None else ()
         if not given:
             return self._alone(token, winners)
-        held = len(self.tokens) + 1
+        held = len(self.tokens)
         in_page = PAGE - 1 - held % PAGE if held % PAGE else 0
         n = max(0, min(most - self.dropped - held, in_page, FEW_ROWS // self._n_in_step - 1, len(given)))
-        self._ahead = list(given[:n])
-        ids = array("i", [token, *self._ahead])
-        several = Segment(self.kv, ids, self.rows(n + 1), True, winners)
+        several = Segment(self.kv, array("i", [token, *given[:n]]), self.rows(n + 1), True, winners)
         several.patient = self.patient
         return several
 
@@ -267,18 +268,21 @@ class KVState:
         one.n_in_step = 1
         return one
 
-    def take(self, token: int, segment: Segment | None) -> memoryview:
-        """The logits after ``token``, which is now held.  ``segment``: what was evaluated for it, or None."""
-        self.tokens.append(token)
+    def take(self, segment: Segment | None) -> memoryview:
+        """The logits after the latest token.  ``segment``: the tokens that were evaluated for it, or None."""
         if segment is not None:
             self._n_in_step = segment.n_in_step
+            if len(segment.ids) > 1:
+                self._ahead = list(segment.ids[1:])
         return self._rows[self._row]
 
     def drop_ahead(self) -> None:
         """Remove forced tokens that were evaluated and not chosen."""
+        held = self.kv.n_tokens
+        n = min(held - len(self._ahead), self.dropped + len(self.tokens))
         self._ahead, self._row = [], 0
-        if self.n_tokens < self.kv.n_tokens:
-            self.kv.crop(self.n_tokens)
+        if n < held:
+            self.kv.crop(n)
 
     def _marks(self, ids: array[int], cached: int) -> set[int]:
         """Where states of gated delta layers are kept, so that a conversation that goes on differently is not read
@@ -304,46 +308,48 @@ class KVState:
         share: int = 0,
         winners: int = 0,
         shared: Callable[[KVState], object] | None = None,
-        chunk: int = 0,
+        ahead: bool = False,
     ) -> Generator[Segment, None, tuple[int, str | None]]:
         """Make the state hold exactly ``ids``, with the logits after the last; yields the segments to evaluate.
 
         Returns (number of tokens reused, reason of the interruption or None).  With ``logits`` at least the last token
         is evaluated, even if all are held, because its logits are needed; of these the ``winners`` largest suffice (0:
         all).  ``shared`` is called when exactly the first ``share`` tokens are held: a prefix for other sessions.
-        ``chunk``: most tokens of a step; 0: as many as the machine reads in a second.
+        ``ahead``: they end in a question that may never be asked, and are read in the smallest steps.
         """
-        tokens, n = self.tokens, len(ids)
-        limit = chunk or self._model.chunk
+        n, limit = len(ids), LEAST_CHUNK if ahead else self._model.chunk
         cached = self.keep(ids[:-1] if logits else ids)
-        known = cached + common(self.sampled + self.lost, ids[cached:])  # an interruption leaves these, read or not
-        self.sampled, self.lost = array("i"), ids[cached:known]
+        known = len(self.tokens)  # an interruption leaves these, read or not
+        self.typed = min(cached, n if self.typed is None else self.typed) if ahead else None
         chunk = min(FIRST_CHUNK, limit)
         marks = self._marks(ids, cached)
         if report:
             report(cached, n, cached)
         started = time.perf_counter()
-        while len(tokens) < n:
-            if reason := interrupted():
-                return cached, reason
-            begin = len(tokens)
-            stop = min((begin + chunk, *(place for place in (share, *marks) if place > begin)))
-            part = ids[begin:stop]
-            begun = time.perf_counter()
-            segment = Segment(self.kv, part, self.logits if logits and begin + len(part) == n else None, False, winners)
-            segment.part = True
-            yield segment
-            done = self.kv.n_tokens - begin  # all of it, if nothing else is running
-            tokens.extend(part[:done])
-            if len(tokens) in marks:
-                self.kv.mark()
-            self.lost = ids[len(tokens) : known]
-            if len(tokens) == share and shared is not None:
-                self.reading_seconds = (time.perf_counter() - started) * share / (share - cached)
-                shared(self)
-            if report:
-                report(len(tokens), n, cached)
-            if segment.n_in_step == 1:
-                seconds = max(time.perf_counter() - begun, 1e-9)
-                chunk = min(limit, max(LEAST_CHUNK, int(done / seconds * CHUNK_SECONDS) // LEAST_CHUNK * LEAST_CHUNK))
-        return cached, None
+        self.tokens = ids[:]
+        try:
+            while (begin := self.n_tokens) < n:
+                if reason := interrupted():
+                    return cached, reason
+                stop = min((begin + chunk, n, *(place for place in (share, *marks) if place > begin)))
+                begun = time.perf_counter()
+                segment = Segment(
+                    self.kv, ids[begin:stop], self.logits if logits and stop == n else None, False, winners)
+                segment.part = True
+                yield segment
+                done = self.n_tokens  # as many as there was room for, if something else is running
+                if done in marks:
+                    self.kv.mark()
+                if done == share and shared is not None:
+                    self.reading_seconds = (time.perf_counter() - started) * share / (share - cached)
+                    shared(self)
+                if report:
+                    report(done, n, cached)
+                if segment.n_in_step == 1:
+                    seconds = max(time.perf_counter() - begun, 1e-9)
+                    speed = (done - begin) / seconds * CHUNK_SECONDS
+                    chunk = min(limit, max(LEAST_CHUNK, int(speed) // LEAST_CHUNK * LEAST_CHUNK))
+            return cached, None
+        finally:
+            if self.kv is not None:
+                del self.tokens[max(self.n_tokens, known) :]

@@ -18,12 +18,13 @@ import threading
 from array import array
 from collections import OrderedDict
 from contextlib import suppress
+from typing import Any
 
 from edge.cache.folder import Beginning, Folder
 from edge.cache.plan import PAGE
 from edge.cache.remembered import Remembered
 from edge.cache.space import KVSpace
-from edge.cache.state import KVState, common, splice
+from edge.cache.state import KVState, common
 from edge.errors import EdgeError, InvalidFile
 from edge.files import remove
 
@@ -88,41 +89,34 @@ class Store:
         """Bytes of KV pages that the entries in memory hold, each counted as if it shared none."""
         return sum(entry.nbytes for entry in list(self.entries.values()))
 
-    def forgotten(self) -> list[int]:
-        """How many messages the conversations here have forgotten, each number once, the latest used first."""
-        with self._lock:
-            everywhere = [*reversed(self.entries.values()), *self._listed()]
-            return [n for n in dict.fromkeys(entry.forgotten for entry in everywhere) if n]
-
     # ---- in ---------------------------------------------------------------------------------------------------------
 
     def add(self, state: KVState) -> None:
         """Keep what this state holds as a beginning for other sessions."""
-        self._put(state, Beginning(state.tokens, array("i"), None))
+        self._put(state, Beginning(state.tokens[: state.n_tokens], False))
 
-    def set_aside(self, state: KVState, forgotten: int = 0) -> None:
+    def set_aside(self, state: KVState) -> None:
         """Keep what this state holds as a conversation that will continue, in place of its earlier parts.
 
-        ``forgotten``: number of its oldest messages that are not among the tokens.  With ``kv_offload`` it is not kept
-        in memory: each conversation would need its own file of pages.
+        With ``kv_offload`` it is not kept in memory: each conversation would need its own file of pages.
         """
-        self._put(state, Beginning(state.tokens, state.sampled, forgotten))
+        state.check()
+        state.untype()
+        self._put(state, Beginning(state.tokens[: state.n_tokens], True))
 
     def _put(self, state: KVState, new: Beginning) -> None:
         if not new.n:
             return
         with self._lock:
-            if (here := self.entries.get(new.key)) is not None:
-                here.sampled = new.sampled
-                here.forgotten = None if here.forgotten is None else new.forgotten
+            if new.key in self.entries:
                 self.entries.move_to_end(new.key)
-            elif self._shares and (new.forgotten is None or self._space.plan.offload is None):
+            elif self._shares and not (new.conversation and self._space.plan.offload):
                 with suppress(MemoryError):
                     self._keep(new.with_cache(state.fork()))
             remembered, folder = self._remembered, self.folder
-        if remembered is not None and new.forgotten is None:
+        if remembered is not None and not new.conversation:
             remembered.put(new, state)
-        if folder is not None and folder.conversations is (new.forgotten is not None):
+        if folder is not None and folder.conversations is new.conversation:
             folder.write(new, state.kv)
         with self._lock:
             self._charge()
@@ -136,8 +130,8 @@ class Store:
         """Keep an entry in memory, unless it is larger than the limit.  Requires the lock."""
         if entry.nbytes > self.max_bytes:
             return False
-        if entry.forgotten is not None:
-            for old in [old for old in self.entries.values() if old.forgotten is not None and entry.continues(old)]:
+        if entry.conversation:
+            for old in [old for old in self.entries.values() if old.conversation and entry.continues(old)]:
                 del self.entries[old.key]
         self.entries[entry.key] = entry
         while len(self.entries) > MOST or self.nbytes > self.max_bytes:
@@ -165,69 +159,67 @@ class Store:
 
     # ---- out --------------------------------------------------------------------------------------------------------
 
-    def find(self, ids: array[int], longer_than: int = 0, spliced: bool = False) -> Beginning | None:
-        """The entry that shares the longest beginning with ``ids``, with a fork of its KV cache, if that is longer than
-        ``longer_than`` tokens; by at least a page, unless ``ids`` continue all of it.  A file is not loaded for less
-        than half of its tokens.
+    def sync(self, state: KVState, ids: array[int]) -> None:
+        """Have a state hold as much of the prompt ``ids`` as is known, by itself or here; the rest is to be read."""
+        found = self.find(ids, state.keep(ids))
+        if found is not None:
+            state.adopt(ids, found)
 
-        ``spliced``: what the model wrote may be split into other tokens than in ``ids``, see :meth:`KVState.splice`.
-        What follows then depends on what other sessions wrote: only for conversations sent to a context that slides.
+    def find(self, ids: array[int], longer_than: int = 0) -> Any:
+        """A fork of the KV cache that holds the longest beginning of ``ids``, if that is longer than ``longer_than``
+        tokens; by at least a page, unless ``ids`` continue all of its entry.  None: there is none.  A file is not
+        loaded for less than half of its tokens.
         """
         useless: set[Beginning] = set()
         while True:
             with self._lock:
-                best, n = self._best(ids, longer_than, spliced, useless)
-                if best is not None and best.kv is not None:
-                    found = self._lend(best, n)
+                best, n = self._best(ids, longer_than, useless)
+                kv = self._lend(best) if best is not None and best.kv is not None else None
             if best is None:
                 self.misses += 1
                 return None
             if best.kv is None:
-                found = self._loaded(best, n)
-            if found is not None and found.n > longer_than:
+                kv = self._loaded(best)
+            if kv is not None and kv.crop(n) > longer_than:
                 self.hits += 1
-                return found
+                return kv
             useless.add(best)  # it cannot be loaded, or cannot go back so far
 
-    def _best(
-        self, ids: array[int], longer_than: int, spliced: bool, useless: set[Beginning]
-    ) -> tuple[Beginning | None, int]:
+    def _best(self, ids: array[int], longer_than: int, useless: set[Beginning]) -> tuple[Beginning | None, int]:
         """The entry for :meth:`find`, and how many tokens it shares with ``ids``.  Requires the lock."""
         best, n, want = None, longer_than, ids.tobytes()
         beginning, parted = want[: 4 * (n + 1)], 0
         for entry in (*self.entries.values(), *self._listed()) if len(ids) > n else ():
-            if entry in useless or not spliced and not entry.key.startswith(beginning):
+            if entry in useless or not entry.key.startswith(beginning):
                 continue
             length = parted = _common(entry.key, want, parted)
-            if spliced and length < len(ids):
-                length = min(entry.n, splice(entry.tokens + entry.sampled, ids, length, self._space.model)[0])
             part = length >= longer_than + PAGE and (entry.kv is not None or 2 * length >= entry.n)
-            if length > n and (part or length == entry.n):
+            if part or length == entry.n:
                 best, n, beginning = entry, length, want[: 4 * (length + 1)]
         return best, n
 
-    def _lend(self, entry: Beginning, n: int) -> Beginning | None:
-        """The first ``n`` tokens of an entry in memory, which is now the latest used, as are those that it continues.
-        Requires the lock.
+    def _lend(self, entry: Beginning) -> Any:
+        """A fork of the cache of an entry in memory, which is now the latest used, as are those that it continues; None
+        if there is no memory for it.  Requires the lock.
         """
         for each in [each for each in self.entries.values() if entry.continues(each)]:
             self.entries.move_to_end(each.key)
         self.entries.move_to_end(entry.key)
         try:
-            return entry.first(n, entry.kv.fork())
+            return entry.kv.fork()
         except MemoryError:  # it is read again
             return None
 
-    def _loaded(self, listed: Beginning, n: int) -> Beginning | None:
-        """The first ``n`` tokens of an entry on disk, which is then in memory, too; None if it cannot be loaded.  A
-        damaged file is removed.
+    def _loaded(self, listed: Beginning) -> Any:
+        """The cache of an entry on disk, which is then in memory, too; None if it cannot be loaded.  A damaged file is
+        removed.
         """
         from edge.cache import kv_file
 
         own = listed.span is None
         while True:
             try:
-                tokens, sampled, _, kv = kv_file.read(self._space, listed.path, listed.span)
+                tokens, kv = kv_file.read(self._space, listed.path, listed.span)
                 break
             except MemoryError:
                 if not self.give_way():
@@ -240,11 +232,11 @@ class Store:
         if own:
             with suppress(OSError):
                 os.utime(listed.path)
-        entry = Beginning(tokens, sampled, listed.forgotten, kv)
+        entry = Beginning(tokens, listed.conversation, kv)
         with self._lock:
             if self._shares and self._space.plan.offload is None and self._keep(entry):
-                return self._lend(entry, n)
-        return entry.first(n, kv)
+                return self._lend(entry)
+        return kv
 
     @property
     def _folders(self) -> list[Folder]:

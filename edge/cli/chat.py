@@ -84,9 +84,9 @@ def chat(ctx: click.Context, as_jsonl: bool, timeout: float | None, **flags: Any
                 traceback.print_exception(error)
 
         def on_end(answer: Answer, session: Session) -> None:
-            if session.offload_error and session.offload_error not in warned:
-                warned.append(session.offload_error)
-                out.warn(session.offload_error)
+            if session.state.offload_error and session.state.offload_error not in warned:
+                warned.append(session.state.offload_error)
+                out.warn(session.state.offload_error)
             if out.verbose:
                 out.info(session.stats_line(), "dim")
 

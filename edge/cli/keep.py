@@ -134,4 +134,4 @@ class _Lock:
 
 def _state(session: Session) -> tuple[Any, ...]:
     """Values that differ after every answer and every change of the conversation."""
-    return [dict(message) for message in session.messages], session.forgotten, session.n_tokens, session.outcome.timings
+    return [dict(message) for message in session.messages], session.state.n_tokens, session.outcome.timings

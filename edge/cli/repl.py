@@ -274,14 +274,15 @@ class Repl:
 
     def remark_offload(self) -> None:
         """Warn once if pages that leave the window can no longer be stored."""
-        error = self.talk.offload_error
+        error = self.talk.state.offload_error
         if error and error != self.remarked:
             self.out.warn(error)
         self.remarked = error
 
     def remark_sliding(self) -> None:
         """Say once in a conversation that its oldest text has left the context."""
-        gone = bool(self.talk.evicted or self.talk.forgotten)
+        use = self.talk.context
+        gone = bool(use.evicted or use.left_out)
         if gone and not self.sliding:
             self.out.info("(the context is full: the model no longer sees the oldest text; /context shows how much, "
                           "/clear starts a new conversation)", "dim")
@@ -480,8 +481,8 @@ def context_lines(engine: Engine, talk: Session) -> Iterator[str]:
     if use.evicted:
         older = f"{count(use.evicted, 'older token')} dropped"
         yield f"  {older}; S: the first {use.sinks} are always kept"
-    if use.forgotten:
-        yield f"  dropped: the first {count(use.forgotten, 'message')}"
+    if use.left_out:
+        yield f"  left out: the first {count(use.left_out, 'message')}"
     yield f"  KV cache {plan.kv_type}, {human(plan.kv_bytes)}"
 
 

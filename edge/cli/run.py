@@ -135,8 +135,8 @@ def run(
                 )
             if not as_json and asks and session.outcome.finish_reason == "length" and is_tty(sys.stdout):
                 out.info("(stopped at the token limit; -n N changes it)", "dim")
-            if session.offload_error:
-                out.warn(session.offload_error)
+            if session.state.offload_error:
+                out.warn(session.state.offload_error)
             if out.verbose:
                 out.info(session.stats_line(), "dim")
             if code:

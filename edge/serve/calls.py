@@ -69,8 +69,8 @@ class Call:
 
     ``messages`` for a chat, checked, else ``prompts``, each a text or token ids, each of which gets ``n`` answers.
     ``echo``: each answer is preceded by its prompt, the text of which is in ``echoed``.
-    ``options``: keyword arguments of ``Session.chat`` and ``complete``.  ``key``: the conversation, if the client names
-    one.  ``sent``: arguments of the library -> the keys of the request that they come from.
+    ``options``: keyword arguments of ``Session.chat`` and ``complete``.  ``sent``: arguments of the library -> the
+    keys of the request that they come from.
     """
 
     messages: list[dict[str, Any]] | None = None
@@ -79,7 +79,6 @@ class Call:
     n: int = 1
     stream: bool = False
     include_usage: bool = False
-    key: str | None = None
     logprobs: int | None = None
     echo: bool = False
     echoed: list[str] = field(default_factory=list)

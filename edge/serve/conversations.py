@@ -1,20 +1,21 @@
-"""Conversations: the sessions of a service, and its calls from their arrival to their last event.
+"""Conversations: the KV states of a service, and its calls from their arrival to their last event.
 
 Clients send the whole conversation with every call.  A call enters the line of the engine before any work is done for
-it, is prepared in a thread, and is answered when its turn comes in one of the sessions here, which has a KV cache: the
-free one whose conversation it continues, else an unused one, else the least recently used.  The conversation that was
-there goes to the engine's store (edge/cache/store.py), where its next request finds it.  There are as many sessions as
-contexts are planned, and the plan has memory for SPARE_CONTEXTS more if that is free, so the memory plan holds whatever
-clients do.
+it, is prepared in a thread, and is answered when its turn comes in one of the states here: the free one whose tokens it
+continues, else the one used longest ago.  The conversation that was there goes to the engine's store
+(edge/cache/store.py), where its next request finds it.  There are as many states as contexts are planned, and the plan
+has memory for SPARE_CONTEXTS more if that is free, so the memory plan holds whatever clients do.
 
-The engine's thread writes the answers (edge/session/scheduler.py), and chooses their sessions.
+The engine's thread writes the answers (edge/session/scheduler.py), and chooses their states.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 import weakref
+from array import array
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,19 +24,18 @@ from typing import TYPE_CHECKING, Any
 from edge.aio import Bell, in_thread
 from edge.errors import Busy, EdgeError
 from edge.prompt.interrupt import Interrupted, check_interrupted, interruptible
-from edge.prompt.messages import certain
 from edge.serve.calls import Call, stopping
+from edge.session.generation import reply
 from edge.session.outcome import Outcome
-from edge.session.prompting import common_messages
 from edge.session.scheduler import ALL, End, Job, Scheduler
 from edge.session.stream import Piece
 
 if TYPE_CHECKING:
     from edge.cache.folder import Folder
+    from edge.cache.state import KVState
     from edge.engine import Engine
     from edge.session.answer_options import PreparedCall
     from edge.session.scheduler import Work
-    from edge.session.session import Session
 
 SPARE_CONTEXTS = 8  # contexts' worth of memory, at most, for conversations that wait
 GATHER = 0.002  # seconds in which what is written goes to its reader together
@@ -50,8 +50,8 @@ LOOK = 0.01  # seconds between two looks at whether they have
 class PendingAnswer:
     """One answer that a call asks for: in the line, being written, or over.
 
-    ``job``: its place in the line, and its pieces.  ``prepared``: what a session answers; known when it may have its
-    turn.  ``outcome``: what is known of its answer.  ``evicted``: tokens that the session no longer sees at the end.
+    ``job``: its place in the line, and its pieces.  ``prepared``: the call that is answered; known when it may have its
+    turn.  ``outcome``: what is known of its answer.  ``evicted``: tokens that are no longer seen at the end.
     ``offload_error``: the reason why pages that left the window can no longer be stored.
     """
 
@@ -147,17 +147,6 @@ class PendingCall:
                     yield piece
 
 
-class SlotSession:
-    """A session in which answers are written, one after the other."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.used = 0.0  # when it was last free
-        self.key: str | None = None
-        self.typed = ""  # the beginning of a question that was read ahead last
-        self.busy = False
-
-
 class Conversations:
     """The calls of a service.
 
@@ -176,7 +165,7 @@ class Conversations:
         self._counts = dict.fromkeys(
             ("served", "refused", "cancelled", "failed", "prompt_tokens", "cached_tokens", "answer_tokens"), 0)
         self._scheduler = engine.scheduler
-        self._sessions = [SlotSession(engine.session(system="")) for _ in range(parallel)]
+        self._states = [engine.space.new_state(int.from_bytes(os.urandom(8), "little")) for _ in range(parallel)]
         self._calls: weakref.WeakSet[PendingCall] = weakref.WeakSet()
         self._preparer = ThreadPoolExecutor(1, "prepares")  # one call after the other: there is memory for so much
         self._closing = False
@@ -246,17 +235,9 @@ class Conversations:
             call.stop(why)
         return not begun
 
-    def forget(self, key: str) -> None:
-        """Do not continue the last conversation of this client, which has no answer now."""
-        for each in self._sessions:
-            if each.key == key and not each.busy:
-                each.session.clear()
-
     def warm(self, system: str | None) -> None:
         """Read the system prompt, with which conversations begin; this also reads every weight once.  Blocks."""
-        session = self._sessions[0].session
-        session.system = system
-        session.warm()
+        self.engine.session(system or "", (), self._states[0]).warm()
 
     def state(self) -> dict[str, Any]:
         """Counts for ``/health`` and ``/metrics``."""
@@ -282,10 +263,11 @@ class Conversations:
         end = time.monotonic() + CLOSE_SECONDS
         while (self._scheduler.running or self._scheduler.waiting) and time.monotonic() < end:
             time.sleep(LOOK)
-        for slot in self._sessions:
-            if not slot.busy:
-                slot.session.set_aside()
-                slot.session.close()
+        for state in self._states:
+            if not state.busy:
+                if state.asked:
+                    self.engine.store.set_aside(state)
+                self.engine.space.free(state)
         self._preparer.shutdown(wait=False)
 
     # ---- in other threads --------------------------------------------------------------------------------------------
@@ -302,76 +284,48 @@ class Conversations:
         for one in pending.answers:
             self._scheduler.submit(one.job, max(1, MOST_UNREAD // len(pending.answers)))
 
-    def _best(self, call: Call) -> SlotSession:
-        """The free session that fits a call best: that holds most of its messages, then that has read its question
-        ahead, then the client's own, then the one that was unused for longest.
-        """
-
-        def fits(slot: SlotSession) -> tuple[int, bool, bool, float]:
-            held, messages = slot.session.messages, call.messages or []
-            common = common_messages(held, messages)
-            typed = slot.typed and common == len(held) < len(messages) and messages[common]["content"].startswith(
-                slot.typed)
-            own = call.key is not None and call.key == slot.key
-            return common if common == len(held) else 0, bool(typed), own, -slot.used
-
-        return max((slot for slot in self._sessions if not slot.busy), key=fits)
-
     def _work(self, pending: PendingAnswer) -> Work:
         """What is done for an answer, in the engine's thread from its turn on."""
-        slot: SlotSession | None = None
+        state: KVState | None = None
         error: BaseException | None = None
         try:
             yield None
             if self._closing:
                 raise stopping()
             if pending.why is None and pending.prepared is not None:
-                slot = self._best(pending.call)
-                slot.busy = True
-                yield from self._answer(pending, pending.prepared, slot)
+                call, outcome = self.engine.preparer.encoded(pending.prepared), pending.outcome
+                outcome.spec, outcome.form = call.options.spec, call.options.form
+                ids = call.ids or array("i")
+                free = [each for each in self._states if not each.busy]
+                state = max(free, key=lambda each: (each.continued_by(ids), -each.used))
+                self.engine.space.take(state)
+                yield from reply(self.engine.preparer, self.engine.store, state, call, outcome)
         except BaseException as failure:
             error = failure
             raise
         finally:
-            self._ended(pending, slot, error)
+            self._ended(pending, state, error)
             del error  # its traceback holds this frame
 
-    def _answer(self, pending: PendingAnswer, prepared: PreparedCall, slot: SlotSession) -> Work:
-        """Answer a call in a session."""
-        call, session, messages = pending.call, slot.session, prepared.messages
-
-        if (
-            messages is not None and common_messages(session.messages, messages) < len(session.messages)
-            and not (call.partial and self.engine.plan.overflow != "stop")  # see Session._read_ahead
-        ):
-            session.set_aside()  # another conversation takes the slot
-        slot.key = call.key
-        slot.typed = certain(call.messages[-1]["content"]) if call.partial and call.messages else ""
-        outcome = pending.outcome
-        outcome.spec, outcome.form = prepared.options.spec, prepared.options.form
-        yield from session.work(prepared, outcome)
-
-    def _ended(self, pending: PendingAnswer, slot: SlotSession | None, error: BaseException | None) -> None:
+    def _ended(self, pending: PendingAnswer, state: KVState | None, error: BaseException | None) -> None:
         """An answer is over."""
-        usage, counts = pending.outcome.usage, self._counts
-        cancelled = pending.why == "cancelled" or pending.outcome.finish_reason == "cancelled"
-        if slot is not None:
-            session = slot.session
+        outcome, counts = pending.outcome, self._counts
+        cancelled = pending.why == "cancelled" or outcome.finish_reason == "cancelled"
+        if state is not None:
             bug = error is not None and not isinstance(error, (EdgeError, GeneratorExit))
             if error is None:
-                pending.evicted, pending.offload_error = session.evicted, session.offload_error
-                if pending.outcome.form is not None:
-                    said = session.messages[-1] if session.messages else {}  # with the ids that the client will repeat
-                    pending.calls = said.get("tool_calls") or []
-                counts["prompt_tokens"] += usage.prompt
-                counts["cached_tokens"] += usage.cached
-                counts["answer_tokens"] += usage.completion
-            elif bug:  # this conversation fails, the service goes on with a new session
-                session.close()
-                slot.session = self.engine.session(system="")
+                pending.evicted, pending.offload_error = state.evicted, state.offload_error
+                if outcome.form is not None:
+                    pending.calls = outcome.form.split(str(outcome.said))[1]
+                counts["prompt_tokens"] += outcome.usage.prompt
+                counts["cached_tokens"] += outcome.usage.cached
+                counts["answer_tokens"] += outcome.usage.completion
+            elif bug:  # this conversation fails, the service goes on
+                self.engine.space.free(state)
             counts["failed"] += bug
             self._failing = self._failing + 1 if bug else 0
-            slot.busy, slot.used = False, time.monotonic()
+            self.engine.space.release(state)
+            self.engine.store.flush()
         if not pending.call.partial:
             counts["cancelled"] += cancelled
             counts["served"] += not cancelled and pending.why != "refused"

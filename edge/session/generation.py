@@ -13,19 +13,23 @@ from dataclasses import dataclass
 from time import perf_counter as clock
 from typing import TYPE_CHECKING
 
+from edge.cache.state import common
 from edge.errors import EdgeError
 from edge.session.logprobs import Logprob, scored, scores, top_logprobs
 from edge.session.loops import EVERY, loops
 from edge.session.outcome import AnswerText
+from edge.session.prompting import PromptEncoder
 from edge.session.stream import Piece, Stream
 from edge.session.usage import Timings, Usage
 
 if TYPE_CHECKING:
     from edge.cache.plan import Plan
-    from edge.cache.state import KVState, Segment
+    from edge.cache.state import KVState, OnPrefill, Segment
+    from edge.cache.store import Store
     from edge.model.model import Model
-    from edge.session.answer_options import AnswerOptions
+    from edge.session.answer_options import AnswerOptions, PreparedCall
     from edge.session.outcome import Outcome
+    from edge.session.preparing import Preparer
     from edge.session.scheduler import Work
 
 NONE = -1  # no token is chosen yet
@@ -35,18 +39,21 @@ UNLIMITED = 1 << 62
 
 @dataclass(eq=False)
 class Generation:
-    """One answer to the prompt ``ids``.  ``begun``: when the call began (time.perf_counter)."""
+    """One answer to the prompt ``ids``, of which other conversations share the first ``share`` tokens.  ``begun``: when
+    the call began (time.perf_counter).
+    """
 
     model: Model
     plan: Plan
+    store: Store
     state: KVState
     ids: array[int]
     options: AnswerOptions
     outcome: Outcome
     begun: float
+    share: int = 0
     choice: Sequence[int] = ()  # the tokens of the whole answer, if they are known
     n: int = 0  # tokens so far
-    pending: int = NONE  # the latest, while it is not evaluated
     last: Sequence[Piece] = ()  # passed on after the text
     first: float = 0.0  # when the first token was chosen
 
@@ -63,17 +70,20 @@ class Generation:
         gaps = model.usable + len(model.unused) > model.config.n_vocab
         self.winners = 0 if gaps or options.constraint or options.logprobs is not None else sampling.winners
 
-    def run(self, share: int, shared: Callable[[KVState], object]) -> Work:
-        """Write the answer.  ``share`` and ``shared``: see KVState.prefill.  Raises EdgeError if no logit is usable."""
+    def run(self) -> Work:
+        """Write the answer.  Raises EdgeError if no logit is usable."""
         state, options, outcome, start = self.state, self.options, self.outcome, clock()
         constraint = options.constraint
+        state.reseed(options.sampling.seed)
         if options.echo and options.logprobs is not None:
             cached, reason = 0, (yield from scored(
                 state, self.ids, options.logprobs, self.model.tokenizer.token_bytes, outcome.interrupted,
                 options.on_prefill, outcome.prompt_logprobs))
         else:
+            self.store.sync(state, self.ids)
             cached, reason = yield from state.prefill(
-                self.ids, outcome.interrupted, options.on_prefill, share=share, winners=self.winners, shared=shared)
+                self.ids, outcome.interrupted, options.on_prefill, share=self.share, winners=self.winners,
+                shared=self.store.add)
         prompt_seconds = clock() - start
         outcome.usage = Usage(len(self.ids), cached)
         outcome.timings = Timings(prompt_seconds)
@@ -90,7 +100,6 @@ class Generation:
             raise
         finally:
             state.drop_ahead()
-            state.sampled = array("i", [] if self.pending == NONE else [self.pending])
             outcome.finish_reason = reason
             outcome.whole = constraint is None or (constraint.has_form(str(outcome.said)) if self.stream.stopped else
                                                    constraint.done or constraint.satisfied)
@@ -132,15 +141,16 @@ class Generation:
             for each in processors:
                 if reason := each.see(token, self.n + 1):
                     break
-            self.n, self.pending = self.n + 1, token
+            self.n += 1
+            state.tokens.append(token)
             if pieces:
                 self._pass(pieces)
-            if reason or len(state.tokens) >= self.most_held:
+            if reason or len(state.tokens) > self.most_held:
                 return reason or "context_full"
             segment = state.advance(token, self.winners, most_ahead, forced)
             if segment is not None:
                 yield segment
-            logits, self.pending = state.take(token, segment), NONE
+            logits = state.take(segment)
         return reason
 
     def _pass(self, pieces: Iterable[Piece]) -> None:
@@ -150,6 +160,50 @@ class Generation:
         for piece in pieces:
             (self.outcome.thoughts if piece.thought else self.outcome.said).append(piece.text)
             put(piece)
+
+
+def reply(preparer: Preparer, store: Store, state: KVState, call: PreparedCall, outcome: Outcome) -> Work:
+    """Answer a call, of which the caller sends all messages, or the raw prompt.  Another conversation that the state
+    has is set aside.
+    """
+    options, ids, begun, share = call.options, call.ids, clock(), 0
+    assert ids is not None
+    outcome.deadline = None if options.timeout is None else begun + options.timeout
+    outcome.left_out = call.left_out
+    if state.asked and not state.continued_by(ids):
+        store.set_aside(state)
+    state.asked = 0
+    if call.messages is not None:
+        if store.on:
+            prompting = PromptEncoder(preparer.model, preparer.plan, options.form, options.think)
+            share = preparer.shared(prompting, [each for each in call.messages[:1] if each["role"] == "system"], ids)
+        ends = (at for at in range(len(ids), 0, -1) if ids[at - 1] in preparer.model.stop_ids)
+        state.asked = next(ends, 1 if options.partial else len(ids))
+    if options.partial:
+        yield from read_ahead(preparer.plan, store, state, ids, outcome, options.on_prefill, share)
+    else:
+        yield from Generation(preparer.model, preparer.plan, store, state, ids, options, outcome,
+                              begun - call.seconds, share).run()
+
+
+def read_ahead(
+    plan: Plan, store: Store, state: KVState, ids: array[int], outcome: Outcome, report: OnPrefill | None, share: int,
+    stop: Callable[[], bool] = lambda: False,
+) -> Work:
+    """Read the beginning ``ids`` of a prompt whose question is still being written, as far as nothing would be dropped
+    from the cache.
+    """
+    begun, n, cached, reason = clock(), len(ids), min(common(state.tokens, ids), state.n_tokens), None
+    outcome.finish_reason = "length"  # as an answer of no tokens
+    if n > plan.kept_whole:
+        return
+    if cached < n:
+        store.sync(state, ids)
+        cached, reason = yield from state.prefill(
+            ids, lambda: "cancelled" if stop() else outcome.interrupted(), report, False, share, shared=store.add,
+            ahead=True)
+    outcome.usage, outcome.timings = Usage(min(n, state.n_tokens), cached), Timings(clock() - begun)
+    outcome.finish_reason = reason or "length"
 
 
 def choose(processors: Sequence[Processor], logits: memoryview) -> int:

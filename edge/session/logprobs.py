@@ -72,7 +72,7 @@ def scored(
     Yields the segments to evaluate, of few tokens: there is memory for so many logits.  Returns the reason of an
     interruption, or None.
     """
-    yield from state.prefill(array("i"), lambda: None, logits=False)
+    state.keep(array("i"))
     n_vocab, total = len(state.logits), len(ids)
     found.append(Logprob(ids[0], token_bytes(ids[0]), math.nan))
     for begin in range(0, total, FEW_ROWS):
@@ -80,8 +80,8 @@ def scored(
             return reason
         part = ids[begin : begin + FEW_ROWS]
         rows = state.rows(len(part))
-        yield Segment(state.kv, part, rows, True)
         state.tokens.extend(part)
+        yield Segment(state.kv, part, rows, True)
         for i, next_ in enumerate(ids[begin + 1 : begin + len(part) + 1]):
             row = rows[i * n_vocab : (i + 1) * n_vocab]
             found.append(top_logprobs(row, n, state.sampler, token_bytes)(next_))

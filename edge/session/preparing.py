@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from edge.cache.state import common
 from edge.errors import UsageError, check_text
 from edge.prompt.messages import certain, check_turns
 from edge.session.answer_options import FORMS, AnswerOptions, PreparedCall
@@ -74,6 +75,8 @@ class Preparer:
 
         Raises ContextFull for a prompt that does not fit, and UsageError for messages that the template refuses.
         """
+        if call.options.constraint is None:  # it begins anew
+            call = dataclasses.replace(call, options=self.constrained(call.options))
         if call.ids is not None or call.question is not None:
             return call
         begun, form = time.perf_counter(), call.options.form
@@ -93,9 +96,9 @@ class Preparer:
             messages, left_out = prompting.fitting(messages, system)
             if call.options.partial:
                 part = certain(messages.pop()["content"])
-                ids = array("i") if left_out else prompting.beginning(messages, part, " " * bool(part))
+                ids = array("i") if left_out else prompting.beginning(messages, part, " " * bool(part), False)
             else:
-                ids = prompting.encode(messages)
+                ids = prompting.fitted(messages)
         refuse_full(self.plan, ids, whole)
         seconds = time.perf_counter() - begun
         return dataclasses.replace(call, messages=messages, ids=ids, left_out=left_out, seconds=seconds)
@@ -112,6 +115,14 @@ class Preparer:
                 self._beginnings.clear()
             self._beginnings[key] = known
         return known
+
+    def shared(
+        self, prompting: PromptEncoder, messages: Sequence[dict[str, Any]], ids: array[int], text: str = ""
+    ) -> int:
+        """The number of tokens of a prompt with which other conversations begin, too: the operator's ``messages``, and
+        the beginning ``text`` of the first question.
+        """
+        return common(ids, self.beginning(prompting, messages, text)) if messages or text else 0
 
     def constrained(self, options: AnswerOptions) -> AnswerOptions:
         """The options with the form for the tokens of this model, at the beginning of an answer, if there will be one.

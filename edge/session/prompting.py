@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -47,11 +48,47 @@ class PromptEncoder:
             return self.model.encode(messages, None, self.think)
         return self.model.encode(form.messages(messages), form.definitions, self.think)
 
-    def beginning(self, messages: Sequence[dict[str, Any]], text: str = "", gap: str = "") -> array[int]:
-        """What is known of a prompt for ``messages`` and a question that begins with ``text``: what those for two such
-        questions have in common.  ``gap``: what stands between the text and the next word.
+    def fitted(self, messages: Sequence[dict[str, Any]]) -> array[int]:
+        """The prompt for messages, without the oldest turns if all are too long for a context that slides."""
+        ids = self.encode(messages)
+        recent = list(messages) if len(ids) <= self.plan.n_ctx * 7 // 8 else self.recent(messages)
+        return ids if len(recent) == len(messages) else self.encode(recent)
+
+    def recent(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The messages that are read if all are too long for a context that slides: the system prompt, and not the
+        oldest turns.
+
+        The turns are counted one after the other: when only an eighth of the context is left for the answer, the oldest
+        turns are left out until at most half of it is used.  So this depends on the messages alone, and stays the same
+        for most next turns: their prompts begin as this one, which is not read again.
         """
-        a, b = (self.encode([*messages, {"role": "user", "content": text + gap + end}]) for end in ("a", "1"))
+        n_ctx, encode, first = self.plan.n_ctx, self.model.tokenizer.encode, int(messages[0]["role"] == "system")
+        if self.plan.overflow == "stop":
+            return list(messages)
+        empty = [{"role": role, "content": ""} for role in ("user", "assistant", "user")]
+        around = len(self.encode(empty[:1]))
+        each = (len(self.encode(empty)) - around) // 2  # tokens that the template writes around a message
+        used, begin, turns, sizes = around - each, first, deque[int](), []
+        for i, message in enumerate(messages):
+            sizes.append(len(encode(message_text(message))) + each)
+            used += sizes[-1]
+            if message["role"] == "user" and i > begin:
+                turns.append(i)
+            if used > n_ctx * 7 // 8:
+                while turns and used > n_ctx // 2:
+                    used -= sum(sizes[begin : turns[0]])
+                    begin = turns.popleft()
+        return [*messages[:first], *messages[begin:]]
+
+    def beginning(
+        self, messages: Sequence[dict[str, Any]], text: str = "", gap: str = "", whole: bool = True
+    ) -> array[int]:
+        """What is known of a prompt for ``messages`` and a question that begins with ``text``: what those for two such
+        questions have in common.  ``gap``: what stands between the text and the next word.  ``whole`` False: of the
+        prompt without the oldest turns, if it is too long.
+        """
+        encode = self.encode if whole else self.fitted
+        a, b = (encode([*messages, {"role": "user", "content": text + gap + end}]) for end in ("a", "1"))
         return a[: common(a, b)]
 
     def fitting(
@@ -107,11 +144,6 @@ class PromptEncoder:
         """The part of an endless answer that the conversation keeps: its end, as much as a quarter of the context."""
         most, tokenizer = self.plan.n_ctx // 4, self.model.tokenizer
         return "… " + tokenizer.decode(tokenizer.encode(text[-16 * most :])[-most:]).lstrip()
-
-
-def common_messages(held: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]) -> int:
-    """The number of equal messages at the beginning of both."""
-    return next((n for n, (a, b) in enumerate(zip(held, messages)) if a != b), min(len(held), len(messages)))
 
 
 def refuse_long(

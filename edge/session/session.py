@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import threading
 import time
@@ -12,18 +11,18 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from edge.cache.space import KVSpace
-from edge.cache.state import LEAST_CHUNK, KVState, common
+from edge.cache.state import KVState, common
 from edge.errors import Busy, EdgeError, MemoryRefused, UsageError, check_text
 from edge.prompt.interrupt import Interrupted, interruptible
 from edge.prompt.messages import check_messages
 from edge.session.answer import Answer
 from edge.session.answer_options import PreparedCall
-from edge.session.generation import Generation
+from edge.session.generation import Generation, read_ahead, reply
 from edge.session.logprobs import Logprob, Scored, scores
 from edge.session.outcome import Outcome
 from edge.session.prompting import PromptEncoder, refuse_full, refuse_long
 from edge.session.scheduler import Scheduler
-from edge.session.usage import ContextUse, Timings, Usage, stats_line
+from edge.session.usage import ContextUse, Usage, stats_line
 from edge.threads import refuse_after_fork
 
 if TYPE_CHECKING:
@@ -46,28 +45,21 @@ class Session:
 
     def __init__(
         self, space: KVSpace, scheduler: Scheduler, store: Store, preparer: Preparer, system: str | None = None,
-        examples: Sequence[Mapping[str, Any]] = (),
+        examples: Sequence[Mapping[str, Any]] = (), state: KVState | None = None,
     ) -> None:
-        self.model = space.model
         self._examples = check_messages(examples) if examples else []  # as the system prompt, they stay
         first = [{"role": "system", "content": check_text(system, "system")}] if system else []
         self.messages: list[dict[str, Any]] = [*first, *map(dict, self._examples)]
-        self.forgotten = 0  # oldest messages that no longer fit and are not part of the prompt any more
-        self.seed = int.from_bytes(os.urandom(8), "little")  # of the random numbers in use
-        self.state: KVState | None = None  # allocated on first use
-        self.patient = False  # nobody waits for the next token of its answers, as in a batch
-        self._space = space
-        self._scheduler = scheduler
-        self._preparer = preparer
-        self._store = store
+        self.state = state or space.new_state(int.from_bytes(os.urandom(8), "little"))
         self.outcome = Outcome()  # of the latest call: its usage, timings, finish_reason ...
+        self._model, self._space, self._scheduler, self._store, self._preparer = (
+            space.model, space, scheduler, store, preparer)
         self._running: Outcome | None = None  # of what holds the session
         self._doing = ""  # what that is
-        self._prompting = PromptEncoder(self.model, self.plan)  # of the latest call
+        self._prompting = PromptEncoder(space.model, space.plan)  # of the latest call
+        self._left_out = 0  # oldest messages that are not part of the latest prompt
         self._again = 0  # times that the last question was answered anew
-        self._seeded = False  # the random numbers are those of a seed that a caller gave
         self._parked_at: str | None = None
-        self._typed = False  # a question was read ahead that was not asked yet
         self._closed = False
         self._taking = threading.Lock()  # of two threads one gets the session
 
@@ -119,7 +111,7 @@ class Session:
         if question is None:
             raise UsageError("there is no question to answer again")
         again = self._again + 1
-        sampling = (options.pop("sampling", None) or self.model.sampling).reseeded(again)
+        sampling = (options.pop("sampling", None) or self._model.sampling).reseeded(again)
         answer = self.ask(question, sampling=sampling, **options)  # refuses bad options, does not run yet
         self.undo()
         self._again = again
@@ -128,8 +120,9 @@ class Session:
     def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Answer:
         """Answer a whole conversation, which replaces ``messages``; the part already read is not read again.
 
-        With ``overflow`` "stop" the answer depends on these messages and options alone; otherwise also on the tokens
-        in which this session, or one that was set aside, wrote its earlier answers.
+        The answer depends on these messages and options alone.  Earlier answers are read as the tokenizer splits them;
+        from where that differs from how they were written they are read again.  If the context slides and all is too
+        long for it, the oldest turns are left out.
 
         ``messages``: dictionaries with ``role`` ("system", "user" or "assistant") and ``content``; the last is the
         question, or the result of a call (role "tool") after the assistant's message with its ``tool_calls``, or the
@@ -196,15 +189,11 @@ class Session:
         """
         while True:
             self._scored(prompt)
-            state = self.state
-            if state is not None and self._space.take(state):  # else it was freed, or the session closed
+            if (logits := self.state.logits) is not None:  # else its memory was needed meanwhile
                 break
         import numpy as np
 
-        try:
-            return np.array(state.logits, np.float32)
-        finally:
-            self._space.release(state)
+        return np.array(logits, np.float32)
 
     def logprobs(self, prompt: str | Sequence[int]) -> np.ndarray:
         """The log probability in nats of each token of a raw prompt: a NumPy array, float32 [n]; NaN for the first.
@@ -229,7 +218,7 @@ class Session:
         """
         outcome = self.outcome = Outcome()
         self._scheduler.run(outcome, self._warm(outcome))
-        return self.n_tokens
+        return self.state.n_tokens
 
     def read_ahead(self, text: str, stop: Callable[[], bool] = lambda: False) -> int:
         """Read what the prompt of the next question will begin with, if the question begins with ``text``; see
@@ -239,14 +228,11 @@ class Session:
         wait, it ends as soon as one comes, and it drops no tokens from the cache.  Raises ContextFull as :meth:`ask`.
         """
         self._not_busy()
-        latest, outcome = self.outcome, Outcome()
         check_text(text)
-        try:
-            with suppress(Busy):
-                self._scheduler.run(outcome, self._read_ahead(outcome, text, stop), ahead=True)
-            return self.n_tokens
-        finally:
-            self.outcome = latest
+        outcome = Outcome()
+        with suppress(Busy):
+            self._scheduler.run(outcome, self._read_ahead(outcome, text, stop), ahead=True)
+        return self.state.n_tokens
 
     def undo(self) -> str | None:
         """Remove the last question and its answer.  Returns the question, or None if there is none.
@@ -254,21 +240,19 @@ class Session:
         Raises UsageError while an answer runs.
         """
         self._not_busy()
-        self._again = 0
-        for at in range(len(self.messages) - 1, self._first + self._n_examples - 1, -1):
+        self._left_out = self._again = 0
+        for at in range(len(self.messages) - 1, len(self._operators) - 1, -1):
             if self.messages[at]["role"] == "user":
                 question = self.messages[at]["content"]
                 del self.messages[at:]
-                if at <= self._first + self.forgotten:
-                    self.forgotten = 0
                 return question
         return None
 
     def clear(self) -> None:
         """Start a new conversation with the same system prompt and examples.  Raises UsageError during an answer."""
         self._not_busy()
-        self.messages = [*self.messages[: self._first], *map(dict, self._examples)]
-        self.forgotten = self._again = 0
+        self.messages = [*self.messages[: self.system is not None], *map(dict, self._examples)]
+        self._left_out = self._again = 0
 
     def cancel(self) -> None:
         """End the running call at the next token or chunk of prompt; from any thread or signal handler."""
@@ -294,71 +278,42 @@ class Session:
         """
         with self._held(Outcome(), "being parked; try again when that is done"):
             self._write(path)
-            self.state, self._parked_at = None, os.path.abspath(os.fspath(path))
+            self._space.free(self.state)
+            self._parked_at = os.path.abspath(os.fspath(path))
 
     def _write(self, path: str | os.PathLike[str]) -> None:
-        """Save a session that is held."""
+        """Save a session that is held, without a question that was read ahead."""
         from edge.cache import kv_file
 
         if self._parked_at:
-            self.state = self._unpark()
-        state = self.state
-        if state is not None and self._space.take(state):
-            self._without_typed(state)
-        kv_file.save(self._space, path, state, messages=list(self.messages), examples=self._n_examples,
-                     forgotten=self.forgotten, seed=self.seed)
+            self._unpark()
+        self.state.check()
+        self.state.untype()
+        n_examples = len(self._operators) - (self.system is not None)
+        kv_file.save(self._space, path, self.state, messages=list(self.messages), examples=n_examples)
 
-    def set_aside(self) -> None:
-        """Keep the conversation in the engine's store (edge/cache/store.py), where any session whose prompt continues
-        it, token by token, will find it; with :meth:`chat` in a context that slides, in any tokens of the same text.
-        Nothing is kept unless beginnings are shared.
-        """
-        state = self.state
-        if len(self.messages) < 2 or state is None or not self._space.take(state):
-            return
-        try:
-            self._without_typed(state)
-            self._store.set_aside(state, self.forgotten)
-        finally:
-            self._space.release(state)
-
-    def _without_typed(self, state: KVState) -> None:
-        """Check the state, and remove what was read of a question that was never asked: it goes into no file."""
-        state.check()
-        typed, self._typed = self._typed, False
-        n = common(state.tokens, state.splice(self._next())) if typed else len(state.tokens)
-        if n < len(state.tokens):
-            state.crop(n)
-
-    def _unpark(self) -> KVState | None:
-        """The state from the file; None if the file is missing or damaged: the conversation is then read again.
+    def _unpark(self) -> None:
+        """Read the KV cache back; if the file is missing or damaged, the same tokens are read again.
 
         Raises MemoryRefused if there is not enough memory for it.
         """
         from edge.cache import kv_file
 
-        path, self._parked_at = self._parked_at or "", None
+        path, self._parked_at = self._parked_at, None
         try:
-            return kv_file.load(self._space, path)[0]
+            self.state = kv_file.load(self._space, path or "")[0]
         except MemoryRefused:
             self._parked_at = path
             raise
         except (EdgeError, OSError):
-            return None
-
-    def resume(self, state: KVState, talk: Mapping[str, Any]) -> None:
-        """Continue from a saved session, whose file has this header."""
-        self.state = state
-        self._space.release(state)
-        self.messages, self.forgotten, self.seed = list(talk["messages"]), talk["forgotten"], talk["seed"]
-        self._examples = [dict(each) for each in self.messages[self._first :][: talk["examples"]]]
+            pass
 
     def close(self) -> None:
         """Free the KV cache.  The session cannot be used afterwards."""
         self._closed = True
         self.cancel()
         if self._running is None:
-            self.state = None
+            self._space.free(self.state)
 
     def __enter__(self) -> Session:
         return self
@@ -383,36 +338,8 @@ class Session:
     @system.setter
     def system(self, text: str | None) -> None:
         self._not_busy()
-        rest = self.messages[1:] if self.system is not None else self.messages
-        self.messages = [{"role": "system", "content": text}, *rest] if text else list(rest)
-        self.forgotten = 0
-
-    @property
-    def _first(self) -> int:
-        """Index of the first message after the system prompt."""
-        return 0 if self.system is None else 1
-
-    @property
-    def _n_examples(self) -> int:
-        """Number of messages after the system prompt that are the examples; 0 if they were edited."""
-        first, n = self._first, len(self._examples)
-        return n if self.messages[first : first + n] == self._examples else 0
-
-    @property
-    def n_tokens(self) -> int:
-        """Number of tokens that the KV cache has seen."""
-        return self.state.n_tokens if self.state else 0
-
-    @property
-    def held(self) -> int:
-        """Number of tokens of the conversation as it is now: after an undo or with another system prompt not those of
-        the KV cache, which learns of it with the next prompt.
-        """
-        if self.state is None or not self.messages:
-            return 0
-        asked = self.messages[-1]["role"] == "user"  # an example that was added
-        tokens, ids = self.state.tokens, self.state.splice(self._encode(self.messages) if asked else self._next())
-        return len(ids) if common(tokens, ids) < len(tokens) else len(tokens)
+        rest = self.messages[self.system is not None :]
+        self.messages = [{"role": "system", "content": text}, *rest] if text else rest
 
     @property
     def turns(self) -> int:
@@ -421,138 +348,145 @@ class Session:
 
     @property
     def context(self) -> ContextUse:
-        """The use of the context, in tokens."""
-        plan, seen = self.plan, self.held
-        evicted = min(self.evicted, seen)
+        """The use of the context by the conversation as it is now, in tokens: after an undo or with another system
+        prompt not those of the KV cache, which learns of it with the next prompt.
+        """
+        plan, state, seen = self.plan, self.state, 0
+        if state.n_tokens and self.messages:
+            asked = self.messages[-1]["role"] == "user"  # an example that was added
+            ids = self._spliced(self.messages) if asked else self._next()
+            seen = len(ids) if common(state.tokens, ids) < state.n_tokens else state.n_tokens
+        evicted = min(state.evicted, seen)
         room = plan.window + plan.sinks if plan.window else plan.n_ctx
         used = min(seen - evicted, room)
-        return ContextUse(used, room - used, min(plan.sinks, used), evicted, self.forgotten)
-
-    @property
-    def evicted(self) -> int:
-        """Number of tokens that are no longer attended to because they left the window."""
-        return self.state.evicted if self.state else 0
-
-    @property
-    def kv_bytes(self) -> int:
-        """Bytes allocated for the KV cache now: 0 before the first call."""
-        return self.state.nbytes if self.state else 0
-
-    @property
-    def offload_error(self) -> str | None:
-        """The reason why pages that leave the window can no longer be stored (``kv_offload``), or None."""
-        return self.state.offload_error if self.state else None
+        return ContextUse(used, room - used, min(plan.sinks, used), evicted, self._left_out)
 
     def stats_line(self) -> str:
         """Statistics of the latest answer, in one line of fixed format."""
         from edge.machine.linux import rss
 
-        return stats_line(self.outcome.usage, self.outcome.timings, self.plan, rss()["rss"], self.evicted)
+        outcome = self.outcome
+        return stats_line(outcome.usage, outcome.timings, self.plan, rss()["rss"], self.state.evicted)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "busy" if self._running else "parked" if self._parked_at else "idle"
-        return f"<Session of {self.model.config.name}: {len(self.messages)} messages, {self.n_tokens} tokens, {state}>"
+        n = self.state.n_tokens
+        return f"<Session of {self._model.config.name}: {len(self.messages)} messages, {n} tokens, {state}>"
 
     # ---- one call ---------------------------------------------------------------------------------------------------
 
+    def _answer(self, call: PreparedCall) -> Answer:
+        options = call.options
+        outcome = self.outcome = Outcome() if options.partial else Outcome(options.spec, options.form)
+        return Answer(self._reply(call, outcome), self._scheduler, outcome, options.partial)
+
+    def _reply(self, call: PreparedCall, outcome: Outcome) -> Work:
+        """The whole of a call: an answer to its messages, which replace those of the session, the next turn of the
+        conversation, or a continuation of a raw prompt.
+        """
+        begun, options = time.perf_counter(), call.options
+        outcome.deadline = None if options.timeout is None else begun + options.timeout
+        with self._held(outcome):
+            self.outcome = outcome
+            try:
+                yield from self._turn(call, outcome, begun) if call.question is not None else self._sent(call, outcome)
+            except Interrupted as early:
+                outcome.finish_reason = early.reason
+
+    def _sent(self, call: PreparedCall, outcome: Outcome) -> Work:
+        """Answer messages, which replace those of the session, or continue a raw prompt."""
+        with interruptible(outcome.interrupted):
+            call = self._preparer.encoded(call)
+        yield None
+        if reason := outcome.interrupted():
+            outcome.finish_reason = reason
+            return
+        state, messages, options = self._begin(), call.messages, call.options
+        if messages is not None:
+            self.messages, self._left_out = messages, 0
+            self._prompting = PromptEncoder(self._model, self.plan, options.form, options.think)
+        try:
+            yield from reply(self._preparer, self._store, state, call, outcome)
+        finally:
+            if messages is not None and not options.partial:
+                self._keep(outcome)
+
+    def _turn(self, call: PreparedCall, outcome: Outcome, begun: float) -> Work:
+        """Answer the next question of the conversation."""
+        options, question, model, plan = call.options, call.question or "", self._model, self.plan
+        self._prompting = prompting = PromptEncoder(model, plan, options.form, options.think)
+        with interruptible(outcome.interrupted):
+            asking = [{"role": "user", "content": question}]
+            refuse_long(model, plan, [*self.messages, *asking], options.form)
+            asking, outcome.left_out = prompting.fitting(asking, self.messages[: self.system is not None])
+            messages = [*self.messages, *asking]
+            ids = self._spliced(messages)
+            refuse_full(plan, ids)
+        yield None
+        if reason := outcome.interrupted():
+            outcome.finish_reason = reason
+            return
+        state, self.messages, self._prompting = self._begin(), messages, prompting
+        try:
+            share = state.asked = 0
+            with interruptible(outcome.interrupted):
+                ids = self._fitting(state, ids, messages)
+                if self._store.on:
+                    text = "" if outcome.left_out else question[: options.shared]
+                    share = self._preparer.shared(prompting, self._operators, ids, text)
+            yield from Generation(model, plan, self._store, state, ids, options, outcome, begun, share).run()
+        finally:
+            self._keep(outcome)
+
     def _warm(self, outcome: Outcome) -> Work:
         """Read what the next turn begins with."""
-        with self._answering(outcome):
-            refuse_long(self.model, self.plan, self.messages, self._prompting.form)
+        with self._held(outcome):
+            refuse_long(self._model, self.plan, self.messages, self._prompting.form)
             ids = self._next()
+            refuse_full(self.plan, ids)
             yield None
             if outcome.interrupted():
                 return
             state = self._begin()
-            ids = state.splice(ids)
-            refuse_full(self.plan, ids)
-            cached = common(state.tokens, ids)
+            cached = min(common(state.tokens, ids), state.n_tokens)
             if cached < len(ids):
-                ids = self._recall(state, ids, True)
+                self._store.sync(state, ids)
                 cached, _ = yield from state.prefill(
-                    ids, outcome.interrupted, logits=False, share=len(ids), shared=self._store.add
-                )
+                    ids, outcome.interrupted, logits=False, share=len(ids), shared=self._store.add)
             outcome.usage, outcome.finish_reason = Usage(len(ids), cached), "length"  # as an answer of no tokens
 
-    def _read_ahead(
-        self, outcome: Outcome, text: str = "", stop: Callable[[], bool] = lambda: False,
-        call: PreparedCall | None = None,
-    ) -> Work:
-        """Read what the next prompt begins with: a question that begins with ``text``, or a call, which brings its
-        messages.
-        """
-        begun, sent, slides = time.perf_counter(), call is not None, self.plan.overflow != "stop"
-        outcome.finish_reason = "length"  # as an answer of no tokens
-        with self._answering(outcome):
-            if call is None:
-                refuse_long(self.model, self.plan, self.messages, self._prompting.form)
-                ids = self._next(text)
-            else:
-                call, options = self._preparer.encoded(call), call.options
-                if options.timeout is not None:
-                    outcome.deadline = begun + options.timeout
-                assert call.messages is not None and call.ids is not None
-                if slides and call.messages[: len(self.messages)] != self.messages:
-                    return  # what is here could not be made again
-                self._prompting = PromptEncoder(self.model, self.plan, options.form, options.think)
-                ids = call.ids
+    def _read_ahead(self, outcome: Outcome, text: str, stop: Callable[[], bool]) -> Work:
+        """Read what the next turn begins with, if its question begins with ``text``."""
+        with self._held(outcome):
+            refuse_long(self._model, self.plan, self.messages, self._prompting.form)
+            ids = self._next(text)
             yield None
-            if outcome.interrupted():
-                return
-            state = self._begin()
-            if call is not None:
-                assert call.messages is not None
-                self._take_over(call.messages)
-            written = not sent or slides
-            own = state.splice(ids) if written else ids
-            if len(own) > self.plan.kept_whole or state.evicted or sent and self.forgotten:
-                return
-            cached, n = common(state.tokens, own), len(own)
-            if cached < n:
-                self._typed = True
-                own = self._recall(state, ids, written, sent and slides)
-                share = self._shared(own) if self._store.on else 0
-                cached, reason = yield from state.prefill(
-                    own, lambda: "cancelled" if stop() else outcome.interrupted(),
-                    None if call is None else call.options.on_prefill, False, share, shared=self._store.add,
-                    chunk=LEAST_CHUNK)
-                n, outcome.finish_reason = len(state.tokens), reason or "length"
-            outcome.usage, outcome.timings = Usage(n, cached), Timings(time.perf_counter() - begun)
+            if not outcome.interrupted():
+                state = self._begin()
+                share = self._preparer.shared(self._prompting, self._operators, ids) if self._store.on else 0
+                yield from read_ahead(self.plan, self._store, state, ids, outcome, None, share, stop)
 
     def _score(self, outcome: Outcome, question: str, options: Sequence[str]) -> Work:
         """Read the question, then each option after it."""
-        with self._answering(outcome):
-            asking, n_ctx = {"role": "user", "content": question}, self.plan.n_ctx
+        with self._held(outcome):
+            model, plan, asking = self._model, self.plan, {"role": "user", "content": question}
             messages = [*self.messages, asking]
-            refuse_long(self.model, self.plan, messages, self._prompting.form)
-            refuse_long(self.model, self.plan, [asking], None, True)
-            ids = self._encode(messages)
-            encode, lead = self.model.tokenizer.encode, self.model.answer_lead
+            refuse_long(model, plan, messages, self._prompting.form)
+            refuse_long(model, plan, [asking], None, True)
+            ids = self._spliced(messages)
+            encode, lead = model.tokenizer.encode, model.answer_lead
             tokens = [array("i", encode(lead + each)) for each in options]
             longest = max(tokens, key=len)
+            if len(ids) + len(longest) > plan.n_ctx:  # of a conversation the oldest messages may have gone
+                alone = [*self.messages[: self.system is not None], asking]
+                refuse_full(plan, self._prompting.encode(alone) + longest, True)
+            refuse_full(plan, ids + longest)
             yield None
             state = self._begin()
-            ids = self._recall(state, ids, True)
-            if len(ids) + len(longest) > n_ctx:  # of a conversation the oldest messages may have gone
-                refuse_full(self.plan, self._prompting.encode([*self.messages[: self._first], asking]) + longest, True)
-            refuse_full(self.plan, ids + longest)
+            ids = self._fitting(state, ids, messages)
+            self._store.sync(state, ids)
             yield from state.prefill(ids, lambda: None)
-            return (yield from scores(state, options, tokens, self.model.stop_ids))
-
-    def _recall(self, state: KVState, ids: array[int], written: bool, by_anyone: bool = False) -> array[int]:
-        """The prompt ``ids``, after the state has taken over a beginning of it from the store, if there is a longer one
-        than its own.
-
-        ``written``: with the tokens in which this session wrote its answers, see :meth:`KVState.splice`;
-        ``by_anyone``: or in which another session wrote the same text.  Without that, the store changes no answer.
-        """
-        own = state.splice(ids) if written else ids
-        refuse_full(self.plan, own)  # before anything of the state is lost
-        found = self._store.find(ids if by_anyone else own, state.keep(own), by_anyone)
-        if found is None:
-            return own
-        state.adopt(found.tokens, found.kv, found.sampled)
-        return state.splice(ids) if by_anyone else own
+            return (yield from scores(state, options, tokens, model.stop_ids))
 
     def _not_busy(self) -> None:
         refuse_after_fork()
@@ -560,11 +494,13 @@ class Session:
             time.sleep(LOOK)  # it was dropped, and ends within a step
         if self._running is not None:
             raise UsageError(f"the session is {self._doing}")
-        if self._closed or self.model.closed:
+        if self._closed or self._model.closed:
             raise UsageError("the session is closed")
 
     @contextmanager
-    def _held(self, outcome: Outcome, doing: str) -> Iterator[None]:
+    def _held(
+        self, outcome: Outcome, doing: str = "still answering: finish or close its answer first"
+    ) -> Iterator[None]:
         """Hold the session, so that nothing else is done with it.  Raises UsageError if something is."""
         with self._taking:
             self._not_busy()
@@ -572,204 +508,71 @@ class Session:
         try:
             yield
         finally:
-            if self.state is not None:
-                self._space.release(self.state)
+            self._space.release(self.state)
             self._running = None
             if self._closed:
-                self.state = None
-
-    @contextmanager
-    def _answering(self, outcome: Outcome) -> Iterator[None]:
-        """Hold the session for an answer."""
-        try:
-            with self._held(outcome, "still answering: finish or close its answer first"):
-                self.outcome = outcome
-                yield
-        finally:
+                self._space.free(self.state)
             self._store.flush()
 
     def _begin(self) -> KVState:
-        """The state, reserved for this call; memory is allocated on first use."""
-        state = self.state
-        if state is None or not self._space.take(state):
-            freed, state = state, self._unpark() if self._parked_at else None
-            if state is None:
-                state = self._space.new_state(self.seed)
-                if freed is not None:
-                    state.follow(freed)
-            self.state = state
-        state.check()
-        state.patient = self.patient
-        return state
+        """The state, with memory that is reserved for this call."""
+        if self._parked_at:
+            self._unpark()
+        self._space.take(self.state)
+        self.state.check()
+        return self.state
 
-    def _answer(self, call: PreparedCall) -> Answer:
-        options = call.options
-        outcome = self.outcome = Outcome() if options.partial else Outcome(options.spec, options.form)
-        return Answer(self.work(call, outcome), self._scheduler, outcome, options.partial)
-
-    def work(self, call: PreparedCall, outcome: Outcome) -> Work:
-        """What the engine's thread does to answer a prepared call."""
-        if call.options.constraint is None:
-            call = dataclasses.replace(call, options=self._preparer.constrained(call.options))
-        return self._read_ahead(outcome, call=call) if call.options.partial else self._reply(call, outcome)
-
-    def _reply(self, call: PreparedCall, outcome: Outcome) -> Work:
-        """The whole of a call: an answer to its messages, which replace those of the session, the next turn of the
-        conversation, or a continuation of a raw prompt.
-        """
-        begun, options, model, question = time.perf_counter(), call.options, self.model, call.question
-        outcome.deadline = None if options.timeout is None else begun + options.timeout
-        begun -= call.seconds
-        asked, begun_text = False, ""
-        with self._answering(outcome):
-            try:
-                prompting = PromptEncoder(model, self.plan, options.form, options.think)
-                with interruptible(outcome.interrupted):
-                    if question is None:
-                        call = self._preparer.encoded(call)
-                        ids, outcome.left_out = call.ids, call.left_out
-                    else:
-                        asking = {"role": "user", "content": question}
-                        refuse_long(model, self.plan, [*self.messages, asking], options.form)
-                        fitting, outcome.left_out = prompting.fitting([asking], self.messages[: self._first])
-                        self._prompting = prompting
-                        self._count_forgotten(len(self.messages) + 1)
-                        ids = self._encode([*self.messages, *fitting])
-                yield None
-                if reason := outcome.interrupted():
-                    outcome.finish_reason = reason
-                    return
-                state = self._begin()
-                self._typed = False
-                self._prompting = prompting
-                with interruptible(outcome.interrupted):
-                    if call.messages is not None:
-                        self._take_over(call.messages)
-                        begun_text = self.messages[-1]["content"] if self.messages[-1]["role"] == "assistant" else ""
-                    elif question is not None:
-                        self.messages += fitting
-                    asked = call.messages is not None or question is not None
-                    assert ids is not None
-                    ids = self._chat_prompt(state, ids, question is None) if asked else self._recall(state, ids, False)
-                    text = question[: options.shared] if question and not outcome.left_out else ""
-                    share = self._shared(ids, text) if asked and self._store.on else 0
-                refuse_full(self.plan, ids)
-                self._reseed(state, options.sampling.seed)
-                generation = Generation(model, self.plan, state, ids, options, outcome, begun)
-                yield from generation.run(share, self._store.add)
-            except Interrupted as early:
-                outcome.finish_reason = early.reason
-            finally:
-                if asked:
-                    self._keep(outcome, begun_text)
-
-    def _take_over(self, messages: list[dict[str, Any]]) -> None:
-        """Continue with the messages that a caller sends."""
-        if messages[: len(self.messages)] != self.messages:
-            self.forgotten = 0  # another conversation: all of it counts again
-        self.messages = list(messages)
-
-    def _keep(self, outcome: Outcome, begun: str) -> None:
-        """Add the answer to the conversation; a turn without any is removed.  ``begun``: the answer that it continues.
-        """
-        text = str(outcome.said)
+    def _keep(self, outcome: Outcome) -> None:
+        """Add the answer to the conversation; a turn without any is removed."""
+        text, last = str(outcome.said), self.messages[-1]
         if outcome.repeated:  # else the next answers would go on with it
             text = text[: -len(outcome.repeated)]
-        if self.state is not None and self.state.dropped:
+        if self.state.dropped:
             text = self._prompting.end_of(text)
+        continued = last["content"] if last["role"] == "assistant" else ""
         if text or outcome.usage.completion or outcome.finish_reason == "stop":
             form = self._prompting.form
             content, calls = (text, []) if form is None else form.split(text)
-            said: dict[str, Any] = {"role": "assistant", "content": begun + content}
-            if begun:
+            if continued:
                 self.messages.pop()
+            said: dict[str, Any] = {"role": "assistant", "content": continued + content}
             self.messages.append({**said, "tool_calls": calls} if calls else said)
-        elif not begun:
+        elif not continued:
             self.messages.pop()
 
-    def _reseed(self, state: KVState, seed: int | None) -> None:
-        """Begin the random numbers of ``seed``.  None continues those of this session, unless a caller chose them for
-        an earlier answer: this one is to be random.
-        """
-        if seed is not None or self._seeded:
-            self._seeded = seed is not None
-            self.seed = int.from_bytes(os.urandom(8), "little") if seed is None else seed
-            state.sampler.reseed(self.seed)
-
     # ---- prompt -----------------------------------------------------------------------------------------------------
-
-    def _encode(self, messages: list[dict[str, str]]) -> array[int]:
-        """The prompt for messages, without those that were dropped."""
-        first = self._first
-        return self._prompting.encode(messages[:first] + messages[first + self.forgotten :])
-
-    def _count_forgotten(self, n: int) -> None:
-        """Forget nothing if the caller has shortened the conversation, which now has ``n`` messages."""
-        if self._first + self.forgotten >= n:
-            self.forgotten = 0
 
     @property
     def _operators(self) -> list[dict[str, Any]]:
         """The messages that the operator wrote, with which other conversations begin, too: system prompt, examples."""
-        return self.messages[: self._first + self._n_examples]
+        first, n = int(self.system is not None), len(self._examples)
+        return self.messages[: first + n * (self.messages[first : first + n] == self._examples)]
 
     def _next(self, text: str = "") -> array[int]:
-        """What is known of the next prompt, whose question begins with ``text``."""
-        first = self._first
-        messages = self.messages[:first] + self.messages[first + self.forgotten :]
-        if not text and messages == self._operators:
-            return self._preparer.beginning(self._prompting, messages)
-        return self._prompting.beginning(messages, text, " " * bool(text))
+        """The known tokens of the next prompt, whose question begins with ``text``."""
+        prompting = self._prompting
+        if not text and self.messages == self._operators:
+            return self.state.splice(self._preparer.beginning(prompting, self.messages))
+        return self._spliced(self.messages, lambda messages: prompting.beginning(messages, text, " " * bool(text)))
 
-    def _shared(self, ids: array[int], text: str = "") -> int:
-        """The number of tokens of ``ids`` with which other conversations begin, too: what the operator wrote, and the
-        beginning ``text`` of the first question.
+    def _spliced(
+        self, messages: list[dict[str, Any]], encode: Callable[[list[dict[str, Any]]], array[int]] | None = None
+    ) -> array[int]:
+        """The prompt for messages, with the tokens that the model wrote.  The oldest turns are left out if the context
+        slides and more than all of it would have to be read.
         """
-        before = self._operators
-        return common(ids, self._preparer.beginning(self._prompting, before, text)) if before or text else 0
+        state, plan, encode = self.state, self.plan, encode or self._prompting.encode
+        ids, self._left_out = state.splice(encode(messages)), 0
+        if plan.overflow != "stop" and len(ids) - min(common(state.tokens, ids), state.n_tokens) > plan.n_ctx:
+            recent = self._prompting.recent(messages)
+            ids, self._left_out = state.splice(encode(recent)), len(messages) - len(recent)
+        return ids
 
-    def _chat_prompt(self, state: KVState, ids: array[int], sent: bool) -> array[int]:
-        """The prompt for ``messages``; ``ids``: that of all of them that are read, or if the caller has just ``sent``
-        them that of all.
-
-        Answers keep the tokens that this session wrote (KVState.splice), whatever the store holds.  If the caller sent
-        them, the session may be another one: then the prompt, and so the answer, depends on the messages alone; but if
-        the context slides, what any session wrote is kept, as a cache that has dropped tokens cannot be made again.
-
-        If the context slides, and more than a whole context of the prompt would have to be evaluated (the cache has
-        dropped its beginning, for example after an undo), the prompt is shortened: the oldest turns are dropped until
-        half of the context is free.
+    def _fitting(self, state: KVState, ids: array[int], messages: list[dict[str, Any]]) -> array[int]:
+        """The prompt ``ids`` for messages; without the oldest turns if the cache, whose beginning is dropped, cannot go
+        back as far as it differs.
         """
-        self._count_forgotten(len(self.messages))
-        plan, slides = self.plan, self.plan.overflow != "stop"
-        written, by_anyone = not sent or slides, sent and slides
-        ids = self._encode(self.messages) if sent and self.forgotten else ids
-        ids = self._recall(state, ids, written, by_anyone)
-        if not slides or len(ids) - state.keep(ids) <= plan.n_ctx:
+        if self.plan.overflow == "stop" or len(ids) <= self.plan.n_ctx:
             return ids
-        later = range(self._first + self.forgotten + 1, len(self.messages))
-        turns = [i - self._first for i in later if self.messages[i]["role"] == "user"]
-        if len(ids) <= plan.n_ctx // 2 or not turns:  # no turns: only the question is left
-            return ids
-        for n in self._store.forgotten() if sent else ():  # a conversation that was set aside without its oldest turns
-            if n in turns:
-                self.forgotten = n
-                ids = self._recall(state, self._encode(self.messages), written, by_anyone)
-                first = self._encode([*self.messages[: self._first], self.messages[self._first + n]])
-                held = state.keep(ids)
-                if held >= common(ids, first) and len(ids) - held <= plan.n_ctx:  # else it was another conversation
-                    return ids
-        # How many of the latest turns fit?  Tried 1, 2, 4 ..., then halved: what is encoded stays near what is kept.
-        fits, tried = 0, 1
-        too_many = len(turns) + 1
-        while fits + 1 < too_many and not self.outcome.interrupted():
-            tried = min(2 * fits or 1, len(turns)) if too_many > len(turns) else (fits + too_many) // 2
-            self.forgotten = turns[-tried]
-            if len(self._encode(self.messages)) <= plan.n_ctx // 2:
-                fits = tried
-            else:
-                too_many = tried
-            if fits == len(turns):
-                break
-        self.forgotten = turns[-max(1, fits)]
-        return self._recall(state, self._encode(self.messages), written, by_anyone)
+        self._store.sync(state, ids)
+        return ids if len(ids) - state.n_tokens <= self.plan.n_ctx else self._spliced(messages)

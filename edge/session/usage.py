@@ -34,7 +34,7 @@ class ContextUse:
     free: int
     sinks: int  # of the used ones, pinned at the beginning
     evicted: int  # seen, but slid out of the window
-    forgotten: int  # messages that are not part of the prompt any more
+    left_out: int  # oldest messages that are not part of the prompt any more
 
 
 def stats_line(usage: Usage, timings: Timings, plan: Plan, rss: int, evicted: int = 0) -> str:

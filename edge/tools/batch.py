@@ -113,7 +113,7 @@ class Batch:
         threads: list[threading.Thread] = []
         try:
             for session in self._sessions:
-                session.patient = True
+                session.state.patient = True
                 thread = threading.Thread(target=self._answer_lines, args=(session, pending), daemon=True)
                 start(thread)
                 threads.append(thread)

@@ -245,8 +245,7 @@ def read_prompt(
 
     with edge.load(model, system=system, cache=False, **loading) as engine, engine.session() as session:
         session.warm()
-        if session.state is not None:
-            kv_file.write(engine.space, path, session.state.tokens, session.state.kv)
+        kv_file.write(engine.space, path, session.state.tokens, session.state.kv)
 
 
 def verify(inside: Packed) -> bool:

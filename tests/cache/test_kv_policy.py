@@ -121,19 +121,19 @@ def test_a_conversation_in_every_mode(tmp_path, bundled_model, mode):
             session = engine.session()
             raw = engine.model.encode_raw  # ids: of a text so long only the beginning and the end would be read
             answer = "".join(piece.text for piece in session.complete(raw(words), sampling=GREEDY, max_tokens=60))
-            assert session.evicted > 0 or mode == "dropped" and session.n_tokens < 124
+            assert session.state.evicted > 0 or mode == "dropped" and session.state.n_tokens < 124
             session.save(tmp_path / f"{threads}.bes")
             again = engine.load_session(tmp_path / f"{threads}.bes")
             for each in (session, again):
                 more = [piece.text for piece in each.complete(raw(words + answer), sampling=GREEDY, max_tokens=9)]
                 answers.append([answer, *more])
                 logits.append(each.state.logits.tobytes())
-            assert session.kv_bytes == engine.plan.kv_bytes
+            assert session.state.nbytes == engine.plan.kv_bytes
     assert len({json.dumps(each) for each in answers}) == 1 and len(set(logits)) == 1
     with edge.load(ctx=128) as plain:  # what was written is known, and read again
         said: list[str] = []
         again, fresh = plain.load_session(tmp_path / "1.bes", said.append), plain.session()
-        assert "another KV cache" in said[0] and again.n_tokens == 0
+        assert "another KV cache" in said[0] and again.state.n_tokens == 0
         more = [each.complete(raw(words + answer), sampling=GREEDY, max_tokens=9).text for each in (again, fresh)]
         assert more[0] == more[1]
 

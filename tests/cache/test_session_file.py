@@ -125,7 +125,8 @@ def test_a_loaded_session_goes_on(tmp_path_factory, plan, prompt, answer, more, 
     said = ids(session.complete(words, sampling=HOT, max_tokens=answer, ignore_eos=True))
     session.save(path)
     loaded = second.load_session(path)
-    assert (loaded.n_tokens, loaded.seed, loaded.evicted) == (session.n_tokens, session.seed, session.evicted)
+    kept = [(each.state.n_tokens, each.state.seed, each.state.evicted) for each in (loaded, session)]
+    assert kept[0] == kept[1]
     then = [*words, *said][:100] + words[:5]
     results = [
         (
@@ -155,7 +156,7 @@ def test_a_session_that_was_never_used(engine, tmp_path):
     fresh = engine.session(system="Grüße, \u2744!")
     fresh.save(tmp_path / "new.bes")
     loaded = engine.load_session(tmp_path / "new.bes")
-    assert loaded.messages == fresh.messages and loaded.n_tokens == 0 and loaded.seed == fresh.seed
+    assert loaded.messages == fresh.messages and loaded.state.n_tokens == 0 and loaded.state.seed == fresh.state.seed
     assert ids(loaded.ask("Hello", sampling=HOT, max_tokens=9)) == ids(fresh.ask("Hello", sampling=HOT, max_tokens=9))
 
 
@@ -226,7 +227,6 @@ def forge(good: bytes, **changes) -> bytes:
         ({"messages": [{"role": "user"}]}, "messages"),
         ({"messages": [{"role": "root", "content": ""}]}, "messages"),
         ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages"),
-        ({"forgotten": None}, "forgotten"),
         ({"seconds": -1}, "seconds"),
         ({"seconds": "1"}, "seconds"),
         ({"text": b"[" * 100_000}, "JSON"),
@@ -244,10 +244,15 @@ def test_files_of_before(engine, saved):
     """They have fewer keys."""
     good = saved.read_bytes()
     header = json.loads(good[20 : 20 + struct.unpack_from("<I", good, 12)[0]])
-    assert not (header["lost"] or header["states"] or header["seconds"])
+    assert not (header["states"] or header["seconds"])
     older = {key: value for key, value in header.items() if key not in ("lost", "states", "seconds")}
+    older |= {"sampled": header["lost"], "forgotten": 2}  # the last token of an answer; messages no longer read
+    new, question = engine.load_session(saved), "And a cake."
     saved.write_bytes(forge(good, text=json.dumps(older).encode()))
-    assert engine.load_session(saved).messages == header["messages"]
+    old = engine.load_session(saved)
+    assert old.messages == header["messages"] and old.state.tokens == new.state.tokens
+    assert ids(old.ask(question, sampling=GREEDY, max_tokens=9)) == ids(
+        new.ask(question, sampling=GREEDY, max_tokens=9))
 
 
 def test_forged_tokens(engine, saved):
@@ -275,7 +280,7 @@ def test_another_kv_cache_reads_the_text_again(saved, caplog, plan):
     said = [record.message for record in caplog.records]
     made = "128 tokens, int8" if plan.keys() & {"ctx", "kv"} else "other settings"
     assert said == [f"session file {saved}: made for another KV cache ({made}); its text is read again"]
-    assert again.n_tokens == 0 and len(again.messages) == 5
+    assert again.state.n_tokens == 0 and len(again.messages) == 5
     fresh.messages = [dict(each) for each in again.messages]
     again.save(saved)
     resaved = other.load_session(saved)
@@ -285,10 +290,10 @@ def test_another_kv_cache_reads_the_text_again(saved, caplog, plan):
                  for each in (fresh, again, resaved)]
         assert found[0] == found[1] == found[2]
         assert fresh.state.logits == again.state.logits == resaved.state.logits
-    assert again.messages == fresh.messages and again.forgotten == fresh.forgotten
+    assert again.messages == fresh.messages
 
 
-def test_what_was_forgotten_counts_again_in_a_longer_context(tmp_path):
+def test_what_was_left_out_counts_again_in_a_longer_context(tmp_path):
     """With what a full context had dropped, as if it had never been full."""
     with edge.load(ctx=64, overflow="slide", threads=1) as small:
         session = small.session()
@@ -298,7 +303,7 @@ def test_what_was_forgotten_counts_again_in_a_longer_context(tmp_path):
     again = engine_of().load_session(tmp_path / "talk.bes", list)
     fresh = engine_of().session()
     fresh.messages = [dict(each) for each in again.messages]
-    assert len(again.messages) == 8 and again.forgotten == 0
+    assert len(again.messages) == 8
     found = [each.ask("Thanks!", sampling=HOT_AGAIN, max_tokens=8).text for each in (again, fresh)]
     assert found[0] == found[1] and again.outcome.usage == fresh.outcome.usage
 
@@ -309,7 +314,7 @@ def test_what_was_forgotten_counts_again_in_a_longer_context(tmp_path):
 def test_a_forged_kv_cache_is_read_again(engine, saved, caplog, kv):
     saved.write_bytes(forge(saved.read_bytes(), kv=kv))
     session = engine.load_session(saved)
-    assert session.n_tokens == 0 and len(session.messages) == 5
+    assert session.state.n_tokens == 0 and len(session.messages) == 5
     assert caplog.records[0].message.isprintable() and len(caplog.records[0].message) < 300
     data = bytearray(saved.read_bytes())
     data[-9] ^= 1

@@ -116,7 +116,7 @@ def test_a_hundred_visitors_hold_one_copy(bundled_model) -> None:
         visitors = [engine.session(system) for _ in range(100)]
         for i, visitor in enumerate(visitors):
             list(visitor.ask(f"Number {i}", max_tokens=0))
-            assert visitor.outcome.usage.cached == first.n_tokens
+            assert visitor.outcome.usage.cached == first.state.n_tokens
         heads = engine.config.n_layer * engine.config.n_kv_head
         open_page = 32 * 2 * engine.config.head_dim * 2  # half floats
         assert pool.used == prefix + 100 * heads * open_page
@@ -162,7 +162,7 @@ def talk(engine: Engine, count: int) -> list[list[dict[str, str]]]:
     session, talks = engine.session(), []
     for n in range(count):
         session.chat(guest(n), **FIXED).text  # noqa: B018  to its end
-        session.set_aside()
+        engine.store.set_aside(session.state)
         talks.append([dict(each) for each in session.messages])
     return talks
 
@@ -209,26 +209,6 @@ def test_the_one_that_waited_longest_gives_way_first(bundled_model) -> None:
         assert store.give_way() and store.give_way() and not store.give_way()
 
 
-def test_what_the_model_wrote_is_found_however_it_is_split(bundled_model) -> None:
-    """An answer that the tokenizer would split into other tokens; and a text that only begins like it."""
-    with edge.load(bundled_model, parallel=1, spare_contexts=8, overflow="slide") as engine:
-        store = engine.store.share(None)
-        session = engine.session()
-        encode = engine.tokenizer.encode
-        letters = [encode(letter)[0] for letter in "scones"]
-        assert letters != list(encode("scones"))
-        list(session.complete([7] * 60 + letters, max_tokens=0))
-        store.set_aside(session.state)
-        ids = array("i", [7] * 60 + list(encode("scones")) + [9] * 40)
-        assert len(store.find(ids, 20, True).tokens) == 66
-        state = engine.space.new_state(0)
-        found = store.find(ids, 0, True)
-        state.adopt(found.tokens, found.kv, found.sampled)
-        assert list(state.splice(ids)) == [7] * 60 + letters + [9] * 40
-        assert store.find(ids, 40, False) is None  # exactly these tokens: no more than 60 of them
-        assert store.find(array("i", [7] * 60 + list(encode("sconce"))), 40, True) is None
-
-
 def spelt(engine: Engine, answer: str = "Two scones.") -> edge.Session:
     """A session that holds an answer in a token for each letter, as if its model had written it so."""
     session = engine.session()
@@ -258,7 +238,7 @@ def test_how_another_session_wrote_the_same_text_changes_nothing(bundled_model, 
         expected = numbers(alone)
         assert numbers(writer) != expected
         store = engine.share_prefixes("64M")
-        spelt(engine).set_aside()
+        engine.store.set_aside(spelt(engine).state)
         reader = engine.session()
         reader.messages = [dict(each) for each in writer.messages]
         hits = store.hits
@@ -278,13 +258,13 @@ def test_a_session_whose_memory_was_needed_goes_on_with_what_it_wrote(bundled_mo
             engine.share_prefixes("64M")
         session = spelt(engine)
         if sharing:
-            session.set_aside()
-        expected, n = numbers(session), session.n_tokens
+            engine.store.set_aside(session.state)
+        expected, n = numbers(session), session.state.n_tokens
 
         def free() -> None:
             while engine.space.give_way():
                 pass
-            assert session.kv_bytes == 0 == session.n_tokens
+            assert session.state.nbytes == 0 == session.state.n_tokens
 
         free()
         assert numbers(session) == expected
@@ -295,8 +275,8 @@ def test_a_session_whose_memory_was_needed_goes_on_with_what_it_wrote(bundled_mo
         assert numbers(session) == expected
         free()
         interrupted = session.ask("How much?", on_prefill=lambda done, total, cached: done and session.cancel())
-        assert not interrupted.text and 0 < session.n_tokens <= n
-        assert sharing or session.n_tokens < n // 2  # not all was read again
+        assert not interrupted.text and 0 < session.state.n_tokens <= n
+        assert sharing or session.state.n_tokens < n // 2  # not all was read again
         assert numbers(session) == expected
         assert sharing is (engine.store.hits > 0)  # its own tokens are found there
 
@@ -311,7 +291,7 @@ def test_a_shared_beginning_on_disk_has_nothing_of_the_conversation(bundled_mode
         ask(session, "And a cake.")
         (path,) = (path for _, _, path in files(store.folder.path))
         assert b'"lost":[]' in open(path, "rb").read()
-        assert list(engine.load_session(path).state.written) == list(in_memory(store)[0])
+        assert list(engine.load_session(path).state.tokens) == list(in_memory(store)[0])
 
 
 def test_a_conversation_takes_the_place_of_its_earlier_parts(bundled_model, tmp_path) -> None:
@@ -320,7 +300,7 @@ def test_a_conversation_takes_the_place_of_its_earlier_parts(bundled_model, tmp_
         session = engine.session(SYSTEM)
         for question in ("A tea, please.", "With lemon.", "How much is it?"):
             list(session.ask(question, sampling=GREEDY))
-            session.set_aside()
+            engine.store.set_aside(session.state)
         assert len(store.entries) == 2  # the system prompt, which others share, and the conversation
         assert in_memory(store)[-1] == session.state.tokens
         assert [path for _, _, path in files(store.folder.path)] == [str(path) for path in tmp_path.iterdir()]
@@ -333,58 +313,44 @@ def test_a_conversation_of_a_slid_window_is_used_whole_or_not_at_all(bundled_mod
         session = engine.session()
         for n in range(6):
             list(session.ask(f"Number {n}: " + "a tea and a scone, please. " * 5, sampling=GREEDY))
-        messages = [dict(each) for each in session.messages]
-        assert session.evicted > 0
-        session.set_aside()
-        tokens = session.state.tokens
-        assert store.find(tokens[:-40]) is None and store.find(tokens).tokens == tokens
-        other = engine.session()
-        answer = other.chat([*messages, MORE], **FIXED)
-        assert answer.text and answer.usage.cached >= len(tokens) - 1
-        empty(store)  # so that they come from the file
-        assert store.find(tokens[:-40]) is None and store.find(tokens).tokens == tokens
-
-
-def test_forgotten_turns_stay_forgotten(bundled_model, tmp_path) -> None:
-    """A conversation that was read again without its oldest turns, as it had slid: it continues where it was."""
-    with edge.load(bundled_model, parallel=1, spare_contexts=8, ctx=128, overflow="slide") as engine:
-        store = engine.store.share(None, Folder(engine.space, tmp_path, conversations=True))
-        long = [each for n in range(8) for each in (
-            {"role": "user", "content": f"Number {n}: a tea and a scone, please, and tell me of the two."},
-            {"role": "assistant", "content": f"Here are tea {n} and scone {n}, and there is no more to tell."})]
-        first = engine.session()
-        first.chat([*long, MORE], temperature=0).text  # noqa: B018
-        assert first.forgotten > 0
-        messages, tokens = [dict(each) for each in first.messages], len(first.state.tokens)
-        first.set_aside()
-        for where in ("memory", "file"):
-            second = engine.session()
-            answer = second.chat([*messages, {"role": "user", "content": "Thanks"}], **FIXED)
-            assert answer.text and second.forgotten == first.forgotten, where
-            assert answer.usage.cached >= tokens - 1, where
+        assert session.state.evicted > 0
+        store.set_aside(session.state)
+        tokens = session.state.tokens[: session.state.n_tokens]
+        for _ in ("memory", "file"):
+            assert store.find(tokens[:-40]) is None and store.find(tokens).n_tokens == len(tokens)
             empty(store)
 
 
-@pytest.mark.parametrize("where", ["memory", "file"])
-def test_other_conversations_do_not_decide_which_turns_are_forgotten(bundled_model, tmp_path, where: str) -> None:
-    def talk_of(what: str, turns: int) -> list[dict[str, str]]:
-        return [each for n in range(turns) for each in (
-            {"role": "user", "content": f"Number {n}: {what}, please, and tell me of the two."},
-            {"role": "assistant", "content": f"Here is {what} {n}, and there is no more to tell."})]
+def long_talk(what: str, turns: int) -> list[dict[str, str]]:
+    return [each for n in range(turns) for each in (
+        {"role": "user", "content": f"Number {n}: {what}, please, and tell me of the two."},
+        {"role": "assistant", "content": f"Here is {what} {n}, and there is no more to tell."})]
 
+
+@pytest.mark.parametrize("where", ["alone", "memory", "file"])
+def test_a_conversation_that_is_sent_has_one_answer(bundled_model, tmp_path, where: str) -> None:
+    """However long it has become, and whatever the engine has read and written before."""
     with edge.load(bundled_model, parallel=1, spare_contexts=8, ctx=128, overflow="slide") as engine:
-        with engine.session() as alone:
-            alone.chat([*talk_of("tea", 7), MORE], max_tokens=1, temperature=0).text  # noqa: B018
-        store = engine.store.share(None, Folder(engine.space, tmp_path, conversations=True))
-        with engine.session() as other:
-            other.chat([*talk_of("a scone", 8), MORE], max_tokens=1, temperature=0).text  # noqa: B018
-            assert other.forgotten not in (0, alone.forgotten)
-            other.set_aside()
-        if where == "file":
-            empty(store)
-        with engine.session() as session:
-            session.chat([*talk_of("tea", 7), MORE], max_tokens=1, temperature=0).text  # noqa: B018
-            assert session.forgotten == alone.forgotten
+        expected = []
+        for turns in range(9):
+            with engine.session() as session:
+                answer = session.chat([*long_talk("tea", turns), MORE], logprobs=0, **FIXED)
+                expected.append((answer.text, answer.usage.prompt, [each.logprob for each in answer.logprobs]))
+        assert max(prompt for _, prompt, _ in expected) <= 128
+        if where != "alone":
+            engine.store.share(None, Folder(engine.space, tmp_path, conversations=True))
+        session, read = engine.session(), 0
+        for turns, wanted in enumerate(expected):
+            if where != "alone":
+                session.chat([*long_talk("a scone", turns), MORE], max_tokens=9).text  # noqa: B018
+                engine.store.set_aside(session.state)
+            if where == "file":
+                empty(engine.store)
+            answer = session.chat([*long_talk("tea", turns), MORE], logprobs=0, **FIXED)
+            assert (answer.text, answer.usage.prompt, [each.logprob for each in answer.logprobs]) == wanted
+            read += answer.usage.prompt - answer.usage.cached
+            engine.store.set_aside(session.state)
+        assert where == "alone" or read < 0.9 * sum(prompt for _, prompt, _ in expected)
 
 
 @pytest.mark.parametrize(("free", "contexts"), [(1 << 40, 8), (1 << 20, 0), (0, 0)])
@@ -559,9 +525,9 @@ def test_sessions_over_a_store_hold_what_they_should(tiny, actions) -> None:
     try:
         for text, n, which in actions:
             context = states[which]
+            tiny.space.take(context)
             held = common(context.tokens, texts[text][:n])
-            if found := tiny.store.find(texts[text][:n], held):
-                context.adopt(found.tokens, found.kv, found.sampled)
+            tiny.store.sync(context, texts[text][:n])
 
             def work(context=context, text=text, n=n):
                 yield None
@@ -585,13 +551,13 @@ def test_a_parked_session_goes_on(engine, tmp_path) -> None:
     questions = ["A tea, please.", "With lemon.", "How much is it?"]
     moved, stayed = engine.session(SYSTEM), engine.session(SYSTEM)
     for question in questions:
-        held = moved.kv_bytes
+        held = moved.state.nbytes
         assert ask(moved, question) == ask(stayed, question)
         assert moved.outcome.usage.cached == stayed.outcome.usage.cached
         moved.park(tmp_path / "talk.bes")
-        assert moved.kv_bytes == 0 and moved.n_tokens == 0 and (held or stayed.kv_bytes) > 0
+        assert moved.state.nbytes == 0 and moved.state.n_tokens == 0 and (held or stayed.state.nbytes) > 0
     moved.save(tmp_path / "copy.bes")  # parked or not, all of it is saved
-    assert engine.load_session(tmp_path / "copy.bes").n_tokens == stayed.n_tokens
+    assert engine.load_session(tmp_path / "copy.bes").state.n_tokens == stayed.state.n_tokens
 
 
 @pytest.mark.parametrize("how", ["gone", "damaged"])
@@ -620,7 +586,7 @@ def test_the_limit_counts_all_sessions(bundled_model) -> None:
         for session in sessions:
             list(session.complete(prompt, max_tokens=0))
             assert engine.space.pool.used <= room
-        assert sessions[0].kv_bytes == 0 < sessions[-1].kv_bytes  # what was idle longest has given way
+        assert sessions[0].state.nbytes == 0 < sessions[-1].state.nbytes  # what was idle longest has given way
         last = sessions[-1].complete([*prompt, 8], max_tokens=5, ignore_eos=True)
         next(last)  # this one is not idle
         with pytest.raises(MemoryRefused, match="the memory limit is reached"):

@@ -57,7 +57,7 @@ class Script:
         """A generator: yields (answer, most pieces), is sent what was said; or yields a function to be called."""
         rng = self.rng
         session = self.engine.session(rng.choice(SYSTEMS) or "")
-        session.patient = self.patient
+        session.state.patient = self.patient
         for _ in range(self.length):
             action = rng.choice(ACTIONS)
             said: Any = None
@@ -77,11 +77,11 @@ class Script:
                 session.close()
                 session = yield partial(self.engine.load_session, path)
             elif action == "move":  # set aside; another session goes on
-                session.set_aside()
+                self.engine.store.set_aside(session.state)
                 talk = [*session.messages, {"role": "user", "content": self.question()}]
                 session.close()
                 session = self.engine.session("")
-                session.patient = self.patient
+                session.state.patient = self.patient
                 said = yield session.chat(talk, **self.options()), 1 << 30
             elif action == "warm":
                 yield session.warm

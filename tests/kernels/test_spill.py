@@ -144,12 +144,12 @@ def talk(engine, before_undo=lambda session: None):
     session = engine.session(system="You are a waiter in a small cafe.")
     for question in QUESTIONS * 3:
         list(session.ask(question, sampling=GREEDY, max_tokens=24))
-    assert session.evicted > 150
+    assert session.state.evicted > 150
     before_undo(session)
     for _ in range(8):
         session.undo()
     answer = "".join(piece.text for piece in session.ask("A tea, then.", sampling=GREEDY, max_tokens=24))
-    return answer, session.outcome.usage, session.offload_error
+    return answer, session.outcome.usage, session.state.offload_error
 
 
 def test_undo_in_a_long_talk(tmp_path, bundled_model):

@@ -65,7 +65,7 @@ with open(sys.executable, "rb") as file, linux.mmap.mmap(file.fileno(), 0, acces
 with edge.load(weights="huge", ctx=96, window=64, kv_offload=sys.argv[1]) as engine, engine.session() as session:
     text = session.complete("Once", max_tokens=160, temperature=0, ignore_eos=True).text
     print(json.dumps({
-        "proc": linux.text("/proc/meminfo") is not None, "text": text, "error": session.offload_error,
+        "proc": linux.text("/proc/meminfo") is not None, "text": text, "error": session.state.offload_error,
         "cores": len(find().allowed), "rss": engine.rss(), "planned": engine.plan.total_bytes,
     }))
 """

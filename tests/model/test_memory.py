@@ -114,7 +114,8 @@ with edge.load(path, overflow="stop", threads=2, memory=limit or None, on_plan=p
     rng = random.Random(7)
     n = engine.model.chunk
     for _ in range(int(n_session)):
-        context = engine.space.new_state(0)
+        context = engine.space.new_state()
+        engine.space.take(context)
         contexts.append(context)
         while context.kv.room >= n:
             ids = array("i", [rng.randrange(engine.config.n_vocab) for _ in range(n)])

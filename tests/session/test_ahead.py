@@ -44,7 +44,7 @@ def test_after_enter_only_the_end_is_read(engine) -> None:
     for n in range(len(question) + 1):
         ahead.typed(question[:n])
     ahead.finish()
-    held = session.n_tokens
+    held = session.state.n_tokens
     ahead.stop()
     assert session.ask(question, sampling=GREEDY, max_tokens=8).text == expected
     assert session.outcome.finish_reason == "length"
@@ -87,9 +87,9 @@ def test_any_edits_then_enter_are_as_without(engine, actions, seed) -> None:
 def test_an_undo_costs_at_most_a_page(engine) -> None:
     session = engine.session(SYSTEM * 3)
     session.warm()
-    before = session.n_tokens
+    before = session.state.n_tokens
     session.read_ahead("Where is the lift and what does it cost to go up and down all day long")
-    assert session.n_tokens > before
+    assert session.state.n_tokens > before
     session.read_ahead("")
     session.ask("No.", max_tokens=0).text  # noqa: B018
     assert before - session.outcome.usage.cached <= PAGE
@@ -103,7 +103,7 @@ def test_nothing_is_dropped_from_the_cache_for_it(bundled_model, options) -> Non
             question = f"What does it cost for {turn} adults and a child on a day like this, if at all?"
             session.read_ahead(certain(question + " And then there is more, much more than that. " * (5 * (turn % 2))))
             answers = [each.ask(question, sampling=GREEDY, max_tokens=20).text for each in (plain, session)]
-            assert answers[0] == answers[1] and session.evicted == plain.evicted
+            assert answers[0] == answers[1] and session.state.evicted == plain.state.evicted
 
 
 def test_it_gives_way_to_answers(engine) -> None:
@@ -121,7 +121,7 @@ def test_it_ends_as_soon_as_an_answer_comes(engine) -> None:
     said: list[str] = []
 
     def comes() -> bool:
-        if session.n_tokens > 30 and not coming:
+        if session.state.n_tokens > 30 and not coming:
             coming.append(threading.Thread(target=lambda: said.append(other.ask("Tea?", max_tokens=3).text)))
             coming[0].start()
             while not engine.scheduler.waiting:
@@ -129,7 +129,7 @@ def test_it_ends_as_soon_as_an_answer_comes(engine) -> None:
         return False
 
     session.read_ahead("", comes)
-    assert 30 < session.n_tokens < 64
+    assert 30 < session.state.n_tokens < 64
     coming[0].join()
     assert said[0]
 
@@ -146,7 +146,7 @@ def test_a_conversation_that_is_sent_is_read_ahead(engine, cuts, turns) -> None:
     for cut in cuts:
         ahead = session.chat([*asked, {"role": "user", "content": question[:cut]}], partial=True, max_tokens=0)
         assert ahead.text == "" and ahead.finish_reason == "length" and ahead.usage.completion == 0
-        assert session.messages == asked and ahead.usage.prompt <= session.n_tokens
+        assert session.messages == asked and ahead.usage.prompt <= session.state.n_tokens
     asked.append({"role": "user", "content": question})
     both = session, engine.session()
     answer, alone = (each.chat(asked, sampling=GREEDY, max_tokens=5, logprobs=1) for each in both)
@@ -159,12 +159,12 @@ def test_what_was_typed_is_not_saved(engine, tmp_path) -> None:
     session = engine.session(SYSTEM)
     session.ask("Two teas.", max_tokens=4).text  # noqa: B018
     session.read_ahead("")
-    before = session.n_tokens
+    before = session.state.n_tokens
     session.read_ahead("Where is the lift and what does it cost")
-    assert session.n_tokens > before
+    assert session.state.n_tokens > before
     session.save(tmp_path / "session")
     with engine.load_session(tmp_path / "session") as loaded:
-        assert loaded.n_tokens <= before and loaded.messages == session.messages
+        assert loaded.state.n_tokens <= before and loaded.messages == session.messages
         question = "Where is the lift?"
         assert loaded.ask(question, sampling=GREEDY, max_tokens=4).text == session.ask(
             question, sampling=GREEDY, max_tokens=4).text

@@ -196,7 +196,7 @@ def test_what_is_scored_is_scored_whole_or_refused(bundled_model, overflow: str)
         if overflow == "slide":
             for _ in range(4):
                 session.ask("Tell me about tea.", max_tokens=60, ignore_eos=True).text  # noqa: B018
-            assert session.forgotten or session.evicted
+            assert session.context.left_out or session.state.evicted
             assert session.choose("Tea?", ["yes", "no"])  # of a long conversation the end counts
 
 

@@ -88,7 +88,7 @@ def test_context_use():
     assert chat.context.used == 0 and chat.context.free == 64
     said(chat.ask("q"))
     use = chat.context
-    assert use.used == chat.n_tokens and use.free == 64 - use.used and use.evicted == 0
+    assert use.used == chat.state.n_tokens and use.free == 64 - use.used and use.evicted == 0
     said(chat.ask("and a longer question"))
     assert chat.context.used > use.used
     chat.undo()
@@ -103,7 +103,7 @@ def test_context_use():
     for _ in range(9):
         said(chat.ask("question", max_tokens=9))
     use = chat.context
-    assert use.used == 64 and use.free == 0 and use.evicted == chat.n_tokens - 64
+    assert use.used == 64 and use.free == 0 and use.evicted == chat.state.n_tokens - 64
 
 
 def test_cancel_and_close():

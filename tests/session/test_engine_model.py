@@ -108,9 +108,9 @@ def test_the_context_slides_for_ever(bundled_model):
         for i in range(12):
             assert ask(session, QUESTIONS[i % 4], max_tokens=32) or session.outcome.finish_reason == "stop"
             assert session.outcome.finish_reason in ("stop", "length")
-        assert session.n_tokens > 256 and session.evicted > 0 and session.forgotten == 0
+        assert session.state.n_tokens > 256 and session.state.evicted > 0 and session.context.left_out == 0
         # A ring that was filled turn by turn answers as one that reads all of it at once.
-        seen = session.state.tokens + session.state.sampled
+        seen = session.state.tokens
         more = [*seen, *engine.tokenizer.encode("\nUser: More!\nAssistant:")]
         expected = ids(engine.session().complete(more, sampling=GREEDY, max_tokens=16, ignore_eos=True))
         assert ids(session.complete(more, sampling=GREEDY, max_tokens=16, ignore_eos=True)) == expected
@@ -123,8 +123,8 @@ def test_the_context_slides_for_ever(bundled_model):
 def test_a_context_that_ends_drops_nothing(bundled_model):
     with edge.load(ctx=128, overflow="stop") as engine, engine.session() as session:
         ids(session.ask("A large latte, please.", max_tokens=300, ignore_eos=True, sampling=GREEDY))
-        assert session.outcome.finish_reason == "context_full" and session.n_tokens == 128
-        assert session.evicted == session.context.evicted == 0
+        assert session.outcome.finish_reason == "context_full" and session.state.n_tokens == 128
+        assert session.state.evicted == session.context.evicted == 0
 
 
 def test_the_system_prompt_stays_in_sight(bundled_model, tmp_path):
@@ -134,10 +134,10 @@ def test_the_system_prompt_stays_in_sight(bundled_model, tmp_path):
         session = engine.session(system)
         session.warm()
         n = engine.template.beginning(engine.tokenizer, system)
-        assert engine.plan.sinks == n == session.n_tokens > 8 and engine.plan.window == 160 - n
+        assert engine.plan.sinks == n == session.state.n_tokens > 8 and engine.plan.window == 160 - n
         for i in range(12):
             ask(session, QUESTIONS[i % 4])
-        assert session.evicted > 100
+        assert session.state.evicted > 100
         # what is seen: exactly the system prompt and the window, as if the rest had never been
         kv = session.state.kv
         assert all(kv.held(layer, 0)[: (n + 31) // 32] == list(range((n + 31) // 32)) for layer in range(2))

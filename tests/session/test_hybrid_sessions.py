@@ -70,7 +70,7 @@ def test_a_turn_reads_little_beyond_what_is_new(files: tuple[str, str], load: Ca
         assert turn == 0 or known < len(held)  # the history did change
         fresh = engine.session(SYSTEM).chat(session.messages[:-1], max_tokens=50 + 9 * turn, **GREEDY)
         assert fresh.text == text and fresh.usage.cached == 0
-        held = session.state.tokens + session.state.sampled
+        held = session.state.tokens[:]
 
 
 def test_undo_and_another_answer(load: Callable[..., edge.Engine]) -> None:

@@ -202,7 +202,7 @@ def test_contexts_are_planned_and_idle_ones_give_way(bundled_model) -> None:
         assert any("3 contexts of 256 tokens" in line for line in engine.plan.lines())
         sessions = [engine.session() for _ in range(5)]
         said = [session.ask(f"Hello {i}", max_tokens=8, **GREEDY).text for i, session in enumerate(sessions)]
-        assert [session.kv_bytes > 0 for session in sessions] == [False, False, True, True, True]
+        assert [session.state.nbytes > 0 for session in sessions] == [False, False, True, True, True]
         assert engine.memory()["kv"] <= engine.plan.kv_total and engine.space.pool.used <= engine.plan.room
         again = [session.ask("And then?", max_tokens=8, **GREEDY).text for session in sessions]
     with edge.load(ctx=256, threads=1, overflow="stop") as engine:

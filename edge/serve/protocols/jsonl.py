@@ -23,7 +23,6 @@ from edge.prompt.messages import with_system
 from edge.serve import bodies, keys
 from edge.serve.calls import Refusal
 from edge.session.outcome import Outcome
-from edge.session.prompting import common_messages
 from edge.settings import check
 from edge.threads import start
 
@@ -224,8 +223,6 @@ class Client:
         def reading(done: int, total: int, cached: int) -> None:
             self.emit(records.prefill(done, total, cached), question.id)
 
-        if common_messages(session.messages, messages) < len(session.messages):
-            session.set_aside()  # another conversation takes its place
         if question.deadline is not None:
             options["timeout"] = max(question.deadline - time.monotonic(), 1e-3)
         call = self._engine.preparer.call(messages, None, {**options, "on_prefill": reading})
@@ -241,7 +238,7 @@ class Client:
         calls = [] if reader is None else session.messages[-1].get("tool_calls", [])
         self._on_end(answer, session)
         reason = "tool_calls" if calls else answer.finish_reason
-        return records.done(answer.outcome, session.evicted, reason, calls)
+        return records.done(answer.outcome, session.state.evicted, reason, calls)
 
 
 def _lines(source: int) -> Iterator[bytes | None]:
