@@ -231,7 +231,7 @@ def opened(
 
 def built(
     checkpoint: Checkpoint,
-    head: str | Head,
+    head: str,
     n_threads: int,
     reading: str | None,
     tokenizer: Tokenizer,
@@ -250,18 +250,16 @@ def built(
     from edge.model import weights as building
     from pyx.machine import trim
 
-    if checkpoint.open:
-        from edge.model.interpretation import interpreted
-
-        def made() -> Head:
-            nonlocal head  # the same in all interpretations: scored with and kept
-            head = building.output_head(checkpoint, head, n_threads) if isinstance(head, str) else head
-            return head
-
-        scored = None if head == "none" else made
-        checkpoint = interpreted(checkpoint, n_threads, reading, scored, tokenizer, progress)
+    output: str | Head = head
     try:
-        transformer = building.build(checkpoint, n_threads=n_threads, head=head, adapt=adapt, cores=cores)
+        if checkpoint.open:
+            from edge.model.interpretation import interpreted
+
+            if head != "none":  # the same in all readings: scored with and kept
+                output = building.output_head(checkpoint, head, n_threads)
+            scored = None if isinstance(output, str) else output
+            checkpoint = interpreted(checkpoint, n_threads, reading, scored, tokenizer, progress)
+        transformer = building.build(checkpoint, n_threads=n_threads, head=output, adapt=adapt, cores=cores)
         if copy:
             placement.copy(transformer.movable)
     except MemoryError as error:

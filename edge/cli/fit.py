@@ -45,7 +45,7 @@ def fit(ctx: click.Context, wanted: str | None, threads: int | None, as_json: bo
     model = options.named(ctx, "MODEL", wanted, flags["model"])
     planned = work.planned_model(model, **options.reading(flags))
     flags["threads"] = choose(threads)[0]
-    found = work.fit(planned, options.load_options(flags, **work.KV if planned.embeds else {}))
-    out.result(found.to_dict(), found.lines(), as_json)
-    if found.refusal is not None:
-        raise MemoryRefused(found.refusal)
+    facts, lines, refusal = work.fit(planned, options.load_options(flags, **work.KV if planned.embeds else {}))
+    out.result(facts, lines, as_json)
+    if refusal is not None:
+        raise MemoryRefused(refusal)

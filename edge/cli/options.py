@@ -215,11 +215,7 @@ def choice(out: Output, flags: Mapping[str, Any], named: bool = False) -> Choice
 
     chosen = choose(flags.get("model"))
     if chosen.why == "demo" and not out.quiet:
-        from edge.amounts import human
-        from edge.tools.fit import to_pull
-
-        fitting = [f"{known.name} ({human(known.nbytes)})" for known in to_pull()]
-        out.warn(f"{DEMO_ANSWERS}; for a real one: bitnet-edge pull {' or '.join(fitting) or 'MODEL'}")
+        out.warn(f"{DEMO_ANSWERS}; for a real one: bitnet-edge pull bonsai-1.7b")
     elif chosen.why in ("default", "only") and not named and is_tty(sys.stderr):
         out.info(f"bitnet-edge: model {chosen.name}", "dim")
     return chosen

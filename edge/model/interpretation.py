@@ -18,8 +18,7 @@ import math
 import os
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.errors import EdgeError
 from edge.files import home, replacing
@@ -50,8 +49,7 @@ FIRST = 9
 CHUNK = 8
 
 
-@dataclass(frozen=True)
-class Interpretation:
+class Interpretation(NamedTuple):
     """One way to read a file: options of open_checkpoint, and how well the model then predicts."""
 
     options: Mapping[str, Any]
@@ -59,13 +57,10 @@ class Interpretation:
 
     def words(self) -> str:
         """The reading as text: "layout 64, relu2"."""
-        return ", ".join(_word(name, value) for name, value in self.options.items()) or "its own metadata"
-
-
-def _word(name: str, value: Any) -> str:
-    if name == "inverted":
-        return "scales inverted" if value else "scales as stored"
-    return f"layout {value}" if name == "i2s_layout" else str(value)
+        scales = {True: "scales inverted", False: "scales as stored"}
+        words = (f"layout {value}" if name == "i2s_layout" else scales.get(value, value)
+                 for name, value in self.options.items())
+        return ", ".join(words) or "its own metadata"
 
 
 def guess(checkpoint: Checkpoint) -> float:
@@ -195,14 +190,14 @@ def interpreted(
     checkpoint: Checkpoint,
     n_threads: int = 1,
     place: str | None = None,
-    head: Callable[[], Head] | None = None,
+    head: Head | None = None,
     tokenizer: Tokenizer | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Checkpoint:
     """The checkpoint in its best reading; unchanged if its file leaves nothing open.
 
-    The result is stored in the file ``place`` for later starts; None: see :func:`remembered_at`.  ``head`` gives the
-    output head for scoring; ``tokenizer`` and ``progress``: see :func:`interpretations`.
+    The result is stored in the file ``place`` for later starts; None: see :func:`remembered_at`.  ``head``,
+    ``tokenizer`` and ``progress``: see :func:`interpretations`.
     """
     if not checkpoint.open or checkpoint.tokenizer.kind == "none":
         return checkpoint
@@ -210,8 +205,7 @@ def interpreted(
     kept = remembered(place, checkpoint)
     if kept is None:
         try:
-            found = interpretations(
-                checkpoint, n_threads, head=head() if head else None, tokenizer=tokenizer, progress=progress)
+            found = interpretations(checkpoint, n_threads, head=head, tokenizer=tokenizer, progress=progress)
         except EdgeError:  # the error will come again where the broken part is used
             return checkpoint
         taken = winner(checkpoint, found)
@@ -228,8 +222,6 @@ def interpreted(
 def remembered_at(checkpoint: Checkpoint, fingerprints: str | None = None) -> str:
     """The path of the file that stores the result, named by the model's fingerprint.  ``fingerprints``: the folder that
     remembers it.
-
-    Computing the fingerprint takes 4 MB that are not freed (OpenSSL behind hashlib): the memory plan must include them.
     """
     from edge.model import fingerprint
 

@@ -75,97 +75,6 @@ class Board:
     longest: int  # tokens of the longest context that fits; 0: none
 
 
-@dataclass(frozen=True)
-class Fit:
-    """How a model fits this machine, or a limit, and boards."""
-
-    planned: PlannedModel
-    plan: Plan  # that of loading; where it is refused, what the model would need
-    server: Plan | None  # that of a server; None: it is refused
-    form_bytes: int  # that a server takes besides from the first answer with a form on; 0: it makes no answers
-    asked: Plan  # with the context and the KV type as asked, of which a limit may leave less
-    available: int | None  # bytes that are free on this machine, None: unknown
-    limit: int | None  # bytes of --memory
-    refusal: str | None  # why loading would refuse
-    longest: int  # tokens of the longest context that fits; 0: none
-    boards: tuple[Board, ...]
-    kv_bytes: dict[str, int]  # KV type -> exactly what a cache of this context and window takes
-
-    @property
-    def fits(self) -> bool:
-        """Whether loading would take it."""
-        return self.refusal is None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values; sizes in bytes."""
-        f, known = self.plan.footprint, self.planned.known
-        return {
-            "model": self.planned.name,
-            "path": None if self.planned.is_outline else self.planned.checkpoint.path,
-            "download_bytes": known.nbytes if known else None,
-            "plan": {
-                "ctx": self.plan.n_ctx, "kv": self.plan.kv_type, "window": self.plan.window, "sinks": self.plan.sinks,
-                "weights_bytes": f.mapped + f.allocated + f.experts, "on_disk_bytes": f.on_disk,
-                "head_bytes": f.head_mapped + f.head_allocated,
-                "kv_bytes": self.plan.kv_bytes, "scratch_bytes": f.scratch, "program_bytes": f.program,
-                "total_bytes": self.plan.total_bytes,
-            },
-            "server_bytes": self.server and self.server.total_bytes, "form_bytes": self.form_bytes,
-            "kv_bytes": self.kv_bytes,
-            "available_bytes": self.available, "limit_bytes": self.limit, "fits": self.fits,
-            "longest_ctx": self.longest, "n_ctx_train": self.planned.checkpoint.config.n_ctx_train,
-            "boards": [asdict(board) for board in self.boards],
-        }
-
-    def lines(self) -> Iterator[str]:
-        """As text; without :attr:`refusal`, which is an error."""
-        c, known = self.planned.checkpoint.config, self.planned.known
-        where = f"; {self.planned.checkpoint.path}"
-        if self.planned.is_outline:
-            where = "; not on this machine" + (f", a download of {human(known.nbytes)}" if known else "")
-        yield f"{self.planned.name}: trained context {c.n_ctx_train} tokens{where}"
-        yield from (f"  {line}" for line in self.plan.lines())
-        yield from (f"note: {note}" for note in self.plan.notes)
-        yield ""
-        yield self.verdict()
-        yield self.as_server()
-        sizes = ", ".join(f"{each} {nbytes / 1e6:.1f}" for each, nbytes in self.kv_bytes.items())
-        yield f"KV cache of {self.plan.n_ctx} tokens in each type, in MB: {sizes}"
-        yield ""
-        rows = [("board", "for the program", f"{self.asked.n_ctx} tokens, {self.asked.kv_type}", "longest context",
-                 "as a server")]
-        for board in self.boards:
-            disk = f", {human(board.on_disk)} on disk" if board.on_disk else ""
-            rows.append((sold(board.memory), human(board.room), f"fits{disk}" if board.fits else "does not fit",
-                         str(board.longest or "none"), "fits" if board.serves else "does not fit"))
-        wide = max(len(row[2]) for row in rows)
-        for memory, room, fits, longest, serves in rows:
-            yield f"{memory:<8}{room:>17}   {fits:<{wide}}   {longest:>15}   {serves}"
-        yield (f"for the program: the memory of the board, less {human(SYSTEM)} for the firmware and Linux without a "
-               "desktop (assumed)")
-
-    def verdict(self) -> str:
-        """Whether it fits, and with which context, in one sentence."""
-        where = "this machine"
-        if self.limit is not None:
-            where = f"the limit of {human(self.limit)}"
-        elif self.available is not None:
-            where = f"this machine, which has {human(self.available)} free"
-        longest = f"; the longest context that fits has {self.longest} tokens" if self.longest else ""
-        left = self.plan.footprint.on_disk
-        disk = f" with {human(left)} of its experts on the disk, so more slowly" if left and self.fits else ""
-        return f"{'Fits' if self.fits else 'Does not fit'} {where}{disk}{longest}."
-
-
-    def as_server(self) -> str:
-        """Whether a server fits, and what it takes, in one sentence."""
-        if self.server is None:
-            return "As a server (serve) it does not fit."
-        form = f"; answers with a form take {human(self.form_bytes)} more, from the first one on"
-        return (f"As a server (serve) it takes {human(self.server.total_bytes)} with {self.server.n_ctx} tokens"
-                f"{form if self.form_bytes else ''}.")
-
-
 def sold(memory: int) -> str:
     """The memory of a board as it is sold: ``512 MB``, ``1 GB``."""
     return f"{memory / 1e9:.0f} GB" if memory >= 1e9 else f"{memory / 1e6:.0f} MB"
@@ -209,13 +118,8 @@ def published(name: str) -> PlannedModel:
         raise KeyError(name)
     known = next((known for known in KNOWN.values() if shape_of(known.name) == short), None)
     shape = SHAPES[short]
-    program = program_of(shape.n_vocab, shape.vocabulary == "sentencepiece")
+    program = PROGRAM + PER_TEXT * shape.n_vocab + (SENTENCEPIECE if shape.vocabulary == "sentencepiece" else 0)
     return PlannedModel(known.name if known else short, outline(short), program, known)
-
-
-def program_of(n_vocab: int, sentencepiece: bool) -> int:
-    """The estimate of the program's size, from the vocabulary of a model."""
-    return PROGRAM + PER_TEXT * n_vocab + (SENTENCEPIECE if sentencepiece else 0)
 
 
 def outline(short: str) -> Checkpoint:
@@ -244,11 +148,14 @@ def outline(short: str) -> Checkpoint:
     return described((entry.name, entry.type, entry.shape) for entry in NewFile(stored, "I2_S", "Q8_0").entries())
 
 
-def fit(planned: PlannedModel, options: Options) -> Fit:
-    """How a model fits this machine.  Raises UsageError for options that cannot be used."""
+def fit(planned: PlannedModel, options: Options) -> tuple[dict[str, Any], list[str], str | None]:
+    """How a model fits this machine, or a limit, and boards: as JSON values with sizes in bytes, as lines of text, and
+    why loading would refuse it.  Raises UsageError for options that cannot be used.
+    """
     from edge.constrain.vocabulary import bytes_for
 
-    config, available, limit, refusal = planned.checkpoint.config, available_memory(), parse_size(options.memory), None
+    checkpoint, known, refusal = planned.checkpoint, planned.known, None
+    config, available, limit = checkpoint.config, available_memory(), parse_size(options.memory)
     asked = needed(planned, options)
     try:
         found = loading(planned, options)
@@ -260,13 +167,76 @@ def fit(planned: PlannedModel, options: Options) -> Fit:
     rooms = [limit - PROGRAM_VARIES] if limit is not None else []
     rooms += [available + planned.program] if available is not None else []
     chosen = replace(options, kv=found.kv_type)  # a limit may have chosen a smaller type
-    kv_bytes = {each: cache_plan(config, replace(options, ctx=found.n_ctx, kv=each, memory=None)).kv_bytes
-                for each in TYPES}
-    return Fit(
-        planned, found, server, 0 if planned.embeds else bytes_for(config.n_vocab), asked, available, limit, refusal,
-        max(longest_on(planned, chosen, min(rooms, default=1 << 62)), 0 if refusal else found.n_ctx),
-        tuple(on_board(planned, options, memory) for memory in BOARDS), kv_bytes,
-    )
+    most = longest_on(planned, chosen, min(rooms, default=1 << 62))
+    f = found.footprint
+    facts = {
+        "model": planned.name,
+        "path": None if planned.is_outline else checkpoint.path,
+        "download_bytes": known.nbytes if known else None,
+        "plan": {
+            "ctx": found.n_ctx, "kv": found.kv_type, "window": found.window, "sinks": found.sinks,
+            "weights_bytes": f.mapped + f.allocated + f.experts, "on_disk_bytes": f.on_disk,
+            "head_bytes": f.head_mapped + f.head_allocated,
+            "kv_bytes": found.kv_bytes, "scratch_bytes": f.scratch, "program_bytes": f.program,
+            "total_bytes": found.total_bytes,
+        },
+        "server_bytes": server and server.total_bytes,
+        "form_bytes": 0 if planned.embeds else bytes_for(config.n_vocab),  # of a server, from the first form on
+        "kv_bytes": {each: cache_plan(config, replace(options, ctx=found.n_ctx, kv=each, memory=None)).kv_bytes
+                     for each in TYPES},
+        "available_bytes": available, "limit_bytes": limit, "fits": refusal is None,
+        "longest_ctx": most if refusal else max(most, found.n_ctx), "n_ctx_train": config.n_ctx_train,
+        "boards": [asdict(on_board(planned, options, memory)) for memory in BOARDS],
+    }
+    shown = [
+        *(f"  {line}" for line in found.lines()), *(f"note: {note}" for note in found.notes), "", _verdict(facts),
+        _as_server(facts, server), *_table(facts, asked)]
+    return facts, [_heading(planned), *shown], refusal
+
+
+def _heading(planned: PlannedModel) -> str:
+    where = planned.checkpoint.path
+    if planned.is_outline:
+        where = "not on this machine" + (f", a download of {human(planned.known.nbytes)}" if planned.known else "")
+    return f"{planned.name}: trained context {planned.checkpoint.config.n_ctx_train} tokens; {where}"
+
+
+def _verdict(facts: dict[str, Any]) -> str:
+    """Whether it fits, and with which context, in one sentence."""
+    where, limit, available = "this machine", facts["limit_bytes"], facts["available_bytes"]
+    if limit is not None:
+        where = f"the limit of {human(limit)}"
+    elif available is not None:
+        where = f"this machine, which has {human(available)} free"
+    left, most = facts["plan"]["on_disk_bytes"], facts["longest_ctx"]
+    disk = f" with {human(left)} of its experts on the disk, so more slowly" if left and facts["fits"] else ""
+    longest = f"; the longest context that fits has {most} tokens" if most else ""
+    return f"{'Fits' if facts['fits'] else 'Does not fit'} {where}{disk}{longest}."
+
+
+def _as_server(facts: dict[str, Any], server: Plan | None) -> str:
+    if server is None:
+        return "As a server (serve) it does not fit."
+    forms = facts["form_bytes"]
+    form = f"; answers with a form take {human(forms)} more, from the first one on" if forms else ""
+    return f"As a server (serve) it takes {human(server.total_bytes)} with {server.n_ctx} tokens{form}."
+
+
+def _table(facts: dict[str, Any], asked: Plan) -> Iterator[str]:
+    """The sizes of KV types and the boards."""
+    sizes = ", ".join(f"{each} {nbytes / 1e6:.1f}" for each, nbytes in facts["kv_bytes"].items())
+    yield f"KV cache of {facts['plan']['ctx']} tokens in each type, in MB: {sizes}"
+    yield ""
+    rows = [("board", "for the program", f"{asked.n_ctx} tokens, {asked.kv_type}", "longest context", "as a server")]
+    for board in facts["boards"]:
+        disk = f", {human(board['on_disk'])} on disk" if board["on_disk"] else ""
+        fits, serves = (("fits" if board[name] else "does not fit") for name in ("fits", "serves"))
+        rows.append((sold(board["memory"]), human(board["room"]), fits + disk, str(board["longest"] or "none"), serves))
+    wide = max(len(row[2]) for row in rows)
+    for memory, room, fits, longest, serves in rows:
+        yield f"{memory:<8}{room:>17}   {fits:<{wide}}   {longest:>15}   {serves}"
+    yield (f"for the program: the memory of the board, less {human(SYSTEM)} for the firmware and Linux without a "
+           "desktop (assumed)")
 
 
 def loading(planned: PlannedModel, options: Options, here: bool = True) -> Plan:
@@ -320,15 +290,3 @@ def longest_on(planned: PlannedModel, options: Options, room: int) -> int:
     options, taken = replace(options, memory=None), needed(planned, options).footprint
     return largest([*range(least, most, PAGE), most],
                    lambda n: cache_plan(config, replace(options, ctx=n), taken).least_bytes <= room)
-
-
-def to_pull(most: int = 2) -> list[Known]:
-    """Known models that chat, are not on this machine, and that loading would take here, now."""
-    there = {model.name for model in library.pulled()}
-    found: list[Known] = []
-    for name, known in KNOWN.items():
-        if len(found) < most and name not in there and known.about.startswith("chat"):
-            with suppress(MemoryRefused):
-                loading(published(name), Options())
-                found.append(known)
-    return found
