@@ -106,7 +106,7 @@ class Engine:
 
     @property
     def closed(self) -> bool:
-        """Whether :meth:`close` was called."""
+        """True after :meth:`close`."""
         return self.model.closed
 
     def memory(self) -> dict[str, int]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: bytes of the program that become resident with answers: code of the kernels, Python's objects, and the package regex,
 #: which splits text that is not all ASCII (measured)
 STILL_TO_COME = 2_000_000
-#: bytes that trying the readings of a file leaves behind, the first time it is opened (measured)
+#: bytes that are not freed after the readings of a file were tried, the first time it is opened (measured)
 LEFT_BY_SCORING = 900_000
 
 #: open engines: they share the instruction set
@@ -270,7 +270,7 @@ def built(
 
 
 def scored_at(checkpoint: Checkpoint, fingerprints: str | None = None) -> tuple[str | None, int]:
-    """The file that remembers how a checkpoint is read, and the bytes that trying its readings will leave behind;
+    """The file that remembers how a checkpoint is read, and the bytes that trying its readings does not free;
     (None, 0) for a checkpoint whose file states everything.  ``fingerprints``: the folder that remembers them.
 
     Called before the program's size is measured: what it takes stays.
@@ -310,7 +310,7 @@ def program_bytes(checkpoint: Checkpoint) -> int:
 
 
 def _any_open() -> bool:
-    """Whether an engine exists that was not closed; unreferenced ones are collected first."""
+    """True if an engine exists that was not closed; unreferenced ones are collected first."""
     if all(engine.closed for engine in list(_engines)):
         return False
     gc.collect()

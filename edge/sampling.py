@@ -54,7 +54,7 @@ class Sampling:
 
     @property
     def penalises(self) -> bool:
-        """Whether the choice depends on recent tokens."""
+        """True if the choice depends on recent tokens."""
         neutral = math.isclose(self.repeat_penalty, 1.0, abs_tol=0.0, rel_tol=1e-12)
         return self.repeat_last_n != 0 and not (neutral and not self.presence_penalty and not self.frequency_penalty)
 
@@ -63,7 +63,7 @@ class Sampling:
         """Number of largest logits that decide the next token, before penalties; 0 if all may.
 
         These are the first ``top_k`` (greedy: the first) after the penalties.  Penalties that only subtract move at
-        most the ``repeat_last_n`` recent tokens behind others, so that many more logits are enough.
+        most the ``repeat_last_n`` recent tokens after others, so that many more logits are enough.
         """
         first = self.top_k if self.temperature > 0 else 1
         if not first or not self.penalises:

@@ -17,7 +17,7 @@ _loaded_by = 0  # the process that has loaded a model, 0: none
 
 
 def is_forked() -> bool:
-    """Whether this process was forked from one that had loaded a model."""
+    """True if this process was forked from one that had loaded a model."""
     return _loaded_by not in (0, os.getpid())
 
 

@@ -160,7 +160,7 @@ def _refusal(
     varies = 0 if leaves or limit is None else PROGRAM_VARIES // 2
 
     def fits(length: int, kv_type: str) -> bool:
-        """Whether it does in a limit at the next start, too."""
+        """True if it does in a limit at the next start, too."""
         return beyond(make(length, kv_type)) + varies <= 0
 
     most = min(n_ctx, max(config.n_ctx_train, least))

@@ -246,7 +246,7 @@ def reading(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checkpoint(out: Output, flags: Mapping[str, Any]) -> Checkpoint:
-    """What the files of the model of --model say of it; no weights are read."""
+    """The model of --model, opened; no weights are read."""
     from edge.formats import open_checkpoint
 
     return open_checkpoint(model_path(out, flags), **reading(flags))
@@ -260,7 +260,7 @@ def load_options(flags: dict[str, Any], **defaults: Any) -> Options:
 
 
 def plan_shown(out: Output) -> Callable[[Plan], None] | None:
-    """What prints a memory plan; None unless -v asks for it."""
+    """A function that prints a memory plan; None unless -v asks for it."""
 
     def show(plan: Plan) -> None:
         for line in plan.lines():

@@ -97,7 +97,7 @@ class Board:
         return {"total": table.get("MemTotal"), "available": table.get("MemAvailable"), "swap": table.get("SwapTotal")}
 
     def memory_control(self) -> bool | None:
-        """Whether control groups can limit memory, as systemd's MemoryMax= does; off by default on a Raspberry Pi."""
+        """True if control groups can limit memory, as systemd's MemoryMax= does; off by default on a Raspberry Pi."""
         controllers = self.read("/sys/fs/cgroup/cgroup.controllers")
         return None if controllers is None else "memory" in controllers.split()
 

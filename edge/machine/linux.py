@@ -97,7 +97,7 @@ def libraries(pattern: str) -> list[str]:
 
 
 def vcgencmd(word: str) -> str:
-    """What the firmware of a Raspberry Pi answers; empty elsewhere."""
+    """The answer of the firmware of a Raspberry Pi; empty elsewhere."""
     import subprocess
 
     try:

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from edge.files import is_private, remove
+from edge.files import is_private, remove, replacing
 from edge.formats.container import StringArray
 from edge.formats.mapped import read
 
@@ -54,8 +54,8 @@ def fingerprint(config: ModelConfig, checkpoint: Checkpoint | None) -> str:
     if checkpoint is None:
         return digest.hexdigest()
     spec = checkpoint.tokenizer
-    behind = sorted((text, each.id) for text, each in spec.added.items() if each.id >= len(spec.tokens))
-    add(spec.kind, spec.pre, spec.pattern, spec.bos_id, spec.eos_ids, spec.add_bos, behind)
+    beyond = sorted((text, each.id) for text, each in spec.added.items() if each.id >= len(spec.tokens))
+    add(spec.kind, spec.pre, spec.pattern, spec.bos_id, spec.eos_ids, spec.add_bos, beyond)
     for words in (spec.tokens, spec.merges):
         text = sha256()
         for piece in StringArray.of(words, "").pieces():
@@ -85,19 +85,23 @@ def remembered(config: ModelConfig, checkpoint: Checkpoint | None, folder: str |
     if name is None or checkpoint is None or folder is None:
         return fingerprint(config, checkpoint)
     path = os.path.join(folder, name)
-    with suppress(OSError):
-        found = _read(path)
-        if found == _line(name, found[:64]):
-            return found[:64].decode()
-    found = fingerprint(config, checkpoint).encode()
+    with suppress(OSError, ValueError), open(path, encoding="ascii") as file:
+        if re.fullmatch("[0-9a-f]{64}", text := file.read(65)):
+            return text
+    found = fingerprint(config, checkpoint)
     if _name(config, checkpoint) == name:
         with suppress(OSError):
-            _keep(path, _line(name, found))
-    return found.decode()
+            with replacing(path, 0o600) as whole:
+                whole.write(found.encode())
+            with os.scandir(folder) as files:
+                kept = [each for each in files if KEPT.fullmatch(each.name)]
+            for each in sorted(kept, key=lambda each: each.stat().st_mtime)[:-MOST_KEPT]:
+                remove(each.path)
+    return found
 
 
 def _facts(config: ModelConfig) -> list[tuple[str, object]]:
-    """What a configuration says of how a model computes."""
+    """The fields of a configuration that decide how a model computes."""
     layers = {each: dataclasses.asdict(each) for each in config.layers}  # most are equal: once is enough
     facts = {each.name: getattr(config, each.name) for each in dataclasses.fields(config)}
     facts["layers"] = tuple(layers[each] for each in config.layers)
@@ -124,29 +128,3 @@ def _name(config: ModelConfig, checkpoint: Checkpoint) -> str | None:
     known = (KIND, facts.st_dev, facts.st_ino, facts.st_size, *times, whole.start, len(whole),
              checkpoint.reading, _facts(config))
     return sha256(repr(known).encode("utf-8", "surrogatepass")).hexdigest()[:32] + ".model"
-
-
-def _line(name: str, found: bytes) -> bytes:
-    """What is in the file: the fingerprint, and a digest that shows damage."""
-    return found + b" " + sha256(name.encode() + found).hexdigest()[:16].encode()
-
-
-def _read(path: str) -> bytes:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe must not make us wait
-    try:
-        return os.read(fd, 100)
-    finally:
-        os.close(fd)
-
-
-def _keep(path: str, line: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
-    try:
-        os.write(fd, line)
-    finally:
-        os.close(fd)
-    with os.scandir(os.path.dirname(path)) as folder:
-        kept = [each for each in folder if KEPT.fullmatch(each.name)]
-    kept.sort(key=lambda each: each.stat(follow_symlinks=False).st_mtime)
-    for each in kept[:-MOST_KEPT]:
-        remove(each.path)

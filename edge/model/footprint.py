@@ -101,7 +101,7 @@ def footprint(
 
 
 def in_place(tensor: Tensor) -> bool:
-    """Whether the codes of a projection can be used directly from the file."""
+    """True if the codes of a projection can be used directly from the file."""
     rows, k = tensor.flat
     encoding = tensor.encoding
     return encoding.in_place and (encoding.layout == "panels" or tensor.layout == "128" and k % 128 == 0)

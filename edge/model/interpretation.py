@@ -158,7 +158,7 @@ def interpretations(
 
 
 def _room(checkpoint: Checkpoint) -> bool:
-    """Whether there is memory to rearrange all matrices, as another reading may need."""
+    """True if there is memory to rearrange all matrices, as another reading may need."""
     from edge.machine.memory import available_memory
 
     available = available_memory()
@@ -181,7 +181,7 @@ def reopened(checkpoint: Checkpoint, options: Mapping[str, Any]) -> Checkpoint:
 
 
 def note(found: list[Interpretation], taken: Interpretation) -> str:
-    """What was found, in one line."""
+    """The result in one line."""
     return (f"read with {taken.words()}: a short text then scores {taken.nats:.1f} nats per token, and "
             f"{found[0].nats:.1f} with {found[0].words()} (lower is better)")
 
@@ -256,7 +256,7 @@ def _keep(place: str, kept: Mapping[str, Any]) -> None:
 
 
 def faults(checkpoint: Checkpoint) -> Iterator[str]:
-    """What is wrong with the stored weights, all of which are read: codes that ternary weights never have, almost no
+    """Faults of the stored weights, all of which are read: codes that ternary weights never have, almost no
     zeros, numbers that are not finite.
     """
     from edge.formats import names

@@ -33,7 +33,7 @@ MAP = "map"
 
 
 def _unused(tokenizer: Any, n_vocab: int) -> tuple[array[int], int]:
-    """(the rows of logits that stand for no text, the first row behind all others).
+    """(the rows of logits that stand for no text, the number of rows without those at the end).
 
     None, if the model has no tokenizer or no row would be left.
     """
@@ -79,8 +79,8 @@ class Model:
         self.chunk: int = transformer.chunk  # most tokens of a step
         self.stop_ids = frozenset(template.stop_ids(tokenizer)) | frozenset(tokenizer.eos_ids)
         self.special = frozenset(tokenizer.special.values())
-        #: tokens that are never chosen, int32 [n]: rows in which the vocabulary is padded; those behind it are all rows
-        #: from ``usable`` on
+        #: tokens that are never chosen, int32 [n]: rows in which the vocabulary is padded; at the end these are all from
+        #: ``usable`` on
         self.unused, self.usable = _unused(tokenizer, config.n_vocab)
         transformer.head.usable = self.usable
         self.answer_lead: str = template.answer_lead()

@@ -54,12 +54,12 @@ class PlannedModel:
 
     @property
     def embeds(self) -> bool:
-        """Whether it makes vectors of texts: `embed` loads it without an output head."""
+        """True if it makes vectors of texts: `embed` loads it without an output head."""
         return self.checkpoint.config.layers[0].inner_norm
 
     @property
     def is_outline(self) -> bool:
-        """Whether there is no file of it on this machine."""
+        """True if there is no file of it on this machine."""
         return self.checkpoint.format == OUTLINE
 
 
@@ -202,7 +202,7 @@ def _heading(planned: PlannedModel) -> str:
 
 
 def _verdict(facts: dict[str, Any]) -> str:
-    """Whether it fits, and with which context, in one sentence."""
+    """One sentence: it fits or not, and with which context."""
     where, limit, available = "this machine", facts["limit_bytes"], facts["available_bytes"]
     if limit is not None:
         where = f"the limit of {human(limit)}"

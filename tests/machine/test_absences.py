@@ -6,11 +6,9 @@ A library in front of the system's refuses it in a whole process, compiled parts
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -103,17 +101,3 @@ def test_stand_ins_for_a_system_without_proc(tmp_path: Path, monkeypatch: pytest
     held = linux.rss()
     assert held["rss"] == held["anon"] >= most // 2 and held["file"] == 0
     assert (linux.disk_read(), linux.huge_bytes(), linux.libraries("omp")) == (0, 0, [])
-
-
-def test_stand_ins_for_calls_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on systems whose Python has none of them."""
-    for owner, name in ((os, "sched_getaffinity"), (os, "posix_fadvise"), (mmap, "MADV_DONTNEED")):
-        monkeypatch.delattr(owner, name)
-    assert linux.allowed_cores() == set(range(os.cpu_count() or 1)) and cores.find().threads >= 1
-    with tempfile.TemporaryFile() as file:
-        file.write(bytes(4096))
-        file.flush()
-        with mmap.mmap(file.fileno(), 4096) as map:
-            linux.release(map)
-            linux.drop_cached(file.fileno())
-            assert map[:] == bytes(4096)

@@ -189,14 +189,6 @@ def test_workers_stay_on_the_cores_and_the_caller_does_not(wanted):
     assert workers == [set(MINE)] * 2 and own == set(MINE)
 
 
-def test_the_same_workers_go_where_each_model_wants_them():
-    """Models that one thread asks share the workers of that thread."""
-    one, other, free = small(cores=MINE[:1]), small(cores=MINE[-1:]), small()
-    for last, wanted in ((one, MINE[:1]), (other, MINE[-1:]), (free, MINE)):
-        workers, own = masks(lambda last=last: [answer(model, 2) for model in (other, free, one, last)])
-        assert workers == [set(wanted)] * 2 and own == set(MINE)
-
-
 REDUCED = """
 import os, threading
 os.sched_setaffinity(0, {{{mine}}})

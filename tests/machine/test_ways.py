@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import edge
-from edge.cli.group import cli
 from edge.machine import ways
 from edge.machine.ways import WAYS, Ways
 from pyx import machine
@@ -115,18 +113,3 @@ def test_prompts_are_read_to_the_same_bits(tiny_model: str, isa: str) -> None:
         for wrong in ((4, "L1", 1 << 30), (3, "L1", 0), (4, "L3", 0)):
             with pytest.raises(ValueError, match="out of range"):
                 machine.choose(wrong)
-
-
-def test_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """--set tune=off and its variable."""
-    given: list[Any] = []
-
-    def load(*_: Any, **options: Any) -> None:
-        given.append(options.get("tune"))
-        raise edge.EdgeError("enough")
-
-    monkeypatch.setattr(edge, "load", load)
-    off = "tune=off"
-    for arguments, variable in (([], None), (["--set", off], None), ([], off), (["--set", "tune=on"], off)):
-        CliRunner().invoke(cli, ["run", "-m", "demo", *arguments, "hello"], env={"BITNET_EDGE_SET": variable})
-    assert given == [None, False, False, True]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import time
@@ -89,13 +88,6 @@ def test_another_file_of_the_same_size_and_time_is_another_model(
     assert of(model, folder) == taken[-1] != before and len(taken) == 2
 
 
-def test_another_reading_of_the_file_is_another_model(model: Path, folder: Path, taken: list[str]) -> None:
-    checkpoint = open_checkpoint(str(model))
-    other = dataclasses.replace(checkpoint.config, eps=checkpoint.config.eps * 2)
-    assert remembered(other, checkpoint, str(folder)) != of(model, folder)
-    assert len(taken) == 2 and len(list(folder.iterdir())) == 2
-
-
 def test_a_file_that_has_just_changed_is_not_trusted(
     model: Path, folder: Path, taken: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,18 +101,13 @@ def test_a_file_that_has_just_changed_is_not_trusted(
     assert len(taken) == 3 and not list(folder.iterdir())
 
 
-@pytest.mark.parametrize("state", ["empty", "cut", "binary", "a link", "huge"])
+@pytest.mark.parametrize("state", ["empty", "cut", "binary", "huge"])
 def test_garbage_is_ignored(model: Path, folder: Path, taken: list[str], state: str) -> None:
     right = of(model, folder)
     (kept,) = folder.iterdir()
     data = kept.read_bytes()
-    if state == "a link":
-        other = folder.with_name("elsewhere")
-        kept.rename(other)
-        kept.symlink_to(other)
-    else:
-        kept.write_bytes({"empty": b"", "cut": data[:-1], "binary": os.urandom(81), "huge": data + b"x" * (1 << 20)}[
-            state])
+    wrong = {"empty": b"", "cut": data[:-1], "binary": os.urandom(64), "huge": data + b"x" * (1 << 20)}
+    kept.write_bytes(wrong[state])
     assert of(model, folder) == right and len(taken) == 2
 
 

@@ -223,13 +223,6 @@ def write_file(folder: Path, data: bytes) -> str:
     return str(path)
 
 
-def test_w1_a_relu2_model_under_the_label_bitnet(tmp_path: Path) -> None:
-    for keys, kv_heads, why in (({}, 1, "grouped-query"), ({"bitnet.rope.freq_base": value(F32, 5e5)}, 2, "rope base")):
-        c = open_checkpoint(write_file(tmp_path, handmade.model("bitnet", keys=keys, kv_heads=kv_heads)))
-        assert activation(c.config) == "relu2" and why in c.notes[0]
-    assert activation(open_checkpoint(write_file(tmp_path, handmade.model("bitnet", kv_heads=2))).config) == "silu"
-
-
 def test_w3_modules_that_are_not_converted_stay_floats(tmp_path: Path) -> None:
     from edge.model.weights import build
 

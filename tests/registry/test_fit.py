@@ -25,7 +25,6 @@ from edge.registry import library, shapes
 from edge.registry.known import KNOWN
 from edge.tools import fit, pull
 from edge.tools.convert import convert
-from pyx.kv import KVCache
 from tests import handmade
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -232,22 +231,10 @@ def test_what_boards_hold(name: str, memory: int, run: bool, serve: bool) -> Non
     assert shown[0].startswith(name) and any(line.startswith("As a server (serve) it takes ") for line in shown)
 
 
-def test_no_speed_is_promised() -> None:
-    """None is known of a model that has not run here."""
-    for command in (["fit", "demo"], ["fit", "maple"], ["list", "--known"], ["doctor"]):
-        assert not re.search("tokens/s|t/s|per second", CliRunner().invoke(cli, command).stdout), command
-
-
 def test_a_window_longer_than_the_training() -> None:
     """As loading: the context holds it."""
     found = facts("2b-4t", "--window", "5000")
     assert found["plan"]["window"] == 5000 and found["longest_ctx"] == found["plan"]["ctx"] == 5004
-
-
-def test_parts_add_up() -> None:
-    plan = facts("bitnet-2b-4t", "--memory", "9G")["plan"]
-    parts = ("weights_bytes", "head_bytes", "kv_bytes", "scratch_bytes", "program_bytes")
-    assert sum(plan[part] for part in parts) == plan["total_bytes"]
 
 
 # ---- the KV cache ----------------------------------------------------------------------------------------------------
@@ -265,23 +252,6 @@ def test_bytes_per_token_are_the_published_ones(model: str, kv_type: str) -> Non
     assert config is not None
     one, two = (cache_plan(config, Options(n, kv_type, overflow="stop")).kv_bytes for n in (512, 1024))
     assert (two - one) // 512 == PER_TOKEN[model, kv_type]
-
-
-@pytest.mark.parametrize("model", ["large", "2b-4t", "3b", "falcon3-1b"])
-@pytest.mark.parametrize("window", [0, 500])
-def test_the_sizes_of_every_type_are_what_a_cache_allocates(model: str, window: int) -> None:
-    config = shapes.find(model)
-    assert config is not None
-    for ctx in (512, 1024):
-        found = facts(model, "-c", str(ctx), "--set", "overflow=stop", *(("--window", str(window)) if window else ()))
-        assert list(found["kv_bytes"]) == list(fit.TYPES)
-        for kv_type, nbytes in found["kv_bytes"].items():
-            sinks, spare = (4, 0) if window else (0, 0)
-            assert nbytes == KVCache.bytes_for(
-                *config.kv_shape, ctx, kv_type, window=window, sinks=sinks, spare=spare), (ctx, kv_type)
-        assert found["kv_bytes"][found["plan"]["kv"]] == found["plan"]["kv_bytes"]
-    text = invoke(model, "-c", "1024", "--set", "force_memory=on").stdout
-    assert "KV cache of 1024 tokens in each type, in MB: f32 " in text
 
 
 def test_names_of_published_models() -> None:
