@@ -36,7 +36,7 @@ def read_text(path: str) -> str:
 
 
 def stdin_is_left() -> bool:
-    """Whether there is a standard input that nobody has read."""
+    """True if there is a standard input that nobody has read."""
     return sys.stdin is not None and _read is not sys.stdin
 
 
@@ -189,7 +189,7 @@ def cache_home() -> str:
 
 
 def is_private(path: str) -> bool:
-    """Whether a path is a folder of this user that nobody else can write to or read, and not a link to one."""
+    """True for a folder of this user that nobody else can write to or read, and not a link to one."""
     try:
         facts = os.lstat(path)
     except OSError:

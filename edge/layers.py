@@ -162,7 +162,7 @@ class Attention(_Checked):
     qk_norm: str = ""  # "before" or "after" the rotation: a norm of each query and key head
     qkv_bias: bool = False
     query_scale: float = 1.0  # multiplies queries after 1 / sqrt(head_dim); with norms of heads before the rotation
-    gated: bool = False  # attn_q has a gate behind each head, whose sigmoid multiplies the head's output
+    gated: bool = False  # attn_q has a gate after each head, whose sigmoid multiplies the head's output
     kind: str = field(default="attention", init=False)
 
     def __post_init__(self) -> None:
@@ -200,7 +200,7 @@ class Attention(_Checked):
 @dataclass(frozen=True)
 class Delta(_Checked):
     """A mixer: the gated delta rule (Gated DeltaNet): a state of fixed size for each value head instead of keys and
-    values, behind a convolution over the latest four tokens.
+    values, after a convolution over the latest four tokens.
 
     Each key head (as many query heads) serves as many value heads: with ``tiled``, value head v has key head v %
     n_k_head (GGUF), else v // (n_v_head / n_k_head) (Hugging Face).  ``grouped_out``: the columns of the output

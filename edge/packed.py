@@ -1,6 +1,6 @@
 """A program with a model inside: one executable file, as ``bitnet-edge pack`` writes it (:mod:`edge.tools.pack`).
 
-It is a frozen program with more sections, which lie behind it in this order:
+It is a frozen program with more sections, which follow it in this order:
 
     bitnet-edge.model     a GGUF file; it begins at a multiple of 64 KiB, so that any size of pages can map it
     bitnet-edge.prompts   the KV caches of its system prompt, if it has one: files of edge/cache/kv_file.py
@@ -42,7 +42,7 @@ class Section(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """What is inside a packed program.  ``start``, ``nbytes``: where in the file its model lies."""
+    """The content of a packed program.  ``start``, ``nbytes``: where in the file its model lies."""
 
     path: str
     start: int
@@ -79,12 +79,12 @@ class Packed(NamedTuple):
 
 @functools.cache
 def own() -> Packed | None:
-    """What is inside the program that runs; None if it is not a packed one.  Raises InvalidFile."""
+    """The content of the program that runs; None if it is not a packed one.  Raises InvalidFile."""
     return read(sys.executable) if getattr(sys, "frozen", False) else None
 
 
 def read(path: str) -> Packed | None:
-    """What is inside the file ``path``; None if it is not a packed program.  Raises InvalidFile for a damaged one."""
+    """The content of the file ``path``; None if it is not a packed program.  Raises InvalidFile for a damaged one."""
     try:
         with open(path, "rb") as file:
             found = sections(file, path)
@@ -128,7 +128,7 @@ def sections(file: BinaryIO, path: str) -> dict[str, Section]:
 
 
 def _packed(file: BinaryIO, path: str, found: Mapping[str, Section]) -> Packed:
-    """What the sections hold, validated."""
+    """The content of the sections, validated."""
     size = os.fstat(file.fileno()).st_size
     if not found.keys() >= {MODEL, ABOUT, ARCHIVE}:
         damaged(path, "the table of its sections")

@@ -1,4 +1,4 @@
-"""Rotated bases: matrices that are stored for activations behind a Walsh-Hadamard transform (``prism.hadamard.*``).
+"""Rotated bases: matrices that are stored for activations after a Walsh-Hadamard transform (``prism.hadamard.*``).
 
 A matrix W' in such a basis is multiplied with H (s * x) instead of x: H transforms each block of ``block`` values, s is
 +-1 for each value.  An embedding row z in it stands for s * (H z).  So a basis is a property of a matrix, whatever

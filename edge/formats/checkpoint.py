@@ -73,7 +73,7 @@ class Tensor(NamedTuple):
 
     @property
     def mapped(self) -> bool:
-        """Whether its bytes lie in a mapped file; those of an outline (:mod:`edge.tools.fit`) will."""
+        """True if its bytes lie in a mapped file; those of an outline (:mod:`edge.tools.fit`) will."""
         return isinstance(self.data.obj, Map) or not self.data
 
 
@@ -83,13 +83,13 @@ class Added(NamedTuple):
     id: int
     special: bool = True  # a control token: no text of an answer, and nobody can type it
     lstrip: bool = False  # takes the white space before it along,
-    rstrip: bool = False  # and behind it
+    rstrip: bool = False  # and the white space after it
     single_word: bool = False  # is none next to a letter
     normalized: bool = False  # is looked for in normalised text, in its own normal form
 
     @property
     def choosy(self) -> bool:
-        """Whether what stands next to it matters."""
+        """True if it depends on the text next to it."""
         return self.lstrip or self.rstrip or self.single_word
 
 

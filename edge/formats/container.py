@@ -301,7 +301,7 @@ class _Cursor:
         return StringArray(self.view, first, ends, f"{self.path}: {shown(key)}")
 
     def tensor(self, number: int, alignment: int) -> TensorInfo:
-        """What the header says of a tensor, its offset from the first one, and no span."""
+        """One tensor of the header, with its offset from the first one and no span."""
         name = self.string(f"the name of tensor {number}", MAX_NAME)
         what = f"tensor {shown(name)}"
         n_dims = self.u32(what)

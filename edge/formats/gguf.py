@@ -114,10 +114,7 @@ def _templates(header: Header) -> dict[str, str]:
 def _open(
     header: Header, family: Family, tensors: dict[str, Tensor], config: ModelConfig, reading: Reading
 ) -> dict[str, tuple[Any, ...]]:
-    """What the file does not state: field of Reading -> possible values, the one in use first.
-
-    Empty if the caller names the activation.
-    """
+    """Facts that the file does not state: field of Reading -> possible values, the one in use first."""
     found: dict[str, tuple[Any, ...]] = {}
     ours = any(key.startswith("bitnet_edge.") for key in header.metadata)
     if reading.activation is not None or ours:
@@ -218,19 +215,19 @@ def _text_part(header: Header, tensors: dict[str, Tensor], notes: list[str]) -> 
     """The tensors that read and write text, with our names; without those of pictures and of layers that draft."""
     drafting = header.integer(".nextn_predict_layers", 0)
     first = header.integer(".block_count", 0) - drafting
-    found, skipped = {}, {"its vision part": 0, "the layers that predict further tokens": 0}
+    found, skipped = {}, set()
     for name, tensor in tensors.items():
         parts = name.split(".")
         if parts[0] in ("v", "mm"):
-            skipped["its vision part"] += 1
+            skipped.add("its vision part is not used")
         elif parts[0] == "mtp" or (drafting and parts[0] == "blk" and parts[1].isdigit() and int(parts[1]) >= first):
-            skipped["the layers that predict further tokens"] += 1
+            skipped.add("the layers that predict further tokens are not used")
         else:
             name = name.replace(".post_attention_norm.", ".ffn_norm.")
             if name in found:
                 header.fail(f"tensor {shown(name)} appears twice; the file is damaged")
             found[name] = tensor._replace(name=name)
-    notes += [f"{what} {'are' if what.endswith('s') else 'is'} not used" for what, n in skipped.items() if n]
+    notes += sorted(skipped)
     return found
 
 

@@ -18,7 +18,6 @@ from edge.formats.container import NEEDED, Metadata
 from edge.formats.gguf_tokenizer import LLAMA3_TOKENS, tokenizer_keys
 from edge.formats.mapped import located, shown
 from edge.layers import (
-    ACTIVATIONS,
     Attention,
     Delta,
     Dense,
@@ -28,7 +27,7 @@ from edge.layers import (
     Rotation,
     check_dimension,
 )
-from edge.registry.encodings import PANELS, PLANE_TYPES
+from edge.registry.encodings import PANELS
 from edge.registry.families import FAMILIES, Family, refusal, supported
 from edge.settings import SETTINGS
 
@@ -134,14 +133,14 @@ def read_config(
             for mixer, part in zip(mixers, _feed_forward(source, family, tensors, activation, n_layer), strict=True)
         )
         planes = source.integer(KEY_PLANES, 0)
-        if KEY_PLANES in source.metadata and planes not in PLANE_TYPES:
-            source.fail(f"{KEY_PLANES} is {planes}; planes have a scale per "
-                        f"{', '.join(map(str, sorted(PLANE_TYPES)))} weights")
         usual = f"int8-{planes}" if planes else WEIGHT_ONLY if family.weight_only and not inner_norm else "int8"
         eps = source.real(".attention.layer_norm_rms_epsilon", NEEDED)
-        multipliers = _multipliers(source) if family.multipliers else {}
-        if family.root_embedding:
-            multipliers["embedding_scale"] = math.sqrt(hidden)
+        multipliers = {"embedding_scale": math.sqrt(hidden)} if family.root_embedding else {}
+        if family.multipliers:
+            multipliers = {key: source.real(f".{key}", NEEDED) for key in _USED["multipliers"]}
+            # Logits are divided by it.  Older conversions store its reciprocal: no model's multiplier is more than 1.
+            if (divisor := multipliers["logit_scale"]) > 0:
+                multipliers["logit_scale"] = min(divisor, 1.0 / divisor)
         n_vocab = tensors["token_embd.weight"].shape[0]
         said = source.integer(".vocab_size", n_vocab)
         if said != n_vocab:
@@ -323,13 +322,9 @@ def _activation(
     labels 2B-4T, a model with squared ReLU, bitnet. 1bitLLM's models are recognised by full multi-head attention, rope
     base 10000 and a SentencePiece vocabulary; no other model has all three.
     """
-    arch = family.arch
     said = source.text(".hidden_activation")
     if said is not None:
         said = _ACTIVATION_NAMES.get(said, said)
-        if said not in ACTIVATIONS:
-            source.fail(f"{source.name('.hidden_activation')} {shown(said)} is not supported "
-                        f"({', '.join(ACTIVATIONS)} are)")
     if override is not None:
         if said not in (None, override):
             notes.append(f"activation {override} as asked, although the file says {said}")
@@ -338,7 +333,7 @@ def _activation(
         return said
     sentencepiece = source.text("tokenizer.ggml.model") == "llama"
     llama3 = len(source.strings("tokenizer.ggml.tokens")) == LLAMA3_TOKENS
-    if arch == "bitnet":
+    if family.arch == "bitnet":
         why = ("a Llama-3 vocabulary" if llama3 else "grouped-query attention" if not mha
                else "" if theta == 10000.0 else f"rope base {theta:g}")
         if why:
@@ -347,25 +342,10 @@ def _activation(
             return "relu2"
     elif family.activation == "relu2" and (sentencepiece or (mha and theta == 10000.0)):
         why = "a SentencePiece vocabulary" if sentencepiece else "full attention and rope base 10000"
-        notes.append(f"activation taken as SiLU: labelled {arch} but has {why}, as the 1bitLLM models do; "
+        notes.append(f"activation taken as SiLU: labelled {family.arch} but has {why}, as the 1bitLLM models do; "
                      "if answers are garbage, use activation=\"relu2\"")
         return "silu"
     return family.activation
-
-
-def _multipliers(source: Metadata) -> dict[str, float]:
-    """Embedding, residual and logit multipliers.
-
-    Logits are divided by the value of the key.  Older conversions store its reciprocal; it is recognised because no
-    model multiplies its logits by more than 1.
-    """
-    found = {}
-    for field in ("embedding_scale", "residual_scale", "logit_scale"):
-        value = source.real(f".{field}", NEEDED)
-        if not 1e-6 < value < 1e6:
-            source.fail(f"{source.name(f'.{field}')} is {value}, which is not a multiplier; the file is damaged")
-        found[field] = min(value, 1.0 / value) if field == "logit_scale" else value
-    return found
 
 
 def architecture(config: ModelConfig) -> str:

@@ -150,7 +150,7 @@ def tokenizer_keys(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _added_flags(spec: TokenizerSpec) -> array[int] | None:
-    """What :func:`added_tokens` reads; None where the types of the tokens say it all."""
+    """The numbers for :func:`added_tokens`; None where the types of the tokens say it all."""
     by_types = spec.kind == "bpe" and not any(each.choosy or each.normalized for each in spec.added.values())
     if by_types or not spec.added:
         return None
@@ -159,7 +159,7 @@ def _added_flags(spec: TokenizerSpec) -> array[int] | None:
 
 
 def implied_normalizer(kind: str, pre: str) -> tuple[text_steps.Step, ...]:
-    """What a file that does not say a normalizer means: the vocabularies that these pre-tokenizers are for."""
+    """The normalizer of a file that states none: that of the vocabularies which its pre-tokenizer is for."""
     return ({"type": "NFC"},) if kind == "bpe" and pre in _NFC_PRE else ()
 
 

@@ -165,7 +165,7 @@ def _check_tables(raw: Mapping[str, Any], tensors: dict[str, Tensor], notes: lis
 
 
 def _sampling(generation: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
-    """What generation_config.json recommends, as transformers takes it: penalties are of all tokens, and without
+    """The sampling of generation_config.json, as transformers takes it: penalties are of all tokens, and without
     do_sample the likeliest token is taken, whatever the keys of :data:`_SAMPLED` say.
     """
     sampled = _SAMPLED if generation.get("do_sample") is True else {}
@@ -344,6 +344,6 @@ def _not_converted(quantization: Mapping[str, Any]) -> list[str]:
 
 
 def _is_marked(raw: Mapping[str, Any], quantization: Mapping[str, Any]) -> bool:
-    """Whether float weights are master weights, to be rounded to ternary ones by absmean."""
+    """True if float weights are master weights, to be rounded to ternary ones by absmean."""
     bitnet = any(name in ("BitnetForCausalLM", "BitNetForCausalLM") for name in raw.get("architectures") or [])
     return quantization.get("quant_method") == "bitnet" or bitnet or raw.get("weight_bits") == 1

@@ -146,8 +146,8 @@ def _multiplier_keys(config: Config, hidden: int, n_layer: int) -> dict[str, Any
 
 
 def _layer_types(config: Config, other: str, key: str, period: int) -> int | memoryview:
-    """Whether each layer is of the kind ``other``, not "full_attention".  Without ``layer_types`` all but each N-th
-    are: N.
+    """For each layer 1 if it is of the kind ``other``, 0 for "full_attention"; without ``layer_types`` N: all but each
+    N-th are ``other``.
     """
     kinds = config.stated.get("layer_types")
     if kinds is None:

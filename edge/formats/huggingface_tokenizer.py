@@ -69,14 +69,6 @@ def _clean(text: str, where: str) -> str:
     return text
 
 
-def _ids(*values: Any, n_vocab: int) -> list[int]:
-    """Token ids from numbers and lists of numbers, in order, without repetitions."""
-    flat: list[Any] = []
-    for value in values:
-        flat += value[:64] if isinstance(value, list) else [value]
-    return list(dict.fromkeys(i for i in flat if type(i) is int and 0 <= i < n_vocab))
-
-
 def read(folder: str, raw: Mapping[str, Any], generation: Mapping[str, Any], settings: Mapping[str, Any],
          template: str | None, n_vocab: int, notes: list[str]) -> TokenizerSpec:
     """TokenizerSpec from tokenizer.json (byte-level BPE) or tokenizer.model (SentencePiece).
@@ -92,24 +84,17 @@ def read(folder: str, raw: Mapping[str, Any], generation: Mapping[str, Any], set
     named_too = read_json(folder, "special_tokens_map.json", MAX_TOKENIZER)
     added = _added(fast, read_json(folder, "added_tokens.json", MAX_TOKENIZER), settings, named_too)
 
-    def named(key: str) -> int | None:
-        """Id of a special token that tokenizer_config.json gives by its text."""
-        value = settings.get(key)
+    def ids(role: str) -> list[int]:
+        """The tokens of a role, each once: stated as numbers, then by a text of tokenizer_config.json."""
+        value = settings.get(f"{role}_token")
         text = value.get("content") if isinstance(value, dict) else value
-        return added[text].id if isinstance(text, str) and text in added else None
+        found: list[Any] = [added[text].id] if isinstance(text, str) and text in added else []
+        for stated in (raw.get(f"{role}_token_id"), generation.get(f"{role}_token_id")):
+            found = (stated[:64] if isinstance(stated, list) else [stated]) + found
+        return list(dict.fromkeys(i for i in found if type(i) is int and 0 <= i < n_vocab))
 
-    def single(key: str) -> int | None:
-        ids = _ids(generation.get(f"{key}_token_id"), raw.get(f"{key}_token_id"), named(f"{key}_token"),
-                   n_vocab=n_vocab)
-        return ids[0] if ids else None
-
-    common: dict[str, Any] = {
-        "bos_id": single("bos"),
-        "eos_ids": tuple(_ids(generation.get("eos_token_id"), raw.get("eos_token_id"), named("eos_token"),
-                              n_vocab=n_vocab)),
-        "pad_id": single("pad"),
-        "unk_id": single("unk"),
-    }
+    common: dict[str, Any] = {f"{role}_id": next(iter(ids(role)), None) for role in ("bos", "pad", "unk")}
+    common["eos_ids"] = tuple(ids("eos"))
     add_bos = settings.get("add_bos_token")
     if fast is not None and byte_level:
         if not isinstance(add_bos, bool):
@@ -153,7 +138,6 @@ def _added(fast: Mapping[str, Any] | None, extra: Mapping[str, Any] | None,
     """Added tokens by their text, from the three places that may list them.  added_tokens.json has only ids: those are
     special that tokenizer_config.json or ``named``, special_tokens_map.json, give a role, or all if there are no roles.
     """
-    added: dict[str, Added] = {}
     roles: list[Any] = []
     for key, value in (*settings.items(), *(named or {}).items()):
         if key.endswith(("_token", "special_tokens")) and not key.startswith("add_"):
@@ -161,21 +145,18 @@ def _added(fast: Mapping[str, Any] | None, extra: Mapping[str, Any] | None,
     found = (each.get("content") if isinstance(each, dict) else each for each in roles)
     texts = {text for text in found if isinstance(text, str)}
 
-    def put(text: Any, number: Any, entry: Mapping[str, Any]) -> None:
-        if isinstance(text, str) and text and type(number) is int and number >= 0:
-            added[_clean(text, "added tokens")] = Added(number, *(entry.get(key) is True for key in Added._fields[1:]))
-
-    for text, number in (extra or {}).items():
-        put(text, number, {"special": not texts or text in texts})
-    decoder = settings.get("added_tokens_decoder")
-    for number, entry in (decoder if isinstance(decoder, dict) else {}).items():
-        if isinstance(entry, dict) and number.isascii() and number.isdigit() and len(number) < 10:
-            put(entry.get("content"), int(number), entry)
-    listed = (fast or {}).get("added_tokens")
-    for entry in listed if isinstance(listed, list) else []:
-        if isinstance(entry, dict):
-            put(entry.get("content"), entry.get("id"), entry)
-    return added
+    decoder, listed = settings.get("added_tokens_decoder"), (fast or {}).get("added_tokens")
+    entries: list[tuple[Any, Any, Mapping[str, Any]]] = [
+        *((text, number, {"special": not texts or text in texts}) for text, number in (extra or {}).items()),
+        *((entry.get("content"), int(number), entry)
+          for number, entry in (decoder if isinstance(decoder, dict) else {}).items()
+          if isinstance(entry, dict) and number.isascii() and number.isdigit() and len(number) < 10),
+        *((entry.get("content"), entry.get("id"), entry)
+          for entry in (listed if isinstance(listed, list) else ()) if isinstance(entry, dict)),
+    ]
+    return {_clean(text, "added tokens"): Added(number, *(entry.get(key) is True for key in Added._fields[1:]))
+            for text, number, entry in entries
+            if isinstance(text, str) and text and type(number) is int and number >= 0}
 
 
 def _byte_level(folder: str, fast: Mapping[str, Any], added: Mapping[str, Added], settings: Mapping[str, Any],
@@ -286,7 +267,7 @@ def _before_pieces(
 
 
 def _starts_with_bos(fast: Mapping[str, Any], bos_id: int | None, template: str | None) -> bool:
-    """Whether texts begin with BOS: stated by the post-processor, else by the chat template."""
+    """True if texts begin with BOS, as the post-processor states, or else the chat template."""
     post = fast.get("post_processor")
     steps = post.get("processors") if isinstance(post, dict) and post.get("type") == "Sequence" else [post]
     for step in steps if isinstance(steps, list) else []:

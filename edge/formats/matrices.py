@@ -1,6 +1,6 @@
 """Matrices: a stored tensor -> the ternary matrix of the compiled layer.
 
-The kernels read groups of 128 weights of two bits behind their scale.  Binary types (Bonsai 1-bit), which have a bit
+The kernels read groups of 128 weights of two bits, each after its scale.  Binary types (Bonsai 1-bit), which have a bit
 for each weight, -1 or +1, become such rows of groups (PQ2_0, codes 0 and 2) when they are loaded, in memory of their
 own.
 """
@@ -60,9 +60,7 @@ def packed(
 
 
 def all_ternary(matrices: Sequence[Tensor]) -> bool:
-    """Whether all weights of all float matrices are ternary, so that :func:`packed` takes them.  A dense model is known
-    by a row or a matrix; only a ternary one is read whole.
-    """
+    """True if all weights of all float matrices are ternary.  Only a ternary model is read whole."""
     if not all(map(names.looks_ternary, matrices)):
         return False
     try:

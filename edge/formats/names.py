@@ -42,7 +42,7 @@ _BAD = bytes(byte for byte in range(256) if any(byte >> shift & 3 == 3 for shift
 
 
 def is_projection(name: str) -> bool:
-    """Whether ``name`` is that of a ternary matrix, ``blk.N.<projection>.weight``."""
+    """True for the name of a matrix that can be ternary, ``blk.N.<projection>.weight``."""
     parts = name.split(".")
     return len(parts) == 4 and parts[0] == "blk" and parts[3] == "weight" and parts[2] in PROJECTIONS
 
@@ -266,7 +266,7 @@ def zero_fraction(tensor: Tensor, sample: int | None = None) -> float:
 
 
 def looks_ternary(tensor: Tensor) -> bool:
-    """Whether a float matrix may be scale x {-1, 0, 1}, from its first values only.
+    """True if a float matrix may be scale x {-1, 0, 1}, from its first values only.
 
     256 consecutive weights have at most 8 magnitudes if each scale belongs to 32 weights or more.  Blocks of Q8_0 and
     Q4_0 have one magnitude each; in Q4_0, whose codes go from -8 to 7, -8 and 7 count as one.

@@ -76,5 +76,5 @@ def read(path: str) -> dict[str, Stored]:
 
 
 def _whole(value: object) -> TypeGuard[list[int]]:
-    """Whether ``value`` is a list of integers from 0 to 2**63."""
+    """True for a list of integers from 0 to 2**63."""
     return isinstance(value, list) and all(type(element) is int and 0 <= element < 1 << 63 for element in value)

@@ -74,7 +74,7 @@ def metaspace(scheme: str) -> Step:
 
 
 def writes_blanks(*steps: Step) -> bool:
-    """Whether steps write blanks as SentencePiece does, so that its library must put none in front of a text."""
+    """True if steps write blanks as SentencePiece does, so that its library must put none in front of a text."""
     return any("\u2581" in step.values() for step in steps)
 
 

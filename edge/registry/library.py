@@ -70,7 +70,7 @@ def demo() -> str:
 
 
 def is_demo(path: str) -> bool:
-    """Whether this is the file of the model that ships inside the package."""
+    """True for the file of the model that ships inside the package."""
     try:
         return os.path.samefile(path, demo())
     except (ModelNotFound, OSError):
@@ -232,7 +232,7 @@ def near(name: str) -> list[str]:
 
 
 def is_model(word: str) -> bool:
-    """Whether a word is the name of a known or a pulled model, or the path of one."""
+    """True for the name of a known or a pulled model, or the path of one."""
     from edge.registry.known import KNOWN
 
     if word.startswith("hf:") or word.endswith(".gguf"):
@@ -255,21 +255,19 @@ def resolve(model: str) -> str:
         return model
     if model.removesuffix(":latest") == DEMO:
         return demo()
-    name = model[len("hf:") :] if model.startswith("hf:") else model
     if model.startswith("hf:"):
         for each in pulled():
             if each.source == model or each.source.rpartition("/")[0] == model:
                 return each.path
         raise not_here(model)
-    found = find(name.lower()) or find(short(name))
+    name = short(model)
+    found = find(model.lower()) or find(name)
     if found is not None:
         return found.path
     from edge.registry.known import KNOWN
 
-    if short(name) in KNOWN:
-        raise not_here(short(name))
-    like = near(short(name)) if NAME.fullmatch(short(name)) and not name.endswith((".gguf", ".safetensors")) else []
-    if like:
-        raise ModelNotFound(f"'{name}' is neither a file nor a pulled model; did you mean "
-                            f"{' or '.join(like)}?")
+    if name in KNOWN:
+        raise not_here(name)
+    if NAME.fullmatch(name) and not model.endswith((".gguf", ".safetensors")) and (like := near(name)):
+        raise ModelNotFound(f"'{model}' is neither a file nor a pulled model; did you mean {' or '.join(like)}?")
     return model

@@ -46,17 +46,17 @@ class Shape:
 
     @property
     def sub_norm(self) -> bool:
-        """Whether there is a norm before attn_output and before ffn_down."""
+        """True if there is a norm before attn_output and before ffn_down."""
         return self.arch.startswith("bitnet")
 
     @property
     def qk_norm(self) -> str:
-        """Whether each query and key head has a norm: "before" or "after" the rotation, "" for none."""
+        """The norm of each query and key head: "before" or "after" the rotation, "" for none."""
         return FAMILIES[self.arch].qk_norm
 
     @property
     def post_norm(self) -> bool:
-        """Whether there is a norm after attention and one after feed-forward."""
+        """True if there is a norm after attention and one after feed-forward."""
         return FAMILIES[self.arch].post_norm
 
     def config(self, name: str) -> ModelConfig:

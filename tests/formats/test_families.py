@@ -1,4 +1,4 @@
-"""What differs between architectures, each against NumPy in float64: norms, biases, multipliers, rotary scaling.
+"""Differences between architectures, each against NumPy in float64: norms, biases, multipliers, rotary scaling.
 
 Weights are ternary x scale, the activations as the model rounds them; F32 pages and heads, so only arithmetic differs.
 """

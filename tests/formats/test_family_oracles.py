@@ -55,7 +55,7 @@ def test_float_activations_give_what_transformers_gives(tmp_path: Path, name: st
 
 @pytest.mark.parametrize("name", tiny.MODELS)
 def test_rounded_activations_stay_near(tmp_path: Path, name: str) -> None:
-    """What int8 activations cost on random weights, whose choices are close (test_trained.py: on trained ones)."""
+    """The cost of int8 activations on random weights, whose choices are close (test_trained.py: on trained ones)."""
     expected, _ = vectors(name)
     checkpoint = open_checkpoint(folder(tmp_path / "m", name))
     got = logits(build(checkpoint, head="f32"), checkpoint.config, tiny.IDS)
@@ -117,6 +117,22 @@ def gguf_name(name: str, model: tiny.Tiny) -> str:
     return f"blk.{index}.{(GGUF_NAMES | gemma)[middle]}.{kind}"
 
 
+#: key after the architecture -> that of config.json, of whole numbers
+WHOLE = {
+    "context_length": "max_position_embeddings", "embedding_length": "hidden_size", "block_count": "num_hidden_layers",
+    "feed_forward_length": "intermediate_size", "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads", "attention.key_length": "head_dim",
+    "attention.value_length": "head_dim", "expert_count": "num_experts", "expert_used_count": "num_experts_per_tok",
+    "expert_feed_forward_length": "moe_intermediate_size", "ssm.conv_kernel": "linear_conv_kernel_dim",
+    "ssm.state_size": "linear_key_head_dim", "ssm.group_count": "linear_num_key_heads",
+    "ssm.time_step_rank": "linear_num_value_heads",
+}
+
+
+def whole_keys(arch: str, config: dict[str, Any]) -> dict[str, bytes]:
+    return {f"{arch}.{key}": value(U32, config[theirs]) for key, theirs in WHOLE.items() if theirs in config}
+
+
 def gguf_file(path: Path, name: str, form: str, keys: dict[str, bytes] | None = None) -> str:
     """The tiny model as a GGUF file; ``form``: one of ENCODERS."""
     model, c = tiny.ALL[name], tiny.ALL[name].config
@@ -127,14 +143,7 @@ def gguf_file(path: Path, name: str, form: str, keys: dict[str, bytes] | None = 
         theta *= rope["alpha"] ** (c["head_dim"] / (c["head_dim"] - 2))
     metadata = {
         "general.architecture": value(STR, arch),
-        f"{arch}.context_length": value(U32, c["max_position_embeddings"]),
-        f"{arch}.embedding_length": value(U32, c["hidden_size"]),
-        f"{arch}.block_count": value(U32, c["num_hidden_layers"]),
-        f"{arch}.feed_forward_length": value(U32, c["intermediate_size"]),
-        f"{arch}.attention.head_count": value(U32, c["num_attention_heads"]),
-        f"{arch}.attention.head_count_kv": value(U32, c["num_key_value_heads"]),
-        f"{arch}.attention.key_length": value(U32, c["head_dim"]),
-        f"{arch}.attention.value_length": value(U32, c["head_dim"]),
+        **whole_keys(arch, c),
         f"{arch}.attention.layer_norm_rms_epsilon": value(F32, c["rms_norm_eps"]),
         f"{arch}.rope.freq_base": value(F32, theta),
         "tokenizer.ggml.model": value(STR, "no_vocab"),
@@ -149,14 +158,8 @@ def gguf_file(path: Path, name: str, form: str, keys: dict[str, bytes] | None = 
         metadata[f"{arch}.rope.scaling.type"] = value(STR, "yarn")
         metadata[f"{arch}.rope.scaling.factor"] = value(F32, rope["factor"])
         metadata[f"{arch}.rope.scaling.original_context_length"] = value(U32, rope["original_max_position_embeddings"])
-    if "num_experts" in c:
-        metadata |= {
-            f"{arch}.expert_count": value(U32, c["num_experts"]),
-            f"{arch}.expert_used_count": value(U32, c["num_experts_per_tok"]),
-            f"{arch}.expert_feed_forward_length": value(U32, c["moe_intermediate_size"]),
-        }
-        if not c["norm_topk_prob"]:
-            metadata[f"{arch}.expert_weights_norm"] = value(BOOL, False)
+    if "num_experts" in c and not c["norm_topk_prob"]:
+        metadata[f"{arch}.expert_weights_norm"] = value(BOOL, False)
     if arch == "maple":
         near = [kind == "sliding_attention" for kind in c["layer_types"]]
         metadata |= {

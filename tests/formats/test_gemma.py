@@ -116,7 +116,7 @@ def test_a_batch_changes_no_bit() -> None:
 
 
 def test_layers_with_windows_take_no_more_memory() -> None:
-    """What the plan says is what is taken, and long contexts grow in the layers that see all only."""
+    """The plan says the true size, and long contexts grow in the layers that see all only."""
     config = dataclasses.replace(CONFIG, n_ctx_train=1 << 17)
     pages = {n: cache_plan(config, Options(ctx=n, kv="f16")).kv_bytes for n in (1024, 2048)}
     page = KVCache.bytes_for(1, 1, 32, 64, "f16") - KVCache.bytes_for(1, 1, 32, 32, "f16")

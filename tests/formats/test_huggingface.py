@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import struct
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from edge.errors import InvalidFile, ModelNotFound
 from edge.formats import open_checkpoint, safetensors, sentencepiece_model
@@ -424,61 +421,6 @@ def test_sentencepiece_parser_against_the_library(root: Path) -> None:
     assert (ours.unk_id, ours.bos_id, ours.eos_id) == (theirs.unk_id(), theirs.bos_id(), theirs.eos_id())
     assert [kind == 6 for kind in ours.types] == [theirs.is_byte(i) for i in range(512)]
     assert ours.pad_id is None and theirs.pad_id() == -1 and ours.bpe
-
-
-# ---- fuzz ------------------------------------------------------------------------------------------------------------
-
-
-def refuses_or_opens(folder: str) -> None:
-    tracemalloc.start()
-    try:
-        c = open_checkpoint(folder)
-        for tensor in c.tensors.values():
-            assert len(bytes(tensor.data)) == tensor.data.nbytes
-    except InvalidFile as error:
-        assert "\n" not in str(error)
-    finally:
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    assert peak < 8 << 20
-
-
-JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5),
-              st.sampled_from([0, 1, -1, 1e308, 2**63, "relu2", "bitnet", "BPE"])),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=4), inner, max_size=3)),
-    max_leaves=5,
-)
-
-
-@given(st.data())
-def test_fuzz_json(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """Any JSON value in any place of the side files."""
-    files: dict[str, Any] = {
-        "config.json": hf_config(rope_parameters={"rope_type": "linear", "factor": 2.0}),
-        "tokenizer.json": tokenizer_json(post_processor=PROCESSOR),
-        "tokenizer_config.json": {"chat_template": [{"name": "default", "template": "T"}], "bos_token": "<|end|>",
-                                  "eos_token": {"content": "<|end|>"}, "add_bos_token": True,
-                                  "added_tokens_decoder": {"12": {"content": "<|end|>", "special": True}}},
-        "generation_config.json": {"eos_token_id": [1, 2], "bos_token_id": 1},
-        "added_tokens.json": {"<|end|>": 12},
-    }
-    files = json.loads(json.dumps(files))  # shared constants stay as they are
-    for _ in range(data.draw(st.integers(1, 2))):
-        place: Any = files[data.draw(st.sampled_from(sorted(files)))]
-        while True:
-            keys = sorted(place) if isinstance(place, dict) else list(range(len(place)))
-            key = data.draw(st.sampled_from(keys))
-            deeper = isinstance(place[key], (dict, list)) and place[key]
-            if not deeper or data.draw(st.booleans()):
-                place[key] = data.draw(JSON)
-                break
-            place = place[key]
-    folder = tmp_path_factory.getbasetemp() / "fuzz-json"
-    hf_directory(folder)
-    for name, content in files.items():
-        (folder / name).write_text(json.dumps(content))
-    refuses_or_opens(str(folder))
 
 
 # ---- sampling that the folder recommends -----------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from edge.model.weights import build
 from edge.tools.convert import convert
 from pyx.kv import KVCache
 from pyx.step import Segment, Transformer
-from tests.formats.test_family_oracles import ENCODERS, with_floats
+from tests.formats.test_family_oracles import ENCODERS, GGUF_NAMES, whole_keys, with_floats
 from tests.handmade import ARR, BOOL, F32, I32, STR, U32, gguf, hf_directory, hf_floats, value
 from tests.oracles import hybrid, tiny
 from tests.vectors.stored import read
@@ -151,19 +151,19 @@ def test_matrices_with_the_same_input_have_the_same_basis(tmp_path: Path) -> Non
 
 # ---- files -----------------------------------------------------------------------------------------------------------
 
-GGUF_NAMES = {
-    "model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
-    "lm_head.weight": "output.weight", "input_layernorm.weight": "attn_norm.weight",
-    "post_attention_layernorm.weight": "post_attention_norm.weight",
-    **{f"mlp.{name}_proj.weight": f"ffn_{name}.weight" for name in ("gate", "up", "down")},
-    **{f"self_attn.{name}_proj.weight": f"attn_{name}.weight" for name in "qkv"},
-    "self_attn.o_proj.weight": "attn_output.weight", "self_attn.q_norm.weight": "attn_q_norm.weight",
-    "self_attn.k_norm.weight": "attn_k_norm.weight", "linear_attn.in_proj_qkv.weight": "attn_qkv.weight",
-    "linear_attn.in_proj_z.weight": "attn_gate.weight", "linear_attn.in_proj_a.weight": "ssm_alpha.weight",
-    "linear_attn.in_proj_b.weight": "ssm_beta.weight", "linear_attn.conv1d.weight": "ssm_conv1d.weight",
-    "linear_attn.dt_bias": "ssm_dt.bias", "linear_attn.A_log": "ssm_a", "linear_attn.norm.weight": "ssm_norm.weight",
-    "linear_attn.out_proj.weight": "ssm_out.weight",
+NAMES = GGUF_NAMES | {
+    "post_attention_layernorm": "post_attention_norm", "linear_attn.in_proj_qkv": "attn_qkv",
+    "linear_attn.in_proj_z": "attn_gate", "linear_attn.in_proj_a": "ssm_alpha", "linear_attn.in_proj_b": "ssm_beta",
+    "linear_attn.conv1d": "ssm_conv1d", "linear_attn.norm": "ssm_norm", "linear_attn.out_proj": "ssm_out",
 }
+
+
+def gguf_name(key: str) -> str:
+    if not key.startswith("model.layers."):
+        return {"model.e": "token_embd", "model.n": "output_norm", "lm_head": "output"}[key[:7]] + ".weight"
+    _, _, index, rest = key.split(".", 3)
+    whole = {"linear_attn.dt_bias": "ssm_dt.bias", "linear_attn.A_log": "ssm_a"}
+    return f"blk.{index}.{whole.get(rest) or NAMES[rest.removesuffix('.weight')] + '.weight'}"
 
 
 def tiled(c: dict[str, Any], name: str, x: np.ndarray) -> np.ndarray:
@@ -186,23 +186,17 @@ def hybrid_file(path: Path, name: str, form: str = "PQ2_0", keys: dict[str, byte
     ssm_out."""
     model, c = tiny.HYBRIDS[name], tiny.HYBRIDS[name].config
     metadata: dict[str, bytes | None] = {
-        "general.architecture": value(STR, "qwen35"), "qwen35.context_length": value(U32, 512),
-        "qwen35.embedding_length": value(U32, c["hidden_size"]), "qwen35.block_count": value(U32, 4),
-        "qwen35.feed_forward_length": value(U32, c["intermediate_size"]),
-        "qwen35.attention.head_count": value(U32, 4), "qwen35.attention.head_count_kv": value(U32, 2),
-        "qwen35.attention.key_length": value(U32, 128), "qwen35.attention.value_length": value(U32, 128),
+        "general.architecture": value(STR, "qwen35"), **whole_keys("qwen35", c),
+        "qwen35.context_length": value(U32, 512), "qwen35.block_count": value(U32, 4),
         "qwen35.attention.layer_norm_rms_epsilon": value(F32, 1e-6), "qwen35.rope.freq_base": value(F32, 1e7),
         "qwen35.rope.dimension_count": value(U32, 32),
         "qwen35.rope.dimension_sections": value(ARR, (I32, [6, 5, 5, 0])),
-        "qwen35.full_attention_interval": value(U32, 4), "qwen35.ssm.conv_kernel": value(U32, 4),
-        "qwen35.ssm.state_size": value(U32, 64), "qwen35.ssm.group_count": value(U32, 2),
-        "qwen35.ssm.time_step_rank": value(U32, 6), "qwen35.ssm.inner_size": value(U32, 768),
+        "qwen35.full_attention_interval": value(U32, 4), "qwen35.ssm.inner_size": value(U32, 768),
         "tokenizer.ggml.model": value(STR, "no_vocab"), "general.alignment": value(U32, 64),
     }
     tensors, rotated = [], []
     for key, values in tiny.weights(model).items():
-        short = key.split(".", 3)[3] if key.startswith("model.layers.") else key
-        target = (f"blk.{key.split('.')[2]}." if short != key else "") + GGUF_NAMES[short]
+        target = gguf_name(key)
         of_delta = "linear_attn" in key and "linear_attn.norm" not in key
         if tiny.is_ternary(model, key):
             codes, scales = tiny.codes_and_scales(model, key)
@@ -318,7 +312,7 @@ def test_rounded_activations_are_those_of_the_oracle(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", tiny.HYBRIDS)
 def test_rounded_activations_stay_near(tmp_path: Path, name: str) -> None:
-    """What int8 costs on random weights, whose choices are close: the last digit of a state is felt long after."""
+    """The cost of int8 on random weights, whose choices are close: the last digit of a state is felt long after."""
     _, _, greedy = vectors(name)
     path = hybrid_file(tmp_path, name)
     exact, rounded = (run(build(each, head="f32"), each.config, cache(each.config), greedy)

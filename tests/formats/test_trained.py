@@ -1,4 +1,4 @@
-"""What rounded activations cost on weights that have learned something: tiny models that transformers has trained.
+"""The cost of rounded activations on weights that have learned something: tiny models that transformers has trained.
 
 The vectors are made by tests/vectors/make_trained.py.
 """

@@ -361,7 +361,7 @@ def test_a_file_with_a_slow_start_is_converted_once(hub: hubs.Hub, model: bytes)
 
 
 def test_a_folder_is_converted_once(hub: hubs.Hub, tmp_path: Path) -> None:
-    """What would be made ready at every start, unless --as-is; what cannot be converted stays as it is."""
+    """A folder would be made ready at every start.  It stays with --as-is, or if it cannot be converted."""
     from tests.formats.test_family_oracles import folder
 
     made = folder(tmp_path / "ternary floats", "qwen3_yarn")
