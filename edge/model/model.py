@@ -79,8 +79,7 @@ class Model:
         self.chunk: int = transformer.chunk  # most tokens of a step
         self.stop_ids = frozenset(template.stop_ids(tokenizer)) | frozenset(tokenizer.eos_ids)
         self.special = frozenset(tokenizer.special.values())
-        #: tokens that are never chosen, int32 [n]: rows in which the vocabulary is padded; at the end these are all from
-        #: ``usable`` on
+        #: tokens that are never chosen, int32 [n]: rows in which the vocabulary is padded; all from ``usable`` on are
         self.unused, self.usable = _unused(tokenizer, config.n_vocab)
         transformer.head.usable = self.usable
         self.answer_lead: str = template.answer_lead()
