@@ -1,4 +1,4 @@
-/* The oldest GNU C library our extensions run on: 2.17 on aarch64, 2.14 on x86-64 (test_glibc_floor.py).
+/* The oldest GNU C library our extensions run on: 2.17 on aarch64, 2.14 on x86-64 (tests/packaging/test_freeze.py).
  *
  * glibc 2.27 and 2.29 gave these functions new versions that differ from the old ones in errno on errors alone, which
  * nothing here reads; 2.34 gave those of threads new ones when they moved from libpthread, which libgomp loads.

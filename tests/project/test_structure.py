@@ -112,3 +112,9 @@ def test_only_the_command_line_prints() -> None:
                 called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
                 assert called not in printing, f"{path}:{node.lineno} calls {called}"  # type: ignore[attr-defined]
             assert "signal" not in set(imports(path)), f"{path.name}: only edge/cli touches signals"
+
+
+def test_scripts_name_tests_that_exist() -> None:
+    for script in (ROOT / ".ci" / "run", *(ROOT / "packaging").glob("*.sh")):
+        for name in re.findall(r"tests/[\w/]+\.py", script.read_text()):
+            assert (ROOT / name).exists(), f"{script.name} names {name}"
