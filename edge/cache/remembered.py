@@ -3,9 +3,9 @@
 The KV cache of such a beginning is kept in a private folder of this user, from where every later process takes it.
 Never what a user said, nor what was answered: that is for sessions (--session) and for a service's --state.
 
-A beginning is only kept where reading it took longer than loading it will.  It is written when the answer has ended:
-at once if reading took more than a second, else when it is read a second time, because memory cards wear.  A file that
-would take longer than reading its tokens did is left where it is, and they are read again.
+A beginning is only kept if reading it took longer than loading it will, and more than a moment.  It is written when the
+answer has ended.  A file that would take longer than reading its tokens did is left where it is, and they are read
+again.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ from edge.threads import start
 
 MAX_BYTES = 256 << 20
 LOADED = 40e6  # bytes a second that a memory card gives
-AT_ONCE = 1.0  # seconds of reading after which a beginning is kept when it is seen for the first time
+LEAST = 0.25  # seconds of reading from which a beginning is kept
 LEFT_FREE = 1 << 30  # bytes of the disk that are never taken; of a small one a twentieth
-MOST_SEEN = 64  # beginnings of which it is only known that they were seen
-_SEEN = re.compile(r"\d{8}-[0-9a-f]{32}\.seen")
-_OURS = re.compile(rf"{NAME}|\.{NAME}\.tmp|{_SEEN.pattern}|{KEPT.pattern}")
+_OURS = re.compile(rf"{NAME}|\.{NAME}\.tmp|\d{{8}}-[0-9a-f]{{32}}\.seen|{KEPT.pattern}")  # .seen: of earlier versions
 
 
 def place() -> str:
@@ -77,7 +75,7 @@ class Remembered(Folder):
     def put(self, new: Beginning, state: KVState) -> None:
         """Keep a beginning that was just read, if that is worth it."""
         seconds = state.reading_seconds
-        if new.n >= PAGE and new.key not in self._waiting:
+        if new.n >= PAGE and seconds > LEAST and new.key not in self._waiting:
             with suppress(MemoryError):
                 new = new.with_cache(state.fork())
                 if new.nbytes < min(self.max_bytes, seconds * LOADED):
@@ -106,7 +104,7 @@ class Remembered(Folder):
         while waiting:
             _, (new, seconds) = waiting.popitem()
             with suppress(OSError, EdgeError):
-                if self._has_room(new.nbytes) and (seconds > AT_ONCE or self._was_seen(new)):
+                if self._has_room(new.nbytes):
                     # a damaged file is noticed and read again
                     self.write(new, new.kv, durable=False, seconds=seconds)
 
@@ -118,17 +116,3 @@ class Remembered(Folder):
         disk = os.statvfs(self.path)
         left = min(LEFT_FREE, disk.f_blocks * disk.f_frsize // 20)
         return is_private(self.path) and disk.f_bavail * disk.f_frsize - nbytes > left
-
-    def _was_seen(self, new: Beginning) -> bool:
-        """True if this beginning was read before; the next time it is."""
-        mark = self.path_of(new).removesuffix(".bes") + ".seen"
-        try:
-            os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-        except FileExistsError:
-            remove(mark)
-            return True
-        marks = [each for each in os.scandir(self.path) if _SEEN.fullmatch(each.name)]
-        marks.sort(key=lambda each: each.stat(follow_symlinks=False).st_mtime)
-        for each in marks[:-MOST_SEEN]:
-            remove(each.path)
-        return False

@@ -140,7 +140,7 @@ async def _deliver(
     whole: Callable[[list[Collected]], Any], comment: bytes | None = None, scores: Scores = _scores,
 ) -> Response:
     """The response to a call: if it is streamed ``events`` of the type ``kind``, else ``whole`` of its choices."""
-    headers, gone = _queue_headers(pending), partial(service.withdraw, pending)
+    headers, gone = _queue_headers(pending), partial(pending.stop, "cancelled")
     if pending.call.stream:
         return StreamedResponse(events, kind, headers, gone, comment)
     choices = await watched(request, _collect(pending, scores), gone)

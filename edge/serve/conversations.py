@@ -174,20 +174,16 @@ class Conversations:
 
     # ---- the service's side -----------------------------------------------------------------------------------------
 
-    async def submit(self, call: Call, patience: float | None = PATIENCE) -> PendingCall:
-        """Enter a call, see :meth:`enter`, and have it prepared and answered.  Raises what is wrong with it."""
-        pending = self.enter(call, patience)
-        await self.prepare(pending)
-        return pending
-
-    def enter(self, call: Call, patience: float | None = PATIENCE) -> PendingCall:
-        """Give a call a place in the line for each of its answers, before any work is done for it; :meth:`prepare` is
-        to follow.  ``patience``: seconds that an answer waits for a slow reader before it ends; None: without limit.
+    async def submit(self, call: Call, patience: float = PATIENCE) -> PendingCall:
+        """Give a call a place in the line for each of its answers, before any work is done for it; then have it
+        prepared in a thread, and answered at its turn.  ``patience``: seconds that an answer waits for a slow reader
+        before it ends.
 
         A partial one runs only while nothing else runs or waits, else it is over at once; what comes next ends it
         within a step, and then runs.
 
-        Raises Busy if the line is full, UsageError if it is never long enough, Refusal (503) if the service ends.
+        Raises what is wrong with it, Busy if the line is full, UsageError if it is never long enough, and Refusal (503)
+        if the service ends.
         """
         if self._closing:
             raise stopping()
@@ -199,21 +195,13 @@ class Conversations:
             self._scheduler.enter(*(each.job for each in pending.answers))
         except EdgeError as error:
             busy = isinstance(error, Busy)
-            for each in pending.answers:
-                each.outcome.finish_reason = "length"  # of a partial one nothing is read
-                each.job.end()
-            if not busy or not call.partial:
-                self._counts["refused"] += busy
-                raise
+            if busy and call.partial:
+                pending.answers[0].outcome.finish_reason = "length"  # nothing is read
+                pending.answers[0].job.end()
+                return pending
+            self._counts["refused"] += busy
+            raise
         self._calls.add(pending)
-        return pending
-
-    async def prepare(self, pending: PendingCall) -> None:
-        """Prepare a call that has entered, in a thread; its answers begin when it is their turn.  Raises what is wrong
-        with it; it has left the line then.
-        """
-        if pending.answers[0].job.over:
-            return
         try:
             await in_thread(self._prepare, pending, pool=self._preparer)
         except BaseException as error:
@@ -223,17 +211,7 @@ class Conversations:
                 async for _ in pending.batches():
                     pass
             raise
-
-    def withdraw(self, call: PendingCall, why: str = "cancelled") -> bool:
-        """End the answers of a call within a step.  ``why``: "cancelled": nobody waits for them any more; "timeout":
-        their deadline has passed.
-
-        Returns whether none has begun.
-        """
-        begun = any(each.job.has_turn for each in call.answers)
-        if not begun or why == "cancelled":  # the deadline of an answer that runs ends it by itself
-            call.stop(why)
-        return not begun
+        return pending
 
     def warm(self, system: str | None) -> None:
         """Read the system prompt, with which conversations begin; this also reads every weight once.  Blocks."""

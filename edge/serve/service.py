@@ -180,8 +180,3 @@ class Service:
             return await conversations.submit(call)
         except (UsageError, ContextFull) as error:
             raise refusal_of(error, call.sent) from None
-
-    def withdraw(self, call: PendingCall) -> None:
-        """Cancel a call: nobody waits for its answers any more."""
-        if self.conversations is not None:
-            self.conversations.withdraw(call)

@@ -31,7 +31,7 @@ def cache(bundled_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("BITNET_EDGE_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("BITNET_EDGE_NO_CACHE")
     monkeypatch.setattr(remembered, "LOADED", 1e30)
-    monkeypatch.setattr(remembered, "AT_ONCE", 0.0)
+    monkeypatch.setattr(remembered, "LEAST", 0.0)
     return tmp_path / "cache" / "beginnings"
 
 
@@ -91,13 +91,10 @@ def test_a_conversation_without_a_system_prompt_is_not_kept(cache: Path) -> None
     assert not cache.exists()
 
 
-def test_short_readings_are_kept_the_second_time(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "AT_ONCE", 1e9)
-    found = []
-    for _ in range(3):
-        _, _, cached = answer()
-        found.append((cached > 0, len(files(cache)), len(list(cache.glob("*.seen")))))
-    assert found == [(False, 0, 1), (False, 1, 0), (True, 1, 0)]
+def test_what_is_read_in_a_moment_is_not_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "LEAST", 1e9)
+    answer()
+    assert not cache.exists()
 
 
 def test_what_loads_no_faster_than_it_is_read_is_not_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +195,7 @@ def test_it_stays_within_its_bytes(cache: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_process_that_is_killed_leaves_nothing_that_is_used(cache: Path, tmp_path: Path) -> None:
     program = (
         "import os, edge\nfrom edge.cache import remembered, kv_file\n"
-        "remembered.LOADED, remembered.AT_ONCE = 1e30, 0.0\n"
+        "remembered.LOADED, remembered.LEAST = 1e30, 0.0\n"
         "kv_file.os = type('os', (), {**vars(os), 'replace': lambda *_: os.kill(os.getpid(), 9)})\n"
         "engine = edge.load(ctx=512, threads=1)\n"
         f"engine.session({SYSTEM!r}).ask('Hello', max_tokens=1).text\n"
@@ -213,7 +210,7 @@ def test_a_process_that_is_killed_leaves_nothing_that_is_used(cache: Path, tmp_p
 def test_many_processes_share_it(cache: Path) -> None:
     program = (
         "import edge\nfrom edge.cache import remembered\nfrom edge.sampling import Sampling\n"
-        "remembered.LOADED, remembered.AT_ONCE = 1e30, 0.0\n"
+        "remembered.LOADED, remembered.LEAST = 1e30, 0.0\n"
         "with edge.load(ctx=512, threads=1) as engine:\n"
         f"    print(engine.session({SYSTEM!r}).ask('Hello', sampling=Sampling(temperature=0.0), max_tokens=8).text)\n"
     )
@@ -338,7 +335,7 @@ def test_a_folder_of_others_is_not_even_tidied(cache: Path) -> None:
 
 def test_a_file_in_front_of_the_question_is_kept(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "house.txt").write_text("The lift is on the left, the tickets are on the right. " * 8)
-    program = ("from edge.cache import remembered\nremembered.LOADED, remembered.AT_ONCE = 1e30, 0.0\n"
+    program = ("from edge.cache import remembered\nremembered.LOADED, remembered.LEAST = 1e30, 0.0\n"
                "from edge.cli.main import main\nmain()")
     command = [sys.executable, "-c", program, "run", "-m", "demo", "--json", "--temp", "0", "-n", "4"]
 

@@ -829,7 +829,7 @@ def test_session_saved_whole(call: Any, env: dict[str, str], tmp_path: Path) -> 
 
 
 #: the program, for which every prompt is worth remembering at once
-KEEPS = [sys.executable, "-c", "from edge.cache import remembered; remembered.LOADED = 1e30; remembered.AT_ONCE = 0.0; "
+KEEPS = [sys.executable, "-c", "from edge.cache import remembered; remembered.LOADED = 1e30; remembered.LEAST = 0.0; "
          "from edge.cli.main import main; main()"]
 ROOMY = ("--temp", "0", "-c", "512", "-t", "1", "-n", "12")
 HOUSE = "The lamp in the hall is on, the door to the garden is shut, and the heating is set to twenty degrees. " * 3
