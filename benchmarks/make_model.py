@@ -275,51 +275,14 @@ def plan(shape: Shape, type: str, embedding: str, planes: int = 1) -> list[tuple
 
     Where a row is no multiple of 256, TQ1_0 and TQ2_0 cannot hold it and the tensor is F16, as converters leave it.
     """
-    if shape.delta or shape.inner_norm:
-        named = stored_name if shape.delta else str
-        return [(named(part.name), {"matrix": type, "table": embedding}.get(part.role, "F32"), part.shape)
-                for part in parts(shape.config("")) if part.needed]
-    q, kv = shape.n_head * shape.head_dim, shape.n_kv_head * shape.head_dim
-    tensors: list[tuple[str, str, tuple[int, ...]]] = [("token_embd.weight", embedding, (shape.n_vocab, shape.hidden))]
-
-    def matrix(name: str, *dims: int) -> None:
-        stored = "F16" if type.startswith("TQ") and dims[-1] % 256 else type
-        tensors.append((name, stored, (*dims[:-1], dims[-1] * planes)))
-
-    def norm(name: str, n: int) -> None:
-        tensors.append((name, "F32", (n,)))
-
-    for i in range(shape.n_layer):
-        norm(f"blk.{i}.attn_norm.weight", shape.hidden)
-        matrix(f"blk.{i}.attn_q.weight", q, shape.hidden)
-        matrix(f"blk.{i}.attn_k.weight", kv, shape.hidden)
-        matrix(f"blk.{i}.attn_v.weight", kv, shape.hidden)
-        if shape.qk_norm:
-            norm(f"blk.{i}.attn_q_norm.weight", shape.head_dim)
-            norm(f"blk.{i}.attn_k_norm.weight", shape.head_dim)
-        if shape.sub_norm:
-            norm(f"blk.{i}.attn_sub_norm.weight", q)
-        matrix(f"blk.{i}.attn_output.weight", shape.hidden, q)
-        if shape.post_norm:
-            norm(f"blk.{i}.post_attention_norm.weight", shape.hidden)
-        norm(f"blk.{i}.ffn_norm.weight", shape.hidden)
-        if shape.experts:
-            n = shape.experts[0]
-            tensors.append((f"blk.{i}.ffn_gate_inp.weight", "F32", (n, shape.hidden)))
-            matrix(f"blk.{i}.ffn_gate_exps.weight", n, shape.ffn, shape.hidden)
-            matrix(f"blk.{i}.ffn_up_exps.weight", n, shape.ffn, shape.hidden)
-            matrix(f"blk.{i}.ffn_down_exps.weight", n, shape.hidden, shape.ffn)
-        else:
-            matrix(f"blk.{i}.ffn_gate.weight", shape.ffn, shape.hidden)
-            matrix(f"blk.{i}.ffn_up.weight", shape.ffn, shape.hidden)
-            if shape.sub_norm:
-                norm(f"blk.{i}.ffn_sub_norm.weight", shape.ffn)
-            matrix(f"blk.{i}.ffn_down.weight", shape.hidden, shape.ffn)
-        if shape.post_norm:
-            norm(f"blk.{i}.post_ffw_norm.weight", shape.hidden)
-    norm("output_norm.weight", shape.hidden)
-    if not shape.tied:
-        tensors.append(("output.weight", embedding, (shape.n_vocab, shape.hidden)))
+    named = stored_name if shape.delta else str
+    tensors = []
+    for part in (part for part in parts(shape.config("")) if part.needed):
+        stored, dims = {"table": embedding}.get(part.role, "F32"), part.shape
+        if part.role in ("matrix", "experts"):
+            stored = "F16" if type.startswith("TQ") and dims[-1] % 256 else type
+            dims = (*dims[:-1], dims[-1] * planes)
+        tensors.append((named(part.name), stored, dims))
     return tensors
 
 

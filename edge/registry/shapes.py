@@ -49,23 +49,13 @@ class Shape:
         """True if there is a norm before attn_output and before ffn_down."""
         return self.arch.startswith("bitnet")
 
-    @property
-    def qk_norm(self) -> str:
-        """The norm of each query and key head: "before" or "after" the rotation, "" for none."""
-        return FAMILIES[self.arch].qk_norm
-
-    @property
-    def post_norm(self) -> bool:
-        """True if there is a norm after attention and one after feed-forward."""
-        return FAMILIES[self.arch].post_norm
-
     def config(self, name: str) -> ModelConfig:
         """The configuration of a model of this shape."""
         family = FAMILIES[self.arch]
         style = "interleaved" if self.arch == "llama" else "half"
         rotation = Rotation(self.theta, 0 if family.unrotated else self.rotary or self.head_dim, style)
         attention = Attention(
-            self.n_head, self.n_kv_head, self.head_dim, rotation, sub_norm=self.sub_norm, qk_norm=self.qk_norm,
+            self.n_head, self.n_kv_head, self.head_dim, rotation, sub_norm=self.sub_norm, qk_norm=family.qk_norm,
             gated=self.delta is not None,
         )
         part: Dense | Experts = Dense(self.ffn, family.activation, self.sub_norm)
@@ -73,7 +63,7 @@ class Shape:
             part = Experts(*self.experts, self.ffn, clamp=family.clamp)
         near = attention.sliding(self.window, 10000.0, self.rope_dim) if self.window else attention
         mixers = (attention, Delta(*self.delta) if self.delta else near)
-        far_layer, near_layer = (LayerConfig(mixer, part, self.inner_norm, self.post_norm) for mixer in mixers)
+        far_layer, near_layer = (LayerConfig(mixer, part, self.inner_norm, family.post_norm) for mixer in mixers)
         period = family.delta_period or (family.window_period if self.window else 0)
         per_group = family.weight_only and not self.inner_norm
         return ModelConfig(
