@@ -312,7 +312,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _save(path: Path, measured: Iterable[Series], builds: dict[str, str], ours: Sequence[str]) -> None:
     from edge.machine.board import Board
 
-    content = {"date": datetime.date.today().isoformat(), **Board().summary(), "processor": Board().processor(),
+    content = {"date": datetime.date.today().isoformat(), **Board().summary(),
                "ours": list(ours), "builds": builds}
     lines = ",\n".join(f"  {json.dumps(asdict(series))}" for series in measured)
     path.write_text(f'{json.dumps(content, indent=1)[:-2]},\n "series": [\n{lines}\n ]\n}}\n')

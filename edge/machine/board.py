@@ -8,29 +8,17 @@ from typing import Any
 
 from edge.machine import linux
 
-#: "CPU part" of /proc/cpuinfo for implementer 0x41 (ARM), from the MIDR_EL1 part numbers in the Linux kernel
+#: "CPU part" of /proc/cpuinfo for implementer 0x41 (ARM) of usual boards, from the MIDR_EL1 part numbers in the Linux
+#: kernel
 ARM_PARTS = {
     0xD03: "Cortex-A53",
-    0xD04: "Cortex-A35",
     0xD05: "Cortex-A55",
-    0xD07: "Cortex-A57",
     0xD08: "Cortex-A72",
     0xD09: "Cortex-A73",
-    0xD0A: "Cortex-A75",
     0xD0B: "Cortex-A76",
     0xD0C: "Neoverse-N1",
-    0xD0D: "Cortex-A77",
-    0xD40: "Neoverse-V1",
     0xD41: "Cortex-A78",
-    0xD44: "Cortex-X1",
-    0xD46: "Cortex-A510",
-    0xD47: "Cortex-A710",
     0xD49: "Neoverse-N2",
-    0xD4B: "Cortex-A78C",
-    0xD4D: "Cortex-A715",
-    0xD4F: "Neoverse-V2",
-    0xD80: "Cortex-A520",
-    0xD81: "Cortex-A720",
 }
 
 #: bits of the Raspberry Pi firmware's get_throttled: now, and 16 higher since boot
@@ -78,18 +66,6 @@ class Board:
 
             names = [platform.processor() or platform.machine()]
         return " + ".join(names)
-
-    def processor(self) -> str:
-        """The name of the processor with what distinguishes those that share one: family, model and stepping, or the
-        parts of ARM, and the most megahertz, such as "AMD EPYC (25, 1, 1)".
-        """
-        known: dict[str, str] = {}
-        for line in (self.read("/proc/cpuinfo") or "").splitlines():
-            key, _, value = (part.strip() for part in line.partition(":"))
-            known.setdefault(key, value)
-        model = ", ".join(known[name] for name in ("cpu family", "model", "stepping") if name in known)
-        most = self.number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
-        return self.cpu() + (f" ({model})" if model else "") + (f", {most // 1000} MHz" if most else "")
 
     def memory(self) -> dict[str, int | None]:
         """Total and available memory, and swap, in bytes."""

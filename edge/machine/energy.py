@@ -66,13 +66,11 @@ def find(root: str = "/") -> Counters | Power | str:
     if counters and all(linux.number(path, root) is not None for path in counters):
         spans = [linux.number(f"{zone}/max_energy_range_uj", root) or 1 << 62 for zone in zones]
         return Counters(f"powercap, {', '.join(zones.values())}", counters, spans, root)
-    chips = {f"{_word(f'{chip}/name', root)} ({chip})": files for chip in _below("/sys/class/hwmon/hwmon*", root)
-             if (files := _sensors(chip, root))}
+    chips = {f"{_word(f'{chip}/name', root)} ({chip})": path for chip in _below("/sys/class/hwmon/hwmon*", root)
+             if (path := _sensor(chip, root))}
     if len(chips) == 1:
-        (name, files), = chips.items()
-        if "/energy" in files[0]:
-            return Counters(f"hwmon, {name}", files, [1 << 62] * len(files), root)
-        return Power(f"hwmon, {name}", lambda: None if (n := linux.number(files[0], root)) is None else n / 1e6)
+        (name, path), = chips.items()
+        return Power(f"hwmon, {name}", lambda: None if (n := linux.number(path, root)) is None else n / 1e6)
     if counters:
         return f"{counters[0]} may not be read: as root, or after: sudo chmod a+r {ZONES}/energy_uj"
     if chips:
@@ -89,14 +87,12 @@ def rails() -> float | None:
     return sum(float(amperes[rail]) * float(volts[rail]) for rail in both) if both else None
 
 
-def _sensors(chip: str, root: str) -> list[str]:
-    """The files of a chip that have all it measures: its sockets, or its first; none of a chip for something else."""
+def _sensor(chip: str, root: str) -> str | None:
+    """The file with the watts of a chip; None if it shows none, or those of something else."""
     if any(_below(f"{chip}/{other}", root) for other in OTHERS):
-        return []
-    energy = _below(f"{chip}/energy*_input", root)
-    sockets = [path for path in energy if _word(path[: -len("input")] + "label", root).startswith("Esocket")]
+        return None
     power = _below(f"{chip}/power*_input", root) + _below(f"{chip}/power*_average", root)
-    return [path for path in sockets or energy[:1] or power[:1] if linux.number(path, root) is not None]
+    return next((path for path in power[:1] if linux.number(path, root) is not None), None)
 
 
 def _below(pattern: str, root: str) -> list[str]:

@@ -79,18 +79,6 @@ def test_a_board_s_meter_shows_watts(tmp_path: Path, clock: list[float]) -> None
     assert meter.joules() == 16
 
 
-@pytest.mark.parametrize("files, expected", [
-    ({"energy1_input": "0", "energy1_label": "Ecore000", "energy2_input": "1000000", "energy2_label": "Esocket0"}, 2),
-    ({"energy1_input": "1000000", "energy2_input": "0"}, 2),
-])
-def test_joules_of_hwmon_are_of_sockets_or_of_the_first(tmp_path: Path, files: dict[str, str], expected: int) -> None:
-    there = "sys/class/hwmon/hwmon0"
-    meter = energy.find(machine(tmp_path, {f"{there}/{name}": text for name, text in {"name": "x", **files}.items()}))
-    assert isinstance(meter, energy.Counters)
-    machine(tmp_path, {f"{there}/{name}": f"{1000000 * (expected + 1)}" for name in files if name.endswith("input")})
-    assert meter.joules() == expected
-
-
 def test_the_rails_of_a_raspberry_pi(tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     """Those whose volts and amperes are known; a Pi 4 knows none, and its tool says so."""
     tool = tmp_path / "vcgencmd"
