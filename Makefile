@@ -148,7 +148,7 @@ $(VENV)/.compiled: $(COMPILED) | $(VENV)/.installed
 	@[ -z "$$(find $(COMPILED) -newer $$(ls -t $@ $(VENV)/.installed 2>/dev/null | head -1))" ] || $(PY) setup.py --quiet build_ext --inplace
 	@touch $@
 
-# What only developers need: linters, tests, oracles, and the freezer, which the tests try.  Nothing is compiled for them.
+# For developers: linters, tests, oracles, and the freezer, which the tests try.  Nothing is compiled for them.
 $(VENV)/.linters: pyproject.toml
 	@packaging/prepare.sh lint
 	@echo "bitnet-edge: installing the test tools" >&2

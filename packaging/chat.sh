@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `make chat` runs: packaging/chat.sh PYTHON STAMP [OPTION...] starts `bitnet-edge chat` with these options.
+# For `make chat`: packaging/chat.sh PYTHON STAMP [OPTION...] starts `bitnet-edge chat` with these options.
 # The first time, where no model was chosen yet, it gets a small real one; where it cannot, the demo model answers.
 set -euo pipefail
 python=$1 stamp=$2 code=0

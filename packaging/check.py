@@ -61,7 +61,7 @@ MESSAGES = [{"role": "user", "content": "Two teas, please."}]
 
 
 class Failed(Exception):
-    """What is wrong, in one line, with what the program wrote."""
+    """A check has failed: the reason in one line, with the output of the program."""
 
 
 def sound(text: str) -> None:
@@ -98,7 +98,7 @@ class Program:
         )
 
     def run(self, *arguments: str, code: int = 0, text: str = "", remark: str = "", **variables: str) -> str:
-        """What it writes to standard output.  ``text``: its standard input; ``remark``: a pattern of what it may write
+        """Its standard output.  ``text``: its standard input; ``remark``: a pattern of what it may write
         to standard error, by default nothing."""
         process = self.start(*arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              variables=variables)
@@ -485,7 +485,7 @@ def _(program: Program) -> object:
 
 
 def is_one_file(command: list[str]) -> bool:
-    """Whether this is a one-file program: an ELF file without the folder of a one-folder one."""
+    """True for a one-file program: an ELF file without the folder of a one-folder one."""
     path = Path(command[0])
     if len(command) > 1 or not path.is_file() or (path.parent / "_internal").exists():
         return False

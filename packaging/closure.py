@@ -1,4 +1,4 @@
-"""What the program needs, and what that needs: every distribution, from the packages' own metadata.
+"""The closure of what the program needs: every distribution, from the packages' own metadata.
 
     python packaging/closure.py [EXTRA...]       name==version of each, as installed here
     python packaging/closure.py --unpack FOLDER --python 3.11 --machine aarch64 [EXTRA...]
@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def stated(*extras: str) -> list[Requirement]:
-    """What pyproject.toml asks for."""
+    """The requirements of pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
     return [Requirement(line) for line in lines]

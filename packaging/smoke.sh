@@ -180,7 +180,7 @@ signal() { # NAME CODE TARGET SIGNAL: a long answer is interrupted at its first 
     code=$?
     if [ $code != "$wanted" ]; then bad "$name" "status $code, not $wanted"
     elif [ -s "$work/err" ]; then bad "$name" "something on standard error"
-    elif [ -n "$(ls "$work/tmp")" ]; then bad "$name" "left $(ls "$work/tmp") behind"
+    elif [ -n "$(ls "$work/tmp")" ]; then bad "$name" "left $(ls "$work/tmp")"
     else ok "$name (status $wanted)"; fi
 }
 

@@ -102,7 +102,7 @@ class Embedder:
 
     @property
     def notes(self) -> list[str]:
-        """What was chosen for this model, and why, in one line each."""
+        """The choices made for this model, and why, in one line each."""
         return [*self._checkpoint.notes, *(note for note in self.plan.notes if note not in self.plan.warnings)]
 
     def tokens(self, text: str, cut: bool = False) -> list[int]:

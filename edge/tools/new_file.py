@@ -41,8 +41,8 @@ _ROWS = 256  # embedding rows per piece
 
 
 def _conventions(c: ModelConfig) -> tuple[Any, ...]:
-    """What must be read back unchanged, besides the tensors: all but what a file rounds to float32, and the rotation,
-    whose style it may change.
+    """The part of a configuration that must be read back unchanged: all but numbers that a file rounds to float32, and
+    the rotation, whose style it may change.
     """
     layers = [asdict(layer) for layer in c.layers]
     for layer in layers:
@@ -97,7 +97,7 @@ class NewFile:
         if self.permute and any(mixer.qkv_bias for mixer in self.config.attention):
             raise UsageError(f"{checkpoint.path}: has biases of queries and keys, which cannot be reordered for GGUF; "
                              "use the original model")
-        #: whether matrices have a scale per 128 weights of a row, and the type that stores these
+        #: True if matrices have a scale per 128 weights of a row; and the type that stores these
         self.grouped = self.config.activation_quant == "int8-128"
         self.groups = PANELS if type == "I2_S" else "PQ2_0"
         if self.permute and rotation.dim != self.config.head_dim:
@@ -121,7 +121,7 @@ class NewFile:
         return entries
 
     def work(self, entry: Entry) -> int:
-        """What a tensor counts in the progress: its bytes."""
+        """The work of a tensor, for the progress: its bytes."""
         return entry.nbytes
 
     def _entry(self, role: str, tensor: Tensor) -> Entry:
@@ -162,7 +162,7 @@ class NewFile:
         raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} {why}")
 
     def _is_ternary(self, tensor: Tensor) -> bool:
-        """Whether a projection becomes ternary: stored so, rounded on demand, or floats that are scale x {-1, 0, 1}."""
+        """True if a projection becomes ternary: stored so, rounded on demand, or floats that are scale x {-1, 0, 1}."""
         if tensor.type in (*TERNARY_TYPES, SEPARATE_EXPERTS) or tensor.floats == "latent":
             return True
         if tensor.type not in FLOAT_TYPES or tensor.floats == "dense":
@@ -255,7 +255,7 @@ class NewFile:
     # ---- the order of rows and columns ----
 
     def moves(self, name: str) -> bool:
-        """Whether a tensor has rows or columns in another order in the file."""
+        """True if a tensor has rows or columns in another order in the file."""
         return self.order(name) is not None or self.columns(name) is not None
 
     def _moved(self, name: str, values: Any, n_row: int, unit: int = 1) -> Iterator[Any]:

@@ -4,7 +4,7 @@ No compiler or linker is needed: the result is the program, byte for byte but fo
 then the sections of :mod:`edge.packed`.  The program's start-up code (PyInstaller's) looks for the end of its
 archive, a *cookie*, from the end of the file backwards, and the cookie says how long the archive is.  So a second
 cookie at the end, which says that the archive reaches back over the model, lets the program start without a search
-through the model.  Its length has 32 bits: behind a larger model the archive itself is repeated.
+through the model.  Its length has 32 bits: after a larger model the archive itself is repeated.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ def read_prompt(
 
 
 def verify(inside: Packed) -> bool:
-    """Whether all of a packed program is as it was packed, by SHA-256; reads all of it."""
+    """True if all of a packed program is as it was packed, by SHA-256; reads all of it."""
     digest, prompts = hashlib.sha256(), hashlib.sha256()
     with open(inside.path, "rb") as file:
         about = sections(file, inside.path)[ABOUT]

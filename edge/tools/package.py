@@ -28,7 +28,7 @@ BLOCK = 1 << 20
 
 
 def without_pip() -> bool:
-    """Whether this Python has no pip: a frozen program, or an environment that was made without."""
+    """True if this Python has no pip: a frozen program, or an environment that was made without."""
     return getattr(sys, "frozen", False) or importlib.util.find_spec("pip") is None
 
 

@@ -64,7 +64,7 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Repository:
-    """What to pull: a repository, one file of it (None: all files that a folder needs), and a revision.
+    """A source: a repository, one file of it (None: all files that a folder needs), and a revision.
 
     ``others``: files to take instead where that one is gone, the best first.
     """
@@ -352,7 +352,7 @@ def download(
 
 
 def _continues(answer: http.client.HTTPResponse, have: int, nbytes: int) -> bool:
-    """Whether the response continues at byte ``have`` of a content of ``nbytes``."""
+    """True if the response continues at byte ``have`` of a content of ``nbytes``."""
     match = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range") or "")
     if answer.status != 206 or match is None:
         return False
@@ -616,7 +616,7 @@ def _name_of(source: Repository) -> str:
 
 
 def _is_there(path: str, remote: Remote, exact: bool = True) -> bool:
-    """Whether a file is complete, from an earlier pull that was interrupted later.  ``exact``: its size is known."""
+    """True if a file is complete, from an earlier pull that was interrupted later.  ``exact``: its size is known."""
     if not os.path.isfile(path) or (exact and os.path.getsize(path) != remote.nbytes) or remote.sha256 is None:
         return False
     return sha256_of(path) == remote.sha256
@@ -706,7 +706,7 @@ def _made_of_planes(
 
 
 def starts_at_once(checkpoint: Checkpoint) -> bool:
-    """Whether projections and output head are used directly from the file, at full speed, without work at the start."""
+    """True if projections and output head are used directly from the file, at full speed, without work at the start."""
     from edge.formats import names
     from edge.model.footprint import in_place
 

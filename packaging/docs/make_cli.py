@@ -87,7 +87,7 @@ def shortened(
 
 
 def settings() -> str:
-    """What --set knows."""
+    """The settings of --set."""
     bar = "\\|"  # in a table
     rows = "\n".join(f"| `{name}={setting.values.replace('|', bar)}` | {setting.line} |"
                      for name, setting in COMMON.items() if not setting.names)

@@ -250,7 +250,7 @@ def kv_memory() -> Figure:
 
 
 def step() -> Figure:
-    """What bounds the time of a token."""
+    """The bounds of the time of a token."""
     about = facts("bench-amd-epyc-zen4-2-vcpu.json")
     return of_bench({**about, "model": "BitNet b1.58 2B-4T (its shape, random weights)"})
 

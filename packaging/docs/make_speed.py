@@ -55,7 +55,7 @@ def several() -> str:
 
 
 def engines(model: str) -> tuple[dict[str, Any], dict[str, dict[str, list[float]]]]:
-    """What benchmarks/against_peers.py wrote, and its speeds: engine -> test and threads -> speeds in order."""
+    """The output of benchmarks/against_peers.py, and its speeds: engine -> test and threads -> speeds in order."""
     content: dict[str, Any] = json.loads((RESULTS / f"peers-{model}.json").read_text(encoding="utf-8"))
     rows: dict[str, dict[str, list[float]]] = {}
     for series in sorted(content["series"], key=lambda each: each["engine"] not in content["ours"]):
