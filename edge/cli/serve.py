@@ -89,13 +89,13 @@ def serve(ctx: click.Context, **flags: Any) -> int:
     system = options.system_prompt(flags)
     check_exposure(flags["host"], flags["api_key"], flags["insecure"], flags["socket_path"])
     flags.setdefault("overflow", "stop")  # a client learns that it is too long; nothing is cut silently
-    defaults = options.ask_arguments(flags)
+    defaults = {**options.ask_arguments(flags), "timeout": flags["timeout"]}
     rare = {name: flags.get(name, SETTINGS[name].default) for name in ("metrics", "queue", "state_size", "read_ahead")}
     flags["queue"] = rare["queue"]
     settings = Settings(
         name=flags["name"], **admitted(flags),
         metrics=rare["metrics"], parallel=flags["parallel"], queue=rare["queue"],
-        timeout=flags["timeout"], state=flags["state"], state_bytes=parse_size(rare["state_size"], "state_size") or 0,
+        state=flags["state"], state_bytes=parse_size(rare["state_size"], "state_size") or 0,
         warn=out.warn, reads_ahead=rare["read_ahead"], defaults=defaults, system=system,
     )
     if flags["socket_path"] is None:
@@ -209,24 +209,23 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
 
 
 def check_exposure(host: str, key: str | None, insecure: bool, socket_path: str | None) -> None:
-    """Raise UsageError for what is no address, and for one that others can reach without a key and ``insecure``."""
-    from edge.serve.addresses import check_host, is_loopback, known
+    """Raise UsageError for an address that others can reach without a key and ``insecure``."""
+    from edge.serve.addresses import is_loopback, known
 
-    check_host(host)
     if socket_path is None and not key and not insecure and not is_loopback(host):
         if not known(host):
-            raise UsageError(f"is {host!r}", argument="host", hint="no address has this name")
+            raise UsageError(f"is {host!r}", argument="host", hint="no address has this name; --port sets the port")
         raise UsageError(f"--host {host} can be reached by others: use --api-key KEY, or --insecure to allow everybody")
 
 
 def admitted(flags: dict[str, Any]) -> dict[str, Any]:
-    """The settings ``hosts``, ``cors`` and ``api_key`` of a service.  Raises UsageError for what can match nothing."""
-    from edge.serve.addresses import checked_name, checked_origin, numeric
-    from edge.serve.guard import checked_key
+    """The settings ``hosts``, ``cors`` and ``api_key`` of a service.  Raises UsageError for a name that none can send.
+    """
+    from edge.serve.addresses import numeric, sent_name
 
     named = (flags["host"],) * (numeric(flags["host"]) is None)
-    return {"hosts": tuple(map(checked_name, flags["host_names"] + named)),
-            "cors": tuple(map(checked_origin, flags["cors"])), "api_key": checked_key(flags.get("api_key"))}
+    return {"hosts": tuple(map(sent_name, flags["host_names"] + named)), "cors": flags["cors"],
+            "api_key": flags.get("api_key") or None}
 
 
 def listen(host: str, port: int) -> list[socket.socket]:

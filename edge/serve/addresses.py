@@ -1,15 +1,11 @@
-"""Addresses: which of them only this machine can reach; what can be the name of a server, or the origin of a page."""
+"""Addresses and host names: which of them only this machine can reach, and how clients send them."""
 
 from __future__ import annotations
 
 import ipaddress
-import re
 import socket
 
 from edge.errors import UsageError
-
-_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:]+\]|[a-z0-9._-]+)(:\d{1,5})?")
 
 
 def numeric(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -30,15 +26,6 @@ def is_loopback(host: str) -> bool:
     return host.lower() == "localhost" if address is None else address.is_loopback
 
 
-def check_host(host: str) -> None:
-    """Raise UsageError for what cannot be an address to listen on."""
-    said = "it must be an address or a name, such as 127.0.0.1 or localhost"
-    if "/" in host or " " in host or not host.strip("[]"):
-        raise UsageError(f"is {host!r}", argument="host", hint=said)
-    if numeric(host) is None and ":" in host:
-        raise UsageError(f"is {host!r}", argument="host", hint=f"{said}; the port is set with --port")
-
-
 def known(host: str) -> bool:
     """Whether this machine knows an address of ``host``."""
     try:
@@ -47,21 +34,10 @@ def known(host: str) -> bool:
         return False
 
 
-def checked_name(name: str) -> str:
-    """A host name in the form in which clients send it.  Raises UsageError for what none can send."""
+def sent_name(name: str) -> str:
+    """A host name in the form in which clients send it.  Raises UsageError for one that none can send."""
     try:
-        sent = name.rstrip(".").lower().encode("idna").decode()
+        return name.rstrip(".").lower().encode("idna").decode()
     except UnicodeError:
-        sent = ""
-    if numeric(name) is None and not _NAME.fullmatch(sent):
         raise UsageError(f"{name!r} matches no request", argument="host_names",
-                         hint="it must be a name without scheme, port and path, such as kiosk.local")
-    return sent
-
-
-def checked_origin(text: str) -> str:
-    """The origin of pages, or "*".  Raises UsageError for one that no page has."""
-    if text not in ("*", "null") and not _ORIGIN.fullmatch(text):
-        raise UsageError(f"{text!r} matches no page", argument="cors",
-                         hint="it must be an origin as browsers send it, such as https://example.org")
-    return text
+                         hint="it must be a name without scheme, port and path, such as kiosk.local") from None

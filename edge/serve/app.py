@@ -20,18 +20,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from edge.errors import EdgeError, UsageError, check_text, shown
 from edge.serve import keys
-from edge.serve.answers import ollama_answer, openai_answer, response_answer
+from edge.serve.answers import answer
 from edge.serve.bodies import body_of
-from edge.serve.calls import Refusal, refusal_of
+from edge.serve.calls import Call, Refusal, refusal_of
 from edge.serve.exchange import answer_json, refused, watched
 from edge.serve.guard import Guard, style_of
-from edge.serve.protocols import ollama, openai
+from edge.serve.protocols import Writer, ollama, openai, responses
 from edge.serve.service import Service
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
 
     async def embedded(request: Request, inputs: list[str], cut: bool = False) -> Any:
         gone = threading.Event()
-        return await watched(request, asyncio.to_thread(service.vectors, inputs, gone, cut), gone.set)
+        return await watched(request.receive, asyncio.to_thread(service.vectors, inputs, gone, cut), gone.set)
 
     async def embeddings(request: Request) -> Response:
         body = await body_of(request)
@@ -154,33 +155,34 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
     async def ollama_version(_: Request) -> Response:
         return answer_json(ollama.version())
 
-    routes = [Route("/", page, methods=["GET"]), Route("/health", health), Route("/v1/health", health),
-              Route("/metrics", metrics), Route("/tokenize", tokenize, methods=["POST"]),
-              Route("/detokenize", detokenize, methods=["POST"])]
-    for path, handler, method in (("/models", models, "GET"), ("/models/{name:path}", one_model, "GET"),
-                                  ("/chat/completions", partial(openai_answer, service, openai.chat), "POST"),
-                                  ("/completions", partial(openai_answer, service, openai.completion), "POST"),
-                                  ("/responses", partial(response_answer, service), "POST"),
-                                  ("/embeddings", embeddings, "POST")):
-        routes += [Route(prefix + path, handler, methods=[method]) for prefix in ("/v1", "")]
-    for path, handler, method in (("chat", partial(ollama_answer, service, ollama.chat, True), "POST"),
-                                  ("generate", partial(ollama_answer, service, ollama.generate, False), "POST"),
-                                  ("show", ollama_show, "POST"), ("tags", ollama_tags, "GET"),
-                                  ("ps", ollama_ps, "GET"), ("embed", ollama_embed, "POST"),
-                                  ("embeddings", ollama_embeddings, "POST"), ("version", ollama_version, "GET")):
-        routes.append(Route(f"/api/{path}", handler, methods=[method]))
+    def answers(parse: Callable[..., Call], writer: Callable[..., Writer]) -> Any:
+        return partial(answer, service, parse, writer)
 
-    async def not_found(request: Request, _error: Exception) -> Response:
-        return _refuse(request, Refusal(404, f"no such path: {request.url.path[:100]}", "not_found"))
-
-    async def wrong_method(request: Request, error: Exception) -> Response:
-        response = _refuse(request, Refusal(405, f"{request.method} is not allowed for {request.url.path[:100]}",
-                                            "method_not_allowed"))
-        response.headers.update(getattr(error, "headers", None) or {})  # Allow
-        return response
+    openai_api = {
+        "GET /models": models, "GET /models/{name:path}": one_model,
+        "POST /chat/completions": answers(openai.chat, openai.Writer),
+        "POST /completions": answers(openai.completion, openai.Writer),
+        "POST /responses": answers(responses.parse, responses.Writer), "POST /embeddings": embeddings}
+    table = {
+        "GET /": page, "GET /health": health, "GET /v1/health": health, "GET /metrics": metrics,
+        "POST /tokenize": tokenize, "POST /detokenize": detokenize, **openai_api,
+        **{each.replace(" ", " /v1"): handler for each, handler in openai_api.items()},
+        "POST /api/chat": answers(ollama.chat, partial(ollama.Writer, True)),
+        "POST /api/generate": answers(ollama.generate, partial(ollama.Writer, False)), "POST /api/show": ollama_show,
+        "GET /api/tags": ollama_tags, "GET /api/ps": ollama_ps, "GET /api/version": ollama_version,
+        "POST /api/embed": ollama_embed, "POST /api/embeddings": ollama_embeddings}
+    routes = [Route(each.partition(" ")[2], handler, methods=[each.partition(" ")[0]])
+              for each, handler in table.items()]
 
     async def refuse(request: Request, error: Exception) -> Response:
-        return _refuse(request, refusal_of(error))
+        """Also for paths and methods that Starlette does not find."""
+        status, path = getattr(error, "status_code", None), request.url.path[:100]
+        allow = getattr(error, "headers", None)  # of 405: the methods that are
+        if status == 404:
+            error = Refusal(404, f"no such path: {path}", "not_found")
+        elif status == 405:
+            error = Refusal(405, f"{request.method} is not allowed for {path}", "method_not_allowed")
+        return refused(refusal_of(error), style_of(request.scope), allow)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -190,7 +192,7 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
         await asyncio.to_thread(service.close)
 
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={
-        404: not_found, 405: wrong_method, Refusal: refuse, EdgeError: refuse, Exception: refuse})
+        HTTPException: refuse, Refusal: refuse, EdgeError: refuse, Exception: refuse})
     return Guard(app, service)
 
 
@@ -202,10 +204,6 @@ def policy(page: str) -> str:
 
     return (f"default-src 'none'; script-src {own('script')}; style-src {own('style')}; connect-src 'self'; "
             "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-
-
-def _refuse(request: Request, refusal: Refusal) -> Response:
-    return refused(refusal, style_of(request.scope))
 
 
 def _prometheus(engine: Engine, conversations: Conversations) -> str:

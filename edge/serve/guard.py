@@ -14,7 +14,6 @@ from typing import Any
 
 from starlette.responses import Response
 
-from edge.errors import UsageError
 from edge.serve.addresses import numeric
 from edge.serve.calls import Refusal, stopping
 from edge.serve.exchange import BODIES_LIMIT, refused
@@ -128,14 +127,6 @@ class Guard:
 def style_of(scope: Mapping[str, Any]) -> str:
     """The API in whose form a request is refused."""
     return "ollama" if scope["path"].startswith("/api/") else "openai"
-
-
-def checked_key(key: str | None) -> str | None:
-    """The key, or None for an empty one.  Raises UsageError for one that no client can send in a header."""
-    if key and not re.fullmatch("[!-~]([ -~]*[!-~])?", key):
-        raise UsageError("matches no request", argument="api_key", hint="a key is of ASCII characters, without blanks "
-                         "around it")
-    return key or None
 
 
 def normal(scope: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edge.cache.folder import Folder
-from edge.errors import ContextFull, EdgeError, UsageError
+from edge.errors import EdgeError, UsageError
 from edge.formats.names import n_parameters
-from edge.prompt.messages import with_system
 from edge.registry.library import is_demo
-from edge.serve.calls import Call, Refusal, refusal_of
-from edge.serve.conversations import Conversations, PendingCall
+from edge.serve.calls import Refusal
+from edge.serve.conversations import Conversations
 from edge.session.prompting import refuse_long
 from edge.settings import with_options
 
@@ -38,7 +37,6 @@ class Settings:
     metrics: bool = False
     parallel: int = 1
     queue: int = 64
-    timeout: float | None = None  # seconds for one answer
     state: str | None = None
     state_bytes: int = 1 << 30
     warn: Callable[[str], object] | None = None  # is told once why ``state`` cannot be written
@@ -166,17 +164,3 @@ class Service:
                     break
                 found.append(embedder.of_tokens(ids))
         return found, sum(map(len, texts))
-
-    # ---- a call -----------------------------------------------------------------------------------------------------
-
-    async def submit(self, call: Call) -> PendingCall:
-        """Start a call.  Raises Refusal or EdgeError, before a stream has begun with status 200."""
-        _, conversations = self.ready()
-        if self.settings.timeout is not None:
-            call.options.setdefault("timeout", self.settings.timeout)
-        if call.messages is not None:
-            call.messages = with_system(call.messages, self.settings.system)
-        try:
-            return await conversations.submit(call)
-        except (UsageError, ContextFull) as error:
-            raise refusal_of(error, call.sent) from None

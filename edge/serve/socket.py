@@ -6,11 +6,10 @@ import errno
 import os
 import socket
 import stat
+from contextlib import suppress
 
-from edge.errors import Busy, EdgeError, UsageError
+from edge.errors import Busy, UsageError
 
-#: most bytes of a path in sockaddr_un.sun_path, without its terminating NUL (unix(7))
-PATH_LIMIT = 107
 BACKLOG = 1024  # connections that wait to be accepted
 
 
@@ -24,16 +23,12 @@ class Listener:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        size = len(os.fsencode(path))
-        if not path or "\0" in path:
+        if not path:
             raise UsageError("--socket needs the path of a file")
-        if size > PATH_LIMIT:
-            raise UsageError(f"the path of the socket has {size} bytes; the limit is {PATH_LIMIT}: {path}")
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
             self._clear()
             self.socket.bind(path)
-            self._made = _identity(path)
             self.socket.listen(BACKLOG)
             self.socket.setblocking(False)
         except OSError as error:
@@ -44,7 +39,7 @@ class Listener:
             if error.errno == errno.EADDRINUSE:  # somebody was faster
                 raise Busy(f"another process listens at {path}") from None
             raise UsageError(f"cannot listen at {path}: {error.strerror or error}") from None
-        except EdgeError:
+        except BaseException:
             self.socket.close()
             raise
 
@@ -68,15 +63,7 @@ class Listener:
         raise Busy(f"another process listens at {self.path}")
 
     def close(self) -> None:
-        """Stop listening and remove the file, unless another process has replaced it."""
+        """Stop listening and remove the file."""
         self.socket.close()
-        try:
-            if _identity(self.path) == self._made:
-                os.unlink(self.path)
-        except OSError:
-            pass
-
-
-def _identity(path: str) -> tuple[int, int]:
-    facts = os.stat(path)
-    return facts.st_dev, facts.st_ino
+        with suppress(OSError):
+            os.unlink(self.path)

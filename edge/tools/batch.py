@@ -252,7 +252,7 @@ class Batch:
     def _response(self, session: Session, head: str, url: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
         """(the body of the response, the number of its tokens); its choices are written one after the other."""
         call = (openai.chat if url.endswith("/chat/completions") else openai.completion)(body, self._defaults)
-        writer = openai.Writer(call, self._engine.config.name, head)
+        writer = openai.Writer(call, body, self._engine.config.name, head)
         try:
             prepared = call.prepare(self._engine)
         except (UsageError, ContextFull) as error:
@@ -270,8 +270,7 @@ class Batch:
             choice = writer.choice(index, content, reason, scores, answer.thoughts, calls)
             choices.append(choice | shares(answer.shares))
             usages.append(answer.usage)
-        counts = openai.counts(usages, call.n)
-        return writer.whole(choices, openai.usage(*counts)), counts[2]
+        return writer.made(choices, usages), sum(each.completion for each in usages)
 
     def _write(self, line: bytes, answered: bool, tokens: int) -> None:
         rest = memoryview(line)

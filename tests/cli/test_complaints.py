@@ -24,7 +24,7 @@ from edge.constrain.vocabulary import bytes_for
 from edge.serve import bodies, exchange
 from edge.serve.calls import Call, refusal_of
 from edge.serve.service import Service, Settings
-from edge.session.session import Session
+from edge.session.generation import Generation
 from tests import fakes
 from tests.http_service import BOUND, GREEDY, Server, serving
 
@@ -232,17 +232,19 @@ def test_10_the_worker_is_dead_and_health_says_ok(monkeypatch: pytest.MonkeyPatc
     async def scene() -> tuple[str, str]:
         service, engine = Service(Settings()), fakes.engine()
         service.open(engine)
+        assert service.conversations is not None
         messages = [{"role": "user", "content": "x"}]
         with monkeypatch.context() as patch:
-            patch.setattr(Session, "work", dies)
-            call = await service.submit(Call(messages=messages))
+            patch.setattr(Generation, "run", dies)
+            call = await service.conversations.submit(Call(messages=messages))
             with pytest.raises(RuntimeError, match="SystemExit: the worker dies") as raised:
                 async for _ in call.pieces():
                     pass
         text = ""
-        async for piece in (await service.submit(Call(messages=messages, options={"max_tokens": 3}))).pieces():
+        call = await service.conversations.submit(Call(messages=messages, options={"max_tokens": 3}))
+        async for piece in call.pieces():
             text += piece.text
-        assert service.conversations is not None and service.conversations.state()["failed"] == 1
+        assert service.conversations.state()["failed"] == 1
         service.close()
         return refusal_of(raised.value).code or "", text
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from array import array
 from collections.abc import Mapping
@@ -12,43 +14,44 @@ from edge.amounts import amount
 from edge.errors import UsageError, check_text
 from edge.formats.names import n_parameters
 from edge.prompt.messages import check_messages, with_system
-from edge.serve import keys
-from edge.serve.calls import Call
+from edge.serve import keys, protocols
+from edge.serve.calls import Call, Refusal, dump
 from edge.serve.protocols.openai import embedding
 
 if TYPE_CHECKING:
     from edge.config import ModelConfig
-    from edge.session.outcome import Outcome
+    from edge.serve.protocols import Collected
+    from edge.session.logprobs import Logprob
+    from edge.session.stream import Piece
 
 #: of Ollama, which some clients demand: Copilot in VS Code 0.6.4, Continue 0.6.5, Codex 0.13.4 (for /v1/responses).
 #: Not 0.14: by that number clients know /v1/messages, which is not here.
 VERSION = "0.13.5"
 
 
-def loads(body: Any, chat: bool) -> bool:
-    """Whether a request has no prompt: this is how Ollama's clients load and unload a model.  Raises UsageError."""
-    asked = keys.read(body, keys.OLLAMA_CHAT if chat else keys.OLLAMA_GENERATE)
-    return asked.get("messages") == [] if chat else not asked.get("prompt")
-
-
 def chat(body: Any, defaults: dict[str, Any]) -> Call:
-    """``POST /api/chat``.  Raises UsageError."""
+    """``POST /api/chat``; without messages, as clients load and unload a model, a call of nothing.  Raises UsageError.
+    """
     asked = keys.read(body, keys.OLLAMA_CHAT)
     call = _common(asked, defaults)
-    call.messages = keys.messages(asked)
+    if asked.get("messages") != []:
+        call.messages = keys.messages(asked)
     return call
 
 
 def generate(body: Any, defaults: dict[str, Any]) -> Call:
-    """``POST /api/generate``: a prompt, put into the chat template unless ``raw``.  Raises UsageError."""
+    """``POST /api/generate``: a prompt, put into the chat template unless ``raw``; or none, as in :func:`chat`.  Raises
+    UsageError.
+    """
     asked = keys.read(body, keys.OLLAMA_GENERATE)
+    prompt = asked.get("prompt")
     if asked.get("raw"):
         call = _common(asked, {name: value for name, value in defaults.items() if not name.startswith("think")})
-        call.prompts = [asked.get("prompt", "")]
+        call.prompts = [prompt] if prompt else []
     else:
         call = _common(asked, defaults)
-        call.messages = with_system(check_messages([{"role": "user", "content": asked.get("prompt", "")}]),
-                                    asked.get("system"))
+        if prompt:
+            call.messages = with_system(check_messages([{"role": "user", "content": prompt}]), asked.get("system"))
     call.sent["messages"] = "prompt"
     return call
 
@@ -81,30 +84,63 @@ def written(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-class Writer:
-    """The lines of one answer."""
+class Writer(protocols.Writer):
+    """The lines of one answer, to a ``chat`` or to a prompt."""
 
-    def __init__(self, served: str) -> None:
-        self._model = served
+    KIND, COMMENT = "application/x-ndjson", b""
+
+    def __init__(self, chat: bool, _call: Call, _body: Any, served: str) -> None:
+        self._chat, self._model = chat, served
         self._begun = time.perf_counter_ns()
 
-    def line(self, text: str, chat: bool, thought: str = "", calls: list[dict[str, Any]] | None = None,
-             logprobs: Any = None, **more: Any) -> dict[str, Any]:
-        """One line: a piece, or with ``done`` the end."""
+    def piece(self, _index: int, piece: Piece, logprobs: list[Logprob] | None) -> bytes:
+        """The line of a piece."""
+        if piece.thought:
+            return self._line("", piece.text)
+        return self._line(piece.text, **self.scores(0, logprobs or []))
+
+    def end(self, _index: int) -> bytes:
+        """The last lines."""
+        calls = self._calls()
+        return (self._line("", calls=calls) if calls else b"") + self._line("", **self._end())
+
+    def failed(self, refusal: Refusal) -> bytes:
+        """The line of an error after the stream has begun."""
+        return dump({"error": str(refusal)}) + b"\n"
+
+    def whole(self, choices: list[Collected]) -> dict[str, Any]:
+        """The response without streaming."""
+        (found,) = choices
+        return self._said(found.text, found.thought, self._calls(), **found.marks, **self._end())
+
+    def nothing(self) -> dict[str, Any]:
+        """The response to a request that loads the model."""
+        return self._said("", done=True, done_reason="load")
+
+    def _line(self, *said: Any, **more: Any) -> bytes:
+        return dump(self._said(*said, **more)) + b"\n"
+
+    def _said(self, text: str, thought: str = "", calls: list[dict[str, Any]] | None = None, logprobs: Any = None,
+              **more: Any) -> dict[str, Any]:
+        """A piece, or with ``done`` the end."""
         head: dict[str, Any] = {"model": self._model, "created_at": now()}
         if logprobs:
             more["logprobs"] = logprobs
-        if chat:
-            message: dict[str, Any] = {"role": "assistant", "content": text}
-            if thought:
-                message["thinking"] = thought
-            if calls:
-                message["tool_calls"] = calls
-            return {**head, "message": message, "done": False, **more}
-        return {**head, "response": text, **({"thinking": thought} if thought else {}), "done": False, **more}
+        thoughts = {"thinking": thought} if thought else {}
+        if not self._chat:
+            return {**head, "response": text, **thoughts, "done": False, **more}
+        made = {"tool_calls": calls} if calls else {}
+        return {**head, "message": {"role": "assistant", "content": text, **thoughts, **made}, "done": False, **more}
 
-    def end(self, outcome: Outcome) -> dict[str, Any]:
+    def _calls(self) -> list[dict[str, Any]]:
+        return [{"id": each["id"], "function": {
+            "index": i, "name": each["function"]["name"],
+            "arguments": json.loads(each["function"]["arguments"], parse_float=_finite)}}
+            for i, each in enumerate(self.answers[0].calls)]
+
+    def _end(self) -> dict[str, Any]:
         """The additional keys of the last line; durations in nanoseconds."""
+        outcome = self.answers[0].outcome
         usage, timings = outcome.usage, outcome.timings
         return {
             "done": True,
@@ -116,6 +152,11 @@ class Writer:
             "eval_count": usage.completion,
             "eval_duration": int(timings.decode_seconds * 1e9),
         }
+
+
+def _finite(number: str) -> float:
+    """The nearest double: 1e400 would be written as Infinity, which is not JSON."""
+    return max(-sys.float_info.max, min(float(number), sys.float_info.max))
 
 
 class About(NamedTuple):

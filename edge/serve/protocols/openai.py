@@ -13,13 +13,20 @@ import struct
 import time
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from edge.errors import UsageError
-from edge.serve import keys
+from edge.records import shares
+from edge.serve import keys, protocols
 from edge.serve.calls import Call, Refusal, dump
 from edge.session.logprobs import Logprob
 from edge.session.usage import Usage
+
+if TYPE_CHECKING:
+    from edge.serve.protocols import Collected
+    from edge.session.outcome import Outcome
+    from edge.session.stream import Piece
 
 MOST_INPUTS = 2048  # texts of a request for embeddings
 MOST_PROMPTS = 64  # of one request; each waits for its turn in the queue
@@ -116,13 +123,23 @@ def usage(prompt: int, cached: int, completion: int) -> dict[str, Any]:
     }
 
 
+def timings(outcome: Outcome, ended: str | None) -> dict[str, Any]:
+    """Seconds, how much of the prompt was in the cache, and why the answer ended in our own words: OpenAI's
+    ``finish_reason`` has fewer.
+    """
+    if outcome.finish_reason is None:  # it has not begun
+        return {}
+    seconds = {name: round(value, 6) for name, value in asdict(outcome.timings).items()}
+    return {"timings": {**seconds, "cached_tokens": outcome.usage.cached, "ended": ended}}
+
+
 def finish(reason: str | None) -> str | None:
     """The finish reason in OpenAI's terms: "length" says that the answer was cut off."""
     return {"timeout": "length", "context_full": "length", "cancelled": "length", "loop": "stop"}.get(
         reason or "", reason)
 
 
-MARK = "\0"  # stands for the text
+TEXT = "\0"  # stands for the text
 
 
 def event(value: Any) -> bytes:
@@ -130,10 +147,10 @@ def event(value: Any) -> bytes:
     return b"data: " + dump(value) + b"\n\n"
 
 
-class Writer:
-    """The response to one call, as one object or as events.  ``served``: the name of the model."""
+class Writer(protocols.Writer):
+    """The responses to one call of both kinds of completions.  ``served``: the name of the model."""
 
-    def __init__(self, call: Call, served: str, ident: str | None = None) -> None:
+    def __init__(self, call: Call, _body: Any, served: str, ident: str | None = None) -> None:
         self.call = call
         self.chat = call.messages is not None
         self._head: dict[str, Any] = {
@@ -142,48 +159,57 @@ class Writer:
             "created": int(time.time()),
             "model": served,
         }
-        self._around: dict[int, tuple[bytes, bytes]] = {}
+        self._around: dict[int, tuple[bytes, bytes]] = {}  # what is alike for all pieces of a choice that has begun
         self._offsets: dict[int, Offsets] = {}
 
-    def first(self, index: int, prompt: list[Logprob]) -> list[bytes]:
-        """The events at the beginning of a choice; ``prompt``: the log probabilities of its prompt."""
+    def piece(self, index: int, piece: Piece, logprobs: list[Logprob] | None) -> bytes:
+        """The event of a piece; a thought is named as by llama.cpp and DeepSeek."""
+        begun, text = self._begun(index), piece.text
+        if piece.thought:
+            return begun + self._event(index, {"reasoning_content": text})
+        if logprobs is not None:
+            return begun + self._event(index, self._delta(text), logprobs=self.scores(index, logprobs))
+        before, after = self._around[index]
+        return begun + before + dump(text) + after
+
+    def end(self, index: int) -> bytes:
+        """The events at the end of a choice; calls of functions are parsed when the answer is complete."""
+        one, events = self.answers[index], self._begun(index)
+        if calls := one.calls:
+            events += self._event(index, {"tool_calls": [{"index": i, **each} for i, each in enumerate(calls)]})
+        delta: Any = {} if self.chat else ""
+        return events + self._event(index, delta, finish(one.finish_reason), **shares(one.outcome.shares))
+
+    def close(self) -> bytes:
+        """The end of the stream; before it token counts if the client asked for them: the list of choices is empty,
+        which crashes some clients.
+        """
+        counts = event({**self._begin(True), "choices": [], **self._totals()}) if self.call.include_usage else b""
+        return counts + b"data: [DONE]\n\n"
+
+    def failed(self, refusal: Refusal) -> bytes:
+        """The event of an error after the stream has begun."""
+        return event(error(refusal))
+
+    def _begun(self, index: int) -> bytes:
+        """The event at the beginning of a choice, once."""
+        if index in self._around:
+            return b""
+        before, _, after = self._event(index, self._delta(TEXT)).rpartition(dump(TEXT))
+        self._around[index] = before, after
         if self.chat:
-            return [self._event(index, {"role": "assistant", "content": ""})]
+            return self._event(index, {"role": "assistant", "content": ""})
         if not self.call.echo:
-            return []
+            return b""
+        prompt = self.answers[index].outcome.prompt_logprobs
         scores = None if self.call.logprobs is None else self.scores(index, prompt)
-        return [self._event(index, self._echo(index), logprobs=scores)]
+        return self._event(index, self._echo(index), logprobs=scores)
+
+    def _delta(self, text: str) -> Any:
+        return {"content": text} if self.chat else text
 
     def _echo(self, index: int) -> str:
         return self.call.echoed[index // self.call.n] if self.call.echo else ""
-
-    def piece(self, index: int, text: str, logprobs: list[Logprob] | None = None) -> bytes:
-        """The event of a piece of text."""
-        if logprobs is not None:
-            scores = self.scores(index, logprobs)
-            return self._event(index, {"content": text} if self.chat else text, logprobs=scores)
-        around = self._around.get(index)  # what is alike for all of them, encoded once
-        if around is None:
-            whole = self._event(index, {"content": MARK} if self.chat else MARK)
-            before, _, behind = whole.rpartition(dump(MARK))
-            around = self._around[index] = before, behind
-        return around[0] + dump(text) + around[1]
-
-    def thought(self, index: int, text: str) -> bytes:
-        """The event of a piece of thinking, named as by llama.cpp and DeepSeek."""
-        return self._event(index, {"reasoning_content": text})
-
-    def called(self, index: int, calls: list[dict[str, Any]]) -> bytes:
-        """The event of all tool calls: they are parsed when the answer is complete."""
-        return self._event(index, {"tool_calls": [{"index": i, **each} for i, each in enumerate(calls)]})
-
-    def last(self, index: int, reason: str | None, more: Mapping[str, Any] | None = None) -> bytes:
-        """The event at the end of a choice; ``more``: other keys of it."""
-        return self._event(index, {} if self.chat else "", reason=finish(reason), **(more or {}))
-
-    def totals(self, counts: dict[str, Any], timings: dict[str, Any] | None = None) -> bytes:
-        """The token counts, if the client asked for them: the list of choices is empty, which crashes some clients."""
-        return event({**self._begin(True), "choices": [], "usage": counts, **({"timings": timings} if timings else {})})
 
     def _begin(self, chunk: bool) -> dict[str, Any]:
         kind = ("chat.completion.chunk" if chunk else "chat.completion") if self.chat else "text_completion"
@@ -196,11 +222,20 @@ class Writer:
             "choices": [{"index": index, **body, "logprobs": logprobs, "finish_reason": reason, **more}],
         })
 
-    def whole(
-        self, choices: list[dict[str, Any]], counts: dict[str, Any], timings: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def _totals(self) -> dict[str, Any]:
+        outcomes = [one.outcome for one in self.answers]
+        counted = usage(*counts([each.usage for each in outcomes], self.call.n))
+        return {"usage": counted, **timings(outcomes[0], self.answers[0].finish_reason)}
+
+    def whole(self, choices: list[Collected]) -> dict[str, Any]:
         """The response without streaming."""
-        return {**self._begin(False), "choices": choices, "usage": counts, **({"timings": timings} if timings else {})}
+        made = [self.choice(i, found.text, one.finish_reason, found.marks or None, found.thought, one.calls)
+                | shares(one.outcome.shares) for i, (found, one) in enumerate(zip(choices, self.answers))]
+        return {**self._begin(False), "choices": made, **self._totals()}
+
+    def made(self, choices: list[dict[str, Any]], usages: list[Usage]) -> dict[str, Any]:
+        """The response with these choices, as a batch makes it."""
+        return {**self._begin(False), "choices": choices, "usage": usage(*counts(usages, self.call.n))}
 
     def choice(
         self, index: int, text: str, reason: str | None, scores: Mapping[str, Any] | None, thought: str = "",
@@ -220,7 +255,7 @@ class Writer:
     def scores(self, index: int, entries: list[Logprob]) -> dict[str, list[Any]]:
         """The log probabilities of the next tokens of a choice."""
         if self.chat:
-            return {"content": [scored(each) for each in entries]}
+            return {"content": [protocols.scored(each) for each in entries]}
         offsets = self._offsets.setdefault(index, Offsets(self._echo(index)))
         return {
             "tokens": [_name(each) for each in entries],
@@ -259,15 +294,6 @@ class Offsets:
             text = text[1:]  # a blank that a tokenizer puts before a text
         self._at += len(text)
         return at
-
-
-def scored(entry: Logprob) -> dict[str, Any]:
-    """A token with its log probability and the likeliest ones at its place."""
-    return {**_token(entry), "top_logprobs": [_token(other) for other in entry.top]}
-
-
-def _token(entry: Any) -> dict[str, Any]:
-    return {"token": entry.text, "logprob": entry.logprob, "bytes": list(entry.bytes)}
 
 
 def embeddings(name: str, vectors: list[array[float]], coded: bool, tokens: int) -> dict[str, Any]:

@@ -8,14 +8,19 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edge.errors import UsageError, check_text, shown
 from edge.prompt.messages import check_message, content_of, join
-from edge.sampling import Sampling
-from edge.serve import keys
+from edge.serve import keys, protocols
 from edge.serve.calls import Call, Refusal, dump
 from edge.serve.protocols import openai
+
+if TYPE_CHECKING:
+    from edge.serve.conversations import PendingAnswer
+    from edge.serve.protocols import Collected
+    from edge.session.logprobs import Logprob
+    from edge.session.stream import Piece
 
 INCLUDED = "message.output_text.logprobs"  # the value of include that has an effect
 
@@ -86,13 +91,11 @@ def _tools(asked: Mapping[str, Any]) -> dict[str, Any]:
 # ---- responses ------------------------------------------------------------------------------------------------------
 
 
-class Writer:
-    """The response to one call, as one object or as events.  ``sampling``: of its answer; ``body``: the request;
-    ``served``: the model's name.
-    """
+class Writer(protocols.Writer):
+    """The response to one call, as one object or as events.  ``body``: the request; ``served``: the model's name."""
 
-    def __init__(self, sampling: Sampling, body: Mapping[str, Any], served: str) -> None:
-        self._n_events = 0
+    def __init__(self, _call: Call, body: Mapping[str, Any], served: str) -> None:
+        self._n_events = self._n_thought = 0
         self._items: list[dict[str, Any]] = []  # of the output, those that are complete
         self._open: dict[str, Any] | None = None  # the item that is being written
         self._text = ""
@@ -116,57 +119,68 @@ class Writer:
             "previous_response_id": None,
             "reasoning": {"effort": (body.get("reasoning") or {}).get("effort"), "summary": None},
             "store": False,
-            "temperature": sampling.temperature,
             "text": {"format": text.get("format") or {"type": "text"}},
             "tool_choice": body.get("tool_choice") or "auto",
             "tools": body.get("tools") or [],
-            "top_p": sampling.top_p,
             "truncation": "disabled",
             "usage": None,
         }
 
+    def begin(self, answers: list[PendingAnswer]) -> bytes:
+        """The events at the beginning."""
+        (self._answer,) = self.answers = answers
+        if (prepared := self._answer.prepared) is not None:
+            sampling = prepared.options.sampling
+            self._head |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
+        return b"".join(self._event(f"response.{kind}", response=self._head) for kind in ("created", "in_progress"))
+
     # ---- the whole --------------------------------------------------------------------------------------------------
 
-    def whole(self, thought: str, text: str, made: list[dict[str, Any]], logprobs: Any, reason: str | None,
-              counts: tuple[int, int, int], n_thought: int) -> dict[str, Any]:
+    def whole(self, choices: list[Collected]) -> dict[str, Any]:
         """The response without streaming."""
-        for kind, said in (("reasoning", thought), ("message", text)):
-            if said or kind == "message" and not made:
+        (found,) = choices
+        self._n_thought = found.thought_tokens
+        for kind, said in (("reasoning", found.thought), ("message", found.text)):
+            if said or kind == "message" and not self._answer.calls:
                 self._begin(kind)
-                self._text, self._logprobs = said, logprobs
-                self._end(_incomplete(reason) and kind == "message")
-        self._items += [_called(each) for each in made]
-        return self._closed(reason, counts, n_thought)
+                self._text, self._logprobs = said, found.marks.get("logprobs", [])  # type: ignore[assignment]
+                self._end(self._incomplete and kind == "message")
+        self._items += [_called(each) for each in self._answer.calls]
+        return self._closed()
 
-    def _closed(self, reason: str | None, counts: tuple[int, int, int], n_thought: int) -> dict[str, Any]:
-        prompt, cached, completion = counts
-        incomplete = _incomplete(reason)
+    def _closed(self) -> dict[str, Any]:
+        usage = self._answer.outcome.usage
         return {
             **self._head,
-            "status": "incomplete" if incomplete else "completed",
-            "incomplete_details": {"reason": "max_output_tokens"} if incomplete else None,
+            "status": "incomplete" if self._incomplete else "completed",
+            "incomplete_details": {"reason": "max_output_tokens"} if self._incomplete else None,
             "output": self._items,
-            "usage": {"input_tokens": prompt,
-                      "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
-                      "output_tokens": completion, "output_tokens_details": {"reasoning_tokens": n_thought},
-                      "total_tokens": prompt + completion},
+            "usage": {"input_tokens": usage.prompt,
+                      "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
+                      "output_tokens": usage.completion, "output_tokens_details": {"reasoning_tokens": self._n_thought},
+                      "total_tokens": usage.prompt + usage.completion},
         }
+
+    @property
+    def _incomplete(self) -> bool:
+        return openai.finish(self._answer.finish_reason) == "length"
 
     # ---- events -----------------------------------------------------------------------------------------------------
 
-    def first(self) -> bytes:
-        """The events at the beginning."""
-        return b"".join(self._event(f"response.{kind}", response=self._head) for kind in ("created", "in_progress"))
+    def piece(self, _index: int, piece: Piece, logprobs: list[Logprob] | None) -> bytes:
+        """The events of a piece of text, or of a thought."""
+        if piece.thought:
+            self._n_thought += len(piece.ids)
+        return self._said("reasoning" if piece.thought else "message", piece.text, logprobs or [])
 
-    def piece(self, kind: str, text: str, logprobs: list[Any]) -> bytes:
-        """The events of a piece of text; ``kind``: "message", or "reasoning" for a piece of thinking."""
+    def _said(self, kind: str, text: str, logprobs: list[Logprob]) -> bytes:
         events = b""
         if self._open is None or self._open["type"] != kind:
             events = self.end_item()
             events += self._event("response.output_item.added", item=self._begin(kind), **self._place())
             events += self._event("response.content_part.added", **self._part_place(), part=self._part("", []))
         self._text += text
-        scores = [openai.scored(each) for each in logprobs]
+        scores = [protocols.scored(each) for each in logprobs]
         self._logprobs += scores
         more = {"logprobs": scores} if kind == "message" else {}
         return events + self._event(f"response.{self._name}.delta", **self._part_place(), delta=text, **more)
@@ -197,15 +211,17 @@ class Writer:
             self._items.append(item)
         return events
 
-    def last(self, made: list[dict[str, Any]], reason: str | None, counts: tuple[int, int, int],
-             n_thought: int) -> bytes:
-        """The events at the end."""
-        events = b""
-        if not made and (self._open is None or self._open["type"] != "message"):  # an answer without any text
-            events = self.piece("message", "", [])
-        events += self.end_item(_incomplete(reason)) + self.called(made)
-        response = self._closed(reason, counts, n_thought)
-        return events + self._event(f"response.{response['status']}", response=response)
+    def end(self, _index: int) -> bytes:
+        """The events at the end of the answer."""
+        calls, events = self._answer.calls, b""
+        if not calls and (self._open is None or self._open["type"] != "message"):  # an answer without any text
+            events = self._said("message", "", [])
+        return events + self.end_item(self._incomplete) + self.called(calls)
+
+    def close(self) -> bytes:
+        """The event at the end."""
+        response = self._closed()
+        return self._event(f"response.{response['status']}", response=response)
 
     def failed(self, refusal: Refusal) -> bytes:
         """The event of an error after the stream has begun."""
@@ -259,10 +275,6 @@ class Writer:
 
 def _ident(kind: str) -> str:
     return f"{kind}_{secrets.token_hex(16)}"
-
-
-def _incomplete(reason: str | None) -> bool:
-    return openai.finish(reason) == "length"
 
 
 def _called(made: Mapping[str, Any]) -> dict[str, Any]:
