@@ -1,6 +1,6 @@
 """Campaigns: hostile and random input for as long as one likes, each run repeated by its seed.
 
-    python -m tests.campaigns files|faults|routes|many|properties|asan|tsan [--minutes 3] [--seed 1] [--only N]
+    python -m tests.campaigns files|faults|routes|many|kinds|properties|asan|tsan [--minutes 3] [--seed 1] [--only N]
 
 A campaign prints what it did, and the number of whatever went wrong (exit code 1), which ``--only NUMBER`` repeats.
 """
@@ -34,7 +34,7 @@ def properties(seconds: float, seed: int, only: int | None = None) -> tuple[Coun
 
 
 CAMPAIGNS = {"files": files.campaign, "faults": faults.campaign, "routes": routes.campaign, "many": many.campaign,
-             "properties": properties, "asan": sanitizers.asan, "tsan": sanitizers.tsan}
+             "kinds": many.of_every_kind, "properties": properties, "asan": sanitizers.asan, "tsan": sanitizers.tsan}
 
 
 def main() -> int:

@@ -22,6 +22,8 @@ from typing import Any
 
 import edge
 import edge.aio
+from benchmarks import make_model
+from edge.machine import placement
 
 SYSTEMS = ("You sell coffee and tea at the harbour. " * 3, "You are a guide in a museum of boats. " * 2, None)
 WORDS = "please tell me about the tea the boats a large coffee two tickets when do you open thank you and then".split()
@@ -234,3 +236,33 @@ def campaign(
             counts["segments of the fullest step"] = engine.scheduler.most_segments
             counts["steps"] = engine.scheduler.steps
     return counts, wrong
+
+
+#: shape, types of matrices and of the head (None: the demo model), options.  Random weights write texts that the
+#: tokenizer would cut into other tokens, so none of their sessions may lose its cache to another one.
+KINDS: tuple[tuple[tuple[str, str, str] | None, dict[str, Any]], ...] = (
+    (None, {"threads": 3}),
+    (None, {"patient": True, "head": "two-stage"}),
+    (("tiny-bonsai2", "PQ2_0", "PQ2_0"), {}),
+    (("tiny-maple", "PQ2_0", "PQ2_0"), {}),
+    (("tiny-qwen3", "PQ2_0", "PQ2_0"), {"weights": "auto"}),
+    (("tiny", "I2_S", "Q8_0"), {"head": "two-stage"}),
+    (("tiny-qwen3", "Q2_0", "Q2_0"), {"weights": "auto", "isa": "scalar"}),
+)
+
+
+def of_every_kind(seconds: float, seed: int, only: int | None = None) -> tuple[Counter[str], list[str]]:
+    """(counts, what was wrong) of twelve sessions with a model of each kind, until something is wrong."""
+    placement.LEAST, placement.PAUSE = 1, 0.05  # small models are copied, too, and answer meanwhile
+    counts, sessions = Counter[str](), 12
+    with tempfile.TemporaryDirectory() as folder:
+        for i, (shape, options) in enumerate(KINDS):
+            options = {"threads": 2, **options}
+            if shape is not None:
+                make_model.make(Path(folder) / f"{i}.gguf", *shape)
+                options |= {"model": f"{folder}/{i}.gguf", "ctx": 1800, "parallel": sessions}
+            more, wrong = campaign(seconds / len(KINDS), seed, only, sessions=sessions, **options)
+            counts += more
+            if wrong:
+                return counts, [f"{shape or 'demo'} {options}", *wrong]
+    return counts, []

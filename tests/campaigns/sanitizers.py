@@ -1,6 +1,6 @@
 """The compiled layer under sanitizers: an instrumented copy of it, and what is run on that.
 
-* MANY: the sessions of many.py, of models of every kind: every answer must be the one that the session gives alone;
+* the sessions of many.py, of models of every kind: every answer must be the one that the session gives alone;
 * with AddressSanitizer and UBSan, mutated files (files.py);
 * with ThreadSanitizer the barrier of a step, alone (tsan_barrier.c).  tsan_gomp.c is there in place of libgomp, whose
   forks, joins and barriers the sanitizer does not see.
@@ -20,54 +20,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-MANY = """
-import os, sys
-from pathlib import Path
+CAMPAIGN = """
+import os, runpy
 import pyx
 
 assert os.path.dirname(pyx.__file__) == os.path.abspath("pyx"), pyx.__file__  # the instrumented copy
-root, seconds, seed, sessions = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-sys.path.insert(0, root)  # behind the copy: this code runs in a folder of its own
-from tests.campaigns import many
-from benchmarks import make_model
-from edge.machine import placement
-
-placement.LEAST, placement.PAUSE = 1, 0.05  # small models are copied, too, and answer meanwhile
-# shape, types of matrices and of the head (None: the demo model), options.  Random weights write texts that the
-# tokenizer would cut into other tokens, so none of their sessions may lose its cache to another one.
-RUNS = (
-    (None, {"threads": 3}),
-    (None, {"patient": True, "head": "two-stage"}),
-    (("tiny-bonsai2", "PQ2_0", "PQ2_0"), {}),
-    (("tiny-maple", "PQ2_0", "PQ2_0"), {}),
-    (("tiny-qwen3", "PQ2_0", "PQ2_0"), {"weights": "auto"}),
-    (("tiny", "I2_S", "Q8_0"), {"head": "two-stage"}),
-    (("tiny-qwen3", "Q2_0", "Q2_0"), {"weights": "auto", "isa": "scalar"}),
-)
-for i, (shape, options) in enumerate(RUNS):
-    if shape is not None:
-        make_model.make(Path(f"{i}.gguf"), *shape)
-        options = {"model": f"{i}.gguf", "ctx": 1800, "parallel": sessions, **options}
-    options = {"threads": 2, **options}
-    counts, wrong = many.campaign(seconds / len(RUNS), seed, sessions=sessions, **options)
-    print(shape or "demo", options, dict(counts), *wrong, sep="\\n", flush=True)
-    if wrong:
-        sys.exit(1)
-"""
-
-FILES = """
-import os, sys
-import pyx
-
-assert os.path.dirname(pyx.__file__) == os.path.abspath("pyx"), pyx.__file__  # the instrumented copy
-sys.path.append(sys.argv[1])  # behind the copy
-from tests.campaigns import files
-
-counts, wrong = files.campaign(float(sys.argv[2]), int(sys.argv[3]))
-print(dict(counts), *wrong, sep="\\n")
-sys.exit(bool(wrong))
+runpy.run_module("tests.campaigns", run_name="__main__")
 """
 
 
@@ -99,18 +57,19 @@ def runs(copy: Path, commands: Iterable[Sequence[str | Path]], **environment: st
     """Run commands in the folder of :func:`build`: (counts, what was wrong)."""
     counts: Counter[str] = Counter()
     for command in commands:
-        # without address randomisation, which old sanitizers do not survive
-        done = subprocess.run(["setarch", "-R", *command], cwd=copy, env={**os.environ, **environment})
+        # without address randomisation, which old sanitizers do not survive; the copy comes before this tree
+        done = subprocess.run(["setarch", "-R", *command], cwd=copy,
+                              env={**os.environ, "PYTHONPATH": f"{copy}:{ROOT}", **environment})
         counts["commands"] += 1
         if done.returncode:
             return counts, [f"exit code {done.returncode}"]
     return counts, []
 
 
-def command(code: str, seconds: float, seed: int, only: int | None, *more: object) -> list[str]:
-    """The command of MANY or FILES."""
-    seconds, seed = (seconds, seed) if only is None else (0, only)
-    return [sys.executable, "-c", code, str(ROOT), *map(str, (seconds, seed, *more))]
+def campaign(name: str, seconds: float, seed: int, only: int | None) -> list[str]:
+    """The command of a campaign."""
+    chosen = [] if only is None else ["--only", str(only)]
+    return [sys.executable, "-c", CAMPAIGN, name, "--minutes", str(seconds / 60), "--seed", str(seed), *chosen]
 
 
 def asan(seconds: float, seed: int, only: int | None = None) -> tuple[Counter[str], list[str]]:
@@ -118,8 +77,7 @@ def asan(seconds: float, seed: int, only: int | None = None) -> tuple[Counter[st
     with tempfile.TemporaryDirectory() as folder:
         build(Path(folder), "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
         return runs(
-            Path(folder), [command(MANY, seconds / 2, seed, only, 12), command(FILES, seconds / 2, seed, None)],
-            PYTHONPATH=folder,
+            Path(folder), [campaign("kinds", seconds / 2, seed, only), campaign("files", seconds / 2, seed, None)],
             PYTHONMALLOC="malloc",  # else small buffers lie inside larger blocks, and the sanitizer cannot see ends
             ASAN_OPTIONS="detect_leaks=0",  # an interpreter keeps what it has until its end
             # libraries in C++ throw exceptions, which the sanitizer looks for when the program starts
@@ -140,6 +98,6 @@ def tsan(seconds: float, seed: int, only: int | None = None) -> tuple[Counter[st
             subprocess.run([*gcc, str(ROOT / "tests" / "campaigns" / source), *rest], cwd=copy, check=True)
         build(copy, "-fsanitize=thread")
         counts, wrong = runs(copy, [[copy / "barrier", threads, "2000"] for threads in ("2", "3", "5")])
-        more, others = runs(copy, [command(MANY, seconds, seed, only, 12)], PYTHONPATH=folder,
+        more, others = runs(copy, [campaign("kinds", seconds, seed, only)],
                             LD_PRELOAD=f"{library('libtsan.so')}:{copy / 'gomp.so'}")
         return counts + more, wrong + others

@@ -315,17 +315,6 @@ def test_the_command(tmp_path: Path) -> None:
         assert failed.returncode == 2 and len(failed.stderr.splitlines()) <= 2, failed.stderr
 
 
-def test_progress_counts_what_takes_the_time(tmp_path: Path) -> None:
-    """Regression: the table, a quarter of the file, was there at once, and the time left jumped to minutes."""
-    convert_to_file(tmp_path / "dense.gguf", "qwen3", "Q4_1")
-    seen: list[tuple[int, int, str]] = []
-    convert(tmp_path / "dense.gguf", tmp_path / "out.gguf", planes=Planes(2), progress=lambda *each: seen.append(each))
-    tensors = open_checkpoint(tmp_path / "out.gguf").tensors
-    planes = {name: len(tensor.data) for name, tensor in tensors.items() if tensor.type.startswith("TP")}
-    for (done, total, name), (later, *_) in zip(seen, seen[1:]):
-        assert later - done == planes.get(name, 0) and total == sum(planes.values())
-
-
 @pytest.mark.parametrize("again", [{}, {"type": "TQ2_0"}, {"planes": Planes(2)}])
 def test_a_file_of_planes_is_not_converted_again(tmp_path: Path, again: dict[str, Any]) -> None:
     """Each way once advised another one, which failed, too."""

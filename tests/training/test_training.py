@@ -115,9 +115,6 @@ def test_the_gradient_passes_straight_through(scheme, place):
     assert torch.allclose(dw, pull.flatten(0, 1).mT @ activations.flatten(0, 1), atol=1e-4)
 
 
-# ---- model and schedule ----------------------------------------------------------------------------------------------
-
-
 # ---- tokens and rows -------------------------------------------------------------------------------------------------
 
 DIALOGUES = [
@@ -218,23 +215,6 @@ def test_engine_oracle_and_trainer_agree(finished):
         found = agree.compare(trainer, other, texts)
         least = 0.9 if finished.shape.scheme == "a4.8" else 0.97  # of 4 bits, more lie on an edge (training/README.md)
         assert found.same >= least * found.tokens and found.kl < 5e-3, found
-
-
-def test_the_engine_says_what_the_trainer_says(finished):
-    """Greedily, through the public interface."""
-    vocabulary, trainer = bpe.load(finished.tokenizer), agree.of_trainer(finished.model())
-    question = next(data.read([TEXT]))[0]
-    assert question[0] == "user"
-    ids = [BOS, *data.encode(vocabulary, [question])[0], *vocabulary.encode("Assistant:").ids]
-    prompt = len(ids)
-    for _ in range(12):
-        ids.append(int(trainer(ids)[-1].argmax()))
-        if ids[-1] in (EOT, END):
-            break
-    with edge.load(str(export(finished, "tiny")), kv="f32") as engine:
-        answer = engine.session().ask(question[1], sampling=edge.Sampling(temperature=0.0), max_tokens=12)
-        said = "".join(piece.text for piece in answer)
-    assert said.strip() == vocabulary.decode([i for i in ids[prompt:] if i not in (EOT, END)]).strip() != ""
 
 
 def test_transformers_and_trainer_agree(finished):
