@@ -8,10 +8,13 @@ as in Hugging Face transformers: all of Jinja's filters, trim_blocks, lstrip_blo
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, NoReturn
+from functools import cached_property
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import jinja2.debug  # noqa: F401  otherwise Jinja loads it when a template fails, and a server reads its program again
 from jinja2 import TemplateError, nodes
@@ -21,6 +24,13 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from edge.errors import InvalidFile, UsageError, one_line
+from edge.prompt.template import TextPart, thoughts_apart
+
+if TYPE_CHECKING:
+    from edge.formats.checkpoint import TokenizerSpec
+    from edge.prompt.tokenizer import Tokenizer
+
+Change = Callable[[str], str]
 
 MAX_TEXT = 2 << 20  # characters of a prompt
 MAX_SECONDS = 5.0
@@ -63,17 +73,32 @@ def _tojson(value: Any, ensure_ascii: bool = False, indent: Any = None, separato
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
-class Renderer:
-    """A compiled template.  Raises InvalidFile, one line, for anything that is wrong with it."""
+class JinjaTemplate:
+    """A template of a model file.  Its output is one text, in which all control tokens are read, as in transformers.
 
-    def __init__(self, source: str, where: str = "the model's chat template") -> None:
-        self._where = where
-        self._environment = _Environment(trim_blocks=True, lstrip_blocks=True,
-                                         extensions=[LoopControlExtension, _Generation])
-        self._environment.globals["raise_exception"] = self._refuse
-        self._environment.filters["tojson"] = _tojson
+    Only if a message has the text of one of these, the template is rendered again with other characters in its place:
+    text where the two renderings differ is of the messages.  A template that reads what was changed, so that more than
+    this differs, gets no such messages.
+
+    Raises InvalidFile, one line, for anything that is wrong with the template when it is first used: a model with a
+    broken one can still complete raw prompts.
+    """
+
+    def __init__(self, text: str, where: str, spec: TokenizerSpec, think: bool | None = None) -> None:
+        self._more: dict[str, Any] = {} if think is None else {"enable_thinking": think}
+        self._text, self._where, self._spec = text, where, spec
+
+    @cached_property
+    def _compiled(self) -> tuple[_Environment, Any]:
+        environment = _Environment(trim_blocks=True, lstrip_blocks=True,
+                                   extensions=[LoopControlExtension, _Generation])
+        environment.globals["raise_exception"] = self._refuse
+        environment.filters["tojson"] = _tojson
+        spec = self._spec
+        known = {"bos": spec.bos_id, "eos": (*spec.eos_ids, None)[0], "pad": spec.pad_id, "unk": spec.unk_id}
+        self._more |= {f"{name}_token": _stored_text(spec, number) for name, number in known.items()}
         try:
-            self._template = self._environment.from_string(_Clock().visit(self._environment.parse(source)))
+            return environment, environment.from_string(_Clock().visit(environment.parse(self._text)))
         except Exception as error:  # any error of the parser or compiler about a file's text
             self._fail(error)
 
@@ -87,16 +112,24 @@ class Renderer:
             f"{self._where} cannot be used{place}: {one_line(error)}; choose another with template=NAME"
         ) from None
 
-    def dated(self) -> Callable[[str], str]:
-        """``strftime_now`` of templates, at this moment."""
-        return now().strftime
+    def text(self, *asked: Any) -> str:
+        """The text of the prompt, see :meth:`edge.prompt.template.Template.render`."""
+        return self._render(now().strftime, asked, str)
 
-    def render(self, **variables: Any) -> str:
-        """The rendered text.  Raises UsageError if the template refuses the messages (``raise_exception``)."""
-        text = ""
-        self._environment.deadline = time.monotonic() + MAX_SECONDS
+    def _render(self, dated: Change, asked: Any, change: Change) -> str:
+        """The text with all texts of messages, definitions and calls changed."""
+        messages, add_generation_prompt, tools = asked
         try:
-            for piece in self._template.generate(**variables):
+            messages = [_said(message, change) for message in messages]
+            tools = _changed(tools, change)
+        except RecursionError:
+            raise UsageError("a definition or an argument of a function is nested too deeply") from None
+        environment, template = self._compiled
+        environment.deadline = time.monotonic() + MAX_SECONDS
+        text = ""
+        try:
+            for piece in template.generate(messages=messages, tools=tools, documents=None, strftime_now=dated,
+                                           add_generation_prompt=add_generation_prompt, **self._more):
                 text += piece
                 if len(text) > MAX_TEXT:
                     raise TemplateError("it makes too much text")
@@ -105,3 +138,71 @@ class Renderer:
             raise
         except Exception as error:  # the template is a program of unknown origin: any error is its own
             self._fail(error)
+
+    def encode(self, tokenizer: Tokenizer, begun: TextPart, *asked: Any) -> list[int]:
+        """The token ids of the prompt and of what is behind it, see :meth:`Template.encode`."""
+        dated = now().strftime  # once: the two texts have the same date
+        texts = dict[str, str]()
+        text = self._render(dated, asked, lambda said: texts.setdefault(said, said))
+        ids = tokenizer.encode_parts([TextPart(text, True), begun])
+        names = {number: name for name, number in tokenizer.markers.items()}
+        marks = sorted({names[number] for number in ids if number in names}, key=len, reverse=True)
+        typed = re.compile("|".join(map(re.escape, marks)) or "(?!)")
+        first = next(filter(None, map(typed.search, texts)), None)
+        if first is None:
+            return ids
+        try:
+            other = self._render(dated, asked, lambda said: typed.sub(lambda mark: "".join(map(_twin, mark[0])), said))
+            parts = _apart(text, other)
+        except (InvalidFile, UsageError):  # it needs what was changed
+            parts = []
+        if not parts:
+            raise UsageError(f"{self._where} does not keep {first[0]} in the text of a message apart from its own; "
+                             "leave that out, or choose another with template=NAME")
+        return tokenizer.encode_parts([*parts, begun])
+
+
+def _twin(c: str) -> str:
+    """A character in place of another, which no template treats in a way of its own; white space stays."""
+    return c if c.isspace() else chr(0x4E00 + ord(c) % 0x5000)
+
+def _said(message: Mapping[str, Any], change: Change) -> dict[str, Any]:
+    """A message with all texts in it changed, but for its role and the marks of thoughts in an answer."""
+    said = {name: each if name == "role" else _changed(each, change) for name, each in message.items()}
+    if message["role"] == "assistant":
+        said["content"] = "".join(text if mark else change(text) for text, mark in thoughts_apart(message["content"]))
+    return said
+
+
+def _changed(value: Any, change: Change) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {_changed(name, change): _changed(each, change) for name, each in value.items()}
+    return [_changed(each, change) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def _apart(text: str, changed: str) -> list[TextPart]:
+    """A text as parts: those where a rendering with changed messages has other characters are of the messages.
+
+    None at all if the two differ in anything else.
+    """
+    if len(text) != len(changed) or any(a != b and _twin(a) != b for a, b in zip(text, changed)):
+        return []
+    return [TextPart("".join(a for a, _ in run), same)
+            for same, run in groupby(zip(text, changed), lambda pair: pair[0] == pair[1])]
+
+
+def _stored_text(spec: TokenizerSpec, number: int | None) -> str:
+    """The text of a token as stored in the file, such as "<s>"; "" if there is none."""
+    if number is None:
+        return ""
+    for text, added in spec.added.items():
+        if added.id == number:
+            return text
+    tokens = spec.tokens
+    if spec.model is not None:
+        from edge.formats import sentencepiece_model
+
+        tokens = sentencepiece_model.parse(spec.model, "tokenizer.model").pieces
+    return tokens[number] if 0 <= number < len(tokens) else ""

@@ -15,19 +15,17 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.errors import InvalidFile, UsageError
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint, TokenizerSpec
-    from edge.prompt.sandbox import Renderer
+    from edge.prompt.sandbox import JinjaTemplate
     from edge.prompt.tokenizer import Tokenizer
 
 Messages = Sequence[Mapping[str, Any]]
 Definitions = Sequence[Mapping[str, Any]] | None  # of tools, in OpenAI's form
-Change = Callable[[str], str]
 
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
 _THOUGHT = re.compile("(</?think>)")
@@ -47,7 +45,7 @@ class TextPart(NamedTuple):
     special: bool
 
 
-def _thoughts(answer: str) -> Iterator[TextPart]:
+def thoughts_apart(answer: str) -> Iterator[TextPart]:
     """An earlier answer, in which the marks of thoughts are tokens, as the model wrote them."""
     for i, text in enumerate(_THOUGHT.split(answer)):
         yield TextPart(text, i % 2 == 1)
@@ -94,7 +92,7 @@ class ChatFormat(NamedTuple):
                 yield TextPart(self.system_end, True)
             before.clear()
             content = content.strip() if self.strip else content
-            yield from _thoughts(content) if role == "assistant" else [TextPart(content, False)]
+            yield from thoughts_apart(content) if role == "assistant" else [TextPart(content, False)]
             answered = role == "assistant" and self.answer_footer is not None
             yield TextPart((self.answer_footer or "") if answered else self.footer, True)
         if add_generation_prompt:
@@ -146,7 +144,7 @@ def source(name: str) -> str:
 class Template:
     """The format of conversations for one model.  ``name``: a family, "model" (from the file), or a file's name."""
 
-    def __init__(self, name: str, writer: ChatFormat | _Jinja, bos: bool | None = None,
+    def __init__(self, name: str, writer: ChatFormat | JinjaTemplate, bos: bool | None = None,
                  stops: Sequence[str] = (), tools: str = "", think: bool | None = None,
                  switched: Callable[[bool], Template] | None = None) -> None:
         self._writer = self._writer_with_tools = writer
@@ -246,10 +244,12 @@ class Template:
 
     @classmethod
     def _jinja(cls, name: str, text: str, where: str, spec: TokenizerSpec, think: bool | None = None) -> Template:
+        from edge.prompt.sandbox import JinjaTemplate  # imported by models that need it
+
         knows = re.search(r"\btools\b", text) and re.search(r"\btool_calls\b", text)
         style = "marked" if "<tool_call>" in text else "whole" if re.search(r"\bparameters\b", text) else ""
         switched = (lambda think: cls._jinja(name, text, where, spec, think)) if "enable_thinking" in text else None
-        return cls(name, _Jinja(text, where, spec, think), tools=style if knows else "", think=think,
+        return cls(name, JinjaTemplate(text, where, spec, think), tools=style if knows else "", think=think,
                    switched=switched)
 
     @cached_property
@@ -271,7 +271,7 @@ class Template:
         """
         return self._writer_of(messages, tools).text(messages, add_generation_prompt, tools)
 
-    def _writer_of(self, messages: Messages, tools: Definitions) -> ChatFormat | _Jinja:
+    def _writer_of(self, messages: Messages, tools: Definitions) -> ChatFormat | JinjaTemplate:
         for message in messages:
             _check(message)
         return self._writer if tools is None else self._writer_with_tools
@@ -338,116 +338,3 @@ def _is_llama3(spec: TokenizerSpec) -> bool:
     """Whether the vocabulary is Llama 3's; decodes only two of its elements."""
     return (spec.kind == "bpe" and len(spec.tokens) >= 128256 and spec.tokens[128006] == "<|start_header_id|>"
             and spec.tokens[128009] == "<|eot_id|>")
-
-
-# ---- Jinja -----------------------------------------------------------------------------------------------------------
-
-def _twin(c: str) -> str:
-    """A character in place of another, which no template treats in a way of its own; white space stays."""
-    return c if c.isspace() else chr(0x4E00 + ord(c) % 0x5000)
-
-
-class _Jinja:
-    """A Jinja template.  Its output is one text, in which all control tokens are read, as in transformers.
-
-    Only if a message has the text of one of these, the template is rendered again with other characters in its place:
-    text where the two renderings differ is of the messages.  A template that reads what was changed, so that more than
-    this differs, gets no such messages.
-    """
-
-    def __init__(self, text: str, where: str, spec: TokenizerSpec, think: bool | None = None) -> None:
-        self._more: dict[str, Any] = {} if think is None else {"enable_thinking": think}
-        self._text = text
-        self._where = where
-        self._spec = spec
-        self._renderer: Renderer | None = None
-
-    def _compiled(self) -> Renderer:
-        """The template, compiled on first use: a model with a broken template can still complete raw prompts."""
-        if self._renderer is None:
-            from edge.prompt.sandbox import Renderer
-
-            self._renderer = Renderer(self._text, self._where)
-            spec = self._spec
-            known = {"bos": spec.bos_id, "eos": (*spec.eos_ids, None)[0], "pad": spec.pad_id, "unk": spec.unk_id}
-            self._more |= {f"{name}_token": _stored_text(spec, number) for name, number in known.items()}
-        return self._renderer
-
-    def text(self, *asked: Any) -> str:
-        """The text of the prompt, see :meth:`Template.render`."""
-        return self._render(self._compiled().dated(), asked, str)
-
-    def _render(self, dated: Change, asked: Any, change: Change) -> str:
-        """The text with all texts of messages, definitions and calls changed."""
-        messages, add_generation_prompt, tools = asked
-        try:
-            messages = [_said(message, change) for message in messages]
-            tools = _changed(tools, change)
-        except RecursionError:
-            raise UsageError("a definition or an argument of a function is nested too deeply") from None
-        return self._compiled().render(messages=messages, tools=tools, documents=None, strftime_now=dated,
-                                       add_generation_prompt=add_generation_prompt, **self._more)
-
-    def encode(self, tokenizer: Tokenizer, begun: TextPart, *asked: Any) -> list[int]:
-        """The token ids of the prompt and of what is behind it, see :meth:`Template.encode`."""
-        dated = self._compiled().dated()  # once: the two texts have the same date
-        texts = dict[str, str]()
-        text = self._render(dated, asked, lambda said: texts.setdefault(said, said))
-        ids = tokenizer.encode_parts([TextPart(text, True), begun])
-        names = {number: name for name, number in tokenizer.markers.items()}
-        marks = sorted({names[number] for number in ids if number in names}, key=len, reverse=True)
-        typed = re.compile("|".join(map(re.escape, marks)) or "(?!)")
-        first = next(filter(None, map(typed.search, texts)), None)
-        if first is None:
-            return ids
-        try:
-            other = self._render(dated, asked, lambda said: typed.sub(lambda mark: "".join(map(_twin, mark[0])), said))
-            parts = _apart(text, other)
-        except (InvalidFile, UsageError):  # it needs what was changed
-            parts = []
-        if not parts:
-            raise UsageError(f"{self._where} does not keep {first[0]} in the text of a message apart from its own; "
-                             "leave that out, or choose another with template=NAME")
-        return tokenizer.encode_parts([*parts, begun])
-
-
-def _said(message: Mapping[str, Any], change: Change) -> dict[str, Any]:
-    """A message with all texts in it changed, but for its role and the marks of thoughts in an answer."""
-    said = {name: each if name == "role" else _changed(each, change) for name, each in message.items()}
-    if message["role"] == "assistant":
-        said["content"] = "".join(text if mark else change(text) for text, mark in _thoughts(message["content"]))
-    return said
-
-
-def _changed(value: Any, change: Change) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {_changed(name, change): _changed(each, change) for name, each in value.items()}
-    return [_changed(each, change) for each in value] if isinstance(value, (list, tuple)) else value
-
-
-def _apart(text: str, changed: str) -> list[TextPart]:
-    """A text as parts: those where a rendering with changed messages has other characters are of the messages.
-
-    None at all if the two differ in anything else.
-    """
-    if len(text) != len(changed) or any(a != b and _twin(a) != b for a, b in zip(text, changed)):
-        return []
-    return [TextPart("".join(a for a, _ in run), same)
-            for same, run in groupby(zip(text, changed), lambda pair: pair[0] == pair[1])]
-
-
-def _stored_text(spec: TokenizerSpec, number: int | None) -> str:
-    """The text of a token as stored in the file, such as "<s>"; "" if there is none."""
-    if number is None:
-        return ""
-    for text, added in spec.added.items():
-        if added.id == number:
-            return text
-    tokens = spec.tokens
-    if spec.model is not None:
-        from edge.formats import sentencepiece_model
-
-        tokens = sentencepiece_model.parse(spec.model, "tokenizer.model").pieces
-    return tokens[number] if 0 <= number < len(tokens) else ""

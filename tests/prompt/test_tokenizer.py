@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import subprocess
@@ -18,8 +17,7 @@ from hypothesis import strategies as st
 from edge.errors import InvalidFile, UsageError
 from edge.formats.checkpoint import Added, TokenizerSpec
 from edge.formats.sentencepiece_model import parse
-from edge.prompt.interrupt import Interrupted, interruptible
-from edge.prompt.tokenizer import Tokenizer, byte_level
+from edge.prompt.tokenizer import Tokenizer
 from edge.prompt.tokenizer.byte_level import PATTERNS, cutter
 from edge.prompt.tokenizer.steps import ALPHABET
 from edge.prompt.tokenizer.vocabulary import END_OF_TURN
@@ -29,7 +27,6 @@ from tests.vocabularies import (
     TRAINED_NAMES,
     by_name,
     needs_foreign,
-    sentencepiece_model,
     spec_of,
     trained_by_hugging_face,
     vocabulary,
@@ -217,89 +214,6 @@ def test_sentencepiece_decodes_like_its_library():
         assert SPM.decode(SPM.encode(text)) == library.decode(library.encode(text))
 
     check()
-
-
-def _in_the_library(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Bytes of each text that the library gets from now on, in tokenizers built from now on."""
-    import sentencepiece
-
-    sizes: list[int] = []
-
-    class Processor(sentencepiece.SentencePieceProcessor):
-        def EncodeAsIds(self, text):
-            sizes.append(len(text if isinstance(text, bytes) else text.encode()))
-            return super().EncodeAsIds(text)
-
-    monkeypatch.setattr(sentencepiece, "SentencePieceProcessor", Processor)
-    return sizes
-
-
-def _library(model: bytes):
-    import sentencepiece
-
-    return sentencepiece.SentencePieceProcessor(model_proto=model).EncodeAsIds
-
-
-#: changes to the trained model -> whether long texts are encoded in blocks (None: where no unknown token is in the way)
-KINDS_OF_MODEL = {
-    "as Llama 2": ({}, True),
-    "no blank in front": ({"add_dummy_prefix": False}, True),
-    "user-defined pieces": ({"user_defined_symbols": ["hijk", "kh", "  ab", "1"]}, True),
-    "line ends are pieces": ({"user_defined_symbols": ["\n", "\n\n"]}, True),
-    "no bytes": ({"byte_fallback": False, "character_coverage": 0.98}, None),
-    "NFKC": ({"normalization_rule_name": "nmt_nfkc"}, False),
-    "blanks removed": ({"remove_extra_whitespaces": True}, False),
-    "blanks behind words": ({"treat_whitespace_as_suffix": True}, False),
-    "unigram": ({"model_type": "unigram"}, False),
-}
-
-
-@pytest.mark.parametrize("name", KINDS_OF_MODEL)
-def test_blocks_of_sentencepiece_are_encoded_as_the_whole_text_is(name, monkeypatch):
-    from edge.prompt.tokenizer import pieces
-
-    options, in_blocks = KINDS_OF_MODEL[name]
-    model = sentencepiece_model(**options)
-    wanted = _library(model)
-    sizes = _in_the_library(monkeypatch)
-    tokenizer = Tokenizer.build(TokenizerSpec(kind="sentencepiece", model=model, bos_id=1, eos_ids=(2,)))
-    sizes.clear()
-    page = (HERE.parent / "docs" / "cli.md").read_text()
-    for text in (page, page.replace(" ", "\u2581"), "a" * 20_000, "ab1" * 7000, " " * 20_000, "hijkh" * 4000):
-        assert tokenizer.encode(text) == wanted(text)
-    if in_blocks is not None:
-        assert (max(sizes) <= 2 * pieces.BLOCK) == in_blocks
-    if in_blocks is False:
-        return
-    at_once = len(sizes)
-    monkeypatch.setattr(pieces, "BLOCK", 64)
-    monkeypatch.setattr(pieces, "OVERLAP", 16)
-    words = st.sampled_from(["the ", "kernel", " token", "  ab", "hij", "kh", "\u2581", " ", "\n", "\n\n", "1", "12",
-                             "a", "é", "中", "🙂", "----", "ﬁ", "\t"])
-
-    @settings(max_examples=60)
-    @given(st.lists(words | st.text(max_size=3), min_size=10, max_size=200).map("".join))
-    def check(text):
-        assert tokenizer.encode(text) == wanted(text)
-
-    check()
-    assert len(sizes) > at_once
-
-
-def test_a_long_text_of_sentencepiece_can_be_interrupted(monkeypatch):
-    """Whatever the text, no call of the library gets much of it, and between two calls an interrupt is seen."""
-    from edge.prompt.tokenizer import pieces
-
-    sizes = _in_the_library(monkeypatch)
-    from_file = Tokenizer.build(spec_of("trained spm"))
-    from_arrays = Tokenizer.build(spm_array_spec())
-    units = ("the scale of a row ", "a", " ", "\n", "-", "中", "🙂", "ab", "x1")
-    for tokenizer, unit in itertools.product((from_file, from_arrays), units):
-        sizes.clear()
-        looks = iter([None, None, "cancelled"])
-        with pytest.raises(Interrupted), interruptible(lambda: next(looks)):  # noqa: B023
-            tokenizer.encode(unit * (4_000_000 // len(unit.encode())))
-        assert len(sizes) == 3 and max(sizes) <= 2 * pieces.BLOCK
 
 
 # ---- text, bytes, characters -----------------------------------------------------------------------------------------
@@ -711,19 +625,6 @@ def test_unusual_vocabularies_are_used(name, capfd):
             assert not set(tokenizer.special.values()).intersection(ids)
             tokenizer.decode(ids)
     assert capfd.readouterr().err == ""
-
-
-@pytest.mark.parametrize("name", ["default", "falcon", "gpt-2", "llama-bpe", "qwen2", "hunyuan-dense"])
-@settings(max_examples=60, deadline=None)
-@given(text=st.text("aB1 2\n\r\t.,'s-~$ éß中文ひ\u0301½", max_size=400))
-def test_blocks_cut_as_the_whole_text_is_cut(name, text):
-    cut = byte_level.cutter(PATTERNS[name])
-    whole, block = cut(text), byte_level.BLOCK
-    try:
-        for byte_level.BLOCK in (11, 16, 64):
-            assert cut(text) == whole
-    finally:
-        byte_level.BLOCK = block
 
 
 def test_a_pattern_that_never_ends(monkeypatch):

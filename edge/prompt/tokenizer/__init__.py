@@ -20,16 +20,12 @@ from typing import TYPE_CHECKING, Protocol
 from edge.errors import InvalidFile, UsageError
 from edge.formats.container import StringArray
 from edge.formats.mapped import located, shown
-from edge.formats.text_steps import writes_blanks
 from edge.prompt.interrupt import check_interrupted
 from edge.prompt.tokenizer.steps import BLANKS, normaliser
 from edge.prompt.tokenizer.vocabulary import (
     CONTROL,
     END_OF_TURN,
-    MAX_CHARS,
-    MAX_TOKEN_CHARS,
     MAX_TOKENS,
-    NORMAL,
     UNKNOWN,
     UNUSED,
     USER,
@@ -180,6 +176,15 @@ class Tokenizer:
         self._encode = encode
         self.opens_with_blank = strips_blank or any(step.get("add_prefix_space") for step in spec.pre_tokenizer)
         self._normalise = normaliser(spec.normalizer)
+        self._early, self._late = self._finders(spec, texts, kinds, user)
+        self._names = {i: text for text, i in self.special.items()}
+        #: tokens that a model was not trained with: rows in which a vocabulary is padded
+        self.unused = array("i", of_kind(kinds, b"[%c]" % UNUSED))
+
+    def _finders(
+        self, spec: TokenizerSpec, texts: Sequence[str], kinds: bytes, user: Mapping[str, int]
+    ) -> list[_Finder]:
+        """For the tokens that are looked for in a text, and for those that are in normalised text."""
         added = {each.id: each for each in spec.added.values()}
         # The user-defined pieces of a tokenizer.model are found by its library, others as llama.cpp finds them.
         texts_of = {text: i for text, i in user.items() if spec.model is None or text in spec.added}
@@ -187,11 +192,8 @@ class Tokenizer:
         tokens = {**texts_of, **untyped}
         late = {text: i for text, i in tokens.items() if i in added and added[i].normalized}
         early = {text: i for text, i in tokens.items() if text not in late}
-        late = {normal: i for text, i in late.items() if (normal := self._normalise(text))}  # in normalised text
-        self._early, self._late = (_Finder(each, added, frozenset(untyped.values())) for each in (early, late))
-        self._names = {i: text for text, i in self.special.items()}
-        #: tokens that a model was not trained with: rows in which a vocabulary is padded
-        self.unused = array("i", of_kind(kinds, b"[%c]" % UNUSED))
+        late = {normal: i for text, i in late.items() if (normal := self._normalise(text))}
+        return [_Finder(each, added, frozenset(untyped.values())) for each in (early, late)]
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Tokenizer:
@@ -211,12 +213,11 @@ class Tokenizer:
             raise InvalidFile(f"tokenizer kind {shown(spec.kind)} is not supported")
         if max(len(spec.tokens), len(spec.merges) // 4) > MAX_TOKENS:
             raise InvalidFile(f"a vocabulary of {len(spec.tokens)} tokens is too large to be one")
-        texts, scores, types = spec.tokens, spec.scores, spec.types
-        model = spec.model
-        if spec.kind == "sentencepiece" and model is not None:
+        texts, scores, types, parsed = spec.tokens, spec.scores, spec.types, None
+        if spec.kind == "sentencepiece" and spec.model is not None:
             from edge.formats import sentencepiece_model
 
-            parsed = sentencepiece_model.parse(model, "tokenizer.model")
+            parsed = sentencepiece_model.parse(spec.model, "tokenizer.model")
             texts, scores, types = parsed.pieces, parsed.scores, parsed.types
         own = len(texts)
         if not own:
@@ -230,36 +231,14 @@ class Tokenizer:
         if spec.kind == "bpe":
             from edge.prompt.tokenizer import byte_level
 
-            roles = byte_level.roles_of(stored, kinds)
-            ends, blob, encode = byte_level.build(spec, stored, kinds, roles)
-            return cls(spec, stored, bytes(kinds), ends, blob, encode, False)
+            made = byte_level.build(spec, stored, kinds)
+            return cls(spec, stored, bytes(kinds), *made, strips_blank=False)
 
         from edge.prompt.tokenizer import pieces
 
         texts = list(stored)
-        if max(map(len, texts)) > MAX_TOKEN_CHARS or sum(map(len, texts)) > MAX_CHARS:
-            raise InvalidFile("the vocabulary has tokens too long to be tokens; it is damaged")
-        # What is found before the library sees a text is a piece as others to it, that can be joined.
-        joins = model is None or (parsed.bpe and parsed.plain)
-        found = bytearray(
-            kind if kind != USER else CONTROL if is_format(text)
-            else NORMAL if joins and (model is None or text in spec.added) else USER
-            for text, kind in zip(texts, kinds))
-        if model is not None and any(k != t and (k in (CONTROL, USER) or t == USER) for k, t in zip(found, types)):
-            # The library finds its user-defined markers in users' text too, and no control piece that is white space.
-            if not parsed.bpe:
-                raise InvalidFile("a SentencePiece unigram model with user-defined markers is not supported")
-            model = None
-        blank: int | None = spec.add_space_prefix
-        if model is None:
-            model = pieces.model_proto(spec, texts[:own], scores or array("f", bytes(4 * own)), found)
-        else:
-            blank = parsed.add_dummy_prefix if parsed.bpe and parsed.plain else None
-        if writes_blanks(*spec.normalizer, *spec.pre_tokenizer):
-            model += b"\x1a\x02\x18\0"  # normaliser: add_dummy_prefix, see model_proto; the last one counts
-            blank = None if blank is None else 0
-        return cls(spec, texts, bytes(kinds), *pieces.build(spec.pre_tokenizer, texts, kinds, model, blank),
-                   spec.add_space_prefix)
+        made = pieces.build(spec, texts, scores or array("f", bytes(4 * own)), types, kinds, parsed)
+        return cls(spec, texts, bytes(kinds), *made, strips_blank=spec.add_space_prefix)
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         """Token ids of ``text``, without BOS.

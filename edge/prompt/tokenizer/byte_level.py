@@ -32,10 +32,6 @@ if TYPE_CHECKING:
 
 #: longest run of white space given to a pattern at once; its look-ahead fails somewhere above 100 thousand
 MAX_BLANKS = 16384
-#: number of characters that the pattern splits between two checks for an interrupt
-BLOCK = 1 << 16
-#: number of pieces at the end of a block that are split again
-OVERLAP = 8
 #: type of token -> the usual meaning of its text; markers add no bytes to an answer, user-defined texts are not letters
 _ROLES = bytes(TOKEN if kind == NORMAL else RAW if kind in (USER, UNUSED) else SKIP for kind in range(256))
 
@@ -153,13 +149,11 @@ def _is_text(data: bytes) -> bool:
         return False
 
 
-def build(
-    spec: TokenizerSpec, texts: StringArray, kinds: bytearray, roles: bytearray
-) -> tuple[array[int], bytes, Encode]:
-    """(end of each token in the joined bytes, the joined bytes, function text -> ids).
-
-    Raises InvalidFile for a damaged vocabulary.
+def build(spec: TokenizerSpec, texts: StringArray, kinds: bytearray) -> tuple[array[int], bytes, Encode]:
+    """(end of each token in the joined bytes, the joined bytes, function text -> ids).  Types are corrected in
+    ``kinds``.  Raises InvalidFile for a damaged vocabulary.
     """
+    roles = roles_of(texts, kinds)
     merges = StringArray.of(spec.merges, "the merges")
     try:
         pairs = BytePairs(texts.view, texts.first, texts.ends, roles, ALPHABET)
@@ -221,30 +215,9 @@ def cutter(pattern: str) -> Callable[[str], list[str]]:
 
                 for_all = regex.compile(pattern).findall
             findall = for_all
-        return [piece for part in _blank_runs(text) for piece in _blocks(findall, part)]
+        return [piece for part in _blank_runs(text) for piece in findall(part)]
 
     return cut
-
-
-def _blocks(findall: Callable[..., list[str]], text: str) -> list[str]:
-    """findall(text) for a pattern that leaves nothing out; interrupts are checked between blocks.
-
-    The last pieces of a block may continue after it, and a piece depends on a few characters after it, so the last
-    pieces of a block are also the first of the next.
-    """
-    if len(text) <= BLOCK:
-        return findall(text)
-    pieces: list[str] = []
-    at, size = 0, BLOCK
-    while at + size < len(text):
-        check_interrupted()
-        found = findall(text, at, at + size)[:-OVERLAP]
-        if not found:  # words as long as that
-            size *= 2
-            continue
-        pieces += found
-        at += sum(map(len, found))
-    return pieces + findall(text, at)
 
 
 def for_ascii_of(pattern: str) -> str:
@@ -257,7 +230,5 @@ def for_ascii_of(pattern: str) -> str:
 
 def _blank_runs(text: str) -> Iterable[str]:
     """The text, split only inside extremely long runs of white space."""
-    if len(text) <= MAX_BLANKS:
-        return (text,)
-    cuts = [0, *(match.end() for match in _BLANKS.finditer(text)), len(text)]
-    return [text[a:b] for a, b in zip(cuts, cuts[1:])]
+    cuts = [0, *(match.end() for match in _BLANKS.finditer(text)), len(text)] if len(text) > MAX_BLANKS else []
+    return [text[a:b] for a, b in zip(cuts, cuts[1:])] or [text]

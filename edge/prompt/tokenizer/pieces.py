@@ -1,60 +1,63 @@
-"""SentencePiece by its own library, also for GGUF files that have only the arrays of the model.
-
-The library encodes a text in one call that cannot be interrupted: 4 MB take seconds.  So a long text is encoded in
-blocks that overlap, and two blocks are joined after a token that both have at the same place.  The ids are those of one
-call.  The reason, for pieces that are merged in the order of their scores:
-
-- Tokens are the encoding of the text they stand for if and only if each two neighbours are the encoding of theirs.
-  Merges go by (score, place), so what happens inside of one token does not change the order of merges inside another,
-  and the first merge across the border of two tokens would happen in the two alone just as well.
-- So any stretch of an encoding is the encoding of its stretch of text, and two encodings that share a token can be
-  joined at it: the neighbours of every border are neighbours in one of the two.
-
-This requires that the bytes of the text are not changed (no normaliser) and that merges are not undone (no unused
-pieces).
-"""
+"""SentencePiece by its own library, also for GGUF files that have only the arrays of the model."""
 
 from __future__ import annotations
 
 import math
 import struct
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from edge.errors import InvalidFile, one_line
+from edge.formats.text_steps import writes_blanks
 from edge.prompt.interrupt import check_interrupted
 from edge.prompt.tokenizer.steps import cutter
 from edge.prompt.tokenizer.vocabulary import (
     BYTE,
     CONTROL,
+    MAX_CHARS,
+    MAX_TOKEN_CHARS,
+    NORMAL,
     UNKNOWN,
     UNUSED,
     USER,
     Encode,
     byte_value,
+    is_format,
 )
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import TokenizerSpec
-    from edge.formats.text_steps import Step
-
-#: bytes of text in one call of the library, and those at its end that the next call reads again
-BLOCK = 8192
-OVERLAP = 512
+    from edge.formats.sentencepiece_model import SentencePieceModel
 
 
 def build(
-    steps: Sequence[Step], texts: Sequence[str], kinds: bytearray, model: bytes, blank: int | None
+    spec: TokenizerSpec, texts: list[str], scores: Sequence[float], types: Sequence[int], kinds: bytearray,
+    parsed: SentencePieceModel | None,
 ) -> tuple[array[int], bytes, Encode]:
-    """(end of each token in the joined bytes, the joined bytes, function text -> ids) of a serialised ModelProto.
-
-    ``steps``: by which texts are cut before.  ``blank``: number of blanks that the model puts before a text.  None: a
-    long text cannot be encoded in blocks, since the model does not merge by score or changes the text otherwise.
-
-    Raises InvalidFile if the library refuses the model.
+    """(end of each token in the joined bytes, the joined bytes, function text -> ids).  ``scores``, ``types``: as the
+    file states them; ``parsed``: its tokenizer.model.  Raises InvalidFile if the library refuses the model.
     """
+    if max(map(len, texts)) > MAX_TOKEN_CHARS or sum(map(len, texts)) > MAX_CHARS:
+        raise InvalidFile("the vocabulary has tokens too long to be tokens; it is damaged")
+    # What is found before the library sees a text is a piece as others to it, that can be joined.
+    joins = parsed is None or (parsed.bpe and parsed.plain)
+    found = bytearray(
+        kind if kind != USER else CONTROL if is_format(text)
+        else NORMAL if joins and (parsed is None or text in spec.added) else USER
+        for text, kind in zip(texts, kinds))
+    model = spec.model
+    if parsed is not None and any(k != t and (k in (CONTROL, USER) or t == USER) for k, t in zip(found, types)):
+        # The library finds its user-defined markers in users' text too, and no control piece that is white space.
+        if not parsed.bpe:
+            raise InvalidFile("a SentencePiece unigram model with user-defined markers is not supported")
+        model = None
+    if model is None:
+        model = model_proto(spec, texts[: len(scores)], scores, found)
+    if writes_blanks(*spec.normalizer, *spec.pre_tokenizer):
+        model += b"\x1a\x02\x18\0"  # normaliser: add_dummy_prefix, see model_proto; the last one counts
+
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor()
@@ -70,83 +73,16 @@ def build(
             parts.append(b"")
         else:
             parts.append(text.replace("\u2581", " ").encode("utf-8", "replace"))
-    of_piece: Callable[[str], list[int]] = processor.EncodeAsIds
-    if blank is not None and UNUSED not in kinds:
-        cut = max((len(part) for part, kind in zip(parts, kinds) if kind == USER), default=0)
-        of_piece = _in_blocks(processor.EncodeAsIds, array("I", map(len, parts)), blank, cut)
-    pieces_of = cutter(steps)
+    pieces_of = cutter(spec.pre_tokenizer)
 
     def encode(text: str, first: bool) -> list[int]:
         ids: list[int] = []
         for piece in pieces_of(text, first):
-            ids += of_piece(piece)
+            ids += processor.EncodeAsIds(piece)
             check_interrupted()
         return ids
 
     return array("I", accumulate(map(len, parts))), b"".join(parts), encode
-
-
-def _in_blocks(
-    encode: Callable[[str | bytes], list[int]], size: array[int], blank: int, margin: int
-) -> Callable[[str], list[int]]:
-    """``encode`` for texts of any length; interrupts are checked between blocks.
-
-    ``size``: bytes of text that each token stands for, 0 if unknown.  ``margin``: bytes at the end of a block in which
-    a user-defined piece may have been split.
-    """
-    # What the library puts in front of a text shall not join its first token; most vocabularies write a line end as a
-    # byte, which joins nothing.
-    before = b"\n" if all(size[id] for id in encode("\n")) else b""
-    added = blank + len(before)
-    if sum(size[id] for id in encode(before + b" ")) not in (added + 1, 0):
-        return encode  # it writes blanks as bytes, too, three for each: the sizes mislead
-
-    def joint(ids: list[int], end: int, data: bytes, overlap: int) -> tuple[int, list[int], int] | None:
-        """(how many of ``ids``, the encoding of data[:end], stay; what follows them; where that ends)."""
-        at, i = end, len(ids)
-        ends: dict[int, int] = {}
-        while i and at > end - overlap and size[ids[i - 1]]:
-            if at <= end - margin:
-                ends[at] = i
-            i -= 1
-            at -= size[ids[i]]
-        at = _start(data, max(at, 0))
-        stop = _start(data, end + BLOCK)
-        more = encode(before + data[at:stop])
-        at -= added
-        for j, id in enumerate(more):
-            at += size[id]
-            if not size[id] or at > end:
-                break
-            if (i := ends.get(at, 0)) and ids[i - 1] == id:
-                return i, more[j + 1 :], stop
-        return None
-
-    def in_blocks(text: str) -> list[int]:
-        if len(text) <= BLOCK // 4:
-            return encode(text)
-        data = text.replace("\u2581", " ").encode()
-        end = _start(data, BLOCK)
-        ids = encode(data[:end])
-        while end < len(data):
-            check_interrupted()
-            found = joint(ids, end, data, OVERLAP) or joint(ids, end, data, BLOCK // 2)
-            if found is None:  # an unknown token in the way (a vocabulary without bytes), or a text made for this
-                return encode(text)
-            keep, more, end = found
-            ids[keep:] = more
-        return ids
-
-    return in_blocks
-
-
-def _start(data: bytes, at: int) -> int:
-    """The start of the character at ``at``, or the end of the data."""
-    if at >= len(data):
-        return len(data)
-    while data[at] & 0xC0 == 0x80:
-        at -= 1
-    return at
 
 
 def model_proto(spec: TokenizerSpec, texts: list[str], scores: Sequence[float], kinds: bytearray) -> bytes:

@@ -92,29 +92,27 @@ def kinds_of(spec: TokenizerSpec, texts: StringArray, types: Sequence[int]) -> b
         if kinds[added.id] not in (UNKNOWN, BYTE):
             kinds[added.id] = CONTROL if added.special else USER
     for i in of_kind(kinds, b"[^%c]" % NORMAL):
-        kind = kinds[i]
-        if (kind == USER and texts[i] in _TURNS) or (kind == UNKNOWN and spec.kind == "bpe"):
-            kinds[i] = CONTROL
-        elif kind == USER and texts[i] == f"[PAD{i}]":
-            kinds[i] = UNUSED
-        elif kind == BYTE and (spec.kind == "bpe" or byte_value(texts[i]) < 0):
-            kinds[i] = NORMAL if spec.kind == "bpe" else UNUSED
-        elif kind == CONTROL and is_blank(texts[i]):
-            kinds[i] = USER
-        elif not NORMAL <= kind <= BYTE:
-            kinds[i] = NORMAL
-    if spec.kind == "sentencepiece" and spec.model is None:
-        named = {byte_value(texts[i]): i for i in texts.starting("<0x")}
-        if all(byte in named for byte in range(256)):
-            for byte in range(256):
-                kinds[named[byte]] = BYTE
+        kinds[i] = _corrected(kinds[i], texts[i], i, spec.kind == "bpe")
     for number in [i for i in (spec.bos_id, *spec.eos_ids) if i is not None]:
         if not 0 <= number < n:
             raise InvalidFile(f"the BOS or EOS token's id {number} is outside the vocabulary of {n} tokens")
         kinds[number] = CONTROL
     if spec.kind == "sentencepiece":
-        _one_unknown(spec, kinds)
+        _complete(spec, texts, kinds)
     return kinds
+
+
+def _corrected(kind: int, text: str, i: int, bpe: bool) -> int:
+    """The type of token ``i`` in place of the one that a file states."""
+    if (kind == USER and text in _TURNS) or (kind == UNKNOWN and bpe):
+        return CONTROL
+    if kind == USER and text == f"[PAD{i}]":
+        return UNUSED
+    if kind == BYTE and (bpe or byte_value(text) < 0):
+        return NORMAL if bpe else UNUSED
+    if kind == CONTROL and is_blank(text):
+        return USER
+    return kind if NORMAL <= kind <= BYTE else NORMAL
 
 
 def of_kind(kinds: bytes | bytearray, wanted: bytes) -> list[int]:
@@ -122,11 +120,15 @@ def of_kind(kinds: bytes | bytearray, wanted: bytes) -> list[int]:
     return [match.start() for match in re.finditer(wanted, kinds, re.DOTALL)]
 
 
-def _one_unknown(spec: TokenizerSpec, kinds: bytearray) -> None:
-    """Ensure exactly one unknown token, as SentencePiece needs.  It may occur in any text, so it must not begin or end
-    an answer.
+def _complete(spec: TokenizerSpec, texts: StringArray, kinds: bytearray) -> None:
+    """Give SentencePiece all bytes, if they are there, and exactly one unknown token.  This may occur in any text, so
+    it must not begin or end an answer.
     """
-    stated = [i for i, kind in enumerate(kinds) if kind == UNKNOWN]
+    named = {byte_value(texts[i]): i for i in texts.starting("<0x")} if spec.model is None else {}
+    if all(byte in named for byte in range(256)):
+        for byte in range(256):
+            kinds[named[byte]] = BYTE
+    stated = of_kind(kinds, b"%c" % UNKNOWN)
     unk = spec.unk_id if spec.unk_id is not None and spec.model is None else (*stated, 0)[0]
     if not 0 <= unk < len(kinds) or unk == spec.bos_id or unk in spec.eos_ids:
         raise InvalidFile(f"the unknown token's id {unk} cannot stand for unknown text")
