@@ -107,38 +107,39 @@ class Functions:
         names = [tool.name for tool in known]
         if len(set(names)) < len(names):
             raise UsageError(f"tools has two functions named {next(n for n in names if names.count(n) > 1)}")
-        choice = "auto" if tool_choice is None else tool_choice
+        choice, parallel = "auto" if tool_choice is None else tool_choice, parallel is not False
         if isinstance(choice, Mapping):
-            if choice.get("type") == "allowed_tools":
-                return cls._allowed(known, choice.get("allowed_tools", choice), parallel)
-            if choice.get("type") != "function":
-                raise UsageError(f"tool_choice.type is {shown(choice.get('type'))}; it must be function or "
-                                 "allowed_tools")
-            function = choice.get("function")
-            named = function.get("name") if isinstance(function, Mapping) else None
-            if named not in names:
-                raise UsageError(f"tool_choice.function.name is {shown(named)}; it must be one of the tools")
-            return cls([tool for tool in known if tool.name == named], "required", False)
-        return cls(known, choice, parallel is not False)
-
-    @classmethod
-    def _allowed(cls, known: list[Function], choice: Any, parallel: bool | None) -> Functions:
-        """Some of the functions only: ``{"mode", "tools"}``, each with a name, in an object ``function`` or without."""
-        given = choice.get("tools") if isinstance(choice, Mapping) else None
-        if not isinstance(given, list) or not given or choice.get("mode") not in ("auto", "required"):
-            raise UsageError("tool_choice of type allowed_tools has a mode, auto or required, and a list of tools")
-        inner = [each.get("function", each) if isinstance(each, Mapping) else None for each in given]
-        names = [each.get("name") if isinstance(each, Mapping) else None for each in inner]
-        for name in names:
-            if not any(tool.name == name for tool in known):
-                raise UsageError(f"tool_choice has a tool whose name is {shown(name)}; it must be one of the tools")
-        return cls([tool for tool in known if tool.name in names], choice["mode"], parallel is not False)
+            choice, parallel, chosen = _chosen(choice, parallel)
+            for name in chosen:
+                if name not in names:
+                    raise UsageError(f"tool_choice.function.name is {shown(name)}; it must be one of the tools")
+            known = [tool for tool in known if tool.name in chosen]
+        return cls(known, choice, parallel)
 
     def form(self, template: Template, tokenizer: Tokenizer, text: Spec | None = None) -> Form:
         """The format in which this model receives tools and writes calls.  ``text``: the form of an answer in text."""
         marks = tuple(tokenizer.markers.get(mark, -1) for mark in (BEGIN, END)) if template.tools == "marked" else ()
         role = "system" if template.tools or template.writes_system else "user"
         return Form(self, template.tools, marks if min(marks, default=-1) >= 0 else (), text, role)
+
+
+def _chosen(choice: Mapping[str, Any], parallel: bool) -> tuple[str, bool, list[Any]]:
+    """(mode, whether there may be several calls, names) of a tool_choice that names functions: one, or OpenAI's
+    allowed_tools.  Raises UsageError.
+    """
+    mode: Any = "required"
+    tools: Any = [choice]
+    if choice.get("type") == "function":
+        parallel = False
+    elif choice.get("type") == "allowed_tools":
+        inner = choice.get("allowed_tools", choice)
+        mode, tools = (inner.get("mode"), inner.get("tools")) if isinstance(inner, Mapping) else (None, None)
+        if not isinstance(tools, list) or not tools or mode not in ("auto", "required"):
+            raise UsageError("tool_choice of type allowed_tools has a mode, auto or required, and a list of tools")
+    else:
+        raise UsageError(f"tool_choice.type is {shown(choice.get('type'))}; it must be function or allowed_tools")
+    named = [each.get("function", each) if isinstance(each, Mapping) else None for each in tools]
+    return mode, parallel, [each.get("name") if isinstance(each, Mapping) else None for each in named]
 
 
 @dataclass(frozen=True)
@@ -185,26 +186,27 @@ class Form:
     def _message(self, message: Mapping[str, Any], asked: list[dict[str, str]]) -> dict[str, Any]:
         role, content = message.get("role"), message.get("content")
         known: dict[str, Any] = {"role": role, "content": "" if content is None else content}
-        calls = message.get("tool_calls") or []
         if role == "tool" and not self.style:
             return {"role": "user", "content": f"Result of the function: {known['content']}"}
         if role == "tool":  # of which call it is the result: OpenAI's clients say the id, Ollama's the name or nothing
             said = {key: message[key] for key in ("tool_call_id", "name") if message.get(key) is not None}
             at = next((i for i, call in enumerate(asked) if said.items() <= call.items()), None)
             return {**known, **({"name": ""} if at is None else asked.pop(at)), **said}
-        if role == "assistant" and calls:
-            if not isinstance(calls, (list, tuple)):
-                raise UsageError("tool_calls is not a list")
-            made = [_made(call) for call in calls]
-            if self.style:
-                # some templates demand ids of nine letters and digits
-                ids = [call.get("id") or f"call{i:05}" for i, call in enumerate(calls, len(asked))]
-                asked += [{"tool_call_id": id, "name": each["name"]} for id, each in zip(ids, made)]
-                known["tool_calls"] = [{"id": id, "type": "function", "function": each} for id, each in zip(ids, made)]
-            else:
-                written = [json.dumps({"name": each["name"], "parameters": each["arguments"]}) for each in made]
-                known["content"] = "\n".join(filter(None, [known["content"], *written]))
-        return known
+        return self._with_calls(known, message.get("tool_calls") or [], asked) if role == "assistant" else known
+
+    def _with_calls(self, known: dict[str, Any], calls: Any, asked: list[dict[str, str]]) -> dict[str, Any]:
+        """An earlier answer with the calls in it."""
+        if not isinstance(calls, (list, tuple)):
+            raise UsageError("tool_calls is not a list")
+        made = [_made(call) for call in calls]
+        if not self.style:
+            written = [json.dumps({"name": each["name"], "parameters": each["arguments"]}) for each in made]
+            return {**known, "content": "\n".join(filter(None, [known["content"], *written]))}
+        # some templates demand ids of nine letters and digits
+        ids = [call.get("id") or f"call{i:05}" for i, call in enumerate(calls, len(asked))]
+        asked += [{"tool_call_id": id, "name": each["name"]} for id, each in zip(ids, made)]
+        calls = [{"id": id, "type": "function", "function": each} for id, each in zip(ids, made)]
+        return {**known, "tool_calls": calls} if calls else known
 
     @property
     def spec(self) -> Spec | None:

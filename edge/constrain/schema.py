@@ -207,19 +207,14 @@ _SIMPLE = {str: "string", int: "integer", float: "number", bool: "boolean", type
 def _of_type(hint: Any, name: str, defs: dict[str, Any]) -> dict[str, Any]:
     """The schema of one annotation; dataclasses are added to ``defs``, so that they may refer to themselves."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
-        return {}
-    if hint in _SIMPLE:
-        return {"type": _SIMPLE[hint]}
+    if hint is Any or hint in _SIMPLE:
+        return {} if hint is Any else {"type": _SIMPLE[hint]}
     if origin is typing.Literal:
         return {"enum": list(args)}
     if origin in (typing.Union, types.UnionType):
         return {"anyOf": [_of_type(each, name, defs) for each in args]}
-    if args and (origin is list or origin is tuple and args[1:] == (...,)):
-        return {"type": "array", "items": _of_type(args[0], name, defs)}
-    if origin is tuple and args:
-        items = [_of_type(each, name, defs) for each in args]
-        return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items)}
+    if origin in (list, tuple) and args:
+        return _of_array(origin, args, name, defs)
     if origin is dict and args[:1] == (str,):
         return {"type": "object", "additionalProperties": _of_type(args[1], name, defs)}
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
@@ -230,6 +225,13 @@ def _of_type(hint: Any, name: str, defs: dict[str, Any]) -> dict[str, Any]:
             defs[hint.__name__] = _of_dataclass(hint, defs)
         return {"$ref": f"#/$defs/{hint.__name__}"}
     raise UsageError(f"is wrong: {name} has a type that JSON cannot represent: {hint}", argument="schema")
+
+
+def _of_array(origin: Any, args: tuple[Any, ...], name: str, defs: dict[str, Any]) -> dict[str, Any]:
+    same = origin is list or args[1:] == (...,)
+    items = [_of_type(each, name, defs) for each in args[: 1 if same else None]]
+    return {"type": "array",
+            **({"items": items[0]} if same else {"prefixItems": items, "items": False, "minItems": len(items)})}
 
 
 def value(text: str, into: type | None) -> Any:

@@ -84,9 +84,9 @@ class JinjaTemplate:
     broken one can still complete raw prompts.
     """
 
-    def __init__(self, text: str, where: str, spec: TokenizerSpec, think: bool | None = None) -> None:
-        self._more: dict[str, Any] = {} if think is None else {"enable_thinking": think}
+    def __init__(self, text: str, where: str, spec: TokenizerSpec) -> None:
         self._text, self._where, self._spec = text, where, spec
+        self.switches = "enable_thinking" in text  # whether it can ask a model to think before its answer
 
     @cached_property
     def _compiled(self) -> tuple[_Environment, Any]:
@@ -96,7 +96,7 @@ class JinjaTemplate:
         environment.filters["tojson"] = _tojson
         spec = self._spec
         known = {"bos": spec.bos_id, "eos": (*spec.eos_ids, None)[0], "pad": spec.pad_id, "unk": spec.unk_id}
-        self._more |= {f"{name}_token": _stored_text(spec, number) for name, number in known.items()}
+        environment.globals |= {f"{name}_token": _stored_text(spec, number) for name, number in known.items()}
         try:
             return environment, environment.from_string(_Clock().visit(environment.parse(self._text)))
         except Exception as error:  # any error of the parser or compiler about a file's text
@@ -118,7 +118,7 @@ class JinjaTemplate:
 
     def _render(self, dated: Change, asked: Any, change: Change) -> str:
         """The text with all texts of messages, definitions and calls changed."""
-        messages, add_generation_prompt, tools = asked
+        messages, add_generation_prompt, tools, think = asked
         try:
             messages = [_said(message, change) for message in messages]
             tools = _changed(tools, change)
@@ -129,7 +129,8 @@ class JinjaTemplate:
         text = ""
         try:
             for piece in template.generate(messages=messages, tools=tools, documents=None, strftime_now=dated,
-                                           add_generation_prompt=add_generation_prompt, **self._more):
+                                           add_generation_prompt=add_generation_prompt,
+                                           **({} if think is None else {"enable_thinking": think})):
                 text += piece
                 if len(text) > MAX_TEXT:
                     raise TemplateError("it makes too much text")

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -75,7 +76,14 @@ class ChatFormat(NamedTuple):
         """The token ids of the prompt and of what is behind it, see :meth:`Template.encode`."""
         return tokenizer.encode_parts([*self.parts(*asked), begun])
 
-    def parts(self, messages: Messages, add_generation_prompt: bool, tools: Definitions = None) -> Iterator[TextPart]:
+    @property
+    def switches(self) -> bool:
+        """Whether it can ask a model to think before its answer, or not to."""
+        return bool(self.unthought)
+
+    def parts(
+        self, messages: Messages, add_generation_prompt: bool, tools: Definitions = None, think: bool | None = None
+    ) -> Iterator[TextPart]:
         """The parts of the prompt; ``tools`` is not used."""
         before: list[str] = []  # words of the system that stand at the head of the next turn
         if self.unasked and messages and messages[0]["role"] != "system":
@@ -85,8 +93,7 @@ class ChatFormat(NamedTuple):
             if self.system_end and role == "system" and (not i or i + 1 < len(messages)):
                 before.append(content)
                 continue
-            name = self.answerer if role == "assistant" else "user" if self.system_end and role == "system" else role
-            yield TextPart((self.between if i else "") + self._named(self.header, name), True)
+            yield TextPart((self.between if i else "") + self._header_of(role), True)
             for text in before:
                 yield TextPart(text, False)
                 yield TextPart(self.system_end, True)
@@ -96,11 +103,11 @@ class ChatFormat(NamedTuple):
             answered = role == "assistant" and self.answer_footer is not None
             yield TextPart((self.answer_footer or "") if answered else self.footer, True)
         if add_generation_prompt:
-            yield TextPart(self.prompt, True)
+            yield TextPart(self.prompt + (self.unthought if think is False else ""), True)
 
-    @staticmethod
-    def _named(text: str, role: str) -> str:
-        return text.replace("{role}", role).replace("{Role}", role.capitalize())
+    def _header_of(self, role: str) -> str:
+        name = self.answerer if role == "assistant" else "user" if self.system_end and role == "system" else role
+        return self.header.replace("{role}", name).replace("{Role}", name.capitalize())
 
 
 _HEADER = "<|start_header_id|>{role}<|end_header_id|>\n\n"
@@ -145,31 +152,26 @@ class Template:
     """The format of conversations for one model.  ``name``: a family, "model" (from the file), or a file's name."""
 
     def __init__(self, name: str, writer: ChatFormat | JinjaTemplate, bos: bool | None = None,
-                 stops: Sequence[str] = (), tools: str = "", think: bool | None = None,
-                 switched: Callable[[bool], Template] | None = None) -> None:
-        self._writer = self._writer_with_tools = writer
+                 stops: Sequence[str] = (), tools: str = "", think: bool | None = None) -> None:
+        self.writer = self.writer_with_tools = writer
         self.name = name
         self.think = think  # whether the model is asked to think before it answers; None: as it does by itself
         self.tools = tools  # how it writes calls: "marked" (<tool_call>), "whole" (Llama 3), "": it does not know tools
         self._bos = bos
         self._stops = tuple(stops)
-        self._switched = switched
-        self._variants: dict[bool, Template] = {}
 
     @property
     def switches(self) -> bool:
         """Whether it can ask a model to think before its answer, or not to."""
-        return self._switched is not None
+        return self.writer.switches
 
     def thinking(self, think: bool) -> Template:
         """This template, asking the model to think or not.  Raises UsageError if it cannot."""
-        if think is self.think:
-            return self
-        if self._switched is None:
+        if think is not self.think and not self.switches:
             raise UsageError("cannot be set: this model's chat template always does the same", argument="think")
-        if think not in self._variants:
-            self._variants[think] = self._switched(think)
-        return self._variants[think]
+        other = copy(self)
+        other.think = think
+        return other
 
     @classmethod
     def for_model(cls, checkpoint: Checkpoint, name: str | None = None, think: bool | None = None) -> Template:
@@ -189,16 +191,8 @@ class Template:
         for_tools = checkpoint.templates.get(WITH_TOOLS, "")
         if name in (None, "model") and for_tools.strip():
             other = cls._jinja(WITH_TOOLS, for_tools, f"the model's chat template {WITH_TOOLS}", spec, think)
-            return template._with(other)
+            template.writer_with_tools, template.tools = other.writer, other.tools
         return template
-
-    def _with(self, other: Template) -> Template:
-        """This template, with another for the prompts with functions."""
-        self._writer_with_tools, self.tools = other._writer, other.tools
-        plain = self._switched
-        if plain is not None:
-            self._switched = lambda think: plain(think)._with(other.thinking(think) if other.switches else other)
-        return self
 
     @classmethod
     def _usual(cls, checkpoint: Checkpoint, name: str | None, think: bool | None) -> Template:
@@ -237,10 +231,7 @@ class Template:
     @classmethod
     def _family(cls, name: str, think: bool | None = None) -> Template:
         family = FAMILIES[name]
-        if think is False:
-            family = family._replace(prompt=family.prompt + family.unthought)
-        switched = (lambda think: cls._family(name, think)) if family.unthought else None
-        return cls(name, family, family.bos, family.stops, think=think, switched=switched)
+        return cls(name, family, family.bos, family.stops, think=think)
 
     @classmethod
     def _jinja(cls, name: str, text: str, where: str, spec: TokenizerSpec, think: bool | None = None) -> Template:
@@ -248,9 +239,7 @@ class Template:
 
         knows = re.search(r"\btools\b", text) and re.search(r"\btool_calls\b", text)
         style = "marked" if "<tool_call>" in text else "whole" if re.search(r"\bparameters\b", text) else ""
-        switched = (lambda think: cls._jinja(name, text, where, spec, think)) if "enable_thinking" in text else None
-        return cls(name, JinjaTemplate(text, where, spec, think), tools=style if knows else "", think=think,
-                   switched=switched)
+        return cls(name, JinjaTemplate(text, where, spec), tools=style if knows else "", think=think)
 
     @cached_property
     def writes_system(self) -> bool:
@@ -269,12 +258,12 @@ class Template:
         UsageError for other messages and for those that the template refuses, InvalidFile if a template from a file
         does not work.
         """
-        return self._writer_of(messages, tools).text(messages, add_generation_prompt, tools)
+        return self._writer_of(messages, tools).text(messages, add_generation_prompt, tools, self.think)
 
     def _writer_of(self, messages: Messages, tools: Definitions) -> ChatFormat | JinjaTemplate:
         for message in messages:
             _check(message)
-        return self._writer if tools is None else self._writer_with_tools
+        return self.writer if tools is None else self.writer_with_tools
 
     def encode(
         self, tokenizer: Tokenizer, messages: Messages, add_generation_prompt: bool = True, tools: Definitions = None,
@@ -286,7 +275,7 @@ class Template:
         Raises as :meth:`render`, and UsageError if control tokens in texts cannot be told from those of the template.
         """
         writer = self._writer_of(messages, tools)
-        ids = writer.encode(tokenizer, TextPart(begun, False), messages, add_generation_prompt, tools)
+        ids = writer.encode(tokenizer, TextPart(begun, False), messages, add_generation_prompt, tools, self.think)
         bos = tokenizer.bos_id
         if bos is None:
             return ids

@@ -65,14 +65,7 @@ def build(
         processor.LoadFromSerializedProto(model)
     except (RuntimeError, ValueError, TypeError) as error:
         raise InvalidFile(f"the SentencePiece model cannot be used ({one_line(error)}); get the file again") from None
-    parts = []
-    for text, kind in zip(texts, kinds):
-        if kind == BYTE:
-            parts.append(bytes((byte_value(text),)))
-        elif kind in (CONTROL, UNKNOWN):
-            parts.append(b"")
-        else:
-            parts.append(text.replace("\u2581", " ").encode("utf-8", "replace"))
+    parts = list(map(_bytes_of, texts, kinds))
     pieces_of = cutter(spec.pre_tokenizer)
 
     def encode(text: str, first: bool) -> list[int]:
@@ -83,6 +76,13 @@ def build(
         return ids
 
     return array("I", accumulate(map(len, parts))), b"".join(parts), encode
+
+
+def _bytes_of(text: str, kind: int) -> bytes:
+    """The bytes that a piece adds to the text of an answer."""
+    if kind == BYTE:
+        return bytes((byte_value(text),))
+    return b"" if kind in (CONTROL, UNKNOWN) else text.replace("\u2581", " ").encode("utf-8", "replace")
 
 
 def model_proto(spec: TokenizerSpec, texts: list[str], scores: Sequence[float], kinds: bytearray) -> bytes:
