@@ -11,7 +11,7 @@ bench``.
 
 One round runs every engine once, each in a process of its own; the rounds are what makes the engines comparable on a
 machine whose speed comes and goes.  The figure of an engine is the median over all its turns, with the slowest and
-the fastest; a ratio divides medians.  pp is the speed of reading a prompt, tg that of writing behind a context of
+the fastest; a ratio divides medians.  pp is the speed of reading a prompt, tg that of writing after a context of
 ``depth`` tokens, in tokens per second; RSS is the peak of the process; memory is what a plain sum with as many threads
 reads before each turn, the bound of all engines when they write.  With --json, what was measured is added to what is
 already in the file and the tables are made of all: long measurements can be done in pieces.  Such files in
@@ -58,7 +58,7 @@ class Series:
 
     @property
     def key(self) -> tuple[str, int, str, str]:
-        """What sets it apart, the engine last."""
+        """The values that set it apart, the engine last."""
         return self.test, self.threads, self.kv, self.engine
 
     def add(self, other: Series) -> None:
@@ -70,11 +70,11 @@ class Series:
 
 @dataclass(frozen=True)
 class Work:
-    """What one engine does in one turn."""
+    """The work of one engine in one turn."""
 
     prompts: tuple[int, ...]  # read so many tokens
     n_gen: int  # write so many tokens; 0: none
-    depths: tuple[int, ...]  # behind a context of so many
+    depths: tuple[int, ...]  # after a context of so many
     threads: int
     kv: str
     repeats: int
@@ -166,7 +166,7 @@ class Peer:
         return found
 
     def at_depth(self, n_gen: int, depth: int) -> list[str]:
-        """Flags that time n_gen tokens behind ``depth`` others; forks of llama-bench differ."""
+        """Flags that time n_gen tokens after ``depth`` others; forks of llama-bench differ."""
         if not depth:
             return ["-p", "0", "-n", str(n_gen)]
         usage = _usage(tuple(self.command[: self._program()]))
@@ -260,7 +260,7 @@ def arguments_parser() -> argparse.ArgumentParser:
                         help="a llama-bench with its model (path/llama-bench -m FILE); may be repeated")
     parser.add_argument("--prompt", type=_numbers, default=(), metavar="N,N", help="prompt lengths to read (pp)")
     parser.add_argument("--gen", type=int, default=0, metavar="N", help="tokens to write (tg)")
-    parser.add_argument("--depth", type=_numbers, default=(0,), metavar="N,N", help="contexts to write behind (0)")
+    parser.add_argument("--depth", type=_numbers, default=(0,), metavar="N,N", help="contexts to write after (0)")
     parser.add_argument("--threads", type=_numbers, default=(os.cpu_count() or 1,), metavar="N,N")
     parser.add_argument("--kv", default="f16", metavar="TYPE,TYPE", help=f"of {', '.join(KV_NAMES)} (default f16)")
     parser.add_argument("--rounds", type=int, default=3, help="turns of every engine (default 3)")

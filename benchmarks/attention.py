@@ -38,7 +38,7 @@ from pyx.kv import KVCache, page_types
 from pyx.step import Workspace, attention
 
 TYPES = "f16,fp8,int8,int4,int4c"
-PAGE, SPARE = 32, 16  # tokens behind the depth, so that the open page stays open
+PAGE, SPARE = 32, 16  # tokens after the depth, so that the open page stays open
 TEMPLATES = 7
 
 

@@ -1,4 +1,4 @@
-"""What a step costs for several conversations at once, and for one: tokens/s of all, and where the time goes.
+"""The cost of a step for several conversations at once, and for one: tokens/s of all, and where the time goes.
 
     python benchmarks/step.py 2b-4t.gguf --parallel 1,2,4,8 --depth 64,1024 --threads 2 --kv int8 --rounds 3
 

@@ -1,1 +1,1 @@
-"""What measures the quality of models and of KV caches, for whoever studies them: ``python -m lab``."""
+"""Measures the quality of models and of KV caches, for whoever studies them: ``python -m lab``."""

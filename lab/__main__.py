@@ -48,7 +48,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def run(flags: argparse.Namespace) -> dict[str, Any]:
-    """What was measured.  Raises EdgeError."""
+    """The measurements.  Raises EdgeError."""
     modes = [evaluate.Mode.parse(mode) for mode in flags.mode] if flags.command == "kv" else []
     against = evaluate.Mode.parse(flags.against if flags.command == "kv" else "f32")
     if flags.command == "calibrate" and flags.output is not None:

@@ -28,7 +28,7 @@ def together(*calls: Callable[[], Any], bound: float = 60) -> list[Any]:
 
 
 def at_once(call: Callable[[Any], Any], given: Iterable[Any]) -> list[Any]:
-    """What a function returns for each of these values; raises what one call raised."""
+    """The results of a function for each of these values; raises what one call raised."""
     results = together(*(partial(call, each) for each in given), bound=600)
     for result in results:
         if isinstance(result, Exception):

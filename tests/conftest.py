@@ -47,7 +47,7 @@ def _own_folder(parent: int = os.getpid()) -> str:
     return path
 
 
-# What a first opening finds out about a file is kept between starts, but not in the home of whoever runs the tests.
+# Facts about a file are kept between starts, but not in the home of whoever runs the tests.
 if "BITNET_EDGE_STATE" not in os.environ:
     os.environ["BITNET_EDGE_STATE"] = _own_folder()
 os.environ.setdefault("BITNET_EDGE_CACHE", os.environ["BITNET_EDGE_STATE"])

@@ -110,7 +110,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 def asked(path: Path, question: str, **more: Any) -> str:
-    """What the service at ``path`` answers."""
+    """The answer of the service at ``path``."""
     with contextlib.closing(UnixConnection(path)) as connection:
         body = {"messages": [{"role": "user", "content": question}], **more}
         connection.request("POST", "/v1/chat/completions", json.dumps(body))
@@ -166,7 +166,7 @@ def few_threads(n: int) -> Callable[[], None]:
 
 @functools.cache
 def can_limit_threads() -> bool:
-    """Whether :func:`few_threads` limits anything here."""
+    """True where :func:`few_threads` limits anything."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return False
     try:

@@ -24,7 +24,7 @@ class Stream:
         self.v = rng.normal(size=(*shape, n_kv_head, head_dim)).astype(np.float32)
 
     def run(self, cache: KVCache, batches: list[int], n_threads: int = 1) -> np.ndarray:
-        """Feed tokens in batches behind those the cache has; returns [layer][n][n_head][D]."""
+        """Feed tokens in batches after those that the cache has; returns [layer][n][n_head][D]."""
         outs = []
         for n in batches:
             part = slice(cache.n_tokens, cache.n_tokens + n)
@@ -43,7 +43,7 @@ class Stream:
 
 
 def dumped(cache: KVCache) -> bytes:
-    """What a file of a cache has."""
+    """The bytes that a file of a cache has."""
     return b"".join(map(bytes, cache.dump()))
 
 

@@ -58,7 +58,7 @@ class Terminal:
         self.type(text + ENTER)
 
     def expect(self, pattern: str, timeout: float = 300.0) -> str:
-        """Wait until ``pattern`` appears behind what was matched before; returns all up to its end."""
+        """Wait until ``pattern`` appears after what was matched before; returns all up to its end."""
         deadline = time.monotonic() + timeout
         while True:
             found = re.search(pattern, self.screen, re.DOTALL)
@@ -86,7 +86,7 @@ class Terminal:
 
     @property
     def usable(self) -> bool:
-        """Whether the terminal is in the mode that a shell needs: it shows what is typed, line by line."""
+        """True if the terminal is in the mode that a shell needs: it shows what is typed, line by line."""
         wanted = termios.ICANON | termios.ECHO | termios.ISIG
         return termios.tcgetattr(self._fd)[3] & wanted == wanted
 

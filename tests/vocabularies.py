@@ -62,7 +62,7 @@ def vocabulary(name: str) -> Tokenizer:
 
 @functools.cache
 def spec_of(name: str) -> TokenizerSpec:
-    """What its file says."""
+    """The specification in its file."""
     if not name.startswith("trained "):
         return gguf_tokenizer.read_tokenizer(FOREIGN / f"ggml-vocab-{name}.gguf")
     if name == "trained spm":

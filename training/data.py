@@ -107,5 +107,5 @@ class Rows:
                 end = min(end, begin + length + 1 - at)
                 ids[row, at : at + end - begin] = self.ids[begin:end]
                 weight[row, at : at + end - begin] = self.weight[begin:end]
-                at += end - begin + 1  # END stands behind it
+                at += end - begin + 1  # END stands after it
         return ids[:, :-1], ids[:, 1:], weight[:, 1:]

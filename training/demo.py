@@ -33,7 +33,7 @@ UNFIT = re.compile(r"\b(?:my (?:wife|husband|girlfriend|boyfriend|kids|son|daugh
 
 
 def fit(messages: list[dict[str, str]]) -> bool:
-    """Whether a dialogue of the corpus may be learned."""
+    """True of a dialogue of the corpus that may be learned."""
     return all(message["content"].strip() for message in messages) and not any(
         message["role"] == "assistant" and UNFIT.search(message["content"]) for message in messages)
 

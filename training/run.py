@@ -16,7 +16,7 @@ from training.model import SHAPES, Model, Shape
 
 
 class Run:
-    """What a run leaves behind.  Files are written whole or not at all, whenever it is killed."""
+    """The files that a run leaves.  They are written whole or not at all, whenever it is killed."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)

@@ -34,7 +34,7 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-# What changes during a run: learning rate, weight decay, length of the rows, each a function of the share of the run's
+# These change during a run: learning rate, weight decay, length of the rows, each a function of the share of the run's
 # tokens that have been trained on, in [0, 1].  Rate and decay follow the two stages of "The Era of 1-bit LLMs: Training
 # Tips, Code and FAQ" (microsoft/unilm, bitnet): a high rate with decay; from half-way a lower one, falling to 0.
 WARM_UP = 0.03

@@ -103,7 +103,7 @@ class Speaker:
 
 
 class Kiosk:
-    """What one guest has said and ordered."""
+    """The words and the order of one guest."""
     def __init__(self, session: Any, menu: dict[str, Decimal], speaker: Speaker) -> None:
         self.session, self.menu, self.say = session, menu, speaker.say
         self.order: Counter[str] = Counter()
@@ -142,7 +142,7 @@ class Kiosk:
         return self.order
 
     def answer(self, said: str) -> None:
-        """What the statements say, if they say something."""
+        """The answer of the statements, if they have one."""
         if self.session.choose(KNOWN.format(said), ["yes", "no"])[0].text == "no":
             return self.say(COUNTER)
         for piece in self.session.ask(said, by="sentence", max_tokens=80, timeout=50):
@@ -153,7 +153,7 @@ class Kiosk:
 
 
 def heard(idle: float, speaker: Speaker) -> Any:
-    """What guests say, line by line; "" when nobody has spoken for so many seconds."""
+    """The words of guests, line by line; "" when nobody has spoken for so many seconds."""
     held, last = b"", time.monotonic()
     while True:
         speaker.wait()  # a microphone should not hear it

@@ -87,7 +87,7 @@ def mutate(rng: random.Random, data: bytes) -> bytes:
 
 
 def with_checksums(data: bytes) -> bytes:
-    """A session file whose checksums are right, so that what lies behind them is tried."""
+    """A session file whose checksums are right, so that what follows them is tried."""
     if len(data) < 24:
         return data
     length = min(struct.unpack_from("<I", data, 12)[0], len(data) - 24)

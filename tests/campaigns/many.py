@@ -32,7 +32,7 @@ Transcript = list[tuple[Any, ...]]
 
 
 class Script:
-    """What session ``number`` does.  ``answer`` runs an answer to at most n pieces and returns what it said."""
+    """The script of session ``number``.  ``answer`` runs an answer to at most n pieces and returns what it said."""
 
     patient = False  # prompts in wide steps, as in a batch
 

@@ -362,7 +362,7 @@ def of_one(
                 thread.join()
 
         def held(files: int) -> dict[str, int]:
-            """What the service holds, once it has no more than this number of files open."""
+            """The resources of the service, once it has no more than this number of files open."""
             if name != "embeddings":
                 server.until(running=0, waiting=0)
             deadline = time.monotonic() + PATIENCE

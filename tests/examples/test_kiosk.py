@@ -238,7 +238,7 @@ def running(pid: int) -> bool:
 
 
 def ends(condition: Any) -> bool:
-    """Whether it becomes true, with patience."""
+    """True once the condition is; waits with patience."""
     deadline = time.monotonic() + 300
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -175,7 +175,7 @@ def test_what_is_refused():
         StoredRows("PQ2_0_R64", whole[:-1], 70, 256)
     with pytest.raises(ValueError, match="multiple of 128"):
         TernaryMatrix.pack("PQ2_0_R64", whole, 70, 192)
-    for at in (0, 126, 2176 + 2, 3 * 2176 + 126):  # scales, that of a row behind the last among them
+    for at in (0, 126, 2176 + 2, 3 * 2176 + 126):  # scales, that of a row after the last among them
         for bad in (float("nan"), float("-inf")):
             with pytest.raises(ValueError, match="finite"):
                 TernaryMatrix.pack("PQ2_0_R64", whole[:at] + struct.pack("<e", bad) + whole[at + 2 :], 70, 256)
@@ -184,7 +184,7 @@ def test_what_is_refused():
 
 
 def test_a_damaged_head_is_named(tmp_path):
-    """Reading a file checks its first scales; those behind them are checked where the head is made."""
+    """Reading a file checks its first scales; those after them are checked where the head is made."""
     make_model.make(tmp_path / "m.gguf", "tiny-qwen3", "PQ2_0", "PQ2_0")
     tensor = open_checkpoint(tmp_path / "m.gguf").tensors["token_embd.weight"]
     data = (tmp_path / "m.gguf").read_bytes()

@@ -37,7 +37,7 @@ def logits(of: Head, x: np.ndarray, top: int = 0, n_threads: int = 1) -> np.ndar
 
 
 def winners(full: np.ndarray, top: int) -> np.ndarray:
-    """What a two-stage head must answer: the top largest, ties included, -inf for the rest."""
+    """The answer of a two-stage head: the top largest, ties included, -inf for the rest."""
     limit = np.sort(full, axis=1)[:, -min(top, full.shape[1])][:, None]
     return np.where(full >= limit, full, np.float32(-np.inf))
 
@@ -122,7 +122,7 @@ def test_two_stage_residual_along_x():
 def test_two_stage_rounding_along_the_bits(bit, rest):
     """For the bits 3 and 2 the vector is rounded to bytes; here all that is lost lies along, or against, those bits.
 
-    The bits behind them are near their middle, so that the bound has little else to give.
+    The bits after them are near their middle, so that the bound has little else to give.
     """
     rng = np.random.default_rng(13)
     k, n_row = 4096, 120

@@ -92,7 +92,7 @@ class Model:
         self.rounded = ROUNDING[activations]
 
     def hidden(self, ids: list[int]) -> np.ndarray:
-        """float64 [token, hidden], behind the last norm."""
+        """float64 [token, hidden], after the last norm."""
         c, w = self.config, self.w
         h = w["token_embd.weight"][ids] * c.embedding_scale
         for i, layer in enumerate(c.layers):
@@ -112,7 +112,7 @@ class Model:
         return y if of[".bias"] is None else y + of[".bias"]
 
     def attention(self, index: int, layer: Any, h: np.ndarray) -> np.ndarray:
-        """What the attention of a layer adds to h [token, hidden]."""
+        """The output of the attention of a layer, to be added to h [token, hidden]."""
         c, m, n = self.config, layer.mixer, len(h)
         back = np.arange(n)[:, None] - np.arange(n)  # how far behind a token another is
         mask = np.where((back >= 0) & (back < (m.window or n)), 0, -np.inf)
@@ -133,7 +133,7 @@ class Model:
         return self.project(index, mixed, "attn_output")
 
     def dense(self, index: int, layer: Any, h: np.ndarray) -> np.ndarray:
-        """What the dense feed-forward part of a layer adds to h [token, hidden]."""
+        """The output of the dense feed-forward part of a layer, to be added to h [token, hidden]."""
         c, part = self.config, layer.feed_forward
         x = rmsnorm(h, self.w[f"blk.{index}.ffn_norm.weight"], c.eps)
         y = acted(part.activation, self.project(index, x, "ffn_gate")) * self.project(index, x, "ffn_up")
@@ -141,7 +141,7 @@ class Model:
         return self.project(index, y, "ffn_down")
 
     def experts(self, index: int, layer: Any, h: np.ndarray) -> np.ndarray:
-        """What the mixture of experts of a layer adds to h [token, hidden]."""
+        """The output of the mixture of experts of a layer, to be added to h [token, hidden]."""
         part, w = layer.feed_forward, {kind: self.w[f"blk.{index}.ffn_{kind}.weight"]
                                        for kind in ("norm", "gate_inp", "gate_exps", "up_exps", "down_exps")}
         x = rmsnorm(h, w["norm"], self.config.eps)

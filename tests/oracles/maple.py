@@ -29,7 +29,7 @@ def logits(tiny: Tiny, ids: list[int]) -> np.ndarray:
 
 
 def attention(c: dict, w: dict[str, np.ndarray], x: np.ndarray, near: bool) -> np.ndarray:
-    """What attention adds; x, result [token][hidden]."""
+    """The output of attention; x, result [token][hidden]."""
     n, d, n_head, n_kv = len(x), c["head_dim"], c["num_attention_heads"], c["num_key_value_heads"]
     q = rmsnorm((x @ w["self_attn.q_proj"].T).reshape(n, n_head, d), w["self_attn.q_norm"], c["rms_norm_eps"])
     k = rmsnorm((x @ w["self_attn.k_proj"].T).reshape(n, n_kv, d), w["self_attn.k_norm"], c["rms_norm_eps"])
@@ -53,7 +53,7 @@ def rotated(c: dict, x: np.ndarray) -> np.ndarray:
 
 
 def experts(c: dict, w: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
-    """What the mixture of experts adds; x, result [token][hidden]."""
+    """The output of the mixture of experts; x, result [token][hidden]."""
     p = softmax(x @ w["mlp.gate"].T)
     out = np.zeros_like(x)
     for t in range(len(x)):

@@ -1,4 +1,4 @@
-"""What the sampler should do, in NumPy float64 with full sorts: slow and obvious.
+"""The sampler in NumPy float64 with full sorts: slow and obvious.
 
 Written from the description in the docstring of pyx/tokens/sampler.pxi and from llama.cpp's behaviour, not from
 its code.

@@ -44,7 +44,7 @@ MODELS = {
 
 
 def is_ternary(name: str, shape: Sequence[int]) -> bool:
-    """Whether a parameter, by its last name and shape, is a matrix that is stored ternary; all others are floats."""
+    """True of a parameter, by its last name and shape, that is a ternary matrix; all others are stored as floats."""
     return len(shape) > 1 and shape[-1] % GROUP == 0 and min(shape[-2:]) > 8 and "conv" not in name
 
 

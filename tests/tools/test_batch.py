@@ -121,7 +121,7 @@ def test_one_bad_line_ends_nothing(engine, tmp_path) -> None:
 
 
 def test_a_bug_costs_one_line(engine, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What nobody foresaw is an error of its request alone."""
+    """A fault that nobody foresaw is an error of its request alone."""
     answer = Session.answer
 
     def broken(self: Session, call: Any) -> Any:
@@ -174,7 +174,7 @@ def test_calls_of_functions(engine, tmp_path) -> None:
 
 
 def test_resume(engine, tmp_path) -> None:
-    """What is answered is not asked again; half a line is dropped; another input is refused."""
+    """A request that is answered is not asked again; half a line is dropped; another input is refused."""
     lines = [line(str(i)) for i in range(6)]
     run(engine, tmp_path, lines)
     out = tmp_path / "out.jsonl"

@@ -95,7 +95,7 @@ def test_llama_rows_are_reordered_as_everybody_does(tmp_path: Path) -> None:
     ours = open_checkpoint(tmp_path / "m.gguf")
     for name in golden.tensors:
         if names.is_projection(name):
-            n = golden.tensors[name].data.nbytes - 28  # behind the scale stands whatever the writer left
+            n = golden.tensors[name].data.nbytes - 28  # after the scale stands whatever the writer left
             assert bytes(ours.tensors[name].data[:n]) == bytes(golden.tensors[name].data[:n]), name
 
 

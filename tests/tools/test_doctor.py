@@ -95,7 +95,7 @@ def test_this_machine() -> None:
 
 
 def test_memory_control(tmp_path: Path) -> None:
-    """Whether systemd can limit memory; on a Raspberry Pi that must be switched on."""
+    """systemd can limit memory, or cannot; on a Raspberry Pi that must be switched on."""
     pi = board(tmp_path, PI5 | {"sys/fs/cgroup/cgroup.controllers": "cpuset cpu io pids\n"})
     assert pi.memory_control() is False
     assert any("cgroup_enable=memory" in text for text in doctor.report(selftest=False, board=pi)["warnings"])
@@ -180,7 +180,7 @@ def test_golden_answers_come_from_the_oracle(bundled_model: Path) -> None:
         ids = list(template.encode(tokenizer, [{"role": "user", "content": turn["question"]}]))
         said, stop = turn["ids"], set(template.stop_ids(tokenizer)) | set(tokenizer.eos_ids)
         assert tokenizer.decode(said) == turn["answer"]
-        # one pass over question and answer: if each token is the likeliest behind those before it, greedy gives them
+        # one pass over question and answer: if each token is the likeliest after those before it, greedy gives them
         logits = model.logits(ids + said)[len(ids) - 1 :]
         *likeliest, last = logits.argmax(-1).tolist()
         assert likeliest == said and not stop & set(said) and (last in stop or len(said) == 64)

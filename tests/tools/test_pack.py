@@ -235,7 +235,7 @@ def hostile(guide: Path, path: Path, said: bytes | None = None, **rows: dict[int
         for key, value in rows.get(name, {}).items():
             row[key] = value
         struct.pack_into("<IIQQQQIIQQ", whole, first + i * 64, *row)
-    if said is not None:  # at the end of the file, where it has room; the archive behind it
+    if said is not None:  # at the end of the file, where it has room; the archive after it
         struct.pack_into("<QQ", whole, first + 64 + 24, len(whole), len(said))
         struct.pack_into("<QQ", whole, first + 128 + 24, len(whole) + len(said), 1)
         whole += said + b"\0"

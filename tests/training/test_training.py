@@ -102,7 +102,7 @@ def test_activations_round_as_the_papers_say(seed):
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("place", ["inputs", "attention_output", "ffn_output"])
 def test_the_gradient_passes_straight_through(scheme, place):
-    """What reaches weights and input is the gradient of a linear layer with the rounded values of the other factor."""
+    """Weights and input get the gradient of a linear layer with the rounded values of the other factor."""
     rule = quantise.SCHEMES[scheme]
     layer = quantise.BitLinear(32, 12, rule.weights, getattr(rule, place))
     layer.weight = torch.nn.Parameter(torch.tensor(arrays(2, 12, 32) * 0.05))

@@ -87,7 +87,7 @@ QUESTIONS = ["can i get two large pepperoni pizzas with mushrooms", "good mornin
 
 
 def oracle(path: Path) -> dict[str, Any]:
-    """What the NumPy model answers, which shares no code with ours."""
+    """The answers of the NumPy model, which shares no code with ours."""
     from edge.formats import open_checkpoint
     from edge.prompt.template import Template
     from edge.prompt.tokenizer import Tokenizer
