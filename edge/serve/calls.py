@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import Busy, ContextFull, EdgeError, MemoryRefused, UsageError
+from edge.prompt.interrupt import check_interrupted, interruptible
 from edge.settings import with_options
 
 if TYPE_CHECKING:
@@ -94,19 +95,21 @@ class Call:
         """The number of answers: n for each prompt, those to the first prompt first."""
         return self.n * max(1, len(self.prompts))
 
-    def prepare(self, engine: Engine) -> list[PreparedCall]:
-        """What a session answers for each of its choices; of the n for one prompt, each has its own seed.
+    def prepare(self, engine: Engine, why: Callable[[], str | None] = lambda: None) -> list[PreparedCall]:
+        """What is answered for each of its choices; of the n for one prompt, each has its own seed.
 
-        Raises EdgeError for a call that cannot be answered.
+        Raises EdgeError for a call that cannot be answered, and Interrupted as soon as there is a reason ``why`` not.
         """
         if self.echo:
             decode = engine.tokenizer.decode
             self.echoed = [each if isinstance(each, str) else decode(each) for each in self.prompts]
         prepare = engine.preparer.prepare
-        if self.messages is not None:
-            found = [prepare(self.messages, None, self.options)]
-        else:
-            found = [prepare(None, each, self.options) for each in self.prompts]
+        with interruptible(why):
+            check_interrupted()
+            if self.messages is not None:
+                found = [prepare(self.messages, None, self.options)]
+            else:
+                found = [prepare(None, each, self.options) for each in self.prompts]
 
         def nth(one: PreparedCall, n: int) -> PreparedCall:  # its form begins anew
             return one.changed(sampling=one.options.sampling.reseeded(n), constraint=None) if n else one

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from edge.aio import Bell, in_thread
 from edge.errors import Busy, EdgeError
-from edge.prompt.interrupt import Interrupted, check_interrupted, interruptible
+from edge.prompt.interrupt import Interrupted
 from edge.serve.calls import Call, stopping
 from edge.session.generation import reply
 from edge.session.outcome import Outcome
@@ -203,7 +203,11 @@ class Conversations:
             raise
         self._calls.add(pending)
         try:
-            await in_thread(self._prepare, pending, pool=self._preparer)
+            with suppress(Interrupted):  # withdrawn meanwhile
+                found = await in_thread(call.prepare, self.engine, lambda: pending.answers[0].why, pool=self._preparer)
+                for one, prepared in zip(pending.answers, found):
+                    one.prepared = prepared
+            self._submit(pending)
         except BaseException as error:
             pending.stop("refused")
             self._submit(pending)  # to leave the line
@@ -249,14 +253,6 @@ class Conversations:
         self._preparer.shutdown(wait=False)
 
     # ---- in other threads --------------------------------------------------------------------------------------------
-
-    def _prepare(self, pending: PendingCall) -> None:
-        """Prepare a call that has entered."""
-        with suppress(Interrupted), interruptible(lambda: pending.answers[0].why):
-            check_interrupted()  # withdrawn before it came here
-            for one, prepared in zip(pending.answers, pending.call.prepare(self.engine)):
-                one.prepared = prepared
-        self._submit(pending)
 
     def _submit(self, pending: PendingCall) -> None:
         for one in pending.answers:
