@@ -27,28 +27,16 @@ def log_likelihoods(logits, tokens, int64_t n_vocab):
     cdef const float[::1] rows = logits         # [n][n_vocab]
     cdef const int32_t[::1] wanted = tokens    # [n]
     cdef int64_t n = wanted.shape[0], i
-    check_rows(rows, wanted, n_vocab)
+    if n_vocab < 1 or rows.shape[0] != n * n_vocab:
+        raise ValueError(f"{rows.shape[0]} logits are not {n} rows of {n_vocab}")
+    for i in range(n):
+        if not 0 <= wanted[i] < n_vocab:
+            raise ValueError(f"token {wanted[i]} is not one of the {n_vocab} of the vocabulary")
     cdef double[::1] out = array.array("d", bytes(8 * n))
     with nogil:
         for i in range(n):
             out[i] = rows[i * n_vocab + wanted[i]] - log_sum(&rows[i * n_vocab], n_vocab)
-    check_finite(out)
-    return out.base
-
-
-cdef check_rows(const float[::1] rows, const int32_t[::1] wanted, int64_t n_vocab):
-    """Raise ValueError unless rows is [n][n_vocab] and wanted [n] has ids of the vocabulary."""
-    cdef int64_t i
-    if n_vocab < 1 or rows.shape[0] != wanted.shape[0] * n_vocab:
-        raise ValueError(f"{rows.shape[0]} logits are not {wanted.shape[0]} rows of {n_vocab}")
-    for i in range(wanted.shape[0]):
-        if not 0 <= wanted[i] < n_vocab:
-            raise ValueError(f"token {wanted[i]} is not one of the {n_vocab} of the vocabulary")
-
-
-cdef check_finite(const double[::1] values):
-    """Raise ValueError unless each of values [n], one per row, is finite."""
-    cdef int64_t i
-    for i in range(values.shape[0]):
-        if not isfinite(values[i]):
+    for i in range(n):
+        if not isfinite(out[i]):
             raise ValueError(f"row {i} holds a logit that is not finite")
+    return out.base
