@@ -15,7 +15,7 @@ from edge.model.weights import build
 from pyx import machine
 from pyx.kv import KVCache, PagePool
 from pyx.step import Segment
-from tests.vectors.stored import TINY
+from tests.vectors.stored import tiny
 
 N_CTX = 640
 
@@ -31,11 +31,6 @@ PLANS = (
     {"kv_type": "f16", "window": 128, "policy": "quarter"},
     {"kv_type": "int4"},
 )
-
-
-def open_tiny(index: int):
-    path = TINY[index]
-    return open_checkpoint(path, i2s_layout="64" if "i2s64" in path.name else "128")
 
 
 def cache_of(config, plan: dict) -> KVCache:
@@ -127,11 +122,11 @@ THREADS = [(1, None), (2, None), (3, None), (4, None)]
 
 @pytest.mark.parametrize(("index", "head"), [(0, "int8"), (3, "two-stage"), (2, "auto"), (6, "f16")])
 def test_a_batch_does_not_change_a_bit(index: int, head: str) -> None:
-    check(open_tiny(index), head, THREADS)
+    check(tiny(index), head, THREADS)
 
 
 def test_nor_on_any_instruction_set(own_isa) -> None:
-    check(open_tiny(3), "two-stage", [(1 + i % 2, name) for i, name in enumerate(machine.supported())])
+    check(tiny(3), "two-stage", [(1 + i % 2, name) for i, name in enumerate(machine.supported())])
 
 
 def test_nor_with_four_bit_activations(bundled_model: Path) -> None:
@@ -142,7 +137,7 @@ def test_nor_with_four_bit_activations(bundled_model: Path) -> None:
 
 def test_forks_in_one_step_share_pages_until_they_write(own_isa) -> None:
     """Their open page is copied by several threads at once; a limit counts what all of them will take."""
-    checkpoint = open_tiny(0)
+    checkpoint = tiny(0)
     config, model = checkpoint.config, build(checkpoint, n_threads=3)
     rng = random.Random(3)
     ids = array.array("i", [rng.randrange(config.n_vocab) for _ in range(50)])
@@ -165,7 +160,7 @@ def test_forks_in_one_step_share_pages_until_they_write(own_isa) -> None:
 
 
 def test_a_step_beyond_the_limit_of_a_pool_changes_nothing() -> None:
-    checkpoint = open_tiny(0)
+    checkpoint = tiny(0)
     config, model = checkpoint.config, build(checkpoint)
     one = cache_of(config, {"kv_type": "f16"})
     model.step([Segment(one, array.array("i", [1]))])
@@ -180,7 +175,7 @@ def test_a_step_beyond_the_limit_of_a_pool_changes_nothing() -> None:
 
 
 def test_bad_batches_are_refused_and_leave_every_cache_alone() -> None:
-    checkpoint = open_tiny(0)
+    checkpoint = tiny(0)
     config = checkpoint.config
     model = build(checkpoint, chunk=16)
     a, b = (cache_of(config, {"kv_type": "f16"}) for _ in range(2))
@@ -221,7 +216,7 @@ def test_bad_batches_are_refused_and_leave_every_cache_alone() -> None:
 
 
 def test_a_segment_may_be_used_again() -> None:
-    checkpoint = open_tiny(0)
+    checkpoint = tiny(0)
     config, model = checkpoint.config, build(checkpoint)
     one, row = array.array("i", [0]), array.array("f", bytes(4 * config.n_vocab))
     segment = Segment(cache_of(config, {}), one, row)

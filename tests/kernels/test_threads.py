@@ -26,16 +26,16 @@ from pyx.step import Head, Pace, attention
 from pyx.weights import StoredRows
 from tests import handmade
 from tests.handmade import ARR, F32, STR, value
-from tests.kernels.test_transformer import layout_of, logits
+from tests.kernels.test_transformer import logits
 from tests.services import REAL, can_limit_threads, environment, few_threads
-from tests.vectors.stored import TINY
+from tests.vectors.stored import tiny
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
 def checkpoint():
-    return open_checkpoint(TINY[0], i2s_layout=layout_of(TINY[0]))
+    return tiny(0)
 
 
 # ---- numbers that do not fit -----------------------------------------------------------------------------------------
@@ -347,7 +347,7 @@ class Turns(Pace):
 
 @pytest.mark.parametrize("chunk", [1, 3, 32])
 def test_the_number_of_threads_changes_between_steps_and_no_bit_does(chunk):
-    checkpoint = open_checkpoint(TINY[0], i2s_layout=layout_of(TINY[0]))
+    checkpoint = tiny(0)
     ids = [(7 * i * i + 3 * i) % 500 for i in range(60)]
     expected = logits(build(checkpoint, n_threads=1), checkpoint.config, ids, chunk=chunk)
     model = build(checkpoint, n_threads=4, adapt=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import array
 import json
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from pyx import machine
 from pyx.kv import KVCache
 from pyx.step import STAGES, Segment
 from tests.vectors import make_golden, stored
-from tests.vectors.stored import TINY
+from tests.vectors.stored import TINY, layout_of, tiny
 
 IDS = [1, 5, 77, 200, 3, 9, 150, 42, 499, 17, 260, 8]
 ORACLES = sorted(path.parent for path in stored.oracle().glob("*/*/config.json"))
@@ -50,10 +49,6 @@ def greedy(model, config, ids: list[int], n: int, kv_type: str = "f32") -> list[
         result.append(int(out.argmax()))
         model.step([Segment(cache, array.array("i", result[-1:]), out)])
     return result
-
-
-def layout_of(path: Path) -> str:
-    return "64" if "i2s64" in path.name else "128"
 
 
 @pytest.mark.parametrize("path", TINY, ids=lambda path: path.stem)
@@ -104,7 +99,7 @@ def test_chunks_and_threads_do_not_change_a_bit(path, kv_type):
 
 
 def test_every_moment_of_a_step_belongs_to_a_stage():
-    checkpoint = open_checkpoint(TINY[0], i2s_layout=layout_of(TINY[0]))
+    checkpoint = tiny(0)
     model = build(checkpoint, n_threads=2)
     clocks = memoryview(model.keep_times()).cast("B").cast("q")
     begun = time.perf_counter_ns()
@@ -120,14 +115,14 @@ def test_every_moment_of_a_step_belongs_to_a_stage():
 
 @pytest.mark.parametrize("head", ["int8", "f16", "f32"])
 def test_heads_agree(head):
-    checkpoint = open_checkpoint(TINY[3], i2s_layout=layout_of(TINY[3]))
+    checkpoint = tiny(3)
     exact = logits(build(checkpoint, head="native"), checkpoint.config, IDS)
     got = logits(build(checkpoint, head=head), checkpoint.config, IDS)
     assert np.linalg.norm(got - exact) <= (1e-2 if head == "int8" else 1e-6) * np.linalg.norm(exact)
 
 
 def test_window_as_long_as_the_text_changes_nothing():
-    checkpoint = open_checkpoint(TINY[0], i2s_layout=layout_of(TINY[0]))
+    checkpoint = tiny(0)
     config = checkpoint.config
     model = build(checkpoint)
     outs = []

@@ -17,13 +17,12 @@ from click.testing import CliRunner
 import edge
 from edge.cli.group import cli
 from edge.errors import UsageError
-from edge.formats import open_checkpoint
 from edge.machine import cores
 from edge.model.weights import build
 from pyx.kv import KVCache
 from pyx.step import Segment, Transformer
-from tests.kernels.test_transformer import IDS, layout_of
-from tests.vectors.stored import TINY
+from tests.kernels.test_transformer import IDS
+from tests.vectors.stored import tiny
 
 ROOT = Path(__file__).resolve().parents[2]
 MINE = tuple(sorted(os.sched_getaffinity(0)))
@@ -139,7 +138,7 @@ def test_a_negative_number_leaves_cores_free():
 
 
 def small(**how: object) -> Transformer:
-    return build(open_checkpoint(TINY[0], i2s_layout=layout_of(TINY[0])), n_threads=3, **how)  # type: ignore[arg-type]
+    return build(tiny(0), n_threads=3, **how)  # type: ignore[arg-type]
 
 
 def answer(model: Transformer, n: int = 5) -> bytes:

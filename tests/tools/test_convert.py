@@ -33,14 +33,10 @@ from tests import handmade
 from tests.configs import each_layer
 from tests.handmade import HIDDEN, VOCAB, hf_config, hf_directory, hf_tensors
 from tests.oracles.packings import panels, q2_0
-from tests.vectors.stored import TINY, VECTORS, oracle
+from tests.vectors.stored import TINY, VECTORS, layout_of, oracle
 
 ORACLES = sorted(p.parent for p in oracle().glob("*/*/config.json") if "ragged" not in str(p))
 IDS = [1, 5, 77, 200, 3, 9, 150, 42, 499, 17, 260, 8]
-
-
-def layout_of(path: Path) -> str:
-    return "64" if "i2s64" in path.name else "128"
 
 
 def logits(checkpoint: Checkpoint) -> np.ndarray:

@@ -9,11 +9,24 @@ import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 VECTORS = Path(__file__).resolve().parent
 TINY = sorted((VECTORS / "tiny_gguf").glob("*.gguf"))
+
+
+def layout_of(path: Path) -> str:
+    """The layout of I2_S in a file, by its name."""
+    return "64" if "i2s64" in path.name else "128"
+
+
+def tiny(index: int) -> Any:
+    """The checkpoint of one of TINY."""
+    from edge.formats import open_checkpoint
+
+    return open_checkpoint(TINY[index], i2s_layout=layout_of(TINY[index]))
 
 
 def read(archive: str, model: str) -> dict[str, np.ndarray]:
