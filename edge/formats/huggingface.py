@@ -26,7 +26,6 @@ from edge.formats.checkpoint import SEPARATE_EXPERTS, Checkpoint, Reading, Tenso
 from edge.formats.gguf_keys import read_config
 from edge.formats.huggingface_config import N_EXPERT, translated
 from edge.formats.mapped import MAX_TOKENIZER, fail, located, read_json, refuse_pickled, shown
-from edge.formats.safetensors import Stored
 from edge.registry.encodings import VECTOR_TYPES
 from edge.registry.families import BY_HUGGINGFACE, Family, refusal
 from edge.sampling import recommended
@@ -105,7 +104,7 @@ def read(path: str | os.PathLike[str], reading: Reading) -> Checkpoint:
             fail(folder, "config.json: text_config is not an object")
         raw = {**raw, **text, "architectures": raw["architectures"]}
     stored = _shards(folder)
-    packed = any(entry.dtype == "U8" for entry in stored.values())
+    packed = any(entry.type == "U8" for entry in stored.values())
     if packed and quantization.get("quant_method") != "bitnet":
         fail(folder, "packed weights, but config.json has no quantization_config of method bitnet, so nothing says "
                      "whether weight_scale multiplies or divides; add it")
@@ -197,7 +196,7 @@ def _check_kind(folder: str, raw: Mapping[str, Any], quantization: Mapping[str, 
     return family
 
 
-def _shards(folder: str) -> dict[str, Stored]:
+def _shards(folder: str) -> dict[str, Tensor]:
     """All tensors of model.safetensors, or of the shards that its index names."""
     index_path = os.path.join(folder, "model.safetensors.index.json")
     single = os.path.join(folder, "model.safetensors")
@@ -210,7 +209,7 @@ def _shards(folder: str) -> dict[str, Stored]:
     places = index.get("weight_map")
     if not isinstance(places, dict) or not places:
         fail(index_path, "weight_map is missing; get the file again")
-    tensors: dict[str, Stored] = {}
+    tensors: dict[str, Tensor] = {}
     for name in sorted({str(value) for value in places.values()}):
         # A shard lies in the folder of its index: a path would let a hostile index open any file.
         if os.path.basename(name) != name or not name.endswith(".safetensors"):
@@ -225,13 +224,13 @@ def _shards(folder: str) -> dict[str, Stored]:
     return tensors
 
 
-def _tensors(stored: Mapping[str, Stored], family: Family, quantization: Mapping[str, Any], reading: Reading,
+def _tensors(stored: Mapping[str, Tensor], family: Family, quantization: Mapping[str, Any], reading: Reading,
              latent: bool, notes: list[str]) -> dict[str, Tensor]:
     """Tensors under GGUF names.  ``latent``: float weights are to be rounded to ternary ones."""
     skipped = set()
     kept = _not_converted(quantization)
-    dense: set[str] = set()
-    found: dict[str, Stored] = {}
+    floats = "latent" if latent or reading.ternarise else "dense" if reading.dense else "ternary"
+    found: dict[str, Tensor] = {}
     for name, entry in stored.items():
         if name.endswith("rotary_emb.inv_freq"):
             continue  # recomputed from rope_theta
@@ -244,29 +243,24 @@ def _tensors(stored: Mapping[str, Stored], family: Family, quantization: Mapping
             raise InvalidFile(f"tensor {shown(name)} is not part of this kind of model, so its answers would be wrong")
         if ours in found:
             raise InvalidFile(f"tensor {ours} appears twice (last as {shown(name)})")
-        found[ours] = entry
         module = name.rpartition(".")[0]
-        if ours.count(".") == 3 and any(  # no expert
-            f"{module}.".startswith(f"{each}.") or module.endswith(f".{each}") for each in kept
-        ):
-            dense.add(ours)
+        dense = ours.count(".") == 3 and any(  # no expert
+            f"{module}.".startswith(f"{each}.") or module.endswith(f".{each}") for each in kept)
+        found[ours] = entry._replace(name=ours, floats="dense" if dense else floats)
     notes += [f"{part} not used" for part in sorted(skipped)]
     # AutoBitLinear multiplies by weight_scale (= mean|w|); BitLinear, the default, divides (1/mean|w|).
     divides = (quantization.get("linear_class", "bitlinear") != "autobitlinear") is not reading.inverted
-    floats = "latent" if latent or reading.ternarise else "dense" if reading.dense else "ternary"
     tensors = {}
     for name, entry in found.items():
         scale = found.get(f"{name.removesuffix('weight')}scale")
-        if entry.dtype == "I8":
+        if entry.type == "I8":
             raise InvalidFile(f"tensor {name} is stored as I8, which is not supported; get the packed (U8) version")
-        if entry.dtype == "U8":
-            tensors[name] = _packed(name, entry, scale, divides)
+        if entry.type == "U8":
+            tensors[name] = _packed(entry, scale, divides)
         elif scale is not None:
             raise InvalidFile(f"tensor {name} has a weight_scale but is not packed; the file is damaged")
         elif not name.endswith(".scale"):
-            entry = _changed(name, entry, family)
-            tensors[name] = Tensor(name, entry.dtype, entry.shape, entry.data,
-                                   floats="dense" if name in dense else floats)
+            tensors[name] = _changed(entry, family)
     return _stacked(tensors)
 
 
@@ -282,35 +276,37 @@ def _gguf_name(name: str, family: Family) -> str | None:
     return (f"blk.{layer}." if layer else "") + ours + (f".{ending.removeprefix('weight_')}" if ending else "")
 
 
-def _packed(name: str, entry: Stored, scale: Stored | None, divides: bool) -> Tensor:
+def _packed(entry: Tensor, scale: Tensor | None, divides: bool) -> Tensor:
     """A packed matrix; ``divides``: by its scale."""
     if len(entry.shape) != 2 or scale is None:
-        raise InvalidFile(f"tensor {name} is packed but has no weight_scale; get the file again")
-    if math.prod(scale.shape) != 1 or scale.dtype not in VECTOR_TYPES:
-        raise InvalidFile(f"tensor {name}: its weight_scale is not one float; the file is damaged")
-    factor = names.floats(scale.dtype, scale.data)[0]
+        raise InvalidFile(f"tensor {entry.name} is packed but has no weight_scale; get the file again")
+    if math.prod(scale.shape) != 1 or scale.type not in VECTOR_TYPES:
+        raise InvalidFile(f"tensor {entry.name}: its weight_scale is not one float; the file is damaged")
+    factor = names.floats(scale.type, scale.data)[0]
     if not math.isfinite(factor) or factor <= 0.0:
-        raise InvalidFile(f"tensor {name} has weight_scale {factor}; the file is damaged, get it again")
+        raise InvalidFile(f"tensor {entry.name} has weight_scale {factor}; the file is damaged, get it again")
     rows, k = entry.shape
-    return Tensor(name, "HF_U8", (rows * 4, k), entry.data, 1.0 / factor if divides else factor)
+    factor = 1.0 / factor if divides else factor
+    return entry._replace(type="HF_U8", shape=(rows * 4, k), scale=factor, floats="ternary")
 
 
-def _changed(name: str, entry: Stored, family: Family) -> Stored:
+def _changed(entry: Tensor, family: Family) -> Tensor:
     """A tensor as GGUF has it: decays instead of their logarithms, norms around 1 instead of 0, a convolution without
     the axis of its groups.
     """
-    if name.endswith(".ssm_conv1d.weight") and len(entry.shape) == 3 and entry.shape[1] == 1:
+    if entry.name.endswith(".ssm_conv1d.weight") and len(entry.shape) == 3 and entry.shape[1] == 1:
         return entry._replace(shape=entry.shape[::2])
-    decays = name.endswith(".ssm_a")
-    if not decays and not (family.norms_from_one and name.split(".")[-2] in _FROM_ONE and len(entry.shape) == 1):
+    decays = entry.name.endswith(".ssm_a")
+    what = entry.name.removesuffix(".weight").rpartition(".")[2]
+    if not decays and not (family.norms_from_one and what in _FROM_ONE and len(entry.shape) == 1):
         return entry
-    if entry.dtype not in VECTOR_TYPES or len(entry.shape) != 1:
-        raise InvalidFile(f"tensor {name} is stored as {entry.dtype}, which is not supported")
-    values = names.floats(entry.dtype, entry.data)
+    if entry.type not in VECTOR_TYPES or len(entry.shape) != 1:
+        raise InvalidFile(f"tensor {entry.name} is stored as {entry.type}, which is not supported")
+    values = names.floats(entry.type, entry.data)
     if decays and not all(abs(value) < 80 for value in values):
-        raise InvalidFile(f"tensor {name} holds a number that is not sensible; the file is damaged")
+        raise InvalidFile(f"tensor {entry.name} holds a number that is not sensible; the file is damaged")
     numbers = array("f", [-math.exp(value) if decays else value + 1.0 for value in values])
-    return entry._replace(dtype="F32", data=memoryview(numbers).cast("B"))
+    return entry._replace(type="F32", data=memoryview(numbers).cast("B"))
 
 
 def _stacked(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

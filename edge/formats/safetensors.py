@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import NamedTuple, NoReturn, TypeGuard
+from typing import NoReturn, TypeGuard
 
 from edge.errors import InvalidFile
+from edge.formats.checkpoint import Tensor
 from edge.formats.mapped import map_file, parse_json, shown
 
 #: dtype -> bytes per element; files with others are refused
@@ -22,15 +23,7 @@ DTYPES = {"U8": 1, "I8": 1, "BF16": 2, "F16": 2, "F32": 4}
 MAX_HEADER = 32 << 20  # the format allows 100 MB; an 8 B model needs 100 kB
 
 
-class Stored(NamedTuple):
-    """One tensor as stored: dtype name, shape, bytes."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    data: memoryview
-
-
-def read(path: str) -> dict[str, Stored]:
+def read(path: str) -> dict[str, Tensor]:
     """All tensors of a safetensors file as views on its map.  Raises ModelNotFound or InvalidFile."""
     view = map_file(path)
 
@@ -47,7 +40,7 @@ def read(path: str) -> dict[str, Stored]:
     header = parse_json(view[8 : 8 + n], path)
     data = view[8 + n :]
 
-    tensors: dict[str, Stored] = {}
+    tensors: dict[str, Tensor] = {}
     spans = []
     for name, entry in header.items():
         if name == "__metadata__":
@@ -65,7 +58,7 @@ def read(path: str) -> dict[str, Stored]:
             fail(f"{what} ends beyond the file; it is incomplete, get it again")
         if end - begin != math.prod(shape) * DTYPES[dtype]:
             fail(f"{what} has {end - begin} bytes, its shape and dtype need {math.prod(shape) * DTYPES[dtype]}")
-        tensors[name] = Stored(dtype, tuple(shape), data[begin:end])
+        tensors[name] = Tensor(name, dtype, tuple(shape), data[begin:end])
         if end > begin:
             spans.append((begin, end, name))
     spans.sort()

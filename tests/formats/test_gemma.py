@@ -29,6 +29,7 @@ from pyx.kv import KVCache
 from pyx.step import Segment
 from tests import handmade
 from tests.configs import uniform
+from tests.formats.test_experts import renamed
 from tests.formats.test_families import made_up
 from tests.formats.test_family_oracles import folder, gguf_file
 from tests.handmade import ARR, BOOL, F32, I32, STR, U32, value
@@ -261,6 +262,8 @@ def test_missing_and_misplaced_norms(tmp_path: Path) -> None:
     path.write_bytes(handmade.model("llama", tensors=NORMS))
     with pytest.raises(InvalidFile, match="is not part of this kind of model"):
         open_checkpoint(path)
+    with pytest.raises(InvalidFile, match="'output_norm' is not part of this kind of model"):
+        open_checkpoint(renamed(folder(tmp_path / "m", "gemma3"), "model.norm.weight", "model.norm"))
 
 
 def test_vectors_of_a_model_with_norms_in_front_of_projections(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_against_the_safetensors_library(variant: str) -> None:
     assert set(ours) == set(theirs)
     for name, stored in ours.items():
         expected = theirs[name]
-        assert (stored.dtype, list(stored.shape)) == (expected["dtype"], expected["shape"])
+        assert (stored.type, list(stored.shape)) == (expected["dtype"], expected["shape"])
         assert bytes(stored.data) == bytes(expected["data"])
 
 
