@@ -33,7 +33,7 @@ _OURS = re.compile(rf"{NAME}|\.{NAME}\.tmp|\d{{8}}-[0-9a-f]{{32}}\.seen|{KEPT.pa
 
 
 def place() -> str:
-    """The folder, whether it exists or not."""
+    """The path of the folder, which may not exist."""
     return os.path.join(cache_home(), "beginnings")
 
 
@@ -77,7 +77,7 @@ class Remembered(Folder):
         seconds = state.reading_seconds
         if new.n >= PAGE and seconds > LEAST and new.key not in self._waiting:
             with suppress(MemoryError):
-                new = new.with_cache(state.fork())
+                new = new.with_cache(state.kv.fork())
                 if new.nbytes < min(self.max_bytes, seconds * LOADED):
                     self._waiting[new.key] = new, seconds
 

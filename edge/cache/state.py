@@ -194,14 +194,6 @@ class KVState:
             self.kv.crop(n)
         return self.n_tokens
 
-    def adopt(self, ids: array[int], kv: Any) -> None:
-        """Go on with another cache, which holds the first tokens of ``ids``."""
-        self.kv, self.tokens = kv, ids[: max(common(self.tokens, ids), kv.n_tokens)]
-
-    def fork(self) -> Any:
-        """A second cache with the same content; pages are shared until one of the two writes to them."""
-        return self.kv.fork()
-
     def untype(self) -> None:
         """Forget what was read of a question that was never asked."""
         if self.typed is not None:
@@ -286,8 +278,8 @@ class KVState:
 
     def _marks(self, ids: array[int], cached: int) -> set[int]:
         """Where states of gated delta layers are kept, so that a conversation that goes on differently is not read
-        again from its beginning: as far as is cached, behind the end of each message (of many, the last ones), and at
-        the end.  A state is that at the beginning of its page, as long as no token behind the page was read.
+        again from its beginning: as far as is cached, after the end of each message (of many, the last ones), and at
+        the end.  A state is that at the beginning of its page, as long as no token after the page was read.
         """
         if not self._model.config.recurrent:
             return set()

@@ -71,7 +71,7 @@ class Store:
         return self
 
     def remember(self, folder: Remembered) -> None:
-        """Use one more folder, whether entries are shared in memory or not."""
+        """Use one more folder, also while entries are not shared in memory."""
         self._remembered = folder
 
     def stop(self) -> None:
@@ -112,7 +112,7 @@ class Store:
                 self.entries.move_to_end(new.key)
             elif self._shares and not (new.conversation and self._space.plan.offload):
                 with suppress(MemoryError):
-                    self._keep(new.with_cache(state.fork()))
+                    self._keep(new.with_cache(state.kv.fork()))
             remembered, folder = self._remembered, self.folder
         if remembered is not None and not new.conversation:
             remembered.put(new, state)
@@ -163,7 +163,7 @@ class Store:
         """Have a state hold as much of the prompt ``ids`` as is known, by itself or here; the rest is to be read."""
         found = self.find(ids, state.keep(ids))
         if found is not None:
-            state.adopt(ids, found)
+            state.kv, state.tokens = found, ids[: max(len(state.tokens), found.n_tokens)]
 
     def find(self, ids: array[int], longer_than: int = 0) -> Any:
         """A fork of the KV cache that holds the longest beginning of ``ids``, if that is longer than ``longer_than``

@@ -72,9 +72,7 @@ class PendingAnswer:
         return "tool_calls" if self.calls else self.outcome.finish_reason or self.why
 
     def read(self) -> list[Any]:
-        """What was said since the last time: pieces, how far the prompt was read, and at the end None.  Raises its
-        error.
-        """
+        """The pieces said since the last time, and at the end None.  Raises its error."""
         if self._text is None and self.outcome.form is not None:
             self._text = self.outcome.form.reader()
         found: list[Any] = []
@@ -259,7 +257,7 @@ class Conversations:
             self._scheduler.submit(one.job, max(1, MOST_UNREAD // len(pending.answers)))
 
     def _work(self, pending: PendingAnswer) -> Work:
-        """What is done for an answer, in the engine's thread from its turn on."""
+        """The work for an answer, in the engine's thread from its turn on."""
         state: KVState | None = None
         error: BaseException | None = None
         try:

@@ -101,11 +101,6 @@ class Answer:
         """
         return self._all(self.outcome.said)
 
-    def keep_all(self) -> None:
-        """Drop nothing of a long answer, so that its text can be read at the end."""
-        self.outcome.said.keep_all()
-        self.outcome.thoughts.keep_all()
-
     def _all(self, said: AnswerText) -> str:
         said.keep_all()
         if self.outcome.finish_reason is None:
@@ -167,7 +162,7 @@ class Answer:
 
     @property
     def whole(self) -> bool:
-        """Whether the answer has the form that was asked for: False if ``max_tokens``, a stop text, a timeout or a
+        """True if the answer has the form that was asked for: False if ``max_tokens``, a stop text, a timeout or a
         cancellation cut it off before.  True where no form was asked for.
         """
         return self.outcome.whole

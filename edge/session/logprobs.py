@@ -29,7 +29,7 @@ class Scored(NamedTuple):
     """The probability of a text as the whole answer.  ``share``: divided by that of all compared texts."""
 
     text: str
-    logprob: float  # nats, of all its tokens and of an end behind them
+    logprob: float  # nats, of all its tokens and of an end after them
     n_tokens: int
     share: float = 1.0
 
@@ -107,7 +107,7 @@ def scores(
     found = []
     for text, tokens in zip(texts, ids, strict=True):
         logprobs = [*log_likelihoods(first, tokens[:1], n_vocab)]
-        kv = state.fork()
+        kv = state.kv.fork()
         for begin in range(0, len(tokens), FEW_ROWS):
             part, following = tokens[begin : begin + FEW_ROWS], tokens[begin + 1 : begin + FEW_ROWS + 1]
             rows = state.rows(len(part))

@@ -19,7 +19,7 @@ class AnswerText:
     """The text of an answer; of an endless answer only its end.
 
     Pieces are joined as they arrive, so that a long text takes little more memory than its characters.  ``dropped``:
-    whether its beginning was dropped.
+    its beginning was dropped.
     """
 
     BLOCK = 512  # pieces that are joined

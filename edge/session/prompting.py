@@ -28,7 +28,7 @@ TOO_LONG = 'a larger ctx or overflow="slide" helps'
 class PromptEncoder:
     """How the messages of one call become a prompt.
 
-    ``form``: how functions are described to the model, None: there are none.  ``think``: whether the model was asked to
+    ``form``: how functions are described to the model, None: there are none.  ``think``: the model was asked to
     think before it answers.
     """
 
@@ -83,9 +83,9 @@ class PromptEncoder:
     def beginning(
         self, messages: Sequence[dict[str, Any]], text: str = "", gap: str = "", whole: bool = True
     ) -> array[int]:
-        """What is known of a prompt for ``messages`` and a question that begins with ``text``: what those for two such
-        questions have in common.  ``gap``: what stands between the text and the next word.  ``whole`` False: of the
-        prompt without the oldest turns, if it is too long.
+        """The known tokens of a prompt for ``messages`` and a question that begins with ``text``: those that the
+        prompts for two such questions have in common.  ``gap``: the blank, if any, before the next word.  ``whole``
+        False: of the prompt without the oldest turns, if it is too long.
         """
         encode = self.encode if whole else self.fitted
         a, b = (encode([*messages, {"role": "user", "content": text + gap + end}]) for end in ("a", "1"))

@@ -175,7 +175,7 @@ class Scheduler:
 
     @property
     def here(self) -> bool:
-        """Whether this is the engine's thread, in which callbacks are called."""
+        """True in the engine's thread, in which callbacks are called."""
         return self._thread is threading.current_thread()
 
     def enter(self, *jobs: Job) -> None:

@@ -95,7 +95,7 @@ def overlap(text: str, mark: str) -> int:
 
 
 def _is_abbreviation(before: str) -> bool:
-    """Whether a full stop after this text does not end a sentence: "Dr", "e.g", an initial, "1" in a list."""
+    """True if a full stop after this text does not end a sentence: "Dr", "e.g", an initial, "1" in a list."""
     match = _LAST_WORD.search(before)
     if not match:
         return False
@@ -123,12 +123,12 @@ class Thoughts:
 
     @property
     def ended(self) -> bool:
-        """Whether the mark that ends them has come."""
+        """True if the mark that ends them has come."""
         return self._where == "behind"
 
     @property
     def inside(self) -> bool:
-        """Whether the text so far ends within the thoughts, and not within the mark that may end them."""
+        """True if the text so far ends within the thoughts, and not within the mark that may end them."""
         return self._where == "inside" and not self._held.strip()
 
     def push(self, text: str) -> tuple[str, str]:
@@ -172,7 +172,7 @@ UNITS: dict[str, Callable[[str], int]] = {
 class Stream:
     """Turns ids into pieces.
 
-    ``stopped``: whether a stop string was found; no part of it is passed on.  ``lead``: the text that a format puts
+    ``stopped``: a stop string was found; no part of it is passed on.  ``lead``: the text that a format puts
     before every answer (a blank after "Assistant:"); what the model writes of it is removed once.  ``thinks``: the
     answer may begin with thinking, which is passed on token by token and in which stop strings are ignored;
     ``marks``: the texts of the tokens that begin and end it, which are control tokens of some vocabularies.
@@ -199,7 +199,7 @@ class Stream:
 
     @property
     def thinking(self) -> bool:
-        """Whether the tokens so far end within the model's thoughts, which may be ended here."""
+        """True if the tokens so far end within the model's thoughts, which may be ended here."""
         return self._thoughts is not None and self._thoughts.inside
 
     def push(self, token: int) -> Sequence[Piece]:

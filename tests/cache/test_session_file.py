@@ -478,28 +478,6 @@ def test_nothing_is_asked_of_a_session_while_another_thread_saves_it(engine, tmp
     assert len(engine.load_session(tmp_path / "talk.bes").messages) == 2
 
 
-def test_a_session_is_not_saved_while_another_thread_asks_it(engine, tmp_path):
-    session = engine.session(system="")
-    reading, go_on = threading.Event(), threading.Event()
-
-    def wait(*_):
-        reading.set()
-        assert go_on.wait(60)
-
-    answer = session.ask("Hello", max_tokens=4, sampling=GREEDY, on_prefill=wait)
-    asking = threading.Thread(target=list, args=(answer,))
-    asking.start()
-    assert reading.wait(60)
-    try:
-        with pytest.raises(UsageError, match="still answering"):
-            session.save(tmp_path / "talk.bes")
-    finally:
-        go_on.set()
-        asking.join()
-    session.save(tmp_path / "talk.bes")
-    assert len(engine.load_session(tmp_path / "talk.bes").messages) == 2
-
-
 def test_what_cannot_be_saved(engine, saved):
     session = engine.load_session(saved)
     session.messages.append({"role": "wizard", "content": "x"})

@@ -61,17 +61,6 @@ def test_text_runs_to_the_end_and_results_are_the_answers_own() -> None:
     assert list(second) == []
 
 
-def test_a_block_closes_its_answer() -> None:
-    session = fakes.engine(fakes.script("abcdef", "next")).session()
-    with session.ask("q", temperature=0) as answer:
-        for piece in answer:
-            if piece.text == "c":
-                break
-    assert answer.finish_reason == "cancelled" and answer.text == "abc"
-    assert session.messages[-1]["content"] == "abc"
-    assert session.ask("go on", temperature=0).text == "next"
-
-
 def test_cancel_is_the_answers_own() -> None:
     session = fakes.engine(fakes.script("abcdef", "next")).session()
     answer = session.ask("q", temperature=0)

@@ -75,14 +75,6 @@ def test_regen_asks_the_same_question_with_other_numbers():
     assert chat.turns == 1  # a refused call changes nothing
 
 
-def test_a_saved_conversation_can_be_loaded():
-    chat = talk(fakes.script("one", "two"), system="s")
-    said(chat.ask("a"))
-    other = talk(fakes.script("one", "two"))
-    other.messages += chat.messages
-    assert said(other.ask("b")) == said(chat.ask("b")) == "two"
-
-
 def test_context_use():
     chat = talk(fakes.script("answer"), n_ctx=64, overflow="slide")
     assert chat.context.used == 0 and chat.context.free == 64
@@ -106,23 +98,7 @@ def test_context_use():
     assert use.used == 64 and use.free == 0 and use.evicted == chat.state.n_tokens - 64
 
 
-def test_cancel_and_close():
-    with talk() as chat:
-        pieces = chat.ask("q", max_tokens=50)
-        next(pieces)
-        chat.cancel()
-        list(pieces)
-        assert chat.outcome.finish_reason == "cancelled" and chat.turns == 1
-    with pytest.raises(UsageError, match="closed"):
-        chat.ask("q")
-
-
 # ---- sampling values ----------------------------------------------------------------------------------------------
-
-
-def test_penalties():
-    assert not Sampling().penalises and Sampling(repeat_penalty=1.1).penalises
-    assert not Sampling(repeat_penalty=1.1, repeat_last_n=0).penalises and Sampling(presence_penalty=-1).penalises
 
 
 # ---- lines of a pipe -------------------------------------------------------------------------------------------------
