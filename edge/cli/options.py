@@ -183,7 +183,9 @@ output_options = heading(
 # ---- what they say ---------------------------------------------------------------------------------------------------
 
 def load_arguments(flags: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments of :func:`edge.load` from the parsed options; options that were not given are left out."""
+    """Keyword arguments of :func:`edge.load` from the options that were given, and what no option sets: the sinks,
+    context and KV type of a stored session, or the system prompt.
+    """
     from edge.options import Options
 
     names = {each.name for each in dataclasses.fields(Options)} - {"system"}
@@ -191,20 +193,16 @@ def load_arguments(flags: dict[str, Any]) -> dict[str, Any]:
         "ctx": flags.get("n_ctx"),
         "constrained": any(flags.get(name) for name in ("schema", "regex", "choice", "grammar")) or None,
     }
-    return pinned(flags) | {name: value for name, value in chosen.items() if value is not None}
-
-
-def pinned(flags: dict[str, Any]) -> dict[str, Any]:
-    """Arguments that no option sets: the sinks, context and KV type of a stored session, or the system prompt."""
+    given = {name: value for name, value in chosen.items() if value is not None}
     if flags.get("session") is not None:
         from edge.cache.kv_file import made_with
 
         if made := made_with(flags["session"]):
-            if flags.get("n_ctx") not in (None, made["ctx"]) and 2 * made.get("sinks", 0) > flags["n_ctx"]:
+            if 2 * made.get("sinks", 0) > given.get("ctx", made["ctx"]) != made["ctx"]:
                 del made["sinks"]  # they would leave no room for the conversation
-            return made
+            return made | given
     system = system_prompt(flags)
-    return {"system": system} if system and flags.get("sinks") is None else {}
+    return given | ({"system": system} if system and "sinks" not in given else {})
 
 
 def choice(out: Output, flags: Mapping[str, Any], named: bool = False) -> Choice:
