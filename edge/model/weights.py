@@ -6,7 +6,8 @@ The only module that assigns stored tensors to the parts of a model.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,15 @@ def build(
         raise InvalidFile(f"this model cannot be run: {error}") from None
 
 
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """A context manager: an error of the compiled layer names the tensor."""
+    try:
+        yield
+    except ValueError as error:
+        raise InvalidFile(f"tensor {name}: {error}") from None
+
+
 def _tensor(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> Tensor:
     tensor = checkpoint.tensors.get(name)
     if tensor is None:
@@ -89,10 +99,8 @@ def _vector(checkpoint: Checkpoint, name: str, n: int) -> Any:
     from pyx.weights import StoredRows
 
     tensor = _tensor(checkpoint, name, (n,))
-    try:
+    with _named(name):
         return StoredRows(tensor.type, tensor.data, 1, n).row(0)
-    except ValueError as error:
-        raise InvalidFile(f"tensor {name}: {error}") from None
 
 
 def _rows(
@@ -106,15 +114,13 @@ def _rows(
 
     n_row, k = checkpoint.config.n_vocab, checkpoint.config.hidden
     tensor = _tensor(checkpoint, name, (n_row, k))
-    try:
+    with _named(name):
         if groups:
             tensor = as_groups(tensor)
         data = tensor.data
         if most is not None and most < n_row:
             data, n_row = data[: data.nbytes // n_row * most], most
         rows = StoredRows(tensor.type, data, n_row, k)
-    except ValueError as error:
-        raise InvalidFile(f"tensor {name}: {error}") from None
     source = tensor.data.obj
     if isinstance(source, Map):
         rows.read_from(source, source.file.fileno(), n_threads, source.start)
@@ -128,16 +134,16 @@ def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1, most: int
     name = "token_embd.weight" if kind == "none" else checkpoint.head  # "none" takes only the length of its rows
     rows = _rows(checkpoint, name, n_threads, groups=kind in ("auto", "ternary"), most=most)
     tensor = checkpoint.tensors[name]
-    try:
+    with _named(name):
         head = Head(rows, kind, n_threads)
         if tensor.basis is not None and kind != "none":
             head.in_basis(*_signs(checkpoint, tensor))
-        return head
-    except ValueError as error:
-        raise InvalidFile(f"tensor {name}: {error}") from None
+    return head
 
 
 def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
+    from pyx.weights import TernaryMatrix
+
     config = checkpoint.config
     here = config.layers[index]
     prefix = f"blk.{index}."
@@ -156,21 +162,12 @@ def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
             if checkpoint.tensors[prefix + part.name].basis is not None:
                 matrix.in_basis(*_signs(checkpoint, checkpoint.tensors[prefix + part.name]))
         elif part.role == "floats":
-            layer[name] = _dense(checkpoint, prefix + part.name, (part.shape[0], part.shape[1]))
+            tensor = _tensor(checkpoint, prefix + part.name, part.shape)
+            with _named(tensor.name):
+                layer[name] = TernaryMatrix.dense(tensor.type, tensor.data, *part.shape)
         else:
             raise AssertionError(part)
     return layer
-
-
-def _dense(checkpoint: Checkpoint, name: str, shape: tuple[int, int]) -> TernaryMatrix:
-    """A small matrix that stays floats."""
-    from pyx.weights import TernaryMatrix
-
-    tensor = _tensor(checkpoint, name, shape)
-    try:
-        return TernaryMatrix.dense(tensor.type, tensor.data, *shape)
-    except ValueError as error:
-        raise InvalidFile(f"tensor {name}: {error}") from None
 
 
 def _signs(checkpoint: Checkpoint, tensor: Tensor) -> tuple[int, Any]:
@@ -194,14 +191,12 @@ def _projection(checkpoint: Checkpoint, name: str, shape: tuple[int, ...], facto
     if given is not None and given.type != SEPARATE_EXPERTS:
         planes = names.n_plane(checkpoint.config, given, shape)
     tensor = _tensor(checkpoint, name, (*shape[:-1], planes * shape[-1]))
-    try:
+    with _named(name):
         if tensor.type == SEPARATE_EXPERTS:
             from pyx.weights import TernaryMatrix
 
             return TernaryMatrix.stack([_matrix(checkpoint, expert, factor) for expert in tensor.experts])
         return _matrix(checkpoint, tensor, factor, planes)
-    except ValueError as error:
-        raise InvalidFile(f"tensor {name}: {error}") from None
 
 
 def _matrix(checkpoint: Checkpoint, tensor: Tensor, factor: float, planes: int = 1) -> TernaryMatrix:
