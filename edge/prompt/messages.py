@@ -114,7 +114,7 @@ def check_turns(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def has_calls(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether functions were called in these messages; then :mod:`edge.constrain.functions` writes their prompt."""
+    """True if functions were called in these messages; then :mod:`edge.constrain.functions` writes their prompt."""
     return any("tool_calls" in message or message["role"] == "tool" for message in messages)
 
 

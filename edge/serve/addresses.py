@@ -21,13 +21,13 @@ def numeric(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach ``host``."""
+    """True if only this machine can reach ``host``."""
     address = numeric(host)
     return host.lower() == "localhost" if address is None else address.is_loopback
 
 
 def known(host: str) -> bool:
-    """Whether this machine knows an address of ``host``."""
+    """True if this machine knows an address of ``host``."""
     try:
         return bool(socket.getaddrinfo(host.strip("[]"), None))
     except (OSError, ValueError):

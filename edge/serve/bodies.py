@@ -1,4 +1,4 @@
-"""What clients send: a body is received, and JSON text parsed, within limits.
+"""Bodies of requests: received, and parsed as JSON text, within limits.
 
 Bytes alone say little about JSON text: four million of them can be a million objects of 64 bytes and more, and one
 character beyond U+FFFF makes Python keep four bytes for every character of a text.  Nothing of Starlette is imported

@@ -87,7 +87,7 @@ class Call:
 
     @property
     def partial(self) -> bool:
-        """Whether its last message is still being written: it is read ahead, and not answered."""
+        """True if its last message is still being written: it is read ahead, and not answered."""
         return bool(self.options.get("partial"))
 
     @property
@@ -96,7 +96,7 @@ class Call:
         return self.n * max(1, len(self.prompts))
 
     def prepare(self, engine: Engine, why: Callable[[], str | None] = lambda: None) -> list[PreparedCall]:
-        """What is answered for each of its choices; of the n for one prompt, each has its own seed.
+        """A prepared call for each of its choices; of the n for one prompt, each has its own seed.
 
         Raises EdgeError for a call that cannot be answered, and Interrupted as soon as there is a reason ``why`` not.
         """

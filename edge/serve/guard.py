@@ -98,7 +98,7 @@ class Guard:
         await response(scope, receive, with_cors if allowed else send)
 
     def answers_to(self, host: str) -> bool:
-        """Whether ``host`` (of a request, perhaps with a port) is an address or a name of this server."""
+        """True if ``host`` (of a request, perhaps with a port) is an address or a name of this server."""
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         name = name.strip("[]").lower().rstrip(".")
         if not name:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Settings:
     """The settings of a service."""
 
-    name: str | None = None  # of the model, as clients see it; None: that of the file
+    name: str | None = None  # of the model, as clients see it; None: the name in the file
     api_key: str | None = None
     hosts: tuple[str, ...] = ()  # that are accepted besides addresses, localhost and this machine's name
     cors: tuple[str, ...] = ()  # origins of other sites that may ask; "*": all
@@ -46,7 +46,7 @@ class Settings:
 
 
 class Service:
-    """What all routes share.  The engine is set later by :meth:`open`; until then requests get 503."""
+    """The model that all routes share.  The engine is set later by :meth:`open`; until then requests get 503."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -140,7 +140,7 @@ class Service:
 
     @property
     def demo(self) -> bool:
-        """Whether the model is the one that ships inside the package."""
+        """True if the model is the one inside the package."""
         return self.engine is not None and is_demo(self.engine.path)
 
     def vectors(self, inputs: list[str], gone: threading.Event, cut: bool = False) -> tuple[list[array[float]], int]:

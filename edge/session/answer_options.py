@@ -25,7 +25,7 @@ MOST_LOGPROBS = 100  # alternatives that may be asked for
 #: the arguments for the form of an answer, of which one may be given
 FORMS = ("schema", "regex", "choices", "grammar")
 TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
-#: options with a row in the table of settings; those of sampling are in Sampling
+#: options with a row in the table of settings; Sampling has the others of the table
 IN_TABLE = ("max_tokens", "by", "timeout", "ignore_eos", "think", "thinking_budget")
 OTHERS = ("stop", "logprobs", "shared", "echo", "partial", "on_prefill")
 

@@ -171,7 +171,7 @@ class Preparer:
         if options.echo and not raw:
             raise UsageError("is for raw prompts (complete)", argument="echo")
         if continues and options.spec is not None:
-            raise UsageError(f"{end}: a form is that of a whole answer", argument="form")
+            raise UsageError(f"{end}: a form is for a whole answer", argument="form")
         if continues and options.tools is not None and options.tools.choice == "required":
             raise UsageError(end, argument="tool_choice")
         return self.constrained(options)

@@ -1,4 +1,4 @@
-"""What a request may say to `serve`, `batch`, the JSONL protocol and the library, and that it has an effect."""
+"""The keys of requests to `serve`, `batch`, the JSONL protocol and the library, and their effects."""
 
 from __future__ import annotations
 
@@ -90,14 +90,6 @@ def lines(*requests: dict[str, Any], options: tuple[str, ...] = ()) -> list[dict
     return [json.loads(each) for each in done.stdout.splitlines()]
 
 
-def test_seeds_of_lines_and_of_the_command_line() -> None:
-    asked = [{"op": "chat", "id": f"{seed} {i}", "messages": user(), **WILD, "by": "all", "seed": seed}
-             for seed in (-1, 9, None) for i in range(3)]
-    found = [each for each in lines(*asked, options=("--seed", "-1")) if each["ev"] == "text"]
-    told = [{each["text"] for each in found if each["id"].startswith(name)} for name in ("-1", "9", "N")]
-    assert [len(each) for each in told] == [3, 1, 3]
-
-
 # ---- functions together with a form ---------------------------------------------------------------------------------
 
 DRINK = {"type": "object", "properties": {"drink": {"enum": ["tea", "coffee"]}}, "required": ["drink"],
@@ -116,7 +108,7 @@ SCATTERED = {"temperature": 1.5, "top_k": 0, "top_p": 1, "min_p": 0, "max_tokens
 
 
 def is_call(message: dict[str, Any]) -> bool:
-    """Whether a message is one well-formed call and nothing else."""
+    """True if a message is one well-formed call and nothing else."""
     calls = message.get("tool_calls")
     if not calls:
         return False
@@ -164,16 +156,6 @@ def test_a_form_holds_together_with_functions(server: Server, number: int) -> No
         assert is_call(message) or holds(message["content"])
 
 
-def test_a_form_that_is_refused_alone_is_refused_with_functions(server: Server) -> None:
-    not_ = {"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}
-    for bad in ({"grammar": "start: ("}, {"regex": "["}, {"choices": [""]}, not_, {"grammar": "start: x"}):
-        for choice in ("auto", "none", "required"):
-            asked = {"messages": user(), **GREEDY, **bad, "tools": TOOLS, "tool_choice": choice}
-            status, _, found = server.ask("POST", "/v1/chat/completions", asked)
-            alone = server.ask("POST", "/v1/chat/completions", {"messages": user(), **bad})
-            assert (status, found) == (400, alone[2])
-
-
 def test_all_ways_to_ask_agree_about_functions_and_forms(server: Server, engine: edge.Engine, tmp_path: Path) -> None:
     sampling = {key: value for key, value in SCATTERED.items() if key != "max_tokens"}
     for seed in range(3):
@@ -204,7 +186,7 @@ def test_all_ways_to_ask_agree_about_functions_and_forms(server: Server, engine:
 
 
 def test_an_answer_that_has_begun_is_continued(server: Server, engine: edge.Engine) -> None:
-    """The prompt is that of the same messages with the beginning written behind it; OpenAI's and Ollama's routes."""
+    """The prompt is the same messages with the beginning written after it; OpenAI's and Ollama's routes."""
     begun = [*user(), {"role": "assistant", "content": "Certainly: two"}]
     ids = [*engine.model.encode(user()), *engine.tokenizer.encode(engine.model.answer_lead + "Certainly: two")]
     wanted = engine.session().complete(ids, max_tokens=12, temperature=0).text
@@ -368,7 +350,7 @@ def test_the_prompt_is_scored(server: Server, engine: edge.Engine) -> None:
     for i, at in enumerate(told["text_offset"]):
         if not told["tokens"][i].startswith("bytes:"):
             assert prompt[at:].startswith(told["tokens"][i])
-    # the same for ids, in a stream, in a batch, and with an answer behind it
+    # the same for ids, in a stream, in a batch, and with an answer after it
     assert server.ask("POST", "/v1/completions", {**body, "prompt": list(ids)})[2]["choices"][0] == choice
     events = server.events("/v1/completions", {**body, "max_tokens": 4, "temperature": 0})[:-1]
     whole = server.ask("POST", "/v1/completions", {**body, "max_tokens": 4, "temperature": 0})[2]["choices"][0]

@@ -31,12 +31,10 @@ from edge.errors import ContextFull, UsageError
 from edge.prompt import interrupt
 from edge.prompt.tokenizer import byte_level
 from edge.serve import bodies, conversations, exchange
-from edge.serve.app import application
 from edge.serve.calls import Call, Refusal
 from edge.serve.service import Service, Settings
 from edge.session.preparing import Preparer
 from tests import fakes
-from tests.at_once import at_once
 from tests.http_service import BOUND, GREEDY, Server, serving
 from tests.services import FAKE, REAL, bitnet_edge
 
@@ -54,7 +52,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def alone() -> Any:
-    """What the model says when it is asked directly."""
+    """The answers of the model when it is asked directly."""
     with edge.load(ctx=512) as engine:
         def say(*questions: str) -> list[str]:
             session, said = engine.session(), []
@@ -203,22 +201,6 @@ def test_the_conversation_is_not_read_again(server: Server) -> None:
         body = server.chat(more)
         held = body["usage"]["prompt_tokens_details"]["cached_tokens"]
         assert held > 8 and body["usage"]["prompt_tokens"] - held < 20, body
-
-
-def test_answers_in_a_batch_are_the_same(server: Server, alone: Any) -> None:
-    questions = ["Two teas.", "A table for four tonight.", "Tell me a joke.", "Do you have cake?"]
-    wanted = [alone(question)[0] for question in questions]
-
-    def ask(question: str) -> str:
-        while True:
-            status, _, body = server.ask("POST", "/v1/chat/completions", {
-                "messages": [{"role": "user", "content": question}], **GREEDY})
-            if status == 200:
-                return str(body["choices"][0]["message"]["content"])
-            assert status == 429, body
-            time.sleep(0.05)
-
-    assert at_once(ask, questions * 4) == wanted * 4
 
 
 def test_embeddings(bundled_model: Path) -> None:
@@ -374,19 +356,6 @@ def test_a_broken_body_after_the_answer_closes_the_connection(server: Server, da
     assert raw(server, data, b"-1\r\n").count(b"HTTP/1.1") == 1
     assert server.ask("GET", "/health")[0] == 200
     assert select.select([server.process.stderr], [], [], 0.2)[0] == [], "nothing is written to the log"
-
-
-def test_a_broken_body_of_a_head_request_writes_no_traceback(server: Server) -> None:
-    head = b"HEAD /detokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n"
-    assert raw(server, head).startswith(b"HTTP/1.1 4")
-    assert select.select([server.process.stderr], [], [], 0.2)[0] == []
-
-
-def test_no_answer_with_tools(server: Server) -> None:
-    """Nothing is written, so nothing is called."""
-    tools = [{"type": "function", "function": {"name": "order", "parameters": {"type": "object"}}}]
-    found = server.chat("Two teas.", tools=tools, max_tokens=0)["choices"][0]
-    assert found["message"]["content"] == "" and found["finish_reason"] == "length"
 
 
 def test_unknown_places_are_json_too(server: Server) -> None:
@@ -696,63 +665,13 @@ def test_an_answer_that_nobody_reads_waits_and_ends(monkeypatch: pytest.MonkeyPa
     assert reasons == ["cancelled", "cancelled"] and not waited and read <= 40
 
 
-def test_a_slow_reader_gets_all_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer waits for it again and again."""
-    monkeypatch.setattr(conversations, "MOST_UNREAD", 3)
-
-    async def scene() -> tuple[str, str]:
-        engine = fakes.engine()
-        options = {"max_tokens": 100, "temperature": 0, "ignore_eos": True}
-        messages = [{"role": "user", "content": "x"}]
-        alone = engine.session().chat(messages, **options).text
-        calls = conversations.Conversations(engine, 2, 1)
-        call = await calls.submit(Call(messages=messages, n=2, options=options))
-        said = ["", ""]
-        async for batch in call.batches():
-            assert len(batch) <= 3 + 2  # and the ends
-            for index, piece in batch:
-                said[index] += "" if piece is None else piece.text
-            await asyncio.sleep(0.001)
-        calls.close()
-        assert said[0] == said[1]
-        return said[0], alone
-
-    said, alone = asyncio.run(scene())
-    assert said == alone
-
-
-def test_loading_is_503_and_a_failed_load_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loading_is_503_and_a_failed_load_is_said() -> None:
     service = Service(Settings())
-    with pytest.raises(Refusal) as refused:
-        service.ready()
-    assert refused.value.status == 503 and refused.value.retry_after
-    found: list[int] = []
-
-    async def health() -> None:
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": b""}
-
-        async def send(event: dict[str, Any]) -> None:
-            found.extend([event["status"]] if "status" in event else [])
-
-        await application(service)(
-            {"type": "http", "method": "GET", "path": "/health", "headers": [(b"host", b"localhost")],
-             "query_string": b"", "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "scheme": "http"},
-            receive, send)
-
-    # while the system prompt is being read, questions are refused, too
-    monkeypatch.setattr(conversations.Conversations, "warm", lambda *_: asyncio.run(health()))
-    service.open(fakes.engine())
-    try:
-        asyncio.run(health())
-        assert found == [503, 200]
-    finally:
-        service.close()
-    service = Service(Settings())
-    service.failure = "no model"
-    with pytest.raises(Refusal) as refused:
-        service.ready()
-    assert refused.value.status == 500
+    for failure, status in ((None, 503), ("no model", 500)):
+        service.failure = failure
+        with pytest.raises(Refusal) as refused:
+            service.ready()
+        assert refused.value.status == status
 
 
 def test_conversations_survive_a_restart(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What clients speak: the APIs of OpenAI and Ollama, JSON lines.  Here: what the writers of answers over HTTP share."""
+"""The protocols of clients: the APIs of OpenAI and Ollama, JSON lines.  Here: the base of the writers over HTTP."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Collected:
 
     @property
     def marks(self) -> dict[str, str]:
-        """What stands for the lists in a response that is not yet complete."""
+        """The marks of the lists in a response that is not yet complete."""
         return dict.fromkeys(self.scores, MARK)
 
 
@@ -41,7 +41,7 @@ class Writer:
     answers: list[PendingAnswer]
 
     def begin(self, answers: list[PendingAnswer]) -> bytes:
-        """The events before those of the answers."""
+        """The events before all answers."""
         self.answers = answers
         return b""
 
@@ -54,7 +54,7 @@ class Writer:
         raise NotImplementedError
 
     def close(self) -> bytes:
-        """The events after those of the answers."""
+        """The events after all answers."""
         return b""
 
     def failed(self, refusal: Refusal) -> bytes:

@@ -241,7 +241,7 @@ class Writer(protocols.Writer):
         self, index: int, text: str, reason: str | None, scores: Mapping[str, Any] | None, thought: str = "",
         calls: list[dict[str, Any]] | None = None,
     ) -> dict[str, Any]:
-        """One choice of the response without streaming; ``scores``: with those of the prompt, if it is echoed."""
+        """One choice of the response without streaming; ``scores``: also of the prompt, if it is echoed."""
         if not self.chat:
             text = self._echo(index) + text
             return {"index": index, "text": text, "logprobs": scores, "finish_reason": finish(reason)}

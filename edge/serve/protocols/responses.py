@@ -55,7 +55,7 @@ def _messages(given: Any, instructions: str | None) -> list[dict[str, Any]]:
         elif kind == "function_call":
             said = {key: check_text(item.get(key), f"{where}.{key}") for key in ("name", "arguments", "call_id")}
             made = {"id": said.pop("call_id"), "type": "function", "function": said}
-            if messages and messages[-1]["role"] == "assistant":  # those of one answer are one message
+            if messages and messages[-1]["role"] == "assistant":  # the calls of one answer are one message
                 messages[-1].setdefault("tool_calls", []).append(made)
             else:
                 messages.append({"role": "assistant", "content": "", "tool_calls": [made]})
