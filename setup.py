@@ -29,7 +29,6 @@ COMMON = ["-O3", "-std=c11", "-ffp-contract=off", "-fvisibility=hidden", "-fopen
 GLIBC_FLOOR = ["-include", str(KERNELS / "glibc_floor.h")]
 
 
-
 class Target(NamedTuple):
     """A target: its kernels are in pyx/kernels/NAME.c, and what it needs of a processor is in dispatch.c."""
 

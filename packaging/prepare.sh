@@ -17,7 +17,7 @@ venv=${VENV:-.venv}
 say() { printf 'bitnet-edge: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
 
-[ "$(uname -s)" = Linux ] || fail "this set-up is for Linux; elsewhere: pip install ."
+[ "$(uname -s)" = Linux ] || fail "bitnet-edge runs on Linux only"
 [ "$(getconf LONG_BIT)" = 64 ] || fail "needs a 64-bit system: on a Raspberry Pi write Raspberry Pi OS (64-bit) to the card"
 
 # ---- which interpreter, and what does it lack? -----------------------------------------------------------------------
