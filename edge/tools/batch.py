@@ -67,7 +67,7 @@ class Batch:
     ) -> None:
         self._engine = engine
         self._defaults = {"sampling": engine.model.sampling, **(defaults or {})}
-        self.at_once = _fitting(engine)
+        self.at_once = _count_fitting(engine)
         self._sessions: list[Session] = []
         self._stopped = False
         self._failure: BaseException | None = None  # that ends the batch early
@@ -75,9 +75,9 @@ class Batch:
         self._news = threading.Event()  # a line was written, or a thread has ended
         self._answered = self._failed = self._tokens = 0
         self._synced = time.monotonic()
-        self._source = _opened(source)
+        self._source = _open(source)
         try:
-            self.total = self._checked_names(source)
+            self.total = self._check_names(source)
         except BaseException:
             self._source.close()
             raise
@@ -95,7 +95,7 @@ class Batch:
         try:
             if resume and not self.continues:
                 raise UsageError(f"--resume reads what OUT has, and {output} is not a file")
-            self._done = self._begun(output, resume) if self.continues else bytearray(self.total + 1)
+            self._done = self._find_done(output, resume) if self.continues else bytearray(self.total + 1)
         except BaseException:
             if made and self.continues:
                 remove(output)
@@ -155,27 +155,27 @@ class Batch:
 
     # ---- what is done -----------------------------------------------------------------------------------------------
 
-    def _checked_names(self, source: str) -> int:
+    def _check_names(self, source: str) -> int:
         """The number of lines.  Raises UsageError if none of them is a request, which is not a batch with mistakes, and
         if two have the same custom_id: nobody could distinguish their answers.
         """
         numbers: dict[str, int] = {}
         first, valid, number = None, False, 0
         for number, line in self._lines():
-            name, request = _read(line)
+            name, request = _read_request(line)
             if name is not None and (before := numbers.setdefault(name, number)) != number:
                 raise UsageError(f"{source}: requests {before} and {number} have the same custom_id, {short(name)}; "
                                  "each needs its own")
             if not valid:
                 try:
-                    valid = bool(_checked(request))
+                    valid = bool(_check_request(request))
                 except (Refusal, UsageError) as refused:
                     first = first or refused
         if number and not valid:
             raise UsageError(f"{source} has no valid request; request 1: {first}")
         return number
 
-    def _begun(self, name: str, resume: bool) -> bytearray:
+    def _find_done(self, name: str, resume: bool) -> bytearray:
         """A flag for each line (numbered from 1): whether the output answers it.  An incomplete last one is removed."""
         try:
             fcntl.flock(self._output, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -192,14 +192,14 @@ class Batch:
                 ended = line.endswith(b"\n")
                 if not ended and START.startswith(line.rstrip(b"\0")[: len(START)]):  # a power cut may leave zeros
                     break
-                number, ident, failed = _answered(line) if ended else (0, None, False)
+                number, ident, failed = _read_answer(line) if ended else (0, None, False)
                 if not 1 <= number <= self.total or done[number]:
                     raise UsageError(f"{name}: the line at byte {whole} is not an answer of this batch")
-                done[number], names[number] = 1, _sum(ident)
+                done[number], names[number] = 1, _checksum(ident)
                 self._failed += failed
                 whole += len(line)
         for number, line in self._lines():
-            if done[number] and names[number] != _sum(_read(line)[0]):
+            if done[number] and names[number] != _checksum(_read_request(line)[0]):
                 raise UsageError(f"{name} belongs to another input: the custom_id of request {number} differs")
         os.ftruncate(self._output, whole)
         return done
@@ -219,7 +219,7 @@ class Batch:
                     number, line = next(pending, (0, b""))
                 if not number:
                     break
-                self._answer_line(session, f"{HEAD}{number}", *_read(line))
+                self._answer_line(session, f"{HEAD}{number}", *_read_request(line))
         except BaseException as failure:
             self._failure = self._failure or failure
             self.stop()
@@ -232,7 +232,7 @@ class Batch:
         """Answer a request, and write its line."""
         status, tokens = 200, 0
         try:
-            answered, tokens = self._response(session, head, *_checked(request))
+            answered, tokens = self._response(session, head, *_check_request(request))
         except Exception as error:  # a refusal; or a bug, which must not cost the other lines their answers
             if isinstance(error, EdgeError) and not isinstance(error, (UsageError, ContextFull)):
                 raise  # of the model or the machine: the other lines would fail, too
@@ -246,7 +246,7 @@ class Batch:
         }
         with self._lock:
             if not self._stopped:
-                self._write(_encoded(written) + b"\n", status == 200, tokens)
+                self._write(_encode(written) + b"\n", status == 200, tokens)
                 self._news.set()
 
     def _response(self, session: Session, head: str, url: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
@@ -290,7 +290,7 @@ class Batch:
         self._tokens += tokens
 
 
-def _opened(source: str) -> BinaryIO:
+def _open(source: str) -> BinaryIO:
     """The input, which is read more than once: standard input is kept in a file without a name.  Raises UsageError."""
     try:
         if source != STANDARD:
@@ -303,7 +303,7 @@ def _opened(source: str) -> BinaryIO:
         raise UsageError(f"cannot read {name}: {error.strerror}") from None
 
 
-def _encoded(value: Any) -> bytes:
+def _encode(value: Any) -> bytes:
     """JSON in UTF-8.  Half a surrogate pair, which a refused request may contain, cannot be encoded and is escaped."""
     try:
         return json.dumps(value, ensure_ascii=False).encode()
@@ -311,7 +311,7 @@ def _encoded(value: Any) -> bytes:
         return json.dumps(value).encode()
 
 
-def _answered(line: bytes) -> tuple[int, Any, bool]:
+def _read_answer(line: bytes) -> tuple[int, Any, bool]:
     """(number, custom_id, whether it is an error) of the request that a line of the output answers; number 0 if none.
     """
     try:
@@ -321,12 +321,12 @@ def _answered(line: bytes) -> tuple[int, Any, bool]:
         return 0, None, False
 
 
-def _sum(name: str | None) -> int:
+def _checksum(name: str | None) -> int:
     """A checksum of a name in four bytes, enough to notice that the input is another file."""
     return 0 if name is None else zlib.crc32(name.encode("utf-8", "surrogatepass"))
 
 
-def _fitting(engine: Engine) -> int:
+def _count_fitting(engine: Engine) -> int:
     """The number of answers at the same time: as planned, else as many as memory allows, at least one."""
     plan = engine.plan
     if plan.parallel is not None:
@@ -339,7 +339,7 @@ def _fitting(engine: Engine) -> int:
 # ---- one request -----------------------------------------------------------------------------------------------------
 
 
-def _read(line: bytes) -> tuple[str | None, dict[str, Any] | Exception]:
+def _read_request(line: bytes) -> tuple[str | None, dict[str, Any] | Exception]:
     """(custom_id, the request or the reason why it is refused)."""
     name = None
     try:
@@ -355,7 +355,7 @@ def _read(line: bytes) -> tuple[str | None, dict[str, Any] | Exception]:
     return name, request
 
 
-def _checked(request: dict[str, Any] | Exception) -> tuple[str, dict[str, Any]]:
+def _check_request(request: dict[str, Any] | Exception) -> tuple[str, dict[str, Any]]:
     """(url, body).  Raises Refusal and UsageError."""
     if isinstance(request, Exception):
         raise request

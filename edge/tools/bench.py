@@ -182,28 +182,28 @@ def run(
         if options.get("memory") is not None:
             chosen["reserve"] = LIMITED_YARDSTICK
         with edge.load(model, ctx=max(depths) + n_gen, **chosen) as engine:
-            usable, left_out = _usable(depths, n_gen, engine.config.n_ctx_train)
+            usable, left_out = _choose_depths(depths, n_gen, engine.config.n_ctx_train)
             engine.wait_for_weights()
             _answer(engine, min(usable), min(n_gen, WARM_UP))  # pages in, clocks up
-            header = header or _header(engine, repeats, left_out)
+            header = header or _describe(engine, repeats, left_out)
             total = len(combinations) * len(usable) * repeats * len(parallel)
             if progress is not None:
                 progress(done, total)
             for depth in usable:
-                rows += _rows(engine, depth, n_gen, repeats, parallel, rates, answered, meter)
+                rows += _measure(engine, depth, n_gen, repeats, parallel, rates, answered, meter)
     header["throttling"] = Board().throttling()
     header["energy"] = meter if isinstance(meter, str) else meter.name
     if not isinstance(meter, str) and not any(row.joules_per_token for row in rows):
         header["energy"] += f" needs answers of {LEAST_SECONDS:g} s in all; give a larger -n"
-    return Report(header, [_compared(row, max(rates[row.threads])) for row in rows])
+    return Report(header, [_compare(row, max(rates[row.threads])) for row in rows])
 
 
-def _compared(row: Row, rate: float) -> Row:
+def _compare(row: Row, rate: float) -> Row:
     """The row, compared with the speed of the memory."""
     return replace(row, read_rate=round(rate), of_memory=round(row.token_bytes * row.tg / rate, 3))
 
 
-def _usable(depths: Sequence[int], n_gen: int, n_ctx: int) -> tuple[list[int], list[int]]:
+def _choose_depths(depths: Sequence[int], n_gen: int, n_ctx: int) -> tuple[list[int], list[int]]:
     """Depths to measure in a context of n_ctx, and those left out."""
     usable = sorted({min(depth, n_ctx - n_gen) for depth in depths if depth <= n_ctx})
     if not usable or usable[0] < 1:
@@ -262,7 +262,7 @@ def _answer(engine: Engine, depth: int, n_gen: int, joules: Callable[[], float] 
     )
 
 
-def _together(engine: Engine, depth: int, n_gen: int, n: int, joules: Callable[[], float]) -> _Sample:
+def _answer_together(engine: Engine, depth: int, n_gen: int, n: int, joules: Callable[[], float]) -> _Sample:
     """The same for ``n`` conversations at the same time, one token of each in every step; pp is that of one prompt."""
     from pyx.step import Segment
 
@@ -278,7 +278,7 @@ def _together(engine: Engine, depth: int, n_gen: int, n: int, joules: Callable[[
         model.step([Segment(caches[0], ids[at : at + model.chunk], rows[0] if last else None)])
     read = time.perf_counter() - begun
     for cache, row in zip(caches[1:], rows[1:], strict=True):
-        cache.restore(*caches[0].counters, _filler(caches[0].dump()))
+        cache.restore(*caches[0].counters, _make_filler(caches[0].dump()))
         row[:] = rows[0]
     chosen = [array("i", [0]) for _ in range(n)]
     batch = [
@@ -308,7 +308,7 @@ def weights_read(engine: Engine, n: int) -> int:
     return round(t.weight_bytes + t.expert_bytes * (unread - unread**n)) + t.head.least_bytes
 
 
-def _filler(pieces: Iterable[memoryview]) -> Callable[[memoryview], None]:
+def _make_filler(pieces: Iterable[memoryview]) -> Callable[[memoryview], None]:
     """A function that fills buffers with consecutive parts of ``pieces``."""
     rest, held = iter(pieces), memoryview(b"")
 
@@ -323,7 +323,7 @@ def _filler(pieces: Iterable[memoryview]) -> Callable[[memoryview], None]:
     return fill
 
 
-def _rows(
+def _measure(
     engine: Engine,
     depth: int,
     n_gen: int,
@@ -356,7 +356,7 @@ def _rows(
         read_memory()
         for n, taken in samples.items():
             taken.append(_answer(engine, depth, n_gen, joules) if n == 1 else
-                         _together(engine, depth, n_gen, n, joules))
+                         _answer_together(engine, depth, n_gen, n, joules))
             answered()
     read_memory()
     rows: list[Row] = []
@@ -425,7 +425,7 @@ def placement(engine: Engine) -> str:
     return "huge" if huge_bytes() >= copied / 2 else "memory"
 
 
-def _header(engine: Engine, repeats: int, left_out: list[int]) -> dict[str, Any]:
+def _describe(engine: Engine, repeats: int, left_out: list[int]) -> dict[str, Any]:
     import edge
 
     return {

