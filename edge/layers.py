@@ -280,11 +280,3 @@ class LayerConfig:
     def __post_init__(self) -> None:
         if self.feed_forward.kind == "experts" and (self.inner_norm or self.post_norm):
             raise InvalidFile("experts with norms before projections or after blocks are not supported")
-
-    def styled(self, style: str) -> LayerConfig:
-        """The same layer with the pairs of its rotation in another order, see :class:`Rotation`; one without attention
-        as it is.
-        """
-        if not isinstance(self.mixer, Attention):
-            return self
-        return replace(self, mixer=replace(self.mixer, rotation=replace(self.mixer.rotation, style=style)))

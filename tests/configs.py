@@ -84,3 +84,11 @@ def planned(footprint: Footprint) -> dict[str, int]:
     """The same parts of a plan."""
     names = ("mapped", "allocated", "head_mapped", "head_allocated", "scratch", "experts")
     return {name: getattr(footprint, name) - footprint.session * (name == "scratch") for name in names}
+
+
+def styled(layer: LayerConfig, style: str) -> LayerConfig:
+    """The same layer with the pairs of its rotation in another order."""
+    if not isinstance(layer.mixer, Attention):
+        return layer
+    rotation = dataclasses.replace(layer.mixer.rotation, style=style)
+    return dataclasses.replace(layer, mixer=dataclasses.replace(layer.mixer, rotation=rotation))

@@ -136,17 +136,8 @@ def _tensors(header: Header, reading: Reading) -> dict[str, Tensor]:
     if "token_embd.weight" not in header.tensors:
         header.fail("it holds no weights (token_embd.weight is missing): a vocabulary-only or incomplete file")
     types = _types(header)
-    scales: dict[str, float] = {}
-    for name, info in header.tensors.items():
-        if name.endswith(".scale") and name[:-6] + ".weight" in header.tensors:
-            if info.type not in VECTOR_TYPES or math.prod(info.dims) != 1:
-                header.fail(f"tensor {shown(name)} is not one float; the file is damaged")
-            data = info.view[info.offset : info.offset + (info.nbytes or 0)]
-            scales[name[:-6] + ".weight"] = names.floats(info.type, data)[0]
     tensors = {}
     for name, info in header.tensors.items():
-        if name.endswith(".scale") and name[:-6] + ".weight" in scales:
-            continue
         type_name, nbytes = types[name]
         shape = info.shape
         while len(shape) > 1 and shape[0] == 1:
@@ -156,19 +147,25 @@ def _tensors(header: Header, reading: Reading) -> dict[str, Tensor]:
             type=type_name,
             shape=shape,
             data=info.view[info.offset : info.offset + nbytes],
-            scale=scales.get(name, 1.0),
             layout=i2s_layout if type_name == "I2_S" else "128",
             # floats of a GGUF are what they are: dense unless their values are ternary already
             floats="latent" if reading.ternarise else "dense" if reading.dense else "either",
         )
         if tensor.type == "I2_S":
-            if reading.inverted:
-                tensor = tensor._replace(scale=tensor.scale * _inverse_square(tensor))
+            if reading.inverted and 1e-12 < abs(stored := _stored_scale(tensor)) < 1e12:
+                tensor = tensor._replace(scale=1.0 / stored**2)  # makes the stored scale its reciprocal
             # n/4 bytes cannot hold a last block that is not full: its columns lie in bytes that were cut off
             whole = shape[0] % 4 == 0 if i2s_layout == "1x4" else math.prod(shape) % int(i2s_layout) == 0
             if not whole:
                 header.fail(f"tensor {shown(name)} of shape {shape} cannot be I2_S in layout {i2s_layout}")
         tensors[name] = tensor
+    for name in header.tensors:
+        matrix = tensors.get(f"{name.removesuffix('.scale')}.weight") if name.endswith(".scale") else None
+        if matrix is not None:
+            scale = tensors.pop(name)
+            if scale.type not in VECTOR_TYPES or math.prod(scale.shape) != 1:
+                header.fail(f"tensor {shown(name)} is not one float; the file is damaged")
+            tensors[matrix.name] = matrix._replace(scale=matrix.scale * names.floats(scale.type, scale.data)[0])
     return tensors
 
 
@@ -234,9 +231,3 @@ def _text_part(header: Header, tensors: dict[str, Tensor], notes: list[str]) -> 
 def _stored_scale(tensor: Tensor) -> float:
     """The scale that an I2_S tensor stores after its codes."""
     return float(struct.unpack_from("<f", tensor.data, len(tensor.data) - 32)[0])
-
-
-def _inverse_square(tensor: Tensor) -> float:
-    """The factor that turns the stored scale of an I2_S tensor into its reciprocal; 1 if there is no such scale."""
-    stored = _stored_scale(tensor)
-    return 1.0 / stored**2 if 1e-12 < abs(stored) < 1e12 else 1.0

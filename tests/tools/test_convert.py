@@ -30,7 +30,7 @@ from pyx.kv import KVCache
 from pyx.step import Segment
 from pyx.weights import TernaryMatrix
 from tests import handmade
-from tests.configs import each_layer
+from tests.configs import each_layer, styled
 from tests.handmade import HIDDEN, VOCAB, hf_config, hf_directory, hf_tensors
 from tests.oracles.packings import panels, q2_0
 from tests.vectors.stored import TINY, VECTORS, layout_of, oracle
@@ -63,7 +63,7 @@ def test_i2s_is_exact(tmp_path: Path, path: Path) -> None:
     again = open_checkpoint(tmp_path / "m.gguf")
     a, b = source.config, again.config
     style = a.layers[0].mixer.rotation.style, "interleaved" if architecture(a) == "llama" else "half"
-    assert b.arch == architecture(a) and each_layer(a, lambda layer: layer.styled(style[1])).layers == b.layers
+    assert b.arch == architecture(a) and each_layer(a, lambda layer: styled(layer, style[1])).layers == b.layers
     for key in ("hidden", "n_vocab", "n_ctx_train", "tied"):
         assert getattr(a, key) == getattr(b, key), key
     assert len(again.notes) == (source.tokenizer.kind == "none")

@@ -20,7 +20,7 @@ from edge.registry.encodings import FLOAT_TYPES
 from edge.tools.convert import convert
 from edge.tools.planes import Planes
 from pyx.weights import StoredRows, all_floats, fit_matrix
-from tests.configs import rope_style
+from tests.configs import rope_style, styled
 from tests.handmade import hf_config, hf_directory, hf_floats, hf_tensors
 from tests.kernels.test_transformer import logits
 from tests.oracles import family, tiny
@@ -151,7 +151,7 @@ def test_each_family_runs_as_numpy_says(tmp_path: Path, family_name: str, group:
     exact = dataclasses.replace(checkpoint.config, activation_quant="none")
     before = open_checkpoint(source, dense=True)
     # the file has the divisors of the rotation as a tensor, which this oracle takes from the configuration
-    layers = tuple(each.styled(rope_style(exact)) for each in before.config.layers)
+    layers = tuple(styled(each, rope_style(exact)) for each in before.config.layers)
     want = family.Model(dataclasses.replace(exact, layers=layers), weights).logits(tiny.IDS)
     got = logits(build(dataclasses.replace(checkpoint, config=exact), head="f32"), exact, tiny.IDS)
     assert np.abs(got - want).max() <= 1e-4 * np.ptp(want)
