@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from edge.amounts import count, human, parse_size
 from edge.cache.plan import PAGE, Plan
-from edge.cache.policy import UNLIMITED, read_budget, without_layers
+from edge.cache.policy import UNLIMITED, read_budget
 from edge.config import ModelConfig
 from edge.errors import EdgeError, MemoryRefused, UsageError
 from edge.model.footprint import Footprint, footprint
@@ -234,7 +234,11 @@ def _with_cache(
     window, sinks = options.window_in(n_ctx, budget.sinks if budget else DEFAULT_SINKS)
     keep = budget.keep if budget else None
     if layers:
-        keep = without_layers(keep or ((UNLIMITED,) * config.n_kv_head,) * config.n_layer, layers)
+        n_layer, n_kv_head, _ = config.kv_shape  # only those with attention
+        if layers[-1] >= n_layer:
+            raise UsageError(f"the model has no layer {layers[-1]}; its layers are 0 to {n_layer - 1}")
+        keep = keep or ((UNLIMITED,) * n_kv_head,) * n_layer
+        keep = tuple(tuple(1 if i in layers else n for n in row) for i, row in enumerate(keep))
     windows = [n for n in (window, *(config.windows or ())) if n]
     plan = Plan(
         n_ctx, kv_type, window, sinks, policy=options.kv_policy, budgets=keep, windows=config.windows,

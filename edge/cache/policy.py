@@ -10,11 +10,10 @@ latest others; if ``keep`` is at most S, only the latest.  Other keys are ignore
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from edge.config import ModelConfig
-from edge.errors import InvalidFile, UsageError
+from edge.errors import InvalidFile, UsageError, shown
 
 #: tokens that a head keeps where no budget limits it: more than a context has
 UNLIMITED = 1 << 20
@@ -57,14 +56,10 @@ def _budget(facts: Any, config: ModelConfig) -> Budget:
     """The budget in the parsed file, with every value checked against the model's shape."""
     if not isinstance(facts, dict) or facts.get("version") != VERSION:
         raise InvalidFile(f"it is not a budget of version {VERSION}")
-    shape = facts.get("n_layer"), facts.get("n_kv_head")
-    if not all(map(_whole, shape)):
-        raise InvalidFile("n_layer and n_kv_head are not whole numbers from 1")
     n_layer, n_kv_head = config.kv_shape[:2]
-    if shape != (n_layer, n_kv_head):
-        raise InvalidFile(
-            f"it is for {shape[0]} layers of {shape[1]} KV heads, the model has {n_layer} of {n_kv_head}"
-        )
+    for name, n in (("n_layer", n_layer), ("n_kv_head", n_kv_head)):
+        if facts.get(name) != n:
+            raise InvalidFile(f"{name} is {shown(facts.get(name))}, that of the model {n}")
     keep, sinks, fingerprint = facts.get("keep"), facts.get("sinks", 0), facts.get("fingerprint")
     rows = keep if isinstance(keep, list) and len(keep) == n_layer else [None]
     if not all(isinstance(row, list) and len(row) == n_kv_head and all(map(_whole, row)) for row in rows):
@@ -78,14 +73,3 @@ def _budget(facts: Any, config: ModelConfig) -> Budget:
 
 def _whole(value: Any) -> bool:
     return type(value) is int and 1 <= value <= UNLIMITED
-
-
-def without_layers(keep: Sequence[Sequence[int]], layers: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """The same budgets, except that ``layers`` see only the current token.
-
-    Raises UsageError for a layer that the model does not have.
-    """
-    beyond = [layer for layer in layers if layer >= len(keep)]
-    if beyond:
-        raise UsageError(f"the model has no layer {beyond[0]}; its layers are 0 to {len(keep) - 1}")
-    return tuple(tuple(1 if i in layers else n for n in row) for i, row in enumerate(keep))

@@ -45,7 +45,7 @@ def test_a_budget_is_planned_and_allocated_exactly(tmp_path):
     ("changes", "message"),
     [
         ({"version": 2}, "version 1"),
-        ({"n_layer": 24}, "24 layers of 5 KV heads, the model has 30 of 5"),
+        ({"n_layer": 24}, "n_layer is 24, that of the model 30"),
         ({"n_kv_head": "five\x1b[2J"}, "n_kv_head"),
         ({"keep": None}, "keep"),
         ({"keep": [[1] * 5] * 29}, "keep"),
