@@ -173,17 +173,8 @@ def options(
     own = dict(form or {})
     sent = dict.fromkeys(own, where)
     for key, name in OPTIONS.items():
-        value = asked.get(key)
-        if name == "think" and isinstance(value, dict):
-            value = next(iter(value.values()), None)
-        if value is None or name == "max_tokens" and value < 0 or name == "stop" and value in ("", [], [""]):
+        if (value := _value(key, name, asked.get(key))) is None:
             continue
-        if name == "think":
-            value = value not in (False, "none")
-        elif isinstance(value, float) and value.is_integer() and name in SETTINGS and SETTINGS[name].kind == "whole":
-            value = int(value)
-        elif name == "stop" and isinstance(value, list) and len(value) > MOST_STOPS:
-            raise UsageError(f"is not a string or a list of at most {MOST_STOPS} strings", argument=key)
         if name not in own:
             own[name], sent[name] = value, key
         elif name in FORMS and own[name] != value:
@@ -193,6 +184,19 @@ def options(
     if forms := [name for name in FORMS if name in own]:
         sent["form"] = sent[forms[0]]
     return {name: value for name, value in defaults.items() if name not in FORMS or not forms} | own, sent
+
+
+def _value(key: str, name: str, value: Any) -> Any:
+    """The value of a key as that of the option ``name``; None if it asks for nothing."""
+    if name == "think":
+        value = next(iter(value.values()), None) if isinstance(value, dict) else value
+        return None if value is None else value not in (False, "none")
+    if name == "max_tokens" and value is not None and value < 0 or name == "stop" and value in ("", [], [""]):
+        return None
+    if name == "stop" and isinstance(value, list) and len(value) > MOST_STOPS:
+        raise UsageError(f"is not a string or a list of at most {MOST_STOPS} strings", argument=key)
+    whole = isinstance(value, float) and value.is_integer() and name in SETTINGS and SETTINGS[name].kind == "whole"
+    return int(value) if whole else value
 
 
 def messages(asked: Mapping[str, Any]) -> list[dict[str, Any]]:

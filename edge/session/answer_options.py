@@ -68,18 +68,7 @@ class AnswerOptions:
         if unknown := rest.keys() - {"sampling", *FIELDS, *FORMS, *TOOLS, *IN_TABLE, *OTHERS}:
             known = ", ".join(sorted(("sampling", *FIELDS, *FORMS, *TOOLS, *IN_TABLE, *OTHERS)))
             raise UsageError(f"is not an option of an answer; the options are {known}", argument=min(unknown))
-        sampling = rest.get("sampling", usual or Sampling())
-        if not isinstance(sampling, Sampling):
-            raise UsageError(f"is {short(sampling)}", argument="sampling", hint="it must be an edge.Sampling")
-        changes = {name: rest[name] for name in FIELDS if name in rest}
-        if "choices" in rest and "sampling" not in rest:
-            changes.setdefault("temperature", 0.0)  # the likeliest one
         found = {name: check(name, rest[name]) for name in IN_TABLE if name in rest}
-        tools, choice, parallel = (rest.get(name) for name in TOOLS)
-        if choice is not None or tools is not None and not hasattr(tools, "choice"):
-            from edge.constrain.functions import Functions
-
-            tools = Functions.of(tools, choice, parallel)
         spec = None
         if forms := {name: rest[name] for name in FORMS if name in rest}:
             from edge.constrain.spec import Spec  # not needed where any text is allowed
@@ -95,14 +84,33 @@ class AnswerOptions:
         if not isinstance(partial := rest.get("partial", False), bool):
             raise UsageError(f"is {short(partial)}", argument="partial", hint="it must be True or False")
         options = cls(
-            sampling=dataclasses.replace(sampling, **changes), stop=check_stop(rest.get("stop", ())), logprobs=logprobs,
+            sampling=_sampling(rest, usual or Sampling()), stop=check_stop(rest.get("stop", ())), logprobs=logprobs,
             shared=check_whole(rest.get("shared", 0), "shared", 0), echo=bool(rest.get("echo")), partial=partial,
-            on_prefill=on_prefill, lead=lead, thinks=thinks and spec is None, spec=spec, tools=tools, **found)
+            on_prefill=on_prefill, lead=lead, thinks=thinks and spec is None, spec=spec,
+            tools=_tools(*map(rest.get, TOOLS)), **found)
         if partial and options.max_tokens:
             raise UsageError("needs max_tokens 0: nothing is answered", argument="partial")
         if partial and logprobs is not None:
             raise UsageError("cannot be combined with logprobs: nothing is answered", argument="partial")
         return options
+
+
+def _sampling(given: Mapping[str, Any], usual: Sampling) -> Sampling:
+    sampling = given.get("sampling", usual)
+    if not isinstance(sampling, Sampling):
+        raise UsageError(f"is {short(sampling)}", argument="sampling", hint="it must be an edge.Sampling")
+    changes = {name: given[name] for name in FIELDS if name in given}
+    if "choices" in given and "sampling" not in given:
+        changes.setdefault("temperature", 0.0)  # the likeliest one
+    return dataclasses.replace(sampling, **changes)
+
+
+def _tools(tools: Any, choice: Any, parallel: bool | None) -> Functions | None:
+    if choice is None and (tools is None or hasattr(tools, "choice")):  # they are Functions
+        return tools
+    from edge.constrain.functions import Functions
+
+    return Functions.of(tools, choice, parallel)
 
 
 @dataclass(frozen=True)

@@ -155,16 +155,7 @@ class Preparer:
             self.admit_forms()
         usual = model.sampling if think is None or not model.thinks else model.advised(bool(think))
         lead, thinks = ("", False) if raw or continues else (model.answer_lead, model.thinks)
-        options = AnswerOptions.of(given, lead, usual, thinks)
-        if not model.thinks:
-            for name, asked in (("think", options.think), ("thinking_budget", options.thinking_budget is not None)):
-                if asked:
-                    raise UsageError("cannot be used: this model does not think before it answers", argument=name)
-            options = dataclasses.replace(options, think=None)
-        elif options.think is not None:
-            model.template.thinking(options.think)
-            if options.think and options.spec is not None:
-                raise UsageError("cannot be combined with a form, which the whole answer has", argument="think")
+        options = self._thinking(AnswerOptions.of(given, lead, usual, thinks))
         if options.tools is not None:
             form = options.tools.form(model.template, model.tokenizer, options.spec)
             options = dataclasses.replace(options, form=form)
@@ -175,3 +166,17 @@ class Preparer:
         if continues and options.tools is not None and options.tools.choice == "required":
             raise UsageError(end, argument="tool_choice")
         return self.constrained(options)
+
+    def _thinking(self, options: AnswerOptions) -> AnswerOptions:
+        """The options, if the model can think or answer at once as they say.  Raises UsageError."""
+        model, think = self.model, options.think
+        if not model.thinks:
+            for name, asked in (("think", think), ("thinking_budget", options.thinking_budget is not None)):
+                if asked:
+                    raise UsageError("cannot be used: this model does not think before it answers", argument=name)
+            return dataclasses.replace(options, think=None)
+        if think is not None:
+            model.template.thinking(think)
+            if think and options.spec is not None:
+                raise UsageError("cannot be combined with a form, which the whole answer has", argument="think")
+        return options
