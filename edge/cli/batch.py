@@ -46,15 +46,12 @@ a line of OUT when it is ready. After an interruption, --resume continues.
 @options.form_options
 @options.settings("file", "model", "context", "answer", "sampling")
 @options.output_options
-@click.pass_context
-def batch(
-    ctx: click.Context, source: str, output: str, resume: bool, timeout: float | None, **flags: Any
-) -> int:
+@click.pass_obj
+def batch(out: Output, source: str, output: str, resume: bool, timeout: float | None, **flags: Any) -> int:
     """Run the command; the result is the exit code."""
     from edge.session import everything
     from edge.tools.batch import Batch
 
-    out = ctx.ensure_object(Output)
     defaults = options.ask_arguments(flags)
     if timeout is not None:
         defaults["timeout"] = timeout

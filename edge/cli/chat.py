@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,12 +12,12 @@ from edge.amounts import count, human
 from edge.cli import options
 from edge.cli.command import Command, heading, option
 from edge.cli.keep import Keeper
-from edge.cli.output import Output
-from edge.cli.readers import choose_reader, history_path
+from edge.cli.output import Output, is_tty, moves_cursor
+from edge.cli.readers import PipeReader, PlainReader, Reader
 from edge.cli.repl import COMMANDS, Repl
 from edge.cli.signals import SIGNALS
 from edge.errors import UsageError
-from edge.files import LINE_LIMIT, stdin_is_left
+from edge.files import LINE_LIMIT, home, stdin_is_left
 from edge.registry import library
 from edge.session import everything
 
@@ -57,10 +58,9 @@ standard input is one message.
                           "line (docs/contract.md)."))
 @options.settings("file", "model", "context", "answer", "sampling", "print", "chat", "typing")
 @options.output_options
-@click.pass_context
-def chat(ctx: click.Context, as_jsonl: bool, timeout: float | None, **flags: Any) -> int:
+@click.pass_obj
+def chat(out: Output, as_jsonl: bool, timeout: float | None, **flags: Any) -> int:
     """Run the command; the result is the exit code."""
-    out = ctx.ensure_object(Output)
     system = options.system_prompt(flags)
     arguments = options.ask_arguments(flags)
     if sys.stdin is not None and not stdin_is_left():
@@ -77,12 +77,6 @@ def chat(ctx: click.Context, as_jsonl: bool, timeout: float | None, **flags: Any
         from edge.serve.conversations import SPARE_CONTEXTS
         from edge.serve.protocols.jsonl import Client
 
-        def on_bug(error: BaseException) -> None:
-            if out.verbose:
-                import traceback
-
-                traceback.print_exception(error)
-
         def on_end(answer: Answer, session: Session) -> None:
             if session.state.offload_error and session.state.offload_error not in warned:
                 warned.append(session.state.offload_error)
@@ -95,13 +89,11 @@ def chat(ctx: click.Context, as_jsonl: bool, timeout: float | None, **flags: Any
         with options.loaded(out, {**flags, "parallel": 1}, lasting=everything.REQUESTS, **more) as engine:
             engine.store.share(None if engine.plan.room else engine.plan.kv_total)
             arguments = options.advised(arguments, flags, engine)
-            client = Client(engine, out.raw, out.ascii_only, arguments, system, on_end, on_bug)
+            client = Client(engine, out.raw, out.ascii_only, arguments, system, on_end, out.traceback)
             with SIGNALS.calling(client.stop):
                 client.serve(None if sys.stdin is None else sys.stdin.fileno())
         return SIGNALS.code
-    commands = {name: command.help for name, command in COMMANDS.items()}
-    history = history_path() if flags.get("history", True) else None
-    reader = choose_reader(out, commands, history)  # the plan counts the line editor
+    reader = choose_reader(out, history_path() if flags.get("history", True) else None)  # the plan counts the editor
     with keeper, options.loaded(out, flags, named=True, lasting=everything.TALK, reserve=reader.reserve) as engine:
         arguments = options.advised(arguments, flags, engine)
         session = keeper.open(engine, system)
@@ -128,3 +120,22 @@ def banner(out: Output, engine: Engine, session: Session, interactive: bool, kno
         questions = sum(message["role"] == "user" for message in session.messages)
         going_on = f"\nContinuing the conversation after {count(questions, 'question')}; /clear starts a new one."
         out.info(f"/help lists the commands, Ctrl-D quits.{going_on if questions else ''}\n", "dim")
+
+
+def choose_reader(out: Output, history: Path | None) -> Reader:
+    """A reader with line editing if both ends are a terminal that supports it, else a plain one.  ``history``: the file
+    of what was typed; None for none.
+    """
+    if not (is_tty(sys.stdin) and is_tty(sys.stdout)):
+        return PipeReader()
+    if not moves_cursor():
+        return PlainReader()
+    from edge.cli.terminal import TerminalReader
+
+    commands = {name: command.help for name, command in COMMANDS.items()}
+    return TerminalReader(commands, history, out.colored(sys.stdout))
+
+
+def history_path() -> Path:
+    """``$BITNET_EDGE_HOME/history``, else under the XDG state folder."""
+    return Path(home("BITNET_EDGE_HOME", "XDG_STATE_HOME", "~/.local/state"), "history")

@@ -48,7 +48,7 @@ class Flag(click.Option):
 
 
 def from_variable(ctx: click.Context, param: click.Parameter) -> bool:
-    """Whether the value of an option is that of its environment variable."""
+    """True if an option has the value of its environment variable."""
     return ctx.get_parameter_source(str(param.name)) is click.core.ParameterSource.ENVIRONMENT
 
 
@@ -72,7 +72,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
-            return super().parse_args(ctx, args if ctx.resilient_parsing else spelled(ctx, self, args))
+            return super().parse_args(ctx, args if ctx.resilient_parsing else spelled(ctx, self, args, self.settings))
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # whose --help to show: click's parser does not always set it
             raise
@@ -146,7 +146,7 @@ class Text(click.ParamType):
 
 
 class Path(click.Path):
-    """The path of a file or folder.  ``~`` at its beginning is expanded: shells leave it in variables, behind ``=`` and
+    """The path of a file or folder.  ``~`` at its beginning is expanded: shells leave it in variables, after ``=`` and
     in quotes.
     """
 
@@ -164,18 +164,16 @@ class Escaped(Text):
         return re.sub(r"\\([nt\\])", lambda m: {"n": "\n", "t": "\t", "\\": "\\"}[m[1]], text)
 
 
-class Numbers(click.ParamType):
-    """Whole numbers from 1, separated by commas, such as ``1,2,4``; the empty text is the empty list."""
+class Commas(click.ParamType):
+    """Values of a type, separated by commas, such as ``1,2,4``."""
 
-    name = "numbers"
+    name = "values"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        words = [word.strip() for word in str(value).split(",")] if value else []
-        if not all(word.isdecimal() and int(word) for word in words):
-            self.fail(f"'{value}' is not a list of whole numbers from 1 such as 1,2,4", param, ctx)
-        return tuple(map(int, words))
+    def __init__(self, of: click.ParamType) -> None:
+        self.of = of
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
+        return tuple(self.of.convert(word.strip(), param, ctx) for word in value.split(","))
 
 
 def heading(title: str, *options: tuple[tuple[str, ...], dict[str, Any]]) -> Callable[[Any], Any]:
@@ -192,3 +190,8 @@ def heading(title: str, *options: tuple[tuple[str, ...], dict[str, Any]]) -> Cal
 def option(*names: str, **attributes: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     """One entry of :func:`heading`."""
     return names, attributes
+
+
+def json_option(text: str = "Print one JSON object.") -> Callable[[Any], Any]:
+    """A decorator that adds --json, with this help."""
+    return heading("Output", option("--json", "as_json", is_flag=True, help=text))

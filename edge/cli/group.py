@@ -12,13 +12,13 @@ from typing import Any
 
 import click
 
-from edge.cli.command import CONTEXT
+from edge.cli.command import CONTEXT, Command
 from edge.cli.habits import check_option, options_of, refuse_command
 from edge.cli.options import output_options
 from edge.cli.output import Output, drop_stdout, one_line, writes_to_terminal
 from edge.cli.packed import about, defaults, named, version
 from edge.cli.signals import SIGNALS, Terminated
-from edge.errors import REPORTS, EdgeError, unbuilt
+from edge.errors import REPORTS, EdgeError, UsageError, unbuilt
 from edge.packed import own
 
 #: name -> (module:name of the command, short help); in the order in which the help lists them
@@ -31,20 +31,21 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("edge.cli.library:list_models", "List the pulled models, or those that can be pulled."),
     "default": ("edge.cli.library:default", "Show or set the default model: the one that answers without -m."),
     "rm": ("edge.cli.library:rm", "Delete pulled models."),
-    "fit": ("edge.cli.fit:fit", "Show whether a model fits this machine, and with which context."),
+    "fit": ("edge.cli.machine:fit", "Show whether a model fits this machine, and with which context."),
     "pack": ("edge.cli.pack:pack", "Make one file of this program and a model, to copy to a board."),
-    "bench": ("edge.cli.bench:bench", "Measure speed and memory on this machine."),
-    "doctor": ("edge.cli.doctor:doctor", "Show what this machine supports, and test that results are correct."),
-    "model": ("edge.cli.model:model", "Show the contents of a model file, or check it."),
-    "convert": ("edge.cli.convert:convert", "Convert a model to one GGUF file that loads quickly."),
-    "tokens": ("edge.cli.tokens:tokens", "Convert text to tokens and back, or count them."),
-    "embed": ("edge.cli.embed:embed", "Turn texts into vectors (embeddings), or compare two texts."),
-    "completion": ("edge.cli.completion:completion", "Print the script with which a shell completes commands."),
+    "bench": ("edge.cli.machine:bench", "Measure speed and memory on this machine."),
+    "doctor": ("edge.cli.machine:doctor", "Show what this machine supports, and test that results are correct."),
+    "model": ("edge.cli.files:model", "Show the contents of a model file, or check it."),
+    "convert": ("edge.cli.files:convert", "Convert a model to one GGUF file that loads quickly."),
+    "tokens": ("edge.cli.texts:tokens", "Convert text to tokens and back, or count them."),
+    "embed": ("edge.cli.texts:embed", "Turn texts into vectors (embeddings), or compare two texts."),
+    "completion": ("edge.cli.group:completion", "Print the script with which a shell completes commands."),
 }
 
-INTRO = """\
+HELP = """\
 Run ternary language models (weights -1, 0 and 1) on this machine, offline.
 
+\b
   bitnet-edge pull bonsai-1.7b                       # get a model
   bitnet-edge run "What is the capital of France?"   # ask it
   bitnet-edge chat                                   # talk to it"""
@@ -90,7 +91,7 @@ class Group(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         for word in takewhile(lambda word: word.startswith("-"), () if ctx.resilient_parsing else args):
-            check_option(ctx, word, options_of(ctx, self))
+            check_option(ctx, word, options_of(ctx, self), {})
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -134,8 +135,7 @@ def guard(out: Output, work: Callable[[], int]) -> int:
         out.error("out of memory; use a smaller --ctx or --kv")
         return 5
     except OSError as error:
-        if out.verbose:
-            _traceback()
+        out.traceback(error)
         gone = error.errno == errno.EIO and writes_to_terminal()
         drop_stdout()
         if gone:  # its window was closed; SIGHUP is on its way
@@ -145,20 +145,13 @@ def guard(out: Output, work: Callable[[], int]) -> int:
         out.error(f"{name}: {error.strerror}" if name else str(error.strerror or error))
         return 1
     except Exception as error:  # a bug in the program: report it, and how to help
-        if out.verbose:
-            _traceback()
+        out.traceback(error)
         if cause := unbuilt(error):
             out.error(str(cause))
             return cause.exit_code
         hint = "" if out.verbose else ", with the output of the same command with -v"
         out.error(f"internal error, please report it in {REPORTS}{hint}: {type(error).__name__}: {error}")
         return 1
-
-
-def _traceback() -> None:
-    import traceback
-
-    traceback.print_exc()
 
 
 def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -172,7 +165,7 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     cls=Group,
     context_settings=CONTEXT,
     invoke_without_command=True,
-    help="Run ternary language models (weights -1, 0 and 1) on this machine, offline.",
+    help=HELP,
     epilog="bitnet-edge COMMAND --help shows the options of a command. Almost every option can also be set by a "
     "variable: --threads 2 is BITNET_EDGE_THREADS=2.",
 )
@@ -183,11 +176,33 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
               help="Use colour; auto (default): on terminals only.")
 @click.pass_context
 def cli(ctx: click.Context, color: str) -> None:
-    """The root command; ``bitnet-edge`` without arguments shows how to begin."""
-    out = ctx.ensure_object(Output)
-    out.color = color
+    ctx.ensure_object(Output).color = color
     if ctx.invoked_subcommand is None:
-        out.line(INTRO + "\n")
-        for name, (_, text) in COMMANDS.items():
-            out.line(f"  {name:<10} {text}")
-        out.line("\nMore: bitnet-edge COMMAND --help.")
+        click.echo(ctx.get_help())
+
+
+_PLACES = """\
+Bash:  bitnet-edge completion bash > ~/.local/share/bash-completion/completions/bitnet-edge
+Zsh:   bitnet-edge completion zsh > ~/.zfunc/_bitnet-edge      (with ~/.zfunc in fpath)
+Fish:  bitnet-edge completion fish > ~/.config/fish/completions/bitnet-edge.fish
+"""
+
+
+@click.command(
+    cls=Command,
+    help="Print the completion script for SHELL (bash, zsh or fish) to standard output.",
+    epilog=_PLACES,
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), metavar="SHELL", required=False)
+@click.pass_context
+def completion(ctx: click.Context, shell: str | None) -> None:
+    if shell is None:
+        raise UsageError("missing SHELL: use one of bash, zsh, fish")
+    from click.shell_completion import ShellComplete, get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None  # the Choice above allows only what click ships
+    root = ctx.find_root()
+    script = kind(root.command, {}, root.info_name or "bitnet-edge", "_BITNET_EDGE_COMPLETE")
+    # The base method: bash's own starts a bash to ask for its version, and the script may be meant for another machine.
+    ctx.ensure_object(Output).write(ShellComplete.source(script).strip() + "\n")

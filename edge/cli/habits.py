@@ -1,4 +1,4 @@
-"""What people type who know llama.cpp, bitnet.cpp, Ollama or mlx-lm: one line says what it is called here.
+"""Options and commands of llama.cpp and Ollama: one line says what they are called here.
 
 :data:`HINTS` has the options and commands of those programs that are not ours; a name that means the same here is just
 an option.  A model in front of the text (``ollama run MODEL "hello"``) comes after -m here.
@@ -8,79 +8,60 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
 from edge.errors import UsageError
 from edge.settings import SETTINGS, Setting
 
-if TYPE_CHECKING:
-    from edge.cli.command import Command
-
 _HINTS = (
     # options; command:option: in that command
-    ("-ngl --gpu-layers --n-gpu-layers -sm --split-mode -ts --tensor-split -mg --main-gpu -dev --device -ot "
-     "--override-tensor -cmoe --cpu-moe -ncmoe --n-cpu-moe -nkvo --no-kv-offload", "no GPU is used; leave it out"),
-    ("-b --batch-size -ub --ubatch-size -fa --flash-attn --numa --prio --poll --warmup --no-warmup -cb "
-     "--cont-batching --no-repack -rtr -fmoe -mla --swa-full --trust-remote-code --keepalive --nowordwrap --simple-io "
-     "--no-display-prompt --log-disable", "nothing here needs it; leave it out"),
+    ("-ngl --gpu-layers --n-gpu-layers", "no GPU is used; leave it out"),
+    ("-b --batch-size -ub --ubatch-size -fa --flash-attn --no-warmup --keepalive --nowordwrap --no-display-prompt",
+     "nothing here needs it; leave it out"),
     ("--jinja --no-jinja", "the model's chat template is always used; leave it out"),
-    ("-cnv --conversation -i --interactive -if --interactive-first -ins --instruct -mli --multiline-input",
-     "bitnet-edge chat is the conversation; leave it out"),
+    ("-cnv --conversation -i --interactive", "bitnet-edge chat is the conversation; leave it out"),
     ("-st --single-turn", "bitnet-edge run gives one answer; leave it out"),
-    ("-no-cnv --no-conversation --ignore-chat-template", "bitnet-edge run --raw continues a text as it is"),
+    ("-no-cnv --no-conversation", "bitnet-edge run --raw continues a text as it is"),
     ("-tb --threads-batch", "-t N is for prompts and answers"),
-    ("--mmap --no-mmap --mlock -lm --load-mode -dio --direct-io",
-     "the file is mapped; --set weights=huge copies it into memory instead"),
-    ("-ctk --cache-type-k -ctv --cache-type-v --kv-bits", "use --kv TYPE, or --kv KEYS:VALUES such as int8:int4"),
-    ("-e --escape --no-escape", r"the prompt is taken as it is; in bash, $'a\nb' has a line break"),
-    ("-hf -hfr --hf-repo -hff --hf-file -mu --model-url",
-     "first bitnet-edge pull hf:OWNER/NAME, then -m with the name that it prints"),
+    ("--mmap --no-mmap --mlock", "the file is mapped; --set weights=huge copies it into memory instead"),
+    ("-ctk --cache-type-k -ctv --cache-type-v", "use --kv TYPE, or --kv KEYS:VALUES such as int8:int4"),
+    ("-e --escape", r"the prompt is taken as it is; in bash, $'a\nb' has a line break"),
+    ("-hf --hf-repo -mu --model-url", "first bitnet-edge pull hf:OWNER/NAME, then -m with the name that it prints"),
     ("-p --prompt", "bitnet-edge run takes a prompt; -sys TEXT is the system prompt"),
     ("-f --file", "bitnet-edge run reads it; -sysf FILE is the system prompt"),
     ("bench:-p bench:-pg", "-d N,N sets how much text is read before an answer"),
-    ("bench:-o", "--json prints JSON; without it, the result is Markdown"),
     ("-np --parallel", "bitnet-edge serve --parallel N gives answers at the same time; batch has it, too"),
     ("--port --host --api-key", "it is an option of bitnet-edge serve"),
     ("-a --alias", "bitnet-edge serve --name NAME"),
     ("--embedding", "bitnet-edge serve --embeddings, or bitnet-edge embed"),
     ("--system-prompt", "use --system TEXT"),
-    ("--system-prompt-file", "use --system-file FILE"),
     ("--reverse-prompt", "use --stop TEXT"),
-    ("--predict --num-predict", "use -n N"),
     ("-temp", "use --temp T"),
-    ("-to", "use --timeout SEC"),
-    ("-j --json-schema -jf --json-schema-file --format", "use --schema FILE|TEXT"),
+    ("-j --json-schema --format", "use --schema FILE|TEXT"),
     ("--grammar-file", "use --grammar FILE; it is a Lark grammar"),
-    ("--repetition-penalty", "use --set repeat_penalty=X"),
-    ("--max-kv-size --num-ctx", "use -c N"),
-    ("-rea --reasoning", "use --think or --no-think"),
+    ("--num-ctx", "use -c N"),
     ("--reasoning-budget", "use --set thinking_budget=N"),
     ("--hidethinking", "use --set thoughts=off"),
     ("--context-shift --no-context-shift", "use --set overflow=slide, or --set overflow=stop"),
-    ("--prompt-cache --prompt-cache-file", "use --session FILE; system prompts are kept without it"),
+    ("--prompt-cache", "use --session FILE; system prompts are kept without it"),
     ("--chat-template --chat-template-file", "use --set template=NAME"),
-    ("-co --color", "it stands before the command: bitnet-edge --color always run"),
-    ("--lora --adapter-path -md --model-draft --draft-model -mm --mmproj --image --control-vector",
-     "adapters, draft models and images are not supported"),
-    ("-l --logit-bias --mirostat --samplers --typical --dry-multiplier --xtc-probability",
-     "not supported; --help-all lists what sets the sampling"),
+    ("--color", "it stands before the command: bitnet-edge --color always run"),
+    ("--lora -md --model-draft --mmproj --image", "adapters, draft models and images are not supported"),
+    ("--mirostat --samplers --logit-bias", "not supported; --help-all lists what sets the sampling"),
     # commands
-    ("llama-cli cli main generate ask", "bitnet-edge run gives one answer, bitnet-edge chat is a conversation"),
-    ("llama-server server", "use bitnet-edge serve"),
-    ("llama-bench benchmark", "use bitnet-edge bench"),
-    ("ps stop kill", "nothing runs in the background; Ctrl-C ends bitnet-edge serve"),
-    ("show info inspect", "use bitnet-edge model"),
-    ("ls models", "use bitnet-edge list"),
-    ("remove delete", "use bitnet-edge rm"),
-    ("download", "use bitnet-edge pull"),
+    ("llama-cli generate", "bitnet-edge run gives one answer, bitnet-edge chat is a conversation"),
+    ("llama-server", "use bitnet-edge serve"),
+    ("llama-bench", "use bitnet-edge bench"),
+    ("ps stop", "nothing runs in the background; Ctrl-C ends bitnet-edge serve"),
+    ("show", "use bitnet-edge model"),
+    ("ls", "use bitnet-edge list"),
     ("quantize", "use bitnet-edge convert"),
     ("create cp push", "a model is a file; bitnet-edge list --json shows where"),
     ("help", "use bitnet-edge --help, or bitnet-edge run --help"),
     ("version", "use bitnet-edge --version"),
 )
-
 
 #: option, ``command:option`` or command -> what to use here
 HINTS = {name: hint for names, hint in _HINTS for name in names.split()} | {
@@ -98,7 +79,9 @@ def options_of(ctx: click.Context, command: click.Command) -> dict[str, click.Op
     return {name: each for each in command.get_params(ctx) if isinstance(each, click.Option) for name in each.opts}
 
 
-def spelled(ctx: click.Context, command: Command, words: Sequence[str]) -> list[str]:
+def spelled(
+    ctx: click.Context, command: click.Command, words: Sequence[str], settings: Mapping[str, Setting]
+) -> list[str]:
     """The words of a command, with long names of options: click looks up -m among these and searches for similar ones
     before it takes it, 1.4 ms of a ``run``, and imports difflib.
 
@@ -116,7 +99,7 @@ def spelled(ctx: click.Context, command: Command, words: Sequence[str]) -> list[
         param = options.get(word)
         found.append(long(param) if param else word)
         if word.startswith("-"):
-            check_option(ctx, word, options, command.settings)
+            check_option(ctx, word, options, settings)
         elif asks:
             asks = False
             if not (takes and any(each.startswith(("--model", "-m")) for each in words)):
@@ -130,7 +113,7 @@ def spelled(ctx: click.Context, command: Command, words: Sequence[str]) -> list[
 
 
 def check_option(
-    ctx: click.Context, word: str, options: Mapping[str, click.Option], settings: Mapping[str, Setting] | None = None
+    ctx: click.Context, word: str, options: Mapping[str, click.Option], settings: Mapping[str, Setting]
 ) -> None:
     """Raise UsageError for an option that is not one of ``options`` and that others have, that is one of ``settings``,
     or that was meant for a long one: click reads ``-cnv`` as -c with the value "nv".
@@ -140,7 +123,7 @@ def check_option(
         return
     hint = HINTS.get(f"{ctx.info_name}:{name}") or HINTS.get(name) or (f"use -{name}" if f"-{name}" in options else "")
     plain = name.lstrip("-").replace("-", "_")
-    if settings and plain in settings:
+    if plain in settings:
         hint = f"use --set {plain}={settings[plain].values}"
     if hint:
         raise UsageError(f"there is no option {name}: {hint}")

@@ -9,7 +9,7 @@ import click
 
 from edge.amounts import count, human
 from edge.cli import options
-from edge.cli.command import Command, Text, heading, option
+from edge.cli.command import Command, Text, heading, json_option, option
 from edge.cli.output import Output, Progress
 from edge.errors import EdgeError, UsageError
 
@@ -37,13 +37,12 @@ if TYPE_CHECKING:
            "output head in F16, matrices with a scale for each 128 weights, and other packings are converted."),
     option("--force", is_flag=True, help="Download again even if a model of this name exists."),
 )
-@heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object."))
+@json_option()
 @options.output_options
-@click.pass_context
-def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: bool, as_json: bool, **_: Any) -> None:
+@click.pass_obj
+def pull(out: Output, wanted: str, name: str | None, as_is: bool, force: bool, as_json: bool, **_: Any) -> None:
     from edge.registry import library
 
-    out = ctx.ensure_object(Output)
     model = fetch(out, wanted, name=name, as_is=as_is, force=force)
     out.result(model._asdict(), [f"{model.name}: {human(model.nbytes)} in {model.path}"], as_json)
     if library.default() is None:
@@ -83,17 +82,13 @@ def fetch(out: Output, wanted: str, **options: Any) -> Pulled:
     help="List the models on this machine with the size of their files, or the models that can be pulled by name with "
     "the size of the download.",
 )
-@heading(
-    "Output",
-    option("--known", is_flag=True, help="List the models that can be pulled by name."),
-    option("--json", "as_json", is_flag=True, help="Print a JSON list."),
-)
+@heading("Output", option("--known", is_flag=True, help="List the models that can be pulled by name."))
+@json_option("Print a JSON list.")
 @options.output_options
-@click.pass_context
-def list_models(ctx: click.Context, known: bool, as_json: bool, **_: Any) -> None:
+@click.pass_obj
+def list_models(out: Output, known: bool, as_json: bool, **_: Any) -> None:
     from edge.registry.library import folder, pulled
 
-    out = ctx.ensure_object(Output)
     if known:
         return _list_known(out, as_json)
     models = pulled()
@@ -131,15 +126,13 @@ def _list_known(out: Output, as_json: bool) -> None:
     "NAME, show which model answers. The first bitnet-edge pull sets the default.",
 )
 @click.argument("name", metavar="[NAME]", required=False, type=Text())
-@heading("Output",
-         option("--unset", is_flag=True, help="Remove the default."),
-         option("--json", "as_json", is_flag=True, help="Print one JSON object: name, path, why."))
+@heading("Output", option("--unset", is_flag=True, help="Remove the default."))
+@json_option("Print one JSON object: name, path, why.")
 @options.output_options
-@click.pass_context
-def default(ctx: click.Context, name: str | None, unset: bool, as_json: bool, **_: Any) -> None:
+@click.pass_obj
+def default(out: Output, name: str | None, unset: bool, as_json: bool, **_: Any) -> None:
     from edge.registry import library
 
-    out = ctx.ensure_object(Output)
     if name is not None and unset:
         raise UsageError("NAME and --unset cannot be used together")
     if name is not None:
@@ -167,12 +160,11 @@ def default(ctx: click.Context, name: str | None, unset: bool, as_json: bool, **
                           help="Delete the remembered system prompts of all models (bitnet-edge doctor shows their "
                                "size)."))
 @options.output_options
-@click.pass_context
-def rm(ctx: click.Context, names: tuple[str, ...], prompts: bool, **_: Any) -> None:
+@click.pass_obj
+def rm(out: Output, names: tuple[str, ...], prompts: bool, **_: Any) -> None:
     """Run the command.  All names are tried; the first failure decides the exit code."""
     from edge.registry.library import remove
 
-    out = ctx.ensure_object(Output)
     if not names and not prompts:
         raise UsageError("name a model (bitnet-edge list shows them), or use --prompts")
     if prompts:

@@ -32,7 +32,7 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     import gc
 
-    # What imports make is not garbage; looking for some took 6 % of the start. Afterwards cycles are rare: it may stay.
+    # Imports make no garbage; looking for some took 6 % of the start. Afterwards cycles are rare: it may stay.
     gc.set_threshold(30_000)
     try:
         from edge.cli.group import cli
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _version() -> str:
-    """What --version prints.  Only a frozen program may have a model inside, and pays for looking."""
+    """The text of --version.  Only a frozen program may have a model inside, and pays for looking."""
     if not getattr(sys, "frozen", False):
         from edge import __version__
 

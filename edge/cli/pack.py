@@ -11,7 +11,7 @@ import click
 
 from edge.amounts import human
 from edge.cli import options
-from edge.cli.command import Command, Path, Text, heading, option
+from edge.cli.command import Command, Path, Text, heading, json_option, option
 from edge.cli.output import Output
 from edge.cli.packed import model as described
 from edge.cli.serve import admitted, check_exposure
@@ -62,8 +62,7 @@ LEFT_OUT = {
            help="The processor that the file is for (default: as this machine's)."),
     option("--force", is_flag=True, help="Overwrite FILE if it exists."),
 )
-@heading("Output", option("--json", "as_json", is_flag=True, help="Print path, size, processor and what is inside as "
-                          "one JSON object."))
+@json_option("Print path, size, processor and what is inside as one JSON object.")
 @options.output_options
 @click.pass_context
 def pack(

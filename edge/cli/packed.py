@@ -1,4 +1,4 @@
-"""What the command line of a packed program does otherwise: its own arguments, and what it says of itself.
+"""The command line of a packed program: its own arguments, and what it says of itself.
 
 Without arguments it runs those that were packed.  With others the packed ones are defaults: click's, so that an option
 that is typed or set by a variable wins.
@@ -19,7 +19,7 @@ RIVALS = (("system", "system_file", "raw"), ("session", "raw"), ("schema", "choi
 
 
 def version() -> str:
-    """What --version prints.  Raises InvalidFile for a damaged packed program."""
+    """The text of --version.  Raises InvalidFile for a damaged packed program."""
     from edge import __version__
 
     inside = own()
@@ -34,7 +34,7 @@ def model(inside: Packed) -> str:
 
 
 def about(inside: Packed) -> str:
-    """What is inside, for the help page."""
+    """Model and arguments inside, for the help page."""
     name = os.path.basename(inside.path)
     return (
         f"Model inside: {model(inside)}\n\n"

@@ -13,21 +13,21 @@ import click
 from edge import records
 from edge.amounts import count
 from edge.cli import options
-from edge.cli.command import Command, Path, Text, heading, option
+from edge.cli.answers import AnswerOutput, reading, stream
+from edge.cli.command import Command, Path, Text, heading, json_option, option
 from edge.cli.keep import Keeper
-from edge.cli.output import AnswerOutput, Output, is_tty, reading
+from edge.cli.output import Output, is_tty
 from edge.cli.signals import SIGNALS, Terminated
 from edge.errors import UsageError
 from edge.files import STANDARD, read_text, stdin_is_left
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
+    from edge.cli.answers import Ask
     from edge.engine import Engine
     from edge.session.session import Session
     from edge.session.stream import Piece
-
-    Ask = Callable[..., Iterator[Piece]]  # ask or complete of a session, all but on_prefill given
 
 EPILOG = """\
 Examples:
@@ -75,23 +75,15 @@ name of a model comes after --: run -- demo.
 @options.sampling_options
 @options.form_options
 @options.by_option
-@heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object: text, finish_reason, usage, "
-                          "timings, model, kv."))
+@json_option("Print one JSON object: text, finish_reason, usage, timings, model, kv.")
 @options.settings("file", "model", "context", "answer", "sampling", "print")
 @options.output_options
-@click.pass_context
+@click.pass_obj
 def run(
-    ctx: click.Context,
-    words: tuple[str, ...],
-    prompt: str | None,
-    files: tuple[str, ...],
-    raw: bool,
-    as_json: bool,
-    timeout: float | None,
-    **flags: Any,
+    out: Output, words: tuple[str, ...], prompt: str | None, files: tuple[str, ...], raw: bool, as_json: bool,
+    timeout: float | None, **flags: Any,
 ) -> int:
     """Run the command; the result is the exit code."""
-    out = ctx.ensure_object(Output)
     if len(words) > 1:
         raise UsageError(f"put the prompt in quotes: {shlex.quote(' '.join(words))}; a model comes after -m")
     system = options.system_prompt(flags)
@@ -101,13 +93,12 @@ def run(
         raise UsageError("--raw continues no conversation, so --session cannot be used with it")
     arguments = options.ask_arguments(flags)  # judged before the model is loaded
     keeper = Keeper(flags, out.warn)
-    no_answer = flags["max_tokens"] == 0
+    asks = flags["max_tokens"] != 0  # -n 0 only reads the prompt: not even an empty answer
     text, shared = gather_prompt(
         words[0] if words else None, prompt, files,
-        needed=not (no_answer and keeper.saves),
-        piped=not (no_answer and system is not None),  # a script that prepares a session must keep its own input
+        needed=asks or not keeper.saves,
+        piped=asks or system is None,  # a script that prepares a session must keep its own input
     )
-    asks = not no_answer  # -n 0 only reads the prompt: not even an empty answer
     begun, printed = time.monotonic(), False
     try:
         with keeper, options.loaded(out, flags) as engine:
@@ -117,9 +108,8 @@ def run(
                 arguments["timeout"] = max(timeout - (time.monotonic() - begun), 1e-3)
             if shared and not raw:
                 arguments["shared"] = shared
-            ask: Ask = (
-                partial(session.complete if raw else session.ask, text, **arguments) if text else partial(warm, session)
-            )
+            how = session.complete if raw else session.ask
+            ask: Ask = partial(how, text, **arguments) if text else partial(warm, session)
             if as_json:
                 code = _print_object(out, engine, session, ask)
                 printed = True  # what fails from here on must not print a second object
@@ -161,11 +151,10 @@ def gather_prompt(
     word: str | None, prompt: str | None, files: tuple[str, ...], needed: bool = True, piped: bool = True
 ) -> tuple[str, int]:
     """(the prompt: arguments, files and standard input in this order, separated by blank lines; its characters that
-    come from files and have something behind them, if it begins with files).
+    come from files with something after them, if it begins with files).
 
     Standard input is read if ``-`` asks for it, or if ``piped`` and it is neither a terminal nor read by another option
-    already.  Raises UsageError for an
-    empty prompt if one is ``needed``.
+    already.  Raises UsageError for an empty prompt if one is ``needed``.
     """
     asked = STANDARD in (word, *files)
     if word == STANDARD:
@@ -186,24 +175,18 @@ def gather_prompt(
     return text, 0 if typed or len(parts) < 2 else len(text) - len(parts[-1])
 
 
-def _print_text(out: Output, session: Session, ask: Ask, thoughts: bool | None, by: str, asked: bool = True) -> int:
+def _print_text(out: Output, session: Session, ask: Ask, thoughts: bool | None, by: str, asked: bool) -> int:
     """Stream the answer.  Returns the exit code if a signal stopped it; what was printed stays, and its line is ended.
 
     ``asked``: False if there is no answer, so that no line needs to be ended.
     """
     answer = AnswerOutput(out, thoughts, by)
-    with out.progress("reading the prompt", "tokens") as progress:
-        pieces = ask(on_prefill=reading(out, session, lambda done, total, _cached: progress(done, total)))
-        try:
-            with SIGNALS.calling(session.cancel):
-                for piece in pieces:
-                    progress.close()
-                    answer.feed(piece.text, piece.thought)
-        except BaseException as error:
-            progress.close()
-            if answer.begun and not isinstance(error, BrokenPipeError | Terminated):  # nobody reads any more
-                answer.end()
-            raise
+    try:
+        stream(out, session, ask, answer)
+    except BaseException as error:
+        if answer.begun and not isinstance(error, BrokenPipeError | Terminated):  # nobody reads any more
+            answer.end()
+        raise
     if asked:
         answer.end()
     return SIGNALS.code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import ExitStack, closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from edge.cli.command import Command, Path, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import Busy, EdgeError, UsageError
 from edge.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from edge.serve.service import Service
 
 SPARE = 512  # connections in addition to those that get an answer; each takes some kilobytes
 OWN_FILES = 32  # that the program itself opens: the model, what it stores, the loop
@@ -73,40 +76,37 @@ docs/serve.md shows Home Assistant, Python and curl, docs/kiosk.md systemd.
 def serve(ctx: click.Context, **flags: Any) -> int:
     """Run the command: open the port, load the model, answer until a signal ends the server."""
     from edge.amounts import parse_size
-    from edge.serve.app import application
     from edge.serve.service import Service, Settings
     from edge.serve.socket import Listener
 
     out = ctx.ensure_object(Output)
-    if flags["embeddings"]:
-        for name in OF_ANSWERS:
-            if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-                raise UsageError(
-                    "is for answers, and --embeddings makes none", argument=name, hint="leave one of them out")
-    for name in ("host", "port"):
-        if flags["socket_path"] and ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise UsageError("cannot be combined with --socket", argument=name, hint="leave one of them out")
+    rivals = dict.fromkeys(OF_ANSWERS, "is for answers, and --embeddings makes none") if flags["embeddings"] else {}
+    if flags["socket_path"]:
+        rivals |= dict.fromkeys(("host", "port"), "cannot be combined with --socket")
+    for name, why in rivals.items():
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise UsageError(why, argument=name, hint="leave one of them out")
     system = options.system_prompt(flags)
     check_exposure(flags["host"], flags["api_key"], flags["insecure"], flags["socket_path"])
     flags.setdefault("overflow", "stop")  # a client learns that it is too long; nothing is cut silently
     defaults = {**options.ask_arguments(flags), "timeout": flags["timeout"]}
-    rare = {name: flags.get(name, SETTINGS[name].default) for name in ("metrics", "queue", "state_size", "read_ahead")}
-    flags["queue"] = rare["queue"]
-    settings = Settings(
-        name=flags["name"], **admitted(flags),
-        metrics=rare["metrics"], parallel=flags["parallel"], queue=rare["queue"],
-        state=flags["state"], state_bytes=parse_size(rare["state_size"], "state_size") or 0,
-        warn=out.warn, reads_ahead=rare["read_ahead"], defaults=defaults, system=system,
-    )
-    if flags["socket_path"] is None:
-        with ExitStack() as opened:
+    for name in ("metrics", "queue", "state_size", "read_ahead"):
+        flags.setdefault(name, SETTINGS[name].default)
+    service = Service(Settings(
+        name=flags["name"], **admitted(flags), metrics=flags["metrics"], parallel=flags["parallel"],
+        queue=flags["queue"], state=flags["state"],
+        state_bytes=parse_size(flags["state_size"], "state_size") or 0, warn=out.warn,
+        reads_ahead=flags["read_ahead"], defaults=defaults, system=system,
+    ))
+    with ExitStack() as opened:
+        if flags["socket_path"] is None:
             listening = [opened.enter_context(each) for each in listen(flags["host"], flags["port"])]
-            return _run(out, flags, Service(settings), application, listening)
-    with closing(Listener(flags["socket_path"])) as listener:
-        return _run(out, flags, Service(settings), application, [listener.socket])
+        else:
+            listening = [opened.enter_context(closing(Listener(flags["socket_path"]))).socket]
+        return _run(out, flags, service, listening)
 
 
-def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, listening: list[socket.socket]) -> int:
+def _run(out: Output, flags: dict[str, Any], service: Service, listening: list[socket.socket]) -> int:
     """Load the model while the port is already open, and serve."""
     import asyncio
     import errno
@@ -115,8 +115,9 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
 
     import uvicorn
 
-    from edge.cli.embed import embedder
+    from edge.cli.texts import embedder
     from edge.machine.linux import open_files
+    from edge.serve.app import application
     from edge.serve.connections import Connection
     from edge.serve.conversations import SPARE_CONTEXTS
     from edge.serve.exchange import RESERVE
@@ -237,20 +238,19 @@ def listen(host: str, port: int) -> list[socket.socket]:
     found: list[socket.socket] = []
     try:
         known = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in dict.fromkeys(known):
-            listening = socket.socket(family, kind, protocol)
-            found.append(listening)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind((address[0], found[0].getsockname()[1] or port, *address[2:]))
-            listening.listen(BACKLOG)
-            listening.setblocking(False)
+        for family, _, _, _, (name, _, *scope) in dict.fromkeys(known):
+            at = (name, found[0].getsockname()[1] if found else port, *scope)
+            found.append(socket.create_server(
+                at, family=family, backlog=BACKLOG, dualstack_ipv6=family == socket.AF_INET6))
+            found[-1].setblocking(False)
         return found
     except OSError as error:
         for each in found:
             each.close()
         if error.errno == errno.EADDRINUSE:
             raise Busy(f"another process listens on {host}:{port}; use another --port") from None
-        raise UsageError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        reason = (error.strerror or str(error)).partition(" (while")[0]  # create_server() names the address again
+        raise UsageError(f"cannot listen on {host}:{port}: {reason}") from None
 
 
 def addresses_of(listening: socket.socket, host: str) -> str:

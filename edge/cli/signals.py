@@ -19,13 +19,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 
 #: whether PyInstaller's one-file start-up has unpacked this program, and is its parent
 ONE_FILE = os.path.basename(getattr(sys, "_MEIPASS", "")).startswith("_MEI")
 ECHO = 0.5
-GRACE = 5.0  # seconds to print and save what there is after SIGTERM: whoever reads the output may have stopped reading
-RETRY = 0.02  # seconds after which an exception that Python dropped is raised again
+#: seconds to print and save what there is after SIGTERM: whoever reads the output may have stopped reading, and Python
+#: drops an exception that is raised where an object is destroyed
+GRACE = 5.0
 
 
 class Terminated(BaseException):
@@ -41,7 +42,7 @@ class CtrlC(Exception):
 
 
 class Signals:
-    """What has arrived, and what the next one does."""
+    """The signals that have arrived, and the effect of the next one."""
 
     pressed = False  #: Ctrl-C has come, has raised nothing, and nobody has taken it
     ended = False  #: SIGTERM or SIGHUP has come
@@ -54,7 +55,7 @@ class Signals:
         return 143 if self.ended else 130 if self.pressed else 0
 
     def taken(self) -> bool:
-        """Whether Ctrl-C has been noted; it is noted no longer."""
+        """True if Ctrl-C has been noted; it is noted no longer."""
         if not self.pressed:
             return False
         self.pressed = False
@@ -80,19 +81,15 @@ class Signals:
     def handled(self) -> Iterator[None]:
         """A context manager for a whole command: signals are handled here.  In another thread it does nothing."""
         self.pressed = self.ended = False
-        old, hook = {}, sys.unraisablehook
+        old = {}
         if threading.current_thread() is threading.main_thread():
-            sys.unraisablehook = self._dropped
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 if (handler := signal.getsignal(number)) not in (signal.SIG_IGN, None):
                     old[number] = handler
                     signal.signal(number, self._arrived)
         try:
             yield
-            if old and signal.setitimer(signal.ITIMER_REAL, 0)[0]:
-                self._raise()
         finally:
-            sys.unraisablehook = hook
             for number, handler in old.items():
                 signal.signal(number, handler)
             if old:
@@ -111,24 +108,14 @@ class Signals:
             self.pressed = True
         else:
             self.ended = True
+            signal.signal(signal.SIGALRM, self._raise)
+            signal.setitimer(signal.ITIMER_REAL, GRACE)
             if self._stop is None:
                 raise Terminated
-            self._raise_in(GRACE)
         self._stop()
-
-    def _raise_in(self, seconds: float) -> None:
-        signal.signal(signal.SIGALRM, self._raise)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def _raise(self, *_: object) -> NoReturn:
         raise Terminated if self.ended else KeyboardInterrupt
-
-    def _dropped(self, lost: Any) -> None:
-        """Called by Python with an exception that it drops, as in ``__del__``."""
-        if issubclass(lost.exc_type, KeyboardInterrupt | Terminated):
-            self._raise_in(RETRY)
-        else:
-            sys.__unraisablehook__(lost)
 
 
 SIGNALS = Signals()

@@ -7,36 +7,25 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import Application, get_app, get_app_session, run_in_terminal
+from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.clipboard import InMemoryClipboard
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, emacs_insert_mode
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.input import Input
-from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
-from prompt_toolkit.input.vt100 import Vt100Input
-from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.key_binding.bindings.named_commands import get_by_name
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
 
 from edge.cli.readers import Reader
 from edge.cli.signals import SIGNALS, CtrlC, Terminated
 
-LONG_LINE, LONG_STEP = 1000, 250  # characters: of a text that is long, and of an undo step in it
 HISTORY_LIMIT = 1 << 20  # bytes; a longer file is cut to its newer half when a chat begins
-#: bytes in the memory plan for what the editor takes at work, without its code: long lines with their steps of undo
-#: (measured), and the history as text
-RESERVE = (8 << 20) + 3 * HISTORY_LIMIT
-
 
 has_text = Condition(lambda: bool(get_app().current_buffer.text))
 
@@ -46,7 +35,9 @@ class TerminalReader(Reader):
     file; None keeps the history in memory.
     """
 
-    reserve = RESERVE
+    #: for what the editor takes at work, without its code: long lines with their steps of undo (measured), and the
+    #: history as text
+    reserve = (8 << 20) + 3 * HISTORY_LIMIT
 
     def __init__(self, commands: Mapping[str, str], history: Path | None, colored: bool) -> None:
         os.environ.setdefault("PROMPT_TOOLKIT_NO_CPR", "1")  # a terminal that does not answer costs a warning and time
@@ -54,11 +45,9 @@ class TerminalReader(Reader):
         self._history = open_history(history)
         self._clipboard = InMemoryClipboard()  # what Ctrl-U, Ctrl-K and Ctrl-W cut
         self._color_depth = None if colored else ColorDepth.DEPTH_1_BIT
-        if isinstance(keys := get_app_session().input, Vt100Input):
-            keys.vt100_parser = Parser(keys.vt100_parser.feed_key_callback)
 
     def read(self, prompt: str) -> str:
-        # A new editor for each line: one that is left in a search, in a macro or behind Ctrl-Q goes on there, and a
+        # A new editor for each line: one that is left in a search, in a macro or after Ctrl-Q goes on there, and a
         # search without its window does not end at any key.
         session: PromptSession[str] = PromptSession(
             FormattedText([("bold ansigreen", prompt)]),
@@ -68,83 +57,33 @@ class TerminalReader(Reader):
             complete_while_typing=False,
             key_bindings=bindings(),
             color_depth=self._color_depth,
+            enable_suspend=True,
         )
         if (typed := self.typed) is not None:
             session.default_buffer.on_text_changed += lambda buffer: typed(buffer.text)
         signals = Arrivals(session.app)
         with SIGNALS.calling(signals.arrived):
-            text = session.prompt(handle_sigint=False, pre_run=signals.begin)
-        if signals.pressed or ctrl_c_behind(session.app.input):
+            text = session.prompt(handle_sigint=False, pre_run=signals.apply)
+        if signals.pressed:
             raise CtrlC(bool(text))
         return text
-
-
-def ctrl_c_behind(source: Input) -> bool:
-    """Whether Ctrl-C was among the keys that came in one piece with Enter, which the editor keeps for the next line."""
-    keys = get_typeahead(source)
-    if found := any(key.key == Keys.ControlC for key in keys):
-        keys = [key for key in keys if key.key != Keys.ControlC]
-    store_typeahead(source, keys)
-    return found
-
-
-class Parser(Vt100Parser):
-    """The editor's parser of keys.  Ctrl-C ends what has begun: a paste whose end was lost, a key of several."""
-
-    def feed(self, data: str) -> None:
-        if data == "\x03":  # alone, so it was typed
-            self.reset()
-            get_app().key_processor.reset()
-        super().feed(data)
 
 
 def bindings() -> KeyBindings:
     """The keys that differ from the line editor's own."""
     keys = KeyBindings()
 
-    @keys.add("c-c", eager=True)  # it begins other keys in some modes, and behind Ctrl-Q it would be text
+    @keys.add("c-c", eager=True)  # it begins other keys in some modes, and after Ctrl-Q it would be text
     @keys.add(Keys.SIGINT)
     def _(event: KeyPressEvent) -> None:
         typing = bool(event.current_buffer.text) or event.app.layout.is_searching
         event.app.exit(exception=CtrlC(typing), style="class:aborting")
 
-    @keys.add("c-u", filter=emacs_insert_mode)  # all lines of what was pasted
-    def _(event: KeyPressEvent) -> None:
-        cut = event.current_buffer.delete_before_cursor(event.current_buffer.cursor_position)
-        event.app.clipboard.set_text(cut)
-
     @keys.add("c-@", filter=~has_text)  # Ctrl-D while the editor does not have the terminal, which keeps it as NUL
     def _(event: KeyPressEvent) -> None:
         event.app.exit(exception=EOFError, style="class:exiting")
 
-    @keys.add("c-z")
-    def _(event: KeyPressEvent) -> None:
-        run_in_terminal(suspend)
-
-    @keys.add(Keys.Any, filter=emacs_insert_mode, save_before=is_undo_step)
-    def _(event: KeyPressEvent) -> None:
-        get_by_name("self-insert").call(event)
-
     return keys
-
-
-def suspend() -> None:
-    """Stop this program until the shell continues it.  The editor has erased the text and draws it again afterwards;
-    :meth:`Arrivals.go_on` would draw it a second time, below its first row.
-    """
-    handler = signal.signal(signal.SIGCONT, signal.SIG_IGN)
-    os.kill(0, signal.SIGTSTP)
-    signal.signal(signal.SIGCONT, handler)
-    signal.siginterrupt(signal.SIGCONT, False)  # as Arrivals.begin has it
-
-
-def is_undo_step(event: KeyPressEvent) -> bool:
-    """Whether what was typed before this character is one step of undo (Ctrl-_): a word, in a long text more.
-
-    The editor keeps the whole text for each step; for each character of a long text that would take 100 MB and more.
-    """
-    n = len(event.current_buffer.text)
-    return event.data.isspace() if n < LONG_LINE else n % LONG_STEP == 0
 
 
 class Arrivals:
@@ -164,30 +103,9 @@ class Arrivals:
         if self._app.loop and self._app.is_running:
             self._app.loop.call_soon_threadsafe(self.apply)
 
-    def begin(self) -> None:
-        """The editor calls this when it starts, just before it takes the terminal."""
-        loop = self._app.loop
-        assert loop is not None
-        # Called by the loop, it never finds a terminal that the editor has not taken yet; and the system call in which
-        # the signal arrives is repeated: tcsetattr() in the background stops the program, and the editor has no EINTR.
-        loop.add_signal_handler(signal.SIGCONT, self.go_on)
-        self.apply()
-
-    def go_on(self) -> None:
-        """Continued after a stop by another program: the shell has changed the terminal meanwhile."""
-        if self._running:
-            self._app.input.raw_mode().__enter__()  # the editor leaves it at the end
-            self._app.output.write_raw("\r")  # nobody may have written since: the line is drawn over itself
-            self._app.renderer.reset()
-            self._app.invalidate()
-
-    @property
-    def _running(self) -> bool:
-        return self._app.is_running and not self._app.is_done
-
     def apply(self) -> None:
-        """Pass to the editor what has arrived."""
-        if not self._running:
+        """Pass to the editor what has arrived; it calls this, too, just before it takes the terminal."""
+        if not self._app.is_running or self._app.is_done:
             return
         if SIGNALS.ended:
             self._app.exit(exception=Terminated)
@@ -197,7 +115,7 @@ class Arrivals:
 
 
 class CommandCompleter(Completer):
-    """Completes the name of a /command, and that of a file behind it."""
+    """Completes the name of a /command, and of a file after it."""
 
     def __init__(self, commands: Mapping[str, str]) -> None:
         self._commands = commands

@@ -1,4 +1,4 @@
-"""Files that people name: ``~`` is expanded wherever a path is taken, and a byte order mark is no part of a text."""
+"""Files that people name: ``~`` is expanded, a byte order mark is no text, ``-`` is standard input or output."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from typing import Any
 import click
 import pytest
 
+from edge.cli.chat import history_path
 from edge.cli.group import cli
 from edge.cli.options import written_out
-from edge.cli.readers import history_path
 from edge.files import cache_home, replacing
 from edge.formats import open_checkpoint
 from edge.formats.huggingface_tokenizer import chat_templates
@@ -30,7 +30,7 @@ from edge.registry import library
 from edge.serve import bodies
 from edge.serve.calls import Refusal
 from tests.http_service import serving
-from tests.services import bitnet_edge, environment
+from tests.services import REAL, bitnet_edge, environment
 
 MARK = b"\xef\xbb\xbf"
 RUN = ("run", "-m", "demo", "-n", "8", "-c", "256", "-t", "1", "--temp", "0")
@@ -54,21 +54,23 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert not os.listdir(work)
 
 
-def paths(command: click.Command) -> Iterator[click.Parameter]:
-    """The options and arguments of all commands that take a path and nothing else."""
+def parameters(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Parameter]]:
+    """(command, option or argument) for each that takes a path and nothing else."""
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
-            yield from paths(command.get_command(context, name))  # type: ignore[arg-type]
+            yield from parameters(command.get_command(context, name), (*words, name))  # type: ignore[arg-type]
     for param in command.params:
-        if re.fullmatch("FILE|DIR|PATH|OUT", str(param.metavar)) or isinstance(param.type, click.Path):
-            yield param
+        if re.match("(FILE|DIR|PATH|IN|OUT)", str(param.metavar)) or isinstance(param.type, click.Path):
+            yield " ".join(words), param
+
+
+PATHS = [param for _, param in parameters(cli) if isinstance(param.type, click.Path)]
 
 
 def test_every_option_that_takes_a_path_expands_it(home: Path) -> None:
-    found = list(paths(cli))
-    assert {param.name for param in found} >= {"state", "socket_path", "session", "files", "source", "output", "npy"}
-    for param in found:
+    assert {param.name for param in PATHS} >= {"state", "socket_path", "session", "files", "source", "output", "npy"}
+    for param in PATHS:
         for text, wanted in (("~/x", f"{home}/x"), ("~root/x", f"{os.path.expanduser('~root')}/x"), ("x~", "x~"),
                              ("~nobody-here/x", "~nobody-here/x"), ("-", "-")):
             assert param.type.convert(text, param, None) == wanted, param.name
@@ -109,7 +111,7 @@ def test_a_service_keeps_its_conversations_at_home(home: Path) -> None:
 
 def test_an_empty_path_is_refused_where_it_stands(home: Path) -> None:
     """Of "$FILE" without a value: before a model is loaded and an answer is lost."""
-    for param in paths(cli):
+    for param in PATHS:
         with pytest.raises(click.BadParameter, match="empty"):
             param.type.convert("", param, None)
     for name in ("session", "file", "system-file", "grammar", "schema"):
@@ -194,3 +196,69 @@ def test_a_byte_order_mark_in_bodies_and_in_files_of_models(tmp_path: Path) -> N
     budget.write_bytes(MARK + b"[]")
     done = bitnet_edge(*RUN, "--set", f"kv_budget={budget}", "Hi")
     assert done.returncode and "is not JSON" not in done.stderr
+
+
+# ---- "-" in place of a file ------------------------------------------------------------------------------------------
+
+REQUEST = json.dumps({"custom_id": "a", "body": {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2}})
+TEXT = "A large latte, please. " * 40
+
+#: option or argument -> (command with "-", standard input, what standard output or the one line of the refusal matches)
+WAYS = {
+    "run --file": ((*RUN, "-f", "-"), "Hello", r"\w"),
+    "run --system-file": ((*RUN, "Hello", "-sysf", "-"), "Be brief.", r"\w"),
+    "run --schema": ((*RUN, "Hello", "-n", "40", "--schema", "-"), '{"enum": ["tea"]}', r'^"tea"$'),
+    "run --grammar": ((*RUN, "Hello", "--grammar", "-"), 'start: "tea"', r"^tea$"),
+    "run --session": ((*RUN, "Hello", "--session", "-"), "", r"--session - .*name a file"),
+    "batch source": (("batch", "-m", "demo", "-c", "256", "-", "out"), REQUEST, r"^$"),
+    "batch output": (("batch", "-m", "demo", "-c", "256", "in", "-"), "", r'^{"id": "batch_req_1", "custom_id": "a"'),
+    "pack --output": (("pack", "demo", "--program", "p", "-o", "-"), "", r"standard output.*name a file"),
+    "pack --program": (("pack", "demo", "--program", "-", "-o", "x"), "", r"-: "),
+    "convert source": (("convert", "-", "x.gguf"), "", r"'?-'?: |'-' is"),
+    "convert output": (("convert", "in", "-"), "", r"standard output.*name a file"),
+    "tokens count --file": (("tokens", "count", "-m", "demo", "-f", "-"), "Hello", r"^\d$"),
+    "embed --npy": (("embed", "-m", "demo", "--npy", "-", "Hello"), "", r"^.NUMPY"),
+}
+
+
+def test_every_option_that_names_a_file_is_tried() -> None:
+    tried = {way.rpartition(" ")[2] for way in WAYS}
+    assert {param.opts[-1] for _, param in parameters(cli) if param.metavar not in ("DIR", "PATH")} == tried
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_dash_is_no_file(tmp_path: Path, way: str) -> None:
+    command, given, wanted = WAYS[way]
+    (tmp_path / "in").write_text(REQUEST + "\n")
+    (tmp_path / "text").write_text(TEXT)
+    done = subprocess.run([*REAL, *command], cwd=tmp_path, env=environment(), input=given.encode(), capture_output=True,
+                          timeout=250)
+    out, err = done.stdout.decode("latin-1"), done.stderr.decode()
+    refused = done.returncode in (2, 3, 4)
+    assert done.returncode == 0 or (refused and err.count("bitnet-edge:") == 1), (out, err)
+    assert re.search(wanted, err if refused else out), (out, err)
+    assert not os.path.lexists(tmp_path / "-")
+    if way == "batch source":
+        assert json.loads((tmp_path / "out").read_text())["custom_id"] == "a"
+
+
+def test_standard_input_has_one_reader(tmp_path: Path) -> None:
+    done = bitnet_edge(*RUN, "-f", "-", "-sysf", "-", given="Hello", cwd=tmp_path)
+    assert done.returncode == 2 and "standard input can be read only once" in done.stderr
+    done = bitnet_edge("chat", "-m", "demo", "-sysf", "-", given="Hello", cwd=tmp_path)
+    assert done.returncode == 2 and "chat reads standard input itself" in done.stderr
+
+
+def test_answers_on_standard_output_cannot_be_resumed(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text(REQUEST + "\n")
+    for target in ("-", "/dev/stdout"):
+        done = bitnet_edge("batch", "-m", "demo", "-c", "256", "in", target, "--resume", cwd=tmp_path)
+        assert done.returncode == 2 and f"{target} is not a file" in done.stderr
+
+
+def test_what_cannot_be_written_leaves_no_empty_file(tmp_path: Path) -> None:
+    """On a full disk, here one on which no file may have a byte."""
+    full = f"ulimit -f 0; {' '.join(REAL)} embed -m demo --npy out.npy Hello"
+    done = subprocess.run(["bash", "-c", full], cwd=tmp_path, env={**environment(), "PYTHONDONTWRITEBYTECODE": "1"},
+                          capture_output=True, timeout=100)
+    assert done.returncode == 1 and b"cannot write out.npy" in done.stderr and not os.listdir(tmp_path), done

@@ -1,4 +1,4 @@
-"""What users of other programs type gets one line that names what it is called here."""
+"""Users of other programs get one line that names what they typed as it is called here."""
 
 from __future__ import annotations
 
@@ -34,34 +34,28 @@ BITNET = [name for name in environment() if name.startswith("BITNET_EDGE")]
 @pytest.mark.parametrize(("typed", "meant"), [
     ("run smollm2-135m hello", "run -m smollm2-135m hello"),
     ("run smollm2-135m 'What is ice?'", "run -m smollm2-135m 'What is ice?'"),
-    ("run smollm2-135m What is ice", "run -m smollm2-135m 'What is ice'"),
     ("run --temp 0 smollm2-135m hello", "run -m smollm2-135m --temp 0 hello"),
-    ("run SmolLM2-135M-Instruct hello", "run -m SmolLM2-135M-Instruct hello"),
     ("run hf:microsoft/bitnet-b1.58-2B-4T-gguf hello", "run -m hf:microsoft/bitnet-b1.58-2B-4T-gguf hello"),
     ("run none.gguf hello", "run -m none.gguf hello"),
     (f"run {ROOT}/edge/bundled hello", f"run -m {ROOT}/edge/bundled hello"),
     ("run bonsai-1.7b", "run -m bonsai-1.7b 'your question'"),
-    ("run smollm2:135m hello", "run -m smollm2:135m hello"),
     ("chat demo:latest", "chat -m demo:latest"),
     ("run demo", "chat -m demo"),
     ("run demo", "run -- demo"),
     ("tokens count demo", "tokens count -- demo"),
-    ("chat demo", "chat -m demo"),
     ("serve demo --port 9000", "serve -m demo --port 9000"),
-    ("bench demo", "bench -m demo"),
     ("batch demo in.jsonl out.jsonl", "batch -m demo in.jsonl out.jsonl"),
     ("embed bitnet-embedding-0.6b hello", "embed -m bitnet-embedding-0.6b hello"),
-    ("tokens encode demo hello", "tokens encode -m demo hello"),
     ("demo", "chat -m demo"),
     ("smollm2-135m hello", "run -m smollm2-135m hello"),
 ])
-def test_a_model_stands_behind_m(typed: str, meant: str) -> None:
+def test_a_model_comes_after_m(typed: str, meant: str) -> None:
     line = said(typed)
     assert "is the name of a model; use: bitnet-edge " in line and f"bitnet-edge {meant}" in line
 
 
 def test_what_only_looks_like_a_model_is_a_text(tmp_path: Path) -> None:
-    """A word behind ``--``, standard input, a prompt beside -m, and a file that is called like a model."""
+    """A word after ``--``, standard input, a prompt beside -m, and a file that is called like a model."""
     for arguments in (["--", "demo"], ["-m", "demo", "demo"], ["-p", "demo"]):
         assert bitnet_edge("run", "-n", "1", *arguments).returncode == 0
     assert bitnet_edge("run", "-n", "1", given="demo").returncode == 0
@@ -74,7 +68,7 @@ def test_what_only_looks_like_a_model_is_a_text(tmp_path: Path) -> None:
 
 
 def test_names_of_ollama_are_those_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its size or ``latest`` stands behind a colon there."""
+    """Its size or ``latest`` comes after a colon there."""
     monkeypatch.setenv("BITNET_EDGE_MODELS", "/nowhere")
     assert library.resolve("demo:latest") == library.demo()
     for name in ("smollm2-135m:latest", "smollm2:135m", "SmolLM2:135M"):
@@ -124,34 +118,20 @@ def test_hints_name_what_there_is() -> None:
 @pytest.mark.parametrize(("typed", "answer"), [
     ("run -ngl 99 hello", "there is no option -ngl: no GPU is used"),
     ("run --n-gpu-layers=99 hello", "there is no option --n-gpu-layers: no GPU is used"),
-    ("bench -p 256", "there is no option -p: -d "),
-    ("run -cnv hello", "there is no option -cnv: bitnet-edge chat"),
-    ("chat -cnv", "there is no option -cnv: bitnet-edge chat"),
-    ("run -st hello", "-st"), ("run -no-cnv hello", "--raw"), ("run -i", "bitnet-edge chat"),
-    ("run -b 512 hello", "-b"), ("run --batch-size 512 hello", "--batch-size"), ("run -ub 512 hello", "-ub"),
-    ("run -fa hello", "there is no option -fa"), ("run -fa on hello", "-fa"),
-    ("run -ctk q8_0 hello", "--kv"), ("serve -ctv q8_0", "--kv"), ("run --kv-bits 8 hello", "--kv"),
-    ("run -tb 4 hello", "-t "), ("run --no-mmap hello", "--set weights=huge"), ("serve --mlock", "--mlock"),
-    ("run -e hello", "-e"), ("run -hf a/b hello", "bitnet-edge pull hf:a/b".replace("a/b", "OWNER/NAME")),
-    ("run -mu https://example.org/x.gguf", "bitnet-edge pull"), ("run --jinja hello", "--jinja"),
-    ("serve -np 4", "--parallel"), ("run --port 80 hello", "bitnet-edge serve"), ("serve -a name", "--name"),
-    ("run --system-prompt x hello", "--system"), ("run -temp 0 hello", "--temp"),
-    ("run --repeat-penalty 1.1 hello", "--set repeat_penalty=X"), ("run --top-k 4 hello", "--set top_k=N"),
-    ("run --repetition-penalty 1.1 hello", "--set repeat_penalty"), ("run --format json hello", "--schema"),
-    ("run --grammar-file x hello", "--grammar"), ("chat -p hello", "bitnet-edge run"), ("chat -f x", "bitnet-edge run"),
+    ("bench -p 256", "there is no option -p: -d "), ("chat -p hello", "bitnet-edge run"),
+    ("run -cnv hello", "there is no option -cnv: bitnet-edge chat"), ("run -no-cnv hello", "--raw"),
+    ("run -b 512 hello", "-b"), ("run -fa on hello", "-fa"), ("run -ctk q8_0 hello", "--kv"),
+    ("run -hf a/b hello", "bitnet-edge pull hf:OWNER/NAME"), ("serve -np 4", "--parallel"),
+    ("run --port 80 hello", "bitnet-edge serve"), ("run -temp 0 hello", "--temp"),
+    ("run --top-k 4 hello", "--set top_k=N"), ("run --format json hello", "--schema"),
     ("run -nope hello", "'ope' is not a valid integer"), ("run -temperature 0 hello", "use --temperature"),
-    ("-m demo run hello", "bitnet-edge run -m"), ("-p hello", "bitnet-edge run"),
-    ("llama-cli -m x", "bitnet-edge run"), ("llama-server -m x", "bitnet-edge serve"), ("ps", "bitnet-edge serve"),
-    ("version", "--version"), ("help run", "--help"), ("--ctx 512 run hello", "bitnet-edge run --ctx"),
+    ("-m demo run hello", "bitnet-edge run -m"), ("--ctx 512 run hello", "bitnet-edge run --ctx"),
+    ("llama-cli -m x", "bitnet-edge run"), ("ps", "bitnet-edge serve"), ("help run", "--help"),
     ("chat hello", "chat takes no text; to ask it: bitnet-edge run hello; for a model: -m hello"),
-    ("bench x", "takes no text"),
     ("run -m demo hello there", "in quotes: 'hello there'"), ("chat -m demo hello", "bitnet-edge run hello"),
-    ("show demo", "bitnet-edge model"), ("quantize x", "bitnet-edge convert"), ("create x", "bitnet-edge"),
     ("'What is ice?'", "bitnet-edge run 'What is ice?'"),
-    ("chatt", "did you mean chat?"), ("chta -m demo", "did you mean chat?"), ("benhc", "did you mean bench?"),
-    ("rum 'What is ice?'", "did you mean rm or run?"), ("xyzzy", "bitnet-edge --help"),
+    ("chta -m demo", "did you mean chat?"), ("xyzzy", "bitnet-edge --help"),
     ("run -n -1 hello", "from 0 on; a large number sets no limit"),
-    ("chat --set thinking_budget=-1", "from 0 on; a large number sets no limit"),
     ("run phi3:mini hello", "a model comes after -m"),
 ])
 def test_options_of_others_are_known(typed: str, answer: str) -> None:

@@ -70,7 +70,7 @@ def least_named(text: str) -> int:
 
 
 def kept(status: str, limit: int) -> None:
-    """What /proc/PID/status says keeps to the limit, given in megabytes."""
+    """Assert that /proc/PID/status keeps to the limit, given in megabytes."""
     peak = {name: int(kib) * 1024 / 1e6 for name, kib in re.findall(r"(VmHWM|RssAnon|RssFile):\s+(\d+) kB", status)}
     assert 10 < peak["VmHWM"] <= limit, (peak, limit)
 

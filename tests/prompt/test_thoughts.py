@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge.cli.answers import AnswerOutput as Printed
 from edge.cli.group import cli
-from edge.cli.output import AnswerOutput as Printed
 from edge.cli.output import Output
 from edge.errors import UsageError
 from edge.loading import load

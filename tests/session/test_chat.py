@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
@@ -177,9 +176,9 @@ def test_ctrl_c_between_enter_and_the_answer_drops_the_question(capsys: pytest.C
     assert [message["content"] for message in talk.talk.messages if message["role"] == "user"] == ["third"]
 
 
-def test_lines_of_multi_are_read_ahead_until_they_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_of_a_message_are_read_ahead_until_they_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: reading ahead went on during the question, which was refused."""
-    lines = ["/multi", "first", "second", "/end"]
+    lines = ['"""first', "second", '"""']
     reading, seen = threading.Event(), []
 
     class Lines:
@@ -188,8 +187,8 @@ def test_lines_of_multi_are_read_ahead_until_they_are_asked(monkeypatch: pytest.
         def read(self, prompt: str) -> str:
             if not lines:
                 raise EOFError
-            if lines[0] == "/end":
-                self.typed("/en")
+            if lines[0] == '"""':
+                self.typed('""')
                 assert reading.wait(10)
             return lines.pop(0)
 
@@ -209,15 +208,3 @@ def test_lines_of_multi_are_read_ahead_until_they_are_asked(monkeypatch: pytest.
     monkeypatch.setattr(session, "ask", ask)
     assert repl.Repl(Output(), None, Lines(), {}, session, Keeper({})).run() == 0
     assert seen == [("first\nsecond", False)]
-
-
-def test_a_signal_that_got_lost_ends_the_wait(piped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its exception was raised where Python drops exceptions, or it came just before the system call."""
-    reader, _ = piped
-    monkeypatch.setattr(reader, "INTERVAL", 0.01)
-    with signals.SIGNALS.handled():
-        with contextlib.suppress(signals.Terminated):
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(10)  # the handler raises here
-        with pytest.raises(signals.Terminated):
-            reader.read("")

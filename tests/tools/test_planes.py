@@ -308,8 +308,8 @@ def test_the_command(tmp_path: Path) -> None:
     assert run("--planes", "2", "--group", "64").returncode == 0
     assert open_checkpoint(tmp_path / "m.gguf").config.planes == 64
     shown = bitnet_edge("model", tmp_path / "m.gguf")
-    assert "a scale per 64 weights, 4.50 bits per weight, from m (F32), fit" in shown.stdout, shown.stderr
-    assert "relative squared error 0.0" in shown.stdout
+    assert "group 64" in shown.stdout, shown.stderr
+    assert "error 0.0" in shown.stdout
     for options in (["--group", "64"], ["--planes", "2", "--type", "I2_S"], ["--planes", "2", "--ternarise"]):
         failed = run("--force", *options)
         assert failed.returncode == 2 and len(failed.stderr.splitlines()) <= 2, failed.stderr
