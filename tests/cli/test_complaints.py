@@ -1,11 +1,10 @@
-"""What users complain about in other servers of this kind: each complaint is a test, named after it.
+"""Complaints of users about other servers of this kind: each is a test, named after it.
 
 Where a complaint comes from is in its docstring.  The forms of the protocols are in tests/serve/test_serve.py.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import re
@@ -14,18 +13,11 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edge.constrain.vocabulary import bytes_for
 from edge.serve import bodies, exchange
-from edge.serve.calls import Call, refusal_of
-from edge.serve.service import Service, Settings
-from edge.session.generation import Generation
-from tests import fakes
 from tests.http_service import BOUND, GREEDY, Server, serving
 
 LONG = {"temperature": 0, "max_tokens": 100_000, "ignore_eos": True}
@@ -83,16 +75,6 @@ def test_1_generation_goes_on_after_a_disconnect_also_queued_and_in_prefill(
     assert state["failed"] == 0
 
 
-def test_2_the_prompt_cache_is_outside_any_memory_plan(server: Server) -> None:
-    """ollama#18264, llama.cpp#22629: other conversations, again and again, and forms; the plan counts them all."""
-    for i in range(40):
-        server.chat(f"Guest {i}: two teas and {i} scones, please. " * 8, user=f"guest {i}")
-        assert server.gauge("memory_resident_bytes") < server.gauge("memory_planned_bytes")
-    server.chat("Two teas.", choices=["yes", "no"], max_tokens=40)
-    assert server.gauge("memory_resident_bytes") < server.gauge("memory_planned_bytes")
-    assert server.gauge("memory_planned_bytes") > bytes_for(4096) + exchange.RESERVE
-
-
 def test_2_requests_are_part_of_the_plan_too(sliding: Server) -> None:
     """Whoever sends large requests and waits holds memory: together at most what is planned."""
     part = b"{" + b" " * (bodies.LIMIT - 1000)
@@ -122,21 +104,6 @@ def test_2_requests_are_part_of_the_plan_too(sliding: Server) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("overflow", ["stop", "slide"])
-def test_2_long_texts_are_part_of_the_plan_too(overflow: str) -> None:
-    """Tokens take many times the memory of their letters: of a text that cannot be read whole, not all become any."""
-    text = "Two teas and scones by the sea, please. " * 75_000
-    talk = {"messages": [{"role": "user", "content": text}], **GREEDY}
-    requests = [("/v1/chat/completions", talk), ("/v1/completions", {"prompt": text, **GREEDY})] * 4
-    with serving("--ctx", "2048", "--set", f"overflow={overflow}", "--set", "queue=8", "--set", "metrics=on") as server:
-        with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda each: server.ask("POST", *each)[0], requests))
-        assert set(found) <= ({400, 503} if overflow == "stop" else {200, 503}) and set(found) != {503}
-        status = Path(f"/proc/{server.process.pid}/status").read_text()
-        peak = int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) << 10  # type: ignore[index]
-        assert peak < server.gauge("memory_planned_bytes")
-
-
 def test_3_silent_truncation_with_200(server: Server) -> None:
     """ollama#4967, #3839: 400, with the counts."""
     for path, body in (("/v1/chat/completions", {"messages": [{"role": "user", "content": "tea and cake " * 600}]}),
@@ -147,14 +114,6 @@ def test_3_silent_truncation_with_200(server: Server) -> None:
             assert re.search(r"has \d{4} tokens, the context 512", found["error"]["message"])
     status, _, found = server.ask("POST", "/api/chat", {"messages": [{"role": "user", "content": "tea " * 2000}]})
     assert status == 400 and ", the context 512" in found["error"]
-
-
-def test_4_endless_context_shift(server: Server) -> None:
-    """llama.cpp#25026: an answer ends where the context does, and says so."""
-    body = server.chat("Tell me a story.", **LONG)
-    usage = body["usage"]
-    assert body["choices"][0]["finish_reason"] == "length"
-    assert usage["prompt_tokens"] + usage["completion_tokens"] <= 512 + 1
 
 
 @pytest.mark.parametrize("schema", [
@@ -197,56 +156,3 @@ def test_6_unbounded_queues(sliding: Server) -> None:
             assert float(fields["x-queue-seconds"]) >= 0
         assert places <= {0, 1, 2, 3} and 3 in places
     sliding.until(running=0, waiting=0)
-
-
-@pytest.mark.parametrize(("path", "body"), [
-    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}), ("/v1/models", None),
-    ("/api/tags", None), ("/", None), ("/health", None), ("/metrics", None), ("/tokenize", {"content": "x"}),
-])
-def test_9_any_web_page_can_read_the_server(server: Server, path: str, body: Any) -> None:
-    """llama.cpp PR#25606; DNS rebinding gpt4all PR#3587: neither another page nor another name gets anything."""
-    method = "GET" if body is None else "POST"
-    for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Host": "evil.example:8080"},
-                    {"Origin": "http://evil.example:8080", "Host": "evil.example:8080"}):
-        status, found, _ = server.ask(method, path, body, headers)
-        assert status == 403 and "access-control-allow-origin" not in found, headers
-        status, found, _ = server.ask("OPTIONS", path, None, {**headers, "Access-Control-Request-Method": method})
-        assert status == 403 and "access-control-allow-origin" not in found
-
-
-def test_9_nothing_shows_what_others_asked(server: Server) -> None:
-    """llama.cpp PR#16534: its /slots shows the prompts of all."""
-    server.chat("My password is swordfish.")
-    for path in ("/slots", "/props", "/v1/models", "/health", "/metrics", "/api/ps", "/api/tags", "/api/show", "/"):
-        assert "swordfish" not in str(server.ask("GET", path, None, {"Accept": "text/html"})[2])
-
-
-def test_10_the_worker_is_dead_and_health_says_ok(monkeypatch: pytest.MonkeyPatch) -> None:
-    """mlx-lm#1909.  Here whatever ends a call, if it would end a thread, ends that call alone.  (That a step hangs:
-    test_serve.py, test_health_says_when_answers_are_not_made.)
-    """
-
-    def dies(*_: Any) -> Any:
-        raise SystemExit("the worker dies")
-
-    async def scene() -> tuple[str, str]:
-        service, engine = Service(Settings()), fakes.engine()
-        service.open(engine)
-        assert service.conversations is not None
-        messages = [{"role": "user", "content": "x"}]
-        with monkeypatch.context() as patch:
-            patch.setattr(Generation, "run", dies)
-            call = await service.conversations.submit(Call(messages=messages))
-            with pytest.raises(RuntimeError, match="SystemExit: the worker dies") as raised:
-                async for _ in call.pieces():
-                    pass
-        text = ""
-        call = await service.conversations.submit(Call(messages=messages, options={"max_tokens": 3}))
-        async for piece in call.pieces():
-            text += piece.text
-        assert service.conversations.state()["failed"] == 1
-        service.close()
-        return refusal_of(raised.value).code or "", text
-
-    code, text = asyncio.run(scene())
-    assert code == "internal" and text

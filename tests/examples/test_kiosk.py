@@ -193,17 +193,6 @@ def test_a_house_file_that_is_missing(kiosk: Program) -> None:
     assert done.returncode == 2 and done.stderr.startswith(b"usage: kiosk.") and done.stderr.count(b"\n") == 1
 
 
-@pytest.mark.parametrize("text", ["We are open.\n", "- latte: 3.60\n- cake: ask us\n", "- tea: 2.805\n"])
-def test_an_unreadable_menu_ends_with_one_line(python: Program, folder: Path, text: str) -> None:
-    """No line of it is dropped silently."""
-    house = folder / "house.txt"
-    house.write_text(text)
-    python.command[-1] = str(house)
-    done = python.run(b"two\n")
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.count(b"\n") == 1 and b"- black tea: 2.80" in done.stderr
-
-
 # ---- the voice -------------------------------------------------------------------------------------------------------
 
 
@@ -227,14 +216,6 @@ def group(number: int) -> list[int]:
             if int(session) == number and state != "Z":
                 pids.append(int(path.parent.name))
     return pids
-
-
-def running(pid: int) -> bool:
-    """Is there such a process, and is it more than a zombie?"""
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
 
 
 def ends(condition: Any) -> bool:
@@ -261,16 +242,6 @@ def test_signals_end_it(kiosk: Program, state: str) -> None:
         assert ends(lambda: not group(process.pid))
 
 
-def test_a_signal_ends_it_while_it_speaks(kiosk: Program, folder: Path) -> None:
-    """The voice is silenced, too."""
-    with kiosk.start(SPEAK=f"echo $$ >{folder}/pid; exec sleep 1000") as process:
-        pid = folder / "pid"
-        assert ends(lambda: pid.exists() and pid.read_text().strip())
-        process.terminate()
-        assert process.wait(300) == 143
-    assert ends(lambda: not running(int(pid.read_text())))
-
-
 def test_systemd_gets_ready_and_watchdog(kiosk: Program, folder: Path) -> None:
     """READY=1 once the house file is read, and WATCHDOG=1 while it waits."""
     if kiosk.command[0] == "bash" and not shutil.which("systemd-notify"):
@@ -284,12 +255,9 @@ def test_systemd_gets_ready_and_watchdog(kiosk: Program, folder: Path) -> None:
         assert process.wait(300) == 143
 
 
-# ---- the touch screen ------------------------------------------------------------------------------------------------
-
-
 # ---- the page --------------------------------------------------------------------------------------------------------
 
-#: what lies behind it is about other services
+#: the rest is about other services
 PAGE = (ROOT / "docs" / "kiosk.md").read_text().partition("\n## What code guarantees")[0]
 
 #: programs that the page needs: what would download, speak or change the system is written to a file instead

@@ -107,14 +107,3 @@ def test_512_mb(bundled_model: Path, folder: Path) -> None:
     assert done.stderr == f"bitnet-edge: {said}\n"
     with service(folder / "socket", command=["sh", "-c", f'{HALF_A_GIGABYTE} && exec "$@"', "sh", *REAL]):
         pass
-
-
-def test_one_core() -> None:
-    """The same answer, with one thread."""
-    if not shutil.which("taskset"):
-        pytest.skip("no taskset here")
-    one = f"taskset -cp {min(os.sched_getaffinity(0))} $$ >/dev/null"
-    answers = [limited(limit, "run", "--temp", "0", "-n", "20", QUESTION) for limit in ("true", one)]
-    assert [done.returncode for done in answers] == [0, 0] and answers[0].stdout == answers[1].stdout
-    done = limited(one, "doctor")
-    assert done.returncode == 0 and re.search(r"^cores +1 used, 1 allowed", done.stdout, re.MULTILINE)
