@@ -145,11 +145,11 @@ class Folder:
             pass
         return None
 
-    def write(self, new: Beginning, kv: Any, durable: bool = True, seconds: float = 0.0) -> None:
+    def write(self, new: Beginning, kv: Any, durable: bool = True) -> None:
         """Write a beginning with its cache, and remove old ones, unless it is larger than the limit.  A folder that
         cannot be written is a warning, not an error: the beginning is read again later.
 
-        ``durable``: wait until the file is on the disk.  ``seconds``: that reading its tokens took; 0: not known.
+        ``durable``: wait until the file is on the disk.
         """
         from edge.cache import kv_file
 
@@ -160,7 +160,7 @@ class Folder:
                 return
             if kv.stats["bytes"] > self.max_bytes:
                 return
-            kv_file.write(self._space, path, new.tokens, kv, durable, seconds=round(seconds, 3))
+            kv_file.write(self._space, path, new.tokens, kv, durable)
             with self._lock:
                 self._known[path] = Beginning(new.tokens, new.conversation, path=path)
                 old = [each for each in self._known.values() if each and self.conversations and new.continues(each)]

@@ -21,7 +21,6 @@ import json
 import os
 import stat
 import struct
-import time
 import zlib
 from array import array
 from collections.abc import Iterator
@@ -38,22 +37,19 @@ from edge.prompt.messages import check_messages
 MAGIC = b"\x89BES\r\n\x1a\n"  # as PNG's: shows a transfer that changed line ends or dropped the eighth bit
 VERSION = 2
 HEADER_LIMIT = 4 << 20  # bytes; that is more conversation than any model remembers
-LEAST_SECONDS = 1.0  # that loading may take
 _START = struct.Struct("<8sII")
 _CRC = struct.Struct("<I")
 
 #: what a header may leave out.  ``states``: of gated delta layers, [[tokens, kept]]; ``lost``: tokens of the
 #: conversation that the cache does not hold, after ``sampled``, which only files of before have; ``sampler``: the state
-#: of the random numbers; ``seconds``: that reading the tokens took, 0: not known
+#: of the random numbers
 ABSENT: dict[str, Any] = {
-    "states": [], "sampled": [], "lost": [], "seed": 0, "sampler": None, "messages": [], "examples": 0, "seconds": 0,
+    "states": [], "sampled": [], "lost": [], "seed": 0, "sampler": None, "messages": [], "examples": 0,
 }
 
 
 class Unusable(InvalidFile):
-    """The file may be in order, but is of no use here: another version of this program, another model or KV plan made
-    it, or the disk gives it more slowly than the model reads its tokens.
-    """
+    """The file may be in order, but is of no use here: another version of this program, model or KV plan made it."""
 
 
 # ---- write ----------------------------------------------------------------------------------------------------------
@@ -189,15 +185,13 @@ def read(
     """(tokens, KV cache) of a file.  ``span``: see :func:`opened`.  ``whole`` False: only its beginning is read,
     without the cache (None), and whichever model made it, as its fingerprint takes a while.
 
-    Raises as :func:`load`, Unusable if reading the tokens takes less time, as far as that is known, and MemoryError.
+    Raises as :func:`load`, and MemoryError.
     """
     with opened(path, span, space if whole else None) as file:
         if file.facts["kv"] != space.page_plan:
             raise Unusable("made for another KV cache")
         if not whole:
             return file.tokens(space.model.config.n_vocab), None
-        if file.facts["seconds"]:
-            file.most_seconds = max(LEAST_SECONDS, file.facts["seconds"])
         kv = space.new_cache()
         return file.read(space, kv), kv
 
@@ -248,14 +242,9 @@ def opened(
 
 
 class KVFile:
-    """An open file, which is read from its beginning to its end: its header (``facts``), tokens, pages.
-
-    ``most_seconds``: Unusable is raised once it is clear that all of it takes longer.
-    """
+    """An open file, which is read from its beginning to its end: its header (``facts``), tokens, pages."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
-        self.most_seconds = float("inf")
-        self._begun = time.perf_counter()
         self._file, self._size = file, size
         self._at = self._crc = 0  # bytes read, and their checksum
         if size < _START.size + 2 * _CRC.size:
@@ -319,9 +308,6 @@ class KVFile:
             if not n:
                 raise InvalidFile("ends too early")
             at += n
-            spent = time.perf_counter() - self._begun
-            if spent > self.most_seconds / 4 and spent * self._size > self.most_seconds * (self._at + at):
-                raise Unusable("the disk is slower than the model")
         self._at += len(view)
         self._crc = zlib.crc32(view, self._crc)
 
@@ -371,7 +357,6 @@ _KINDS = {
     ),
     "messages": lambda v: isinstance(v, list),
     "examples": _natural,
-    "seconds": lambda v: type(v) in (int, float) and 0 <= v < 1e9,
 }
 
 

@@ -4,8 +4,7 @@ The KV cache of such a beginning is kept in a private folder of this user, from 
 Never what a user said, nor what was answered: that is for sessions (--session) and for a service's --state.
 
 A beginning is only kept if reading it took longer than loading it will, and more than a moment.  It is written when the
-answer has ended.  A file that would take longer than reading its tokens did is left where it is, and they are read
-again.
+answer has ended.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class Remembered(Folder):
     ) -> None:
         super().__init__(space, place(), max_bytes, private=True)
         self._packed = [known for path, span in packed if (known := self.head(path, span))]
-        self._waiting: dict[bytes, tuple[Beginning, float]] = {}  # tokens -> (with its cache, seconds to read it)
+        self._waiting: dict[bytes, Beginning] = {}  # by their tokens, with their caches
         self._writer: threading.Thread | None = None
 
     def listed(self) -> list[Beginning]:
@@ -79,7 +78,7 @@ class Remembered(Folder):
             with suppress(MemoryError):
                 new = new.with_cache(state.kv.fork())
                 if new.nbytes < min(self.max_bytes, seconds * LOADED):
-                    self._waiting[new.key] = new, seconds
+                    self._waiting[new.key] = new
 
     def flush(self) -> None:
         """Write what waits, in the background."""
@@ -98,15 +97,15 @@ class Remembered(Folder):
             self._writer.join()
         self._waiting.clear()
 
-    def _write(self, waiting: dict[bytes, tuple[Beginning, float]], before: threading.Thread | None) -> None:
+    def _write(self, waiting: dict[bytes, Beginning], before: threading.Thread | None) -> None:
         if before is not None:
             before.join()
         while waiting:
-            _, (new, seconds) = waiting.popitem()
+            _, new = waiting.popitem()
             with suppress(OSError, EdgeError):
                 if self._has_room(new.nbytes):
                     # a damaged file is noticed and read again
-                    self.write(new, new.kv, durable=False, seconds=seconds)
+                    self.write(new, new.kv, durable=False)
 
     def _has_room(self, nbytes: int) -> bool:
         """True if the folder is there, or could be made, is private, and so much may be written to its disk."""

@@ -330,7 +330,7 @@ class Loops(Processor):
 
     def see(self, token: int, n: int) -> str | None:
         tokens, decode = self.of.state.tokens, self.of.model.tokenizer.decode
-        again = 0 if n % EVERY else loops(tokens, n - 1, decode)
+        again = 0 if n % EVERY else loops(tokens, n - 1)
         if not again:
             return None
         self.of.outcome.repeated = decode([*tokens[-again:], token], False)

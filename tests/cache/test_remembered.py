@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -11,7 +10,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -287,38 +285,6 @@ def test_examples_stay_as_the_system_prompt_does(bundled_model: str, tmp_path: P
         assert loaded.messages == session.messages[:3]
         with pytest.raises(UsageError):
             engine.session("", [{"role": "nobody", "content": "x"}])
-
-
-@pytest.mark.parametrize("rate,usable", [(40, False), (200, False), (400, True), (1e9, True)])
-def test_a_disk_that_is_slower_than_the_model_is_not_waited_for(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, rate: float, usable: bool
-) -> None:
-    """``rate``: bytes a second, by a clock of the test's own.  The file stays, for a better day."""
-    expected = answer()[0]
-    (path,) = files(cache)
-    data = path.read_bytes()
-    at = data.index(b'"seconds":') + len(b'"seconds":')
-    assert float(data[at : at + 8].split(b"}")[0].split(b",")[0]) > 0
-    clock = [0.0]
-
-    class Slow(io.FileIO):
-        def readinto(self, view: memoryview) -> int:  # type: ignore[override]
-            clock[0] += len(view) / rate
-            return super().readinto(view) or 0
-
-    monkeypatch.setattr(kv_file, "LEAST_SECONDS", 1000.0)  # more than reading takes here
-    monkeypatch.setattr(kv_file, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    monkeypatch.setattr(kv_file, "open", lambda name, _mode, opener: Slow(name, "r", opener=opener), raising=False)
-    assert len(data) / 400 < 1000 < len(data) / 200
-    with load() as engine:
-        session = engine.session(SYSTEM)
-        assert session.ask("Hello", sampling=GREEDY, max_tokens=8).text == expected
-        assert (session.outcome.usage.cached > 0) is usable
-        assert usable or clock[0] < 600, "a quarter of the time shows it"
-        before = clock[0]
-        assert engine.session(SYSTEM).ask("Hello", sampling=GREEDY, max_tokens=8).text == expected
-        assert usable or clock[0] == before, "it is tried once"
-    assert files(cache) == [path] and path.read_bytes() == data
 
 
 def test_a_folder_of_others_is_not_even_tidied(cache: Path) -> None:

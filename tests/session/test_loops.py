@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
-import functools
-import inspect
 import random
 from array import array
 from pathlib import Path
@@ -12,16 +9,10 @@ from pathlib import Path
 import pytest
 
 import edge
-from edge.session import loops as found
-from edge.session.loops import EVERY, LONGEST, REPEATED, TIMES, VARIED
+from edge.session.loops import LONGEST, REPEATED, TIMES, loops
 from tests import fakes
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def loops(tokens, n):
-    """In a text that is no prose: only what is repeated word for word."""
-    return found.loops(tokens, n, lambda ids: "{}" * len(ids))
 
 
 @pytest.mark.parametrize("period", [1, 2, 7, 16, 40, 160, LONGEST])
@@ -45,83 +36,6 @@ def test_tables_and_rulers_are_no_loops():
     rows = [token for row in range(60) for token in [*line, 1000 + row]]
     assert not loops(array("i", rows), len(rows))
     assert not loops(array("i", list(range(500)) + [7] * 120), 620)
-
-
-def when(text, tokenizer):
-    """After how many tokens a loop is found in an answer, as it is looked for while the answer is written; None: never.
-    """
-    ids = array("i", tokenizer.encode(text))
-    return next((n for n in range(EVERY, len(ids), EVERY) if found.loops(ids[:n], n, tokenizer.decode)), None)
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    with edge.load(threads=1) as engine:
-        yield engine.tokenizer
-
-
-def sentences(form, draw, slots):
-    return [form.format(*(draw.choice(each) for each in slots)) for _ in range(150)]
-
-
-VARIED_LOOPS = {
-    "Bello is a lovable {} who {} to {}. ": (
-        ["dog", "friend", "companion"], ["loves", "likes"], ["play", "run", "sleep"]),
-    "The king revealed himself to be a {}, and {} revealed himself to be a {}. ": (
-        ["giant", "king"], ["he", "the king"], ["giant", "king", "thief"]),
-    "They are also known as the \"{} of the {}\" or the \"{} of the night.\" {}": (
-        ["nightingale", "owl"], ["night", "dark"], ["nightingale", "owl"], ["", "In modern times, that is so.\n\n"]),
-}
-
-
-@pytest.mark.parametrize("form", VARIED_LOOPS)
-@pytest.mark.parametrize("seed", range(5))
-def test_a_loop_with_variations_is_found(form, seed, tokenizer):
-    """And what is fresh ends it: with one new sentence among a few it is none."""
-    draw = random.Random(seed)
-    text = sentences(form, draw, VARIED_LOOPS[form])
-    assert (when("".join(text), tokenizer) or 9999) < 1300
-    ids = tokenizer.encode("".join(text))
-    assert VARIED <= found.loops(array("i", ids), len(ids), tokenizer.decode) < len(ids)
-    letters = "abcdefghijklmnoprstuvw"
-    for at in range(0, len(text), 3):
-        text[at] = " ".join("".join(draw.choice(letters) for _ in range(5)) for _ in range(6)) + ". "
-    assert when("".join(text), tokenizer) is None
-
-
-DAYS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
-GIFTS = ("a partridge in a pear tree|two turtle doves|three French hens|four calling birds|five golden rings|"
-         "six geese a-laying|seven swans a-swimming|eight maids a-milking|nine ladies dancing|ten lords a-leaping|"
-         "eleven pipers piping|twelve drummers drumming").split("|")
-FARM = {"cow": "moo", "pig": "oink", "duck": "quack", "horse": "neigh", "sheep": "baa", "dog": "woof", "cat": "meow"}
-COUNTED = "{0} bottles of beer on the wall, {0} bottles of beer.\nTake one down and pass it around, {1} bottles left.\n"
-NAMES = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split()
-FINE = {
-    "a cumulative song": "\n\n".join(
-        f"On the {day} day of Christmas my true love sent to me\n" + "\n".join(GIFTS[at::-1])
-        for at, day in enumerate(DAYS)
-    ),
-    "a song that counts": "".join(COUNTED.format(n, n - 1) for n in range(99, 0, -1)),
-    "a song that counts in words": "".join(map(COUNTED.format, NAMES[:0:-1], NAMES[-2::-1])),
-    "verses with a refrain": "\n\n".join(
-        f"Old MacDonald had a farm, and on his farm he had a {a},\nwith a {s}-{s} here and a {s}-{s} there,\n"
-        f"here a {s}, there a {s}, everywhere a {s}-{s}.\nOld MacDonald had a farm." for a, s in FARM.items()
-    ),
-    "a list of one form": "".join(f"- {a.capitalize()} and {b}: this is what the {a} says to the {b}.\n"
-                                  for a in NAMES for b in NAMES[:6] if a != b),
-    "a table": "".join(f"| {n} | {n * n} | {'yes' if n % 3 else 'no'} | open |\n" for n in range(200)),
-    "a matrix": "\n".join(" ".join(str(int(a == b)) for b in range(25)) for a in range(25)),
-    "throws": " ".join(random.Random(1).choices(["heads", "tails"], k=900)),
-    "code of one form": inspect.getsource(functools)[:9000],
-    "code that is there twice": inspect.getsource(bisect),
-    "kernels": (ROOT / "pyx/kernels/avx512vnni.c").read_text()[:9000],
-    "options": (ROOT / "docs/cli.md").read_text()[:12000],
-}
-
-
-@pytest.mark.parametrize("what", FINE)
-def test_songs_lists_tables_and_code_are_no_loops(what, tokenizer):
-    assert when(FINE[what], tokenizer) is None
 
 
 def test_an_answer_that_loops_ends_and_one_for_measuring_does_not():
