@@ -175,8 +175,9 @@ SETTINGS = {
         "service", "whole", "Maximum number of waiting requests; further ones receive status 429.", 64, 0, 100_000),
     "state_size": Setting("service", "size", "Maximum size of the folder of --state.", "1G", metavar="SIZE"),
     "metrics": Setting("service", "switch", "Serve Prometheus metrics at /metrics.", False),
-    # arguments of edge.load, which commands set by themselves
-    "parallel": Setting("program", "whole", "Number of answers at the same time.", None, 1, 1 << 10),
+    # arguments of edge.load, which commands set by themselves, or some have as an option
+    "parallel": Setting(
+        "program", "whole", "Number of answers at the same time.", None, 1, 1 << 10, names=("--parallel",), metavar="N"),
     "spare_contexts": Setting("program", "whole", "Number of contexts for conversations that wait.", 0, 0, 1 << 10),
     "exact": Setting("program", "switch", "Never choose a smaller KV type.", False),
     "system": Setting("program", "text", "System prompt."),

@@ -36,8 +36,8 @@ a line of OUT when it is ready. After an interruption, --resume continues.
 @heading(
     "Batch",
     option("--resume", is_flag=True, help="Continue an existing OUT: skip the requests that it already answers."),
-    option("--parallel", type=click.IntRange(1, 64), metavar="N", help="Number of answers at the same time. "
-           "Each takes the memory of a context. Default: 8, or fewer if memory is short."),
+    options.setting("parallel", help="Number of answers at the same time. Each takes the memory of a context. Default: "
+                    "8, or fewer if memory is short."),
 )
 @options.model_option
 @options.model_options

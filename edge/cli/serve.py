@@ -57,8 +57,8 @@ docs/serve.md shows Home Assistant, Python and curl, docs/kiosk.md systemd.
            "always accepted."),
     option("--cors", type=Text(), multiple=True, metavar="ORIGIN", allow_from_autoenv=False,
            help="Let web pages from this address (https://example.org) ask; *: from all. Default: none."),
-    option("--parallel", type=click.IntRange(1, 64), metavar="N", default=1,
-           help="Number of answers at the same time (default 1). Each takes the memory of a context."),
+    options.setting("parallel", default=1, help="Number of answers at the same time (default 1). Each takes the memory "
+                    "of a context."),
     option("--state", type=Path(file_okay=False), metavar="DIR", help="Keep conversations in DIR, so that after "
            "a restart they continue without being read again."),
     option("--name", type=Text(), metavar="NAME", help="Model name that clients see. Default: the name "
