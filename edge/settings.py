@@ -177,7 +177,8 @@ SETTINGS = {
     "metrics": Setting("service", "switch", "Serve Prometheus metrics at /metrics.", False),
     # arguments of edge.load, which commands set by themselves, or some have as an option
     "parallel": Setting(
-        "program", "whole", "Number of answers at the same time.", None, 1, 1 << 10, names=("--parallel",), metavar="N"),
+        "program", "whole", "Number of answers at the same time.", least=1, most=1 << 10, names=("--parallel",),
+        metavar="N"),
     "spare_contexts": Setting("program", "whole", "Number of contexts for conversations that wait.", 0, 0, 1 << 10),
     "exact": Setting("program", "switch", "Never choose a smaller KV type.", False),
     "system": Setting("program", "text", "System prompt."),
