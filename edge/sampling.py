@@ -11,8 +11,6 @@ from typing import Any
 from edge.errors import UsageError
 from edge.settings import SETTINGS, check
 
-RANDOM = -1  # a seed that stands for none
-
 
 @dataclass(frozen=True)
 class Sampling:

@@ -46,7 +46,7 @@ class Tokenizer:
     def decode(self, ids, start: bool = True) -> str:
         return b"".join(map(self.token_bytes, ids)).decode(errors="replace")
 
-    def decoder(self, start: bool = True) -> Stream:
+    def decoder(self, start: bool = True, names: object = None) -> Stream:
         return Stream(self)
 
 

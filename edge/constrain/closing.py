@@ -53,7 +53,7 @@ class Closing:
             for text in (b"\"}])", b"a", _ASKED, _PLAIN, _FEW, b" \n\t", bytes((92, *range(32), *range(127, 256)))))
         self._named = [[token] for token in sorted(spec.allowed)]
 
-    def again(self, matcher: Any, before: list[int], limit: int) -> list[int] | None:
+    def resume(self, matcher: Any, before: list[int], limit: int) -> list[int] | None:
         """The rest of the way that was found one token ago; None if it is not valid any more.
 
         Inside a string it remains valid: a new search would take a hundred times as long.
@@ -153,7 +153,7 @@ class Closing:
         return [*self._hints, *able, *self._named, *(() if able else self._others)]
 
     def _between(self, m: Any) -> bool:
-        """Whether the next byte stands between parts of JSON, if it is JSON."""
+        """Tell if the next byte stands between parts of JSON, if it is JSON."""
         return bool(m.validate_tokens([self._vocabulary.newline]) == 1)
 
     @cached_property
@@ -163,7 +163,7 @@ class Closing:
         return [text for text in texts if text]
 
     def _sign(self, m: Any) -> int:
-        """What is visible of a state: which bytes may come next, a bit each."""
+        """The visible part of a state: the bytes that may come next, a bit each."""
         bits = int(m.is_accepting())
         for step in self._asked:
             bits = bits << 1 | (m.validate_tokens(step) == 1)
@@ -186,7 +186,7 @@ def _next(m: Any, steps: list[list[int]]) -> list[int] | None:
 
 
 def _ends(matcher: Any, tokens: list[int]) -> bool:
-    """Whether the form is complete after these tokens."""
+    """Tell if the form is complete after these tokens."""
     if matcher.validate_tokens(tokens) != len(tokens):
         return False
     end = matcher.deep_copy()

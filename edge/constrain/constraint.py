@@ -40,7 +40,7 @@ class Constraint:
         self._closing = Closing(vocabulary, spec)
         self._must_stop = False
         self._refused = 0  # tokens that the grammar takes and we do not, a bit each
-        self._next: tuple[int, list[int]] = (-1, [])  # a token, and the way behind it
+        self._next: tuple[int, list[int]] = (-1, [])  # a token, and the way after it
         self._way: list[int] | None = None  # from here to a valid end, None if not known
         self._known: list[int] = []  # the latest of them, from wherever it was
         self._watched = 0  # tokens left from which the way is kept
@@ -49,18 +49,18 @@ class Constraint:
 
     @property
     def satisfied(self) -> bool:
-        """Whether the tokens so far are a complete answer."""
+        """True if the tokens so far are a complete answer."""
         return bool(self._matcher.is_accepting())
 
     def has_form(self, text: str) -> bool:
-        """Whether a text of the answer, which a stop text has cut, is a complete answer all the same."""
+        """Tell if a text of the answer, which a stop text has cut, is a complete answer all the same."""
         if self._spec.parts:
             return self.satisfied
         matcher, tokens = self._vocabulary.matcher(self._spec.rules()), self._vocabulary.bytewise(text.encode())
         return bool(tokens or not text) and bool(matcher.consume_tokens(tokens) and matcher.is_accepting())
 
     def allows(self, token: int, left: int) -> bool:
-        """Whether ``token`` may come next; ``left`` tokens may still be written, including this one."""
+        """Tell if ``token`` may come next; ``left`` tokens may still be written, including this one."""
         if self._only:
             return token == self._only[0]
         if token in self._stop_ids:
@@ -128,7 +128,7 @@ class Constraint:
 
     def _find_way(self, left: int) -> None:
         """Look for an end within ``left`` tokens, and choose when to look again, or to keep it."""
-        self._way = self._closing.again(self._matcher, self._known, left)
+        self._way = self._closing.resume(self._matcher, self._known, left)
         if self._way is None:
             self._way = self._closing.way(self._matcher, left)
         self._look = -1
@@ -139,14 +139,14 @@ class Constraint:
                 self._look = left - max(LEAST, (left - self._watched) // SHARE)
 
     def _can_end(self, token: int, left: int) -> bool:
-        """Whether the answer can still be ended after ``token`` in ``left`` tokens; if not, it is ended now by the
+        """Tell if the answer can still be ended after ``token`` in ``left`` tokens; if not, it is ended now by the
         known ending.
         """
         if self._way and self._way[0] == token:
             return True
-        behind = self._matcher.deep_copy()
-        if behind.consume_token(token):
-            way = self._closing.again(behind, self._known, left - 1)
+        after = self._matcher.deep_copy()
+        if after.consume_token(token):
+            way = self._closing.resume(after, self._known, left - 1)
             if way is None:
                 way = self._closing.way(self._matcher, left - 1, [token])
             if way is not None:
@@ -154,7 +154,7 @@ class Constraint:
                 self._known = list(way)
                 return True
         if self._way is None:
-            self._way = self._closing.again(self._matcher, self._known, left) or self._closing.way(self._matcher, left)
+            self._way = self._closing.resume(self._matcher, self._known, left) or self._closing.way(self._matcher, left)
         if self._way is None:
             return True  # no end is near enough: the limit will cut the answer
         self._only = list(self._way)

@@ -27,7 +27,7 @@ from edge.errors import UsageError, shown
 
 if TYPE_CHECKING:
     from edge.prompt.template import Template
-    from edge.prompt.tokenizer import Decoder, Tokenizer
+    from edge.prompt.tokenizer import Tokenizer
 
 MOST = 128
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -249,9 +249,10 @@ class Form:
             return self.heads
         return [BEGIN] if self.text is not None else []
 
-    def decoder(self, decoder: Decoder) -> Decoder:
-        """``decoder``, extended to write the marks, which are control tokens without text in some vocabularies."""
-        return _Marked(decoder, dict(zip(self.marks, (BEGIN, END)))) if self.marks else decoder
+    @property
+    def names(self) -> dict[int, str]:
+        """The texts of the marks, which are control tokens without text in some vocabularies."""
+        return dict(zip(self.marks, (BEGIN, END)))
 
     def split(self, text: str) -> tuple[str, list[dict[str, Any]]]:
         """(content, calls in OpenAI's form) of an answer.  An incomplete call is left out."""
@@ -262,19 +263,6 @@ class Form:
     def reader(self) -> Reader:
         """A reader that separates content from calls while an answer is written."""
         return Reader(self)
-
-
-class _Marked:
-    """A decoder that writes a given text for some tokens."""
-
-    def __init__(self, decoder: Decoder, marks: Mapping[int, str]) -> None:
-        self._decoder, self._marks = decoder, marks
-
-    def push(self, id: int, /) -> str:
-        return self._marks.get(id) or self._decoder.push(id)
-
-    def flush(self) -> str:
-        return self._decoder.flush()
 
 
 class Reader:

@@ -102,7 +102,7 @@ def _bare(schema: Any, depth: int = 0) -> Any:
 
 
 def _is_idle(key: str, value: Any, schema: dict[str, Any]) -> bool:
-    """Whether a key asks for nothing.  llguidance refuses some keys whatever they say."""
+    """Tell if a key asks for nothing.  llguidance refuses some keys whatever they say."""
     if key == "uniqueItems":
         most = schema.get("maxItems")
         return value is False or isinstance(most, (int, float)) and most <= 1
@@ -156,7 +156,7 @@ def _closed(schema: Any) -> Any:
 
 
 def _joins(schema: dict[str, Any]) -> bool:
-    """Whether several parts of the schema describe the same value.  oneOf: closed parts may exclude each other where
+    """Tell if several parts of the schema describe the same value.  oneOf: closed parts may exclude each other where
     the given ones do not.
     """
     joining = schema.keys() & _JOINING
@@ -166,7 +166,7 @@ def _joins(schema: dict[str, Any]) -> bool:
 
 
 def _lists_all(schema: dict[str, Any]) -> bool:
-    """Whether the properties can be all that there are, and nothing is said about others."""
+    """Tell if the properties can be all that there are, and nothing is said about others."""
     properties, required, least = schema.get("properties"), schema.get("required", []), schema.get("minProperties", 0)
     return "additionalProperties" not in schema and isinstance(properties, dict) and isinstance(required, list) and \
         set(map(str, required)) <= properties.keys() and isinstance(least, (int, float)) and \
@@ -269,7 +269,7 @@ def _build(parsed: Any, hint: Any) -> Any:
 
 
 def _fits(parsed: Any, hint: Any) -> bool:
-    """Whether a JSON value can have the type of this annotation; chooses the member of a union."""
+    """Tell if a JSON value can have the type of this annotation; chooses the member of a union."""
     origin = typing.get_origin(hint)
     if origin is typing.Literal:
         return parsed in typing.get_args(hint)

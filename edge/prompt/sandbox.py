@@ -141,7 +141,7 @@ class JinjaTemplate:
             self._fail(error)
 
     def encode(self, tokenizer: Tokenizer, begun: TextPart, *asked: Any) -> list[int]:
-        """The token ids of the prompt and of what is behind it, see :meth:`Template.encode`."""
+        """The token ids of the prompt and of the text after it, see :meth:`Template.encode`."""
         dated = now().strftime  # once: the two texts have the same date
         texts = dict[str, str]()
         text = self._render(dated, asked, lambda said: texts.setdefault(said, said))

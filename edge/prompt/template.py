@@ -73,12 +73,12 @@ class ChatFormat(NamedTuple):
         return "".join(part.text for part in self.parts(*asked))
 
     def encode(self, tokenizer: Tokenizer, begun: TextPart, *asked: Any) -> list[int]:
-        """The token ids of the prompt and of what is behind it, see :meth:`Template.encode`."""
+        """The token ids of the prompt and of the text after it, see :meth:`Template.encode`."""
         return tokenizer.encode_parts([*self.parts(*asked), begun])
 
     @property
     def switches(self) -> bool:
-        """Whether it can ask a model to think before its answer, or not to."""
+        """True if it can ask a model to think before its answer, or not to."""
         return bool(self.unthought)
 
     def parts(
@@ -162,7 +162,7 @@ class Template:
 
     @property
     def switches(self) -> bool:
-        """Whether it can ask a model to think before its answer, or not to."""
+        """True if it can ask a model to think before its answer, or not to."""
         return self.writer.switches
 
     def thinking(self, think: bool) -> Template:
@@ -243,7 +243,7 @@ class Template:
 
     @cached_property
     def writes_system(self) -> bool:
-        """Whether it writes system messages; some templates refuse them or leave them out."""
+        """True if it writes system messages; some templates refuse them or leave them out."""
         said = "Be brief"
         try:
             return said in self.render([{"role": "system", "content": said}, {"role": "user", "content": "Hi"}])
@@ -301,7 +301,7 @@ class Template:
         return next((i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), len(first))
 
     def answer_lead(self) -> str:
-        """What the model writes between the prompt and the answer itself: " " after "Assistant:", else "".
+        """The text that the model writes between the prompt and the answer itself: " " after "Assistant:", else "".
 
         It belongs to the format: callers that show the answer remove it once at the beginning.
         """
@@ -324,6 +324,6 @@ def _check(message: Any) -> None:
 
 
 def _is_llama3(spec: TokenizerSpec) -> bool:
-    """Whether the vocabulary is Llama 3's; decodes only two of its elements."""
+    """Tell if the vocabulary is Llama 3's; decodes only two of its elements."""
     return (spec.kind == "bpe" and len(spec.tokens) >= 128256 and spec.tokens[128006] == "<|start_header_id|>"
             and spec.tokens[128009] == "<|eot_id|>")

@@ -59,9 +59,9 @@ class Generation:
 
     def __post_init__(self) -> None:
         model, options = self.model, self.options
-        decoder = model.tokenizer.decoder()
+        decoder = model.tokenizer.decoder(names=options.form and options.form.names)
         self.stream = Stream(
-            decoder if options.form is None else options.form.decoder(decoder), options.stop, options.by, options.lead,
+            decoder, options.stop, options.by, options.lead,
             options.thinks, model.thinking_marks)
         sampling = options.sampling
         self.endless = self.plan.endless(sampling.repeat_last_n if sampling.penalises else 0)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from edge.errors import UsageError, check_text
 
 if TYPE_CHECKING:
-    from edge.prompt.tokenizer import Decoder
+    from edge.prompt.tokenizer import StreamDecoder
 
 LEAST_CLAUSE = 10  # characters; speech of less sounds chopped
 
@@ -180,7 +180,7 @@ class Stream:
     """
 
     def __init__(
-        self, decoder: Decoder, stop: Sequence[str] = (), by: str = "token", lead: str = "", thinks: bool = False,
+        self, decoder: StreamDecoder, stop: Sequence[str] = (), by: str = "token", lead: str = "", thinks: bool = False,
         marks: Mapping[int, str] | None = None,
     ) -> None:
         self.stopped = self.ended_early = False

@@ -103,7 +103,7 @@ def answer(vocabulary: Vocabulary, tokenizer: Tokenizer, form: Form, seed: int, 
         ids.append(token)
         if constraint is not None and constraint.done:
             break
-    stream, reader = Stream(form.decoder(tokenizer.decoder())), form.reader()
+    stream, reader = Stream(tokenizer.decoder(names=form.names)), form.reader()
     pieces = [piece for token in ids for piece in stream.push(token)] + list(stream.flush())
     content = "".join(reader.feed(piece.text) for piece in pieces) + reader.flush()
     whole = form.split("".join(piece.text for piece in pieces))

@@ -183,12 +183,6 @@ def test_the_template_for_functions():
     assert Template.for_model(model(None, usual)).tools == ""
 
 
-def test_a_plain_prompt_is_the_text_itself():
-    template = Template.for_model(model(spec_with_markers(add_bos=False)))
-    tokenizer = Tokenizer.build(spec_with_markers(add_bos=False))
-    assert template.encode(tokenizer, [{"role": "user", "content": " The scale\n"}]) == tokenizer.encode(" The scale\n")
-
-
 def test_what_stands_before_an_answer():
     leads = {name: Template.for_model(model(), name).answer_lead() for name in FAMILIES}
     assert leads == {**dict.fromkeys(FAMILIES, ""), "bitnet-edge": " ", "plain": "\n"}
@@ -239,13 +233,6 @@ def test_one_bos_in_families(name, add_bos):
     assert ids.count(spec.bos_id) == (1 if add_bos or always else 0)
     without = replace(spec, bos_id=None)
     assert Template.for_model(model(without), name).encode(Tokenizer.build(without), TALK) == ids[add_bos or always :]
-
-
-def test_bos_between_turns_stays():
-    """Llama 2 begins every turn with it."""
-    template = jinja("{% for m in messages %}{{ bos_token }}{{ m['content'] }}{% endfor %}")
-    ids = template.encode(TOKENIZER, [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}])
-    assert ids == [1, *TOKENIZER.encode("a"), 1, *TOKENIZER.encode("b")]
 
 
 @pytest.mark.parametrize("make", [spm_array_spec, spm_model_spec])
@@ -329,22 +316,6 @@ def test_no_message_writes_a_control_token_in_a_family(name, texts):
     assert of(texts) == of(["a" for _ in texts])
 
 
-@pytest.mark.parametrize("name", sorted({*JINJA} - {"think"}))
-@settings(max_examples=40)
-@given(content=st.text(st.characters(exclude_categories=["Cs", "Co"]), max_size=20).filter(lambda c: "|>" not in c))
-def test_harmless_text_comes_out_as_the_template_says(name, content):
-    """What the model reads is what Jinja alone would have made."""
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    environment.filters["tojson"] = lambda value, **more: json.dumps(value, **{"ensure_ascii": False, **more})
-    messages = [{"role": "user", "content": content}, {"role": "assistant", "content": "Hi " + content}]
-    wanted = environment.from_string(JINJA[name]).render(messages=messages)
-    template = jinja(JINJA[name])
-    assert template.render(messages, False) == wanted
-    assert template.encode(TOKENIZER, messages, False) == [1, *TOKENIZER.encode(wanted, special=True)]
-
-
 CALLS = ("{{ tools | tojson }}{% for m in messages %}<|im_start|>{{ m.content }}{% for c in m.tool_calls or [] %}"
          "{{ c }}{{ c.function.arguments | tojson }}{% for k, v in c.function.arguments.items() %}"
          "{{ k }}={{ v }}{% endfor %}{% endfor %}<|im_end|>{% endfor %}")
@@ -383,14 +354,6 @@ def test_arguments_nested_deeply():
     call = {"function": {"name": "f", "arguments": {"a": deep}}}
     with pytest.raises(UsageError, match="nested too deeply"):
         jinja(CALLS).encode(TOKENIZER, [{"role": "assistant", "content": "", "tool_calls": [call]}], True, [])
-
-
-def test_a_template_that_looks_for_words_still_does():
-    template = jinja("{% for m in messages %}{% if m['content'].startswith('tool') %}T{% else %}U{% endif %}:"
-                     "{{ m['content'] }}<|im_end|>{% endfor %}")
-    assert template.render([{"role": "user", "content": "tool <|im_end|>"}]) == "T:tool <|im_end|><|im_end|>"
-    ids = template.encode(TOKENIZER, [{"role": "user", "content": "tool <|im_end|>"}])
-    assert ids.count(TOKENIZER.special["<|im_end|>"]) == 1
 
 
 # ---- what transformers makes of the same templates, messages and tools -----------------------------------------------
@@ -437,15 +400,6 @@ def test_templates_in_real_files(name):
     assert end in template.stop_ids(tokenizer)
     if tokenizer.add_bos:
         assert plain[0] == tokenizer.bos_id != plain[1]
-
-
-def test_what_transformers_offers_is_there():
-    template = jinja("{% for m in messages -%}{% if loop.index > 2 %}{% break %}{% endif %}"
-                     "{% generation %}{{ m['content'] }}{% set x = 1 %}{% endgeneration %}{{ x }}{% endfor %}"
-                     "{{ tools is none }}{{ documents is none }}")
-    assert template.render(TALK) == " Be brief. Hello worldTrueTrue"
-    blocks = jinja("{% for m in messages %}\n    {% if true %}\nx\n    {% endif %}\n{% endfor %}\n")
-    assert blocks.render(TALK[:2]) == "x\nx\n"
 
 
 def test_a_template_may_write_the_date(monkeypatch):
@@ -502,12 +456,6 @@ def test_marks_of_thoughts_are_tokens_in_answers_only(known):
         return [i for i in ids if i in marks]
 
     assert count("assistant") == [*marks] and count("user") == count("tool") == count("system") == []
-
-
-def test_a_template_may_refuse():
-    template = jinja("{{ raise_exception('roles must\nalternate') }}")
-    with pytest.raises(UsageError, match="roles must alternate"):
-        template.render(TALK)
 
 
 _LOOP = "{% for i in range(99999) %}"

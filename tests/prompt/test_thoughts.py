@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
 
 from edge.cli.answers import AnswerOutput as Printed
 from edge.cli.group import cli
@@ -19,9 +17,8 @@ from edge.errors import UsageError
 from edge.loading import load
 from edge.prompt.template import Template, source
 from edge.prompt.tokenizer.steps import ALPHABET
-from edge.records import text as event
 from edge.registry.families import FAMILIES
-from edge.session.stream import Piece, Stream, Thoughts
+from edge.session.stream import Piece, Stream
 from tests.formats.test_family_oracles import gguf_file
 from tests.handmade import ARR, F32, I32, STR, U32, value
 from tests.http_service import serving
@@ -76,30 +73,6 @@ def test_thoughts_are_separated_from_the_answer(by: str, text: str, thought: str
     assert [i for piece in found for i in piece.ids] == [ord(c) for c in text]
 
 
-@given(st.text("<think>/ \nab", max_size=40), st.lists(st.integers(1, 6), max_size=40))
-def test_however_the_text_is_cut_the_parts_are_the_same(text: str, cuts: list[int]) -> None:
-    whole = Thoughts()
-    first, last = whole.push(text), whole.flush() if not whole.over else ("", "")
-    expected = (first[0] + last[0]).rstrip(), first[1] + last[1]
-    cut, found, at = Thoughts(), ["", ""], 0
-    for n in [*cuts, len(text)]:
-        piece, at = text[at : at + n], at + n
-        if cut.over:
-            found[1] += piece
-            continue
-        for i, part in enumerate(cut.push(piece)):
-            found[i] += part
-    if not cut.over:
-        for i, part in enumerate(cut.flush()):
-            found[i] += part
-    assert (found[0].rstrip(), found[1]) == expected
-
-
-def test_sentences_begin_with_the_answer() -> None:
-    found = [piece.text for piece in pieces(SAID, "sentence") if not piece.thought]
-    assert found == ["It is four. ", "Really."]
-
-
 def test_nothing_in_a_thought_stops_the_answer() -> None:
     assert parts(pieces(SAID, stop=("four",))) == ("Two and two.\nThat is four.", "It is ")
 
@@ -114,12 +87,6 @@ def test_what_a_pipe_gets(capsys: pytest.CaptureFixture[str], thoughts: bool | N
     answer.end()
     expected = "It is four. Really.\n"
     assert capsys.readouterr().out == ("Two and two.\nThat is four.\n\n" if shown else "") + expected
-
-
-def test_events_keep_them_apart() -> None:
-    events = [event(piece) for piece in pieces("<think>hm</think>yes", "all")]
-    assert {"ev": "thought", "text": "h"} in events and {"ev": "text", "text": "yes"} in events
-    assert all(json.dumps(e) for e in events)
 
 
 @pytest.mark.parametrize("think", [None, True, False])
@@ -162,15 +129,6 @@ def qwen(tmp_path_factory: pytest.TempPathFactory) -> str:
         "tokenizer.ggml.eos_token_id": value(U32, 319),
     }
     return gguf_file(folder, "qwen3", "Q2_0 of 64", keys=keys)
-
-
-def test_a_loaded_model_takes_the_advice(qwen: str) -> None:
-    for think, expected in ((None, 0.6), (True, 0.6), (False, 0.7)):
-        with load(qwen, ctx=128, threads=1, think=think) as engine:
-            assert engine.model.thinks and engine.model.sampling.temperature == expected
-            session = engine.session()
-            said = session.ask("Hi", max_tokens=8, seed=1)
-            assert isinstance(said.text, str) and said.usage.completion <= 8
 
 
 @pytest.mark.parametrize("name", ["qwen3", "hunyuan", "llama3_rope"])

@@ -199,18 +199,6 @@ def test_what_is_not_known_is_refused_by_name(tmp_path: Path, changes: dict[str,
         huggingface_tokenizer.read(str(tmp_path), {}, {}, {}, None, 4000, [])
 
 
-def test_a_special_token_in_normalised_text(tmp_path: Path) -> None:
-    """Wherever its normal form is in what a template wrote, never in text of users."""
-    other = library(normalizer={"type": "Lowercase"},
-                    added=[{"content": "<Ans>", "special": True, "normalized": True}])
-    for spec in (made := spec_of(other, tmp_path), converted(made, tmp_path)):
-        tokenizer = Tokenizer.build(spec)
-        text = "a <Ans> b <ans> c <ANS>"
-        ids = other.encode(text, add_special_tokens=False).ids
-        assert tokenizer.encode(text, special=True) == ids and ids.count(3000) == 3
-        assert 3000 not in tokenizer.encode(text)
-
-
 def test_white_space_next_to_the_markers_of_a_template(tmp_path: Path) -> None:
     """Of a template and of users: "<|user|>" of Phi-3 takes the line end behind it along."""
     other = library(added=[{"content": "<|user|>", "special": True, "rstrip": True},
@@ -219,13 +207,6 @@ def test_white_space_next_to_the_markers_of_a_template(tmp_path: Path) -> None:
     for before, typed, after in (("<|user|>\n", "Hi", "<|end|>\n"), ("<|user|>", "\n Hi \n", "\n<|end|>")):
         ids = tokenizer.encode_parts(((before, True), (typed, False), (after, True)))
         assert ids == other.encode(before + typed + after, add_special_tokens=False).ids
-
-
-def test_added_tokens_of_blanks_behind_one_that_takes_them_along(tmp_path: Path) -> None:
-    other = library(added=[{"content": "X1", "rstrip": True}, {"content": "  "}, {"content": " Y", "lstrip": True}])
-    tokenizer = Tokenizer.build(spec_of(other, tmp_path))
-    for text in ("X1   a", "X1  a", "X1 a", "X1    X1   ", "X1 Y", "X1   Y  a", "a  X1  \n  b"):
-        assert tokenizer.encode(text, special=True) == other.encode(text, add_special_tokens=False).ids, text
 
 
 def test_an_added_token_is_text_and_stops(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from array import array
 from bisect import bisect_right
 from codecs import utf_8_decode
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from edge.errors import InvalidFile, UsageError
 from edge.formats.container import StringArray
@@ -95,7 +95,7 @@ class _Finder:
 
 
 def _touches(ranges: Sequence[int], start: int, end: int) -> bool:
-    """Whether a part of a text is also in one of some ranges: where each begins and ends, by turns."""
+    """Tell if a part of a text touches one of some ranges: where each begins and ends, by turns."""
     i = bisect_right(ranges, start)
     return i % 2 == 1 or (i < len(ranges) and ranges[i] < end)
 
@@ -115,13 +115,16 @@ class StreamDecoder:
     are replaced by U+FFFD at once, and a character cut off by the end of the ids is left out.
     """
 
-    def __init__(self, tokenizer: Tokenizer, start: bool = True) -> None:
+    def __init__(self, tokenizer: Tokenizer, start: bool = True, names: Mapping[int, str] | None = None) -> None:
         self._token_bytes = tokenizer.token_bytes
+        self._names = names or {}  # texts of control tokens that have none
         self._begun = b""  # of an incomplete character
         self._strip = start and tokenizer.strips_blank
 
     def push(self, id: int, /) -> str:
         """The characters that this token completes; "" while a character is incomplete."""
+        if id in self._names:
+            return self._names[id]
         data = self._token_bytes(id)
         if self._strip and data:
             self._strip = False
@@ -136,16 +139,6 @@ class StreamDecoder:
         """End the text: drop an incomplete character."""
         self._begun = b""
         return ""
-
-
-class Decoder(Protocol):
-    """The streaming decoder that Tokenizer.decoder() returns."""
-
-    def push(self, id: int, /) -> str:
-        """The characters that this token completes."""
-
-    def flush(self) -> str:
-        """The remaining characters at the end."""
 
 
 class Tokenizer:
@@ -295,9 +288,9 @@ class Tokenizer:
             data = data.removeprefix(b" ")
         return utf_8_decode(data, "replace")[0]
 
-    def decoder(self, start: bool = True) -> StreamDecoder:
-        """A decoder for one id at a time, see :class:`StreamDecoder`."""
-        return StreamDecoder(self, start)
+    def decoder(self, start: bool = True, names: Mapping[int, str] | None = None) -> StreamDecoder:
+        """A decoder for one id at a time, see :class:`StreamDecoder`.  ``names``: texts for some control tokens."""
+        return StreamDecoder(self, start, names)
 
 
 def _no_tokenizer(text: str, first: bool) -> list[int]:

@@ -61,7 +61,7 @@ def _staged(punctuation: str, blank_joins_number: bool) -> str:
 
     GPT-2's pattern never crosses what was cut out before it, so punctuation ends a run of white space as the end of
     the text does, and contractions cannot occur.  ``blank_joins_number``: without a stage that isolates ``\p{N}+`` a
-    blank stays with the number behind it, unless three digits follow at once.
+    blank stays with the number after it, unless three digits follow at once.
     """
     blank = r" (?=[0-9]{3})| ?" if blank_joins_number else ""
     return (

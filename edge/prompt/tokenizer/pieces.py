@@ -41,7 +41,7 @@ def build(
     """
     if max(map(len, texts)) > MAX_TOKEN_CHARS or sum(map(len, texts)) > MAX_CHARS:
         raise InvalidFile("the vocabulary has tokens too long to be tokens; it is damaged")
-    # What is found before the library sees a text is a piece as others to it, that can be joined.
+    # A token that is found before the library sees a text is a piece like others to it, which can be joined.
     joins = parsed is None or (parsed.bpe and parsed.plain)
     found = bytearray(
         kind if kind != USER else CONTROL if is_format(text)

@@ -86,7 +86,7 @@ def _change(step: Step) -> Change:
 
 def cutter(steps: Sequence[Step]) -> Callable[..., list[Any]]:
     """The function (text, ``first``: whether nothing is before it) -> pieces of ``pre_tokenizer`` steps; what no step
-    removes is in one of them.  Pieces are texts, or bytes where a step behind ByteLevel cut the letters that stand for
+    removes is in one of them.  Pieces are texts, or bytes where a step after ByteLevel cut the letters that stand for
     bytes.  Raises InvalidFile for a pattern that is not one.
     """
     cuts: list[Cut] = []

@@ -40,14 +40,14 @@ _FORMAT = frozenset((
 
 
 def is_format(text: str) -> bool:
-    """Whether a token belongs to the format of conversations, so that users must not be able to write it into one: a
+    """Tell if a token belongs to the format of conversations, so that users must not be able to write it into one: a
     control token, whether or not a file calls it special.
     """
     return text in _FORMAT or (len(text) > 4 and text[:2] + text[-2:] in ("<||>", "<\uff5c\uff5c>"))
 
 
 def is_blank(text: str) -> bool:
-    """Whether a token is white space or one control character: text, whatever type a file gives it."""
+    """Tell if a token is white space or one control character: text, whatever type a file gives it."""
     return text.isspace() or (len(text) == 1 and not text.isprintable())
 
 
@@ -65,8 +65,8 @@ def with_added(texts: Sequence[str], added: Mapping[str, Added]) -> Sequence[str
     for text, (number, *_) in added.items():
         if not 0 <= number < own + 65536:
             raise InvalidFile(f"added token {shown(text)} has id {number}, the vocabulary has {own} tokens")
-    behind = {each.id: text for text, each in added.items() if each.id >= own}
-    return [*texts, *(behind.get(i, "") for i in range(own, max(behind) + 1))] if behind else texts
+    more = {each.id: text for text, each in added.items() if each.id >= own}
+    return [*texts, *(more.get(i, "") for i in range(own, max(more) + 1))] if more else texts
 
 
 def kinds_of(spec: TokenizerSpec, texts: StringArray, types: Sequence[int]) -> bytearray:
@@ -75,7 +75,7 @@ def kinds_of(spec: TokenizerSpec, texts: StringArray, types: Sequence[int]) -> b
     Control tokens are those of the file, BOS and EOS, special added tokens, and tokens that end a turn.  "<|...|>" is
     one unless the file calls it user-defined: converters of 2024 wrote "<|eot_id|>" as an ordinary token.  White space
     is none: it belongs to text.  The bytes of SentencePiece are bytes, if there are all of them: converters of 2023
-    wrote "<0x0A>" as an ordinary token.  Converters of 2024 wrote the rows behind a vocabulary as user-defined.
+    wrote "<0x0A>" as an ordinary token.  Converters of 2024 wrote the rows after a vocabulary as user-defined.
 
     Raises InvalidFile for a type or special id that is not valid.
     """
