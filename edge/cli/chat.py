@@ -74,7 +74,7 @@ def chat(out: Output, as_jsonl: bool, timeout: float | None, **flags: Any) -> in
         arguments["timeout"] = timeout
     read_ahead = flags.get("read_ahead", True)
     if as_jsonl:
-        from edge.serve.conversations import SPARE_CONTEXTS
+        from edge.serve.calls import SPARE_CONTEXTS
         from edge.serve.protocols.jsonl import Client
 
         def on_end(answer: Answer, session: Session) -> None:

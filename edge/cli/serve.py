@@ -118,8 +118,8 @@ def _run(out: Output, flags: dict[str, Any], service: Service, listening: list[s
     from edge.cli.texts import embedder
     from edge.machine.linux import open_files
     from edge.serve.app import application
+    from edge.serve.calls import SPARE_CONTEXTS
     from edge.serve.connections import Connection
-    from edge.serve.conversations import SPARE_CONTEXTS
     from edge.serve.exchange import RESERVE
     from edge.serve.notify import Notifier
     from edge.serve.socket import BACKLOG

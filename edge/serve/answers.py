@@ -12,10 +12,9 @@ from starlette.responses import Response
 
 from edge.errors import ContextFull, UsageError
 from edge.prompt.messages import with_system
-from edge.serve.bodies import body_of
 from edge.serve.calls import Call, dump, refusal_of
 from edge.serve.conversations import PendingCall
-from edge.serve.exchange import Streamed, answer_json, watched
+from edge.serve.exchange import Streamed, answer_json, body_of, watched
 from edge.serve.protocols import MARK, Collected, Writer
 from edge.serve.service import Service
 from edge.session.logprobs import Logprob

@@ -28,9 +28,8 @@ from starlette.routing import Route
 from edge.errors import EdgeError, UsageError, check_text, shown
 from edge.serve import keys
 from edge.serve.answers import answer
-from edge.serve.bodies import body_of
 from edge.serve.calls import Call, Refusal, refusal_of
-from edge.serve.exchange import answer_json, refused, watched
+from edge.serve.exchange import answer_json, body_of, refused, watched
 from edge.serve.guard import Guard, style_of
 from edge.serve.protocols import Writer, ollama, openai, responses
 from edge.serve.service import Service

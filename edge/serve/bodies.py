@@ -1,25 +1,19 @@
-"""Bodies of requests: received, and parsed as JSON text, within limits.
+"""JSON text of requests, parsed within limits.
 
 Bytes alone say little about JSON text: four million of them can be a million objects of 64 bytes and more, and one
-character beyond U+FFFF makes Python keep four bytes for every character of a text.  Nothing of Starlette is imported
-here: JSON lines (edge/serve/protocols/jsonl.py) need none of it.
+character beyond U+FFFF makes Python keep four bytes for every character of a text.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edge.amounts import parse_whole
 from edge.serve.calls import Refusal
 
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
 LIMIT = 4 << 20  # bytes of a body
-SECONDS = 30.0  # for a whole body
 
 #: signs outside strings and about how many times VALUE bytes the values that they stand for take; a string takes one
 COSTS = {b",": 1, b":": 2, b"[": 4, b"{": 4}
@@ -28,36 +22,6 @@ MOST_VALUES = 300_000  # the sum of these
 _CONTINUATION = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that do not begin a character
 #: what begins a character beyond U+FFFF: a byte of UTF-8, or the escape of a surrogate
 _WIDE = re.compile(rb"[\xf0-\xf7]|\\u[dD][89abAB]")
-
-
-async def body_of(request: Request) -> Any:
-    """The JSON value of a request's body.  Raises Refusal if it is late (408), longer than LIMIT (413), compressed
-    (415) or not JSON.
-    """
-    if set(request.headers.getlist("content-encoding")) - {"identity"}:
-        raise Refusal(415, "the body of the request is compressed or encoded; send it as it is, without "
-                      "Content-Encoding", "unsupported_encoding")
-    declared = request.headers.get("content-length", "0")
-    if declared.isdigit() and int(declared[:20]) > LIMIT:
-        raise Refusal(413, f"the request has {declared[:20]} bytes; the limit is {LIMIT}", "too_large")
-    try:
-        data = await asyncio.wait_for(_receive(request), SECONDS)
-    except asyncio.TimeoutError:
-        raise Refusal(408, f"the body of the request did not arrive within {SECONDS:g} seconds", "timeout") from None
-    request.scope["hold"](size_of(data) + VALUE * _cost(data) - len(data))
-    return parse(data, LIMIT, "too_large")
-
-
-async def _receive(request: Request) -> bytes:
-    data = bytearray()
-    async for part in request.stream():
-        data += part
-        if len(data) > LIMIT:
-            raise Refusal(413, f"the request has more than {LIMIT} bytes", "too_large")
-    return bytes(data)
-
-
-# ---- JSON text -------------------------------------------------------------------------------------------------------
 
 
 def size_of(data: bytes) -> int:
@@ -73,7 +37,7 @@ def parse(data: bytes, most: int, code: str) -> Any:
     """
     if (size := size_of(data)) > most:
         raise Refusal(413, f"the request takes {size} bytes as text in memory; the limit is {most}", code)
-    if _cost(data) > MOST_VALUES:
+    if cost(data) > MOST_VALUES:
         raise Refusal(413, "the request has too many lists, objects or numbers; the limit is about 75,000 lists and "
                       "objects, 150,000 texts, or 300,000 numbers", code)
     try:
@@ -86,7 +50,7 @@ def parse(data: bytes, most: int, code: str) -> Any:
         raise Refusal(400, f"the request cannot be read as JSON: {str(error)[:200]}", "bad_json") from None
 
 
-def _cost(data: bytes) -> int:
+def cost(data: bytes) -> int:
     """The sum of COSTS and strings of JSON text; counting ends soon after MOST_VALUES."""
     if b"\\" in data:
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")  # the other quotation marks are the ends of strings

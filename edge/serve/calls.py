@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from edge.session.answer_options import PreparedCall
 
 
+SPARE_CONTEXTS = 8  # contexts' worth of memory, at most, for conversations that wait
+
+
 class Refusal(Exception):
     """A request that is answered with an error.  ``status``: of HTTP; ``code``: a fixed word for programs."""
 

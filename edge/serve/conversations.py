@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from edge.session.answer_options import PreparedCall
     from edge.session.scheduler import Work
 
-SPARE_CONTEXTS = 8  # contexts' worth of memory, at most, for conversations that wait
 GATHER = 0.002  # seconds in which what is written goes to its reader together
 MOST_UNREAD = 4096  # events of a call that may wait for their reader
 PATIENCE = 60.0  # seconds for a reader that takes nothing; then the answer ends

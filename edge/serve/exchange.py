@@ -1,4 +1,4 @@
-"""Responses of HTTP: JSON, errors, streams, and clients that disconnect; edge/serve/bodies.py has the requests."""
+"""HTTP: bodies of requests; responses: JSON, errors, streams, and clients that disconnect."""
 
 from __future__ import annotations
 
@@ -7,14 +7,43 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
+from edge.serve.bodies import LIMIT, VALUE, cost, parse, size_of
 from edge.serve.calls import Refusal, dump
 from edge.serve.protocols import openai
 
+SECONDS = 30.0  # for the whole body of a request
 BODIES_LIMIT = 8 << 20  # bytes of all requests that are being received or answered
 RESERVE = 3 * BODIES_LIMIT  # bytes in the memory plan for connections and requests
+
+
+async def body_of(request: Request) -> Any:
+    """The JSON value of a request's body.  Raises Refusal if it is late (408), longer than LIMIT (413), compressed
+    (415) or not JSON.
+    """
+    if set(request.headers.getlist("content-encoding")) - {"identity"}:
+        raise Refusal(415, "the body of the request is compressed or encoded; send it as it is, without "
+                      "Content-Encoding", "unsupported_encoding")
+    declared = request.headers.get("content-length", "0")
+    if declared.isdigit() and int(declared[:20]) > LIMIT:
+        raise Refusal(413, f"the request has {declared[:20]} bytes; the limit is {LIMIT}", "too_large")
+    try:
+        data = await asyncio.wait_for(_receive(request), SECONDS)
+    except asyncio.TimeoutError:
+        raise Refusal(408, f"the body of the request did not arrive within {SECONDS:g} seconds", "timeout") from None
+    request.scope["hold"](size_of(data) + VALUE * cost(data) - len(data))
+    return parse(data, LIMIT, "too_large")
+
+
+async def _receive(request: Request) -> bytes:
+    data = bytearray()
+    async for part in request.stream():
+        data += part
+        if len(data) > LIMIT:
+            raise Refusal(413, f"the request has more than {LIMIT} bytes", "too_large")
+    return bytes(data)
 
 
 def answer_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -534,14 +534,14 @@ def test_many_clients_at_once_get_answers_or_are_asked_to_come_again() -> None:
 
 
 def test_a_body_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "SECONDS", 0.05)
+    monkeypatch.setattr(exchange, "SECONDS", 0.05)
 
     async def never() -> Any:
         await asyncio.sleep(BOUND)
 
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-length", b"9")]}
     with pytest.raises(Refusal, match="within 0.05 seconds") as refused:
-        asyncio.run(bodies.body_of(Request(scope, never)))
+        asyncio.run(exchange.body_of(Request(scope, never)))
     assert refused.value.status == 408 and exchange.refused(refused.value).headers["connection"] == "close"
 
 
