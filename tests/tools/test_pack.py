@@ -478,7 +478,7 @@ def test_variables_of_the_packer_are_not_packed(
 @pytest.mark.parametrize("arguments", [
     ["chat", "--kv", "int3"], ["chat", "--set", "top_p=7"], ["serve", "--host", "0.0.0.0"], ["serve", "--api-key", "x"],
     ["chat", "--system", "a", "-sysf", "b"], ["chat", "-m", "demo"], ["chat", "--nonsense"], ["chat", "-sysf", "none"],
-    ["serve", "--host-name", "kiosk:80"], ["chat", "--set", "kv_budget=x"], ["run", "--schema", "none", "x"],
+    ["chat", "--set", "kv_budget=x"], ["run", "--schema", "none", "x"],
     ["pull", "x"], ["nonsense"],
 ])
 def test_arguments_that_are_refused(arguments: list[str], packs: Callable[..., Path]) -> None:
