@@ -84,14 +84,18 @@ class KVSpace:
         weakref.finalize(state, self._over).atexit = False  # called after it has left the set
         return state
 
-    def take(self, state: KVState) -> None:
-        """Reserve a state, until :meth:`release`, and give it memory if it has none; as many have some as are planned,
-        so an idle one may be freed.  Raises MemoryRefused.
-        """
+    def reserve(self, state: KVState) -> None:
+        """Keep the memory of a state until :meth:`release`."""
         with self._lock:
             state.busy = True
-            if state.kv is not None:
-                return
+
+    def take(self, state: KVState) -> None:
+        """Reserve a state, and give it memory if it has none; as many have some as are planned, so an idle one may be
+        freed.  Raises MemoryRefused.
+        """
+        self.reserve(state)
+        if state.kv is not None:
+            return
         planned = self.plan.parallel
         try:
             while planned is not None and len(self._states) >= planned and self.give_way():

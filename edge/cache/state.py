@@ -135,17 +135,20 @@ class KVState:
     @property
     def n_tokens(self) -> int:
         """The number of tokens that the cache has seen."""
-        return 0 if self.kv is None else int(self.kv.n_tokens)
+        kv = self.kv  # another thread may free it
+        return 0 if kv is None else int(kv.n_tokens)
 
     @property
     def nbytes(self) -> int:
         """Bytes allocated for the cache now."""
-        return 0 if self.kv is None else int(self.kv.nbytes)
+        kv = self.kv
+        return 0 if kv is None else int(kv.nbytes)
 
     @property
     def evicted(self) -> int:
         """The number of tokens seen that are no longer attended to."""
-        return 0 if self.kv is None else int(self.kv.evicted)
+        kv = self.kv
+        return 0 if kv is None else int(kv.evicted)
 
     @property
     def offload_error(self) -> str | None:

@@ -287,6 +287,7 @@ class Session:
 
         if self._parked_at:
             self._unpark()
+        self._space.reserve(self.state)
         self.state.check()
         self.state.untype()
         n_examples = len(self._operators) - (self.system is not None)
