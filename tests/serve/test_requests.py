@@ -301,8 +301,9 @@ def test_several_prompts(server: Server, engine: edge.Engine) -> None:
     for i, each in enumerate(prompts):
         told = "".join(event["choices"][0]["text"] for event in events if event["choices"][0]["index"] == i)
         assert told == each + found["choices"][i]["text"]
-    for wrong in ([], [""], [[]], ["a", 5], [[1], "\ud800"], [[-1]], ["a"] * 65, [None], [True]):
-        assert server.ask("POST", "/v1/completions", {"prompt": wrong})[0] == 400, wrong
+    for wrong in ([], [""], [[]], ["a", 5], [[1], "\ud800"], [[-1]], ["a"] * 65, [None], [True], "tea " * 9000, 5):
+        status, _, body = server.ask("POST", "/v1/completions", {"prompt": wrong})
+        assert status == 400 and body["error"]["param"] == "prompt", wrong
     status, _, body = server.ask("POST", "/v1/completions", {"prompt": ["a"] * 50})  # the queue never holds so many
     assert status == 400 and "several requests" in body["error"]["message"]
 
