@@ -50,16 +50,13 @@ class PendingAnswer:
     """One answer that a call asks for: in the line, being written, or over.
 
     ``job``: its place in the line, and its pieces.  ``prepared``: the call that is answered; known when it may have its
-    turn.  ``outcome``: what is known of its answer.  ``evicted``: tokens that are no longer seen at the end.
-    ``offload_error``: the reason why pages that left the window can no longer be stored.
+    turn.  ``outcome``: what is known of its answer.
     """
 
     def __init__(self, call: Call, work: Callable[[PendingAnswer], Work], patience: float | None) -> None:
         self.call = call
         self.prepared: PreparedCall | None = None
         self.outcome = Outcome()
-        self.evicted = 0
-        self.offload_error: str | None = None
         self.calls: list[dict[str, Any]] = []  # of functions, in OpenAI's form; known when the answer has ended
         self.why: str | None = None  # it ended early, as a finish reason
         self.job = Job(self.outcome, work(self), call.partial, patience)
@@ -285,7 +282,6 @@ class Conversations:
         if state is not None:
             bug = error is not None and not isinstance(error, (EdgeError, GeneratorExit))
             if error is None:
-                pending.evicted, pending.offload_error = state.evicted, state.offload_error
                 if outcome.form is not None:
                     pending.calls = outcome.form.split(str(outcome.said))[1]
                 counts["prompt_tokens"] += outcome.usage.prompt

@@ -217,7 +217,7 @@ class Session:
         Raises ContextFull as :meth:`ask`.
         """
         outcome = self.outcome = Outcome()
-        self._scheduler.run(outcome, self._warm(outcome))
+        self._scheduler.run(outcome, self._read(outcome))
         return self.state.n_tokens
 
     def read_ahead(self, text: str, stop: Callable[[], bool] = lambda: False) -> int:
@@ -231,7 +231,7 @@ class Session:
         check_text(text)
         outcome = Outcome()
         with suppress(Busy):
-            self._scheduler.run(outcome, self._read_ahead(outcome, text, stop), ahead=True)
+            self._scheduler.run(outcome, self._read(outcome, text, stop), ahead=True)
         return self.state.n_tokens
 
     def undo(self) -> str | None:
@@ -439,33 +439,27 @@ class Session:
         finally:
             self._keep(outcome)
 
-    def _warm(self, outcome: Outcome) -> Work:
-        """Read what the next turn begins with."""
+    def _read(self, outcome: Outcome, text: str = "", stop: Callable[[], bool] | None = None) -> Work:
+        """Read what the next turn begins with; with ``stop``, ahead of a question that begins with ``text``."""
         with self._held(outcome):
             refuse_long(self._model, self.plan, self.messages, self._prompting.form)
-            ids = self._next()
-            refuse_full(self.plan, ids)
+            ids = self._next(text)
+            if stop is None:
+                refuse_full(self.plan, ids)
             yield None
             if outcome.interrupted():
                 return
             state = self._begin()
+            if stop is not None:
+                share = self._preparer.shared(self._prompting, self._operators, ids) if self._store.on else 0
+                yield from read_ahead(self.plan, self._store, state, ids, outcome, None, share, stop)
+                return
             cached = min(common(state.tokens, ids), state.n_tokens)
             if cached < len(ids):
                 self._store.sync(state, ids)
                 cached, _ = yield from state.prefill(
                     ids, outcome.interrupted, logits=False, share=len(ids), shared=self._store.add)
             outcome.usage, outcome.finish_reason = Usage(len(ids), cached), "length"  # as an answer of no tokens
-
-    def _read_ahead(self, outcome: Outcome, text: str, stop: Callable[[], bool]) -> Work:
-        """Read what the next turn begins with, if its question begins with ``text``."""
-        with self._held(outcome):
-            refuse_long(self._model, self.plan, self.messages, self._prompting.form)
-            ids = self._next(text)
-            yield None
-            if not outcome.interrupted():
-                state = self._begin()
-                share = self._preparer.shared(self._prompting, self._operators, ids) if self._store.on else 0
-                yield from read_ahead(self.plan, self._store, state, ids, outcome, None, share, stop)
 
     def _score(self, outcome: Outcome, question: str, options: Sequence[str]) -> Work:
         """Read the question, then each option after it."""

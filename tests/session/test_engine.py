@@ -550,18 +550,6 @@ def test_closing_during_an_answer():
 # ---- the package --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"ctx": 0}, {"kv": "int9"}, {"kv": "int8:f16:f16"}, {"overflow": "wrap"}, {"memory": "lots"}, {"threads": 0},
-        {"threads": True}, {"head": "int5"}, {"weights": "both"}, {"isa": "pdp11"}, {"window": -1},
-    ],
-)
-def test_load_refuses_bad_arguments_before_it_reads_anything(arguments):
-    with pytest.raises(UsageError):
-        edge.load("no/such/model.gguf", **arguments)
-
-
 HALF = "\ud800"  # of a surrogate pair
 
 
