@@ -28,7 +28,7 @@ import regex
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from edge.constrain.closing import Closing
+from edge.constrain.constraint import Closing
 from edge.constrain.spec import Spec
 from edge.constrain.vocabulary import Vocabulary
 from edge.errors import UsageError

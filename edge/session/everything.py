@@ -12,7 +12,7 @@ from importlib import import_module
 TALK = ("difflib", "encodings.utf_8_sig", "regex", "traceback", "edge.cache.kv_file", "pyx.tokens")
 REQUESTS = (  # these may have forms, and ask for anything
     *TALK, "concurrent.futures.thread", "encodings.idna", "encodings.punycode", "llguidance",
-    "edge.constrain.closing", "edge.constrain.constraint", "edge.constrain.functions", "edge.constrain.schema",
+    "edge.constrain.constraint", "edge.constrain.functions", "edge.constrain.schema",
 )
 
 

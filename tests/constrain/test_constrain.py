@@ -28,8 +28,7 @@ from llguidance import LLMatcher, LLTokenizer
 import edge
 from edge import Sampling
 from edge.constrain import lark
-from edge.constrain.closing import Closing, of_regex
-from edge.constrain.constraint import Constraint
+from edge.constrain.constraint import Closing, Constraint, of_regex
 from edge.constrain.functions import Functions
 from edge.constrain.schema import parse
 from edge.constrain.spec import Spec
