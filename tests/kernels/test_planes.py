@@ -192,8 +192,8 @@ def planes_of(n_plane: int, rows: int, k: int, group: int) -> bytes:
 
 #: what is changed in a file with groups of 32 -> what the one line must name
 HOSTILE = {
-    "group 48": ({"keys": {"bitnet-edge.planes.group": 48}}, "bitnet-edge.planes.group is 48"),
-    "group 0": ({"keys": {"bitnet-edge.planes.group": 0}}, "bitnet-edge.planes.group is 0"),
+    "group 48": ({"keys": {"bitnet-edge.planes.group": 48}}, "planes with a scale per 48 weights are not supported"),
+    "group 0": ({"keys": {"bitnet-edge.planes.group": 0}}, "does not say that its matrices are sums of planes"),
     "a word": ({"keys": {"bitnet-edge.planes.group": "32"}}, "planes.group.* is not an integer"),
     "another group": ({"keys": {"bitnet-edge.planes.group": 64}}, "attn_q.weight is stored as TP32_R64"),
     "no group": ({"keys": {"bitnet-edge.planes.group": None}}, "does not say that its matrices are sums of planes"),
