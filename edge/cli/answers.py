@@ -5,6 +5,7 @@ characters are left out; a pipe receives the text as it is.
 from __future__ import annotations
 
 import re
+import signal
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -38,6 +39,8 @@ class AnswerOutput:
         self._clean = is_tty(sys.stdout)
         self._thinks = thoughts if thoughts is not None else self._clean and by == "token"
         self._wrap = Wrap(lambda: columns(sys.stdout) if moves_cursor() else None)
+        if self._clean:
+            signal.signal(signal.SIGCONT, lambda *_: self._wrap.restart())  # the editor of the next question removes it
         self._thinking = False
         self._held = ""
         self._ended = False
@@ -128,6 +131,10 @@ class Wrap:
         self._lost |= bool(self._line) and width != self._width
         self._width = width
         return "".join(self._placed(char, width) for char in text) if width else text
+
+    def restart(self) -> None:
+        """The text goes on in the first column: a shell has continued the program, and written a line before."""
+        self._column, self._word, self._begin = 0, "", 0
 
     def _new_line(self) -> None:
         self._line = ""  # all of it, in rows of the terminal

@@ -1,4 +1,4 @@
-"""Options and commands of llama.cpp and Ollama: one line says what they are called here.
+"""Options and commands of llama.cpp, Ollama and mlx-lm: one line says what they are called here.
 
 :data:`HINTS` has the options and commands of those programs that are not ours; a name that means the same here is just
 an option.  A model in front of the text (``ollama run MODEL "hello"``) comes after -m here.
@@ -18,15 +18,15 @@ from edge.settings import SETTINGS, Setting
 _HINTS = (
     # options; command:option: in that command
     ("-ngl --gpu-layers --n-gpu-layers", "no GPU is used; leave it out"),
-    ("-b --batch-size -ub --ubatch-size -fa --flash-attn --no-warmup --keepalive --nowordwrap --no-display-prompt",
-     "nothing here needs it; leave it out"),
+    ("-b --batch-size -ub --ubatch-size -fa --flash-attn --no-warmup --keepalive --nowordwrap --no-display-prompt "
+     "--trust-remote-code", "nothing here needs it; leave it out"),
     ("--jinja --no-jinja", "the model's chat template is always used; leave it out"),
     ("-cnv --conversation -i --interactive", "bitnet-edge chat is the conversation; leave it out"),
     ("-st --single-turn", "bitnet-edge run gives one answer; leave it out"),
-    ("-no-cnv --no-conversation", "bitnet-edge run --raw continues a text as it is"),
+    ("-no-cnv --no-conversation --ignore-chat-template", "bitnet-edge run --raw continues a text as it is"),
     ("-tb --threads-batch", "-t N is for prompts and answers"),
     ("--mmap --no-mmap --mlock", "the file is mapped; --set weights=huge copies it into memory instead"),
-    ("-ctk --cache-type-k -ctv --cache-type-v", "use --kv TYPE, or --kv KEYS:VALUES such as int8:int4"),
+    ("-ctk --cache-type-k -ctv --cache-type-v --kv-bits", "use --kv TYPE, or --kv KEYS:VALUES such as int8:int4"),
     ("-e --escape", r"the prompt is taken as it is; in bash, $'a\nb' has a line break"),
     ("-hf --hf-repo -mu --model-url", "first bitnet-edge pull hf:OWNER/NAME, then -m with the name that it prints"),
     ("-p --prompt", "bitnet-edge run takes a prompt; -sys TEXT is the system prompt"),
@@ -41,14 +41,16 @@ _HINTS = (
     ("-temp", "use --temp T"),
     ("-j --json-schema --format", "use --schema FILE|TEXT"),
     ("--grammar-file", "use --grammar FILE; it is a Lark grammar"),
-    ("--num-ctx", "use -c N"),
+    ("--repetition-penalty", "use --set repeat_penalty=X"),
+    ("--num-ctx --max-kv-size", "use -c N"),
     ("--reasoning-budget", "use --set thinking_budget=N"),
     ("--hidethinking", "use --set thoughts=off"),
     ("--context-shift --no-context-shift", "use --set overflow=slide, or --set overflow=stop"),
-    ("--prompt-cache", "use --session FILE; system prompts are kept without it"),
+    ("--prompt-cache --prompt-cache-file", "use --session FILE; system prompts are kept without it"),
     ("--chat-template --chat-template-file", "use --set template=NAME"),
     ("--color", "it stands before the command: bitnet-edge --color always run"),
-    ("--lora -md --model-draft --mmproj --image", "adapters, draft models and images are not supported"),
+    ("--lora --adapter-path -md --model-draft --draft-model --mmproj --image",
+     "adapters, draft models and images are not supported"),
     ("--mirostat --samplers --logit-bias", "not supported; --help-all lists what sets the sampling"),
     # commands
     ("llama-cli generate", "bitnet-edge run gives one answer, bitnet-edge chat is a conversation"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import math
 import re
 import warnings
 from collections import Counter
@@ -40,6 +41,9 @@ _PLAIN = bytes(sorted(set(range(33, 127)) - {92}, key=lambda c: b"\"}])012345678
 _FEW = b"\"}])0aA,.-@:/ "
 #: bytes by which states are compared: whether each may come next
 _ASKED = b"\"}],:{[ 0159aezAZ-.@/_\n"
+#: signs of a number
+_SIGNS = b"0123456789+-.eE"
+
 
 class Constraint:
     """``allows`` and ``mask``: what may come next.  ``accept`` takes a token.  ``done``: nothing may follow.
@@ -58,6 +62,8 @@ class Constraint:
         self._rules = spec.rules(lead)
         self._matcher = vocabulary.matcher(self._rules)
         self._styles = [vocabulary.matcher(spec.rules(lead, style)) for style in spec.styles]
+        self._has_json = spec.is_json or bool(spec.parts) or "%json" in spec.grammar
+        self._number = b""  # signs of a number at the end
         self._only: list[int] = []  # tokens that end the answer: nothing else may come
         self._closing = Closing(vocabulary, spec)
         self._must_stop = False
@@ -93,7 +99,7 @@ class Constraint:
             return False
         if left <= self._look:
             self._find_way(left)
-        if left <= self._watched and not self._can_end(token, left):
+        if self._is_infinite(token) or left <= self._watched and not self._can_end(token, left):
             self._refused |= 1 << token
             return False
         return True
@@ -123,6 +129,7 @@ class Constraint:
         if not self._matcher.consume_token(token):
             raise self._failure()
         self._styles = [each for each in self._styles if each.try_consume_tokens([token]) == 1]
+        self._number = self._number_with(self._vocabulary.token_bytes(token))
         if self._way and self._way[0] == token:
             del self._way[0]
         else:
@@ -131,6 +138,28 @@ class Constraint:
         if self._only:
             del self._only[0]
         self.done = bool(self._matcher.is_stopped())
+
+    def _number_with(self, data: bytes) -> bytes:
+        """The signs of a number at the end, after ``data`` was added."""
+        rest = data.rstrip(_SIGNS)
+        return data[len(rest) :] if rest else self._number + data
+
+    def _is_infinite(self, token: int) -> bool:
+        """Tell if a token makes a number of JSON that is infinity for readers of doubles, and can be left out."""
+        if not self._has_json:
+            return False
+        number = self._number_with(self._vocabulary.token_bytes(token).rstrip(b" \t\r\n,]}"))
+        try:
+            if math.isfinite(float(number or b"0")):
+                return False
+        except ValueError:
+            return False  # not all of a number
+        place = self._matcher  # an end of the number is there, or more digits are needed: see multipleOf
+        if b"e" in number.lower():  # its first digit may be needed, others are not
+            place = place.deep_copy()
+            place.consume_token(token)
+        newline, letter = (place.validate_tokens([self._vocabulary.single.get(byte, -1)]) for byte in b"\na")
+        return bool(newline or place.is_accepting()) and not letter  # a value may end here, and no text goes on
 
     def forced(self) -> Sequence[int]:
         """Tokens that certainly come next, or usually: where JSON can be written in several ways, the usual one."""

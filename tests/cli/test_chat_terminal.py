@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import sys
 import time
@@ -19,7 +21,7 @@ from edge.cli.readers import PipeReader
 from edge.cli.signals import SIGNALS, CtrlC
 from edge.cli.terminal import TerminalReader
 from tests.services import FAKE, on_a_terminal
-from tests.terminal import CTRL_C, CTRL_D, CTRL_Z, PASTE, Terminal
+from tests.terminal import CTRL_C, CTRL_D, CTRL_Z, PASTE, Screen, Terminal
 
 
 @pytest.fixture
@@ -317,3 +319,25 @@ def test_slow_things_show_progress(terminal: Any) -> None:
     with terminal("run", "hello", "-q", FAKE_LOAD="1.5") as t:
         assert t.wait() == 0
         assert t.screen == "You said: hello\r\n"
+
+
+@pytest.mark.parametrize("begin", [["chat"], ["run", "go"]])
+def test_an_answer_that_was_stopped_goes_on_between_words(terminal: Any, begin: list[str]) -> None:
+    """Ctrl-Z in an answer, and fg: the shell has written lines meanwhile."""
+    script = json.dumps([["go", " ".join(f"word-{n}" for n in range(100, 160))]])
+    shell = ["bash", "--norc", "--noprofile", "-i"]
+    with terminal(command=shell, delay=0.005, FAKE_SCRIPT=script) as t:
+        t.line(" ".join([*FAKE, *begin]))
+        if begin == ["chat"]:
+            t.expect("quits.*> ")
+            t.taken_over()
+            t.line("go")
+        t.expect("word-107 ")
+        t.type(CTRL_Z)
+        t.expect("Stopped.*# |Stopped.*[$] ")
+        t.line("fg")
+        t.expect(r"fg\r\n[^\n]*\n")
+        screen = Screen(100)
+        screen.write(t.expect("word-150").replace("\r", ""))
+        assert len(screen.rows) > 3 and all(len(row.rstrip()) > 90 for row in screen.shown[:-1])
+        assert all(re.fullmatch(r"word-\d{3}", word) for row in screen.shown[1:] for word in row.split())

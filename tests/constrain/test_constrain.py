@@ -447,6 +447,65 @@ def test_white_space_is_limited(text: str, taken: bool) -> None:
         assert (matcher.try_consume_tokens(data) == len(data) and matcher.is_accepting()) == taken
 
 
+def dictated(vocabulary: Vocabulary, spec: Spec, text: str, most: int = 2000) -> str:
+    """The answer of a model that wants to write a text, byte by byte, and then to end."""
+    constraint, out, wanted = Constraint(vocabulary, spec, "", most), bytearray(), iter(text.encode())
+    while not constraint.done and len(out) < most:
+        byte = next(wanted, None)
+        if byte is not None:
+            tokens = [vocabulary.single[byte]]
+        elif constraint.satisfied:
+            break
+        else:
+            bits = int.from_bytes(constraint.mask(), "little")
+            tokens = [i for each in b'"}]0,:' if bits >> (i := vocabulary.single[each]) & 1]
+        token = next((i for i in tokens if constraint.allows(i, most - len(out))), None)
+        if token is not None:
+            constraint.accept(token)
+            out += vocabulary.token_bytes(token)
+    return out.decode()
+
+
+NUMBER = {"type": "number"}
+
+
+@pytest.mark.parametrize(("schema", "text", "written"), [
+    (NUMBER, "1180E248", "1180E248"), (NUMBER, "1180E2480", "1180E248"), (NUMBER, "-1e+999", "-1e+99"),
+    (NUMBER, "1e308", "1e308"), (NUMBER, "2e308", "2e30"), (NUMBER, "1e-400", "1e-400"), (NUMBER, "1e00400", "1e0040"),
+    (NUMBER, "9" * 400, "9" * 308), (NUMBER, "9" * 308 + "e5", "9" * 308 + "e0"), (NUMBER, "0." + "3" * 400, None),
+    ({"type": "integer"}, "9" * 400, "9" * 308), ({"type": "number", "minimum": 5}, "9" * 400, "9" * 308),
+    ({"type": "object"}, '{"a":1e400,"b":[1E999],"c":"1e400","1e400":-9e999}',
+     '{"a":1e40,"b":[1E99],"c":"1e400","1e400":-9e99}'),
+    ({}, "[1e400, 2]", "[1e40, 2]"),
+    ({"type": "array", "items": NUMBER}, "[1e400, 1e308 ,1e309]", "[1e40, 1e308 ,1e30]"),
+    ({"type": "string", "pattern": "^[0-9e]+$"}, '"1e400"', '"1e400"'),
+    ({"type": "integer", "multipleOf": 7}, "1" + "3" * 400, "1" + "3" * 309 + "2"),
+])
+def test_numbers_are_finite_for_every_reader(engine, schema, text: str, written: str | None) -> None:
+    """A number that no double holds is infinity for most readers; the same signs in a text are a text."""
+    jsonschema = pytest.importorskip("jsonschema")
+    answer = dictated(engine.model.vocabulary(), Spec.of(schema=schema), text)
+    if "multipleOf" not in schema:
+        assert answer == (text if written is None else written)
+    value = json.loads(answer, parse_int=float if "multipleOf" not in schema else int)
+    assert "inf" not in repr(value)
+    jsonschema.Draft202012Validator(schema).validate(json.loads(answer))
+
+
+def test_digits_elsewhere_are_free(engine) -> None:
+    """In an expression, in the text of a grammar, and in what is said beside calls; not in JSON inside of them."""
+    vocabulary = engine.model.vocabulary()
+    assert dictated(vocabulary, Spec.of(regex="[0-9e]+x"), "1e400x") == "1e400x"
+    grammar = Spec.of(grammar='start: NAME " " %json {"type":"number"}\nNAME: /[0-9e]+/')
+    assert dictated(vocabulary, grammar, "1e400 1e400") == "1e400 1e40"
+    tools = Functions.of([{"type": "function", "function": {"name": "f", "parameters": {}}}])
+    assert tools is not None
+    spec = tools.form(engine.model.template, engine.tokenizer).spec
+    assert dictated(vocabulary, spec, "a 1e400\n1e400") == "a 1e400\n1e400"
+    call = '{"name": "f", "parameters": {"a":1e400}}'
+    assert dictated(vocabulary, spec, call) == call.replace("1e400", "1e40")
+
+
 def test_regex_choices_and_grammar(engine) -> None:
     vocabulary = engine.model.vocabulary()
     choices = ['say "yes"', "back\\slash", "café", "two\nlines", "/x/", "tea", "tea with milk"]

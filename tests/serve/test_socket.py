@@ -6,8 +6,10 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -172,6 +174,50 @@ def test_a_signal_ends_answers_and_removes_the_socket(path: Path, manager: Manag
 
 
 # ---- where it listens ------------------------------------------------------------------------------------------------
+
+
+def sent(path: Path, *requests: tuple[str, str, dict[str, Any] | None], cut: int | None = None) -> socket.socket:
+    """A client that has sent these requests, and has said that it sends no more, as nc -N does."""
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(300)
+    client.connect(str(path))
+    for method, where, body in requests:
+        data = b"" if body is None else json.dumps(body).encode()
+        head = f"{method} {where} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n"
+        client.sendall((head.encode() + data)[:cut])
+    client.shutdown(socket.SHUT_WR)
+    return client
+
+
+def responses(client: socket.socket) -> list[bytes]:
+    with client:
+        return b"".join(iter(lambda: client.recv(1 << 16), b"")).split(b"HTTP/1.1 ")[1:]
+
+
+def test_a_client_that_sends_no_more_gets_its_answer(path: Path) -> None:
+    body = {"messages": [{"role": "user", "content": "hello"}]}
+    with service(path, command=FAKE, FAKE_DELAY="0.01"):
+        for more in ({}, {"stream": True}):
+            (answer,) = responses(sent(path, ("POST", CHAT, {**body, **more})))
+            assert answer.startswith(b"200") and (b"[DONE]" if more else reply("hello").encode()) in answer
+        several = responses(sent(path, HEALTH, ("POST", CHAT, body), HEALTH))
+        assert [each[:3] for each in several] == [b"200"] * 3
+        state = json.loads(several[-1][several[-1].index(b"{"):])
+        assert (state["served"], state["cancelled"]) == (3, 0)
+        assert responses(sent(path, ("POST", CHAT, body), cut=-1)) == []  # not a whole request
+
+
+def test_a_client_that_sends_no_more_and_leaves_ends_its_answer(path: Path) -> None:
+    with service(path, command=FAKE, FAKE_DELAY="0.01"):
+        client = sent(path, ("POST", CHAT, {"messages": [{"role": "user", "content": "long"}]}))
+        running, deadline = {"running": 1, "cancelled": 0}, time.monotonic() + 300
+        for wanted in (running, {"running": 0, "cancelled": 1}):
+            while not (state := json.loads(responses(sent(path, HEALTH))[0].partition(b"\r\n\r\n")[2])).items() >= (
+                    wanted.items()):
+                assert time.monotonic() < deadline, state
+                time.sleep(0.02)
+            client.close()
+        assert state["served"] == 0  # long before its end
 
 
 def test_a_socket_in_use(path: Path) -> None:
