@@ -13,6 +13,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping
+from operator import ge, gt, le, lt
 from typing import Any, NamedTuple
 
 from edge.amounts import parse_whole
@@ -31,6 +32,7 @@ _JOINING = frozenset(("allOf", "anyOf", "oneOf", "$ref", "const", "enum"))
 _OF_PARTS = _ONE | {"prefixItems", "properties", "patternProperties", "required", "minProperties", "maxProperties"}
 #: references to a place that only an $id or $anchor tells, or one with escapes in it
 _UNKNOWN_PLACE = re.compile(r'"(\$id|id|\$anchor)": "|"\$ref": "(?!#["/])|"\$ref": "[^"]*[%~\\]')
+_BOUNDS = {"minimum": ge, "exclusiveMinimum": gt, "maximum": le, "exclusiveMaximum": lt}
 MOST_DEEP = 64  # schemas inside schemas
 
 
@@ -98,7 +100,7 @@ def _bare(schema: Any, depth: int = 0) -> Any:
         return schema
     rest = {key: int(value) if key in _COUNTS and isinstance(value, float) and value.is_integer() else value
             for key, value in schema.items() if key not in _LEFT_OUT and not _is_idle(key, value, schema)}
-    return _changed(rest, lambda part, _: _bare(part, depth + 1))
+    return _changed(_few_multiples(rest), lambda part, _: _bare(part, depth + 1))
 
 
 def _is_idle(key: str, value: Any, schema: dict[str, Any]) -> bool:
@@ -118,6 +120,24 @@ def _is_idle(key: str, value: Any, schema: dict[str, Any]) -> bool:
 
 
 # ---- objects that list their properties have no others ---------------------------------------------------------------
+
+
+def _few_multiples(schema: dict[str, Any]) -> dict[str, Any]:
+    """The multiples of a decimal as an enum where bounds leave one or two.  llguidance looks for them in doubles, where
+    it finds no multiple of 0.1 from 0.3 to 0.3.
+    """
+    step, bounds = schema.get("multipleOf", 0), {key: schema[key] for key in _BOUNDS if key in schema}
+    both_sides = len({key[-7:].lower() for key in bounds}) == 2
+    if schema.get("type") != "number" or "enum" in schema or not both_sides or not all(
+            type(each) in (int, float) and abs(each) < 1e6 and round(each, 9) == each
+            for each in (step, *bounds.values())) or step <= 0:
+        return schema
+    near = {round((bound // step + n) * step, 9) for bound in bounds.values() for n in (-1, 0, 1, 2)}
+    values = [int(each) if each % 1 == 0 else each for each in sorted(near)
+              if all(_BOUNDS[key](each, bound) for key, bound in bounds.items())]
+    if not 1 <= len(values) <= 2:
+        return schema
+    return {key: value for key, value in schema.items() if key not in bounds and key != "multipleOf"} | {"enum": values}
 
 
 def _closed(schema: Any) -> Any:

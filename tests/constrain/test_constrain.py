@@ -447,6 +447,29 @@ def test_white_space_is_limited(text: str, taken: bool) -> None:
         assert (matcher.try_consume_tokens(data) == len(data) and matcher.is_accepting()) == taken
 
 
+BOUNDED = [
+    ({"minimum": 0.3, "maximum": 0.3}, ["0.3"]), ({"minimum": 0.29, "maximum": 0.3}, ["0.3"]),
+    ({"minimum": 0.3, "maximum": 0.5}, ["0.3", "0.4", "0.5"]), ({"exclusiveMinimum": 0.3, "maximum": 0.4}, ["0.4"]),
+    ({"minimum": 0.6, "exclusiveMaximum": 0.7}, ["0.6"]), ({"minimum": -0.3, "maximum": -0.3}, ["-0.3"]),
+    ({"minimum": 0.1, "maximum": 0.3, "exclusiveMinimum": 0.1}, ["0.2", "0.3"]), ({"minimum": 2, "maximum": 2}, ["2"]),
+    ({"minimum": 0.7, "maximum": 1.3, "type": "integer"}, ["1"]), ({"minimum": 0.95, "maximum": 1.05}, ["1"]),
+    ({"minimum": -0.2, "maximum": 0.1}, ["-0.2", "-0.1", "0", "0.1"]), ({"minimum": 0, "maximum": 0.05}, ["0"]),
+]
+
+
+@pytest.mark.parametrize(("bounds", "numbers"), BOUNDED)
+def test_multiples_within_bounds_are_counted_in_decimals(engine, bounds, numbers) -> None:
+    vocabulary, spec = engine.model.vocabulary(), Spec.of(schema={"type": "number", "multipleOf": 0.1, **bounds})
+    jsonschema = pytest.importorskip("jsonschema")
+    tenths = [f"{n / 10:.1f}".removesuffix(".0") for n in range(-10, 30)]
+    assert [each for each in tenths if takes(engine, spec, json.loads(each))] == numbers
+    for seed in range(5):
+        ids, whole = walk(vocabulary, spec, seed, 30)
+        value = json.loads(text_of(vocabulary, ids))
+        assert whole and f"{value:.1f}".replace("-0.0", "0").removesuffix(".0") in numbers
+        jsonschema.Draft202012Validator(bounds).validate(value)
+
+
 def dictated(vocabulary: Vocabulary, spec: Spec, text: str, most: int = 2000) -> str:
     """The answer of a model that wants to write a text, byte by byte, and then to end."""
     constraint, out, wanted = Constraint(vocabulary, spec, "", most), bytearray(), iter(text.encode())
