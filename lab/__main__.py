@@ -11,7 +11,7 @@ from typing import Any
 import edge
 from edge.errors import EdgeError, UsageError
 from edge.files import check_place, write
-from lab import calibrate, evaluate
+from lab import calibrate, evaluate, heads
 
 
 def options() -> argparse.ArgumentParser:
@@ -44,6 +44,9 @@ def options() -> argparse.ArgumentParser:
     plan.add_argument("-o", "--output", help="a file for the plan")
     plan.add_argument("--compare", action="store_true", help="instead: a plan by every method, made on the first half "
                       "of the text, compared on the second")
+    what = "the entropy of each query head's attention at the end of texts of some lengths, and its class"
+    look = commands.add_parser("heads", parents=[shared], help=what, description=what)
+    look.add_argument("--lengths", default="32,512,2048", help="in tokens (32,512,2048)")
     return parser
 
 
@@ -51,11 +54,13 @@ def run(flags: argparse.Namespace) -> dict[str, Any]:
     """The measurements.  Raises EdgeError."""
     modes = [evaluate.Mode.parse(mode) for mode in flags.mode] if flags.command == "kv" else []
     against = evaluate.Mode.parse(flags.against if flags.command == "kv" else "f32")
+    lengths = [*map(int, flags.lengths.split(","))] if flags.command == "heads" else []
     if flags.command == "calibrate" and flags.output is not None:
         if flags.compare:
             raise UsageError("-o and --compare cannot be used together: a comparison writes no plan")
         check_place(flags.output)
-    with edge.load(flags.model, ctx=flags.ctx, kv="f32", overflow="stop", threads=flags.threads) as engine:
+    ctx = max(lengths, default=flags.ctx)
+    with edge.load(flags.model, ctx=ctx, kv="f32", overflow="stop", threads=flags.threads) as engine:
         tokens = evaluate.read(engine, flags.file)
         if flags.segments is not None:
             tokens = tokens[: flags.segments * engine.plan.n_ctx]
@@ -63,6 +68,8 @@ def run(flags: argparse.Namespace) -> dict[str, Any]:
             found = evaluate.perplexity(engine, tokens, evaluate.Mode.parse(flags.mode))
         elif flags.command == "kv":
             found = evaluate.kv_quality(engine, tokens, modes, against)
+        elif flags.command == "heads":
+            found = heads.classes(engine, tokens, lengths)
         elif flags.compare:
             found = calibrate.compare(engine, tokens, flags.keep_share, flags.sinks)
         else:

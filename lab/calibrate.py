@@ -16,74 +16,19 @@ Entropies depend on the length of the text, so all are measured in its last thre
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from edge.cache.plan import PAGE
 from edge.cache.policy import VERSION, Budget
 from edge.errors import UsageError
-from lab.evaluate import Mode, kv_quality, segments
+from lab.evaluate import Mode, kv_quality
+from lab.heads import HeadFacts, measure
 
 if TYPE_CHECKING:
     from edge.engine import Engine
 
 METHODS = ("uniform", "entropy", "inverse", "support")
-MASS = 0.95
-STRIDE = 32  # tokens between the queries that are looked at
-
-
-@dataclass(frozen=True)
-class HeadFacts:
-    """The measurements of one KV head, averaged over positions and, unless stated otherwise, over its query heads."""
-
-    layer: int
-    head: int
-    entropy: float  # bits
-    entropy_max: float  # of the query head with the largest
-    sink_mass: float  # on the first tokens
-    support: float  # tokens that hold MASS of what the query heads look at together
-
-
-def entropy(rows: np.ndarray) -> np.ndarray:
-    """Bits of each row of attention."""
-    return np.asarray(-(rows * np.log2(np.where(rows > 0, rows, 1))).sum(-1))
-
-
-def support(row: np.ndarray) -> int:
-    """The smallest number of tokens that hold MASS."""
-    return int(np.searchsorted(np.sort(row)[::-1].cumsum(), MASS - 1e-12)) + 1
-
-
-def measure(engine: Engine, tokens: Sequence[int], sinks: int = 4) -> list[HeadFacts]:
-    """Read the text in segments as long as the engine's context and measure every STRIDE-th query of the last three
-    quarters.
-
-    Raises UsageError if the text is too short.
-    """
-    from pyx.step import Segment, attention_rows
-
-    config, transformer = engine.config, engine.model.transformer
-    kv = engine.space.new_cache(Mode("f32", {"kv": "f32"}).plan(engine, engine.plan.n_ctx))
-    queries = transformer.keep_queries()
-    seen: dict[tuple[int, int], list[tuple[float, ...]]] = {}
-    pieces = segments(engine, tokens, engine.plan.n_ctx)
-    longest = max(map(len, pieces))
-    for piece in pieces:
-        kv.reset()
-        for at in range(0, len(piece) - STRIDE + 1, STRIDE):
-            with engine.model.alone():
-                transformer.step([Segment(kv, piece[at : at + STRIDE])])
-            for layer in range(len(config.attention) if at + STRIDE > longest // 4 else 0):
-                rows = np.array(attention_rows(kv, layer, queries)).reshape(config.n_kv_head, -1, kv.n_tokens)
-                for head, own in enumerate(rows):
-                    bits, mean = entropy(own), own.mean(0)
-                    seen.setdefault((layer, head), []).append(
-                        (bits.mean(), bits.max(), mean[:sinks].sum(), support(mean)))
-    if not seen:
-        raise UsageError(f"the text is too short: it needs at least {2 * STRIDE} tokens")
-    return [HeadFacts(layer, head, *map(float, np.mean(values, 0))) for (layer, head), values in sorted(seen.items())]
 
 
 def weights(method: str, facts: Sequence[HeadFacts]) -> list[float]:

@@ -19,7 +19,7 @@ from edge.cache.policy import read_budget
 from edge.cli.group import cli
 from edge.errors import UsageError
 from edge.options import Options
-from lab import calibrate, evaluate
+from lab import calibrate, evaluate, heads
 from lab.__main__ import main
 from pyx.kv import KVCache
 from pyx.step import Segment, attention, attention_kept, attention_rows
@@ -280,20 +280,65 @@ def test_a_transformer_leaves_what_it_asked(tiny_model) -> None:
 # ---- heads -----------------------------------------------------------------------------------------------------------
 
 
+def test_classes_are_those_of_the_last_queries(calibrating, text) -> None:
+    """Read token by token: entropies of the last queries of each whole piece, averaged."""
+    looks = heads.classes(calibrating, text, [100, 12])
+    assert [row["tokens"] for row in looks["classes"]] == [12, 100] and len(looks["heads"]) == 2 * 2 * 4
+    for row in looks["classes"]:
+        assert sum(row[kind] for kind in heads.CLASSES) == pytest.approx(1)
+        bits = [head["bits"] for head in looks["heads"] if head["tokens"] == row["tokens"]]
+        assert (row["mean_bits"], row["std_bits"]) == pytest.approx((np.mean(bits), np.std(bits)))
+        assert (row["least"], row["most"]) == (min(bits), max(bits))
+        assert row["variation"] == pytest.approx(np.std(bits) / np.mean(bits))
+    config, queries = calibrating.config, calibrating.model.transformer.keep_queries()
+    seen: dict[tuple[int, int], list[float]] = {}
+    pieces = [piece for piece in evaluate.segments(calibrating, text, 100) if len(piece) == 100][: heads.PIECES]
+    for piece in pieces:
+        cache = calibrating.space.new_cache()
+        for t, token in enumerate(piece):
+            calibrating.model.transformer.step([Segment(cache, array("i", [token]))])
+            for layer in range(2 if t >= 100 - heads.LOOKS else 0):
+                rows = np.array(attention_rows(cache, layer, queries)).reshape(config.n_head, t + 1)
+                for head, row in enumerate(rows):
+                    seen.setdefault((layer, head), []).append(-(row * np.log2(row)).sum())
+    for row in looks["heads"]:
+        if row["tokens"] == 100:
+            bits = np.mean(seen[row["layer"], row["head"]])
+            assert row["bits"] == pytest.approx(bits, rel=1e-6) and bits < heads.CLASSES[row["class"]]
+            assert len(seen[row["layer"], row["head"]]) == heads.LOOKS * len(pieces)
+    for length in (heads.LOOKS, 257):
+        with pytest.raises(UsageError, match=f"{length}"):
+            heads.classes(calibrating, text, [length])
+    with pytest.raises(UsageError, match="60 tokens"):
+        heads.classes(calibrating, text[:60], [100])
+
+
+def test_budgets_by_entropy_save(calibrating) -> None:
+    """Two layers of two KV heads; a query head of each has the mean, twice as much, much less, much more."""
+    bits = np.array([[2.0, 1.0, 4.0, 0.0], [0.1, 0.0, 5.9, 3.0]])
+    assert bits.mean() == 2
+    half, _, tenth = heads.saved(calibrating, bits)
+    assert half["own_of_cache"] == pytest.approx(1 - (0.5 + 1 + 0.15 + 1) / 4)
+    assert half["flat_of_cache"] == pytest.approx(0), "in both layers a head needs all"
+    assert tenth["own_of_cache"] == pytest.approx(1 - (0.1 + 0.2 + 0.03 + 0.25) / 4)
+    assert tenth["flat_of_cache"] == pytest.approx(1 - (0.2 + 0.25) / 2)
+    assert 0 < tenth["flat_of_memory"] < tenth["own_of_memory"] < tenth["own_of_cache"]
+
+
 def test_support_is_the_fewest_tokens_with_most_of_the_attention() -> None:
-    assert [calibrate.support(np.array(row)) for row in ([1.0], [0.05, 0.95], [0.5, 0.25, 0.25], [0.05] * 20)] == [
+    assert [heads.support(np.array(row)) for row in ([1.0], [0.05, 0.95], [0.5, 0.25, 0.25], [0.05] * 20)] == [
         1, 1, 3, 19]
-    assert calibrate.entropy(np.array([[1.0, 0, 0, 0], [0.25] * 4])) == pytest.approx([0, 2])
+    assert heads.entropy(np.array([[1.0, 0, 0, 0], [0.25] * 4])) == pytest.approx([0, 2])
 
 
 def test_what_is_measured(calibrating, text) -> None:
-    facts = calibrate.measure(calibrating, text[:500])
+    facts = heads.measure(calibrating, text[:500])
     assert [(each.layer, each.head) for each in facts] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     for each in facts:
         assert 0 < each.entropy <= each.entropy_max <= 8  # 256 tokens
         assert 0 < each.sink_mass < 1 and 1 <= each.support <= 256
     with pytest.raises(UsageError, match="too short"):
-        calibrate.measure(calibrating, text[:20])
+        heads.measure(calibrating, text[:20])
 
 
 # ---- budgets ---------------------------------------------------------------------------------------------------------
@@ -311,14 +356,14 @@ def test_shares_are_in_proportion() -> None:
 
 def test_the_published_rule() -> None:
     """clamp(H / mean H, 0.3, 2.5) of the largest entropy, and the same turned round."""
-    seen = [calibrate.HeadFacts(0, i, 0.0, h, 0.0, 10.0 * (i + 1)) for i, h in enumerate([0.1, 4.0, 7.9])]
+    seen = [heads.HeadFacts(0, i, 0.0, h, 0.0, 10.0 * (i + 1)) for i, h in enumerate([0.1, 4.0, 7.9])]
     assert calibrate.weights("entropy", seen) == pytest.approx([0.3, 1.0, 1.975])
     assert calibrate.weights("inverse", seen) == pytest.approx([1 / 0.3, 1.0, 1 / 1.975])
     assert calibrate.weights("support", seen) == [10, 20, 30] and calibrate.weights("uniform", seen) == [1, 1, 1]
 
 
 def test_every_method_keeps_the_same(calibrating, text) -> None:
-    facts = calibrate.measure(calibrating, text[:500])
+    facts = heads.measure(calibrating, text[:500])
     budgets = {method: calibrate.budget(calibrating, facts, 0.25, method, 4) for method in calibrate.METHODS}
     sizes = {cache_plan(calibrating.config, Options(256, "int8", overflow="stop", kv_budget=each)).kv_bytes
              for each in budgets.values()}
@@ -344,5 +389,6 @@ def test_the_commands(bundled_model, tmp_path, capsys: pytest.CaptureFixture[str
                                     "overflow=stop", "-v"])
     assert used.exit_code == 0 and "budgets of" in used.stderr
     for arguments, said in ((["calibrate", "--compare", "-o", str(path)], "-o and --compare"),
+                            (["heads", "--lengths", "8"], "length 8 "),
                             (["calibrate", "-c", "256", "--keep-share", "2"], "share to keep")):
         assert main(arguments) == 2 and said in capsys.readouterr().err
