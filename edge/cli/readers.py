@@ -4,8 +4,11 @@ cursor; ``terminal.py`` has that with line editing.
 
 from __future__ import annotations
 
+import io
+import select
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from edge.cli.signals import SIGNALS, CtrlC
 from edge.errors import UsageError
@@ -27,15 +30,35 @@ class Reader:
         raise NotImplementedError
 
 
+class Waiting(io.FileIO):
+    """A file that is read when it has something, and waits in intervals: a signal that comes just before a system call,
+    or to another thread, does not end the call, and its handler would run only after the next line.
+    """
+
+    INTERVAL = 0.5  #: seconds between two looks at signals
+
+    def readinto(self, buffer: Any) -> int | None:
+        while not select.select([self], [], [], self.INTERVAL)[0]:
+            pass
+        return super().readinto(buffer)
+
+
 class PipeReader(Reader):
     """Lines of standard input when it is not a terminal.  Raises UsageError for a line longer than LINE_LIMIT bytes."""
 
     interactive = False
     encoding = "utf-8-sig"
 
+    def __init__(self) -> None:
+        self._file: Any = getattr(sys.stdin, "buffer", io.BytesIO())
+        try:
+            self._file = io.BufferedReader(Waiting(self._file.fileno(), closefd=False))
+        except OSError:  # not a file of the system
+            pass
+
     def read(self, prompt: str) -> str:
         with SIGNALS.calling(None):
-            line = b"" if sys.stdin is None else sys.stdin.buffer.readline(LINE_LIMIT + 2)
+            line = self._file.readline(LINE_LIMIT + 2)
         if not line:
             raise EOFError
         if len(line.rstrip(b"\r\n")) > LINE_LIMIT:
@@ -54,6 +77,7 @@ class PlainReader(PipeReader):
     interactive = True
 
     def __init__(self) -> None:
+        super().__init__()
         self.encoding = sys.stdin.encoding
 
     def read(self, prompt: str) -> str:

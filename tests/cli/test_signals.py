@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from edge.cli import signals
+from tests.terminal import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -125,3 +126,30 @@ def test_a_copy_of_ctrl_c_is_the_same_press(monkeypatch: pytest.MonkeyPatch) -> 
         time.sleep(0.2)
         press(1)
         assert signals.SIGNALS.taken() and not signals.SIGNALS.taken()
+
+
+WAITING = """
+import threading
+from edge.cli import readers, signals
+
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+with signals.SIGNALS.handled():
+    try:
+        print("> ", end="", flush=True)
+        readers.{reader}().read("")
+    except BaseException as error:
+        print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize(("reader", "number", "expected"), [
+    ("PlainReader", signal.SIGINT, "CtrlC"), ("PipeReader", signal.SIGTERM, "Terminated"),
+])  # fmt: skip
+def test_a_signal_that_does_not_interrupt_the_wait_for_a_line(reader: str, number: int, expected: str) -> None:
+    """The system may give it to another thread, as it is made to do here."""
+    with Terminal([sys.executable, "-c", WAITING.format(reader=reader)], os.environ) as terminal:
+        terminal.expect("> ")
+        terminal.reads()
+        threads = [int(one) for one in os.listdir(f"/proc/{terminal.process.pid}/task")]
+        os.kill(next(one for one in threads if one != terminal.process.pid), number)
+        terminal.expect(expected, timeout=20)
