@@ -382,7 +382,7 @@ def _(program: Program) -> object:
 def _(program: Program) -> object:
     completed = program.run("", COMP_WORDS="bitnet-edge ru", COMP_CWORD="1", _BITNET_EDGE_COMPLETE="bash_complete")
     need("run" in completed, "no completion", completed)
-    return [program.run("completion", shell) for shell in ("bash", "zsh", "fish")]
+    return [program.run(_BITNET_EDGE_COMPLETE=f"{shell}_source") for shell in ("bash", "zsh", "fish")]
 
 
 @check("errors: one line, and the documented status")

@@ -89,7 +89,7 @@ def chat(out: Output, as_jsonl: bool, timeout: float | None, **flags: Any) -> in
         with options.loaded(out, {**flags, "parallel": 1}, lasting=everything.REQUESTS, **more) as engine:
             engine.store.share(None if engine.plan.room else engine.plan.kv_total)
             arguments = options.advised(arguments, flags, engine)
-            client = Client(engine, out.raw, out.ascii_only, arguments, system, on_end, out.traceback)
+            client = Client(engine, out.raw, arguments, system, on_end, out.traceback)
             with SIGNALS.calling(client.stop):
                 client.serve(None if sys.stdin is None else sys.stdin.fileno())
         return SIGNALS.code

@@ -12,13 +12,13 @@ from typing import Any
 
 import click
 
-from edge.cli.command import CONTEXT, Command
+from edge.cli.command import CONTEXT
 from edge.cli.habits import check_option, options_of, refuse_command
 from edge.cli.options import output_options
 from edge.cli.output import Output, drop_stdout, one_line, writes_to_terminal
 from edge.cli.packed import about, defaults, named, version
 from edge.cli.signals import SIGNALS, Terminated
-from edge.errors import REPORTS, EdgeError, UsageError, unbuilt
+from edge.errors import REPORTS, EdgeError, unbuilt
 from edge.packed import own
 
 #: name -> (module:name of the command, short help); in the order in which the help lists them
@@ -39,7 +39,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "convert": ("edge.cli.files:convert", "Convert a model to one GGUF file that loads quickly."),
     "tokens": ("edge.cli.texts:tokens", "Convert text to tokens and back, or count them."),
     "embed": ("edge.cli.texts:embed", "Turn texts into vectors (embeddings), or compare two texts."),
-    "completion": ("edge.cli.group:completion", "Print the script with which a shell completes commands."),
 }
 
 HELP = """\
@@ -172,37 +171,7 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
 @click.option("-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
               help="Print the version and exit.")
 @output_options
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", envvar="BITNET_EDGE_COLOR",
-              help="Use colour; auto (default): on terminals only.")
 @click.pass_context
-def cli(ctx: click.Context, color: str) -> None:
-    ctx.ensure_object(Output).color = color
+def cli(ctx: click.Context) -> None:
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
-
-
-_PLACES = """\
-Bash:  bitnet-edge completion bash > ~/.local/share/bash-completion/completions/bitnet-edge
-Zsh:   bitnet-edge completion zsh > ~/.zfunc/_bitnet-edge      (with ~/.zfunc in fpath)
-Fish:  bitnet-edge completion fish > ~/.config/fish/completions/bitnet-edge.fish
-"""
-
-
-@click.command(
-    cls=Command,
-    help="Print the completion script for SHELL (bash, zsh or fish) to standard output.",
-    epilog=_PLACES,
-)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), metavar="SHELL", required=False)
-@click.pass_context
-def completion(ctx: click.Context, shell: str | None) -> None:
-    if shell is None:
-        raise UsageError("missing SHELL: use one of bash, zsh, fish")
-    from click.shell_completion import ShellComplete, get_completion_class
-
-    kind = get_completion_class(shell)
-    assert kind is not None  # the Choice above allows only what click ships
-    root = ctx.find_root()
-    script = kind(root.command, {}, root.info_name or "bitnet-edge", "_BITNET_EDGE_COMPLETE")
-    # The base method: bash's own starts a bash to ask for its version, and the script may be meant for another machine.
-    ctx.ensure_object(Output).write(ShellComplete.source(script).strip() + "\n")

@@ -48,7 +48,7 @@ _HINTS = (
     ("--context-shift --no-context-shift", "use --set overflow=slide, or --set overflow=stop"),
     ("--prompt-cache --prompt-cache-file", "use --session FILE; system prompts are kept without it"),
     ("--chat-template --chat-template-file", "use --set template=NAME"),
-    ("--color", "it stands before the command: bitnet-edge --color always run"),
+    ("--color", "terminals get colours; with NO_COLOR=1 they do not"),
     ("--lora --adapter-path -md --model-draft --draft-model --mmproj --image",
      "adapters, draft models and images are not supported"),
     ("--mirostat --samplers --logit-bias", "not supported; --help-all lists what sets the sampling"),
@@ -63,6 +63,7 @@ _HINTS = (
     ("create cp push", "a model is a file; bitnet-edge list --json shows where"),
     ("help", "use bitnet-edge --help, or bitnet-edge run --help"),
     ("version", "use bitnet-edge --version"),
+    ("completion", "with _BITNET_EDGE_COMPLETE=bash_source it prints the script of bash; zsh_source, fish_source"),
 )
 
 #: option, ``command:option`` or command -> what to use here

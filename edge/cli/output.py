@@ -25,25 +25,21 @@ class Output:
     """Prints everything that commands print.
 
     ``quiet`` turns off remarks and progress, but not errors and answers; ``verbose`` shows the plan, notes, the stats
-    line, and tracebacks of internal errors; ``color`` is "auto", "always" or "never".
+    line, and tracebacks of internal errors.
     """
 
     def __init__(self) -> None:
         self.quiet = False
         self.verbose = False
-        self.color = "auto"
         self.typed = False  # quiet or verbose stands on the command line: it wins over a variable
         for stream in (sys.stdout, sys.stderr):
-            # An answer must not die of a character that an old locale cannot spell.
-            if stream is not None and not _is_utf8(stream) and hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="replace")
+            if hasattr(stream, "reconfigure"):  # whatever the locale is; None: started with the stream closed
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
     # -- asking about streams
 
     def colored(self, stream: TextIO | None) -> bool:
-        """True if ``stream`` may receive colours: by the option, NO_COLOR, CLICOLOR_FORCE, TERM, being a terminal."""
-        if self.color != "auto":
-            return self.color == "always"
+        """True if ``stream`` may receive colours: by NO_COLOR, CLICOLOR_FORCE, TERM, being a terminal."""
         if os.environ.get("NO_COLOR"):
             return False
         if os.environ.get("CLICOLOR_FORCE", "0") not in ("", "0"):
@@ -81,16 +77,11 @@ class Output:
         while rest:
             rest = rest[os.write(fd, rest) :]
 
-    @property
-    def ascii_only(self) -> bool:
-        """True if the encoding of standard output cannot carry all characters, so that JSON needs escapes."""
-        return sys.stdout is not None and not _is_utf8(sys.stdout)
-
     def json(self, value: Any) -> None:
-        """Write one JSON value and a newline, with escapes only where the encoding needs them."""
+        """Write one JSON value and a newline."""
         import json
 
-        self.write(json.dumps(value, ensure_ascii=self.ascii_only) + "\n")
+        self.write(json.dumps(value, ensure_ascii=False) + "\n")
 
     def result(self, facts: Any, lines: Iterable[str], as_json: bool) -> None:
         """Write a result: its facts as one JSON value, or its lines."""
@@ -301,7 +292,3 @@ def drop_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):
         pass
-
-
-def _is_utf8(stream: TextIO) -> bool:
-    return (getattr(stream, "encoding", None) or "").lower().replace("-", "").replace("_", "") == "utf8"

@@ -98,8 +98,9 @@ def stage(folder: Path, tree: Path) -> None:
     ):
         path = tree / "usr/share" / target
         path.parent.mkdir(parents=True)
-        command = [sys.executable, "-m", "edge", "completion", shell]
-        path.write_bytes(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
+        asking = {**os.environ, "_BITNET_EDGE_COMPLETE": f"{shell}_source"}
+        command = [sys.executable, "-m", "edge"]
+        path.write_bytes(subprocess.run(command, cwd=ROOT, env=asking, check=True, capture_output=True).stdout)
 
     about = tree / "usr/share/doc/bitnet-edge"
     for example in ("house.txt", "kiosk.sh", "kiosk.py", "touchscreen.py"):

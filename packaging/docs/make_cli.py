@@ -35,6 +35,9 @@ Every option can also be given as an environment variable, `--max-tokens 80` as 
 `--choice`, `--host-name`, `--cors`). The option overrides the variable.
 `BITNET_EDGE_HOME` is the folder of the chat history, `BITNET_EDGE_CACHE` that of remembered prompts. A `~` before a
 path is your home folder, in variables and settings, too. `NO_COLOR`, `CLICOLOR_FORCE` and `TERM=dumb` work as usual.
+
+`eval "$(_BITNET_EDGE_COMPLETE=bash_source bitnet-edge)"` makes the Tab key of bash complete commands and options; zsh
+has `zsh_source`, fish `_BITNET_EDGE_COMPLETE=fish_source bitnet-edge | source`.
 """
 
 

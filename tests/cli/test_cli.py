@@ -1,4 +1,4 @@
-"""The command line from inside: options, help, documentation, completion, streams; and its way with the real engine.
+"""The command line from inside: options, help, documentation, streams; and its way with the real engine.
 
 What users may rely on is in test_contract.py, the chat on a terminal in test_chat_terminal.py.
 """

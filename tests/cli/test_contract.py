@@ -188,10 +188,8 @@ def test_colour_only_on_terminals(call: Any, terminal: Any) -> None:
 
     bad = ("run", "--temp", "-1", "x")
     assert not coloured(call(*bad))
-    assert coloured(call("--color", "always", *bad))
     assert coloured(call(*bad, CLICOLOR_FORCE="1"))
     assert not coloured(call(*bad, CLICOLOR_FORCE="1", NO_COLOR="1"))
-    assert coloured(call("--color", "always", *bad, NO_COLOR="1"))
     for extra, expected in (({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)):
         with terminal(*bad, **extra) as t:
             assert t.wait() == 2
@@ -236,11 +234,8 @@ def test_bugs_ask_for_a_report(call: Any) -> None:
 
 def test_utf8_whatever_the_locale(call: Any) -> None:
     latin = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONIOENCODING": "latin-1"}
-    assert call("run", "snow").stdout == reply("snow") + "\n"
-    plain, facts = (subprocess.run([*FAKE, "run", "snow", *more], input=b"", capture_output=True,
-                                   env={**os.environ, **latin}) for more in ((), ("--json",)))
-    assert plain.returncode == 0 and plain.stdout.decode("latin-1") == "Schnee: ?, Öl.\n"
-    assert json.loads(facts.stdout)["text"] == reply("snow")
+    for environment in ({}, latin):
+        assert call("run", "snow", **environment).stdout == reply("snow") + "\n"
 
 
 # ---- input -----------------------------------------------------------------------------------------------------------

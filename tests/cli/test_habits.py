@@ -100,7 +100,7 @@ def test_hints_name_what_there_is() -> None:
     """No hint stands for an option that all its commands have, and each names commands, options and settings of ours.
     """
     every = commands()
-    ours = set().union(*map(names, every.values())) | {"--color", "--help", "--version"}
+    ours = set().union(*map(names, every.values())) | {"--help", "--version"}
     for typed, hint in HINTS.items():
         command, _, option = typed.rpartition(":")
         assert not command or command in {"bitnet-edge", *every}

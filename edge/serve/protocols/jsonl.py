@@ -64,12 +64,11 @@ class Client:
     """
 
     def __init__(
-        self, engine: Engine, write: Callable[[bytes], object], ascii_only: bool, defaults: dict[str, Any],
-        system: str | None, on_end: Callable[[Answer, Session], object], on_bug: Callable[[BaseException], object],
+        self, engine: Engine, write: Callable[[bytes], object], defaults: dict[str, Any], system: str | None,
+        on_end: Callable[[Answer, Session], object], on_bug: Callable[[BaseException], object],
     ) -> None:
         self._engine, self._session = engine, engine.session("")
-        self._write, self._ascii_only = write, ascii_only
-        self._defaults, self._system, self._on_end, self._on_bug = defaults, system, on_end, on_bug
+        self._write, self._defaults, self._system, self._on_end, self._on_bug = write, defaults, system, on_end, on_bug
         self._questions: deque[Question] = deque()  # waiting or running, the oldest first
         self._todo: SimpleQueue[Question | None] = SimpleQueue()  # None: there are no more
         self._lock = threading.RLock()  # of the questions and of the output
@@ -100,7 +99,7 @@ class Client:
     def emit(self, event: dict[str, Any], ident: str | int | None = None) -> None:
         """Write one event."""
         event = event if ident is None else {"id": ident, **event}
-        data = json.dumps(event, ensure_ascii=self._ascii_only).encode() + b"\n"
+        data = json.dumps(event, ensure_ascii=False).encode() + b"\n"
         with self._lock:
             self._write(data)
 
