@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from edge.amounts import count, human
 from edge.cli import options
 from edge.cli.command import Command, Text, heading, json_option, option
-from edge.cli.output import Output, Progress
+from edge.cli.output import Output
 from edge.errors import EdgeError, UsageError
-
-if TYPE_CHECKING:
-    from edge.registry.library import Pulled
 
 
 @click.command(
     cls=Command,
     help="Download a model. MODEL is the name of a known model (bitnet-edge list --known), or hf:OWNER/NAME/FILE for "
-    "any file on the Hugging Face Hub; hf:OWNER/NAME is enough if the repository holds one model. Use it with "
-    "-m NAME. An interrupted download continues where it stopped.",
+    "any file on the Hugging Face Hub, or its address; hf:OWNER/NAME is enough if the repository holds one model. Use "
+    "it with -m NAME. An interrupted download continues where it stopped.",
     epilog="Examples:\n  bitnet-edge pull bonsai-1.7b\n  bitnet-edge chat -m bonsai-1.7b\n"
     "  bitnet-edge pull hf:microsoft/bitnet-b1.58-2B-4T-gguf/ggml-model-i2_s.gguf --name bitnet\n\n"
     "Environment: HF_TOKEN for repositories with terms to accept, HF_ENDPOINT for a mirror, https_proxy,\n"
@@ -42,38 +39,21 @@ if TYPE_CHECKING:
 @click.pass_obj
 def pull(out: Output, wanted: str, name: str | None, as_is: bool, force: bool, as_json: bool, **_: Any) -> None:
     from edge.registry import library
+    from edge.tools import pull as work
 
-    model = fetch(out, wanted, name=name, as_is=as_is, force=force)
+    known, _source = work.parse(wanted)
+    label = known.name if known else wanted
+    if name:
+        library.checked_name(name)  # refused before a download is announced
+    if known is not None and library.find(name or label) is None:
+        out.info(f"{label}: a download of {human(known.nbytes)} from {known.repo}; licence: {known.licence}", "dim")
+    with out.progress(f"pulling {label}", "bytes", log=True) as progress:
+        model = work.pull(wanted, name=name, as_is=as_is, force=force, progress=progress, note=progress.say)
     out.result(model._asdict(), [f"{model.name}: {human(model.nbytes)} in {model.path}"], as_json)
     if library.default() is None:
         library.set_default(model.name)
         out.info(f"{model.name} is the default from now on: it answers if -m is not given", "dim")
     out.info("try: bitnet-edge chat" + ("" if library.default() == model.name else f" -m {model.name}"), "dim")
-
-
-def fetch(out: Output, wanted: str, **options: Any) -> Pulled:
-    """Pull a model and show the progress.  ``options``: of :func:`edge.tools.pull.pull`, which says what it raises."""
-    from edge.registry.library import checked_name, find
-    from edge.tools.pull import kept_bytes, parse, pull
-
-    known, _ = parse(wanted)
-    if options.get("name"):
-        checked_name(options["name"])  # refused before a download is announced
-    label = known.name if known else wanted
-    if known is not None and find(options.get("name") or label) is None:
-        out.info(f"{label}: a download of {human(known.nbytes)} from {known.repo}; licence: {known.licence}", "dim")
-
-    def convert() -> Progress:
-        return progress.next("converting", "bytes")
-
-    with out.progress(f"pulling {label}", "bytes", log=True) as progress:
-        try:
-            return pull(wanted, progress=progress, on_convert=convert, note=progress.say, **options)
-        except KeyboardInterrupt:
-            progress.close()
-            again = "continues the download" if kept_bytes(wanted, options.get("name")) else "begins again"
-            out.warn(f"interrupted; bitnet-edge pull {label} {again}")
-            raise
 
 
 @click.command(

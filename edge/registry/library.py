@@ -185,12 +185,12 @@ def choose(model: str | os.PathLike[str] | None = None) -> Choice:
     return Choice(DEMO, demo(), "demo")
 
 
-def write_record(model: Pulled, file: str | None) -> None:
+def write_record(model: Pulled) -> None:
     """Write pull.json, which makes the folder of ``model`` a pulled model: the last step of a pull, atomic."""
     import json
 
     record: dict[str, Any] = {k: v for k, v in model._asdict().items() if k not in ("name", "path")}
-    record["file"] = file
+    record["file"] = None if os.path.isdir(model.path) else os.path.basename(model.path)
     with replacing(os.path.join(folder(), model.name, RECORD)) as out:
         out.write(json.dumps(record, indent=1).encode())
 

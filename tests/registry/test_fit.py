@@ -148,7 +148,7 @@ def test_names_files_folders_and_pulled_models(
     place = tmp_path / "models" / "bonsai-1.7b"  # pulled: the file counts
     place.mkdir(parents=True)
     (place / "m.gguf").write_bytes(bundled_model.read_bytes())
-    library.write_record(library.Pulled("bonsai-1.7b", "", "hf:o/n/m.gguf", "1", 3, None, "MIT"), "m.gguf")
+    library.write_record(library.Pulled("bonsai-1.7b", str(place / "m.gguf"), "hf:o/n/m.gguf", "1", 3, None, "MIT"))
     assert facts("bonsai-1.7b")["path"] == facts("hf:o/n/m.gguf")["path"] == str(place / "m.gguf")
     library.set_default("ternary-bonsai-1.7b")  # each name, wherever one is taken
     assert library.default() == "bonsai-1.7b"
