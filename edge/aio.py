@@ -11,12 +11,10 @@ queues.  An answer is at most AHEAD pieces ahead of its reader.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable
-from queue import Empty
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from edge.errors import EdgeError
 from edge.session.answer import Answer
 from edge.session.scheduler import End
 from edge.session.stream import Piece
@@ -63,80 +61,42 @@ async def in_thread(call: Callable[..., T], *arguments: Any, pool: Executor | No
         del result
 
 
-def pieces(answer: Answer) -> Pieces:
-    """The pieces of an answer as they are written."""
-    return Pieces(answer)
-
-
-async def text(answer: Answer) -> str:
-    """All of the answer."""
-    async with Pieces(answer) as parts:
-        return "".join([piece.text async for piece in parts])
-
-
-class Pieces:
-    """The pieces of one answer for ``async for``, in the event loop that first iterates them.  Raises what the answer
-    raises.
+class pieces(aclosing[AsyncGenerator[Piece, None]]):
+    """The pieces of one answer for ``async for``, as they are written.  Raises what the answer raises.
 
     To leave an ``async with`` block, or to cancel its task, ends the answer and waits until the session is free.  A
     loop that is left without such a block also ends the answer, one step later.
     """
 
     def __init__(self, answer: Answer) -> None:
-        self._answer = answer
-        self._bell: Bell | None = None
-        self._ended = False
+        self._pieces = _read(answer)
+        super().__init__(self._pieces)
 
-    def __aiter__(self) -> Pieces:
-        return self
+    def __aiter__(self) -> AsyncGenerator[Piece, None]:
+        return self._pieces
 
-    def __repr__(self) -> str:
-        return f"<Pieces of {self._answer!r}: read them with async for>"
 
-    async def __anext__(self) -> Piece:
-        refuse_after_fork()
-        if self._bell is None:
-            self._bell = Bell()
-            self._answer.read_elsewhere(self._bell)
-            await in_thread(self._answer.begin, AHEAD)
-        item = await self._take()
-        if type(item) is not End:
-            self._answer.give_room(1)
-            return item
+async def text(answer: Answer) -> str:
+    """All of the answer."""
+    async with pieces(answer) as parts:
+        return "".join([piece.text async for piece in parts])
+
+
+async def _read(answer: Answer) -> AsyncGenerator[Piece, None]:
+    refuse_after_fork()
+    bell, job = Bell(), answer.job
+    answer.read_elsewhere(bell)
+    try:
+        await in_thread(answer.begin, AHEAD)
+        while type(item := None if job.pieces.empty() else job.pieces.get_nowait()) is not End:
+            if item is None:
+                await bell.wait()
+            else:
+                answer.give_room(1)
+                yield item
         if item.error is not None:
             raise item.error
-        raise StopAsyncIteration
-
-    async def _take(self) -> Any:
-        assert self._bell is not None
-        while True:
-            try:
-                item = self._answer.job.pieces.get_nowait()
-            except Empty:
-                if self._ended:
-                    return End()
-                await self._bell.wait()
-            else:
-                self._ended = type(item) is End
-                return item
-
-    async def aclose(self) -> None:
-        """End the answer now."""
-        refuse_after_fork()
-        self._leave()
-        while self._bell is not None and not self._ended:
-            await self._take()
-
-    def _leave(self) -> None:
-        if self._bell is not None and not self._ended:
-            self._answer.leave()
-
-    async def __aenter__(self) -> Pieces:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    def __del__(self) -> None:
-        with contextlib.suppress(EdgeError):  # in a forked child
-            self._leave()
+    finally:
+        item = None  # the traceback of its error holds this frame
+        if not job.over:
+            await in_thread(answer.close)
