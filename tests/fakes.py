@@ -46,7 +46,7 @@ class Tokenizer:
     def decode(self, ids, start: bool = True) -> str:
         return b"".join(map(self.token_bytes, ids)).decode(errors="replace")
 
-    def decoder(self, start: bool = True, names: object = None) -> Stream:
+    def decoder(self, names: object = None) -> Stream:
         return Stream(self)
 
 
@@ -57,9 +57,6 @@ class Stream:
 
     def push(self, token: int) -> str:
         return self.decoder.decode(self.token_bytes(token))
-
-    def flush(self) -> str:
-        return self.decoder.decode(b"", True)
 
 
 class Template:

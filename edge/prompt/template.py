@@ -30,7 +30,6 @@ Definitions = Sequence[Mapping[str, Any]] | None  # of tools, in OpenAI's form
 
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
 _THOUGHT = re.compile("(</?think>)")
-_ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 MAX_FILE = 1 << 20
 #: part of the template in the official 2B-4T files, which is not the one the model was trained with; fine-tuned models
 #: have their own templates
@@ -253,16 +252,14 @@ class Template:
     def render(self, messages: Messages, add_generation_prompt: bool = True, tools: Definitions = None) -> str:
         """The text of the prompt, without BOS unless the template writes it.
 
-        ``messages``: mappings with ``role`` and ``content``.  ``tools``: functions in OpenAI's form, for a template
-        that supports them (:attr:`tools`); messages may then have ``tool_calls``, see edge.constrain.functions.  Raises
-        UsageError for other messages and for those that the template refuses, InvalidFile if a template from a file
-        does not work.
+        ``messages``: checked (:func:`edge.prompt.messages.check_messages`).  ``tools``: functions in OpenAI's form, for
+        a template that supports them (:attr:`tools`); messages may then have ``tool_calls``, see
+        edge.constrain.functions.  Raises UsageError for messages that the template refuses, InvalidFile if a template
+        from a file does not work.
         """
-        return self._writer_of(messages, tools).text(messages, add_generation_prompt, tools, self.think)
+        return self._writer(tools).text(messages, add_generation_prompt, tools, self.think)
 
-    def _writer_of(self, messages: Messages, tools: Definitions) -> ChatFormat | JinjaTemplate:
-        for message in messages:
-            _check(message)
+    def _writer(self, tools: Definitions) -> ChatFormat | JinjaTemplate:
         return self.writer if tools is None else self.writer_with_tools
 
     def encode(
@@ -274,8 +271,8 @@ class Template:
 
         Raises as :meth:`render`, and UsageError if control tokens in texts cannot be told from those of the template.
         """
-        writer = self._writer_of(messages, tools)
-        ids = writer.encode(tokenizer, TextPart(begun, False), messages, add_generation_prompt, tools, self.think)
+        asked = messages, add_generation_prompt, tools, self.think
+        ids = self._writer(tools).encode(tokenizer, TextPart(begun, False), *asked)
         bos = tokenizer.bos_id
         if bos is None:
             return ids
@@ -313,14 +310,6 @@ class Template:
             return ""
         between = turn[len(prompt) :].partition("b")[0] if turn.startswith(prompt) else ""
         return between if between.isspace() else ""
-
-
-def _check(message: Any) -> None:
-    role, content = (message.get(key) for key in ("role", "content")) if isinstance(message, Mapping) else (None, None)
-    if not isinstance(role, str) or not isinstance(content, str):
-        raise UsageError("a message is a dictionary with role and content, both text")
-    if not _ROLE.fullmatch(role):  # it becomes part of what the template writes
-        raise UsageError(f"role {role[:40]!r} is not known; use system, user or assistant")
 
 
 def _is_llama3(spec: TokenizerSpec) -> bool:

@@ -78,10 +78,6 @@ class Answer:
         if self._begins:  # a signal handler
             raise UsageError("the answer is being written by this thread: only cancel() may be called now")
 
-    def leave(self) -> None:
-        """End it within a step, as nobody reads it any more.  Returns at once."""
-        self._scheduler.leave(self.job)
-
     def give_room(self, n: int) -> None:
         """Its reader elsewhere has room for so many more pieces."""
         self._scheduler.post(self.job, n)

@@ -221,14 +221,10 @@ class Stream:
         return self._advance(text) if thoughts is None else self._told_apart(thoughts, thoughts.push(text))
 
     def flush(self) -> Sequence[Piece]:
-        """The last pieces at the end of the answer: incomplete characters and words, the start of a stop string."""
-        text, pieces, thoughts = "" if self.stopped else self._decoder.flush(), [], self._thoughts
-        if thoughts is not None:
-            pieces += self._told_apart(thoughts, thoughts.push(text))
-            pieces += self._told_apart(thoughts, thoughts.flush())
-            text = ""
-        self._decoded += len(text)
-        pieces += self._advance(text, last=True)
+        """The last pieces at the end of the answer: an incomplete word, the start of a stop string."""
+        thoughts = self._thoughts
+        pieces = [] if thoughts is None else self._told_apart(thoughts, thoughts.flush())
+        pieces += self._advance("", last=True)
         if self._ids and not self.stopped:
             pieces.append(self._piece(""))
         return pieces

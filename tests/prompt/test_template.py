@@ -195,9 +195,8 @@ def test_what_stands_before_an_answer():
     {"role": "user<|eot_id|>", "content": "x"}, {"role": "", "content": "x"}, {"role": "a\nb", "content": "x"},
 ])
 def test_messages_that_are_none(message):
-    for template in (Template.for_model(model(), "chatml"), jinja("{{ messages[0]['role'] }}")):
-        with pytest.raises(UsageError):
-            template.render([message])
+    with pytest.raises(UsageError):
+        check_messages([message])
 
 
 # ---- BOS -------------------------------------------------------------------------------------------------------------

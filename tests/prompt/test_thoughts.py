@@ -34,9 +34,6 @@ class Characters:
     def push(self, id: int) -> str:
         return chr(id)
 
-    def flush(self) -> str:
-        return ""
-
 
 def pieces(text: str, by: str = "token", stop: tuple[str, ...] = ()) -> list[Piece]:
     stream = Stream(Characters(), stop, by, thinks=True)

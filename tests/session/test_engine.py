@@ -247,9 +247,6 @@ class Letters:
     def push(self, i):
         return self.parts[i]
 
-    def flush(self):
-        return ""
-
 
 @given(
     st.lists(st.text(alphabet="abc. \n", max_size=4), max_size=12),

@@ -115,11 +115,11 @@ class StreamDecoder:
     are replaced by U+FFFD at once, and a character cut off by the end of the ids is left out.
     """
 
-    def __init__(self, tokenizer: Tokenizer, start: bool = True, names: Mapping[int, str] | None = None) -> None:
+    def __init__(self, tokenizer: Tokenizer, names: Mapping[int, str] | None = None) -> None:
         self._token_bytes = tokenizer.token_bytes
         self._names = names or {}  # texts of control tokens that have none
         self._begun = b""  # of an incomplete character
-        self._strip = start and tokenizer.strips_blank
+        self._strip = tokenizer.strips_blank
 
     def push(self, id: int, /) -> str:
         """The characters that this token completes; "" while a character is incomplete."""
@@ -134,11 +134,6 @@ class StreamDecoder:
         text, n = utf_8_decode(data, "replace")  # as codecs' incremental decoder, in half of its time
         self._begun = data[n:]
         return text
-
-    def flush(self) -> str:
-        """End the text: drop an incomplete character."""
-        self._begun = b""
-        return ""
 
 
 class Tokenizer:
@@ -288,9 +283,9 @@ class Tokenizer:
             data = data.removeprefix(b" ")
         return utf_8_decode(data, "replace")[0]
 
-    def decoder(self, start: bool = True, names: Mapping[int, str] | None = None) -> StreamDecoder:
+    def decoder(self, names: Mapping[int, str] | None = None) -> StreamDecoder:
         """A decoder for one id at a time, see :class:`StreamDecoder`.  ``names``: texts for some control tokens."""
-        return StreamDecoder(self, start, names)
+        return StreamDecoder(self, names)
 
 
 def _no_tokenizer(text: str, first: bool) -> list[int]:
