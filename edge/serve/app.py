@@ -26,6 +26,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from edge.errors import EdgeError, UsageError, check_text, shown
+from edge.formats.names import n_parameters
+from edge.registry.library import is_demo
 from edge.serve import keys
 from edge.serve.answers import answer
 from edge.serve.calls import Call, Refusal, refusal_of
@@ -48,27 +50,25 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
     """
     html = Path(__file__).with_name("page.html").read_text("utf-8")
 
-    def hidden() -> int:
-        if service.embedder is None:
-            service.ready()
-            return 0
-        return service.embedder.config.hidden
-
     def about() -> ollama.About:
-        embedder, template, can = service.embedder, "", ["embedding"]
-        if embedder is None:
-            engine, _ = service.ready()
-            template, can = engine.template.name, ["completion", "tools", *["thinking"] * engine.model.thinks]
-        model = embedder or engine.model
+        model: Any = service.embedder
+        template, can = "", ["embedding"]
+        if model is None:
+            model = service.ready()[0].model
+            template, can = model.template.name, ["completion", "tools", *["thinking"] * model.thinks]
         return ollama.About(service.name, model.config, model.quantization, model.fingerprint, *service.file,
                             service.n_ctx, template, can)
 
     def served() -> dict[str, Any]:
-        n_ctx = service.n_ctx  # raises while the model is loading
-        return openai.models(service.name, int(service.begun), n_ctx, service.parameters, service.demo)
+        model = service.model
+        return openai.models(service.name, int(service.begun), service.n_ctx, n_parameters(model.config),
+                             is_demo(model.path))
 
-    async def models(_: Request) -> Response:
-        return answer_json(served())
+    def told(value: Callable[[], Any]) -> Any:
+        """A route that needs nothing of its request."""
+        async def route(_: Request) -> Response:
+            return answer_json(value())
+        return route
 
     async def one_model(request: Request) -> Response:
         found = served()
@@ -81,7 +81,7 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
 
     async def embeddings(request: Request) -> Response:
         body = await body_of(request)
-        inputs, coded = openai.embedding(body, hidden())
+        inputs, coded = openai.embedding(body, service.embedding_model().config.hidden)
         vectors, tokens = await embedded(request, inputs)
         return answer_json(openai.embeddings(service.name, vectors, coded, tokens))
 
@@ -127,23 +127,14 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
             "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache", "Vary": "Accept",
         })
 
-    async def ollama_tags(_: Request) -> Response:
-        return answer_json(ollama.tags(about()))
-
-    async def ollama_ps(_: Request) -> Response:
-        return answer_json(ollama.ps(about()))
-
     async def ollama_embed(request: Request) -> Response:
         body, begun = await body_of(request), time.perf_counter_ns()
-        inputs, cut = ollama.embed(body, hidden())
+        inputs, cut = ollama.embed(body, service.embedding_model().config.hidden)
         vectors, tokens = await embedded(request, inputs, cut)
         return answer_json(ollama.embeddings(service.name, vectors, tokens, time.perf_counter_ns() - begun))
 
     async def ollama_embeddings(request: Request) -> Response:
-        body = await body_of(request)
-        inputs = ollama.embeddings_of_old(body)
-        hidden()
-        vectors, _ = await embedded(request, inputs)
+        vectors, _ = await embedded(request, ollama.embeddings_of_old(await body_of(request)))
         return answer_json({"embedding": vectors[0].tolist()})
 
     async def ollama_show(request: Request) -> Response:
@@ -151,14 +142,11 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
         service.named(check_text(asked.get("model") or asked.get("name") or None, "model"))
         return answer_json(ollama.show(found))
 
-    async def ollama_version(_: Request) -> Response:
-        return answer_json(ollama.version())
-
     def answers(parse: Callable[..., Call], writer: Callable[..., Writer]) -> Any:
         return partial(answer, service, parse, writer)
 
     openai_api = {
-        "GET /models": models, "GET /models/{name:path}": one_model,
+        "GET /models": told(served), "GET /models/{name:path}": one_model,
         "POST /chat/completions": answers(openai.chat, openai.Writer),
         "POST /completions": answers(openai.completion, openai.Writer),
         "POST /responses": answers(responses.parse, responses.Writer), "POST /embeddings": embeddings}
@@ -168,7 +156,8 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
         **{each.replace(" ", " /v1"): handler for each, handler in openai_api.items()},
         "POST /api/chat": answers(ollama.chat, partial(ollama.Writer, True)),
         "POST /api/generate": answers(ollama.generate, partial(ollama.Writer, False)), "POST /api/show": ollama_show,
-        "GET /api/tags": ollama_tags, "GET /api/ps": ollama_ps, "GET /api/version": ollama_version,
+        "GET /api/tags": told(lambda: ollama.tags(about())), "GET /api/ps": told(lambda: ollama.ps(about())),
+        "GET /api/version": told(ollama.version),
         "POST /api/embed": ollama_embed, "POST /api/embeddings": ollama_embeddings}
     routes = [Route(each.partition(" ")[2], handler, methods=[each.partition(" ")[0]])
               for each, handler in table.items()]

@@ -133,13 +133,6 @@ class PendingCall:
             if left:  # nobody reads the others any more
                 self.stop("cancelled")
 
-    async def pieces(self) -> AsyncIterator[Piece]:
-        """The pieces of the only choice."""
-        async for batch in self.batches():
-            for _, piece in batch:
-                if piece is not None:
-                    yield piece
-
 
 class Conversations:
     """The calls of a service.

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from edge.cache.folder import Folder
 from edge.errors import EdgeError, UsageError
-from edge.formats.names import n_parameters
-from edge.registry.library import is_demo
 from edge.serve.calls import Refusal
 from edge.serve.conversations import Conversations
 from edge.session.prompting import refuse_long
@@ -126,33 +124,30 @@ class Service:
             raise Refusal(404, f"the model '{name[:80]}' is not available; use {self.name}", "model_not_found", "model")
 
     @property
+    def model(self) -> Engine | Embedder:
+        """What is served.  Raises Refusal while it is being loaded."""
+        return self.embedder or self.ready()[0]
+
+    @property
     def n_ctx(self) -> int:
-        """The largest number of tokens of a prompt or text.  Raises Refusal while the model is loading."""
-        if self.embedder is not None:
-            return self.embedder.n_ctx
-        return self.ready()[0].plan.n_ctx
+        """The largest number of tokens of a prompt or text.  Raises Refusal while the model is being loaded."""
+        return self.embedder.n_ctx if self.embedder is not None else self.ready()[0].plan.n_ctx
 
-    @property
-    def parameters(self) -> int:
-        """The number of parameters of the model; 0 while it is loading."""
-        model = self.embedder or self.engine
-        return n_parameters(model.config) if model is not None else 0
-
-    @property
-    def demo(self) -> bool:
-        """True if the model is the one inside the package."""
-        return self.engine is not None and is_demo(self.engine.path)
+    def embedding_model(self) -> Embedder:
+        """The model for embeddings.  Raises Refusal if it is none, or is being loaded."""
+        if self.embedder is None:
+            self.ready()
+            raise Refusal(400, f"{self.name} does not serve embeddings; start with --embeddings and an embedding model",
+                          "not_an_embedding_model", "model")
+        return self.embedder
 
     def vectors(self, inputs: list[str], gone: threading.Event, cut: bool = False) -> tuple[list[array[float]], int]:
         """(the vectors of texts, tokens in all).  Blocks; ends when ``gone`` is set.  ``cut``: of a text that is too
         long, only the beginning is read.
 
-        Raises Refusal (400) without an embedding model, and EdgeError for a text that it cannot read.
+        Raises Refusal (400) for a text that it cannot read.
         """
-        embedder = self.embedder
-        if embedder is None:
-            raise Refusal(400, f"{self.name} does not serve embeddings; start with --embeddings and an embedding model",
-                          "not_an_embedding_model", "model")
+        embedder = self.embedding_model()
         try:
             texts = [embedder.tokens(each, cut) for each in inputs]
         except UsageError as error:

@@ -571,7 +571,7 @@ def test_health_says_when_answers_are_not_made(monkeypatch: pytest.MonkeyPatch) 
         while (trouble := calls.trouble()) is None and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
         released.set()
-        assert [each async for each in call.pieces()]
+        assert [batch async for batch in call.batches()]
         assert calls.trouble() is None
         calls.close()
         return before, trouble
@@ -617,7 +617,7 @@ def test_a_service_whose_calls_are_long_is_not_ill(monkeypatch: pytest.MonkeyPat
                 with pytest.raises(ContextFull):
                     await calls.submit(asked)
             else:
-                async for _ in (await calls.submit(asked)).pieces():
+                async for _ in (await calls.submit(asked)).batches():
                     pass
             assert calls.state()["running"] == calls.state()["waiting"] == 0
         finally:
