@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -76,8 +76,8 @@ docs/serve.md shows Home Assistant, Python and curl, docs/kiosk.md systemd.
 def serve(ctx: click.Context, **flags: Any) -> int:
     """Run the command: open the port, load the model, answer until a signal ends the server."""
     from edge.amounts import parse_size
+    from edge.serve.addresses import unix_socket
     from edge.serve.service import Service, Settings
-    from edge.serve.socket import Listener
 
     out = ctx.ensure_object(Output)
     rivals = dict.fromkeys(OF_ANSWERS, "is for answers, and --embeddings makes none") if flags["embeddings"] else {}
@@ -102,7 +102,7 @@ def serve(ctx: click.Context, **flags: Any) -> int:
         if flags["socket_path"] is None:
             listening = [opened.enter_context(each) for each in listen(flags["host"], flags["port"])]
         else:
-            listening = [opened.enter_context(closing(Listener(flags["socket_path"]))).socket]
+            listening = [opened.enter_context(unix_socket(flags["socket_path"]))]
         return _run(out, flags, service, listening)
 
 
@@ -117,12 +117,12 @@ def _run(out: Output, flags: dict[str, Any], service: Service, listening: list[s
 
     from edge.cli.texts import embedder
     from edge.machine.linux import open_files
+    from edge.serve.addresses import BACKLOG
     from edge.serve.app import application
     from edge.serve.calls import SPARE_CONTEXTS
     from edge.serve.connections import Connection
     from edge.serve.exchange import RESERVE
     from edge.serve.notify import Notifier
-    from edge.serve.socket import BACKLOG
     from edge.session import everything
     from edge.threads import start
 
@@ -233,7 +233,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
     """Sockets bound to all addresses of a name, at the same port.  Raises UsageError, or Busy if the port is in use."""
     import errno
 
-    from edge.serve.socket import BACKLOG
+    from edge.serve.addresses import BACKLOG
 
     found: list[socket.socket] = []
     try:
