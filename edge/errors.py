@@ -116,17 +116,6 @@ class AnswerTimeout(EdgeError):
     exit_code = 124
 
 
-def check_whole(value: Any, argument: str, least: int, most: int | None = None) -> int:
-    """The value of an argument.  Raises UsageError unless it is a whole number from ``least`` to ``most``, None: any.
-    """
-    value = plain(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < least or most is not None and value > most:
-        upward = "" if most is None else f" to {most}"
-        hint = f"it must be a whole number from {least}{upward}"
-        raise UsageError(f"is {reprlib.repr(value)}", argument=argument, hint=hint)
-    return value
-
-
 def check_path(path: Any, argument: str = "path", kind: str = "a path") -> str:
     """A path as text.  Raises UsageError for what no file can be called."""
     try:

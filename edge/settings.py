@@ -184,6 +184,9 @@ SETTINGS = {
     "system": Setting("program", "text", "System prompt."),
     "constrained": Setting("program", "switch", "Plan the memory of answers that have a form.", False),
     "reserve": Setting("program", "whole", "Bytes that the program itself needs.", 0, 0),
+    # arguments of an answer
+    "logprobs": Setting("program", "whole", "Number of likeliest tokens to report.", least=0, most=100),
+    "shared": Setting("program", "whole", "Characters of a question with which others begin, too.", 0, 0, 1 << 30),
 }
 #: the settings of commands
 COMMON = {name: row for name, row in SETTINGS.items() if row.of != "program"}

@@ -9,7 +9,7 @@ from reprlib import repr as short
 from typing import TYPE_CHECKING, Any
 
 from edge.cache.state import OnPrefill
-from edge.errors import UsageError, check_whole
+from edge.errors import UsageError
 from edge.sampling import FIELDS, Sampling
 from edge.session.stream import check_stop
 from edge.settings import SETTINGS, check
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from edge.constrain.functions import Form, Functions
     from edge.constrain.spec import Spec
 
-MOST_LOGPROBS = 100  # alternatives that may be asked for
 #: the arguments for the form of an answer, of which one may be given
 FORMS = ("schema", "regex", "choices", "grammar")
 TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
 #: options with a row in the table of settings; Sampling has the others of the table
 IN_TABLE = ("max_tokens", "by", "timeout", "ignore_eos", "think", "thinking_budget")
-OTHERS = ("stop", "logprobs", "shared", "echo", "partial", "on_prefill")
+NUMBERS = ("logprobs", "shared")  # also in the table, for programs
+OTHERS = (*NUMBERS, "stop", "echo", "partial", "on_prefill")
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,13 @@ class AnswerOptions:
         if unknown := rest.keys() - {"sampling", *FIELDS, *FORMS, *TOOLS, *IN_TABLE, *OTHERS}:
             known = ", ".join(sorted(("sampling", *FIELDS, *FORMS, *TOOLS, *IN_TABLE, *OTHERS)))
             raise UsageError(f"is not an option of an answer; the options are {known}", argument=min(unknown))
-        found = {name: check(name, rest[name]) for name in IN_TABLE if name in rest}
+        found = {name: check(name, rest[name]) for name in (*IN_TABLE, *NUMBERS) if name in rest}
         spec = None
         if forms := {name: rest[name] for name in FORMS if name in rest}:
             from edge.constrain.spec import Spec  # not needed where any text is allowed
 
             spec = Spec.of(**forms)
-        logprobs, on_prefill = rest.get("logprobs"), rest.get("on_prefill")
-        if logprobs is not None:
-            logprobs = check_whole(logprobs, "logprobs", 0, MOST_LOGPROBS)
+        logprobs, on_prefill = found.get("logprobs"), rest.get("on_prefill")
         if on_prefill is not None and not callable(on_prefill):
             raise UsageError(f"is {short(on_prefill)}", argument="on_prefill", hint="it must be a function")
         if rest.get("echo") and logprobs is None:
@@ -84,10 +82,9 @@ class AnswerOptions:
         if not isinstance(partial := rest.get("partial", False), bool):
             raise UsageError(f"is {short(partial)}", argument="partial", hint="it must be True or False")
         options = cls(
-            sampling=_sampling(rest, usual or Sampling()), stop=check_stop(rest.get("stop", ())), logprobs=logprobs,
-            shared=check_whole(rest.get("shared", 0), "shared", 0), echo=bool(rest.get("echo")), partial=partial,
-            on_prefill=on_prefill, lead=lead, thinks=thinks and spec is None, spec=spec,
-            tools=_tools(*map(rest.get, TOOLS)), **found)
+            sampling=_sampling(rest, usual or Sampling()), stop=check_stop(rest.get("stop", ())),
+            echo=bool(rest.get("echo")), partial=partial, on_prefill=on_prefill, lead=lead,
+            thinks=thinks and spec is None, spec=spec, tools=_tools(*map(rest.get, TOOLS)), **found)
         if partial and options.max_tokens:
             raise UsageError("needs max_tokens 0: nothing is answered", argument="partial")
         if partial and logprobs is not None:
