@@ -51,13 +51,6 @@ def plain(value: Any) -> Any:
     return round(value, 6) if isinstance(value, float) else value
 
 
-def usage(session: Session) -> dict[str, Any]:
-    """Tokens of the last answer: read (and how many of them from the cache) and written; ``evicted``: tokens that the
-    session no longer sees.
-    """
-    return {**plain(session.outcome.usage), "evicted": session.state.evicted}
-
-
 def kv(engine: Engine) -> dict[str, Any]:
     """The KV cache of every session of this engine."""
     plan = engine.plan
@@ -77,16 +70,19 @@ def text(piece: Piece) -> dict[str, Any]:
 
 def answer(engine: Engine, session: Session, text: str, thoughts: str = "") -> dict[str, Any]:
     """The object of ``run --json``; with ``thoughts`` only if there are any."""
+    ended = _ended(session.outcome, session.state.evicted)
+    return {"text": text, **({"thoughts": thoughts} if thoughts else {}), **ended, "model": engine.config.name,
+            "kv": kv(engine)}
+
+
+def _ended(outcome: Outcome, evicted: int, finish_reason: str | None = None) -> dict[str, Any]:
+    """How an answer has ended, and what it took."""
     return {
-        "text": text,
-        **({"thoughts": thoughts} if thoughts else {}),
-        **shares(session.outcome.shares),
-        "finish_reason": session.outcome.finish_reason,
-        "usage": usage(session),
-        **({"left_out": session.outcome.left_out} if session.outcome.left_out else {}),
-        "timings": plain(session.outcome.timings),
-        "model": engine.config.name,
-        "kv": kv(engine),
+        "finish_reason": finish_reason or outcome.finish_reason,
+        "usage": {**plain(outcome.usage), "evicted": evicted},
+        **({"left_out": outcome.left_out} if outcome.left_out else {}),
+        "timings": plain(outcome.timings),
+        **shares(outcome.shares),
     }
 
 
@@ -113,15 +109,7 @@ def done(
     """The last event of an answer.  ``evicted``: tokens that the session no longer sees.  ``finish_reason``: where it
     is not that of the outcome.
     """
-    return {
-        "ev": "done",
-        "finish_reason": finish_reason or outcome.finish_reason,
-        "usage": {**plain(outcome.usage), "evicted": evicted},
-        **({"left_out": outcome.left_out} if outcome.left_out else {}),
-        "timings": plain(outcome.timings),
-        **shares(outcome.shares),
-        **({"tool_calls": calls} if calls else {}),
-    }
+    return {"ev": "done", **_ended(outcome, evicted, finish_reason), **({"tool_calls": calls} if calls else {})}
 
 
 def info(engine: Engine, pending: int) -> dict[str, Any]:

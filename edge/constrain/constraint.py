@@ -84,8 +84,8 @@ class Constraint:
         """Tell if a text of the answer, which a stop text has cut, is a complete answer all the same."""
         if self._spec.parts:
             return self.satisfied
-        matcher, tokens = self._vocabulary.matcher(self._spec.rules()), self._vocabulary.bytewise(text.encode())
-        return bool(tokens or not text) and bool(matcher.consume_tokens(tokens) and matcher.is_accepting())
+        tokens = self._vocabulary.bytewise(text.encode())
+        return bool(tokens or not text) and _ends(self._vocabulary.matcher(self._spec.rules()), tokens)
 
     def allows(self, token: int, left: int) -> bool:
         """Tell if ``token`` may come next; ``left`` tokens may still be written, including this one."""

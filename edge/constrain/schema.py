@@ -13,6 +13,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from operator import ge, gt, le, lt
 from typing import Any, NamedTuple
 
@@ -267,38 +268,26 @@ def value(text: str, into: type | None) -> Any:
 
 
 def _build(parsed: Any, hint: Any) -> Any:
-    """Convert JSON's types to those of the annotation."""
+    """A value of JSON as one of the annotation's type.  Raises ValueError if it cannot be one."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(parsed, dict):
-        hints = typing.get_type_hints(hint)
-        return hint(**{name: _build(each, hints[name]) for name, each in parsed.items()})
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return hint(parsed)
     if origin in (typing.Union, types.UnionType):
         for each in args:
-            if _fits(parsed, each):
+            with suppress(ValueError):
                 return _build(parsed, each)
-    if origin is list:
-        return [_build(each, args[0]) for each in parsed]
-    if origin is tuple:
-        kinds = [args[0]] * len(parsed) if args[1:] == (...,) else args
-        return tuple(_build(each, kind) for each, kind in zip(parsed, kinds))
-    if origin is dict:
+    elif isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return hint(parsed)
+    elif isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        if isinstance(parsed, dict) and parsed.keys() == {each.name for each in dataclasses.fields(hint) if each.init}:
+            return hint(**{name: _build(each, hints[name]) for name, each in parsed.items()})
+    elif origin is dict and isinstance(parsed, dict):
         return {name: _build(each, args[1]) for name, each in parsed.items()}
-    return float(parsed) if hint is float else parsed
-
-
-def _fits(parsed: Any, hint: Any) -> bool:
-    """Tell if a JSON value can have the type of this annotation; chooses the member of a union."""
-    origin = typing.get_origin(hint)
-    if origin is typing.Literal:
-        return parsed in typing.get_args(hint)
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return parsed in [each.value for each in hint]
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return isinstance(parsed, dict) and {f.name for f in dataclasses.fields(hint) if f.init} == set(parsed)
-    if hint is float:
-        return type(parsed) in (int, float)
-    if hint in _SIMPLE:
-        return type(parsed) is hint
-    return hint is Any or isinstance(parsed, origin if origin is not tuple else list)
+    elif origin in (list, tuple) and isinstance(parsed, list):
+        kinds = [args[0]] * len(parsed) if origin is list or args[1:] == (...,) else args
+        if len(kinds) == len(parsed):
+            return origin(map(_build, parsed, kinds))
+    elif hint is float and type(parsed) in (int, float):
+        return float(parsed)
+    elif hint is Any or type(parsed) is hint or origin is typing.Literal and parsed in args:
+        return parsed
+    raise ValueError(f"{parsed!r} is not {hint}")

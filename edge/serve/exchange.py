@@ -17,6 +17,8 @@ from edge.serve.protocols import openai
 SECONDS = 30.0  # for the whole body of a request
 BODIES_LIMIT = 8 << 20  # bytes of all requests that are being received or answered
 RESERVE = 3 * BODIES_LIMIT  # bytes in the memory plan for connections and requests
+#: of errors: status -> headers
+HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 408: {"Connection": "close"}, 415: {"Accept-Encoding": "identity"}}
 
 
 async def body_of(request: Request) -> Any:
@@ -56,14 +58,9 @@ def refused(refusal: Refusal, style: str = "openai", more: Mapping[str, str] | N
     headers = dict(more or {})
     if refusal.retry_after is not None:
         headers["Retry-After"] = str(max(1, round(refusal.retry_after)))
-    if refusal.status == 408:
-        headers["Connection"] = "close"
-    if refusal.status == 415:
-        headers["Accept-Encoding"] = "identity"
     if refusal.status in (400, 401, 403, 404, 413, 415):
         headers["x-should-retry"] = "false"
-    if refusal.status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
+    headers |= HEADERS.get(refusal.status, {})
     body = {"error": str(refusal)} if style == "ollama" else openai.error(refusal)
     return answer_json(body, refusal.status, headers)
 

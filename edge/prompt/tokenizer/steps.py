@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from edge.errors import InvalidFile, one_line
@@ -74,7 +75,7 @@ def _change(step: Step) -> Change:
         sub = compiled(translated(step["pattern"]["Regex"])).sub
 
         def replace(text: str) -> str:
-            with _Limit() as left:
+            with _limit() as left:
                 return str(sub(lambda _: content, text, timeout=left()))
 
         return replace
@@ -150,7 +151,7 @@ def _at(pattern: str, behavior: str, invert: bool = False) -> Cut:
     def cut(pieces: list[Any], first: bool) -> list[Any]:
         out: list[str] = []
         n = 0
-        with _Limit() as left:
+        with _limit() as left:
             for text in pieces:
                 spans: list[tuple[int, int, bool]] = []  # the whole text: start, end, whether it is a match
                 start = 0
@@ -199,22 +200,18 @@ def compiled(pattern: str) -> Any:
         raise InvalidFile(f"the tokenizer's split pattern is not a regular expression ({one_line(error)})") from None
 
 
-class _Limit:
+@contextmanager
+def _limit() -> Iterator[Callable[[], float]]:
     """A context manager for the work of patterns on one text: gives the function that says how many seconds are left.
     Raises InvalidFile for work that takes too much.
     """
-
-    def __enter__(self) -> Callable[[], float]:
-        end = time.monotonic() + PATTERN_SECONDS
-        return lambda: max(1e-3, end - time.monotonic())
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        if kind is None:
-            return
-        if issubclass(kind, TimeoutError):
-            raise InvalidFile("the tokenizer's split pattern takes too long; it is damaged or hostile") from None
-        if issubclass(kind, (MemoryError, RecursionError)):
-            raise InvalidFile("the tokenizer's split pattern takes too much memory; it is damaged or hostile") from None
+    end = time.monotonic() + PATTERN_SECONDS
+    try:
+        yield lambda: max(1e-3, end - time.monotonic())
+    except TimeoutError:
+        raise InvalidFile("the tokenizer's split pattern takes too long; it is damaged or hostile") from None
+    except (MemoryError, RecursionError):
+        raise InvalidFile("the tokenizer's split pattern takes too much memory; it is damaged or hostile") from None
 
 
 # ---- patterns as Oniguruma reads them --------------------------------------------------------------------------------

@@ -106,20 +106,14 @@ def _common(asked: Mapping[str, Any], defaults: dict[str, Any]) -> Call:
 # ---- responses ------------------------------------------------------------------------------------------------------
 
 
-def counts(usages: Sequence[Usage], n: int) -> tuple[int, int, int]:
-    """(prompt, cached, answer) tokens of all choices; the prompt of ``n`` of them is counted once."""
-    prompts = usages[::n]
-    return (sum(each.prompt for each in prompts), sum(each.cached for each in prompts),
-            sum(each.completion for each in usages))
-
-
-def usage(prompt: int, cached: int, completion: int) -> dict[str, Any]:
-    """Token counts of a call, or of all choices of one."""
+def usage(usages: Sequence[Usage], n: int) -> dict[str, Any]:
+    """The tokens of all choices; the prompt of ``n`` of them is counted once."""
+    prompt, completion = sum(each.prompt for each in usages[::n]), sum(each.completion for each in usages)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": cached},
+        "prompt_tokens_details": {"cached_tokens": sum(each.cached for each in usages[::n])},
     }
 
 
@@ -224,7 +218,7 @@ class Writer(protocols.Writer):
 
     def _totals(self) -> dict[str, Any]:
         outcomes = [one.outcome for one in self.answers]
-        counted = usage(*counts([each.usage for each in outcomes], self.call.n))
+        counted = usage([each.usage for each in outcomes], self.call.n)
         return {"usage": counted, **timings(outcomes[0], self.answers[0].finish_reason)}
 
     def whole(self, choices: list[Collected]) -> dict[str, Any]:
@@ -235,7 +229,7 @@ class Writer(protocols.Writer):
 
     def made(self, choices: list[dict[str, Any]], usages: list[Usage]) -> dict[str, Any]:
         """The response with these choices, as a batch makes it."""
-        return {**self._begin(False), "choices": choices, "usage": usage(*counts(usages, self.call.n))}
+        return {**self._begin(False), "choices": choices, "usage": usage(usages, self.call.n)}
 
     def choice(
         self, index: int, text: str, reason: str | None, scores: Mapping[str, Any] | None, thought: str = "",
