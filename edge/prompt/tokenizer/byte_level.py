@@ -45,14 +45,12 @@ _QWEN35 = _QWEN2.replace(r"\p{L}+", r"[\p{L}\p{M}]+").replace(r"[^\s\p{L}\p{N}]"
 #: GPT-2's between digits that were cut out one by one, so a digit ends a run of white space as the end of the text does
 _SMOLLM = rf"\p{{N}}|{CONTRACTIONS}| ?\p{{L}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?![^\s\p{{N}}])|\s+"
 
-#: Chinese, hiragana and katakana
-_CJK = "\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff"
-#: one pattern for three that split one after another: numbers by threes, runs of Chinese and Japanese, and the rest
+#: three that cut one after another: numbers by threes, runs of Chinese and Japanese, and all that by words and signs
 _HUNYUAN = (
-    rf"\p{{N}}{{1,3}}|[{_CJK}]+"
-    r"|[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"
-    rf"|[^\r\n\p{{L}}\p{{P}}\p{{S}}\p{{N}}{_CJK}]?(?:(?![{_CJK}])[\p{{L}}\p{{M}}])+"
-    rf"| ?(?:(?![{_CJK}])[\p{{P}}\p{{S}}])+[\r\n]*|\s*[\r\n]+|\s+(?![^\s\p{{N}}{_CJK}])|\s+"
+    r"\p{N}{1,3}",
+    r"[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+    r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 )
 
 
@@ -72,8 +70,9 @@ def _staged(punctuation: str, blank_joins_number: bool) -> str:
 
 _PUNCTUATION = r"\p{P}$+<=>^~|"
 
-#: name in ``tokenizer.ggml.pre`` -> split pattern (llama.cpp, src/llama-vocab.cpp, for the names and the splits)
-PATTERNS: dict[str, str] = {
+#: name in ``tokenizer.ggml.pre`` -> split pattern (llama.cpp, src/llama-vocab.cpp, for the names and the splits), or
+#: several
+PATTERNS: dict[str, str | tuple[str, ...]] = {
     "default": _staged(_PUNCTUATION, blank_joins_number=False),
     "falcon": _staged(_PUNCTUATION + "`", blank_joins_number=True),
     **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "exaone4", "trillion"), GPT2),
@@ -85,15 +84,15 @@ PATTERNS: dict[str, str] = {
     "qwen35": _QWEN35,
 }
 
-#: patterns that leave nothing out; that of Hunyuan leaves out control characters, which are pieces, too
-TRUSTED = frozenset(PATTERNS.values()) - {_HUNYUAN}
+#: patterns that leave nothing out
+TRUSTED = frozenset(each for each in PATTERNS.values() if isinstance(each, str))
 #: the meaning of properties among ASCII characters, inside brackets
 _ASCII = {r"\p{L}": "A-Za-z", r"\p{N}": "0-9", r"\p{P}": r"!-#%-*,-/:;?@\[-\]_{}",
           r"\p{S}": r"$+<=>\^`|~", r"\p{M}": ""}
 _BLANKS = re.compile(rf"\s{{{MAX_BLANKS}}}")
 
 
-def _pattern(spec: TokenizerSpec, n_tokens: int, n_merges: int) -> str:
+def _pattern(spec: TokenizerSpec, n_tokens: int, n_merges: int) -> str | tuple[str, ...]:
     if spec.pattern:
         if len(spec.pattern) > MAX_PATTERN:
             raise InvalidFile(f"the tokenizer's split pattern has {len(spec.pattern)} characters; it is damaged")
@@ -199,10 +198,10 @@ def _rank(pairs: BytePairs, merges: StringArray, texts: StringArray, kinds: byte
     return made
 
 
-def cutter(pattern: str) -> Callable[[str], list[str]]:
-    """A function that splits a text into the pieces of a pattern."""
-    if pattern not in TRUSTED:
-        return steps.cutter((split(pattern),))
+def cutter(pattern: str | tuple[str, ...]) -> Callable[[str], list[str]]:
+    """A function that splits a text into the pieces of a pattern, or of several that cut one after another."""
+    if isinstance(pattern, tuple) or pattern not in TRUSTED:
+        return steps.cutter([split(each) for each in ((pattern,) if isinstance(pattern, str) else pattern)])
     for_ascii: Callable[[str], list[str]] = re.compile(for_ascii_of(pattern), re.ASCII).findall
     for_all: Callable[[str], list[str]] | None = None
 
