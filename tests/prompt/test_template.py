@@ -61,33 +61,6 @@ TALK = [
 
 # ---- families --------------------------------------------------------------------------------------------------------
 
-WRITTEN = {
-    "bitnet": "System: Be brief.<|eot_id|>User: Hello world<|eot_id|>Assistant: Hi!<|eot_id|>User: the scale?"
-              "<|eot_id|>Assistant: ",
-    "bitnet-edge": "System: Be brief.<|eot_id|>User: Hello world<|eot_id|>Assistant: Hi!<|eot_id|>User: the scale?"
-                   "<|eot_id|>Assistant:",
-    "llama3": "<|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
-              "<|start_header_id|>user<|end_header_id|>\n\nHello world<|eot_id|>"
-              "<|start_header_id|>assistant<|end_header_id|>\n\nHi!<|eot_id|>"
-              "<|start_header_id|>user<|end_header_id|>\n\nthe scale?<|eot_id|>"
-              "<|start_header_id|>assistant<|end_header_id|>\n\n",
-    "chatml": "<|im_start|>system\n Be brief. <|im_end|>\n<|im_start|>user\nHello world<|im_end|>\n"
-              "<|im_start|>assistant\nHi!\n<|im_end|>\n<|im_start|>user\n  the scale?  <|im_end|>\n"
-              "<|im_start|>assistant\n",
-    "falcon3": "<|system|>\n Be brief. \n<|user|>\nHello world\n<|assistant|>\nHi!\n<|endoftext|>\n"
-               "<|user|>\n  the scale?  \n<|assistant|>\n",
-    "plain": " Be brief. \nHello world\nHi!\n\n  the scale?  ",
-}
-WRITTEN["gemma"] = ("<start_of_turn>user\n Be brief. \n\nHello world<end_of_turn>\n<start_of_turn>model\nHi!"
-                    "<end_of_turn>\n<start_of_turn>user\nthe scale?<end_of_turn>\n<start_of_turn>model\n")
-WRITTEN["qwen3"] = WRITTEN["smollm2"] = WRITTEN["chatml"]
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_what_a_family_writes(name):
-    assert Template.for_model(model(), name).render(TALK) == WRITTEN[name]
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_shipped_file_is_the_family(name):
     """templates/NAME.jinja in the sandbox gives the ids of the family in Python, and is recognised inside a file."""
