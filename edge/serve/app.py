@@ -26,8 +26,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from edge.errors import EdgeError, UsageError, check_text, shown
-from edge.formats.names import n_parameters
-from edge.registry.library import is_demo
 from edge.serve import keys
 from edge.serve.answers import answer
 from edge.serve.calls import Call, Refusal, refusal_of
@@ -50,28 +48,14 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
     """
     html = Path(__file__).with_name("page.html").read_text("utf-8")
 
-    def about() -> ollama.About:
-        model: Any = service.embedder
-        template, can = "", ["embedding"]
-        if model is None:
-            model = service.ready()[0].model
-            template, can = model.template.name, ["completion", "tools", *["thinking"] * model.thinks]
-        return ollama.About(service.name, model.config, model.quantization, model.fingerprint, *service.file,
-                            service.n_ctx, template, can)
-
-    def served() -> dict[str, Any]:
-        model = service.model
-        return openai.models(service.name, int(service.begun), service.n_ctx, n_parameters(model.config),
-                             is_demo(model.path))
-
-    def told(value: Callable[[], Any]) -> Any:
+    def told(value: Callable[[Service], Any]) -> Any:
         """A route that needs nothing of its request."""
         async def route(_: Request) -> Response:
-            return answer_json(value())
+            return answer_json(value(service))
         return route
 
     async def one_model(request: Request) -> Response:
-        found = served()
+        found = openai.models(service)
         service.named(request.path_params["name"])
         return answer_json(found["data"][0])
 
@@ -138,15 +122,15 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
         return answer_json({"embedding": vectors[0].tolist()})
 
     async def ollama_show(request: Request) -> Response:
-        asked, found = keys.read(await body_of(request), keys.OLLAMA_SHOW), about()
+        asked, found = keys.read(await body_of(request), keys.OLLAMA_SHOW), ollama.show(service)
         service.named(check_text(asked.get("model") or asked.get("name") or None, "model"))
-        return answer_json(ollama.show(found))
+        return answer_json(found)
 
     def answers(parse: Callable[..., Call], writer: Callable[..., Writer]) -> Any:
         return partial(answer, service, parse, writer)
 
     openai_api = {
-        "GET /models": told(served), "GET /models/{name:path}": one_model,
+        "GET /models": told(openai.models), "GET /models/{name:path}": one_model,
         "POST /chat/completions": answers(openai.chat, openai.Writer),
         "POST /completions": answers(openai.completion, openai.Writer),
         "POST /responses": answers(responses.parse, responses.Writer), "POST /embeddings": embeddings}
@@ -156,8 +140,7 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
         **{each.replace(" ", " /v1"): handler for each, handler in openai_api.items()},
         "POST /api/chat": answers(ollama.chat, partial(ollama.Writer, True)),
         "POST /api/generate": answers(ollama.generate, partial(ollama.Writer, False)), "POST /api/show": ollama_show,
-        "GET /api/tags": told(lambda: ollama.tags(about())), "GET /api/ps": told(lambda: ollama.ps(about())),
-        "GET /api/version": told(ollama.version),
+        "GET /api/tags": told(ollama.tags), "GET /api/ps": told(ollama.ps), "GET /api/version": told(ollama.version),
         "POST /api/embed": ollama_embed, "POST /api/embeddings": ollama_embeddings}
     routes = [Route(each.partition(" ")[2], handler, methods=[each.partition(" ")[0]])
               for each, handler in table.items()]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from array import array
 
     from edge.engine import Engine
+    from edge.model.model import Model
     from edge.tools.embed import Embedder
 
 
@@ -55,7 +56,7 @@ class Service:
         self.failure: str | None = None
         self.begun = time.time()
         self.name = settings.name or ""
-        self.file = (0, self.begun)  # bytes of the model's file, and when it was changed
+        self.nbytes, self.modified = 0, self.begun  # of the model's file
 
     def open(self, engine: Engine) -> None:
         """Answer with this engine from now on.  Raises ContextFull for a system prompt that no answer could follow,
@@ -82,7 +83,7 @@ class Service:
         self.name = self.settings.name or model.config.name
         if os.path.exists(model.path):
             facts = os.stat(model.path)
-            self.file = facts.st_size * os.path.isfile(model.path), facts.st_mtime
+            self.nbytes, self.modified = facts.st_size * os.path.isfile(model.path), facts.st_mtime
 
     def stop(self) -> None:
         """Begin to end: answers are cut off, and what waits is refused."""
@@ -124,9 +125,9 @@ class Service:
             raise Refusal(404, f"the model '{name[:80]}' is not available; use {self.name}", "model_not_found", "model")
 
     @property
-    def model(self) -> Engine | Embedder:
+    def model(self) -> Model | Embedder:
         """What is served.  Raises Refusal while it is being loaded."""
-        return self.embedder or self.ready()[0]
+        return self.embedder or self.ready()[0].model
 
     @property
     def n_ctx(self) -> int:

@@ -8,7 +8,7 @@ import time
 from array import array
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from edge.amounts import amount
 from edge.errors import UsageError, check_text
@@ -19,8 +19,8 @@ from edge.serve.calls import Call, Refusal, dump
 from edge.serve.protocols.openai import embedding
 
 if TYPE_CHECKING:
-    from edge.config import ModelConfig
     from edge.serve.protocols import Collected
+    from edge.serve.service import Service
     from edge.session.logprobs import Logprob
     from edge.session.stream import Piece
 
@@ -159,42 +159,27 @@ def _finite(number: str) -> float:
     return max(-sys.float_info.max, min(float(number), sys.float_info.max))
 
 
-class About(NamedTuple):
-    """The model that is served."""
-
-    name: str
-    config: ModelConfig
-    quantization: str
-    digest: str
-    nbytes: int
-    modified: float  # its file, in seconds since 1970
-    n_ctx: int  # the most that a request can use
-    template: str
-    capabilities: list[str]
-
-    @property
-    def entry(self) -> dict[str, Any]:
-        """It in lists."""
-        return {"name": self.name, "model": self.name, "size": self.nbytes, "digest": self.digest,
-                "details": self.details}
-
-    @property
-    def details(self) -> dict[str, Any]:
-        """Its kind and its size."""
-        size, arch = amount(n_parameters(self.config)).replace(" ", ""), self.config.arch
-        return {"parent_model": "", "format": "gguf", "family": arch, "families": [arch],
-                "parameter_size": size, "quantization_level": self.quantization}
-
-
-def tags(about: About) -> dict[str, Any]:
+def tags(service: Service) -> dict[str, Any]:
     """``GET /api/tags``: the one model that is served."""
-    return {"models": [{**about.entry, "modified_at": written(about.modified)}]}
+    return {"models": [{**_entry(service), "modified_at": written(service.modified)}]}
 
 
-def ps(about: About) -> dict[str, Any]:
+def ps(service: Service) -> dict[str, Any]:
     """``GET /api/ps``: the model, which stays in memory."""
-    return {"models": [{**about.entry, "size_vram": 0, "expires_at": "9999-12-31T23:59:59Z",
-                        "context_length": about.n_ctx}]}
+    return {"models": [{**_entry(service), "size_vram": 0, "expires_at": "9999-12-31T23:59:59Z",
+                        "context_length": service.n_ctx}]}
+
+
+def _entry(service: Service) -> dict[str, Any]:
+    name, digest = service.name, service.model.fingerprint
+    return {"name": name, "model": name, "size": service.nbytes, "digest": digest, "details": _details(service)}
+
+
+def _details(service: Service) -> dict[str, Any]:
+    config = service.model.config
+    return {"parent_model": "", "format": "gguf", "family": config.arch, "families": [config.arch],
+            "parameter_size": amount(n_parameters(config)).replace(" ", ""),
+            "quantization_level": service.model.quantization}
 
 
 def embed(body: Any, hidden: int) -> tuple[list[str], bool]:
@@ -215,29 +200,30 @@ def embeddings(name: str, vectors: list[array[float]], tokens: int, nanoseconds:
             "load_duration": 0, "prompt_eval_count": tokens}
 
 
-def version() -> dict[str, Any]:
+def version(_service: Service) -> dict[str, Any]:
     """``GET /api/version``."""
     from edge import __version__
 
     return {"version": VERSION, "bitnet-edge": __version__}
 
 
-def show(about: About) -> dict[str, Any]:
+def show(service: Service) -> dict[str, Any]:
     """``POST /api/show``."""
-    config = about.config
+    name, n_ctx, config, engine = service.name, service.n_ctx, service.model.config, service.engine
+    answers = [] if engine is None else ["completion", "tools"] + ["thinking"] * engine.model.thinks
     return {
         "modelfile": "",
-        "parameters": f"num_ctx {about.n_ctx}",
-        "template": about.template,
-        "details": about.details,
-        "modified_at": written(about.modified),
+        "parameters": f"num_ctx {n_ctx}",
+        "template": "" if engine is None else engine.template.name,
+        "details": _details(service),
+        "modified_at": written(service.modified),
         "model_info": {
             "general.architecture": config.arch,
-            "general.name": about.name,
-            "general.basename": about.name,  # the name that Copilot shows
-            f"{config.arch}.context_length": about.n_ctx,
+            "general.name": name,
+            "general.basename": name,  # the name that Copilot shows
+            f"{config.arch}.context_length": n_ctx,
             f"{config.arch}.embedding_length": config.hidden,
             f"{config.arch}.block_count": config.n_layer,
         },
-        "capabilities": about.capabilities,
+        "capabilities": answers or ["embedding"],
     }

@@ -17,7 +17,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import UsageError
+from edge.formats.names import n_parameters
 from edge.records import shares
+from edge.registry.library import is_demo
 from edge.serve import keys, protocols
 from edge.serve.calls import Call, Refusal, dump
 from edge.session.logprobs import Logprob
@@ -25,6 +27,7 @@ from edge.session.usage import Usage
 
 if TYPE_CHECKING:
     from edge.serve.protocols import Collected
+    from edge.serve.service import Service
     from edge.session.outcome import Outcome
     from edge.session.stream import Piece
 
@@ -301,13 +304,12 @@ def embeddings(name: str, vectors: list[array[float]], coded: bool, tokens: int)
     return {"object": "list", "model": name, "data": data, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
 
 
-def models(name: str, created: int, n_ctx: int, parameters: int, demo: bool) -> dict[str, Any]:
+def models(service: Service) -> dict[str, Any]:
     """The list of models: the one that is served.  ``meta`` as in llama.cpp; ``demo``: whether it is the demo model."""
-    return {
-        "object": "list",
-        "data": [{"id": name, "object": "model", "created": created, "owned_by": "bitnet-edge",
-                  "max_model_len": n_ctx, "context_length": n_ctx, "meta": {"n_params": parameters, "demo": demo}}],
-    }
+    model, n_ctx = service.model, service.n_ctx
+    meta = {"n_params": n_parameters(model.config), "demo": is_demo(model.path)}
+    one = {"id": service.name, "object": "model", "created": int(service.begun), "owned_by": "bitnet-edge"}
+    return {"object": "list", "data": [{**one, "max_model_len": n_ctx, "context_length": n_ctx, "meta": meta}]}
 
 
 def error(refusal: Refusal) -> dict[str, Any]:
