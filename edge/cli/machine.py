@@ -59,9 +59,9 @@ def fit(ctx: click.Context, wanted: str | None, threads: int | None, as_json: bo
     "Measurement",
     option("-d", "--depths", type=Commas(click.INT), default="128,512", metavar="N,N", help="Tokens before the answer "
            "(default 128,512)."),
-    option("-n", "--n-gen", type=click.IntRange(min=2), default=32, metavar="N", help="Tokens per answer (default "
+    option("-n", "--n-gen", type=click.INT, default=32, metavar="N", help="Tokens per answer (default "
            "32)."),
-    option("-r", "--repeats", type=click.IntRange(min=1), default=3, metavar="N", help="Repeats of each measurement; "
+    option("-r", "--repeats", type=click.INT, default=3, metavar="N", help="Repeats of each measurement; "
            "the median is reported (default 3)."),
     option("-t", "--threads", type=Commas(click.INT), metavar="N,N", help="Numbers of threads to compare, such as "
            "1,2,4."),
@@ -84,7 +84,7 @@ def bench(
 
     with out.progress("measuring") as progress:
         report = work.run(
-            options.model_path(out, {"model": model}), depths=depths, n_gen=n_gen, repeats=repeats,
+            options.choice(out, {"model": model}).path, depths=depths, n_gen=n_gen, repeats=repeats,
             threads=threads or (None,), kv=kv, parallel=parallel, progress=progress, **options.load_arguments(flags),
         )
     if as_json:

@@ -22,12 +22,14 @@ and ``of_memory`` the share of it that writing reached.
 from __future__ import annotations
 
 import datetime
+import io
 import mmap
 import time
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count, median
@@ -195,12 +197,10 @@ def run(
     header["energy"] = meter if isinstance(meter, str) else meter.name
     if not isinstance(meter, str) and not any(row.joules_per_token for row in rows):
         header["energy"] += f" needs answers of {LEAST_SECONDS:g} s in all; give a larger -n"
-    return Report(header, [_compare(row, max(rates[row.threads])) for row in rows])
-
-
-def _compare(row: Row, rate: float) -> Row:
-    """The row, compared with the speed of the memory."""
-    return replace(row, read_rate=round(rate), of_memory=round(row.token_bytes * row.tg / rate, 3))
+    best = {n: max(each) for n, each in rates.items()}
+    return Report(header, [
+        replace(row, read_rate=round(rate), of_memory=round(row.token_bytes * row.tg / rate, 3))
+        for row in rows for rate in [best[row.threads]]])
 
 
 def _choose_depths(depths: Sequence[int], n_gen: int, n_ctx: int) -> tuple[list[int], list[int]]:
@@ -225,14 +225,7 @@ class _Sample:
 
 def prompt_of(n_vocab: int, special: Iterable[int], n: int) -> list[int]:
     """n fixed pseudo-random tokens that are not special."""
-    barred = set(special)
-    ids: list[int] = []
-    state = 1
-    while len(ids) < n:
-        state = (state * 1103515245 + 12345) % (1 << 31)
-        if (token := (state >> 8) % n_vocab) not in barred:
-            ids.append(token)
-    return ids
+    return Random(1).choices(sorted(set(range(n_vocab)).difference(special)), k=n)
 
 
 def _answer(engine: Engine, depth: int, n_gen: int, joules: Callable[[], float] = float) -> _Sample:
@@ -277,8 +270,9 @@ def _answer_together(engine: Engine, depth: int, n_gen: int, n: int, joules: Cal
         last = at + model.chunk >= depth
         model.step([Segment(caches[0], ids[at : at + model.chunk], rows[0] if last else None)])
     read = time.perf_counter() - begun
+    whole = b"".join(caches[0].dump())
     for cache, row in zip(caches[1:], rows[1:], strict=True):
-        cache.restore(*caches[0].counters, _make_filler(caches[0].dump()))
+        cache.restore(*caches[0].counters, io.BytesIO(whole).readinto, caches[0].states)
         row[:] = rows[0]
     chosen = [array("i", [0]) for _ in range(n)]
     batch = [
@@ -306,21 +300,6 @@ def weights_read(engine: Engine, n: int) -> int:
     """
     t, unread = engine.model.transformer, 1 - engine.config.expert_share
     return round(t.weight_bytes + t.expert_bytes * (unread - unread**n)) + t.head.least_bytes
-
-
-def _make_filler(pieces: Iterable[memoryview]) -> Callable[[memoryview], None]:
-    """A function that fills buffers with consecutive parts of ``pieces``."""
-    rest, held = iter(pieces), memoryview(b"")
-
-    def fill(view: memoryview) -> None:
-        nonlocal held
-        while len(view):
-            held = held if len(held) else next(rest)
-            n = min(len(held), len(view))
-            view[:n] = held[:n]
-            held, view = held[n:], view[n:]
-
-    return fill
 
 
 def _measure(

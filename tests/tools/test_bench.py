@@ -66,11 +66,6 @@ def test_token_bytes_grow_with_the_depth(report: bench.Report) -> None:
     assert still < shallow.token_bytes < deep.token_bytes <= still + deep.kv_bytes
 
 
-def test_the_bundled_model_by_name() -> None:
-    """Its weights are read from the file, which is found by its name."""
-    assert [row.depth for row in bench.run("demo", depths=(8,), n_gen=2, repeats=1).rows] == [8]
-
-
 @pytest.mark.parametrize("pages", ["map", "memory", "huge"])
 def test_the_speed_of_memory_is_a_speed(tiny_model: str, pages: str) -> None:
     """Less than 2 TB/s: a loop that was optimised away would pass it."""
