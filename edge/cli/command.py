@@ -38,11 +38,6 @@ class Flag(click.Option):
         if self.allow_from_autoenv:
             self.envvar = "BITNET_EDGE_" + long(self).lstrip("-").replace("-", "_").upper()
 
-    def get_help_extra(self, ctx: click.Context) -> Any:
-        extra = super().get_help_extra(ctx)
-        extra.pop("range", None)  # "[x>=0]" helps nobody
-        return extra
-
     def get_error_hint(self, ctx: click.Context | None) -> str:  # a person who set a variable may not know the option
         return str(self.envvar) if ctx and from_variable(ctx, self) else str(super().get_error_hint(ctx))
 

@@ -121,13 +121,12 @@ def _size_on_disk(path: str) -> int:
 
 def _planes_stated(checkpoint: Checkpoint) -> dict[str, Any] | None:
     """The statements of a file of planes about their origin and loss that can be shown; None for other models."""
-    start = "bitnet-edge.planes."
     if not checkpoint.config.planes:
         return None
-    said = {key.removeprefix(start): value for key, value in checkpoint.metadata.items() if key.startswith(start)}
-    return {key: value for key, value in said.items() if key.isidentifier() and (
-        (isinstance(value, str) and len(value) < 200 and value.isprintable())
-        or (isinstance(value, (int, float)) and math.isfinite(value)))}
+    keys = ("source", "method", "group", "bits", "error")
+    said = {key: checkpoint.metadata.get(f"bitnet-edge.planes.{key}") for key in keys}
+    return {key: value for key, value in said.items() if isinstance(value, str) and value[:200].isprintable()
+            or isinstance(value, (int, float)) and math.isfinite(value)}
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge import records
-from edge.amounts import count, human
+from edge.amounts import count
 from edge.cli.answers import AnswerOutput, stream
 from edge.cli.command import Escaped
 from edge.cli.options import converted
@@ -277,11 +277,6 @@ class Repl:
             self.out.info("(greedy answers are always the same; /set temp 0.8 varies them)", "dim")
         return self._stream(lambda **more: self.talk.regen(**self.arguments, **more))
 
-    def do_stats(self, _rest: str) -> None:
-        if self.talk.outcome.finish_reason is None:
-            raise UsageError("there is no answer yet")
-        self.out.line(self.talk.stats_line())
-
     def do_set(self, rest: str) -> None:
         key, _, value = rest.partition(" ")
         key, value = key.replace("-", "_").lower(), unquoted(value.strip())
@@ -357,14 +352,15 @@ class Repl:
         self.out.line()
 
     def do_context(self, _rest: str) -> None:
-        plan, use = self.engine.plan, self.talk.context
+        use = self.talk.context
         self.out.line(f"  {use.used} of {use.used + use.free} tokens used, {use.free} free; "
                       f"{count(self.talk.turns, 'turn')}")
         if use.evicted:
             self.out.line(f"  {count(use.evicted, 'older token')} dropped; the first {use.sinks} are always kept")
         if use.left_out:
             self.out.line(f"  left out: the first {count(use.left_out, 'message')}")
-        self.out.line(f"  KV cache {plan.kv_type}, {human(plan.kv_bytes)}")
+        if self.talk.outcome.finish_reason:
+            self.out.line(f"  {self.talk.stats_line()}")
 
     def do_exit(self, _rest: str) -> int:
         return self.code
@@ -379,11 +375,11 @@ COMMANDS = {
     "set": Command("/set [KEY [VALUE]]", "show or change temp, top_p, seed, max_tokens, stop ...", Repl.do_set),
     "save": Command("/save FILE", "save the conversation, as --session does", Repl.do_save),
     "load": Command("/load FILE", "continue a saved conversation; --session then writes to this FILE", Repl.do_load),
-    "context": Command("/context", "show how full the context is", Repl.do_context),
-    "stats": Command("/stats", "show speed and memory of the last answer", Repl.do_stats),
+    "context": Command("/context", "show how full the context is, and speed and memory of the last answer",
+                       Repl.do_context),
     "exit": Command("/exit, /bye", "quit (also Ctrl-D)", Repl.do_exit),
 }
-ALIASES = {"bye": "exit", "quit": "exit", "h": "help", "?": "help"}
+ALIASES = {"bye": "exit", "quit": "exit", "stats": "context", "h": "help", "?": "help"}
 
 
 def unset(key: str) -> str:
