@@ -42,8 +42,6 @@ LEFT_BY_SCORING = 900_000
 
 #: open engines: they share the instruction set
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
-#: the instruction set that was in use before an engine chose another; None if none did
-_isa_before: str | None = None
 
 
 @needs_build
@@ -318,31 +316,23 @@ def _any_open() -> bool:
 
 
 def choose_isa(isa: str | None) -> None:
-    """Use an instruction set for the engines that are open from now on; None: the one that would be used without any
-    engine.  Raises UsageError or UnsupportedCPU.
+    """Use an instruction set for the engines that are open from now on; None: that of the open engines, else that of
+    BITNET_EDGE_ISA, else the best.  Raises UsageError or UnsupportedCPU.
     """
-    global _isa_before
     from pyx import machine
 
-    alone = not _any_open()
+    others = _any_open()
     try:
-        if alone and _isa_before is not None:
-            machine.use(_isa_before)
-            _isa_before = None
         before = machine.isa()
-        if isa is not None:
-            machine.use(isa)
+        if isa is not None or not others:
+            machine.use(isa or os.environ.get("BITNET_EDGE_ISA") or "auto")
     except ValueError as error:
         raise UsageError(str(error)) from None
     except RuntimeError as error:
         raise UnsupportedCPU(str(error)) from None
-    if machine.isa() == before:
-        return
-    if alone:
-        _isa_before = before
-        return
-    machine.use(before)
-    raise UsageError(
-        f"is {isa!r}, but an open engine uses {before!r}, and all engines that are open use the same",
-        argument="isa",
-        hint="close that engine first, or leave isa out")
+    if others and machine.isa() != before:
+        machine.use(before)
+        raise UsageError(
+            f"is {isa!r}, but an open engine uses {before!r}, and all engines that are open use the same",
+            argument="isa",
+            hint="close that engine first, or leave isa out")

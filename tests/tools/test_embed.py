@@ -71,7 +71,7 @@ def test_the_vector_is_that_of_an_identity_head(quant: str, scale: float, own_is
                 expected, got = (vectors(model, config, ids) for model in (old, new))
                 assert (expected + 0).tobytes() == (got + 0).tobytes() and got.any(axis=1).all()  # -0.0 is 0.0
             found.add(got.tobytes())
-            of_text = np.array(Embedder(checkpoint, Options(**KV, threads=threads)).of_tokens(IDS))
+            of_text = np.array(Embedder(checkpoint, Options(**KV, threads=threads, isa=isa)).of_tokens(IDS))
             length = math.sqrt(math.fsum(float(x) ** 2 for x in got[-1]))
             assert of_text.astype(np.float32).tolist() == [np.float32(float(x) / length) for x in got[-1]]
     assert len(found) == 1
