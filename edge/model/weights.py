@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from edge.config import ModelConfig
 from edge.errors import InvalidFile
 from edge.formats import names
-from edge.formats.checkpoint import SEPARATE_EXPERTS, Checkpoint, Tensor
+from edge.formats.checkpoint import Checkpoint, Tensor
 from edge.formats.mapped import Map
 from edge.formats.matrices import as_groups, packed
 from edge.layers import LayerConfig
@@ -48,25 +48,25 @@ def build(
     directly from the file's map if they have our layout; :mod:`edge.machine.placement` may copy them later.  ``adapt``:
     steps use fewer threads while other programs need the cores, see :class:`pyx.step.Pace`.  ``cores``: on which the
     threads stay, None: any.
-    Raises InvalidFile that names the tensor that is missing or does not fit.
+    Raises InvalidFile that names the tensor that cannot be used.
     """
     from pyx.step import Transformer
 
     config = checkpoint.config
+    tensors = checkpoint.tensors
     embedding = _rows(checkpoint, "token_embd.weight", n_threads)
     layers = [_layer(checkpoint, index) for index in range(config.n_layer)]
     ternary = any(
         not part.is_dense for layer in layers for name, part in layer.items() if name in names.PROJECTIONS)
     if not ternary and config.activation_quant != "none":
         raise InvalidFile("this model has no ternary matrix; run it with llama.cpp")
-    freqs = checkpoint.tensors.get("rope_freqs.weight")
-    output_norm = _vector(checkpoint, "output_norm.weight", config.hidden)
+    freqs = tensors.get("rope_freqs.weight")
+    output_norm = _vector(tensors["output_norm.weight"])
     if config.logit_scale != 1.0:  # the head is linear
         output_norm = array("f", [value * config.logit_scale for value in output_norm])
     output = output_head(checkpoint, head, n_threads) if isinstance(head, str) else head
-    stored = checkpoint.tensors["token_embd.weight"]
-    basis = None if stored.basis is None else _signs(checkpoint, stored)
-    divisors = None if freqs is None else _vector(checkpoint, freqs.name, freqs.shape[0])
+    basis = _signs(checkpoint, tensors["token_embd.weight"])
+    divisors = None if freqs is None else _vector(freqs)
     try:
         return Transformer(
             config, embedding, output, layers, output_norm, divisors, n_threads=n_threads, chunk=chunk, adapt=adapt,
@@ -85,22 +85,12 @@ def _named(name: str) -> Iterator[None]:
         raise InvalidFile(f"tensor {name}: {error}") from None
 
 
-def _tensor(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> Tensor:
-    tensor = checkpoint.tensors.get(name)
-    if tensor is None:
-        raise InvalidFile(f"tensor {name} is missing: the file is incomplete or of another architecture")
-    if tuple(tensor.shape) != shape:
-        raise InvalidFile(f"tensor {name} has shape {tuple(tensor.shape)}, the model's configuration asks for {shape}")
-    return tensor
-
-
-def _vector(checkpoint: Checkpoint, name: str, n: int) -> Any:
+def _vector(tensor: Tensor) -> Any:
     """A vector as a float32 array [n]."""
     from pyx.weights import StoredRows
 
-    tensor = _tensor(checkpoint, name, (n,))
-    with _named(name):
-        return StoredRows(tensor.type, tensor.data, 1, n).row(0)
+    with _named(tensor.name):
+        return StoredRows(tensor.type, tensor.data, 1, tensor.shape[0]).row(0)
 
 
 def _rows(
@@ -113,7 +103,7 @@ def _rows(
     from pyx.weights import StoredRows
 
     n_row, k = checkpoint.config.n_vocab, checkpoint.config.hidden
-    tensor = _tensor(checkpoint, name, (n_row, k))
+    tensor = checkpoint.tensors[name]
     with _named(name):
         if groups:
             tensor = as_groups(tensor)
@@ -136,8 +126,8 @@ def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1, most: int
     tensor = checkpoint.tensors[name]
     with _named(name):
         head = Head(rows, kind, n_threads)
-        if tensor.basis is not None and kind != "none":
-            head.in_basis(*_signs(checkpoint, tensor))
+        if kind != "none" and (basis := _signs(checkpoint, tensor)):
+            head.in_basis(*basis)
     return head
 
 
@@ -150,19 +140,24 @@ def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
     layer: dict[str, Any] = {}
     for part in names.layer_parts(here, config.hidden):
         name, _, kind = part.name.rpartition(".")
+        tensor = checkpoint.tensors[prefix + part.name]
         if part.role == "vector":
-            vector = _vector(checkpoint, prefix + part.name, part.shape[0])
+            vector = _vector(tensor)
             factor = _VECTOR_FACTORS[name](config, here) if name in _VECTOR_FACTORS else 1.0
             if factor != 1.0:
                 vector = array("f", [value * factor for value in vector])
             layer[part.name if not name else name if kind == "weight" else f"{name}_{kind}"] = vector
         elif part.role in ("matrix", "experts"):
             factor = config.residual_scale if name in RESIDUAL and not here.post_norm else 1.0
-            layer[name] = matrix = _projection(checkpoint, prefix + part.name, part.shape, factor)
-            if checkpoint.tensors[prefix + part.name].basis is not None:
-                matrix.in_basis(*_signs(checkpoint, checkpoint.tensors[prefix + part.name]))
+            with _named(tensor.name):
+                if tensor.experts:
+                    matrix = TernaryMatrix.stack([_matrix(config, expert, factor) for expert in tensor.experts])
+                else:
+                    matrix = _matrix(config, tensor, factor, tensor.shape[-1] // part.shape[-1])
+            if basis := _signs(checkpoint, tensor):
+                matrix.in_basis(*basis)
+            layer[name] = matrix
         elif part.role == "floats":
-            tensor = _tensor(checkpoint, prefix + part.name, part.shape)
             with _named(tensor.name):
                 layer[name] = TernaryMatrix.dense(tensor.type, tensor.data, *part.shape)
         else:
@@ -170,9 +165,11 @@ def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
     return layer
 
 
-def _signs(checkpoint: Checkpoint, tensor: Tensor) -> tuple[int, Any]:
-    """(block, signs as float32 [k] or None) of the basis of a tensor; those of one width are shared."""
-    assert tensor.basis is not None
+def _signs(checkpoint: Checkpoint, tensor: Tensor) -> tuple[int, Any] | None:
+    """(block, signs as float32 [k] or None) of the basis of a tensor, None without one; signs of one width are shared.
+    """
+    if tensor.basis is None:
+        return None
     signs = tensor.basis.signs
     if signs is None:
         return tensor.basis.block, None
@@ -181,28 +178,13 @@ def _signs(checkpoint: Checkpoint, tensor: Tensor) -> tuple[int, Any]:
     return tensor.basis.block, checkpoint.signs[id(signs)]
 
 
-def _projection(checkpoint: Checkpoint, name: str, shape: tuple[int, ...], factor: float) -> Any:
-    """A ternary matrix, or a dense one for a float tensor that is not ternary, if the file mixes both on purpose; those
-    of experts stacked.
-
-    ``factor`` multiplies its output.
+def _matrix(config: ModelConfig, tensor: Tensor, factor: float, planes: int = 1) -> TernaryMatrix:
+    """A ternary matrix, or a dense one for a float tensor that is not ternary, if the file mixes both on purpose.
+    ``factor`` multiplies its output; ``planes``: matrices whose sum it is.
     """
-    given, planes = checkpoint.tensors.get(name), 1
-    if given is not None and given.type != SEPARATE_EXPERTS:
-        planes = names.n_plane(checkpoint.config, given, shape)
-    tensor = _tensor(checkpoint, name, (*shape[:-1], planes * shape[-1]))
-    with _named(name):
-        if tensor.type == SEPARATE_EXPERTS:
-            from pyx.weights import TernaryMatrix
-
-            return TernaryMatrix.stack([_matrix(checkpoint, expert, factor) for expert in tensor.experts])
-        return _matrix(checkpoint, tensor, factor, planes)
-
-
-def _matrix(checkpoint: Checkpoint, tensor: Tensor, factor: float, planes: int = 1) -> TernaryMatrix:
     from pyx.weights import TernaryMatrix
 
-    config, (rows, k) = checkpoint.config, tensor.flat
+    rows, k = tensor.flat
     exact = config.activation_quant == "none"
     dense = partial(TernaryMatrix.dense, tensor.type, tensor.data, rows, k, scale=tensor.scale * factor)
     if tensor.type in FLOAT_TYPES and (exact or tensor.floats == "dense"):
