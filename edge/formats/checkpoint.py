@@ -16,7 +16,7 @@ from edge.config import ModelConfig
 from edge.errors import UsageError
 from edge.formats.mapped import Map
 from edge.formats.text_steps import Step
-from edge.registry.encodings import ENCODINGS, PLANE_TYPES, Encoding
+from edge.registry.encodings import ENCODINGS, Encoding
 
 #: what a chat template of several may be called, and their largest number
 TEMPLATE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -185,13 +185,6 @@ class Checkpoint:
                 type = tensor.experts[0].type if tensor.experts else tensor.type
                 n_weights[type] = n_weights.get(type, 0) + math.prod(tensor.shape)
         return max(n_weights, key=lambda type: n_weights[type], default="")
-
-    @property
-    def planes(self) -> list[Tensor]:
-        """The matrices that are sums of planes: all of them, or none."""
-        panels = PLANE_TYPES.get(self.config.planes)
-        return [tensor for tensor in self.tensors.values() if panels is not None and tensor.type == panels
-                and tensor.name.startswith("blk.")]
 
     @property
     def head(self) -> str:

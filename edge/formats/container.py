@@ -20,7 +20,7 @@ import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple, NoReturn, overload
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 from edge.errors import InvalidFile
 from edge.files import replacing
@@ -43,6 +43,17 @@ MAX_STRING = 16 << 20
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
 _SCALAR_STRUCTS = {number: struct.Struct("<" + code) for number, code in SCALARS.items()}
 STRING, ARRAY, BOOL = 8, 9, 7
+_PICKLED = ("a pickled PyTorch file, which can run code when opened; convert it to safetensors where it came from, or "
+            "get the .safetensors or .gguf file")
+#: beginning of a file of another format -> the message
+_OTHERS = {
+    MAGIC[::-1]: "a big-endian GGUF; only little-endian files are supported, get that one",
+    b"PK": _PICKLED, b"\x80": _PICKLED,
+    **dict.fromkeys((b"ggml", b"lmgg", b"ggjt", b"tjgg", b"ggla"),
+                    "an old GGML file from before GGUF; convert the model again"),
+    b"\x7fELF": "a program without a model; bitnet-edge pack puts one inside",
+    b"version": "a Git LFS pointer, not the model; fetch the real file with 'git lfs pull'",
+}
 #: in place of the default of a key that must be there
 NEEDED: Any = object()
 _PIECE = 1 << 18  # bytes of texts that are read at a time
@@ -99,15 +110,9 @@ class StringArray(Sequence[str]):
         except UnicodeDecodeError:
             raise InvalidFile(f"{self._where}, element {index}: not UTF-8; the file is damaged") from None
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        if index < 0:
-            index += len(self)
         if not 0 <= index < len(self):
             raise IndexError(index)
         start = (self.ends[index - 1] if index else self.first) + 8
@@ -335,11 +340,13 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     view = map_file(path)
     cursor = _Cursor(path, view)
     if view[:4] != MAGIC:
-        cursor.fail(_what_it_is(bytes(view[:8])))
+        begins = bytes(view[:8])
+        cursor.fail(next((what for magic, what in _OTHERS.items() if begins.startswith(magic)),
+                         "not a GGUF file (it does not begin with 'GGUF'); is the download complete?"))
     cursor.take(4, "the magic")
     version = cursor.u32("the version")
     if version & 0xFFFF == 0:
-        cursor.fail("a big-endian GGUF; only little-endian files are supported, get that one")
+        cursor.fail(_OTHERS[MAGIC[::-1]])
     if version == 1:
         cursor.fail("GGUF version 1, which is obsolete; convert the model again")
     if version not in (2, 3):
@@ -379,22 +386,6 @@ def read_header(path: str | os.PathLike[str]) -> Header:
             cursor.fail(f"tensor {shown(info.name)} overlaps {shown(following.name)}; the file is damaged")
         tensors[info.name] = info._replace(offset=begin, span=end - begin)
     return Header(path, metadata, version, alignment, tensors, view)
-
-
-def _what_it_is(head: bytes) -> str:
-    """The name of another file format, for the message."""
-    if head[:4] == MAGIC[::-1]:
-        return "a big-endian GGUF; only little-endian files are supported, get that one"
-    if head[:2] == b"PK" or head[:1] == b"\x80":
-        return ("a pickled PyTorch file, which can run code when opened; convert it to safetensors "
-                "where it came from, or get the .safetensors or .gguf file")
-    if head[:4] in (b"ggml", b"lmgg", b"ggjt", b"tjgg", b"ggla"):
-        return "an old GGML file from before GGUF; convert the model again"
-    if head[:4] == b"\x7fELF":
-        return "a program without a model; bitnet-edge pack puts one inside"
-    if head[:7] == b"version":
-        return "a Git LFS pointer, not the model; fetch the real file with 'git lfs pull'"
-    return "not a GGUF file (it does not begin with 'GGUF'); is the download complete?"
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------

@@ -25,9 +25,8 @@ KEY_NORMALIZER = "bitnet_edge.tokenizer.normalizer"
 KEY_PRE_TOKENIZER = "bitnet_edge.tokenizer.pre_tokenizer"
 KEY_ADDED = "bitnet_edge.tokenizer.added"
 KEY_IGNORE_MERGES = "bitnet_edge.tokenizer.ignore_merges"
-#: all keys of the tokens that end an answer, the first token first; the last is that of our earlier files
-KEYS_EOS = (*(f"tokenizer.ggml.{name}" for name in ("eos_token_id", "eos_token_ids", "eot_token_id", "eom_token_id")),
-            "bitnet_edge.tokenizer.eos_token_ids")
+#: all keys of the tokens that end an answer, the first token first
+KEYS_EOS = [f"tokenizer.ggml.{name}" for name in ("eos_token_id", "eos_token_ids", "eot_token_id", "eom_token_id")]
 #: tokens of the Llama-3 vocabulary
 LLAMA3_TOKENS = 128256
 #: pre-tokenisers that split like Llama 3 and whose tokenizers put BOS first

@@ -81,7 +81,7 @@ def convert(
     check_new(dst, force, "model.gguf", (src,))
     checkpoint = interpreted(open_checkpoint(
         src, i2s_layout=i2s_layout, activation=activation, ternarise=ternarise, dense=planes is not None))
-    if checkpoint.planes:
+    if checkpoint.config.planes:
         raise UsageError(f"{os.fspath(src)}: is made of planes already, and runs as it is; for another file convert "
                          "the model that it was made from")
 

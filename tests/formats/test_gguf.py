@@ -159,19 +159,18 @@ def test_several_tokens_end_an_answer(tmp_path: Path, kind: int) -> None:
             "tokenizer.ggml.eos_token_ids": value(ARR, (kind, [3, 9])),
             "tokenizer.ggml.eot_token_id": value(U32, 5),
             "tokenizer.ggml.eom_token_id": value(U32, 6),
-            "tokenizer.ggml.bos_token_id": value(ARR, (kind, [1, 4])),
-            "bitnet_edge.tokenizer.eos_token_ids": value(ARR, (I32, [11]))}
+            "tokenizer.ggml.bos_token_id": value(ARR, (kind, [1, 4]))}
     c = open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
-    assert c.tokenizer.eos_ids == (7, 3, 9, 5, 6, 11) and c.tokenizer.bos_id == 1
+    assert c.tokenizer.eos_ids == (7, 3, 9, 5, 6) and c.tokenizer.bos_id == 1
     assert any("eos_token_id 99 is not a token" in note for note in c.notes)
     assert any("bos_token_id names 2 tokens; taken as 1" in note for note in c.notes)
     written = gguf_keys.metadata(c, "I2_S")
     assert written["tokenizer.ggml.eos_token_id"] == 7
-    assert written["tokenizer.ggml.eos_token_ids"] == [7, 3, 9, 5, 6, 11]
+    assert written["tokenizer.ggml.eos_token_ids"] == [7, 3, 9, 5, 6]
     assert (written["tokenizer.ggml.eot_token_id"], written["tokenizer.ggml.eom_token_id"]) == (5, 6)
     container.write(tmp_path / "again.gguf", written, [])
     again = container.read_header(tmp_path / "again.gguf")
-    assert list(again.numbers("tokenizer.ggml.eos_token_ids")) == [7, 3, 9, 5, 6, 11]
+    assert list(again.numbers("tokenizer.ggml.eos_token_ids")) == [7, 3, 9, 5, 6]
 
 
 def test_named_chat_templates(tmp_path: Path) -> None:
