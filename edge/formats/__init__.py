@@ -30,18 +30,9 @@ def open_checkpoint(path: str | os.PathLike[str], **options: Any) -> Checkpoint:
     ``path`` may also be the name of a pulled model (:mod:`edge.registry.library`).  ``options``: the fields of
     :class:`edge.formats.checkpoint.Reading`.  Raises ModelNotFound, InvalidFile or UsageError.
     """
-    return _open(check_path(path, "model", "a path or a name"), Reading(**options))
+    from edge.registry.library import resolve
 
-
-def _open(path: str, reading: Reading) -> Checkpoint:
-    if not os.path.exists(path):
-        from edge.registry.library import resolve
-
-        path = resolve(path)
-    if not os.path.exists(path):
-        if "/" in path or path.endswith((".gguf", ".safetensors")):
-            raise ModelNotFound(f"{path}: no such file or directory")
-        raise ModelNotFound(f"'{path}' is neither a file nor a pulled model; bitnet-edge list shows the pulled models")
+    path, reading = resolve(check_path(path, "model", "a path or a name")), Reading(**options)
     is_folder = os.path.isdir(path)
     if path.endswith(".safetensors") and not os.path.isfile(os.path.join(os.path.dirname(path), "config.json")):
         raise InvalidFile(f"{path} holds weights alone; name the folder that holds it, config.json and the tokenizer")

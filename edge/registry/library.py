@@ -245,10 +245,8 @@ def is_model(word: str) -> bool:
 
 
 def resolve(model: str) -> str:
-    """The path of a model given as a path or by name; of anything else, ``~`` alone is expanded.
-
-    A path that exists takes precedence over a name.  Raises ModelNotFound for a known name that was not pulled, and for
-    one that resembles a known one.
+    """The path of a model given as a path or by name.  A path that exists takes precedence over a name.  Raises
+    ModelNotFound.
     """
     model = os.path.expanduser(model)
     if os.path.exists(model):
@@ -268,6 +266,8 @@ def resolve(model: str) -> str:
 
     if name in KNOWN:
         raise not_here(name)
-    if NAME.fullmatch(name) and not model.endswith((".gguf", ".safetensors")) and (like := near(name)):
-        raise ModelNotFound(f"'{model}' is neither a file nor a pulled model; did you mean {' or '.join(like)}?")
-    return model
+    if "/" in model or model.endswith((".gguf", ".safetensors")):
+        raise ModelNotFound(f"{model}: no such file or directory")
+    like = near(name) if NAME.fullmatch(name) else []
+    hint = f"did you mean {' or '.join(like)}?" if like else "bitnet-edge list shows the pulled models"
+    raise ModelNotFound(f"'{model}' is neither a file nor a pulled model; {hint}")
