@@ -132,14 +132,7 @@ def load(
     given = locals()
     refuse_after_fork()
     options = Options(**{each.name: given[each.name] for each in fields(Options)})
-    return opened(model, options, progress or (lambda done, total: None), on_plan or (lambda plan: None))
-
-
-def opened(
-    model: str | os.PathLike[str] | None, options: Options, report: Callable[[float, float], None],
-    on_plan: Callable[[Plan], object],
-) -> Engine:
-    """The engine of :func:`load`."""
+    report = progress or (lambda done, total: None)
     begun = time.perf_counter()
     if options.constrained:
         import llguidance  # noqa: F401  before the program's size is measured
@@ -180,7 +173,8 @@ def opened(
     program = resident(checkpoint) + scoring + options.reserve
     # refuse before anything large is touched
     planned = plan(checkpoint, options, program, available_memory(), n_threads)
-    on_plan(planned)
+    if on_plan:
+        on_plan(planned)
     read, transformer = built(
         checkpoint, planned.head, n_threads, reading, tokenizer, copy=options.weights == "huge", cores=cores,
         adapt=options.threads is None or options.threads < 0,

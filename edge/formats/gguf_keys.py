@@ -362,16 +362,6 @@ def architecture(config: ModelConfig) -> str:
 
 def metadata(checkpoint: Checkpoint, type: str, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """All keys of a file.  ``type``: how the ternary matrices are stored; ``extra``: further keys."""
-    keys = {**model_keys(checkpoint, type), **(extra or {}), **tokenizer_keys(checkpoint)}
-    # the reader takes a file with any key of ours at its word; only one without gets this, so that what was converted
-    # before the key was known becomes the same bytes
-    if type == "I2_S" and not any(key.startswith("bitnet_edge.") for key in keys):
-        keys[KEY_LAYOUT] = "128"
-    return keys
-
-
-def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
-    """The keys ``general.*`` and ``<arch>.*``: the dimensions.  ``type``: how the ternary matrices are stored."""
     c, arch = checkpoint.config, architecture(checkpoint.config)
     family, layer, mixer = FAMILIES[arch], c.layers[0], far_mixer(c)
     dense = [each.feed_forward for each in c.layers if isinstance(each.feed_forward, Dense)]
@@ -413,7 +403,12 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
     keys |= {key: checkpoint.metadata[key] for key in kept if isinstance(checkpoint.metadata.get(key), str)}
     for name, value in checkpoint.sampling.items():
         keys[KEYS_SAMPLING[name]] = value if SETTINGS[name].kind == "whole" else float(value)
-    return {f"{arch}{key}" if key.startswith(".") else key: value for key, value in keys.items()}
+    keys = {f"{arch}{key}" if key.startswith(".") else key: value for key, value in keys.items()}
+    keys |= {**(extra or {}), **tokenizer_keys(checkpoint)}
+    # the reader takes a file with any key of ours at its word
+    if type == "I2_S" and not any(key.startswith("bitnet_edge.") for key in keys):
+        keys[KEY_LAYOUT] = "128"
+    return keys
 
 
 def _window_keys(c: ModelConfig, far: Attention, family: Family) -> dict[str, Any]:

@@ -255,7 +255,7 @@ def test_a_dense_model_with_few_magnitudes_becomes_planes(tmp_path: Path, kind: 
         else:
             values[k] = dense("qwen3")[k]
     result = convert(f32_ternary(tmp_path / "m", **values), tmp_path / "m.gguf", planes=Planes(3, 32))
-    assert open_checkpoint(result.path).planes
+    assert open_checkpoint(result.path).config.planes
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
