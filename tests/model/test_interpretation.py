@@ -23,7 +23,7 @@ from edge.prompt.tokenizer import Tokenizer
 from edge.sampling import Sampling
 from tests import handmade
 from tests.configs import activation
-from tests.handmade import ARR, BOOL, F32, I32, STR, U32, hf_config, hf_directory, hf_tensors, value
+from tests.handmade import ARR, BOOL, F32, I32, U32, hf_config, hf_directory, hf_tensors, value
 from tests.oracles.forward import Model
 
 #: what the bundled model was trained on is another kind of text than anybody's; it says this well
@@ -214,7 +214,7 @@ def test_show_prints_the_scores_and_check_says_whether(bundled_model: Path, tmp_
     assert checked.exit_code == 4 and "never a language model" in checked.stderr
 
 
-# ---- W1, W3 to W7: told without a score ------------------------------------------------------------------------------
+# ---- W3, W6: told without a score ------------------------------------------------------------------------------
 
 
 def write_file(folder: Path, data: bytes) -> str:
@@ -236,20 +236,6 @@ def test_w3_modules_that_are_not_converted_stay_floats(tmp_path: Path) -> None:
     quantization["modules_to_not_convert"] = [1]
     with pytest.raises(InvalidFile, match="modules_to_not_convert"):
         open_checkpoint(hf_directory(tmp_path / "m", hf_config(quantization_config=quantization)))
-
-
-def test_w5_the_wrong_pre_tokenizer_of_a_llama3_vocabulary(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    for pre in ("gpt-2", "default"):
-        data = handmade.model(
-            keys={"tokenizer.ggml.pre": value(STR, pre), "tokenizer.ggml.token_type": None,
-                  "tokenizer.ggml.tokens": value(ARR, (STR, [f"t{i}" for i in range(128256)]))},
-            tensors={"token_embd.weight": ((128, 128256), 1, rng.bytes(2 * 128256) * 128)},
-        )
-        c = open_checkpoint(write_file(tmp_path, data))
-        assert c.tokenizer.pre == "llama-bpe" and any(f"pre is {pre}; taken as llama-bpe" in note for note in c.notes)
-    kept = handmade.model(keys={"tokenizer.ggml.pre": value(STR, "gpt-2")})
-    assert open_checkpoint(write_file(tmp_path, kept)).tokenizer.pre == "gpt-2"
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,6 @@ from edge.formats import open_checkpoint
 from edge.registry.encodings import ENCODINGS
 from pyx.weights import StoredRows, TernaryMatrix
 
-TINY = ["tiny", "tiny-silu", "tiny-llama"]
-
 
 def unpacked(path: Path, name: str) -> tuple[np.ndarray, float]:
     """Weights -1, 0, 1 [out, in] and the scale of a ternary tensor."""
@@ -31,20 +29,6 @@ def table(path: Path) -> np.ndarray:
     tensor = open_checkpoint(str(path)).tensors["token_embd.weight"]
     rows = StoredRows(tensor.type, tensor.data, *tensor.shape)
     return np.array([rows.row(i) for i in range(16)])
-
-
-@pytest.mark.parametrize("shape", TINY)
-def test_same_weights_in_every_type(tmp_path: Path, shape: str) -> None:
-    for kind in make_model.TERNARY:
-        make_model.make(tmp_path / kind, shape, kind)
-    for name in ("blk.0.attn_q.weight", "blk.1.ffn_down.weight"):
-        weights, scale = unpacked(tmp_path / "I2_S", name)
-        for kind in ("TQ1_0", "TQ2_0"):
-            other, other_scale = unpacked(tmp_path / kind, name)
-            assert np.array_equal(weights, other)
-            assert scale == other_scale
-        assert abs(np.count_nonzero(weights) / weights.size - make_model.NONZERO) < 0.01
-        assert abs(weights.mean()) < 0.01
 
 
 def test_against_the_gguf_package(tmp_path: Path) -> None:
@@ -84,19 +68,17 @@ def test_every_shape_describes_a_model(shape: str) -> None:
         assert ENCODINGS[kind].size(dims[::-1])
 
 
-@pytest.mark.parametrize("kind", make_model.TERNARY)
-@pytest.mark.parametrize("shape", TINY)
-def test_our_engine_runs_it(tmp_path: Path, shape: str, kind: str) -> None:
+@pytest.mark.parametrize("shape", ["tiny", "tiny-silu", "tiny-llama"])
+def test_our_engine_runs_it(tmp_path: Path, shape: str) -> None:
     """Loads, tokenizes (text comes back) and answers; the answer does not depend on the ternary type."""
     answers = []
-    for each in ("I2_S", kind):
-        make_model.make(tmp_path / each, shape, each)
-        with edge.load(str(tmp_path / each), ctx=64, kv="f16") as engine:
+    for kind in make_model.TERNARY:
+        make_model.make(tmp_path / kind, shape, kind)
+        with edge.load(str(tmp_path / kind), ctx=64, kv="f16") as engine:
             text = "bade fi, keep 3 words"
             ids = engine.tokenizer.encode(text)
             assert engine.tokenizer.decode(ids).strip() == text
             greedy = edge.Sampling(temperature=0.0)
             pieces = engine.session().complete(ids, max_tokens=8, sampling=greedy, ignore_eos=True)
             answers.append([token for piece in pieces for token in piece.ids])
-    assert len(answers[0]) == 8
-    assert answers[0] == answers[1]
+    assert len(answers[0]) == 8 and all(each == answers[0] for each in answers)
