@@ -81,6 +81,13 @@ _POST_NORMS = {
 _FROM_ONE = ("attn_norm", "ffn_norm", "output_norm", "attn_q_norm", "attn_k_norm", *_POST_NORMS.values())
 #: keys of generation_config.json that count with do_sample only
 _SAMPLED = {field: field for field in ("temperature", "top_k", "top_p", "min_p")}
+#: those that change answers and are not used here, the last of them with do_sample only; and values that change nothing
+_UNUSED = ("num_beams", "penalty_alpha", "no_repeat_ngram_size", "encoder_repetition_penalty",
+           "encoder_no_repeat_ngram_size", "bad_words_ids", "sequence_bias", "suppress_tokens",
+           "begin_suppress_tokens", "exponential_decay_length_penalty", "min_length", "min_new_tokens",
+           "guidance_scale", "watermarking_config", "stop_strings", "dola_layers", "token_healing")
+_UNUSED_SAMPLED = ("typical_p", "top_h", "epsilon_cutoff", "eta_cutoff")
+_NEUTRAL: tuple[Any, ...] = (None, False, 0, 1, "", [], {})
 #: bytes of two tensors that are compared at once
 _BLOCK = 1 << 20
 
@@ -167,8 +174,11 @@ def _sampling(generation: Mapping[str, Any], notes: list[str]) -> dict[str, Any]
     """The sampling of generation_config.json, as transformers takes it: penalties are of all tokens, and without
     do_sample the likeliest token is taken, whatever the keys of :data:`_SAMPLED` say.
     """
-    sampled = _SAMPLED if generation.get("do_sample") is True else {}
-    found = recommended({**sampled, "repeat_penalty": "repetition_penalty"}, generation, notes)
+    asks = generation.get("do_sample") is True
+    unused = [key for key in (*_UNUSED, *(_UNUSED_SAMPLED if asks else ())) if generation.get(key) not in _NEUTRAL]
+    if unused:
+        notes.append(f"generation_config.json: {', '.join(unused)} cannot be used: answers are made without")
+    found = recommended({**(_SAMPLED if asks else {}), "repeat_penalty": "repetition_penalty"}, generation, notes)
     return {**found, "repeat_last_n": -1} if found.get("repeat_penalty", 1) != 1 else found
 
 

@@ -445,3 +445,15 @@ def test_a_recommendation_that_is_not_valid_is_ignored_and_noted(tmp_path: Path,
     assert checkpoint.sampling == expected
     notes = [note for note in checkpoint.notes if "recommendation" in note]
     assert len(notes) == 1 and notes[0].startswith(f"{bad[0]} is ") and "\n" not in notes[0] and len(notes[0]) < 200
+
+
+@pytest.mark.parametrize(("generation", "named"), [
+    ({"num_beams": 4, "no_repeat_ngram_size": 3}, "num_beams, no_repeat_ngram_size"),
+    ({"bad_words_ids": [[5]], "suppress_tokens": [], "guidance_scale": 1.0, "num_beams": 1}, "bad_words_ids"),
+    ({"do_sample": True, "typical_p": 0.9, "epsilon_cutoff": 0.0}, "typical_p"),
+    ({"typical_p": 0.9, "max_length": 20, "use_cache": True, "pad_token_id": 0, "_from_model_config": True}, ""),
+])
+def test_keys_that_change_answers_and_are_not_used_are_named(tmp_path: Path, generation: Any, named: str) -> None:
+    notes = open_checkpoint(hf_directory(tmp_path / "m", generation_config__json=generation)).notes
+    said = [note for note in notes if "generation_config" in note]
+    assert said == ([f"generation_config.json: {named} cannot be used: answers are made without"] if named else [])
