@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
+import unicodedata
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cached_property
@@ -76,9 +77,11 @@ def _tojson(value: Any, ensure_ascii: bool = False, indent: Any = None, separato
 class JinjaTemplate:
     """A template of a model file.  Its output is one text, in which all control tokens are read, as in transformers.
 
-    Only if a message has the text of one of these, the template is rendered again with other characters in its place:
-    text where the two renderings differ is of the messages.  A template that reads what was changed, so that more than
-    this differs, gets no such messages.
+    Text of a message can be part of one only if it has a character with which one of these tokens begins or ends, or
+    stands inside one.  Then the template is rendered again with such characters changed: the control tokens of this
+    second text are the template's own.  If the first has others, or a message has the text of one, text where
+    renderings differ is of the messages.  A template that reads what was changed, so that more than this differs, gets
+    no such messages.
 
     Raises InvalidFile, one line, for anything that is wrong with the template when it is first used: a model with a
     broken one can still complete raw prompts.
@@ -116,12 +119,12 @@ class JinjaTemplate:
         """The text of the prompt, see :meth:`edge.prompt.template.Template.render`."""
         return self._render(now().strftime, asked, str)
 
-    def _render(self, dated: Change, asked: Any, change: Change) -> str:
-        """The text with all texts of messages, definitions and calls changed."""
+    def _render(self, dated: Change, asked: Any, change: Change, key: Change | None = None) -> str:
+        """The text with all texts of messages, definitions and calls changed; ``key``: how their keys are."""
         messages, add_generation_prompt, tools, think = asked
         try:
-            messages = [_said(message, change) for message in messages]
-            tools = _changed(tools, change)
+            messages = [_said(message, change, key or change) for message in messages]
+            tools = _changed(tools, change, key or change)
         except RecursionError:
             raise UsageError("a definition or an argument of a function is nested too deeply") from None
         environment, template = self._compiled
@@ -142,45 +145,76 @@ class JinjaTemplate:
 
     def encode(self, tokenizer: Tokenizer, begun: TextPart, *asked: Any) -> list[int]:
         """The token ids of the prompt and of the text after it, see :meth:`Template.encode`."""
-        dated = now().strftime  # once: the two texts have the same date
-        texts = dict[str, str]()
-        text = self._render(dated, asked, lambda said: texts.setdefault(said, said))
-        ids = tokenizer.encode_parts([TextPart(text, True), begun])
+        dated = now().strftime  # once: the texts that are compared below have the same date
         names = {number: name for name, number in tokenizer.markers.items()}
-        marks = sorted({names[number] for number in ids if number in names}, key=len, reverse=True)
+        texts = dict[str, str]()
+
+        def encoded(*parts: TextPart) -> tuple[list[int], list[str]]:
+            ids = tokenizer.encode_parts([*parts, begun])
+            return ids, [names[number] for number in ids if number in names]
+
+        text = self._render(dated, asked, lambda said: texts.setdefault(said, said))
+        ids, found = encoded(TextPart(text, True))
+        marks = sorted({*found}, key=len, reverse=True)
+        ends = {*_folded("".join(mark[0] + mark[-1] for mark in marks))}
+        changed = {ord(c): _twin(c) for c in set[str]().union(*texts) if not ends.isdisjoint(_folded(c))}
+        between = _folded("\n".join(mark[1:-1] for mark in marks))
+        inside = {said for said in texts if 0 < len(said.strip()) <= len(between) and _folded(said.strip()) in between}
+        if not changed and not inside:
+            return ids
         typed = re.compile("|".join(map(re.escape, marks)) or "(?!)")
         first = next(filter(None, map(typed.search, texts)), None)
-        if first is None:
-            return ids
+
+        def hide(said: str) -> str:
+            return _twins(said) if said in inside else said.translate(changed)
+
+        def mark(said: str) -> str:
+            return typed.sub(lambda match: _twins(match[0]), said)
+
         try:
-            other = self._render(dated, asked, lambda said: typed.sub(lambda mark: "".join(map(_twin, mark[0])), said))
-            parts = _apart(text, other)
+            hidden = self._render(dated, asked, hide, lambda key: key.translate(changed))
+            own = encoded(TextPart(hidden, True))[1]
+            if first is None and found == own:
+                return ids
+            for other in (self._render(dated, asked, mark), hidden):
+                if parts := _apart(text, other):
+                    ids, found = encoded(*parts)
+                    if found == own:
+                        return ids
         except (InvalidFile, UsageError):  # it needs what was changed
-            parts = []
-        if not parts:
-            raise UsageError(f"{self._where} does not keep {first[0]} in the text of a message apart from its own; "
-                             "leave that out, or choose another with template=NAME")
-        return tokenizer.encode_parts([*parts, begun])
+            pass
+        raise UsageError(f"{self._where} does not keep {first[0] if first else marks[0]} in the text of a message "
+                         "apart from its own; leave that out, or choose another with template=NAME")
 
 
 def _twin(c: str) -> str:
     """A character in place of another, which no template treats in a way of its own; white space stays."""
     return c if c.isspace() else chr(0x4E00 + ord(c) % 0x5000)
 
-def _said(message: Mapping[str, Any], change: Change) -> dict[str, Any]:
+
+def _twins(text: str) -> str:
+    return "".join(map(_twin, text))
+
+
+def _folded(text: str) -> str:
+    """A text without differences of case and width, as a template or a tokenizer may take them away."""
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def _said(message: Mapping[str, Any], change: Change, key: Change) -> dict[str, Any]:
     """A message with all texts in it changed, but for its role and the marks of thoughts in an answer."""
-    said = {name: each if name == "role" else _changed(each, change) for name, each in message.items()}
+    said = {name: each if name == "role" else _changed(each, change, key) for name, each in message.items()}
     if message["role"] == "assistant":
         said["content"] = "".join(text if mark else change(text) for text, mark in thoughts_apart(message["content"]))
     return said
 
 
-def _changed(value: Any, change: Change) -> Any:
+def _changed(value: Any, change: Change, key: Change) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {_changed(name, change): _changed(each, change) for name, each in value.items()}
-    return [_changed(each, change) for each in value] if isinstance(value, (list, tuple)) else value
+        return {_changed(name, key, key): _changed(each, change, key) for name, each in value.items()}
+    return [_changed(each, change, key) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def _apart(text: str, changed: str) -> list[TextPart]:

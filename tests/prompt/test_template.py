@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from edge.constrain.functions import Functions
 from edge.errors import InvalidFile, UsageError
-from edge.formats import container, gguf_tokenizer
+from edge.formats import container, gguf_tokenizer, text_steps
 from edge.formats.checkpoint import Added, TokenizerSpec
 from edge.prompt.messages import check_messages
 from edge.prompt.template import FAMILIES, Template, source
@@ -227,6 +227,11 @@ JINJA = {
     "trimmed": "{% for m in messages %}<|im_start|>{{ m['content'] | trim }}<|im_end|>{% endfor %}",
     "stripped": "{% for m in messages %}<|im_start|>{{ m['content'].strip() + '\n' }}<|im_end|>{% endfor %}",
     "json": "{% for m in messages %}<|im_start|>{{ m['content'] | tojson }}<|im_end|>{% endfor %}",
+    "lower": "{% for m in messages %}<|im_start|>{{ m['content'].lower() }}<|im_end|>{% endfor %}",
+    "replaced": "{% for m in messages %}<|im_start|>{{ m['content'] | replace('~', '|') }}<|im_end|>{% endfor %}",
+    "framed": "{% for m in messages %}<|{{ m['content'] }}|><|im_start|><|im_end|>{% endfor %}",
+    "side by side": "{% for m in messages %}{{ m['content'] | trim }}{% endfor %}<|im_start|><|im_end|><|eot_id|>",
+    "half a mark": "{% for m in messages %}<|im_start|>{{ m['content'] | trim }}end|><|im_end|>{% endfor %}",
     "letters": "{% for m in messages %}<|im_start|>{% for c in m['content'] %}{{ c }}{% endfor %}<|im_end|>"
                "{% endfor %}",
     "by a macro": "{% macro text(c) %}{% if c is string %}{{ c }}{% endif %}{% endmacro %}{% set n = namespace(x='') %}"
@@ -245,7 +250,7 @@ JINJA = {
 }
 
 #: templates for which some messages are refused
-READS = ("ended once", "escaped", "in ASCII")
+READS = ("ended once", "escaped", "in ASCII", "lower", "replaced")
 
 WRITINGS = st.lists(
     st.sampled_from([*MARKERS, "<|", "|>", "im_end", "eot_id", "<~im_end~>", "</think>", " ", "\n", "A", "é", "🙂",
@@ -306,6 +311,17 @@ def test_no_definition_or_call_writes_a_control_token(name, text):
         return [i for i in jinja(CALLS).encode(TOKENIZER, talk, False, tools) if i in control]
 
     assert of(name, text) == of("a", "a")
+
+
+def test_nor_one_in_another_case_or_width():
+    """Where the tokenizer looks for a control token in text that it has normalised."""
+    spec = bpe_spec()
+    steps = text_steps.normalizer({"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "Lowercase"}]})
+    spec = replace(spec, normalizer=steps, added={"<Ans>": Added(len(spec.tokens), True, normalized=True)})
+    template = jinja("<Ans>{% for m in messages %}{{ m.content }}{% endfor %}<ANS>", spec)
+    counts = {template.encode(Tokenizer.build(spec), [{"role": "user", "content": content}]).count(len(spec.tokens))
+              for content in ("x", "<ans>", "＜ANS＞", "<Ans> a", "＜Ans>", "ans", "a < b")}  # noqa: RUF001
+    assert len(counts) == 1 and counts <= {1, 2}
 
 
 def test_what_cannot_be_told_apart_is_refused():
