@@ -64,6 +64,7 @@ def unix_socket(path: str) -> Iterator[socket.socket]:
         try:
             _clear(path)
             listening.bind(path)
+            made = os.stat(path)
             listening.listen(BACKLOG)
             listening.setblocking(False)
         except OSError as error:
@@ -77,7 +78,8 @@ def unix_socket(path: str) -> Iterator[socket.socket]:
             yield listening
         finally:
             with suppress(OSError):
-                os.unlink(path)
+                if os.path.samestat(os.stat(path), made):  # else another service has taken the place
+                    os.unlink(path)
 
 
 def _clear(path: str) -> None:

@@ -251,3 +251,14 @@ def test_who_may_connect_is_what_the_umask_leaves(path: Path) -> None:
     command = ["sh", "-c", 'umask 0007; exec "$@"', "sh", *FAKE]
     with service(path, command=command):
         assert path.stat().st_mode & 0o777 == 0o770
+
+
+def test_the_socket_of_another_service_is_not_removed(path: Path) -> None:
+    """One that has taken the place while this service ended."""
+    with service(path, command=FAKE) as process:
+        path.unlink()
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as other:
+            other.bind(str(path))
+            process.terminate()
+            assert process.wait(300) == 143
+            assert path.exists()
