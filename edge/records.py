@@ -80,7 +80,6 @@ def _ended(outcome: Outcome, evicted: int, finish_reason: str | None = None) -> 
     return {
         "finish_reason": finish_reason or outcome.finish_reason,
         "usage": {**plain(outcome.usage), "evicted": evicted},
-        **({"left_out": outcome.left_out} if outcome.left_out else {}),
         "timings": plain(outcome.timings),
         **shares(outcome.shares),
     }

@@ -79,7 +79,7 @@ class AnswerOutput:
 def stream(out: Output, session: Session, ask: Ask, answer: AnswerOutput) -> None:
     """Ask, and print the answer while it is made; the first signal stops it.  The caller ends its line."""
     with out.progress("reading the prompt", "tokens") as progress:
-        pieces = ask(on_prefill=reading(out, session, lambda done, total, _cached: progress(done, total)))
+        pieces = ask(on_prefill=lambda done, total, _cached: progress(done, total))
         try:
             with SIGNALS.calling(session.cancel):
                 for piece in pieces:
@@ -90,25 +90,6 @@ def stream(out: Output, session: Session, ask: Ask, answer: AnswerOutput) -> Non
             for _ in pieces:
                 pass
             raise
-
-
-def reading(
-    out: Output, session: Session, report: Callable[[int, int, int], object] = lambda done, total, cached: None
-) -> Callable[[int, int, int], None]:
-    """The callback of an answer while its prompt is read: a warning if only a part will be read, then ``report``."""
-    warned = False
-
-    def read(*counts: int) -> None:
-        nonlocal warned
-        if session.outcome.left_out and not warned:
-            warned = True
-            out.warn(
-                f"the text is longer than the context of {session.plan.n_ctx} tokens: {session.outcome.left_out:,} "
-                "characters in its middle are not read; use a larger --ctx, or refuse such a text with "
-                "--set overflow=stop")
-        report(*counts)
-
-    return read
 
 
 class Wrap:

@@ -13,7 +13,7 @@ import click
 from edge import records
 from edge.amounts import count
 from edge.cli import options
-from edge.cli.answers import AnswerOutput, reading, stream
+from edge.cli.answers import AnswerOutput, stream
 from edge.cli.command import Command, Path, Text, heading, json_option, option
 from edge.cli.keep import Keeper
 from edge.cli.output import Output, is_tty
@@ -194,7 +194,7 @@ def _print_text(out: Output, session: Session, ask: Ask, thoughts: bool | None, 
 
 def _print_object(out: Output, engine: Engine, session: Session, ask: Ask) -> int:
     """Print the whole answer as one JSON object.  Returns the exit code if a signal stopped it."""
-    text, thoughts, pieces = "", "", ask(on_prefill=reading(out, session))
+    text, thoughts, pieces = "", "", ask()
     with SIGNALS.calling(session.cancel), out.progress("answering"):
         for piece in pieces:
             if piece.thought:

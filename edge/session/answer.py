@@ -169,14 +169,6 @@ class Answer:
         return self.outcome.usage
 
     @property
-    def left_out(self) -> int:
-        """Number of characters of the question that are not read, because it is longer than a whole context that
-        slides: those between its beginning and its end.  Known when ``on_prefill`` is first called, before anything is
-        read.
-        """
-        return self.outcome.left_out
-
-    @property
     def logprobs(self) -> list[Logprob]:
         """If ``logprobs`` was set: for each token so far ``id``, ``text``, ``logprob`` in nats, and ``top``, the
         likeliest tokens; in the order of the ids of the pieces."""

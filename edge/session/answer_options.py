@@ -114,8 +114,7 @@ def _tools(tools: Any, choice: Any, parallel: bool | None) -> Functions | None:
 class PreparedCall:
     """A call of ``chat`` (``messages``), ``ask`` (``question``) or ``complete`` (``prompt``), checked.
 
-    ``ids``: the tokens of its prompt, None before it is encoded.  ``left_out``: characters that are not read, see
-    Answer.  ``seconds``: that encoding took.
+    ``ids``: the tokens of its prompt, None before it is encoded.  ``seconds``: that encoding took.
     """
 
     options: AnswerOptions
@@ -123,7 +122,6 @@ class PreparedCall:
     question: str | None = None
     prompt: str | Sequence[int] | None = None
     ids: array[int] | None = None
-    left_out: int = 0
     seconds: float = 0.0
 
     def changed(self, **changes: Any) -> PreparedCall:

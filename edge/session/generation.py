@@ -169,7 +169,6 @@ def reply(preparer: Preparer, store: Store, state: KVState, call: PreparedCall, 
     options, ids, begun, share = call.options, call.ids, clock(), 0
     assert ids is not None
     outcome.deadline = None if options.timeout is None else begun + options.timeout
-    outcome.left_out = call.left_out
     if state.asked and not state.continued_by(ids):
         store.set_aside(state)
     state.asked = 0

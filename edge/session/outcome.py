@@ -66,7 +66,6 @@ class Outcome:
     logprobs: list[Logprob] = field(default_factory=list)
     prompt_logprobs: list[Logprob] = field(default_factory=list)
     shares: list[Scored] = field(default_factory=list)  # of the choices
-    left_out: int = 0  # characters of the messages that are not read
     whole: bool = True  # the answer has the form that was asked for, or none was
     repeated: str = ""  # the end of an answer in a loop: what only repeats the text before it
     cancelled: bool = False

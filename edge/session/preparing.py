@@ -70,8 +70,7 @@ class Preparer:
 
     def encoded(self, call: PreparedCall) -> PreparedCall:
         """The call with the tokens of its prompt; of one whose last message is still being written, with those that are
-        certain, and without that message.  In a context that slides, a message that is longer than all of it is
-        shortened.  The prompt of a question is left to its session.
+        certain, and without that message.  The prompt of a question is left to its session.
 
         Raises ContextFull for a prompt that does not fit, and UsageError for messages that the template refuses.
         """
@@ -81,27 +80,21 @@ class Preparer:
             return call
         begun, form = time.perf_counter(), call.options.form
         prompting = PromptEncoder(self.model, self.plan, form, call.options.think)
-        messages, prompt, whole = call.messages, call.prompt, call.options.echo
+        messages, prompt = call.messages, call.prompt
         if messages is None:
             assert prompt is not None
-            text = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else []
-            refuse_long(self.model, self.plan, text, form, whole)
-            left_out = 0
-            if isinstance(prompt, str) and not whole:
-                prompt, left_out = prompting.shortened(prompt, 1)
+            if isinstance(prompt, str):
+                refuse_long(self.model, self.plan, [{"role": "user", "content": prompt}], form, True)
             ids = self.model.encode_raw(prompt)
+            refuse_full(self.plan, ids)
+        elif call.options.partial:
+            *messages, last = messages
+            part = certain(last["content"])
+            ids = prompting.beginning(messages, part, " " * bool(part), False)
         else:
-            refuse_long(self.model, self.plan, messages, form)
-            system = messages[:1] if messages[0]["role"] == "system" else []
-            messages, left_out = prompting.fitting(messages, system)
-            if call.options.partial:
-                part = certain(messages.pop()["content"])
-                ids = array("i") if left_out else prompting.beginning(messages, part, " " * bool(part), False)
-            else:
-                ids = prompting.fitted(messages)
-        refuse_full(self.plan, ids, whole)
+            ids = prompting.fitted(messages)
         seconds = time.perf_counter() - begun
-        return dataclasses.replace(call, messages=messages, ids=ids, left_out=left_out, seconds=seconds)
+        return dataclasses.replace(call, messages=messages, ids=ids, seconds=seconds)
 
     def beginning(self, prompting: PromptEncoder, messages: Sequence[dict[str, Any]], text: str = "") -> array[int]:
         """:meth:`PromptEncoder.beginning` of what many conversations begin with, encoded for the first of them only."""

@@ -94,9 +94,8 @@ class Session:
 
         If it is stopped early (by closing the answer, :meth:`cancel` or a timeout), the text up to then is kept as the
         answer; a turn without any text is not kept.  Raises UsageError at once for invalid options; the answer raises
-        ContextFull if the system prompt is longer than the context, or if the prompt is and ``overflow`` is "stop".  If
-        the context slides and the text is longer than all of it, only its beginning and end are read: see
-        :attr:`Answer.left_out`.
+        ContextFull if the text or the system prompt is longer than the context, or if the whole prompt is and
+        ``overflow`` is "stop".
         """
         self._not_busy()
         answer = self._answer(self._preparer.ask(text, options))
@@ -417,24 +416,20 @@ class Session:
         options, question, model, plan = call.options, call.question or "", self._model, self.plan
         self._prompting = prompting = PromptEncoder(model, plan, options.form, options.think)
         with interruptible(outcome.interrupted):
-            asking = [{"role": "user", "content": question}]
-            refuse_long(model, plan, [*self.messages, *asking], options.form)
-            asking, outcome.left_out = prompting.fitting(asking, self.messages[: self.system is not None])
-            messages = [*self.messages, *asking]
+            messages = self._asking(question)
             ids = self._spliced(messages)
-            refuse_full(plan, ids)
+            refuse_full(plan, ids, self._seen(ids))
         yield None
         if reason := outcome.interrupted():
             outcome.finish_reason = reason
             return
-        state, self.messages, self._prompting = self._begin(), messages, prompting
+        state, self.messages = self._begin(), messages
         try:
             share = state.asked = 0
             with interruptible(outcome.interrupted):
                 ids = self._fitting(state, ids, messages)
                 if self._store.on:
-                    text = "" if outcome.left_out else question[: options.shared]
-                    share = self._preparer.shared(prompting, self._operators, ids, text)
+                    share = self._preparer.shared(prompting, self._operators, ids, question[: options.shared])
             yield from Generation(model, plan, self._store, state, ids, options, outcome, begun, share).run()
         finally:
             self._keep(outcome)
@@ -445,7 +440,7 @@ class Session:
             refuse_long(self._model, self.plan, self.messages, self._prompting.form)
             ids = self._next(text)
             if stop is None:
-                refuse_full(self.plan, ids)
+                refuse_full(self.plan, ids, self._seen(ids))
             yield None
             if outcome.interrupted():
                 return
@@ -464,18 +459,13 @@ class Session:
     def _score(self, outcome: Outcome, question: str, options: Sequence[str]) -> Work:
         """Read the question, then each option after it."""
         with self._held(outcome):
-            model, plan, asking = self._model, self.plan, {"role": "user", "content": question}
-            messages = [*self.messages, asking]
-            refuse_long(model, plan, messages, self._prompting.form)
-            refuse_long(model, plan, [asking], None, True)
+            model, plan, messages = self._model, self.plan, self._asking(question)
             ids = self._spliced(messages)
             encode, lead = model.tokenizer.encode, model.answer_lead
             tokens = [array("i", encode(lead + each)) for each in options]
-            longest = max(tokens, key=len)
-            if len(ids) + len(longest) > plan.n_ctx:  # of a conversation the oldest messages may have gone
-                alone = [*self.messages[: self.system is not None], asking]
-                refuse_full(plan, self._prompting.encode(alone) + longest, True)
-            refuse_full(plan, ids + longest)
+            alone = [*self.messages[: self.system is not None], messages[-1]]  # what of a context that slides may go
+            read = ids if plan.overflow == "stop" else self._prompting.encode(alone)
+            refuse_full(plan, read + max(tokens, key=len))
             yield None
             state = self._begin()
             ids = self._fitting(state, ids, messages)
@@ -543,6 +533,17 @@ class Session:
         first, n = int(self.system is not None), len(self._examples)
         return self.messages[: first + n * (self.messages[first : first + n] == self._examples)]
 
+    def _asking(self, question: str) -> list[dict[str, Any]]:
+        """The messages with a question.  Raises ContextFull for some of those that are too long."""
+        asking = {"role": "user", "content": question}
+        refuse_long(self._model, self.plan, [*self.messages, asking], self._prompting.form)
+        refuse_long(self._model, self.plan, [asking], None, True)
+        return [*self.messages, asking]
+
+    def _seen(self, ids: array[int]) -> int:
+        """The number of tokens of a prompt that need not be read, because the context slides and has seen them."""
+        return 0 if self.plan.overflow == "stop" else min(common(self.state.tokens, ids), self.state.n_tokens)
+
     def _next(self, text: str = "") -> array[int]:
         """The known tokens of the next prompt, whose question begins with ``text``."""
         prompting = self._prompting
@@ -558,7 +559,7 @@ class Session:
         """
         state, plan, encode = self.state, self.plan, encode or self._prompting.encode
         ids, self._left_out = state.splice(encode(messages)), 0
-        if plan.overflow != "stop" and len(ids) - min(common(state.tokens, ids), state.n_tokens) > plan.n_ctx:
+        if plan.overflow != "stop" and len(ids) - self._seen(ids) > plan.n_ctx:
             recent = self._prompting.recent(messages)
             ids, self._left_out = state.splice(encode(recent)), len(messages) - len(recent)
         return ids

@@ -25,6 +25,14 @@ def engine():
         yield engine
 
 
+@pytest.fixture
+def longest(monkeypatch):
+    """The lengths of all texts that are encoded."""
+    lengths, encode = [0], Tokenizer.encode
+    monkeypatch.setattr(Tokenizer, "encode", lambda self, text: lengths.append(len(text)) or encode(self, text))
+    return lambda: max(lengths)
+
+
 def talk(n: int, text: str = "x") -> list[dict[str, str]]:
     return [{"role": ("user", "assistant")[i % 2], "content": text} for i in range(n)] + [
         {"role": "user", "content": "y"}]
@@ -55,74 +63,50 @@ def test_what_no_longer_fits_is_found_without_encoding_everything_for_each_turn(
 BOOK = "All of this is long, and goes on. " * 2000  # 68,000 characters
 
 
-@pytest.mark.parametrize("n", [1, 1000, 100_000])
-def test_only_what_can_stay_of_a_long_text_is_read(engine, n):
-    text = "First words. " + "Many words stand here. " * n + "Last words."
-    told = []
-    with engine.session("Be short.") as session:
-        answer = session.ask(text, max_tokens=3, on_prefill=lambda *counts: told.append((answer.left_out, *counts)))
+@pytest.mark.parametrize("overflow", ["slide", "stop"])
+@pytest.mark.parametrize("n", [8, 1000, 100_000])
+def test_it_is_refused_and_nothing_is_shortened(overflow, n, longest):
+    text = "All of this is long, and goes on. " * n
+    long = [{"role": "user", "content": text}]
+    with edge.load(threads=1, ctx=256, overflow=overflow) as engine, engine.session("Be short.") as session:
+        session.ask("Hello", max_tokens=1).close()
+        known = session.messages[:]
+        calls = (lambda: session.ask(text), lambda: session.chat([*talk(20), *long]), lambda: session.complete(text),
+                 lambda: session.complete([5] * 257), lambda: session.chat([*long, *long]))
+        for call in calls:
+            if n > 8:
+                with pytest.raises(ContextFull, match="the prompt has .* tokens.*, the context 256; a larger ctx helps"):
+                    list(call())
+        assert session.messages == known and longest() <= 64 * 256
+        if n == 8:
+            assert session.ask(text, max_tokens=1).usage.prompt == 0
+            assert len(list(session.chat(long, max_tokens=1))) == 1
+
+
+def test_a_long_text_that_is_no_question_is_left_out_with_its_turn(engine):
+    with engine.session() as session:
+        answer = session.chat([{"role": "user", "content": BOOK}, *talk(2)[1:]], max_tokens=1)
         list(answer)
-        kept = session.messages[1]["content"]
-        assert answer.usage.prompt <= engine.plan.n_ctx and told[0][1:] == (0, answer.usage.prompt, 0)
-        if n == 1:
-            assert kept == text and answer.left_out == 0
-            return
-        begin, end = kept.split(" … ")
-        assert text.startswith(begin) and begin.startswith("First words.")
-        assert text.endswith(end) and len(end) > 3 * len(begin)
-        assert answer.left_out == told[0][0] == session.outcome.left_out == len(text) - len(begin) - len(end)
-        # the talk goes on from what is held
-        more = session.ask("And?", max_tokens=1)
-        list(more)
-        assert more.usage.cached >= answer.usage.prompt and more.left_out == 0
+        assert answer.usage.prompt < 64
+        list(session.chat([{"role": "user", "content": "x"}, {"role": "assistant", "content": BOOK}, *talk(0)],
+                          max_tokens=1))
+        assert session.outcome.usage.cached > 0 and session.outcome.usage.prompt < 64
 
 
-def test_a_client_that_sends_the_long_text_again_is_not_read_again(engine):
-    """The same is left out each time."""
-    talk = [{"role": "user", "content": BOOK}]
-    with engine.session() as session:
-        first = session.chat(talk, max_tokens=4)
-        talk += [{"role": "assistant", "content": first.text}, {"role": "user", "content": "And?"}]
-        second = session.chat(talk, max_tokens=4)
-        assert second.text is not None and second.left_out == first.left_out > 60_000
-        assert second.usage.cached >= first.usage.prompt
-
-
-def test_a_raw_text_is_shortened_and_ids_are_not(engine):
-    with engine.session() as session:
-        answer = session.complete(BOOK, max_tokens=1)
-        assert answer.text is not None and answer.usage.prompt <= engine.plan.n_ctx and answer.left_out > 60_000
-        answer = session.complete([5] * 300, max_tokens=1)
-        assert answer.text is not None and answer.usage.prompt == 300 and answer.left_out == 0
-
-
-def test_a_context_that_stops_refuses_it():
-    with edge.load(threads=1, ctx=256, overflow="stop") as engine, engine.session() as session:
-        with pytest.raises(edge.EdgeError, match="the prompt has .* tokens, the context 256"):
-            list(session.ask(BOOK, max_tokens=1))
-        assert session.messages == []
-
-
-@pytest.mark.parametrize("how", ["", "--json", "--raw", "chat", "chat --jsonl"])
-def test_commands_say_before_reading_what_is_left_out(root, how):
-    text = BOOK
+@pytest.mark.parametrize("how", ["run", "run --json", "run --raw", "chat", "chat --jsonl"])
+def test_commands_refuse_a_long_text(how):
+    said = BOOK
     if how == "chat --jsonl":
-        text = json.dumps({"op": "chat", "id": "a", "messages": [{"role": "user", "content": BOOK}], "max_tokens": 2})
-    command = how.split() if how.startswith("chat") else ["run", *how.split()]
-    command = [sys.executable, "-m", "edge", *command, "-n", "2", "--ctx", "256", "-t", "1"]
-    done = subprocess.run(command, cwd=root, input=text + "\n", capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    if how != "chat --jsonl":
-        assert "the text is longer than the context of 256 tokens" in done.stderr
-        assert "characters in its middle are not read" in done.stderr
-    if "json" in how:
-        last = json.loads(done.stdout.splitlines()[-1])
-        assert last["left_out"] > 60_000 and last["usage"]["prompt"] <= 256
+        said = json.dumps({"op": "chat", "id": "a", "messages": [{"role": "user", "content": BOOK}]})
+    done = bitnet_edge(*how.split(), "-n", "2", "--ctx", "256", "-t", "1", given=said + "\n")
+    assert done.returncode == (0 if how == "chat --jsonl" else 7)
+    said = "the prompt has [0-9]+ tokens or more, the context 256; a larger --ctx helps"
+    assert re.search(said, done.stdout if "json" in how else done.stderr)
 
 
 # ---- a system prompt that is longer than the context -----------------------------------------------------------------
 
-TOO_LONG = "the system prompt has (more than )?[0-9]+ tokens, the context 256; a shorter one or a larger ctx helps"
+TOO_LONG = "the system prompt has [0-9]+ tokens or more, the context 256; a shorter one or a larger ctx helps"
 SAID = TOO_LONG.replace("ctx", "--ctx")  # by the command line
 SYSTEMS = {
     "four million characters": BOOK * 60,
@@ -157,13 +141,6 @@ def test_a_system_prompt_longer_than_the_context_is_refused_before_anything_is_r
         # the session goes on
         assert session.complete("Hi", max_tokens=1).text is not None
         session.system = "Be short."
-        assert session.ask("Hi", max_tokens=1).text is not None
-
-
-def test_a_system_prompt_as_long_as_the_context_is_not_refused(engine):
-    text = engine.tokenizer.decode(engine.tokenizer.encode(BOOK)[:256])
-    assert len(engine.tokenizer.encode(text)) == 256
-    with engine.session(text) as session:
         assert session.ask("Hi", max_tokens=1).text is not None
 
 
@@ -204,14 +181,6 @@ FUNCTIONS = {
 }
 
 
-@pytest.fixture
-def longest(monkeypatch):
-    """The lengths of all texts that are encoded."""
-    lengths, encode = [0], Tokenizer.encode
-    monkeypatch.setattr(Tokenizer, "encode", lambda self, text: lengths.append(len(text)) or encode(self, text))
-    return lambda: max(lengths)
-
-
 @pytest.mark.parametrize("overflow", ["slide", "stop"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_longer_than_the_context_are_refused(name, overflow, longest):
@@ -220,7 +189,7 @@ def test_functions_longer_than_the_context_are_refused(name, overflow, longest):
         calls = (lambda: session.ask("Hi", tools=tools, max_tokens=1).text,
                  lambda: Call(talk, options={"tools": tools}).prepare(engine))
         for call in calls:
-            with pytest.raises(ContextFull, match="the system prompt with the functions has .*, the context 256"):
+            with pytest.raises(ContextFull, match="the prompt has .*, the context 256"):
                 call()
         assert session.messages == []
     assert longest() <= 32 * 256
@@ -262,6 +231,6 @@ def test_a_cancel_comes_through_in_the_middle(engine, monkeypatch):
                 answer.cancel()
             interrupt.check_interrupted()
 
-        for module in ("tokenizer", "tokenizer.byte_level", "tokenizer.steps"):
-            monkeypatch.setattr(f"edge.prompt.{module}.check_interrupted", look)
+        for module in ("prompt.tokenizer", "prompt.tokenizer.byte_level", "session.prompting"):
+            monkeypatch.setattr(f"edge.{module}.check_interrupted", look)
         assert list(answer) == [] and answer.finish_reason == "cancelled" and count == 10
