@@ -12,8 +12,6 @@ from edge.model.footprint import Footprint
 from edge.options import DEFAULT_SINKS
 
 PAGE = 32
-#: an answer of at least this many tokens counts as endless
-ENDLESS = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -65,24 +63,6 @@ class Plan(CacheShape):
         """Number of tokens up to which no layer and no head drops any."""
         budgets = [n for row in self.budgets or () for n in row]
         return min([self.n_ctx, self.window or self.n_ctx, *filter(None, self.windows or ()), *budgets])
-
-    @property
-    def recalled(self) -> int:
-        """Number of latest tokens that an endless answer keeps: all that it attends to, and as many as penalties
-        usually look back at.
-        """
-        return max(self.n_ctx + (self.spare + 1) * PAGE, 8192)
-
-    def endless(self, penalised: int = 0) -> int:
-        """Length of an answer in tokens from which only the :attr:`recalled` latest tokens are kept; 1 << 62 (never) if
-        older ones are needed.
-
-        They are needed without a window, with ``offload`` (undo restores their pages), and for penalties.
-        ``penalised``: the number of latest tokens that penalties use, -1 for all.
-        """
-        if not self.window or self.offload or not 0 <= penalised <= self.recalled:
-            return 1 << 62
-        return max(ENDLESS, 2 * self.recalled)
 
     @property
     def total_bytes(self) -> int:

@@ -85,14 +85,12 @@ class KVState:
 
     ``tokens``: those known, in order.  The cache holds the first :attr:`n_tokens` of them; the others are to be read:
     the last one of an answer, or those of a cache that was freed.  ``logits``: float32 [n_vocab], those after the last
-    token of an evaluated prompt.  ``dropped`` > 0: so many tokens before ``tokens`` are no longer known (:meth:`drop`);
-    an answer can continue, but the next prompt is read from its beginning.
+    token of an evaluated prompt.
     """
 
     def __init__(self, model: Model, seed: int) -> None:
         self.kv: Any = None  # None: it has no memory now
         self.tokens = array("i")
-        self.dropped = 0
         self.asked = 0  # tokens up to the end of the latest question of a conversation; 0: it is none
         self.typed: int | None = None  # tokens before those of a question that was read ahead and not asked
         self.patient = False  # nobody waits for the next token
@@ -123,14 +121,6 @@ class KVState:
         if self.kv is not None:
             self._random = self.sampler.state
             self.kv = self.sampler = self._one = self._all_rows = self._rows = self.logits = None  # type: ignore[assignment]
-        self.check()
-
-    def check(self) -> None:
-        """Clear the state if its first tokens are unknown."""
-        if self.dropped:
-            self.dropped, self.tokens = 0, array("i")
-            if self.kv is not None:
-                self.kv.reset()
 
     @property
     def n_tokens(self) -> int:
@@ -178,13 +168,6 @@ class KVState:
         """Memory for the logits of ``n`` tokens, at most FEW_ROWS; the first row is that of :attr:`logits`."""
         return self._all_rows[: n * len(self.logits)]
 
-    def drop(self, n: int) -> None:
-        """Forget which tokens were seen, except the last ``n`` and those in the same page as the first of these."""
-        gone = (len(self.tokens) - n) // PAGE * PAGE
-        if gone > 0:
-            del self.tokens[:gone]
-            self.dropped += gone
-
     # ---- what is known -----------------------------------------------------------------------------------------------
 
     def keep(self, ids: array[int]) -> int:
@@ -216,8 +199,8 @@ class KVState:
         token.
         """
         held = self.tokens
-        i = j = 0 if self.dropped else common(held, ids)
-        while i < len(held) and j < len(ids) and not self.dropped:
+        i = j = common(held, ids)
+        while i < len(held) and j < len(ids):
             if held[i] == ids[j]:
                 i, j = i + 1, j + 1
             elif not (step := _same_bytes(held, i, ids, j, self._model)):
@@ -248,7 +231,7 @@ class KVState:
             return self._alone(token, winners)
         held = len(self.tokens)
         in_page = PAGE - 1 - held % PAGE if held % PAGE else 0
-        n = max(0, min(most - self.dropped - held, in_page, FEW_ROWS // self._n_in_step - 1, len(given)))
+        n = max(0, min(most - held, in_page, FEW_ROWS // self._n_in_step - 1, len(given)))
         several = Segment(self.kv, array("i", [token, *given[:n]]), self.rows(n + 1), True, winners)
         several.patient = self.patient
         return several
@@ -274,7 +257,7 @@ class KVState:
     def drop_ahead(self) -> None:
         """Remove forced tokens that were evaluated and not chosen."""
         held = self.kv.n_tokens
-        n = min(held - len(self._ahead), self.dropped + len(self.tokens))
+        n = min(held - len(self._ahead), len(self.tokens))
         self._ahead, self._row = [], 0
         if n < held:
             self.kv.crop(n)

@@ -100,7 +100,6 @@ class Store:
 
         With ``kv_offload`` it is not kept in memory: each conversation would need its own file of pages.
         """
-        state.check()
         state.untype()
         self._put(state, Beginning(state.tokens[: state.n_tokens], True))
 

@@ -276,7 +276,7 @@ class Conversations:
             bug = error is not None and not isinstance(error, (EdgeError, GeneratorExit))
             if error is None:
                 if outcome.form is not None:
-                    pending.calls = outcome.form.split(str(outcome.said))[1]
+                    pending.calls = outcome.form.split(outcome.said.decode())[1]
                 counts["prompt_tokens"] += outcome.usage.prompt
                 counts["cached_tokens"] += outcome.usage.cached
                 counts["answer_tokens"] += outcome.usage.completion

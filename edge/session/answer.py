@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from edge.amounts import count
 from edge.errors import Busy, EdgeError, UsageError, one_line
 from edge.session.logprobs import Logprob, Scored
-from edge.session.outcome import AnswerText, Outcome
+from edge.session.outcome import Outcome
 from edge.session.scheduler import End, Job
 from edge.session.stream import Piece
 from edge.session.usage import Timings, Usage
@@ -90,23 +90,14 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The whole answer; generates what is missing.
-
-        Raises EdgeError if more than 32,768 tokens have been iterated through a window, so that the beginning was not
-        kept.
-        """
+        """The whole answer; generates what is missing."""
         return self._all(self.outcome.said)
 
-    def _all(self, said: AnswerText) -> str:
-        said.keep_all()
+    def _all(self, said: bytearray) -> str:
         if self.outcome.finish_reason is None:
             self._begin()
             self._scheduler.finish(self.job)
-        if said.dropped:
-            raise EdgeError(
-                f"the beginning of the answer ({self.usage.completion} tokens) is gone: use its pieces as they come,"
-                " or ask for the text before them")
-        return str(said)
+        return said.decode()
 
     @property
     def content(self) -> str:
@@ -224,7 +215,7 @@ class Answer:
         return self.text
 
     def __repr__(self) -> str:
-        said = str(self.outcome.said)
+        said = self.outcome.said.decode()
         shown = said if len(said) <= 40 else said[:39] + "…"
         if self.finish_reason is None:
             begun = f"{shown!r}, being written" if self.usage.prompt else "not begun"

@@ -17,7 +17,6 @@ from edge.cache.state import common
 from edge.errors import EdgeError
 from edge.session.logprobs import Logprob, scored, scores, top_logprobs
 from edge.session.loops import EVERY, loops
-from edge.session.outcome import AnswerText
 from edge.session.prompting import PromptEncoder
 from edge.session.stream import Piece, Stream
 from edge.session.usage import Timings, Usage
@@ -64,7 +63,6 @@ class Generation:
             decoder, options.stop, options.by, options.lead,
             options.thinks, model.thinking_marks)
         sampling = options.sampling
-        self.endless = self.plan.endless(sampling.repeat_last_n if sampling.penalises else 0)
         self.most_held = self.plan.n_ctx if self.plan.overflow == "stop" else UNLIMITED
         #: number of largest logits that are needed, 0: all.  With gaps one of them might be never chosen
         gaps = model.usable + len(model.unused) > model.config.n_vocab
@@ -101,8 +99,9 @@ class Generation:
         finally:
             state.drop_ahead()
             outcome.finish_reason = reason
-            outcome.whole = constraint is None or (constraint.has_form(str(outcome.said)) if self.stream.stopped else
-                                                   constraint.done or constraint.satisfied)
+            outcome.whole = constraint is None or (
+                constraint.has_form(outcome.said.decode()) if self.stream.stopped
+                else constraint.done or constraint.satisfied)
             outcome.usage = Usage(len(self.ids), cached, self.n)
             outcome.timings = Timings(
                 prompt_seconds, self.first and self.first - self.begun,
@@ -158,7 +157,7 @@ class Generation:
         put = self.outcome.put
         assert put is not None
         for piece in pieces:
-            (self.outcome.thoughts if piece.thought else self.outcome.said).append(piece.text)
+            (self.outcome.thoughts if piece.thought else self.outcome.said).extend(piece.bytes)
             put(piece)
 
 
@@ -336,16 +335,6 @@ class Loops(Processor):
         return "loop"
 
 
-class Forgetting(Processor):
-    """Keeps only the end of an endless answer."""
-
-    def see(self, token: int, n: int) -> None:
-        of = self.of
-        if n >= of.endless and not n % AnswerText.BLOCK:
-            for each in of.state, of.outcome.said, of.outcome.thoughts:
-                each.drop(of.plan.recalled)
-
-
 #: the processors, in the order in which they see a token, up to one that ends the answer -> whether an answer needs it
 PROCESSORS: dict[type[Processor], Callable[[Generation], bool]] = {
     Logprobs: lambda of: of.options.logprobs is not None,  # before the logits are changed
@@ -354,5 +343,4 @@ PROCESSORS: dict[type[Processor], Callable[[Generation], bool]] = {
     FormedSampler: lambda of: of.options.constraint is not None,
     Limits: lambda of: True,
     Loops: lambda of: of.options.constraint is None and not of.options.ignore_eos,
-    Forgetting: lambda of: of.endless < UNLIMITED,
 }

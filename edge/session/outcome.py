@@ -15,43 +15,6 @@ if TYPE_CHECKING:
     from edge.constrain.spec import Spec
 
 
-class AnswerText:
-    """The text of an answer; of an endless answer only its end.
-
-    Pieces are joined as they arrive, so that a long text takes little more memory than its characters.  ``dropped``:
-    its beginning was dropped.
-    """
-
-    BLOCK = 512  # pieces that are joined
-
-    def __init__(self) -> None:
-        self.dropped = False
-        self._whole = False  # all of it is wanted
-        self._blocks: list[str] = []
-        self._loose: list[str] = []
-
-    def append(self, text: str) -> None:
-        """Add the next piece."""
-        self._loose.append(text)
-        if len(self._loose) == self.BLOCK:
-            self._blocks.append("".join(self._loose))
-            self._loose.clear()
-
-    def keep_all(self) -> None:
-        """Drop nothing from now on."""
-        self._whole = True
-
-    def drop(self, pieces: int) -> None:
-        """Drop all but the latest ``pieces`` pieces."""
-        n = len(self._blocks) - (pieces + self.BLOCK - 1) // self.BLOCK
-        if n > 0 and not self._whole:
-            del self._blocks[:n]
-            self.dropped = True
-
-    def __str__(self) -> str:
-        return "".join([*self._blocks, *self._loose])
-
-
 @dataclass(slots=True, eq=False)
 class Outcome:
     """The state of a call: written by the loop, read by the Answer."""
@@ -61,8 +24,8 @@ class Outcome:
     finish_reason: str | None = None
     usage: Usage = Usage()  # noqa: RUF009  frozen
     timings: Timings = Timings()  # noqa: RUF009  frozen
-    said: AnswerText = field(default_factory=AnswerText)
-    thoughts: AnswerText = field(default_factory=AnswerText)
+    said: bytearray = field(default_factory=bytearray)  # UTF-8: of a long text hardly more memory than its characters
+    thoughts: bytearray = field(default_factory=bytearray)
     logprobs: list[Logprob] = field(default_factory=list)
     prompt_logprobs: list[Logprob] = field(default_factory=list)
     shares: list[Scored] = field(default_factory=list)  # of the choices

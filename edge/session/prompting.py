@@ -97,11 +97,6 @@ class PromptEncoder:
         a, b = (encode([*messages, {"role": "user", "content": text + gap + end}]) for end in ("a", "1"))
         return a[: common(a, b)]
 
-    def end_of(self, text: str) -> str:
-        """The part of an endless answer that the conversation keeps: its end, as much as a quarter of the context."""
-        most, tokenizer = self.plan.n_ctx // 4, self.model.tokenizer
-        return "… " + tokenizer.decode(tokenizer.encode(text[-16 * most :])[-most:]).lstrip()
-
 
 def refuse_long(
     model: Model, plan: Plan, messages: Sequence[Mapping[str, Any]], form: Form | None = None, whole: bool = False

@@ -287,7 +287,6 @@ class Session:
         if self._parked_at:
             self._unpark()
         self._space.reserve(self.state)
-        self.state.check()
         self.state.untype()
         n_examples = len(self._operators) - (self.system is not None)
         kv_file.save(self._space, path, self.state, messages=list(self.messages), examples=n_examples)
@@ -504,16 +503,13 @@ class Session:
         if self._parked_at:
             self._unpark()
         self._space.take(self.state)
-        self.state.check()
         return self.state
 
     def _keep(self, outcome: Outcome) -> None:
         """Add the answer to the conversation; a turn without any is removed."""
-        text, last = str(outcome.said), self.messages[-1]
+        text, last = outcome.said.decode(), self.messages[-1]
         if outcome.repeated:  # else the next answers would go on with it
             text = text[: -len(outcome.repeated)]
-        if self.state.dropped:
-            text = self._prompting.end_of(text)
         continued = last["content"] if last["role"] == "assistant" else ""
         if text or outcome.usage.completion or outcome.finish_reason == "stop":
             form = self._prompting.form

@@ -6,14 +6,10 @@ import array
 import json
 import math
 import random
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 import edge
-from edge.cache import plan as plans
 from edge.formats import open_checkpoint
 from edge.machine.linux import rss
 from edge.model.weights import build
@@ -94,86 +90,3 @@ def test_perplexity_at_the_end_of_the_stream(bundled_model):
         assert cache.n_tokens == 20_096
     for windows in (1, 2):
         assert abs(math.expm1(streamed - of(windows * WINDOW))) < 0.1
-
-
-# ---- what an endless answer keeps ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers count as endless after 1,024 tokens."""
-    monkeypatch.setattr(plans, "ENDLESS", 1024)
-    monkeypatch.setattr(plans.Plan, "recalled", property(lambda plan: 512))
-
-
-LONG = {"max_tokens": 3000, "ignore_eos": True, "temperature": 1.0, "seed": 5}
-
-
-def test_an_endless_answer_is_the_same_and_keeps_its_end(request: pytest.FixtureRequest) -> None:
-    with edge.load(ctx=128, threads=1) as engine:
-        whole = [piece.text for piece in engine.session("Be short.").ask("Tell me all.", **LONG)]
-        request.getfixturevalue("soon")
-        session = engine.session("Be short.")
-        answer, said, most = session.ask("Tell me all.", **LONG), [], 0
-        for piece in answer:
-            said.append(piece.text)
-            most = max(most, len(session.state.tokens))
-        assert said == whole and answer.usage.completion == 3000
-        assert most <= 1024 + 512 + 64 and session.state.n_tokens > 3000
-        kept = session.messages[-1]["content"]
-        assert kept.startswith("… ") and "".join(said).endswith(kept[2:]) and len(kept) < 1000
-        with pytest.raises(edge.EdgeError, match="use its pieces as they come"):
-            answer.text  # noqa: B018
-
-
-def test_all_of_an_endless_answer_for_those_who_ask_at_once(soon: None) -> None:
-    with edge.load(ctx=128, threads=1) as engine:
-        session = engine.session()
-        answer = session.ask("Tell me all.", **LONG)
-        whole = "".join(piece.text for piece in engine.session().ask("Tell me all.", **LONG))
-        assert answer.text == answer.text == whole
-        assert session.messages[-1]["content"].startswith("… ")
-
-
-def test_a_talk_goes_on_behind_an_endless_answer(soon: None, tmp_path: Path) -> None:
-    """As a new session with the same messages would, and as one that was saved in between."""
-    with edge.load(ctx=256, threads=1) as engine:
-        session = engine.session("Be short.")
-        for _ in session.ask("Tell me all.", **LONG):
-            pass
-        session.save(tmp_path / "talk.bes")
-        messages = [*session.messages, {"role": "user", "content": "And then?"}]
-        expected = engine.chat(messages, temperature=0, max_tokens=20).text
-        assert session.ask("And then?", temperature=0, max_tokens=20).text == expected
-        assert session.outcome.usage.cached == 0 and session.state.dropped == 0
-        again = engine.load_session(tmp_path / "talk.bes")
-        assert again.ask("And then?", temperature=0, max_tokens=20).text == expected
-        session.undo()
-        assert session.ask("And then?", temperature=0, max_tokens=20).text == expected
-
-
-def test_penalties_over_all_tokens_keep_them(soon: None) -> None:
-    with edge.load(ctx=128, threads=1) as engine:
-        session = engine.session()
-        for _ in session.ask("Tell me all.", **LONG, repeat_penalty=1.1, repeat_last_n=-1):
-            pass
-        assert session.state.dropped == 0 and len(session.state.tokens) > 3000
-
-
-@pytest.mark.slow
-def test_memory_does_not_grow_with_the_answer(root: Path) -> None:
-    """From 10,000 tokens to 30,000."""
-    code = (
-        "import edge\n"
-        "with edge.load(ctx=128, threads=1) as engine:\n"
-        "    seen, n = [], 0\n"
-        "    for piece in engine.session().ask('Go on.', max_tokens=30_000, ignore_eos=True, temperature=1, seed=1):\n"
-        "        n += len(piece.ids)\n"
-        "        if n >= 10_000 + 20_000 * len(seen):\n"
-        "            seen.append(engine.rss()['anon'])\n"
-        "    print(*seen)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    first, last = map(int, done.stdout.split())
-    assert last - first < 320_000  # 8 bytes a token are ids and text, as many the allocator's

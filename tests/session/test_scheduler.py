@@ -118,7 +118,7 @@ def test_a_loop_that_is_left_is_where_it_was() -> None:
     assert [next(answer).text for _ in range(3)] == ["a", "b", "c"]
     time.sleep(0.05)
     steps = engine.scheduler.steps
-    assert answer.usage.completion == 0 and str(answer.outcome.said) == "abc"
+    assert answer.usage.completion == 0 and answer.outcome.said == b"abc"
     assert next(answer).text == "d" and engine.scheduler.steps <= steps + 1
     answer.close()
     assert session.messages[-1]["content"] == "abcd"
