@@ -86,7 +86,8 @@ class Preparer:
             if isinstance(prompt, str):
                 refuse_long(self.model, self.plan, [{"role": "user", "content": prompt}], form, True)
             ids = self.model.encode_raw(prompt)
-            refuse_full(self.plan, ids)
+            if isinstance(prompt, str) or call.options.echo or self.plan.overflow == "stop":
+                refuse_full(self.plan, ids)
         elif call.options.partial:
             *messages, last = messages
             part = certain(last["content"])

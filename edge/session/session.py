@@ -136,7 +136,8 @@ class Session:
     def complete(self, prompt: str | Sequence[int], **options: Any) -> Answer:
         """Continue a raw prompt, text (the model's BOS is put before it) or token ids (used as they are).
 
-        No template is used, and ``messages`` does not change.  Options as in :meth:`ask`, except those for thinking;
+        No template is used, and ``messages`` does not change.  A context that slides reads ids beyond its length,
+        which slide, too.  Options as in :meth:`ask`, except those for thinking;
         and ``echo``: with ``logprobs``, also record those of the prompt, see :attr:`Answer.prompt_logprobs`, and of
         the token that ends the answer.
         """
