@@ -73,6 +73,15 @@ def decode_text(data: bytes, name: str) -> str:
     return text.replace("\r\n", "\n")
 
 
+def check_place(path: str) -> None:
+    """Raise EdgeError now if a file could not be written at ``path`` after minutes of work."""
+    if path == STANDARD:
+        return
+    _check_folder(path)
+    if not os.access(path if os.path.exists(path) else os.path.dirname(path) or ".", os.W_OK):
+        raise EdgeError(f"cannot write {path}: permission denied")
+
+
 def check_new(path: str, force: bool, example: str, sources: Iterable[str | os.PathLike[str]]) -> None:
     """Raise UsageError or EdgeError if a new file cannot be put at ``path``, or would replace one of ``sources`` or,
     without ``force``, any other.  ``example``: a name for it.
@@ -82,9 +91,7 @@ def check_new(path: str, force: bool, example: str, sources: Iterable[str | os.P
                          f"{example}")
     if os.path.isdir(path):
         raise UsageError(f"{path}: is a directory; name the file to write, such as {os.path.join(path, example)}")
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        raise EdgeError(f"cannot write {path}: folder {folder} does not exist")
+    _check_folder(path)
     if os.path.exists(path):
         if not os.path.isfile(path):  # renaming onto a device would replace it
             raise UsageError(f"{path}: is not a regular file; name the file to write")
@@ -92,6 +99,29 @@ def check_new(path: str, force: bool, example: str, sources: Iterable[str | os.P
             raise UsageError(f"{path}: exists already; choose another name or use --force")
         if any(os.path.exists(each) and os.path.samefile(each, path) for each in sources):
             raise UsageError(f"{path}: is the source itself; choose another name")
+
+
+def _check_folder(path: str) -> None:
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise EdgeError(f"cannot write {path}: folder {folder} does not exist")
+
+
+def write(path: str, data: bytes) -> None:
+    """Write a file, or to standard output; a new file that cannot be written whole is removed.  Raises EdgeError."""
+    if path == STANDARD:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    there = os.path.exists(path)
+    try:
+        with open(path, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        if not there:
+            remove(path)
+        raise EdgeError(f"cannot write {path}: {error.strerror}") from None
 
 
 @contextmanager

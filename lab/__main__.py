@@ -10,7 +10,7 @@ from typing import Any
 
 import edge
 from edge.errors import EdgeError, UsageError
-from edge.files import check_new, replacing
+from edge.files import check_place, write
 from lab import calibrate, evaluate, heads
 
 
@@ -58,7 +58,7 @@ def run(flags: argparse.Namespace) -> dict[str, Any]:
     if flags.command == "calibrate" and flags.output is not None:
         if flags.compare:
             raise UsageError("-o and --compare cannot be used together: a comparison writes no plan")
-        check_new(flags.output, True, "plan.json", (flags.model or "",))
+        check_place(flags.output)
     ctx = max(lengths, default=flags.ctx)
     with edge.load(flags.model, ctx=ctx, kv="f32", overflow="stop", threads=flags.threads) as engine:
         tokens = evaluate.read(engine, flags.file)
@@ -75,8 +75,7 @@ def run(flags: argparse.Namespace) -> dict[str, Any]:
         else:
             found = calibrate.plan(engine, tokens, flags.keep_share, flags.method, flags.sinks)
             if flags.output is not None:
-                with replacing(flags.output) as file:
-                    file.write((json.dumps(found, indent=1) + "\n").encode())
+                write(flags.output, (json.dumps(found, indent=1) + "\n").encode())
         return {"model": engine.config.name, "text": flags.file or evaluate.DIALOGUES_NAME, **found}
 
 

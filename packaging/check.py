@@ -219,7 +219,9 @@ def _(program: Program) -> object:
 
 @check("run: a SentencePiece vocabulary; tokens", brief=True)
 def _(program: Program) -> object:
-    return [program.run("tokens", "-m", str(PIECES), "Grüne Tees 🍵"), program.run("tokens", "-m", MODEL, PROMPT),
+    tokens = program.run("tokens", "encode", "-m", str(PIECES), "Grüne Tees 🍵")
+    return [tokens, program.run("tokens", "decode", "-m", str(PIECES), text=tokens),
+            program.run("tokens", "count", "-m", MODEL, PROMPT),
             program.run("run", "-m", str(PIECES), "--raw", "--temp", "0", "-n", "8", "Hello")]
 
 

@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("edge.cli.machine:doctor", "Show what this machine supports, and test that results are correct."),
     "model": ("edge.cli.files:model", "Show the contents of a model file, or check it."),
     "convert": ("edge.cli.files:convert", "Convert a model to one GGUF file that loads quickly."),
-    "tokens": ("edge.cli.texts:tokens", "Show the tokens of a text."),
+    "tokens": ("edge.cli.texts:tokens", "Convert text to tokens and back, or count them."),
     "embed": ("edge.cli.texts:embed", "Turn texts into vectors (embeddings), or compare two texts."),
 }
 

@@ -226,6 +226,11 @@ def title(config: ModelConfig) -> str:
     return f"{config.name} ({amount(n_parameters(config))} parameters)"
 
 
+def model_path(out: Output, flags: Mapping[str, Any]) -> str:
+    """The path of that model."""
+    return choice(out, flags).path
+
+
 def named(ctx: click.Context, word: str, wanted: str | None, model: str | None) -> str | None:
     """The argument ``wanted``, which the help calls ``word``, or without it --model.  Raises UsageError for both."""
     if wanted is not None and ctx.get_parameter_source("model") is click.core.ParameterSource.COMMANDLINE:
@@ -242,7 +247,7 @@ def checkpoint(out: Output, flags: Mapping[str, Any]) -> Checkpoint:
     """The model of --model, opened; no weights are read."""
     from edge.formats import open_checkpoint
 
-    return open_checkpoint(choice(out, flags).path, **reading(flags))
+    return open_checkpoint(model_path(out, flags), **reading(flags))
 
 
 def load_options(flags: dict[str, Any], **defaults: Any) -> Options:

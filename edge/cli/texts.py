@@ -1,53 +1,129 @@
-"""``bitnet-edge tokens`` and ``embed``: texts as tokens and as vectors."""
+"""``bitnet-edge tokens`` and ``embed``: texts as token ids and as vectors."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
+from array import array
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from edge.cli import options
-from edge.cli.command import Command, Path, Text, heading, json_option, option
+from edge.cli.command import CONTEXT, Command, Path, Text, heading, json_option, option
 from edge.cli.output import Output
 from edge.errors import UsageError
-from edge.files import STANDARD, read_text
+from edge.files import STANDARD, check_place, read_text, write
 
 if TYPE_CHECKING:
-    from array import array
     from collections.abc import Callable
 
+    from edge.prompt.tokenizer import Tokenizer
     from edge.tools.embed import Embedder
 
-
-@click.command(
-    cls=Command,
-    help="Print the tokens of TEXT, a file, or standard input, one per line: its id, a tab, its text as a JSON string.",
-)
-@click.argument("text", metavar="[TEXT]", required=False, type=Text())
-@heading(
+_text_options = heading(
     "Text",
     option("-f", "--file", "file", type=Path(dir_okay=False, allow_dash=True), metavar="FILE",
            allow_from_autoenv=False, help="Read the text from FILE (-: standard input)."),
     option("--special", is_flag=True, help="Recognise control tokens such as <|eot_id|> in the text."),
+    option("--bos", is_flag=True, help="Add the BOS token, if the model has one."),
 )
+_json_option = json_option("Print JSON instead of plain text.")
+
+
+@click.group(context_settings=CONTEXT, help="Encode, decode and count tokens.")
+def tokens() -> None:
+    """The command group."""
+
+
+@tokens.command(
+    cls=Command,
+    help="Print the token ids of TEXT, a file, or standard input.",
+    short_help="Convert text to token ids.",
+)
+@click.argument("text", required=False, type=Text())
+@_text_options
 @options.model_option
 @options.settings("file")
-@json_option("Print a JSON list of objects: id, text.")
+@_json_option
+@heading("Output", option("--pieces", is_flag=True, help="Print one token per line: its id, a tab, its text as "
+                          "a JSON string."))
 @options.output_options
 @click.pass_obj
-def tokens(out: Output, text: str | None, file: str | None, special: bool, as_json: bool, **flags: Any) -> None:
-    from edge.prompt.tokenizer import Tokenizer
+def encode(out: Output, text: str | None, as_json: bool, pieces: bool, **flags: Any) -> None:
+    tokenizer, ids = _encode(out, text, flags)
+    if as_json and pieces:
+        out.json([{"id": token, "text": tokenizer.token_text(token)} for token in ids])
+    elif as_json:
+        out.json(ids)
+    elif pieces:
+        for token in ids:
+            out.line(f"{token}\t{json.dumps(tokenizer.token_text(token), ensure_ascii=False)}")
+    else:
+        out.line(" ".join(map(str, ids)))
 
+
+@tokens.command(
+    cls=Command,
+    help="Print the number of tokens in TEXT, a file, or standard input.",
+    short_help="Count the tokens of a text.",
+)
+@click.argument("text", required=False, type=Text())
+@_text_options
+@options.model_option
+@options.settings("file")
+@_json_option
+@options.output_options
+@click.pass_obj
+def count(out: Output, text: str | None, as_json: bool, **flags: Any) -> None:
+    _, ids = _encode(out, text, flags)
+    out.result({"tokens": len(ids)}, [str(len(ids))], as_json)
+
+
+@tokens.command(
+    cls=Command,
+    help="Print the text of the token IDS, or of those on standard input.",
+    short_help="Convert token ids to text.",
+)
+@click.argument("ids", nargs=-1, type=Text())
+@heading("Text", option("--special", is_flag=True, help="Write control tokens such as <|eot_id|>, too."))
+@options.model_option
+@options.settings("file")
+@_json_option
+@options.output_options
+@click.pass_obj
+def decode(out: Output, ids: tuple[str, ...], special: bool, as_json: bool, **flags: Any) -> None:
+    words = " ".join(ids) if ids else read_text(STANDARD)
+    numbers = []
+    for word in re.split(r"[\s,\[\]]+", words.strip(" \n\t,[]")):  # "1 2 3", "1,2,3" and "[1, 2, 3]" are all fine
+        if not word.isdecimal():
+            raise UsageError(f"'{word[:40]}' is not a token id" if word else "no token ids")
+        numbers.append(int(word))
+    tokenizer = _tokenizer(out, flags)
+    for token in numbers:
+        if token >= tokenizer.n_vocab:
+            raise UsageError(f"token {token} does not exist: this model has {tokenizer.n_vocab} tokens")
+    text = tokenizer.decode(numbers, special=special)
+    out.result({"text": text}, [text], as_json)
+
+
+def _encode(out: Output, text: str | None, flags: dict[str, Any]) -> tuple[Tokenizer, list[int]]:
+    file = flags["file"]
     if text is not None and file is not None:
         raise UsageError("TEXT and -f cannot be used together")
     if text in (None, STANDARD):
         text = read_text(file or STANDARD)
-    tokenizer = Tokenizer.of(options.checkpoint(out, flags))  # no weights are read
-    found = [(token, tokenizer.token_text(token)) for token in tokenizer.encode(text, special=special)]
-    out.result([{"id": token, "text": piece} for token, piece in found],
-               (f"{token}\t{json.dumps(piece, ensure_ascii=False)}" for token, piece in found), as_json)
+    tokenizer = _tokenizer(out, flags)
+    bos = [tokenizer.bos_id] if flags["bos"] and tokenizer.bos_id is not None else []
+    return tokenizer, bos + tokenizer.encode(text, special=flags["special"])
+
+
+def _tokenizer(out: Output, flags: dict[str, Any]) -> Tokenizer:
+    """The tokenizer of the model; no weights are read."""
+    from edge.prompt.tokenizer import Tokenizer
+
+    return Tokenizer.of(options.checkpoint(out, flags))
 
 
 @click.command(
@@ -67,10 +143,16 @@ def tokens(out: Output, text: str | None, file: str | None, special: bool, as_js
                     "enough."),
 )
 @options.settings("file", "model", "context")
-@heading("Output", option("--cosine", is_flag=True, help="Print only the cosine similarity of two texts, -1 to 1."))
+@heading(
+    "Output",
+    option("--cosine", is_flag=True, help="Print only the cosine similarity of two texts, -1 to 1."),
+    option("--npy", type=Path(dir_okay=False), metavar="FILE", allow_from_autoenv=False,
+           help="Write the vectors to FILE (-: standard output) instead of printing JSON: a float32 array, one row per "
+           "text."),
+)
 @options.output_options
 @click.pass_obj
-def embed(out: Output, texts: tuple[str, ...], cosine: bool, **flags: Any) -> None:
+def embed(out: Output, texts: tuple[str, ...], cosine: bool, npy: str | None, **flags: Any) -> None:
     from edge.tools import embed as work
 
     if not texts and sys.stdin is not None and not sys.stdin.isatty():
@@ -79,7 +161,9 @@ def embed(out: Output, texts: tuple[str, ...], cosine: bool, **flags: Any) -> No
         raise UsageError("no text: use bitnet-edge embed 'some text', or pipe in one text per line")
     if cosine and len(texts) != 2:
         raise UsageError(f"--cosine needs two texts, not {len(texts)}")
-    path = options.choice(out, flags).path
+    if npy is not None:
+        check_place(npy)
+    path = options.model_path(out, flags)
     with out.progress("loading the model") as progress:
         model = embedder(out, flags, path, texts, progress=progress)
         if not model.config.layers[0].inner_norm:
@@ -92,6 +176,8 @@ def embed(out: Output, texts: tuple[str, ...], cosine: bool, **flags: Any) -> No
             vectors.append(model.vector(text))
     if cosine:
         out.line(f"{work.cosine(*vectors):.6f}")
+    elif npy is not None:
+        write(npy, work.npy(vectors))
     else:
         for text, vector in zip(texts, vectors, strict=True):
             out.json({"text": text, "vector": vector.tolist()})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import struct
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -160,3 +161,11 @@ class Embedder:
 def cosine(a: Sequence[float], b: Sequence[float]) -> float:
     """The cosine similarity of two vectors of norm 1, from -1 to 1."""
     return math.fsum(x * y for x, y in zip(a, b, strict=True))
+
+
+def npy(vectors: Sequence[array[float]]) -> bytes:
+    """The vectors as a .npy file: float32 [n, hidden]."""
+    shape = (len(vectors), len(vectors[0]) if vectors else 0)
+    head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}"
+    head += " " * (-(len(head) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + b"".join(v.tobytes() for v in vectors)

@@ -31,7 +31,7 @@ option, `--help-all` the whole text and the settings. An option of another comma
 here. [Settings](#settings) and [exit codes](contract.md#exit-codes) are those of every command.
 
 Every option can also be given as an environment variable, `--max-tokens 80` as `BITNET_EDGE_MAX_TOKENS=80`, except
-`-p`, `-f`, `-o`, `--prompts` of `rm`, and options that may be repeated (`--stop`,
+`-p` and `-f`, files that are written (`-o`, `--npy`), `--prompts` of `rm`, and options that may be repeated (`--stop`,
 `--choice`, `--host-name`, `--cors`). The option overrides the variable.
 `BITNET_EDGE_HOME` is the folder of the chat history, `BITNET_EDGE_CACHE` that of remembered prompts. A `~` before a
 path is your home folder, in variables and settings, too. `NO_COLOR`, `CLICOLOR_FORCE` and `TERM=dumb` work as usual.
@@ -45,13 +45,16 @@ has `zsh_source`, fish `_BITNET_EDGE_COMPLETE=fish_source bitnet-edge | source`.
 WIDE: dict[str, Any] = {**CONTEXT, "terminal_width": 100}
 
 
-def commands(root: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
-    """Every command with a context that knows its full name."""
-    yield cli, root
-    for name in cli.list_commands(root):
-        command = cli.get_command(root, name)
-        assert command is not None
-        yield command, click.Context(command, info_name=name, parent=root, **WIDE)
+def commands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
+    """Every command with a context that knows its full name, parents first."""
+    yield command, context
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None
+            if child.hidden:
+                continue
+            yield from commands(child, click.Context(child, info_name=name, parent=context, **WIDE))
 
 
 def page() -> str:
@@ -61,9 +64,10 @@ def page() -> str:
     root.meta[HELP_ALL] = True  # shared with the contexts below it
     run = cli.get_command(root, "run")
     assert run is not None
-    for command, context in commands(root):
+    for command, context in commands(cli, root):
+        level = "##" if context.parent is None or context.parent.parent is None else "###"
         text, named = shortened(command, context, () if command is run else run.params)
-        sections.append(f"## {context.command_path}\n\n```text\n{text}\n```\n")
+        sections.append(f"{level} {context.command_path}\n\n```text\n{text}\n```\n")
         if named:
             sections.append(fill(f"As in `run`: {', '.join(named)}.", 120, break_on_hyphens=False) + "\n")
     sections.append(settings())

@@ -208,16 +208,23 @@ def test_answer_holds_newlines_back(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_tokens(real: Any) -> None:
-    text = "Hello, world!\n"
-    found = json.loads(real("tokens", text, "--json").stdout)
-    assert "".join(each["text"] for each in found) == text
-    assert real("tokens", text).stdout == "".join(
-        f"{each['id']}\t{json.dumps(each['text'], ensure_ascii=False)}\n" for each in found)
-    assert real("tokens", "-", stdin=text).stdout == real("tokens", stdin=text).stdout == real("tokens", text).stdout
-    one = json.loads(real("tokens", "<|eot_id|>", "--special", "--json").stdout)
-    assert [each["text"] for each in one] == ["<|eot_id|>"] != real("tokens", "<|eot_id|>").stdout.split()
-    assert real("tokens", "a", "-f", "b").exit_code == 2
-    assert real("tokens", "x", "-m", "none.gguf").exit_code == 3
+    text = "Hello, wörld!\n"
+    ids = json.loads(real("tokens", "encode", text, "--json").stdout)
+    assert real("tokens", "encode", text).stdout == " ".join(map(str, ids)) + "\n"
+    assert real("tokens", "encode", "-", stdin=text).stdout == real("tokens", "encode", stdin=text).stdout
+    assert real("tokens", "count", text).stdout == f"{len(ids)}\n"
+    assert json.loads(real("tokens", "count", text, "--json").stdout) == {"tokens": len(ids)}
+    assert real("tokens", "decode", *map(str, ids)).stdout == text + "\n"
+    assert json.loads(real("tokens", "decode", "--json", stdin=json.dumps(ids)).stdout) == {"text": text}
+    pieces = [line.split("\t") for line in real("tokens", "encode", text, "--pieces").stdout.splitlines()]
+    assert [int(number) for number, _ in pieces] == ids
+    assert real("tokens", "encode", "<|eot_id|>").stdout != real("tokens", "encode", "<|eot_id|>", "--special").stdout
+    marked = real("tokens", "encode", "<|begin_of_text|>Hi<|eot_id|>", "--special").stdout.split()
+    assert real("tokens", "decode", "--special", *marked).stdout == "<|begin_of_text|>Hi<|eot_id|>\n"
+    assert real("tokens", "decode", *marked).stdout == "Hi\n"
+    for bad in (("decode", "x"), ("decode", "99999999"), ("decode",), ("encode", "a", "-f", "b")):
+        assert real("tokens", *bad).exit_code == 2
+    assert real("tokens", "count", "x", "-m", "none.gguf").exit_code == 3
 
 
 def test_model(real: Any, bundled_model: Path) -> None:

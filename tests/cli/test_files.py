@@ -69,7 +69,7 @@ PATHS = [param for _, param in parameters(cli) if isinstance(param.type, click.P
 
 
 def test_every_option_that_takes_a_path_expands_it(home: Path) -> None:
-    assert {param.name for param in PATHS} >= {"state", "socket_path", "session", "files", "source", "output"}
+    assert {param.name for param in PATHS} >= {"state", "socket_path", "session", "files", "source", "output", "npy"}
     for param in PATHS:
         for text, wanted in (("~/x", f"{home}/x"), ("~root/x", f"{os.path.expanduser('~root')}/x"), ("x~", "x~"),
                              ("~nobody-here/x", "~nobody-here/x"), ("-", "-")):
@@ -165,7 +165,7 @@ def test_text_that_is_not_utf8_is_named_so() -> None:
     (*RUN,), (*RUN, "-f", "-"), (*RUN, "-f", "FILE"), (*RUN, "-sysf", "FILE", QUESTION),
     (*RUN, "--schema", "FILE", QUESTION), (*RUN, "--schema", "TEXT", QUESTION), (*RUN, "--set", "template=FILE", "Hi"),
     (*RUN, "-p", "TEXT"), ("chat", *RUN[1:]), ("chat", "--jsonl", *RUN[1:]), ("batch", *RUN[1:], "-", "-"),
-    ("embed", "-m", "demo"), ("tokens", "-m", "demo"),
+    ("embed", "-m", "demo"), ("tokens", "count", "-m", "demo"),
 ], ids=" ".join)
 def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Editors and shells of Windows write one; piped texts of several files have several."""
@@ -216,7 +216,8 @@ WAYS = {
     "pack --program": (("pack", "demo", "--program", "-", "-o", "x"), "", r"-: "),
     "convert source": (("convert", "-", "x.gguf"), "", r"'?-'?: |'-' is"),
     "convert output": (("convert", "in", "-"), "", r"standard output.*name a file"),
-    "tokens --file": (("tokens", "-m", "demo", "-f", "-"), "Hello", r"^\d+\t"),
+    "tokens count --file": (("tokens", "count", "-m", "demo", "-f", "-"), "Hello", r"^\d$"),
+    "embed --npy": (("embed", "-m", "demo", "--npy", "-", "Hello"), "", r"^.NUMPY"),
 }
 
 
@@ -253,3 +254,11 @@ def test_answers_on_standard_output_cannot_be_resumed(tmp_path: Path) -> None:
     for target in ("-", "/dev/stdout"):
         done = bitnet_edge("batch", "-m", "demo", "-c", "256", "in", target, "--resume", cwd=tmp_path)
         assert done.returncode == 2 and f"{target} is not a file" in done.stderr
+
+
+def test_what_cannot_be_written_leaves_no_empty_file(tmp_path: Path) -> None:
+    """On a full disk, here one on which no file may have a byte."""
+    full = f"ulimit -f 0; {' '.join(REAL)} embed -m demo --npy out.npy Hello"
+    done = subprocess.run(["bash", "-c", full], cwd=tmp_path, env={**environment(), "PYTHONDONTWRITEBYTECODE": "1"},
+                          capture_output=True, timeout=100)
+    assert done.returncode == 1 and b"cannot write out.npy" in done.stderr and not os.listdir(tmp_path), done

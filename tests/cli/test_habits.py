@@ -42,7 +42,7 @@ BITNET = [name for name in environment() if name.startswith("BITNET_EDGE")]
     ("chat demo:latest", "chat -m demo:latest"),
     ("run demo", "chat -m demo"),
     ("run demo", "run -- demo"),
-    ("tokens demo", "tokens -- demo"),
+    ("tokens count demo", "tokens count -- demo"),
     ("serve demo --port 9000", "serve -m demo --port 9000"),
     ("batch demo in.jsonl out.jsonl", "batch -m demo in.jsonl out.jsonl"),
     ("embed bitnet-embedding-0.6b hello", "embed -m bitnet-embedding-0.6b hello"),

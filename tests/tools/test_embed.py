@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import io
 import json
 import math
+import subprocess
+import sys
 from array import array
 from pathlib import Path
 
@@ -25,7 +28,7 @@ from edge.model.footprint import footprint
 from edge.model.weights import build
 from edge.options import Options
 from edge.prompt.tokenizer.steps import ALPHABET
-from edge.tools.embed import KV, Embedder, cosine
+from edge.tools.embed import KV, Embedder, cosine, npy
 from pyx import machine
 from pyx.kv import KVCache
 from pyx.step import Head, Segment, Transformer
@@ -135,6 +138,26 @@ def test_what_does_not_fit_is_refused_in_one_line(bundled_model: Path) -> None:
     assert embed("tea", "--memory", "500M").stdout == embed("tea").stdout != ""
 
 
+PROCESS = """
+import json, re, sys
+from edge.options import Options
+from edge.tools.embed import KV, Embedder
+embedder = Embedder(sys.argv[1], Options(**KV, threads=2))
+for n in (embedder.n_ctx, 10, embedder.n_ctx):
+    embedder.of_tokens([5 + i % 250 for i in range(n)])
+peak = int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) * 1024
+print(json.dumps([peak, embedder.plan.total_bytes, embedder.plan.kv_bytes]))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_the_process_keeps_to_the_plan(bundled_model: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", PROCESS, str(bundled_model)], stdout=subprocess.PIPE, check=True)
+    peak, planned, kv = json.loads(done.stdout)
+    slack = 1 << 20  # as in tests/model/test_memory.py
+    assert planned - kv < peak <= planned + slack and kv > 2 * slack
+
+
 # ---- texts and the command -------------------------------------------------------------------------------------------
 
 
@@ -158,15 +181,17 @@ def test_what_is_no_list_of_texts_is_refused(bundled_model: Path) -> None:
             embedder.embed(wrong)
 
 
-def test_vectors_of_several_texts() -> None:
+def test_npy_is_read_by_numpy() -> None:
     checkpoint, _ = made_up(MADE_UP)
     checkpoint.tokenizer = bytes_tokenizer()
     vectors = [Embedder(checkpoint).vector(text) for text in ("tea", "coffee")]
+    stored = np.load(io.BytesIO(npy(vectors)), allow_pickle=False)
+    assert stored.dtype == np.float32 and stored.shape == (2, 128) and (stored[1] == vectors[1]).all()
     array = Embedder(checkpoint).embed(["tea", "coffee"])
-    assert array.dtype == np.float32 and (array == vectors).all() and Embedder(checkpoint).embed([]).shape == (0, 128)
+    assert array.dtype == np.float32 and (array == stored).all() and Embedder(checkpoint).embed([]).shape == (0, 128)
 
 
-def test_the_command(bundled_model: Path) -> None:
+def test_the_command(bundled_model: Path, tmp_path: Path) -> None:
     """Any model can be asked."""
     run = CliRunner()
     done = run.invoke(cli, ["embed", "-m", str(bundled_model), "A tea, please.", "A coffee, please."])
@@ -174,6 +199,9 @@ def test_the_command(bundled_model: Path) -> None:
     assert done.exit_code == 0 and [line["text"] for line in lines] == ["A tea, please.", "A coffee, please."]
     alike = run.invoke(cli, ["embed", "-m", str(bundled_model), "A tea, please.", "A coffee, please.", "--cosine"])
     assert float(alike.stdout) == pytest.approx(cosine(lines[0]["vector"], lines[1]["vector"]), abs=1e-4)
+    target = tmp_path / "v.npy"
+    assert run.invoke(cli, ["embed", "-m", str(bundled_model), "x", "--npy", str(target)]).exit_code == 0
+    assert np.load(target).shape == (1, 256)
     assert run.invoke(cli, ["embed", "-m", str(bundled_model), "x", "--cosine"]).exit_code == 2
     assert "is not an embedding model" in done.stderr
     for nothing in ("", " \n"):
