@@ -125,8 +125,8 @@ def _planes_stated(checkpoint: Checkpoint) -> dict[str, Any] | None:
         return None
     keys = ("source", "method", "group", "bits", "error")
     said = {key: checkpoint.metadata.get(f"bitnet-edge.planes.{key}") for key in keys}
-    return {key: value for key, value in said.items() if isinstance(value, str) and value[:200].isprintable()
-            or isinstance(value, (int, float)) and math.isfinite(value)}
+    return {key: value for key, value in said.items() if isinstance(value, str) and len(value) < 200
+            and value.isprintable() or isinstance(value, (int, float)) and math.isfinite(value)}
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[str]:

@@ -88,8 +88,7 @@ def spelled(
     """The words of a command, with long names of options: click looks up -m among these and searches for similar ones
     before it takes it, 1.4 ms of a ``run``, and imports difflib.
 
-    Raises UsageError for an option of others, a model in front of the text, and an option where click would take it as
-    the value of another.
+    Raises UsageError for an option of others, and a model in front of the text.
     """
     options = options_of(ctx, command)
     takes = [each.metavar or "" for each in command.params if isinstance(each, click.Argument)]
@@ -108,9 +107,6 @@ def spelled(
             if not (takes and any(each.startswith(("--model", "-m")) for each in words)):
                 check_model(ctx.command_path, words, at, bool(takes))
         if param and not param.is_flag and (pair := next(rest, None)):
-            if pair[1] in options:
-                raise UsageError(
-                    f"{word} needs a value, but {pair[1]} is an option; use {long(param)}={pair[1]} for that text")
             found.append(pair[1])
     return found
 

@@ -16,8 +16,6 @@ import stat
 import tempfile
 import threading
 import time
-import zlib
-from array import array
 from collections.abc import Callable, Iterator
 from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -95,7 +93,7 @@ class Batch:
         try:
             if resume and not self.continues:
                 raise UsageError(f"--resume reads what OUT has, and {output} is not a file")
-            self._done = self._find_done(output, resume) if self.continues else bytearray(self.total + 1)
+            self._done = self._find_done(output, resume) if self.continues else set()
         except BaseException:
             if made and self.continues:
                 remove(output)
@@ -107,8 +105,8 @@ class Batch:
 
         Raises what ends it early: an EdgeError if the answers cannot be written, or the system starts no threads.
         """
-        begun, before = time.monotonic(), sum(self._done) - self._failed
-        pending = ((number, line) for number, line in self._lines() if not self._done[number])
+        begun, before = time.monotonic(), len(self._done) - self._failed
+        pending = ((number, line) for number, line in self._lines() if number not in self._done)
         self._sessions = [self._engine.session("") for _ in range(self.at_once)]
         threads: list[threading.Thread] = []
         try:
@@ -175,13 +173,14 @@ class Batch:
             raise UsageError(f"{source} has no valid request; request 1: {first}")
         return number
 
-    def _find_done(self, name: str, resume: bool) -> bytearray:
-        """A flag for each line (numbered from 1): whether the output answers it.  An incomplete last one is removed."""
+    def _find_done(self, name: str, resume: bool) -> set[int]:
+        """The numbers of the lines that the output answers.  Its last line is removed if it is incomplete."""
         try:
             fcntl.flock(self._output, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise Busy(f"another process writes to {name}") from None
-        done, names, whole = bytearray(self.total + 1), array("I", bytes(4 * (self.total + 1))), 0
+        done: dict[int, Any] = {}  # number -> custom_id
+        whole = 0
         if os.path.sameopenfile(self._source.fileno(), self._output):
             raise UsageError(f"{name} is IN, too: the answers need a file of their own")
         if os.fstat(self._output).st_size and not resume:
@@ -193,16 +192,16 @@ class Batch:
                 if not ended and START.startswith(line.rstrip(b"\0")[: len(START)]):  # a power cut may leave zeros
                     break
                 number, ident, failed = _read_answer(line) if ended else (0, None, False)
-                if not 1 <= number <= self.total or done[number]:
+                if not 1 <= number <= self.total or number in done:
                     raise UsageError(f"{name}: the line at byte {whole} is not an answer of this batch")
-                done[number], names[number] = 1, _checksum(ident)
+                done[number] = ident
                 self._failed += failed
                 whole += len(line)
         for number, line in self._lines():
-            if done[number] and names[number] != _checksum(_read_request(line)[0]):
+            if number in done and done[number] != _read_request(line)[0]:
                 raise UsageError(f"{name} belongs to another input: the custom_id of request {number} differs")
         os.ftruncate(self._output, whole)
-        return done
+        return set(done)
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         """(number from 1, line) of the input; empty lines are skipped."""
@@ -319,11 +318,6 @@ def _read_answer(line: bytes) -> tuple[int, Any, bool]:
         return int(written["id"].removeprefix(HEAD)), written["custom_id"], written["error"] is not None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return 0, None, False
-
-
-def _checksum(name: str | None) -> int:
-    """A checksum of a name in four bytes, enough to notice that the input is another file."""
-    return 0 if name is None else zlib.crc32(name.encode("utf-8", "surrogatepass"))
 
 
 def _count_fitting(engine: Engine) -> int:

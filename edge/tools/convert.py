@@ -46,7 +46,7 @@ def convert(
     dst: str | os.PathLike[str],
     type: str = "I2_S",
     embedding: str | None = None,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Callable[[int, int, str], None] = lambda done, total, name: None,
     *,
     force: bool = False,
     i2s_layout: str = "auto",
@@ -106,7 +106,7 @@ def convert(
 
 
 def _write(
-    out: BinaryIO, path: str, file: NewFile, progress: Callable[[int, int, str], None] | None,
+    out: BinaryIO, path: str, file: NewFile, progress: Callable[[int, int, str], None],
     extra: Mapping[str, Any] | None,
 ) -> tuple[int, str]:
     """Write the whole file and read it back; returns the number of its tensors and its SHA-256.
@@ -117,23 +117,21 @@ def _write(
     """
     entries = file.entries()
     _, offsets = layout(file.metadata(extra), entries)
-    done, total = 0, sum(map(file.work, entries))
+    done, total = 0, sum(entry.nbytes for entry in entries)
     sums = []
     out.truncate(0)
     for entry, offset in zip(entries, offsets):
-        if progress:
-            progress(done, total, entry.name)
+        progress(done, total, entry.name)
         out.seek(offset)
         sums.append(put(out, entry))
-        done += file.work(entry)
+        done += entry.nbytes
     out.seek(0)
     out.write(layout(file.metadata(extra), entries)[0])
     out.truncate(offsets[-1])  # the padding between tensors is zero
     out.flush()
     os.fsync(out.fileno())
     drop_cached(out.fileno())
-    if progress:
-        progress(total, total, VERIFYING)
+    progress(total, total, VERIFYING)
     digest = sha256_of(path)  # first: what is read in order comes into the cache in large pages
     for entry, offset, expected in zip(entries, offsets, sums):
         if _stored_crc(out, offset, entry.nbytes) != expected:

@@ -120,10 +120,6 @@ class NewFile:
             entries.append(Entry(made[0], "F32", (len(made[1]),), array("f", made[1]).tobytes()))
         return entries
 
-    def work(self, entry: Entry) -> int:
-        """The work of a tensor, for the progress: its bytes."""
-        return entry.nbytes
-
     def _entry(self, role: str, tensor: Tensor) -> Entry:
         stored, made = self._stored(role, tensor)
         return Entry(tensor.name, stored, tensor.shape, partial(made, tensor, stored))

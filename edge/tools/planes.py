@@ -97,10 +97,6 @@ class PlanesFile(NewFile):
         types = {tensor.type for name, tensor in self.checkpoint.tensors.items() if names.is_projection(name)}
         return f"{os.path.basename(os.path.abspath(self.checkpoint.path))} ({', '.join(sorted(types))})"
 
-    def work(self, entry: Entry) -> int:
-        """The bytes of planes: tables and vectors take next to no time."""
-        return entry.nbytes if entry.type == self.type else 0
-
     def _entry(self, role: str, tensor: Tensor) -> Entry:
         if role != "matrix":
             return super()._entry(role, tensor)

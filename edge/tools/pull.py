@@ -54,8 +54,9 @@ MOST_LISTED = 16 << 20  # bytes of an answer that lists files
 #: the only files in a folder below the model's
 _TEMPLATE = re.compile(r"additional_chat_templates/[\w-]{1,64}\.jinja", re.ASCII)
 _FILE = re.compile(r"[\w.+-]+(?:/[\w.+-]+)*", re.ASCII)
-#: hf:owner/name@revision/file, or what people copy: owner/name, the address of a page or of a file
-_SOURCE = re.compile(r"(?:hf:|https?://[\w.:-]+/)?(?P<repo>[\w.-]{1,96}/[\w.-]{1,96})(?:@(?P<at>[\w.-]{1,100}))?/?"
+#: what an address begins with, as people copy it, and the rest: owner/name@revision/file, or the page of a file
+_HUBS = ("hf:", f"{HUB}/", "https://hf.co/", "hf.co/")
+_SOURCE = re.compile(r"(?P<repo>[\w.-]{1,96}/[\w.-]{1,96})(?:@(?P<at>[\w.-]{1,100}))?/?"
                      r"(?:(?:tree|blob|resolve)/(?P<revision>[\w.-]{1,100})/?)?"
                      rf"(?P<file>{_FILE.pattern})?(?:\?.*)?", re.ASCII)
 
@@ -102,7 +103,8 @@ class Offer:
 
 
 def parse(text: str) -> tuple[Known | None, Repository]:
-    """``bonsai-1.7b``, ``hf:owner/name[@revision][/file]`` or an address of the hub -> (known model or None, source).
+    """``bonsai-1.7b``, ``owner/name``, ``hf:owner/name[@revision][/file]`` or an address of the hub -> (known model or
+    None, source).
 
     Raises ModelNotFound for an unknown name, UsageError for another form.
     """
@@ -110,8 +112,9 @@ def parse(text: str) -> tuple[Known | None, Repository]:
         return known, Repository(known.repo, known.file, known.revision, known.licence, known.others)
     if text.lower() == library.DEMO:
         raise UsageError(f"{library.DEMO} is inside the program and needs no download; use it with -m {library.DEMO}")
-    found = _SOURCE.fullmatch(text)
-    if found and ".." not in re.split("[:/]", text):
+    start = next((each for each in _HUBS if text.startswith(each)), "")
+    found = _SOURCE.fullmatch(text.removeprefix(start)) if start or text.count("/") == 1 else None
+    if found and ".." not in re.split("[:/@]", text):
         return None, Repository(found["repo"], found["file"], found["at"] or found["revision"] or "main")
     if text.startswith("hf:"):
         raise UsageError(f"'{text[:80]}' is not hf:owner/name or hf:owner/name/file.gguf")
@@ -494,7 +497,7 @@ def _find_offer(hub: Hub, source: Repository, known: Known | None, place: str) -
     if known is not None and known.file and sha256:
         offers.insert(0, Offer(source, [Remote(known.file, known.nbytes, sha256)], source.revision))
     for each in offers:
-        if place and _is_there(os.path.join(place, _local_path(each.files[0])), each.files[0], exact=False):
+        if place and _is_there(os.path.join(place, _local_path(each.files[0])), each.files[0]):
             return each
     try:
         commit, files = hub.files(source)
@@ -581,11 +584,9 @@ def _make_name(source: Repository) -> str:
     return name if library.NAME.fullmatch(name) else "model"
 
 
-def _is_there(path: str, remote: Remote, exact: bool = True) -> bool:
-    """True if a file is complete, from an earlier pull that was interrupted later.  ``exact``: its size is known."""
-    if not os.path.isfile(path) or (exact and os.path.getsize(path) != remote.nbytes) or remote.sha256 is None:
-        return False
-    return sha256_of(path) == remote.sha256
+def _is_there(path: str, remote: Remote) -> bool:
+    """True if a file is complete, from an earlier pull that was interrupted later."""
+    return remote.sha256 is not None and os.path.isfile(path) and sha256_of(path) == remote.sha256
 
 
 def _check_room(place: str, wanted: list[Remote], more: int = 0) -> None:

@@ -309,7 +309,7 @@ def test_files_that_were_replaced(hub: hubs.Hub, model: bytes, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("text", [
-    "hf:owner", "hf:../name/x.gguf", "hf:owner/name/../x", "hf:o/n//x", "hf:o/n@a b/x.gguf"])
+    "hf:owner", "hf:../name/x.gguf", "hf:owner/..@v1", "hf:owner/name/../x", "hf:o/n//x", "hf:o/n@a b/x.gguf"])
 def test_names_that_cannot_be(text: str) -> None:
     with pytest.raises(UsageError):
         pulling.parse(text)
@@ -325,6 +325,10 @@ def test_names_that_cannot_be(text: str) -> None:
 ])
 def test_addresses_as_people_copy_them(text: str, meant: str) -> None:
     assert str(pulling.parse(text)[1]) == meant
+    for other in (f"{text}/x/" if text.startswith("owner") else text.replace("hugging", "other"), "github.com/a/b"):
+        if not other.startswith("hf:"):
+            with pytest.raises(ModelNotFound, match="for others use hf:owner/name"):
+                pulling.parse(other)
 
 
 def test_known_names() -> None:
