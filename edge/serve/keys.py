@@ -15,7 +15,7 @@ from edge.errors import UsageError, shown
 from edge.prompt.messages import check_messages
 from edge.sampling import FIELDS
 from edge.serve.calls import dump
-from edge.session.answer_options import FORMS, IN_TABLE, TOOLS
+from edge.session.answer_options import BESIDES_SAMPLING, FORMS, TOOLS
 from edge.settings import SETTINGS
 
 Table = Mapping[str, Any]
@@ -156,7 +156,7 @@ JSONL: Table = {
 OPTIONS = {
     "temp": "temperature",
     **dict.fromkeys(("num_predict", "max_completion_tokens"), "max_tokens"),
-    **{name: name for name in (*FIELDS, *FORMS, *TOOLS, *IN_TABLE, "stop")},
+    **{name: name for name in (*FIELDS, *FORMS, *TOOLS, *BESIDES_SAMPLING, "stop")},
     "guided_choice": "choices",  # as vLLM
     "max_output_tokens": "max_tokens",
     **dict.fromkeys(("chat_template_kwargs", "reasoning", "reasoning_effort"), "think"),  # of vLLM and OpenAI

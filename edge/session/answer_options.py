@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FORMS = ("schema", "regex", "choices", "grammar")
 TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
 #: options with a row in the table of settings; Sampling has the others of the table
-IN_TABLE = ("max_tokens", "by", "timeout", "ignore_eos", "think", "thinking_budget")
+BESIDES_SAMPLING = ("max_tokens", "by", "timeout", "ignore_eos", "think", "thinking_budget")
 NUMBERS = ("logprobs", "shared")  # also in the table, for programs
 OTHERS = (*NUMBERS, "stop", "echo", "partial", "on_prefill")
 
@@ -65,10 +65,10 @@ class AnswerOptions:
         Raises UsageError for an unknown option or a value that is not valid.
         """
         rest = {name: value for name, value in given.items() if value is not None or name in FIELDS}
-        if unknown := rest.keys() - {"sampling", *FIELDS, *FORMS, *TOOLS, *IN_TABLE, *OTHERS}:
-            known = ", ".join(sorted(("sampling", *FIELDS, *FORMS, *TOOLS, *IN_TABLE, *OTHERS)))
+        if unknown := rest.keys() - {"sampling", *FIELDS, *FORMS, *TOOLS, *BESIDES_SAMPLING, *OTHERS}:
+            known = ", ".join(sorted(("sampling", *FIELDS, *FORMS, *TOOLS, *BESIDES_SAMPLING, *OTHERS)))
             raise UsageError(f"is not an option of an answer; the options are {known}", argument=min(unknown))
-        found = {name: check(name, rest[name]) for name in (*IN_TABLE, *NUMBERS) if name in rest}
+        found = {name: check(name, rest[name]) for name in (*BESIDES_SAMPLING, *NUMBERS) if name in rest}
         spec = None
         if forms := {name: rest[name] for name in FORMS if name in rest}:
             from edge.constrain.spec import Spec  # not needed where any text is allowed
