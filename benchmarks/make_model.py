@@ -487,10 +487,10 @@ def metadata(shape: Shape, name: str, type: str) -> dict[str, Any]:
 
 
 def make(
-    path: str | Path, name: str, type: str = "I2_S", embedding: str = "F16", seed: int = 1, arch: str | None = None,
-    planes: int = 1,
+    path: str | Path, name: str | Shape, type: str = "I2_S", embedding: str = "F16", seed: int = 1,
+    arch: str | None = None, planes: int = 1,
 ) -> int:
-    """Write the model of a shape in SHAPES and return the size of the file in bytes.
+    """Write the model of a shape, or of that name in SHAPES, and return the size of the file in bytes.
 
     ``planes``: ternary matrices whose sum each matrix is; more than one only for types in PLANES, in which a matrix is
     always such a sum.
@@ -498,7 +498,7 @@ def make(
     "bitnet", which computes with SiLU; the work is the same).  Raises ValueError where the shape cannot be stored in
     these types (Q6_K needs a hidden size divisible by 256), and for a name that means another architecture.
     """
-    shape = SHAPES[name]
+    shape = name if isinstance(name, Shape) else SHAPES[name]
     if arch is not None:
         if not shape.sub_norm:
             raise ValueError(f"shape {name} is of architecture {shape.arch}, which has one name only")
@@ -509,7 +509,7 @@ def make(
         container.Entry(tensor, stored, dims, partial(_views, seed, tensor, stored, dims, planes))
         for tensor, stored, dims in plan(shape, type, embedding, planes)
     ]
-    container.write(path, metadata(shape, name, type), entries)
+    container.write(path, metadata(shape, name if isinstance(name, str) else "made up", type), entries)
     return Path(path).stat().st_size
 
 

@@ -49,6 +49,16 @@ def tool(*names: str) -> str:
     pytest.skip(f"needs {names[0]}")
 
 
+def preloaded(folder: Path, source: str, *libraries: str) -> str:
+    """A library of this C code, for LD_PRELOAD: it stands in front of the system's.  Skips the test without glibc."""
+    if platform.libc_ver()[0] != "glibc":
+        pytest.skip("needs glibc")
+    (folder / "preloaded.c").write_text(source)
+    made = folder / "preloaded.so"
+    subprocess.run([tool("gcc", "cc"), "-shared", "-fPIC", folder / "preloaded.c", "-o", made, *libraries], check=True)
+    return str(made)
+
+
 def compiler(machine: str) -> str:
     return tool("gcc", "cc") if machine == MACHINE else tool(f"{machine}-linux-gnu-gcc")
 

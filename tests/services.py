@@ -53,6 +53,14 @@ def bitnet_edge(
                           text=True, timeout=600)
 
 
+def in_python(code: str, *arguments: str | Path, **variables: str) -> str:
+    """What a program in Python prints that is run here, in a process of its own; it must not fail."""
+    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], cwd=ROOT, env={**os.environ, **variables},
+                          capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def on_a_terminal(state: Path, **extra: str) -> dict[str, str]:
     """:func:`environment` for a program in a terminal, which keeps its files below ``state``."""
     return environment(**{"XDG_STATE_HOME": str(state), "TERM": "xterm", **extra})

@@ -111,9 +111,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with 20 MB of experts, of which a token uses a sixteenth."""
     path = tmp_path_factory.mktemp("large") / "m.gguf"
     shape = Shape("qwen3moe", 6, 512, 128, 4, 2, 128, 512, 512, 1e6, 1e-6, True, "tiny", experts=(64, 4))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(make_model.SHAPES, "large", shape)
-        make_model.make(path, "large", "PQ2_0", "Q8_0")
+    make_model.make(path, shape, "PQ2_0", "Q8_0")
     return path
 
 

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from edge.machine import cores, linux, memory
 from edge.machine.board import Board
-from tests.kernel_builds import tool
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.kernel_builds import preloaded
+from tests.services import in_python
 
 REFUSES = r"""
 #define _GNU_SOURCE
+#undef _FILE_OFFSET_BITS
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -71,19 +69,12 @@ with edge.load(weights="huge", ctx=96, window=64, kv_offload=sys.argv[1]) as eng
 
 def answer(folder: Path, **environment: str) -> dict:
     """What ANSWERS prints."""
-    done = subprocess.run([sys.executable, "-c", ANSWERS, str(folder)], cwd=ROOT, env={**os.environ, **environment},
-                          capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(in_python(ANSWERS, folder, **environment))
 
 
 def test_it_answers_without_all_of_it(tmp_path: Path) -> None:
     """No /proc and /sys, no masks of cores, no advice about pages, no unnamed files."""
-    library, source = tmp_path / "refuses.so", tmp_path / "refuses.c"
-    source.write_text(REFUSES)
-    flags = ["-shared", "-fPIC", "-D_FILE_OFFSET_BITS=32"]
-    subprocess.run([tool("gcc", "cc"), *flags, "-o", library, source, "-ldl"], check=True)
-    whole, seen = answer(tmp_path), answer(tmp_path, LD_PRELOAD=str(library))
+    whole, seen = answer(tmp_path), answer(tmp_path, LD_PRELOAD=preloaded(tmp_path, REFUSES, "-ldl"))
     assert whole["proc"] and not seen["proc"]
     assert seen["text"] == whole["text"] and len(seen["text"]) > 100
     assert seen["error"] is None and not list(tmp_path.glob("tmp*")), "pages left the window, and no file is left"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import array
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -22,9 +20,9 @@ from edge.model.weights import build
 from pyx.kv import KVCache
 from pyx.step import Segment, Transformer
 from tests.kernels.test_transformer import IDS
+from tests.services import in_python
 from tests.vectors.stored import tiny
 
-ROOT = Path(__file__).resolve().parents[2]
 MINE = tuple(sorted(os.sched_getaffinity(0)))
 
 
@@ -114,8 +112,7 @@ def test_a_user_who_placed_the_threads_is_obeyed(tmp_path, monkeypatch, name):
 def test_the_affinity_mask_bounds_the_default():
     code = (f"import os; os.sched_setaffinity(0, {{{MINE[0]}}}); from edge.machine.cores import find;"
             "print(find().threads)")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=ROOT)
-    assert done.stdout == "1\n", done.stderr
+    assert in_python(code) == "1\n"
     assert 1 <= cores.find().threads <= len(MINE)
 
 
@@ -200,9 +197,7 @@ assert workers == [{{{mine}}}] * 2 and own == {{{mine}}}, (workers, own)
 
 @pytest.mark.parametrize("wanted", [MINE, MINE[:1], (1023,)])
 def test_a_reduced_mask_is_never_left(wanted):
-    code = REDUCED.format(mine=MINE[-1], cores=list(wanted))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    in_python(REDUCED.format(mine=MINE[-1], cores=list(wanted)))
 
 
 def test_an_engine_holds_its_threads(monkeypatch):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 from array import array
 from dataclasses import replace
@@ -20,6 +18,7 @@ from edge.formats.mapped import map_file
 from edge.machine import linux, placement
 from pyx import machine
 from pyx.step import Segment
+from tests.services import in_python
 
 #: 56 MB of codes
 DEEP = replace(make_model.SHAPES["tiny"], n_layer=14, hidden=1024, ffn=4096, n_head=16, n_vocab=2048, n_ctx=512)
@@ -28,11 +27,7 @@ DEEP = replace(make_model.SHAPES["tiny"], n_layer=14, hidden=1024, ffn=4096, n_h
 @pytest.fixture(scope="module")
 def deep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "deep.gguf"
-    make_model.SHAPES["deep"] = DEEP
-    try:
-        make_model.make(path, "deep")
-    finally:
-        del make_model.SHAPES["deep"]
+    make_model.make(path, DEEP)
     return path
 
 
@@ -200,12 +195,9 @@ with edge.load(path, ctx=128, threads=1, weights=weights) as engine:
 
 
 @pytest.mark.parametrize("weights", ["map", "moved"])
-def test_loading_never_takes_more_than_planned(root: Path, deep: Path, weights: str) -> None:
+def test_loading_never_takes_more_than_planned(deep: Path, weights: str) -> None:
     """What a copy leaves behind in the map goes piece by piece: not twice the weights, not even for a moment."""
-    command = [sys.executable, "-c", PROCESS, str(deep), weights]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout)
+    seen = json.loads(in_python(PROCESS, deep, weights))
     slack = (4 << 20) + 0.02 * seen["plan"]  # a page of 2 MiB at the end of each arena
     # below the plan more is possible: the system may have dropped pages of the program's own files
     assert -2 * slack <= seen["rss"]["rss"] - seen["plan"] <= slack, seen

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from array import array
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +21,8 @@ from pyx.machine import Arena
 from pyx.step import Head, Segment
 from pyx.weights import StoredRows
 from tests.configs import held, planned
+from tests.kernel_builds import preloaded
+from tests.services import in_python
 
 # ---- arenas and tables -----------------------------------------------------------------------------------------------
 
@@ -127,13 +125,8 @@ with edge.load(path, overflow="stop", threads=2, memory=limit or None, on_plan=p
 
 
 def make_wide(folder: Path, embedding: str) -> Path:
-    path = folder / f"wide-{embedding}.gguf"
-    make_model.SHAPES["wide"] = WIDE
-    try:
-        make_model.make(path, "wide", embedding=embedding)
-    finally:
-        del make_model.SHAPES["wide"]
-    return path
+    make_model.make(folder / f"{embedding}.gguf", WIDE, embedding=embedding)
+    return folder / f"{embedding}.gguf"
 
 
 @pytest.fixture(scope="module")
@@ -141,11 +134,8 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_wide(tmp_path_factory.mktemp("model"), "F16")
 
 
-def process(root: Path, path: Path, limit: str = "", n_session: int = 1) -> dict:
-    command = [sys.executable, "-c", PROCESS, str(path), limit, str(n_session)]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+def process(path: Path, limit: str = "", n_session: int = 1) -> dict:
+    return json.loads(in_python(PROCESS, path, limit, str(n_session)))
 
 
 def as_planned(seen: dict) -> None:
@@ -157,10 +147,10 @@ def as_planned(seen: dict) -> None:
     assert seen["used"]["anon"] + file >= seen["plan"] - slack - STILL_TO_COME, seen
 
 
-def test_two_thousand_different_words_take_what_was_planned(root: Path, wide: Path) -> None:
+def test_two_thousand_different_words_take_what_was_planned(wide: Path) -> None:
     """Through the map their rows would bring most of the embedding into the process."""
-    process(root, wide)  # a first opening, which makes the head as it scores a text
-    seen = process(root, wide)
+    process(wide)  # a first opening, which makes the head as it scores a text
+    seen = process(wide)
     as_planned(seen)
     f = seen["f"]
     grown = seen["used"]["anon"] - seen["loaded"]["anon"]
@@ -169,9 +159,9 @@ def test_two_thousand_different_words_take_what_was_planned(root: Path, wide: Pa
     assert 0 < seen["mapped"] <= f["weights_mapped"] + (1 << 20), seen
 
 
-def test_a_head_used_where_it_lies_takes_what_was_planned(root: Path, tmp_path: Path) -> None:
+def test_a_head_used_where_it_lies_takes_what_was_planned(tmp_path: Path) -> None:
     """Pages of the file, and no memory of our own."""
-    seen = process(root, make_wide(tmp_path, "Q8_0"))
+    seen = process(make_wide(tmp_path, "Q8_0"))
     f = seen["f"]
     assert (f["head"], f["head_mapped"]) == (0, WIDE.n_vocab * WIDE.hidden // 32 * 34)
     as_planned(seen)
@@ -179,16 +169,16 @@ def test_a_head_used_where_it_lies_takes_what_was_planned(root: Path, tmp_path: 
 
 
 def test_two_sessions_never_exceed_the_limit(
-    root: Path, wide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even when all of the embedding is read to make the head, or a first opening tries every reading."""
     monkeypatch.setenv("BITNET_EDGE_STATE", str(tmp_path))
-    plan = process(root, wide, "1G")
+    plan = process(wide, "1G")
     as_planned(plan)
     assert plan["peak"] <= plan["plan"] + max(0.02 * plan["plan"], 1 << 20), plan
     second = plan["kv"] + 44 * WIDE.n_vocab  # pages, logits and sampler of the second session
     limit = plan["plan"] + second + (2 << 20)
-    seen = process(root, wide, str(limit), 2)
+    seen = process(wide, str(limit), 2)
     assert seen["peak"] <= limit, seen
     assert (seen["n_ctx"], seen["kv"]) == (plan["n_ctx"], plan["kv"])
 
@@ -220,12 +210,10 @@ print(json.dumps(found))
 """
 
 
-def test_every_kind_of_cache_takes_what_was_planned(root: Path) -> None:
+def test_every_kind_of_cache_takes_what_was_planned() -> None:
     """Within 2 % or 1 MiB, in every type and way of forgetting."""
     types = [*KV_TYPES, "f16:int8", "int8:f16"]
-    done = subprocess.run([sys.executable, "-c", CACHES, *types], cwd=root, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(in_python(CACHES, *types))
     assert len(found) == 3 * len(types)
     for kv_type, plan, nbytes, wanted, grown in found:
         assert nbytes == wanted
@@ -333,21 +321,9 @@ for plan in plans:
 """
 
 
-def test_nothing_is_allocated_while_tokens_are_made(root: Path, bundled_model: Path, tmp_path: Path) -> None:
+def test_nothing_is_allocated_while_tokens_are_made(tmp_path: Path) -> None:
     """M3, with a hook in malloc and mmap: not once in a hundred tokens, pages sealed and dropped among them."""
-    (tmp_path / "hook.c").write_text(HOOK)
-    made = shutil.which("gcc") and subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-o", tmp_path / "hook.so", tmp_path / "hook.c"], capture_output=True
-    )
-    if not made or made.returncode or not sys.platform.startswith("linux"):
-        pytest.skip("needs gcc and glibc")
-    preload = {**os.environ, "LD_PRELOAD": str(tmp_path / "hook.so")}
-    done = subprocess.run([sys.executable, "-c", DECODE, str(tmp_path)], cwd=root, env=preload, capture_output=True,
-                          text=True)
-    if "__libc_memalign" in done.stderr:
-        pytest.skip("needs glibc")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["0"] * 6
+    assert in_python(DECODE, tmp_path, LD_PRELOAD=preloaded(tmp_path, HOOK)).split() == ["0"] * 6
 
 
 ALIVE = """
@@ -393,5 +369,4 @@ assert peak <= int(least) * 10**6, (peak, least)
 
 @pytest.mark.parametrize("parallel", [0, 1])
 def test_a_limit_holds_for_any_number_of_sessions_that_stay(parallel: int) -> None:
-    done = subprocess.run([sys.executable, "-c", ALIVE, str(parallel)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    in_python(ALIVE, str(parallel))
