@@ -94,6 +94,14 @@ def real_model() -> Path:
     return Path(_REAL_MODEL)
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A temporary folder with a short path: a socket's has at most 107 bytes."""
+    path = Path(tempfile.mkdtemp(prefix="be-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
 def pytest_collection_finish() -> None:
     """Nothing collected by now is ever released: a full collection, as each opened model makes, need not walk it."""
     gc.collect()

@@ -89,7 +89,6 @@ class KV:
         self.snapshots = snapshots
         self.ids: list[int] = []
         self.lost = 0  # positions below are overwritten
-        self.resets = 0
 
     @property
     def n_tokens(self) -> int:
@@ -133,7 +132,6 @@ class KV:
 
     def reset(self) -> None:
         self.ids, self.lost = [], 0
-        self.resets += 1
 
 
 def by_hash(history: list[int]) -> int:

@@ -68,11 +68,6 @@ class Server:
         lines = [line[6:] for line in text.split("\n\n") if line.startswith("data: ")]
         return [line if line == "[DONE]" else json.loads(line) for line in lines]
 
-    def gauge(self, name: str) -> int:
-        """A value out of /metrics."""
-        text = self.ask("GET", "/metrics")[2]
-        return int(next(line.split()[1] for line in text.splitlines() if line.startswith(f"bitnet_edge_{name} ")))
-
     def until(self, **wanted: int) -> dict[str, Any]:
         """Wait until /health shows these counts."""
         deadline = time.monotonic() + BOUND

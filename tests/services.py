@@ -9,11 +9,9 @@ import http.client
 import json
 import os
 import resource
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,16 +20,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 REAL = [sys.executable, "-m", "edge"]
 FAKE = [sys.executable, "-m", "tests.fake_engine"]
-
-
-@contextlib.contextmanager
-def short_folder() -> Iterator[Path]:
-    """A temporary folder with a short path: a socket's has at most 107 bytes."""
-    path = Path(tempfile.mkdtemp(prefix="be-", dir="/tmp"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def environment(**extra: str) -> dict[str, str]:

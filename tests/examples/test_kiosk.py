@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import pytest
 
 from examples.home import home
 from tests.http_service import serving
-from tests.services import FAKE, ROOT, Manager, environment, short_folder
+from tests.services import FAKE, ROOT, Manager, environment
 
 KIOSK = ROOT / "examples" / "kiosk"
 HOUSE = KIOSK / "house.txt"
@@ -45,12 +44,6 @@ BAD_INPUT = (
 )
 
 needs_bash = pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with short_folder() as path:
-        yield path
 
 
 @pytest.fixture(params=[pytest.param("kiosk.sh", marks=needs_bash), "kiosk.py"])

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -15,16 +14,10 @@ import pytest
 
 from edge.cli.group import cli
 from edge.errors import EXIT_CODES
-from tests.services import REAL, ROOT, environment, service, short_folder
+from tests.services import REAL, ROOT, environment, service
 
 UNIT = ROOT / "packaging" / "systemd" / "bitnet-edge.service"
 QUESTION = "Hello!"
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with short_folder() as path:
-        yield path
 
 
 # ---- units -----------------------------------------------------------------------------------------------------------

@@ -46,22 +46,28 @@ def same(got: np.ndarray, want: np.ndarray) -> bool:
     return bool((got.view(np.uint32) == want.view(np.uint32)).all())
 
 
-def check_two_stage(rows: np.ndarray, x: np.ndarray, tops=(1, 2, 40)) -> None:
-    staged, full = head(rows, "two-stage", 3), logits(head(rows, "int8", 3), x)
+def int8_heads(rows: np.ndarray) -> tuple[Head, Head]:
+    """(a head that finds the winners in two stages, one of the same rows that reads all)."""
+    return head(rows, "two-stage", 3), head(rows, "int8", 3)
+
+
+def check(heads: tuple[Head, Head], x: np.ndarray, tops=(1, 2, 40)) -> None:
+    """The winners are those of the head that reads all, bit for bit, alone, together and by any threads."""
+    staged, whole = heads
+    full = logits(whole, x)
     assert same(logits(staged, x), full)
     for top in tops:
         for n_threads in (1, 3):
             assert same(logits(staged, x, top, n_threads), winners(full, top)), (top, n_threads)
-    one = np.concatenate([logits(staged, row[None], 1) for row in x])
-    assert same(one, winners(full, 1))
-    check_several(rows, x, tops)
+    for _ in range(12):  # on the way to the first anchor, and with it
+        one = np.concatenate([logits(staged, row[None], 1, 2) for row in x])
+        assert same(one, winners(full, 1))
+    if whole.winners is not None:
+        check_several(whole, x, tops)
 
 
-def check_several(rows: np.ndarray, x: np.ndarray, tops=(1, 2, 40)) -> int | None:
-    """An int8 head that finds only the winners of five to eight vectors: their logits are those of the whole head.
-    Returns the number of products that were needed whole; None on a target that always multiplies whole."""
-    made = head(rows, "int8", 3)
-    assert made.winners is not None
+def check_several(made: Head, x: np.ndarray, tops=(1, 2, 40)) -> None:
+    """An int8 head that finds only the winners of five to eight vectors: their logits are those of the whole head."""
     made.winners.least_codes = 0
     several = np.concatenate([x] * 5)[: max(5, len(x))]
     full = logits(made, several)
@@ -69,7 +75,6 @@ def check_several(rows: np.ndarray, x: np.ndarray, tops=(1, 2, 40)) -> int | Non
         for n_threads in (1, 3):
             want = winners(full, top) if machine.isa() != "avx2" else full
             assert same(logits(made, several, top, n_threads), want), (top, n_threads)
-    return made.winners.pairs if machine.isa() != "avx2" else None
 
 
 def integers(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -97,7 +102,7 @@ def test_near_the_exact_product(kind, bound, k):
 @pytest.mark.parametrize("n_row", [1, 2, 63, 64, 65, 200])
 def test_two_stage_shapes(n_row, k):
     rng = np.random.default_rng(n_row * 1000 + k)
-    check_two_stage(rng.normal(size=(n_row, k)), rng.normal(size=(3, k)))
+    check(int8_heads(rng.normal(size=(n_row, k))), rng.normal(size=(3, k)))
 
 
 def test_two_stage_residual_along_x():
@@ -115,7 +120,7 @@ def test_two_stage_residual_along_x():
         codes[5] = upper[0] + np.where(x > 0, low, 0)
         codes[6] = upper[0] + np.where(x > 0, 0, low)
         codes[:, 0], codes[:, 1] = 127, -127  # the scale of every row is 1
-        check_two_stage(codes.astype(np.float32), np.stack([x, -x, x * rng.uniform(0.1, 1, k)]))
+        check(int8_heads(codes), np.stack([x, -x, x * rng.uniform(0.1, 1, k)]))
 
 
 @pytest.mark.parametrize("bit, rest", [(8, 3), (4, 1)])
@@ -134,31 +139,7 @@ def test_two_stage_rounding_along_the_bits(bit, rest):
     codes[7] = codes[0]
     codes[7, 3] += 1 if x[3] > 0 else -1  # the best by a single step
     codes[:, 0], codes[:, 1] = 127, -127
-    check_two_stage(codes.astype(np.float32), np.stack([x, -x, x - lost]))
-
-
-def test_two_stage_ties_and_equal_rows():
-    """Every row that shares the last place must come through: the sampler breaks ties by the lower id."""
-    rng = np.random.default_rng(3)
-    rows = np.repeat(rng.normal(size=(9, 96)), 40, axis=0)
-    rng.shuffle(rows)
-    check_two_stage(rows, rng.normal(size=(4, 96)), (1, 39, 40, 41))
-    check_two_stage(np.ones((300, 64)), rng.normal(size=(2, 64)), (1, 200))
-    check_two_stage(np.zeros((300, 64)), rng.normal(size=(2, 64)), (1, 200))
-
-
-def test_two_stage_rows_that_are_no_numbers():
-    """A broken file: what the int8 head answers, the winners of the two-stage head answer too."""
-    rng = np.random.default_rng(6)
-    rows, x = rng.normal(size=(300, 64)).astype(np.float32), rng.normal(size=(2, 64))
-    rows[10] = np.nan
-    rows[20, 3] = np.inf
-    rows[30, 3] = -np.inf
-    full, got = logits(head(rows, "int8"), x), logits(head(rows, "two-stage"), x, 5)
-    usable = np.where(np.isnan(full), -np.inf, full)
-    limit = np.sort(usable, axis=1)[:, -5][:, None]
-    assert (got[usable >= limit] == usable[usable >= limit]).all()
-    assert not (got[usable < limit] > -np.inf).any()
+    check(int8_heads(codes), np.stack([x, -x, x - lost]))
 
 
 @settings(deadline=None, max_examples=60)
@@ -170,30 +151,7 @@ def test_two_stage_any_rows(data):
     steps = data.draw(st.sampled_from([1, 2, 4, 8, 16, 64]))
     rows = np.clip(rng.integers(-128 // steps, 128 // steps + 1, (n_row, k)) * steps, -127, 127).astype(np.float32)
     x = rng.integers(-2, 3, (2, k)) * data.draw(st.sampled_from([1.0, 1e-3, 0.37]))
-    check_two_stage(rows, x, (1, data.draw(st.integers(1, 256))))
-
-
-@pytest.mark.parametrize("isa", machine.supported())
-def test_two_stage_on_every_row(isa, own_isa):
-    rng = np.random.default_rng(7)
-    rows, x = rng.normal(size=(700, 300)), rng.normal(size=(3, 300))
-    machine.use("scalar")
-    want = winners(logits(head(rows, "int8"), x), 10)
-    machine.use(isa)
-    assert same(logits(head(rows, "two-stage"), x, 10), want)
-
-
-def test_two_stage_reads_few_rows():
-    """Rows that stand out are found by reading little else, and the count says so."""
-    rng = np.random.default_rng(8)
-    rows, x = rng.normal(size=(5000, 512)), rng.normal(size=512)
-    rows[77] += 0.3 * x
-    staged = head(rows, "two-stage")
-    got = logits(staged, x[None], 1)[0]
-    assert got.argmax() == 77 and np.isneginf(np.delete(got, 77)).all()
-    assert staged.bit_planes is not None
-    read = staged.bit_planes.rows_read
-    assert 1 <= read[2] <= read[1] <= read[0] < 1000
+    check(int8_heads(rows), x, (1, data.draw(st.integers(1, 256))))
 
 
 @pytest.mark.parametrize("isa", machine.supported())
@@ -201,7 +159,7 @@ def test_several_vectors_on_every_row(isa, own_isa):
     rng = np.random.default_rng(14)
     machine.use(isa)
     for n_row, k in ((1, 7), (70, 64), (700, 300), (129, 1100)):
-        check_several(rng.normal(size=(n_row, k)), rng.normal(size=(6, k)), (1, 5, 256))
+        check_several(head(rng.normal(size=(n_row, k)), "int8", 3), rng.normal(size=(6, k)), (1, 5, 256))
 
 
 def test_sizes():
@@ -231,7 +189,7 @@ def test_what_is_refused():
         head(rows, "int8").apply(array.array("f", bytes(4 * 32)), 0, 2)
 
 
-# ---- Q8_0 rows in two stages ----------------------------------------------------------------------------------------
+# ---- in two stages: codes of our own, and blocks of Q8_0 where they lie ---------------------------------------------
 
 
 def q8_0(codes: np.ndarray, scales: np.ndarray) -> StoredRows:
@@ -262,33 +220,77 @@ def staged_q8_0(rows: StoredRows, n_threads: int = 3) -> Head:
     return of
 
 
-def check_q8_0(rows: StoredRows, x: np.ndarray, tops=(1, 2, 40, 256)) -> Head:
-    """The winners are those of the head that reads all, bit for bit, alone, together and by any threads."""
-    staged, whole = staged_q8_0(rows), Head(rows, "q8_0")
+def q8_0_heads(rows: StoredRows | np.ndarray) -> tuple[Head, Head]:
+    """As :func:`int8_heads`, of blocks."""
+    stored = q8_0_of(rows) if isinstance(rows, np.ndarray) else rows
+    return staged_q8_0(stored), Head(stored, "q8_0")
+
+
+BOTH = {"int8": int8_heads, "q8_0": q8_0_heads}
+each_kind = pytest.mark.parametrize("heads", BOTH.values(), ids=BOTH)
+
+
+@each_kind
+def test_ties_and_equal_rows(heads):
+    """Every row that shares the last place must come through: the sampler breaks ties by the lower id."""
+    rng = np.random.default_rng(3)
+    rows = np.repeat(rng.normal(size=(9, 96)), 40, axis=0)
+    rng.shuffle(rows)
+    check(heads(rows), np.concatenate([rng.normal(size=(3, 96)), rows[:1], np.zeros((1, 96))]), (1, 39, 40, 41, 256))
+    x = rng.normal(size=(2, 64))
+    for rows in (np.ones((300, 64)), np.zeros((300, 64))):
+        check(heads(rows), x, (1, 200))
+    check(heads(-np.abs(rng.normal(size=(300, 64)))), np.abs(x))  # all logits below zero
+
+
+@each_kind
+def test_rows_that_are_no_numbers(heads):
+    """A broken file: what the head that reads all answers, the winners in two stages answer, too."""
+    rng = np.random.default_rng(6)
+    rows, x = rng.normal(size=(300, 64)).astype(np.float32), rng.normal(size=(3, 64))
+    rows[10], rows[20, 3], rows[30, 3], rows[90, 0] = np.nan, np.inf, -np.inf, 3e38
     with np.errstate(invalid="ignore"):
-        full = logits(whole, x)
-        assert same(logits(staged, x), full)
-        for top in tops:
-            want = winners(full, top)
-            for n_threads in (1, 3):
-                assert same(logits(staged, x, top, n_threads), want), (top, n_threads)
-        for _ in range(12):  # on the way to the first anchor, and with it
-            one = np.concatenate([logits(staged, row[None], 1, 2) for row in x])
-            assert same(one, winners(full, 1))
-    return staged
+        staged, whole = heads(rows)
+        for top in (1, 5, 256):
+            full, got = logits(whole, x), logits(staged, x, top)
+            usable = np.where(np.isnan(full), -np.inf, full)
+            limit = np.sort(usable, axis=1)[:, -top][:, None]
+            assert (got[usable >= limit] == usable[usable >= limit]).all()
+            assert not (got[usable < limit] > -np.inf).any()
 
 
-def test_q8_0_in_two_stages_ties_zeros_and_equal_rows():
+@each_kind
+@pytest.mark.parametrize("isa", machine.supported())
+def test_two_stages_on_every_row(isa, heads, own_isa):
+    rng = np.random.default_rng(11)
+    rows, x = rng.normal(size=(700, 1056)), rng.normal(size=(3, 1056))
+    machine.use("scalar")
+    want = winners(logits(heads(rows)[1], x), 10)
+    machine.use(isa)
+    assert same(logits(heads(rows)[0], x, 10), want)
+
+
+@each_kind
+def test_two_stages_read_few_rows(heads):
+    """Rows that stand out are found by reading little else, and the count says so."""
+    rng = np.random.default_rng(8)
+    rows, x = rng.normal(size=(5000, 512)), rng.normal(size=512)
+    rows[77] += 0.3 * x
+    staged, _ = heads(rows)
+    before = np.array(staged.bit_planes.rows_read)
+    got = logits(staged, x[None], 1)[0]
+    assert got.argmax() == 77 and np.isneginf(np.delete(got, 77)).all()
+    read = np.array(staged.bit_planes.rows_read) - before
+    assert 1 <= read[2] <= read[1] <= read[0] < 1000 and read[2] < 50
+
+
+def test_q8_0_in_two_stages_blocks_of_scale_zero():
     rng = np.random.default_rng(5)
     codes, scales = rng.integers(-127, 128, size=(300, 64)), np.full((300, 2), 0.01)
-    x = rng.normal(size=(3, 64))
-    codes[100:140] = codes[7]
-    check_q8_0(q8_0(codes, scales), np.concatenate([x, x[:1] * codes[7], np.zeros((1, 64))]), (1, 39, 40, 41, 42))
-    check_q8_0(q8_0(np.zeros((300, 64)), scales), x)
-    check_q8_0(q8_0(codes, np.zeros((300, 2))), x)
+    x = np.concatenate([rng.normal(size=(3, 64)), -codes[1:2] * 1.0])
+    check(q8_0_heads(q8_0(codes, np.zeros((300, 2)))), x)
     scales[::3] = 0
-    check_q8_0(q8_0(codes, scales), np.concatenate([x, -codes[1:2] * 1.0]))
-    check_q8_0(q8_0(-np.abs(codes), scales + 0.1), np.abs(x))  # all logits below zero
+    check(q8_0_heads(q8_0(codes, scales)), x)
 
 
 def test_q8_0_in_two_stages_near_ties():
@@ -299,23 +301,7 @@ def test_q8_0_in_two_stages_near_ties():
     for row in range(600):
         codes[row, rng.integers(0, 1024, 3)] += rng.integers(-1, 2, 3)
     scales = np.repeat(rng.uniform(0.001, 0.02, (1, 32)), 600, 0)
-    rows = q8_0(codes, scales)
-    check_q8_0(rows, np.stack([best * 1.0, -best * 1.0, rng.normal(size=1024)]), (1, 5, 40))
-
-
-def test_q8_0_in_two_stages_rows_that_are_no_numbers():
-    rng = np.random.default_rng(7)
-    codes, scales = rng.integers(-127, 128, size=(300, 64)), np.full((300, 2), 0.01)
-    scales[3, 0], scales[50, 1], scales[51, :], scales[90, 0] = np.nan, np.inf, -np.inf, 65504
-    x = rng.normal(size=(3, 64))
-    rows = q8_0(codes, scales)
-    staged, whole = staged_q8_0(rows), Head(rows, "q8_0")
-    for top in (1, 5, 256):
-        full, got = logits(whole, x), logits(staged, x, top)
-        assert (np.isnan(got) == np.isnan(full)).all()
-        for row in range(3):
-            known = ~np.isnan(full[row])
-            assert same(got[row : row + 1, known], winners(full[row : row + 1, known], top))
+    check(q8_0_heads(q8_0(codes, scales)), np.stack([best * 1.0, -best * 1.0, rng.normal(size=1024)]), (1, 5, 40))
 
 
 @settings(max_examples=25, deadline=None)
@@ -330,28 +316,7 @@ def test_q8_0_in_two_stages_any_rows(data):
     x = rng.normal(size=(2, k))
     if data.draw(st.booleans()):
         x[1] = codes[0] + 0.01 * x[1]
-    check_q8_0(q8_0(codes, scales), x, (1, data.draw(st.integers(1, 256))))
-
-
-@pytest.mark.parametrize("isa", machine.supported())
-def test_q8_0_in_two_stages_on_every_row(isa, own_isa):
-    rng = np.random.default_rng(11)
-    rows, x = q8_0_of(rng.normal(size=(520, 1056))), rng.normal(size=(2, 1056))
-    want = winners(logits(Head(rows, "q8_0"), x), 10)
-    machine.use(isa)
-    assert same(logits(staged_q8_0(rows), x, 10), want)
-
-
-def test_q8_0_in_two_stages_reads_few_rows():
-    rng = np.random.default_rng(8)
-    rows, x = rng.normal(size=(5000, 512)), rng.normal(size=512)
-    rows[77] += 0.3 * x
-    staged = staged_q8_0(q8_0_of(rows))
-    before = np.array(staged.bit_planes.rows_read)
-    got = logits(staged, x[None], 1)[0]
-    assert got.argmax() == 77 and np.isneginf(np.delete(got, 77)).all()
-    read = np.array(staged.bit_planes.rows_read) - before
-    assert 1 <= read[2] <= read[1] <= read[0] < 1000 and read[2] < 50
+    check(q8_0_heads(q8_0(codes, scales)), x, (1, data.draw(st.integers(1, 256))))
 
 
 def test_q8_0_in_two_stages_is_made_a_part_at_a_time():

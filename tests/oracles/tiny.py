@@ -39,8 +39,6 @@ _QK = {"self_attn.q_norm": (128,), "self_attn.k_norm": (128,)}
 _YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}
 _LLAMA3 = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
            "original_max_position_embeddings": 64}
-_RMS = {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "online", "use_rms_norm": True,
-        "rms_norm_eps": 1e-6}
 
 _GEMMA: dict[str, Any] = {
     **_BASE, "model_type": "gemma3_text", "num_hidden_layers": 7, "hidden_activation": "gelu_pytorch_tanh",

@@ -22,7 +22,7 @@ import pytest
 from edge import __version__
 from edge.cli.group import cli
 from tests.packaging.test_freeze import promised, spec
-from tests.services import ROOT, asked, environment, service, short_folder
+from tests.services import ROOT, asked, environment, service
 
 BUILD = ROOT / "packaging" / "deb" / "build.py"
 
@@ -239,21 +239,23 @@ esac
 
 @pytest.mark.freeze
 @pytest.mark.parametrize(("machine", "kind"), [("x86_64", "amd64"), ("aarch64", "arm64")])
-def test_the_frozen_program(machine: str, kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_the_frozen_program(
+    machine: str, kind: str, tmp_path: Path, folder: Path, request: pytest.FixtureRequest
+) -> None:
     """Packed, installed and asked; for another machine packed only."""
-    folder = ROOT / "dist" / f"bitnet-edge-{machine}"
+    made = ROOT / "dist" / f"bitnet-edge-{machine}"
     if machine == platform.machine():
         request.getfixturevalue("frozen")
     else:
-        archive = folder.with_name(f"{folder.name}.tar.gz")
+        archive = made.with_name(f"{made.name}.tar.gz")
         if not archive.exists():
             pytest.skip(f"no {archive.relative_to(ROOT)}; make freeze (for aarch64: make freeze-aarch64) makes it")
         if archive.stat().st_mtime < (ROOT / "packaging" / "bitnet-edge.spec").stat().st_mtime:
             pytest.skip(f"{archive.relative_to(ROOT)} is of another spec; make freeze-aarch64 makes it again")
         with tarfile.open(archive) as packed:
             packed.extractall(tmp_path)
-        folder = tmp_path / folder.name
-    package = build(folder, tmp_path, DPKG_DEB_COMPRESSOR_LEVEL="1")
+        made = tmp_path / made.name
+    package = build(made, tmp_path, DPKG_DEB_COMPRESSOR_LEVEL="1")
     assert package.name == f"bitnet-edge_{__version__}_{kind}.deb"
     assert package.stat().st_size < 20e6
     needs = re.fullmatch(r"libc6 \(>= 2\.(\d+)\)(?:, libexpat1)?", field(package, "Depends"))
@@ -262,7 +264,7 @@ def test_the_frozen_program(machine: str, kind: str, tmp_path: Path, request: py
         command = ["lintian", "--no-cfg", "--fail-on", "error", str(package)]
         done = subprocess.run(command, capture_output=True, text=True, env=environment(PERL5LIB=""))
         assert done.returncode == 0, done.stdout + done.stderr
-    licences = (folder / "_internal" / "LICENSES.txt").read_text().lower().replace("_", "-")
+    licences = (made / "_internal" / "LICENSES.txt").read_text().lower().replace("_", "-")
     closure = subprocess.run([sys.executable, str(ROOT / "packaging" / "closure.py")], capture_output=True, text=True)
     assert closure.returncode == 0, closure.stderr
     for line in closure.stdout.split():
@@ -277,7 +279,7 @@ def test_the_frozen_program(machine: str, kind: str, tmp_path: Path, request: py
     command = [str(program), "run", "-m", "demo", "--temp", "0", "tell me a joke"]
     done = subprocess.run(command, capture_output=True, input=b"", env=bare)
     assert (done.returncode, done.stderr) == (0, b"") and len(done.stdout) > 20
-    with short_folder() as short, service(short / "socket", command=[str(program)]):
-        assert asked(short / "socket", "tell me a joke").strip() == done.stdout.decode().strip()
+    with service(folder / "socket", command=[str(program)]):
+        assert asked(folder / "socket", "tell me a joke").strip() == done.stdout.decode().strip()
     root.dpkg("--purge", "bitnet-edge")
     assert not program.exists()

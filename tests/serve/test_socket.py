@@ -17,16 +17,10 @@ from typing import Any
 import pytest
 
 from tests.fake_engine import reply
-from tests.services import FAKE, REAL, Manager, UnixConnection, asked, environment, service, short_folder
+from tests.services import FAKE, REAL, Manager, UnixConnection, asked, environment, service
 
 CHAT = "/v1/chat/completions"
 HEALTH = ("GET", "/health", None)
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with short_folder() as path:
-        yield path
 
 
 @pytest.fixture
