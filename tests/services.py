@@ -49,6 +49,14 @@ def in_python(code: str, *arguments: str | Path, **variables: str) -> str:
     return done.stdout
 
 
+def tree(root: Path, files: dict[str, str]) -> str:
+    """Write these files, and their folders, below a folder; returns its path."""
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return str(root)
+
+
 def on_a_terminal(state: Path, **extra: str) -> dict[str, str]:
     """:func:`environment` for a program in a terminal, which keeps its files below ``state``."""
     return environment(**{"XDG_STATE_HOME": str(state), "TERM": "xterm", **extra})

@@ -15,7 +15,6 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -96,7 +95,7 @@ class Script:
         session.close()
 
 
-def run(script: Script, stop: Callable[[], bool] = lambda: False) -> Transcript:
+def run(script: Script) -> Transcript:
     """In this thread."""
     steps, sent = script.steps(), None
     while True:
@@ -104,20 +103,7 @@ def run(script: Script, stop: Callable[[], bool] = lambda: False) -> Transcript:
             step = steps.send(sent)
         except StopIteration:
             return script.transcript
-        if stop():
-            steps.close()
-            return script.transcript
-        if callable(step):
-            sent = step()
-            continue
-        answer, most = step
-        parts = []
-        for piece in answer:
-            parts.append(piece.text)
-            if len(parts) >= most:
-                break
-        answer.close()
-        sent = ("".join(parts), answer.finish_reason, [each.logprob for each in answer.logprobs])
+        sent = step() if callable(step) else first_pieces(*step)
 
 
 async def run_async(script: Script) -> Transcript:
@@ -130,15 +116,15 @@ async def run_async(script: Script) -> Transcript:
             return script.transcript
         if callable(step):
             sent = await asyncio.to_thread(step)
-            continue
-        answer, most = step
-        if most < 1 << 30:  # how far it runs ahead of its reader is not known: left early in a thread
-            sent = await asyncio.to_thread(_some, answer, most)
-            continue
-        sent = (await edge.aio.text(answer), answer.finish_reason, [each.logprob for each in answer.logprobs])
+        elif step[1] < 1 << 30:  # how far it runs ahead of its reader is not known: left early in a thread
+            sent = await asyncio.to_thread(first_pieces, *step)
+        else:
+            answer = step[0]
+            sent = (await edge.aio.text(answer), answer.finish_reason, [each.logprob for each in answer.logprobs])
 
 
-def _some(answer: edge.Answer, most: int) -> tuple[str, str | None, list[float]]:
+def first_pieces(answer: edge.Answer, most: int) -> tuple[str, str | None, list[float]]:
+    """(text, finish reason, log probabilities) of an answer that is left after so many pieces."""
     parts = [piece.text for _, piece in zip(range(most), answer)]
     answer.close()
     return "".join(parts), answer.finish_reason, [each.logprob for each in answer.logprobs]

@@ -9,6 +9,7 @@ written nothing to standard error.
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import random
@@ -235,41 +236,40 @@ class Visit:
                     yield found
             except ConnectionResetError:
                 self.whole = False
+            except http.client.IncompleteRead:
+                if self.whole:
+                    raise
             if not n and self.whole:
                 raise Wrong("closed without an answer")
 
 
+class Unclosed:
+    """The input of a connection, for one HTTPResponse after the other: each would close it."""
+
+    def __init__(self, file: Any) -> None:
+        self.readline, self.read, self.readinto = file.readline, file.read, file.readinto
+
+    def makefile(self, _mode: str) -> Unclosed:
+        return self
+
+    def close(self) -> None:
+        pass
+
+
 def answer_in(file: Any, method: str) -> tuple[int, str] | None:
     """(status, media type) of the next response, None at the end.  Raises Wrong for what is not HTTP or JSON."""
-    while True:
-        start = file.readline(70_000)
-        if not start:
-            return None
-        status = int(start.split()[1])
-        headers = {}
-        while line := file.readline(70_000).strip():
-            name, _, value = line.decode("latin-1").partition(":")
-            headers[name.lower()] = value.strip()
-        if status >= 200:
-            break
-    body = b""
-    if status == 400 and kind_of(headers) == "text/plain":
+    response = http.client.HTTPResponse(Unclosed(file), method=method)  # type: ignore[arg-type]
+    try:
+        response.begin()
+    except http.client.RemoteDisconnected:
+        return None
+    status, kind = response.status, response.headers.get("content-type", "").partition(";")[0]
+    if status == 400 and kind == "text/plain":
         body = file.read()  # not understood, not even as HEAD; the connection is closed
-    elif method != "HEAD" and status not in (204, 304):
-        if "content-length" in headers:
-            body = file.read(int(headers["content-length"]))
-            if len(body) != int(headers["content-length"]):
-                raise Wrong(f"{status}: the body is cut off")
-        elif headers.get("transfer-encoding") == "chunked":
-            while n := int(file.readline().strip() or b"0", 16):
-                body += file.read(n)
-                file.readline()
-            file.readline()
-        elif headers.get("connection") == "close":
-            body = file.read()  # HTTP/1.0
-        else:
-            raise Wrong(f"{status}: a body without length")
-    kind = kind_of(headers)
+    elif response.length is None and not response.chunked and response.headers.get("connection") != "close":
+        raise Wrong(f"{status}: a body without length")
+    else:
+        body = response.read()
     if status >= 500 and status != 503:
         raise Wrong(f"status {status}: {body[:200]!r}")
     if status >= 400 and kind == "application/json" and (b"\n" in body or len(body) > 4000):
@@ -284,10 +284,6 @@ def answer_in(file: Any, method: str) -> tuple[int, str] | None:
             if line.startswith(b"data: ") and line != b"data: [DONE]":
                 strict(line[6:])
     return status, kind
-
-
-def kind_of(headers: dict[str, str]) -> str:
-    return headers.get("content-type", "").partition(";")[0]
 
 
 def strict(data: bytes) -> None:
@@ -348,7 +344,7 @@ def of_one(
                     return
                 try:
                     found = list(Visit(server, number).go())
-                except (Wrong, OSError, ValueError, IndexError) as error:
+                except (Wrong, OSError, ValueError, http.client.HTTPException) as error:
                     wrong.append(f"{name} {number}: {type(error).__name__}: {str(error)[:300]}")
                     continue
                 with lock:

@@ -137,7 +137,7 @@ def test_only_what_is_on_the_menu_is_ordered(python: Program, monkeypatch: pytes
 
 
 def test_silence_brings_the_next_guest(python: Program) -> None:
-    with python.start(IDLE="0.2") as process:
+    with python.start(IDLE="0.02") as process:
         assert process.stdin and process.stdout
         process.stdin.write(b"two lattes please\n")
         process.stdin.flush()
@@ -220,15 +220,17 @@ def ends(condition: Any) -> bool:
 
 
 @pytest.mark.parametrize("state", ["waits", "answers"])
-def test_signals_end_it(kiosk: Program, state: str) -> None:
+def test_signals_end_it(kiosk: Program, folder: Path, state: str) -> None:
     number, code = (signal.SIGTERM, 143) if state == "waits" else (signal.SIGINT, 130)
-    with kiosk.start(FAKE_DELAY="0.02" if state == "answers" else "0") as process:
+    steps = folder / "steps"
+    with kiosk.start(FAKE_DELAY="0.02" if state == "answers" else "0", FAKE_STEPS=str(steps)) as process:
         assert process.stdin and process.stdout and process.stderr
         assert process.stdout.readline().startswith(b"Hello")
         if state == "answers":
-            process.stdin.write(b"two two long\n")  # 200 sentences' worth
+            before = steps.stat().st_size
+            process.stdin.write(b"two two long\n")  # 7,600 steps
             process.stdin.flush()
-            time.sleep(0.3)
+            assert ends(lambda: steps.stat().st_size > before + 40)
         process.send_signal(number)
         assert process.wait(300) == code
         assert process.stderr.read() == b""

@@ -8,7 +8,6 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,16 +26,8 @@ from pyx.weights import StoredRows
 from tests import handmade
 from tests.handmade import ARR, F32, STR, value
 from tests.kernels.test_transformer import logits
-from tests.services import REAL, can_limit_threads, environment, few_threads
+from tests.services import REAL, ROOT, can_limit_threads, environment, few_threads, in_python
 from tests.vectors.stored import tiny
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def checkpoint():
-    return tiny(0)
-
 
 # ---- numbers that do not fit -----------------------------------------------------------------------------------------
 
@@ -106,40 +97,29 @@ def test_a_file_whose_multipliers_are_no_numbers_to_multiply_by_ends_with_exit_4
 
 # ---- processes -------------------------------------------------------------------------------------------------------
 
+LOAD = "session = edge.load(threads=2).session()"
+ANSWER = "list(session.complete('The', max_tokens=2))"
 FORK = """
 import os, sys, edge
 from edge.errors import UsageError
-engine = edge.load(threads=2)
-list(engine.session().complete("The", max_tokens=2))
-session = engine.session()
+{parent}
 child = os.fork()
 if child == 0:
     try:
-        {what}
+        {child}
     except UsageError as error:
         print(error, flush=True)
-        os._exit(0)
-    os._exit(1)
+    os._exit(0)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("what", ["list(session.complete('The', max_tokens=2))", "edge.load(threads=2)"])
-def test_a_forked_child_is_told_so(what):
-    done = subprocess.run(
-        [sys.executable, "-c", FORK.format(what=what)], capture_output=True, text=True, timeout=300, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert "forked" in done.stdout and "spawn" in done.stdout
-
-
-@pytest.mark.timeout(600)
-def test_a_child_of_a_process_without_a_model_may_load_one():
-    code = FORK.replace("engine = edge.load(threads=2)", "").replace(
-        "list(engine.session().complete(\"The\", max_tokens=2))\nsession = engine.session()", "").format(
-        what="list(edge.load(threads=2).session().complete('The', max_tokens=2)); os._exit(0)")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize(("parent", "child", "told"), [
+    (f"{LOAD}; {ANSWER}", ANSWER, True), (f"{LOAD}; {ANSWER}", LOAD, True), ("", f"{LOAD}; {ANSWER}", False)])
+def test_a_forked_child_of_a_process_with_a_model_is_told_so(parent, child, told):
+    printed = in_python(FORK.format(parent=parent, child=child))
+    assert "forked" in printed and "spawn" in printed if told else printed == ""
 
 
 # ---- a system that allows no more threads ----------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -20,18 +19,10 @@ from edge.model.weights import build
 from pyx.kv import KVCache
 from pyx.step import Segment, Transformer
 from tests.kernels.test_transformer import IDS
-from tests.services import in_python
+from tests.services import in_python, tree
 from tests.vectors.stored import tiny
 
 MINE = tuple(sorted(os.sched_getaffinity(0)))
-
-
-def machine(root: Path, files: dict[str, str]) -> str:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return str(root)
 
 
 def speeds(name: str, values: Iterable[int | str]) -> dict[str, str]:
@@ -60,7 +51,7 @@ QUOTA = {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "300000 100000\n
     ({"sys/devices/cpu_core/cpus": "3-0\n"}, range(2), "0-1", None),
 ])
 def test_the_fast_cores(tmp_path, files, allowed, fast, source):
-    found = cores.find(machine(tmp_path, files), set(allowed))
+    found = cores.find(tree(tmp_path, files), set(allowed))
     assert cores.spell(found.fast) == fast and found.allowed == tuple(allowed)
     assert (found.source or "").endswith(source or "") and (found.source is None) == (source is None)
 
@@ -73,7 +64,7 @@ def test_the_fast_cores(tmp_path, files, allowed, fast, source):
     ({"proc/self/cgroup": "garbage\n\n1:cpu\n", "sys/fs/cgroup/cpu.max": "x y z"}, None),
 ])
 def test_the_quota_of_control_groups(tmp_path, files, expected):
-    assert cores.quota(machine(tmp_path, files)) == expected
+    assert cores.quota(tree(tmp_path, files)) == expected
 
 
 # ---- what follows ----------------------------------------------------------------------------------------------------
@@ -98,14 +89,14 @@ def choice(monkeypatch: pytest.MonkeyPatch, found: cores.Cores, threads: int | N
 def test_threads_and_their_cores(tmp_path, monkeypatch, more, threads, expected):
     for name in cores.OPENMP:
         monkeypatch.delenv(name, raising=False)
-    found = cores.find(machine(tmp_path, RK3588 | more), set(range(8)))
+    found = cores.find(tree(tmp_path, RK3588 | more), set(range(8)))
     assert choice(monkeypatch, found, threads) == expected
 
 
 @pytest.mark.parametrize("name", cores.OPENMP)
 def test_a_user_who_placed_the_threads_is_obeyed(tmp_path, monkeypatch, name):
     monkeypatch.setenv(name, "false")
-    found = cores.find(machine(tmp_path, RK3588), set(range(8)))
+    found = cores.find(tree(tmp_path, RK3588), set(range(8)))
     assert found.openmp == name and choice(monkeypatch, found, None) == (4, None)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from edge.machine import energy
+from tests.services import tree
 
 PACKAGE = "sys/class/powercap/intel-rapl:0"
 #: Intel: two sockets, their parts, the whole platform, and the first socket once more by another way
@@ -39,13 +40,6 @@ VDD_CORE_V volt(15)=0.85000000V
 """
 
 
-def machine(root: Path, files: dict[str, str]) -> str:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return str(root)
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What time it is, in its only value."""
@@ -55,22 +49,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_packages_of_powercap_count_once_and_begin_again(tmp_path: Path) -> None:
-    meter = energy.find(machine(tmp_path, RAPL))
+    meter = energy.find(tree(tmp_path, RAPL))
     assert isinstance(meter, energy.Counters) and meter.name == "powercap, package-0, package-1"
     assert meter.joules() == 0
-    machine(tmp_path, {f"{PACKAGE}/energy_uj": "6500000\n"})
+    tree(tmp_path, {f"{PACKAGE}/energy_uj": "6500000\n"})
     assert meter.joules() == 1.5
-    machine(tmp_path, {f"{PACKAGE}/energy_uj": "500000\n", "sys/class/powercap/intel-rapl:1/energy_uj": "5250000\n"})
+    tree(tmp_path, {f"{PACKAGE}/energy_uj": "500000\n", "sys/class/powercap/intel-rapl:1/energy_uj": "5250000\n"})
     assert meter.joules() == 1.5 + 3 + 0.25, "one went over its range"
     (tmp_path / PACKAGE / "energy_uj").unlink()
     assert meter.joules() == 4.75, "whatever becomes of a file, nothing fails"
 
 
 def test_a_board_s_meter_shows_watts(tmp_path: Path, clock: list[float]) -> None:
-    meter = energy.find(machine(tmp_path, BOARD))
+    meter = energy.find(tree(tmp_path, BOARD))
     assert isinstance(meter, energy.Power) and meter.name == "hwmon, ina226 (/sys/class/hwmon/hwmon1)"
     clock[0] += 0.25
-    machine(tmp_path, {"sys/class/hwmon/hwmon1/power1_input": "6000000\n"})
+    tree(tmp_path, {"sys/class/hwmon/hwmon1/power1_input": "6000000\n"})
     assert meter.joules() == 1, "too early to ask again: 4 W"
     clock[0] += 1.75
     assert meter.joules() == 10, "from 4 to 6 W in 2 s"
@@ -95,16 +89,16 @@ def test_the_rails_of_a_raspberry_pi(tmp_path: Path, clock: list[float], monkeyp
 
 def test_why_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file and the remedy where it may not be read; what was looked for, or what is there, elsewhere."""
-    assert energy.find(machine(tmp_path / "virtual", {})) == (
+    assert energy.find(tree(tmp_path / "virtual", {})) == (
         "no processor in /sys/class/powercap, no power in /sys/class/hwmon: this machine shows no meter")
-    two = machine(tmp_path / "two", {**BOARD, "sys/class/hwmon/hwmon5/name": "ina219\n",
+    two = tree(tmp_path / "two", {**BOARD, "sys/class/hwmon/hwmon5/name": "ina219\n",
                                      "sys/class/hwmon/hwmon5/power1_input": "1\n"})
     said = energy.find(two)
     assert isinstance(said, str) and "ina226 (/sys/class/hwmon/hwmon1), ina219 (/sys/class/hwmon/hwmon5)" in said
-    barred = machine(tmp_path / "barred", RAPL)
+    barred = tree(tmp_path / "barred", RAPL)
     number = energy.linux.number  # root may read everything, so the refusal is made up
     monkeypatch.setattr(energy.linux, "number", lambda path, root: None if path.endswith("_uj") else number(path, root))
     said = energy.find(barred)
     assert said == ("/sys/class/powercap/intel-rapl:0/energy_uj may not be read: as root, or after: "
                     "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj")
-    assert isinstance(energy.find(machine(tmp_path / "barred", BOARD)), energy.Power), "another meter may"
+    assert isinstance(energy.find(tree(tmp_path / "barred", BOARD)), energy.Power), "another meter may"

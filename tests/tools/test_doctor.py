@@ -18,16 +18,12 @@ from edge.prompt.tokenizer import Tokenizer
 from edge.tools import doctor
 from pyx import machine, weights
 from tests.oracles.forward import Model
-from tests.services import ROOT, bitnet_edge, environment
+from tests.services import ROOT, bitnet_edge, environment, tree
 
 
 def board(tmp_path: Path, files: dict[str, str]) -> Board:
     """A made-up machine."""
-    for name, text in files.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return Board(str(tmp_path))
+    return Board(tree(tmp_path, files))
 
 
 PI5 = {
