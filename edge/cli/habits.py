@@ -98,15 +98,16 @@ def spelled(
     for at, word in rest:
         if word == "--":
             return [*found, *words[at:]]
-        param = options.get(word)
-        found.append(long(param) if param else word)
+        name, equals, value = word.partition("=")
+        param = options.get(name)
+        found.append(f"{long(param)}{equals}{value}" if param else word)
         if word.startswith("-"):
             check_option(ctx, word, options, settings)
         elif asks:
             asks = False
             if not (takes and any(each.startswith(("--model", "-m")) for each in words)):
                 check_model(ctx.command_path, words, at, bool(takes))
-        if param and not param.is_flag and (pair := next(rest, None)):
+        if param and not param.is_flag and not equals and (pair := next(rest, None)):
             found.append(pair[1])
     return found
 

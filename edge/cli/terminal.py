@@ -11,13 +11,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import Application, get_app
+from prompt_toolkit.application import Application, get_app, get_app_session
 from prompt_toolkit.clipboard import InMemoryClipboard
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
@@ -45,6 +47,8 @@ class TerminalReader(Reader):
         self._history = open_history(history)
         self._clipboard = InMemoryClipboard()  # what Ctrl-U, Ctrl-K and Ctrl-W cut
         self._color_depth = None if colored else ColorDepth.DEPTH_1_BIT
+        if isinstance(keys := get_app_session().input, Vt100Input):
+            keys.vt100_parser = Parser(keys.vt100_parser.feed_key_callback)
 
     def read(self, prompt: str) -> str:
         # A new editor for each line: one that is left in a search, in a macro or after Ctrl-Q goes on there, and a
@@ -67,6 +71,16 @@ class TerminalReader(Reader):
         if signals.pressed:
             raise CtrlC(bool(text))
         return text
+
+
+class Parser(Vt100Parser):
+    """The editor's parser of keys.  Ctrl-C ends what has begun: a paste whose end was lost, a key of several."""
+
+    def feed(self, data: str) -> None:
+        if data == "\x03":  # alone, so it was typed
+            self.reset()
+            get_app().key_processor.reset()
+        super().feed(data)
 
 
 def bindings() -> KeyBindings:

@@ -194,6 +194,8 @@ BEGUN = {
     "search with text": "\x12hel",
     "menu": "/\t\t",
     "pasted lines": PASTE.format("a\rb\rc"),
+    "paste without its end": "ab\x1b[200~cd\ref",
+    "half a key": "ab\x18",
     "quoted insert": "ab\x11",
     "macro": "ab\x18(c",
     "quotes": '"""a\r',

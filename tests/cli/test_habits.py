@@ -28,6 +28,10 @@ def said(line: str) -> str:
 BITNET = [name for name in environment() if name.startswith("BITNET_EDGE")]
 
 
+def test_a_value_may_come_after_an_equals_sign() -> None:
+    assert bitnet_edge("run", "-m=demo", "-n=1", "--temp=0", "hello").returncode == 0
+
+
 # ---- models ----------------------------------------------------------------------------------------------------------
 
 
