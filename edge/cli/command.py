@@ -29,12 +29,14 @@ HELP_ALL = "edge.help_all"
 
 class Flag(click.Option):
     """An option with its heading in the help, and its environment variable, the same in all commands:
-    BITNET_EDGE_MAX_TOKENS of ``--max-tokens``.
+    BITNET_EDGE_MAX_TOKENS of ``--max-tokens``.  ``settings``: what --set can set.
     """
 
-    def __init__(self, *args: Any, heading: str = "Options", **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, heading: str = "Options", settings: dict[str, Setting] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.heading = heading
+        self.heading, self.settings = heading, settings
         if self.allow_from_autoenv:
             self.envvar = "BITNET_EDGE_" + long(self).lstrip("-").replace("-", "_").upper()
 
@@ -57,8 +59,8 @@ class Command(click.Command):
     def __init__(self, *args: Any, details: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **{"context_settings": CONTEXT, **kwargs})
         self.details = details
-        self.settings: dict[str, Setting] = next(
-            (each.settings for each in self.params if hasattr(each, "settings")), {})
+        with_settings = (each.settings for each in self.params if isinstance(each, Flag) and each.settings)
+        self.settings: dict[str, Setting] = next(with_settings, {})
         if self.settings:
             self.params.append(
                 Flag(["--help-all"], heading="Output", is_flag=True, is_eager=True, expose_value=False,

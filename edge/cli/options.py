@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge.amounts import amount
-from edge.cli.command import Escaped, Flag, Path, Text, heading, option
+from edge.cli.command import Escaped, Path, Text, heading, option
 from edge.cli.output import Output, is_tty
 from edge.errors import EdgeError, UsageError
 from edge.files import read_text
@@ -68,52 +68,48 @@ def converted(name: str, text: str) -> Any:
     return check(name, value == "on" if row.kind == "switch" else value)
 
 
-class Assignments(Flag):
-    """The option --set: the values of settings become parameters of the command, as those of options are."""
-
-    def __init__(self, *args: Any, names: list[str], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.settings = {name: SETTINGS[name] for name in names}
-
-    def handle_parse_result(
-        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
-    ) -> tuple[Any, list[str]]:
-        typed = opts.get(str(self.name)) or ()
-        if not ctx.resilient_parsing:
-            packed = ctx.lookup_default(str(self.name)) or ()
-            for word in (*packed, *os.environ.get("BITNET_EDGE_SET", "").split()):
-                self._assign(ctx, word, "BITNET_EDGE_SET", COMMON)  # also of other commands
-            for word in typed:
-                self._assign(ctx, word, "--set", self.settings)
-        return super().handle_parse_result(ctx, opts, args)
-
-    def _assign(self, ctx: click.Context, word: str, source: str, known: Mapping[str, Setting]) -> None:
-        name, equals, text = word.partition("=")
-        name = name.replace("-", "_")
-        row = COMMON.get(name)
-        if row is not None and row.names:
-            raise UsageError(f"{source} {name}: it is the option {' / '.join(row.names)}")
-        if name not in known:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, self.settings, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"{ctx.command_path} --help-all lists them"
-            raise UsageError(f"{source} {name[:60]}: there is no such setting here; {hint}")
-        if not equals:
-            raise UsageError(f"{source} {name}: a value is missing, such as {name}={SETTINGS[name].values}")
-        if name in self.settings:
-            try:
-                ctx.params[name] = converted(name, text)
-            except UsageError as error:
-                raise UsageError(f"{source} {str(error)}") from None
-
-
 def settings(*of: str) -> Callable[[Any], Any]:
-    """A decorator: --set for the settings about these things (:class:`edge.settings.Setting`)."""
+    """A decorator: --set for the settings about these things (:class:`edge.settings.Setting`), which become parameters
+    of the command as those of options are.
+    """
+    known = {name: SETTINGS[name] for name in names_of(*of)}
+
+    def assign(ctx: click.Context, param: click.Parameter, typed: tuple[str, ...]) -> None:
+        packed = ctx.lookup_default(str(param.name)) or ()
+        for word in (*packed, *os.environ.get("BITNET_EDGE_SET", "").split()):
+            _assign(ctx, word, "BITNET_EDGE_SET", known, COMMON)  # also of other commands
+        if ctx.get_parameter_source(str(param.name)) is click.core.ParameterSource.COMMANDLINE:
+            for word in typed:
+                _assign(ctx, word, "--set", known, known)
+
     return heading("Output", option(
-        "--set", "assignments", cls=Assignments, names=names_of(*of), multiple=True, metavar="NAME=VALUE",
+        "--set", "assignments", settings=known, callback=assign, multiple=True, metavar="NAME=VALUE",
         expose_value=False, allow_from_autoenv=False, help="Set what is rarely needed; --help-all lists the names. May "
         "be given more than once."))
+
+
+def _assign(
+    ctx: click.Context, word: str, source: str, settings: Mapping[str, Setting], known: Mapping[str, Setting]
+) -> None:
+    """Set one of ``settings``; others of ``known`` are left to other commands.  Raises UsageError."""
+    name, equals, text = word.partition("=")
+    name = name.replace("-", "_")
+    row = COMMON.get(name)
+    if row is not None and row.names:
+        raise UsageError(f"{source} {name}: it is the option {' / '.join(row.names)}")
+    if name not in known:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, settings, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"{ctx.command_path} --help-all lists them"
+        raise UsageError(f"{source} {name[:60]}: there is no such setting here; {hint}")
+    if not equals:
+        raise UsageError(f"{source} {name}: a value is missing, such as {name}={SETTINGS[name].values}")
+    if name in settings:
+        try:
+            ctx.params[name] = converted(name, text)
+        except UsageError as error:
+            raise UsageError(f"{source} {str(error)}") from None
 
 
 # ---- options ---------------------------------------------------------------------------------------------------------
@@ -226,11 +222,6 @@ def title(config: ModelConfig) -> str:
     return f"{config.name} ({amount(n_parameters(config))} parameters)"
 
 
-def model_path(out: Output, flags: Mapping[str, Any]) -> str:
-    """The path of that model."""
-    return choice(out, flags).path
-
-
 def named(ctx: click.Context, word: str, wanted: str | None, model: str | None) -> str | None:
     """The argument ``wanted``, which the help calls ``word``, or without it --model.  Raises UsageError for both."""
     if wanted is not None and ctx.get_parameter_source("model") is click.core.ParameterSource.COMMANDLINE:
@@ -247,7 +238,7 @@ def checkpoint(out: Output, flags: Mapping[str, Any]) -> Checkpoint:
     """The model of --model, opened; no weights are read."""
     from edge.formats import open_checkpoint
 
-    return open_checkpoint(model_path(out, flags), **reading(flags))
+    return open_checkpoint(choice(out, flags).path, **reading(flags))
 
 
 def load_options(flags: dict[str, Any], **defaults: Any) -> Options:

@@ -163,7 +163,7 @@ def embed(out: Output, texts: tuple[str, ...], cosine: bool, npy: str | None, **
         raise UsageError(f"--cosine needs two texts, not {len(texts)}")
     if npy is not None:
         check_place(npy)
-    path = options.model_path(out, flags)
+    path = options.choice(out, flags).path
     with out.progress("loading the model") as progress:
         model = embedder(out, flags, path, texts, progress=progress)
         if not model.config.layers[0].inner_norm:

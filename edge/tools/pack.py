@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, BinaryIO
 
 import edge
 from edge.errors import EdgeError, InvalidFile, UsageError
@@ -158,37 +158,33 @@ def pack(
                     file.seek(len(piece), os.SEEK_CUR)
                 else:
                     file.write(piece)
-            inside = inside._replace(sha256=digest.hexdigest())
-            at = inside.start + inside.nbytes
-            file.seek(at)
+            places = {MODEL: Section(inside.start, inside.nbytes)}
+            file.seek(inside.start + inside.nbytes)
             caches = [Path(each).read_bytes() for each in prompts]
-            kept, digest = [], hashlib.sha256()
-            for cache in caches:
-                kept.append(Section(at, len(cache)))
-                digest.update(cache)
-                at += file.write(cache)
-            inside = inside._replace(prompts=tuple(kept), prompts_sha256=digest.hexdigest() if kept else "")
-            about = inside.encode()
-            file.write(about)
-            file.write(archive := base.ending(at + len(about)))
-            places = {
-                MODEL: Section(inside.start, inside.nbytes),
-                **({PROMPTS: Section(kept[0].offset, sum(each.size for each in kept))} if kept else {}),
-                ABOUT: Section(at, len(about)),
-                ARCHIVE: Section(at + len(about), len(archive)),
-            }
+            kept = tuple(_append(file, cache) for cache in caches)
+            checked = hashlib.sha256(b"".join(caches)).hexdigest() if kept else ""
+            if kept:
+                places[PROMPTS] = Section(kept[0].offset, sum(each.size for each in kept))
+            inside = inside._replace(sha256=digest.hexdigest(), prompts=kept, prompts_sha256=checked)
+            places[ABOUT] = _append(file, inside.encode())
+            places[ARCHIVE] = _append(file, base.ending(file.tell()))
             names, rows = _make_table(base.data, places, file.tell())
-            file.write(names)
-            table = file.tell()
-            file.write(rows)
+            _append(file, names)
+            table = _append(file, rows)
             nbytes = file.tell()
             file.seek(40)
-            file.write(struct.pack("<Q", table))
+            file.write(struct.pack("<Q", table.offset))
             file.seek(60)
             file.write(struct.pack("<H", len(rows) // ROW.size))
     except OSError as error:
         raise EdgeError(f"cannot write {out}: {error.strerror}") from None
     return Result(out, nbytes, base.machine, inside)
+
+
+def _append(file: BinaryIO, data: bytes) -> Section:
+    """Write data where the file is; returns its place."""
+    at = file.tell()
+    return Section(at, file.write(data))
 
 
 def _make_table(base: bytes, places: Mapping[str, Section], at: int) -> tuple[bytes, bytes]:
