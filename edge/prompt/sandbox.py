@@ -87,6 +87,9 @@ class JinjaTemplate:
     broken one can still complete raw prompts.
     """
 
+    bos: bool | None = None  # as the tokenizer says
+    stops: tuple[str, ...] = ()
+
     def __init__(self, text: str, where: str, spec: TokenizerSpec) -> None:
         self._text, self._where, self._spec = text, where, spec
         self.switches = "enable_thinking" in text  # whether it can ask a model to think before its answer

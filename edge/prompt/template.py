@@ -150,14 +150,11 @@ def source(name: str) -> str:
 class Template:
     """The format of conversations for one model.  ``name``: a family, "model" (from the file), or a file's name."""
 
-    def __init__(self, name: str, writer: ChatFormat | JinjaTemplate, bos: bool | None = None,
-                 stops: Sequence[str] = (), tools: str = "", think: bool | None = None) -> None:
+    def __init__(self, name: str, writer: ChatFormat | JinjaTemplate, tools: str = "", think: bool | None = None):
         self.writer = self.writer_with_tools = writer
         self.name = name
         self.think = think  # whether the model is asked to think before it answers; None: as it does by itself
         self.tools = tools  # how it writes calls: "marked" (<tool_call>), "whole" (Llama 3), "": it does not know tools
-        self._bos = bos
-        self._stops = tuple(stops)
 
     @property
     def switches(self) -> bool:
@@ -203,20 +200,21 @@ class Template:
         if name is None and checkpoint.config.arch in ("bitnet-b1.58", "bitnet-25") and _is_llama3(spec) and (
             not embedded or OUTDATED in embedded
         ):
-            return cls._family("bitnet")
+            return cls("bitnet", FAMILIES["bitnet"])
         if embedded is not None and embedded.strip():
             known = next((key for key in FAMILIES if embedded.strip() == source(key).strip()), None)
             if known:
-                return cls._family(known, think)
+                return cls(known, FAMILIES[known], think=think)
             return cls._jinja("model", embedded, "the model's chat template", spec, think)
         if name == "model":
             raise UsageError("the model file has no chat template; choose another with template=NAME")
-        return cls._family({"qwen3": "qwen3", "gemma3": "gemma"}.get(checkpoint.config.arch, "plain"), think)
+        known = {"qwen3": "qwen3", "gemma3": "gemma"}.get(checkpoint.config.arch, "plain")
+        return cls(known, FAMILIES[known], think=think)
 
     @classmethod
     def _by_name(cls, name: str, spec: TokenizerSpec, think: bool | None) -> Template:
         if name in FAMILIES:
-            return cls._family(name, think)
+            return cls(name, FAMILIES[name], think=think)
         name = os.path.expanduser(name)
         try:
             if not os.path.isfile(name):
@@ -226,11 +224,6 @@ class Template:
         except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a name no file can have
             raise UsageError(f"chat template {name!r} cannot be read ({error})") from None
         return cls._jinja(os.path.basename(name), text.removesuffix("\n"), f"chat template {name}", spec, think)
-
-    @classmethod
-    def _family(cls, name: str, think: bool | None = None) -> Template:
-        family = FAMILIES[name]
-        return cls(name, family, family.bos, family.stops, think=think)
 
     @classmethod
     def _jinja(cls, name: str, text: str, where: str, spec: TokenizerSpec, think: bool | None = None) -> Template:
@@ -277,14 +270,13 @@ class Template:
         if bos is None:
             return ids
         first = next((i for i, number in enumerate(ids) if number != bos), len(ids))
-        wanted = first > 0 or self._bos or (self._bos is None and tokenizer.add_bos)
-        if wanted:
+        if first > 0 or self.writer.bos or (self.writer.bos is None and tokenizer.add_bos):
             ids[:first] = [bos]
         return ids
 
     def stop_ids(self, tokenizer: Tokenizer) -> set[int]:
         """The token ids that end an answer."""
-        named = (tokenizer.markers.get(text) for text in self._stops)
+        named = (tokenizer.markers.get(text) for text in self.writer.stops)
         return {*tokenizer.eos_ids, *(number for number in named if number is not None)}
 
     def beginning(self, tokenizer: Tokenizer, system: str) -> int:
