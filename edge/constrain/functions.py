@@ -56,29 +56,31 @@ class Function:
             raise UsageError(f'{where} must be an object {{"type": "function", "function": {{...}}}}')
         if given.get("type") != "function":
             raise UsageError(f"{where}.type is {shown(given.get('type'))}; only function is supported")
-        function = given.get("function")
+        function = {key: value for key, value in given.items() if key != "type"}  # as OpenAI's Responses have it
+        if "function" in given:
+            function, where = given["function"], f"{where}.function"
         if not isinstance(function, Mapping):
-            raise UsageError(f"{where}.function must be an object with a name")
+            raise UsageError(f"{where} must be an object with a name")
         name = function.get("name")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise UsageError(f"{where}.function.name must be 1 to 64 letters, digits, '_', '-' and '.'")
+            raise UsageError(f"{where}.name must be 1 to 64 letters, digits, '_', '-' and '.'")
         if not isinstance(function.get("description", ""), (str, type(None))):
-            raise UsageError(f"{where}.function.description must be a text")
+            raise UsageError(f"{where}.description must be a text")
         if not isinstance(function.get("strict", False), (bool, type(None))):
-            raise UsageError(f"{where}.function.strict must be true or false")
-        self.name, self.given = name, dict(given)
+            raise UsageError(f"{where}.strict must be true or false")
+        self.name, self.given = name, dict(given) if "function" in given else {"type": "function", "function": function}
         parameters = function.get("parameters")
         if parameters is None:
             parameters = {"type": "object", "properties": {}}
         if not isinstance(parameters, Mapping) or parameters.get("type", "object") != "object":
-            raise UsageError(f"{where}.function.parameters must be a JSON schema of type object")
+            raise UsageError(f"{where}.parameters must be a JSON schema of type object")
         try:
             self.schema, _, self.size = parse({"type": "object", **parameters})
             if error := Spec(self.schema, True).problem():
                 raise UsageError(f"schema: {error}")
         except UsageError as error:
             if function.get("strict"):
-                raise UsageError(f"{where}.function.parameters: {error}") from None
+                raise UsageError(f"{where}.parameters: {error}") from None
             self.schema, self.size = _OBJECT, len(_OBJECT)  # not strict: arguments are an object, of whatever
 
 
@@ -112,7 +114,8 @@ class Functions:
             choice, parallel, chosen = _chosen(choice, parallel)
             for name in chosen:
                 if name not in names:
-                    raise UsageError(f"tool_choice.function.name is {shown(name)}; it must be one of the tools")
+                    inner = ".function" if "function" in tool_choice else ""
+                    raise UsageError(f"tool_choice{inner}.name is {shown(name)}; it must be one of the tools")
             known = [tool for tool in known if tool.name in chosen]
         return cls(known, choice, parallel)
 

@@ -243,7 +243,10 @@ def test_a_session_calls_and_gets_the_result(bundled_model, tmp_path, text) -> N
     with edge.load(threads=1, ctx=1024, template=known) as engine:
         session = engine.session("Be short.")
         messages: list[dict[str, Any]] = [{"role": "user", "content": "Light, please!"}]
-        answer = session.chat(messages, tools=Functions.of([WEATHER, LIGHT], "required", False), max_tokens=120)
+        with pytest.raises(UsageError, match="tool_choice"):
+            session.chat(messages, tool_choice="required")
+        asked: dict[str, Any] = {"tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 120}
+        answer = session.chat(messages, tools=[WEATHER, LIGHT], **asked)
         assert answer.content == "" and len(answer.calls) == 1 and answer.finish_reason == "stop"
         check(answer.calls)
         with pytest.raises(EdgeError, match="see calls"):
@@ -265,17 +268,3 @@ def test_numbers_of_arguments_are_written_as_the_model_wrote_them(tokenizer, bun
     arguments = '{"a": 1e400, "b": 1.10, "c": "\u00e9"}'
     (call,) = form.split(f'{{"name": "f", "parameters": {arguments}}}')[1]
     assert call["function"]["arguments"] == arguments
-
-
-@pytest.mark.parametrize(("choice", "calls"), [("none", 0), ("required", 1), (
-    {"type": "function", "function": {"name": WEATHER["function"]["name"]}}, 1)])
-def test_a_chat_takes_tools_and_tool_choice_as_openai_has_them(choice: Any, calls: int) -> None:
-    with edge.load("demo", ctx=1024) as engine:
-        options = {"tools": [WEATHER, LIGHT], "tool_choice": choice, "max_tokens": 200, "temperature": 0}
-        assert bool(engine.chat([{"role": "user", "content": "Hello"}], **options).calls) == bool(calls)
-
-
-@pytest.mark.parametrize("options", [{"tool_choice": "required"}, {"tools": [], "tool_choice": "always"}])
-def test_a_chat_refuses_a_tool_choice_that_is_none(options: Any) -> None:
-    with edge.load("demo", ctx=256) as engine, pytest.raises(UsageError, match="tool_choice"):
-        engine.chat([{"role": "user", "content": "Hello"}], **options)

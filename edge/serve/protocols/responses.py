@@ -29,7 +29,7 @@ def parse(body: Any, defaults: dict[str, Any]) -> Call:
     """A request for a response.  Raises UsageError."""
     asked = keys.read(body, keys.RESPONSES)
     form = keys.form_of(asked.get("text", {}).get("format"), "text.format")
-    options, sent = keys.options({**asked, **_tools(asked)}, defaults, form, "text")
+    options, sent = keys.options(asked, defaults, form, "text")
     call = Call(_messages(asked.get("input"), asked.get("instructions")), options=options,
                 stream=asked.get("stream", False), sent={**sent, "messages": "input"})
     if INCLUDED in asked.get("include", ()) or asked.get("top_logprobs"):
@@ -68,24 +68,6 @@ def _messages(given: Any, instructions: str | None) -> list[dict[str, Any]]:
     if not messages:
         raise UsageError("has no message", argument="input")
     return join(messages)
-
-
-def _tools(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The functions of a call, which stand here without the object ``function`` around them.  Raises UsageError."""
-    from edge.constrain.functions import Functions  # not needed by other requests
-
-    given, choice = asked.get("tools"), asked.get("tool_choice")
-    if isinstance(given, list):
-        given = [{"type": each.get("type"), "function": {key: value for key, value in each.items() if key != "type"}}
-                 if isinstance(each, Mapping) else each for each in given]
-    if isinstance(choice, Mapping):
-        choice = {**choice, "function": {"name": choice.get("name")}}
-    try:
-        found = Functions.of(given, choice, asked.get("parallel_tool_calls"))
-    except UsageError as error:  # it begins with the path of what is wrong
-        path, _, said = str(error).replace(".function.", ".").partition(" ")
-        raise UsageError(said, argument=path.rstrip(":")) from None
-    return {"tools": found, "tool_choice": None}
 
 
 # ---- responses ------------------------------------------------------------------------------------------------------
