@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -27,7 +28,7 @@ from edge.records import shares
 from edge.serve.bodies import parse
 from edge.serve.calls import Refusal, refusal_of
 from edge.serve.protocols import openai
-from edge.threads import start
+from edge.threads import starting
 
 if TYPE_CHECKING:
     from edge.engine import Engine
@@ -68,9 +69,8 @@ class Batch:
         self.at_once = _count_fitting(engine)
         self._sessions: list[Session] = []
         self._stopped = False
-        self._failure: BaseException | None = None  # that ends the batch early
         self._lock = threading.Lock()  # of both files and the counts
-        self._news = threading.Event()  # a line was written, or a thread has ended
+        self._written: Callable[[], None] = lambda: None  # called when a line was written
         self._answered = self._failed = self._tokens = 0
         self._synced = time.monotonic()
         self._source = _open(source)
@@ -101,34 +101,27 @@ class Batch:
             raise
 
     def run(self, progress: Callable[[float, float], None] = lambda done, total: None) -> Summary:
-        """Answer all lines that have no answer yet.  ``progress``: called with (lines done, lines in all).
+        """Answer all lines that have no answer yet.  ``progress``: called with (lines done, lines in all), from several
+        threads in turn.
 
         Raises what ends it early: an EdgeError if the answers cannot be written, or the system starts no threads.
         """
         begun, before = time.monotonic(), len(self._done) - self._failed
         pending = ((number, line) for number, line in self._lines() if number not in self._done)
         self._sessions = [self._engine.session("") for _ in range(self.at_once)]
-        threads: list[threading.Thread] = []
+        self._written = lambda: progress(before + self._answered + self._failed, self.total)
+        self._written()
+        pool = ThreadPoolExecutor(self.at_once)
         try:
-            for session in self._sessions:
-                session.state.patient = True
-                thread = threading.Thread(target=self._answer_lines, args=(session, pending), daemon=True)
-                start(thread)
-                threads.append(thread)
-            while True:
-                progress(before + self._answered + self._failed, self.total)
-                if not any(thread.is_alive() for thread in threads):
-                    break
-                self._news.wait(0.1)
-                self._news.clear()
+            with starting():
+                running = [pool.submit(self._answer_lines, session, pending) for session in self._sessions]
+            for each in as_completed(running):
+                each.result()  # raises what ends it early
         finally:
             self.stop()
-            for thread in threads:
-                thread.join()
+            pool.shutdown()
             for session in self._sessions:
                 session.close()
-        if self._failure is not None:
-            raise self._failure
         if self.continues:
             os.fsync(self._output)
         seconds = time.monotonic() - begun
@@ -212,18 +205,13 @@ class Batch:
 
     def _answer_lines(self, session: Session, pending: Iterator[tuple[int, bytes]]) -> None:
         """Answer one line after the other, in a thread of its own."""
-        try:
-            while not self._stopped:
-                with self._lock:
-                    number, line = next(pending, (0, b""))
-                if not number:
-                    break
-                self._answer_line(session, f"{HEAD}{number}", *_read_request(line))
-        except BaseException as failure:
-            self._failure = self._failure or failure
-            self.stop()
-        finally:
-            self._news.set()
+        session.state.patient = True
+        while not self._stopped:
+            with self._lock:
+                number, line = next(pending, (0, b""))
+            if not number:
+                break
+            self._answer_line(session, f"{HEAD}{number}", *_read_request(line))
 
     def _answer_line(
         self, session: Session, head: str, name: str | None, request: dict[str, Any] | Exception
@@ -246,7 +234,7 @@ class Batch:
         with self._lock:
             if not self._stopped:
                 self._write(_encode(written) + b"\n", status == 200, tokens)
-                self._news.set()
+                self._written()
 
     def _response(self, session: Session, head: str, url: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
         """(the body of the response, the number of its tokens); its choices are written one after the other."""
