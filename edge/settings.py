@@ -186,6 +186,8 @@ SETTINGS = {
     "reserve": Setting("program", "whole", "Bytes that the program itself needs.", 0, 0),
     # arguments of an answer
     "logprobs": Setting("program", "whole", "Number of likeliest tokens to report.", least=0, most=100),
+    "echo": Setting("program", "switch", "Report the log probabilities of the prompt, too.", False),
+    "partial": Setting("program", "switch", "Read a message that is still being written.", False),
     "shared": Setting("program", "whole", "Characters of a question with which others begin, too.", 0, 0, 1 << 30),
 }
 #: the settings of commands

@@ -26,8 +26,8 @@ FORMS = ("schema", "regex", "choices", "grammar")
 TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
 #: options with a row in the table of settings; Sampling has the others of the table
 BESIDES_SAMPLING = ("max_tokens", "by", "timeout", "ignore_eos", "think", "thinking_budget")
-NUMBERS = ("logprobs", "shared")  # also in the table, for programs
-OTHERS = (*NUMBERS, "stop", "echo", "partial", "on_prefill")
+OF_PROGRAMS = ("logprobs", "shared", "echo", "partial")  # also in the table
+OTHERS = (*OF_PROGRAMS, "stop", "on_prefill")
 
 
 @dataclass(frozen=True)
@@ -68,23 +68,21 @@ class AnswerOptions:
         if unknown := rest.keys() - {"sampling", *FIELDS, *FORMS, *TOOLS, *BESIDES_SAMPLING, *OTHERS}:
             known = ", ".join(sorted(("sampling", *FIELDS, *FORMS, *TOOLS, *BESIDES_SAMPLING, *OTHERS)))
             raise UsageError(f"is not an option of an answer; the options are {known}", argument=min(unknown))
-        found = {name: check(name, rest[name]) for name in (*BESIDES_SAMPLING, *NUMBERS) if name in rest}
+        found = {name: check(name, rest[name]) for name in (*BESIDES_SAMPLING, *OF_PROGRAMS) if name in rest}
         spec = None
         if forms := {name: rest[name] for name in FORMS if name in rest}:
             from edge.constrain.spec import Spec  # not needed where any text is allowed
 
             spec = Spec.of(**forms)
-        logprobs, on_prefill = found.get("logprobs"), rest.get("on_prefill")
+        logprobs, partial, on_prefill = found.get("logprobs"), found.get("partial"), rest.get("on_prefill")
         if on_prefill is not None and not callable(on_prefill):
             raise UsageError(f"is {short(on_prefill)}", argument="on_prefill", hint="it must be a function")
-        if rest.get("echo") and logprobs is None:
+        if found.get("echo") and logprobs is None:
             raise UsageError("needs logprobs", argument="echo")
-        if not isinstance(partial := rest.get("partial", False), bool):
-            raise UsageError(f"is {short(partial)}", argument="partial", hint="it must be True or False")
         options = cls(
             sampling=_sampling(rest, usual or Sampling()), stop=check_stop(rest.get("stop", ())),
-            echo=bool(rest.get("echo")), partial=partial, on_prefill=on_prefill, lead=lead,
-            thinks=thinks and spec is None, spec=spec, tools=_tools(*map(rest.get, TOOLS)), **found)
+            on_prefill=on_prefill, lead=lead, thinks=thinks and spec is None, spec=spec,
+            tools=_tools(*map(rest.get, TOOLS)), **found)
         if partial and options.max_tokens:
             raise UsageError("needs max_tokens 0: nothing is answered", argument="partial")
         if partial and logprobs is not None:
