@@ -7,7 +7,6 @@ the tokenizer prefers and the transformer never writes.  tests/fake_engine.py ma
 
 from __future__ import annotations
 
-import codecs
 import copy
 import threading
 import zlib
@@ -18,6 +17,7 @@ from edge.cache.plan import Plan
 from edge.cache.space import KVSpace
 from edge.engine import Engine
 from edge.model.model import Model
+from edge.prompt.tokenizer import StreamDecoder
 from tests.configs import uniform
 
 BOS, EOT, SYSTEM, USER, ASSISTANT = 256, 257, 258, 259, 260
@@ -30,6 +30,7 @@ class Tokenizer:
     bos_id, eos_ids, add_bos, n_vocab = BOS, (EOT,), True, N_VOCAB
     special = markers = {"<bos>": BOS, "<eot>": EOT, "<system>": SYSTEM, "<user>": USER, "<assistant>": ASSISTANT}
     unused = ()
+    strips_blank = False
     joined = JOINED  #: bytes of the ids from 261 on
 
     def encode(self, text: str, special: bool = False) -> list[int]:
@@ -46,17 +47,8 @@ class Tokenizer:
     def decode(self, ids, start: bool = True) -> str:
         return b"".join(map(self.token_bytes, ids)).decode(errors="replace")
 
-    def decoder(self, names: object = None) -> Stream:
-        return Stream(self)
-
-
-class Stream:
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self.token_bytes = tokenizer.token_bytes
-
-    def push(self, token: int) -> str:
-        return self.decoder.decode(self.token_bytes(token))
+    def decoder(self, names: object = None) -> StreamDecoder:
+        return StreamDecoder(self)
 
 
 class Template:

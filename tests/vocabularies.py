@@ -13,13 +13,16 @@ import json
 import os
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import reject
 
-from edge.formats import gguf_tokenizer, huggingface_tokenizer
+from edge.formats import container, gguf_tokenizer, huggingface_tokenizer
 from edge.formats import sentencepiece_model as sentencepiece_model_file
-from edge.formats.checkpoint import TokenizerSpec
+from edge.formats.checkpoint import Checkpoint, TokenizerSpec
+from edge.formats.gguf_tokenizer import tokenizer_keys
 from edge.prompt.tokenizer import Tokenizer
 from edge.prompt.tokenizer.byte_level import PATTERNS
 
@@ -47,6 +50,24 @@ def by_name(names: tuple[str, ...]) -> pytest.MarkDecorator:
         names = trained
     return pytest.mark.parametrize(
         "name", [name if name in TRAINED_NAMES else pytest.param(name, marks=needs_foreign) for name in names])
+
+
+def converted(spec: TokenizerSpec, folder: Path, n_vocab: int = 1100) -> TokenizerSpec:
+    """What the file says that is written of a vocabulary."""
+    config: Any = SimpleNamespace(n_vocab=n_vocab)
+    checkpoint = Checkpoint("m", "huggingface", config, {}, spec, None, {})
+    container.write(folder / "v.gguf", {"general.architecture": "llama", **tokenizer_keys(checkpoint)}, [])
+    return gguf_tokenizer.read_tokenizer(folder / "v.gguf")
+
+
+def ids_of(other: Any, text: str) -> Any:
+    """The ids of the ``tokenizers`` library, in a test of hypothesis."""
+    try:
+        return other.encode(text, add_special_tokens=False).ids
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":  # it loses count of bytes cut behind ByteLevel
+            reject()
+        raise
 
 
 def text() -> str:

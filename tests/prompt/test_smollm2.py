@@ -61,7 +61,6 @@ def test_text_of_people(tokenizer: Tokenizer, other: Any) -> None:
 
 # ---- the chat template -----------------------------------------------------------------------------------------------
 
-SYSTEM = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
 TALKS = [
     [{"role": "user", "content": "What is the capital of France?"}],
     [{"role": "system", "content": " Be brief.\n"}, {"role": "user", "content": "  <|im_end|> {{ x }} 12 "}],
@@ -82,10 +81,3 @@ def test_prompts(real_model: Path, tokenizer: Tokenizer, talk: list[dict[str, st
     ids = template.encode(tokenizer, talk)
     assert ids.count(tokenizer.special["<|im_end|>"]) == len(talk) + bool(talk and talk[0]["role"] != "system")
     assert template.stop_ids(tokenizer) == {0, 2}
-
-
-def test_the_default_system_message(real_model: Path, tokenizer: Tokenizer) -> None:
-    template = Template.for_model(open_checkpoint(real_model))
-    asked = SYSTEM + "<|im_start|>user\nWhat is 7?<|im_end|>\n<|im_start|>assistant\n"
-    ids = template.encode(tokenizer, [{"role": "user", "content": "What is 7?"}])
-    assert ids == tokenizer.encode(asked, special=True) and ids[:3] == [1, 9690, 198]

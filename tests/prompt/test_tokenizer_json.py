@@ -9,22 +9,20 @@ import random
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edge.constrain.vocabulary import Vocabulary
 from edge.errors import InvalidFile
-from edge.formats import container, gguf_tokenizer, huggingface_tokenizer, text_steps
-from edge.formats.checkpoint import Added, Checkpoint, TokenizerSpec
-from edge.formats.gguf_tokenizer import tokenizer_keys
+from edge.formats import huggingface_tokenizer, text_steps
+from edge.formats.checkpoint import Added, TokenizerSpec
 from edge.prompt.tokenizer import Tokenizer
 from edge.prompt.tokenizer.steps import cutter, normaliser
 from edge.session.stream import Stream
-from tests.vocabularies import trained_by_hugging_face
+from tests.vocabularies import converted, ids_of, trained_by_hugging_face
 
 FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 WORDS = ("Tiếng Việt rất đẹp", "한국어 문장입니다", "für schön", "Å Å Å", "ﬁne ①½ ｶﾞ", "क्षि ड़", "👩‍👩‍👧 🏳️‍🌈 ☝🏽",
@@ -48,23 +46,6 @@ def library(**changes: Any) -> Any:
 def spec_of(other: Any, folder: Path, **settings: Any) -> TokenizerSpec:
     other.save(str(folder / "tokenizer.json"))
     return huggingface_tokenizer.read(str(folder), {}, {}, settings, None, other.get_vocab_size(), [])
-
-
-def converted(spec: TokenizerSpec, folder: Path) -> TokenizerSpec:
-    """What the file says that is written of it."""
-    config: Any = SimpleNamespace(n_vocab=len(spec.tokens))
-    checkpoint = Checkpoint("m", "huggingface", config, {}, spec, None, {})
-    container.write(folder / "v.gguf", {"general.architecture": "llama", **tokenizer_keys(checkpoint)}, [])
-    return gguf_tokenizer.read_tokenizer(folder / "v.gguf")
-
-
-def ids_of(other: Any, text: str) -> Any:
-    try:
-        return other.encode(text, add_special_tokens=False).ids
-    except BaseException as error:
-        if type(error).__name__ == "PanicException":  # it loses count of bytes cut behind ByteLevel
-            reject()
-        raise
 
 
 def same(other: Any, tokenizer: Tokenizer, text: str) -> None:
@@ -166,7 +147,7 @@ def test_any_tokenizer_json(tmp_path_factory: pytest.TempPathFactory, other: Any
     """Ids, what is read of them, and both again from the file that is written of it."""
     folder = tmp_path_factory.mktemp("t")
     spec = spec_of(other, folder)
-    for each in (spec, converted(spec, folder)):
+    for each in (spec, converted(spec, folder, len(spec.tokens))):
         tokenizer = Tokenizer.build(each)
         for text in [*texts, unicodedata.normalize(form, texts[0])]:
             same(other, tokenizer, text)
@@ -213,7 +194,7 @@ def test_an_added_token_is_text_and_stops(tmp_path: Path) -> None:
     """It is shown, and the end of an answer can be found in it; a special one is neither."""
     other = library(added=[{"content": text} for text in ("<answer>", "</answer>", "[REF]", "<br>")]
                     + [{"content": "<gone>", "special": True}])
-    for spec in (made := spec_of(other, tmp_path), converted(made, tmp_path)):
+    for spec in (made := spec_of(other, tmp_path), converted(made, tmp_path, len(made.tokens))):
         tokenizer = Tokenizer.build(spec)
         ids = other.encode("<answer>4[REF]<br></answer> more<gone>", add_special_tokens=False).ids
         assert tokenizer.decode(ids) == other.decode(ids) == "<answer>4[REF]<br></answer> more"
