@@ -17,7 +17,6 @@ from edge.cache.plan import Plan
 from edge.cache.space import KVSpace
 from edge.engine import Engine
 from edge.model.model import Model
-from edge.prompt.tokenizer import StreamDecoder
 from tests.configs import uniform
 
 BOS, EOT, SYSTEM, USER, ASSISTANT = 256, 257, 258, 259, 260
@@ -46,9 +45,6 @@ class Tokenizer:
 
     def decode(self, ids, start: bool = True) -> str:
         return b"".join(map(self.token_bytes, ids)).decode(errors="replace")
-
-    def decoder(self, names: object = None) -> StreamDecoder:
-        return StreamDecoder(self)
 
 
 class Template:

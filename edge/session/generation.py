@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from edge.cache.state import common
 from edge.errors import EdgeError
+from edge.prompt.tokenizer import StreamDecoder
 from edge.session.logprobs import Logprob, scored, scores, top_logprobs
 from edge.session.loops import EVERY, loops
 from edge.session.prompting import PromptEncoder
@@ -58,7 +59,7 @@ class Generation:
 
     def __post_init__(self) -> None:
         model, options = self.model, self.options
-        decoder = model.tokenizer.decoder(names=options.form and options.form.names)
+        decoder = StreamDecoder(model.tokenizer, None if options.form is None else options.form.names)
         self.stream = Stream(
             decoder, options.stop, options.by, options.lead,
             options.thinks, model.thinking_marks)

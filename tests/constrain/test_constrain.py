@@ -35,7 +35,7 @@ from edge.constrain.spec import Spec
 from edge.constrain.vocabulary import Vocabulary
 from edge.errors import EdgeError, UsageError
 from edge.formats.checkpoint import TokenizerSpec
-from edge.prompt.tokenizer import Tokenizer
+from edge.prompt.tokenizer import StreamDecoder, Tokenizer
 from edge.session.stream import Stream
 from pyx.tokens import Sampler
 
@@ -568,7 +568,7 @@ def test_only_the_lead_is_taken_off(engine, asked, expected) -> None:
             for seed in range(12):
                 ids, whole = walk(vocabulary, spec, seed, 40, lead=" " * tokenizer.strips_blank + lead)
                 for by in ("token", "word"):
-                    stream = Stream(tokenizer.decoder(), by=by, lead=lead)
+                    stream = Stream(StreamDecoder(tokenizer), by=by, lead=lead)
                     text = "".join(str(each) for id in ids for each in stream.push(id))
                     text += "".join(map(str, stream.flush()))
                     assert whole and re.fullmatch(expected, text), (lead, text)

@@ -17,7 +17,7 @@ from edge.errors import EdgeError, UsageError
 from edge.formats import open_checkpoint
 from edge.formats.checkpoint import Added
 from edge.prompt.template import Template
-from edge.prompt.tokenizer import Tokenizer
+from edge.prompt.tokenizer import StreamDecoder, Tokenizer
 from edge.session.stream import Stream
 from pyx.tokens import Sampler
 
@@ -103,7 +103,7 @@ def answer(vocabulary: Vocabulary, tokenizer: Tokenizer, form: Form, seed: int, 
         ids.append(token)
         if constraint is not None and constraint.done:
             break
-    stream, reader = Stream(tokenizer.decoder(names=form.names)), form.reader()
+    stream, reader = Stream(StreamDecoder(tokenizer, form.names)), form.reader()
     pieces = [piece for token in ids for piece in stream.push(token)] + list(stream.flush())
     content = "".join(reader.feed(piece.text) for piece in pieces) + reader.flush()
     whole = form.split("".join(piece.text for piece in pieces))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from edge.errors import InvalidFile, UsageError
 from edge.formats.checkpoint import Added, TokenizerSpec
 from edge.formats.sentencepiece_model import parse
-from edge.prompt.tokenizer import Tokenizer
+from edge.prompt.tokenizer import StreamDecoder, Tokenizer
 from edge.prompt.tokenizer.byte_level import PATTERNS, cutter
 from edge.prompt.tokenizer.steps import ALPHABET
 from edge.prompt.tokenizer.vocabulary import END_OF_TURN
@@ -251,7 +251,7 @@ def test_absurd_blanks_only_change_at_the_cut():
 @settings(max_examples=300)
 @given(ids=st.lists(st.integers(-2, 520), max_size=40))
 def test_streaming_equals_decoding(tokenizer, ids):
-    stream = tokenizer.decoder()
+    stream = StreamDecoder(tokenizer)
     pieces = [stream.push(i) for i in ids]
     assert "".join(pieces) == tokenizer.decode(ids)
 
@@ -262,14 +262,14 @@ def test_streaming_equals_decoding(tokenizer, ids):
 def test_streaming_text_never_cuts_a_character(tokenizer, text):
     if tokenizer is SPM:
         text = text.replace("▁", " ")
-    stream, ids = tokenizer.decoder(), tokenizer.encode(text)
+    stream, ids = StreamDecoder(tokenizer), tokenizer.encode(text)
     assert "".join(map(stream.push, ids)) == text
     assert all(text.startswith(tokenizer.decode(ids[:n])) for n in range(len(ids)))
 
 
 def test_invalid_bytes_do_not_hold_the_stream():
     byte = {BPE.token_bytes(i): i for i in range(512)}
-    stream = BPE.decoder()
+    stream = StreamDecoder(BPE)
     assert stream.push(byte[b"\xff"]) == "\ufffd"
     assert stream.push(byte[b"\xe2"]) == ""
     assert stream.push(byte[b"A"]) == "\ufffdA"

@@ -19,7 +19,7 @@ from edge.constrain.vocabulary import Vocabulary
 from edge.errors import InvalidFile
 from edge.formats import huggingface_tokenizer, text_steps
 from edge.formats.checkpoint import Added, TokenizerSpec
-from edge.prompt.tokenizer import Tokenizer
+from edge.prompt.tokenizer import StreamDecoder, Tokenizer
 from edge.prompt.tokenizer.steps import cutter, normaliser
 from edge.session.stream import Stream
 from tests.vocabularies import converted, ids_of, trained_by_hugging_face
@@ -198,7 +198,7 @@ def test_an_added_token_is_text_and_stops(tmp_path: Path) -> None:
         tokenizer = Tokenizer.build(spec)
         ids = other.encode("<answer>4[REF]<br></answer> more<gone>", add_special_tokens=False).ids
         assert tokenizer.decode(ids) == other.decode(ids) == "<answer>4[REF]<br></answer> more"
-        stream = Stream(tokenizer.decoder(), stop=["</answer>"])
+        stream = Stream(StreamDecoder(tokenizer), stop=["</answer>"])
         shown = [piece.text for id in ids if not stream.stopped for piece in stream.push(id)]
         assert stream.stopped and "".join(shown) == "<answer>4[REF]<br>"
         assert other.token_to_id("<gone>") not in tokenizer.encode("<gone>")

@@ -112,12 +112,13 @@ class StreamDecoder:
     """Decodes one token at a time into whole characters.
 
     The joined results of :meth:`push` equal :meth:`Tokenizer.decode` of the same ids: bytes that cannot become UTF-8
-    are replaced by U+FFFD at once, and a character cut off by the end of the ids is left out.
+    are replaced by U+FFFD at once, and a character cut off by the end of the ids is left out.  ``names``: texts of
+    control tokens, which have none.
     """
 
     def __init__(self, tokenizer: Tokenizer, names: Mapping[int, str] | None = None) -> None:
         self._token_bytes = tokenizer.token_bytes
-        self._names = names or {}  # texts of control tokens that have none
+        self._names = names or {}
         self._begun = b""  # of an incomplete character
         self._strip = tokenizer.strips_blank
 
@@ -282,10 +283,6 @@ class Tokenizer:
         if start and self.strips_blank:
             data = data.removeprefix(b" ")
         return utf_8_decode(data, "replace")[0]
-
-    def decoder(self, names: Mapping[int, str] | None = None) -> StreamDecoder:
-        """A decoder for one id at a time, see :class:`StreamDecoder`.  ``names``: texts for some control tokens."""
-        return StreamDecoder(self, names)
 
 
 def _no_tokenizer(text: str, first: bool) -> list[int]:
