@@ -6,7 +6,6 @@ The threads of a step wait for each other, so the slowest core sets the pace: on
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -15,8 +14,6 @@ from edge.machine import linux
 #: cores at least this fast, as a share of the fastest, count as fast.  Three more cores of 0.7 make the threads of one
 #: fast core 2.8 times as fast together (a phone with 1 + 3 + 4 cores); little cores have 0.2 to 0.6.
 FAST = 0.7
-#: variables by which a user sets the cores of OpenMP's threads
-OPENMP = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 #: sources of the speed of a core, the best first; /sys/devices/cpu_core/cpus lists the fast cores of Intel's hybrids
 SPEEDS = ("cpu_capacity", "cpufreq/cpuinfo_max_freq")
 
@@ -28,7 +25,6 @@ class Cores(NamedTuple):
     fast: tuple[int, ...]  # those of them that are used
     source: str | None  # the system file that lists the fast ones; None: all are the same, or unknown
     quota: float | None  # cores' worth of time that control groups allow; None: no limit
-    openmp: str | None = None  # a variable of OPENMP that is set
 
     @property
     def threads(self) -> int:
@@ -36,12 +32,10 @@ class Cores(NamedTuple):
         return len(self.fast) if self.quota is None else max(1, min(len(self.fast), round(self.quota)))
 
     def held(self, threads: int) -> tuple[int, ...] | None:
-        """The cores on which ``threads`` threads stay; None: the system chooses.
-
-        The system chooses if all allowed cores are equally fast, if there are more threads than fast cores, or if the
-        user has set OpenMP's variables for cores.
+        """The cores on which ``threads`` threads stay; None: the system chooses, as all allowed cores are equally fast,
+        or there are more threads than fast cores.
         """
-        if self.openmp or self.fast == self.allowed or threads > len(self.fast):
+        if self.fast == self.allowed or threads > len(self.fast):
             return None
         return self.fast
 
@@ -50,8 +44,7 @@ def find(root: str = "/", allowed: set[int] | None = None) -> Cores:
     """The cores of this process; ``root`` and ``allowed`` are for tests with other machines."""
     mine = tuple(sorted(linux.allowed_cores() if allowed is None else allowed))
     fast, source = _fast(root, mine)
-    openmp = next((name for name in OPENMP if os.environ.get(name)), None)
-    return Cores(mine, fast, source, quota(root), openmp)
+    return Cores(mine, fast, source, quota(root))
 
 
 def choose(threads: int | None) -> tuple[int, tuple[int, ...] | None]:

@@ -87,17 +87,8 @@ def choice(monkeypatch: pytest.MonkeyPatch, found: cores.Cores, threads: int | N
     (QUOTA, -1, (2, "4-7")),
 ])
 def test_threads_and_their_cores(tmp_path, monkeypatch, more, threads, expected):
-    for name in cores.OPENMP:
-        monkeypatch.delenv(name, raising=False)
     found = cores.find(tree(tmp_path, RK3588 | more), set(range(8)))
     assert choice(monkeypatch, found, threads) == expected
-
-
-@pytest.mark.parametrize("name", cores.OPENMP)
-def test_a_user_who_placed_the_threads_is_obeyed(tmp_path, monkeypatch, name):
-    monkeypatch.setenv(name, "false")
-    found = cores.find(tree(tmp_path, RK3588), set(range(8)))
-    assert found.openmp == name and choice(monkeypatch, found, None) == (4, None)
 
 
 def test_the_affinity_mask_bounds_the_default():
