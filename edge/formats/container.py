@@ -40,7 +40,7 @@ MAX_NAME = 255
 MAX_STRING = 16 << 20
 
 #: value type id -> (struct code, bytes); 8 is string, 9 is array
-SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _SCALAR_STRUCTS = {number: struct.Struct("<" + code) for number, code in SCALARS.items()}
 STRING, ARRAY, BOOL = 8, 9, 7
 _PICKLED = ("a pickled PyTorch file, which can run code when opened; convert it to safetensors where it came from, or "
@@ -278,8 +278,7 @@ class _Cursor:
         what = f"key {shown(key)}"
         if kind in _SCALAR_STRUCTS:
             form = _SCALAR_STRUCTS[kind]
-            value = form.unpack_from(self.view, self.take(form.size, what))[0]
-            return bool(value) if kind == BOOL else value
+            return form.unpack_from(self.view, self.take(form.size, what))[0]
         if kind == STRING:
             return self.string(what, MAX_STRING)
         if kind != ARRAY:
@@ -472,7 +471,7 @@ def _string(text: str) -> bytes:
     return struct.pack("<Q", len(data)) + data
 
 
-_FORMAT_TYPES = {**{code: number for number, code in SCALARS.items()}, "B": 0, "?": BOOL}
+_FORMAT_TYPES = {code: number for number, code in SCALARS.items()}
 
 
 def encode_value(key: str, value: Any) -> bytes:

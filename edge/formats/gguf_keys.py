@@ -60,6 +60,9 @@ MULTIPLIER = "rope.scaling.multiplier"  # of cosines and sines
 FACTORS = "rope.scaling.short_factors"
 LOW_FREQ, HIGH_FREQ = "rope.scaling.low_freq_factor", "rope.scaling.high_freq_factor"
 QUERY_SCALAR = "attention.query_pre_attn_scalar"  # 1 / attention.scale ** 2
+#: keys that a conversion copies: those of sliding windows, experts and gated delta layers
+_COPIED = ("attention.sliding_window", "rope.freq_base_swa", "rope.dimension_count_swa", "expert_", "swiglu_clamp_exp",
+           "full_attention_interval", "ssm.")
 #: general.file_type, a label only: the first is microsoft/BitNet's number, the others llama.cpp's of the nearest type
 _FILE_TYPES = {"I2_S": 40, "TQ2_0": 37, "PQ2_0": 41, PANELS: 41, "TP64_R64": 41, "TP32_R64": 41}
 
@@ -389,7 +392,9 @@ def metadata(checkpoint: Checkpoint, type: str, extra: Mapping[str, Any] | None 
         keys[".activation_quantization"] = c.activation_quant
     if c.planes:
         keys[KEY_PLANES] = c.planes
-    keys |= _window_keys(c, mixer, family) | _expert_keys(c) | _delta_keys(c)
+    source = f"{checkpoint.metadata.get('general.architecture')}."
+    keys |= {f".{name}": value for key, value in checkpoint.metadata.items()
+             if (name := key.removeprefix(source)).startswith(_COPIED)}
     if family.window_period and mixer.query_scale != 1.0:
         keys[".attention.scale"] = mixer.query_scale / math.sqrt(c.head_dim)
     if layer.inner_norm and c.inner_eps != c.eps:
@@ -411,55 +416,9 @@ def metadata(checkpoint: Checkpoint, type: str, extra: Mapping[str, Any] | None 
     return keys
 
 
-def _window_keys(c: ModelConfig, far: Attention, family: Family) -> dict[str, Any]:
-    """The keys about sliding windows."""
-    near = next((mixer for mixer in c.attention if mixer.window), None)
-    if near is None:
-        return {".attention.sliding_window": 0} if family.window_period else {}
-    other_dim = {".rope.dimension_count_swa": near.rotation.dim} if near.rotation.dim != far.rotation.dim else {}
-    return {
-        ".attention.sliding_window": near.window,
-        ".attention.sliding_window_pattern": [mixer.window > 0 for mixer in c.attention],
-        ".rope.freq_base_swa": float(near.rotation.theta),
-        **other_dim,
-    }
-
-
-def _expert_keys(c: ModelConfig) -> dict[str, Any]:
-    """The keys about experts; those that may differ between layers have a value for each."""
-    parts = [layer.feed_forward for layer in c.layers]
-    first = next((part for part in parts if isinstance(part, Experts)), None)
-    if first is None:
-        return {}
-    widths = [part.ffn if isinstance(part, Experts) else first.ffn for part in parts]
-    bounds = [part.clamp if isinstance(part, Experts) else first.clamp for part in parts]
-    found: dict[str, Any] = {
-        ".expert_count": first.n_expert,
-        ".expert_used_count": first.n_used,
-        ".expert_feed_forward_length": first.ffn if set(widths) == {first.ffn} else widths,
-        ".expert_gating_func": 1,  # softmax
-        ".expert_weights_norm": first.renormalise,
-    }
-    if any(bounds):
-        found[".swiglu_clamp_exp"] = [float(bound) for bound in bounds]
-    return found
-
-
 def far_mixer(c: ModelConfig) -> Attention:
     """Attention that sees everything: what the keys without ``_swa`` describe.  The first, if there is none."""
     return next((mixer for mixer in c.attention if not mixer.window), c.attention[0])
-
-
-def _delta_keys(c: ModelConfig) -> dict[str, Any]:
-    """The keys of gated delta layers."""
-    if not c.recurrent:
-        return {}
-    mixer = c.recurrent[0]
-    return {
-        ".full_attention_interval": 1 + next(i for i, layer in enumerate(c.layers) if layer.mixer.kind == "attention"),
-        ".ssm.conv_kernel": 4, ".ssm.state_size": mixer.head_dim_k, ".ssm.group_count": mixer.n_k_head,
-        ".ssm.time_step_rank": mixer.n_v_head, ".ssm.inner_size": mixer.inner,
-    }
 
 
 def _rope_keys(c: ModelConfig, rotation: Rotation) -> dict[str, Any]:

@@ -120,11 +120,11 @@ def translated(
         hidden, n_layer, _, head_dim = dimensions(config)
     config.put(_rope_keys(config, family, head_dim))
     if family.window_period:
-        config.put(_window_keys(config, family, head_dim))
+        config.put(_window_keys(config, family, head_dim, n_layer))
     if family.delta_period:
         config.put({
             "full_attention_interval":
-                _layer_types(config, "linear_attention", "full_attention_interval", family.delta_period),
+                _layer_types(config, "linear_attention", "full_attention_interval", family.delta_period, n_layer),
             "ssm.inner_size":
                 config.number("linear_num_value_heads", 32) * config.number("linear_value_head_dim", 128),
         })
@@ -145,16 +145,19 @@ def _multiplier_keys(config: Config, hidden: int, n_layer: int) -> dict[str, Any
             "residual_scale": config.number("scale_depth", 1.0) / n_layer**0.5}
 
 
-def _layer_types(config: Config, other: str, key: str, period: int) -> int | memoryview:
-    """For each layer 1 if it is of the kind ``other``, 0 for "full_attention"; without ``layer_types`` N: all but each
-    N-th are ``other``.
+def _layer_types(config: Config, other: str, key: str, period: int, n_layer: int) -> int | memoryview[bool]:
+    """N if all layers but each N-th are of the kind ``other``, and these "full_attention"; else for each layer whether
+    it is.
     """
     kinds = config.stated.get("layer_types")
     if kinds is None:
         return int(config.number(key, config.number(f"_{key}", period)))
     if not isinstance(kinds, list) or not set(map(str, kinds)) <= {"full_attention", other}:
         config.fail(f"layer_types holds other than full_attention and {other}, which is not supported")
-    return memoryview(bytes(kind == other for kind in kinds))
+    found = [kind == other for kind in kinds]
+    period = 1 + found.index(False) if False in found else n_layer + 1
+    regular = found == [(i + 1) % period > 0 for i in range(n_layer)]
+    return period if regular else memoryview(bytes(found)).cast("?")
 
 
 def _expert_keys(config: Config, n_layer: int) -> dict[str, Any]:
@@ -168,24 +171,24 @@ def _expert_keys(config: Config, n_layer: int) -> dict[str, Any]:
     if any(config.stated.get(key) != config.stated.get(named[0]) for key in named):
         config.fail(f"{' and '.join(named)} differ; get the file again")
     width = config.number("moe_intermediate_size")
+    widths = [0 if i in only or (i + 1) % step else width for i in range(n_layer)]
     return {
         "expert_count": config.number(named[0]),
         "expert_used_count": config.number("num_experts_per_tok"),
-        "expert_feed_forward_length": memoryview(array("d", [
-            0 if i in only or (i + 1) % step else width for i in range(n_layer)])),
+        "expert_feed_forward_length": width if all(widths) else memoryview(array("d", widths)),
         "expert_weights_norm": bool(config.stated.get("norm_topk_prob", False)),
     }
 
 
-def _window_keys(config: Config, family: Family, head_dim: int) -> dict[str, Any]:
+def _window_keys(config: Config, family: Family, head_dim: int, n_layer: int) -> dict[str, Any]:
     """The keys of a model some of whose layers have a sliding window."""
     rope = config.stated.get("rope_parameters")
     rope = rope.get("sliding_attention") if isinstance(rope, dict) else None
     rope = rope if isinstance(rope, dict) else {}
     if rope.get("rope_type", "default") != "default":
         config.fail(f"rope type {shown(rope['rope_type'])} of sliding_attention is not supported (default is)")
-    kinds = _layer_types(config, "sliding_attention", "sliding_window_pattern", family.window_period)
-    window = int(config.number("sliding_window")) if isinstance(kinds, int) or any(kinds) else 1
+    kinds = _layer_types(config, "sliding_attention", "sliding_window_pattern", family.window_period, n_layer)
+    window = 1 if kinds == 1 else int(config.number("sliding_window"))
     if window < 1:
         config.fail(f"sliding_window: a window of {window} tokens is not valid")
     return {
