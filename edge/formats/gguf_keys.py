@@ -28,7 +28,7 @@ from edge.layers import (
     check_dimension,
 )
 from edge.registry.encodings import PANELS
-from edge.registry.families import FAMILIES, Family, refusal, supported
+from edge.registry.families import FAMILIES, Family, refusal
 from edge.settings import SETTINGS
 
 #: other names of activations
@@ -90,7 +90,7 @@ def family_of(source: Metadata) -> Family:
     if arch not in FAMILIES:
         why = refusal(arch)
         source.fail(f"architecture {shown(arch)} is not supported: it is {why}" if why else
-                    f"architecture {shown(arch)} is not supported ({supported()} are); "
+                    f"architecture {shown(arch)} is not supported ({', '.join(FAMILIES)} are); "
                     "bitnet-edge runs ternary models")
     _check_keys(source, FAMILIES[arch])
     return FAMILIES[arch]

@@ -116,25 +116,21 @@ def release_pages(checkpoint: Checkpoint) -> None:
         linux.release(each)
 
 
-def collapse(codes: Sequence[memoryview], stopped: Callable[[], bool]) -> None:
-    """Ask the system to make 2 MiB pages of the map; runs in the background."""
-    from pyx import machine
-
-    for stored in codes:
-        if stopped():
-            return
-        machine.advise(stored, "collapse")
-
-
 def start(kind: str, transformer: Any, lock: Any, stopped: Callable[[], bool]) -> threading.Thread | None:
     """Start what :func:`choose` returned ("huge" or "collapse") in the background; None if nothing is to be done."""
+    from pyx import machine
+
     matrices = transformer.movable
 
     def work() -> None:
-        if kind == "collapse":
-            return collapse([matrix.stored for matrix in matrices if matrix.stored is not None], stopped)
-        with contextlib.suppress(MemoryError):  # then the map goes on serving
-            copy(matrices, lock, stopped, PAUSE)
+        if kind == "huge":
+            with contextlib.suppress(MemoryError):  # then the map goes on serving
+                copy(matrices, lock, stopped, PAUSE)
+            return
+        for stored in (matrix.stored for matrix in matrices if matrix.stored is not None):
+            if stopped():
+                return
+            machine.advise(stored, "collapse")
 
     thread = threading.Thread(target=work, name="placement")
     try:

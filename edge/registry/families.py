@@ -117,8 +117,3 @@ def refusal(name: str) -> str | None:
     """The message for an architecture that is known but not supported; None for an unknown one."""
     plain = name.lower().replace("-", "_")
     return next((why for part, why in REFUSED.items() if part in plain or part in plain.replace("_", "")), None)
-
-
-def supported() -> str:
-    """The supported architectures, for messages."""
-    return ", ".join(FAMILIES)
