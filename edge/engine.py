@@ -17,10 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count, parse_size
-from edge.cache.folder import Folder
 from edge.cache.space import KVSpace
 from edge.cache.store import Store
-from edge.errors import UsageError, check_path
+from edge.errors import UsageError
 from edge.model.model import Model
 from edge.prompt.messages import check_messages
 from edge.session.preparing import Preparer
@@ -213,17 +212,15 @@ class Engine:
             tell(f"session file {os.fspath(path)}: made for another KV cache ({made}); its text is read again")
         return session
 
-    def share_prefixes(self, max_bytes: str | int, folder: str | os.PathLike[str] | None = None) -> Store:
+    def share_prefixes(self, max_bytes: str | int) -> Store:
         """Share the KV cache of equal beginnings (system prompts, and what :meth:`Session.warm` read) among sessions
         that begin from now on.
 
-        ``max_bytes``: most memory, as "64M" or in bytes.  ``folder``: also keep the beginnings in files there, at most
-        1 GiB.  See :class:`edge.cache.store.Store`.  Raises UsageError for a size that is not valid, or if the folder
-        cannot be made.
+        ``max_bytes``: most memory, as "64M" or in bytes.  See :class:`edge.cache.store.Store`.  Raises UsageError for a
+        size that is not valid.
         """
         refuse_after_fork()
-        most = parse_size(max_bytes, "max_bytes")
-        return self.store.share(most or 0, None if folder is None else Folder(self.space, check_path(folder, "folder")))
+        return self.store.share(parse_size(max_bytes, "max_bytes") or 0)
 
     def wait_for_weights(self) -> None:
         """Wait until the weights are in their final place: with ``weights="auto"`` they may be copied into 2 MiB pages

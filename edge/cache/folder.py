@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from edge.cache.space import KVSpace
+from edge.cache.state import KVState
 from edge.errors import Busy, EdgeError, InvalidFile, UsageError
 from edge.files import exclusive, is_private, remove
 from edge.model.fingerprint import sha256
@@ -144,6 +145,16 @@ class Folder:
         except EdgeError:  # it cannot be read now
             pass
         return None
+
+    def keep(self, new: Beginning, state: KVState) -> None:
+        """Keep a beginning that a state holds."""
+        self.write(new, state.kv)
+
+    def flush(self) -> None:
+        """An answer has ended: what waits for that is written."""
+
+    def close(self) -> None:
+        """Wait until all is written."""
 
     def write(self, new: Beginning, kv: Any, durable: bool = True) -> None:
         """Write a beginning with its cache, and remove old ones, unless it is larger than the limit.  A folder that

@@ -1,5 +1,5 @@
-"""kv_file: the file of a KV state.  Session files, parked sessions, known beginnings in a folder and those in a packed
-program all have this one format.
+"""kv_file: the file of a KV state.  Session files, known beginnings in a folder and those in a packed program all have
+this one format.
 
 Little endian throughout, no padding:
 

@@ -71,7 +71,7 @@ class Remembered(Folder):
         """The beginnings of this model and plan, in the folder and in the packed program."""
         return self._packed + super().listed()
 
-    def put(self, new: Beginning, state: KVState) -> None:
+    def keep(self, new: Beginning, state: KVState) -> None:
         """Keep a beginning that was just read, if that is worth it."""
         seconds = state.reading_seconds
         if new.n >= PAGE and seconds > LEAST and new.key not in self._waiting:

@@ -22,7 +22,6 @@ from typing import Any
 
 from edge.cache.folder import Beginning, Folder
 from edge.cache.plan import PAGE
-from edge.cache.remembered import Remembered
 from edge.cache.space import KVSpace
 from edge.cache.state import KVState, common
 from edge.errors import EdgeError, InvalidFile
@@ -34,17 +33,14 @@ MOST = 256  # entries in memory
 class Store:
     """The known beginnings of one engine; nothing is kept until :meth:`share` or :meth:`remember`.  Thread-safe.
 
-    ``max_bytes``: limit for the KV pages of all entries in memory, each counted as if it shared none.  ``folder``:
-    where entries are also files.  ``entries``: those in memory, by their tokens, the latest used last.  ``hits`` and
-    ``misses``: number of prompts that found a longer beginning here than their session had, and that did not.
+    ``max_bytes``: limit for the KV pages of all entries in memory, each counted as if it shared none.  ``entries``:
+    those in memory, by their tokens, the latest used last.
     """
 
     def __init__(self, space: KVSpace) -> None:
         self.max_bytes: float = 0
-        self.folder: Folder | None = None
         self.entries: OrderedDict[bytes, Beginning] = OrderedDict()
-        self.hits = self.misses = 0
-        self._remembered: Remembered | None = None
+        self._folders: list[Folder] = []  # where entries are also files
         self._shares = False  # entries are kept in memory
         self._space = space
         self._lock = threading.Lock()  # not held while a file is written or loaded
@@ -52,37 +48,35 @@ class Store:
     @property
     def on(self) -> bool:
         """True if anything is kept."""
-        return self._shares or self._remembered is not None
+        return self._shares or bool(self._folders)
 
-    def share(self, max_bytes: int | None, folder: Folder | None = None) -> Store:
-        """Start without entries.  ``max_bytes`` None: only the page pool limits them.  ``folder``: where they are also
-        files, in place of an earlier one.
-        """
+    def share(self, max_bytes: int | None) -> Store:
+        """Start without entries in memory.  ``max_bytes`` None: only the page pool limits them."""
         with self._lock:
             self.max_bytes = float("inf") if max_bytes is None else max_bytes
-            self.hits = self.misses = 0
             self.entries.clear()
             self._space.share_pages()
-            self.folder = folder
-            if folder is not None and folder.listed():
-                _ = self._space.model.fingerprint  # now, as its first use takes a while
             self._charge()
             self._shares = True
         return self
 
-    def remember(self, folder: Remembered) -> None:
+    def remember(self, folder: Folder) -> None:
         """Use one more folder, also while entries are not shared in memory."""
-        self._remembered = folder
+        if folder.conversations and folder.listed():
+            _ = self._space.model.fingerprint  # now, as its first use takes a while
+        with self._lock:
+            self._folders.append(folder)
+            self._charge()
 
     def stop(self) -> None:
         """Keep nothing any more; files remain."""
         with self._lock:
             self._shares = False
             self.entries.clear()
-            remembered, self.folder, self._remembered = self._remembered, None, None
+            folders, self._folders = self._folders, []
             self._charge()
-        if remembered is not None:
-            remembered.close()
+        for folder in folders:
+            folder.close()
 
     @property
     def nbytes(self) -> int:
@@ -112,18 +106,17 @@ class Store:
             elif self._shares and not (new.conversation and self._space.plan.offload):
                 with suppress(MemoryError):
                     self._keep(new.with_cache(state.kv.fork()))
-            remembered, folder = self._remembered, self.folder
-        if remembered is not None and not new.conversation:
-            remembered.put(new, state)
-        if folder is not None and folder.conversations is new.conversation:
-            folder.write(new, state.kv)
+            folders = self._folders[:]
+        for folder in folders:
+            if folder.conversations is new.conversation:
+                folder.keep(new, state)
         with self._lock:
             self._charge()
 
     def flush(self) -> None:
         """An answer has ended: what waits for that is written."""
-        if (remembered := self._remembered) is not None:
-            remembered.flush()
+        for folder in self._folders[:]:
+            folder.flush()
 
     def _keep(self, entry: Beginning) -> bool:
         """Keep an entry in memory, unless it is larger than the limit.  Requires the lock."""
@@ -175,12 +168,10 @@ class Store:
                 best, n = self._best(ids, longer_than, useless)
                 kv = self._lend(best) if best is not None and best.kv is not None else None
             if best is None:
-                self.misses += 1
                 return None
             if best.kv is None:
                 kv = self._loaded(best)
             if kv is not None and kv.crop(n) > longer_than:
-                self.hits += 1
                 return kv
             useless.add(best)  # it cannot be loaded, or cannot go back so far
 
@@ -236,10 +227,6 @@ class Store:
             if self._shares and self._space.plan.offload is None and self._keep(entry):
                 return self._lend(entry)
         return kv
-
-    @property
-    def _folders(self) -> list[Folder]:
-        return [each for each in (self._remembered, self.folder) if each is not None]
 
     def _listed(self) -> list[Beginning]:
         """The entries on disk.  Requires the lock."""

@@ -146,7 +146,9 @@ class Conversations:
         self, engine: Engine, parallel: int, queue: int, folder: Folder | None = None, reads_ahead: bool = True,
     ) -> None:
         most = None if engine.plan.room else engine.plan.kv_total  # None: as the pool of pages allows
-        engine.store.share(most, folder)
+        engine.store.share(most)
+        if folder is not None:
+            engine.store.remember(folder)
         engine.scheduler.limit(parallel, queue)
         self.engine = engine
         self._counts = dict.fromkeys(

@@ -127,14 +127,14 @@ class Scheduler:
     delay the answers being written; but if nobody waits for these (``Segment.patient``), prompts are read in steps as
     wide as possible, in which a row costs less.
 
-    ``steps``, ``most_segments`` and ``most_rows`` are statistics.
+    ``steps`` and ``most_segments`` are statistics.
     """
 
     def __init__(
         self, model: Model, parallel: int | None = None, give_way: Callable[[], bool] = lambda: False
     ) -> None:
         self.limit(parallel, QUEUE)
-        self.steps = self.most_segments = self.most_rows = 0
+        self.steps = self.most_segments = 0
         self._model = model
         self._give_way = give_way
         self._balance = Balance()
@@ -469,7 +469,6 @@ class Scheduler:
             each.n_in_step = len(batch)
         self.steps += 1
         self.most_segments = max(self.most_segments, len(batch))
-        self.most_rows = max(self.most_rows, sum(len(each.ids) for each in batch))
         while True:
             try:
                 return self._model.step(batch)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from edge.cache.space import KVSpace
 from edge.cache.state import KVState, common
-from edge.errors import Busy, EdgeError, MemoryRefused, UsageError, check_text
+from edge.errors import Busy, UsageError, check_text
 from edge.prompt.interrupt import Interrupted, interruptible
 from edge.prompt.messages import check_messages
 from edge.session.answer import Answer
@@ -55,11 +55,9 @@ class Session:
         self._model, self._space, self._scheduler, self._store, self._preparer = (
             space.model, space, scheduler, store, preparer)
         self._running: Outcome | None = None  # of what holds the session
-        self._doing = ""  # what that is
         self._prompting = PromptEncoder(space.model, space.plan)  # of the latest call
         self._left_out = 0  # oldest messages that are not part of the latest prompt
         self._again = 0  # times that the last question was answered anew
-        self._parked_at: str | None = None
         self._closed = False
         self._taking = threading.Lock()  # of two threads one gets the session
 
@@ -268,45 +266,13 @@ class Session:
         if the file cannot be written or is not a session file.  Raises Busy if another process is writing it, and
         EdgeError if the disk is full or fails.  A call that comes meanwhile, from another thread, is refused.
         """
-        with self._held(Outcome(), "being saved; try again when that is done"):
-            self._write(path)
-
-    def park(self, path: str | os.PathLike[str]) -> None:
-        """Save to a file and free the KV pages; the next call reads them back.
-
-        Raises the same errors as :meth:`save`; the session is then not parked.
-        """
-        with self._held(Outcome(), "being parked; try again when that is done"):
-            self._write(path)
-            self._space.free(self.state)
-            self._parked_at = os.path.abspath(os.fspath(path))
-
-    def _write(self, path: str | os.PathLike[str]) -> None:
-        """Save a session that is held, without a question that was read ahead."""
         from edge.cache import kv_file
 
-        if self._parked_at:
-            self._unpark()
-        self._space.reserve(self.state)
-        self.state.untype()
-        n_examples = len(self._operators) - (self.system is not None)
-        kv_file.save(self._space, path, self.state, messages=list(self.messages), examples=n_examples)
-
-    def _unpark(self) -> None:
-        """Read the KV cache back; if the file is missing or damaged, the same tokens are read again.
-
-        Raises MemoryRefused if there is not enough memory for it.
-        """
-        from edge.cache import kv_file
-
-        path, self._parked_at = self._parked_at, None
-        try:
-            self.state = kv_file.load(self._space, path or "")[0]
-        except MemoryRefused:
-            self._parked_at = path
-            raise
-        except (EdgeError, OSError):
-            pass
+        with self._held(Outcome()):
+            self._space.reserve(self.state)
+            self.state.untype()  # a question that was read ahead
+            n_examples = len(self._operators) - (self.system is not None)
+            kv_file.save(self._space, path, self.state, messages=list(self.messages), examples=n_examples)
 
     def close(self) -> None:
         """Free the KV cache.  The session cannot be used afterwards."""
@@ -369,7 +335,7 @@ class Session:
         return stats_line(outcome.usage, outcome.timings, self.plan, rss()["rss"], self.state.evicted)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "busy" if self._running else "parked" if self._parked_at else "idle"
+        state = "closed" if self._closed else "busy" if self._running else "idle"
         n = self.state.n_tokens
         return f"<Session of {self._model.config.name}: {len(self.messages)} messages, {n} tokens, {state}>"
 
@@ -478,18 +444,16 @@ class Session:
         while self._running is not None and self._running.left and not self._scheduler.here:
             time.sleep(LOOK)  # it was dropped, and ends within a step
         if self._running is not None:
-            raise UsageError(f"the session is {self._doing}")
+            raise UsageError("the session is still answering or being saved: finish or close its answer first")
         if self._closed or self._model.closed:
             raise UsageError("the session is closed")
 
     @contextmanager
-    def _held(
-        self, outcome: Outcome, doing: str = "still answering: finish or close its answer first"
-    ) -> Iterator[None]:
+    def _held(self, outcome: Outcome) -> Iterator[None]:
         """Hold the session, so that nothing else is done with it.  Raises UsageError if something is."""
         with self._taking:
             self._not_busy()
-            self._running, self._doing = outcome, doing
+            self._running = outcome
         try:
             yield
         finally:
@@ -501,8 +465,6 @@ class Session:
 
     def _begin(self) -> KVState:
         """The state, with memory that is reserved for this call."""
-        if self._parked_at:
-            self._unpark()
         self._space.take(self.state)
         return self.state
 

@@ -466,7 +466,7 @@ def test_nothing_is_asked_of_a_session_while_another_thread_saves_it(engine, tmp
     assert begun.wait(60)
     try:
         for call in (lambda: session.ask("A tea, please.").text, session.warm, session.undo, session.clear,
-                     lambda: session.save(tmp_path / "other.bes"), lambda: session.park(tmp_path / "other.bes")):
+                     lambda: session.save(tmp_path / "other.bes")):
             with pytest.raises(UsageError, match="being saved"):
                 call()
     finally:
@@ -492,7 +492,7 @@ def test_what_cannot_be_saved(engine, saved):
         session.save(saved)
 
 
-def test_loading_and_waking_stay_within_the_memory_limit(bundled_model, tmp_path):
+def test_loading_stays_within_the_memory_limit(bundled_model, tmp_path):
     """An idle session gives way to one that is read from a file, as to one that reads its prompt."""
     with engine_of.__wrapped__("f32", ctx=4096) as engine:
         limit = engine.plan.total_bytes - engine.plan.kv_bytes // 2
@@ -506,7 +506,6 @@ def test_loading_and_waking_stay_within_the_memory_limit(bundled_model, tmp_path
         second = engine.load_session(tmp_path / "first.bes")
         assert held() and second.state is not None and len(second.state.tokens) > 3000
         first.ask(long, sampling=GREEDY, max_tokens=2).text  # noqa: B018
-        first.park(tmp_path / "parked.bes")
         second.ask(long, sampling=GREEDY, max_tokens=2).text  # noqa: B018
-        assert first.ask("And?", sampling=GREEDY, max_tokens=2).text is not None and held()
+        assert held()
         assert second.messages[2]["content"] == expected

@@ -1,4 +1,4 @@
-"""The store of known beginnings, parked sessions, and the memory limit over all of them; on real models."""
+"""The store of known beginnings, and the memory limit over all of them; on real models."""
 
 from __future__ import annotations
 
@@ -57,6 +57,14 @@ def in_memory(store: Store) -> list[array]:
     return [entry.tokens for entry in store.entries.values()]
 
 
+def keep_in(engine, path, max_bytes: int = 1 << 30, conversations: bool = False) -> Folder:
+    """Share beginnings, in memory and in a folder."""
+    engine.store.share(None)
+    folder = Folder(engine.space, path, max_bytes, conversations)
+    engine.store.remember(folder)
+    return folder
+
+
 def empty(store: Store) -> None:
     while store.give_way():
         pass
@@ -74,12 +82,12 @@ def test_a_second_session_reads_only_its_own(engine) -> None:
     alone = ask(engine.session(SYSTEM), "Hello, a coffee please.")
     store = engine.share_prefixes("64M")
     assert ask(engine.session(SYSTEM), "Hello, a coffee please.") == alone
-    assert (store.hits, store.misses, len(store.entries)) == (0, 1, 1)
+    assert len(store.entries) == 1
     steps = count_steps(engine)
     second = engine.session(SYSTEM)
     assert ask(second, "Hello, a coffee please.", 1) == ask(engine.session(SYSTEM), "Hello, a coffee please.", 1)
     shared = len(in_memory(store)[0])
-    assert second.outcome.usage.cached >= shared // 32 * 32 and store.hits == 2
+    assert second.outcome.usage.cached >= shared // 32 * 32
     assert sum(steps) == 2 * (second.outcome.usage.prompt - second.outcome.usage.cached)
     assert second.outcome.usage.cached > 0.8 * second.outcome.usage.prompt
 
@@ -237,13 +245,12 @@ def test_how_another_session_wrote_the_same_text_changes_nothing(bundled_model, 
         alone.messages = [dict(each) for each in writer.messages]
         expected = numbers(alone)
         assert numbers(writer) != expected
-        store = engine.share_prefixes("64M")
+        engine.share_prefixes("64M")
         engine.store.set_aside(spelt(engine).state)
         reader = engine.session()
         reader.messages = [dict(each) for each in writer.messages]
-        hits = store.hits
         reader.warm()
-        assert store.hits == hits + 1  # up to the answer, whose tokens are others
+        assert reader.outcome.usage.cached > 0  # up to the answer, whose tokens are others
         assert numbers(reader) == expected
         late = engine.session()
         late.messages = [dict(each) for each in writer.messages]
@@ -271,14 +278,10 @@ def test_a_session_whose_memory_was_needed_goes_on_with_what_it_wrote(bundled_mo
         free()
         session.save(tmp_path / "freed.bes")
         assert numbers(engine.load_session(tmp_path / "freed.bes")) == expected
-        session.park(tmp_path / "parked.bes")
-        assert numbers(session) == expected
-        free()
         interrupted = session.ask("How much?", on_prefill=lambda done, total, cached: done and session.cancel())
         assert not interrupted.text and 0 < session.state.n_tokens <= n
         assert sharing or session.state.n_tokens < n // 2  # not all was read again
         assert numbers(session) == expected
-        assert sharing is (engine.store.hits > 0)  # its own tokens are found there
 
 
 def test_a_shared_beginning_on_disk_has_nothing_of_the_conversation(bundled_model, tmp_path) -> None:
@@ -287,29 +290,30 @@ def test_a_shared_beginning_on_disk_has_nothing_of_the_conversation(bundled_mode
         ask(session, "A tea, please.")
         while engine.space.give_way():
             pass
-        store = engine.share_prefixes("64M", tmp_path)
+        keep_in(engine, tmp_path)
         ask(session, "And a cake.")
-        (path,) = (path for _, _, path in files(store.folder.path))
+        (path,) = (path for _, _, path in files(str(tmp_path)))
         assert b'"lost":[]' in open(path, "rb").read()
-        assert list(engine.load_session(path).state.tokens) == list(in_memory(store)[0])
+        assert list(engine.load_session(path).state.tokens) == list(in_memory(engine.store)[0])
 
 
 def test_a_conversation_takes_the_place_of_its_earlier_parts(bundled_model, tmp_path) -> None:
     with edge.load(bundled_model, parallel=1, spare_contexts=8, overflow="slide") as engine:
-        store = engine.store.share(None, Folder(engine.space, tmp_path, conversations=True))
+        store, folder = engine.store, keep_in(engine, tmp_path, conversations=True)
         session = engine.session(SYSTEM)
         for question in ("A tea, please.", "With lemon.", "How much is it?"):
             list(session.ask(question, sampling=GREEDY))
             engine.store.set_aside(session.state)
         assert len(store.entries) == 2  # the system prompt, which others share, and the conversation
         assert in_memory(store)[-1] == session.state.tokens
-        assert [path for _, _, path in files(store.folder.path)] == [str(path) for path in tmp_path.iterdir()]
-        assert len(files(store.folder.path)) == 1  # the conversation: the folder is for these
+        assert [path for _, _, path in files(folder.path)] == [str(path) for path in tmp_path.iterdir()]
+        assert len(files(folder.path)) == 1  # the conversation: the folder is for these
 
 
 def test_a_conversation_of_a_slid_window_is_used_whole_or_not_at_all(bundled_model, tmp_path) -> None:
     with edge.load(bundled_model, parallel=1, spare_contexts=8, ctx=128, overflow="slide") as engine:
-        store = engine.store.share(None, Folder(engine.space, tmp_path, conversations=True))
+        store = engine.store
+        keep_in(engine, tmp_path, conversations=True)
         session = engine.session()
         for n in range(6):
             list(session.ask(f"Number {n}: " + "a tea and a scone, please. " * 5, sampling=GREEDY))
@@ -338,7 +342,7 @@ def test_a_conversation_that_is_sent_has_one_answer(bundled_model, tmp_path, whe
                 expected.append((answer.text, answer.usage.prompt, [each.logprob for each in answer.logprobs]))
         assert max(prompt for _, prompt, _ in expected) <= 128
         if where != "alone":
-            engine.store.share(None, Folder(engine.space, tmp_path, conversations=True))
+            keep_in(engine, tmp_path, conversations=True)
         session, read = engine.session(), 0
         for turns, wanted in enumerate(expected):
             if where != "alone":
@@ -375,20 +379,20 @@ def test_what_is_planned_for_them(bundled_model, free: int, contexts: int) -> No
 def test_a_folder_outlives_the_process(bundled_model, tmp_path) -> None:
     folder = tmp_path / "prefixes"
     with edge.load(ctx=512, threads=1) as engine:
-        engine.share_prefixes("64M", folder)
+        keep_in(engine, folder)
         expected = ask(engine.session(SYSTEM), "Hello")
         shared = len(in_memory(engine.store)[0])
     written = list(folder.iterdir())
     assert len(written) == 1 and written[0].stat().st_mode & 0o777 == 0o600 and folder.stat().st_mode & 0o777 == 0o700
     with edge.load(ctx=512, threads=1) as engine:
-        store = engine.share_prefixes("64M", folder)
+        keep_in(engine, folder)
         session = engine.session(SYSTEM)
         assert ask(session, "Hello") == expected
-        assert session.outcome.usage.cached >= shared // 32 * 32 and store.hits == 1
+        assert session.outcome.usage.cached >= shared // 32 * 32
         assert ask(engine.session("Another " + SYSTEM), "Hello")
         assert len(list(folder.iterdir())) == 2
     with edge.load(ctx=256, threads=1) as engine:  # another plan: the files are of no use, and stay
-        engine.share_prefixes("64M", folder)
+        keep_in(engine, folder)
         session = engine.session(SYSTEM)
         ask(session, "Hello")
         assert session.outcome.usage.cached == 0 and len(list(folder.iterdir())) == 3
@@ -398,13 +402,13 @@ def test_a_folder_outlives_the_process(bundled_model, tmp_path) -> None:
 def test_damaged_files_are_dropped_after_a_restart(bundled_model, tmp_path, kept: float) -> None:
     """Cut at each of its parts: what a file holds is only known from its head then."""
     with edge.load(ctx=512, threads=1) as engine:
-        engine.share_prefixes("64M", tmp_path)
+        keep_in(engine, tmp_path)
         expected = ask(engine.session(SYSTEM), "Hello")
     path = next(tmp_path.iterdir())
     data = path.read_bytes()
     path.write_bytes(data[: int(kept * len(data)) if kept < 1 else int(kept)])
     with edge.load(ctx=512, threads=1) as engine:
-        engine.share_prefixes("64M", tmp_path)
+        keep_in(engine, tmp_path)
         session = engine.session(SYSTEM)
         assert ask(session, "Hello") == expected and session.outcome.usage.cached == 0
         assert list(tmp_path.iterdir()) == [path]  # written anew
@@ -416,45 +420,47 @@ def test_damaged_files_are_dropped_after_a_restart(bundled_model, tmp_path, kept
 def test_files_stay_within_their_bytes(bundled_model, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "notes.txt").write_text("not ours")
     with edge.load(ctx=512, threads=1) as engine:
-        store = engine.share_prefixes("64M", tmp_path)
+        store, folder = engine.store, keep_in(engine, tmp_path)
         engine.session("A " + SYSTEM).warm()
-        size = sum(nbytes for _, nbytes, _ in files(store.folder.path))
-        store.folder.max_bytes = 2 * size + size // 2
+        size = sum(nbytes for _, nbytes, _ in files(folder.path))
+        folder.max_bytes = 2 * size + size // 2
         monkeypatch.setattr("edge.cache.folder.MOST_FILES", 3)
         for i, letter in enumerate("BCD"):
             engine.session(f"{letter} " + SYSTEM).warm()
-            for at, (_, _, path) in enumerate(files(store.folder.path)):
+            for at, (_, _, path) in enumerate(files(folder.path)):
                 os.utime(path, (1000 * i + at, 1000 * i + at))
-        assert len(files(store.folder.path)) == 2 and (tmp_path / "notes.txt").exists()
+        assert len(files(folder.path)) == 2 and (tmp_path / "notes.txt").exists()
         empty(store)
         session = engine.session("D " + SYSTEM)
         session.warm()
         assert session.outcome.usage.cached > 0
-        store.folder.max_bytes = 1 << 40
+        folder.max_bytes = 1 << 40
         for i, letter in enumerate("EFG"):
             engine.session(f"{letter} " + SYSTEM).warm()
-            assert len(files(store.folder.path)) == 3, i  # no more than so many, and not fewer
-        store.folder.max_bytes = size // 2
+            assert len(files(folder.path)) == 3, i  # no more than so many, and not fewer
+        folder.max_bytes = size // 2
         engine.session("H " + SYSTEM).warm()
-        assert len(files(store.folder.path)) == 3  # what is larger than all that may be there removes nothing
+        assert len(files(folder.path)) == 3  # what is larger than all that may be there removes nothing
         Folder(engine.space, tmp_path, 2 * size + size // 2)
         assert len(files(tmp_path)) == 2  # a smaller limit holds from the start
-        store.folder.path = str(tmp_path / "gone")  # a folder that went away costs time, not answers
+        folder.path = str(tmp_path / "gone")  # a folder that went away costs time, not answers
         assert ask(engine.session("Z " + SYSTEM), "Hello")
     with edge.load(ctx=64) as engine, pytest.raises(UsageError, match="cannot keep"):
-        engine.share_prefixes("1M", tmp_path / "notes.txt")
+        keep_in(engine, tmp_path / "notes.txt")
 
 
 def test_the_tokens_of_files_are_counted(bundled_model, tmp_path) -> None:
     """They are in memory, so pages may take so much less; but never less than what the sessions were promised."""
     with edge.load(bundled_model, ctx=512, threads=1, parallel=1, spare_contexts=4, overflow="stop") as engine:
-        engine.store.share(0, Folder(engine.space, tmp_path, conversations=True))  # none in memory
+        keep_in(engine, tmp_path, conversations=True)
+        engine.store.share(0)  # none in memory
         talk(engine, 5)
         listed = sum(each.stat().st_size > 0 and int(each.name.split("-")[0]) for each in tmp_path.iterdir())
         assert listed > 0 and engine.space.pool.limit == engine.plan.room - 4 * listed
     for spare in (0, 4):
         with edge.load(bundled_model, ctx=512, threads=1, parallel=1, spare_contexts=spare, overflow="stop") as engine:
-            engine.store.share(0, Folder(engine.space, tmp_path, conversations=True))
+            keep_in(engine, tmp_path, conversations=True)
+            engine.store.share(0)
             engine.session().ask("Hi", max_tokens=1).close()
             with engine.session() as session:
                 assert ask(session, "Hello", 2) is not None
@@ -464,21 +470,21 @@ def test_the_tokens_of_files_are_counted(bundled_model, tmp_path) -> None:
 def test_conversations_are_written_only_where_that_is_asked_for(bundled_model, tmp_path) -> None:
     """A folder of beginnings gets no conversation; one of conversations no beginning."""
     for conversations in (False, True):
-        folder = tmp_path / str(conversations)
+        place = tmp_path / str(conversations)
         with edge.load(bundled_model, parallel=1, spare_contexts=8) as engine:
-            store = engine.store.share(None, Folder(engine.space, folder, conversations=conversations))
+            store, folder = engine.store, keep_in(engine, place, conversations=conversations)
             engine.session(SYSTEM).warm()
             beginning = len(in_memory(store)[0])
             talk(engine, 1)
-            kept = [int(os.path.basename(path)[:8]) for _, _, path in files(store.folder.path)]
+            kept = [int(os.path.basename(path)[:8]) for _, _, path in files(folder.path)]
             assert len(kept) == 1 and (kept[0] == beginning) is not conversations
-            assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+            assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o600}
 
 
 def test_a_file_of_another_process_is_found(bundled_model, tmp_path) -> None:
     with edge.load(bundled_model, parallel=1) as one, edge.load(bundled_model, parallel=1) as other:
         for engine in (one, other):
-            engine.store.share(None, Folder(engine.space, tmp_path, conversations=True))
+            keep_in(engine, tmp_path, conversations=True)
         assert other.store.find(array("i", [1] * 200)) is None
         (messages,) = talk(one, 1)
         session = other.session()
@@ -494,9 +500,9 @@ def test_a_file_of_another_process_is_found(bundled_model, tmp_path) -> None:
 def test_a_file_comes_back_although_memory_is_full(bundled_model, tmp_path) -> None:
     """What is in memory gives way to it."""
     with edge.load(bundled_model, parallel=1, overflow="stop", ctx=512) as engine:  # room for one context
-        store = engine.store.share(None, Folder(engine.space, tmp_path, conversations=True))
+        store, folder = engine.store, keep_in(engine, tmp_path, conversations=True)
         talks = talk(engine, 8)
-        assert len(store.entries) < 8 == len(files(store.folder.path))
+        assert len(store.entries) < 8 == len(files(folder.path))
         for messages in talks:
             session = engine.session()
             session.chat([*messages, MORE], max_tokens=0).text  # noqa: B018
@@ -542,33 +548,6 @@ def test_sessions_over_a_store_hold_what_they_should(tiny, actions) -> None:
             assert tiny.store.nbytes <= 60_000
     finally:
         tiny.store.stop()
-
-
-# ---- parking ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_parked_session_goes_on(engine, tmp_path) -> None:
-    questions = ["A tea, please.", "With lemon.", "How much is it?"]
-    moved, stayed = engine.session(SYSTEM), engine.session(SYSTEM)
-    for question in questions:
-        held = moved.state.nbytes
-        assert ask(moved, question) == ask(stayed, question)
-        assert moved.outcome.usage.cached == stayed.outcome.usage.cached
-        moved.park(tmp_path / "talk.bes")
-        assert moved.state.nbytes == 0 and moved.state.n_tokens == 0 and (held or stayed.state.nbytes) > 0
-    moved.save(tmp_path / "copy.bes")  # parked or not, all of it is saved
-    assert engine.load_session(tmp_path / "copy.bes").state.n_tokens == stayed.state.n_tokens
-
-
-@pytest.mark.parametrize("how", ["gone", "damaged"])
-def test_a_lost_parking_place_costs_time_only(engine, tmp_path, how: str) -> None:
-    path = tmp_path / "talk.bes"
-    moved, stayed = engine.session(SYSTEM), engine.session(SYSTEM)
-    assert ask(moved, "A tea, please.") == ask(stayed, "A tea, please.")
-    moved.park(path)
-    path.unlink() if how == "gone" else path.write_bytes(path.read_bytes()[:-5])
-    assert ask(moved, "With lemon.") == ask(stayed, "With lemon.")
-    assert moved.outcome.usage.cached == 0
 
 
 # ---- one limit for all -----------------------------------------------------------------------------------------------

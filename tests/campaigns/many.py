@@ -217,8 +217,6 @@ def campaign(
                     break
             if engine.model.moving is not None:
                 counts["copies of all weights"] = 1
-            counts["prefix hits"] = engine.store.hits
-            counts["rows of the largest step"] = engine.scheduler.most_rows
             counts["segments of the fullest step"] = engine.scheduler.most_segments
             counts["steps"] = engine.scheduler.steps
     return counts, wrong

@@ -99,7 +99,7 @@ def test_four_at_once(load: Callable[..., edge.Engine]) -> None:
     assert at_once(ask, range(4)) == alone and engine.scheduler.most_segments > 1
 
 
-def test_saved_parked_and_loaded(load: Callable[..., edge.Engine], tmp_path: Path) -> None:
+def test_saved_and_loaded(load: Callable[..., edge.Engine], tmp_path: Path) -> None:
     engine = load(overflow="stop")
     session = engine.session(SYSTEM)
     assert session.ask(question(0), max_tokens=50, **GREEDY).text
@@ -109,7 +109,8 @@ def test_saved_parked_and_loaded(load: Callable[..., edge.Engine], tmp_path: Pat
     loaded = engine.load_session(tmp_path / "s.bes")
     got = loaded.ask(question(1), max_tokens=30, **GREEDY)
     assert (got.text, got.usage.cached) == wanted and got.usage.cached > 0
-    loaded.park(tmp_path / "p.bes")
+    loaded.save(tmp_path / "p.bes")
+    loaded = engine.load_session(tmp_path / "p.bes")
     loaded.undo()
     again = loaded.ask(question(1), max_tokens=30, **GREEDY)
     assert again.text == wanted[0] and again.usage.cached > 0  # the snapshots are in the file
