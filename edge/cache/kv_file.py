@@ -41,11 +41,8 @@ _START = struct.Struct("<8sII")
 _CRC = struct.Struct("<I")
 
 #: what a header may leave out.  ``states``: of gated delta layers, [[tokens, kept]]; ``lost``: tokens of the
-#: conversation that the cache does not hold, after ``sampled``, which only files of before have; ``sampler``: the state
-#: of the random numbers
-ABSENT: dict[str, Any] = {
-    "states": [], "sampled": [], "lost": [], "seed": 0, "sampler": None, "messages": [], "examples": 0,
-}
+#: conversation that the cache does not hold
+ABSENT: dict[str, Any] = {"states": [], "lost": [], "messages": [], "examples": 0}
 
 
 class Unusable(InvalidFile):
@@ -62,8 +59,7 @@ def save(space: KVSpace, path: str | os.PathLike[str], state: KVState, **talk: A
     Raises as :func:`write`.
     """
     n = state.n_tokens
-    write(space, path, state.tokens[:n], state.kv, **talk, lost=list(state.tokens[n:]), seed=state.seed,
-          sampler=list(state.random or ()) or None)
+    write(space, path, state.tokens[:n], state.kv, **talk, lost=list(state.tokens[n:]))
 
 
 def write(
@@ -87,7 +83,6 @@ def write(
         "most": most,
         "states": kv.states if kv else [],
     }
-    facts["seed"] &= (1 << 64) - 1  # as many bits as the sampler looks at
     facts["messages"] = facts["messages"] and check_messages(facts["messages"])
     header = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode()
     if len(header) > HEADER_LIMIT:
@@ -160,8 +155,7 @@ def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, dict[st
     """
     with opened(path, of=space) as file:
         facts, made, n_vocab = file.facts, file.facts["kv"], space.model.config.n_vocab
-        state = space.new_state(facts["seed"])
-        state.random = facts["sampler"]
+        state = space.new_state()
         if made == space.page_plan:
             space.take(state)
             try:
@@ -175,7 +169,7 @@ def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, dict[st
             file.finish()
             size, own = (f"{each.get('n_ctx')} tokens, {each.get('kv_type')}" for each in (made, space.page_plan))
             made = _short(size if size != own else "other settings")
-        state.tokens.extend(facts["sampled"] + facts["lost"])
+        state.tokens.extend(facts["lost"])
         return state, facts, made
 
 
@@ -268,7 +262,7 @@ class KVFile:
     def tokens(self, n_vocab: int) -> array[int]:
         """The tokens, which follow the header."""
         tokens = array("i", bytes(self._take(4 * self.facts["n_tokens"])))
-        for ids in (tokens, self.facts["sampled"], self.facts["lost"]):
+        for ids in (tokens, self.facts["lost"]):
             if ids and not 0 <= min(ids) <= max(ids) < n_vocab:
                 raise InvalidFile("damaged (a token is not in the vocabulary)")
         return tokens
@@ -349,12 +343,7 @@ _KINDS = {
     "states": lambda v: isinstance(v, list) and all(
         isinstance(each, list) and len(each) == 2 and _natural(each[0]) and type(each[1]) is bool for each in v
     ),
-    "sampled": lambda v: isinstance(v, list) and len(v) <= 1 and all(_natural(i, 1 << 31) for i in v),
     "lost": lambda v: isinstance(v, list) and all(_natural(i, 1 << 31) for i in v),
-    "seed": lambda v: _natural(v, 1 << 64),
-    "sampler": lambda v: (
-        v is None or (isinstance(v, list) and len(v) == 4 and all(_natural(i, 1 << 64) for i in v) and any(v))
-    ),
     "messages": lambda v: isinstance(v, list),
     "examples": _natural,
 }

@@ -72,15 +72,15 @@ class KVSpace:
         config, plan = self.model.config, plan or self.plan
         return KVCache(*config.kv_shape, **plan.cache, pool=pool, spill=plan.offload)
 
-    def new_sampler(self, seed: int) -> Any:
+    def new_sampler(self, seed: int = 0) -> Any:
         """The random numbers and tables of one state."""
         from pyx.tokens import Sampler
 
         return Sampler(self.model.config.n_vocab, seed, self.model.unused)
 
-    def new_state(self, seed: int = 0) -> KVState:
-        """An empty state with its own random numbers, which has no memory before :meth:`take`."""
-        state = KVState(self.model, seed)
+    def new_state(self) -> KVState:
+        """An empty state, which has no memory before :meth:`take`."""
+        state = KVState(self.model)
         weakref.finalize(state, self._over).atexit = False  # called after it has left the set
         return state
 
@@ -106,7 +106,7 @@ class KVSpace:
                     if not self.make_room():
                         raise MemoryError("the memory limit is reached")
                 rows = memoryview(array("f", [0.0]) * (self.model.config.n_vocab * FEW_ROWS))
-                state.fill(cache, self.new_sampler(state.seed), rows)
+                state.fill(cache, self.new_sampler(), rows)
                 with self._lock:
                     self._states.add(state)
         except MemoryError as error:

@@ -88,7 +88,7 @@ class KVState:
     token of an evaluated prompt.
     """
 
-    def __init__(self, model: Model, seed: int) -> None:
+    def __init__(self, model: Model) -> None:
         self.kv: Any = None  # None: it has no memory now
         self.tokens = array("i")
         self.asked = 0  # tokens up to the end of the latest question of a conversation; 0: it is none
@@ -97,9 +97,6 @@ class KVState:
         self.busy = False  # in use; the memory of an idle state may be freed
         self.reading_seconds = 0.0  # that reading all of what is held takes, as far as known
         self.used = 0  # when it was last given free, counted by its space
-        self.seed = seed  # of the random numbers in use
-        self._seeded = False  # a caller gave it
-        self._random: Sequence[int] | None = None  # their state while there is no memory
         self._model = model
 
     def fill(self, kv: Any, sampler: Any, rows: memoryview) -> None:
@@ -113,13 +110,10 @@ class KVState:
         self._ahead: list[int] = []  # forced tokens that were evaluated and are not chosen yet
         self._row = 0  # where the logits of the token at hand are
         self.kv, self.sampler = kv, sampler
-        if self._random is not None:
-            sampler.state = self._random
 
     def free(self) -> None:
-        """Give the memory back.  The tokens stay, and the random numbers go on."""
+        """Give the memory back.  The tokens stay."""
         if self.kv is not None:
-            self._random = self.sampler.state
             self.kv = self.sampler = self._one = self._all_rows = self._rows = self.logits = None  # type: ignore[assignment]
 
     @property
@@ -146,23 +140,9 @@ class KVState:
         spill = getattr(self.kv, "spill", None)
         return None if spill is None else spill.error
 
-    @property
-    def random(self) -> Sequence[int] | None:
-        """The state of the random numbers; None before the first use."""
-        return self._random if self.kv is None else self.sampler.state
-
-    @random.setter
-    def random(self, state: Sequence[int] | None) -> None:
-        self._random = state
-
     def reseed(self, seed: int | None) -> None:
-        """Begin the random numbers of ``seed``.  None continues those at hand, unless a caller chose them for an
-        earlier answer: this one is to be random.
-        """
-        if seed is not None or self._seeded:
-            self._seeded = seed is not None
-            self.seed = int.from_bytes(os.urandom(8), "little") if seed is None else seed
-            self.sampler.reseed(self.seed)
+        """Begin the random numbers of ``seed``; None: of a random one."""
+        self.sampler.reseed(int.from_bytes(os.urandom(8), "little") if seed is None else seed)
 
     def rows(self, n: int) -> memoryview:
         """Memory for the logits of ``n`` tokens, at most FEW_ROWS; the first row is that of :attr:`logits`."""

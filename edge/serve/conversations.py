@@ -12,7 +12,6 @@ The engine's thread writes the answers (edge/session/scheduler.py), and chooses 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 import weakref
 from array import array
@@ -154,7 +153,7 @@ class Conversations:
         self._counts = dict.fromkeys(
             ("served", "refused", "cancelled", "failed", "prompt_tokens", "cached_tokens", "answer_tokens"), 0)
         self._scheduler = engine.scheduler
-        self._states = [engine.space.new_state(int.from_bytes(os.urandom(8), "little")) for _ in range(parallel)]
+        self._states = [engine.space.new_state() for _ in range(parallel)]
         self._calls: weakref.WeakSet[PendingCall] = weakref.WeakSet()
         self._preparer = ThreadPoolExecutor(1, "prepares")  # one call after the other: there is memory for so much
         self._closing = False

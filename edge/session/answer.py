@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count
-from edge.errors import Busy, EdgeError, UsageError, one_line
+from edge.errors import EdgeError, UsageError, one_line
 from edge.session.logprobs import Logprob, Scored
 from edge.session.outcome import Outcome
 from edge.session.scheduler import End, Job
@@ -68,9 +68,6 @@ class Answer:
             self._begins = True
             try:
                 self._scheduler.begin(self.job, room)
-            except Busy:
-                if not self.job.ahead:
-                    raise
             finally:
                 self._begins = False
 

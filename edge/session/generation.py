@@ -179,28 +179,28 @@ def reply(preparer: Preparer, store: Store, state: KVState, call: PreparedCall, 
         ends = (at for at in range(len(ids), 0, -1) if ids[at - 1] in preparer.model.stop_ids)
         state.asked = next(ends, 1 if options.partial else len(ids))
     if options.partial:
-        yield from read_ahead(preparer.plan, store, state, ids, outcome, options.on_prefill, share)
+        yield from read(preparer.plan, store, state, ids, outcome, share, options.on_prefill, lambda: False)
     else:
         yield from Generation(preparer.model, preparer.plan, store, state, ids, options, outcome,
                               begun - call.seconds, share).run()
 
 
-def read_ahead(
-    plan: Plan, store: Store, state: KVState, ids: array[int], outcome: Outcome, report: OnPrefill | None, share: int,
-    stop: Callable[[], bool] = lambda: False,
+def read(
+    plan: Plan, store: Store, state: KVState, ids: array[int], outcome: Outcome, share: int,
+    report: OnPrefill | None = None, stop: Callable[[], bool] | None = None,
 ) -> Work:
-    """Read the beginning ``ids`` of a prompt whose question is still being written, as far as nothing would be dropped
-    from the cache.
+    """Read the beginning ``ids`` of a prompt.  ``stop``: its question is still being written, so that as much is read
+    as drops nothing from the cache, and until this is true.
     """
     begun, n, cached, reason = clock(), len(ids), min(common(state.tokens, ids), state.n_tokens), None
     outcome.finish_reason = "length"  # as an answer of no tokens
-    if n > plan.kept_whole:
+    if stop is not None and n > plan.kept_whole:
         return
     if cached < n:
         store.sync(state, ids)
         cached, reason = yield from state.prefill(
-            ids, lambda: "cancelled" if stop() else outcome.interrupted(), report, False, share, shared=store.add,
-            ahead=True)
+            ids, lambda: "cancelled" if stop is not None and stop() else outcome.interrupted(), report, False, share,
+            shared=store.add, ahead=stop is not None)
     outcome.usage, outcome.timings = Usage(min(n, state.n_tokens), cached), Timings(clock() - begun)
     outcome.finish_reason = reason or "length"
 

@@ -249,7 +249,8 @@ class Scheduler:
                     job.pieces.get(timeout=LET_GO)
 
     def begin(self, job: Job, room: int = 0) -> None:
-        """Have a job run after all that came before: prepare it in this thread, and submit it.
+        """Have a job run after all that came before: prepare it in this thread, and submit it.  What reads ahead is
+        over at once if others are there.
 
         Raises what preparing it raises, and as :meth:`enter` and :meth:`post`; UsageError in the engine's thread.
         """
@@ -261,14 +262,15 @@ class Scheduler:
             self.enter(job)
             next(work, None)
             self.submit(job, room)
-        except BaseException:
+        except BaseException as error:
             if job.prepared:  # Ctrl-C
                 self.leave(job)
             else:
                 self._jobs.pop(job, None)
                 work.close()
                 job.end()
-            raise
+            if not (job.ahead and isinstance(error, Busy)):
+                raise
 
     def read(self, job: Job, room: int, take: Callable[[], Any]) -> Any:
         """Give a job room for so many pieces, and wait for what ``take`` returns: a piece, or the end of the job.

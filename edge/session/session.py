@@ -7,22 +7,22 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from edge.cache.space import KVSpace
 from edge.cache.state import KVState, common
-from edge.errors import Busy, UsageError, check_text
+from edge.errors import UsageError, check_text
 from edge.prompt.interrupt import Interrupted, interruptible
 from edge.prompt.messages import check_messages
 from edge.session.answer import Answer
 from edge.session.answer_options import PreparedCall
-from edge.session.generation import Generation, read_ahead, reply
+from edge.session.generation import Generation, read, reply
 from edge.session.logprobs import Logprob, Scored, scores
 from edge.session.outcome import Outcome
 from edge.session.prompting import PromptEncoder, refuse_full, refuse_long
 from edge.session.scheduler import Scheduler
-from edge.session.usage import ContextUse, Usage, stats_line
+from edge.session.usage import ContextUse, stats_line
 from edge.threads import refuse_after_fork
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Session:
         self._examples = check_messages(examples) if examples else []  # as the system prompt, they stay
         first = [{"role": "system", "content": check_text(system, "system")}] if system else []
         self.messages: list[dict[str, Any]] = [*first, *map(dict, self._examples)]
-        self.state = state or space.new_state(int.from_bytes(os.urandom(8), "little"))
+        self.state = state or space.new_state()
         self.outcome = Outcome()  # of the latest call: its usage, timings, finish_reason ...
         self._model, self._space, self._scheduler, self._store, self._preparer = (
             space.model, space, scheduler, store, preparer)
@@ -228,8 +228,7 @@ class Session:
         self._not_busy()
         check_text(text)
         outcome = Outcome()
-        with suppress(Busy):
-            self._scheduler.run(outcome, self._read(outcome, text, stop), ahead=True)
+        self._scheduler.run(outcome, self._read(outcome, text, stop), ahead=True)
         return self.state.n_tokens
 
     def undo(self) -> str | None:
@@ -410,17 +409,10 @@ class Session:
             yield None
             if outcome.interrupted():
                 return
-            state = self._begin()
+            state, share = self._begin(), len(ids)
             if stop is not None:
                 share = self._preparer.shared(self._prompting, self._operators, ids) if self._store.on else 0
-                yield from read_ahead(self.plan, self._store, state, ids, outcome, None, share, stop)
-                return
-            cached = min(common(state.tokens, ids), state.n_tokens)
-            if cached < len(ids):
-                self._store.sync(state, ids)
-                cached, _ = yield from state.prefill(
-                    ids, outcome.interrupted, logits=False, share=len(ids), shared=self._store.add)
-            outcome.usage, outcome.finish_reason = Usage(len(ids), cached), "length"  # as an answer of no tokens
+            yield from read(self.plan, self._store, state, ids, outcome, share, stop=stop)
 
     def _score(self, outcome: Outcome, question: str, options: Sequence[str]) -> Work:
         """Read the question, then each option after it."""

@@ -527,7 +527,7 @@ def test_sessions_over_a_store_hold_what_they_should(tiny, actions) -> None:
     texts = [array("i", [rng.randrange(400) for _ in range(160)]) for _ in range(2)]
     texts += [texts[0][:70] + texts[1][70:], texts[1][:33] + texts[0][33:]]
     tiny.share_prefixes(60_000)
-    states = [tiny.space.new_state(0) for _ in range(3)]
+    states = [tiny.space.new_state() for _ in range(3)]
     try:
         for text, n, which in actions:
             context = states[which]

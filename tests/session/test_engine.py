@@ -487,7 +487,7 @@ def test_same_seed_same_answer():
     assert answers[0] == answers[1]
     session = engine.session()
     again = [[p.ids for p in session.complete("q", sampling=hot, max_tokens=30)] for _ in range(2)]
-    assert again[0] == again[1] and session.state.seed == 7
+    assert again[0] == again[1]
     free = Sampling(temperature=5.0, top_k=0, top_p=1.0, min_p=0.0)
     a, b = ([p.ids for p in engine.session().ask("q", sampling=free, max_tokens=30)] for _ in range(2))
     assert a != b

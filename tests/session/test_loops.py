@@ -54,7 +54,8 @@ def test_a_model_in_a_loop_is_stopped():
     """Whatever the logits are, the same token comes: far from the limit it ends, and what was said stays."""
     with edge.load(threads=1) as engine, engine.session() as session:
         token = engine.tokenizer.encode("a")[-1]
-        state = engine.space.new_state(1)
+        state = engine.space.new_state()
+        engine.space.take(state)
 
         class Stuck:
             def sample(self, *_: object) -> int:
