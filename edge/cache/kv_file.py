@@ -7,7 +7,7 @@ Little endian throughout, no padding:
     tokens i32 [n_tokens] | pages in the format of pyx.kv.KVCache.dump | CRC-32 of everything before, u32
 
 The header contains the fingerprint of the model (edge.model.fingerprint), the plan of the KV cache, its counters, and
-what else belongs to the state (ABSENT).  The file's size follows from it and is checked before anything is read into
+what else belongs to the state.  The file's size follows from it and is checked before anything is read into
 memory.  Files are not trusted: an invalid one raises InvalidFile and changes nothing.  The checksums detect damage, not
 forgery; a forged file can make a model write nonsense, but nothing worse.
 
@@ -23,7 +23,7 @@ import stat
 import struct
 import zlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -40,9 +40,6 @@ HEADER_LIMIT = 4 << 20  # bytes; that is more conversation than any model rememb
 _START = struct.Struct("<8sII")
 _CRC = struct.Struct("<I")
 
-#: what a header may leave out.  ``states``: of gated delta layers, [[tokens, kept]]; ``lost``: tokens of the
-#: conversation that the cache does not hold
-ABSENT: dict[str, Any] = {"states": [], "lost": [], "messages": [], "examples": 0}
 
 
 class Unusable(InvalidFile):
@@ -52,22 +49,15 @@ class Unusable(InvalidFile):
 # ---- write ----------------------------------------------------------------------------------------------------------
 
 
-def save(space: KVSpace, path: str | os.PathLike[str], state: KVState, **talk: Any) -> None:
-    """Write a state (it may have been freed) and its ``talk``: messages, and examples (how many of them after the
-    system prompt are some).
-
-    Raises as :func:`write`.
-    """
-    n = state.n_tokens
-    write(space, path, state.tokens[:n], state.kv, **talk, lost=list(state.tokens[n:]))
-
-
 def write(
-    space: KVSpace, path: str | os.PathLike[str], tokens: array[int], kv: Any, durable: bool = True, **more: Any
+    space: KVSpace, path: str | os.PathLike[str], tokens: array[int], kv: Any, durable: bool = True,
+    messages: Sequence[dict[str, Any]] = (), examples: int = 0,
 ) -> None:
-    """Write tokens and their KV cache (None: there are none) to ``path``, replacing an older file of a KV state.
+    """Write tokens and their KV cache (None: there is none) to ``path``, replacing an older file of a KV state.
 
-    ``durable``: the file is on the disk afterwards; else a power failure may leave a damaged one.  ``more``: of ABSENT.
+    The cache may hold only the first of the tokens.  ``durable``: the file is on the disk afterwards; else a power
+    failure may leave a damaged one.  ``messages``: of a conversation; ``examples``: how many of them after the system
+    prompt are some.
 
     Raises UsageError if the file cannot be written or is not one of a KV state, Busy if another process is writing it,
     and EdgeError if the disk is full or fails; the old file is then unchanged.
@@ -75,20 +65,22 @@ def write(
     path = os.path.realpath(check_path(path))  # a link stays a link
     mode = _replaceable(path)
     n_tokens, most = kv.counters if kv else (0, 0)
-    facts = ABSENT | more | {
+    facts = {
         "model": space.model.fingerprint,
         "name": space.model.config.name.encode("utf-8", "replace").decode(),
         "kv": space.page_plan,
         "n_tokens": n_tokens,
         "most": most,
-        "states": kv.states if kv else [],
+        "states": kv.states if kv else [],  # of gated delta layers, [[tokens, kept]]
+        "lost": list(tokens[n_tokens:]),  # that the cache does not hold
+        "messages": check_messages(messages) if messages else [],
+        "examples": examples,
     }
-    facts["messages"] = facts["messages"] and check_messages(facts["messages"])
     header = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode()
     if len(header) > HEADER_LIMIT:
         raise EdgeError(f"the conversation has {len(header)} bytes; a session file holds {HEADER_LIMIT}")
     start = _START.pack(MAGIC, VERSION, len(header))
-    parts = [start, _CRC.pack(zlib.crc32(header, zlib.crc32(start))), header, memoryview(tokens).cast("B")]
+    parts = [start, _CRC.pack(zlib.crc32(header, zlib.crc32(start))), header, memoryview(tokens[:n_tokens]).cast("B")]
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.tmp")
     try:
@@ -355,9 +347,8 @@ def _facts(header: bytes | bytearray) -> dict[str, Any]:
         facts = json.loads(header.decode())
     except (ValueError, RecursionError):
         raise InvalidFile("damaged (its header is not JSON)") from None
-    facts = ABSENT | facts if isinstance(facts, dict) else {}
     for key, good in _KINDS.items():
-        if key not in facts or not good(facts[key]):
+        if not isinstance(facts, dict) or key not in facts or not good(facts[key]):
             raise InvalidFile(f"damaged ({key} in its header is wrong)")
     try:
         return facts | {"messages": facts["messages"] and check_messages(facts["messages"])}

@@ -514,7 +514,6 @@ class Balance:
     """The cost of steps, and how many rows of prompts fit in steps that write answers."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0  # of the latest step
         self._writing: dict[int, float] = {}  # rows of answers -> seconds of a step without any prompt
         self._row = 0.0  # seconds of a row of prompt in such a step; 0: not known
 
@@ -555,7 +554,6 @@ class Balance:
 
     def took(self, batch: Sequence[Segment], seconds: float) -> None:
         """Record the duration of a step."""
-        self.seconds = seconds
         prompts = sum(len(each.ids) for each in batch if each.part)
         rows = sum(len(each.ids) for each in batch if not each.part)
         if not prompts:

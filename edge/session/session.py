@@ -271,7 +271,7 @@ class Session:
             self._space.reserve(self.state)
             self.state.untype()  # a question that was read ahead
             n_examples = len(self._operators) - (self.system is not None)
-            kv_file.save(self._space, path, self.state, messages=list(self.messages), examples=n_examples)
+            kv_file.write(self._space, path, self.state.tokens, self.state.kv, True, self.messages, n_examples)
 
     def close(self) -> None:
         """Free the KV cache.  The session cannot be used afterwards."""

@@ -232,21 +232,6 @@ def test_forged_headers(engine, saved, changes, match):
     refused(engine, saved, match)
 
 
-def test_files_of_before(engine, saved):
-    """They have fewer keys."""
-    good = saved.read_bytes()
-    header = json.loads(good[20 : 20 + struct.unpack_from("<I", good, 12)[0]])
-    assert not header["states"]
-    older = {key: value for key, value in header.items() if key not in ("lost", "states")}
-    older |= {"sampled": header["lost"], "forgotten": 2, "seconds": 3}  # the last token; what no longer is kept
-    new, question = engine.load_session(saved), "And a cake."
-    saved.write_bytes(forge(good, text=json.dumps(older).encode()))
-    old = engine.load_session(saved)
-    assert old.messages == header["messages"] and old.state.tokens == new.state.tokens
-    assert ids(old.ask(question, sampling=GREEDY, max_tokens=9)) == ids(
-        new.ask(question, sampling=GREEDY, max_tokens=9))
-
-
 def test_forged_tokens(engine, saved):
     data = bytearray(saved.read_bytes())
     at = 20 + struct.unpack_from("<I", data, 12)[0]
@@ -447,14 +432,14 @@ def test_nothing_is_asked_of_a_session_while_another_thread_saves_it(engine, tmp
     """Otherwise the file could have tokens and pages of two moments."""
     session, begun, done = engine.session(system=""), threading.Event(), threading.Event()
     list(session.ask("Hello", max_tokens=4, sampling=GREEDY))
-    write = kv_file.save
+    write = kv_file.write
 
-    def slow(*args, **talk):
+    def slow(*args):
         begun.set()
         assert done.wait(60)
-        write(*args, **talk)
+        write(*args)
 
-    monkeypatch.setattr(kv_file, "save", slow)
+    monkeypatch.setattr(kv_file, "write", slow)
     saving = threading.Thread(target=session.save, args=(tmp_path / "talk.bes",))
     saving.start()
     assert begun.wait(60)

@@ -26,7 +26,7 @@ from edge.machine import placement
 
 SYSTEMS = ("You sell coffee and tea at the harbour. " * 3, "You are a guide in a museum of boats. " * 2, None)
 WORDS = "please tell me about the tea the boats a large coffee two tickets when do you open thank you and then".split()
-ACTIONS = ("ask",) * 6 + ("leave early", "undo", "chat", "park", "save", "move", "warm", "choose", "wait")
+ACTIONS = ("ask",) * 6 + ("leave early", "undo", "chat", "save", "move", "warm", "choose", "wait")
 Transcript = list[tuple[Any, ...]]
 
 
@@ -70,8 +70,6 @@ class Script:
                 said = yield session.chat(talk, **self.options()), 1 << 30
             elif action == "undo":
                 said = session.undo()
-            elif action == "park":
-                yield partial(session.park, self.folder / f"{self.name}.bes")
             elif action == "save":
                 path = self.folder / f"{self.name}.save"
                 yield partial(session.save, path)
