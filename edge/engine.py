@@ -213,8 +213,7 @@ class Engine:
         return session
 
     def share_prefixes(self, max_bytes: str | int) -> Store:
-        """Share the KV cache of equal beginnings (system prompts, and what :meth:`Session.warm` read) among sessions
-        that begin from now on.
+        """Share the KV cache of equal beginnings (system prompts, examples) among sessions that begin from now on.
 
         ``max_bytes``: most memory, as "64M" or in bytes.  See :class:`edge.cache.store.Store`.  Raises UsageError for a
         size that is not valid.

@@ -409,9 +409,8 @@ class Session:
             yield None
             if outcome.interrupted():
                 return
-            state, share = self._begin(), len(ids)
-            if stop is not None:
-                share = self._preparer.shared(self._prompting, self._operators, ids) if self._store.on else 0
+            state = self._begin()
+            share = self._preparer.shared(self._prompting, self._operators, ids) if self._store.on else 0
             yield from read(self.plan, self._store, state, ids, outcome, share, stop=stop)
 
     def _score(self, outcome: Outcome, question: str, options: Sequence[str]) -> Work:

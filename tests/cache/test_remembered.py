@@ -262,6 +262,7 @@ def test_a_conversation_that_a_program_restores_is_not_kept(cache: Path, system:
         for _ in range(2):
             session = engine.session(system)
             session.messages += said
+            session.warm()
             session.ask("What did I say?", sampling=GREEDY, max_tokens=4).text  # noqa: B018
     with load() as engine:  # the first has written everything when it is closed
         texts = [engine.tokenizer.decode(kv_file.read(engine.space, path)[0]) for path in files(cache)]
