@@ -41,10 +41,11 @@ def bitnet_edge(
                           text=True, timeout=600)
 
 
-def in_python(code: str, *arguments: str | Path, **variables: str) -> str:
-    """What a program in Python prints that is run here, in a process of its own; it must not fail."""
+def in_python(code: str, *arguments: str | Path, given: str = "", **variables: str) -> str:
+    """What a program in Python prints that is run here, in a process of its own; it must not fail.  ``given`` is its
+    standard input."""
     done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], cwd=ROOT, env={**os.environ, **variables},
-                          capture_output=True, text=True, timeout=600)
+                          input=given, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

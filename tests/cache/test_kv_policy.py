@@ -15,7 +15,6 @@ from edge.options import Options, parse_layers
 from edge.registry.shapes import find
 from edge.sampling import Sampling
 
-ROOT = Path(__file__).resolve().parents[2]
 SHAPE = find("2b-4t")  # 30 layers of 5 KV heads
 GREEDY = Sampling(temperature=0.0)
 

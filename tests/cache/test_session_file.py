@@ -29,8 +29,8 @@ from edge.model.fingerprint import WHOLE, fingerprint
 from edge.sampling import Sampling
 from pyx.kv import KVCache
 from pyx.step import attention
+from tests.services import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 HOT = Sampling(temperature=1.0, seed=5)
 GREEDY = Sampling(temperature=0.0)
 

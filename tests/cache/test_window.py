@@ -19,8 +19,6 @@ from tests.configs import uniform
 from tests.vectors import stored
 from tests.vectors.make_models import EVERY, IDS, WINDOWED, WINDOWS, positions
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def read(path: Path, ids: list[int], chunk: int = 128, threads: int = 1, **plan) -> np.ndarray:
     """Logits [n][n_vocab] of every token."""

@@ -28,8 +28,7 @@ from edge.sampling import Sampling
 from edge.session.answer_options import AnswerOptions
 from edge.settings import SETTINGS, with_options
 from tests import fake_engine
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.services import ROOT, in_python
 
 
 @pytest.fixture
@@ -75,8 +74,7 @@ def test_help_of_one_command_imports_no_other() -> None:
         "import sys; sys.argv = ['x', 'tokens', '-h']\nfrom edge.cli.main import main\ntry: main()\nfinally: "
         "print(sorted(m for m in sys.modules if m.startswith(('edge.', 'pyx.', 'prompt_toolkit'))))"
     )
-    done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True)
-    loaded = done.stdout.splitlines()[-1]
+    loaded = in_python(probe).splitlines()[-1]
     for name in ("edge.engine", "edge.cli.chat", "edge.prompt.tokenizer", "edge.formats", "pyx", "prompt_toolkit"):
         assert f"'{name}'" not in loaded
 

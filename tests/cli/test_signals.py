@@ -7,14 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from edge.cli import signals
+from tests.services import ROOT
 from tests.terminal import Terminal
-
-ROOT = Path(__file__).resolve().parents[2]
 
 PROGRAM = """
 import os, signal, sys, time

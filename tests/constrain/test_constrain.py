@@ -11,8 +11,6 @@ import enum
 import json
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from array import array
@@ -38,6 +36,7 @@ from edge.formats.checkpoint import TokenizerSpec
 from edge.prompt.tokenizer import StreamDecoder, Tokenizer
 from edge.session.stream import Stream
 from pyx.tokens import Sampler
+from tests.services import in_python
 
 pytestmark = pytest.mark.usefixtures("bundled_model")
 
@@ -215,9 +214,7 @@ def test_hostile_forms_are_refused_in_little_memory() -> None:
             print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, flush=True)
             os._exit(0)"""
     asked = "".join(f"{json.dumps(asked)}\n" for asked, _ in HOSTILE.values())
-    done = subprocess.run([sys.executable, "-c", code], input=asked, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    lines = iter(done.stdout.splitlines())
+    lines = iter(in_python(code, given=asked).splitlines())
     for name, (_, words) in HOSTILE.items():
         said = next(lines)  # one line
         assert words in said and len(said) < 500, (name, said)
@@ -283,13 +280,11 @@ def test_the_largest_forms_stay_within_the_plan() -> None:
                 peak = next(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM"))
             print(name, peak - before, FORM_BYTES)
     """
-    done = subprocess.run([sys.executable, "-c", code], input=json.dumps(LARGEST), capture_output=True, text=True,
-                          timeout=600)
-    assert done.returncode == 0, done.stderr[-2000:]
-    for line in done.stdout.splitlines():
+    lines = in_python(code, given=json.dumps(LARGEST)).splitlines()
+    for line in lines:
         taken, planned = map(int, line.split()[-2:])
         assert taken < planned, line
-    assert len(done.stdout.splitlines()) == len(LARGEST)
+    assert len(lines) == len(LARGEST)
 
 
 @pytest.mark.parametrize("asked", [

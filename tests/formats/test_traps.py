@@ -6,8 +6,6 @@ What other runtimes got wrong, what two repositories mean differently, what no f
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +19,7 @@ from pyx.weights import TernaryMatrix
 from tests import handmade
 from tests.configs import activation, rope_style
 from tests.handmade import ARR, F32, STR, U32, hf_config, hf_directory, hf_tensors, value
+from tests.services import in_python
 from tests.vectors import stored as golden
 from tests.vectors.stored import VECTORS, oracle
 
@@ -222,7 +221,7 @@ def test_trap_09_the_gguf_package_cannot_list_i2s() -> None:
         "from edge.formats import open_checkpoint\n"
         f"for path in {[str(path) for path in paths]}: open_checkpoint(path)\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).resolve().parents[2])
+    in_python(code)
 
 
 def test_trap_10_sentencepiece_without_protobuf() -> None:
@@ -240,7 +239,5 @@ def test_trap_10_sentencepiece_without_protobuf() -> None:
         "tokenizer = Tokenizer.build(spec)\n"
         "print(json.dumps([tokenizer.encode(text) for text in json.load(sys.stdin)]))\n"
     )
-    texts = json.dumps([sample["text"] for sample in samples])
-    done = subprocess.run([sys.executable, "-c", code], input=texts, text=True, check=True, capture_output=True,
-                          cwd=Path(__file__).resolve().parents[2])
-    assert json.loads(done.stdout) == [sample["spm"] for sample in samples] and len(samples) == 10
+    found = json.loads(in_python(code, given=json.dumps([sample["text"] for sample in samples])))
+    assert found == [sample["spm"] for sample in samples] and len(samples) == 10

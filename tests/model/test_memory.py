@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from array import array
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -124,14 +126,17 @@ with edge.load(path, overflow="stop", threads=2, memory=limit or None, on_plan=p
 """
 
 
-def make_wide(folder: Path, embedding: str) -> Path:
-    make_model.make(folder / f"{embedding}.gguf", WIDE, embedding=embedding)
-    return folder / f"{embedding}.gguf"
-
-
 @pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_wide(tmp_path_factory.mktemp("model"), "F16")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """wide(embedding): the file with an embedding of this type, made once."""
+    folder = tmp_path_factory.mktemp("model")
+
+    @cache
+    def made(embedding: str) -> Path:
+        make_model.make(folder / f"{embedding}.gguf", WIDE, embedding=embedding)
+        return folder / f"{embedding}.gguf"
+
+    return made
 
 
 def process(path: Path, limit: str = "", n_session: int = 1) -> dict:
@@ -147,10 +152,10 @@ def as_planned(seen: dict) -> None:
     assert seen["used"]["anon"] + file >= seen["plan"] - slack - STILL_TO_COME, seen
 
 
-def test_two_thousand_different_words_take_what_was_planned(wide: Path) -> None:
+def test_two_thousand_different_words_take_what_was_planned(wide: Callable[[str], Path]) -> None:
     """Through the map their rows would bring most of the embedding into the process."""
-    process(wide)  # a first opening, which makes the head as it scores a text
-    seen = process(wide)
+    process(wide("F16"))  # a first opening, which makes the head as it scores a text
+    seen = process(wide("F16"))
     as_planned(seen)
     f = seen["f"]
     grown = seen["used"]["anon"] - seen["loaded"]["anon"]
@@ -159,9 +164,9 @@ def test_two_thousand_different_words_take_what_was_planned(wide: Path) -> None:
     assert 0 < seen["mapped"] <= f["weights_mapped"] + (1 << 20), seen
 
 
-def test_a_head_used_where_it_lies_takes_what_was_planned(tmp_path: Path) -> None:
+def test_a_head_used_where_it_lies_takes_what_was_planned(wide: Callable[[str], Path]) -> None:
     """Pages of the file, and no memory of our own."""
-    seen = process(make_wide(tmp_path, "Q8_0"))
+    seen = process(wide("Q8_0"))
     f = seen["f"]
     assert (f["head"], f["head_mapped"]) == (0, WIDE.n_vocab * WIDE.hidden // 32 * 34)
     as_planned(seen)
@@ -169,16 +174,16 @@ def test_a_head_used_where_it_lies_takes_what_was_planned(tmp_path: Path) -> Non
 
 
 def test_two_sessions_never_exceed_the_limit(
-    wide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wide: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even when all of the embedding is read to make the head, or a first opening tries every reading."""
     monkeypatch.setenv("BITNET_EDGE_STATE", str(tmp_path))
-    plan = process(wide, "1G")
+    plan = process(wide("F16"), "1G")
     as_planned(plan)
     assert plan["peak"] <= plan["plan"] + max(0.02 * plan["plan"], 1 << 20), plan
     second = plan["kv"] + 44 * WIDE.n_vocab  # pages, logits and sampler of the second session
     limit = plan["plan"] + second + (2 << 20)
-    seen = process(wide, str(limit), 2)
+    seen = process(wide("F16"), str(limit), 2)
     assert seen["peak"] <= limit, seen
     assert (seen["n_ctx"], seen["kv"]) == (plan["n_ctx"], plan["kv"])
 
@@ -235,9 +240,9 @@ def test_every_kind_of_cache_takes_what_was_planned() -> None:
     ],
 )
 def test_a_large_head_is_read_in_two_stages_where_that_is_faster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedding: str, options: dict[str, object], kind: str
+    wide: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, embedding: str, options: dict[str, object], kind: str
 ) -> None:
-    path = make_wide(tmp_path, embedding)
+    path = wide(embedding)
     with edge.load(path, ctx=64, threads=1) as engine:  # 34 MB of codes
         assert engine.model.transformer.head.kind == ("int8" if embedding == "F16" else "q8_0")
         if "memory" in options:  # the plan includes this process, which has run other tests before
@@ -250,9 +255,9 @@ def test_a_large_head_is_read_in_two_stages_where_that_is_faster(
 
 
 def test_a_q8_0_head_is_read_in_two_stages_where_memory_is_plentiful(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wide: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = make_wide(tmp_path, "Q8_0")
+    path = wide("Q8_0")
     monkeypatch.setattr(planning, "LARGE_HEAD", WIDE.n_vocab * WIDE.hidden)
     with edge.load(path, ctx=64, threads=1) as engine:
         footprint = engine.plan.footprint

@@ -27,10 +27,9 @@ import pytest
 from tests import elf
 from tests.http_service import serving
 from tests.serve.test_deleted import asked_for_everything
-from tests.services import on_a_terminal
+from tests.services import ROOT, on_a_terminal
 from tests.terminal import CTRL_C, CTRL_D, Terminal
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGING = ROOT / "packaging"
 DIST = ROOT / "dist"
 MACHINE = platform.machine()

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 from edge.cli.group import cli
 from edge.serve import keys
+from tests.services import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = [page for folder in (".", "docs", "benchmarks", "benchmarks/log", "packaging")
          for page in sorted((ROOT / folder).glob("*.md"))]
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.services import ROOT
 
 #: floor -> its modules; imports may only point to the same or a lower floor (docs/architecture.md, "Layout")
 FLOORS = {name: floor for floor, names in {

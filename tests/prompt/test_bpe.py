@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from pathlib import Path
 
 import pytest
 import regex
@@ -19,9 +18,8 @@ from edge.prompt.tokenizer.byte_level import PATTERNS, TRUSTED, for_ascii_of
 from edge.prompt.tokenizer.steps import ALPHABET
 from pyx.tokens import TOKEN, BytePairs
 from tests.prompt.test_tokenizer import BPE
+from tests.services import ROOT
 from tests.vocabularies import by_name, vocabulary
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def letters(data: bytes) -> str:

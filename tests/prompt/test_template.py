@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -22,9 +19,8 @@ from edge.prompt.messages import check_messages
 from edge.prompt.template import FAMILIES, Template, source
 from edge.prompt.tokenizer import Tokenizer
 from tests.prompt.test_tokenizer import bpe_spec, spm_array_spec, spm_model_spec
+from tests.services import ROOT, in_python
 from tests.vocabularies import FOREIGN, needs_foreign, vocabulary
-
-ROOT = Path(__file__).resolve().parents[2]
 
 #: what transformers makes of templates
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "templates.json").read_text())
@@ -498,5 +494,4 @@ def test_families_start_without_jinja():
     code = ("import sys; from tests.prompt.test_template import *; "
             "t = Template.for_model(model(None, source('bitnet-edge'))); t.encode(TOKENIZER, TALK); "
             "print([m for m in ('jinja2', 'sentencepiece', 'numpy') if m in sys.modules])")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() in ("[]", "['sentencepiece']")  # the tokenizer tests build one of each kind
+    assert in_python(code).strip() in ("[]", "['sentencepiece']")  # the tokenizer tests build one of each kind

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +19,7 @@ from edge.prompt.tokenizer import StreamDecoder, Tokenizer
 from edge.prompt.tokenizer.byte_level import PATTERNS, cutter
 from edge.prompt.tokenizer.steps import ALPHABET
 from edge.prompt.tokenizer.vocabulary import END_OF_TURN
+from tests.services import in_python
 from tests.vocabularies import (
     FOREIGN,
     FOREIGN_NAMES,
@@ -459,8 +458,7 @@ def test_bytes_of_sentencepiece_with_another_type_are_bytes(kind: int) -> None:
 def test_nothing_heavy_is_imported_before_it_is_needed():
     code = ("import sys, edge.prompt.tokenizer; "
             "print([m for m in ('numpy', 'tiktoken', 'sentencepiece', 'jinja2', 'regex') if m in sys.modules])")
-    done = subprocess.run([sys.executable, "-c", code], cwd=HERE.parent, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert in_python(code) == "[]\n"
 
 
 def test_no_tokenizer():

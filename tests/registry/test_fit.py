@@ -26,8 +26,8 @@ from edge.registry.known import KNOWN
 from edge.tools import fit, pull
 from edge.tools.convert import convert
 from tests import handmade
+from tests.services import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 #: shape -> types of its published file
 TINY = {
     "tiny": ("I2_S", "F16"), "tiny-silu": ("I2_S", "F16"), "tiny-llama": ("I2_S", "F16"),

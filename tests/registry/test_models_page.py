@@ -20,8 +20,6 @@ from edge.registry.shapes import SHAPES
 from edge.tools import fit
 from tests import handmade
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def test_the_page_is_current() -> None:
     text = make_models.PAGE.read_text(encoding="utf-8")

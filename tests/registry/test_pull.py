@@ -27,9 +27,8 @@ from edge.tools import convert
 from edge.tools import pull as pulling
 from edge.tools.pull import pull
 from tests import hub as hubs
-from tests.services import REAL
+from tests.services import REAL, ROOT, in_python
 
-ROOT = Path(__file__).resolve().parents[2]
 FILE = "tiny.gguf"
 NAME = f"hf:owner/name/{FILE}"
 
@@ -249,8 +248,7 @@ def test_a_disk_that_fills_up_keeps_what_it_has(hub: hubs.Hub, tmp_path: Path) -
     code = "import resource, sys\nfrom edge.tools import pull as p\np.BLOCK=1024\n" \
            "resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))\n" \
            "try:\n    p.pull(sys.argv[1])\nexcept p.EdgeError as e:\n    print(e)"
-    done = subprocess.run([sys.executable, "-c", code, NAME], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert "the disk is full" in done.stdout, done
+    assert "the disk is full" in in_python(code, NAME)
     assert 0 < (tmp_path / "models" / "tiny" / f"{FILE}.part").stat().st_size <= 20000
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +15,7 @@ from edge.cache import state as context
 from edge.errors import MemoryRefused
 from edge.loading import STILL_TO_COME
 from edge.sampling import Sampling
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.services import in_python
 
 GREEDY = Sampling(temperature=0.0)
 QUESTIONS = ["Hello, can I order a coffee?", "A large one, please.", "And how much is that?", "Thank you, goodbye!"]
@@ -97,9 +95,8 @@ def test_threads_and_instruction_sets_give_the_same_tokens():
         "        found.append([id for piece in answer for id in piece.ids])\n"
         "print(len(found), len(found[0]), all(each == found[0] for each in found))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    n, tokens, equal = done.stdout.split()
-    assert int(n) >= 4 and int(tokens) == 32 and equal == "True", done
+    n, tokens, equal = in_python(code).split()
+    assert int(n) >= 4 and int(tokens) == 32 and equal == "True"
 
 
 def test_the_context_slides_for_ever(bundled_model):

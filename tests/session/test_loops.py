@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import random
 from array import array
-from pathlib import Path
 
 import pytest
 
 import edge
 from edge.session.loops import LONGEST, REPEATED, TIMES, loops
 from tests import fakes
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("period", [1, 2, 7, 16, 40, 160, LONGEST])

@@ -20,10 +20,10 @@ import edge
 from edge.errors import Busy, UsageError
 from edge.session.session import Session
 from edge.tools.batch import Batch
+from tests.services import ROOT
 
 pytestmark = pytest.mark.usefixtures("bundled_model")
 
-ROOT = Path(__file__).resolve().parents[2]
 KILLS = int(os.environ.get("BATCH_KILLS", "4"))
 
 

@@ -33,6 +33,7 @@ from tests import handmade
 from tests.configs import each_layer, styled
 from tests.handmade import HIDDEN, VOCAB, hf_config, hf_directory, hf_tensors
 from tests.oracles.packings import panels, q2_0
+from tests.services import in_python
 from tests.vectors.stored import TINY, VECTORS, layout_of, oracle
 
 ORACLES = sorted(p.parent for p in oracle().glob("*/*/config.json") if "ragged" not in str(p))
@@ -379,9 +380,7 @@ def test_a_conversion_leaves_nothing_in_memory(tmp_path: Path) -> None:
         "convert(sys.argv[1], sys.argv[2])\n"
         "print([line for line in open('/proc/self/maps') if '.gguf' in line])\n"
     )
-    done = subprocess.run([sys.executable, "-c", program, str(TINY[0]), str(tmp_path / "out.gguf")],
-                          capture_output=True, text=True, timeout=300)
-    assert done.stdout == "[]\n", done.stderr
+    assert in_python(program, TINY[0], tmp_path / "out.gguf") == "[]\n"
 
 
 def test_the_bundled_model_is_what_its_page_says(bundled_model: Path) -> None:

@@ -11,10 +11,11 @@ import math
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.services import ROOT
 
 pytest.importorskip("torch", reason="training needs torch: pip install -e .[training]")
 pytest.importorskip("tokenizers")
@@ -35,7 +36,6 @@ from training.model import SHAPES, Model
 from training.run import Run
 from training.train import start
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXT = ROOT / "edge" / "bundled" / "dialogues.jsonl"
 MICRO = SHAPES["micro"]
 SCHEMES = list(quantise.SCHEMES)
