@@ -3,8 +3,9 @@
 The vocabulary is the 256 bytes and three control tokens.  What the "model" answers depends on the last question alone,
 see :func:`reply`.  Run as a program (``python tests/fake_engine.py run hello``) it is ``bitnet-edge`` with this engine;
 ``FAKE_DELAY`` is the pause per step in seconds, ``FAKE_LOAD`` the time loading takes, ``FAKE_MARK`` a file that is made
-when it begins, ``FAKE_STEPS`` one that gets a dot for each step; with ``FAKE_THINKS`` it is a model that may think
-before it answers; ``FAKE_SCRIPT`` has other answers, a JSON list of pairs: a pattern of the question, and its answer.
+when it begins, ``FAKE_HOLD`` one that must go before it ends, ``FAKE_STEPS`` one that gets a dot for each step; with
+``FAKE_THINKS`` it is a model that may think before it answers; ``FAKE_SCRIPT`` has other answers, a JSON list of
+pairs: a pattern of the question, and its answer.
 """
 
 from __future__ import annotations
@@ -37,29 +38,23 @@ CONFIG = uniform(
     n_ctx_train=4096, activation="relu2", sub_norm=True)
 
 
+#: the last word of a question -> the answer
+SAID = {
+    "long": "all work and no play makes a dull day " * 200, "lines": "one\n\ntwo\n\n\n", "nothing": "",
+    "escape": "\x1b[31mred\x1b[0m\x07.", "snow": "Schnee: ❄, Öl.", "two": "First sentence. Second one.",
+    "think": "<think>\nhm, so\n</think>\n\nYes.",
+}
+
+
 def reply(question: str) -> str:
     """The scripted answer.  Its last word decides, so that appended text can be seen, too."""
     for pattern, said in json.loads(os.environ.get("FAKE_SCRIPT", "[]")):
         if re.search(pattern, question):
             return said
     word = question.split()[-1] if question.split() else ""
-    if word == "long":
-        return "all work and no play makes a dull day " * 200
-    if word == "lines":
-        return "one\n\ntwo\n\n\n"
-    if word == "escape":
-        return "\x1b[31mred\x1b[0m\x07."
-    if word == "snow":
-        return "Schnee: ❄, Öl."
-    if word == "two":
-        return "First sentence. Second one."
-    if word == "nothing":
-        return ""
-    if word == "think":
-        return "<think>\nhm, so\n</think>\n\nYes."
     if word == "crash":
         raise RuntimeError("the fake crashed as it was told")
-    return f"You said: {question}"
+    return SAID.get(word, f"You said: {question}")
 
 
 def answer(history: list[int]) -> int:
@@ -149,6 +144,8 @@ def load(
         open_checkpoint(model)
     if mark := os.environ.get("FAKE_MARK"):
         Path(mark).touch()
+    while os.path.exists(os.environ.get("FAKE_HOLD", "")):
+        time.sleep(0.01)
     seconds = float(os.environ.get("FAKE_LOAD", "0"))
     for done in range(10):
         time.sleep(seconds / 10)

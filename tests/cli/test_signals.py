@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -108,20 +109,22 @@ def test_a_signal_while_the_program_starts_prints_nothing(left: int, number: str
 
 def test_a_copy_of_ctrl_c_is_the_same_press(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a one-file program, whose parent forwards it; in another one, two are two."""
+    now = 0.0
+
     def press(copies: int) -> None:
         for _ in range(copies):
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0)
 
-    monkeypatch.setattr(signals, "ECHO", 0.2)
+    monkeypatch.setattr(signals, "time", SimpleNamespace(monotonic=lambda: now))
     with signals.SIGNALS.handled(), signals.SIGNALS.calling(lambda: None):
         with pytest.raises(KeyboardInterrupt):
             press(2)
-        time.sleep(0.2)
+        now += 1
         monkeypatch.setattr(signals, "ONE_FILE", True)
         press(3)
         assert signals.SIGNALS.taken()
-        time.sleep(0.2)
+        now += 1
         press(1)
         assert signals.SIGNALS.taken() and not signals.SIGNALS.taken()
 
@@ -150,4 +153,4 @@ def test_a_signal_that_does_not_interrupt_the_wait_for_a_line(reader: str, numbe
         terminal.reads()
         threads = [int(one) for one in os.listdir(f"/proc/{terminal.process.pid}/task")]
         os.kill(next(one for one in threads if one != terminal.process.pid), number)
-        terminal.expect(expected, timeout=20)
+        terminal.expect(expected)

@@ -629,8 +629,10 @@ def test_an_answer_that_nobody_reads_waits_and_ends(monkeypatch: pytest.MonkeyPa
         call = await calls.submit(Call(messages=[{"role": "user", "content": "x"}], n=2, options=options), patience=0.3)
         batches = call.batches()
         read = len(await batches.__anext__())
-        await asyncio.sleep(0.1)
-        steps = engine.model.steps
+        steps = -1
+        while steps != engine.model.steps:  # until it waits
+            steps = engine.model.steps
+            await asyncio.sleep(0.1)
         await asyncio.sleep(0.1)
         waited = engine.model.steps - steps  # within its patience it only waits
         while not all(each.job.over for each in call.answers):

@@ -55,22 +55,31 @@ def asking(path: Path, question: str, n: int) -> Iterator[UnixConnection]:
         yield connection
 
 
+def health(path: Path) -> tuple[int, dict[str, Any]]:
+    with contextlib.closing(UnixConnection(path)) as connection:
+        connection.request("GET", "/health")
+        response = connection.getresponse()
+        return response.status, json.load(response)
+
+
 # ---- systemd ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("abstract", [False, True])
 def test_ready_is_sent_when_it_is_true(folder: Path, path: Path, abstract: bool) -> None:
     """READY=1 comes when requests are answered, and not before the model is loaded."""
+    loading = folder / "loading"
+    loading.touch()
     with contextlib.closing(Manager(folder, abstract)) as manager:
         process = subprocess.Popen(
-            [*FAKE, "serve", "--socket", str(path)], env=environment(FAKE_LOAD="1", **manager.environment()),
-            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        )
+            [*FAKE, "serve", "--socket", str(path)], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            env=environment(FAKE_HOLD=str(loading), **manager.environment()))
         with process:
             with contextlib.closing(UnixConnection(path)) as early:  # it listens already
                 early.request("GET", "/health")
                 assert early.getresponse().status == 503
             assert manager.hear(0.3) == []
+            loading.unlink()
             manager.expect("READY=1")
             assert asked(path, "hello") == reply("hello")
             process.terminate()
@@ -103,7 +112,9 @@ def test_the_watchdog_is_not_fed_when_the_decode_loop_hangs(path: Path, manager:
     command = [sys.executable, "-c", "\n".join(lines)]
     with service(path, command=command, **manager.environment(watchdog=0.6)), asking(path, "hello", 16):
         manager.expect("WATCHDOG=1")
-        assert any(manager.hear(2) == [] for _ in range(100))  # on a busy machine it takes a while to hang
+        while health(path)[0] == 200:  # on a busy machine it takes a while to hang
+            time.sleep(0.05)
+        manager.hear(0.2)  # what was sent before
         with contextlib.closing(UnixConnection(path)) as other:
             other.request("GET", "/v1/models")  # the event loop is well, and that does not count
             assert other.getresponse().status == 200
@@ -112,12 +123,6 @@ def test_the_watchdog_is_not_fed_when_the_decode_loop_hangs(path: Path, manager:
 
 def test_health_and_the_watchdog_ask_for_answers(path: Path, manager: Manager) -> None:
     """Answers that fail, one after the other; then one that is right again."""
-    def health() -> tuple[int, dict[str, Any]]:
-        with contextlib.closing(UnixConnection(path)) as connection:
-            connection.request("GET", "/health")
-            response = connection.getresponse()
-            return response.status, json.load(response)
-
     def ask(question: str) -> int:
         with contextlib.closing(UnixConnection(path)) as connection:
             connection.request("POST", CHAT, json.dumps({"messages": [{"role": "user", "content": question}]}))
@@ -125,14 +130,14 @@ def test_health_and_the_watchdog_ask_for_answers(path: Path, manager: Manager) -
 
     with service(path, command=FAKE, **manager.environment(watchdog=0.3)):
         assert [ask("crash"), ask("crash"), ask("hello"), ask("crash"), ask("crash")] == [500, 500, 200, 500, 500]
-        assert health()[0] == 200
+        assert health(path)[0] == 200
         manager.expect("WATCHDOG=1")
         assert ask("crash") == 500
-        status, said = health()
+        status, said = health(path)
         assert status == 500 and "the last 3 answers failed" in said["error"]
         manager.hear(0.2)
         assert manager.hear(1) == []
-        assert ask("hello") == 200 and health()[0] == 200
+        assert ask("hello") == 200 and health(path)[0] == 200
         manager.expect("WATCHDOG=1")
 
 
