@@ -39,7 +39,6 @@ def gguf(
     n_keys: int | None = None,
     n_tensors: int | None = None,
     offsets: dict[str, int] | None = None,
-    pad_end: bool = True,
 ) -> bytes:
     """A GGUF file.  tensors: (name, ggml dims, type id, bytes); offsets and counts may be forced to lie."""
     head = b"GGUF" + struct.pack("<IQQ", version, len(tensors) if n_tensors is None else n_tensors,
@@ -50,7 +49,7 @@ def gguf(
     for name, dims, type_id, content in tensors:
         offset = (offsets or {}).get(name, len(data))
         head += text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, type_id, offset)
-        data += content + bytes(-len(content) % alignment if pad_end else 0)
+        data += content + bytes(-len(content) % alignment)
     return head + bytes(-len(head) % alignment) + data
 
 

@@ -14,12 +14,10 @@ from tests.oracles.attention import attend, kept
 class Stream:
     """n tokens of one or more layers.  q [layer][n][n_head][D] carries 1/sqrt(D); k, v [layer][n][n_kv_head][D]."""
 
-    def __init__(
-        self, n: int, n_head: int, n_kv_head: int, head_dim: int, seed: int = 0, peak: float = 2, n_layer: int = 1
-    ) -> None:
+    def __init__(self, n: int, n_head: int, n_kv_head: int, head_dim: int, seed: int = 0, n_layer: int = 1) -> None:
         rng = np.random.default_rng(seed)
         shape = (n_layer, n)
-        self.q = (rng.normal(size=(*shape, n_head, head_dim)) / np.sqrt(head_dim) * peak).astype(np.float32)
+        self.q = (rng.normal(size=(*shape, n_head, head_dim)) / np.sqrt(head_dim) * 2).astype(np.float32)
         self.k = rng.normal(size=(*shape, n_kv_head, head_dim)).astype(np.float32)
         self.v = rng.normal(size=(*shape, n_kv_head, head_dim)).astype(np.float32)
 

@@ -84,12 +84,6 @@ class Terminal:
         os.close(self._fd)
         self._fd = os.open(os.devnull, os.O_RDWR)
 
-    @property
-    def usable(self) -> bool:
-        """True if the terminal is in the mode that a shell needs: it shows what is typed, line by line."""
-        wanted = termios.ICANON | termios.ECHO | termios.ISIG
-        return termios.tcgetattr(self._fd)[3] & wanted == wanted
-
     def taken_over(self) -> None:
         """Wait until the line editor has the terminal: what is typed earlier the terminal itself shows and may drop."""
         self._wait_for_mode(0)

@@ -231,40 +231,35 @@ def formats(folder: Path) -> dict[str, Format]:
     """Every format by its name in docs/architecture.md; ``folder`` is an empty one for the files."""
     from benchmarks import make_model
 
-    make_model.make(folder / "tiny.gguf", "tiny")
-    make_model.make(folder / "groups.gguf", "tiny-qwen3", "PQ2_0", "PQ2_0")
-    convert(folder / "groups.gguf", folder / "panels.gguf")
-    make_model.make(folder / "planes.gguf", "tiny-planes", "TP32_R64", "Q8_0", planes=3)
-    make_model.make(folder / "experts.gguf", "tiny-qwen3moe", "PQ2_0", "Q8_0")
-    make_model.make(folder / "rotated.gguf", "tiny-bonsai2", "PQ2_0", "PQ2_0")
+    make_model.make(folder / "gguf", "tiny")
+    make_model.make(folder / "groups", "tiny-qwen3", "PQ2_0", "PQ2_0")
+    convert(folder / "groups", folder / "panels")
+    make_model.make(folder / "planes", "tiny-planes", "TP32_R64", "Q8_0", planes=3)
+    make_model.make(folder / "experts", "tiny-qwen3moe", "PQ2_0", "Q8_0")
+    make_model.make(folder / "hybrid", "tiny-bonsai2", "PQ2_0", "PQ2_0")
     good = oracle() / "relu2_gqa_tied" / "packed_auto_f32"
     model = folder / "hf"
     shutil.copytree(good, model)
-    engine = edge.load(folder / "tiny.gguf", ctx=64, threads=1)
-    session = engine.session()
-    list(session.complete(array("i", range(1, 40)), max_tokens=4, sampling=Sampling(temperature=0.0)))
-    session.save(folder / "talk.bes")
-    hybrid = edge.load(folder / "rotated.gguf", ctx=128, threads=1)
-    session = hybrid.session()
-    list(session.complete(array("i", range(1, 70)), max_tokens=4, sampling=Sampling(temperature=0.0)))
-    session.save(folder / "states.bes")
+    engine, hybrid = (edge.load(folder / name, ctx=128, threads=1) for name in ("gguf", "hybrid"))
     config = engine.config
     keep = [[40] * config.n_kv_head] * config.n_layer
     facts = {"version": VERSION, "n_layer": config.n_layer, "n_kv_head": config.n_kv_head, "keep": keep, "sinks": 4}
+
+    def model_file(name: str) -> Format:
+        tried = folder / f"{name}.gguf"
+        return Format((folder / name).read_bytes(), tried, lambda: checkpoint(tried))
+
+    def session_file(name: str, by: edge.Engine) -> Format:
+        good, tried = folder / name, folder / f"{name}.bes"
+        session = by.session()
+        list(session.complete(array("i", range(1, 70)), max_tokens=4, sampling=Sampling(temperature=0.0)))
+        session.save(good)
+        return Format(good.read_bytes(), tried, lambda: by.load_session(tried), mutate_session)
+
     return {
-        "gguf": Format((folder / "tiny.gguf").read_bytes(), folder / "m.gguf", lambda: checkpoint(folder / "m.gguf")),
-        "panels": Format(
-            (folder / "panels.gguf").read_bytes(), folder / "p.gguf", lambda: checkpoint(folder / "p.gguf")),
-        "planes": Format(
-            (folder / "planes.gguf").read_bytes(), folder / "sum.gguf", lambda: checkpoint(folder / "sum.gguf")),
-        "experts": Format(
-            (folder / "experts.gguf").read_bytes(), folder / "e.gguf", lambda: checkpoint(folder / "e.gguf")),
-        "hybrid": Format(
-            (folder / "rotated.gguf").read_bytes(), folder / "r.gguf", lambda: checkpoint(folder / "r.gguf")),
-        "states": Format((folder / "states.bes").read_bytes(), folder / "t.bes",
-                         lambda: hybrid.load_session(folder / "t.bes"), mutate_session),
-        "session": Format((folder / "talk.bes").read_bytes(), folder / "s.bes",
-                          lambda: engine.load_session(folder / "s.bes"), mutate_session),
+        **{name: model_file(name) for name in ("gguf", "panels", "planes", "experts", "hybrid")},
+        "session": session_file("session", engine),
+        "states": session_file("states", hybrid),
         "safetensors": Format((good / "model.safetensors").read_bytes(), folder / "m.safetensors",
                               lambda: safetensors.read(str(folder / "m.safetensors"))),
         "directory": Format((good / "config.json").read_bytes(), model / "config.json",

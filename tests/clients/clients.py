@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-URL = re.compile(r"http://127\.0\.0\.1:\d+$")
 
 
 @contextlib.contextmanager

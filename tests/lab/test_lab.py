@@ -169,15 +169,11 @@ def test_modes_that_mean_nothing(text):
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def talk(tmp_path: Path) -> str:
-    path = tmp_path / "talk.jsonl"
+def test_commands(bundled_model, tmp_path, capsys):
+    talk = str(tmp_path / "talk.jsonl")
     turns = [{"role": "user", "content": "Hello!"}, {"role": "assistant", "content": "Good morning. Coffee or tea?"}]
-    path.write_text((json.dumps({"messages": turns}) + "\n") * 12)
-    return str(path)
+    Path(talk).write_text((json.dumps({"messages": turns}) + "\n") * 12)
 
-
-def test_commands(bundled_model, talk, capsys):
     def shown(*arguments: str) -> str:
         assert main(arguments) == 0
         return capsys.readouterr().out

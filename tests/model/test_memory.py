@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -70,9 +71,12 @@ def test_rows_from_the_file_are_those_of_the_map(tmp_path: Path, embedding: str)
 # ---- the plan --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", make_model.TERNARY)
-@pytest.mark.parametrize("shape", ["tiny", "tiny-silu", "tiny-llama"])
-@pytest.mark.parametrize("head", ["int8", "two-stage", "native", "Q8_0 auto", "Q8_0 two-stage"])
+SHAPES = ("tiny", "tiny-silu", "tiny-llama")
+
+
+@pytest.mark.parametrize(("shape", "kind", "head"), [
+    *product(SHAPES, make_model.TERNARY, ["int8"]),
+    *product(SHAPES, ["I2_S"], ["two-stage", "native", "Q8_0 auto", "Q8_0 two-stage"])])
 def test_the_plan_before_loading_is_the_plan_after(tmp_path: Path, shape: str, kind: str, head: str) -> None:
     path = tmp_path / "tiny.gguf"
     embedding, head = ("F16 " + head).split()[-2:]
