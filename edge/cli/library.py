@@ -41,12 +41,12 @@ def pull(out: Output, wanted: str, name: str | None, as_is: bool, force: bool, a
     from edge.registry import library
     from edge.tools import pull as work
 
-    known, _source = work.parse(wanted)
-    label = known.name if known else wanted
+    source = work.parse(wanted)
+    label = source.name or wanted
     if name:
         library.checked_name(name)  # refused before a download is announced
-    if known is not None and library.find(name or label) is None:
-        out.info(f"{label}: a download of {human(known.nbytes)} from {known.repo}; licence: {known.licence}", "dim")
+    if source.name and library.find(name or label) is None:
+        out.info(f"{label}: a download of {human(source.nbytes)} from {source.repo}; licence: {source.licence}", "dim")
     with out.progress(f"pulling {label}", "bytes", log=True) as progress:
         model = work.pull(wanted, name=name, as_is=as_is, force=force, progress=progress, note=progress.say)
     out.result(model._asdict(), [f"{model.name}: {human(model.nbytes)} in {model.path}"], as_json)

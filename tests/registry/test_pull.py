@@ -22,7 +22,7 @@ from benchmarks import make_model
 from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
 from edge.formats import open_checkpoint
 from edge.registry import library
-from edge.registry.known import KNOWN, Known
+from edge.registry.known import KNOWN, Source
 from edge.tools import convert
 from edge.tools import pull as pulling
 from edge.tools.pull import pull
@@ -268,29 +268,29 @@ def test_a_file_that_cannot_be_opened_is_said_and_kept(hub: hubs.Hub) -> None:
 
 
 def test_which_file_is_meant(hub: hubs.Hub) -> None:
-    pulling.choose(pulling.Repository("a/b"), [pulling.Remote("x.gguf", 1, None)])
+    pulling.choose(pulling.repository("a/b"), [pulling.Remote("x.gguf", 1, None)])
     with pytest.raises(UsageError, match="2 GGUF files"):
-        pulling.choose(pulling.Repository("a/b"), [pulling.Remote(f"{x}.gguf", 1, None) for x in "xy"])
+        pulling.choose(pulling.repository("a/b"), [pulling.Remote(f"{x}.gguf", 1, None) for x in "xy"])
     with pytest.raises(ModelNotFound, match=r"it has x\.gguf"):
-        pulling.choose(pulling.Repository("a/b", "z.gguf"), [pulling.Remote("x.gguf", 1, None)])
+        pulling.choose(pulling.repository("a/b", "z.gguf"), [pulling.Remote("x.gguf", 1, None)])
     with pytest.raises(UsageError, match=r"README\.md: is not a GGUF file; it has x\.gguf"):
         files = [pulling.Remote(name, 1, None) for name in ("x.gguf", "README.md")]
-        pulling.choose(pulling.Repository("a/b", "README.md"), files)
+        pulling.choose(pulling.repository("a/b", "README.md"), files)
     with pytest.raises(UsageError, match="hf:a/b pulls the whole model"):
-        pulling.choose(pulling.Repository("a/b", "w.safetensors"), [pulling.Remote("w.safetensors", 1, None)])
+        pulling.choose(pulling.repository("a/b", "w.safetensors"), [pulling.Remote("w.safetensors", 1, None)])
     with pytest.raises(ModelNotFound, match="neither"):
-        pulling.choose(pulling.Repository("a/b"), [pulling.Remote("x.bin", 1, None)])
+        pulling.choose(pulling.repository("a/b"), [pulling.Remote("x.bin", 1, None)])
     names = ("config.json", "model.safetensors", "tokenizer.model", "a.bin")
     folder = [pulling.Remote(name, 1, None) for name in names]
-    assert pulling.choose(pulling.Repository("a/b"), folder) == folder[:3]
+    assert pulling.choose(pulling.repository("a/b"), folder) == folder[:3]
     parts = [pulling.Remote(f"m-0000{i}-of-00002.gguf", 1, None) for i in (1, 2)]
-    assert pulling.choose(pulling.Repository("a/b", parts[0].path), parts) == parts
+    assert pulling.choose(pulling.repository("a/b", parts[0].path), parts) == parts
 
 
 def test_files_that_were_replaced(hub: hubs.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The best file of a known model that is there is taken; where none is, one line names what is."""
     others = ("X-Q2_0_g64.gguf", "X-Q2_0.gguf")
-    known = Known("bonsai-x", "owner/name", "X-PQ2_0.gguf", 1, "MIT", "chat", others=others)
+    known = Source("bonsai-x", "owner/name", "X-PQ2_0.gguf", 1, "MIT", "chat", others=others)
     monkeypatch.setitem(KNOWN, "bonsai-x", known)
     for there in ("X-Q2_0.gguf", "X-Q2_0_g64.gguf", "X-PQ2_0.gguf"):  # each time a better one, too
         hub.files[there], hub.digests[there] = model, hub.digests[FILE]
@@ -322,7 +322,7 @@ def test_names_that_cannot_be(text: str) -> None:
     ("https://huggingface.co/owner/name/blob/v1/m.gguf", "hf:owner/name@v1/m.gguf"),
 ])
 def test_addresses_as_people_copy_them(text: str, meant: str) -> None:
-    assert str(pulling.parse(text)[1]) == meant
+    assert str(pulling.parse(text)) == meant
     for other in (f"{text}/x/" if text.startswith("owner") else text.replace("hugging", "other"), "github.com/a/b"):
         if not other.startswith("hf:"):
             with pytest.raises(ModelNotFound, match="for others use hf:owner/name"):
@@ -330,7 +330,7 @@ def test_addresses_as_people_copy_them(text: str, meant: str) -> None:
 
 
 def test_known_names() -> None:
-    assert pulling.parse("bonsai-1.7b")[1].file == "Ternary-Bonsai-1.7B-PQ2_0.gguf"
+    assert pulling.parse("bonsai-1.7b").file == "Ternary-Bonsai-1.7B-PQ2_0.gguf"
     with pytest.raises(ModelNotFound, match="did you mean"):
         pulling.parse("bonsai-17b")
     with pytest.raises(ModelNotFound, match="bitnet-edge pull bonsai-1.7b"):
