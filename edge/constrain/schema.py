@@ -210,18 +210,6 @@ def schema_of(kind: type) -> Any:
     return {**_of_type(kind, kind.__name__, defs), **({"$defs": defs} if defs else {})}
 
 
-def _of_dataclass(kind: type, defs: dict[str, Any]) -> dict[str, Any]:
-    hints = typing.get_type_hints(kind)
-    fields = [field for field in dataclasses.fields(kind) if field.init]
-    return {
-        "type": "object",
-        "properties": {field.name: _of_type(hints[field.name], f"{kind.__name__}.{field.name}", defs)
-                       for field in fields},
-        "required": [field.name for field in fields],
-        "additionalProperties": False,
-    }
-
-
 _SIMPLE = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 
@@ -234,25 +222,26 @@ def _of_type(hint: Any, name: str, defs: dict[str, Any]) -> dict[str, Any]:
         return {"enum": list(args)}
     if origin in (typing.Union, types.UnionType):
         return {"anyOf": [_of_type(each, name, defs) for each in args]}
-    if origin in (list, tuple) and args:
-        return _of_array(origin, args, name, defs)
+    if origin is list and args:
+        return {"type": "array", "items": _of_type(args[0], name, defs)}
     if origin is dict and args[:1] == (str,):
         return {"type": "object", "additionalProperties": _of_type(args[1], name, defs)}
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return {"enum": [each.value for each in hint]}
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        if hint.__name__ not in defs:
-            defs[hint.__name__] = {}
-            defs[hint.__name__] = _of_dataclass(hint, defs)
-        return {"$ref": f"#/$defs/{hint.__name__}"}
+        name = hint.__name__
+        if name not in defs:
+            defs[name] = {}
+            parts = {part: _of_type(each, f"{name}.{part}", defs) for part, each in _fields(hint).items()}
+            defs[name] = {"type": "object", "properties": parts, "required": list(parts), "additionalProperties": False}
+        return {"$ref": f"#/$defs/{name}"}
     raise UsageError(f"is wrong: {name} has a type that JSON cannot represent: {hint}", argument="schema")
 
 
-def _of_array(origin: Any, args: tuple[Any, ...], name: str, defs: dict[str, Any]) -> dict[str, Any]:
-    same = origin is list or args[1:] == (...,)
-    items = [_of_type(each, name, defs) for each in args[: 1 if same else None]]
-    return {"type": "array",
-            **({"items": items[0]} if same else {"prefixItems": items, "items": False, "minItems": len(items)})}
+def _fields(kind: type) -> dict[str, Any]:
+    """The fields of a dataclass that an answer has, with their annotations."""
+    hints = typing.get_type_hints(kind)
+    return {each.name: hints[each.name] for each in dataclasses.fields(kind) if each.init}
 
 
 def value(text: str, into: type | None) -> Any:
@@ -277,15 +266,13 @@ def _build(parsed: Any, hint: Any) -> Any:
     elif isinstance(hint, type) and issubclass(hint, enum.Enum):
         return hint(parsed)
     elif isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        hints = typing.get_type_hints(hint)
-        if isinstance(parsed, dict) and parsed.keys() == {each.name for each in dataclasses.fields(hint) if each.init}:
-            return hint(**{name: _build(each, hints[name]) for name, each in parsed.items()})
+        fields = _fields(hint)
+        if isinstance(parsed, dict) and parsed.keys() == fields.keys():
+            return hint(**{name: _build(each, fields[name]) for name, each in parsed.items()})
     elif origin is dict and isinstance(parsed, dict):
         return {name: _build(each, args[1]) for name, each in parsed.items()}
-    elif origin in (list, tuple) and isinstance(parsed, list):
-        kinds = [args[0]] * len(parsed) if origin is list or args[1:] == (...,) else args
-        if len(kinds) == len(parsed):
-            return origin(map(_build, parsed, kinds))
+    elif origin is list and isinstance(parsed, list):
+        return [_build(each, args[0]) for each in parsed]
     elif hint is float and type(parsed) in (int, float):
         return float(parsed)
     elif hint is Any or type(parsed) is hint or origin is typing.Literal and parsed in args:
