@@ -84,13 +84,13 @@ class Function:
             self.schema, self.size = _OBJECT, len(_OBJECT)  # not strict: arguments are an object, of whatever
 
 
+@dataclass(frozen=True, eq=False)
 class Functions:
-    """The functions of a request.  ``choice``: "none", "auto", "required" or the name of the one function to call."""
+    """The functions of a request.  ``choice``: "none", "auto" or "required"; ``parallel``: several may be called."""
 
-    def __init__(self, tools: Sequence[Function], choice: str, parallel: bool) -> None:
-        self.tools = list(tools)
-        self.choice = choice
-        self.parallel = parallel
+    tools: list[Function]
+    choice: str
+    parallel: bool
 
     @classmethod
     def of(cls, tools: Any, tool_choice: Any = None, parallel: bool | None = None) -> Functions | None:
