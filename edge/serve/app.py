@@ -89,12 +89,10 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
         return answer_json({"content": await asyncio.to_thread(engine.tokenizer.decode, tokens)})
 
     async def health(_: Request) -> Response:
-        if service.failure is not None:
-            return answer_json({"status": "error", "error": service.failure}, 500)
-        if service.embedder is None and service.engine is None:
-            return answer_json({"status": "loading"}, 503, {"Retry-After": "2"})
         if (trouble := service.trouble()) is not None:
             return answer_json({"status": "error", "error": trouble}, 500)
+        if service.embedder is None and service.engine is None:
+            return answer_json({"status": "loading"}, 503, {"Retry-After": "2"})
         return answer_json({"status": "ok", **(service.conversations.state() if service.conversations else {})})
 
     async def metrics(_: Request) -> Response:

@@ -181,13 +181,12 @@ class Conversations:
             if call.partial and not self._reads_ahead:
                 raise Busy("nothing is read ahead here")
             self._scheduler.enter(*(each.job for each in pending.answers))
-        except EdgeError as error:
-            busy = isinstance(error, Busy)
-            if busy and call.partial:
+        except Busy:
+            if call.partial:
                 pending.answers[0].outcome.finish_reason = "length"  # nothing is read
                 pending.answers[0].job.end()
                 return pending
-            self._counts["refused"] += busy
+            self._counts["refused"] += 1
             raise
         self._calls.add(pending)
         try:

@@ -99,6 +99,8 @@ class Service:
         """The reason why no answers are made; None if all is well, or the model is still loading.  A question is
         prepared for it, as for an answer.
         """
+        if self.failure is not None:
+            return self.failure
         try:
             if self.embedder is not None:
                 self.embedder.tokens("Hello", True)
