@@ -79,10 +79,7 @@ def root() -> Path:
 @pytest.fixture(scope="session")
 def bundled_model() -> Path:
     """The model that ships inside the package."""
-    models = sorted((ROOT / "edge" / "bundled").glob("*.gguf"))
-    if not models:
-        pytest.skip("no bundled model in edge/bundled")
-    return models[0]
+    return ROOT / "edge" / "bundled" / "demo.gguf"
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,6 @@ import json
 import math
 import random
 
-import pytest
-
 import edge
 from edge.formats import open_checkpoint
 from edge.machine.linux import rss
@@ -22,15 +20,9 @@ from tests.oracles.attention import PAGE
 WINDOW, SINKS, CHUNK = 508, 4, 100
 
 
-@pytest.fixture(scope="module")
-def tiny(tiny_model):
-    """A model of random weights, and what it is built from."""
+def test_twenty_thousand_tokens(tiny_model):
     checkpoint = open_checkpoint(tiny_model)
-    return checkpoint.config, build(checkpoint)
-
-
-def test_twenty_thousand_tokens(tiny):
-    config, model = tiny
+    config, model = checkpoint.config, build(checkpoint)
     plan = {"window": WINDOW, "sinks": SINKS, "spare": 1}
     cache = KVCache(*config.kv_shape, 512, "int8", **plan)
     logits = array.array("f", bytes(4 * config.n_vocab))

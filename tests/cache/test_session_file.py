@@ -114,8 +114,6 @@ def test_a_failed_restore_leaves_an_empty_cache():
 def test_a_loaded_session_goes_on(tmp_path_factory, plan, prompt, answer, more, threads):
     """The same tokens, on another number of threads, mid-page and mid-ring."""
     kv, overflow, window = plan
-    if not (ROOT / "edge" / "bundled" / "demo.gguf").exists():
-        pytest.skip("no bundled model in edge/bundled")
     first = engine_of(kv, overflow, window=window)
     second = engine_of(kv, overflow, threads=threads, window=window)
     path = tmp_path_factory.getbasetemp() / "round.bes"

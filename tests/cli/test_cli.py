@@ -79,7 +79,6 @@ def test_help_of_one_command_imports_no_other() -> None:
         assert f"'{name}'" not in loaded
 
 
-@pytest.mark.usefixtures("bundled_model")
 def test_run_imports_nothing_it_does_not_use(tmp_path: Path) -> None:
     """Each import is paid for at every start, on a small board with milliseconds."""
     unused = "pathlib json difflib edge.cache.parking edge.formats.sentencepiece_model edge.formats.huggingface"

@@ -303,7 +303,6 @@ def test_environment(call: Any) -> None:
 # ---- which model -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("bundled_model")
 def test_packed_program(call: Any, bundled_model: Path, tmp_path: Path) -> None:
     """A stand-in for the frozen program, which tests/tools/test_pack.py packs."""
     base, guide = tmp_path / "program", tmp_path / "guide"
@@ -402,7 +401,6 @@ def test_which_model(call: Any, bundled_model: Path, tmp_path: Path) -> None:
         assert loaded.stdout == name + "\n" and warned in loaded.stderr and bool(warned) == bool(loaded.stderr)
 
 
-@pytest.mark.usefixtures("bundled_model")
 def test_demo_model(call: Any) -> None:
     ready = json.loads(call("chat", "--jsonl", command=REAL).stdout.splitlines()[0])
     assert ready["model"] == json.loads(call("run", "--json", "-m", "demo", "x", command=REAL).stdout)["model"]
@@ -579,7 +577,6 @@ def test_stats_line(call: Any) -> None:
     assert STATS.search(" ".join((ROOT / "docs" / "contract.md").read_text().split()))
 
 
-@pytest.mark.usefixtures("bundled_model")
 def test_threads_and_cores(call: Any) -> None:
     """tests/machine/test_cores.py has the machines with fast and slow cores, and the masks of real threads."""
     asked = ("chat", "--jsonl", "--threads")
@@ -591,7 +588,6 @@ def test_threads_and_cores(call: Any) -> None:
     assert refused.returncode == 2 and "--threads is 0" in refused.stderr
 
 
-@pytest.mark.usefixtures("bundled_model")
 def test_form(call: Any, tmp_path: Path) -> None:
     schema = tmp_path / "order.json"
     schema.write_text('{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}')
@@ -661,7 +657,6 @@ def test_version_is_fast(call: Any) -> None:
     assert call(command=[sys.executable, "-S", "-c", probe]).stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.usefixtures("bundled_model")
 def test_run_imports_no_numpy(call: Any) -> None:
     heavy = "numpy sentencepiece safetensors psutil prompt_toolkit tokenizers torch asyncio"
     probe = (
@@ -995,7 +990,6 @@ def test_jsonl_unknown_keys(protocol: Any) -> None:
     assert all("id" not in event or event["id"] == 17 for event in events)
 
 
-@pytest.mark.usefixtures("bundled_model")
 def test_jsonl_tools(call: Any) -> None:
     tool = {"type": "function", "function": {"name": "order", "parameters": {
         "type": "object", "properties": {"drink": {"enum": ["tea", "coffee"]}}, "required": ["drink"],
@@ -1017,7 +1011,6 @@ def test_jsonl_tools(call: Any) -> None:
     assert json.loads(done.stdout.splitlines()[-1])["ev"] == "done"
 
 
-@pytest.mark.usefixtures("bundled_model")
 def test_jsonl_form(call: Any) -> None:
     def asked(ident: str, **more: Any) -> dict[str, Any]:
         return {"id": ident, "op": "chat", "messages": [{"role": "user", "content": "Tea?"}], "max_tokens": 40, **more}

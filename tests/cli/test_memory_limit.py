@@ -53,12 +53,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def moved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model whose weights are copied into 2 MiB pages while it answers: 36 MB of them."""
     path = tmp_path_factory.mktemp("moved") / "moved.gguf"
-    make_model.SHAPES["moved"] = replace(
-        make_model.SHAPES["tiny-llama"], n_layer=8, hidden=1024, ffn=4096, n_head=8, n_kv_head=8)
-    try:
-        make_model.make(path, "moved", "PQ2_0", "Q8_0")
-    finally:
-        del make_model.SHAPES["moved"]
+    shape = replace(make_model.SHAPES["tiny-llama"], n_layer=8, hidden=1024, ffn=4096, n_head=8, n_kv_head=8)
+    make_model.make(path, shape, "PQ2_0", "Q8_0")
     return path
 
 

@@ -309,7 +309,6 @@ def test_the_page_runs(folder: Path) -> None:
 # ---- examples/home ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("bundled_model")
 def test_with_the_clock_behind_the_question_nothing_is_read_again(capsys: pytest.CaptureFixture[str]) -> None:
     with serving("--ctx", "2048") as server:
         home.main(f"http://{server.host}:{server.port}")

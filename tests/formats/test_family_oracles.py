@@ -369,16 +369,11 @@ def minicpm() -> tiny.Tiny:
     return dataclasses.replace(base, architecture="MiniCPMForCausalLM", group=256, config=config)
 
 
-@pytest.fixture
-def bitcpm(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(tiny.MODELS, "minicpm", minicpm())
+def test_minicpm_as_a_folder_and_as_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = minicpm()
+    monkeypatch.setitem(tiny.MODELS, "minicpm", model)
     monkeypatch.setitem(ARCH, "MiniCPMForCausalLM", "minicpm")
-    return "minicpm"
-
-
-def test_minicpm_as_a_folder_and_as_a_file(tmp_path: Path, bitcpm: str) -> None:
-    model = tiny.MODELS[bitcpm]
-    checkpoint = with_floats(open_checkpoint(folder(tmp_path / "m", bitcpm)))
+    checkpoint = with_floats(open_checkpoint(folder(tmp_path / "m", "minicpm")))
     c = checkpoint.config
     assert (c.embedding_scale, c.residual_scale, c.logit_scale) == (12, 1.4 / 2**0.5, 0.25)
     arrays = gguf_tensors(model)
@@ -387,7 +382,7 @@ def test_minicpm_as_a_folder_and_as_a_file(tmp_path: Path, bitcpm: str) -> None:
     assert np.abs(got - expected).max() <= 1e-4 * np.ptp(expected)
 
     target = tmp_path / "converted.gguf"
-    convert(folder(tmp_path / "m", bitcpm), target)  # writes keys, factors and rows as llama.cpp has them
+    convert(folder(tmp_path / "m", "minicpm"), target)  # writes keys, factors and rows as llama.cpp has them
     back = with_floats(open_checkpoint(target))
     assert back.config.arch == "minicpm" and back.config.layers[0].mixer.rotation.style == "interleaved"
     again = logits(build(back, head="f32"), back.config, tiny.IDS)

@@ -113,26 +113,6 @@ def test_every_moment_of_a_step_belongs_to_a_stage():
         assert all(times.values()) and sum(spent) < wall, f"thread {thread}: {times} of {wall}"
 
 
-@pytest.mark.parametrize("head", ["int8", "f16", "f32"])
-def test_heads_agree(head):
-    checkpoint = tiny(3)
-    exact = logits(build(checkpoint, head="native"), checkpoint.config, IDS)
-    got = logits(build(checkpoint, head=head), checkpoint.config, IDS)
-    assert np.linalg.norm(got - exact) <= (1e-2 if head == "int8" else 1e-6) * np.linalg.norm(exact)
-
-
-def test_window_as_long_as_the_text_changes_nothing():
-    checkpoint = tiny(0)
-    config = checkpoint.config
-    model = build(checkpoint)
-    outs = []
-    for window in (0, len(IDS), 40):
-        out = np.zeros(config.n_vocab, np.float32)
-        model.step([Segment(cache_for(config, window=window), array.array("i", IDS), out)])
-        outs.append(out.tobytes())
-    assert len(set(outs)) == 1
-
-
 # ---- greedy answers of the bundled model: on every instruction set and KV mode the tokens that were written down -----
 
 GOLDEN = json.loads(make_golden.FILE.read_text())

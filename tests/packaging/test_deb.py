@@ -112,11 +112,6 @@ class Root:
         }
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path / "root")
-
-
 # ---- what is in it ---------------------------------------------------------------------------------------------------
 
 
@@ -183,7 +178,8 @@ def test_same_input_same_bytes(stand_in: Path, tmp_path: Path) -> None:
 # ---- installed -------------------------------------------------------------------------------------------------------
 
 
-def test_install_run_upgrade_remove_purge(root: Root, package: Path, stand_in: Path, tmp_path: Path) -> None:
+def test_install_run_upgrade_remove_purge(package: Path, tmp_path: Path) -> None:
+    root = Root(tmp_path / "root")
     before = root.files()
     root.dpkg("--install", str(package))
     assert "install ok installed" in (root.path / "var/lib/dpkg/status").read_text().partition("bitnet-edge")[2]

@@ -95,12 +95,6 @@ def looked_into(program: Path) -> tuple[set[str], set[str]]:
     return set(archive.toc), set(archive.open_embedded_archive("PYZ.pyz").toc)
 
 
-@pytest.fixture(scope="module")
-def contents(frozen: dict[str, Path]) -> tuple[set[str], set[str]]:
-    """The same of the one for this machine."""
-    return looked_into(frozen["file"])
-
-
 def all_modules(program: Path) -> set[str]:
     """Everything that can be imported in a one-file program: modules in Python, of the start-up library, compiled
     ones, and those that are a part of the interpreter."""
@@ -168,10 +162,11 @@ def test_encodings_of_locales_are_inside(frozen: dict[str, Path]) -> None:
     assert {f"encodings.{name}" for name in names} <= all_modules(frozen["file"])
 
 
-def test_licences_are_inside(frozen: dict[str, Path], contents: tuple[set[str], set[str]]) -> None:
+def test_licences_are_inside(frozen: dict[str, Path]) -> None:
+    files, modules = looked_into(frozen["file"])
     text = (frozen["folder"].parent / "_internal" / "LICENSES.txt").read_text()
     owners = metadata.packages_distributions()
-    top = {module.split(".")[0] for module in contents[1]} | {file.split("/")[0] for file in contents[0]}
+    top = {module.split(".")[0] for module in modules} | {file.split("/")[0] for file in files}
     for package in {name for module in top for name in owners.get(module, ())}:
         assert f"\n{package}" in text, f"no licence of {package}"
     assert "PYTHON SOFTWARE FOUNDATION LICENSE" in text.upper()

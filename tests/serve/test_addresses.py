@@ -51,7 +51,6 @@ def test_host_names_are_kept_as_clients_send_them() -> None:
         sent_name("a..b")
 
 
-@pytest.mark.usefixtures("bundled_model")
 def test_serve_says_in_one_line_what_it_cannot_use() -> None:
     for option, value, *more in (("--host", "http://127.0.0.1"), ("--host-name", "a..b"),
                                  ("--host", "192.0.2.1", "--insecure", "--port", "0")):
@@ -60,7 +59,6 @@ def test_serve_says_in_one_line_what_it_cannot_use() -> None:
         assert option in done.stderr or "cannot listen on 192.0.2.1:0" in done.stderr, done.stderr
 
 
-@pytest.mark.usefixtures("bundled_model")
 @pytest.mark.parametrize("host", ["127.1", "::ffff:127.0.0.1"])
 def test_short_and_mapped_addresses_are_served(host: str) -> None:
     with serving("--host", host, "--ctx", "256", "--host-name", "Kiosk.local.") as server:
@@ -97,13 +95,11 @@ def test_all_addresses_of_a_name_are_served(monkeypatch: pytest.MonkeyPatch) -> 
         assert not open_at("127.0.0.1", *ports)
 
 
-@pytest.mark.usefixtures("bundled_model")
 def test_the_line_has_the_name_that_was_typed() -> None:
     with serving("--host", "localhost", "--ctx", "256") as server:
         assert server.url == f"http://localhost:{server.port}" and server.ask("GET", "/health")[0] == 200
 
 
-@pytest.mark.usefixtures("bundled_model")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "0"])
 def test_the_line_names_addresses_that_others_can_open(host: str) -> None:
     """As the system's own tool lists them; without any, that of this machine alone."""

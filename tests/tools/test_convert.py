@@ -251,16 +251,10 @@ def test_sentencepiece_survives(tmp_path: Path) -> None:
 # ---- panels ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def grouped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with a scale for each 128 weights, embedding and tied head, too."""
-    path = tmp_path_factory.mktemp("grouped") / "g.gguf"
-    make_model.make(path, "tiny-qwen3", "Q2_0", "Q2_0")
-    return path
-
-
-def test_scales_per_group_become_panels(tmp_path: Path, grouped: Path) -> None:
+def test_scales_per_group_become_panels(tmp_path: Path) -> None:
     """The same answers from the map, without any copy; the plan is exact; and back to rows for other programs."""
+    grouped = tmp_path / "g.gguf"
+    make_model.make(grouped, "tiny-qwen3", "Q2_0", "Q2_0")  # embedding and tied head, too
     convert(grouped, tmp_path / "p.gguf")
     source, again = open_checkpoint(grouped), open_checkpoint(tmp_path / "p.gguf")
     matrices = {name for name, tensor in again.tensors.items() if len(tensor.shape) == 2}
