@@ -11,7 +11,7 @@ queues.  An answer is at most AHEAD pieces ahead of its reader.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -69,11 +69,17 @@ class pieces(aclosing[AsyncGenerator[Piece, None]]):
     """
 
     def __init__(self, answer: Answer) -> None:
-        self._pieces = _read(answer)
+        self._answer, self._pieces = answer, _read(answer)
         super().__init__(self._pieces)
 
-    def __aiter__(self) -> AsyncGenerator[Piece, None]:
-        return self._pieces
+    def __aiter__(self) -> pieces:
+        return self
+
+    def __anext__(self) -> Awaitable[Piece]:
+        return anext(self._pieces)
+
+    def __del__(self) -> None:
+        self._answer.drop(0)  # asyncio closes the generator later, and the session may be used before
 
 
 async def text(answer: Answer) -> str:

@@ -14,7 +14,7 @@ from edge.amounts import count
 from edge.errors import EdgeError, UsageError, one_line
 from edge.session.logprobs import Logprob, Scored
 from edge.session.outcome import Outcome
-from edge.session.scheduler import End, Job
+from edge.session.scheduler import LET_GO, End, Job
 from edge.session.stream import Piece
 from edge.session.usage import Timings, Usage
 from edge.threads import is_forked
@@ -198,8 +198,12 @@ class Answer:
             self._scheduler.leave(job)
             self._scheduler.read(job, 0, job.take_end)
 
+    def drop(self, seconds: float = LET_GO) -> None:
+        """End it, as nobody reads it any more: its session is free within a step, for which this waits ``seconds``."""
+        self._scheduler.drop(self.job, seconds)
+
     def __del__(self) -> None:
-        self._scheduler.drop(self.job)
+        self.drop()
 
     def __enter__(self) -> Answer:
         return self

@@ -237,13 +237,15 @@ class Scheduler:
         job.outcome.cancelled = job.outcome.left = True
         self.post(job)
 
-    def drop(self, job: Job) -> None:
-        """End a job whose answer nobody holds any more, and wait for that: its session is free then."""
+    def drop(self, job: Job, seconds: float) -> None:
+        """End a job whose answer nobody holds any more, and wait for that, at most ``seconds``: its session is free
+        then.
+        """
         if job.over or not job.prepared or job.outcome.left or is_forked() or sys.is_finalizing():
             return
         with suppress(EdgeError):
             self.leave(job)
-            end = time.monotonic() + LET_GO  # a thread that holds a lock may be collecting garbage here
+            end = time.monotonic() + seconds  # a thread that holds a lock may be collecting garbage here
             while not self.here and not job.over and time.monotonic() < end:
                 with suppress(Empty):
                     job.pieces.get(timeout=LET_GO)

@@ -365,6 +365,16 @@ def test_a_callback_cannot_read_the_answer_it_is_called_for(engine: edge.Engine)
         answer.text  # noqa: B018
 
 
+def test_a_loop_of_asyncio_that_is_left_frees_the_session(engine: edge.Engine) -> None:
+    async def read() -> None:
+        session = engine.session()
+        async for _ in edge.aio.pieces(session.ask("Hi", max_tokens=4000, ignore_eos=True)):
+            break
+        assert await edge.aio.text(session.ask("Hi", max_tokens=3))
+
+    asyncio.run(read())
+
+
 def test_the_pieces_of_an_answer_have_one_reader_in_an_event_loop(engine: edge.Engine) -> None:
     async def read() -> None:
         answer = engine.session().ask("Hi", max_tokens=40, ignore_eos=True)
