@@ -63,7 +63,7 @@ _HINTS = (
     ("create cp push", "a model is a file; bitnet-edge list --json shows where"),
     ("help", "use bitnet-edge --help, or bitnet-edge run --help"),
     ("version", "use bitnet-edge --version"),
-    ("completion", "with _BITNET_EDGE_COMPLETE=bash_source it prints the script of bash; zsh_source, fish_source"),
+    ("completion", "with _BITNET_EDGE_COMPLETE=bash_source (zsh_source, fish_source) the program prints the script"),
 )
 
 #: option, ``command:option`` or command -> what to use here

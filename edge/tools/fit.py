@@ -26,7 +26,7 @@ from edge.options import DEFAULT_SINKS, Options
 from edge.registry import library
 from edge.registry.encodings import PLANE_TYPES
 from edge.registry.known import KNOWN, Source
-from edge.registry.shapes import ALIASES, SHAPES, shape_of
+from edge.registry.shapes import SHAPES, shape_of
 from edge.tools.embed import KV
 from pyx.kv import KV_TYPES
 
@@ -88,27 +88,15 @@ def planned_model(model: str | None, **options: Any) -> PlannedModel:
     """
     from edge.formats import open_checkpoint
 
-    choice = library.choose() if model is None else None
-    path = choice.path if choice else None
-    if model is not None:
-        try:
-            path = library.resolve(model)
-        except ModelNotFound:
-            pass
-    if path is not None and os.path.exists(path):
-        checkpoint = open_checkpoint(path, **options)
-        by_name = choice.name if choice else str(model)
-        name = checkpoint.config.name if os.path.exists(by_name) else by_name
-        return PlannedModel(name, checkpoint, program_bytes(checkpoint))
-    short = shape_of(model or "")
-    if short is None:
-        from difflib import get_close_matches
-
-        near = get_close_matches((model or "").lower(), [*SHAPES, *ALIASES], n=3, cutoff=0.5)
-        known = "bitnet-edge list --known shows those that can be pulled, bitnet-edge fit --help all published ones"
-        hint = f"did you mean {' or '.join(near)}?" if near else known
-        raise ModelNotFound(f"'{model}' is neither a file nor the name of a pulled or a published model; {hint}")
-    return published(short)
+    try:
+        choice = library.choose(model)
+    except ModelNotFound as error:
+        if shape_of(model or "") is None:
+            raise ModelNotFound(f"{error}; bitnet-edge fit --help lists the published models") from None
+        return published(str(model))
+    checkpoint = open_checkpoint(choice.path, **options)
+    name = checkpoint.config.name if os.path.exists(choice.name) else choice.name
+    return PlannedModel(name, checkpoint, program_bytes(checkpoint))
 
 
 def published(name: str) -> PlannedModel:
