@@ -171,7 +171,8 @@ class Answer:
     @property
     def shares(self) -> list[Scored]:
         """With ``choices``: how likely each of them is, the likeliest first, as Session.choose returns it.  Empty if
-        they have more than 256 tokens together, or the answer may be a call of a function instead."""
+        they have more than 256 tokens together and ``max_tokens`` is not 0, or the answer may be a call of a function.
+        """
         return self.outcome.shares
 
     @property

@@ -18,7 +18,7 @@ from edge.errors import EdgeError
 from edge.prompt.tokenizer import StreamDecoder
 from edge.session.logprobs import Logprob, scored, scores, top_logprobs
 from edge.session.loops import EVERY, loops
-from edge.session.prompting import PromptEncoder
+from edge.session.prompting import PromptEncoder, refuse_full
 from edge.session.stream import Piece, Stream
 from edge.session.usage import Timings, Usage
 
@@ -109,14 +109,18 @@ class Generation:
                 self.first and clock() - self.first - outcome.away)
 
     def _compare_choices(self) -> Generator[Segment, None, None]:
-        """Compare the choices, if there are some and their tokens are few.  Greedily, the likeliest text is the answer,
-        which need not have the likeliest tokens.
+        """Compare the choices, if there are some and their tokens are few, or nothing else is asked for.  Greedily, the
+        likeliest text is the answer, which need not have the likeliest tokens.
         """
         spec, options, encode = self.outcome.spec, self.options, self.model.tokenizer.encode
         if spec is None or not spec.choices or options.form is not None:
             return
         encoded = [array("i", encode(options.lead + each)) for each in spec.choices]
-        if sum(map(len, encoded)) > MOST_SCORED or len(self.ids) + max(map(len, encoded)) > self.most_held:
+        longest = max(encoded, key=len)
+        if not options.max_tokens and self.plan.overflow == "stop":
+            refuse_full(self.plan, self.ids + longest)
+        elif options.max_tokens and (
+                sum(map(len, encoded)) > MOST_SCORED or len(self.ids) + len(longest) > self.most_held):
             return
         found = yield from scores(self.state, spec.choices, encoded, self.model.stop_ids)
         shares = self.outcome.shares = sorted(found, key=lambda each: -each.logprob)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from edge.cache.space import KVSpace
 from edge.cache.state import KVState, common
-from edge.errors import UsageError, check_text
+from edge.errors import EdgeError, UsageError, check_text
 from edge.prompt.interrupt import Interrupted, interruptible
 from edge.prompt.messages import check_messages
 from edge.session.answer import Answer
 from edge.session.answer_options import PreparedCall
 from edge.session.generation import Generation, read, reply
-from edge.session.logprobs import Logprob, Scored, scores
+from edge.session.logprobs import Logprob, Scored
 from edge.session.outcome import Outcome
 from edge.session.prompting import PromptEncoder, refuse_full, refuse_long
 from edge.session.scheduler import Scheduler
@@ -161,19 +161,25 @@ class Session:
         the likeliest answer is "yes", although most answers would be something else.
 
         The question is read once, and does not become part of the conversation.  Nothing is random: the same question
-        gives the same numbers.  Raises UsageError for an empty text or list, and ContextFull as :meth:`ask`, and for a
-        question that does not fit in the context with each answer.
+        gives the same numbers.  Raises UsageError for an empty text or list, and ContextFull as :meth:`ask`, and if the
+        question does not fit with each answer in a context that does not slide.
         """
-        check_text(question)
+        from edge.constrain.spec import Spec
+
         if isinstance(options, str) or not isinstance(options, Sequence) or not options:
             raise UsageError("is not a list of texts", argument="options")
         for each in options:
             check_text(each)
             if not each:
                 raise UsageError("has an empty text", argument="options")
-        outcome = self.outcome = Outcome()
-        found: list[Scored] = self._scheduler.run(outcome, self._score(outcome, question, options))
-        return sorted(found, key=lambda each: -each.logprob)
+        self._not_busy()
+        call = self._preparer.ask(question, {"max_tokens": 0})
+        answer = self._answer(call.changed(spec=Spec("", choices=tuple(options))))
+        for _ in answer:
+            pass
+        if not answer.shares:
+            raise EdgeError("the comparison was cancelled")
+        return answer.shares
 
     def score(self, question: str, answer: str) -> Scored:
         """The probability that the answer to a question is this text; see :meth:`choose`."""
@@ -381,7 +387,9 @@ class Session:
         options, question, model, plan = call.options, call.question or "", self._model, self.plan
         self._prompting = prompting = PromptEncoder(model, plan, options.form, options.think)
         with interruptible(outcome.interrupted):
-            messages = self._asking(question)
+            messages = [*self.messages, {"role": "user", "content": question}]
+            refuse_long(model, plan, messages, options.form)
+            refuse_long(model, plan, messages[-1:], None, True)
             ids = self._spliced(messages)
             refuse_full(plan, ids, self._seen(ids))
         yield None
@@ -412,23 +420,6 @@ class Session:
             state = self._begin()
             share = self._preparer.shared(self._prompting, self._operators, ids) if self._store.on else 0
             yield from read(self.plan, self._store, state, ids, outcome, share, stop=stop)
-
-    def _score(self, outcome: Outcome, question: str, options: Sequence[str]) -> Work:
-        """Read the question, then each option after it."""
-        with self._held(outcome):
-            model, plan, messages = self._model, self.plan, self._asking(question)
-            ids = self._spliced(messages)
-            encode, lead = model.tokenizer.encode, model.answer_lead
-            tokens = [array("i", encode(lead + each)) for each in options]
-            alone = [*self.messages[: self.system is not None], messages[-1]]  # what of a context that slides may go
-            read = ids if plan.overflow == "stop" else self._prompting.encode(alone)
-            refuse_full(plan, read + max(tokens, key=len))
-            yield None
-            state = self._begin()
-            ids = self._fitting(state, ids, messages)
-            self._store.sync(state, ids)
-            yield from state.prefill(ids, lambda: None)
-            return (yield from scores(state, options, tokens, model.stop_ids))
 
     def _not_busy(self) -> None:
         refuse_after_fork()
@@ -482,13 +473,6 @@ class Session:
         """The messages that the operator wrote, with which other conversations begin, too: system prompt, examples."""
         first, n = int(self.system is not None), len(self._examples)
         return self.messages[: first + n * (self.messages[first : first + n] == self._examples)]
-
-    def _asking(self, question: str) -> list[dict[str, Any]]:
-        """The messages with a question.  Raises ContextFull for some of those that are too long."""
-        asking = {"role": "user", "content": question}
-        refuse_long(self._model, self.plan, [*self.messages, asking], self._prompting.form)
-        refuse_long(self._model, self.plan, [asking], None, True)
-        return [*self.messages, asking]
 
     def _seen(self, ids: array[int]) -> int:
         """The number of tokens of a prompt that need not be read, because the context slides and has seen them."""
