@@ -166,27 +166,30 @@ class Generation:
             put(piece)
 
 
-def reply(preparer: Preparer, store: Store, state: KVState, call: PreparedCall, outcome: Outcome) -> Work:
-    """Answer a call, of which the caller sends all messages, or the raw prompt.  Another conversation that the state
-    has is set aside.
+def reply(
+    preparer: Preparer, store: Store, state: KVState, call: PreparedCall, outcome: Outcome, share: int | None = None,
+) -> Work:
+    """Answer a call.  ``share``: other conversations begin with so many tokens of its prompt; None: the caller sends
+    all messages, or a raw prompt, and another conversation that the state has is set aside.
     """
-    options, ids, begun, share = call.options, call.ids, clock(), 0
+    options, ids, begun = call.options, call.ids, clock()
     assert ids is not None
-    outcome.deadline = None if options.timeout is None else begun + options.timeout
-    if state.asked and not state.continued_by(ids):
+    if options.timeout is not None and outcome.deadline is None:
+        outcome.deadline = begun + options.timeout
+    if share is None and state.asked and not state.continued_by(ids):
         store.set_aside(state)
     state.asked = 0
-    if call.messages is not None:
+    if share is None and call.messages is not None:
         if store.on:
             prompting = PromptEncoder(preparer.model, preparer.plan, options.form, options.think)
             share = preparer.shared(prompting, [each for each in call.messages[:1] if each["role"] == "system"], ids)
         ends = (at for at in range(len(ids), 0, -1) if ids[at - 1] in preparer.model.stop_ids)
         state.asked = next(ends, 1 if options.partial else len(ids))
     if options.partial:
-        yield from read(preparer.plan, store, state, ids, outcome, share, options.on_prefill, lambda: False)
+        yield from read(preparer.plan, store, state, ids, outcome, share or 0, options.on_prefill, lambda: False)
     else:
         yield from Generation(preparer.model, preparer.plan, store, state, ids, options, outcome,
-                              begun - call.seconds, share).run()
+                              begun - call.seconds, share or 0).run()
 
 
 def read(

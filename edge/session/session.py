@@ -8,6 +8,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from edge.cache.space import KVSpace
@@ -17,7 +18,7 @@ from edge.prompt.interrupt import Interrupted, interruptible
 from edge.prompt.messages import check_messages
 from edge.session.answer import Answer
 from edge.session.answer_options import PreparedCall
-from edge.session.generation import Generation, read, reply
+from edge.session.generation import read, reply
 from edge.session.logprobs import Logprob, Scored
 from edge.session.outcome import Outcome
 from edge.session.prompting import PromptEncoder, refuse_full, refuse_long
@@ -355,57 +356,59 @@ class Session:
         """The whole of a call: an answer to its messages, which replace those of the session, the next turn of the
         conversation, or a continuation of a raw prompt.
         """
-        begun, options = time.perf_counter(), call.options
+        begun, options, share = time.perf_counter(), call.options, None
         outcome.deadline = None if options.timeout is None else begun + options.timeout
         with self._held(outcome):
             self.outcome = outcome
             try:
-                yield from self._turn(call, outcome, begun) if call.question is not None else self._sent(call, outcome)
+                with interruptible(outcome.interrupted):
+                    call = self._encoded(call)
+                yield None
+                if reason := outcome.interrupted():
+                    raise Interrupted(reason)
+                state, messages = self._begin(), call.messages
+                if messages is not None:
+                    self.messages = messages
+                try:
+                    if call.question is not None:
+                        with interruptible(outcome.interrupted):
+                            call, share = self._fitting(state, call)
+                    call = replace(call, seconds=time.perf_counter() - begun)
+                    yield from reply(self._preparer, self._store, state, call, outcome, share)
+                finally:
+                    if messages is not None and not options.partial:
+                        self._keep(outcome)
             except Interrupted as early:
                 outcome.finish_reason = early.reason
 
-    def _sent(self, call: PreparedCall, outcome: Outcome) -> Work:
-        """Answer messages, which replace those of the session, or continue a raw prompt."""
-        with interruptible(outcome.interrupted):
+    def _encoded(self, call: PreparedCall) -> PreparedCall:
+        """The call with the messages and tokens of its prompt.  Raises ContextFull."""
+        model, plan, options = self._model, self.plan, call.options
+        if call.question is None:
             call = self._preparer.encoded(call)
-        yield None
-        if reason := outcome.interrupted():
-            outcome.finish_reason = reason
-            return
-        state, messages, options = self._begin(), call.messages, call.options
-        if messages is not None:
-            self.messages, self._left_out = messages, 0
-            self._prompting = PromptEncoder(self._model, self.plan, options.form, options.think)
-        try:
-            yield from reply(self._preparer, self._store, state, call, outcome)
-        finally:
-            if messages is not None and not options.partial:
-                self._keep(outcome)
+        if call.prompt is None:
+            self._prompting, self._left_out = PromptEncoder(model, plan, options.form, options.think), 0
+        if call.question is None:
+            return call
+        messages = [*self.messages, {"role": "user", "content": call.question}]
+        refuse_long(model, plan, messages, options.form)
+        refuse_long(model, plan, messages[-1:], None, True)
+        ids = self._spliced(messages)
+        refuse_full(plan, ids, self._seen(ids))
+        return replace(call, messages=messages, ids=ids)
 
-    def _turn(self, call: PreparedCall, outcome: Outcome, begun: float) -> Work:
-        """Answer the next question of the conversation."""
-        options, question, model, plan = call.options, call.question or "", self._model, self.plan
-        self._prompting = prompting = PromptEncoder(model, plan, options.form, options.think)
-        with interruptible(outcome.interrupted):
-            messages = [*self.messages, {"role": "user", "content": question}]
-            refuse_long(model, plan, messages, options.form)
-            refuse_long(model, plan, messages[-1:], None, True)
-            ids = self._spliced(messages)
-            refuse_full(plan, ids, self._seen(ids))
-        yield None
-        if reason := outcome.interrupted():
-            outcome.finish_reason = reason
-            return
-        state, self.messages = self._begin(), messages
-        try:
-            share = state.asked = 0
-            with interruptible(outcome.interrupted):
-                ids = self._fitting(state, ids, messages)
-                if self._store.on:
-                    share = self._preparer.shared(prompting, self._operators, ids, question[: options.shared])
-            yield from Generation(model, plan, self._store, state, ids, options, outcome, begun, share).run()
-        finally:
-            self._keep(outcome)
+    def _fitting(self, state: KVState, call: PreparedCall) -> tuple[PreparedCall, int]:
+        """(the call, without the oldest turns if the cache, whose beginning is dropped, cannot go back as far as its
+        prompt differs; the number of tokens with which other conversations begin, too).
+        """
+        ids, question, n_ctx = call.ids or array("i"), call.question or "", self.plan.n_ctx
+        if self.plan.overflow != "stop" and len(ids) > n_ctx:
+            self._store.sync(state, ids)
+            if len(ids) - state.n_tokens > n_ctx:
+                ids = self._spliced(self.messages)
+        text = question[: call.options.shared]
+        share = self._preparer.shared(self._prompting, self._operators, ids, text) if self._store.on else 0
+        return replace(call, ids=ids), share
 
     def _read(self, outcome: Outcome, text: str = "", stop: Callable[[], bool] | None = None) -> Work:
         """Read what the next turn begins with; with ``stop``, ahead of a question that begins with ``text``."""
@@ -497,12 +500,3 @@ class Session:
             recent = self._prompting.recent(messages)
             ids, self._left_out = state.splice(encode(recent)), len(messages) - len(recent)
         return ids
-
-    def _fitting(self, state: KVState, ids: array[int], messages: list[dict[str, Any]]) -> array[int]:
-        """The prompt ``ids`` for messages; without the oldest turns if the cache, whose beginning is dropped, cannot go
-        back as far as it differs.
-        """
-        if self.plan.overflow == "stop" or len(ids) <= self.plan.n_ctx:
-            return ids
-        self._store.sync(state, ids)
-        return ids if len(ids) - state.n_tokens <= self.plan.n_ctx else self._spliced(messages)
