@@ -58,10 +58,11 @@ MOST_FACTORS = 4096  # more pairs than any head has: a hostile list is not kept
 #: what config.json states exactly, and a GGUF file as a float32 or a tensor: only translated keys have these
 MULTIPLIER = "rope.scaling.multiplier"  # of cosines and sines
 FACTORS = "rope.scaling.short_factors"
-LOW_FREQ, HIGH_FREQ = "rope.scaling.low_freq_factor", "rope.scaling.high_freq_factor"
+LLAMA3 = tuple(f"rope.scaling.llama3_{name}" for name in ("factor", "low_freq", "high_freq"))
 QUERY_SCALAR = "attention.query_pre_attn_scalar"  # 1 / attention.scale ** 2
-#: keys that a conversion copies: those of sliding windows, experts and gated delta layers
-_COPIED = ("attention.sliding_window", "rope.freq_base_swa", "rope.dimension_count_swa", "expert_", "swiglu_clamp_exp",
+_EXACT = (MULTIPLIER, FACTORS, QUERY_SCALAR, *LLAMA3)
+#: keys that a conversion copies: those of rotations, sliding windows, experts and gated delta layers
+_COPIED = ("rope.", "attention.scale", "attention.sliding_window", "expert_", "swiglu_clamp_exp",
            "full_attention_interval", "ssm.")
 #: general.file_type, a label only: the first is microsoft/BitNet's number, the others llama.cpp's of the nearest type
 _FILE_TYPES = {"I2_S": 40, "TQ2_0": 37, "PQ2_0": 41, PANELS: 41, "TP64_R64": 41, "TP32_R64": 41}
@@ -229,9 +230,9 @@ def _rope_scaling(
         usual = real("yarn_attn_factor", real("attn_factor", 1.0)) * (0.1 * math.log(max(factor, 1.0)) + 1)
         return 1.0, RopeScaling("yarn", factor, original, real("yarn_beta_fast", 32.0), real("yarn_beta_slow", 1.0),
                                 mscale=usual if exact is None else exact), n_ctx
-    if kind == "llama3" and real("low_freq_factor") and real("high_freq_factor"):
-        return 1.0, RopeScaling("llama3", factor, original, low_freq=real("low_freq_factor"),
-                                high_freq=real("high_freq_factor")), n_ctx
+    llama3 = [source.real(f".{key}") for key in LLAMA3]
+    if llama3[0] is not None:
+        return 1.0, RopeScaling("llama3", llama3[0], original, low_freq=llama3[1], high_freq=llama3[2]), n_ctx
     if kind == "longrope" or "rope_factors_short.weight" in tensors:
         factors = source.numbers(f".{FACTORS}")
         if not factors:
@@ -393,10 +394,9 @@ def metadata(checkpoint: Checkpoint, type: str, extra: Mapping[str, Any] | None 
     if c.planes:
         keys[KEY_PLANES] = c.planes
     source = f"{checkpoint.metadata.get('general.architecture')}."
-    keys |= {f".{name}": value for key, value in checkpoint.metadata.items()
-             if (name := key.removeprefix(source)).startswith(_COPIED)}
-    if family.window_period and mixer.query_scale != 1.0:
-        keys[".attention.scale"] = mixer.query_scale / math.sqrt(c.head_dim)
+    copied = {f".{name}": value for key, value in checkpoint.metadata.items()
+              if (name := key.removeprefix(source)).startswith(_COPIED) and name not in _EXACT}
+    keys |= copied | keys
     if layer.inner_norm and c.inner_eps != c.eps:
         keys[KEY_INNER_EPS] = float(c.inner_eps)
     if family.multipliers:
@@ -404,7 +404,6 @@ def metadata(checkpoint: Checkpoint, type: str, extra: Mapping[str, Any] | None 
                  ".logit_scale": 1.0 / c.logit_scale}
     kept = ("general.license", "general.author", "general.description", "general.url")
     keys |= {key: value for key, value in checkpoint.metadata.items() if key.startswith(basis.PREFIX)}
-    keys |= _rope_keys(c, mixer.rotation)
     keys |= {key: checkpoint.metadata[key] for key in kept if isinstance(checkpoint.metadata.get(key), str)}
     for name, value in checkpoint.sampling.items():
         keys[KEYS_SAMPLING[name]] = value if SETTINGS[name].kind == "whole" else float(value)
@@ -419,24 +418,6 @@ def metadata(checkpoint: Checkpoint, type: str, extra: Mapping[str, Any] | None 
 def far_mixer(c: ModelConfig) -> Attention:
     """Attention that sees everything: what the keys without ``_swa`` describe.  The first, if there is none."""
     return next((mixer for mixer in c.attention if not mixer.window), c.attention[0])
-
-
-def _rope_keys(c: ModelConfig, rotation: Rotation) -> dict[str, Any]:
-    """The keys about scaling of the rotation.  Those of llama3 are a tensor instead, rope_freqs.weight."""
-    s = rotation.scaling
-    if rotation.scale != 1.0:
-        keys: dict[str, Any] = {"type": "linear", "factor": float(rotation.scale)}
-    elif s is None or s.kind == "llama3":
-        keys = {}
-    elif s.kind == "factors":
-        keys = {"type": "longrope", "attn_factor": float(s.mscale), "original_context_length": c.n_ctx_train}
-    else:
-        # readers multiply the attention factor by what YaRN makes of the factor
-        usual = 0.1 * math.log(max(s.factor, 1.0)) + 1
-        keys = {"type": "yarn", "factor": float(s.factor), "original_context_length": s.n_ctx_orig,
-                "yarn_beta_fast": float(s.beta_fast), "yarn_beta_slow": float(s.beta_slow),
-                "yarn_attn_factor": float(s.mscale / usual)}
-    return {f".rope.scaling.{key}": value for key, value in keys.items()}
 
 
 def rope_tensor(c: ModelConfig) -> tuple[str, Sequence[float]] | None:

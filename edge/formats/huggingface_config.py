@@ -16,9 +16,8 @@ from edge.formats.checkpoint import WEIGHT_ONLY, Tensor
 from edge.formats.container import Metadata
 from edge.formats.gguf_keys import (
     FACTORS,
-    HIGH_FREQ,
     KEY_INNER_EPS,
-    LOW_FREQ,
+    LLAMA3,
     MULTIPLIER,
     QUERY_SCALAR,
     dimensions,
@@ -191,11 +190,13 @@ def _window_keys(config: Config, family: Family, head_dim: int, n_layer: int) ->
     window = 1 if kinds == 1 else int(config.number("sliding_window"))
     if window < 1:
         config.fail(f"sliding_window: a window of {window} tokens is not valid")
+    scalar = config.number("query_pre_attn_scalar", head_dim)
     return {
-        QUERY_SCALAR: config.number("query_pre_attn_scalar", head_dim),
+        QUERY_SCALAR: scalar,
+        "attention.scale": max(1, scalar) ** -0.5,
         "attention.sliding_window": window,
         "attention.sliding_window_pattern": kinds,
-        "rope.freq_base_swa": config.number("rope_theta", config.number("rope_local_base_freq", 10000.0), rope),
+        "rope.freq_base_swa": float(config.number("rope_theta", config.number("rope_local_base_freq", 10000.0), rope)),
     }
 
 
@@ -217,12 +218,11 @@ def _rope_keys(config: Config, family: Family, head_dim: int) -> dict[str, Any]:
     if kind == "dynamic" and rope.get("alpha"):  # Hunyuan: a fixed stretch of the base
         theta *= config.number("alpha", None, rope) ** (head_dim / (head_dim - 2))
         kind = "default"
-    return {
-        "rope.freq_base": theta,
-        "rope.dimension_count": int(head_dim * number("partial_rotary_factor", family.partial_rotary)),
-        "rope.scaling.original_context_length": original,
-        **({} if kind == "default" else _scaling_keys(config, rope, kind, original)),
-    }
+    keys = {"rope.freq_base": theta,
+            "rope.dimension_count": int(head_dim * number("partial_rotary_factor", family.partial_rotary))}
+    if kind == "default":
+        return keys
+    return keys | {"rope.scaling.original_context_length": original, **_scaling_keys(config, rope, kind, original)}
 
 
 def _scaling_keys(config: Config, rope: Mapping[str, Any], kind: Any, original: int) -> dict[str, Any]:
@@ -247,16 +247,18 @@ def _scaling_keys(config: Config, rope: Mapping[str, Any], kind: Any, original: 
     factor = number("factor")
     if not factor:
         config.fail("factor is 0, which is not valid")
-    keys = {"rope.scaling.type": kind, "rope.scaling.factor": factor}
     if kind == "llama3":
-        return keys | {LOW_FREQ: number("low_freq_factor", 1), HIGH_FREQ: number("high_freq_factor", 4)}
+        return dict(zip(LLAMA3, (factor, number("low_freq_factor", 1), number("high_freq_factor", 4)), strict=True))
+    keys = {"rope.scaling.type": kind, "rope.scaling.factor": factor}
     if kind == "yarn":
         if rope.get("truncate") is False or rope.get("mscale") or rope.get("mscale_all_dim"):
             config.fail("a variant of yarn (truncate, mscale) that is not supported")
         usual = 0.1 * math.log(factor) + 1 if factor > 1 else 1.0
+        multiplier = number("attention_factor", usual)
         return keys | {
             "rope.scaling.yarn_beta_fast": number("beta_fast", 32),
             "rope.scaling.yarn_beta_slow": number("beta_slow", 1),
-            MULTIPLIER: number("attention_factor", usual),
+            "rope.scaling.yarn_attn_factor": multiplier / usual,
+            MULTIPLIER: multiplier,
         }
     return keys
