@@ -367,7 +367,7 @@ def architecture(config: ModelConfig) -> str:
 def metadata(checkpoint: Checkpoint, type: str, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """All keys of a file.  ``type``: how the ternary matrices are stored; ``extra``: further keys."""
     c, arch = checkpoint.config, architecture(checkpoint.config)
-    family, layer, mixer = FAMILIES[arch], c.layers[0], far_mixer(c)
+    family, layer = FAMILIES[arch], c.layers[0]
     dense = [each.feed_forward for each in c.layers if isinstance(each.feed_forward, Dense)]
     keys: dict[str, Any] = {
         "general.architecture": arch,
@@ -379,8 +379,6 @@ def metadata(checkpoint: Checkpoint, type: str, extra: Mapping[str, Any] | None 
         ".embedding_length": c.hidden,
         ".block_count": c.n_layer,
         ".feed_forward_length": max((each.ffn for each in dense), default=layer.feed_forward.ffn),
-        ".rope.dimension_count": mixer.rotation.dim,
-        ".rope.freq_base": float(mixer.rotation.theta),
         ".attention.head_count": c.n_head,
         ".attention.head_count_kv": c.n_kv_head,
         ".attention.key_length": c.head_dim,
@@ -415,14 +413,9 @@ def metadata(checkpoint: Checkpoint, type: str, extra: Mapping[str, Any] | None 
     return keys
 
 
-def far_mixer(c: ModelConfig) -> Attention:
-    """Attention that sees everything: what the keys without ``_swa`` describe.  The first, if there is none."""
-    return next((mixer for mixer in c.attention if not mixer.window), c.attention[0])
-
-
 def rope_tensor(c: ModelConfig) -> tuple[str, Sequence[float]] | None:
     """Name and numbers of the tensor that holds the divisors of the rotation; None if keys can hold them."""
-    rotation = far_mixer(c).rotation
+    rotation = next((mixer for mixer in c.attention if not mixer.window), c.attention[0]).rotation
     s = rotation.scaling
     if s is None or s.kind == "yarn":
         return None
