@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 
-def together(*calls: Callable[[], Any], bound: float = 60) -> list[Any]:
-    """Results of the calls, or what they raised; each must end within so many seconds."""
-    results: list[Any] = [None] * len(calls)
-
-    def work(i: int, call: Callable[[], Any]) -> None:
-        try:
-            results[i] = call()
-        except Exception as error:
-            results[i] = error
-
-    threads = [threading.Thread(target=work, args=each, daemon=True) for each in enumerate(calls)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(bound)
-        assert not thread.is_alive(), "it never ends"
-    return results
+def together(*calls: Callable[[], Any]) -> list[Any]:
+    """Results of the calls, or what they raised."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return [each.exception() or each.result() for each in [pool.submit(call) for call in calls]]
 
 
 def at_once(call: Callable[[Any], Any], given: Iterable[Any]) -> list[Any]:
     """The results of a function for each of these values; raises what one call raised."""
-    results = together(*(partial(call, each) for each in given), bound=600)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
-    return results
+    values = list(given)
+    with ThreadPoolExecutor(len(values)) as pool:
+        return list(pool.map(call, values))

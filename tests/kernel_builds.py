@@ -91,17 +91,12 @@ def shipped(tree: Path = ROOT) -> dict[str, Path]:
 
 
 def compiled(machine: str) -> dict[str, Path]:
-    """File -> its object: those of this tree's extensions, or else, and for another machine, those of :func:`kept`."""
+    """File -> its object: as in this tree's extensions; else, and for another machine, of :func:`objects`, kept."""
     if machine == MACHINE:
         built = shipped()
         newest = max(path.stat().st_mtime_ns for path in [ROOT / "setup.py", *KERNELS.glob("*.[ch]")])
         if all(path.is_file() and path.stat().st_mtime_ns > newest for path in built.values()):
             return built
-    return kept_objects(machine)
-
-
-def kept_objects(machine: str) -> dict[str, Path]:
-    """:func:`objects` of a machine, compiled when something has changed."""
     folder = kept(f"kernels-{machine}", compiler(machine), (), lambda folder: objects(machine, folder))
     return {name: folder / f"{name}.o" for name in [*BASELINE_FILES, *TARGET_FILES[machine]]}
 

@@ -23,6 +23,7 @@ import edge
 import edge.aio
 from benchmarks import make_model
 from edge.machine import placement
+from tests.at_once import together
 
 SYSTEMS = ("You sell coffee and tea at the harbour. " * 3, "You are a guide in a museum of boats. " * 2, None)
 WORDS = "please tell me about the tea the boats a large coffee two tickets when do you open thank you and then".split()
@@ -202,12 +203,8 @@ def campaign(
                 turn += 1
                 numbers = rng.sample(range(sessions), sessions)
                 in_threads, in_loop = numbers[: sessions // 2], numbers[sessions // 2 :]
-                threads = [threading.Thread(target=visit, args=(n, rng.random() * 0.2)) for n in in_threads]
-                threads.append(threading.Thread(target=lambda numbers=in_loop: asyncio.run(visits(numbers))))
-                for thread in threads:
-                    thread.start()
-                for thread in threads:
-                    thread.join()
+                calls = [partial(visit, n, rng.random() * 0.2) for n in in_threads]
+                wrong += filter(None, together(*calls, partial(asyncio.run, visits(in_loop))))
                 counts["rounds"] += 1
                 if engine.scheduler.running or engine.scheduler.waiting:
                     wrong.append(f"{engine.scheduler.running} places were not given back")

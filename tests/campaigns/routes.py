@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.at_once import at_once
 from tests.http_service import Server, serving
 
 PATIENCE = 120.0  # seconds for one connection
@@ -351,11 +352,7 @@ def of_one(
                     counts.update(["connections", *(str(status) for status, _ in found)])
 
         def crowd(until: float) -> None:
-            threads = [threading.Thread(target=run, args=(until,)) for _ in range(CLIENTS if only is None else 1)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            at_once(run, [until] * (CLIENTS if only is None else 1))
 
         def held(files: int) -> dict[str, int]:
             """The resources of the service, once it has no more than this number of files open."""
