@@ -87,8 +87,9 @@ def serving(
     *arguments: str, command: Sequence[str] = REAL, cwd: Path = ROOT, **variables: str
 ) -> Iterator[Server]:
     """`bitnet-edge serve` with these arguments, ended by SIGTERM."""
-    line = [*command, "serve", "--port", "0", *arguments]
-    process = subprocess.Popen(line, cwd=cwd, stderr=subprocess.PIPE, text=True, env=environment(**variables))
+    line = [*command, "serve", *(() if "--socket" in arguments else ("--port", "0")), *arguments]
+    process = subprocess.Popen(line, cwd=cwd, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                               env=environment(**variables))
     assert process.stderr is not None
     try:
         log, deadline = "", time.monotonic() + BOUND
@@ -105,3 +106,10 @@ def serving(
         finally:
             process.kill()
             process.stderr.close()
+
+
+@contextlib.contextmanager
+def service(path: Path, *arguments: str, **how: Any) -> Iterator[subprocess.Popen[str]]:
+    """The same on a Unix socket, with the likeliest answers."""
+    with serving("--temp", "0", "--socket", str(path), *arguments, **how) as server:
+        yield server.process

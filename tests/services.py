@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -121,29 +121,6 @@ def asked(path: Path, question: str, **more: Any) -> str:
         connection.request("POST", "/v1/chat/completions", json.dumps(body))
         answer = json.load(connection.getresponse())
         return answer["choices"][0]["message"]["content"]
-
-
-@contextlib.contextmanager
-def service(
-    path: Path, *options: str, command: Sequence[str] = REAL, **environ: str
-) -> Iterator[subprocess.Popen[bytes]]:
-    """``serve --socket PATH``, running and ready."""
-    process = subprocess.Popen(
-        [*command, "serve", "--temp", "0", "--socket", str(path), *options],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env=environment(**{"BITNET_EDGE_MODEL": "demo", **environ}),
-    )
-    assert process.stderr and process.stdout
-    try:
-        line = process.stderr.readline()
-        assert line.endswith(f" answers at {path}\n".encode()), line
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        process.stderr.close()
-        process.stdout.close()
 
 
 # ---- a limit on the threads of one process, which the system ignores for root and counts for all of a user -----------

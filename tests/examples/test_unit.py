@@ -14,7 +14,8 @@ import pytest
 
 from edge.cli.group import cli
 from edge.errors import EXIT_CODES
-from tests.services import REAL, ROOT, environment, service
+from tests.http_service import service
+from tests.services import REAL, ROOT, environment
 
 UNIT = ROOT / "packaging" / "systemd" / "bitnet-edge.service"
 QUESTION = "Hello!"

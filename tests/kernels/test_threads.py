@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -242,14 +243,13 @@ SLICE = 4_000_000  # nanoseconds for which a busy machine takes a core away
 class Machine:
     """Cores, some of them busy; a step of one row takes ``work`` nanoseconds on one thread."""
 
-    def __init__(self, cores: int, work: int, seed: int = 1) -> None:
+    def __init__(self, cores: int, work: int) -> None:
         self.cores, self.work, self.busy, self.now = cores, work, 0, 0
-        self.random = random.Random(seed)
+        self.random = random.Random(1)
 
-    def step(self, pace: Pace, n_row: int = 1) -> int:
-        """One step; returns the threads it had."""
+    def step(self, pace: Any) -> None:
         n = pace.threads()
-        ns = self.work * n_row / n * self.random.uniform(0.95, 1.1)
+        ns = self.work / n * self.random.uniform(0.95, 1.1)
         shared = max(0, n + self.busy - self.cores)  # threads that share their core with something busy
         away = 0.0
         if shared and n > 1:  # in each millisecond of work, and at least once a step, all wait for one of them
@@ -258,32 +258,21 @@ class Machine:
         elif shared:
             away = ns  # half of the core
         begun, self.now = self.now, self.now + int(ns + away)
-        pace.took(n_row, begun, self.now, int(ns))
-        return n
+        pace.took(1, begun, self.now, int(ns))
 
-    def run(self, pace: Pace, seconds: float, n_row: int = 1) -> tuple[float, list[int]]:
-        """Steps for so long; steps a second, and the threads of each."""
-        begun, threads = self.now, []
+    def run(self, pace: Any, seconds: float) -> float:
+        """Steps for so long; steps a second."""
+        begun, n_step = self.now, 0
         while self.now - begun < seconds * 1e9:
-            threads.append(self.step(pace, n_row))
-        return len(threads) / (self.now - begun) * 1e9, threads
+            self.step(pace)
+            n_step += 1
+        return n_step / (self.now - begun) * 1e9
 
     def fixed(self, n: int, seconds: float) -> float:
         """Steps a second of n threads."""
         other = Machine(self.cores, self.work)
         other.busy = self.busy
-        return other.run(Fixed(n), seconds)[0]
-
-
-class Fixed:
-    def __init__(self, n: int) -> None:
-        self.n = n
-
-    def threads(self) -> int:
-        return self.n
-
-    def took(self, *_: int) -> None:
-        pass
+        return other.run(SimpleNamespace(threads=lambda: n, took=lambda *_: None), seconds)
 
 
 @pytest.mark.parametrize("work", [150_000, 2_000_000, 80_000_000])
@@ -294,8 +283,7 @@ def test_while_other_programs_run_the_choice_reaches_the_best_fixed_number(cores
     machine.run(pace, 1.0)
     machine.busy = busy
     machine.run(pace, 1.0)
-    speed, _ = machine.run(pace, seconds)
-    assert speed >= 0.9 * max(machine.fixed(n, seconds / 2) for n in range(1, cores + 1))
+    assert machine.run(pace, seconds) >= 0.9 * max(machine.fixed(n, seconds / 2) for n in range(1, cores + 1))
 
 
 @pytest.mark.parametrize("work", [150_000, 2_000_000])

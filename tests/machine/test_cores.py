@@ -104,10 +104,7 @@ def test_impossible_wishes_are_refused(threads):
         edge.load(threads=threads)
 
 
-def test_a_negative_number_leaves_cores_free():
-    with edge.load(threads=-1, ctx=64) as engine:
-        assert engine.n_threads == max(1, cores.find().threads - 1)
-        assert (engine.model.transformer.pace is not None) == (engine.n_threads > 1)  # it adapts, as by default
+def test_numbers_on_the_command_line():
     refused = CliRunner().invoke(cli, ["run", "--threads", "0", "hello"])
     assert refused.exit_code == 2 and "it must be a whole number from 1" in refused.output
     assert CliRunner().invoke(cli, ["run", "-t", "-1", "--temp", "0", "-n", "2", "hello"]).exit_code == 0

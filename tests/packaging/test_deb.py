@@ -21,8 +21,9 @@ import pytest
 
 from edge import __version__
 from edge.cli.group import cli
+from tests.http_service import service
 from tests.packaging.test_freeze import promised, spec
-from tests.services import ROOT, asked, environment, service
+from tests.services import ROOT, asked, environment
 
 BUILD = ROOT / "packaging" / "deb" / "build.py"
 

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from tests.fake_engine import reply
-from tests.services import FAKE, REAL, Manager, UnixConnection, asked, environment, service
+from tests.http_service import service
+from tests.services import FAKE, REAL, Manager, UnixConnection, asked, environment
 
 CHAT = "/v1/chat/completions"
 HEALTH = ("GET", "/health", None)
@@ -110,7 +111,8 @@ def test_the_watchdog_is_not_fed_when_the_decode_loop_hangs(path: Path, manager:
              "def hang(self, batch):", "    step(self, batch)", "    if len(batch[0].kv.ids) > 12: time.sleep(1000)",
              "fake_engine.FakeTransformer.step = hang", "from edge.cli.main import main", "main()"]
     command = [sys.executable, "-c", "\n".join(lines)]
-    with service(path, command=command, **manager.environment(watchdog=0.6)), asking(path, "hello", 16):
+    with (service(path, command=command, **manager.environment(watchdog=0.6)) as process,
+          asking(path, "hello", 16)):
         manager.expect("WATCHDOG=1")
         while health(path)[0] == 200:  # on a busy machine it takes a while to hang
             time.sleep(0.05)
@@ -119,6 +121,7 @@ def test_the_watchdog_is_not_fed_when_the_decode_loop_hangs(path: Path, manager:
             other.request("GET", "/v1/models")  # the event loop is well, and that does not count
             assert other.getresponse().status == 200
         assert manager.hear(1) == []
+        process.kill()  # it never ends by itself
 
 
 def test_health_and_the_watchdog_ask_for_answers(path: Path, manager: Manager) -> None:
@@ -167,7 +170,7 @@ def test_a_signal_ends_answers_and_removes_the_socket(path: Path, manager: Manag
         with asking(path, "long", 8000):
             process.send_signal(number)
             assert process.wait(300) == 128 + number
-        assert process.stderr and process.stderr.read() == b""
+        assert process.stderr and process.stderr.read() == ""
         assert "STOPPING=1" in manager.hear(0.2)
     assert not path.exists()
 
@@ -220,11 +223,12 @@ def test_a_client_that_sends_no_more_and_leaves_ends_its_answer(path: Path) -> N
 
 
 def test_a_socket_in_use(path: Path) -> None:
-    with service(path, command=FAKE):
+    with service(path, command=FAKE) as process:
         code, line = refused(str(path))
         assert (code, line) == (75, f"bitnet-edge: another process listens at {path}\n")
         assert asked(path, "hello") == reply("hello")
-    with service(path, command=FAKE):  # the fixture killed the first one: what it left behind is replaced
+        process.kill()
+    with service(path, command=FAKE):  # what the first one left behind is replaced
         pass
 
 
