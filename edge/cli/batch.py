@@ -49,14 +49,13 @@ a line of OUT when it is ready. After an interruption, --resume continues.
 @click.pass_obj
 def batch(out: Output, source: str, output: str, resume: bool, timeout: float | None, **flags: Any) -> int:
     """Run the command; the result is the exit code."""
-    from edge.session import everything
     from edge.tools.batch import Batch
 
     defaults = options.ask_arguments(flags)
     if timeout is not None:
         defaults["timeout"] = timeout
     # a request may ask for a form; and the head is then one for several answers
-    with options.loaded(out, flags, lasting=everything.REQUESTS, constrained=True) as engine:
+    with options.loaded(out, flags, lasting=options.REQUESTS, constrained=True) as engine:
         defaults = options.advised(defaults, flags, engine)
         work = Batch(engine, source, output, resume=resume, defaults=defaults)
         with work, SIGNALS.calling(work.stop), out.progress("answering", "requests", log=True) as progress:

@@ -19,7 +19,6 @@ from edge.cli.signals import SIGNALS
 from edge.errors import UsageError
 from edge.files import LINE_LIMIT, home, stdin_is_left
 from edge.registry import library
-from edge.session import everything
 
 if TYPE_CHECKING:
     from edge.engine import Engine
@@ -86,7 +85,7 @@ def chat(out: Output, as_jsonl: bool, timeout: float | None, **flags: Any) -> in
 
         warned: list[str] = []
         more: dict[str, Any] = {"spare_contexts": SPARE_CONTEXTS, "reserve": LINE_LIMIT}  # a request
-        with options.loaded(out, {**flags, "parallel": 1}, lasting=everything.REQUESTS, **more) as engine:
+        with options.loaded(out, {**flags, "parallel": 1}, lasting=options.REQUESTS, **more) as engine:
             engine.store.share(None if engine.plan.room else engine.plan.kv_total)
             arguments = options.advised(arguments, flags, engine)
             client = Client(engine, out.raw, arguments, system, on_end, out.traceback)
@@ -94,7 +93,7 @@ def chat(out: Output, as_jsonl: bool, timeout: float | None, **flags: Any) -> in
                 client.serve(None if sys.stdin is None else sys.stdin.fileno())
         return SIGNALS.code
     reader = choose_reader(out, history_path() if flags.get("history", True) else None)  # the plan counts the editor
-    with keeper, options.loaded(out, flags, named=True, lasting=everything.TALK, reserve=reader.reserve) as engine:
+    with keeper, options.loaded(out, flags, named=True, lasting=options.TALK, reserve=reader.reserve) as engine:
         arguments = options.advised(arguments, flags, engine)
         session = keeper.open(engine, system)
         banner(out, engine, session, reader.interactive, known=library.choose(flags["model"]).why == "demo")

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Mapping
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,6 +34,14 @@ if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
     from edge.options import Options
     from edge.registry.library import Choice
+
+#: modules that some answers need and most do not.  Commands that run for long load them before they are ready, and
+#: never read the program again, which may have been moved, upgraded or deleted
+TALK = ("difflib", "encodings.utf_8_sig", "regex", "traceback", "edge.cache.kv_file", "pyx.tokens")
+REQUESTS = (  # these may have forms, and ask for anything
+    *TALK, "concurrent.futures.thread", "encodings.idna", "encodings.punycode", "llguidance",
+    "edge.constrain.constraint", "edge.constrain.functions", "edge.constrain.schema",
+)
 
 
 # ---- settings: options of the table, and --set for what has none -----------------------------------------------------
@@ -264,16 +273,16 @@ def loaded(
 ) -> Iterator[Engine]:
     """The engine for the model and KV options, closed at the end; shows progress on a terminal.
 
-    ``named``: the command itself will print which model answers.  ``lasting``: modules that it loads now, as it
-    runs for long and does not read the program again.  ``more``: further arguments of :func:`edge.load`.
+    ``named``: the command itself will print which model answers.  ``lasting``: TALK or REQUESTS, if it runs for long.
+    ``more``: further arguments of :func:`edge.load`.
     """
     import edge
-    from edge.session import everything
 
     path = choice(out, flags, named).path
     with out.progress("loading the model") as progress:
         arguments = {"progress": progress, "on_plan": plan_shown(out), **load_arguments(flags), **more}
-        everything.load(everything.REQUESTS if lasting and arguments.get("constrained") else lasting)
+        for each in REQUESTS if lasting and arguments.get("constrained") else lasting:
+            import_module(each)  # before the size of the program is measured
         engine = edge.load(path, **arguments)
         if lasting:  # a template is compiled when it is first used
             with suppress(EdgeError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import ExitStack
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -123,7 +124,6 @@ def _run(out: Output, flags: dict[str, Any], service: Service, listening: list[s
     from edge.serve.connections import Connection
     from edge.serve.exchange import RESERVE
     from edge.serve.notify import Notifier
-    from edge.session import everything
     from edge.threads import start
 
     notifier = Notifier()
@@ -144,11 +144,12 @@ def _run(out: Output, flags: dict[str, Any], service: Service, listening: list[s
         try:
             if flags["embeddings"]:
                 path = options.choice(out, flags, named=True).path
-                everything.load(everything.REQUESTS)
+                for each in options.REQUESTS:
+                    import_module(each)
                 service.open_embedder(found := embedder(out, flags, path, reserve=RESERVE))
                 ready(options.title(found.config))
                 return
-            with options.loaded(out, flags, named=True, lasting=everything.REQUESTS, reserve=RESERVE,
+            with options.loaded(out, flags, named=True, lasting=options.REQUESTS, reserve=RESERVE,
                                 spare_contexts=SPARE_CONTEXTS) as engine:
                 service.settings.defaults = options.advised(service.settings.defaults, flags, engine)
                 service.open(engine)
