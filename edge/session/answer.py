@@ -20,7 +20,6 @@ from edge.session.usage import Timings, Usage
 from edge.threads import is_forked
 
 if TYPE_CHECKING:
-    from edge.constrain.functions import Form
     from edge.session.scheduler import Scheduler, Work
 
 
@@ -105,11 +104,6 @@ class Answer:
     def calls(self) -> list[dict[str, Any]]:
         """The function calls in the answer, in OpenAI's format."""
         return [] if self.outcome.form is None else self.outcome.form.split(self.text)[1]
-
-    @property
-    def form(self) -> Form | None:
-        """How calls of functions are written in it; None without ``tools``."""
-        return self.outcome.form
 
     @property
     def thoughts(self) -> str:

@@ -228,7 +228,8 @@ class Client:
         question.answer = answer = session.answer(call)
         if question.why is not None:
             answer.cancel()
-        reader = None if answer.form is None else answer.form.reader()  # of the text without calls of functions
+        form = answer.outcome.form
+        reader = None if form is None else form.reader()  # of the text without calls of functions
         for piece in answer:
             said = piece if reader is None or piece.thought else piece._replace(text=reader.feed(piece.text))
             self.emit(records.text(said), question.id)
