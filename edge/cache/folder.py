@@ -79,21 +79,20 @@ def files(folder: str) -> list[tuple[float, int, str]]:
 
 
 class Folder:
-    """The files of one kind of beginnings: conversations, or those that many share; other files are left alone.
+    """The files of conversations; other files are left alone.
 
-    ``max_bytes``: limit for all files.  ``private``: it is used only while it is a folder of this user alone, and made
-    with its first file; else it is made now, which raises UsageError if that is not possible.  ``warn``: is told why
-    nothing can be written, once.
+    ``max_bytes``: limit for all files.  ``warn``: is told why nothing can be written, once.  Raises UsageError if the
+    folder cannot be made.
     """
 
+    conversations = True  # else of beginnings that many share; it is made with its first file, and for this user alone
+
     def __init__(
-        self, space: KVSpace, path: str | os.PathLike[str], max_bytes: int = 1 << 30, conversations: bool = False,
-        private: bool = False, warn: Callable[[str], object] | None = None,
+        self, space: KVSpace, path: str | os.PathLike[str], max_bytes: int = 1 << 30,
+        warn: Callable[[str], object] | None = None,
     ) -> None:
         self.path = os.fspath(path)
         self.max_bytes = max_bytes
-        self.conversations = conversations
-        self._private = private
         self._warn = warn
         self._space = space
         c = space.model.config  # not its fingerprint, which takes much longer and is checked when a file is loaded
@@ -102,7 +101,7 @@ class Folder:
         self._known: dict[str, Beginning | None] = {}  # path of a file -> what is in it; None: nothing for us
         self._changed = 0  # when the folder had last changed, as it was listed; 0: to be listed again
         self._lock = threading.Lock()  # not held while a file is written
-        if not private:
+        if self.conversations:
             try:
                 os.makedirs(self.path, mode=0o700, exist_ok=True)
             except OSError as error:
@@ -117,7 +116,7 @@ class Folder:
     def listed(self) -> list[Beginning]:
         """The beginnings of this model and plan.  Reads the tokens of files that another process has written."""
         with self._lock:
-            if self._private and not is_private(self.path):
+            if not self.conversations and not is_private(self.path):
                 return []
             try:
                 changed = os.stat(self.path).st_mtime_ns

@@ -59,10 +59,12 @@ class Remembered(Folder):
     ``packed``: files in a packed program, each its path and span, which are found here, too.
     """
 
+    conversations = False
+
     def __init__(
         self, space: KVSpace, packed: Iterable[tuple[str, tuple[int, int]]] = (), max_bytes: int = MAX_BYTES
     ) -> None:
-        super().__init__(space, place(), max_bytes, private=True)
+        super().__init__(space, place(), max_bytes)
         self._packed = [known for path, span in packed if (known := self.head(path, span))]
         self._waiting: dict[bytes, Beginning] = {}  # by their tokens, with their caches
         self._writer: threading.Thread | None = None

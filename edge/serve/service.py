@@ -68,8 +68,7 @@ class Service:
         if s.defaults.get("thinking_budget") is not None and not engine.model.thinks:
             raise UsageError("cannot be used: this model does not think before it answers", argument="thinking_budget")
         self._named(engine)
-        folder = None if s.state is None else Folder(engine.space, s.state, s.state_bytes, conversations=True,
-                                                        warn=s.warn)
+        folder = None if s.state is None else Folder(engine.space, s.state, s.state_bytes, s.warn)
         self.conversations = Conversations(engine, s.parallel, s.queue, folder, s.reads_ahead)
         self.conversations.warm(s.system)  # reads every weight: the first answer need not wait for the card
         self.engine = engine

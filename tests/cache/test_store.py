@@ -57,10 +57,15 @@ def in_memory(store: Store) -> list[array]:
     return [entry.tokens for entry in store.entries.values()]
 
 
-def keep_in(engine, path, max_bytes: int = 1 << 30, conversations: bool = False) -> Folder:
+class Beginnings(Folder):
+    conversations = False
+
+
+def keep_in(engine, path, conversations: bool = False) -> Folder:
     """Share beginnings, in memory and in a folder."""
     engine.store.share(None)
-    folder = Folder(engine.space, path, max_bytes, conversations)
+    os.makedirs(path, 0o700, exist_ok=True)
+    folder = (Folder if conversations else Beginnings)(engine.space, path)
     engine.store.remember(folder)
     return folder
 
@@ -446,7 +451,7 @@ def test_files_stay_within_their_bytes(bundled_model, tmp_path, monkeypatch: pyt
         folder.path = str(tmp_path / "gone")  # a folder that went away costs time, not answers
         assert ask(engine.session("Z " + SYSTEM), "Hello")
     with edge.load(ctx=64) as engine, pytest.raises(UsageError, match="cannot keep"):
-        keep_in(engine, tmp_path / "notes.txt")
+        Folder(engine.space, tmp_path / "notes.txt")
 
 
 def test_the_tokens_of_files_are_counted(bundled_model, tmp_path) -> None:
