@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from edge.session.outcome import Outcome
 
     #: yields the segments to evaluate, and before them None once: it is prepared, and waits for its turn
-    Work: TypeAlias = Generator[Segment | None, None, Any]
+    Work: TypeAlias = Generator[Segment | None, None, None]
 
 QUEUE = 64  # jobs that may wait for their turn
 #: a step that reads prompts with tokens of answers takes at most this many times as long as one without prompts
@@ -53,10 +53,9 @@ CLOSE_SECONDS = 5.0  # for the step that runs
 
 
 class End(NamedTuple):
-    """The last item in the queue of a job: its error, or the value that its generator returned."""
+    """The last item in the queue of a job, with its error, if it failed."""
 
     error: BaseException | None = None
-    value: Any = None
 
 
 class Job:
@@ -91,10 +90,10 @@ class Job:
         if not self.quiet:
             self._pass(item)
 
-    def end(self, error: BaseException | None = None, value: Any = None) -> None:
+    def end(self, error: BaseException | None = None) -> None:
         """Nothing more is said."""
         self.over, self.work, self.segment, self.outcome.put = True, None, None, None
-        self._pass(End(error, value))
+        self._pass(End(error))
         self.told = None
 
     def _pass(self, item: Any) -> None:
@@ -299,16 +298,16 @@ class Scheduler:
         if self.here:
             raise UsageError("the answer is being written by this thread: only cancel() may be called now")
 
-    def finish(self, job: Job) -> Any:
-        """Wait for the end of a job; return its value.  Raises as :meth:`read`."""
+    def finish(self, job: Job) -> None:
+        """Wait for the end of a job.  Raises as :meth:`read`."""
         job.quiet = True
-        return self.read(job, ALL, job.take_end).value
+        self.read(job, ALL, job.take_end)
 
-    def run(self, outcome: Outcome, work: Work, ahead: bool = False) -> Any:
-        """Evaluate what ``work`` yields, and return its result.  Raises as :meth:`begin` and :meth:`read`."""
+    def run(self, outcome: Outcome, work: Work, ahead: bool = False) -> None:
+        """Evaluate what ``work`` yields.  Raises as :meth:`begin` and :meth:`read`."""
         job = Job(outcome, work, ahead)
         self.begin(job)
-        return self.finish(job)
+        self.finish(job)
 
     def close(self) -> None:
         """End the thread after its step, and wait for that."""
@@ -410,7 +409,7 @@ class Scheduler:
         """Run the generator of a job to its next segment, which takes part in the next step; or to its end, if nobody
         reads it any more.
         """
-        work, value = job.work, None
+        work = job.work
         error: BaseException | None = None
         assert work is not None
         try:
@@ -425,25 +424,25 @@ class Scheduler:
             if not job.outcome.left:
                 self._ready.append(job)
                 return
-        except StopIteration as end:
-            error, value = None, end.value
+        except StopIteration:
+            error = None
         except BaseException as failure:
             error = failure
         try:
             work.close()
         except BaseException as failure:
             error = failure
-        self._over(job, error, value)
+        self._over(job, error)
         del error  # its traceback holds this frame
 
-    def _over(self, job: Job, error: BaseException | None, value: Any = None) -> None:
+    def _over(self, job: Job, error: BaseException | None) -> None:
         """A job has ended."""
         del self._jobs[job]
         if job.has_turn:
             self._turns.remove(job)
             if not job.ahead:
                 self._seconds += 0.2 * (time.monotonic() - job.granted - self._seconds)
-        job.end(error, value)
+        job.end(error)
 
     # ---- one step ----------------------------------------------------------------------------------------------------
 
