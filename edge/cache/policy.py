@@ -28,11 +28,6 @@ class Budget(NamedTuple):
     sinks: int
     fingerprint: str | None = None
 
-    @property
-    def mean(self) -> float:
-        """Tokens that a head keeps on average."""
-        return sum(map(sum, self.keep)) / sum(map(len, self.keep))
-
 
 def read_budget(path: str, config: ModelConfig) -> Budget:
     """The budgets in a file, for this model.  Raises UsageError if it cannot be read, InvalidFile if it is wrong."""

@@ -29,7 +29,6 @@ def test_a_budget_is_planned_and_allocated_exactly(tmp_path):
     path = write(tmp_path / "plan.json", by="calibrate", fingerprint="f")
     budget = read_budget(path, SHAPE)
     assert budget.keep[29] == (100, 64, 1, 4096, 32) and budget.sinks == 4 and budget.fingerprint == "f"
-    assert budget.mean == pytest.approx(4293 / 5)
     plan = cache_plan(SHAPE, Options(ctx=1024, kv_budget=path))
     assert (plan.window, plan.sinks, plan.spare) == (1020, 4, 0)
     page, open_page = 2 * 32 * 128 + 128, 2 * 2 * 32 * 128
