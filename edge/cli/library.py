@@ -154,16 +154,16 @@ def rm(out: Output, names: tuple[str, ...], prompts: bool, **_: Any) -> None:
         out.info(f"deleted {count(n, 'remembered prompt')}, freed {human(nbytes)}")
         if not names:
             return
-    failure: EdgeError | None = None
+    failures: list[EdgeError] = []
     freed = 0
     for name in names:
         try:
             freed += remove(name)
         except EdgeError as error:
-            if failure is not None:
-                out.error(str(failure))
-            failure = error
-    if freed or failure is None:
-        out.info(f"deleted {count(len(names) - (failure is not None), 'model')}, freed {human(freed)}")
-    if failure is not None:
-        raise failure
+            failures.append(error)
+    if len(failures) < len(names):
+        out.info(f"deleted {count(len(names) - len(failures), 'model')}, freed {human(freed)}")
+    for failure in failures[1:]:
+        out.error(str(failure))
+    if failures:
+        raise failures[0]

@@ -263,7 +263,7 @@ def _answer_together(engine: Engine, depth: int, n_gen: int, n: int, joules: Cal
     tokenizer = engine.tokenizer
     ids = array("i", prompt_of(min(n_vocab, tokenizer.n_vocab), tokenizer.special.values(), depth))
     caches = [engine.space.new_cache() for _ in range(n)]
-    samplers = [engine.space.new_sampler(seed) for seed in range(n)]
+    sampler = engine.space.new_sampler(0)
     rows = [memoryview(array("f", bytes(4 * n_vocab))) for _ in range(n)]
     begun = time.perf_counter()
     for at in range(0, depth, model.chunk):
@@ -280,7 +280,7 @@ def _answer_together(engine: Engine, depth: int, n_gen: int, n: int, joules: Cal
     ]
 
     def choose() -> None:
-        for sampler, one, row in zip(samplers, chosen, rows, strict=True):
+        for one, row in zip(chosen, rows, strict=True):
             one[0] = sampler.sample(row, GREEDY.temperature, GREEDY.top_k, GREEDY.top_p, GREEDY.min_p)
 
     choose()

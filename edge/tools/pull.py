@@ -156,13 +156,11 @@ class Hub:
         for entry in entries if isinstance(entries, list) else ():
             if not isinstance(entry, dict) or entry.get("type") != "file":
                 continue
-            path, lfs = entry.get("path"), entry.get("lfs") or {}
-            size = lfs.get("size", entry.get("size")) if isinstance(lfs, dict) else entry.get("size")
-            digest = lfs.get("oid") if isinstance(lfs, dict) else None
-            if not isinstance(path, str) or not _safe(path) or not isinstance(size, int) or size < 0:
-                continue
-            digest = digest.removeprefix("sha256:") if isinstance(digest, str) else None
-            found.append(Remote(path, size, digest if digest and re.fullmatch(r"[0-9a-f]{64}", digest) else None))
+            path, lfs = entry.get("path"), entry.get("lfs")
+            lfs = lfs if isinstance(lfs, dict) else {}
+            size, digest = lfs.get("size", entry.get("size")), str(lfs.get("oid")).removeprefix("sha256:")
+            if isinstance(path, str) and _safe(path) and isinstance(size, int) and size >= 0:
+                found.append(Remote(path, size, digest if re.fullmatch(r"[0-9a-f]{64}", digest) else None))
         if not found:
             raise EdgeError(f"{source}: {self.endpoint} has no files for it")
         return commit, found

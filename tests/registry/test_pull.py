@@ -460,8 +460,8 @@ def test_the_commands(hub: hubs.Hub) -> None:
     assert [each["name"] for each in json.loads(command("list", "--json").stdout)] == ["mine"]
     done = command("run", "-m", "mine", "-n", "3", "--raw", "hello")
     assert done.returncode == 0, done
-    done = command("rm", "mine", "other")
-    assert done.returncode == 3 and "1 model" in done.stderr
+    done = command("rm", "mine", "other", "third")
+    assert done.returncode == 3 and "1 model," in done.stderr and done.stderr.count("no model named") == 2
     assert command("list").stdout == ""
     done = command("pull", "hf:owner/name/absent.gguf")
     assert done.returncode == 3 and done.stderr.count("\n") == 1
