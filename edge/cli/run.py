@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge import records
-from edge.amounts import count
 from edge.cli import options
 from edge.cli.answers import AnswerOutput, stream
 from edge.cli.command import Command, Path, Text, heading, json_option, option
@@ -116,13 +115,6 @@ def run(
             else:
                 code = _print_text(out, session, ask, flags.get("thoughts"), flags["by"] or "token", asks)
             keeper.save(session)
-            usage = session.outcome.usage
-            if usage.prompt - usage.cached > engine.plan.n_ctx:
-                first = count(engine.plan.sinks, "token")
-                out.warn(
-                    f"the prompt has {usage.prompt} tokens, the context {engine.plan.n_ctx}: only its end (and "
-                    f"the first {first}) was used; use a larger --ctx, or --set overflow=stop"
-                )
             if not as_json and asks and session.outcome.finish_reason == "length" and is_tty(sys.stdout):
                 out.info("(stopped at the token limit; -n N changes it)", "dim")
             if session.state.offload_error:
