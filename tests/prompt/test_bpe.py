@@ -1,9 +1,8 @@
-"""pyx.tokens and the split before it, against a definition in plain Python and another library; hostile tables."""
+"""pyx.tokens and the split before it, against a definition in plain Python; hostile tables."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 
 import pytest
 import regex
@@ -17,9 +16,6 @@ from edge.prompt.tokenizer import Tokenizer
 from edge.prompt.tokenizer.byte_level import PATTERNS, TRUSTED, for_ascii_of
 from edge.prompt.tokenizer.steps import ALPHABET
 from pyx.tokens import TOKEN, BytePairs
-from tests.prompt.test_tokenizer import BPE
-from tests.services import ROOT
-from tests.vocabularies import by_name, vocabulary
 
 
 def letters(data: bytes) -> str:
@@ -160,31 +156,3 @@ def test_ascii_is_cut_by_re_as_by_regex(name, text):
     cut = re.findall(for_ascii_of(PATTERNS[name]), text, re.ASCII)
     assert cut == regex.findall(PATTERNS[name], text)
     assert "".join(cut) == text
-
-
-def old_characters(text: str) -> bool:
-    """Whether libraries of any year know all of them: Unicode grows, and what is not assigned is no letter."""
-    return not any(unicodedata.category(character) == "Cn" for character in text)
-
-
-@by_name(("llama-bpe", "qwen2", "trained llama-bpe", "trained qwen2", "trained gpt-2"))
-def test_like_tiktoken_on_a_large_vocabulary(name):
-    tiktoken = pytest.importorskip("tiktoken", reason="tiktoken is a development dependency")
-    tokenizer = vocabulary(name)
-    ranks: dict[bytes, int] = {}
-    for i in range(tokenizer.n_vocab):
-        if data := tokenizer.token_bytes(i):
-            ranks.setdefault(data, i)
-    pattern = PATTERNS[name.removeprefix("trained ")]
-    other = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
-
-    @settings(max_examples=400)
-    @given(st.text(max_size=200).filter(old_characters) | st.text(st.characters(max_codepoint=255), max_size=200))
-    def check(text):
-        assert tokenizer.encode(text) == other.encode_ordinary(text)
-
-    check()
-    for path in sorted((ROOT / "docs").glob("*.md")):
-        text = path.read_text(encoding="utf-8")
-        assert tokenizer.encode(text) == other.encode_ordinary(text)
-    assert BPE.decode(BPE.encode(text)) == text
