@@ -20,14 +20,9 @@ from tests.handmade import ARR, I32, STR, value
 
 def head(rows: np.ndarray, kind: str, n_threads: int = 1) -> Head:
     """A head whose rows are made (the first answer only passes them by)."""
-    made = fresh_head(rows, kind, n_threads)
+    made = Head(StoredRows("F32", np.ascontiguousarray(rows, np.float32).tobytes(), *rows.shape), kind, n_threads)
     made.apply(array.array("f", bytes(4 * made.k)))
     return made
-
-
-def fresh_head(rows: np.ndarray, kind: str, n_threads: int = 1) -> Head:
-    rows = np.ascontiguousarray(rows, np.float32)
-    return Head(StoredRows("F32", rows.tobytes(), *rows.shape), kind, n_threads)
 
 
 def logits(of: Head, x: np.ndarray, top: int = 0, n_threads: int = 1) -> np.ndarray:

@@ -150,10 +150,7 @@ def test_row_block_scales():
     scales = np.repeat([0.5, 0.25, 2.0], 4)
     matrix = TernaryMatrix.pack("F32", (w * scales[:, None]).astype(np.float32).tobytes(), 12, 256, quantize=False)
     assert matrix.scales == pytest.approx(scales.tolist())
-    check_product(matrix, w * scales[:, None])
-
-
-def check_product(matrix: TernaryMatrix, dense: np.ndarray) -> None:
+    dense = w * scales[:, None]
     x = np.random.default_rng(9).normal(size=matrix.k).astype(np.float32)
     s = 127 / max(np.abs(x).max(), 1e-5)
     expected = dense.astype(np.float64) @ (np.round(x * np.float32(s)) / s)

@@ -25,6 +25,13 @@ def kept(pos: int, window: int, sinks: int) -> np.ndarray:
     return t if not window else t[(t < sinks) | (t > pos - window)]
 
 
+def turned(x: np.ndarray, theta: float, r: int) -> np.ndarray:
+    """x [token][head][D] with its rotation: pairs (j, j + r/2) of the first r dimensions."""
+    turn = np.arange(len(x))[:, None, None] * theta ** (-np.arange(0, r, 2) / r)
+    a, b = x[..., : r // 2], x[..., r // 2 : r]
+    return np.concatenate([a * np.cos(turn) - b * np.sin(turn), b * np.cos(turn) + a * np.sin(turn), x[..., r:]], -1)
+
+
 def attend(q: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
     """q [n_head][D], keys and values [n][n_kv_head][D] -> [n_head][D]; q carries 1/sqrt(D) already."""
     group = q.shape[0] // keys.shape[1]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.oracles.attention import softmax
+from tests.oracles.attention import softmax, turned
 from tests.oracles.family import ROUNDING, rmsnorm
 
 
@@ -82,15 +82,12 @@ class Model:
         c, n = self.c, len(x)
         n_head, n_kv, D = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
         rope = c["rope_parameters"]
-        half = int(D * rope["partial_rotary_factor"]) // 2
-        turn = np.arange(n)[:, None, None] * rope["rope_theta"] ** (-np.arange(half) / half)
 
         def of(name: str) -> np.ndarray:
             return self.w[f"model.layers.{i}.self_attn.{name}.weight"]
 
         def rotated(x: np.ndarray) -> np.ndarray:
-            a, b, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
-            return np.concatenate([a * np.cos(turn) - b * np.sin(turn), b * np.cos(turn) + a * np.sin(turn), rest], -1)
+            return turned(x, rope["rope_theta"], int(D * rope["partial_rotary_factor"]))
 
         q, gate = np.split((self.rounded(x) @ of("q_proj").T).reshape(n, n_head, 2 * D), 2, -1)
         k, v = ((self.rounded(x) @ of(name).T).reshape(n, n_kv, D) for name in ("k_proj", "v_proj"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.oracles.attention import softmax
+from tests.oracles.attention import softmax, turned
 from tests.oracles.family import rmsnorm
 from tests.oracles.tiny import Tiny, weights
 
@@ -35,21 +35,13 @@ def attention(c: dict, w: dict[str, np.ndarray], x: np.ndarray, near: bool) -> n
     k = rmsnorm((x @ w["self_attn.k_proj"].T).reshape(n, n_kv, d), w["self_attn.k_norm"], c["rms_norm_eps"])
     v = (x @ w["self_attn.v_proj"].T).reshape(n, n_kv, d)
     if near:
-        q, k = rotated(c, q), rotated(c, k)
+        q, k = (turned(each, c["rope_theta"], int(d * c["partial_rotary_factor"])) for each in (q, k))
     k, v = k.repeat(n_head // n_kv, 1), v.repeat(n_head // n_kv, 1)
     back = np.arange(n)[:, None] - np.arange(n)  # how far behind a token another is
     seen = (back >= 0) & (back < (c["sliding_window"] if near else n))
     score = np.einsum("thd,shd->hts", q, k) / np.sqrt(d) + np.where(seen, 0, -np.inf)
     mixed = np.einsum("hts,shd->thd", softmax(score), v).reshape(n, -1)
     return mixed @ w["self_attn.o_proj"].T
-
-
-def rotated(c: dict, x: np.ndarray) -> np.ndarray:
-    """x [token][head][d], pairs (j, j + r/2) of the first r dimensions turned."""
-    r = int(c["head_dim"] * c["partial_rotary_factor"])
-    turn = np.arange(len(x))[:, None, None] * c["rope_theta"] ** (-np.arange(0, r, 2) / r)
-    a, b = x[..., : r // 2], x[..., r // 2 : r]
-    return np.concatenate([a * np.cos(turn) - b * np.sin(turn), b * np.cos(turn) + a * np.sin(turn), x[..., r:]], -1)
 
 
 def experts(c: dict, w: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:

@@ -324,9 +324,7 @@ def test_a_service_whose_program_is_deleted(frozen: dict[str, Path], kind: str, 
 # ---- a processor without AVX2, seen through the emulator -------------------------------------------------------------
 
 
-@pytest.fixture
-def emulated(frozen: dict[str, Path], tmp_path: Path) -> list[str]:
-    """The one-file program as a command that runs on the processor QEMU_CPU."""
+def test_no_avx2(frozen: dict[str, Path], tmp_path: Path) -> None:
     if MACHINE != "x86_64" or shutil.which("qemu-x86_64-static") is None or os.getuid() != 0:
         pytest.skip("needs x86-64, qemu-user-static and root")
     program = tmp_path / "bitnet-edge.qemu-x86_64"
@@ -335,11 +333,7 @@ def emulated(frozen: dict[str, Path], tmp_path: Path) -> list[str]:
     trial = subprocess.run([*command[:2], "true"], capture_output=True, text=True)
     if trial.returncode != 0:
         pytest.skip(f"no emulation here: {trial.stderr.strip()}")
-    return command
-
-
-def test_no_avx2(emulated: list[str]) -> None:
-    done = golden_run(*emulated, QEMU_CPU="Nehalem")
+    done = golden_run(*command, QEMU_CPU="Nehalem")
     assert (done.returncode, done.stdout) == (0, golden()[2]), done.stderr
 
 
