@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,13 @@ def model(
         [(name, *content) for name, content in all_tensors.items() if content is not None],
         **container,
     )
+
+
+def model_file(folder: Path, data: bytes) -> str:
+    """The path of a file with these bytes."""
+    path = folder / "m.gguf"
+    path.write_bytes(data)
+    return str(path)
 
 
 def safetensors(tensors: dict[str, tuple[str, tuple[int, ...], bytes]], **lies: dict[str, Any]) -> bytes:

@@ -16,18 +16,12 @@ from edge.formats import container, gguf_keys, open_checkpoint
 from edge.layers import Rotation
 from pyx.tokens import text_ends
 from tests import handmade
-from tests.handmade import ARR, F32, F64, I32, STR, U8, U16, U32, U64, value
+from tests.handmade import ARR, F32, F64, I32, STR, U8, U16, U32, U64, model_file, value
 
 
 @pytest.fixture(scope="session")
 def tiny(root: Path) -> Path:
     return root / "tests" / "vectors" / "tiny_gguf"
-
-
-def write(folder: Path, data: bytes) -> str:
-    path = folder / "m.gguf"
-    path.write_bytes(data)
-    return str(path)
 
 
 # ---- good files ------------------------------------------------------------------------------------------------------
@@ -55,9 +49,9 @@ def test_against_the_gguf_package(tiny: Path, name: str) -> None:
 
 
 def test_version_2_and_other_alignment(tmp_path: Path) -> None:
-    assert open_checkpoint(write(tmp_path, handmade.model(version=2))).config.hidden == 128
+    assert open_checkpoint(model_file(tmp_path, handmade.model(version=2))).config.hidden == 128
     data = handmade.model(keys={"general.alignment": value(U32, 256)}, alignment=256)
-    assert container.read_header(write(tmp_path, data)).alignment == 256
+    assert container.read_header(model_file(tmp_path, data)).alignment == 256
 
 
 def test_integers_of_any_width_and_per_layer_arrays(tmp_path: Path) -> None:
@@ -71,19 +65,19 @@ def test_integers_of_any_width_and_per_layer_arrays(tmp_path: Path) -> None:
         f"{a}.rope.freq_base": value(F64, 5e5),
         "tokenizer.ggml.add_bos_token": value(U8, 0),
     }
-    c = open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
+    c = open_checkpoint(model_file(tmp_path, handmade.model(keys=keys)))
     layer = c.config.layers[0]
     assert (layer.mixer.n_head, layer.feed_forward.ffn, layer.mixer.rotation.theta) == (2, 256, 5e5)
     assert c.tokenizer.add_bos is False
     keys[f"{a}.feed_forward_length"] = value(ARR, (U32, [256, 512]))
     with pytest.raises(InvalidFile, match="feed_forward_length.*layer to layer"):
-        open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
+        open_checkpoint(model_file(tmp_path, handmade.model(keys=keys)))
 
 
 def test_defaults_of_absent_keys(tmp_path: Path) -> None:
     a = "bitnet-b1.58"
     keys = {f"{a}.attention.head_count_kv": None, f"{a}.rope.freq_base": None, "tokenizer.ggml.token_type": None}
-    c = open_checkpoint(write(tmp_path, handmade.model(keys=keys, kv_heads=2)))
+    c = open_checkpoint(model_file(tmp_path, handmade.model(keys=keys, kv_heads=2)))
     assert (c.config.n_kv_head, c.config.head_dim, c.config.layers[0].mixer.rotation) == (2, 64, Rotation(10000.0, 64))
     assert c.config.n_vocab == handmade.VOCAB and c.config.name == "m"
 
@@ -91,20 +85,20 @@ def test_defaults_of_absent_keys(tmp_path: Path) -> None:
 def test_rope_scaling(tmp_path: Path) -> None:
     a = "bitnet-b1.58"
     keys = {f"{a}.rope.scaling.type": value(STR, "linear"), f"{a}.rope.scaling.factor": value(F32, 4.0)}
-    assert open_checkpoint(write(tmp_path, handmade.model(keys=keys))).config.layers[0].mixer.rotation.scale == 4.0
+    assert open_checkpoint(model_file(tmp_path, handmade.model(keys=keys))).config.layers[0].mixer.rotation.scale == 4.0
     keys[f"{a}.rope.scaling.type"] = value(STR, "ntk")
     with pytest.raises(InvalidFile, match="ntk"):
-        open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
+        open_checkpoint(model_file(tmp_path, handmade.model(keys=keys)))
     freqs = {"rope_freqs.weight": ((32,), 0, np.ones(32, np.float32).tobytes())}
-    assert "rope_freqs.weight" in open_checkpoint(write(tmp_path, handmade.model(tensors=freqs))).tensors
+    assert "rope_freqs.weight" in open_checkpoint(model_file(tmp_path, handmade.model(tensors=freqs))).tensors
 
 
 def test_vocabulary_smaller_than_the_embedding(tmp_path: Path) -> None:
-    c = open_checkpoint(write(tmp_path, handmade.model(keys={"bitnet-b1.58.vocab_size": value(U32, 12)})))
+    c = open_checkpoint(model_file(tmp_path, handmade.model(keys={"bitnet-b1.58.vocab_size": value(U32, 12)})))
     assert c.config.n_vocab == 16 and "vocab_size says 12" in c.notes[0]
     keys = {"tokenizer.ggml.tokens": value(ARR, (STR, [str(i) for i in range(17)])), "tokenizer.ggml.token_type": None}
     with pytest.raises(InvalidFile, match="17 entries for 16"):
-        open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
+        open_checkpoint(model_file(tmp_path, handmade.model(keys=keys)))
 
 
 def test_scale_tensors_are_folded(tmp_path: Path) -> None:
@@ -112,19 +106,20 @@ def test_scale_tensors_are_folded(tmp_path: Path) -> None:
         "blk.0.attn_q.scale": ((1,), 0, struct.pack("<f", 0.125)),
         "blk.0.ffn_down.scale": ((1, 1), 30, struct.pack("<f", 3.0)[2:]),
     }
-    c = open_checkpoint(write(tmp_path, handmade.model(tensors=extra)))
+    c = open_checkpoint(model_file(tmp_path, handmade.model(tensors=extra)))
     assert c.tensors["blk.0.attn_q.weight"].scale == 0.125
     assert c.tensors["blk.0.ffn_down.weight"].scale == 3.0
     assert c.tensors["blk.0.attn_k.weight"].scale == 1.0
     assert not any(name.endswith(".scale") for name in c.tensors)
     extra["blk.0.attn_q.scale"] = ((1,), 0, struct.pack("<f", float("nan")))
     with pytest.raises(InvalidFile, match=r"blk\.0\.attn_q\.weight has scale nan"):
-        open_checkpoint(write(tmp_path, handmade.model(tensors=extra)))
+        open_checkpoint(model_file(tmp_path, handmade.model(tensors=extra)))
 
 
 def test_norms_may_be_half(tmp_path: Path) -> None:
     norm = {"output_norm.weight": ((128,), 1, np.ones(128, np.float16).tobytes())}
-    assert open_checkpoint(write(tmp_path, handmade.model(tensors=norm))).tensors["output_norm.weight"].type == "F16"
+    c = open_checkpoint(model_file(tmp_path, handmade.model(tensors=norm)))
+    assert c.tensors["output_norm.weight"].type == "F16"
 
 
 def test_mixed_projections_are_legal(tiny: Path) -> None:
@@ -139,7 +134,7 @@ def test_special_ids(tmp_path: Path) -> None:
         "tokenizer.ggml.eom_token_id": value(U32, 2),
         "tokenizer.ggml.padding_token_id": value(U32, 0xFFFFFFFF),
     }
-    c = open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
+    c = open_checkpoint(model_file(tmp_path, handmade.model(keys=keys)))
     assert c.tokenizer.eos_ids == (2, 5) and c.tokenizer.pad_id is None
     assert "padding_token_id 4294967295 is not a token" in c.notes[0]
 
@@ -152,7 +147,7 @@ def test_several_tokens_end_an_answer(tmp_path: Path, kind: int) -> None:
             "tokenizer.ggml.eot_token_id": value(U32, 5),
             "tokenizer.ggml.eom_token_id": value(U32, 6),
             "tokenizer.ggml.bos_token_id": value(ARR, (kind, [1, 4]))}
-    c = open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
+    c = open_checkpoint(model_file(tmp_path, handmade.model(keys=keys)))
     assert c.tokenizer.eos_ids == (7, 3, 9, 5, 6) and c.tokenizer.bos_id == 1
     assert any("eos_token_id 99 is not a token" in note for note in c.notes)
     assert any("bos_token_id names 2 tokens; taken as 1" in note for note in c.notes)
@@ -170,28 +165,28 @@ def test_named_chat_templates(tmp_path: Path) -> None:
     keys = {"tokenizer.chat_template": value(STR, "D"), "tokenizer.chat_template.tool_use": value(STR, "T"),
             "tokenizer.chat_template.rag": value(STR, "R"), "tokenizer.chat_template.a b": value(STR, "no name"),
             "tokenizer.chat_templates": value(ARR, (STR, ["tool_use", "rag"]))}
-    c = open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
+    c = open_checkpoint(model_file(tmp_path, handmade.model(keys=keys)))
     assert c.chat_template == "D" and c.templates == {"tool_use": "T", "rag": "R"}
     written = gguf_keys.metadata(c, "I2_S")
     for key in ("tokenizer.chat_template", "tokenizer.chat_template.tool_use", "tokenizer.chat_template.rag"):
         assert value(STR, written[key]) == keys[key]
     assert written["tokenizer.chat_templates"] == ["tool_use", "rag"]
-    alone = open_checkpoint(write(tmp_path, handmade.model(keys={**keys, "tokenizer.chat_template": None})))
+    alone = open_checkpoint(model_file(tmp_path, handmade.model(keys={**keys, "tokenizer.chat_template": None})))
     assert alone.chat_template == "T"
 
 
 def test_without_a_tokenizer(tmp_path: Path) -> None:
-    c = open_checkpoint(write(tmp_path, handmade.model(keys={"tokenizer.ggml.model": value(STR, "no_vocab")})))
+    c = open_checkpoint(model_file(tmp_path, handmade.model(keys={"tokenizer.ggml.model": value(STR, "no_vocab")})))
     assert c.tokenizer.kind == "none" and "no tokenizer" in c.notes[0]
 
 
 def test_name_is_safe_to_print(tmp_path: Path) -> None:
     data = handmade.model(keys={"general.name": value(STR, "\x1b[2Jowned")})
-    assert open_checkpoint(write(tmp_path, data)).config.name == "m"
+    assert open_checkpoint(model_file(tmp_path, data)).config.name == "m"
 
 
 def test_options_are_checked(tmp_path: Path) -> None:
-    path = write(tmp_path, handmade.model())
+    path = model_file(tmp_path, handmade.model())
     with pytest.raises(UsageError, match="layout '256'"):
         open_checkpoint(path, i2s_layout="256")
     with pytest.raises(UsageError, match="gelu"):
@@ -265,7 +260,7 @@ TQ2_0_OF_NAN = (bytes(64) + struct.pack("<e", float("nan"))) * 128
     ],
 )
 def test_refused_with_one_line(tmp_path: Path, data: bytes, message: str) -> None:
-    path = write(tmp_path, data)
+    path = model_file(tmp_path, data)
     with pytest.raises(InvalidFile, match=message) as caught:
         open_checkpoint(path)
     line = str(caught.value)
@@ -280,7 +275,7 @@ def test_nothing_there(tmp_path: Path) -> None:
     (tmp_path / "pytorch_model.bin").write_bytes(b"PK")
     with pytest.raises(InvalidFile, match="pickled"):
         open_checkpoint(tmp_path)
-    write(tmp_path, handmade.model())
+    model_file(tmp_path, handmade.model())
     assert open_checkpoint(tmp_path).config.hidden == 128
     (tmp_path / "n.gguf").write_bytes(b"")
     with pytest.raises(ModelNotFound, match="2 GGUF files; name one"):
@@ -338,7 +333,7 @@ def header(n_keys: int, rest: bytes, n_tensors: int = 0) -> bytes:
     ],
 )
 def test_hostile_headers(tmp_path: Path, data: bytes, message: str) -> None:
-    path = write(tmp_path, data)
+    path = model_file(tmp_path, data)
     tracemalloc.start()
     try:
         with pytest.raises(InvalidFile, match=message) as caught:
@@ -352,7 +347,7 @@ def test_hostile_headers(tmp_path: Path, data: bytes, message: str) -> None:
 def test_names_in_messages_are_tamed(tmp_path: Path) -> None:
     data = handmade.gguf(KEY, [("\x1b[31m\n" + "x" * 200, (0,), 0, b"")])
     with pytest.raises(InvalidFile) as caught:
-        container.read_header(write(tmp_path, data))
+        container.read_header(model_file(tmp_path, data))
     assert "\x1b" not in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 400
 
 
@@ -502,7 +497,7 @@ def test_the_ends_of_texts_stay_inside_the_buffer() -> None:
 
 def parts(folder: Path, n: int = 3, **lies: int) -> str:
     """The made-up model in n files; ``lies`` change what the second says."""
-    whole = container.read_header(write(folder, handmade.model()))
+    whole = container.read_header(model_file(folder, handmade.model()))
     names = list(whole.tensors)
     for part in range(n):
         said = {"split.no": part, "split.count": n, "split.tensors.count": len(names)}
@@ -549,7 +544,7 @@ def test_recommended_sampling(tmp_path: Path) -> None:
     keys = {"temp": value(F32, 0.6), "top_k": value(I32, 20), "top_p": value(F32, 0.95), "min_p": value(F64, 0.0),
             "penalty_repeat": value(F32, 1.1), "penalty_last_n": value(I32, -1)}
     data = handmade.model(keys={f"general.sampling.{name}": each for name, each in keys.items()})
-    checkpoint = open_checkpoint(write(tmp_path, data))
+    checkpoint = open_checkpoint(model_file(tmp_path, data))
     assert checkpoint.sampling == {"temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.0,
                                    "repeat_penalty": 1.1, "repeat_last_n": -1}
-    assert open_checkpoint(write(tmp_path, handmade.model())).sampling == {}
+    assert open_checkpoint(model_file(tmp_path, handmade.model())).sampling == {}

@@ -18,7 +18,7 @@ from edge.prompt.template import Template
 from pyx.weights import TernaryMatrix
 from tests import handmade
 from tests.configs import activation, rope_style
-from tests.handmade import ARR, F32, STR, U32, hf_config, hf_directory, hf_tensors, value
+from tests.handmade import ARR, F32, STR, U32, hf_config, hf_directory, hf_tensors, model_file, value
 from tests.services import in_python
 from tests.vectors import stored as golden
 from tests.vectors.stored import VECTORS, oracle
@@ -34,12 +34,6 @@ def pack(tensor: Tensor, **options: object) -> TernaryMatrix:
 
 def unpacked(matrix: TernaryMatrix) -> np.ndarray:
     return np.array(matrix.unpack(), np.int8).reshape(matrix.n_row, matrix.k)
-
-
-def write(folder: Path, data: bytes) -> Path:
-    path = folder / "m.gguf"
-    path.write_bytes(data)
-    return path
 
 
 def test_trap_01_squared_relu_not_silu() -> None:
@@ -95,7 +89,7 @@ def test_trap_03_default_is_bitlinear(tmp_path: Path) -> None:
 def test_trap_04_file_type_is_only_a_label(tmp_path: Path, file_type: int) -> None:
     """40 is I2_S for Microsoft and Q1_0 for llama.cpp; the tensors say what they are."""
     data = handmade.model(keys={"general.file_type": value(U32, file_type)})
-    assert open_checkpoint(write(tmp_path, data)).tensors["blk.0.attn_q.weight"].type == "I2_S"
+    assert open_checkpoint(model_file(tmp_path, data)).tensors["blk.0.attn_q.weight"].type == "I2_S"
 
 
 def test_trap_04_type_ids_mean_different_things(tmp_path: Path) -> None:
@@ -116,7 +110,7 @@ def test_trap_04_type_ids_mean_different_things(tmp_path: Path) -> None:
     ]:
         tensors = {"blk.0.ffn_up.weight": ((k, rows), type_id, bytes(size))}
         with pytest.raises(InvalidFile, match=what):
-            open_checkpoint(write(tmp_path, handmade.model(tensors=tensors)))
+            open_checkpoint(model_file(tmp_path, handmade.model(tensors=tensors)))
 
 
 OFFICIAL_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}{{ 'BITNETAssistant: ' }}"
@@ -146,13 +140,13 @@ def test_trap_05_missing_pre_tokenizer(tmp_path: Path) -> None:
     """128256 tokens and no pre, or a wrong one: Llama 3's split, not the GPT-2 one that llama.cpp falls back to; and it
     is said."""
     for pre, said in (("gpt-2", "is gpt-2"), ("default", "is default"), (None, "is missing")):
-        c = open_checkpoint(write(tmp_path, official(pre=pre)))
+        c = open_checkpoint(model_file(tmp_path, official(pre=pre)))
         assert c.tokenizer.pre == "llama-bpe" and c.tokenizer.add_bos
         assert any(f"tokenizer.ggml.pre {said}; taken as llama-bpe" in note for note in c.notes)
     # The reader hands the stored chat template on; the one the model was trained with is used instead.
     assert c.chat_template == OFFICIAL_TEMPLATE and Template.for_model(c).name == "bitnet"
-    assert open_checkpoint(write(tmp_path, official(1000))).tokenizer.pre == ""
-    assert open_checkpoint(write(tmp_path, official(1000, "gpt-2"))).tokenizer.pre == "gpt-2"
+    assert open_checkpoint(model_file(tmp_path, official(1000))).tokenizer.pre == ""
+    assert open_checkpoint(model_file(tmp_path, official(1000, "gpt-2"))).tokenizer.pre == "gpt-2"
 
 
 @pytest.mark.parametrize(
@@ -179,7 +173,7 @@ def test_trap_05_missing_pre_tokenizer(tmp_path: Path) -> None:
 def test_trap_06_activation_by_architecture_and_its_exceptions(
     tmp_path: Path, arch: str, keys: dict[str, bytes], kv_heads: int, override: str | None, expected: str, noted: bool
 ) -> None:
-    c = open_checkpoint(write(tmp_path, handmade.model(arch, keys=keys, kv_heads=kv_heads)), activation=override)
+    c = open_checkpoint(model_file(tmp_path, handmade.model(arch, keys=keys, kv_heads=kv_heads)), activation=override)
     assert activation(c.config) == expected and any("activation" in note for note in c.notes) is noted
 
 

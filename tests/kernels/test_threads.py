@@ -56,9 +56,7 @@ def test_halves_at_odd_addresses_are_read_right():
 
 
 def built(folder: Path, **model: Any) -> Transformer:
-    path = folder / "m.gguf"
-    path.write_bytes(handmade.model(**model))
-    return build(open_checkpoint(path))
+    return build(open_checkpoint(handmade.model_file(folder, handmade.model(**model))))
 
 
 BAD = [0.0, float("nan"), float("inf")]

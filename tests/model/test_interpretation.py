@@ -23,7 +23,7 @@ from edge.prompt.tokenizer import Tokenizer
 from edge.sampling import Sampling
 from tests import handmade
 from tests.configs import activation
-from tests.handmade import ARR, BOOL, F32, I32, U32, hf_config, hf_directory, hf_tensors, value
+from tests.handmade import ARR, BOOL, F32, I32, U32, hf_config, hf_directory, hf_tensors, model_file, value
 from tests.oracles.forward import Model
 
 #: what the bundled model was trained on is another kind of text than anybody's; it says this well
@@ -217,12 +217,6 @@ def test_show_prints_the_scores_and_check_says_whether(bundled_model: Path, tmp_
 # ---- W3, W6: told without a score ------------------------------------------------------------------------------
 
 
-def write_file(folder: Path, data: bytes) -> str:
-    path = folder / "m.gguf"
-    path.write_bytes(data)
-    return str(path)
-
-
 def test_w3_modules_that_are_not_converted_stay_floats(tmp_path: Path) -> None:
     from edge.model.weights import build
 
@@ -259,7 +253,7 @@ def test_w3_modules_that_are_not_converted_stay_floats(tmp_path: Path) -> None:
     ],
 )
 def test_w6_keys_that_change_the_arithmetic(tmp_path: Path, key: str, content: bytes, refused: bool) -> None:
-    path = write_file(tmp_path, handmade.model("llama", keys={f"llama.{key}": content}))
+    path = model_file(tmp_path, handmade.model("llama", keys={f"llama.{key}": content}))
     if not refused:
         assert open_checkpoint(path).notes == []
         return
