@@ -9,8 +9,6 @@ import dataclasses
 import inspect
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ from edge.sampling import Sampling
 from edge.session.answer_options import AnswerOptions
 from edge.settings import SETTINGS, with_options
 from tests import fake_engine
-from tests.services import ROOT, in_python
+from tests.services import in_python
 
 
 @pytest.fixture
@@ -77,21 +75,6 @@ def test_help_of_one_command_imports_no_other() -> None:
     loaded = in_python(probe).splitlines()[-1]
     for name in ("edge.engine", "edge.cli.chat", "edge.prompt.tokenizer", "edge.formats", "pyx", "prompt_toolkit"):
         assert f"'{name}'" not in loaded
-
-
-def test_run_imports_nothing_it_does_not_use(tmp_path: Path) -> None:
-    """Each import is paid for at every start, on a small board with milliseconds."""
-    unused = "pathlib json difflib edge.cache.parking edge.formats.sentencepiece_model edge.formats.huggingface"
-    probe = (
-        f"import sys; sys.path[:0] = [{str(ROOT)!r}, {os.path.dirname(os.path.dirname(click.__file__))!r}]\n"
-        "sys.argv = ['x', 'run', '-n', '1', 'hello']\nfrom edge.cli.main import main\ntry: main()\n"
-        f"finally: print(sorted(set(sys.modules) & set('{unused}'.split())))"
-    )
-    command = [sys.executable, "-S", "-c", probe]  # -S: a development install imports some of these itself
-    remembering = {**os.environ, "BITNET_EDGE_NO_CACHE": "", "BITNET_EDGE_CACHE": str(tmp_path)}
-    done = subprocess.run(command, cwd=ROOT, env=remembering, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
 
 
 # ---- options ---------------------------------------------------------------------------------------------------------
@@ -253,12 +236,6 @@ def test_bench(real: Any) -> None:
     assert report["rows"][0]["depth"] == 16 and report["rows"][0]["tg"] > 0
     assert "| prompt t/s |" in real(*fast).stdout
     assert real("bench", "-d", "many").exit_code == 2
-
-
-def test_doctor(real: Any) -> None:
-    done = real("doctor")
-    assert done.exit_code == 0 and "instructions" in done.stdout
-    assert json.loads(real("doctor", "--json", "--no-selftest").stdout)["ok"] is True
 
 
 # ---- the real engine -------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from edge.errors import EXIT_CODES
@@ -657,13 +658,17 @@ def test_version_is_fast(call: Any) -> None:
     assert call(command=[sys.executable, "-S", "-c", probe]).stdout.splitlines()[-1] == "[]"
 
 
-def test_run_imports_no_numpy(call: Any) -> None:
-    heavy = "numpy sentencepiece safetensors psutil prompt_toolkit tokenizers torch asyncio"
+def test_run_imports_no_numpy(call: Any, tmp_path: Path) -> None:
+    """Nor what else it does not use: each import is paid for at every start, on a small board with milliseconds."""
+    unused = ("numpy sentencepiece safetensors psutil prompt_toolkit tokenizers torch asyncio pathlib json difflib "
+              "edge.formats.sentencepiece_model edge.formats.huggingface")
     probe = (
-        "import sys; sys.argv = ['x', 'run', 'hello', '-n', '4']\nfrom edge.cli.main import main\ntry: main()\n"
-        f"finally: print(sorted({{m.split('.')[0] for m in sys.modules}} & set('{heavy}'.split())))"
+        f"import sys; sys.path[:0] = [{str(ROOT)!r}, {os.path.dirname(os.path.dirname(click.__file__))!r}]\n"
+        "sys.argv = ['x', 'run', 'hello', '-n', '4']\nfrom edge.cli.main import main\ntry: main()\n"
+        f"finally: print(sorted(set(sys.modules) & set('{unused}'.split())))"
     )
-    done = call(command=[sys.executable, "-c", probe])
+    command = [sys.executable, "-S", "-c", probe]  # -S: a development install imports some of these itself
+    done = call(command=command, BITNET_EDGE_NO_CACHE="", BITNET_EDGE_CACHE=str(tmp_path))
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "[]"
 
 

@@ -82,11 +82,6 @@ def test_names_of_ollama_are_those_of_models(monkeypatch: pytest.MonkeyPatch) ->
         library.resolve("bonsai:1.5b")
 
 
-def test_commands_with_a_model_as_argument_take_it() -> None:
-    for command in ("fit", "model"):
-        assert bitnet_edge(command, "demo").returncode == 0
-
-
 # ---- options and commands --------------------------------------------------------------------------------------------
 
 
