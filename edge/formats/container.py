@@ -412,8 +412,8 @@ class Entry(NamedTuple):
 def layout(metadata: Mapping[str, Any], tensors: Sequence[Entry]) -> tuple[bytes, list[int]]:
     """The header of a file up to its first tensor; then the offset of each tensor, in the given order, and of the end.
 
-    Metadata values: bool, int (stored as u32 where it fits), float (f32), str, lists of these, array.array, or values
-    from :func:`read_header`.
+    Metadata values: bool, int (stored as u32 where it fits), float (f32 where it fits), str, lists of these,
+    array.array, or values from :func:`read_header`.
     """
     alignment = ALIGNMENT
     if any(ENCODINGS[entry.type].layout == "panels" for entry in tensors):
@@ -483,7 +483,8 @@ def encode_value(key: str, value: Any) -> bytes:
             if least <= value < most:
                 return struct.pack("<I" + SCALARS[kind], kind, value)
     if isinstance(value, float):
-        return struct.pack("<If", 6, value)
+        too_large = 3.4e38 < abs(value) < math.inf  # for a float32
+        return struct.pack("<Id", 12, value) if too_large else struct.pack("<If", 6, value)
     if isinstance(value, str):
         return struct.pack("<I", STRING) + _string(value)
     if isinstance(value, StringArray):

@@ -60,10 +60,8 @@ MULTIPLIER = "rope.scaling.multiplier"  # of cosines and sines
 FACTORS = "rope.scaling.short_factors"
 LLAMA3 = tuple(f"rope.scaling.llama3_{name}" for name in ("factor", "low_freq", "high_freq"))
 QUERY_SCALAR = "attention.query_pre_attn_scalar"  # 1 / attention.scale ** 2
-_EXACT = (MULTIPLIER, FACTORS, QUERY_SCALAR, *LLAMA3)
-#: keys that a conversion copies: those of rotations, sliding windows, experts and gated delta layers
-_COPIED = ("rope.", "attention.scale", "attention.sliding_window", "expert_", "swiglu_clamp_exp",
-           "full_attention_interval", "ssm.")
+#: keys of the architecture that a conversion does not copy: these, and that of layers which it leaves out
+_DROPPED = (MULTIPLIER, FACTORS, QUERY_SCALAR, *LLAMA3, "nextn_predict_layers")
 #: general.file_type, a label only: the first is microsoft/BitNet's number, the others llama.cpp's of the nearest type
 _FILE_TYPES = {"I2_S": 40, "TQ2_0": 37, "PQ2_0": 41, PANELS: 41, "TP64_R64": 41, "TP32_R64": 41}
 
@@ -365,7 +363,10 @@ def architecture(config: ModelConfig) -> str:
 
 
 def metadata(checkpoint: Checkpoint, type: str, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """All keys of a file.  ``type``: how the ternary matrices are stored; ``extra``: further keys."""
+    """All keys of a file: those of the architecture as they were read, but for what is stated here.
+
+    ``type``: how the ternary matrices are stored; ``extra``: further keys.
+    """
     c, arch = checkpoint.config, architecture(checkpoint.config)
     family, layer = FAMILIES[arch], c.layers[0]
     dense = [each.feed_forward for each in c.layers if isinstance(each.feed_forward, Dense)]
@@ -376,24 +377,19 @@ def metadata(checkpoint: Checkpoint, type: str, extra: Mapping[str, Any] | None 
         "general.quantization_version": 2,
         ".vocab_size": c.n_vocab,
         ".context_length": c.n_ctx_train,
-        ".embedding_length": c.hidden,
         ".block_count": c.n_layer,
         ".feed_forward_length": max((each.ffn for each in dense), default=layer.feed_forward.ffn),
-        ".attention.head_count": c.n_head,
-        ".attention.head_count_kv": c.n_kv_head,
         ".attention.key_length": c.head_dim,
         ".attention.value_length": c.head_dim,
-        ".attention.layer_norm_rms_epsilon": float(c.eps),
         # explicit what the architecture's name leaves to convention
         ".hidden_activation": layer.feed_forward.activation,
+        ".activation_quantization": c.activation_quant,
     }
-    if c.activation_quant != "int8" or family.weight_only:
-        keys[".activation_quantization"] = c.activation_quant
     if c.planes:
         keys[KEY_PLANES] = c.planes
     source = f"{checkpoint.metadata.get('general.architecture')}."
-    copied = {f".{name}": value for key, value in checkpoint.metadata.items()
-              if (name := key.removeprefix(source)).startswith(_COPIED) and name not in _EXACT}
+    copied = {key.removeprefix(source[:-1]): value for key, value in checkpoint.metadata.items()
+              if key.startswith(source) and key.removeprefix(source) not in _DROPPED}
     keys |= copied | keys
     if layer.inner_norm and c.inner_eps != c.eps:
         keys[KEY_INNER_EPS] = float(c.inner_eps)

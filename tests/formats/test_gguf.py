@@ -398,7 +398,7 @@ def test_fuzz(tmp_path_factory: pytest.TempPathFactory, which: int, places: list
 
 METADATA = {
     "general.architecture": "bitnet", "a.bool": True, "a.u32": 7, "a.i32": -7, "a.u64": 1 << 40, "a.f32": 0.5,
-    "a.text": "größe", "a.texts": ["a", "", "ü"], "a.floats": [0.5, 2], "a.ints": [1, -1],
+    "a.f64": -1e300, "a.text": "größe", "a.texts": ["a", "", "ü"], "a.floats": [0.5, 2], "a.ints": [1, -1],
 }
 
 
