@@ -19,14 +19,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 #: whether PyInstaller's one-file start-up has unpacked this program, and is its parent
 ONE_FILE = os.path.basename(getattr(sys, "_MEIPASS", "")).startswith("_MEI")
 ECHO = 0.5
-#: seconds to print and save what there is after SIGTERM: whoever reads the output may have stopped reading, and Python
-#: drops an exception that is raised where an object is destroyed
-GRACE = 5.0
+GRACE = 5.0  # seconds to print and save after SIGTERM: whoever reads the output may have stopped reading
+RETRY = 0.02  # seconds after which an exception is raised again that Python dropped
 
 
 class Terminated(BaseException):
@@ -81,8 +80,10 @@ class Signals:
     def handled(self) -> Iterator[None]:
         """A context manager for a whole command: signals are handled here.  In another thread it does nothing."""
         self.pressed = self.ended = False
-        old = {}
+        old, hook = {}, sys.unraisablehook
         if threading.current_thread() is threading.main_thread():
+            sys.unraisablehook = self._dropped
+            signal.signal(signal.SIGALRM, self._raise)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 if (handler := signal.getsignal(number)) not in (signal.SIG_IGN, None):
                     old[number] = handler
@@ -90,6 +91,7 @@ class Signals:
         try:
             yield
         finally:
+            sys.unraisablehook = hook
             for number, handler in old.items():
                 signal.signal(number, handler)
             if old:
@@ -108,11 +110,17 @@ class Signals:
             self.pressed = True
         else:
             self.ended = True
-            signal.signal(signal.SIGALRM, self._raise)
             signal.setitimer(signal.ITIMER_REAL, GRACE)
             if self._stop is None:
                 raise Terminated
         self._stop()
+
+    def _dropped(self, lost: Any) -> None:
+        """Raise again soon what was raised while an object was destroyed, where Python prints and drops exceptions."""
+        if issubclass(lost.exc_type, KeyboardInterrupt | Terminated):
+            signal.setitimer(signal.ITIMER_REAL, RETRY)
+        else:
+            sys.__unraisablehook__(lost)
 
     def _raise(self, *_: object) -> NoReturn:
         raise Terminated if self.ended else KeyboardInterrupt

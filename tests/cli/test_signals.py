@@ -18,12 +18,22 @@ from tests.terminal import Terminal
 PROGRAM = """
 import os, signal, sys, time
 from edge.cli.group import guard
+from edge.cli import signals
 from edge.cli.output import Output
 from edge.cli.signals import SIGNALS
+
+signals.GRACE = 600.0
 
 def send(number):
     os.kill(os.getpid(), number)
     time.sleep(0)  # the handler runs here at the latest
+
+class Object:
+    def __init__(self, number):
+        self.number = number
+
+    def __del__(self):
+        send(self.number)
 
 def work():
     with SIGNALS.handled():
@@ -43,6 +53,11 @@ def python(code: str) -> tuple[int, str, str]:
 def run(work: str) -> tuple[int, str, str]:
     """The same of a program that does ``work`` as a command does."""
     return python(PROGRAM.format(work=work.replace("\n", "\n        ")))
+
+
+@pytest.mark.parametrize(("number", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_while_an_object_is_destroyed_ends_the_program(number: str, code: int) -> None:
+    assert run(f"Object(signal.{number})\ntime.sleep(60)\nprint('not interrupted')") == (code, "", "")
 
 
 CLEAN_UP = """try:
