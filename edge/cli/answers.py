@@ -92,6 +92,13 @@ def stream(out: Output, session: Session, ask: Ask, answer: AnswerOutput) -> Non
             raise
 
 
+def report(out: Output, session: Session) -> None:
+    """Say after an answer, once, that pages can no longer be stored; and with -v how fast it was."""
+    out.once(session.state.offload_error)
+    if out.verbose:
+        out.info(session.stats_line(), "dim")
+
+
 class Wrap:
     """Breaks lines between words; call it with each piece of a text, the result is what to write.  ``columns``: of the
     terminal now; None: it has no known width, and nothing is changed.

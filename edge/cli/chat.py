@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import click
 
 from edge.amounts import count, human
 from edge.cli import options
+from edge.cli.answers import report
 from edge.cli.command import Command, heading, option
 from edge.cli.keep import Keeper
 from edge.cli.output import Output, is_tty, moves_cursor
@@ -22,7 +24,6 @@ from edge.registry import library
 
 if TYPE_CHECKING:
     from edge.engine import Engine
-    from edge.session.answer import Answer
     from edge.session.session import Session
 
 EPILOG = """\
@@ -76,19 +77,11 @@ def chat(out: Output, as_jsonl: bool, timeout: float | None, **flags: Any) -> in
         from edge.serve.calls import SPARE_CONTEXTS
         from edge.serve.protocols.jsonl import Client
 
-        def on_end(answer: Answer, session: Session) -> None:
-            if session.state.offload_error and session.state.offload_error not in warned:
-                warned.append(session.state.offload_error)
-                out.warn(session.state.offload_error)
-            if out.verbose:
-                out.info(session.stats_line(), "dim")
-
-        warned: list[str] = []
         more: dict[str, Any] = {"spare_contexts": SPARE_CONTEXTS, "reserve": LINE_LIMIT}  # a request
         with options.loaded(out, {**flags, "parallel": 1}, lasting=options.REQUESTS, **more) as engine:
             engine.store.share(None if engine.plan.room else engine.plan.kv_total)
             arguments = options.advised(arguments, flags, engine)
-            client = Client(engine, out.raw, arguments, system, on_end, out.traceback)
+            client = Client(engine, out.raw, arguments, system, partial(report, out), out.traceback)
             with SIGNALS.calling(client.stop):
                 client.serve(None if sys.stdin is None else sys.stdin.fileno())
         return SIGNALS.code

@@ -31,6 +31,7 @@ class Output:
     def __init__(self) -> None:
         self.quiet = False
         self.verbose = False
+        self._said: set[str] = set()  # warnings that come once
         self.typed = False  # quiet or verbose stands on the command line: it wins over a variable
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):  # whatever the locale is; None: started with the stream closed
@@ -103,6 +104,12 @@ class Output:
         """Print a warning; the command continues."""
         if not self.quiet:
             self._err(wrapped(f"bitnet-edge: {one_line(with_options(text))}", sys.stderr))
+
+    def once(self, text: str | None) -> None:
+        """Print a warning when it comes for the first time; None: there is none."""
+        if text and text not in self._said:
+            self._said.add(text)
+            self.warn(text)
 
     def error(self, text: str) -> None:
         """Print the one line that says why a command failed."""

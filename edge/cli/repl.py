@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge import records
 from edge.amounts import count
-from edge.cli.answers import AnswerOutput, stream
+from edge.cli.answers import AnswerOutput, report, stream
 from edge.cli.command import Escaped
 from edge.cli.options import converted
 from edge.cli.output import Output
@@ -73,7 +73,6 @@ class Repl:
         self.ahead = Ahead(session)  # reads what is being typed
         if self.reads_ahead:
             reader.typed = self.typed
-        self.remarked: str | None = None  # the error of kv_offload that has been printed
         self.sliding = False  # it has been said that the model no longer sees all of this conversation
 
     # -- the loop
@@ -198,8 +197,7 @@ class Repl:
         if SIGNALS.ended or (stopped and not interactive):
             return SIGNALS.code or 130
         self.remark_conversation()
-        if self.out.verbose:
-            self.out.info(session.stats_line(), "dim")
+        report(self.out, session)
         reason = session.outcome.finish_reason
         failure = records.finish_error(session, self.arguments.get("timeout"))
         if interactive and reason in REMARKS:
@@ -212,15 +210,12 @@ class Repl:
         return None
 
     def remark_conversation(self) -> None:
-        """Say once that its pages can no longer be stored, or that its oldest text has left the context."""
-        error, use = self.talk.state.offload_error, self.talk.context
-        if error and error != self.remarked:
-            self.out.warn(error)
-        gone = bool(use.evicted or use.left_out)
+        """Say once that its oldest text has left the context."""
+        gone = bool(self.talk.context.evicted or self.talk.context.left_out)
         if gone and not self.sliding:
             self.out.info("(the context is full: the model no longer sees the oldest text; /context shows how much, "
                           "/clear starts a new conversation)", "dim")
-        self.remarked, self.sliding = error, gone
+        self.sliding = gone
 
     # -- commands
 

@@ -12,7 +12,7 @@ import click
 
 from edge import records
 from edge.cli import options
-from edge.cli.answers import AnswerOutput, stream
+from edge.cli.answers import AnswerOutput, report, stream
 from edge.cli.command import Command, Path, Text, heading, json_option, option
 from edge.cli.keep import Keeper
 from edge.cli.output import Output, is_tty
@@ -117,10 +117,7 @@ def run(
             keeper.save(session)
             if not as_json and asks and session.outcome.finish_reason == "length" and is_tty(sys.stdout):
                 out.info("(stopped at the token limit; -n N changes it)", "dim")
-            if session.state.offload_error:
-                out.warn(session.state.offload_error)
-            if out.verbose:
-                out.info(session.stats_line(), "dim")
+            report(out, session)
             if code:
                 return code
             failure = records.finish_error(session, timeout)

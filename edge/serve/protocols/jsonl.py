@@ -59,13 +59,13 @@ class Client:
     """The program that sends requests.
 
     ``write``: takes the bytes of an event.  ``defaults``: options of answers that a request does not set.  ``system``:
-    the system prompt of conversations that have none.  ``on_end``: called with every answer.  ``on_bug``: called with
+    the system prompt of conversations that have none.  ``on_end``: called after every answer.  ``on_bug``: called with
     unexpected exceptions.
     """
 
     def __init__(
         self, engine: Engine, write: Callable[[bytes], object], defaults: dict[str, Any], system: str | None,
-        on_end: Callable[[Answer, Session], object], on_bug: Callable[[BaseException], object],
+        on_end: Callable[[Session], object], on_bug: Callable[[BaseException], object],
     ) -> None:
         self._engine, self._session = engine, engine.session("")
         self._write, self._defaults, self._system, self._on_end, self._on_bug = write, defaults, system, on_end, on_bug
@@ -236,7 +236,7 @@ class Client:
         if reader is not None and (rest := reader.flush()):
             self.emit({"ev": "text", "text": rest}, question.id)
         calls = [] if reader is None else session.messages[-1].get("tool_calls", [])
-        self._on_end(answer, session)
+        self._on_end(session)
         reason = "tool_calls" if calls else answer.finish_reason
         return records.done(answer.outcome, session.state.evicted, reason, calls)
 
