@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import array
 import io
+import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
 from pyx.kv import KVCache
-from pyx.step import attention
+from pyx.step import Segment, Transformer, attention
 from tests.oracles.attention import attend, kept
 
 
@@ -38,6 +41,18 @@ class Stream:
         """float64 attention over exactly the kept tokens, [n][n_head][D], with keys and values as they are stored."""
         q, k, v = self.q[layer], self.k[layer].astype(stored), self.v[layer].astype(stored)
         return np.array([attend(q[t], k[kept(t, window, sinks)], v[kept(t, window, sinks)]) for t in range(len(q))])
+
+
+def run(model: Transformer, kv: KVCache, ids: Sequence[int], *steps: int) -> np.ndarray:
+    """Logits [token][vocabulary] of ids, in steps of so many tokens, the last one repeated."""
+    out, at = np.zeros((len(ids), model.n_vocab), np.float32), 0
+    for n in itertools.chain(steps, itertools.repeat(steps[-1] if steps else 64)):
+        if at >= len(ids):
+            return out
+        part = array.array("i", ids[at : at + n])
+        model.step([Segment(kv, part, out[at : at + n].reshape(-1), True)])
+        at += n
+    raise AssertionError
 
 
 def dumped(cache: KVCache) -> bytes:

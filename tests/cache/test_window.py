@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -14,8 +13,9 @@ import pytest
 from edge.formats import open_checkpoint
 from edge.model.weights import build
 from pyx.kv import KVCache
-from pyx.step import Rotary, Segment
+from pyx.step import Rotary
 from tests.configs import uniform
+from tests.streams import run
 from tests.vectors import stored
 from tests.vectors.make_models import EVERY, IDS, WINDOWED, WINDOWS, positions
 
@@ -25,11 +25,7 @@ def read(path: Path, ids: list[int], chunk: int = 128, threads: int = 1, **plan)
     checkpoint = open_checkpoint(path)
     c, model = checkpoint.config, build(checkpoint, n_threads=threads, head="native")
     cache = KVCache(*c.kv_shape, len(ids), plan.pop("kv_type", "f32"), **plan)
-    out = np.zeros((len(ids), c.n_vocab), np.float32)
-    for start in range(0, len(ids), chunk):
-        part = ids[start : start + chunk]
-        model.step([Segment(cache, array.array("i", part), out[start : start + len(part)].reshape(-1), True)])
-    return out
+    return run(model, cache, ids, chunk)
 
 
 # ---- transformers (P2, S3) -------------------------------------------------------------------------------------------

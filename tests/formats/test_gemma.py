@@ -34,7 +34,7 @@ from tests.formats.test_families import made_up
 from tests.formats.test_family_oracles import folder, gguf_file
 from tests.handmade import ARR, BOOL, F32, I32, STR, U32, value
 from tests.oracles import family
-from tests.streams import restored
+from tests.streams import restored, run
 
 WINDOW = 70
 SHAPE: dict[str, Any] = {"n_layer": 3, "qk_norm": "before", "post_norm": True, "activation": "gelu", "query_scale": 0.8,
@@ -57,23 +57,12 @@ def cache_of(config: ModelConfig = CONFIG, n_ctx: int = 320, **plan: Any) -> KVC
     return KVCache(*config.kv_shape, n_ctx, **plan, windows=config.windows)
 
 
-def read(model: Any, cache: KVCache, ids: list[int], rng: random.Random | None = None, chunk: int = 128) -> np.ndarray:
-    """Logits of each token; chunks of any length with ``rng``."""
-    out = np.zeros((len(ids), model.n_vocab), np.float32)
-    at = 0
-    while at < len(ids):
-        n = min(rng.choice((1, 1, 2, 5, 31, 33, 64)) if rng else chunk, len(ids) - at)
-        model.step([Segment(cache, array.array("i", ids[at : at + n]), out[at : at + n].reshape(-1), True)])
-        at += n
-    return out
-
-
 def test_a_layer_sees_its_window_and_nothing_before() -> None:
     """300 tokens with a window of 70, over its edge and that of many pages: NumPy in float64, which keeps all."""
     config = dataclasses.replace(CONFIG, activation_quant="none")
     checkpoint, arrays = made_up(config)
     expected = family.Model(config, arrays).logits(IDS)
-    got = read(build(checkpoint, head="f32"), cache_of(kv_type="f32"), IDS)
+    got = run(build(checkpoint, head="f32"), cache_of(kv_type="f32"), IDS)
     assert np.abs(got - expected).max() <= 1e-4 * np.ptp(expected)
     everything = uniform(**SHAPE, sliding=(300, (0, 2), 300.0), activation_quant="none")
     other = family.Model(everything, arrays).logits(IDS)
@@ -84,27 +73,28 @@ def test_a_layer_sees_its_window_and_nothing_before() -> None:
 def test_chunks_threads_forks_and_crops_give_the_same_bits(plan: str) -> None:
     model = build(made_up(CONFIG)[0], head="f32")
     cache = cache_of(**PLANS[plan])
-    alone = read(model, cache, IDS, chunk=1 if plan != "quarter" else 64)
+    alone = run(model, cache, IDS, 1 if plan != "quarter" else 64)
     for seed, threads in ((1, 1), (2, 3)):
         several = build(made_up(CONFIG)[0], head="f32", n_threads=threads)
         again = cache_of(**PLANS[plan])
-        assert read(several, again, IDS, random.Random(seed)).tobytes() == alone.tobytes()
+        steps = random.Random(seed).choices((1, 1, 2, 5, 31, 33, 64), k=300)
+        assert run(several, again, IDS, *steps).tobytes() == alone.tobytes()
         assert again.nbytes == KVCache.bytes_for(3, 2, 32, 320, **PLANS[plan], windows=CONFIG.windows)
     fork = cache.fork()
     more = random.Random(9).choices(range(256), k=15)
-    first = read(model, fork, more)
+    first = run(model, fork, more)
     for back in (299, 290, 250, 30, 0):  # what is beyond a window is read again
         kept = cache.crop(back)
         assert kept <= back
-        assert read(model, cache, IDS[kept:]).tobytes() == alone[kept:].tobytes()
-    assert read(model, cache, more).tobytes() == first.tobytes()
+        assert run(model, cache, IDS[kept:]).tobytes() == alone[kept:].tobytes()
+    assert run(model, cache, more).tobytes() == first.tobytes()
     copy = restored(cache_of(**PLANS[plan]), fork)
-    assert read(model, copy, [1, 2]).tobytes() == read(model, fork, [1, 2]).tobytes()
+    assert run(model, copy, [1, 2]).tobytes() == run(model, fork, [1, 2]).tobytes()
 
 
 def test_a_batch_changes_no_bit() -> None:
     model = build(made_up(CONFIG)[0], head="f32", n_threads=2)
-    alone = [read(model, cache_of(**plan), IDS[i * 9 : i * 9 + 100], chunk=10) for i, plan in enumerate(PLANS.values())]
+    alone = [run(model, cache_of(**plan), IDS[i * 9 : i * 9 + 100], 10) for i, plan in enumerate(PLANS.values())]
     caches = [cache_of(**plan) for plan in PLANS.values()]
     outs = [np.zeros((100, 256), np.float32) for _ in caches]
     for start in range(0, 100, 10):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import array
 import dataclasses
 import io
-import itertools
 import json
 import re
 from pathlib import Path
@@ -28,6 +27,7 @@ from pyx.step import Segment, Transformer
 from tests.formats.test_family_oracles import ENCODERS, GGUF_NAMES, whole_keys, with_floats
 from tests.handmade import ARR, BOOL, F32, I32, STR, U32, gguf, hf_directory, hf_floats, value
 from tests.oracles import hybrid, tiny
+from tests.streams import run
 from tests.vectors.stored import read
 
 
@@ -261,20 +261,6 @@ def cache(config: ModelConfig, n_ctx: int = 512, kv_type: str = "f32", **plan: A
     return KVCache(*config.kv_shape, n_ctx, kv_type, recurrent=config.recurrent_shape, snapshots=4, **plan)
 
 
-def run(model: Transformer, config: ModelConfig, kv: KVCache, ids: list[int], *steps: int) -> np.ndarray:
-    """Logits [token][vocabulary] of ids, in steps of so many tokens, the last one repeated."""
-    out, at = [], 0
-    for n in itertools.chain(steps, itertools.repeat(steps[-1] if steps else 64)):
-        part = array.array("i", ids[at : at + n])
-        if not part:
-            return np.concatenate(out)
-        rows = np.zeros((len(part), config.n_vocab), np.float32)
-        model.step([Segment(kv, part, rows.reshape(-1), True)])
-        out.append(rows)
-        at += len(part)
-    raise AssertionError
-
-
 def vectors(name: str) -> tuple[np.ndarray, np.ndarray, list[int]]:
     stored = read("families", name)
     return stored["place"], stored["logits"], stored["greedy"].tolist()
@@ -291,10 +277,10 @@ def test_float_activations_give_what_transformers_gives(tmp_path: Path, name: st
     checkpoint = with_floats(open_checkpoint(hybrid_file(tmp_path, name, form)))
     c, model = checkpoint.config, build(checkpoint, head="f32")
     kv = cache(c)
-    got = run(model, c, kv, tiny.LONG, 64)
+    got = run(model, kv, tiny.LONG, 64)
     assert np.abs(got[place] - expected).max() <= 1e-4 * np.ptp(expected)
     n = len(tiny.LONG)
-    assert got[-1].argmax() == greedy[n] and run(model, c, kv, greedy[n:-1], 1).argmax(1).tolist() == greedy[n + 1 :]
+    assert got[-1].argmax() == greedy[n] and run(model, kv, greedy[n:-1], 1).argmax(1).tolist() == greedy[n + 1 :]
 
 
 def test_rounded_activations_are_those_of_the_oracle(tmp_path: Path) -> None:
@@ -304,7 +290,7 @@ def test_rounded_activations_are_those_of_the_oracle(tmp_path: Path) -> None:
     expected, _ = hybrid.Model(model.config, tiny.weights(model), "int8-128").run(tiny.LONG)
     checkpoint = open_checkpoint(hybrid_file(tmp_path, "qwen35"))
     assert checkpoint.config.activation_quant == "int8-128"
-    got = run(build(checkpoint, head="f32"), checkpoint.config, cache(checkpoint.config), tiny.LONG)
+    got = run(build(checkpoint, head="f32"), cache(checkpoint.config), tiny.LONG)
     off = np.abs(got - expected).max(1) / np.ptp(expected)
     print("against oracle", off)
     assert off[:2].max() <= 1e-5 and np.median(off) <= 1.5e-2
@@ -315,7 +301,7 @@ def test_rounded_activations_stay_near(tmp_path: Path, name: str) -> None:
     """The cost of int8 on random weights, whose choices are close: the last digit of a state is felt long after."""
     _, _, greedy = vectors(name)
     path = hybrid_file(tmp_path, name)
-    exact, rounded = (run(build(each, head="f32"), each.config, cache(each.config), greedy)
+    exact, rounded = (run(build(each, head="f32"), cache(each.config), greedy)
                       for each in (with_floats(open_checkpoint(path)), open_checkpoint(path)))
     range_ = np.ptp(exact)
     two = np.sort(exact, 1)[:, -2:]
@@ -330,7 +316,7 @@ def test_rounded_activations_stay_near(tmp_path: Path, name: str) -> None:
 def test_a_hugging_face_folder_is_the_same_model(tmp_path: Path, nested: bool) -> None:
     place, expected, _ = vectors("qwen35")
     checkpoint = with_floats(open_checkpoint(hybrid_folder(tmp_path / "m", "qwen35", nested)))
-    got = run(build(checkpoint, head="f32"), checkpoint.config, cache(checkpoint.config), tiny.LONG)
+    got = run(build(checkpoint, head="f32"), cache(checkpoint.config), tiny.LONG)
     assert np.abs(got[place] - expected).max() <= 1e-4 * np.ptp(expected)
     assert len(checkpoint.notes) == (3 if nested else 1)  # vision, further tokens; no tokenizer
 
@@ -357,8 +343,8 @@ def test_the_same_bits_in_steps_of_any_length(
     model: tuple[ModelConfig, str], steps: tuple[int, ...], n_threads: int
 ) -> None:
     config, path = model
-    expected = run(built(path), config, cache(config, kv_type="int8"), TEXT, 64)
-    got = run(built(path, n_threads), config, cache(config, kv_type="int8"), TEXT, *steps)
+    expected = run(built(path), cache(config, kv_type="int8"), TEXT, 64)
+    got = run(built(path, n_threads), cache(config, kv_type="int8"), TEXT, *steps)
     assert (got.view(np.int32) == expected.view(np.int32)).all()
 
 
@@ -366,10 +352,10 @@ def test_the_same_bits_in_a_batch(model: tuple[ModelConfig, str]) -> None:
     """Four texts in one step, at different places of their chunks."""
     config, path = model
     engine, texts = built(path, 2), [TEXT[i * 9 : i * 9 + 60 + 17 * i] for i in range(4)]
-    alone = [run(engine, config, cache(config), text, 50)[-1] for text in texts]
+    alone = [run(engine, cache(config), text, 50)[-1] for text in texts]
     caches, rows = [cache(config) for _ in texts], [np.zeros(config.n_vocab, np.float32) for _ in texts]
     for kv, text in zip(caches, texts, strict=True):
-        run(engine, config, kv, text[:-20], 13)
+        run(engine, kv, text[:-20], 13)
     for at in range(20):
         engine.step([Segment(kv, array.array("i", [text[len(text) - 20 + at]]), row)
                      for kv, text, row in zip(caches, texts, rows, strict=True)])
@@ -381,11 +367,11 @@ def test_going_back(model: tuple[ModelConfig, str], kv_type: str) -> None:
     """To any place of the open chunk, else to a snapshot; what is read again gives the same bits."""
     config, path = model
     engine = built(path)
-    expected = run(engine, config, cache(config, kv_type=kv_type), TEXT, 64)
+    expected = run(engine, cache(config, kv_type=kv_type), TEXT, 64)
     kv = cache(config, kv_type=kv_type)
-    run(engine, config, kv, TEXT[:40], 40)
+    run(engine, kv, TEXT[:40], 40)
     kv.mark()
-    run(engine, config, kv, TEXT[40:150], 32)
+    run(engine, kv, TEXT[40:150], 32)
     assert [base for base, _ in kv.states] == [32, 96, 128]
     for n in (149, 141, 140, 129, 128, 127, 100, 96, 95, 70, 32, 31, 0):
         kept = kv.crop(n)
@@ -394,9 +380,9 @@ def test_going_back(model: tuple[ModelConfig, str], kv_type: str) -> None:
             assert n - kept < 64  # of the text, at most two chunks
         if n >= 128 and kv_type == "f16":
             assert kept == n
-        got = run(engine, config, kv, TEXT[kept:n], 5) if kept < n else np.zeros((0, 320), np.float32)
+        got = run(engine, kv, TEXT[kept:n], 5) if kept < n else np.zeros((0, 320), np.float32)
         assert (got.view(np.int32) == expected[kept:n].view(np.int32)).all()
-    assert kv.states == [] and (run(engine, config, kv, TEXT, 50).view(np.int32) == expected.view(np.int32)).all()
+    assert kv.states == [] and (run(engine, kv, TEXT, 50).view(np.int32) == expected.view(np.int32)).all()
 
 
 def test_snapshots_have_a_limit(model: tuple[ModelConfig, str]) -> None:
@@ -404,7 +390,7 @@ def test_snapshots_have_a_limit(model: tuple[ModelConfig, str]) -> None:
     engine, kv = built(path), cache(config)
     long = TEXT * 3
     for at in range(0, 450, 45):
-        run(engine, config, kv, long[at : at + 45], 45)
+        run(engine, kv, long[at : at + 45], 45)
         kv.mark()
     bases = [base for base, _ in kv.states]
     assert len(bases) == 6 and bases[0] == 32 and bases == sorted(bases) and bases[-1] == 448 - 32 * (450 % 32 == 0)
@@ -413,16 +399,16 @@ def test_snapshots_have_a_limit(model: tuple[ModelConfig, str]) -> None:
 def test_forks_and_files(model: tuple[ModelConfig, str]) -> None:
     config, path = model
     engine, kv = built(path), cache(config, kv_type="int8")
-    expected = run(engine, config, cache(config, kv_type="int8"), TEXT, 64)
-    run(engine, config, kv, TEXT[:75], 75)
+    expected = run(engine, cache(config, kv_type="int8"), TEXT, 64)
+    run(engine, kv, TEXT[:75], 75)
     kv.mark()
     other, counters, states = kv.fork(), kv.counters, kv.states
-    run(engine, config, kv, TEXT[3:100], 30)  # a different text: the fork does not see it
-    got = run(engine, config, other, TEXT[75:], 40)
+    run(engine, kv, TEXT[3:100], 30)  # a different text: the fork does not see it
+    got = run(engine, other, TEXT[75:], 40)
     assert (got.view(np.int32) == expected[75:].view(np.int32)).all()
     other.crop(75)
     if other.n_tokens < 75:
-        run(engine, config, other, TEXT[other.n_tokens : 75], 64)
+        run(engine, other, TEXT[other.n_tokens : 75], 64)
     saved = b"".join(bytes(piece) for piece in other.dump())
     counters, states = other.counters, other.states
     again = cache(config, kv_type="int8")
@@ -430,7 +416,7 @@ def test_forks_and_files(model: tuple[ModelConfig, str]) -> None:
     stream = io.BytesIO(saved)
     again.restore(*counters, lambda view: stream.readinto(view), states)
     assert again.states == states and again.counters == counters
-    assert (run(engine, config, again, TEXT[75:], 9).view(np.int32) == expected[75:].view(np.int32)).all()
+    assert (run(engine, again, TEXT[75:], 9).view(np.int32) == expected[75:].view(np.int32)).all()
     for wrong in ([], states[:-1], [[31, False]], [[64, False], [64, True]], [[96, False]], [[0, False]] * 9):
         with pytest.raises(ValueError, match="states"):
             cache(config, kv_type="int8").dump_bytes(*counters, wrong)
@@ -448,7 +434,7 @@ def test_conversion_keeps_the_model(tmp_path: Path, name: str) -> None:
     assert two.tensors["blk.0.attn_qkv.weight"].type == "PQ2_0_R64"
     assert two.tensors["blk.0.ssm_alpha.weight"].type == "F32"
     assert (two.tensors["blk.0.ssm_out.weight"].basis is not None) == (name == "bonsai2") == two.config.rotated
-    logits = [run(build(each), each.config, cache(each.config), tiny.LONG[:40]) for each in (one, two)]
+    logits = [run(build(each), cache(each.config), tiny.LONG[:40]) for each in (one, two)]
     assert (logits[0].view(np.int32) == logits[1].view(np.int32)).all()
 
 
@@ -460,7 +446,7 @@ def test_folders_become_files_of_the_usual_order(tmp_path: Path) -> None:
     convert(folder, path)
     checkpoint = with_floats(open_checkpoint(path))
     assert checkpoint.config.recurrent[0].tiled and checkpoint.config.recurrent[0].n_v_head == 6
-    got = run(build(checkpoint, head="f32"), checkpoint.config, cache(checkpoint.config), tiny.LONG)
+    got = run(build(checkpoint, head="f32"), cache(checkpoint.config), tiny.LONG)
     assert np.abs(got[place] - expected).max() <= 1e-4 * np.ptp(expected)
     published = open_checkpoint(hybrid_file(tmp_path, "qwen35", "PQ2_0_R64")).tensors
     for name, tensor in open_checkpoint(path).tensors.items():
@@ -477,7 +463,7 @@ def test_folders_with_a_scale_for_each_matrix(tmp_path: Path, type_: str) -> Non
     convert(folder, tmp_path / "c.gguf", type_, "F32")
     one, two = (open_checkpoint(each) for each in (folder, tmp_path / "c.gguf"))
     assert two.tensors["blk.0.ssm_out.weight"].type == type_ and one.config.activation_quant == "int8"
-    logits = [run(build(each, head="f32"), each.config, cache(each.config), tiny.LONG) for each in (one, two)]
+    logits = [run(build(each, head="f32"), cache(each.config), tiny.LONG) for each in (one, two)]
     assert (logits[0].view(np.int32) == logits[1].view(np.int32)).all()
 
 
@@ -495,7 +481,7 @@ def test_columns_in_the_usual_order(tmp_path: Path) -> None:
     assert open_checkpoint(hybrid_file(tmp_path, "bonsai2")).config.recurrent[0].grouped_out
     usual = with_floats(open_checkpoint(hybrid_file(tmp_path, "bonsai2", grouped=False)))
     assert not usual.config.recurrent[0].grouped_out
-    got = run(build(usual, head="f32"), usual.config, cache(usual.config), tiny.LONG)
+    got = run(build(usual, head="f32"), cache(usual.config), tiny.LONG)
     assert np.abs(got[place] - expected).max() <= 1e-4 * np.ptp(expected)
 
 
@@ -511,7 +497,7 @@ def test_parts_that_do_not_read_text_are_skipped(tmp_path: Path) -> None:
         "its vision part is not used", "the layers that predict further tokens are not used"]
     place, expected, _ = vectors("qwen35")
     exact = with_floats(checkpoint)
-    got = run(build(exact, head="f32"), exact.config, cache(exact.config), tiny.LONG)
+    got = run(build(exact, head="f32"), cache(exact.config), tiny.LONG)
     assert np.abs(got[place] - expected).max() <= 1e-4 * np.ptp(expected)
 
 

@@ -15,9 +15,9 @@ import pytest
 from edge.formats import open_checkpoint
 from edge.model.weights import build
 from pyx.kv import KVCache
-from tests.formats.test_hybrids import run
 from tests.handmade import hf_directory, hf_floats
 from tests.oracles import trained
+from tests.streams import run
 from tests.vectors.stored import read
 
 
@@ -38,7 +38,7 @@ def logits(checkpoint: Any, ids: list[list[int]]) -> np.ndarray:
     """Logits [piece][token][vocabulary] of pieces of a text, each by itself, in chunks of 50."""
     c, model = checkpoint.config, build(checkpoint, head="f32")
     caches = [KVCache(*c.kv_shape, trained.LENGTH, "f32", recurrent=c.recurrent_shape, snapshots=1) for _ in ids]
-    return np.stack([run(model, c, cache, piece, 50) for cache, piece in zip(caches, ids, strict=True)])
+    return np.stack([run(model, cache, piece, 50) for cache, piece in zip(caches, ids, strict=True)])
 
 
 def test_the_first_choice_is_kept(name: str, folder: str) -> None:

@@ -19,6 +19,7 @@ from edge.model.weights import build
 from pyx import machine
 from pyx.kv import KVCache
 from pyx.step import STAGES, Segment
+from tests.streams import run
 from tests.vectors import make_golden, stored
 from tests.vectors.stored import TINY, layout_of, tiny
 
@@ -32,12 +33,7 @@ def cache_for(config, n_ctx: int = 64, kv_type: str = "f32", **kw) -> KVCache:
 
 def logits(model, config, ids: list[int], kv_type: str = "f32", chunk: int = 128) -> np.ndarray:
     """Logits [n][n_vocab] of every token, evaluated `chunk` at a time."""
-    cache = cache_for(config, kv_type=kv_type)
-    out = np.zeros((len(ids), config.n_vocab), np.float32)
-    for start in range(0, len(ids), chunk):
-        part = ids[start : start + chunk]
-        model.step([Segment(cache, array.array("i", part), out[start : start + len(part)].reshape(-1), True)])
-    return out
+    return run(model, cache_for(config, kv_type=kv_type), ids, chunk)
 
 
 def greedy(model, config, ids: list[int], n: int, kv_type: str = "f32") -> list[int]:

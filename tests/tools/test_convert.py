@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import errno
 import hashlib
 import os
@@ -27,13 +26,13 @@ from edge.model.weights import build
 from edge.tools import convert as converting
 from edge.tools.convert import convert
 from pyx.kv import KVCache
-from pyx.step import Segment
 from pyx.weights import TernaryMatrix
 from tests import handmade
 from tests.configs import each_layer, styled
 from tests.handmade import HIDDEN, VOCAB, hf_config, hf_directory, hf_tensors
 from tests.oracles.packings import panels, q2_0
 from tests.services import in_python
+from tests.streams import run
 from tests.vectors.stored import TINY, VECTORS, layout_of, oracle
 
 ORACLES = sorted(p.parent for p in oracle().glob("*/*/config.json") if "ragged" not in str(p))
@@ -42,11 +41,7 @@ IDS = [1, 5, 77, 200, 3, 9, 150, 42, 499, 17, 260, 8]
 
 def logits(checkpoint: Checkpoint) -> np.ndarray:
     """Logits [n][n_vocab] of IDS."""
-    c = checkpoint.config
-    out = np.zeros((len(IDS), c.n_vocab), np.float32)
-    cache = KVCache(*c.kv_shape, 32, "f32")
-    build(checkpoint, head="native").step([Segment(cache, array.array("i", IDS), out.reshape(-1), True)])
-    return out
+    return run(build(checkpoint, head="native"), KVCache(*checkpoint.config.kv_shape, 32, "f32"), IDS)
 
 
 def matrix(checkpoint: Checkpoint, name: str) -> tuple[np.ndarray, list[float]]:
@@ -265,11 +260,7 @@ def test_scales_per_group_become_panels(tmp_path: Path) -> None:
     for head in ("auto", "int8", "f32"):
         models = [build(each, head=head) for each in (source, again)]
         assert all(model.weight_bytes_allocated == 0 for model in models)
-        runs = [array.array("f", bytes(4 * again.config.n_vocab)) for _ in models]
-        for model, run in zip(models, runs, strict=True):
-            c = again.config
-            cache = KVCache(*c.kv_shape, 32, "f32")
-            model.step([Segment(cache, array.array("i", IDS), run)])
+        runs = [run(model, KVCache(*again.config.kv_shape, 32, "f32"), IDS) for model in models]
         assert runs[0].tobytes() == runs[1].tobytes(), head
     for weights in ("map", "huge"):
         expected = footprint(again, "auto", weights, 0, 2)
