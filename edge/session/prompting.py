@@ -69,8 +69,6 @@ class PromptEncoder:
         for most next turns: their prompts begin as this one, which is not read again.
         """
         n_ctx, first = self.plan.n_ctx, int(messages[0]["role"] == "system")
-        if self.plan.overflow == "stop":
-            return list(messages)
         empty = [{"role": role, "content": ""} for role in ("user", "assistant", "user")]
         around = len(self.encode(empty[:1]))
         each = (len(self.encode(empty)) - around) // 2  # tokens that the template writes around a message
@@ -111,7 +109,7 @@ def refuse_long(
     texts = []
     for message in messages:
         text = message_text(message)
-        if message["role"] == "system" and n_bytes(text) > plan.n_ctx:
+        if message["role"] == "system" and len(text) > plan.n_ctx:
             _refuse_more(model, plan, [text], "the system prompt", "a shorter one or a larger ctx")
         if whole or message["role"] == "system":
             texts.append(text)
@@ -130,17 +128,10 @@ def refuse_full(plan: Plan, ids: Sequence[int], held: int = 0) -> None:
 
 
 def message_text(message: Mapping[str, Any]) -> str:
-    """All text of a message that a template may write: its content, and its calls, of which arguments may be JSON."""
+    """All text of a message that a template may write: its content, and its calls, as JSON."""
     content, calls = message.get("content"), message.get("tool_calls")
     text = content if isinstance(content, str) else ""
-    if not calls:
-        return text
-    parts: list[Any] = []
-    for call in calls if isinstance(calls, (list, tuple)) else [calls]:
-        function = call.get("function") if isinstance(call, Mapping) else call
-        parts += [function.get("name"), function.get("arguments")] if isinstance(function, Mapping) else [function]
-    written = (part if isinstance(part, str) else _json(part) for part in parts)
-    return "\n".join([text, *written] if text else written)
+    return f"{text}\n{_json(calls)}" if calls else text
 
 
 def _json(value: Any) -> str:
@@ -151,7 +142,7 @@ def _json(value: Any) -> str:
 
 def _is_far(plan: Plan, texts: Iterable[str]) -> bool:
     """True if texts are so much longer than the context that not all of them should be encoded."""
-    return sum(map(n_bytes, texts)) > 64 * plan.n_ctx
+    return sum(map(len, texts)) > 64 * plan.n_ctx
 
 
 def _n_tokens(model: Model, texts: Iterable[str], most: int) -> int:
@@ -174,8 +165,3 @@ def _refuse_more(
     """Raise ContextFull if texts are longer than the context."""
     if (n := _n_tokens(model, texts, plan.n_ctx)) > plan.n_ctx:
         raise ContextFull(f"{what} has {n} tokens or more, the context {plan.n_ctx}; {help} helps")
-
-
-def n_bytes(text: str) -> int:
-    """The length of a text in UTF-8; a token has at least one byte of it."""
-    return len(text if text.isascii() else text.encode())
