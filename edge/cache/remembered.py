@@ -28,7 +28,7 @@ MAX_BYTES = 256 << 20
 LOADED = 40e6  # bytes a second that a memory card gives
 LEAST = 0.25  # seconds of reading from which a beginning is kept
 LEFT_FREE = 1 << 30  # bytes of the disk that are never taken; of a small one a twentieth
-_OURS = re.compile(rf"{NAME}|\.{NAME}\.tmp|\d{{8}}-[0-9a-f]{{32}}\.seen|{KEPT.pattern}")  # .seen: of earlier versions
+_OURS = re.compile(rf"{NAME}|\.{NAME}\.tmp|{KEPT.pattern}")
 
 
 def place() -> str:
