@@ -30,22 +30,22 @@ class Keeper:
         self._warn = warn
         self._locks = ExitStack()
         self.path: str | None = flags.get("session")
-        self.saves = self.path is not None and not flags.get("session_ro")
+        self.target = None if flags.get("session_ro") else self.path  # where it is saved
         if self.path is None:
             if flags.get("session_ro"):
                 raise UsageError("--session-ro needs --session FILE")
             return
         if self.path == STANDARD:
             raise UsageError("--session - would be read and written; name a file")
-        if not self.saves and not os.path.exists(self.path):
+        if not self.target and not os.path.exists(self.path):
             raise UsageError(f"session file {self.path} does not exist, and --session-ro does not create it")
 
         from edge.cache import kv_file  # noqa: F401  both here so that the program's size is measured with them
         from edge.model import fingerprint  # noqa: F401
 
     def __enter__(self) -> Keeper:
-        if self.saves and self.path is not None:
-            self._locks.enter_context(_locked(self.path))
+        if self.target:
+            self._locks.enter_context(_locked(self.target))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -69,33 +69,33 @@ class Keeper:
         from edge.cache.kv_file import opened
 
         with ExitStack() as locks:
-            if self.saves and not self._has(path):
+            if self.target and not self._has(path):
                 locks.enter_context(_locked(path))
             with opened(path, of=engine.space):
                 pass  # its header is that of a session of this model
             engine.space.give_way()
             session = engine.load_session(path, self._warn)
-            if self.saves and not self._has(path):
+            if self.target and not self._has(path):
                 self._locks.close()
-                self._locks, self.path = locks.pop_all(), path
+                self._locks, self.target = locks.pop_all(), path
         return session
 
     def save_as(self, session: Session, path: str) -> None:
         """Write a copy of the session to another file.  Raises Busy if another process has that one open, UsageError
         if it is that of ``--session-ro``.
         """
-        if self.path and not self.saves and os.path.exists(path) and os.path.samefile(path, self.path):
+        if self.path and not self.target and os.path.exists(path) and os.path.samefile(path, self.path):
             raise UsageError(f"cannot write {path}: --session-ro leaves it as it is; name another file")
         with nullcontext() if self._has(path) else _locked(path):
             session.save(path)
 
     def save(self, session: Session) -> None:
         """Write the session to its file, if it has one."""
-        if self.saves and self.path is not None:
-            session.save(self.path)
+        if self.target:
+            session.save(self.target)
 
     def _has(self, path: str) -> bool:
-        return self.saves and self.path is not None and os.path.realpath(self.path) == os.path.realpath(path)
+        return self.target is not None and os.path.realpath(self.target) == os.path.realpath(path)
 
 
 @contextmanager

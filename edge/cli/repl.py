@@ -328,7 +328,7 @@ class Repl:
         self.talk.close()
         self.talk, self.ahead = session, Ahead(session)
         self.out.info(f"(the conversation of {rest}, {count(self.talk.turns, 'question')})", "dim")
-        if self.keeper.saves:
+        if self.keeper.target:
             self.out.info(f"(from now on, {rest} is written after each answer)", "dim")
         self.show_last()
 

@@ -95,7 +95,7 @@ def run(
     asks = flags["max_tokens"] != 0  # -n 0 only reads the prompt: not even an empty answer
     text, shared = gather_prompt(
         words[0] if words else None, prompt, files,
-        needed=asks or not keeper.saves,
+        needed=asks or not keeper.target,
         piped=asks or system is None,  # a script that prepares a session must keep its own input
     )
     begun, printed = time.monotonic(), False
