@@ -6,7 +6,6 @@ formats.md, G.  They are compared with F32 pages and the file's own head, so tha
 
 from __future__ import annotations
 
-import array
 import json
 import time
 
@@ -18,7 +17,7 @@ from edge.formats import open_checkpoint
 from edge.model.weights import build
 from pyx import machine
 from pyx.kv import KVCache
-from pyx.step import STAGES, Segment
+from pyx.step import STAGES
 from tests.streams import run
 from tests.vectors import make_golden, stored
 from tests.vectors.stored import TINY, layout_of, tiny
@@ -37,13 +36,9 @@ def logits(model, config, ids: list[int], kv_type: str = "f32", chunk: int = 128
 
 
 def greedy(model, config, ids: list[int], n: int, kv_type: str = "f32") -> list[int]:
-    cache = cache_for(config, kv_type=kv_type)
-    out = np.zeros(config.n_vocab, np.float32)
-    result = list(ids)
-    model.step([Segment(cache, array.array("i", ids), out)])
+    cache, result = cache_for(config, kv_type=kv_type), list(ids)
     for _ in range(n):
-        result.append(int(out.argmax()))
-        model.step([Segment(cache, array.array("i", result[-1:]), out)])
+        result.append(int(run(model, cache, result[cache.n_tokens :])[-1].argmax()))
     return result
 
 

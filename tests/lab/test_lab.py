@@ -25,6 +25,7 @@ from pyx.kv import KVCache
 from pyx.step import Segment, attention, attention_kept, attention_rows
 from pyx.tokens import log_likelihoods
 from tests.oracles.attention import log_softmax, softmax
+from tests.streams import run
 
 F32 = evaluate.Mode.parse("f32")
 
@@ -96,13 +97,7 @@ def test_text_files(engine, tmp_path):
 
 def logits_one_by_one(engine, piece, plan=None):
     """Logits [n - 1][n_vocab] of a segment, a token a step."""
-    kv = engine.space.new_cache(plan)
-    rows = []
-    for token in piece[:-1]:
-        row = array("f", bytes(4 * engine.config.n_vocab))
-        engine.model.transformer.step([Segment(kv, array("i", [token]), row)])
-        rows.append(np.array(row))
-    return np.array(rows)
+    return run(engine.model.transformer, engine.space.new_cache(plan), piece[:-1], 1)
 
 
 def test_perplexity_is_that_of_numpy(engine, tokens):

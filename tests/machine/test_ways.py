@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from array import array
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +12,7 @@ import edge
 from edge.machine import ways
 from edge.machine.ways import WAYS, Ways
 from pyx import machine
-from pyx.step import Segment
+from tests.streams import run
 
 
 class Machine:
@@ -100,10 +99,8 @@ def test_prompts_are_read_to_the_same_bits(tiny_model: str, isa: str) -> None:
     """However weights are read."""
 
     def logits(engine: edge.Engine) -> bytes:
-        out = array("f", bytes(4 * engine.config.n_vocab))
-        ids = array("i", [(7 * i * i + 3 * i) % 500 for i in range(60)])
-        engine.model.transformer.step([Segment(engine.space.new_cache(), ids, out)])
-        return out.tobytes()
+        ids = [(7 * i * i + 3 * i) % 500 for i in range(60)]
+        return run(engine.model.transformer, engine.space.new_cache(), ids).tobytes()
 
     with edge.load(tiny_model, isa=isa, threads=1) as engine:
         expected = logits(engine)

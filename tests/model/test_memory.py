@@ -21,11 +21,12 @@ from edge.loading import STILL_TO_COME
 from edge.model import weights
 from pyx.kv import KV_TYPES
 from pyx.machine import Arena
-from pyx.step import Head, Segment
+from pyx.step import Head
 from pyx.weights import StoredRows
 from tests.configs import held, planned
 from tests.kernel_builds import preloaded
 from tests.services import in_python
+from tests.streams import run
 
 # ---- arenas and tables -----------------------------------------------------------------------------------------------
 
@@ -57,15 +58,12 @@ def test_rows_from_the_file_are_those_of_the_map(tmp_path: Path, embedding: str)
     with pytest.raises(ValueError, match="not inside"):
         copied.read_from(tensor.data.obj, file.fileno(), 1)
     with edge.load(path, ctx=64, threads=2) as engine:
-        ids = array("i", range(400, 448))
-        kv, first, second = engine.space.new_cache(), array("f", bytes(2048)), array("f", bytes(2048))
-        engine.model.transformer.step([Segment(kv, ids, first)])
+        kv = engine.space.new_cache()
+        first = run(engine.model.transformer, kv, range(400, 448))
     checkpoint = open_checkpoint(str(path))
     checkpoint.tensors["token_embd.weight"] = tensor._replace(data=memoryview(bytes(tensor.data)))
-    transformer = weights.build(checkpoint, n_threads=2)
     kv.reset()
-    transformer.step([Segment(kv, ids, second)])
-    assert first == second
+    assert run(weights.build(checkpoint, n_threads=2), kv, range(400, 448)).tobytes() == first.tobytes()
 
 
 # ---- the plan --------------------------------------------------------------------------------------------------------
