@@ -7,15 +7,15 @@ import math
 import re
 import textwrap
 import threading
-from array import array
 
 import numpy as np
 import pytest
 
 import edge
 from edge.errors import ContextFull, UsageError
-from pyx.step import Segment
 from tests import fakes, handmade
+from tests.oracles.attention import log_softmax
+from tests.streams import run
 
 
 @pytest.fixture(scope="module")
@@ -117,21 +117,10 @@ def test_options_by_their_names() -> None:
 # ---- probabilities ---------------------------------------------------------------------------------------------------
 
 
-def log_softmax(row: array) -> list[float]:
-    best = max(row)
-    total = math.log(sum(math.exp(each - best) for each in row)) + best
-    return [each - total for each in row]
-
-
 def rows_behind(engine: edge.Engine, ids: list[int], n: int) -> list[list[float]]:
     """Log probabilities behind each of the last n tokens, from a cache of their own."""
-    kv, n_vocab = engine.space.new_cache(), engine.config.n_vocab
     with engine.model.alone() as transformer:
-        if ids[:-n]:
-            transformer.step([Segment(kv, array("i", ids[:-n]))])
-        rows = array("f", bytes(4 * n_vocab * n))
-        transformer.step([Segment(kv, array("i", ids[-n:]), rows, True)])
-    return [log_softmax(rows[i * n_vocab : (i + 1) * n_vocab]) for i in range(n)]
+        return log_softmax(run(transformer, engine.space.new_cache(), ids)[-n:]).tolist()
 
 
 def test_logprobs_are_the_models(bundled_model) -> None:
@@ -163,7 +152,7 @@ def test_logits_and_log_probabilities_are_arrays(bundled_model, engine) -> None:
     assert (logprobs.dtype, logprobs.shape) == (np.float32, (len(ids),)) and np.isnan(logprobs[0])
     assert logprobs[-3:] == pytest.approx(
         [row[id] for row, id in zip(rows_behind(engine, ids[:-1], 3), ids[-3:])], abs=1e-4)
-    assert logprobs[-1] == pytest.approx(log_softmax(logits.tolist())[ids[-1]], abs=1e-4)
+    assert logprobs[-1] == pytest.approx(log_softmax(logits)[ids[-1]], abs=1e-4)
 
 
 @pytest.mark.parametrize("overflow", ["slide", "stop"])
