@@ -369,7 +369,6 @@ def metadata(checkpoint: Checkpoint, type: str, extra: Mapping[str, Any] | None 
     """
     c, arch = checkpoint.config, architecture(checkpoint.config)
     family, layer = FAMILIES[arch], c.layers[0]
-    dense = [each.feed_forward for each in c.layers if isinstance(each.feed_forward, Dense)]
     keys: dict[str, Any] = {
         "general.architecture": arch,
         "general.name": c.name,
@@ -378,7 +377,6 @@ def metadata(checkpoint: Checkpoint, type: str, extra: Mapping[str, Any] | None 
         ".vocab_size": c.n_vocab,
         ".context_length": c.n_ctx_train,
         ".block_count": c.n_layer,
-        ".feed_forward_length": max((each.ffn for each in dense), default=layer.feed_forward.ffn),
         ".attention.key_length": c.head_dim,
         ".attention.value_length": c.head_dim,
         # explicit what the architecture's name leaves to convention
@@ -390,7 +388,7 @@ def metadata(checkpoint: Checkpoint, type: str, extra: Mapping[str, Any] | None 
     source = f"{checkpoint.metadata.get('general.architecture')}."
     copied = {key.removeprefix(source[:-1]): value for key, value in checkpoint.metadata.items()
               if key.startswith(source) and key.removeprefix(source) not in _DROPPED}
-    keys |= copied | keys
+    keys |= {".feed_forward_length": layer.feed_forward.ffn} | copied | keys
     if layer.inner_norm and c.inner_eps != c.eps:
         keys[KEY_INNER_EPS] = float(c.inner_eps)
     if family.multipliers:

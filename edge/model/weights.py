@@ -203,14 +203,8 @@ def _matrix(config: ModelConfig, tensor: Tensor, factor: float, planes: int = 1)
 
 def _floats(matrix: TernaryMatrix) -> array[float]:
     """The weights of a ternary matrix as floats, [n_row * k]; slow, for the reference without rounding."""
-    weights, scales, k = matrix.unpack(), matrix.scales, matrix.k
+    scales, k = matrix.scales, matrix.k
     per_row = max(1, len(scales) // matrix.n_row)
     group = -(-k // (128 * per_row)) * 128 if per_row > 1 else k
-    out = array("f")
-    for row in range(matrix.n_row):
-        for i, column in enumerate(range(0, k, group)):
-            scale = scales[(row * per_row + i) % len(scales)]
-            value = [array("f", [weight * scale]).tobytes() for weight in (0, 1, -1)]  # -1 is also the last index
-            part = weights[row * k + column : row * k + min(column + group, k)]
-            out.frombytes(b"".join([value[weight] for weight in part]))
-    return out
+    return array("f", [weight * scales[(i // k * per_row + i % k // group) % len(scales)]
+                       for i, weight in enumerate(matrix.unpack())])

@@ -207,17 +207,6 @@ def test_trap_08_absmean_of_ternary_weights_shrinks_the_scale(tmp_path: Path) ->
         assert 0.15 < np.abs(floats).mean() < 0.18  # what absmean would have made of it
 
 
-def test_trap_09_the_gguf_package_cannot_list_i2s() -> None:
-    """Our readers import neither it nor what else is large."""
-    paths = TINY / "relu2_gqa_tied.bitnet-b1.58.i2s128.f16.gguf", ORACLE / "silu_ragged" / "packed_auto_f32"
-    code = (
-        "import sys; sys.modules.update(gguf=None, numpy=None, torch=None, safetensors=None)\n"
-        "from edge.formats import open_checkpoint\n"
-        f"for path in {[str(path) for path in paths]}: open_checkpoint(path)\n"
-    )
-    in_python(code)
-
-
 def test_trap_10_sentencepiece_without_protobuf() -> None:
     """The model of a SentencePiece vocabulary is encoded by hand: the library's own classes need protobuf, which we do
     not have.  Ten strings, exact ids, from GGUF arrays alone."""
