@@ -24,6 +24,7 @@ from edge.sampling import Sampling
 from tests import handmade
 from tests.configs import activation
 from tests.handmade import ARR, BOOL, F32, I32, U32, hf_config, hf_directory, hf_tensors, model_file, value
+from tests.oracles.attention import log_softmax
 from tests.oracles.forward import Model
 
 #: what the bundled model was trained on is another kind of text than anybody's; it says this well
@@ -76,9 +77,7 @@ def test_the_text_is_scored_as_numpy_says(bundled_model: Path) -> None:
     c = open_checkpoint(bundled_model)
     ids = interpretation.tokens(c, KIOSK)
     assert ids == [c.tokenizer.bos_id, *Tokenizer.build(c.tokenizer).encode(KIOSK)]
-    logits = Model(c).logits(ids)
-    top = logits.max(-1, keepdims=True)
-    logits = logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
+    logits = log_softmax(Model(c).logits(ids))
     expected = -np.mean([logits[i, token] for i, token in enumerate(ids[1:])])
     assert interpretation.score(c, ids) == pytest.approx(expected, abs=0.02)
 
