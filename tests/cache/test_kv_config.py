@@ -28,7 +28,6 @@ def model(n_layer: int, n_kv_head: int, head_dim: int, n_ctx_train: int = 4096) 
 
 
 BITNET_2B = model(30, 5, 128)
-BITNET_LARGE = model(24, 16, 96, 2048)
 MB = 1_000_000
 
 

@@ -96,12 +96,6 @@ def python(folder: Path) -> Program:
     return Program("kiosk.py", folder)
 
 
-def script(monkeypatch: pytest.MonkeyPatch, name: str) -> Any:
-    """A program of the example as a module."""
-    monkeypatch.syspath_prepend(str(KIOSK))
-    return importlib.import_module(name)
-
-
 # ---- answers ---------------------------------------------------------------------------------------------------------
 
 
@@ -131,7 +125,8 @@ def test_only_what_is_on_the_menu_is_ordered(python: Program, monkeypatch: pytes
     """Even if the model writes it."""
     done = python.run(b"999 pieces of gold please\nyes\n")
     assert (done.returncode, done.stderr) == (0, b"")
-    _text, menu = script(monkeypatch, "kiosk").read_house(str(HOUSE))
+    monkeypatch.syspath_prepend(str(KIOSK))
+    _text, menu = importlib.import_module("kiosk").read_house(str(HOUSE))
     (order,) = python.orders()
     assert set(order["order"]) <= set(menu) and all(1 <= count <= 20 for count in order["order"].values())
 
