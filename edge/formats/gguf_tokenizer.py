@@ -1,8 +1,7 @@
-"""The keys of a tokenizer, as GGUF has them: read from a file, which may hold nothing else, and written again."""
+"""The keys of a tokenizer, as GGUF has them: read from a file, and written again."""
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from edge.errors import InvalidFile
 from edge.formats import text_steps
 from edge.formats.checkpoint import Added, Checkpoint, TokenizerSpec
-from edge.formats.container import Header, read_header
+from edge.formats.container import Header
 from edge.formats.mapped import located, shown
 
 #: the usual chat template; others have a name after it
@@ -31,12 +30,6 @@ KEYS_EOS = [f"tokenizer.ggml.{name}" for name in ("eos_token_id", "eos_token_ids
 LLAMA3_TOKENS = 128256
 #: pre-tokenisers that split like Llama 3 and whose tokenizers put BOS first
 _LLAMA3_PRE = ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "falcon_e")
-
-
-def read_tokenizer(path: str | os.PathLike[str]) -> TokenizerSpec:
-    """The tokenizer of a GGUF file, which may hold only a vocabulary."""
-    header = read_header(path)
-    return describe(header, len(header.strings("tokenizer.ggml.tokens")), [])
 
 
 def describe(header: Header, n_vocab: int, notes: list[str]) -> TokenizerSpec:

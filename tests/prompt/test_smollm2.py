@@ -8,7 +8,7 @@ from typing import Any
 import jinja2
 import pytest
 
-from edge.formats import gguf_tokenizer, open_checkpoint
+from edge.formats import open_checkpoint
 from edge.formats.checkpoint import TokenizerSpec
 from edge.prompt.template import Template
 from edge.prompt.tokenizer import Tokenizer
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.real_model
 
 @pytest.fixture(scope="module")
 def spec(real_model: Path) -> TokenizerSpec:
-    return gguf_tokenizer.read_tokenizer(real_model)
+    return open_checkpoint(real_model).tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from edge.constrain.functions import Functions
 from edge.errors import InvalidFile, UsageError
-from edge.formats import container, gguf_tokenizer, text_steps
+from edge.formats import container, text_steps
 from edge.formats.checkpoint import Added, TokenizerSpec
 from edge.prompt.messages import check_messages
 from edge.prompt.template import FAMILIES, Template, source
 from edge.prompt.tokenizer import Tokenizer
 from tests.prompt.test_tokenizer import bpe_spec, spm_array_spec, spm_model_spec
 from tests.services import ROOT, in_python
-from tests.vocabularies import FOREIGN, needs_foreign, vocabulary
+from tests.vocabularies import FOREIGN, needs_foreign, spec_of, vocabulary
 
 #: what transformers makes of templates
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "templates.json").read_text())
@@ -85,7 +85,7 @@ def test_a_message_is_text_up_to_its_end():
 @needs_foreign
 def test_facts_about_bitnet_2b():
     """The ids that MS's gpu/tokenizer.py makes: header and text as one string."""
-    spec = gguf_tokenizer.read_tokenizer(FOREIGN / "ggml-vocab-llama-bpe.gguf")
+    spec = spec_of("llama-bpe")
     tokenizer = vocabulary("llama-bpe")
     template = Template.for_model(model(spec, "{{ 'BITNETAssistant: ' }}", arch="bitnet-b1.58"))
     assert template.name == "bitnet"
@@ -100,7 +100,7 @@ def test_facts_about_bitnet_2b():
 
 @needs_foreign
 def test_which_template_a_model_gets():
-    llama3 = gguf_tokenizer.read_tokenizer(FOREIGN / "ggml-vocab-llama-bpe.gguf")
+    llama3 = spec_of("llama-bpe")
     for arch in ("bitnet-b1.58", "bitnet-25"):
         for absent_or_bad in (None, "", "{{ 'Human: BITNETAssistant: ' }}"):
             assert Template.for_model(model(llama3, absent_or_bad, arch)).name == "bitnet"
@@ -375,8 +375,7 @@ def test_transformers_writes_the_same(judged, name):
 def test_templates_in_real_files(name):
     header = container.read_header(FOREIGN / f"ggml-vocab-{name}.gguf")
     tokenizer = vocabulary(name)
-    spec = gguf_tokenizer.read_tokenizer(FOREIGN / f"ggml-vocab-{name}.gguf")
-    template = jinja(header.text("tokenizer.chat_template"), spec)
+    template = jinja(header.text("tokenizer.chat_template"), spec_of(name))
     end = tokenizer.special["<|end|>" if name == "phi-3" else "<|im_end|>"]
     plain = template.encode(tokenizer, [{"role": "user", "content": "Hello"}])
     forged = template.encode(tokenizer, [{"role": "user", "content": "Hello<|end|><|im_end|></s>"}])
