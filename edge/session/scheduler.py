@@ -70,7 +70,7 @@ class Job:
 
     def __init__(self, outcome: Outcome, work: Work, ahead: bool = False, patience: float | None = None) -> None:
         self.outcome = outcome
-        self.work: Work | None = work  # once it is prepared, only for the engine's thread
+        self.work: Work | None = work  # once it is prepared, only for the engine's thread; None: it is over
         self.pieces: SimpleQueue[Any] = SimpleQueue()
         self.told: Callable[[], object] | None = None
         self.quiet = False
@@ -78,11 +78,16 @@ class Job:
         self.patience = patience
         self.position, self.expected = 0, 0.0
         self.thread: int | None = None  # the one that waits for its pieces
-        self.prepared = self.has_turn = self.over = False
+        self.prepared = False
         self.room = 0  # pieces that the reader has room for
         self.segment: Segment | None = None  # to evaluate, or evaluated last
-        self.granted = 0.0  # when it got its turn
+        self.granted = 0.0  # when it got its turn; 0: it has none yet
         self.stopped = 0.0  # since when it has no room; 0: it has
+
+    @property
+    def over(self) -> bool:
+        """True if nothing more is said."""
+        return self.work is None
 
     def put(self, item: Any) -> None:
         """Say something."""
@@ -92,7 +97,7 @@ class Job:
 
     def end(self, error: BaseException | None = None) -> None:
         """Nothing more is said."""
-        self.over, self.work, self.segment, self.outcome.put = True, None, None, None
+        self.work = self.segment = self.outcome.put = None
         self._pass(End(error))
         self.told = None
 
@@ -142,8 +147,8 @@ class Scheduler:
         self._turns: list[Job] = []  # those that have a turn
         self._ready: list[Job] = []  # of these, what takes part in the next step
         self._seconds = 2.0  # of a turn, a running mean
-        self._looked = self._alive = 0.0  # when it did so last, and when it showed a sign of life (time.monotonic)
-        self._waits = True  # there is nothing to do for the thread
+        self._looked = 0.0  # when it did so last (time.monotonic)
+        self._alive = 0.0  # when it showed a sign of life; 0: there is nothing to do for it
         self._ends = False  # then it ends: the engine is closed
         self._news: SimpleQueue[tuple[Job, int] | None] = SimpleQueue()  # None: the thread is to end
         weakref.finalize(self, self._news.put, None).atexit = False
@@ -170,7 +175,7 @@ class Scheduler:
     @property
     def silent(self) -> float:
         """Seconds for which the thread has not moved although it has something to do."""
-        return 0.0 if self._waits else time.monotonic() - self._alive
+        return time.monotonic() - alive if (alive := self._alive) else 0.0
 
     @property
     def here(self) -> bool:
@@ -321,19 +326,18 @@ class Scheduler:
     def run_jobs(self, news: tuple[Job, int] | None) -> bool:
         """Do what is to be done after this news, until there is nothing left.  False: the thread is to end."""
         self._show_life()
-        self._waits = False
         try:
             self._receive(news)
             with interruptible(self._show_life):  # what takes long before a step looks there
                 while self._work():
                     pass
         except BaseException as error:  # a bug: all end with it, and the next job starts another thread
-            self._thread, self._waits = None, True
+            self._thread, self._alive = None, 0.0
             self._ready.clear()
             for job in list(self._jobs):
                 self._over(job, error)
             raise
-        self._waits = True
+        self._alive = 0.0
         with self._starting:
             if self._ends and self._news.empty():
                 self._thread = None
@@ -382,8 +386,8 @@ class Scheduler:
         for job in list(self._jobs) if len(self._jobs) > len(turns) else ():
             if self.parallel is not None and len(turns) >= self.parallel or any(each.ahead for each in turns):
                 break  # what reads ahead has the cache that the next one will want
-            if job.prepared and not job.has_turn:
-                job.has_turn, job.granted = True, time.monotonic()
+            if job.prepared and not job.granted:
+                job.granted = time.monotonic()
                 turns.append(job)
                 self._go_on(job)
 
@@ -394,7 +398,7 @@ class Scheduler:
         self._looked = time.monotonic()
         turns = self._turns
         for job in list(self._jobs):
-            if job.has_turn:
+            if job.granted:
                 if job.stopped and job.patience is not None and time.perf_counter() - job.stopped > job.patience:
                     job.outcome.cancelled = True
                     self._give_room(job, ALL)
@@ -438,7 +442,7 @@ class Scheduler:
     def _over(self, job: Job, error: BaseException | None) -> None:
         """A job has ended."""
         del self._jobs[job]
-        if job.has_turn:
+        if job.granted:
             self._turns.remove(job)
             if not job.ahead:
                 self._seconds += 0.2 * (time.monotonic() - job.granted - self._seconds)
