@@ -15,6 +15,7 @@ from edge.model.weights import build
 from pyx import machine
 from pyx.kv import KVCache, PagePool
 from pyx.step import Segment
+from tests.streams import dumped
 from tests.vectors.stored import tiny
 
 N_CTX = 640
@@ -35,10 +36,6 @@ PLANS = (
 
 def cache_of(config, plan: dict) -> KVCache:
     return KVCache(*config.kv_shape, N_CTX, **plan)
-
-
-def state(kv: KVCache) -> bytes:
-    return b"".join(bytes(piece) for piece in kv.dump())
 
 
 def pieces_of(rng: random.Random, n: int) -> list[int]:
@@ -76,7 +73,7 @@ class Text:
         return Segment(self.kv, ids, out, bool(every), winners)
 
     def result(self) -> tuple[list[bytes], bytes, tuple[int, int]]:
-        return [out.tobytes() for out in self.seen], state(self.kv), self.kv.counters
+        return [out.tobytes() for out in self.seen], dumped(self.kv), self.kv.counters
 
 
 def texts_of(config, seed: int) -> list[Text]:
@@ -187,7 +184,7 @@ def test_bad_batches_are_refused_and_leave_every_cache_alone() -> None:
 
     good = Segment(a, ids(1, 2, 3), row)
     model.step([good, Segment(b, ids(4))])
-    before = state(a), state(b), bytes(row)
+    before = dumped(a), dumped(b), bytes(row)
     together = (Segment(a, ids(1)), "the same KV cache"), (Segment(b, ids(*range(14))), "1 to 16")
     wrong = (
         (Segment(b, ids(*range(17))), "1 to 16"),
@@ -212,7 +209,7 @@ def test_bad_batches_are_refused_and_leave_every_cache_alone() -> None:
         model.step([Segment(object(), ids(1))])
     with pytest.raises(ValueError):
         Segment(a, array.array("d", [1.0]))
-    assert before == (state(a), state(b), bytes(row)) and (a.n_tokens, b.n_tokens, small.n_tokens) == (3, 1, 0)
+    assert before == (dumped(a), dumped(b), bytes(row)) and (a.n_tokens, b.n_tokens, small.n_tokens) == (3, 1, 0)
 
 
 def test_a_segment_may_be_used_again() -> None:

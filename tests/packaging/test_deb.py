@@ -90,8 +90,7 @@ class Root:
 
     @staticmethod
     def architecture() -> str:
-        done = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True)
-        return done.stdout.strip()
+        return subprocess.check_output(["dpkg", "--print-architecture"], text=True).strip()
 
     def dpkg(self, *arguments: str, code: int = 0) -> str:
         """dpkg in this root, without root's rights and without chroot."""
@@ -117,8 +116,7 @@ class Root:
 
 
 def field(package: Path, name: str) -> str:
-    done = subprocess.run(["dpkg-deb", "--field", str(package), name], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    return subprocess.check_output(["dpkg-deb", "--field", str(package), name], text=True).strip()
 
 
 def test_control(package: Path) -> None:
@@ -130,8 +128,7 @@ def test_control(package: Path) -> None:
 
 def test_files_and_their_rights(package: Path, tree: Path, stand_in: Path) -> None:
     """Owned by root, readable by all, whatever umask the builder had."""
-    done = subprocess.run(["dpkg-deb", "--contents", str(package)], capture_output=True, text=True, check=True)
-    for line in done.stdout.splitlines():
+    for line in subprocess.check_output(["dpkg-deb", "--contents", str(package)], text=True).splitlines():
         assert line.split()[1] == "root/root"
         assert line[:10] in ("drwxr-xr-x", "-rw-r--r--", "-rwxr-xr-x", "lrwxrwxrwx"), line
     assert os.readlink(tree / "usr/bin/bitnet-edge") == "../lib/bitnet-edge/bitnet-edge"

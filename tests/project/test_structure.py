@@ -59,12 +59,6 @@ FLOORS = {name: floor for floor, names in {
 }.items() for name in names.split()}
 
 
-def sources() -> list[tuple[str, Path]]:
-    """(module, file) of the package and of the compiled floor."""
-    paths = [*(ROOT / "edge").rglob("*.py"), *(ROOT / "pyx").glob("*.p[yx][xd]")]
-    return [(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"), path) for path in paths]
-
-
 def floor(module: str) -> int | None:
     """Floor of a module, by its longest listed prefix; None for other people's modules."""
     parts = module.split(".")
@@ -96,7 +90,8 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def test_imports_point_downwards() -> None:
-    for module, path in sources():
+    for path in [*(ROOT / "edge").rglob("*.py"), *(ROOT / "pyx").glob("*.p[yx][xd]")]:
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         here = floor(module)
         for target in imports(path):
             there = floor(target)
