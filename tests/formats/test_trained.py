@@ -21,19 +21,6 @@ from tests.streams import run
 from tests.vectors.stored import read
 
 
-@pytest.fixture(params=sorted(trained.MODELS))
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def folder(name: str, tmp_path: Path) -> str:
-    """The model as a Hugging Face folder without a tokenizer."""
-    model = trained.MODELS[name]
-    config = {"architectures": [model.architecture], **model.config}
-    return hf_directory(tmp_path, config, hf_floats(trained.weights(name)))
-
-
 def logits(checkpoint: Any, ids: list[list[int]]) -> np.ndarray:
     """Logits [piece][token][vocabulary] of pieces of a text, each by itself, in chunks of 50."""
     c, model = checkpoint.config, build(checkpoint, head="f32")
@@ -41,12 +28,14 @@ def logits(checkpoint: Any, ids: list[list[int]]) -> np.ndarray:
     return np.stack([run(model, cache, piece, 50) for cache, piece in zip(caches, ids, strict=True)])
 
 
-def test_the_first_choice_is_kept(name: str, folder: str) -> None:
+@pytest.mark.parametrize("name", sorted(trained.MODELS))
+def test_the_first_choice_is_kept(name: str, tmp_path: Path) -> None:
     """Of float activations always, of those rounded to int8 for 99 of 100 tokens of a text that the model has not seen.
     Where another expert is taken, logits differ more."""
     stored = read("trained", name)
     ids, choice, expected = (stored[key] for key in ("ids", "choice", "logits"))
-    rounded = open_checkpoint(folder)
+    config = {"architectures": [trained.MODELS[name].architecture], **trained.MODELS[name].config}
+    rounded = open_checkpoint(hf_directory(tmp_path, config, hf_floats(trained.weights(name))))
     assert rounded.config.activation_quant == "int8-128"
     exact = dataclasses.replace(rounded, config=dataclasses.replace(rounded.config, activation_quant="none"))
     got = logits(exact, ids.tolist())

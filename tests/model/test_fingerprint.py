@@ -41,13 +41,6 @@ def model(bundled_model: Any, tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    path = tmp_path / "private"
-    path.mkdir(mode=0o700)
-    return path
-
-
 def of(model: Path, folder: Path | None) -> str:
     checkpoint = open_checkpoint(str(model))
     return remembered(checkpoint.config, checkpoint, None if folder is None else str(folder))
