@@ -201,7 +201,6 @@ def check(name: str, value: Any) -> Any:
     setting, value = SETTINGS[name], plain(value)
     if value is None and setting.default is None:
         return None
-    least, most, number = setting.least, setting.most, isinstance(value, int | float) and not isinstance(value, bool)
     if setting.kind == "choice":
         valid, hint = isinstance(value, str) and value in setting.choices, f"one of {', '.join(setting.choices)}"
     elif setting.kind == "switch":
@@ -213,20 +212,35 @@ def check(name: str, value: Any) -> Any:
     elif setting.kind == "size":
         parse_size(value, name)
         return value
-    elif setting.kind == "seconds":
-        valid, hint = number and 0 < value <= most, f"a number of seconds, above 0 to {most:g}"
     else:
-        whole = setting.kind != "number"
-        valid = number and (not whole or isinstance(value, int))
-        valid = valid and (least is None or value >= least) and (most is None or value <= most) and value == value
-        hint = "a whole number" if whole else "a number"
-        hint += "" if least is None else f" from {least:.10g}"
-        hint += f" to {most:.10g}" if most is not None else "" if least is None else " on; a large number sets no limit"
-        if setting.kind == "threads":
-            valid, hint = valid and value != 0, "a whole number from 1 to 256, or -N to leave N fast cores free"
+        valid, hint = _is_in_range(setting, value), _range(setting)
     if not valid:
         raise UsageError(f"is {short(value)}", argument=name, hint=f"it must be {hint}")
     return value
+
+
+def _is_in_range(setting: Setting, value: Any) -> bool:
+    """True if ``value`` is a number that a setting of numbers may have."""
+    whole = setting.kind not in ("number", "seconds")
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or value != value:
+        return False
+    if not value and setting.kind in ("seconds", "threads"):
+        return False
+    return (setting.least is None or value >= setting.least) and (setting.most is None or value <= setting.most)
+
+
+def _range(setting: Setting) -> str:
+    """The numbers that a setting may have, in words."""
+    least, most = setting.least, setting.most
+    if setting.kind == "threads":
+        return "a whole number from 1 to 256, or -N to leave N fast cores free"
+    if setting.kind == "seconds":
+        return f"a number of seconds, above 0 to {most:g}"
+    hint = "a number" if setting.kind == "number" else "a whole number"
+    hint += "" if least is None else f" from {least:.10g}"
+    if most is not None:
+        return hint + f" to {most:.10g}"
+    return hint if least is None else hint + " on; a large number sets no limit"
 
 
 def with_options(message: str) -> str:

@@ -227,7 +227,7 @@ def _with_cache(
     config: ModelConfig, options: Options, taken: Footprint, n_ctx: int, kv_type: str, notes: Sequence[str]
 ) -> Plan:
     """The plan with a cache of this length and type."""
-    from pyx.kv import KV_MARKS, KVCache
+    from pyx.kv import KVCache
 
     given, layers, quarter = options.kv_budget, parse_layers(options.kv_drop_layers), options.kv_policy == "quarter"
     budget = read_budget(given, config) if isinstance(given, str) else given
@@ -246,34 +246,54 @@ def _with_cache(
         recurrent=config.recurrent_shape, snapshots=SNAPSHOTS if config.recurrent else 0,
         overflow=options.overflow, footprint=taken, limit=parse_size(options.memory), parallel=options.parallel,
     )
-    remarks, warnings, only = list(notes), [], "for comparisons only, see docs/kv.md"
-    types = dict.fromkeys(kv_type.split(":"))
-    remarks += [f"KV type {each} is {KV_MARKS[each]}" for each in types if each in KV_MARKS]
+    remarks, warnings = _remarks(plan, options), _warnings(config, plan, options)
+    return replace(
+        plan, kv_bytes=KVCache.bytes_for(*config.kv_shape, **plan.cache), offload=_offload(config, plan, options),
+        notes=(*notes, *remarks, *warnings), warnings=tuple(warnings))
+
+
+def _remarks(plan: Plan, options: Options) -> list[str]:
+    """Remarks on settings of a cache that cost quality, or have no effect."""
+    from pyx.kv import KV_MARKS
+
+    only, layers = "for comparisons only, see docs/kv.md", parse_layers(options.kv_drop_layers)
+    types = dict.fromkeys(plan.kv_type.split(":"))
+    remarks = [f"KV type {each} is {KV_MARKS[each]}" for each in types if each in KV_MARKS]
     if layers:
         remarks.append(f"layers {', '.join(map(str, layers))} see only the current token and nothing before it; {only}")
-    if quarter:
+    if plan.policy == "quarter":
         remarks.append("policy quarter: a token sees a quarter of what came before it, 128 at most; it drops parts of "
                        f"a prompt while reading it; {only}")
-    if n_ctx > config.n_ctx_train:
-        warnings.append(f"context {n_ctx} is longer than the {config.n_ctx_train} tokens the model was trained on")
-    for what, n in (("context", n_ctx), ("window", options.window or SENSIBLE)):
+    if options.kv_offload is not None and not plan.window:
+        remarks.append("kv_offload has no effect without a window")
+    if options.sinks and not plan.window:
+        remarks.append(f"{count(options.sinks, 'sink')} have no effect without a window")
+    return remarks
+
+
+def _warnings(config: ModelConfig, plan: Plan, options: Options) -> list[str]:
+    """Warnings about a context or a window whose answers will be bad."""
+    found = []
+    if plan.n_ctx > config.n_ctx_train:
+        found.append(f"context {plan.n_ctx} is longer than the {config.n_ctx_train} tokens the model was trained on")
+    for name, n in (("context", plan.n_ctx), ("window", options.window or SENSIBLE)):
         if n < SENSIBLE:
-            warnings.append(
-                f"a {what} of {count(n, 'token')} hardly holds a question and its answer, so answers may be cut "
+            found.append(
+                f"a {name} of {count(n, 'token')} hardly holds a question and its answer, so answers may be cut "
                 f"short or forget; use at least {SENSIBLE}"
             )
-    offload = None
-    if options.kv_offload is not None:
-        size = parse_size(options.kv_offload_size, "kv_offload_size") or 0
-        one, two = (KVCache.bytes_for(*config.kv_shape, pages * PAGE, kv_type) for pages in (1, 2))
-        if size < (sealed := two - one):
-            hint = f"{PAGE} tokens of this model need {sealed} bytes"
-            raise UsageError(f"is {size}", argument="kv_offload_size", hint=hint)
-        offload = options.kv_offload, size
-        if not window:
-            remarks.append("kv_offload has no effect without a window")
-    if options.sinks and not window:
-        remarks.append(f"{count(options.sinks, 'sink')} have no effect without a window")
-    return replace(
-        plan, kv_bytes=KVCache.bytes_for(*config.kv_shape, **plan.cache), offload=offload,
-        notes=(*remarks, *warnings), warnings=tuple(warnings))
+    return found
+
+
+def _offload(config: ModelConfig, plan: Plan, options: Options) -> tuple[str, int] | None:
+    """The folder of the file for pages that left the window, and the largest size of it, at least of one page."""
+    from pyx.kv import KVCache
+
+    if options.kv_offload is None:
+        return None
+    size = parse_size(options.kv_offload_size, "kv_offload_size") or 0
+    one, two = (KVCache.bytes_for(*config.kv_shape, pages * PAGE, plan.kv_type) for pages in (1, 2))
+    if size < (sealed := two - one):
+        hint = f"{PAGE} tokens of this model need {sealed} bytes"
+        raise UsageError(f"is {size}", argument="kv_offload_size", hint=hint)
+    return options.kv_offload, size

@@ -138,13 +138,7 @@ def _added(fast: Mapping[str, Any] | None, extra: Mapping[str, Any] | None,
     """Added tokens by their text, from the three places that may list them.  added_tokens.json has only ids: those are
     special that tokenizer_config.json or ``named``, special_tokens_map.json, give a role, or all if there are no roles.
     """
-    roles: list[Any] = []
-    for key, value in (*settings.items(), *(named or {}).items()):
-        if key.endswith(("_token", "special_tokens")) and not key.startswith("add_"):
-            roles += value if isinstance(value, list) else [value]
-    found = (each.get("content") if isinstance(each, dict) else each for each in roles)
-    texts = {text for text in found if isinstance(text, str)}
-
+    texts = _texts_with_roles({**settings, **(named or {})}) if extra else set()
     decoder, listed = settings.get("added_tokens_decoder"), (fast or {}).get("added_tokens")
     entries: list[tuple[Any, Any, Mapping[str, Any]]] = [
         *((text, number, {"special": not texts or text in texts}) for text, number in (extra or {}).items()),
@@ -157,6 +151,16 @@ def _added(fast: Mapping[str, Any] | None, extra: Mapping[str, Any] | None,
     return {_clean(text, "added tokens"): Added(number, *(entry.get(key) is True for key in Added._fields[1:]))
             for text, number, entry in entries
             if isinstance(text, str) and text and type(number) is int and number >= 0}
+
+
+def _texts_with_roles(settings: Mapping[str, Any]) -> set[str]:
+    """The texts of the tokens to which settings give a role, such as ``eos_token``."""
+    roles: list[Any] = []
+    for key, value in settings.items():
+        if key.endswith(("_token", "special_tokens")) and not key.startswith("add_"):
+            roles += value if isinstance(value, list) else [value]
+    found = (each.get("content") if isinstance(each, dict) else each for each in roles)
+    return {text for text in found if isinstance(text, str)}
 
 
 def _byte_level(folder: str, fast: Mapping[str, Any], added: Mapping[str, Added], settings: Mapping[str, Any],

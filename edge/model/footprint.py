@@ -54,31 +54,12 @@ def footprint(
 
     ``head``: a kind, see :data:`pyx.step.KINDS`.  ``place``: of the weights, see :mod:`edge.machine.placement`.
     """
-    from edge.formats import names
     from edge.formats.matrices import groups_type
-    from edge.registry.encodings import FLOAT_TYPES, GROUPED_TYPES
     from pyx.step import placement, scratch_bytes
     from pyx.weights import buffer_bytes
 
     config, huge = checkpoint.config, place == "huge"
-    mapped = allocated = experts = 0
-    grouped, exact = config.activation_group > 0, config.activation_quant == "none"
-    for part in names.parts(config):
-        tensor = checkpoint.tensors.get(part.name)
-        if tensor is None or part.role == "table":  # not needed, or counted below: as head, and as rows looked up
-            continue
-        if part.role in ("vector", "floats") or exact or tensor.type in FLOAT_TYPES and (
-                tensor.floats == "dense" or tensor.floats == "either" and not names.looks_ternary(tensor)):
-            allocated += 4 * math.prod(part.shape)
-            continue
-        scales_inside = grouped or tensor.encoding.layout in ("groups", "panels")
-        allocated += 0 if scales_inside else 4
-        if part.role == "experts" and in_place(tensor):
-            experts += stored_bytes(tensor, grouped)  # never copied
-        elif in_place(tensor) and not huge and scales_inside == (tensor.type in GROUPED_TYPES):
-            mapped += stored_bytes(tensor, grouped)
-        else:
-            allocated += stored_bytes(tensor, grouped, copied=huge)
+    mapped, allocated, experts = _weights(checkpoint, huge)
     table, embedding = checkpoint.tensors.get(checkpoint.head), checkpoint.tensors.get("token_embd.weight")
     session = config.n_vocab * (SAMPLER_BYTES + LOGIT_BYTES) if head != "none" else 4 * config.hidden
     work = scratch_bytes(config, n_threads) + session
@@ -98,6 +79,33 @@ def footprint(
         experts=experts,
         least_experts=round(experts * max(config.expert_share, 1 / n_layer)) if n_layer else 0,
     )
+
+
+def _weights(checkpoint: Checkpoint, huge: bool) -> tuple[int, int, int]:
+    """Bytes of the layers' weights: used from the file's map, allocated, of experts.  ``huge``: they are copied."""
+    from edge.formats import names
+    from edge.registry.encodings import FLOAT_TYPES, GROUPED_TYPES
+
+    config = checkpoint.config
+    mapped = allocated = experts = 0
+    grouped, exact = config.activation_group > 0, config.activation_quant == "none"
+    for part in names.parts(config):
+        tensor = checkpoint.tensors.get(part.name)
+        if tensor is None or part.role == "table":  # not needed, or counted below: as head, and as rows looked up
+            continue
+        if part.role in ("vector", "floats") or exact or tensor.type in FLOAT_TYPES and (
+                tensor.floats == "dense" or tensor.floats == "either" and not names.looks_ternary(tensor)):
+            allocated += 4 * math.prod(part.shape)
+            continue
+        scales_inside = grouped or tensor.encoding.layout in ("groups", "panels")
+        allocated += 0 if scales_inside else 4
+        if part.role == "experts" and in_place(tensor):
+            experts += stored_bytes(tensor, grouped)  # never copied
+        elif in_place(tensor) and not huge and scales_inside == (tensor.type in GROUPED_TYPES):
+            mapped += stored_bytes(tensor, grouped)
+        else:
+            allocated += stored_bytes(tensor, grouped, copied=huge)
+    return mapped, allocated, experts
 
 
 def in_place(tensor: Tensor) -> bool:
