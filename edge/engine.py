@@ -231,7 +231,7 @@ class Engine:
         """Free all memory.  Running answers end with an error at their next token."""
         if self.closed:
             return
-        self.store.stop()  # what it still writes belongs to the model
+        self.store.stop()  # the files that it still writes belong to the model
         self.model.close()
         for session in self._open():
             session.close()

@@ -284,7 +284,7 @@ def resident(checkpoint: Checkpoint) -> int:
     from pyx.machine import trim
 
     placement.release_pages(checkpoint)
-    trim()  # what reading the vocabulary left free would count as the program's, and go later
+    trim()  # memory that reading the vocabulary left free would count as the program's, and go later
     return int(rss()["rss"]) + STILL_TO_COME
 
 

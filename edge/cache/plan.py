@@ -23,7 +23,7 @@ class CacheShape:
     window: int = 0  # 0: everything up to n_ctx is kept
     sinks: int = 0
     budgets: tuple[tuple[int, ...], ...] | None = None  # tokens kept, for each layer and KV head
-    policy: str = "recent"  # what goes when room is needed
+    policy: str = "recent"  # which tokens go when room is needed
     spare: int = 0  # additional pages, so that an undo can go back
     windows: tuple[int, ...] | None = None  # of the model itself: tokens that each layer sees at most, 0: all
     recurrent: tuple[int, int, int, int, int] | None = None  # of its gated delta layers, see ModelConfig

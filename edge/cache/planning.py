@@ -109,7 +109,7 @@ def cache_plan(
 ) -> Plan:
     """The plan for a model that takes so much without its KV cache.  See :func:`plan`."""
     taken, limit, wanted = taken or Footprint(), parse_size(options.memory), parse_kv_type(options.kv)
-    varies = PROGRAM_VARIES if options.ctx is None else 0  # what is chosen now must fit at the next start, too
+    varies = PROGRAM_VARIES if options.ctx is None else 0  # a context chosen now must fit at the next start, too
     n_ctx = options.ctx or max(
         min(DEFAULT_CTX, config.n_ctx_train),
         options.window + (DEFAULT_SINKS if options.window and options.sinks is None else options.sinks or 0))

@@ -129,8 +129,8 @@ def _planes_stated(checkpoint: Checkpoint) -> dict[str, Any] | None:
             and value.isprintable() or isinstance(value, (int, float)) and math.isfinite(value)}
 
 
-def _lines(facts: dict[str, Any]) -> Iterator[str]:
-    c, tok = facts["config"], facts["tokenizer"]
+def _layer_rows(c: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The rows about the layers of a configuration."""
     parts = [each["feed_forward"] for each in c["layers"]]
     mixers = [each["mixer"] for each in c["layers"]]
     attention = [each for each in mixers if each["kind"] == "attention"]
@@ -142,15 +142,20 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
     instead = (f"; {len(states)} of {c['n_layer']} layers have {count(states[0]['n_v_head'], 'state')} of "
                f"{states[0]['head_dim_k']} x {states[0]['head_dim_v']} instead" if states else "")
     near = f"; {len(windows)} of {c['n_layer']} layers see the latest {windows[0]} only" if windows else ""
+    yield "arch", f"{c['arch']}, {count(c['n_layer'], 'layer')}, hidden {c['hidden']}, ffn {part['ffn']}{experts}"
+    yield "attention", (f"{count(c['n_head'], 'query head')}, {count(c['n_kv_head'], 'key/value head')}, "
+                        f"{c['head_dim']} values each{instead}")
+    yield "details", (f"{part['activation']}, {'sub-norms' if part['sub_norm'] else 'no sub-norms'}, rope "
+                      f"{rotation['theta']:g} {rotation['style']}, {'tied' if c['tied'] else 'separate'} output head")
+    yield "context", f"trained on {c['n_ctx_train']} tokens{near}"
+
+
+def _lines(facts: dict[str, Any]) -> Iterator[str]:
+    c, tok = facts["config"], facts["tokenizer"]
     rows = [
         ("model", c["name"]),
         ("file", f"{facts['path']} ({human(facts['bytes'])}, {facts['format']})"),
-        ("arch", f"{c['arch']}, {count(c['n_layer'], 'layer')}, hidden {c['hidden']}, ffn {part['ffn']}{experts}"),
-        ("attention", f"{count(c['n_head'], 'query head')}, {count(c['n_kv_head'], 'key/value head')}, "
-                      f"{c['head_dim']} values each{instead}"),
-        ("details", f"{part['activation']}, {'sub-norms' if part['sub_norm'] else 'no sub-norms'}, rope "
-                    f"{rotation['theta']:g} {rotation['style']}, {'tied' if c['tied'] else 'separate'} output head"),
-        ("context", f"trained on {c['n_ctx_train']} tokens{near}"),
+        *_layer_rows(c),
         ("tokenizer", f"{tok['kind']}, {tok['n_vocab']} tokens, bos {tok['bos']}, eos {tok['eos']}"),
         ("template", ", ".join([facts["template"], *facts["templates"]])),
     ]

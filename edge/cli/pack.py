@@ -34,7 +34,7 @@ and --grammar name are put into the file. docs/one-file.md shows more.
 
 #: commands that a program can start with
 STARTS = ("chat", "run", "serve", "batch")
-#: what of them cannot be packed, and why
+#: options of these that cannot be packed, and why
 LEFT_OUT = {
     "model": "-m: it is what is packed",
     "api_key": "--api-key: everybody who has the file could read it; use BITNET_EDGE_API_KEY",
@@ -132,7 +132,7 @@ def with_texts(words: Sequence[str], flags: dict[str, Any]) -> Iterator[str]:
             yield from (f"--{name}", options.written_out(name, value)) if is_form else ("--system", flags["system"])
 
 
-#: what the KV cache of a prompt depends on, apart from the type; memory and threads are those of the board
+#: options on which the KV cache of a prompt depends, apart from the type; memory and threads are those of the board
 _KEPT = ("ctx", "window", "sinks", "overflow", "kv_policy", "kv_drop_layers", "template", "think", "i2s_layout",
          "activation")
 

@@ -86,10 +86,8 @@ def run(
     if len(words) > 1:
         raise UsageError(f"put the prompt in quotes: {shlex.quote(' '.join(words))}; a model comes after -m")
     system = options.system_prompt(flags)
-    if raw and system is not None:
-        raise UsageError("--raw uses no chat template, so a system prompt cannot be used with it")
-    if raw and flags.get("session") is not None:
-        raise UsageError("--raw continues no conversation, so --session cannot be used with it")
+    if raw:
+        _check_raw(system, flags.get("session"))
     arguments = options.ask_arguments(flags)  # judged before the model is loaded
     keeper = Keeper(flags, out.warn)
     asks = flags["max_tokens"] != 0  # -n 0 only reads the prompt: not even an empty answer
@@ -111,7 +109,7 @@ def run(
             ask: Ask = partial(how, text, **arguments) if text else partial(warm, session)
             if as_json:
                 code = _print_object(out, engine, session, ask)
-                printed = True  # what fails from here on must not print a second object
+                printed = True  # a failure from here on must not print a second object
             else:
                 code = _print_text(out, session, ask, flags.get("thoughts"), flags["by"] or "token", asks)
             keeper.save(session)
@@ -128,6 +126,14 @@ def run(
     if failure:
         raise failure
     return 0
+
+
+def _check_raw(system: str | None, session: str | None) -> None:
+    """Raise UsageError for what is part of a conversation."""
+    if system is not None:
+        raise UsageError("--raw uses no chat template, so a system prompt cannot be used with it")
+    if session is not None:
+        raise UsageError("--raw continues no conversation, so --session cannot be used with it")
 
 
 def warm(session: Session, **_: Any) -> Iterator[Piece]:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-#: whether PyInstaller's one-file start-up has unpacked this program, and is its parent
+#: True if PyInstaller's one-file start-up has unpacked this program, and is its parent
 ONE_FILE = os.path.basename(getattr(sys, "_MEIPASS", "")).startswith("_MEI")
 ECHO = 0.5
 GRACE = 5.0  # seconds to print and save after SIGTERM: whoever reads the output may have stopped reading

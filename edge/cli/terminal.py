@@ -45,7 +45,7 @@ class TerminalReader(Reader):
         os.environ.setdefault("PROMPT_TOOLKIT_NO_CPR", "1")  # a terminal that does not answer costs a warning and time
         self._completer = CommandCompleter(commands)
         self._history = open_history(history)
-        self._clipboard = InMemoryClipboard()  # what Ctrl-U, Ctrl-K and Ctrl-W cut
+        self._clipboard = InMemoryClipboard()  # the text that Ctrl-U, Ctrl-K and Ctrl-W cut
         self._color_depth = None if colored else ColorDepth.DEPTH_1_BIT
         if isinstance(keys := get_app_session().input, Vt100Input):
             keys.vt100_parser = Parser(keys.vt100_parser.feed_key_callback)

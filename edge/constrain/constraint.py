@@ -380,14 +380,14 @@ def _ends(matcher: Any, tokens: list[int]) -> bool:
 
 # ---- texts with which a form may end ---------------------------------------------------------------------------------
 
-#: what is between the characters of a regular expression, or one of them and how often it comes at least
+#: a mark between the characters of a regular expression, or one of these and how often it comes at least
 _ELEMENT = re.compile(
     r"""(?:\((?:\?(?:P?<[^>]*>|[a-zA-Z-]*:?))?|\)|[\^$]|\\[bBAz])(?:[*+?]|\{[^}]*\})?\??
       | (?P<or>\|)
       | (?P<one>\[\^?\]?(?:\\.|[^]\\])*\]|\\x..|\\u....|\\.|.)(?:\{\s*(?P<least>\d*)[^}]*\}|(?P<any>[*?])|\+)?\??""",
     re.VERBOSE | re.DOTALL,
 )
-#: what may hold endings in a schema or a Lark grammar: pattern, length, text, regular expression
+#: parts of a schema or a Lark grammar that may hold endings: pattern, length, text, regular expression
 _SOURCE = re.compile(
     r'//[^\n]*|"pattern": ("(?:\\.|[^"\\])*")|"minLength": (\d+)|("(?:\\.|[^"\\])*")|/((?:\\.|[^/\\\n])+)/')
 

@@ -17,7 +17,7 @@ _SPACED = {"whitespace_flexible": True, "whitespace_pattern": r" |\r?\n[ \t]{0,2
 #: the usual ways to write JSON, which are tried ahead, see Constraint.forced
 _STYLES: tuple[dict[str, Any], ...] = (
     {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}, {"whitespace_flexible": False})
-#: what may be or have a schema in a Lark grammar
+#: parts of a Lark grammar that may be or have a schema
 _LARK = re.compile(r'//[^\n]*|"(?:\\.|[^"\\])*"|/(?:\\.|[^/\\\n])+/|(%json)\s*')
 
 
@@ -63,7 +63,7 @@ class Spec:
             bounds.check_repeats(text, name)
             if (len(text) - len(text.rstrip("\\"))) % 2:
                 raise UsageError("ends with a backslash that escapes nothing", argument=name)
-            escapes = {"/": r"\/", "\\\n": r"\n"}  # what would end the expression in Lark
+            escapes = {"/": r"\/", "\\\n": r"\n"}  # characters that would end the expression in Lark
             quoted = re.sub(r"(?s)\\.|/", lambda found: escapes.get(found[0], found[0]), text)
             spec = cls(f"start: /{quoted}/")
         elif name == "choices":

@@ -18,7 +18,7 @@ from edge.formats.mapped import Map
 from edge.formats.text_steps import Step
 from edge.registry.encodings import ENCODINGS, Encoding
 
-#: what a chat template of several may be called, and their largest number
+#: the names that a chat template of several may have, and their largest number
 TEMPLATE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MOST_TEMPLATES = 32
 #: how activations are rounded in models that were not trained with rounded ones
@@ -164,7 +164,7 @@ class Checkpoint:
     metadata: Mapping[str, Any]
     notes: list[str] = field(default_factory=list)  # one-line remarks worth showing ("activation taken as SiLU: ...")
     reading: Reading = Reading()  # noqa: RUF009  frozen
-    #: what the file does not state: field of Reading -> possible values, the one in use first
+    #: facts that the file does not state: field of Reading -> possible values, the one in use first
     open: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     templates: Mapping[str, str] = field(default_factory=dict)  # other chat templates by name, such as "tool_use"
     sampling: Mapping[str, Any] = field(default_factory=dict)  # recommended by the file: field of Sampling -> value

@@ -463,7 +463,7 @@ def write(path: str | os.PathLike[str], metadata: Mapping[str, Any], tensors: Se
         for entry, offset in zip(tensors, offsets[:-1], strict=True):
             file.seek(offset)
             put(file, entry)
-        file.truncate(offsets[-1])  # what lies between tensors is zeros
+        file.truncate(offsets[-1])  # between tensors are zeros
 
 
 def _string(text: str) -> bytes:

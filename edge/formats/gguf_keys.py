@@ -55,7 +55,7 @@ _USED = {
     "delta_period": ("nextn_predict_layers",),  # they only draft
 }
 MOST_FACTORS = 4096  # more pairs than any head has: a hostile list is not kept
-#: what config.json states exactly, and a GGUF file as a float32 or a tensor: only translated keys have these
+#: values that config.json states exactly, and a GGUF file as a float32 or a tensor: only translated keys have these
 MULTIPLIER = "rope.scaling.multiplier"  # of cosines and sines
 FACTORS = "rope.scaling.short_factors"
 LLAMA3 = tuple(f"rope.scaling.llama3_{name}" for name in ("factor", "low_freq", "high_freq"))
@@ -70,7 +70,7 @@ KEY_LAYOUT = "bitnet_edge.i2s_layout"
 KEY_INNER_EPS = "bitnet_edge.projection_norm_epsilon"
 #: the weights that share a scale in matrices that are sums of planes
 KEY_PLANES = "bitnet-edge.planes.group"
-#: what the makers recommend (llama.cpp's names): field of Sampling -> key
+#: sampling that the makers recommend (llama.cpp's names): field of Sampling -> key
 KEYS_SAMPLING = {
     "temperature": "general.sampling.temp",
     "top_k": "general.sampling.top_k",

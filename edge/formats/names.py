@@ -51,12 +51,12 @@ class TensorSpec(NamedTuple):
     """One tensor of a model."""
 
     name: str  # of GGUF: "blk.3.attn_q.weight"
-    role: str  # what it is, of ROLES
+    role: str  # one of ROLES
     shape: tuple[int, ...]  # (out, in), (n,) or (expert, out, in)
     needed: bool = True
 
 
-#: what a tensor can be -> the types that it may be stored in.  Whoever walks the parts handles each of these.
+#: role of a tensor -> the types that it may be stored in.  Whoever walks the parts handles each of these.
 ROLES = {
     "matrix": TERNARY_TYPES + FLOAT_TYPES,  # multiplied with activations; see n_plane() for sums of planes
     "experts": (*TERNARY_TYPES, *FLOAT_TYPES, SEPARATE_EXPERTS),  # matrices of all experts of a layer, stacked

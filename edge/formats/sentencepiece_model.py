@@ -28,7 +28,7 @@ class SentencePieceModel:
     eos_id: int | None = 2
     pad_id: int | None = None
     add_dummy_prefix: bool = True
-    #: whether its normaliser leaves texts unchanged, except that blanks become "\u2581" before words
+    #: True if its normaliser leaves texts unchanged, except that blanks become "\u2581" before words
     plain: bool = False
 
 

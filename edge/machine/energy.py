@@ -19,7 +19,7 @@ from edge.machine import linux
 
 PERIOD = 0.5  # seconds between two readings of watts: asking costs time, and sensors average over some of it
 ZONES = "/sys/class/powercap/intel-rapl:*"
-#: what lies beside a chip of hwmon that measures a battery, a graphics card, a network card or a disk
+#: names beside a chip of hwmon that measures a battery, a graphics card, a network card or a disk
 OTHERS = ("device/type", "device/drm", "device/net", "device/nvme")
 
 

@@ -8,7 +8,7 @@ from edge.machine import linux
 
 #: memory of boards in bytes, as they are sold; a GB counts as 10^9 bytes, as everywhere here, though boards have 2^30
 BOARDS = (512_000_000, *(gb * 10**9 for gb in (1, 2, 4, 8, 16)))
-#: what Linux without a desktop and the firmware take of it: an assumption (of a Pi Zero 2 W with 512 MiB, Linux has
+#: memory that Linux without a desktop and the firmware take: an assumption (of a Pi Zero 2 W with 512 MiB, Linux has
 #: 436 MB, of which 240 to 340 MB are free)
 SYSTEM = 256_000_000
 

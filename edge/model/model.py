@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from edge.machine.ways import Ways
     from pyx.step import Segment
 
-#: what begins and ends the thoughts of an answer
+#: marks that begin and end the thoughts of an answer
 THINKING = ("<think>", "</think>")
 #: where the codes of weights may be, see edge.machine.placement; "map" is their place when a model was built
 MAP = "map"
@@ -84,13 +84,13 @@ class Model:
         transformer.head.usable = self.usable
         self.answer_lead: str = template.answer_lead()
         family = FAMILIES.get(config.arch)
-        #: whether answers in a conversation may begin with thinking
+        #: True if answers in a conversation may begin with thinking
         self.thinks = family is not None and family.thinking is not None
         #: ids of the tokens that begin and end it, if there are such, and their texts
         self.thinking_marks = {tokenizer.markers[text]: text for text in THINKING if text in tokenizer.markers}
         #: the type in which most of its weights are stored, "" if that is not known
         self.quantization: str = "" if checkpoint is None else checkpoint.quantization
-        self._said = {} if checkpoint is None else checkpoint.sampling  # what the file recommends
+        self._said = {} if checkpoint is None else checkpoint.sampling  # sampling that the file recommends
         self.sampling = self.advised(template.think)
         self.closed = False
         self.steps = 0  # so far
@@ -112,7 +112,7 @@ class Model:
         whether the model is asked to think before it answers.
         """
         family = FAMILIES.get(self.config.arch)
-        unthinking = self.thinks and think is False  # what a file recommends is for answers with thoughts
+        unthinking = self.thinks and think is False  # a file's recommendation is for answers with thoughts
         advised = family and (family.thinking if self.thinks and not unthinking else family.sampling)
         sampling = Sampling(**dataclasses.asdict(advised)) if advised else Sampling()
         return sampling if unthinking else dataclasses.replace(sampling, **self._said)

@@ -92,7 +92,7 @@ class JinjaTemplate:
 
     def __init__(self, text: str, where: str, spec: TokenizerSpec) -> None:
         self._text, self._where, self._spec = text, where, spec
-        self.switches = "enable_thinking" in text  # whether it can ask a model to think before its answer
+        self.switches = "enable_thinking" in text  # it can ask a model to think before its answer
 
     @cached_property
     def _compiled(self) -> tuple[_Environment, Any]:

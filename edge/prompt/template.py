@@ -63,7 +63,7 @@ class ChatFormat(NamedTuple):
     between: str = ""  # between two messages
     stops: tuple[str, ...] = ()  # control tokens that end an answer besides the tokenizer's own
     unthought: str = ""  # begins an answer that is to come without thoughts
-    answerer: str = "assistant"  # what the role of the assistant is called
+    answerer: str = "assistant"  # name of the role of the assistant
     system_end: str = ""  # ends a system message at the beginning, which then becomes the start of the next turn
     unasked: str = ""  # stands before a conversation that begins without a system message
 
@@ -153,7 +153,7 @@ class Template:
     def __init__(self, name: str, writer: ChatFormat | JinjaTemplate, tools: str = "", think: bool | None = None):
         self.writer = self.writer_with_tools = writer
         self.name = name
-        self.think = think  # whether the model is asked to think before it answers; None: as it does by itself
+        self.think = think  # the model is asked to think before it answers, or not to; None: as it does by itself
         self.tools = tools  # how it writes calls: "marked" (<tool_call>), "whole" (Llama 3), "": it does not know tools
 
     @property

@@ -22,12 +22,12 @@ class Encoding(NamedTuple):
     use: tuple[str, ...] = ()  # where a model may have it: "matrix", "table" (embedding, head), "vector"; (): nowhere
     #: values that a code can have: 2, 3, or 4 where two bits have one that ternary models do not need; 0: floats
     levels: int = 0
-    scales: str = "block"  # what has a scale of its own: "tensor", "row" or "block"; of types with levels
+    scales: str = "block"  # the part that has a scale of its own: "tensor", "row" or "block"; of types with levels
     scale_at: int = 0  # byte of a block at which its scale, a half float, begins
     #: how the kernels read it: "floats"; "codes" in blocks of 128 with their scales elsewhere; "groups" of 128 codes
     #: after their scale; "panels" of 64 rows of such groups, of any size
     layout: str = "floats"
-    in_place: bool = False  # whether the stored bytes have this layout, so that a file's map can be read as it is
+    in_place: bool = False  # the stored bytes have this layout, so that a file's map can be read as it is
     rows: int = 1  # rows that are stored side by side, the last ones filled up
     before_row: int = 0  # bytes in front of the blocks of a row, which hold its scale
     tail: int = 0  # bytes after the last block of a tensor: its scale, and what fills them up

@@ -89,7 +89,7 @@ _OTHER_KIND = "a kind of model that is not supported; use bitnet-2b-4t or bonsai
 _MOE = "a mixture of experts of a kind that is not implemented (qwen3moe and maple are); use bonsai-8b"
 
 #: models that are known but not supported, by a part of the architecture's name in small letters -> what they are, and
-#: what to use instead, by the names of `bitnet-edge pull`
+#: models to use instead, by the names of `bitnet-edge pull`
 REFUSED = {
     "qwen3next": f"Qwen3-Next: {_MOE}",
     "qwen3_next": f"Qwen3-Next: {_MOE}",

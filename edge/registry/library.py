@@ -41,7 +41,7 @@ class Pulled(NamedTuple):
 #: the name of the small model that ships inside the package, and the folder that it is in
 DEMO = "demo"
 DEMO_FOLDER = "bundled"
-#: what the demo model can do, for those who ask it about rivers
+#: abilities of the demo model, for those who ask it about rivers
 DEMO_PLAYS = "it takes orders at a coffee counter; try: A large latte, please."
 #: said where the demo model answers because no other was chosen
 DEMO_ANSWERS = "no model was chosen: the demo model answers (5.8 M parameters, for tests)"

@@ -22,7 +22,7 @@ VALUE = 60
 MOST_VALUES = 300_000  # the sum of these
 _SIGN = re.compile(rb'"[^"]*"|[,:[{]')
 _CONTINUATION = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that do not begin a character
-#: what begins a character beyond U+FFFF: a byte of UTF-8, or the escape of a surrogate
+#: the beginning of a character beyond U+FFFF: a byte of UTF-8, or the escape of a surrogate
 _WIDE = re.compile(rb"[\xf0-\xf7]|\\u[dD][89abAB]")
 
 

@@ -79,7 +79,7 @@ def check_json(value: Any, where: str) -> None:
 
 _TEXT = "only text is read and written"
 
-#: what no API here honours -> what to do instead
+#: key that no API here honours -> advice
 REFUSED: Table = {
     "n": "send several requests",
     **dict.fromkeys(("audio", "image", "images", "videos", "modalities"), _TEXT),

@@ -127,7 +127,7 @@ class Service:
 
     @property
     def model(self) -> Model | Embedder:
-        """What is served.  Raises Refusal while it is being loaded."""
+        """The model that is served.  Raises Refusal while it is being loaded."""
         return self.embedder or self.ready()[0].model
 
     @property

@@ -47,9 +47,9 @@ class AnswerOptions:
     echo: bool = False  # with logprobs: of the tokens of a raw prompt, too
     partial: bool = False  # the last message is still being written: it is read as far as it is certain
     on_prefill: OnPrefill | None = None
-    lead: str = ""  # what the template puts before every answer
+    lead: str = ""  # text that the template puts before every answer
     thinks: bool = False  # the answer may begin with thoughts
-    spec: Spec | None = None  # what the answer has to be
+    spec: Spec | None = None  # the form of the answer
     constraint: Constraint | None = None  # the same, for the tokens of this model
     tools: Functions | None = None  # functions that the model may call
     form: Form | None = None  # the same, as they are described to this model and called by it

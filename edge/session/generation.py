@@ -271,7 +271,7 @@ class ThinkingBudget(Processor):
         super().__init__(of)
         self.budget = of.options.thinking_budget or 0
         self.inside = False  # the token before is a thought, too
-        self.ending: list[int] = []  # what is left of the tokens that end them, the last first
+        self.ending: list[int] = []  # the rest of the tokens that end them, the last first
 
     def choose(self, token: int, logits: memoryview) -> int:
         return self.ending.pop() if self.ending else token

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Outcome:
     """The state of a call: written by the loop, read by the Answer."""
 
-    spec: Spec | None = None  # what the answer has to be
+    spec: Spec | None = None  # the form of the answer
     form: Form | None = None  # how calls of functions are written in it
     finish_reason: str | None = None
     usage: Usage = Usage()  # noqa: RUF009  frozen

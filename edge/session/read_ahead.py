@@ -32,8 +32,8 @@ class Ahead:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._text: str | None = None  # what is to be read; None: nothing
-        self._read: str | None = None  # what was read
+        self._text: str | None = None  # text to be read; None: nothing
+        self._read: str | None = None  # text that was read
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 

@@ -328,7 +328,7 @@ class Scheduler:
         self._show_life()
         try:
             self._receive(news)
-            with interruptible(self._show_life):  # what takes long before a step looks there
+            with interruptible(self._show_life):  # long work before a step looks there
                 while self._work():
                     pass
         except BaseException as error:  # a bug: all end with it, and the next job starts another thread
@@ -385,7 +385,7 @@ class Scheduler:
         turns = self._turns
         for job in list(self._jobs) if len(self._jobs) > len(turns) else ():
             if self.parallel is not None and len(turns) >= self.parallel or any(each.ahead for each in turns):
-                break  # what reads ahead has the cache that the next one will want
+                break  # a job that reads ahead has the cache that the next one will want
             if job.prepared and not job.granted:
                 job.granted = time.monotonic()
                 turns.append(job)

@@ -80,7 +80,7 @@ class _Finder:
                         break
                     if rules.lstrip:
                         first = max(start, len(text[:first].rstrip(BLANKS)))
-                    if rules.rstrip:  # what these blanks are is looked for nevertheless
+                    if rules.rstrip:  # the token of these blanks is looked for nevertheless
                         end = len(text) - len(text[end:].lstrip(BLANKS))
                 if first > start:
                     out.append((start, first, -1))

@@ -19,7 +19,7 @@ from edge.prompt.interrupt import check_interrupted
 
 #: seconds that the patterns of a file may take for one text
 PATTERN_SECONDS = 10.0
-#: what makes a pattern recursive: no tokenizer needs it, and it can take all memory
+#: the signs of a recursive pattern: no tokenizer needs it, and it can take all memory
 _RECURSION = re.compile(r"(?<!\\)(?:\\\\)*\(\?(?:R|[+-]?\d|&|P>)")
 #: white space of Unicode; what Python calls so has four control characters more
 BLANKS = ("\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -223,7 +223,7 @@ _MEMBERS = {
     "[:digit:]": r"\p{Nd}", "[:punct:]": r"\p{P}\p{S}", r"\h": "0-9a-fA-F",
 }
 _W, _NOT_W = f"[{_LETTERS}²³¹¼½¾]", f"[^{_LETTERS}²³¹¼½¾]"  # in no set it has these, too
-#: what stands elsewhere -> the same
+#: syntax elsewhere -> the same
 _OTHERS = {
     r"\w": _W, r"\W": _NOT_W, r"\p{Word}": _W, r"\P{Word}": _NOT_W, r"\h": "[0-9a-fA-F]", r"\H": "[^0-9a-fA-F]",
     r"\b": f"(?:(?<={_W})(?!{_W})|(?<!{_W})(?={_W}))", r"\B": f"(?:(?<={_W})(?={_W})|(?<!{_W})(?!{_W}))",

@@ -156,7 +156,7 @@ class Writer(protocols.Writer):
             "created": int(time.time()),
             "model": served,
         }
-        self._around: dict[int, tuple[bytes, bytes]] = {}  # what is alike for all pieces of a choice that has begun
+        self._around: dict[int, tuple[bytes, bytes]] = {}  # bytes that all pieces of a begun choice have in common
         self._offsets: dict[int, Offsets] = {}
 
     def piece(self, index: int, piece: Piece, logprobs: list[Logprob] | None) -> bytes:
