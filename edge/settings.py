@@ -224,7 +224,7 @@ def _is_in_range(setting: Setting, value: Any) -> bool:
     whole = setting.kind not in ("number", "seconds")
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or value != value:
         return False
-    if not value and setting.kind in ("seconds", "threads"):
+    if setting.kind == "seconds" and value <= 0 or setting.kind == "threads" and value == 0:
         return False
     return (setting.least is None or value >= setting.least) and (setting.most is None or value <= setting.most)
 

@@ -35,6 +35,7 @@ class Terminal:
             os.setsid()
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C reaches this program
 
+        self._name = os.ttyname(slave)
         self.process = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave, env=dict(env), preexec_fn=own_terminal
         )
@@ -78,6 +79,16 @@ class Terminal:
         while self._read(seconds):
             pass
         return self.screen
+
+    def taken(self, timeout: float = 300.0) -> None:
+        """Wait until the program has read all keys: what is pressed next comes in another read."""
+        deadline, slave = time.monotonic() + timeout, os.open(self._name, os.O_RDWR | os.O_NOCTTY)
+        try:
+            while struct.unpack("i", fcntl.ioctl(slave, termios.FIONREAD, b"\0" * 4))[0]:
+                assert time.monotonic() < deadline, "the program does not read"
+                time.sleep(0.005)
+        finally:
+            os.close(slave)
 
     def hang_up(self) -> None:
         """Close the window."""

@@ -213,6 +213,7 @@ def test_no_key_or_signal_leaves_a_terminal_that_does_not_answer(terminal: Any, 
         for event in ("Ctrl-C", "SIGINT", "Ctrl-D", "Ctrl-Z", "resized"):
             t.taken_over()
             t.type(BEGUN[begun])
+            t.taken()
             t.settle()
             if event == "Ctrl-C":
                 t.type(CTRL_C)
@@ -226,6 +227,7 @@ def test_no_key_or_signal_leaves_a_terminal_that_does_not_answer(terminal: Any, 
                     t.settle()
             else:
                 t.type(CTRL_Z)
+                t.taken()
                 if begun not in ("quoted insert", "paste without its end"):  # where it is text
                     t.expect(r"Stopped.*# |Stopped.*\$ ")
                     t.line("\x15fg")  # without what the chat had not read yet
