@@ -1,7 +1,7 @@
 """Many sessions at once, coming and going as they like: every answer must be the one that it gives alone.
 
 A session follows a script drawn from its number: questions with seeds of their own, answers left early, turns taken
-back, another conversation, parking, saving and loading, moving to another session, forks of a common beginning,
+back, another conversation, saving and loading, moving to another session, forks of a common beginning,
 waiting.  The script is run alone first; then as many as a hundred run at once, each when it likes, on threads of their
 own and in one event loop, over one engine that shares prefixes and has less memory than all of them want.  Some are
 cancelled at any moment: what they had said must be the beginning of what they say alone.
@@ -146,7 +146,7 @@ def cancelled(engine: edge.Engine, number: int, counts: Counter[str], wrong: lis
 
 
 def campaign(
-    seconds: float, seed: int, only: int | None = None, *, model: str | None = None, sessions: int = 100,
+    seconds: float, seed: int, only: int | None = None, *, model: str = "demo", sessions: int = 100,
     length: int = 5, patient: bool = False, **options: Any,
 ) -> tuple[Counter[str], list[str]]:
     """(counts, what was wrong).  ``patient``: prompts in wide steps, as in a batch; ``only``: a round's seed."""
