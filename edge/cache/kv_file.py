@@ -95,7 +95,7 @@ def write(
                 file.truncate(0)
                 os.fchmod(fd, mode)
                 crc = 0
-                for part in (*parts, *(kv.dump() if kv else ())):
+                for part in (*parts, *(kv.dump() if n_tokens else ())):
                     crc = zlib.crc32(part, crc)
                     file.write(part)
                 file.write(_CRC.pack(crc))
@@ -266,13 +266,14 @@ class KVFile:
         """
         n_tokens, most, states = (self.facts[name] for name in ("n_tokens", "most", "states"))
         try:
-            nbytes = kv.dump_bytes(n_tokens, most, states)
+            nbytes = kv.dump_bytes(n_tokens, most, states) if n_tokens else 0
             size = self._at + 4 * n_tokens + nbytes + _CRC.size
             if size != self._size:
                 raise InvalidFile(f"damaged (it has {self._size} bytes and should have {size})")
             space.make_room_for(nbytes)
             tokens = self.tokens(space.model.config.n_vocab)
-            kv.restore(n_tokens, most, self._fill, states)
+            if n_tokens:
+                kv.restore(n_tokens, most, self._fill, states)
         except ValueError as error:
             raise InvalidFile(f"damaged ({error})") from None
         self.finish()

@@ -67,7 +67,8 @@ class Generation:
         self.most_held = self.plan.n_ctx if self.plan.overflow == "stop" else UNLIMITED
         #: number of largest logits that are needed, 0: all.  With gaps one of them might be never chosen
         gaps = model.usable + len(model.unused) > model.config.n_vocab
-        self.winners = 0 if gaps or options.constraint or options.logprobs is not None else sampling.winners
+        compares = options.constraint or self.outcome.spec or options.logprobs is not None
+        self.winners = 0 if gaps or compares else sampling.winners
 
     def run(self) -> Work:
         """Write the answer.  Raises EdgeError if no logit is usable."""

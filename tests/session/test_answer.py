@@ -178,6 +178,17 @@ def test_what_is_scored_is_scored_whole_or_refused(bundled_model, overflow: str)
             assert session.choose("Tea?", ["yes", "no"])  # of a long conversation the end counts
 
 
+def test_a_comparison_needs_all_logits() -> None:
+    """A head of two stages computes those of the likeliest tokens, where an answer needs no others."""
+    def compared(head: str) -> list[object]:
+        with edge.load("demo", ctx=256, head=head) as engine:
+            session = engine.session("")
+            assert session.ask("hello", temperature=0, max_tokens=5).text
+            return session.choose("Where is seat 7?", ["no", "red cup"])
+
+    assert compared("two-stage") == compared("int8")
+
+
 def test_a_choice_is_the_likeliest_text(bundled_model, engine) -> None:
     """Not the one with the likeliest first token; drawn only if a temperature is given."""
     texts = ["yes", "no", "Yes, of course.", "tea", "tea with milk", "We are open from 8 am to 6 pm.", "No."]

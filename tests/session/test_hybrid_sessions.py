@@ -99,6 +99,13 @@ def test_four_at_once(load: Callable[..., edge.Engine]) -> None:
     assert at_once(ask, range(4)) == alone and engine.scheduler.most_segments > 1
 
 
+def test_a_conversation_that_has_not_begun_is_saved(files: tuple[str, str], tmp_path: Path) -> None:
+    with edge.load(files[0], ctx=512) as engine:
+        engine.session(SYSTEM).save(tmp_path / "new.bes")
+        assert engine.load_session(tmp_path / "new.bes").ask("Hi", max_tokens=3, **GREEDY).text == (
+            engine.session(SYSTEM).ask("Hi", max_tokens=3, **GREEDY).text)
+
+
 def test_saved_and_loaded(load: Callable[..., edge.Engine], tmp_path: Path) -> None:
     engine = load(overflow="stop")
     session = engine.session(SYSTEM)
