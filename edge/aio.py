@@ -94,12 +94,14 @@ async def _read(answer: Answer) -> AsyncGenerator[Piece, None]:
     answer.read_elsewhere(bell)
     try:
         await in_thread(answer.begin, AHEAD)
-        while type(item := None if job.pieces.empty() else job.pieces.get_nowait()) is not End:
-            if item is None:
+        while True:
+            while job.pieces.empty():
                 await bell.wait()
-            else:
-                answer.give_room(1)
-                yield item
+            item = job.pieces.get_nowait()
+            if type(item) is End:
+                break
+            answer.give_room(1)
+            yield item
         if item.error is not None:
             raise item.error
     finally:

@@ -197,10 +197,10 @@ def run(
     header["energy"] = meter if isinstance(meter, str) else meter.name
     if not isinstance(meter, str) and not any(row.joules_per_token for row in rows):
         header["energy"] += f" needs answers of {LEAST_SECONDS:g} s in all; give a larger -n"
-    best = {n: max(each) for n, each in rates.items()}
-    return Report(header, [
-        replace(row, read_rate=round(rate), of_memory=round(row.token_bytes * row.tg / rate, 3))
-        for row in rows for rate in [best[row.threads]]])
+    for i, row in enumerate(rows):
+        rate = max(rates[row.threads])
+        rows[i] = replace(row, read_rate=round(rate), of_memory=round(row.token_bytes * row.tg / rate, 3))
+    return Report(header, rows)
 
 
 def _choose_depths(depths: Sequence[int], n_gen: int, n_ctx: int) -> tuple[list[int], list[int]]:
