@@ -662,11 +662,6 @@ cdef class TernaryMatrix:
         unpack_groups(self.m.codes, self.m.group_bytes, self.m.n_row, self.m.k, <int8_t *>&out[0], &d[0])
         return out.base, d.base
 
-    @property
-    def zero_fraction(self):
-        """Share of zero weights; 0.3 to 0.5 in BitNet models, near 0 in models that were never ternarised."""
-        return self.unpack().count(0) / (self.m.n_row * self.m.k)
-
     def encode(self):
         """The bytes of an I2_S tensor, layout 128: codes [n_row * k / 4] without padding, float32 scale, 28 zero bytes.
 
