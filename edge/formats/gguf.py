@@ -191,6 +191,9 @@ def _types(header: Header) -> dict[str, tuple[str, int]]:
             perhaps = f" (perhaps {_FOREIGN[type_id]})" if type_id in _FOREIGN else ""
             header.fail(f"{what} and {largest.span} bytes for {math.prod(largest.dims)} weights, which is not a known "
                         f"layout{perhaps}; {_AGAIN}")
+        if not fitting[0].use:
+            header.fail(f"{what}, {fitting[0].name}: two bits for the levels -1.5, -0.5, 0.5 and 1.5, which is not "
+                        "ternary; use a ternary model (bitnet-edge list)")
         for info in infos:
             nbytes = _size(info, fitting[0])
             if nbytes is None or nbytes > info.span:

@@ -17,6 +17,7 @@ from edge.formats.checkpoint import WEIGHT_ONLY, Checkpoint, Tensor
 from edge.formats.container import NEEDED, Metadata
 from edge.formats.gguf_tokenizer import LLAMA3_TOKENS, tokenizer_keys
 from edge.formats.mapped import located, shown
+from edge.formats.names import has_scales
 from edge.layers import (
     Attention,
     Delta,
@@ -28,7 +29,7 @@ from edge.layers import (
     check_dimension,
 )
 from edge.registry.encodings import PANELS
-from edge.registry.families import FAMILIES, Family, refusal
+from edge.registry.families import FAMILIES, MINICPM4_VOCAB, Family, minicpm4_factors, refusal
 from edge.settings import SETTINGS
 
 #: other names of activations
@@ -135,7 +136,9 @@ def read_config(
             for mixer, part in zip(mixers, _feed_forward(source, family, tensors, activation, n_layer), strict=True)
         )
         planes = source.integer(KEY_PLANES, 0)
-        usual = f"int8-{planes}" if planes else WEIGHT_ONLY if family.weight_only and not inner_norm else "int8"
+        query = tensors.get("blk.0.attn_q.weight")
+        weight_only = family.weight_only or query is not None and has_scales(query)
+        usual = f"int8-{planes}" if planes else WEIGHT_ONLY if weight_only and not inner_norm else "int8"
         eps = source.real(".attention.layer_norm_rms_epsilon", NEEDED)
         multipliers = {"embedding_scale": math.sqrt(hidden)} if family.root_embedding else {}
         if family.multipliers:
@@ -190,7 +193,7 @@ def _attention(
     rope_dim = source.integer(".rope.dimension_count", head_dim)
     if rope_dim == 0 and not family.unrotated:
         source.fail(f"{source.name('.rope.dimension_count')} is 0; the file is damaged")
-    linear, scaling, n_ctx = _rope_scaling(source, tensors, notes)
+    linear, scaling, n_ctx = _rope_scaling(source, tensors, rope_dim, notes)
     scale = 1.0
     if family.window_period:
         # 27B has 62 layers: as if heads filled the hidden size
@@ -212,7 +215,7 @@ def _attention(
 
 
 def _rope_scaling(
-    source: Metadata, tensors: Mapping[str, Tensor], notes: list[str]
+    source: Metadata, tensors: Mapping[str, Tensor], rope_dim: int, notes: list[str]
 ) -> tuple[float, RopeScaling | None, int]:
     """(linear factor, other scaling, context length) from the keys ``<arch>.rope.scaling.*``."""
 
@@ -235,9 +238,13 @@ def _rope_scaling(
         factors = source.numbers(f".{FACTORS}")
         if not factors:
             short = tensors.get("rope_factors_short.weight")
-            if short is None or short.type != "F32" or len(short.shape) != 1 or short.shape[0] > MOST_FACTORS:
+            if short is None and (tensors["token_embd.weight"].shape[0], rope_dim) == (MINICPM4_VOCAB, 128):
+                factors = minicpm4_factors()
+                notes.append("the file lacks the divisors of its rotation (longrope); those of MiniCPM4 are used")
+            elif short is None or short.type != "F32" or len(short.shape) != 1 or short.shape[0] > MOST_FACTORS:
                 source.fail("rope_factors_short.weight is missing or damaged; get the file again")
-            factors = struct.unpack(f"<{short.shape[0]}f", short.data)
+            else:
+                factors = struct.unpack(f"<{short.shape[0]}f", short.data)
         if original < n_ctx:
             notes.append(f"runs with the rotation of its original context of {original} tokens (longrope): longer "
                          "texts are not supported")

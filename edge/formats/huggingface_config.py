@@ -23,6 +23,7 @@ from edge.formats.gguf_keys import (
     dimensions,
 )
 from edge.formats.mapped import located, shown
+from edge.formats.names import has_scales
 from edge.registry.families import FAMILIES, Family
 
 #: key after the architecture -> that of config.json, and what is meant if it is missing (None: see gguf_keys)
@@ -101,7 +102,9 @@ def translated(
         relu2 = (override or _ACTIVATIONS[said]) == "relu2"
         arch = "llama" if "blk.0.attn_sub_norm.weight" not in tensors else "bitnet-b1.58" if relu2 else "bitnet"
     quantization = stated.get("quantization_config") or {}
-    weight_only = family.weight_only and quantization.get("quant_method") is None
+    query = tensors.get("blk.0.attn_q.weight")
+    weight_only = quantization.get("quant_method") is None and (
+        family.weight_only or query is not None and has_scales(query))
     name = stated.get("_name_or_path")
     usable = isinstance(name, str) and name.isprintable() and 0 < len(name) < 200
     config.metadata["general.architecture"] = arch

@@ -281,6 +281,25 @@ def looks_ternary(tensor: Tensor) -> bool:
     return len({abs(value) for value in sample if value}) <= 16
 
 
+def has_scales(tensor: Tensor) -> bool:
+    """True if a ternary matrix has several scales, of rows or of groups, by its first and its last row.
+
+    BitNet trains with one for a matrix, on activations of int8.  Several come from training on activations of floats
+    (BitCPM, TriLM).
+    """
+    encoding, data = tensor.encoding, tensor.data
+    if tensor.floats == "latent" or not (looks_ternary(tensor) or encoding.levels and encoding.scales == "block"):
+        return False
+    if tensor.type in PANEL_GROUPS or tensor.shape[-1] % encoding.span:
+        return False
+    row = tensor.shape[-1] // encoding.span * encoding.nbytes
+    ends = bytes(data[:row]) + bytes(data[len(data) - row :])
+    if tensor.type in VECTOR_TYPES:
+        return len({abs(value) for value in floats(tensor.type, memoryview(ends))} - {0.0}) > 1
+    scales = zip(ends[encoding.scale_at :: encoding.nbytes], ends[encoding.scale_at + 1 :: encoding.nbytes])
+    return len({(low, high & 0x7F) for low, high in scales} - {(0, 0)}) > 1  # without its sign; 0 if all weights are
+
+
 def _magnitudes(type: str, block: bytes) -> set[int]:
     """The magnitudes of the non-zero codes in a block of Q8_0 or Q4_0, without the scale."""
     if type == "Q8_0":

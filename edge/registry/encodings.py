@@ -87,7 +87,8 @@ _ROWS = (
     Encoding("Q4_0", 2, 32, 18, _FLOATS),
     Encoding("Q4_1", 3, 32, 20, _FLOATS),
     Encoding("IQ4_NL", 20, 32, 18, _FLOATS),
-    # of known size, and nowhere used
+    # of known size, and nowhere used.  Q2_0C has four levels (Tencent's files of 2 bits)
+    Encoding("Q2_0C", None, 512, 130, ids=(40, 41, 42, 43)),
     Encoding("Q2_K", 10, 256, 84),
     Encoding("Q3_K", 11, 256, 110),
     Encoding("IQ2_XXS", 16, 256, 66),

@@ -6,6 +6,7 @@ sub-norms, biases, multipliers, stretched rotation) is read from the tensors and
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -57,8 +58,8 @@ FAMILIES = {
         Family("bitnet", "BitNet b1.58 of 1bitLLM", ("BitnetForCausalLM",)),
         Family("bitnet-b1.58", "BitNet b1.58 2B-4T", ("BitNetForCausalLM",), activation="relu2"),
         Family("bitnet-25", "BitNet b1.58 2B-4T, first upload", activation="relu2"),
-        Family("llama", "Llama with ternary weights: Falcon3, Falcon-E, Llama3-8B-1.58, TriLM", ("LlamaForCausalLM",),
-               rope_style="interleaved"),
+        Family("llama", "Llama with ternary weights: Falcon3, Falcon-E, Llama3-8B-1.58, TriLM, BitCPM 1B and 3B",
+               ("LlamaForCausalLM",), rope_style="interleaved"),
         Family("qwen2", "Qwen2 with ternary weights", ("Qwen2ForCausalLM",), weight_only=True),
         Family("qwen3", "Qwen3 with ternary weights: Ternary-Bonsai, BitNet-embedding-0.6B",
                ("Qwen3ForCausalLM", "Qwen3Model"), qk_norm="before", weight_only=True,
@@ -71,8 +72,8 @@ FAMILIES = {
                weight_only=True, experts=True, sampling=Sampled(0.7, 0.8, 20), thinking=Sampled(0.6, 0.95, 20)),
         Family("maple", "maple-preview of DeepGrove: 20 B, of which a token uses 1 B", qk_norm="before",
                weight_only=True, window_period=4, unrotated=True, experts=True, clamp=7.0),
-        Family("minicpm", "BitCPM of OpenBMB", ("MiniCPMForCausalLM",), rope_style="interleaved", weight_only=True,
-               multipliers=True),
+        Family("minicpm", "BitCPM 0.5B and 8B of OpenBMB", ("MiniCPMForCausalLM",), rope_style="interleaved",
+               weight_only=True, multipliers=True),
         Family("hunyuan-dense", "Hy-MT of Tencent", ("HunYuanDenseV1ForCausalLM",), qk_norm="after", weight_only=True,
                sampling=Sampled(0.7, 0.6, 20)),
         Family("gemma3", "Gemma 3 with ternary weights: BitNet-embedding-270M",
@@ -111,6 +112,19 @@ REFUSED = {
     "vibevoice": "VibeVoice, a speech model, which is not supported; use another program",
     "olmo": "OLMo-Bitnet, published as pickled weights only; use bitnet-2b-4t",
 }
+
+#: size of the vocabulary of MiniCPM4, and of BitCPM, which was trained from it
+MINICPM4_VOCAB = 73448
+
+
+def minicpm4_factors() -> list[float]:
+    """The divisors of MiniCPM4's rotation of 128 dimensions [64]: a curve that is within 1e-13 of the ``short_factor``
+    of openbmb/MiniCPM4-8B and openbmb/VoxCPM2.
+
+    BitCPM of 1B and 3B is a Llama with this rotation.  llama.cpp's conversion of a Llama writes that the rotation is
+    longrope and leaves the divisors out; that engine then runs them without, which costs them most of their arithmetic.
+    """
+    return [16.01086139962087 + 15.095087932573186 * math.tanh(0.09373828271466003 * (i - 31.5)) for i in range(64)]
 
 
 def refusal(name: str) -> str | None:

@@ -69,6 +69,8 @@ def refused() -> str:
         *(f"| `{name}` | {why} |" for name, why in REFUSED.items()),
         "| types TL1, TL2 | can only be decoded with the tile sizes of the machine that wrote them; convert again as "
         "I2_S |",
+        "| type Q2_0C (HY-1.8B-2Bit, Hy-MT 2Bit) | has the four levels -1.5, -0.5, 0.5 and 1.5, so it is not ternary; "
+        "use bitcpm-1b or bonsai-1.7b, and hy-mt2-1.8b for translations |",
     ])
 
 

@@ -17,6 +17,7 @@ from edge.errors import InvalidFile
 from edge.formats import open_checkpoint
 from edge.model.footprint import footprint
 from edge.model.weights import build
+from edge.registry.families import minicpm4_factors
 from edge.tools.convert import convert
 from tests.handmade import ARR, BOOL, F32, STR, U32, gguf, hf_directory, hf_floats, safetensors, value
 from tests.kernels.test_transformer import greedy, logits
@@ -179,7 +180,9 @@ def gguf_file(path: Path, name: str, form: str, keys: dict[str, bytes] | None = 
         if tiny.is_ternary(model, key):
             codes, scales = tiny.codes_and_scales(model, key)
             if arch == "llama" and ("q_proj" in key or "k_proj" in key):  # rows as llama.cpp orders them
-                codes = codes.reshape(-1, 2, c["head_dim"] // 2, codes.shape[1]).swapaxes(1, 2).reshape(codes.shape)
+                codes, scales = (
+                    each.reshape(-1, 2, c["head_dim"] // 2, each.shape[1]).swapaxes(1, 2).reshape(each.shape)
+                    for each in (codes, np.broadcast_to(scales, (len(codes), scales.shape[1]))))
             data = encode(codes, scales)
         elif values.ndim == 2:
             number, data = 1, values.astype("<f2").tobytes()
@@ -387,6 +390,52 @@ def test_minicpm_as_a_folder_and_as_a_file(tmp_path: Path, monkeypatch: pytest.M
     assert back.config.arch == "minicpm" and back.config.layers[0].mixer.rotation.style == "interleaved"
     again = logits(build(back, head="f32"), back.config, tiny.IDS)
     assert np.abs(again - expected).max() <= 1e-4 * np.ptp(expected)
+
+
+def test_bitcpm_as_a_llama(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BitCPM of 1B and 3B: a Llama with scales of groups, whose GGUF file says longrope and lacks the divisors."""
+    divisors = minicpm4_factors()
+    # of config.json of openbmb/VoxCPM2, whose rotation is the same: 0, 1, 31, 32, 63
+    published = {0: 0.9977997200264581, 1: 1.014658295992452, 31: 15.303885189125953, 32: 16.717837610115794,
+                 63: 31.02392307921529}
+    assert all(abs(divisors[i] - factor) < 1e-12 for i, factor in published.items()) and len(divisors) == 64
+    model = minicpm()
+    rope = {"rope_type": "longrope", "short_factor": divisors, "long_factor": divisors,
+            "original_max_position_embeddings": 512}
+    config = {key: entry for key, entry in model.config.items() if not key.startswith(("scale_", "dim_model"))}
+    config |= {"rope_scaling": rope, "model_type": "llama"}
+    model = dataclasses.replace(model, architecture="LlamaForCausalLM", config=config)
+    monkeypatch.setitem(tiny.MODELS, "bitcpm", model)
+    monkeypatch.setitem(tiny.ALL, "bitcpm", model)
+    monkeypatch.setattr("edge.formats.gguf_keys.MINICPM4_VOCAB", config["vocab_size"])
+    path = gguf_file(tmp_path, "bitcpm", "TQ2_0", {"llama.rope.scaling.type": value(STR, "longrope")})
+    expected = None
+    for source in (folder(tmp_path / "m", "bitcpm"), path):
+        checkpoint = open_checkpoint(source)
+        assert checkpoint.config.arch == "llama" and checkpoint.config.activation_quant == "int8-128"
+        c = with_floats(checkpoint).config
+        if expected is None:
+            expected = family.Model(c, gguf_tensors(model)).logits(tiny.IDS)
+        got = logits(build(checkpoint, head="f32"), c, tiny.IDS)
+        assert np.abs(got - expected).max() <= 1e-4 * np.ptp(expected)
+    assert "lacks the divisors" in checkpoint.notes[0]
+    convert(path, tmp_path / "c.gguf")
+    back = open_checkpoint(tmp_path / "c.gguf")
+    assert back.config.activation_quant == "int8-128" and back.tensors["blk.0.attn_q.weight"].type == "PQ2_0_R64"
+    monkeypatch.setattr("edge.formats.gguf_keys.MINICPM4_VOCAB", 1)
+    with pytest.raises(InvalidFile, match="rope_factors_short.weight is missing"):
+        open_checkpoint(path)
+
+
+@pytest.mark.parametrize("form", ["TQ2_0", "TQ1_0", "F16"])
+def test_scales_tell_how_a_llama_was_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    """One scale for a matrix: BitNet, with activations of int8 per token.  Several: of floats, int8 per 128 values."""
+    for group, kind in ((0, "int8"), (256, "int8-128")):
+        model = dataclasses.replace(tiny.MODELS["llama_yarn"], group=group)
+        monkeypatch.setitem(tiny.MODELS, "of_groups", model)
+        monkeypatch.setitem(tiny.ALL, "of_groups", model)
+        assert open_checkpoint(gguf_file(tmp_path, "of_groups", form)).config.activation_quant == kind
+        assert open_checkpoint(folder(tmp_path / str(group), "of_groups")).config.activation_quant == kind
 
 
 # ---- a norm in front of each projection ------------------------------------------------------------------------------

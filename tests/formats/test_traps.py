@@ -106,6 +106,8 @@ def test_trap_04_type_ids_mean_different_things(tmp_path: Path) -> None:
         (40, n // 32 * 6, "shape .1536, 1536., the model needs"),  # an early Q1_0, which opens
         (41, n // 128 * 18, "shape .1536, 1536., the model needs"),  # Q1_0, which opens
         (42, tl2, "TL2"),
+        (40, n // 512 * 130, "Q2_0C: two bits for the levels -1.5, .* not ternary"),
+        (42, n // 512 * 130, "Q2_0C"),
         (42, n // 8 * 3, "42 and .* bytes for .* not a known layout"),
     ]:
         tensors = {"blk.0.ffn_up.weight": ((k, rows), type_id, bytes(size))}
