@@ -323,7 +323,7 @@ def _(program: Program) -> object:
     answer = program.run("run", "-m", "pulled", "--raw", "--temp", "0", "-n", "8", "Hello")
     program.run("rm", "pulled", remark=".*")
     need("pulled" in listed and "pulled" not in program.run("list", "--json"), "the list", listed)
-    return [answer, program.run("list", "--known")]
+    return [answer, program.run("list", "--all")]
 
 
 @check("pull speaks TLS")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,18 +14,21 @@ from edge.cli.command import Command, Text, heading, json_option, option
 from edge.cli.output import Output
 from edge.errors import EdgeError, UsageError
 
+if TYPE_CHECKING:
+    from edge.tools.fit import KnownModel
+
 
 @click.command(
     cls=Command,
-    help="Download a model. MODEL is the name of a known model (bitnet-edge list --known), or hf:OWNER/NAME/FILE for "
-    "any file on the Hugging Face Hub, or its address; hf:OWNER/NAME is enough if the repository holds one model. Use "
-    "it with -m NAME. An interrupted download continues where it stopped.",
+    help="Download a model. MODEL is a name of bitnet-edge list --all, or hf:OWNER/NAME/FILE for any file on the "
+    "Hugging Face Hub, or its address; hf:OWNER/NAME is enough if the repository holds one model. Use it with -m NAME. "
+    "Without MODEL, get a small model to begin with. An interrupted download continues where it stopped.",
     epilog="Examples:\n  bitnet-edge pull bonsai-1.7b\n  bitnet-edge chat -m bonsai-1.7b\n"
     "  bitnet-edge pull hf:microsoft/bitnet-b1.58-2B-4T-gguf/ggml-model-i2_s.gguf --name bitnet\n\n"
     "Environment: HF_TOKEN for repositories with terms to accept, HF_ENDPOINT for a mirror, https_proxy,\n"
     "BITNET_EDGE_MODELS for the folder of the models (default ~/.local/share/bitnet-edge/models).",
 )
-@click.argument("wanted", metavar="MODEL", type=Text())
+@click.argument("wanted", metavar="[MODEL]", required=False, type=Text())
 @heading(
     "Download",
     option("--name", type=Text(),
@@ -37,67 +41,80 @@ from edge.errors import EdgeError, UsageError
 @json_option()
 @options.output_options
 @click.pass_obj
-def pull(out: Output, wanted: str, name: str | None, as_is: bool, force: bool, as_json: bool, **_: Any) -> None:
+def pull(
+    out: Output, wanted: str | None, name: str | None, as_is: bool, force: bool, as_json: bool, **_: Any
+) -> None:
     from edge.registry import library
     from edge.tools import pull as work
 
-    source = work.parse(wanted)
-    label = source.name or wanted
+    if wanted is None and (name or as_is or force):
+        raise UsageError("--name, --as-is and --force need MODEL")
     if name:
         library.checked_name(name)  # refused before a download is announced
-    if source.name and library.find(name or label) is None:
-        out.info(f"{label}: a download of {human(source.nbytes)} from {source.repo}; licence: {source.licence}", "dim")
-    with out.progress(f"pulling {label}", "bytes", log=True) as progress:
-        model = work.pull(wanted, name=name, as_is=as_is, force=force, progress=progress, note=progress.say)
+    source = None if wanted is None else work.parse(wanted)
+    label = wanted if source is None or not source.name else source.name
+    if source and source.name and library.find(name or source.name) is None:
+        out.info(work.announcement(source), "dim")
+    with out.progress(f"pulling {label or 'a first model'}", "bytes", log=True) as progress:
+        if wanted is None:
+            model = work.pull_first(progress=progress, note=progress.say)
+        else:
+            model = work.pull(wanted, name=name, as_is=as_is, force=force, progress=progress, note=progress.say)
     out.result(model._asdict(), [f"{model.name}: {human(model.nbytes)} in {model.path}"], as_json)
     if library.default() is None:
         library.set_default(model.name)
         out.info(f"{model.name} is the default from now on: it answers if -m is not given", "dim")
+    if wanted is None:
+        from edge.registry.known import KNOWN
+        from edge.tools.fit import offered
+
+        better = [each.known.name for each in offered() if each.known.score > KNOWN[model.name].score][:3]
+        out.info(f"better models that fit this machine: {', '.join(better)} (bitnet-edge list)" * bool(better), "dim")
     out.info("try: bitnet-edge chat" + ("" if library.default() == model.name else f" -m {model.name}"), "dim")
 
 
 @click.command(
     "list",
     cls=Command,
-    help="List the models on this machine with the size of their files, or the models that can be pulled by name with "
-    "the size of the download.",
+    help="List the models on this machine with the size of their files. Then, on standard error, chat models that fit "
+    "this machine and can be pulled, the best first: the size of the download, memory with a context of 2048 tokens, "
+    "and MMLU-Redux, a test of knowledge, in percent as the maker published it (MMLU for bitnet-2b-4t, smollm2-135m).",
 )
-@heading("Output", option("--known", is_flag=True, help="List the models that can be pulled by name."))
+@heading("Output", option("--all", "everything", is_flag=True,
+                          help="List all models that can be pulled by name instead: also those that are too large for "
+                          "this machine, only continue text, translate, or make vectors."))
 @json_option("Print a JSON list.")
 @options.output_options
 @click.pass_obj
-def list_models(out: Output, known: bool, as_json: bool, **_: Any) -> None:
+def list_models(out: Output, everything: bool, as_json: bool, **_: Any) -> None:
     from edge.registry.library import folder, pulled
+    from edge.tools.fit import known_models, offered
 
-    if known:
-        return _list_known(out, as_json)
-    models = pulled()
+    models, known = pulled(), known_models() if everything else []
     if as_json:
-        out.json([model._asdict() for model in models])
+        out.json([dataclasses.asdict(each.known) | {"board_bytes": each.board, "memory_bytes": each.memory}
+                  for each in known] if everything else [model._asdict() for model in models])
         return
+    if everything:
+        return out.result(None, _table(known), False)
     for model in models:
         out.line(f"{model.name:<16} {human(model.nbytes):>8}  {model.licence:<26} {model.source}")
     if not models:
-        out.info(f"there are no models in {folder()}; bitnet-edge list --known shows which can be pulled")
+        out.info(f"there are no models in {folder()}")
+    if not out.quiet and (rows := offered()):
+        out.info("more models that fit this machine (bitnet-edge pull NAME; all: bitnet-edge list --all):", "dim")
+        for line in _table(rows):
+            out.info(line, "dim")
 
 
-def _list_known(out: Output, as_json: bool) -> None:
-    """Print the models that can be pulled by name, with the smallest board for each."""
-    from edge.registry.known import KNOWN
-    from edge.tools.fit import published, smallest_board, sold
-
-    boards = {name: smallest_board(published(name)) for name in KNOWN}
-    if as_json:
-        out.json([{**dataclasses.asdict(model), "board_bytes": boards[name]} for name, model in KNOWN.items()])
-        return
-    wide = max(map(len, KNOWN))
-    rows = [("model", "download", "board", "what it is; licence")]
-    for name, model in KNOWN.items():
-        board = boards[name]
-        rows.append((name, human(model.nbytes), sold(board) if board else "-", f"{model.about}; {model.licence}"))
-    for name, size, smallest, about in rows:
-        out.line(f"{name:<{wide}} {size:>8}  {smallest:>6}  {about}")
-    out.line("board: memory of the smallest board that runs it with a context of 2048 tokens")
+def _table(models: Sequence[KnownModel]) -> Iterator[str]:
+    """Rows with download, memory, score, abilities and licence."""
+    wide = max(len(each.known.name) for each in models)
+    yield f"{'model':<{wide}} {'download':>8}  {'memory':>7}  {'MMLU':>4}  what it is; licence"
+    for model, memory, _board in models:
+        score = f"{model.score:.0f}" if model.score else "-"
+        yield (f"{model.name:<{wide}} {human(model.nbytes):>8}  {human(memory):>7}  {score:>4}  "
+               f"{model.about}; {model.licence}")
 
 
 @click.command(

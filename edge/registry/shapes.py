@@ -43,6 +43,7 @@ class Shape:
     delta: tuple[int, int, int, int] | None = None  # key heads, value heads and their dimensions in gated delta layers
     basis: int = 0  # block of the rotated basis in which matrices are stored, 0: none
     inner_norm: bool = False  # a norm before each projection; activations are then int8 with one scale per token
+    scales: bool = False  # a Llama with several scales in a matrix, see edge.formats.names.has_scales
 
     @property
     def sub_norm(self) -> bool:
@@ -65,7 +66,7 @@ class Shape:
         mixers = (attention, Delta(*self.delta) if self.delta else near)
         far_layer, near_layer = (LayerConfig(mixer, part, self.inner_norm, family.post_norm) for mixer in mixers)
         period = family.delta_period or (family.window_period if self.window else 0)
-        per_group = family.weight_only and not self.inner_norm
+        per_group = (family.weight_only or self.scales) and not self.inner_norm
         return ModelConfig(
             self.arch,
             name,
@@ -99,6 +100,17 @@ SHAPES = {
     "bonsai-8b": Shape("qwen3", 36, 4096, 12288, 32, 8, 128, 151669, 65536, 1e6, 1e-6, False, "qwen2", 151387, "PQ2_0"),
     "smollm2-135m": Shape("llama", 30, 576, 1536, 9, 3, 64, 49152, 8192, 1e5, 1e-5, True, "smollm", 48900, "Q8_0",
                           planes=3),
+    # BitCPM: embedding and head in Q4_K and Q6_K, but F16 in the smallest, which has one table for both
+    "bitcpm-0.5b": Shape("minicpm", 24, 1024, 4096, 16, 2, 64, 73448, 32768, 1e4, 1e-6, True, "sentencepiece"),
+    "bitcpm-1b": Shape("llama", 28, 2048, 6144, 16, 2, 128, 73448, 32768, 1e4, 1e-6, False, "sentencepiece",
+                       table="Q6_K", scales=True),
+    "bitcpm-3b": Shape("llama", 32, 2560, 10240, 32, 2, 128, 73448, 32768, 1e4, 1e-6, False, "sentencepiece",
+                       table="Q6_K", scales=True),
+    "bitcpm-8b": Shape("minicpm", 32, 4096, 16384, 32, 2, 128, 73448, 32768, 1e4, 1e-6, False, "sentencepiece",
+                       table="Q6_K"),
+    "trilm-3.9b": Shape("llama", 30, 3072, 9216, 24, 24, 128, 50688, 2048, 1e4, 1e-5, False, "falcon", scales=True),
+    "hy-mt2-1.8b": Shape("hunyuan-dense", 32, 2048, 6144, 16, 4, 128, 120818, 4096, 11158840.0, 1e-5, True, "falcon",
+                         table="Q6_K"),
     "maple": Shape("maple", 24, 2048, 512, 16, 4, 128, 151936, 128000, 1e4, 1e-6, False, "qwen2", 151387, "Q4_K",
                    window=512, experts=(256, 8), rope_dim=64),
     "qwen3-30b-a3b": Shape("qwen3moe", 48, 2048, 768, 32, 4, 128, 151936, 40960, 1e6, 1e-6, False, "qwen2", 151387,
@@ -136,6 +148,12 @@ ALIASES = {
     "falcon-e-1b-instruct": "falcon-e-1b",
     "falcon-e-3b-instruct": "falcon-e-3b",
     "smollm2-135m-instruct": "smollm2-135m",
+    "bitcpm-cann-0.5b": "bitcpm-0.5b",
+    "bitcpm-cann-1b": "bitcpm-1b",
+    "bitcpm-cann-3b": "bitcpm-3b",
+    "bitcpm-cann-8b": "bitcpm-8b",
+    "trilm_3.9b_unpacked": "trilm-3.9b",
+    "hy-mt2-1.8b-1.25bit": "hy-mt2-1.8b",
     "ternary-bonsai-1.7b": "bonsai-1.7b",
     "ternary-bonsai-4b": "bonsai-4b",
     "ternary-bonsai-8b": "bonsai-8b",

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from edge.amounts import human, parse_size
 from edge.cache.plan import PAGE, Plan
@@ -255,15 +255,35 @@ def on_board(planned: PlannedModel, options: Options, memory: int) -> Board:
     return Board(memory, room, fits, on_disk, serves, longest_on(planned, options, room))
 
 
+class KnownModel(NamedTuple):
+    """A published model that `pull` knows by name."""
+
+    known: Source
+    memory: int  # bytes of the whole process with the usual context
+    board: int | None  # bytes of the smallest board on which it fits with that; None: it fits none
+
+
+def known_models() -> list[KnownModel]:
+    """All models that `pull` knows by name."""
+    found = []
+    for name, known in KNOWN.items():
+        planned = published(name)
+        memory = needed(planned, usual(planned)).total_bytes  # in memory: experts on the disk are slower
+        found.append(KnownModel(known, memory, next((each for each in BOARDS if memory <= left_on(each)), None)))
+    return found
+
+
+def offered() -> list[KnownModel]:
+    """The chat models to pull that fit this machine, by their score and then their memory."""
+    room, here = available_memory(), {model.name for model in library.pulled()}
+    found = [each for each in known_models() if each.known.offered and each.known.name not in here
+             and (room is None or each.memory <= room)]
+    return sorted(found, key=lambda each: (-each.known.score, each.memory))
+
+
 def usual(planned: PlannedModel) -> Options:
     """The options with which the model is loaded where none are given."""
     return Options(**KV) if planned.embeds else Options()
-
-
-def smallest_board(planned: PlannedModel) -> int | None:
-    """Bytes of the smallest board on which the model fits with the default context; None: it fits none."""
-    total = needed(planned, usual(planned)).total_bytes  # in memory: experts on the disk are slower
-    return next((memory for memory in BOARDS if total <= left_on(memory)), None)
 
 
 def longest_on(planned: PlannedModel, options: Options, room: int) -> int:

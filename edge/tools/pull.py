@@ -35,7 +35,7 @@ from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
 from edge.files import exclusive, remove, sha256_of
 from edge.registry import library
 from edge.registry.encodings import GROUP_ROWS, TERNARY_TYPES
-from edge.registry.known import KNOWN, Package, Source
+from edge.registry.known import FIRST, KNOWN, REFUSED, Package, Source
 from edge.registry.library import Pulled, checked_name
 
 if TYPE_CHECKING:
@@ -91,6 +91,8 @@ def parse(text: str) -> Source:
     """
     if known := KNOWN.get(library.short(text)):
         return known
+    if why := next((why for name, why in REFUSED.items() if name in text.lower()), None):
+        raise UsageError(f"'{text[:80]}' {why}")
     if text.lower() == library.DEMO:
         raise UsageError(f"{library.DEMO} is inside the program and needs no download; use it with -m {library.DEMO}")
     start = next((each for each in _HUBS if text.startswith(each)), "")
@@ -100,7 +102,7 @@ def parse(text: str) -> Source:
     if text.startswith("hf:"):
         raise UsageError(f"'{text[:80]}' is not hf:owner/name or hf:owner/name/file.gguf")
     like = library.near(text)
-    hint = f"did you mean {' or '.join(like)}?" if like else "bitnet-edge list --known shows the known ones"
+    hint = f"did you mean {' or '.join(like)}?" if like else "bitnet-edge list --all shows the known ones"
     raise ModelNotFound(f"'{text[:80]}' is not a known model; {hint} (for others use hf:owner/name/file.gguf)")
 
 
@@ -141,6 +143,7 @@ class Hub:
             raise UsageError(f"HF_ENDPOINT is {self.endpoint!r}; it must be an address such as {HUB}")
         self._token = os.environ.get("HF_TOKEN") or os.environ.get("HUGGING_FACE_HUB_TOKEN")
         self._wait = wait
+        self.gone: Unreachable | None = None  # it could not be reached, and is not asked again
         context = ssl.create_default_context(cafile=_certificates())
         self._opener = urllib.request.build_opener(_Redirect(), urllib.request.HTTPSHandler(context=context))
 
@@ -452,6 +455,47 @@ def pull(
         return model
 
 
+def pull_first(
+    *, progress: OnProgress = lambda done, total: None, note: Callable[[str], object] = lambda _: None,
+    hub: Hub | None = None,
+) -> Pulled:
+    """Download the first of :data:`FIRST` that fits this machine, can be had, and predicts a short text.  A note says
+    why one was passed over.  Raises what :func:`pull` raises for the last.
+    """
+    from edge.formats import open_checkpoint
+    from edge.model.interpretation import garbled
+
+    hub = hub or Hub()
+    for name, other in zip(FIRST, (*FIRST[1:], ""), strict=True):
+        note(announcement(KNOWN[name]))
+        try:
+            _check_memory(name)
+            model = pull(name, progress=progress, note=note, hub=hub)
+            if why := garbled(open_checkpoint(model.path)):
+                library.remove(name)
+                raise InvalidFile(f"{name}: {why}")
+            return model
+        except EdgeError as error:
+            if not other:
+                raise
+            why = f"{name}: the hub cannot be reached" if error is hub.gone else str(error).removesuffix(f"; {OFFLINE}")
+            note(f"{why}; {other} is taken instead")
+    raise AssertionError("unreachable")
+
+
+def announcement(source: Source) -> str:
+    """What a download will be, in one line."""
+    return (f"{source.name}: a download of {human(source.nbytes)} from {source.repo}; licence: {source.licence}")
+
+
+def _check_memory(name: str) -> None:
+    """Raise MemoryRefused if a known model does not fit this machine."""
+    from edge.tools.fit import loading, published, usual
+
+    planned = published(name)
+    loading(planned, usual(planned))
+
+
 def _download(
     hub: Hub, offer: Offer, place: str, force: bool, progress: OnProgress, note: Callable[[str], object]
 ) -> tuple[Offer, list[str]]:
@@ -485,6 +529,8 @@ def _find_offer(hub: Hub, source: Source, place: str) -> Offer:
         if place and _is_there(os.path.join(place, _local_path(each.files[0])), each.files[0]):
             return each
     try:
+        if hub.gone is not None:
+            raise hub.gone
         commit, files = hub.files(source)
         wanted = choose(source, files)
         if sha256 and wanted[0].path == source.file and wanted[0].sha256 != sha256:
@@ -492,6 +538,7 @@ def _find_offer(hub: Hub, source: Source, place: str) -> Offer:
         return Offer(replace(source, file=wanted[0].path) if source.file else source, wanted, commit)
     except (OSError, http.client.HTTPException) as error:
         failed: EdgeError = _unreachable(hub, error)
+        hub.gone = failed
     except EdgeError as error:
         failed = error
     if package is None:

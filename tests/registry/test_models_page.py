@@ -65,7 +65,7 @@ def test_the_list_of_known_models_agrees_with_the_page() -> None:
     smallest board on which the page has the default context, with all of the model in memory.
     """
     page = make_models.PAGE.read_text(encoding="utf-8")
-    listed = json.loads(CliRunner().invoke(cli, ["list", "--known", "--json"]).stdout)
+    listed = json.loads(CliRunner().invoke(cli, ["list", "--all", "--json"]).stdout)
     assert [entry["name"] for entry in listed] == list(KNOWN)
     for entry in listed:
         name = entry["name"]
@@ -74,6 +74,7 @@ def test_the_list_of_known_models_agrees_with_the_page() -> None:
         row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
         download, _, default, _, *longest = row.strip("| ").split(" | ")[1:]
         assert (download, default) == (f"{entry['nbytes'] / 1e6:.0f} MB", f"{memory / 1e6:.0f} MB")
+        assert entry["memory_bytes"] <= memory
         contexts = [0 if cell[-1] in "-*" else int(cell) for cell in longest]
         least = next(board for board, context in zip(BOARDS, contexts, strict=True) if context >= 2048)
         assert entry["board_bytes"] == least, name

@@ -12,17 +12,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from click.testing import CliRunner
 
 import edge
 from benchmarks import make_model
+from edge.amounts import human
+from edge.cli.group import cli
 from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
 from edge.formats import open_checkpoint
 from edge.registry import library
 from edge.registry.known import KNOWN, Source
+from edge.registry.shapes import SHAPES
 from edge.tools import convert
 from edge.tools import pull as pulling
 from edge.tools.pull import pull
@@ -455,8 +460,8 @@ def test_the_commands(hub: hubs.Hub) -> None:
     assert done.returncode == 0 and json.loads(done.stdout)["name"] == "mine", done
     assert done.stderr == "try: bitnet-edge chat -m mine\n" or "mine" in done.stderr or done.stderr == ""
     assert command("list").stdout.startswith("mine ") and "download" not in command("list").stdout
-    assert re.search(r"^bonsai-1\.7b +463 MB +1 GB +chat, thinking; Apache-2\.0$",
-                     command("list", "--known").stdout, re.MULTILINE)
+    assert re.search(r"^bonsai-1\.7b +463 MB +648 MB +53  chat, thinking; Apache-2\.0$",
+                     command("list", "--all").stdout, re.MULTILINE)
     assert [each["name"] for each in json.loads(command("list", "--json").stdout)] == ["mine"]
     done = command("run", "-m", "mine", "-n", "3", "--raw", "hello")
     assert done.returncode == 0, done
@@ -467,6 +472,84 @@ def test_the_commands(hub: hubs.Hub) -> None:
     assert done.returncode == 3 and done.stderr.count("\n") == 1
     done = command("pull", "bonsai-1.7b", "--name", "../x")  # no download is announced
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "'../x' cannot be the name" in done.stderr
+
+
+def test_list_offers_chat_models_that_fit_the_best_first(hub: hubs.Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edge.tools.fit.available_memory", lambda: 1_000_000_000)
+    shown = CliRunner().invoke(cli, ["list"])
+    names = [line.split()[0] for line in shown.stderr.splitlines()[3:]]
+    assert names[:4] == ["bitcpm-1b", "bonsai-1.7b", "bitcpm-0.5b", "bonsai-1bit-1.7b"] and "bonsai-4b" not in names
+    assert not {"bitnet-large", "maple", "trilm-3.9b", "hy-mt2-1.8b", "bonsai-27b", "bitnet-embedding-0.6b"} & {*names}
+    assert shown.stdout == "" and CliRunner().invoke(cli, ["list", "-q"]).stderr == ""
+    everything = [line.split()[0] for line in CliRunner().invoke(cli, ["list", "--all"]).stdout.splitlines()[1:]]
+    assert everything == list(KNOWN)
+
+
+def test_models_of_four_levels_are_refused_by_name() -> None:
+    for name in ("hf:AngelSlim/HY-1.8B-2Bit-GGUF", "tencent/Hy-MT2-1.8B-2Bit-GGUF", "hy-1.8b-2bit"):
+        with pytest.raises(UsageError, match="four levels .* not ternary; use bitcpm-1b"):
+            pulling.parse(name)
+
+
+# ---- the first model -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def first(hub: hubs.Hub, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two models to begin with; what the check says of them is for the test to decide.  Returns what is said."""
+    for name, file in (("one", FILE), ("two", "two.gguf")):
+        monkeypatch.setitem(KNOWN, name, Source(name, "owner/name", file, len(hub.files[FILE]), "MIT", "chat"))
+        monkeypatch.setitem(SHAPES, name, SHAPES["smollm2-135m"])
+    hub.files["two.gguf"] = hub.files[FILE]
+    hub.digests["two.gguf"] = hub.digests[FILE]
+    monkeypatch.setattr(pulling, "FIRST", ("one", "two"))
+    monkeypatch.setattr("edge.model.interpretation.GARBLED", 1e9)
+    return []
+
+
+def test_the_first_model_comes_from_the_hub(hub: hubs.Hub, first: list[str]) -> None:
+    assert pulling.pull_first(note=first.append).name == "one" and [each.name for each in library.pulled()] == ["one"]
+    assert first[0] == f"one: a download of {human(len(hub.files[FILE]))} from owner/name; licence: MIT"
+
+
+def test_the_next_one_is_taken_and_a_line_says_why(
+    hub: hubs.Hub, first: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken(why: str) -> None:
+        first.clear()
+        assert pulling.pull_first(note=first.append).name == "two"
+        said = next(line for line in first if line.endswith("; two is taken instead"))
+        assert re.search(why, said), first
+        assert [each.name for each in library.pulled()] == ["two"]
+        library.remove("two")
+
+    data, known = hub.files.pop(FILE), KNOWN["one"]
+    taken("hub .* has no .*tiny.gguf|tiny.gguf")  # the file is gone
+    hub.files[FILE] = data
+    monkeypatch.setitem(KNOWN, "one", replace(known, sha256="0" * 64))
+    taken("is not the file that was published")
+    monkeypatch.setitem(KNOWN, "one", known)
+    with monkeypatch.context() as patch:  # the model reads no English
+        patch.setattr("edge.model.interpretation.garbled", lambda checkpoint: (
+            "a short text scores 9.1 nats" if os.path.basename(os.path.dirname(checkpoint.path)) == "one" else ""))
+        taken("^one: a short text scores 9.1 nats; two")
+    with monkeypatch.context() as patch:  # too large for this machine
+        patch.setitem(SHAPES, "one", SHAPES["bonsai-27b"])
+        patch.setattr("edge.tools.fit.available_memory", lambda: 1_000_000_000)
+        taken("memory")
+    hub.files[FILE] = b"GGUF" + bytes(100)  # it does not load
+    hub.digests[FILE] = hashlib.sha256(hub.files[FILE]).hexdigest()
+    taken("tiny.gguf")
+
+
+def test_a_hub_that_is_away_is_asked_once(hub: hubs.Hub, first: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    asked: list[str] = []
+    opened = pulling.Hub.open
+    monkeypatch.setattr(pulling.Hub, "open", lambda self, path, *more: asked.append(path) or opened(self, path, *more))
+    with pytest.raises(EdgeError, match="127.0.0.1:9 cannot be reached"):
+        pulling.pull_first(note=first.append)
+    assert len(asked) == 1 and "one: the hub cannot be reached; two is taken instead" in first
 
 
 def test_ctrl_c_keeps_what_was_read(hub: hubs.Hub, tmp_path: Path) -> None:
