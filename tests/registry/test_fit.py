@@ -154,6 +154,7 @@ def test_names_files_folders_and_pulled_models(
     assert library.default() == "bonsai-1.7b"
     assert facts("Ternary-Bonsai-1.7B")["path"] == library.resolve("ternary-bonsai-1.7b") == str(place / "m.gguf")
     assert pull.parse("SmolLM2-135M-Instruct") == pull.parse("smollm2-135m")
+    assert pull.parse("Qwen2.5-Coder-0.5B-Instruct") == pull.parse("qwen2.5-coder:0.5b")
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
@@ -262,6 +263,7 @@ def test_names_of_published_models() -> None:
     assert all(shapes.find(name) is not None for name in KNOWN)
     assert [names.n_parameters(shapes.SHAPES[name].config(name)) for name in ("large", "2b-4t")] == [
         728_842_752, 2_412_820_480]
+    assert len(fit.outline("qwen2.5-coder-0.5b").tensors) == 291  # with biases, as in the published file
 
 
 def test_a_published_shape_is_that_of_a_file_made_from_it(tmp_path: Path) -> None:
