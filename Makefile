@@ -25,7 +25,7 @@ unexport PYTHONPATH PYTHONHOME
 help:
 	@echo "make chat    install everything, get a small model (145 MB) and chat with it"
 	@echo "make test    install what is missing and run the test suite (ARGS='-k name' selects tests); programs: make check"
-	@echo "make test-model   get SmolLM2-135M and run the tests that need a real model"
+	@echo "make test-model   get two small models and run the tests that need a real one"
 	@echo "make test-clients   test bitnet-edge serve with the clients of OpenAI and Ollama, and LangChain"
 	@echo "make compilers  build with clang, an older GCC and sanitizers, and compare the results bit for bit"
 	@echo "make campaign   hostile and random input for MINUTES (3): NAME=files, faults, routes, many or properties; SEED repeats"
@@ -53,12 +53,13 @@ bench: $(VENV)/.compiled
 test: $(VENV)/.tools $(VENV)/.compiled
 	@$(PY) -m pytest -n auto --dist worksteal -m "not compilers and not sanitize and not freeze" $(ARGS)
 
-# The answers that are written down are those of the package's file, so no hub is asked.  In CI, where the model cannot be
-# had for want of a network, that is reported and left out; else it is an error.
+# The answers that are written down are those of the package's file, so no hub is asked.  In CI, a model that cannot be had
+# for want of a network is reported and left out; else it is an error.
 test-model: $(VENV)/.tools $(VENV)/.compiled
-	@if why=$$(HF_ENDPOINT=http://127.0.0.1:9 $(PY) -m edge pull --quiet smollm2-135m 2>&1 >/dev/null); then $(PY) -m pytest -m real_model $(ARGS); \
-	else case "$(if $(CI),$$why)" in *"cannot be reached"*) echo "NOT TESTED: SmolLM2-135M: $$why";; \
-	    *) echo "$$why" >&2; exit 1;; esac; fi
+	@for model in smollm2-135m qwen2.5-coder-0.5b; do \
+	    why=$$(HF_ENDPOINT=http://127.0.0.1:9 $(PY) -m edge pull --quiet $$model 2>&1 >/dev/null) || \
+	    case "$(if $(CI),$$why)" in *"cannot be reached"*) echo "NOT TESTED: $$model: $$why";; \
+	        *) echo "$$why" >&2; exit 1;; esac; done; $(PY) -m pytest -m real_model $(ARGS)
 
 compilers: $(VENV)/.tools $(VENV)/.compiled
 	@$(PY) -m pytest -n auto --dist worksteal -m "compilers or sanitize" $(ARGS)

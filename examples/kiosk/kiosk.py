@@ -4,7 +4,7 @@
     speech-to-text | SPEAK='espeak-ng --stdin' python kiosk.py house.txt
 
 The house file is the system prompt.  The model writes orders as JSON, and answers what the file answers.  Code does the
-rest: names and prices are those of the menu, an order is read back, and a "yes" keeps it.
+rest: names and prices are those of the menu, orders are added up and read back, a "yes" keeps them, a "no" drops them.
 Variables: SPEAK, a command that speaks its standard input; ORDERS, a file (orders.jsonl); IDLE, after so many seconds
 of silence (60) the next guest comes; BITNET_EDGE_MODEL.  Exit codes: 0 at the end of the input, 130 and 143 after
 SIGINT and SIGTERM, else those of bitnet-edge.
@@ -28,9 +28,9 @@ from typing import Any
 
 COUNTER = "I do not know that. Please ask at the counter."
 SORRY = "Sorry, that did not work. Please ask at the counter."
-KIND = 'A guest says: "{}" Is that an order, a question, a yes or a no?'
 KNOWN = 'A guest asks: "{}" Do the statements above answer that, yes or no?'
-WRITE = 'Ordered so far: {}. Now the guest says: "{}" Write the whole order as JSON.'
+SAID = 'A guest says: "{}"'
+TILL = "You are the till of a café. Write down as JSON what each guest orders from this menu: {}."
 
 
 def read_house(path: str) -> tuple[str, dict[str, Decimal]]:
@@ -44,6 +44,35 @@ def read_house(path: str) -> tuple[str, dict[str, Decimal]]:
     if not menu:
         raise ValueError(f"{path} has no menu; it needs lines like '- black tea: 2.80'")
     return text, menu
+
+
+def short_names(menu: dict[str, Decimal]) -> dict[str, str]:
+    """What a guest may call a thing -> its name; "toast" for "cheese toast", where there is one kind of toast."""
+    last = [name.split()[-1] for name in menu]
+    return {**{word: name for word, name in zip(last, menu) if last.count(word) == 1}, **{name: name for name in menu}}
+
+
+def examples(a: str, b: str) -> list[dict[str, str]]:
+    """What guests say about two things, and what it is.  The numbers are rare: a model copies what looks alike."""
+    said: dict[str, Any] = {
+        f"Hello! Seven {a}s and a {b}, please.": [(f"Seven {a}s", 7, a), (f"a {b}", 1, b)],
+        "When do you close today?": "question",
+        f"i want six {b}s": [(f"six {b}s", 6, b)],
+        f"How much is a {b}?": "question",
+        "Yes, that's right.": "yes",
+        f"Can I get a small {b} without sugar?": [(f"a small {b} without sugar", 1, b)],
+        "can I sit outside?": "question",
+        "No, thank you.": "no",
+        f"and one {b} and nine {a}s to go, too": [(f"one {b}", 1, b), (f"nine {a}s", 9, a)],
+        "Is there a car park?": "question",
+    }
+    for words, meant in said.items():
+        if isinstance(meant, list):
+            said[words] = {"kind": "order", "items": [dict(zip(("said", "count", "name"), item)) for item in meant]}
+        else:
+            said[words] = {"kind": meant}
+    return [{"role": role, "content": text} for words, meant in said.items()
+            for role, text in (("user", SAID.format(words)), ("assistant", json.dumps(meant, ensure_ascii=False)))]
 
 
 def priced(order: Counter[str], menu: dict[str, Decimal]) -> str:
@@ -69,6 +98,11 @@ def notify(state: str) -> None:
     if address := os.environ.get("NOTIFY_SOCKET"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel, contextlib.suppress(OSError):
             channel.sendto(state.encode(), "\0" + address[1:] if address[0] == "@" else address)
+
+
+def form(**keys: Any) -> dict[str, Any]:
+    """The JSON schema of an object with these keys."""
+    return {"type": "object", "properties": keys, "required": list(keys)}
 
 
 class Speaker:
@@ -104,11 +138,19 @@ class Speaker:
 
 class Kiosk:
     """The words and the order of one guest."""
-    def __init__(self, session: Any, menu: dict[str, Decimal], speaker: Speaker) -> None:
-        self.session, self.menu, self.say = session, menu, speaker.say
-        self.order: Counter[str] = Counter()
-        item = {"name": {"enum": list(menu)}, "count": {"type": "integer", "minimum": 1, "maximum": 20}}
-        self.schema = {"type": "array", "items": {"type": "object", "properties": item, "required": list(item)}}
+    def __init__(self, engine: Any, menu: dict[str, Decimal], speaker: Speaker) -> None:
+        self.menu, self.say, self.order, self.names = menu, speaker.say, Counter[str](), short_names(menu)
+        names = list(self.names)
+        self.till = engine.session(system=TILL.format(", ".join(menu)), examples=examples(names[0], names[-1]))
+        self.session = engine.session()
+        for each in (self.till, self.session):
+            each.warm()  # all that is the same for every guest is read before the first one comes
+        count = {"type": "integer", "minimum": 1, "maximum": 20}
+        # the guest's words come first: the model reads the rest off them
+        item = form(said={"type": "string", "maxLength": 40}, count=count, name={"enum": names})
+        items = {"type": "array", "items": item, "minItems": 1, "maxItems": 8}
+        self.schema = {"anyOf": [form(kind={"const": "order"}, items=items),
+                                 form(kind={"enum": ["question", "yes", "no"]})]}
 
     def hear(self, said: str) -> None:
         """Reply; whatever goes wrong becomes a sentence.  Nothing was said: the next guest comes."""
@@ -116,30 +158,26 @@ class Kiosk:
             self.order.clear()
             return self.session.clear()
         try:
-            kinds = ["order", "question", *(["yes", "no"] if self.order else [])]
-            kind = self.session.choose(KIND.format(said), kinds)[0].text
+            self.till.clear()  # back to the examples
+            options = {"schema": self.schema, "temperature": 0, "repeat_penalty": 1}  # to repeat the guest is no fault
+            written = self.till.ask(SAID.format(said), timeout=50, **options).value
             notify("WATCHDOG=1")
-            if kind == "yes":
-                keep(self.order, self.menu)
-            if kind in ("yes", "no"):
-                self.order.clear()
-                self.say("Thank you. Your order is noted." if kind == "yes" else "All right, nothing is ordered.")
-            elif kind == "order" and self.take(said):
+            kind = written["kind"]
+            if kind == "order":
+                for item in written["items"]:
+                    self.order[self.names[item["name"]]] += item["count"]
                 self.say(priced(self.order, self.menu))
                 self.say("Is that right?")
-            else:
+            elif kind == "question" or not self.order:
                 self.answer(said)
+            else:
+                if kind == "yes":
+                    keep(self.order, self.menu)
+                self.order.clear()
+                self.say("Thank you. Your order is noted." if kind == "yes" else "All right, nothing is ordered.")
         except Exception as error:
             print(f"kiosk: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             self.say(SORRY)
-
-    def take(self, said: str) -> Counter[str]:
-        """The whole order as the model writes it, in the names of the menu."""
-        asked = WRITE.format(json.dumps(self.order, ensure_ascii=False) if self.order else "nothing", said)
-        items = self.session.ask(asked, schema=self.schema, temperature=0, timeout=50).value
-        self.session.undo()  # the JSON does not stay in the conversation
-        self.order = sum((Counter({item["name"]: item["count"]}) for item in items), Counter())
-        return self.order
 
     def answer(self, said: str) -> None:
         """The answer of the statements, if they have one."""
@@ -192,8 +230,7 @@ def main() -> None:
 
         system, menu = read_house(sys.argv[1])
         with edge.load(system=system, constrained=True, think=False) as engine:
-            kiosk = Kiosk(engine.session(), menu, speaker)
-            kiosk.session.warm()  # the model reads the house file before the first guest comes
+            kiosk = Kiosk(engine, menu, speaker)
             notify("READY=1")
             speaker.say("Hello, what can I do for you?")
             for said in heard(float(os.environ.get("IDLE", "60")), speaker):

@@ -26,14 +26,20 @@ HOUSE = KIOSK / "house.txt"
 COUNTER = b"I do not know that. Please ask at the counter.\n"
 SORRY = b"Sorry, that did not work. Please ask at the counter.\n"
 
-#: what the fake model says: which lines are orders, a "yes" or a "no"; what is known; orders as JSON
+
+
+def written(*items: tuple[str, int, str]) -> str:
+    """An order as the model writes it."""
+    return json.dumps({"kind": "order", "items": [dict(zip(("said", "count", "name"), item)) for item in items]})
+
+
+#: what the fake model says: which lines are orders, a "yes" or a "no"; what is known
 SCRIPT = json.dumps([
-    [r'^A guest says: ".*please', "order"], [r'^A guest says: "yes', "yes"], [r'^A guest says: "no"', "no"],
-    ["^A guest says", "question"],
-    ["^Ordered so far: nothing.*gold", '[{"name": "gold", "count": 999}]'],
-    ["^Ordered so far: nothing.*nothing", "[]"],
-    ["^Ordered so far: nothing", '[{"name": "latte", "count": 2}, {"name": "cheese toast", "count": 1}]'],
-    ['^Ordered so far: {"latte": 2', '[{"name": "latte", "count": 1}, {"name": "latte", "count": 2}]'],
+    ['^A guest says: "999', written(("999 pieces of gold", 999, "gold"))],
+    ['^A guest says: "and one more', written(("one more", 1, "latte"))],
+    ['^A guest says: ".*please', written(("two lattes", 2, "latte"), ("a toast", 1, "toast"))],
+    *([f'^A guest says: "{word}"', f'{{"kind": "{word}"}}'] for word in ("yes", "no")),
+    ["^A guest says", '{"kind": "question"}'],
     ["^A guest asks.*unicorn", "no"], ["^A guest asks", "yes"],
 ])
 
@@ -110,15 +116,16 @@ def test_a_statement_answers_or_the_counter_does(kiosk: Program) -> None:
 
 
 def test_an_order_is_written_by_the_model_and_priced_by_code(python: Program) -> None:
-    """It is read back, changed, and kept after a yes; the conversation goes on."""
+    """It is read back, added to, and kept after a yes; the conversation goes on."""
     done = python.run(b"two lattes and a toast please\nand one more please\nyes\nsay two\n")
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.decode().splitlines()[1:] == [
-        "2 latte, 1 cheese toast: 11.70 in all.", "Is that right?", "3 latte: 10.80 in all.", "Is that right?",
-        "Thank you. Your order is noted.", "First sentence.", "Second one.",
+        "2 latte, 1 cheese toast: 11.70 in all.", "Is that right?", "3 latte, 1 cheese toast: 15.30 in all.",
+        "Is that right?", "Thank you. Your order is noted.", "First sentence.", "Second one.",
     ]
     (order,) = python.orders()
-    assert order["order"] == {"latte": 3} and order["text"] == "3 latte: 10.80 in all." and order["time"]
+    assert order["order"] == {"latte": 3, "cheese toast": 1} and order["time"]
+    assert order["text"] == "3 latte, 1 cheese toast: 15.30 in all."
 
 
 def test_only_what_is_on_the_menu_is_ordered(python: Program, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,6 +136,31 @@ def test_only_what_is_on_the_menu_is_ordered(python: Program, monkeypatch: pytes
     _text, menu = importlib.import_module("kiosk").read_house(str(HOUSE))
     (order,) = python.orders()
     assert set(order["order"]) <= set(menu) and all(1 <= count <= 20 for count in order["order"].values())
+
+
+#: as people type -> the order; one kind of muffin, tea and toast is on the menu, and no sizes
+ORDERS = {
+    "A latte please": "1 latte: 3.60 in all.",
+    "two espressos and a blueberry muffin please": "2 espresso, 1 blueberry muffin: 7.70 in all.",
+    "i'd like a black tea and a cheese toast": "1 black tea, 1 cheese toast: 7.30 in all.",
+    "can i get three lattes": "3 latte: 10.80 in all.",
+    "hi, one espresso, one latte and two muffins please": "1 espresso, 1 latte, 2 blueberry muffin: 11.80 in all.",
+    "two teas and two cheese toasts, please": "2 black tea, 2 cheese toast: 14.60 in all.",
+    "could we have four black teas?": "4 black tea: 11.20 in all.",
+    "a muffin": "1 blueberry muffin: 2.90 in all.",
+    "I'll take a latte, a cheese toast and an espresso to go": "1 latte, 1 cheese toast, 1 espresso: 10.50 in all.",
+    "good morning! a large latte with oat milk, please": "1 latte: 3.60 in all.",
+}
+
+
+@pytest.mark.real_model
+def test_ten_orders_of_ten(coder_model: Path, folder: Path) -> None:
+    """Each is kept as it was said; a question in between is none."""
+    program = Program("kiosk.py", folder, str(coder_model))
+    done = program.run("".join(f"{said}\nyes\n" for said in ORDERS).encode() + b"where are the toilets\n")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert [order["text"] for order in program.orders()] == list(ORDERS.values())
+    assert b"back on the left" in done.stdout.partition(b"\n")[2]
 
 
 def test_silence_brings_the_next_guest(python: Program) -> None:

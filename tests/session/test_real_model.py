@@ -1,4 +1,5 @@
-"""SmolLM2-135M, as bitnet-edge pull stores it: it answers as a person expects, and with the same tokens everywhere."""
+"""Models of other people, as bitnet-edge pull stores them: SmolLM2-135M answers as a person expects, and with the same
+tokens everywhere; Qwen2.5-Coder-0.5B fills a form with what a text says."""
 
 from __future__ import annotations
 
@@ -52,6 +53,28 @@ def test_the_conversation_in_readme(real_model: Path) -> None:
             answer = " ".join(answer.split())
             text = session.ask(question, temperature=0, max_tokens=60).text
             assert " ".join(text.split()).startswith(answer) and answer.endswith("."), (question, text)
+
+
+MEMBERS = {  # what each text says: name, age, day, has paid
+    "Anna Berg, 34, joined on 2 March 2024 and has paid.": ("Anna Berg", 34, "2024-03-02", True),
+    "Our new member is Tom Hill. He is 51 years old, joined on 2023-11-19 and has not paid yet.":
+        ("Tom Hill", 51, "2023-11-19", False),
+    "Maria Lopez (27) signed up on July 4, 2025. Her fee is paid.": ("Maria Lopez", 27, "2025-07-04", True),
+    "On 15 January 2022 Peter Novak, aged 68, joined. He still owes the fee.": ("Peter Novak", 68, "2022-01-15", False),
+    "Joined: Lena Fischer, 19 years, 2024-08-30, fee received.": ("Lena Fischer", 19, "2024-08-30", True),
+}
+
+
+def test_a_form_is_filled_with_what_the_text_says(coder_model: Path) -> None:
+    keys = {"name": {"type": "string"}, "age": {"type": "integer"}, "date": {"type": "string", "format": "date"},
+            "paid": {"type": "boolean"}}
+    schema = {"type": "object", "properties": keys, "required": list(keys)}
+    exactly: dict[str, Any] = {"temperature": 0, "repeat_penalty": 1}  # with 1.1, as its maker advises, a day is wrong
+    with edge.load(coder_model, ctx=512, constrained=True) as engine, engine.session() as session:
+        for said, meant in MEMBERS.items():
+            session.clear()
+            answer = session.ask(f'Write as JSON, the date as YYYY-MM-DD: "{said}"', schema=schema, **exactly)
+            assert answer.value == dict(zip(keys, meant)), said
 
 
 # ---- golden conversations --------------------------------------------------------------------------------------------
