@@ -68,7 +68,9 @@ def pull(
         from edge.registry.known import KNOWN
         from edge.tools.fit import offered
 
-        better = [each.known.name for each in offered() if each.known.score > KNOWN[model.name].score][:3]
+        alone = model.source.startswith("pip:")  # where no hub can be reached
+        better = [each.known.name for each in offered()
+                  if (each.known.package if alone else each.known.score > KNOWN[model.name].score)][:3]
         out.info(f"better models that fit this machine: {', '.join(better)} (bitnet-edge list)" * bool(better), "dim")
     out.info("try: bitnet-edge chat" + ("" if library.default() == model.name else f" -m {model.name}"), "dim")
 

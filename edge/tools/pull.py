@@ -537,8 +537,8 @@ def _find_offer(hub: Hub, source: Source, place: str) -> Offer:
             raise InvalidFile(f"{source}: is not the file that was published")
         return Offer(replace(source, file=wanted[0].path) if source.file else source, wanted, commit)
     except (OSError, http.client.HTTPException) as error:
-        failed: EdgeError = (gone := _unreachable(hub, error))
-        hub.gone = gone
+        hub.gone = _unreachable(hub, error)
+        failed: EdgeError = hub.gone
     except EdgeError as error:
         failed = error
     if package is None:
