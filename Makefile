@@ -23,7 +23,7 @@ unexport PYTHONPATH PYTHONHOME
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make chat    install everything, get a small model (145 MB) and chat with it"
+	@echo "make chat    install everything, get a first model (93 to 245 MB) and chat with it"
 	@echo "make test    install what is missing and run the test suite (ARGS='-k name' selects tests); programs: make check"
 	@echo "make test-model   get two small models and run the tests that need a real one"
 	@echo "make test-clients   test bitnet-edge serve with the clients of OpenAI and Ollama, and LangChain"

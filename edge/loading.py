@@ -152,7 +152,7 @@ def load(
     if chosen.why == "demo":
         import logging
 
-        logging.getLogger("edge").warning(f"{DEMO_ANSWERS}; for a real one: bitnet-edge pull bonsai-1.7b")
+        logging.getLogger("edge").warning(DEMO_ANSWERS)
     checkpoint = open_checkpoint(chosen.path, i2s_layout=options.i2s_layout, activation=options.activation)
     report(1, 10)
     n_threads, cores = choose(options.threads)

@@ -218,7 +218,7 @@ def choice(out: Output, flags: Mapping[str, Any], named: bool = False) -> Choice
 
     chosen = choose(flags.get("model"))
     if chosen.why == "demo" and not out.quiet:
-        out.warn(f"{DEMO_ANSWERS}; for a real one: bitnet-edge pull bonsai-1.7b")
+        out.warn(DEMO_ANSWERS)
     elif chosen.why in ("default", "only") and not named and is_tty(sys.stderr):
         out.info(f"bitnet-edge: model {chosen.name}", "dim")
     return chosen

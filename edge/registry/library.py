@@ -44,7 +44,8 @@ DEMO_FOLDER = "bundled"
 #: abilities of the demo model, for those who ask it about rivers
 DEMO_PLAYS = "it takes orders at a coffee counter; try: A large latte, please."
 #: said where the demo model answers because no other was chosen
-DEMO_ANSWERS = "no model was chosen: the demo model answers (5.8 M parameters, for tests)"
+DEMO_ANSWERS = ("no model was chosen: the demo model answers (5.8 M parameters, for tests); "
+                "for a real one: bitnet-edge pull")
 
 
 class Choice(NamedTuple):
