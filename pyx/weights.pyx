@@ -6,8 +6,9 @@ import struct
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.parallel cimport prange
-from libc.math cimport fabsf
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libc.float cimport FLT_MAX
+from libc.math cimport fabsf, nextafterf
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from pyx.machine cimport (

@@ -104,6 +104,9 @@ class NewFile:
             raise UsageError(f"{checkpoint.path}: rotates only {rotation.dim} of {self.config.head_dim} "
                              "dimensions, whose rows cannot be reordered for GGUF")
         self.notes: list[str] = []
+        #: tensor that takes long -> what was measured while it was made; of planes, the sums of the squares of errors
+        #: and weights
+        self.measured: dict[str, tuple[float, float]] = {}
 
     def metadata(self, extra: Mapping[str, Any] | None) -> dict[str, Any]:
         """All keys of the file.  Numbers may change while the tensors are written, not the size of a value."""
@@ -119,6 +122,10 @@ class NewFile:
         if made is not None and made[0] not in tensors:
             entries.append(Entry(made[0], "F32", (len(made[1]),), array("f", made[1]).tobytes()))
         return entries
+
+    def cost(self, entry: Entry) -> int:
+        """The share of a tensor in the time that it takes, as bytes."""
+        return entry.nbytes
 
     def _entry(self, role: str, tensor: Tensor) -> Entry:
         stored, made = self._stored(role, tensor)
@@ -318,19 +325,14 @@ def to_f16(row: array[float]) -> bytes:
     return struct.pack(f"<{len(row)}e", *row)
 
 
-def to_q8_0(row: array[float]) -> bytes:
-    """Blocks of 32 values: float16 d = max|x| / 127, then 32 int8 round(x / d), halves away from zero as in ggml."""
-    out = bytearray()
-    for start in range(0, len(row), 32):
-        block = row[start : start + 32]
-        d = max(map(abs, block)) / 127
-        out += struct.pack("<e", d)
-        out += struct.pack("<32b", *[int(x / d + math.copysign(0.5, x)) for x in block]) if d else bytes(32)
-    return bytes(out)
+def _to_q8_0(row: array[float]) -> bytes:
+    from pyx.weights import to_q8_0
+
+    return to_q8_0(row)
 
 
 _ENCODERS: dict[str, Callable[[array[float]], bytes]] = {
     "F32": lambda row: row.tobytes(),
     "F16": to_f16,
-    "Q8_0": to_q8_0,
+    "Q8_0": _to_q8_0,
 }

@@ -399,10 +399,12 @@ float absmean(const float *w, int64_t n_row, int64_t k, uint8_t *codes);
 enum { READ_PLAIN, READ_L1, READ_ONCE, READ_L2, READ_STREAMS };
 uint64_t sum_words(const uint64_t *x, int64_t n, int n_thread, int way);
 
-/* fit_planes.c: weights w [n] (n <= GROUP) as the sum over p of scale[p] * code[p * stride + i], codes -1, 0, 1, with
- * the least sum of error^2 that was found.  Scales are half precision numbers >= 0, the largest first.  Returns that
- * sum; negative if a scale would be beyond half precision or a weight is not finite. */
-double fit_planes(const float *w, int n, int n_plane, float *scale, int8_t *code, int64_t stride);
+/* fit_planes.c: a row w [k]; each group g of n weights (n <= GROUP) as the sum over p of
+ * scale[p * scale_stride + g] * code[p * stride + i], codes -1, 0, 1, with the least sum of error^2 that was found.
+ * Scales are half precision numbers >= 0, the largest first.  Returns that sum over all groups; negative if a scale
+ * would be beyond half precision or a weight is not finite. */
+double fit_planes(const float *w, int64_t k, int n, int n_plane, float *scale, int64_t scale_stride, int8_t *code,
+                  int64_t stride);
 
 /* a48.c: activations of BitNet a4.8; see there.  As quantize_i8, but s = sqrt(7) / (mean|x| + 1e-5) and codes -8..7. */
 float quantize_i4(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *sum);
