@@ -193,7 +193,8 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
            "PQ2_0 instead of TQ2_0."),
     option("--planes", type=click.Choice(["1", "2", "3", "4"]), default=None,
            help="Make a sum of so many ternary matrices of each matrix of an ordinary (dense) model, so that it runs "
-           "here without training: Llama, Qwen2, Qwen3 or Gemma 3, as GGUF or Hugging Face folder."),
+           "here without training: Llama, Qwen2, Qwen3 or Gemma 3, as GGUF or Hugging Face folder. After an "
+           "interruption the same command goes on where it stopped."),
     option("--group", type=click.Choice(["32", "64", "128"]), default=None,
            help="With --planes: weights that share a scale (default 32). More of them take less "
            "memory and lose more."),

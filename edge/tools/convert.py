@@ -2,20 +2,28 @@
 
 It works tensor by tensor (peak memory: about the largest matrix as int8), writes dimensions, tokenizer and chat
 template, reads back what it wrote, and only then gives the file its name.
+
+Where a tensor takes long (planes), an interrupted conversion goes on behind the last whole one: OUT.part keeps the
+tensors, and OUT.part.json says which are there.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from edge import __version__
 from edge.errors import EdgeError, UsageError
 from edge.files import check_new, exclusive, remove, sha256_of
 from edge.formats import open_checkpoint
-from edge.formats.container import layout, put
+from edge.formats.container import Buffer, Entry, layout, put
 from edge.machine.linux import drop_cached
 from edge.model.interpretation import interpreted
 from edge.tools.new_file import NewFile
@@ -62,12 +70,12 @@ def convert(
     and PQ2_0, the same in plain rows, instead of TQ2_0; both are exact.  ``embedding`` (and an untied head): "F16",
     "Q8_0", "F32" or "keep" for the stored type; None is F16, and with ``planes`` Q8_0.
 
-    ``progress(done, total, name)`` is called before each tensor with bytes of what takes the time, and at last with
-    :data:`VERIFYING` as name.
+    ``progress(done, total, name)`` is called before each tensor and after each piece of it with bytes of what takes
+    the time, and at last with :data:`VERIFYING` as name.
     ``force``: replace ``dst`` if it exists.  ``ternarise``: round float matrices that are not ternary by their absmean,
     for master weights that are not marked as such.  ``planes``: make sums of ternary matrices of an ordinary model
-    (:mod:`edge.tools.planes`); ``type`` plays no part then.  ``extra``: further metadata, such as
-    {"general.license": "mit"}.
+    (:mod:`edge.tools.planes`); ``type`` plays no part then, and what a crash or a signal interrupts goes on in the next
+    call with the same arguments.  ``extra``: further metadata, such as {"general.license": "mit"}.
 
     Raises ModelNotFound, InvalidFile, UsageError, Busy if another process writes ``dst``, or EdgeError.
     """
@@ -97,12 +105,59 @@ def convert(
             try:
                 n_tensors, digest = _write(out, part, file, progress, extra)
                 os.replace(part, dst)
-            except BaseException:
-                remove(part)
+                remove(f"{part}.json")
+            except BaseException as error:
+                if isinstance(error, Exception) or not os.path.exists(f"{part}.json"):  # else interrupted
+                    remove(part)
+                    remove(f"{part}.json")
                 raise
     except OSError as error:
         raise EdgeError(f"{dst}: cannot be written ({error.strerror})") from None
     return Result(dst, os.path.getsize(dst), digest, n_tensors, checkpoint.notes + file.notes)
+
+
+class _Journal:
+    """The tensors of an unfinished file that are on the disk and took long: OUT.part.json, one line for each, behind
+    one that says what is made.  A line holds for the same header and the same bytes of the source.
+    """
+
+    def __init__(self, part: str, head: bytes, file: NewFile) -> None:
+        self._path = f"{part}.json"
+        self._new = file
+        self._about = {"program": __version__, "head": hashlib.sha256(head).hexdigest()}
+        self.done: dict[str, list[Any]] = {}  # name -> CRC of the source, CRC in the file, what was measured
+        with suppress(OSError, ValueError), open(self._path, "rb") as lines:  # a crash may have cut off the last
+            if json.loads(next(lines, b"")) == self._about:
+                for line in lines:
+                    self.done.update(json.loads(line))
+        self._continued = False  # True: this process has written all of the journal so far
+        if not self.done:
+            remove(self._path)
+
+    def find(self, name: str, in_file: Callable[[], int]) -> int | None:
+        """The CRC of a tensor that is done, which ``in_file`` confirms; None: make it."""
+        if name not in self.done:
+            return None
+        source, crc, (error, whole) = self.done[name]
+        if source != self._source(name) or crc != in_file():
+            return None
+        self._new.measured[name] = error, whole
+        return int(crc)
+
+    def add(self, name: str, crc: int, out: BinaryIO) -> None:
+        """A tensor is written; note it if it took long."""
+        if name not in self._new.measured:
+            return
+        out.flush()
+        os.fsync(out.fileno())  # what the journal names is on the disk
+        self.done[name] = [self._source(name), crc, self._new.measured[name]]
+        with open(self._path, "ab" if self._continued else "wb") as file:
+            for line in ({name: self.done[name]},) if self._continued else (self._about, self.done):
+                file.write(json.dumps(line).encode() + b"\n")
+        self._continued = True
+
+    def _source(self, name: str) -> int:
+        return zlib.crc32(self._new.checkpoint.tensors[name].data)
 
 
 def _write(
@@ -116,15 +171,29 @@ def _write(
     pages of 2 MiB (large folios: XFS, ext4 since Linux 6.16); what is written is cached in pages of 4 KiB.
     """
     entries = file.entries()
-    _, offsets = layout(file.metadata(extra), entries)
-    done, total = 0, sum(entry.nbytes for entry in entries)
+    head, offsets = layout(file.metadata(extra), entries)
+    journal = _Journal(path, head, file)
+    done, total = 0, sum(map(file.cost, entries))
     sums = []
-    out.truncate(0)
+    if not journal.done:
+        out.truncate(0)
+
+    def reported(entry: Entry) -> Iterator[Buffer]:
+        written = 0
+        for piece in entry.data() if callable(entry.data) else (entry.data,):
+            yield piece
+            written += memoryview(piece).nbytes
+            progress(done + (file.cost(entry) and written), total, entry.name)
+
     for entry, offset in zip(entries, offsets):
         progress(done, total, entry.name)
-        out.seek(offset)
-        sums.append(put(out, entry))
-        done += entry.nbytes
+        crc = journal.find(entry.name, partial(_stored_crc, out, offset, entry.nbytes))
+        if crc is None:
+            out.seek(offset)
+            crc = put(out, entry._replace(data=partial(reported, entry)))
+            journal.add(entry.name, crc, out)
+        sums.append(crc)
+        done += file.cost(entry)
     out.seek(0)
     out.write(layout(file.metadata(extra), entries)[0])
     out.truncate(offsets[-1])  # the padding between tensors is zero

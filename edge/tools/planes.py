@@ -20,11 +20,13 @@ from edge.formats import names
 from edge.formats.checkpoint import Checkpoint, Tensor
 from edge.formats.container import Buffer, Entry
 from edge.formats.matrices import all_ternary
-from edge.registry.encodings import MOST_PLANES, PLANE_TYPES, TERNARY_TYPES
+from edge.registry.encodings import ENCODINGS, MOST_PLANES, PLANE_TYPES, TERNARY_TYPES
 from edge.tools.new_file import NewFile
 
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma3")
 GROUPS = tuple(sorted(PLANE_TYPES))
+
+_PIECE = 1 << 20  # weights that are fitted at a time
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,6 @@ class PlanesFile(NewFile):
     def __init__(self, checkpoint: Checkpoint, planes: Planes, embedding: str) -> None:
         check(checkpoint, planes.group)
         self.planes = planes
-        #: matrix -> sums of the squares of errors and weights
-        self.squares: dict[str, tuple[float, float]] = {}
         config = dataclasses.replace(
             checkpoint.config, planes=planes.group, activation_quant=f"int8-{planes.group}")
         super().__init__(dataclasses.replace(checkpoint, config=config), PLANE_TYPES[planes.group], embedding)
@@ -81,7 +81,7 @@ class PlanesFile(NewFile):
         matrices are written.
         """
         matrices = [part.name for part in names.parts(self.config) if part.role == "matrix"]
-        sums = [self.squares.get(name, (math.nan, math.nan)) for name in matrices]
+        sums = [self.measured.get(name, (math.nan, math.nan)) for name in matrices]
         error, whole = (sum(each) for each in zip(*sums, strict=True))
         about = {
             "source": self.source(),
@@ -97,6 +97,9 @@ class PlanesFile(NewFile):
         types = {tensor.type for name, tensor in self.checkpoint.tensors.items() if names.is_projection(name)}
         return f"{os.path.basename(os.path.abspath(self.checkpoint.path))} ({', '.join(sorted(types))})"
 
+    def cost(self, entry: Entry) -> int:
+        return entry.nbytes if entry.type == self.type else 0  # the rest takes no time beside a fit
+
     def _entry(self, role: str, tensor: Tensor) -> Entry:
         if role != "matrix":
             return super()._entry(role, tensor)
@@ -104,14 +107,22 @@ class PlanesFile(NewFile):
         return Entry(tensor.name, self.type, (rows, k * self.planes.count), partial(self._planes, tensor))
 
     def _planes(self, tensor: Tensor) -> Iterator[Buffer]:
+        """Some rows at a time, as whole panels: so progress moves, and little memory is needed."""
         from pyx.weights import StoredRows, all_floats, fit_matrix, pack_planes
 
         rows, k = tensor.shape
         n_plane, group, n_threads = self.planes.count, self.planes.group, self.planes.n_threads
-        weights = all_floats(StoredRows(tensor.type, tensor.data, rows, k), self.order(tensor.name), n_threads)
-        try:
-            codes, scales, error, whole = fit_matrix(weights, rows, k, group, n_plane, n_threads)
-        except ValueError as failed:
-            raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {failed}") from None
-        self.squares[tensor.name] = error, whole
-        yield pack_planes(codes, scales, n_plane, rows, k, group)
+        stored = StoredRows(tensor.type, tensor.data, rows, k)
+        order = self.order(tensor.name) or range(rows)
+        sums = [0.0, 0.0]
+        panel = ENCODINGS[self.type].rows
+        some = max(_PIECE // k // panel, 1) * panel
+        for which in (order[at : at + some] for at in range(0, rows, some)):
+            try:
+                codes, scales, *squares = fit_matrix(
+                    all_floats(stored, which, n_threads), len(which), k, group, n_plane, n_threads)
+            except ValueError as failed:
+                raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {failed}") from None
+            sums = [each + more for each, more in zip(sums, squares, strict=True)]
+            yield pack_planes(codes, scales, n_plane, len(which), k, group)
+        self.measured[tensor.name] = sums[0], sums[1]

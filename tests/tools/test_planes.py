@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,67 @@ def test_more_planes_and_smaller_groups_lose_less(tmp_path: Path) -> None:
     assert lost[1, 64] > lost[2, 128] > lost[2, 32] > lost[3, 32] > lost[4, 64]
 
 
+# ---- interruptions ---------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """A signal."""
+
+
+def interrupted(source: Path, target: Path, at: str) -> list[str]:
+    """Convert, but stop at a tensor; returns what the folder then has."""
+    def stop(_done: int, _total: int, name: str) -> None:
+        if name == at:
+            raise Killed
+
+    with pytest.raises(Killed):
+        convert(source, target, planes=Planes(), progress=stop)
+    return sorted(path.name for path in target.parent.iterdir())
+
+
+@pytest.mark.parametrize(
+    "case", ["the same", "cut off", "another source", "other options", "a damaged part", "no part"])
+def test_an_interrupted_conversion_goes_on(tmp_path: Path, case: str) -> None:
+    """The same bytes as without an interruption, and only what is missing is made; else all of it anew."""
+    source, other, target = tmp_path / "a", tmp_path / "b", tmp_path / "out" / "m.gguf"
+    target.parent.mkdir()
+    folder(source, "qwen3")
+    weights = dense("qwen3")
+    weights["model.layers.0.self_attn.k_proj.weight"][0, 0] += 1
+    saved(other, "qwen3", weights)
+    assert interrupted(source, target, "blk.0.attn_q.weight") == []  # nothing to go on with
+    assert interrupted(source, target, "blk.1.attn_q.weight") == ["m.gguf.part", "m.gguf.part.json"]
+    planes, part, journal = Planes(), Path(f"{target}.part"), Path(f"{target}.part.json")
+    if case == "cut off":
+        journal.write_bytes(journal.read_bytes()[:-20])
+    elif case == "another source":
+        shutil.rmtree(source)
+        other.rename(source)
+    elif case == "other options":
+        planes = Planes(2)
+    elif case == "a damaged part":
+        part.write_bytes(bytes(part.stat().st_size))
+    elif case == "no part":
+        part.unlink()
+    moved: dict[str, list[int]] = {}
+    convert(source, target, planes=planes, progress=lambda done, _, name: moved.setdefault(name, []).append(done))
+    made = {name for name, amounts in moved.items() if name.startswith("blk.0") and len(set(amounts)) > 1}
+    assert len(made) == {"the same": 0, "cut off": 1, "another source": 1}.get(case, 7)
+    assert sorted(path.name for path in target.parent.iterdir()) == ["m.gguf"]
+    convert(source, tmp_path / "whole.gguf", planes=planes)
+    assert target.read_bytes() == (tmp_path / "whole.gguf").read_bytes()
+
+
+def test_a_failed_conversion_leaves_nothing(tmp_path: Path) -> None:
+    """Once more it would fail again."""
+    broken = dense("qwen3")
+    broken["model.layers.1.mlp.up_proj.weight"][3, 4] = np.nan
+    saved(tmp_path / "m", "qwen3", broken)
+    with pytest.raises(InvalidFile, match=r"blk\.1\.ffn_up\.weight: a weight is not a finite"):
+        convert(tmp_path / "m", tmp_path / "m.gguf", planes=Planes())
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 
@@ -278,11 +340,6 @@ def test_what_is_refused(tmp_path: Path) -> None:
             Planes(**planes)
     with pytest.raises(InvalidFile, match="--planes 3"):
         open_checkpoint(folder(tmp_path / "q", "qwen3"))
-    broken = dense("qwen3")
-    broken["model.layers.1.mlp.up_proj.weight"][3, 4] = np.nan
-    saved(tmp_path / "q", "qwen3", broken)
-    with pytest.raises(InvalidFile, match=r"blk\.1\.ffn_up\.weight: a weight is not a finite"):
-        convert(tmp_path / "q", target, planes=Planes(3, 32))
     assert not target.exists()
 
 
