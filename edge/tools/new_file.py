@@ -192,22 +192,13 @@ class NewFile:
 
         rows, k = tensor.flat
         matrix = self._pack(tensor)
-        scales: Sequence[float] = matrix.scales
-        if len(set(scales)) == 1:
-            scales = scales[:1]
+        scale, *others = set(matrix.scales)
+        if others:
+            self._refuse(tensor, f"has several scales and {stored} gets one; use the original model")
         if self.moves(tensor.name):
             weights = b"".join(self._moved(tensor.name, memoryview(matrix.unpack()).cast("B"), rows))
-            if len(scales) > 1:
-                scales = [scale for part in self._moved(tensor.name, scales, rows) for scale in part]
-            matrix = TernaryMatrix.pack("I8", memoryview(weights), rows, k, scale=scales[0])
-        if stored == "I2_S":
-            if len(scales) != 1:
-                self._refuse(tensor, f"has {len(scales)} scales and I2_S holds one; convert to TQ2_0")
-            yield matrix.encode()
-            return
-        if len(scales) > 1:
-            matrix = TernaryMatrix.pack("I8", memoryview(matrix.unpack()).cast("B"), rows, k)
-        yield self._tq2(tensor, matrix.encode()[:-32], scales)
+            matrix = TernaryMatrix.pack("I8", memoryview(weights), rows, k, scale=scale)
+        yield matrix.encode() if stored == "I2_S" else self._tq2(tensor, matrix.encode()[:-32], scale)
 
     def _groups(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
         """PQ2_0: for each 128 weights a float16 scale and 32 bytes of codes; or panels of these."""
@@ -220,20 +211,16 @@ class NewFile:
             matrix = TernaryMatrix.pack("PQ2_0", data, matrix.n_row, matrix.k)
         yield matrix.encode_panels() if stored == PANELS else matrix.encode_groups()
 
-    def _tq2(self, tensor: Tensor, codes: bytes, scales: Sequence[float]) -> bytes:
+    def _tq2(self, tensor: Tensor, codes: bytes, scale: float) -> bytes:
         """TQ2_0: per 256 weights 64 bytes of codes (low bits first) and a float16 scale."""
-        n_block = len(codes) // 64
-        if n_block % len(scales):
-            self._refuse(tensor, "has a scale for fewer than 256 weights, which neither I2_S nor TQ2_0 can hold")
         try:
-            halves = [struct.pack("<e", scale) for scale in scales]
+            half = struct.pack("<e", scale)
         except OverflowError:
-            halves = [b"\0\0"]
-        if b"\0\0" in halves:
+            half = b"\0\0"
+        if half == b"\0\0":
             self._refuse(tensor, "has a scale beyond float16, as TQ2_0 stores it; use I2_S")
-        each = n_block // len(scales)
         codes = codes.translate(_REVERSED)
-        return b"".join(codes[i * 64 : i * 64 + 64] + halves[i // each] for i in range(n_block))
+        return b"".join(codes[i : i + 64] + half for i in range(0, len(codes), 64))
 
     def _table(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
         """Embedding, head, norms and matrices of floats: as stored, or decoded and encoded again row by row."""

@@ -26,7 +26,7 @@ from edge.model.weights import build
 from edge.tools import convert as converting
 from edge.tools.convert import convert
 from pyx.kv import KVCache
-from pyx.weights import TernaryMatrix
+from pyx.weights import StoredRows, TernaryMatrix, all_floats
 from tests import handmade
 from tests.configs import each_layer, styled
 from tests.handmade import HIDDEN, VOCAB, hf_config, hf_directory, hf_tensors
@@ -111,7 +111,7 @@ def test_tq2_is_what_the_gguf_package_decodes(tmp_path: Path) -> None:
 
 
 def test_several_scales(tmp_path: Path) -> None:
-    """A matrix with a scale per block of rows (TriLM) fits TQ2_0, not I2_S; so do scales per 256 columns."""
+    """A matrix with a scale per block of rows (TriLM) fits TQ2_0 and panels, not I2_S."""
     config = hf_config(architectures=["LlamaForCausalLM"], hidden_act="silu", quantization_config=None,
                        hidden_size=256, num_attention_heads=4, num_key_value_heads=4, tie_word_embeddings=True)
     rng = np.random.default_rng(5)
@@ -126,14 +126,14 @@ def test_several_scales(tmp_path: Path) -> None:
         tensors[f"{name}.weight"] = ("F32", (256,), np.ones(256, np.float32).tobytes())
     tensors["model.embed_tokens.weight"] = ("F32", (16, 256), rng.random((16, 256), np.float32).tobytes())
     folder = hf_directory(tmp_path / "m", config, tensors)
-    with pytest.raises(UsageError, match=r"blk\.0\.attn_q\.weight has 256 scales.*TQ2_0"):
-        convert(folder, tmp_path / "m.gguf")
-    assert not (tmp_path / "m.gguf").exists()
-    convert(folder, tmp_path / "m.gguf", type="TQ2_0")
-    weights, scales = matrix(open_checkpoint(tmp_path / "m.gguf"), "blk.0.attn_q.weight")
+    convert(folder, tmp_path / "m.gguf")
+    made = open_checkpoint(tmp_path / "m.gguf")
+    assert made.config.activation_quant == "int8-128"  # trained on activations of floats
     stored = np.frombuffer(tensors["model.layers.0.self_attn.q_proj.weight"][2], np.float32).reshape(256, 256)
     expected = stored.reshape(4, 2, 32, 256).swapaxes(1, 2).reshape(256, 256)  # llama's order of rows
-    assert (weights * np.array(scales)[:, None] == expected).all()
+    query = made.tensors["blk.0.attn_q.weight"]
+    assert (np.array(all_floats(StoredRows(query.type, query.data, 256, 256))).reshape(256, 256) == expected).all()
+
 
 
 def test_progress_and_result(tmp_path: Path) -> None:
