@@ -10,7 +10,8 @@ PIP := $(PY) -m pip --disable-pip-version-check --no-input --quiet --retries 8
 # the answers of the program that is not frozen, with which all forms of it are compared
 ANSWERS := build/answers.json
 # install lists of pyproject.toml, with their markers
-install = $(PY) packaging/requires.py $(1) >$(VENV)/requirements.txt && $(PIP) install -r $(VENV)/requirements.txt
+install = $(PY) packaging/requires.py $(1) >$(VENV)/requirements.txt && $(PIP) install -r $(VENV)/requirements.txt || \
+	{ echo "bitnet-edge: pip could not get what is needed: check the network (or PIP_INDEX_URL), and try again" >&2; exit 1; }
 COMPILED := setup.py $(shell find pyx \( -name '*.p[yx][xdi]' -o -path 'pyx/kernels/*.[ch]' \) 2>/dev/null)
 
 # an environment whose interpreter has gone (a distribution upgrade) counts as not installed

@@ -51,15 +51,22 @@ def pull(
         raise UsageError("--name, --as-is and --force need MODEL")
     if name:
         library.checked_name(name)  # refused before a download is announced
-    source = None if wanted is None else work.parse(wanted)
-    label = wanted if source is None or not source.name else source.name
-    if source and source.name and library.find(name or source.name) is None:
-        out.info(work.announcement(source), "dim")
-    with out.progress(f"pulling {label or 'a first model'}", "bytes", log=True) as progress:
-        if wanted is None:
-            model = work.pull_first(progress=progress, note=progress.say)
-        else:
-            model = work.pull(wanted, name=name, as_is=as_is, force=force, progress=progress, note=progress.say)
+    label = "a first model" if wanted is None else work.parse(wanted).name or wanted
+
+    def note(text: str) -> None:
+        progress.say(text)
+        if text == work.CONVERTING:
+            progress.next(f"converting {label}", "bytes")
+
+    with out.progress(f"pulling {label}", "bytes", log=True) as progress:
+        try:
+            if wanted is None:
+                model = work.pull_first(progress=progress, note=note)
+            else:
+                model = work.pull(wanted, name=name, as_is=as_is, force=force, progress=progress, note=note)
+        except KeyboardInterrupt:
+            note("stopped; the same command goes on from here")
+            raise
     out.result(model._asdict(), [f"{model.name}: {human(model.nbytes)} in {model.path}"], as_json)
     if library.default() is None:
         library.set_default(model.name)
@@ -94,9 +101,12 @@ def list_models(out: Output, everything: bool, as_json: bool, **_: Any) -> None:
 
     models, known = pulled(), known_models() if everything else []
     if as_json:
-        out.json([dataclasses.asdict(each.known) | {"board_bytes": each.board, "memory_bytes": each.memory}
-                  for each in known] if everything else [model._asdict() for model in models])
-        return
+        values = [
+            dataclasses.asdict(each.known)
+            | {"score": each.known.score or None, "board_bytes": each.board, "memory_bytes": each.memory}
+            for each in known
+        ]
+        return out.json(values if everything else [model._asdict() for model in models])
     if everything:
         return out.result(None, _table(known), False)
     for model in models:
@@ -116,7 +126,7 @@ def _table(models: Sequence[KnownModel]) -> Iterator[str]:
     for model, memory, _board in models:
         score = f"{model.score:.0f}" if model.score else "-"
         yield (f"{model.name:<{wide}} {human(model.nbytes):>8}  {human(memory):>7}  {score:>4}  "
-               f"{model.about}; {model.licence}")
+               f"{model.about}{', also with pip' * bool(model.package)}; {model.licence}")
 
 
 @click.command(

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from edge import packed
-from edge.errors import ModelNotFound, UsageError, check_path
-from edge.files import home, replacing
+from edge.errors import Busy, EdgeError, ModelNotFound, UsageError, check_path
+from edge.files import exclusive, home, replacing
 
 RECORD = "pull.json"
 DEFAULT = ".default"
+LOCK = ".lock"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 
@@ -199,20 +201,44 @@ def write_record(model: Pulled) -> None:
 def remove(name: str) -> int:
     """Delete a pulled model, or the remains of an interrupted pull.  Returns the number of bytes freed.
 
-    Raises ModelNotFound.
+    Raises ModelNotFound, and Busy while it is being pulled.
     """
     import shutil
 
     place = os.path.join(folder(), name)
     if not NAME.fullmatch(name) or not os.path.isdir(place) or os.path.islink(place):
         raise ModelNotFound(f"no model named '{name[:60]}' was pulled; bitnet-edge list shows those that were")
-    nbytes = sum(entry.stat().st_size for entry in os.scandir(place) if entry.is_file(follow_symlinks=False))
-    with suppress(FileNotFoundError):
-        os.unlink(os.path.join(place, RECORD))  # first: half a model must not be found
-    if default() == name:
-        forget_default()
-    shutil.rmtree(place)
+    with alone(place, name):
+        nbytes = sum(entry.stat().st_size for entry in os.scandir(place) if entry.is_file(follow_symlinks=False))
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(place, RECORD))  # first: half a model must not be found
+        if default() == name:
+            forget_default()
+        shutil.rmtree(place)
     return nbytes
+
+
+@contextmanager
+def alone(place: str, name: str) -> Iterator[None]:
+    """A context manager: only one process changes the folder of a model at a time.  It is made, and removed again if
+    there is nothing in it that a later pull could go on with.  Raises Busy, and EdgeError if it cannot be made.
+    """
+    import shutil
+
+    try:
+        os.makedirs(place, exist_ok=True)
+        lock = exclusive(os.path.join(place, LOCK))
+    except Busy:
+        raise Busy(f"{name} is being pulled by another process") from None
+    except OSError as error:
+        raise EdgeError(f"cannot write {place}: {error.strerror}") from None
+    try:
+        yield
+    finally:
+        with suppress(FileNotFoundError):
+            if os.listdir(place) == [LOCK]:
+                shutil.rmtree(place, ignore_errors=True)
+        os.close(lock)
 
 
 def not_here(name: str) -> ModelNotFound:
@@ -229,7 +255,7 @@ def near(name: str) -> list[str]:
     names = list(dict.fromkeys([DEMO, *KNOWN, *(model.name for model in pulled())]))
     plain = name.lower()
     inside = [each for each in names if len(plain) >= 4 and plain in each]
-    return (inside + [each for each in get_close_matches(plain, names, n=3) if each not in inside])[:3]
+    return inside[:3] or get_close_matches(plain, names, n=3)
 
 
 def is_model(word: str) -> bool:

@@ -107,12 +107,13 @@ def convert(
                 os.replace(part, dst)
                 remove(f"{part}.json")
             except BaseException as error:
-                if isinstance(error, Exception) or not os.path.exists(f"{part}.json"):  # else interrupted
+                if isinstance(error, EdgeError) or not os.path.exists(f"{part}.json"):  # once more it would fail again
                     remove(part)
                     remove(f"{part}.json")
                 raise
     except OSError as error:
-        raise EdgeError(f"{dst}: cannot be written ({error.strerror})") from None
+        kept = "; free some space, and the same command goes on" * os.path.exists(f"{part}.json")
+        raise EdgeError(f"{dst}: cannot be written ({error.strerror}){kept}") from None
     return Result(dst, os.path.getsize(dst), digest, n_tensors, checkpoint.notes + file.notes)
 
 

