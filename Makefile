@@ -141,9 +141,9 @@ clean:
 $(VENV)/.installed: pyproject.toml
 	@packaging/prepare.sh chat
 	@echo "bitnet-edge: installing the dependencies" >&2
-	@$(call install,requires)
+	@$(call install,dependencies requires)
 	@echo "bitnet-edge: compiling (about a minute on a PC, some minutes on a Raspberry Pi)" >&2
-	@$(PIP) install --no-build-isolation --editable .
+	@$(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 
 $(VENV)/.compiled: $(COMPILED) | $(VENV)/.installed
