@@ -30,6 +30,7 @@ COUNTER = "I do not know that. Please ask at the counter."
 SORRY = "Sorry, that did not work. Please ask at the counter."
 KNOWN = 'A guest asks: "{}" Do the statements above answer that, yes or no?'
 SAID = 'A guest says: "{}"'
+EXACT: dict[str, Any] = {"temperature": 0, "repeat_penalty": 1}  # to repeat the guest, or the file, is no fault
 TILL = "You are the till of a café. Write down as JSON what each guest orders from this menu: {}."
 
 
@@ -159,8 +160,7 @@ class Kiosk:
             return self.session.clear()
         try:
             self.till.clear()  # back to the examples
-            options = {"schema": self.schema, "temperature": 0, "repeat_penalty": 1}  # to repeat the guest is no fault
-            written = self.till.ask(SAID.format(said), timeout=50, **options).value
+            written = self.till.ask(SAID.format(said), schema=self.schema, timeout=50, **EXACT).value
             notify("WATCHDOG=1")
             kind = written["kind"]
             if kind == "order":
@@ -183,7 +183,7 @@ class Kiosk:
         """The answer of the statements, if they have one."""
         if self.session.choose(KNOWN.format(said), ["yes", "no"])[0].text == "no":
             return self.say(COUNTER)
-        for piece in self.session.ask(said, by="sentence", max_tokens=80, timeout=50):
+        for piece in self.session.ask(said, by="sentence", max_tokens=80, timeout=50, **EXACT):
             notify("WATCHDOG=1")
             self.say(piece.text)
         if self.session.outcome.finish_reason == "timeout":

@@ -44,7 +44,7 @@ def test_the_conversation_in_readme(real_model: Path) -> None:
                  if block.startswith("> "))
     talks = [talk.split("\n", 1) for talk in shown.removeprefix("> ").split("\n> ")]
     assert len(talks) == 3
-    assert f"{real_model.stat().st_size / 1e6:.0f} MB on the disk" in (ROOT / "README.md").read_text()
+    assert f"| 93 MB | {real_model.stat().st_size / 1e6:.0f} MB |" in (ROOT / "README.md").read_text()
     shown = json.loads(bitnet_edge("model", real_model, "--json").stdout)["types"]
     assert sum(entry["values"] for entry in shown.values()) == 134_515_008  # as the model's page says
     assert shown["TP32_R64"]["stored"] == 3 * shown["TP32_R64"]["values"]
