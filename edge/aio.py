@@ -16,7 +16,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from edge.session.answer import Answer
-from edge.session.scheduler import End
+from edge.session.scheduler import END
 from edge.session.stream import Piece
 from edge.threads import refuse_after_fork, starting
 
@@ -98,13 +98,14 @@ async def _read(answer: Answer) -> AsyncGenerator[Piece, None]:
             while job.pieces.empty():
                 await bell.wait()
             item = job.pieces.get_nowait()
-            if type(item) is End:
+            if item is END:
                 break
             answer.give_room(1)
             yield item
-        if item.error is not None:
-            raise item.error
+        error, job.error = job.error, None
+        if error is not None:
+            raise error
     finally:
-        item = None  # the traceback of its error holds this frame
+        error = None  # its traceback holds this frame
         if not job.over:
             await in_thread(answer.close)

@@ -26,7 +26,7 @@ from edge.prompt.interrupt import Interrupted
 from edge.serve.calls import Call, stopping
 from edge.session.generation import reply
 from edge.session.outcome import Outcome
-from edge.session.scheduler import ALL, End, Job, Scheduler
+from edge.session.scheduler import ALL, END, Job, Scheduler
 from edge.session.stream import Piece
 
 if TYPE_CHECKING:
@@ -73,14 +73,15 @@ class PendingAnswer:
         found: list[Any] = []
         for _ in range(self.job.pieces.qsize()):
             item = self.job.pieces.get_nowait()
-            if type(item) is End:
-                if (error := item.error) is not None:
+            if item is END:
+                if (error := self.job.error) is not None:
+                    self.job.error = None
                     if not isinstance(error, Exception):  # it ends the answer, not the event loop
                         error = RuntimeError(f"{type(error).__name__}: {error}")
                     try:
                         raise error
                     finally:  # its traceback holds this frame
-                        del item, error
+                        del error
                 if self._text is not None and (rest := self._text.flush()):
                     found.append(Piece(rest, ()))
                 item = None

@@ -14,7 +14,7 @@ from edge.amounts import count
 from edge.errors import EdgeError, UsageError, one_line
 from edge.session.logprobs import Logprob, Scored
 from edge.session.outcome import Outcome
-from edge.session.scheduler import LET_GO, End, Job
+from edge.session.scheduler import END, LET_GO, Job
 from edge.session.stream import Piece
 from edge.session.usage import Timings, Usage
 from edge.threads import is_forked
@@ -47,7 +47,7 @@ class Answer:
         if self._elsewhere or not self.job.prepared:
             self._begin()
         item = self._scheduler.read(self.job, 1, self.job.take)
-        if type(item) is End:
+        if item is END:
             raise StopIteration
         return item
 

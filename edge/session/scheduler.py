@@ -24,7 +24,7 @@ import weakref
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count
 from edge.cache.state import Segment
@@ -50,28 +50,24 @@ ALL = 1 << 62  # room for every piece
 LOOK = 0.05  # seconds between two looks at whether a job that waits was cancelled
 LET_GO = 1.0  # seconds that a thread which drops an answer waits for its end
 CLOSE_SECONDS = 5.0  # for the step that runs
-
-
-class End(NamedTuple):
-    """The last item in the queue of a job, with its error, if it failed."""
-
-    error: BaseException | None = None
+END = object()  # the last item in the queue of a job
 
 
 class Job:
     """An answer, or something else to evaluate, from its place in the line to its end.
 
-    ``pieces``: what it says, then an :class:`End`.  ``told``: called by the engine's thread after each item, to wake a
-    reader that does not wait for the queue itself; RuntimeError: there is none any more.  ``quiet``: only the end is
-    put there.  ``ahead``: it reads what may be asked next, and gives way to everything else.  ``patience``: seconds
-    without room after which it is cancelled; None: however long.  ``position``: how many waited before it when it came.
-    ``expected``: the seconds until its turn, as estimated then.
+    ``pieces``: what it says, then END.  ``error``: what it failed with, until its reader raises that.  ``told``: called
+    by the engine's thread after each item, to wake a reader that does not wait for the queue itself; RuntimeError:
+    there is none any more.  ``quiet``: only the end is put there.  ``ahead``: it reads what may be asked next, and
+    gives way to everything else.  ``patience``: seconds without room after which it is cancelled; None: however long.
+    ``position``: how many waited before it when it came.  ``expected``: the seconds until its turn, as estimated then.
     """
 
     def __init__(self, outcome: Outcome, work: Work, ahead: bool = False, patience: float | None = None) -> None:
         self.outcome = outcome
         self.work: Work | None = work  # once it is prepared, only for the engine's thread; None: it is over
         self.pieces: SimpleQueue[Any] = SimpleQueue()
+        self.error: BaseException | None = None
         self.told: Callable[[], object] | None = None
         self.quiet = False
         self.ahead = ahead
@@ -97,8 +93,9 @@ class Job:
 
     def end(self, error: BaseException | None = None) -> None:
         """Nothing more is said."""
+        self.error = error  # first: who sees that it is over sees why
         self.work = self.segment = self.outcome.put = None
-        self._pass(End(error))
+        self._pass(END)
         self.told = None
 
     def _pass(self, item: Any) -> None:
@@ -110,17 +107,18 @@ class Job:
                 self.outcome.cancelled = self.outcome.left = True
 
     def take(self) -> Any:
-        """Wait for the next piece, or for the end, which then stays in the queue without its error."""
-        item = self.pieces.get()
-        if type(item) is End:
-            self.pieces.put(End())
+        """Wait for the next piece, or for END, which then stays in the queue."""
+        # Ctrl-C between get() and put() has lost END where it is over and the queue is empty
+        item = END if self.over and self.pieces.empty() else self.pieces.get()
+        if item is END:
+            self.pieces.put(END)
         return item
 
-    def take_end(self) -> End:
-        """Wait for the end; what was said before it is dropped."""
-        while type(item := self.take()) is not End:
+    def take_end(self) -> Any:
+        """Wait for END; what was said before it is dropped."""
+        while self.take() is not END:
             pass
-        return item
+        return END
 
 
 class Scheduler:
@@ -291,12 +289,14 @@ class Scheduler:
         except BaseException:  # Ctrl-C: the job ends, and the engine's thread has let go of it then
             self.leave(job)
             job.take_end()
+            job.error = None
             raise
-        if type(item) is End and item.error is not None:
+        if item is END and (error := job.error) is not None:
+            job.error = None
             try:
-                raise item.error
+                raise error
             finally:  # its traceback holds this frame
-                del item
+                del error
         return item
 
     def _refuse_here(self) -> None:

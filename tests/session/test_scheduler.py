@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -108,6 +109,39 @@ def test_ctrl_c_while_others_run_ends_the_answer() -> None:
     signal.signal(signal.SIGINT, before)
     assert session.ask("q", max_tokens=3, **GREEDY).text
     other.close()
+
+
+class Losing:
+    """A queue: Ctrl-C comes when get() has taken the end, as many times as it is told."""
+
+    def __init__(self, queue: Any, times: int) -> None:
+        self.queue, self.times = queue, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.queue, name)
+
+    def get(self, *_: object, **__: object) -> Any:
+        item = self.queue.get()
+        if item is scheduling.END and self.times:
+            self.times -= 1
+            raise KeyboardInterrupt
+        return item
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_together_with_the_end_of_an_answer(times: int) -> None:
+    """Regression: the end was lost, and the thread waited for it for ever."""
+    engine = fakes.engine()
+    session = engine.session()
+    answer = session.ask("q", max_tokens=2, **GREEDY)
+    next(answer)
+    answer.job.pieces = Losing(answer.job.pieces, times)
+    for _ in range(times):
+        with pytest.raises(KeyboardInterrupt):
+            for _ in answer:
+                pass
+    assert list(answer) == [] and answer.finish_reason == "length" and engine.scheduler.running == 0
+    assert session.ask("q", max_tokens=3, **GREEDY).text
 
 
 def test_a_loop_that_is_left_is_where_it_was() -> None:
