@@ -102,8 +102,7 @@ async def _read(answer: Answer) -> AsyncGenerator[Piece, None]:
                 break
             answer.give_room(1)
             yield item
-        error, job.error = job.error, None
-        if error is not None:
+        if (error := job.failure()) is not None:
             raise error
     finally:
         error = None  # its traceback holds this frame

@@ -109,8 +109,9 @@ def list_models(out: Output, everything: bool, as_json: bool, **_: Any) -> None:
         return out.json(values if everything else [model._asdict() for model in models])
     if everything:
         return out.result(None, _table(known), False)
+    wide = max((len(model.name) for model in models), default=0)
     for model in models:
-        out.line(f"{model.name:<16} {human(model.nbytes):>8}  {model.licence:<26} {model.source}")
+        out.line(f"{model.name:<{wide}} {human(model.nbytes):>8}  {model.licence:<26} {model.source}")
     if not models:
         out.info(f"there are no models in {folder()}")
     if not out.quiet and (rows := offered()):

@@ -74,8 +74,7 @@ class PendingAnswer:
         for _ in range(self.job.pieces.qsize()):
             item = self.job.pieces.get_nowait()
             if item is END:
-                if (error := self.job.error) is not None:
-                    self.job.error = None
+                if (error := self.job.failure()) is not None:
                     if not isinstance(error, Exception):  # it ends the answer, not the event loop
                         error = RuntimeError(f"{type(error).__name__}: {error}")
                     try:

@@ -56,7 +56,7 @@ END = object()  # the last item in the queue of a job
 class Job:
     """An answer, or something else to evaluate, from its place in the line to its end.
 
-    ``pieces``: what it says, then END.  ``error``: what it failed with, until its reader raises that.  ``told``: called
+    ``pieces``: what it says, then END.  ``error``: see :meth:`failure`.  ``told``: called
     by the engine's thread after each item, to wake a reader that does not wait for the queue itself; RuntimeError:
     there is none any more.  ``quiet``: only the end is put there.  ``ahead``: it reads what may be asked next, and
     gives way to everything else.  ``patience``: seconds without room after which it is cancelled; None: however long.
@@ -116,9 +116,14 @@ class Job:
 
     def take_end(self) -> Any:
         """Wait for END; what was said before it is dropped."""
-        while self.take() is not END:
+        while (item := self.take()) is not END:
             pass
-        return END
+        return item
+
+    def failure(self) -> BaseException | None:
+        """The error with which it failed, once: its reader raises it."""
+        error, self.error = self.error, None
+        return error
 
 
 class Scheduler:
@@ -289,10 +294,9 @@ class Scheduler:
         except BaseException:  # Ctrl-C: the job ends, and the engine's thread has let go of it then
             self.leave(job)
             job.take_end()
-            job.error = None
+            job.failure()
             raise
-        if item is END and (error := job.error) is not None:
-            job.error = None
+        if item is END and (error := job.failure()) is not None:
             try:
                 raise error
             finally:  # its traceback holds this frame
