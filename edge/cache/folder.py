@@ -33,15 +33,16 @@ class Beginning:
     """Tokens that were read, and their KV cache or the file that has it.
 
     ``key``: the tokens as bytes.  ``conversation``: it is one, not a beginning that many share.  ``path``, ``span``: as
-    :func:`edge.cache.kv_file.read` takes them.  ``extra_bytes``: the memory besides its pages.
+    :func:`edge.cache.kv_file.read` takes them.  ``used``: when a conversation was last used (time.monotonic).
+    ``extra_bytes``: the memory besides its pages.
     """
 
     def __init__(self, tokens: array[int], conversation: bool, kv: Any = None, path: str = "",
-                 span: tuple[int, int] | None = None) -> None:
+                 span: tuple[int, int] | None = None, used: float = 0.0) -> None:
         self.key = tokens.tobytes()
         self.n = len(tokens)
         self.conversation = conversation
-        self.kv, self.path, self.span = kv, path, span
+        self.kv, self.path, self.span, self.used = kv, path, span, used
         self.usable = True  # as far as is known
         self.nbytes: int = 0 if kv is None else kv.stats["bytes"]
         self.extra_bytes: int = len(self.key) + (0 if kv is None else kv.extra_bytes)
@@ -53,7 +54,7 @@ class Beginning:
 
     def with_cache(self, kv: Any) -> Beginning:
         """The same with its KV cache."""
-        return Beginning(self.tokens, self.conversation, kv)
+        return Beginning(self.tokens, self.conversation, kv, used=self.used)
 
     def continues(self, other: Beginning) -> bool:
         """True if this one holds all of another one, and more."""

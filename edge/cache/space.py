@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import weakref
 from array import array
 from collections.abc import Callable
@@ -38,7 +39,6 @@ class KVSpace:
         self._new_cache = new_cache
         self._pooled = plan.room is not None
         self._states: weakref.WeakSet[KVState] = weakref.WeakSet()
-        self._clock = 0
         self._charged = 0  # bytes of the room that are not for pages
         self._making = threading.Lock()  # of a state: one after the other
         #: frees what others keep in the pool, before idle states are freed; False: there is nothing
@@ -117,8 +117,7 @@ class KVSpace:
     def release(self, state: KVState) -> None:
         """Mark a state as idle."""
         with self._lock:
-            self._clock += 1
-            state.used, state.busy = self._clock, False
+            state.used, state.busy = time.monotonic(), False
 
     def free(self, state: KVState) -> None:
         """Free the memory of a state."""
@@ -126,6 +125,15 @@ class KVSpace:
             state.free()
             self._states.discard(state)
             self._over()
+
+    def forget(self, state: KVState, before: float) -> bool:
+        """Free an idle state that was last used before this time, and forget its tokens.  Returns whether it was."""
+        with self._lock:
+            idle = not state.busy and state.used < before
+            if idle:
+                self.free(state)
+                state.tokens, state.asked, state.typed = array("i"), 0, None
+            return idle
 
     @property
     def nbytes(self) -> int:

@@ -96,7 +96,7 @@ class KVState:
         self.patient = False  # nobody waits for the next token
         self.busy = False  # in use; the memory of an idle state may be freed
         self.reading_seconds = 0.0  # that reading all of what is held takes, as far as known
-        self.used = 0  # when it was last given free, counted by its space
+        self.used = 0.0  # when it was last given free (time.monotonic)
         self._model = model
 
     def fill(self, kv: Any, sampler: Any, rows: memoryview) -> None:

@@ -95,13 +95,14 @@ class Store:
         With ``kv_offload`` it is not kept in memory: each conversation would need its own file of pages.
         """
         state.untype()
-        self._put(state, Beginning(state.tokens[: state.n_tokens], True))
+        self._put(state, Beginning(state.tokens[: state.n_tokens], True, used=state.used))
 
     def _put(self, state: KVState, new: Beginning) -> None:
         if not new.n:
             return
         with self._lock:
-            if new.key in self.entries:
+            if (known := self.entries.get(new.key)) is not None:
+                known.used = max(known.used, new.used)
                 self.entries.move_to_end(new.key)
             elif self._shares and not (new.conversation and self._space.plan.offload):
                 with suppress(MemoryError):
@@ -139,6 +140,15 @@ class Store:
             self.entries.popitem(last=False)
             self._charge()
             return True
+
+    def forget(self, before: float) -> bool:
+        """Drop the conversations in memory that were last used before this time.  Returns whether there were any."""
+        with self._lock:
+            old = [each.key for each in self.entries.values() if each.conversation and each.used < before]
+            for key in old:
+                del self.entries[key]
+            self._charge()
+        return bool(old)
 
     def _charge(self) -> None:
         """Entries pay for their tables and tokens: the plan counts only those of the sessions.  Those on disk pay for

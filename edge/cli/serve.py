@@ -22,8 +22,14 @@ SPARE = 512  # connections in addition to those that get an answer; each takes s
 OWN_FILES = 32  # that the program itself opens: the model, what it stores, the loop
 
 #: options that --embeddings does not honour, and refuses where they are typed: there are no answers
-OF_ANSWERS = ("parallel", "state", "system", "system_file", "think", "max_tokens", "temperature", "seed", "timeout",
-              "stop")
+OF_ANSWERS = ("parallel", "state", "system", "system_file", "lock_system", "think", "max_tokens", "temperature", "seed",
+              "timeout", "stop")
+#: options that --kiosk refuses -> why
+NOT_IN_KIOSKS = {
+    **dict.fromkeys(("system", "system_file"), "FILE has the instructions"),
+    **dict.fromkeys(("state", "kv_offload"), "nothing of a visitor is written to disk"),
+    "api_key": "its visitors have none",
+    "embeddings": "there are no answers then"}
 
 EPILOG = """\
 Examples:
@@ -65,8 +71,17 @@ docs/serve.md shows Home Assistant, Python and curl, docs/kiosk.md systemd.
     option("--name", type=Text(), metavar="NAME", help="Model name that clients see. Default: the name "
            "in the file."),
     option("--embeddings", is_flag=True, help="Serve /v1/embeddings only; for embedding models."),
+    option("--kiosk", type=Path(dir_okay=False), metavar="FILE", help="Serve a page for visitors, as FILE "
+           "(TOML) describes it: title, instructions for the model, limits of questions and answers (docs/kiosk.md). "
+           "Includes --lock-system. What a visitor wrote is deleted after a minute without use, or the time in FILE."),
 )
 @options.system_options
+@heading(
+    "Prompt",
+    option("--lock-system", is_flag=True, help="Refuse requests that would replace or go around the system prompt. "
+           "These have system messages, functions (tools), raw prompts or an answer to continue. Without this option, "
+           "a client's system message replaces that of --system."),
+)
 @options.model_option
 @options.model_options
 @options.kv_options
@@ -78,6 +93,7 @@ def serve(ctx: click.Context, **flags: Any) -> int:
     """Run the command: open the port, load the model, answer until a signal ends the server."""
     from edge.amounts import parse_size
     from edge.serve.addresses import unix_socket
+    from edge.serve.kiosk import Kiosk
     from edge.serve.service import Service, Settings
 
     out = ctx.ensure_object(Output)
@@ -87,6 +103,13 @@ def serve(ctx: click.Context, **flags: Any) -> int:
     for name, why in rivals.items():
         if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise UsageError(why, argument=name, hint="leave one of them out")
+    kiosk = None
+    if flags["kiosk"] is not None:
+        for name, why in NOT_IN_KIOSKS.items():
+            if flags.get(name):
+                raise UsageError(f"cannot be combined with --kiosk: {why}", argument=name)
+        kiosk = Kiosk.read(flags["kiosk"])
+        flags["system"] = kiosk.instructions
     system = options.system_prompt(flags)
     check_exposure(flags["host"], flags["api_key"], flags["insecure"], flags["socket_path"])
     flags.setdefault("overflow", "stop")  # a client learns that it is too long; nothing is cut silently
@@ -98,6 +121,7 @@ def serve(ctx: click.Context, **flags: Any) -> int:
         queue=flags["queue"], state=flags["state"],
         state_bytes=parse_size(flags["state_size"], "state_size") or 0, warn=out.warn,
         reads_ahead=flags["read_ahead"], defaults=defaults, system=system,
+        locked=flags["lock_system"] or kiosk is not None, kiosk=kiosk,
     ))
     with ExitStack() as opened:
         if flags["socket_path"] is None:

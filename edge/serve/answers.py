@@ -11,12 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from edge.errors import ContextFull, UsageError
-from edge.prompt.messages import with_system
-from edge.serve.calls import Call, dump, refusal_of
+from edge.prompt.messages import check_turns, with_system
+from edge.serve.calls import Call, Refusal, dump, refusal_of
 from edge.serve.conversations import PendingCall
 from edge.serve.exchange import Streamed, answer_json, body_of, watched
 from edge.serve.protocols import MARK, Collected, Writer
-from edge.serve.service import Service
+from edge.serve.service import Service, Settings
 from edge.session.logprobs import Logprob
 from edge.session.stream import Piece
 
@@ -31,11 +31,12 @@ async def answer(
     _, conversations = service.ready()
     call = parse(body, service.settings.defaults)
     writer = made(call, body, service.name)
-    if call.messages is not None:
-        call.messages = with_system(call.messages, service.settings.system)
-    elif not call.prompts:
+    if call.messages is None and not call.prompts:
         return answer_json(writer.nothing())
     try:
+        admit(call, service.settings)
+        if call.messages is not None:
+            call.messages = with_system(call.messages, service.settings.system)
         pending = await conversations.submit(call)
         first, gone = pending.answers[0].job, partial(pending.stop, "cancelled")
         headers = {"x-queue-position": str(first.position), "x-queue-seconds": f"{first.expected:.1f}"}
@@ -45,6 +46,40 @@ async def answer(
         return Response(_filled(writer.whole(found), found), 200, headers, "application/json")
     except (UsageError, ContextFull) as error:
         raise refusal_of(error, call.sent) from None
+
+
+def admit(call: Call, settings: Settings) -> None:
+    """Refuse what would change or bypass locked instructions, and keep a call within the limits of a kiosk.  Raises
+    Refusal (400).
+    """
+    if settings.locked and (found := bypass(call)) is not None:
+        key, what = found
+        raise Refusal(400, f"{key} {what}, and the instructions of this server are locked", "instructions_locked", key)
+    if (kiosk := settings.kiosk) is None:
+        return
+    key, most = call.sent.get("messages", "messages"), kiosk.longest_question
+    for each in call.messages or ():
+        if each["role"] == "user" and (n := len(each["content"])) > most:
+            raise Refusal(400, f"{key} has a question of {n} characters; the limit is {most}", "question_too_long", key)
+    call.options["max_tokens"] = min(call.options.get("max_tokens", kiosk.longest_answer), kiosk.longest_answer)
+
+
+def bypass(call: Call) -> tuple[str, str] | None:
+    """(key, what it has) of the part of a call that would change the system prompt, or have the model write without
+    it or as a client wants; None: there is none.
+    """
+    if call.messages is None:
+        return call.sent.get("prompts", "prompt"), "asks for a raw prompt"
+    key, roles = call.sent.get("messages", "messages"), [each["role"] for each in call.messages]
+    if "system" in roles:
+        return call.sent.get("system", key), "has instructions"
+    if call.options.get("tools"):
+        return "tools", "describes functions, which become part of the instructions"
+    if "tool" in roles or any("tool_calls" in each for each in call.messages):
+        return key, "has calls of functions or their results"
+    if check_turns(call.messages)[-1]["role"] == "assistant":
+        return key, "ends with an answer to continue"
+    return None
 
 
 async def _stream(pending: PendingCall, writer: Writer) -> AsyncIterator[bytes]:

@@ -74,7 +74,7 @@ class Call:
     ``messages`` for a chat, checked, else ``prompts``, each a text or token ids, each of which gets ``n`` answers.
     ``echo``: each answer is preceded by its prompt, the text of which is in ``echoed``.
     ``options``: keyword arguments of ``Session.chat`` and ``complete``.  ``sent``: arguments of the library -> the
-    keys of the request that they come from.
+    keys of the request that they come from; so ``system``, the first message, and ``prompts``.
     """
 
     messages: list[dict[str, Any]] | None = None

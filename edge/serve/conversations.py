@@ -6,12 +6,14 @@ continues, else the one used longest ago.  The conversation that was there goes 
 (edge/cache/store.py), where its next request finds it.  There are as many states as contexts are planned, and the plan
 has memory for SPARE_CONTEXTS more if that is free, so the memory plan holds whatever clients do.
 
-The engine's thread writes the answers (edge/session/scheduler.py), and chooses their states.
+The engine's thread writes the answers (edge/session/scheduler.py), and chooses their states.  In a kiosk another thread
+forgets what was not used for a while: idle states and entries of the store, both under the locks of their owners.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 import weakref
 from array import array
@@ -21,13 +23,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from edge.aio import Bell, in_thread
+from edge.cache.state import common
 from edge.errors import Busy, EdgeError
 from edge.prompt.interrupt import Interrupted
 from edge.serve.calls import Call, stopping
-from edge.session.generation import reply
+from edge.session.generation import read, reply
 from edge.session.outcome import Outcome
 from edge.session.scheduler import ALL, END, Job, Scheduler
 from edge.session.stream import Piece
+from edge.threads import start
 
 if TYPE_CHECKING:
     from edge.cache.folder import Folder
@@ -43,6 +47,7 @@ STUCK = 120.0  # seconds without a sign of life of an answer after which the ser
 BROKEN = 3  # answers in a row that failed with an internal error, after which it does, too
 CLOSE_SECONDS = 10.0  # for the running answers to end
 LOOK = 0.01  # seconds between two looks at whether they have
+FORGETS = 1.0  # seconds between two looks at what is to be forgotten
 
 
 class PendingAnswer:
@@ -136,9 +141,9 @@ class PendingCall:
 class Conversations:
     """The calls of a service.
 
-    ``parallel``: number of answers at the same time, and of conversations in memory.  ``queue``: number of answers that
-    may wait.  ``folder``: where conversations that leave memory are saved.  ``reads_ahead``: whether
-    questions are read that are still being written.
+    ``parallel``: number of answers at the same time, and of ``states``, the conversations in memory.  ``queue``: number
+    of answers that may wait.  ``folder``: where conversations that leave memory are saved.  ``reads_ahead``: questions
+    that are still being written are read.
     """
 
     def __init__(
@@ -153,10 +158,12 @@ class Conversations:
         self._counts = dict.fromkeys(
             ("served", "refused", "cancelled", "failed", "prompt_tokens", "cached_tokens", "answer_tokens"), 0)
         self._scheduler = engine.scheduler
-        self._states = [engine.space.new_state() for _ in range(parallel)]
+        self.states = [engine.space.new_state() for _ in range(parallel)]
         self._calls: weakref.WeakSet[PendingCall] = weakref.WeakSet()
         self._preparer = ThreadPoolExecutor(1, "prepares")  # one call after the other: there is memory for so much
-        self._closing = False
+        self._closing = threading.Event()
+        self._beginning = array("i")  # of all conversations: the system prompt
+        self._forgetter: threading.Thread | None = None
         self._failing = 0  # answers in a row
         self._reads_ahead = reads_ahead
 
@@ -173,7 +180,7 @@ class Conversations:
         Raises what is wrong with it, Busy if the line is full, UsageError if it is never long enough, and Refusal (503)
         if the service ends.
         """
-        if self._closing:
+        if self._closing.is_set():
             raise stopping()
         pending = PendingCall(
             call, [PendingAnswer(call, self._work, patience) for _ in range(call.n_choices)], self._scheduler)
@@ -206,7 +213,13 @@ class Conversations:
 
     def warm(self, system: str | None) -> None:
         """Read the system prompt, with which conversations begin; this also reads every weight once.  Blocks."""
-        self.engine.session(system or "", (), self._states[0]).warm()
+        self.engine.session(system or "", (), self.states[0]).warm()
+        self._beginning = self.states[0].tokens[:]
+
+    def forget_after(self, seconds: float) -> None:
+        """From now on, forget each conversation so many seconds after its last use."""
+        self._forgetter = threading.Thread(target=self._forget, args=(seconds,), name="forgetting", daemon=True)
+        start(self._forgetter)
 
     def state(self) -> dict[str, Any]:
         """Counts for ``/health`` and ``/metrics``."""
@@ -218,11 +231,13 @@ class Conversations:
             return f"an answer has made no progress for {silent:.0f} seconds"
         if self._failing >= BROKEN:
             return f"the last {self._failing} answers failed with internal errors"
+        if self._forgetter is not None and not self._forgetter.is_alive() and not self._closing.is_set():
+            return "conversations are no longer forgotten"
         return None
 
     def stop(self) -> None:
         """Begin to end: refuse what comes and what waits, and cancel what is written."""
-        self._closing = True
+        self._closing.set()
         for each in list(self._calls):
             each.stop("cancelled")
 
@@ -232,7 +247,7 @@ class Conversations:
         end = time.monotonic() + CLOSE_SECONDS
         while (self._scheduler.running or self._scheduler.waiting) and time.monotonic() < end:
             time.sleep(LOOK)
-        for state in self._states:
+        for state in self.states:
             if not state.busy:
                 if state.asked:
                     self.engine.store.set_aside(state)
@@ -251,13 +266,13 @@ class Conversations:
         error: BaseException | None = None
         try:
             yield None
-            if self._closing:
+            if self._closing.is_set():
                 raise stopping()
             if pending.why is None and pending.prepared is not None:
                 call, outcome = self.engine.preparer.encoded(pending.prepared), pending.outcome
                 outcome.spec, outcome.form = call.options.spec, call.options.form
                 ids = call.ids or array("i")
-                free = [each for each in self._states if not each.busy]
+                free = [each for each in self.states if not each.busy]
                 state = max(free, key=lambda each: (each.continued_by(ids), -each.used))
                 self.engine.space.take(state)
                 yield from reply(self.engine.preparer, self.engine.store, state, call, outcome)
@@ -289,3 +304,35 @@ class Conversations:
         if not pending.call.partial:
             counts["cancelled"] += cancelled
             counts["served"] += not cancelled and pending.why != "refused"
+
+    # ---- forgetting -------------------------------------------------------------------------------------------------
+
+    def _forget(self, seconds: float) -> None:
+        """Forget what was not used for so long, until the service ends; in a thread of its own."""
+        space, scheduler, forgotten = self.engine.space, self._scheduler, False
+        while not self._closing.wait(FORGETS):
+            before = time.monotonic() - seconds
+            forgotten |= self.engine.store.forget(before)
+            for state in self.states:
+                if common(state.tokens, self._beginning) < len(state.tokens):
+                    forgotten |= space.forget(state, before)
+            if forgotten and not (scheduler.running or scheduler.waiting):
+                forgotten = False
+                with suppress(EdgeError):
+                    outcome = Outcome()
+                    scheduler.begin(Job(outcome, self._begin_again(outcome), ahead=True), ALL)
+
+    def _begin_again(self, outcome: Outcome) -> Work:
+        """Have a state that was forgotten hold the beginning again: the next visitor need not wait for it, although the
+        store may have dropped it.  In the engine's thread.
+        """
+        yield None
+        engine, ids = self.engine, self._beginning
+        state = next((each for each in self.states if not each.busy and not each.tokens), None)
+        if state is not None:
+            engine.space.take(state)
+            try:
+                yield from read(engine.plan, engine.store, state, ids, outcome, len(ids), stop=self._closing.is_set)
+            finally:
+                engine.space.release(state)
+                engine.store.flush()

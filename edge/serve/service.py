@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from edge.engine import Engine
     from edge.model.model import Model
+    from edge.serve.kiosk import Kiosk
     from edge.tools.embed import Embedder
 
 
@@ -41,6 +42,8 @@ class Settings:
     warn: Callable[[str], object] | None = None  # is told once why ``state`` cannot be written
     reads_ahead: bool = True  # questions that are still being written
     system: str | None = None  # for conversations that bring none
+    locked: bool = False  # none may bring its own
+    kiosk: Kiosk | None = None  # its instructions are ``system``, and ``locked``
     defaults: dict[str, Any] = field(default_factory=dict)  # arguments of chat and complete
 
 
@@ -67,10 +70,14 @@ class Service:
             refuse_long(engine.model, engine.plan, [{"role": "system", "content": s.system}])
         if s.defaults.get("thinking_budget") is not None and not engine.model.thinks:
             raise UsageError("cannot be used: this model does not think before it answers", argument="thinking_budget")
+        if s.kiosk is not None and not engine.template.writes_system:
+            raise UsageError("cannot be used: the chat template leaves out instructions", argument="kiosk")
         self._named(engine)
         folder = None if s.state is None else Folder(engine.space, s.state, s.state_bytes, s.warn)
         self.conversations = Conversations(engine, s.parallel, s.queue, folder, s.reads_ahead)
         self.conversations.warm(s.system)  # reads every weight: the first answer need not wait for the card
+        if s.kiosk is not None:
+            self.conversations.forget_after(s.kiosk.idle_seconds)
         self.engine = engine
 
     def open_embedder(self, embedder: Embedder) -> None:

@@ -214,6 +214,7 @@ WAYS = {
     "batch output": (("batch", "-m", "demo", "-c", "256", "in", "-"), "", r'^{"id": "batch_req_1", "custom_id": "a"'),
     "pack --output": (("pack", "demo", "--program", "p", "-o", "-"), "", r"standard output.*name a file"),
     "pack --program": (("pack", "demo", "--program", "-", "-o", "x"), "", r"-: "),
+    "serve --kiosk": (("serve", "--port", "0", "--kiosk", "-"), "colour = 1", r"standard input: colour is not a key"),
     "convert source": (("convert", "-", "x.gguf"), "", r"'?-'?: |'-' is"),
     "convert output": (("convert", "in", "-"), "", r"standard output.*name a file"),
     "tokens count --file": (("tokens", "count", "-m", "demo", "-f", "-"), "Hello", r"^\d$"),

@@ -47,11 +47,12 @@ def generate(body: Any, defaults: dict[str, Any]) -> Call:
     prompt = asked.get("prompt")
     if asked.get("raw"):
         call = _common(asked, {name: value for name, value in defaults.items() if not name.startswith("think")})
-        call.prompts = [prompt] if prompt else []
+        call.prompts, call.sent["prompts"] = [prompt] if prompt else [], "raw"
     else:
         call = _common(asked, defaults)
         if prompt:
             call.messages = with_system(check_messages([{"role": "user", "content": prompt}]), asked.get("system"))
+            call.sent["system"] = "system"
     call.sent["messages"] = "prompt"
     return call
 
@@ -210,7 +211,8 @@ def version(_service: Service) -> dict[str, Any]:
 def show(service: Service) -> dict[str, Any]:
     """``POST /api/show``."""
     name, n_ctx, config, engine = service.name, service.n_ctx, service.model.config, service.engine
-    answers = [] if engine is None else ["completion", "tools"] + ["thinking"] * engine.model.thinks
+    answers = [] if engine is None else (
+        ["completion"] + ["tools"] * (not service.settings.locked) + ["thinking"] * engine.model.thinks)
     return {
         "modelfile": "",
         "parameters": f"num_ctx {n_ctx}",

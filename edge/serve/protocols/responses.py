@@ -32,6 +32,8 @@ def parse(body: Any, defaults: dict[str, Any]) -> Call:
     options, sent = keys.options(asked, defaults, form, "text")
     call = Call(_messages(asked.get("input"), asked.get("instructions")), options=options,
                 stream=asked.get("stream", False), sent={**sent, "messages": "input"})
+    if asked.get("instructions"):
+        call.sent["system"] = "instructions"
     if INCLUDED in asked.get("include", ()) or asked.get("top_logprobs"):
         call.logprobs = call.options["logprobs"] = asked.get("top_logprobs", 0)
     return call
