@@ -4,7 +4,7 @@
 #   packaging/prepare.sh chat   what `make chat` needs: Python >= 3.10 with venv and headers, a C compiler
 #   packaging/prepare.sh lint   Python with venv alone: nothing is compiled
 #   packaging/prepare.sh test   as chat; cross tools for the aarch64 tests are wanted but not required
-#   packaging/prepare.sh clients  for `make test-clients`: a browser and Node.js are wanted but not required
+#   packaging/prepare.sh clients  for `make test-clients`: two browsers and Node.js are wanted but not required
 #   packaging/prepare.sh ci     the same as test; the cross tools, make and the other compilers are required
 #
 # Prints nothing when nothing is missing.  Where a package cannot be installed it prints one line with the command to
@@ -73,7 +73,7 @@ others() { # for `make compilers`: the oldest GCC of Debian 12, and clang with i
 
 clients() { # what tests/clients tries the page and the npm clients with; they skip without it
     command -v chromium >/dev/null || echo chromium
-    command -v chromedriver >/dev/null || echo chromium-driver
+    command -v firefox-esr >/dev/null || command -v firefox >/dev/null || echo firefox-esr
     command -v node >/dev/null || echo nodejs
     command -v npm >/dev/null || echo npm
 }

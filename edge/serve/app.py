@@ -9,14 +9,11 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -26,7 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from edge.errors import EdgeError, UsageError, check_text, shown
-from edge.serve import keys
+from edge.serve import keys, page
 from edge.serve.answers import answer
 from edge.serve.calls import Call, Refusal, refusal_of
 from edge.serve.exchange import answer_json, body_of, refused, watched
@@ -46,7 +43,7 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
 
     ``startup`` starts to load the model; it is called once the port is open.
     """
-    html = Path(__file__).with_name("page.html").read_text("utf-8")
+    html, files = page.index(service.settings), page.files()
 
     def told(value: Callable[[Service], Any]) -> Any:
         """A route that needs nothing of its request."""
@@ -101,13 +98,15 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
         engine, conversations = service.ready()
         return Response(_prometheus(engine, conversations), media_type="text/plain; version=0.0.4")
 
-    async def page(request: Request) -> Response:
+    async def index(request: Request) -> Response:
         if "text/html" not in request.headers.get("accept", ""):  # clients of Ollama look for these words
             return Response("Ollama is running", media_type="text/plain", headers={"Vary": "Accept"})
-        return Response(html, media_type="text/html; charset=utf-8", headers={
-            "Content-Security-Policy": policy(html), "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache", "Vary": "Accept",
-        })
+        return Response(html, media_type="text/html; charset=utf-8", headers={**page.HEADERS, "Vary": "Accept"})
+
+    async def page_file(request: Request) -> Response:
+        if (found := files.get(request.path_params["name"])) is None:
+            raise HTTPException(404)
+        return Response(found[0], media_type=found[1], headers=page.HEADERS)
 
     async def ollama_embed(request: Request) -> Response:
         body, begun = await body_of(request), time.perf_counter_ns()
@@ -133,7 +132,8 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
         "POST /completions": answers(openai.completion, openai.Writer),
         "POST /responses": answers(responses.parse, responses.Writer), "POST /embeddings": embeddings}
     table = {
-        "GET /": page, "GET /health": health, "GET /v1/health": health, "GET /metrics": metrics,
+        "GET /": index, f"GET {page.PREFIX}{{name}}": page_file,
+        "GET /health": health, "GET /v1/health": health, "GET /metrics": metrics,
         "POST /tokenize": tokenize, "POST /detokenize": detokenize, **openai_api,
         **{each.replace(" ", " /v1"): handler for each, handler in openai_api.items()},
         "POST /api/chat": answers(ollama.chat, partial(ollama.Writer, True)),
@@ -163,16 +163,6 @@ def application(service: Service, startup: Callable[[], object] | None = None) -
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={
         HTTPException: refuse, Refusal: refuse, EdgeError: refuse, Exception: refuse})
     return Guard(app, service)
-
-
-def policy(page: str) -> str:
-    """The Content-Security-Policy of the page: only its own script and style (by their hashes) and this server."""
-    def own(tag: str) -> str:
-        inside = page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
-        return "'sha256-" + base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode() + "'"
-
-    return (f"default-src 'none'; script-src {own('script')}; style-src {own('style')}; connect-src 'self'; "
-            "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 
 
 def _prometheus(engine: Engine, conversations: Conversations) -> str:

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from edge.serve.addresses import numeric
 from edge.serve.calls import Refusal, stopping
 from edge.serve.exchange import BODIES_LIMIT, refused
+from edge.serve.page import PREFIX
 from edge.serve.service import Service
 from pyx.machine import trim
 
@@ -30,7 +31,7 @@ class Guard:
     another Origin.  Both are refused before a route sees the request.
     """
 
-    #: paths that need no key: probes and the page send none
+    #: paths that need no key, besides the files of the page: probes and the page send none
     OPEN = ("/", "/health", "/v1/health")
 
     def __init__(self, app: Any, service: Service) -> None:
@@ -84,7 +85,7 @@ class Guard:
             response = Response(b"", 204, {
                 "Access-Control-Allow-Methods": "GET, POST", "Access-Control-Max-Age": "600",
                 "Access-Control-Allow-Headers": headers.get("access-control-request-headers", "*")[:500]})
-        elif settings.api_key is not None and scope["path"] not in self.OPEN and not self._key(headers):
+        elif settings.api_key is not None and not self._is_open(scope["path"]) and not self._key(headers):
             response = refused(Refusal(401, "the API key is missing or wrong", "invalid_api_key"), style)
         else:
             response = self._app
@@ -96,6 +97,9 @@ class Guard:
             await send(message)
 
         await response(scope, receive, with_cors if allowed else send)
+
+    def _is_open(self, path: str) -> bool:
+        return path in self.OPEN or path.startswith(PREFIX)
 
     def answers_to(self, host: str) -> bool:
         """True if ``host`` (of a request, perhaps with a port) is an address or a name of this server."""

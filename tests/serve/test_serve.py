@@ -17,6 +17,7 @@ import socket
 import struct
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -901,10 +902,22 @@ def test_why_an_answer_ended(server: Server) -> None:
             assert (reason, timings["ended"]) == words
 
 
-def test_the_page_is_one_file_and_asks_nobody_else(server: Server) -> None:
+def test_the_page_is_small_and_asks_nobody_else(server: Server) -> None:
     status, headers, text = server.ask("GET", "/", None, {"Accept": "text/html"})
-    assert status == 200 and len(text.encode()) < 60_000
-    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
-    assert "innerHTML" not in text and "insertAdjacentHTML" not in text
     policy = headers["content-security-policy"]
-    assert "default-src 'none'" in policy and "unsafe" not in policy and policy.count("sha256-") == 2
+    assert status == 200 and "default-src 'none'" in policy and "unsafe" not in policy
+    files, seen = {"": text}, [text]
+    while seen:
+        for name in re.findall(r"""(?:page|\.)/([\w.]+\.(?:js|css))""", seen.pop()):
+            if name not in files:
+                status, headers, found = server.ask("GET", f"/page/{name}")
+                assert status == 200 and headers["x-content-type-options"] == "nosniff"
+                files[name] = found
+                seen.append(found)
+    assert {"style.css", "main.js", "home.js", "kiosk.js", "talk.js", "markdown.js"} <= set(files)
+    for found in files.values():
+        assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)[\w.]", found)
+        assert "innerHTML" not in found and "insertAdjacentHTML" not in found
+    assert sum(len(zlib.compress(each.encode())) for each in files.values()) < 60_000
+    for name in ("none.js", "__init__.py", "..%2fapp.py", "index.html"):
+        assert server.ask("GET", f"/page/{name}")[0] == 404

@@ -1,0 +1,224 @@
+// The page of a person at home: a list of conversations, instructions, settings.
+import * as box from "./box.js";
+import { all, browser, create, read, save, store } from "./conversations.js";
+import { begin, hooks, model, settings } from "./model.js";
+import { $, button, make } from "./nodes.js";
+import { cancelEdit, end, face, fill, leave, show, state, trouble } from "./talk.js";
+
+const text = $("text"), WIDE = matchMedia("(min-width: 64rem)");
+const FULL = "This browser has no room for more: what you write now is gone when this tab is closed. Delete a conversation, "
+  + "or save it as a file.";
+const FIELDS = ["temperature", "most", "key"]; // of all conversations
+const own = { // of this tab: which conversation it shows
+  get() { try { return sessionStorage.getItem("bitnet-edge.open"); } catch { return null; } },
+  set(id) { try { sessionStorage.setItem("bitnet-edge.open", id); } catch { /* it is off */ } },
+};
+const isNew = conversation => !conversation.stamp;
+const draft = conversation => "draft." + (isNew(conversation) ? "new" : conversation.id);
+let deleted = null; // the conversation that was deleted last
+
+// ---- conversations ----
+face.tools = true;
+face.store = () => {
+  const { conversation } = state, wasNew = isNew(conversation), { id } = conversation;
+  if (wasNew && !conversation.turns.length && !conversation.instructions) return;
+  if (!store(conversation)) trouble(FULL);
+  if (wasNew) browser.remove("draft.new");
+  if (wasNew || id !== conversation.id) own.set(conversation.id);
+  keepDraft();
+  list();
+  gauge();
+};
+face.measured = speed => { $("speed").textContent = speed ? speed.toFixed(1) + " tokens/s" : ""; };
+face.failed = why => {
+  if (why.endsWith("key")) openSettings("key", why);
+  if (why === "instructions") openSettings("instructions");
+};
+face.empty = () => make("div", { id: "empty" }, make("h2", {}, "What would you like to know?"),
+  make("p", {}, `A machine answers${model.name ? ` (${model.name})` : ""}. It may be wrong: check what matters.`),
+  make("p", {}, "Your messages go to the device that this page comes from, and nowhere else. Conversations are kept in this "
+    + "browser."));
+function keepDraft() {
+  if (state.editing) return;
+  if (text.value) browser.set(draft(state.conversation), text.value); else browser.remove(draft(state.conversation));
+}
+function open(conversation, words) { // words: what is in the box
+  show(conversation);
+  own.set(conversation.id);
+  fill(words ?? browser.get(draft(conversation)) ?? "");
+  $("speed").textContent = "";
+  list();
+  gauge();
+}
+function another(conversation) { // in place of the one that is shown
+  cancelEdit();
+  keepDraft();
+  open(conversation);
+}
+$("fresh").onclick = () => { // what is in the box goes along
+  cancelEdit();
+  const words = text.value;
+  browser.remove(draft(state.conversation));
+  open(create(), words);
+  $("status").textContent = "New conversation.";
+  if (!WIDE.matches) fold(true);
+  text.focus();
+};
+function forget(conversation) {
+  deleted = read(conversation.id) ?? conversation;
+  browser.remove("conversation." + conversation.id);
+  browser.remove(draft(conversation));
+  if (conversation.id === state.conversation.id) {
+    state.conversation = create(); // so that nothing stores the other again
+    end("left");
+    state.running = null;
+    open(state.conversation, "");
+  } else list();
+  $("undo-words").textContent = `“${titled(deleted)}” was deleted.`;
+  $("undone").hidden = false;
+  $("undo").focus();
+}
+$("undo").onclick = () => {
+  $("undone").hidden = true;
+  store(deleted);
+  another(deleted);
+};
+$("undo-close").onclick = () => { $("undone").hidden = true; };
+
+// ---- the list ----
+const titled = conversation => conversation.title || "New conversation";
+function list() {
+  const held = document.activeElement?.closest?.("#list li")?.dataset.id, found = all();
+  const names = JSON.stringify([state.conversation.id, found.map(each => [each.id, each.title])]);
+  if (renaming || names === listed) return;
+  listed = names;
+  $("list").replaceChildren(...found.map(conversation => {
+    const here = conversation.id === state.conversation.id;
+    const title = button(titled(conversation), () => {
+      if (!here) another(read(conversation.id) ?? conversation);
+      if (!WIDE.matches) fold(true);
+    }, { class: "title", dir: "auto", ...(here && { "aria-current": "true" }) });
+    const item = make("li", { "data-id": conversation.id }, title);
+    if (here) {
+      item.append(make("div", { class: "hands" },
+        button("Rename", () => rename(item)),
+        button("Save as Markdown", () => save(state.conversation, "md")),
+        button("Save as JSON", () => save(state.conversation, "json")),
+        button("Delete", () => forget(state.conversation))));
+    }
+    return item;
+  }));
+  if (!$("list").children.length) $("list").append(make("li", { class: "none" }, "None yet."));
+  if (held) $("list").querySelector(`[data-id="${held}"] button`)?.focus();
+}
+let renaming = false, listed;
+function rename(item) {
+  const { conversation } = state, field = make("input", { "aria-label": "Title", maxlength: 200 });
+  field.value = conversation.title;
+  renaming = true;
+  item.querySelector(".title").replaceWith(field);
+  field.focus();
+  field.select();
+  const done = keep => {
+    if (!renaming) return;
+    renaming = false;
+    listed = null;
+    if (keep && field.value.trim()) { conversation.title = field.value.trim(); face.store(); }
+    list();
+    $("list").querySelector("[aria-current]")?.focus();
+  };
+  field.onkeydown = event => {
+    if (event.isComposing) return;
+    if (event.key === "Enter") done(true);
+    if (event.key === "Escape") { event.stopPropagation(); done(false); }
+  };
+  field.onblur = () => done(true);
+}
+function fold(on) {
+  $("side").hidden = on;
+  $("unfold").setAttribute("aria-expanded", String(!on));
+}
+$("unfold").onclick = () => {
+  fold(!$("side").hidden);
+  if (WIDE.matches) browser.set("folded", $("side").hidden);
+  if (!$("side").hidden) $("list").querySelector("button")?.focus();
+};
+$("side").addEventListener("keydown", event => {
+  if (event.key !== "Escape" || WIDE.matches) return;
+  event.stopPropagation();
+  fold(true);
+  $("unfold").focus();
+});
+$("shade").onclick = () => fold(true);
+WIDE.addEventListener("change", () => fold(!WIDE.matches || !!browser.get("folded")));
+
+addEventListener("storage", event => { // another tab has changed something
+  list();
+  const there = read(state.conversation.id);
+  if (!there || state.running || event.key !== "bitnet-edge.conversation." + there.id
+    || there.stamp === state.conversation.stamp) return;
+  const words = text.value;
+  show(there);
+  fill(words);
+  gauge();
+});
+
+// ---- how full the context is ----
+function gauge() {
+  const { used } = state.conversation, full = model.n_ctx ? Math.min(1, used / model.n_ctx) : 0;
+  $("gauge").hidden = !full;
+  $("context").value = full;
+  $("gauge").title = `The model keeps ${model.n_ctx} tokens (parts of words) in mind; ${used} are used. `
+    + "When it is full, it no longer sees the oldest questions.";
+  $("full").textContent = Math.round(100 * full) + " %";
+}
+
+// ---- settings ----
+function openSettings(field, why) {
+  $("key-note").textContent = why === "wrong_key" ? "Wrong key." : "";
+  if (!$("settings").open) {
+    for (const id of FIELDS) $(id).value = settings[id];
+    if ($("instructions")) $("instructions").value = state.conversation.instructions;
+    $("settings").returnValue = "";
+    $("settings").showModal();
+  }
+  ($(field) ?? $("temperature")).focus();
+}
+$("open").onclick = () => openSettings("instructions");
+$("settings").addEventListener("close", () => { // by Done, or by Cancel or Escape, which change nothing
+  if ($("settings").returnValue) {
+    for (const id of FIELDS) settings[id] = $(id).value;
+    browser.set("settings", settings);
+    if ($("instructions")) {
+      const instructions = $("instructions").value;
+      if (instructions !== state.conversation.instructions) {
+        state.conversation.instructions = instructions;
+        face.store();
+      }
+    }
+  }
+  begin();
+});
+
+$("unchanged").onclick = cancelEdit;
+
+// locked: the instructions are those of whoever runs the server.
+export function start(locked) {
+  if (locked) $("of-instructions").remove();
+  face.continues = !locked;
+  for (const id of FIELDS) settings[id] = String(browser.get("settings")?.[id] ?? "");
+  hooks.named = () => {
+    $("name").textContent = document.title = model.name;
+    $("empty")?.replaceWith(face.empty());
+    gauge();
+  };
+  hooks.key = why => openSettings("key", why);
+  box.begin(true);
+  text.addEventListener("input", keepDraft);
+  addEventListener("visibilitychange", keepDraft);
+  for (const each of ["beforeunload", "pagehide"]) addEventListener(each, leave);
+  open(read(own.get()) ?? create(), text.value || undefined); // it may have been typed before this ran
+  fold(!WIDE.matches || !all().length || !!browser.get("folded"));
+  if (!matchMedia("(pointer: coarse)").matches) text.focus();
+  begin();
+}
