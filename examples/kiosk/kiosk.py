@@ -5,9 +5,10 @@
 
 The house file is the system prompt.  The model writes orders as JSON, and answers what the file answers.  Code does the
 rest: names and prices are those of the menu, orders are added up and read back, a "yes" keeps them, a "no" drops them.
+Before the first guest comes, the model must understand nine of ten orders; one that cannot take orders is refused.
 Variables: SPEAK, a command that speaks its standard input; ORDERS, a file (orders.jsonl); IDLE, after so many seconds
 of silence (60) the next guest comes; BITNET_EDGE_MODEL.  Exit codes: 0 at the end of the input, 130 and 143 after
-SIGINT and SIGTERM, else those of bitnet-edge.
+SIGINT and SIGTERM, 2 for a model that cannot take orders, else those of bitnet-edge.
 """
 
 from __future__ import annotations
@@ -31,6 +32,15 @@ SORRY = "Sorry, that did not work. Please ask at the counter."
 KNOWN = 'A guest asks: "{}" Do the statements above answer that, yes or no?'
 SAID = 'A guest says: "{}"'
 EXACT: dict[str, Any] = {"temperature": 0, "repeat_penalty": 1}  # to repeat the guest, or the file, is no fault
+#: an order that the model is tried with -> how many of each thing
+TRIALS = {
+    "One {}, please.": (1,), "Two {}s, please.": (2,), "3 {}s": (3,), "I'd like a {} and a {}.": (1, 1),
+    "can i have four {}s and two {}s": (4, 2), "One {} to go, please.": (1,), "5 {}s and 1 {}, please": (5, 1),
+    "Could we get a {} and three {}s?": (1, 3), "We take two {}s and 2 {}s.": (2, 2), "I will have a {}, please.": (1,),
+}
+ENOUGH = 9  # of them
+CANNOT = "kiosk: this model understood {} of {} orders; it cannot take orders here. Use another model, such as " \
+         "qwen2.5-coder-0.5b, or a kiosk without orders (bitnet-edge serve --kiosk)"
 TILL = "You are the till of a café. Write down as JSON what each guest orders from this menu: {}."
 
 
@@ -74,6 +84,19 @@ def examples(a: str, b: str) -> list[dict[str, str]]:
             said[words] = {"kind": meant}
     return [{"role": role, "content": text} for words, meant in said.items()
             for role, text in (("user", SAID.format(words)), ("assistant", json.dumps(meant, ensure_ascii=False)))]
+
+
+def trials(names: dict[str, str]) -> list[tuple[str, Counter[str]]]:
+    """Orders of what is on the menu, as guests say them, and what is ordered."""
+    spoken: dict[str, str] = {}
+    for word, name in names.items():
+        spoken.setdefault(name, word)  # the short one, where it has one
+    made, things = [], list(spoken)
+    for start, (said, counts) in enumerate(TRIALS.items()):
+        chosen = [things[(start + i) % len(things)] for i in range(len(counts))]
+        order = Counter(name for name, count in zip(chosen, counts) for _ in range(count))
+        made.append((said.format(*(spoken[name] for name in chosen)), order))
+    return made
 
 
 def priced(order: Counter[str], menu: dict[str, Decimal]) -> str:
@@ -153,19 +176,36 @@ class Kiosk:
         self.schema = {"anyOf": [form(kind={"const": "order"}, items=items),
                                  form(kind={"enum": ["question", "yes", "no"]})]}
 
+    def understand(self, said: str) -> tuple[str, Counter[str]]:
+        """(order, question, yes or no; what is ordered)."""
+        self.till.clear()  # back to the examples
+        written = self.till.ask(SAID.format(said), schema=self.schema, timeout=50, **EXACT).value
+        notify("WATCHDOG=1")
+        order = Counter[str]()
+        for item in written.get("items", ()):
+            order[self.names[item["name"]]] += item["count"]
+        return written["kind"], order
+
+    def can_take_orders(self) -> bool:
+        """Try it, and say on standard error how many orders were understood."""
+        print("kiosk: trying the model with orders from the menu", file=sys.stderr, flush=True)
+        start, tried, right = time.monotonic(), trials(self.names), 0
+        for said, order in tried:
+            with contextlib.suppress(Exception):  # such as an answer that is cut off
+                right += self.understand(said)[1] == order
+        print(f"kiosk: {right} of {len(tried)} orders were understood, in {time.monotonic() - start:.0f} s"
+              if right >= ENOUGH else CANNOT.format(right, len(tried)), file=sys.stderr, flush=True)
+        return right >= ENOUGH
+
     def hear(self, said: str) -> None:
         """Reply; whatever goes wrong becomes a sentence.  Nothing was said: the next guest comes."""
         if not said:
             self.order.clear()
             return self.session.clear()
         try:
-            self.till.clear()  # back to the examples
-            written = self.till.ask(SAID.format(said), schema=self.schema, timeout=50, **EXACT).value
-            notify("WATCHDOG=1")
-            kind = written["kind"]
+            kind, order = self.understand(said)
             if kind == "order":
-                for item in written["items"]:
-                    self.order[self.names[item["name"]]] += item["count"]
+                self.order += order
                 self.say(priced(self.order, self.menu))
                 self.say("Is that right?")
             elif kind == "question" or not self.order:
@@ -231,6 +271,8 @@ def main() -> None:
         system, menu = read_house(sys.argv[1])
         with edge.load(system=system, constrained=True, think=False) as engine:
             kiosk = Kiosk(engine, menu, speaker)
+            if not kiosk.can_take_orders():
+                sys.exit(2)
             notify("READY=1")
             speaker.say("Hello, what can I do for you?")
             for said in heard(float(os.environ.get("IDLE", "60")), speaker):

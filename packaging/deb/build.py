@@ -31,7 +31,7 @@ Version: {version}
 Architecture: {architecture}
 Maintainer: the bitnet-edge project <bitnet-edge@localhost.invalid>
 Installed-Size: {size}
-{depends}Suggests: espeak-ng, python3, python3-tk
+{depends}Suggests: espeak-ng, python3
 Section: science
 Priority: optional
 Description: language model that answers on this machine, offline
@@ -103,9 +103,11 @@ def stage(folder: Path, tree: Path) -> None:
         path.write_bytes(subprocess.run(command, cwd=ROOT, env=asking, check=True, capture_output=True).stdout)
 
     about = tree / "usr/share/doc/bitnet-edge"
-    for example in ("house.txt", "kiosk.sh", "kiosk.py", "touchscreen.py"):
-        mode = 0o644 if example.endswith(".txt") else 0o755
-        put(ROOT / "examples" / "kiosk" / example, about / "examples" / example, mode)
+    kiosk = ROOT / "examples" / "kiosk"
+    settings = sorted(path for path in (kiosk / "etc").rglob("*") if path.is_file())
+    for example in (kiosk / "house.txt", kiosk / "kiosk.toml", kiosk / "kiosk.sh", kiosk / "kiosk.py", *settings):
+        mode = 0o755 if example.suffix in (".sh", ".py") else 0o644
+        put(example, about / "examples" / example.relative_to(kiosk), mode)
     for page in ("kiosk.md", "contract.md", "cli.md"):
         put(ROOT / "docs" / page, about / page)
     licences = next(folder.rglob("LICENSES.txt"), ROOT / "LICENSE")  # of all that is frozen in

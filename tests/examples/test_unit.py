@@ -1,4 +1,4 @@
-"""The unit of the service, the units of docs/kiosk.md, and the program under conditions at their worst."""
+"""The units of the package and of the kiosk, and the program under conditions at their worst."""
 
 from __future__ import annotations
 
@@ -40,13 +40,16 @@ def test_unit_says_what_it_promises() -> None:
 
 
 def units() -> list[str]:
-    """That of the package, without its page, which comes with the package, and that of the page."""
+    """That of the package, without its page, which comes with the package; the kiosk's; and that with the lines of the
+    page for the HTTP server.
+    """
     own = re.sub(r"^Documentation=.*\n", "", UNIT.read_text(), flags=re.MULTILINE)
-    shown = re.findall(r"```ini\n(.*?)```", (ROOT / "docs" / "kiosk.md").read_text(), re.DOTALL)
-    return [own, *(unit for unit in shown if " serve " in unit)]
+    kiosk = (ROOT / "examples/kiosk/etc/systemd/system/kiosk.service").read_text()
+    (lines,) = re.findall(r"```ini\n(ExecStart=.* serve .*?)```", (ROOT / "docs" / "kiosk.md").read_text(), re.DOTALL)
+    return [own, kiosk, re.sub(r"ExecStart=.*\n", lines, kiosk)]
 
 
-@pytest.mark.parametrize("text", units(), ids=["package", "page"])
+@pytest.mark.parametrize("text", units(), ids=["package", "kiosk", "page"])
 def test_units_are_verified_by_systemd(folder: Path, text: str) -> None:
     """systemd-analyze finds nothing to say, and commands and options exist."""
     program, *words = re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)[-1].split()

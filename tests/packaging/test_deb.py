@@ -138,9 +138,10 @@ def test_files_and_their_rights(package: Path, tree: Path, stand_in: Path) -> No
     assert (about / "copyright").read_text() == "the licences of all parts\n"
     assert b"bitnet-edge" in gzip.decompress((about / "changelog.gz").read_bytes())
     assert all((about / page).exists() for page in ("kiosk.md", "contract.md", "cli.md"))
-    for example in ("kiosk.sh", "kiosk.py", "touchscreen.py"):
+    for example in ("kiosk.sh", "kiosk.py"):
         assert (about / "examples" / example).stat().st_mode & 0o111
-    assert (about / "examples" / "house.txt").exists()
+    for example in ("house.txt", "kiosk.toml", "etc/kiosk/rc.xml", "etc/systemd/system/kiosk-screen.service"):
+        assert (about / "examples" / example).exists()
 
 
 def test_the_unit_starts_the_packaged_program(tree: Path, tmp_path: Path) -> None:
