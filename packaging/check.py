@@ -86,7 +86,7 @@ class Program:
         self.environment = {
             **{name: value for name, value in os.environ.items() if name.startswith(kept)},
             "HOME": str(folder), "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "COLUMNS": "100", "TERM": "xterm",
-            "BITNET_EDGE_STATE": str(folder / "state"), "BITNET_EDGE_CACHE": str(folder / "cache"),
+            "XDG_STATE_HOME": str(folder / "state"), "BITNET_EDGE_CACHE": str(folder / "cache"),
             "BITNET_EDGE_MODELS": str(folder / "models"),
             "PROMPT_TOOLKIT_NO_CPR": "1", **variables,
         }
@@ -458,7 +458,8 @@ def _(program: Program) -> object:
         said["generate"] = post("/api/generate", {**of_ollama, "prompt": PROMPT, "stream": False})["response"]
         need(json.loads(ask("GET", "/api/tags"))["models"], "no model is listed for Ollama")
 
-        need("<html" in ask("GET", "/"), "no page")
+        for name in re.findall(r"page/[\w.]+", ask("GET", "/")):
+            need(ask("GET", f"/{name}"), f"no {name}")
         metrics = ask("GET", "/metrics")
         need("bitnet_edge_requests_failed_total 0\n" in metrics, "requests have failed", metrics)
         need(json.loads(ask("GET", "/health"))["status"] == "ok", "not in health")
@@ -482,6 +483,20 @@ def _(program: Program) -> object:
             messages.append(found["choices"][0]["message"])
     need(found["usage"]["prompt_tokens_details"]["cached_tokens"] > 10, "it was read again", found["usage"])
     return [message["content"] for message in messages]
+
+
+@check("serve --kiosk: page, instructions, what is refused", brief=True)
+def _(program: Program) -> object:
+    file = program.folder / "kiosk.toml"
+    file.write_text('title = "Corner Café"\ninstructions = "You are a waiter."\nlonges_answer = 8\n', "utf-8")
+    program.run("serve", "--port", "0", "--kiosk", str(file), code=2, remark=r"[^\n]*longes_answer[^\n]*\n")
+    file.write_text(file.read_text("utf-8").replace("longes_", "longest_"), "utf-8")
+    with served(program, "--kiosk", str(file)) as ask:
+        need("Corner Caf" in ask("GET", "/") and ask("GET", "/page/kiosk.js"), "no page")
+        path, body = "/v1/chat/completions", {"messages": MESSAGES, "temperature": 0}
+        said = json.loads(ask("POST", path, body))["choices"][0]["message"]["content"]
+        refused = ask("POST", path, {"messages": [{"role": "system", "content": "Be rude."}, *MESSAGES]}, 400)
+        return [said, json.loads(refused)["error"]["code"]]
 
 
 # ---- what they use ---------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from edge.session.outcome import Outcome
 from edge.session.scheduler import ALL, END, Job, Scheduler
 from edge.session.stream import Piece
 from edge.threads import start
+from pyx.machine import trim
 
 if TYPE_CHECKING:
     from edge.cache.folder import Folder
@@ -318,6 +319,7 @@ class Conversations:
                     forgotten |= space.forget(state, before)
             if forgotten and not (scheduler.running or scheduler.waiting):
                 forgotten = False
+                trim()  # so that the system clears what was freed
                 with suppress(EdgeError):
                     outcome = Outcome()
                     scheduler.begin(Job(outcome, self._begin_again(outcome), ahead=True), ALL)

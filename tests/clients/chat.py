@@ -95,3 +95,35 @@ class Chat:
             dialog.get_by_label(name.replace("_", " ")).fill(value)
         dialog.get_by_role("button", name="Done").click()
         expect(dialog).to_be_hidden()
+
+
+class Visit(Chat):
+    """The page of a kiosk."""
+
+    def __init__(self, page: Any, url: str, box: str = "Your question") -> None:
+        super().__init__(page, url, box)
+        self.dialog = page.get_by_role("dialog")
+        self.over = page.get_by_role("banner").get_by_role("button")
+        expect(page.get_by_text(re.compile(r"\(demo\)"))).to_be_visible()
+
+    def ask(self, text: str) -> None:
+        self.box.fill(text)
+        self.box.press("Enter")
+
+    def passes(self, seconds: float) -> None:
+        """Time does, and the page has looked at its clock."""
+        self.page.clock.fast_forward(round(seconds * 1000))
+        self.page.wait_for_timeout(1200)
+
+    def gone(self, *words: str) -> None:
+        """The conversation is, and nothing in it or its browser has these words."""
+        expect(self.page.get_by_role("article")).to_have_count(0, timeout=15_000)
+        expect(self.dialog).to_be_hidden()
+        for keys in ((), ("Control+z",) * 3, ("Control+Shift+Z", "Control+y")):
+            for each in keys:
+                self.box.press(each)
+            expect(self.box).to_have_value("")
+        found = self.page.evaluate("""async () => JSON.stringify([document.documentElement.outerHTML, location.href,
+            history.state, document.cookie, { ...localStorage }, { ...sessionStorage }, await indexedDB.databases(),
+            await caches.keys()])""")
+        assert [each for each in words if each in found] == []

@@ -237,7 +237,7 @@ def test_reload_in_the_middle_of_an_answer(chat: Chat, model: Model) -> None:
     chat.reload()
     expect(chat.answers).to_have_count(2)
     chat.says("Half an")
-    chat.says("The page was closed")
+    chat.says("This answer was not completed.")
     expect(chat.box).to_have_value("A draft")
     assert chat.hands() == ["Copy", "Continue", "Another answer"]
     chat.press("Continue")
@@ -275,6 +275,86 @@ def test_two_tabs(chat: Chat, context: Any, url: str, model: Model) -> None:
         tab.reload()
         seen += tab.page.get_by_role("main").inner_text()
     assert "From one tab." in seen and "From the other tab." in seen
+
+
+def test_an_answer_goes_on_while_another_conversation_is_shown(chat: Chat, model: Model) -> None:
+    model.says("From", then=" here.")
+    chat.ask("Two teas.")
+    chat.says("From")
+    chat.button("New conversation").click()
+    expect(chat.button("Send")).to_be_visible()
+    chat.list.get_by_role("button", name="Two teas.").click()
+    chat.says("From")
+    expect(chat.button("Stop")).to_be_visible()
+    chat.button("New conversation").click()
+    model.go()
+    model.says("Elsewhere.")
+    chat.say("A coffee.")
+    chat.list.get_by_role("button", name="Two teas.").click()
+    chat.says("From here.")
+    assert chat.hands() == ["Copy", "Another answer"]
+    model.says("Half", then="")
+    chat.ask("And a scone.")
+    chat.says("Half")
+    chat.list.get_by_role("button", name="Delete").click()
+    chat.button("Undo").click()
+    chat.says("Half")
+    chat.says("This answer was not completed.")
+
+
+def test_what_was_typed_and_not_sent_stays(chat: Chat, model: Model) -> None:
+    def go(title: str) -> None:
+        chat.list.get_by_role("button", name=title).click()
+
+    new = chat.button("New conversation")
+    chat.say("Two teas.")
+    chat.box.fill("Of the first")
+    new.click()
+    expect(chat.box).to_have_value("Of the first")  # it goes along
+    go("Two teas.")
+    expect(chat.box).to_have_value("")
+    new.click()
+    expect(chat.box).to_have_value("Of the first")
+    chat.box.fill("")
+    go("Two teas.")
+    chat.button("Edit").click()
+    chat.box.fill("Two teas and a scone")
+    chat.reload()
+    expect(chat.box).to_have_value("Two teas and a scone")
+    go("Delete")
+    chat.button("Undo").click()
+    expect(chat.box).to_have_value("Two teas and a scone")
+
+
+def test_a_browser_that_is_full(chat: Chat, model: Model) -> None:
+    """It says so, and loses nothing while the tab is open."""
+    chat.say("Two teas.")
+    chat.page.evaluate("""() => { for (let n = 2 ** 22; n; n >>= 1)
+        for (;;) try { localStorage["x" + n + Math.random()] = "x".repeat(n); } catch { break; } }""")
+    chat.say("And a scone.")
+    expect(chat.alert.filter(has_text="no room")).to_be_visible()
+    chat.button("New conversation").click()
+    chat.say("A coffee.")
+    chat.list.get_by_role("button", name="Two teas.").click()
+    expect(chat.questions.last).to_contain_text("And a scone.")
+    chat.list.get_by_role("button", name="A coffee.").click()
+    expect(chat.questions.last).to_contain_text("A coffee.")
+
+
+def test_damaged_conversations_hide_no_others(chat: Chat, model: Model) -> None:
+    chat.say("Two teas.")
+    good = {"id": "x", "title": "x", "instructions": "", "turns": [{"variants": [{"question": "?", "answer": {
+        "content": "!"}}], "shown": 0}]}
+    bad = [None, 5, [], {}, {**good, "turns": [None]}, {**good, "turns": [5]}, {**good, "turns": [{}]},
+           {**good, "turns": [{"variants": [], "shown": 0}]}, {**good, "turns": [{"variants": [{
+               "question": "?", "answer": {"content": {}}}], "shown": 0}]}, {**good, "title": 5}]
+    chat.page.evaluate("""all => all.forEach((each, n) => {
+        localStorage["bitnet-edge.conversation." + n] = JSON.stringify(each); });
+        localStorage["bitnet-edge.conversation.broken"] = "{"; """.replace("all => all", "all => { all") + "}", bad)
+    chat.reload()
+    expect(chat.list.get_by_role("button", name=re.compile("teas"))).to_be_visible()
+    expect(chat.list.get_by_role("listitem")).to_have_count(1)
+    chat.say("And a scone.")
 
 
 def test_export(chat: Chat, model: Model) -> None:
@@ -434,10 +514,16 @@ def test_no_question_is_lost(chat: Chat, model: Model) -> None:
         chat.press("Try again")
         chat.says("Yes.")
         assert model.words()[-1] == f"Of {status}?"
-    model.refuses(400, "context_length_exceeded")
-    chat.button("New conversation").click()
-    chat.ask("Of a very long question?")
-    expect(chat.alert.filter(has_text="longer than the model can keep in mind")).to_be_visible()
+    for new in (False, True):  # a question that is too long by itself
+        if new:
+            chat.button("New conversation").click()
+        for _ in range(1 if new else 4):
+            model.refuses(400, "context_length_exceeded")
+        chat.ask("Of a very long question?")
+        expect(chat.alert.filter(has_text="longer than the model can keep in mind")).to_be_visible()
+        expect(chat.box).to_have_value("Of a very long question?")
+        expect(chat.page.get_by_text("no longer sees")).to_have_count(0)  # what is above is not in its way
+    chat.reload()
     expect(chat.box).to_have_value("Of a very long question?")
 
 

@@ -3,11 +3,13 @@ import { messages } from "./conversations.js";
 import { readAhead, readNothing } from "./model.js";
 import { $ } from "./nodes.js";
 import { cancelEdit, end, say, state, touch, trouble, twice } from "./talk.js";
+import { WORDS } from "./words.js";
 
 const text = () => $("text");
 
 function grow() {
   text().style.height = "auto";
+  if (text().value.length > 20_000) return; // the browser takes seconds to lay it out
   text().style.height = Math.min(text().scrollHeight + 2, innerHeight * .4) + "px";
 }
 function asked(content) { // what would be sent with this question; null while the model has other things to do
@@ -22,7 +24,8 @@ export function begin(newLine) {
   form.onsubmit = event => {
     event.preventDefault();
     const question = text().value.trim();
-    if (!question || state.running) return; // what is typed meanwhile stays
+    if (!question) return;
+    if (state.running) { trouble(WORDS.later); return; }
     text().value = "";
     text().dispatchEvent(new Event("input", { bubbles: true }));
     readNothing();

@@ -6,16 +6,18 @@
 // {question, answer: {content, thought, ended, model}}; ended: of WORDS, or stop.
 
 const PREFIX = "bitnet-edge.", CONVERSATION = PREFIX + "conversation.";
-const memory = new Map(); // where the browser keeps nothing
+const memory = new Map(); // what the browser cannot keep: texts by name, until the tab is closed
 
-// Texts by name.  Storing one returns whether the browser keeps it.
+// Values by name.  Storing one returns whether the browser keeps it.
 export const browser = {
-  get(name) { try { return JSON.parse(localStorage.getItem(PREFIX + name)); } catch { return memory.get(name) ?? null; } },
+  get(name) {
+    try { return JSON.parse(memory.get(name) ?? localStorage.getItem(PREFIX + name)); } catch { return null; }
+  },
   set(name, value) {
-    try { localStorage.setItem(PREFIX + name, JSON.stringify(value)); return true; } catch { // it is full, or off
-      memory.set(name, value);
-      return false;
-    }
+    const text = JSON.stringify(value);
+    memory.delete(name);
+    try { localStorage.setItem(PREFIX + name, text); return true; } catch { memory.set(name, text); } // it is full, or off
+    return false;
   },
   remove(name) { memory.delete(name); try { localStorage.removeItem(PREFIX + name); } catch { /* it is off */ } },
 };
@@ -25,15 +27,18 @@ export const create = () => ({ id: ident(), title: "", instructions: "", from: 0
 export const variant = turn => turn.variants[turn.shown];
 export const read = id => checked(browser.get("conversation." + id));
 function checked(conversation) { // also what an older page, or somebody, wrote there
-  const fine = conversation?.id && Array.isArray(conversation.turns)
-    && conversation.turns.every(turn => variant(turn ?? {})?.answer);
-  return fine ? conversation : null;
+  const { id, title, instructions, turns } = conversation ?? {};
+  const fine = turn => Array.isArray(turn?.variants) && variant(turn) && turn.variants.every(each =>
+    typeof each?.question === "string" && typeof each.answer?.content === "string");
+  return [id, title, instructions].every(each => typeof each === "string") && Array.isArray(turns) && turns.every(fine)
+    ? conversation : null;
 }
 
 // Returns whether the browser keeps it.  What another tab has stored meanwhile stays, and this becomes another one.
 export function store(conversation) {
   const there = read(conversation.id);
-  if (there && there.stamp !== conversation.stamp) conversation.id = ident();
+  if (there && there.stamp !== conversation.stamp) Object.assign(conversation,
+    { id: ident(), title: conversation.title + " (2)" });
   conversation.title ||= variant(conversation.turns[0] ?? { variants: [] })?.question.slice(0, 80).trim() ?? "";
   Object.assign(conversation, { stamp: ident(), changed: Date.now() });
   return browser.set("conversation." + conversation.id, conversation);
@@ -41,10 +46,10 @@ export function store(conversation) {
 
 // All of them, the latest first.
 export function all() {
-  let names = [];
-  try { names = Object.keys(localStorage); } catch { /* it is off */ }
+  let names = [...memory.keys()].map(name => PREFIX + name);
+  try { names.push(...Object.keys(localStorage)); } catch { /* it is off */ }
   const ids = names.filter(name => name.startsWith(CONVERSATION)).map(name => name.slice(CONVERSATION.length));
-  return ids.map(read).filter(each => each).sort((a, b) => b.changed - a.changed);
+  return [...new Set(ids)].map(read).filter(each => each).sort((a, b) => b.changed - a.changed);
 }
 
 // What is sent to the model before the question of a turn: null without turns that it sees.

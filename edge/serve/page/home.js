@@ -3,11 +3,13 @@ import * as box from "./box.js";
 import { all, browser, create, read, save, store } from "./conversations.js";
 import { begin, hooks, model, settings } from "./model.js";
 import { $, button, make } from "./nodes.js";
-import { cancelEdit, end, face, fill, leave, show, state, trouble } from "./talk.js";
+import { cancelEdit, end, face, fill, leave, live, show, state, trouble, unsent } from "./talk.js";
 
 const text = $("text"), WIDE = matchMedia("(min-width: 64rem)");
 const FULL = "This browser has no room for more: what you write now is gone when this tab is closed. Delete a conversation, "
   + "or save it as a file.";
+const STATES = { unreachable: "not reachable", loading: "getting ready…", busy: "busy", key: "asks for a key",
+  wrong_key: "wrong key", failed: "could not be started" };
 const FIELDS = ["temperature", "most", "key"]; // of all conversations
 const own = { // of this tab: which conversation it shows
   get() { try { return sessionStorage.getItem("bitnet-edge.open"); } catch { return null; } },
@@ -15,32 +17,37 @@ const own = { // of this tab: which conversation it shows
 };
 const isNew = conversation => !conversation.stamp;
 const draft = conversation => "draft." + (isNew(conversation) ? "new" : conversation.id);
-let deleted = null; // the conversation that was deleted last
+let deleted; // {conversation, words}: what was deleted last, and what was in its box
 
 // ---- conversations ----
 face.tools = true;
-face.store = () => {
-  const { conversation } = state, wasNew = isNew(conversation), { id } = conversation;
-  if (wasNew && !conversation.turns.length && !conversation.instructions) return;
-  if (!store(conversation)) trouble(FULL);
-  if (wasNew) browser.remove("draft.new");
-  if (wasNew || id !== conversation.id) own.set(conversation.id);
-  keepDraft();
+face.store = conversation => {
+  const wasNew = isNew(conversation), here = conversation === state.conversation;
+  if (deleted?.conversation === conversation) return;
+  if (conversation.turns.length || conversation.instructions) {
+    if (!store(conversation)) trouble(FULL);
+    if (wasNew) browser.remove("draft.new");
+    if (here) own.set(conversation.id);
+  } else if (!wasNew) { // its only question was refused
+    browser.remove("conversation." + conversation.id);
+    Object.assign(conversation, { title: "", stamp: undefined });
+  }
+  if (here) keepDraft();
   list();
   gauge();
 };
-face.measured = speed => { $("speed").textContent = speed ? speed.toFixed(1) + " tokens/s" : ""; };
+face.measured = speed => { $("speed").textContent = speed ? speed.toFixed(speed < 100 ? 1 : 0) + " tokens/s" : ""; };
 face.failed = why => {
   if (why.endsWith("key")) openSettings("key", why);
   if (why === "instructions") openSettings("instructions");
 };
 face.empty = () => make("div", { id: "empty" }, make("h2", {}, "What would you like to know?"),
   make("p", {}, `A machine answers${model.name ? ` (${model.name})` : ""}. It may be wrong: check what matters.`),
-  make("p", {}, "Your messages go to the device that this page comes from, and nowhere else. Conversations are kept in this "
-    + "browser."));
+  make("p", {}, "Your messages go to the computer that serves this page, and nowhere else. Conversations are kept in "
+    + "this browser."));
 function keepDraft() {
-  if (state.editing) return;
-  if (text.value) browser.set(draft(state.conversation), text.value); else browser.remove(draft(state.conversation));
+  const words = unsent(), name = draft(state.conversation);
+  if (words) browser.set(name, words); else browser.remove(name);
 }
 function open(conversation, words) { // words: what is in the box
   show(conversation);
@@ -50,38 +57,34 @@ function open(conversation, words) { // words: what is in the box
   list();
   gauge();
 }
-function another(conversation) { // in place of the one that is shown
-  cancelEdit();
+function another(conversation, words) { // in place of the one that is shown
   keepDraft();
-  open(conversation);
+  open(conversation, words);
 }
 $("fresh").onclick = () => { // what is in the box goes along
-  cancelEdit();
-  const words = text.value;
+  const words = unsent() || browser.get("draft.new");
   browser.remove(draft(state.conversation));
-  open(create(), words);
+  open(create(), words ?? "");
   $("status").textContent = "New conversation.";
   if (!WIDE.matches) fold(true);
   text.focus();
 };
 function forget(conversation) {
-  deleted = read(conversation.id) ?? conversation;
+  deleted = { conversation, words: unsent() };
   browser.remove("conversation." + conversation.id);
   browser.remove(draft(conversation));
-  if (conversation.id === state.conversation.id) {
-    state.conversation = create(); // so that nothing stores the other again
-    end("left");
-    state.running = null;
-    open(state.conversation, "");
-  } else list();
-  $("undo-words").textContent = `“${titled(deleted)}” was deleted.`;
+  end("left");
+  open(create(), "");
+  $("undo-words").textContent = `“${titled(conversation)}” was deleted.`;
   $("undone").hidden = false;
   $("undo").focus();
 }
 $("undo").onclick = () => {
+  const { conversation, words } = deleted;
   $("undone").hidden = true;
-  store(deleted);
-  another(deleted);
+  deleted = null;
+  store(conversation);
+  another(conversation, words);
 };
 $("undo-close").onclick = () => { $("undone").hidden = true; };
 
@@ -94,21 +97,24 @@ function list() {
   listed = names;
   $("list").replaceChildren(...found.map(conversation => {
     const here = conversation.id === state.conversation.id;
+    const date = new Date(conversation.changed).toLocaleDateString(undefined, { dateStyle: "medium" });
     const title = button(titled(conversation), () => {
-      if (!here) another(read(conversation.id) ?? conversation);
+      if (!here) another(live(conversation.id) ?? read(conversation.id) ?? conversation);
       if (!WIDE.matches) fold(true);
     }, { class: "title", dir: "auto", ...(here && { "aria-current": "true" }) });
+    title.append(make("small", {}, date));
     const item = make("li", { "data-id": conversation.id }, title);
     if (here) {
       item.append(make("div", { class: "hands" },
         button("Rename", () => rename(item)),
-        button("Save as Markdown", () => save(state.conversation, "md")),
-        button("Save as JSON", () => save(state.conversation, "json")),
+        button("Markdown", () => save(state.conversation, "md"), { "aria-label": "Save as Markdown", title: "Save as Markdown" }),
+        button("JSON", () => save(state.conversation, "json"), { "aria-label": "Save as JSON", title: "Save as JSON" }),
         button("Delete", () => forget(state.conversation))));
     }
     return item;
   }));
   if (!$("list").children.length) $("list").append(make("li", { class: "none" }, "None yet."));
+  $("list").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
   if (held) $("list").querySelector(`[data-id="${held}"] button`)?.focus();
 }
 let renaming = false, listed;
@@ -123,7 +129,7 @@ function rename(item) {
     if (!renaming) return;
     renaming = false;
     listed = null;
-    if (keep && field.value.trim()) { conversation.title = field.value.trim(); face.store(); }
+    if (keep && field.value.trim()) { conversation.title = field.value.trim(); face.store(conversation); }
     list();
     $("list").querySelector("[aria-current]")?.focus();
   };
@@ -193,7 +199,7 @@ $("settings").addEventListener("close", () => { // by Done, or by Cancel or Esca
       const instructions = $("instructions").value;
       if (instructions !== state.conversation.instructions) {
         state.conversation.instructions = instructions;
-        face.store();
+        face.store(state.conversation);
       }
     }
   }
@@ -207,7 +213,9 @@ export function start(locked) {
   if (locked) $("of-instructions").remove();
   face.continues = !locked;
   for (const id of FIELDS) settings[id] = String(browser.get("settings")?.[id] ?? "");
-  hooks.named = () => {
+  hooks.state = why => {
+    $("about").textContent = why ? STATES[why] ?? "" : model.about;
+    if (why) return;
     $("name").textContent = document.title = model.name;
     $("empty")?.replaceWith(face.empty());
     gauge();

@@ -3,11 +3,16 @@ import * as box from "./box.js";
 import { create } from "./conversations.js";
 import { begin, hooks, model } from "./model.js";
 import { $, button, make } from "./nodes.js";
-import { face, fill, say, show, state } from "./talk.js";
+import { end, face, fill, say, show, state, trouble } from "./talk.js";
 import { WORDS, filled } from "./words.js";
 
 const WARNING = 15; // seconds before everything is gone, in which it can be kept
-let kiosk, touched = Date.now();
+const REFRESH = 60; // seconds between two looks at whether the operator has changed the kiosk
+let kiosk, touched, looks = 0;
+
+// By both clocks: one is set back or forth, the other one stands still while a device sleeps.
+function touch() { touched = { date: Date.now(), time: performance.now() }; }
+const idle = () => Math.max(Date.now() - touched.date, performance.now() - touched.time) / 1000;
 
 face.empty = () => make("div", { id: "empty" },
   ...(kiosk.greeting ? [make("p", { class: "greeting", dir: "auto" }, kiosk.greeting)] : []),
@@ -18,6 +23,7 @@ face.empty = () => make("div", { id: "empty" },
 function forget() {
   const old = $("text");
   old.replaceWith(old.cloneNode()); // a new one has no history that could be undone
+  end("left");
   show(create());
   fill("");
   $("status").textContent = "";
@@ -25,35 +31,49 @@ function forget() {
 }
 const nothing = () => !state.conversation.turns.length && !$("text").value;
 
-// Once a second, by the clock: a device may have slept meanwhile.
+// Once a second.
 function look() {
-  if (state.running) touched = Date.now();
-  const left = kiosk.idle_seconds - (Date.now() - touched) / 1000;
-  if (nothing()) return;
-  if (left <= 0) { forget(); return; }
-  if (left > Math.min(WARNING, kiosk.idle_seconds / 2)) return;
+  if (state.running) touch();
+  const left = kiosk.idle_seconds - idle(), warns = !nothing() && left <= Math.min(WARNING, kiosk.idle_seconds / 2);
+  if (nothing()) { if (++looks % REFRESH === 0) refresh(); } else if (left <= 0) { forget(); return; }
+  if (!warns) { $("there").close(); return; }
   $("gone").textContent = filled(WORDS.gone, { n: Math.ceil(left) });
   if (!$("there").open) $("there").showModal();
 }
-function stay() {
-  touched = Date.now();
-  if ($("there").open) $("there").close();
+async function refresh() {
+  try {
+    const response = await fetch("", { headers: { Accept: "text/html" } });
+    const changed = response.ok && !(await response.text()).includes($("config").textContent);
+    if (changed && nothing()) location.reload();
+  } catch { /* the server is not there */ }
+}
+function answers(why) { // who answers, or why nobody does
+  const name = model.name ? ` (${model.name})` : "", wrong = WORDS.wrong.replace(" ({model})", name);
+  $("wrong").textContent = why ? `${WORDS["wait_" + why] ?? WORDS[why] ?? WORDS.broken} ${wrong}` : wrong;
 }
 
 export function start(config) {
   kiosk = config;
+  touch();
   for (const node of document.querySelectorAll("[data-words]")) node.textContent = WORDS[node.dataset.words];
+  for (const node of document.querySelectorAll("[data-label]")) node.ariaLabel = WORDS[node.dataset.label];
   $("text").placeholder = WORDS.question;
   $("text").maxLength = kiosk.longest_question;
   document.title = $("name").textContent = kiosk.title;
-  hooks.named = () => { $("wrong").textContent = filled(WORDS.wrong, { model: model.name }); };
-  for (const each of ["pointerdown", "keydown", "input", "wheel"]) addEventListener(each, stay, { passive: true });
+  answers();
+  hooks.state = answers;
+  for (const each of ["pointerdown", "keydown", "input", "wheel"]) addEventListener(each, touch, { passive: true });
+  addEventListener("input", () => {
+    const most = kiosk.longest_question;
+    if ($("text").value.length >= most) trouble(filled(WORDS.most, { n: most }));
+  });
   addEventListener("pagehide", forget); // a page that is shown again, as it was, shows nothing
   for (const each of ["contextmenu", "dragstart", "dragover", "drop"]) {
     addEventListener(each, event => event.preventDefault());
   }
   $("over").onclick = forget;
-  $("there").onclose = stay;
+  // not with the touch or key itself, whose click would then be one of what lies below
+  $("there").onclick = $("there").onkeyup = () => $("there").close();
   box.begin(false);
   show(create());
   setInterval(look, 1000);

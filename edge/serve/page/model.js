@@ -1,5 +1,5 @@
 // The model, as a page asks it over HTTP: who answers, answers in pieces, and why there is none.
-import { $, sleep } from "./nodes.js";
+import { sleep } from "./nodes.js";
 
 // Numbers that tests change.
 export const limits = {
@@ -126,11 +126,9 @@ export function readNothing() {
 }
 
 // ---- who answers ----
-const STATES = { unreachable: "not reachable", loading: "getting ready…", busy: "busy", key: "asks for a key",
-  wrong_key: "wrong key", failed: "could not be started" };
 const amount = n => n >= 999.5e6 ? (n / 1e9).toFixed(1) + " B" : n >= 999.5e3 ? (n / 1e6).toFixed(1) + " M"
   : (n / 1e3).toFixed(1) + " K";
-export const hooks = { named() {}, key() {} }; // named: model is known; key: it asks for one
+export const hooks = { state() {}, key() {} }; // state(why): the model is known, or why it is not; key: it asks for one
 let looking = false, tried; // tried: the key that was refused last
 
 // Name the model, once it is there.
@@ -146,10 +144,9 @@ export async function begin() {
         const { id, max_model_len, meta } = (await response.json()).data[0];
         Object.assign(model, { name: id, n_ctx: max_model_len,
           about: amount(meta.n_params) + " parameters" + (meta.demo ? ", demo model for tests" : "") });
-        hooks.named();
       }
     } catch { why = "unreachable"; }
-    if ($("about")) $("about").textContent = why ? STATES[why] ?? "" : model.about;
+    hooks.state(why);
     if (why === "failed") break;
     if (!why?.endsWith("key") || key !== settings.key) continue; // or it was changed meanwhile
     if (key !== tried) hooks.key(why);

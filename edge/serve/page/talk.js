@@ -9,12 +9,18 @@ const talk = $("talk"), main = $("main"), text = () => $("text");
 const CUT = ["length", "timeout", "cancelled", "stopped", "left", "lost"]; // can be continued
 const WANTED = ["stopped", "left", "unanswered"]; // by the visitor: no fault
 
-// What the faces of the page add.  store(): the conversation has changed; failed(why): there is no answer;
+// What the faces of the page add.  store(conversation): it has changed; failed(why): there is no answer;
 // empty(): what is shown before the first question; tools: what can be done with an answer is shown; continues: the
 // server goes on with an answer, which it refuses where instructions are locked.
 export const face = { store() {}, empty: () => "", tools: false, continues: false, failed() {} };
-export const state = { conversation: null, running: null, editing: null };
+const calls = []; // answers that are being written, also of conversations that are not shown: {conversation, variant, view}
+export const state = {
+  conversation: null, editing: null,
+  get running() { return calls.find(call => call.conversation === this.conversation); },
+};
 let views = [];
+// The conversation of an id, if its answer is being written.
+export const live = id => calls.find(call => call.conversation.id === id)?.conversation;
 
 export const touch = matchMedia("(pointer: coarse)"); // where the focus may bring up a keyboard
 
@@ -36,6 +42,11 @@ class View {
   get last() { return views.at(-1) === this; }
   get runs() { return state.running?.view === this; }
   wait(words) { this.note.textContent = $("status").textContent = words; }
+  begin() { // it is being written
+    this.box.classList.remove("failed");
+    this.wait(this.variant.answer.content ? "" : WORDS.thinking);
+    this.paint();
+  }
   later() { this.due ??= requestAnimationFrame(() => { this.due = null; this.paint(); }); }
   show() { // another variant
     this.question.textContent = this.variant.question;
@@ -61,6 +72,7 @@ class View {
       this.done += found.length - 1;
       this.from += rest.split("\n", found.at(-1).line).join("\n").length + 1;
     }
+    this.box.classList.toggle("running", this.runs);
     if (this.runs) return;
     const why = this.trouble ?? (!content && ended === "left" ? "unanswered" : ended);
     this.note.textContent = this.detail ?? WORDS[why] ?? "";
@@ -93,33 +105,37 @@ class View {
     this.turn.shown = n;
     this.trouble = this.detail = null;
     this.show();
-    face.store();
+    face.store(state.conversation);
     $("status").textContent = `${n + 1}/${this.turn.variants.length}`;
   }
 }
 const fresh = question => ({ question, answer: { content: "" } });
 
-// Show a conversation in place of the one that is shown.
+// Show a conversation in place of the one that is shown; what is being written there goes on.
 export function show(conversation) {
-  leave();
-  end("left");
-  state.running = null;
-  cancelEdit();
+  if (state.running) state.running.view = null;
+  endEdit();
   readNothing();
-  if ($("send").hidden) busy(false);
   state.conversation = conversation;
+  const call = state.running;
   views = [];
   talk.replaceChildren();
   trouble("");
   for (const turn of conversation.turns) {
-    const { answer } = variant(turn);
-    if (!answer.ended) answer.ended = "left";
+    const one = variant(turn);
+    if (one !== call?.variant) one.answer.ended ??= "left";
     views.push(new View(turn));
+    if (one === call?.variant) {
+      call.view = views.at(-1);
+      call.view.begin();
+    }
   }
   if (!views.length) talk.append(face.empty());
+  if ($("send").hidden !== !!call) busy(!!call);
   slid();
   tools();
-  following = true;
+  following = views.length > 0;
+  main.scrollTop = 0;
   follow();
 }
 function tools() { for (const each of views) each.tools(); }
@@ -158,103 +174,100 @@ const size = said => said.reduce((n, { content }) => n + content.length, 0);
 
 // Write the answer of a turn, or go on with the one that is there.
 async function answer(view, again) {
-  const { conversation } = state, { turn } = view, n = conversation.turns.indexOf(turn), begun = Date.now();
-  const { variant: one } = view, written = one.answer;
+  const { conversation } = state, { turn, variant: one } = view, written = one.answer, begun = Date.now();
+  const n = conversation.turns.indexOf(turn), { from, used } = conversation;
+  const call = Object.assign(new Call(), { conversation, variant: one, view });
   const said = () => [...messages(conversation, n), { role: "user", content: one.question },
     ...(written.content ? [{ role: "assistant", content: written.content }] : [])];
   const slide = () => { // leave out the oldest turns until at most half is sent; returns whether there were any
-    const { from } = conversation, before = size(said());
-    while (conversation.from < n && (conversation.from === from || size(said()) > before / 2)) conversation.from++;
+    const first = conversation.from, before = size(said());
+    while (conversation.from < n && (conversation.from === first || size(said()) > before / 2)) conversation.from++;
     conversation.used *= size(said()) / before;
-    slid();
-    return conversation.from > from;
+    if (call.view) slid();
+    return conversation.from > first;
   };
-  const call = state.running = Object.assign(new Call(), { view });
+  calls.push(call);
   view.trouble = view.detail = null;
   trouble("");
   if (again) view.show();
   tools();
   busy(true);
   following = true;
-  view.box.classList.remove("failed");
+  view.begin();
   view.wait(WORDS.thinking);
   follow();
   // about two characters are a token; where that is wrong, the model says so, and is asked again
   if (model.n_ctx && conversation.used + one.question.length / 2 > model.n_ctx * 7 / 8) slide();
-  face.store();
-  let why, detail, last = Date.now(), wrote = false;
+  face.store(conversation);
+  let detail, last = Date.now();
   for (let goes = true; goes;) {
     goes = false;
-    why = undefined;
+    call.ended = undefined;
     try {
-      for await (const piece of call.pieces(said(), (name, seconds) => view.wait(waiting(name, seconds)))) {
-        if (piece.usage) measured(conversation, piece);
-        why = piece.ended ?? why;
+      for await (const piece of call.pieces(said(), (name, seconds) => call.view?.wait(waiting(name, seconds)))) {
+        if (piece.usage) measured(call, piece);
+        call.ended = piece.ended ?? call.ended;
         if (!piece.content && !piece.thought) continue;
-        wrote = true;
         delete written.ended;
         written.model = model.name;
-        if (piece.content) view.note.textContent = "";
+        if (piece.content && call.view) call.view.note.textContent = "";
         written.content += piece.content ?? "";
         if (piece.thought) written.thought = (written.thought ?? "") + piece.thought;
-        view.later();
-        if (Date.now() - last > 1000) { last = Date.now(); face.store(); }
+        call.view?.later();
+        if (Date.now() - last > 1000) { last = Date.now(); face.store(conversation); }
       }
-      if (!why) throw new Failure("lost", "the answer has no end");
-      goes = why === "context_full" && (face.continues || !written.content) && slide();
+      if (!call.ended) throw new Failure("lost", "the answer has no end");
+      goes = call.ended === "context_full" && (face.continues || !written.content) && slide();
       if (goes && !written.content) delete written.thought;
     } catch (error) {
-      why = error.why;
-      goes = why === "too_long" && slide();
+      call.ended = error.why;
+      goes = error.why === "too_long" && slide();
       if (goes) continue;
-      if (why === "refused") detail = error.message.replace(/^403 /, "");
+      if (error.why === "refused" && face.tools) detail = `${WORDS.refused} (${error.message.replace(/^403 /, "")})`;
       if (!call.why) await sleep(400 - (Date.now() - begun)); // whoever tries again sees that it was tried
     }
   }
-  if (state.running !== call) { // another conversation is shown meanwhile
-    written.ended ??= "left";
-    return;
+  calls.splice(calls.indexOf(call), 1);
+  if (!call.came && !written.content && ["stop", "length"].includes(call.ended)) call.ended = "empty";
+  if (call.ended === "too_long") { // without the older turns, too: they were not in its way
+    Object.assign(conversation, { from, used });
+    if (conversation.instructions.length > size(said()) / 2) call.ended = "instructions";
   }
-  state.running = null;
-  if (!wrote && !written.content && why in { stop: 1, length: 1 }) why = "empty";
-  if (why === "too_long" && conversation.instructions.length > size(said()) / 2) why = "instructions";
-  ended(view, one, why, detail, wrote);
+  ended(call, turn, detail);
 }
 function waiting(name, seconds) {
   if (name !== "queue") return WORDS["wait_" + name];
   return seconds < 90 ? filled(WORDS.wait_seconds, { n: Math.ceil(seconds / 5) * 5 })
     : filled(WORDS.wait_minutes, { n: Math.ceil(seconds / 60) });
 }
-function measured(conversation, { usage: { completion_tokens, total_tokens }, seconds }) {
+function measured({ conversation, view }, { usage: { completion_tokens, total_tokens }, seconds }) {
   conversation.used = total_tokens;
-  face.measured?.(seconds > 0 && completion_tokens > 1 ? (completion_tokens - 1) / seconds : 0);
+  if (view) face.measured?.(seconds > 0 && completion_tokens > 1 ? (completion_tokens - 1) / seconds : 0);
 }
 // The answer has ended.  A question that was refused goes back to where it was typed.
-function ended(view, one, why, detail, wrote) {
-  const { turn } = view, { turns } = state.conversation, { content } = one.answer;
-  view.detail = detail && `${WORDS.refused} (${detail})`;
-  if (wrote || !content) one.answer.ended = why;
-  else view.trouble = why;
+function ended(call, turn, detail) {
+  const { conversation, variant: one, view, came, ended: why } = call, { turns } = conversation, { content } = one.answer;
+  if (came || !content) one.answer.ended = why;
+  if (view) Object.assign(view, { detail, trouble: content && !came ? why : null });
   if (!content && turn.variants.length > 1) { // back to the one that was there
     turn.variants.splice(turn.variants.indexOf(one), 1);
     turn.shown = turn.variants.length - 1;
-    view.trouble = why;
-    view.show();
-    if (one.question !== view.variant.question && !text().value) edit(view, one.question);
-  } else if (["too_long", "instructions"].includes(why) && !content && !text().value) {
+    if (view) {
+      view.trouble = why;
+      view.show();
+      if (one.question !== view.variant.question && !text().value) edit(view, one.question);
+    }
+  } else if (view && ["too_long", "instructions"].includes(why) && !content && !text().value) {
     turns.splice(turns.indexOf(turn), 1);
-    views.splice(views.indexOf(view), 1);
-    view.box.previousSibling.remove();
-    view.box.remove();
-    state.conversation.from = Math.min(state.conversation.from, turns.length);
-    if (!views.length) talk.append(face.empty());
-    text().value = one.question;
-    text().dispatchEvent(new Event("input", { bubbles: true }));
-    trouble(WORDS[why]);
-  } else view.paint();
+    show(conversation);
+    fill(one.question);
+    trouble(filled(WORDS[why], { n: Math.round(model.n_ctx / 200) * 100 }));
+  } else view?.paint();
+  face.store(conversation);
+  if (!view) return;
   busy(false);
+  slid();
   tools();
-  face.store();
   $("status").textContent = [view.text.innerText.replace(/^Copy$/gm, ""), view.note.textContent].join("\n").trim();
   if (!content || view.trouble || why === "lost") { face.failed(why); begin(); }
   if (text().value) text().dispatchEvent(new Event("input", { bubbles: true }));
@@ -269,11 +282,19 @@ function edit(view, question) {
   fill(question);
   text().focus();
 }
-export function cancelEdit() {
-  if (!state.editing) return; // as always in a kiosk
+function endEdit() {
+  if (state.editing) $("editing").hidden = true;
   state.editing = null;
-  $("editing").hidden = true;
+}
+export function cancelEdit() {
+  if (!state.editing) return;
+  endEdit();
   fill(held);
+}
+// What is in the box and was not sent; while a question is changed, what was there before unless it was.
+export function unsent() {
+  const words = text().value;
+  return state.editing && (!words || words === state.editing.variant.question) ? held : words;
 }
 export function fill(words) {
   text().value = words;
@@ -291,11 +312,12 @@ function busy(on) { // whoever has pressed a button that is gone goes on where i
 export function end(why) { state.running?.end(why); }
 // Before the browser ends the requests of this page, which is no fault.
 export function leave() {
-  if (!state.running) return;
-  const { view: { variant: { answer } }, came } = state.running;
-  if (came || !answer.content) answer.ended = "left";
-  state.running.why ??= "left";
-  face.store();
+  for (const call of calls) {
+    const { conversation, came, variant: { answer } } = call;
+    if (came || !answer.content) answer.ended = "left";
+    call.why ??= "left";
+    face.store(conversation);
+  }
 }
 
 // ---- what is in sight: the end, while anything grows (an answer, the keyboard of a phone), until somebody scrolls up;
