@@ -34,4 +34,5 @@ def index(settings: Settings) -> bytes:
         direction = "rtl" if kiosk.language in RIGHT_TO_LEFT else "ltr"
         html = html.replace('<html lang="en" dir="ltr" class="at-home">',
                             f'<html lang="{kiosk.language}" dir="{direction}" class="kiosk">')
+        html = html.replace("page/home.js", "page/kiosk.js")
     return html.replace('{"kiosk": null, "locked": false}', data).encode()

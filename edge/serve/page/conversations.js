@@ -16,8 +16,10 @@ export const browser = {
   set(name, value) {
     const text = JSON.stringify(value);
     memory.delete(name);
-    try { localStorage.setItem(PREFIX + name, text); return true; } catch { memory.set(name, text); } // it is full, or off
-    return false;
+    try { localStorage.setItem(PREFIX + name, text); return true; } catch { // it is full, or off
+      memory.set(name, text);
+      return false;
+    }
   },
   remove(name) { memory.delete(name); try { localStorage.removeItem(PREFIX + name); } catch { /* it is off */ } },
 };
@@ -76,15 +78,16 @@ function* spoken({ instructions, turns }) {
 const markdown = conversation => [`# ${conversation.title || "Conversation"}`,
   ...[...spoken(conversation)].map(({ role, content, model }) =>
     `**${{ system: "Instructions", user: "You" }[role] ?? model ?? "Answer"}:**\n\n${content}`)].join("\n\n") + "\n";
-const json = conversation => JSON.stringify({ title: conversation.title,
-  changed: new Date(conversation.changed ?? Date.now()).toISOString(), messages: [...spoken(conversation)] }, null, 2) + "\n";
+const json = conversation => JSON.stringify({
+  title: conversation.title, changed: new Date(conversation.changed).toISOString(), messages: [...spoken(conversation)],
+}, null, 2) + "\n";
 
 // Have the browser save it; kind: md or json.
 export function save(conversation, kind) {
-  const [text, type] = kind === "md" ? [markdown(conversation), "text/markdown"] : [json(conversation), "application/json"];
+  const text = { md: markdown, json }[kind](conversation), name = conversation.title.replace(/[^\p{L}\p{N}]+/gu, " ");
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type }));
-  link.download = (conversation.title.replace(/[^\p{L}\p{N}]+/gu, " ").trim().slice(0, 60) || "conversation") + "." + kind;
+  link.href = URL.createObjectURL(new Blob([text]));
+  link.download = (name.trim().slice(0, 60) || "conversation") + "." + kind;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

@@ -6,8 +6,8 @@ import { $, button, make } from "./nodes.js";
 import { cancelEdit, end, face, fill, leave, live, show, state, trouble, unsent } from "./talk.js";
 
 const text = $("text"), WIDE = matchMedia("(min-width: 64rem)");
-const FULL = "This browser has no room for more: what you write now is gone when this tab is closed. Delete a conversation, "
-  + "or save it as a file.";
+const FULL = "This browser has no room for more: what you write now is gone when this tab is closed. Delete a "
+  + "conversation, or save it as a file.";
 const STATES = { unreachable: "not reachable", loading: "getting ready…", busy: "busy", key: "asks for a key",
   wrong_key: "wrong key", failed: "could not be started" };
 const FIELDS = ["temperature", "most", "key"]; // of all conversations
@@ -107,8 +107,8 @@ function list() {
     if (here) {
       item.append(make("div", { class: "hands" },
         button("Rename", () => rename(item)),
-        button("Markdown", () => save(state.conversation, "md"), { "aria-label": "Save as Markdown", title: "Save as Markdown" }),
-        button("JSON", () => save(state.conversation, "json"), { "aria-label": "Save as JSON", title: "Save as JSON" }),
+        ...[["md", "Markdown"], ["json", "JSON"]].map(([kind, name]) => button(name, () => save(state.conversation, kind),
+          { "aria-label": `Save as ${name}`, title: `Save as ${name}` })),
         button("Delete", () => forget(state.conversation))));
     }
     return item;

@@ -134,7 +134,8 @@ const PART = new RegExp([
   /\\(["#$&'*+.<>@\\_`|~\n-])/, /(`+)/, /(\*+|_+|~+)/, /(!?\[)/, /(\])/, /(<br ?\/?>)/,
   /(<https?:\/\/[^\s<>]+>|https?:\/\/[^\s<>]+)/, /(&(?:#\d{1,7}|#x[\da-f]{1,6}|[a-z][a-z\d]{1,31});)/, /[a-z\d]+/,
   /[^]/].map(each => each.source).join("|"), "iy");
-const DESTINATION = /\(\s*(?:<([^<>\n]*)>|([^\s()]*(?:\([^\s()]*\)[^\s()]*)*))(?:\s+(?:"[^"]{0,500}"|'[^']{0,500}'))?\s*\)/y;
+const DESTINATION =
+  /\(\s*(?:<([^<>\n]*)>|([^\s()]*(?:\([^\s()]*\)[^\s()]*)*))(?:\s+(?:"[^"]{0,500}"|'[^']{0,500}'))?\s*\)/y;
 const blank = char => !char || /\s/.test(char);
 const WIDE = /[\u3000-\u303f\uff00-\uffef]/; // Chinese and Japanese punctuation has no spaces around it
 const mark = char => /[\p{P}\p{S}]/u.test(char) && !WIDE.test(char);
@@ -144,7 +145,8 @@ function link(text) { // to an address that a browser opens without running it, 
   let url;
   try { url = new URL(text); } catch { return null; }
   if (!/^(https?|mailto):$/.test(url.protocol)) return null;
-  return LOCKED ? make("span") : make("a", { href: url.href, title: url.href, target: "_blank", rel: "noopener noreferrer" });
+  return LOCKED ? make("span")
+    : make("a", { href: url.href, title: url.href, target: "_blank", rel: "noopener noreferrer" });
 }
 function inline(text, into, open) {
   if (open) { // half a mark is not shown
@@ -156,7 +158,8 @@ function inline(text, into, open) {
   const missing = new Set(); // lengths of runs of ` that no other one closes
   let runs = [], brackets = [], match;
   for (PART.lastIndex = 0; PART.lastIndex < text.length && (match = PART.exec(text));) {
-    const [all, tex, escaped, ticks, run, bracket, end, br, url, entity] = match, at = match.index, next = PART.lastIndex;
+    const [all, tex, escaped, ticks, run, bracket, end, br, url, entity] = match;
+    const at = match.index, next = PART.lastIndex;
     let to = next, made;
     if (tex) made = make("span", { class: "formula" }, tex);
     else if (ticks) {

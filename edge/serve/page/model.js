@@ -10,7 +10,8 @@ export const model = { name: "", about: "", n_ctx: 0 }; // n_ctx: tokens
 export const settings = { temperature: "", most: "", key: "" }; // texts, as they are typed
 
 const CODES = { context_length_exceeded: "too_long", too_large: "too_long", loading: "loading", busy: "busy",
-  memory: "busy", invalid_api_key: "key", load_failed: "failed", embeddings_only: "no_chat", shutting_down: "cancelled" };
+  memory: "busy", invalid_api_key: "key", load_failed: "failed", embeddings_only: "no_chat",
+  shutting_down: "cancelled" };
 const STATUS = { 401: "key", 403: "refused", 413: "too_long", 429: "busy", 502: "unreachable", 503: "busy",
   504: "unreachable" };
 const WAITS = ["loading", "busy"];

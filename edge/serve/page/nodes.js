@@ -29,3 +29,18 @@ export function morph(old, fresh) {
   nodes.forEach((node, i) => { if (old.childNodes[i]) morph(old.childNodes[i], node); else old.append(node); });
   while (old.childNodes.length > nodes.length) old.lastChild.remove();
 }
+
+// Copy a text, for the button that was pressed.
+export async function copy(content, node) {
+  try { await navigator.clipboard.writeText(content); } catch { // there is none for pages that come without encryption
+    const box = make("textarea", { class: "visually-hidden" });
+    box.value = content;
+    document.body.append(box);
+    box.select();
+    document.execCommand("copy");
+    box.remove();
+    node.focus({ preventScroll: true });
+  }
+  node.textContent = $("status").textContent = "Copied";
+  setTimeout(() => { node.textContent = "Copy"; }, 2000);
+}

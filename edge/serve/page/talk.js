@@ -1,19 +1,20 @@
 // A conversation on the screen: its turns, and the answer that is being written.
 import { messages, variant } from "./conversations.js";
 import { markdown } from "./markdown.js";
-import { Call, Failure, begin, limits, model, readNothing, settings } from "./model.js";
-import { $, button, make, morph, sleep } from "./nodes.js";
+import { Call, Failure, begin, model, readNothing } from "./model.js";
+import { $, button, copy, make, morph, sleep } from "./nodes.js";
+import { follow, sight } from "./sight.js";
 import { WORDS, filled } from "./words.js";
 
-const talk = $("talk"), main = $("main"), text = () => $("text");
+const talk = $("talk"), text = () => $("text");
 const CUT = ["length", "timeout", "cancelled", "stopped", "left", "lost"]; // can be continued
 const WANTED = ["stopped", "left", "unanswered"]; // by the visitor: no fault
 
-// What the faces of the page add.  store(conversation): it has changed; failed(why): there is no answer;
-// empty(): what is shown before the first question; tools: what can be done with an answer is shown; continues: the
-// server goes on with an answer, which it refuses where instructions are locked.
-export const face = { store() {}, empty: () => "", tools: false, continues: false, failed() {} };
-const calls = []; // answers that are being written, also of conversations that are not shown: {conversation, variant, view}
+// What the faces of the page add.  store(conversation): it has changed; failed(why): there is no answer; measured(n):
+// tokens a second; empty(): what is shown before the first question; tools: what can be done with an answer is shown;
+// continues: the server goes on with an answer, which it refuses where instructions are locked.
+export const face = { store() {}, failed() {}, measured() {}, empty: () => "", tools: false, continues: false };
+const calls = []; // of answers that are being written, {conversation, variant, view}; view: null while it is not shown
 export const state = {
   conversation: null, editing: null,
   get running() { return calls.find(call => call.conversation === this.conversation); },
@@ -59,7 +60,8 @@ class View {
     const { content, thought, ended } = this.variant.answer;
     if (thought) {
       this.thought ??= make("span");
-      if (!this.thought.isConnected) this.text.before(make("details", {}, make("summary", {}, WORDS.thoughts), this.thought));
+      const title = make("summary", {}, WORDS.thoughts);
+      if (!this.thought.isConnected) this.text.before(make("details", {}, title, this.thought));
       morph(this.thought, make("span", {}, thought));
     }
     const rest = content.slice(this.from), found = markdown(rest, this.runs);
@@ -134,8 +136,8 @@ export function show(conversation) {
   if ($("send").hidden !== !!call) busy(!!call);
   slid();
   tools();
-  following = views.length > 0;
-  main.scrollTop = 0;
+  sight.following = views.length > 0;
+  $("main").scrollTop = 0;
   follow();
 }
 function tools() { for (const each of views) each.tools(); }
@@ -192,7 +194,7 @@ async function answer(view, again) {
   if (again) view.show();
   tools();
   busy(true);
-  following = true;
+  sight.following = true;
   view.begin();
   view.wait(WORDS.thinking);
   follow();
@@ -242,11 +244,11 @@ function waiting(name, seconds) {
 }
 function measured({ conversation, view }, { usage: { completion_tokens, total_tokens }, seconds }) {
   conversation.used = total_tokens;
-  if (view) face.measured?.(seconds > 0 && completion_tokens > 1 ? (completion_tokens - 1) / seconds : 0);
+  if (view) face.measured(seconds > 0 && completion_tokens > 1 ? (completion_tokens - 1) / seconds : 0);
 }
 // The answer has ended.  A question that was refused goes back to where it was typed.
 function ended(call, turn, detail) {
-  const { conversation, variant: one, view, came, ended: why } = call, { turns } = conversation, { content } = one.answer;
+  const { conversation, variant: one, view, came, ended: why } = call, { content } = one.answer;
   if (came || !content) one.answer.ended = why;
   if (view) Object.assign(view, { detail, trouble: content && !came ? why : null });
   if (!content && turn.variants.length > 1) { // back to the one that was there
@@ -258,7 +260,7 @@ function ended(call, turn, detail) {
       if (one.question !== view.variant.question && !text().value) edit(view, one.question);
     }
   } else if (view && ["too_long", "instructions"].includes(why) && !content && !text().value) {
-    turns.splice(turns.indexOf(turn), 1);
+    conversation.turns.splice(conversation.turns.indexOf(turn), 1);
     show(conversation);
     fill(one.question);
     trouble(filled(WORDS[why], { n: Math.round(model.n_ctx / 200) * 100 }));
@@ -320,50 +322,7 @@ export function leave() {
   }
 }
 
-// ---- what is in sight: the end, while anything grows (an answer, the keyboard of a phone), until somebody scrolls up;
-// else the place that was read, also where a narrower window makes the lines above it longer ----
-let following = true, before = 0, place = null, width = 0;
-function follow() {
-  if (main.clientWidth !== width && !following && place?.node.isConnected) {
-    main.scrollTop += place.node.getBoundingClientRect().top - main.getBoundingClientRect().top - place.top;
-  }
-  width = main.clientWidth;
-  if (following) main.scrollTop = main.scrollHeight;
-  atEnd();
-}
-function atEnd() {
-  const end = main.scrollHeight - main.scrollTop - main.clientHeight < 40;
-  $("end").hidden = end;
-  return end;
-}
-main.addEventListener("scroll", () => {
-  following = atEnd() || (following && main.scrollTop >= before);
-  before = main.scrollTop;
-  if (main.clientWidth !== width) return; // the browser did it, not the reader
-  const { top } = main.getBoundingClientRect();
-  for (const node of talk.querySelectorAll(".words, .text > *")) { // the first that is in sight
-    const { top: at, bottom } = node.getBoundingClientRect();
-    if (bottom > top) { place = { node, top: at - top }; break; }
-  }
-});
-const sizes = new ResizeObserver(follow);
-for (const each of [main, talk]) sizes.observe(each);
-$("end").onclick = () => { following = true; follow(); text().focus({ preventScroll: true }); };
-
 talk.addEventListener("click", event => { // the buttons of code
   const node = event.target.closest("button.copy");
   if (node) copy(node.closest("figure").querySelector("code").textContent, node);
 });
-async function copy(content, node) {
-  try { await navigator.clipboard.writeText(content); } catch { // there is none for pages that come without encryption
-    const box = make("textarea", { class: "visually-hidden" });
-    box.value = content;
-    document.body.append(box);
-    box.select();
-    document.execCommand("copy");
-    box.remove();
-    node.focus({ preventScroll: true });
-  }
-  node.textContent = $("status").textContent = "Copied";
-  setTimeout(() => { node.textContent = "Copy"; }, 2000);
-}

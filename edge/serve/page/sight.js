@@ -1,0 +1,33 @@
+// What is in sight: the end, while anything grows (an answer, the keyboard of a phone), until somebody scrolls up; else
+// the place that was read, also where a narrower window makes the lines above it longer.
+import { $ } from "./nodes.js";
+
+const main = $("main"), talk = $("talk");
+export const sight = { following: true };
+let before = 0, place = null, width = 0;
+export function follow() {
+  if (main.clientWidth !== width && !sight.following && place?.node.isConnected) {
+    main.scrollTop += place.node.getBoundingClientRect().top - main.getBoundingClientRect().top - place.top;
+  }
+  width = main.clientWidth;
+  if (sight.following) main.scrollTop = main.scrollHeight;
+  atEnd();
+}
+function atEnd() {
+  const end = main.scrollHeight - main.scrollTop - main.clientHeight < 40;
+  $("end").hidden = end;
+  return end;
+}
+main.addEventListener("scroll", () => {
+  sight.following = atEnd() || (sight.following && main.scrollTop >= before);
+  before = main.scrollTop;
+  if (main.clientWidth !== width) return; // the browser did it, not the reader
+  const { top } = main.getBoundingClientRect();
+  for (const node of talk.querySelectorAll(".words, .text > *")) { // the first that is in sight
+    const { top: at, bottom } = node.getBoundingClientRect();
+    if (bottom > top) { place = { node, top: at - top }; break; }
+  }
+});
+const sizes = new ResizeObserver(follow);
+for (const each of [main, talk]) sizes.observe(each);
+$("end").onclick = () => { sight.following = true; follow(); main.focus({ preventScroll: true }); };
