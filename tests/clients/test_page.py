@@ -177,6 +177,7 @@ def test_settings(chat: Chat, model: Model) -> None:
     asked = model.asked[-1]
     assert (asked["temperature"], asked["max_tokens"]) == (0, 5)
     assert asked["messages"] == [{"role": "system", "content": "You are terse."}, {"role": "user", "content": "x"}]
+    expect(page.get_by_role("main")).to_contain_text("Instructions: You are terse.")
 
 
 def test_edit_another_and_continue(chat: Chat, model: Model) -> None:
@@ -582,3 +583,16 @@ def test_a_key_is_asked_for(page: Any) -> None:
         page.keyboard.press("Enter")
         chat.say("Two teas.")
         assert chat.hands() == ["Copy", "Another answer"]
+
+
+def test_locked_instructions(page: Any) -> None:
+    """The page does not offer what the server refuses."""
+    with serve("--system", "Be brief.", "--lock-system") as url:
+        chat = Chat(page, url)
+        chat.settings(Longest_answer="4")
+        chat.say("Two teas and a scone, please.")
+        chat.says("longest length")
+        assert chat.hands() == ["Copy", "Another answer"]
+        chat.button("Settings").click()
+        expect(page.get_by_label("Temperature")).to_be_focused()
+        expect(page.get_by_label("Instructions")).to_have_count(0)

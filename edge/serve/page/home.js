@@ -34,7 +34,7 @@ face.store = conversation => {
   }
   if (here) keepDraft();
   list();
-  gauge();
+  facts();
 };
 face.measured = speed => { $("speed").textContent = speed ? speed.toFixed(speed < 100 ? 1 : 0) + " tokens/s" : ""; };
 face.failed = why => {
@@ -50,12 +50,13 @@ function keepDraft() {
   if (words) browser.set(name, words); else browser.remove(name);
 }
 function open(conversation, words) { // words: what is in the box
+  if (!face.continues) conversation.instructions = ""; // they are locked
   show(conversation);
   own.set(conversation.id);
   fill(words ?? browser.get(draft(conversation)) ?? "");
   $("speed").textContent = "";
   list();
-  gauge();
+  facts();
 }
 function another(conversation, words) { // in place of the one that is shown
   keepDraft();
@@ -166,17 +167,20 @@ addEventListener("storage", event => { // another tab has changed something
   const words = text.value;
   show(there);
   fill(words);
-  gauge();
+  facts();
 });
 
-// ---- how full the context is ----
-function gauge() {
-  const { used } = state.conversation, full = model.n_ctx ? Math.min(1, used / model.n_ctx) : 0;
+// ---- how full the context is, and what the model was told ----
+function facts() {
+  const { used, instructions } = state.conversation, full = model.n_ctx ? Math.min(1, used / model.n_ctx) : 0;
   $("gauge").hidden = !full;
   $("context").value = full;
-  $("gauge").title = `The model keeps ${model.n_ctx} tokens (parts of words) in mind; ${used} are used. `
+  $("gauge").title = `The model keeps ${model.n_ctx} tokens (parts of words) in mind; ${Math.round(used)} are used. `
     + "When it is full, it no longer sees the oldest questions.";
   $("full").textContent = Math.round(100 * full) + " %";
+  $("told")?.remove();
+  const told = instructions.trim();
+  if (told) $("talk").prepend(make("p", { id: "told", dir: "auto", title: told }, `Instructions: ${told}`));
 }
 
 // ---- settings ----
@@ -218,7 +222,7 @@ export function start(locked) {
     if (why) return;
     $("name").textContent = document.title = model.name;
     $("empty")?.replaceWith(face.empty());
-    gauge();
+    facts();
   };
   hooks.key = why => openSettings("key", why);
   box.begin(true);
