@@ -323,8 +323,14 @@ def test_what_was_typed_and_not_sent_stays(chat: Chat, model: Model) -> None:
     chat.reload()
     expect(chat.box).to_have_value("Two teas and a scone")
     go("Delete")
+    chat.box.fill("Of another")
     chat.button("Undo").click()
     expect(chat.box).to_have_value("Two teas and a scone")
+    chat.box.press("Enter")  # it is still the last question that is changed
+    expect(chat.answer).to_contain_text("2/2")
+    chat.box.fill("Of the first")
+    new.click()
+    expect(chat.box).to_have_value("Of another\n\nOf the first")
 
 
 def test_a_browser_that_is_full(chat: Chat, model: Model) -> None:
@@ -340,6 +346,11 @@ def test_a_browser_that_is_full(chat: Chat, model: Model) -> None:
     expect(chat.questions.last).to_contain_text("And a scone.")
     chat.list.get_by_role("button", name="A coffee.").click()
     expect(chat.questions.last).to_contain_text("A coffee.")
+    chat.page.evaluate("for (const each of Object.keys(localStorage)) if (each[0] === 'x') delete localStorage[each]")
+    chat.button("New conversation").click()  # now there is room
+    chat.reload()
+    for title in ("Two teas.", "A coffee."):
+        expect(chat.list.get_by_role("button", name=title)).to_be_visible()
 
 
 def test_damaged_conversations_hide_no_others(chat: Chat, model: Model) -> None:

@@ -21,7 +21,14 @@ export const browser = {
       return false;
     }
   },
-  remove(name) { memory.delete(name); try { localStorage.removeItem(PREFIX + name); } catch { /* it is off */ } },
+  remove(name) {
+    memory.delete(name);
+    try { localStorage.removeItem(PREFIX + name); } catch { /* it is off */ }
+    for (const [other, text] of [...memory]) { // there may be room for it now
+      try { localStorage.setItem(PREFIX + other, text); memory.delete(other); } catch { /* there is not */ }
+    }
+  },
+  get full() { return memory.size > 0; },
 };
 
 const ident = () => Date.now().toString(36) + Math.random().toString(36).slice(2, 8);

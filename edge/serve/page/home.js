@@ -3,7 +3,8 @@ import * as box from "./box.js";
 import { all, browser, create, read, save, store } from "./conversations.js";
 import { begin, hooks, model, settings } from "./model.js";
 import { $, button, make } from "./nodes.js";
-import { cancelEdit, end, face, fill, leave, live, show, state, trouble, unsent } from "./talk.js";
+import { cancelEdit, end, face, fill, leave, live, resume, show, state, trouble, unsent } from "./talk.js";
+import { WORDS } from "./words.js";
 
 const text = $("text"), WIDE = matchMedia("(min-width: 64rem)");
 const FULL = "This browser has no room for more: what you write now is gone when this tab is closed. Delete a "
@@ -17,7 +18,7 @@ const own = { // of this tab: which conversation it shows
 };
 const isNew = conversation => !conversation.stamp;
 const draft = conversation => "draft." + (isNew(conversation) ? "new" : conversation.id);
-let deleted; // {conversation, words}: what was deleted last, and what was in its box
+let deleted; // {conversation, typed}: what was deleted last, and what was in its box
 
 // ---- conversations ----
 face.tools = true;
@@ -39,53 +40,55 @@ face.store = conversation => {
 face.measured = speed => { $("speed").textContent = speed ? speed.toFixed(speed < 100 ? 1 : 0) + " tokens/s" : ""; };
 face.failed = why => {
   if (why.endsWith("key")) openSettings("key", why);
-  if (why === "instructions") openSettings("instructions");
+  if (why === "instructions") openSettings("instructions", why);
 };
 face.empty = () => make("div", { id: "empty" }, make("h2", {}, "What would you like to know?"),
   make("p", {}, `A machine answers${model.name ? ` (${model.name})` : ""}. It may be wrong: check what matters.`),
   make("p", {}, "Your messages go to the computer that serves this page, and nowhere else. Conversations are kept in "
     + "this browser."));
-function keepDraft() {
-  const words = unsent(), name = draft(state.conversation);
-  if (words) browser.set(name, words); else browser.remove(name);
+function keepDraft(now = unsent()) {
+  const name = draft(state.conversation);
+  if (now) browser.set(name, now); else browser.remove(name);
 }
-function open(conversation, words) { // words: what is in the box
+function open(conversation, typed = browser.get(draft(conversation))) { // typed: what is in the box, as of unsent()
   if (!face.continues) conversation.instructions = ""; // they are locked
   show(conversation);
   own.set(conversation.id);
-  fill(words ?? browser.get(draft(conversation)) ?? "");
+  resume(typed);
+  if (browser.full) trouble(FULL);
   $("speed").textContent = "";
   list();
   facts();
 }
-function another(conversation, words) { // in place of the one that is shown
+function another(conversation, typed) { // in place of the one that is shown
   keepDraft();
-  open(conversation, words);
+  open(conversation, typed);
 }
 $("fresh").onclick = () => { // what is in the box goes along
-  const words = unsent() || browser.get("draft.new");
-  browser.remove(draft(state.conversation));
-  open(create(), words ?? "");
+  const now = unsent(), there = isNew(state.conversation) ? null : browser.get("draft.new");
+  keepDraft(now?.before ? { words: now.before } : null);
+  open(create(), { words: [there?.words, now?.words].filter(each => each).join("\n\n") });
   $("status").textContent = "New conversation.";
   if (!WIDE.matches) fold(true);
   text.focus();
 };
 function forget(conversation) {
-  deleted = { conversation, words: unsent() };
+  deleted = { conversation, typed: unsent() };
   browser.remove("conversation." + conversation.id);
   browser.remove(draft(conversation));
   end("left");
-  open(create(), "");
+  open(create(), null);
   $("undo-words").textContent = `“${titled(conversation)}” was deleted.`;
   $("undone").hidden = false;
+  if (!WIDE.matches) fold(true);
   $("undo").focus();
 }
 $("undo").onclick = () => {
-  const { conversation, words } = deleted;
+  const { conversation, typed } = deleted;
   $("undone").hidden = true;
   deleted = null;
   store(conversation);
-  another(conversation, words);
+  another(conversation, typed);
 };
 $("undo-close").onclick = () => { $("undone").hidden = true; };
 
@@ -93,7 +96,7 @@ $("undo-close").onclick = () => { $("undone").hidden = true; };
 const titled = conversation => conversation.title || "New conversation";
 function list() {
   const held = document.activeElement?.closest?.("#list li")?.dataset.id, found = all();
-  const names = JSON.stringify([state.conversation.id, found.map(each => [each.id, each.title])]);
+  const names = JSON.stringify([state.conversation.id, found.map(({ id, title }) => [id, title, !!live(id)])]);
   if (renaming || names === listed) return;
   listed = names;
   $("list").replaceChildren(...found.map(conversation => {
@@ -103,7 +106,7 @@ function list() {
       if (!here) another(live(conversation.id) ?? read(conversation.id) ?? conversation);
       if (!WIDE.matches) fold(true);
     }, { class: "title", dir: "auto", ...(here && { "aria-current": "true" }) });
-    title.append(make("small", {}, date));
+    title.append(make("small", {}, live(conversation.id) ? "answering…" : date));
     const item = make("li", { "data-id": conversation.id }, title);
     if (here) {
       item.append(make("div", { class: "hands" },
@@ -143,6 +146,7 @@ function rename(item) {
 }
 function fold(on) {
   $("side").hidden = on;
+  $("list").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
   $("unfold").setAttribute("aria-expanded", String(!on));
 }
 $("unfold").onclick = () => {
@@ -164,9 +168,9 @@ addEventListener("storage", event => { // another tab has changed something
   const there = read(state.conversation.id);
   if (!there || state.running || event.key !== "bitnet-edge.conversation." + there.id
     || there.stamp === state.conversation.stamp) return;
-  const words = text.value;
+  const typed = unsent();
   show(there);
-  fill(words);
+  resume(typed);
   facts();
 });
 
@@ -185,7 +189,7 @@ function facts() {
 
 // ---- settings ----
 function openSettings(field, why) {
-  $("key-note").textContent = why === "wrong_key" ? "Wrong key." : "";
+  $("settings-note").textContent = { wrong_key: "Wrong key.", instructions: WORDS.instructions }[why] ?? "";
   if (!$("settings").open) {
     for (const id of FIELDS) $(id).value = settings[id];
     if ($("instructions")) $("instructions").value = state.conversation.instructions;
@@ -226,10 +230,10 @@ export function start(locked) {
   };
   hooks.key = why => openSettings("key", why);
   box.begin(true);
-  text.addEventListener("input", keepDraft);
-  addEventListener("visibilitychange", keepDraft);
+  text.addEventListener("input", () => keepDraft());
   for (const each of ["beforeunload", "pagehide"]) addEventListener(each, leave);
-  open(read(own.get()) ?? create(), text.value || undefined); // it may have been typed before this ran
+  const typed = text.value ? { words: text.value } : undefined; // before this ran
+  open(read(own.get()) ?? create(), typed);
   fold(!WIDE.matches || !all().length || !!browser.get("folded"));
   if (!matchMedia("(pointer: coarse)").matches) text.focus();
   begin();

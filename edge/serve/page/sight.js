@@ -15,7 +15,7 @@ export function follow() {
 }
 function atEnd() {
   const end = main.scrollHeight - main.scrollTop - main.clientHeight < 40;
-  $("end").hidden = end;
+  $("end").hidden = end || !talk.querySelector("article");
   return end;
 }
 main.addEventListener("scroll", () => {

@@ -83,7 +83,7 @@ class View {
   }
   tools() { // what can be done with this turn now
     const free = this.last && !state.running, { content, ended } = this.variant.answer, found = [], own = [];
-    if (face.tools && content) found.push(["Copy", node => copy(content, node)]);
+    if (face.tools && content && !this.runs) found.push(["Copy", node => copy(content, node)]);
     if (face.continues && free && content && CUT.includes(ended)) found.push(["Continue", () => answer(this)]);
     if (free && !content) found.push([WORDS.again, () => another(this, this.variant.question)]);
     if (face.tools && free && content) found.push(["Another answer", () => another(this, this.variant.question)]);
@@ -134,6 +134,7 @@ export function show(conversation) {
   }
   if (!views.length) talk.append(face.empty());
   if ($("send").hidden !== !!call) busy(!!call);
+  turned = 0;
   slid();
   tools();
   sight.following = views.length > 0;
@@ -293,10 +294,19 @@ export function cancelEdit() {
   endEdit();
   fill(held);
 }
-// What is in the box and was not sent; while a question is changed, what was there before unless it was.
+// What is in the box and was not sent, {words}; of a question that is being changed {words, before}: what was there
+// before.  Null: nothing.
 export function unsent() {
   const words = text().value;
-  return state.editing && (!words || words === state.editing.variant.question) ? held : words;
+  if (state.editing && words && words !== state.editing.variant.question) return { words, before: held };
+  const typed = state.editing ? held : words;
+  return typed ? { words: typed } : null;
+}
+// Put it there again.
+export function resume(unsent) {
+  const changes = unsent?.before !== undefined && views.length && !state.running;
+  fill(changes ? unsent.before : unsent?.words ?? "");
+  if (changes) edit(views.at(-1), unsent.words);
 }
 export function fill(words) {
   text().value = words;

@@ -48,7 +48,7 @@ const en = {
   over: "Start over",
   wrong: "A machine answers ({model}). It may be wrong.",
   there: "Are you still there?",
-  gone: "In {n} seconds everything you wrote is deleted.",
+  gone: "Everything you wrote is deleted in {n} s.",
   yes: "Yes",
 };
 // Of a kiosk: all that its page can say.
@@ -90,7 +90,7 @@ const de = {
   over: "Neu beginnen",
   wrong: "Hier antwortet eine Maschine ({model}). Sie kann sich irren.",
   there: "Sind Sie noch da?",
-  gone: "In {n} Sekunden wird alles gelöscht, was Sie geschrieben haben.",
+  gone: "In {n} s wird alles gelöscht, was Sie geschrieben haben.",
   yes: "Ja",
 };
 const fr = {
@@ -131,7 +131,7 @@ const fr = {
   over: "Recommencer",
   wrong: "C’est une machine qui répond ({model}). Elle peut se tromper.",
   there: "Êtes-vous toujours là ?",
-  gone: "Dans {n} secondes, tout ce que vous avez écrit sera effacé.",
+  gone: "Dans {n} s, tout ce que vous avez écrit sera effacé.",
   yes: "Oui",
 };
 const es = {
@@ -172,7 +172,7 @@ const es = {
   over: "Empezar de nuevo",
   wrong: "Responde una máquina ({model}). Puede equivocarse.",
   there: "¿Sigue ahí?",
-  gone: "En {n} segundos se borrará todo lo que escribió.",
+  gone: "En {n} s se borrará todo lo que escribió.",
   yes: "Sí",
 };
 const ar = {
@@ -213,11 +213,14 @@ const ar = {
   over: "البدء من جديد",
   wrong: "تجيبك آلة ({model}). وقد تخطئ.",
   there: "هل ما زلت هنا؟",
-  gone: "بعد {n} ثانية يُحذف كل ما كتبته.",
+  gone: "بعد {n} ث يُحذف كل ما كتبته.",
   yes: "نعم",
 };
 
-export const LANGUAGES = { en, de, fr, es, ar };
-export const WORDS = { ...en, ...LANGUAGES[document.documentElement.lang] };
+const STAFF = { unreachable: "The model is not reachable. Please tell the staff.",
+  failed: "The model could not be started. Please tell the staff." }; // in a kiosk
+export const LANGUAGES = { en: { ...en, ...STAFF }, de, fr, es, ar };
+const { lang, classList } = document.documentElement;
+export const WORDS = classList.contains("kiosk") ? { ...en, ...LANGUAGES[lang] } : en;
 // With the values of a text: filled(WORDS.gone, { n: 10 }).
 export const filled = (text, values) => text.replace(/\{(\w+)\}/g, (all, name) => values[name] ?? all);
