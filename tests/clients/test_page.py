@@ -555,7 +555,7 @@ def test_a_page_that_is_refused_says_why(chat: Chat, model: Model) -> None:
     chat.says("requests from http://kiosk are not allowed")
 
 
-@pytest.mark.complains("net::")
+@pytest.mark.complains("net::", "status of 503")  # while the model loads again
 def test_a_server_that_hangs_is_killed_and_comes_back(page: Any) -> None:
     with started() as (url, process):
         chat = Chat(page, url)
