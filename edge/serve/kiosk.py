@@ -19,7 +19,7 @@ LANGUAGES = ("en", "de", "fr", "es", "ar")  # in which the page has its words
 MOST_SUGGESTIONS = 8
 MOST_SHOWN = 1000  # characters of a text that the page shows
 
-#: key -> its kind: a text, a list of texts, one of several values, or (least, most) of a whole number
+#: key -> its kind: a text, a list of texts, one of several values, or a range of whole numbers
 _KEYS: dict[str, Any] = {
     "title": str, "greeting": str, "suggestions": list, "language": LANGUAGES, "instructions": str,
     "instructions_file": str, "longest_question": range(1, 100_001), "longest_answer": range(1, 100_001),

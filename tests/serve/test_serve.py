@@ -33,6 +33,7 @@ from edge.prompt import interrupt
 from edge.prompt.tokenizer import byte_level
 from edge.serve import bodies, conversations, exchange
 from edge.serve.calls import Call, Refusal
+from edge.serve.kiosk import LANGUAGES
 from edge.serve.service import Service, Settings
 from edge.session.preparing import Preparer
 from tests import fakes
@@ -915,6 +916,8 @@ def test_the_page_is_small_and_asks_nobody_else(server: Server) -> None:
                 files[name] = found
                 seen.append(found)
     assert {"style.css", "main.js", "home.js", "kiosk.js", "talk.js", "markdown.js"} <= set(files)
+    words = re.search(r"LANGUAGES = \{ en: .*?\}, (.*) \};", files["words.js"])
+    assert words and ("en", *words[1].split(", ")) == LANGUAGES
     for found in files.values():
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)[\w.]", found)
         assert "innerHTML" not in found and "insertAdjacentHTML" not in found

@@ -61,7 +61,7 @@ export function all() {
   return [...new Set(ids)].map(read).filter(each => each).sort((a, b) => b.changed - a.changed);
 }
 
-// What is sent to the model before the question of a turn: null without turns that it sees.
+// What is sent to the model before the question of turn n.
 export function messages(conversation, n = conversation.turns.length) {
   const { instructions, turns, from } = conversation, said = [];
   if (instructions.trim()) said.push({ role: "system", content: instructions.trim() });

@@ -118,9 +118,10 @@ function list() {
     return item;
   }));
   if (!$("list").children.length) $("list").append(make("li", { class: "none" }, "None yet."));
-  $("list").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
+  reach();
   if (held) $("list").querySelector(`[data-id="${held}"] button`)?.focus();
 }
+function reach() { $("list").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" }); }
 let renaming = false, listed;
 function rename(item) {
   const { conversation } = state, field = make("input", { "aria-label": "Title", maxlength: 200 });
@@ -146,7 +147,7 @@ function rename(item) {
 }
 function fold(on) {
   $("side").hidden = on;
-  $("list").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
+  reach();
   $("unfold").setAttribute("aria-expanded", String(!on));
 }
 $("unfold").onclick = () => {
@@ -203,12 +204,10 @@ $("settings").addEventListener("close", () => { // by Done, or by Cancel or Esca
   if ($("settings").returnValue) {
     for (const id of FIELDS) settings[id] = $(id).value;
     browser.set("settings", settings);
-    if ($("instructions")) {
-      const instructions = $("instructions").value;
-      if (instructions !== state.conversation.instructions) {
-        state.conversation.instructions = instructions;
-        face.store(state.conversation);
-      }
+    const { conversation } = state, instructions = $("instructions")?.value ?? "";
+    if (instructions !== conversation.instructions) {
+      conversation.instructions = instructions;
+      face.store(conversation);
     }
   }
   begin();

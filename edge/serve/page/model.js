@@ -98,7 +98,7 @@ export class Call {
 }
 
 // ---- reading ahead: whole words are read before they are sent, one request at a time, while the model is idle ----
-export const ahead = { pause: 400 }; // ms without a key; longer while the model has other things to do
+const ahead = { pause: 400 }; // ms without a key; longer while the model has other things to do
 
 // messages(content): the conversation with a question that is being written, null while it must not be read.
 export function readAhead(content, messages) {
