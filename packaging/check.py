@@ -458,7 +458,7 @@ def _(program: Program) -> object:
         said["generate"] = post("/api/generate", {**of_ollama, "prompt": PROMPT, "stream": False})["response"]
         need(json.loads(ask("GET", "/api/tags"))["models"], "no model is listed for Ollama")
 
-        for name in re.findall(r"page/[\w.]+", ask("GET", "/")):
+        for name in re.findall(r'="(page/[\w.]+)"', ask("GET", "/")):
             need(ask("GET", f"/{name}"), f"no {name}")
         metrics = ask("GET", "/metrics")
         need("bitnet_edge_requests_failed_total 0\n" in metrics, "requests have failed", metrics)
